@@ -1,0 +1,292 @@
+"""What is compared: context managers that switch a recorder on and off. One that is not installed
+here is not in `available()`."""
+
+from __future__ import annotations
+
+import cProfile
+import importlib.util
+import os
+import sys
+import tempfile
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
+
+import empty_hooks
+
+Tool = Callable[[], AbstractContextManager[Any]]
+
+MONITORING = sys.version_info >= (3, 12)
+CALL_EVENTS = (
+    "PY_START",
+    "PY_RESUME",
+    "PY_THROW",
+    "PY_RETURN",
+    "PY_YIELD",
+    "PY_UNWIND",
+    "CALL",
+    "C_RETURN",
+    "C_RAISE",
+)
+PYTHON_CALL_EVENTS = CALL_EVENTS[:6]
+LOG_BYTES = int(os.environ.get("EVENTPROF_BENCH_LOG_MIB", "64")) << 20
+
+hooks = empty_hooks.load()
+
+# ---- Empty hooks ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def empty_profile() -> Iterator[None]:
+    hooks.profile_start()
+    try:
+        yield
+    finally:
+        hooks.profile_stop()
+
+
+@contextmanager
+def _monitored(callback: Callable[[], object], names: tuple[str, ...]) -> Iterator[None]:
+    # Not an id that a recorder would take first.
+    tool, monitoring = 5, sys.monitoring  # type: ignore[attr-defined]
+    monitoring.use_tool_id(tool, "benchmark")
+    numbers = [getattr(monitoring.events, name) for name in names]
+    for number in numbers:
+        monitoring.register_callback(tool, number, callback())
+    monitoring.set_events(tool, sum(numbers))
+    try:
+        yield
+    finally:
+        monitoring.set_events(tool, 0)
+        for number in numbers:
+            monitoring.register_callback(tool, number, None)
+        monitoring.free_tool_id(tool)
+
+
+def empty_monitoring() -> AbstractContextManager[None]:
+    return _monitored(hooks.monitoring_callback, CALL_EVENTS)
+
+
+def empty_monitoring_python_calls() -> AbstractContextManager[None]:
+    return _monitored(hooks.monitoring_callback, PYTHON_CALL_EVENTS)
+
+
+@contextmanager
+def empty_allocators() -> Iterator[None]:
+    hooks.allocators_start()
+    try:
+        yield
+    finally:
+        hooks.allocators_stop()
+
+
+empty_calls = empty_monitoring if MONITORING else empty_profile
+
+
+def clocked(tool: Tool) -> Tool:
+    """The same hooks, each reading the processor's counter: what everybody pays here."""
+
+    @contextmanager
+    def with_clock() -> Iterator[None]:
+        with tool():
+            hooks.set_clocked(True)
+            try:
+                yield
+            finally:
+                hooks.set_clocked(False)
+
+    return with_clock
+
+
+def together(*tools: Tool) -> Tool:
+    @contextmanager
+    def both() -> Iterator[None]:
+        with ExitStack() as stack:
+            for tool in tools:
+                stack.enter_context(tool())
+            yield
+
+    return both
+
+
+# ---- eventprof -----------------------------------------------------------------------------------
+
+
+def _kinds() -> dict[str, int]:
+    from eventprof import _core
+
+    bits = {"calls": 0, "python": 0, "allocations": 0}
+    for number, name, _word, _legacy, family, *_ in _core.kind_table():
+        bits["calls" if family == "call" else "allocations"] |= 1 << number
+        if family == "call" and not name.startswith("C_"):
+            bits["python"] |= 1 << number
+    return bits
+
+
+def recorder(kinds: str, backend: str = "auto", limit_bytes: int | None = None) -> Any:
+    """A recorder that is not started; kinds: words of _kinds(), joined by +."""
+    from eventprof import _core
+
+    bits = _kinds()
+    wanted = 0
+    for word in kinds.split("+"):
+        wanted |= bits[word]
+    return _core.Recorder(
+        kinds=wanted,
+        limit_bytes=limit_bytes or LOG_BYTES,
+        on_full=0,
+        backend=backend,
+        clock="auto",
+        current_thread=False,
+    )
+
+
+def eventprof(kinds: str, backend: str = "auto") -> Tool:
+    return lambda: recorder(kinds, backend)
+
+
+def count_events(kinds: str, run: Callable[[], object], backend: str = "auto") -> int:
+    """Events of one run, recorded or lost."""
+    window = recorder(kinds, backend)
+    with window:
+        run()
+    trace = window._capture()
+    return int(trace.facts()["events"]) + sum(sum(row[5].values()) for row in trace.threads())
+
+
+# ---- Others --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def c_profile() -> Iterator[None]:
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        yield
+    finally:
+        profiler.disable()
+
+
+@contextmanager
+def trace_malloc() -> Iterator[None]:
+    tracemalloc.start(1)
+    try:
+        yield
+    finally:
+        tracemalloc.stop()
+
+
+@contextmanager
+def viztracer() -> Iterator[None]:
+    from viztracer import VizTracer
+
+    tracer = VizTracer(verbose=0, tracer_entries=1_000_000)
+    tracer.start()
+    try:
+        yield
+    finally:
+        tracer.stop()
+        tracer.clear()
+
+
+def memray(python_allocators: bool) -> Tool:
+    @contextmanager
+    def tool() -> Iterator[None]:
+        import memray
+
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "run.bin")
+            with memray.Tracker(path, trace_python_allocators=python_allocators):
+                yield
+
+    return tool
+
+
+@contextmanager
+def yappi() -> Iterator[None]:
+    import yappi as module
+
+    module.set_clock_type("wall")
+    module.start(builtins=True)
+    try:
+        yield
+    finally:
+        module.stop()
+        module.clear_stats()
+
+
+def _nothing(*arguments: object) -> None:
+    pass
+
+
+@contextmanager
+def python_profile() -> Iterator[None]:
+    sys.setprofile(_nothing)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def python_monitoring() -> AbstractContextManager[None]:
+    return _monitored(lambda: _nothing, CALL_EVENTS)
+
+
+def _has(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def own() -> dict[str, Tool]:
+    """Nothing, empty hooks, and eventprof."""
+    found: dict[str, Tool] = {"bare": nullcontext, "empty calls": empty_calls}
+    if MONITORING:
+        found["empty profile"] = empty_profile
+        found["empty python calls"] = empty_monitoring_python_calls
+    found |= {
+        "empty allocations": empty_allocators,
+        # The order in which eventprof installs.
+        "empty both": together(empty_allocators, empty_calls),
+        "clock calls": clocked(empty_calls),
+        "clock allocations": clocked(empty_allocators),
+        "clock both": clocked(together(empty_allocators, empty_calls)),
+        "calls": eventprof("calls"),
+    }
+    if MONITORING:
+        found["calls, profile"] = eventprof("calls", "profile")
+        found["python calls"] = eventprof("python")
+    found |= {
+        "allocations": eventprof("allocations"),
+        "both": eventprof("calls+allocations"),
+    }
+    return found
+
+
+# Which empty hook a configuration of eventprof is held against.
+EMPTY = {
+    "calls": "empty calls",
+    "calls, profile": "empty profile",
+    "python calls": "empty python calls",
+    "allocations": "empty allocations",
+    "both": "empty both",
+}
+
+
+def peers() -> dict[str, Tool]:
+    found: dict[str, Tool] = {
+        "cProfile": c_profile,
+        "sys.setprofile(py)": python_profile,
+        "tracemalloc": trace_malloc,
+        "cProfile + tracemalloc": together(trace_malloc, c_profile),
+    }
+    if MONITORING:
+        found["sys.monitoring(py)"] = python_monitoring
+    if _has("viztracer"):
+        found["VizTracer"] = viztracer
+    if _has("yappi"):
+        found["yappi"] = yappi
+    if _has("memray"):
+        found["memray"] = memray(False)
+        found["memray, python"] = memray(True)
+        found["cProfile + memray, python"] = together(memray(True), c_profile)
+    return found

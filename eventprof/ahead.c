@@ -1,0 +1,120 @@
+#include "ahead.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "memory.h"
+#include "os.h"
+
+#define READY_COUNT 2
+#define PAGE_BYTES 4096
+
+static struct {
+    pthread_mutex_t join_lock;    /* one at a time joins; taken before the other */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pthread_t thread;
+    bool running;                 /* thread is to be joined */
+    bool ending;
+    void *ready[READY_COUNT];
+    int count;
+} ahead = {.join_lock = PTHREAD_MUTEX_INITIALIZER,
+           .lock = PTHREAD_MUTEX_INITIALIZER,
+           .wake = PTHREAD_COND_INITIALIZER};
+
+static void *
+map_touched(void)
+{
+    char *at = ep_os_map(EP_CHUNK_BYTES);
+    for (size_t i = 0; at != NULL && i < EP_CHUNK_BYTES; i += PAGE_BYTES) {
+        *(volatile char *)(at + i) = 0;
+    }
+    return at;
+}
+
+static void *
+run(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&ahead.lock);
+    while (!ahead.ending) {
+        if (ahead.count == READY_COUNT) {
+            pthread_cond_wait(&ahead.wake, &ahead.lock);
+            continue;
+        }
+        pthread_mutex_unlock(&ahead.lock);
+        void *made = map_touched();
+        pthread_mutex_lock(&ahead.lock);
+        if (made == NULL) {
+            break;    /* no memory: the writer will see that for itself */
+        }
+        ahead.ready[ahead.count++] = made;
+    }
+    pthread_mutex_unlock(&ahead.lock);
+    return NULL;
+}
+
+/* A thread that no signal of the program can end up on. */
+static void
+start_thread(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    ahead.ending = false;
+    ahead.running = !ep_fault_now() && pthread_create(&ahead.thread, NULL, run, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void *
+ep_ahead_take(void)
+{
+    pthread_mutex_lock(&ahead.lock);
+    void *taken = ahead.count > 0 ? ahead.ready[--ahead.count] : NULL;
+    if (!ahead.running) {
+        start_thread();
+    } else {
+        pthread_cond_signal(&ahead.wake);
+    }
+    pthread_mutex_unlock(&ahead.lock);
+    return taken;
+}
+
+/* Leaves with the lock held, and no thread. */
+static void
+join_thread_and_lock(void)
+{
+    pthread_mutex_lock(&ahead.join_lock);
+    pthread_mutex_lock(&ahead.lock);
+    if (ahead.running) {
+        ahead.ending = true;
+        pthread_cond_signal(&ahead.wake);
+        pthread_mutex_unlock(&ahead.lock);
+        pthread_join(ahead.thread, NULL);    /* a chunk's touching away at most: 0.5 ms */
+        pthread_mutex_lock(&ahead.lock);
+        ahead.running = false;
+    }
+    pthread_mutex_unlock(&ahead.join_lock);
+}
+
+void
+ep_ahead_stop(void)
+{
+    join_thread_and_lock();
+    while (ahead.count > 0) {
+        ep_os_unmap(ahead.ready[--ahead.count], EP_CHUNK_BYTES);
+    }
+    pthread_mutex_unlock(&ahead.lock);
+}
+
+void
+ep_ahead_before_fork(void)
+{
+    join_thread_and_lock();
+}
+
+void
+ep_ahead_after_fork(void)
+{
+    pthread_mutex_unlock(&ahead.lock);
+}

@@ -1,0 +1,89 @@
+/* The one clock of all events: raw ticks in the hooks, nanoseconds at retrieval.
+ *
+ * Ticks are the processor's counter where it is invariant (x86-64 TSC, arm64 cntvct), otherwise
+ * CLOCK_MONOTONIC in nanoseconds. Reading the counter adds 0-2 ns to a call hook, because it
+ * overlaps with the interpreter's work; clock_gettime adds 12-20 ns. */
+#ifndef EP_CLOCK_H
+#define EP_CLOCK_H
+
+#include "types.h"
+
+typedef enum ep_clock_mode {
+    EP_CLOCK_COUNTER,      /* the processor's */
+    EP_CLOCK_MONOTONIC,
+    EP_CLOCK_INJECTED      /* tests: ep_clock_injected() */
+} ep_clock_mode;
+
+/* Constant while anything records. */
+extern ep_clock_mode ep_clock_current;
+extern uint64_t (*ep_clock_injected)(void);
+
+uint64_t ep_clock_ticks_slow(void);
+
+/* HOT. The current instant in ticks. */
+static inline uint64_t
+ep_clock_ticks(void)
+{
+    if (EP_LIKELY(ep_clock_current == EP_CLOCK_COUNTER)) {
+#if defined(__x86_64__)
+        return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+        uint64_t ticks;
+        __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+        return ticks;
+#endif
+    }
+    return ep_clock_ticks_slow();
+}
+
+/* Whether the processor's counter may be used: it exists, and the system says that it is
+ * invariant. */
+bool ep_clock_counter_usable(void);
+
+/* Chooses the clock. Only while nothing records. Fails: EP_UNSUPPORTED if there is no usable
+ * counter. */
+EP_CHECKED ep_status ep_clock_choose(ep_clock_mode mode);
+
+/* Both clocks at one instant: the best of a few tries, because a preemption between the two reads
+ * would skew every time computed from it. */
+ep_anchor ep_clock_anchor(void);
+
+/* The smallest step ever seen between two reads, in ticks: the honest resolution. */
+uint64_t ep_clock_step_ticks(void);
+
+/* Ticks -> ns, piecewise linear through anchors. */
+typedef struct ep_clock_map {
+    size_t count;
+    size_t capacity;
+    ep_anchor *anchors;    /* ticks and ns strictly growing */
+} ep_clock_map;
+
+void ep_clock_map_free(ep_clock_map *map);
+
+/* Anchors may come in any order; those nearer than 50 ms to a neighbour are dropped by finish(),
+ * which leaves at least two. */
+EP_CHECKED ep_status ep_clock_map_add(ep_clock_map *map, ep_anchor anchor);
+void ep_clock_map_finish(ep_clock_map *map);
+
+/* A stretch on which ns = base_ns + (ticks - base_ticks) * scale. */
+typedef struct ep_clock_stretch {
+    uint64_t first_ticks, last_ticks;    /* valid for first <= ticks < last */
+    uint64_t base_ticks;
+    double base_ns;
+    double scale;
+} ep_clock_stretch;
+
+/* The stretch that holds `ticks`; the outermost ones reach to the ends of time. Needs a finished
+ * map. */
+ep_clock_stretch ep_clock_map_stretch(const ep_clock_map *map, uint64_t ticks, int64_t origin_ns);
+
+static inline int64_t
+ep_clock_stretch_ns(const ep_clock_stretch *stretch, uint64_t ticks)
+{
+    return (int64_t)(stretch->base_ns + (double)(int64_t)(ticks - stretch->base_ticks) * stretch->scale);
+}
+
+/* Ticks of the clock in one second, from the map's ends. */
+double ep_clock_map_frequency_hz(const ep_clock_map *map);
+
+#endif

@@ -1,0 +1,831 @@
+/* Capture -> readers, one a thread -> merged columns. A reader turns its thread's records into
+ * blocks of rows that fit the processor's cache; merging copies runs of rows from the blocks to the
+ * result. The result is written once: on fresh memory that is most of the cost (17 bytes a call;
+ * 1.2 us a page, measured, against 2 ns for decoding a record). */
+#include "decode.h"
+
+#include <string.h>
+
+#include "memory.h"
+#include "names.h"
+#include "os.h"
+
+#define BLOCK_ROWS 8192
+
+/* ---- Columns --------------------------------------------------------------------------------- */
+
+static void
+columns_clear(ep_columns *columns)
+{
+    free(columns->time_ns);
+    free(columns->kind);
+    free(columns->thread);
+    free(columns->id);
+    free(columns->alloc_row);
+    free(columns->address);
+    free(columns->size);
+    *columns = (ep_columns){0};
+}
+
+/* Room in empty columns, but for the thread. Fails: false; what is there is the columns'. */
+static bool
+columns_reserve(ep_columns *columns, size_t rows, size_t blocks)
+{
+    columns->time_ns = ep_realloc(NULL, rows, sizeof *columns->time_ns);
+    columns->kind = ep_realloc(NULL, rows, sizeof *columns->kind);
+    columns->id = ep_realloc(NULL, rows, sizeof *columns->id);
+    columns->alloc_row = ep_realloc(NULL, blocks, sizeof *columns->alloc_row);
+    columns->address = ep_realloc(NULL, blocks, sizeof *columns->address);
+    columns->size = ep_realloc(NULL, blocks, sizeof *columns->size);
+    return columns->time_ns != NULL && columns->kind != NULL && columns->id != NULL &&
+           columns->alloc_row != NULL && columns->address != NULL && columns->size != NULL;
+}
+
+/* Gives back what was too much. Not a point of failure: the block may stay as it is. */
+static void *
+shrink(void *block, size_t count, size_t size)
+{
+    void *moved = realloc(block, count != 0 ? count * size : 1);
+    return moved != NULL ? moved : block;
+}
+
+static void
+columns_shrink(ep_columns *columns)
+{
+    columns->time_ns = shrink(columns->time_ns, columns->count, sizeof *columns->time_ns);
+    columns->kind = shrink(columns->kind, columns->count, sizeof *columns->kind);
+    columns->id = shrink(columns->id, columns->count, sizeof *columns->id);
+    columns->alloc_row = shrink(columns->alloc_row, columns->alloc_count, sizeof *columns->alloc_row);
+    columns->address = shrink(columns->address, columns->alloc_count, sizeof *columns->address);
+    columns->size = shrink(columns->size, columns->alloc_count, sizeof *columns->size);
+    columns->thread = shrink(columns->thread, columns->count, sizeof *columns->thread);
+}
+
+/* ---- Reading one thread ---------------------------------------------------------------------- */
+
+/* Ticks that need no second look: they lie in the window, before it was full, and in one stretch of
+ * the clock. Valid for first <= ticks <= last. */
+typedef struct plain_ticks {
+    ep_clock_stretch stretch;
+    uint64_t first, last;
+} plain_ticks;
+
+/* Records of one thread that follow each other in one chunk; up to a THREAD record or the chunk's
+ * end. */
+typedef struct segment {
+    ep_cursor begin;
+    size_t next;                        /* of the same thread: index + 1; 0: none */
+} segment;
+
+typedef struct reader {
+    /* valid from listing on */
+    uint64_t thread_id;
+    size_t first_segment, last_segment; /* index + 1; 0: none */
+    size_t words;                       /* of its segments: that many rows at most */
+    /* where it is */
+    size_t segment;                     /* index + 1 of what `cursor` reads; 0: at the end */
+    ep_cursor cursor;
+    plain_ticks plain;
+    int64_t last_ns;                    /* time never goes backwards within a thread */
+    uint64_t recorded[EP_KIND_COUNT];
+    uint64_t lost[EP_KIND_COUNT];
+    /* its rows: a block, filled again and again; or the result itself, if it is the only one */
+    ep_columns rows;
+    size_t capacity;                    /* of rows.* */
+    size_t alloc_capacity;
+    /* merging */
+    size_t row, block;                  /* next to be taken from `rows` */
+    int64_t first_ns;
+    int32_t thread;                     /* row in the thread table */
+} reader;
+
+typedef struct decoder {
+    const ep_capture *capture;
+    reader *readers;                    /* index = thread id */
+    size_t reader_count;
+    segment *segments;
+    size_t segment_count, segment_capacity;
+    int64_t origin_ns;
+    uint64_t damaged_chunks;
+} decoder;
+
+static plain_ticks
+plain_ticks_at(const decoder *d, uint64_t ticks)
+{
+    const ep_capture *capture = d->capture;
+    plain_ticks plain = {
+        .stretch = ep_clock_map_stretch(&capture->clock, ticks, d->origin_ns),
+        .first = capture->start.ticks,
+        .last = capture->stop.ticks < capture->full_ticks ? capture->stop.ticks : capture->full_ticks,
+    };
+    if (plain.first < plain.stretch.first_ticks) {
+        plain.first = plain.stretch.first_ticks;
+    }
+    if (plain.last >= plain.stretch.last_ticks) {
+        plain.last = plain.stretch.last_ticks - 1;
+    }
+    return plain;
+}
+
+/* HOT, 2-4 ns a record. Reads on while records are plain: no CONTROL kind, ticks in r->plain, room
+ * for them; of a sealed chunk. Unwanted kinds are written and overwritten, which costs less than a
+ * branch. */
+static void
+read_plain(const decoder *d, reader *r)
+{
+    ep_columns *const c = &r->rows;
+    const uint64_t kinds = d->capture->kinds, high = r->cursor.high;
+    const uint64_t first = r->plain.first, span = r->plain.last - r->plain.first;
+    const ep_clock_stretch stretch = r->plain.stretch;
+    const _Atomic uint64_t *at = r->cursor.at, *const limit = r->cursor.limit;
+    int64_t *const restrict times = c->time_ns;
+    uint8_t *const restrict row_kinds = c->kind;
+    uint32_t *const restrict ids = c->id;
+    const size_t row_end = r->capacity;
+    size_t row = c->count, block = c->alloc_count;
+    int64_t last_ns = r->last_ns;
+    uint64_t word0 = 0;
+    unsigned kind = 0;
+/* Whether there is a plain record of one of `count` kinds from `from` on. */
+#define NEXT_IS(from, count)                                                               \
+    (at < limit && row < row_end &&                                                        \
+     (word0 = atomic_load_explicit(at, memory_order_relaxed), kind = EP_WORD0_KIND(word0), \
+      kind - (from) < (count)) &&                                                          \
+     (high | EP_WORD0_TICKS(word0)) - first <= span)
+#define PUT_ROW(row_id)                                                                \
+    do {                                                                               \
+        bool wanted = kinds >> kind & 1;                                               \
+        int64_t time_ns = ep_clock_stretch_ns(&stretch, high | EP_WORD0_TICKS(word0)); \
+        time_ns = time_ns > last_ns ? time_ns : last_ns;                               \
+        times[row] = time_ns;                                                          \
+        row_kinds[row] = (uint8_t)kind;                                                \
+        ids[row] = (row_id);                                                           \
+        row += wanted;                                                                 \
+        last_ns = wanted ? time_ns : last_ns;                                          \
+        r->recorded[kind] += wanted;                                                   \
+    } while (0)
+    do {
+        while (NEXT_IS(EP_KIND_CALL, EP_KIND_C_EXCEPTION)) {
+            PUT_ROW(EP_WORD0_PAYLOAD(word0));
+            at += 1;
+        }
+        while (NEXT_IS(EP_KIND_MALLOC_RAW, EP_KIND_REALLOC_FAILED_LIBC - EP_KIND_C_EXCEPTION) &&
+               block < r->alloc_capacity) {
+            uint64_t word1 = atomic_load_explicit(&at[1], memory_order_relaxed);
+            uint64_t payload = EP_WORD0_PAYLOAD(word0);
+            /* All ones for the FREE family: whether it is one cannot be predicted. */
+            uint64_t is_free = -(uint64_t)(ep_kinds[kind].family == EP_FAMILY_FREE);
+            c->alloc_row[block] = row;
+            c->address[block] = (word1 & is_free) | (word1 >> EP_ALLOC_SITE_BITS << 3 & ~is_free);
+            c->size[block] = (int64_t)(payload | is_free);
+            block += kinds >> kind & 1;
+            PUT_ROW((uint32_t)((payload & is_free) | (word1 & EP_ALLOC_SITE_MAX & ~is_free)));
+            at += 2;
+        }
+    } while (NEXT_IS(EP_KIND_CALL, EP_KIND_C_EXCEPTION));
+#undef NEXT_IS
+#undef PUT_ROW
+    r->cursor.at = at;
+    c->count = row;
+    c->alloc_count = block;
+    r->last_ns = last_ns;
+}
+
+/* One record that was read the long way. */
+static void
+append_record(reader *r, const ep_record *record)
+{
+    ep_columns *c = &r->rows;
+    int64_t time_ns = ep_clock_stretch_ns(&r->plain.stretch, record->ticks);
+    time_ns = time_ns > r->last_ns ? time_ns : r->last_ns;
+    r->last_ns = time_ns;
+    size_t row = c->count++;
+    c->time_ns[row] = time_ns;
+    c->kind[row] = (uint8_t)record->kind;
+    c->id[row] = record->id;
+    r->recorded[record->kind] += 1;
+    if (ep_kinds[record->kind].family != EP_FAMILY_CALL) {
+        size_t block = c->alloc_count++;
+        c->alloc_row[block] = row;
+        c->address[block] = record->address;
+        c->size[block] =
+            ep_kinds[record->kind].family == EP_FAMILY_ALLOC ? (int64_t)record->size : -1;
+    }
+}
+
+static void
+next_segment(decoder *d, reader *r)
+{
+    d->damaged_chunks += r->cursor.damaged;
+    r->segment = d->segments[r->segment - 1].next;
+    if (r->segment != 0) {
+        r->cursor = d->segments[r->segment - 1].begin;
+    }
+}
+
+/* Fills r->rows behind what is in it, until it is full or the thread's records are at their end. */
+static void
+read_rows(decoder *d, reader *r)
+{
+    const ep_capture *capture = d->capture;
+    ep_record record = {0};
+    while (r->segment != 0 && r->rows.count < r->capacity &&
+           r->rows.alloc_count < r->alloc_capacity) {
+        if (!ep_cursor_next(&r->cursor, &record) || r->cursor.thread_id != r->thread_id) {
+            next_segment(d, r);
+            continue;
+        }
+        if (record.ticks < capture->start.ticks || record.ticks > capture->stop.ticks ||
+            !(capture->kinds & EP_KIND_BIT(record.kind))) {
+            continue;
+        }
+        if (record.ticks > capture->full_ticks) {
+            r->lost[record.kind] += 1;
+            continue;
+        }
+        if (record.ticks < r->plain.first || record.ticks > r->plain.last) {
+            r->plain = plain_ticks_at(d, record.ticks);
+        }
+        append_record(r, &record);
+        if (!r->cursor.live) {
+            read_plain(d, r);
+        }
+    }
+}
+
+/* ---- Who wrote what -------------------------------------------------------------------------- */
+
+static ep_status
+add_segment(decoder *d, const ep_cursor *begin, uint64_t thread_id, size_t words)
+{
+    if (thread_id >= d->reader_count) {
+        return EP_OK;    /* it attached after the capture: its records are later than the window */
+    }
+    if (!ep_grow((void **)&d->segments, &d->segment_capacity, d->segment_count + 1,
+                 sizeof *d->segments)) {
+        return EP_NOMEM;
+    }
+    d->segments[d->segment_count++] = (segment){.begin = *begin};
+    d->segments[d->segment_count - 1].begin.thread_id = thread_id;
+    reader *r = &d->readers[thread_id];
+    if (r->last_segment != 0) {
+        d->segments[r->last_segment - 1].next = d->segment_count;
+    } else {
+        r->first_segment = d->segment_count;
+    }
+    r->last_segment = d->segment_count;
+    r->words += words;
+    return EP_OK;
+}
+
+/* Threads that ended left the rest of their chunk to others: each change begins a segment. */
+static ep_status
+add_shared_chunk(decoder *d, const ep_chunk_header *header)
+{
+    ep_cursor begin = ep_cursor_begin(header), cursor = begin, before = begin;
+    ep_record record;
+    while (ep_cursor_next(&cursor, &record)) {
+        if (EP_UNLIKELY(cursor.thread_id != before.thread_id)) {
+            ep_status status =
+                add_segment(d, &begin, before.thread_id, (size_t)(before.at - begin.at));
+            if (status != EP_OK) {
+                return status;
+            }
+            begin = before;
+        }
+        before = cursor;
+    }
+    /* What is written later is another thread's, or later than the window: but it may be read. */
+    return add_segment(d, &begin, before.thread_id, (size_t)(cursor.limit - begin.at));
+}
+
+static ep_status
+add_chunk(decoder *d, const ep_chunk_header *header)
+{
+    if (atomic_load_explicit(&header->shared, memory_order_relaxed)) {
+        return add_shared_chunk(d, header);
+    }
+    ep_cursor begin = ep_cursor_begin(header);
+    return add_segment(d, &begin, begin.thread_id, (size_t)(begin.limit - begin.at));
+}
+
+/* Its first block. Afterwards a reader without rows is at its end. */
+static ep_status
+begin_reading(decoder *d, reader *r)
+{
+    r->capacity = r->alloc_capacity = r->words + 1 < BLOCK_ROWS ? r->words + 1 : BLOCK_ROWS;
+    if (!columns_reserve(&r->rows, r->capacity, r->alloc_capacity)) {
+        return EP_NOMEM;
+    }
+    r->plain = (plain_ticks){.first = 1};    /* holds nothing */
+    r->segment = r->first_segment;
+    r->cursor = d->segments[r->segment - 1].begin;
+    read_rows(d, r);
+    if (r->rows.count == 0) {
+        columns_clear(&r->rows);
+    } else {
+        r->first_ns = r->rows.time_ns[0];
+    }
+    return EP_OK;
+}
+
+/* ---- Merging threads ------------------------------------------------------------------------- */
+
+/* Whether a's next row comes before b's. Equal times: the lower thread first. */
+static bool
+earlier(const reader *a, const reader *b)
+{
+    int64_t x = a->rows.time_ns[a->row], y = b->rows.time_ns[b->row];
+    return x < y || (x == y && a->thread < b->thread);
+}
+
+static void
+sift_down(reader **heap, size_t count, size_t at)
+{
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= count) {
+            return;
+        }
+        if (child + 1 < count && earlier(heap[child + 1], heap[child])) {
+            child += 1;
+        }
+        if (!earlier(heap[child], heap[at])) {
+            return;
+        }
+        reader *moved = heap[at];
+        heap[at] = heap[child];
+        heap[child] = moved;
+        at = child;
+    }
+}
+
+/* One past the last row of heap[0] that comes before every other reader's next. Threads take turns
+ * in long runs (the GIL's 5 ms), so the end is searched by doubling steps. */
+static size_t
+run_end(reader *const *heap, size_t count)
+{
+    const reader *first = heap[0];
+    if (count == 1) {
+        return first->rows.count;
+    }
+    const reader *second = heap[1];
+    if (count > 2 && earlier(heap[2], second)) {
+        second = heap[2];
+    }
+    int64_t limit = second->rows.time_ns[second->row];
+    bool wins_ties = first->thread < second->thread;
+    const int64_t *time_ns = first->rows.time_ns;
+    size_t low = first->row, step = 1, count_rows = first->rows.count;
+#define BEFORE(row) (time_ns[row] < limit || (wins_ties && time_ns[row] == limit))
+    while (low + step < count_rows && BEFORE(low + step)) {
+        low += step;
+        step *= 2;
+    }
+    size_t high = low + step < count_rows ? low + step : count_rows;    /* BEFORE(low), not (high) */
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (BEFORE(middle)) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+#undef BEFORE
+    return high;
+}
+
+static void
+take_run(ep_columns *to, reader *from, size_t end)
+{
+    const ep_columns *c = &from->rows;
+    size_t rows = end - from->row;
+    memcpy(&to->time_ns[to->count], &c->time_ns[from->row], rows * sizeof *c->time_ns);
+    memcpy(&to->kind[to->count], &c->kind[from->row], rows * sizeof *c->kind);
+    memcpy(&to->id[to->count], &c->id[from->row], rows * sizeof *c->id);
+    for (size_t i = 0; i < rows; i++) {
+        to->thread[to->count + i] = from->thread;
+    }
+    for (; from->block < c->alloc_count && c->alloc_row[from->block] < end; from->block++) {
+        to->alloc_row[to->alloc_count] = c->alloc_row[from->block] - from->row + to->count;
+        to->address[to->alloc_count] = c->address[from->block];
+        to->size[to->alloc_count] = c->size[from->block];
+        to->alloc_count += 1;
+    }
+    to->count += rows;
+    from->row = end;
+}
+
+/* All of one reader's rows: they need no merging. */
+static void
+take_all(decoder *d, reader *r, ep_columns *to, size_t capacity, size_t alloc_capacity)
+{
+    ep_columns begun = r->rows;
+    int32_t *thread = to->thread;
+    take_run(to, r, begun.count);
+    r->rows = *to;
+    r->capacity = capacity;
+    r->alloc_capacity = alloc_capacity;
+    read_rows(d, r);
+    *to = r->rows;
+    r->rows = begun;    /* to be freed */
+    for (size_t i = 0; r->thread != 0 && i < to->count; i++) {
+        thread[i] = r->thread;
+    }
+}
+
+static void
+merge_blocks(decoder *d, reader **heap, size_t count, ep_columns *to)
+{
+    for (size_t i = count; i-- > 0;) {
+        sift_down(heap, count, i);
+    }
+    while (count > 0) {
+        reader *first = heap[0];
+        take_run(to, first, run_end(heap, count));
+        if (first->row == first->rows.count) {
+            first->rows.count = first->rows.alloc_count = first->row = first->block = 0;
+            read_rows(d, first);
+            if (first->rows.count == 0) {
+                columns_clear(&first->rows);
+                heap[0] = heap[--count];
+            }
+        }
+        sift_down(heap, count, 0);
+    }
+}
+
+/* heap: readers that have rows. */
+static ep_status
+merge(decoder *d, reader **heap, size_t count, ep_columns *to)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < count; i++) {
+        rows += heap[i]->words;
+    }
+    size_t blocks = rows / 2 + 1;
+    to->thread = ep_calloc(rows, sizeof *to->thread);
+    if (!columns_reserve(to, rows, blocks) || to->thread == NULL) {
+        return EP_NOMEM;
+    }
+    ep_os_expect_use(to->time_ns, rows * sizeof *to->time_ns);
+    ep_os_expect_use(to->kind, rows * sizeof *to->kind);
+    ep_os_expect_use(to->id, rows * sizeof *to->id);
+    ep_os_expect_use(to->alloc_row, blocks * sizeof *to->alloc_row);
+    ep_os_expect_use(to->address, blocks * sizeof *to->address);
+    ep_os_expect_use(to->size, blocks * sizeof *to->size);
+    if (count == 1) {
+        take_all(d, heap[0], to, rows, blocks);
+    } else {
+        ep_os_expect_use(to->thread, rows * sizeof *to->thread);
+        merge_blocks(d, heap, count, to);
+    }
+    columns_shrink(to);
+    return EP_OK;
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static bool
+any(const uint64_t counts[EP_KIND_COUNT])
+{
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        if (counts[kind] != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static ep_status
+copy_open(const ep_open_stack *from, ep_open_stack *to)
+{
+    if (from->depth == 0) {
+        return EP_OK;
+    }
+    to->calls = ep_calloc(from->depth, sizeof *to->calls);
+    if (to->calls == NULL) {
+        return EP_NOMEM;
+    }
+    memcpy(to->calls, from->calls, from->depth * sizeof *to->calls);
+    to->depth = to->capacity = from->depth;
+    return EP_OK;
+}
+
+/* Begins to read each thread; gives those that have anything to tell their rows, in order of id. */
+static ep_status
+list_threads(decoder *d, uint32_t only_thread, ep_decoded *out, reader **heap, size_t *heap_count)
+{
+    out->threads = ep_calloc(d->reader_count, sizeof *out->threads);
+    if (out->threads == NULL) {
+        return EP_NOMEM;
+    }
+    for (size_t id = 0; id < d->reader_count; id++) {
+        reader *r = &d->readers[id];
+        const ep_window_thread *window = &d->capture->threads[id];
+        if (only_thread != 0 && id != only_thread) {
+            continue;
+        }
+        if (r->first_segment != 0 && begin_reading(d, r) != EP_OK) {
+            return EP_NOMEM;
+        }
+        if (!r->rows.count && !window->open.depth && !any(r->lost) && !any(window->lost)) {
+            continue;
+        }
+        ep_trace_thread *thread = &out->threads[out->thread_count];
+        thread->thread = ep_engine_thread((uint32_t)id);
+        r->thread = (int32_t)out->thread_count++;
+        if (copy_open(&window->open, &thread->open) != EP_OK) {
+            return EP_NOMEM;
+        }
+        if (r->rows.count > 0) {
+            heap[(*heap_count)++] = r;
+        }
+    }
+    return EP_OK;
+}
+
+/* What is known of the threads when all is read. */
+static void
+finish_threads(const decoder *d, ep_decoded *out)
+{
+    for (size_t i = 0; i < out->thread_count; i++) {
+        ep_trace_thread *thread = &out->threads[i];
+        size_t id = thread->thread != NULL ? thread->thread->id : 0;
+        const reader *r = &d->readers[id];
+        memcpy(thread->recorded, r->recorded, sizeof thread->recorded);
+        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+            thread->lost[kind] = d->capture->threads[id].lost[kind] + r->lost[kind];
+        }
+        thread->first_ns = r->first_ns;
+        thread->last_ns = r->last_ns;
+    }
+}
+
+static int64_t
+window_ns(const ep_capture *capture, int64_t origin_ns)
+{
+    uint64_t end = capture->full_ticks < capture->stop.ticks ? capture->full_ticks : capture->stop.ticks;
+    ep_clock_stretch stretch = ep_clock_map_stretch(&capture->clock, end, origin_ns);
+    int64_t length = ep_clock_stretch_ns(&stretch, end);
+    return length > 0 ? length : 0;
+}
+
+static void
+add_resident(const decoder *d, ep_decoded *result, uint64_t ticks, int64_t bytes)
+{
+    const ep_capture *capture = d->capture;
+    if (bytes < 0 || ticks < capture->start.ticks || ticks > capture->stop.ticks) {
+        return;
+    }
+    ep_clock_stretch stretch = ep_clock_map_stretch(&capture->clock, ticks, d->origin_ns);
+    int64_t time_ns = ep_clock_stretch_ns(&stretch, ticks);
+    size_t at = result->resident_count++;
+    /* A chunk is opened under the lock, in order of sequence; the clock may step back a little. */
+    int64_t last_ns = at > 0 ? result->resident_ns[at - 1] : 0;
+    result->resident_ns[at] = time_ns > last_ns ? time_ns : last_ns;
+    result->resident_bytes[at] = bytes;
+}
+
+static ep_status
+list_resident(const decoder *d, ep_decoded *result)
+{
+    const ep_capture *capture = d->capture;
+    result->resident_ns = ep_calloc(capture->chunk_count + 2, sizeof *result->resident_ns);
+    result->resident_bytes = ep_calloc(capture->chunk_count + 2, sizeof *result->resident_bytes);
+    if (result->resident_ns == NULL || result->resident_bytes == NULL) {
+        return EP_NOMEM;
+    }
+    add_resident(d, result, capture->start.ticks, capture->start_resident_bytes);
+    for (size_t i = 0; i < capture->chunk_count; i++) {
+        const ep_chunk_header *header = capture->chunks[i]->header;
+        add_resident(d, result, header->opened.ticks, header->resident_bytes);
+    }
+    add_resident(d, result, capture->stop.ticks, capture->stop_resident_bytes);
+    return EP_OK;
+}
+
+ep_status
+ep_decode(const ep_capture *capture, uint32_t only_thread, ep_decoded *out)
+{
+    decoder d = {.capture = capture, .reader_count = capture->thread_count};
+    ep_clock_stretch stretch = ep_clock_map_stretch(&capture->clock, capture->start.ticks, 0);
+    d.origin_ns = ep_clock_stretch_ns(&stretch, capture->start.ticks);
+    ep_decoded result = {.duration_ns = window_ns(capture, d.origin_ns)};
+    d.readers = ep_calloc(d.reader_count, sizeof *d.readers);
+    reader **heap = ep_calloc(d.reader_count, sizeof *heap);
+    size_t heap_count = 0;
+    ep_status status = d.readers != NULL && heap != NULL ? EP_OK : EP_NOMEM;
+    for (size_t i = 0; i < d.reader_count && status == EP_OK; i++) {
+        d.readers[i].thread_id = i;
+    }
+    for (size_t i = 0; i < capture->chunk_count && status == EP_OK; i++) {
+        status = add_chunk(&d, capture->chunks[i]->header);
+    }
+    if (status == EP_OK) {
+        status = list_threads(&d, only_thread, &result, heap, &heap_count);
+    }
+    if (status == EP_OK) {
+        status = list_resident(&d, &result);
+    }
+    if (status == EP_OK && heap_count > 0) {
+        status = merge(&d, heap, heap_count, &result.columns);
+    }
+    if (status == EP_OK) {
+        finish_threads(&d, &result);
+        result.damaged_chunks = d.damaged_chunks;
+        *out = result;
+    } else {
+        ep_decoded_clear(&result);
+    }
+    for (size_t i = 0; d.readers != NULL && i < d.reader_count; i++) {
+        columns_clear(&d.readers[i].rows);
+    }
+    free(d.readers);
+    free(d.segments);
+    free(heap);
+    return status;
+}
+
+void
+ep_decoded_clear(ep_decoded *decoded)
+{
+    columns_clear(&decoded->columns);
+    free(decoded->resident_ns);
+    free(decoded->resident_bytes);
+    for (size_t i = 0; i < decoded->thread_count; i++) {
+        free(decoded->threads[i].open.calls);
+    }
+    free(decoded->threads);
+    *decoded = (ep_decoded){0};
+}
+
+/* ---- Functions ------------------------------------------------------------------------------- */
+
+typedef struct builder {
+    ep_functions result;
+    size_t capacity;
+    uint32_t *slots;         /* function row + 1 by text; 0: empty */
+    size_t mask;
+} builder;
+
+static bool
+same_text(const ep_name *a, const ep_name *b)
+{
+    return a->qualname == b->qualname && a->module == b->module && a->file == b->file &&
+           a->line == b->line && a->kind == b->kind;
+}
+
+static size_t
+text_hash(const ep_name *name)
+{
+    uint64_t hash = name->qualname * UINT64_C(0x9E3779B97F4A7C15);
+    hash = (hash ^ name->module) * UINT64_C(0xC2B2AE3D27D4EB4F);
+    hash = (hash ^ name->file ^ (uint64_t)(uint32_t)name->line << 32) * UINT64_C(0x165667B19E3779F9);
+    return (size_t)(hash >> 20);
+}
+
+#define UNSEEN (-2)    /* in the maps while they are made: no row mentioned it yet */
+#define NO_MEMORY (-3)
+
+/* The row of a name, made if it is new. -1: no name. Fails: NO_MEMORY. */
+static int32_t
+function_of(builder *b, uint32_t name_id)
+{
+    int32_t *known = &b->result.map.name_function[name_id];
+    if (name_id == 0) {
+        *known = -1;
+    }
+    if (*known != UNSEEN) {
+        return *known;
+    }
+    const ep_name *name = ep_name_get(name_id);
+    size_t slot = text_hash(name);
+    for (; b->slots[slot & b->mask] != 0; slot++) {
+        uint32_t row = b->slots[slot & b->mask] - 1;
+        if (same_text(ep_name_get(b->result.name_id[row]), name)) {
+            return *known = (int32_t)row;
+        }
+    }
+    if (!ep_grow((void **)&b->result.name_id, &b->capacity, b->result.count + 1,
+                 sizeof *b->result.name_id)) {
+        return NO_MEMORY;
+    }
+    b->result.name_id[b->result.count++] = name_id;
+    b->slots[slot & b->mask] = (uint32_t)b->result.count;
+    return *known = (int32_t)b->result.count - 1;
+}
+
+/* Sites of calls name the callee; sites of allocations the function that was executing. */
+static bool
+map_site(builder *b, uint32_t site_id)
+{
+    ep_id_map *map = &b->result.map;
+    if (map->site_function[site_id] != UNSEEN) {
+        return true;
+    }
+    const ep_site *site = ep_site_get(site_id);
+    int32_t callee = function_of(b, site->callee), caller = function_of(b, site->caller);
+    if (callee == NO_MEMORY || caller == NO_MEMORY) {
+        return false;
+    }
+    map->site_function[site_id] = site->callee != 0 ? callee : caller;
+    map->site_caller[site_id] = site->callee != 0 ? caller : -1;
+    map->site_line[site_id] = site->line > 0 ? site->line : -1;
+    return true;
+}
+
+/* HOT, 1-2 ns a row: nearly always the id was seen before. */
+static bool
+map_rows(builder *b, const ep_columns *columns)
+{
+    int32_t *const maps[2] = {b->result.map.site_function, b->result.map.name_function};
+    uint8_t is_name[EP_KIND_COUNT];
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        is_name[kind] = ep_kinds[kind].family == EP_FAMILY_CALL &&
+                        ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
+    }
+    for (size_t row = 0; row < columns->count; row++) {
+        uint32_t id = columns->id[row];
+        bool name = is_name[columns->kind[row]];
+        if (EP_LIKELY(maps[name][id] != UNSEEN)) {
+            continue;
+        }
+        if (name ? function_of(b, id) == NO_MEMORY : !map_site(b, id)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static ep_status
+build(builder *b, const ep_decoded *decoded)
+{
+    ep_id_map *map = &b->result.map;
+    map->site_count = ep_site_count();
+    map->name_count = ep_name_count();
+    map->site_function = ep_realloc(NULL, map->site_count, sizeof *map->site_function);
+    map->site_caller = ep_realloc(NULL, map->site_count, sizeof *map->site_caller);
+    map->site_line = ep_realloc(NULL, map->site_count, sizeof *map->site_line);
+    map->name_function = ep_realloc(NULL, map->name_count, sizeof *map->name_function);
+    b->mask = 1023;
+    while (b->mask < map->name_count * 2) {
+        b->mask = b->mask * 2 + 1;
+    }
+    b->slots = ep_calloc(b->mask + 1, sizeof *b->slots);
+    if (map->site_function == NULL || map->site_caller == NULL || map->site_line == NULL ||
+        map->name_function == NULL || b->slots == NULL) {
+        return EP_NOMEM;
+    }
+    for (size_t i = 0; i < map->site_count; i++) {
+        map->site_function[i] = UNSEEN;
+        map->site_caller[i] = map->site_line[i] = -1;
+    }
+    for (size_t i = 0; i < map->name_count; i++) {
+        map->name_function[i] = UNSEEN;
+    }
+    for (size_t i = 0; i < decoded->thread_count; i++) {
+        const ep_open_stack *open = &decoded->threads[i].open;
+        for (size_t j = 0; j < open->depth; j++) {
+            if (!map_site(b, open->calls[j].site_id)) {
+                return EP_NOMEM;
+            }
+        }
+    }
+    if (!map_rows(b, &decoded->columns)) {
+        return EP_NOMEM;
+    }
+    for (size_t i = 0; i < map->site_count; i++) {
+        map->site_function[i] = map->site_function[i] == UNSEEN ? -1 : map->site_function[i];
+    }
+    for (size_t i = 0; i < map->name_count; i++) {
+        map->name_function[i] = map->name_function[i] == UNSEEN ? -1 : map->name_function[i];
+    }
+    map->function_count = b->result.count;
+    return EP_OK;
+}
+
+ep_status
+ep_functions_build(const ep_decoded *decoded, ep_functions *out)
+{
+    builder b = {0};
+    ep_status status = build(&b, decoded);
+    free(b.slots);
+    if (status != EP_OK) {
+        ep_functions_clear(&b.result);
+        return status;
+    }
+    *out = b.result;
+    return EP_OK;
+}
+
+void
+ep_functions_clear(ep_functions *functions)
+{
+    free(functions->map.site_function);
+    free(functions->map.site_caller);
+    free(functions->map.site_line);
+    free(functions->map.name_function);
+    free(functions->name_id);
+    *functions = (ep_functions){0};
+}

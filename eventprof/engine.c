@@ -1,0 +1,1171 @@
+#include "engine.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ahead.h"
+#include "memory.h"
+#include "names.h"
+#include "os.h"
+
+/* Free chunks kept for the next recording once nothing records: enough for a few threads. */
+#define SPARE_CHUNKS_WHEN_IDLE 4
+/* A dead thread's chunk goes to the next new thread while this much of it is left. */
+#define PARTIAL_MIN_WORDS 512
+
+static struct {
+    pthread_mutex_t lock;
+    ep_log *logs;
+    size_t log_count;
+    ep_thread **threads;              /* index = id - 1 */
+    size_t thread_count, thread_capacity;
+    size_t expected_count;            /* threads with an entry and no log yet */
+    ep_recorder *recorders;           /* started and not settled */
+    size_t running_count;
+    ep_chunk *free_chunks;
+    ep_chunk *partial_chunks;
+    size_t chunks_mapped, chunks_free;
+    uint64_t next_sequence;
+    ep_anchor birth;                  /* far from any window, for the slope of the clock */
+    _Atomic uint64_t kinds;
+    _Atomic uint64_t unlogged[EP_KIND_COUNT];
+    bool initialised;
+} engine = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void
+lock_engine(void)
+{
+    pthread_mutex_lock(&engine.lock);
+}
+
+static void
+unlock_engine(void)
+{
+    pthread_mutex_unlock(&engine.lock);
+}
+
+static EP_PRINTF(3, 4) ep_status
+fail(ep_error *error, ep_status status, const char *format, ...)
+{
+    if (error != NULL) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(error->text, sizeof error->text, format, arguments);
+        va_end(arguments);
+    }
+    return status;
+}
+
+/* Calls that open. */
+#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING)                  \
+    (EP_FAMILY_##FAMILY == EP_FAMILY_CALL && EP_PAIRING_##PAIRING == EP_PAIRING_OPENS \
+         ? UINT64_C(1) << number                                                      \
+         : 0) |
+static const uint64_t opening_calls =
+#include "events.def"
+    0;
+#undef EP_KIND
+
+/* ---- Stacks of open calls -------------------------------------------------------------------- */
+
+void
+ep_open_stack_apply(ep_open_stack *stack, unsigned kind, uint32_t id)
+{
+    if (ep_kinds[kind].family != EP_FAMILY_CALL) {
+        return;
+    }
+    if (ep_kinds[kind].pairing == EP_PAIRING_OPENS) {
+        if (!ep_grow((void **)&stack->calls, &stack->capacity, stack->depth + 1,
+                     sizeof *stack->calls)) {
+            return;    /* this call's end will be unmatched, and counted as such */
+        }
+        stack->calls[stack->depth++] = (ep_open_call){.site_id = id, .kind = (uint8_t)kind};
+        return;
+    }
+    /* A close without its open on top: either calls above it ended unseen (a C call whose return
+     * the interpreter did not report), or its own open was before the window. */
+    for (size_t i = stack->depth; i-- > 0;) {
+        if (ep_site_callee(stack->calls[i].site_id) == id) {
+            stack->depth = i;
+            return;
+        }
+    }
+}
+
+/* ---- Recorders and chunks, under the lock ---------------------------------------------------- */
+
+/* Returns: view into the recorder, or NULL without memory. */
+static ep_window_thread *
+window_thread(ep_recorder *recorder, uint64_t thread_id)
+{
+    if (thread_id >= recorder->thread_capacity &&
+        !ep_grow((void **)&recorder->threads, &recorder->thread_capacity, thread_id + 1,
+                 sizeof *recorder->threads)) {
+        return NULL;
+    }
+    ep_window_thread **at = &recorder->threads[thread_id];
+    if (*at == NULL) {
+        *at = ep_calloc(1, sizeof **at);
+    }
+    return *at;
+}
+
+/* ep_open_stack_apply() for the call family, its usual cases inline. */
+static inline void
+apply_call(ep_open_stack *stack, unsigned kind, uint32_t id)
+{
+    size_t depth = stack->depth;
+    if (opening_calls & EP_KIND_BIT(kind)) {
+        if (EP_LIKELY(depth < stack->capacity)) {
+            stack->calls[depth] = (ep_open_call){.site_id = id, .kind = (uint8_t)kind};
+            stack->depth = depth + 1;
+            return;
+        }
+    } else if (depth > 0 && ep_site_callee(stack->calls[depth - 1].site_id) == id) {
+        stack->depth = depth - 1;
+        return;
+    }
+    ep_open_stack_apply(stack, kind, id);
+}
+
+/* The bulk of count_lost(): a sealed chunk's records up to the next that is not an event, all of one
+ * thread, none before the word-0 tick `first`. The writer waits meanwhile. ns an event of a full ring,
+ * by sampling, with ep_cursor_next() and a call per open and close -> like this: 7.7 -> 4.2 (object
+ * churn, allocations), 5.2 -> 2.7 (richards, calls). */
+static void
+count_plain(ep_cursor *cursor, uint64_t kinds, uint32_t first, bool fold, ep_window_thread *thread)
+{
+    uint32_t count[2][EP_KIND_COUNT] = {{0}};    /* two: one would be a chain through memory */
+    const _Atomic uint64_t *at = cursor->at;
+    for (size_t i = 0; at < cursor->limit; i++) {
+        /* Relaxed: sealed. */
+        uint64_t word0 = atomic_load_explicit(at, memory_order_relaxed);
+        unsigned kind = EP_WORD0_KIND(word0);
+        if (EP_UNLIKELY(EP_WORD0_TICKS(word0) < first)) {
+            break;
+        }
+        if (kind - 1u <= EP_KIND_C_EXCEPTION - 1u) {
+            if (fold && (kinds & EP_KIND_BIT(kind))) {
+                apply_call(&thread->open, kind, EP_WORD0_PAYLOAD(word0));
+            }
+            at += 1;
+        } else if (kind - EP_KIND_MALLOC <= EP_KIND_REALLOC_FAILED_LIBC - EP_KIND_MALLOC) {
+            at += 2;
+        } else {
+            break;
+        }
+        count[i & 1][kind] += 1;
+    }
+    cursor->at = at;
+    for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
+        if (kinds & EP_KIND_BIT(kind)) {
+            thread->lost[kind] += (uint64_t)count[0][kind] + count[1][kind];
+        }
+    }
+}
+
+/* Counts what `cursor` still yields of the window as lost: into the recorder, folding calls if
+ * `fold`; or into `capture`, if that is not NULL. */
+static void
+count_lost(ep_recorder *recorder, ep_cursor cursor, bool fold, ep_capture *capture)
+{
+    bool running = recorder->state == EP_RECORDER_RUNNING;
+    uint64_t start = recorder->start.ticks;
+    uint64_t stop = capture != NULL ? capture->stop.ticks : running ? UINT64_MAX
+                                                                    : recorder->stop.ticks;
+    ep_record record = {0};
+    ep_window_thread *thread = NULL;
+    uint64_t thread_id = UINT64_MAX;
+    for (;;) {
+        if (thread != NULL && thread_id == cursor.thread_id && stop == UINT64_MAX && !cursor.live &&
+            !cursor.escaped && cursor.high + UINT32_MAX >= start) {
+            count_plain(&cursor, recorder->options.kinds,
+                        start > cursor.high ? (uint32_t)(start - cursor.high) : 0, fold, thread);
+        }
+        if (!ep_cursor_next(&cursor, &record) || record.ticks > stop) {
+            break;
+        }
+        if (record.ticks < start || !(recorder->options.kinds & EP_KIND_BIT(record.kind))) {
+            continue;
+        }
+        if (EP_UNLIKELY(cursor.thread_id != thread_id)) {
+            thread_id = cursor.thread_id;
+            thread = capture != NULL ? &capture->threads[thread_id]
+                                     : window_thread(recorder, thread_id);
+        }
+        if (EP_UNLIKELY(thread == NULL)) {
+            /* Of no thread, then. While it runs this is a baseline: less of it is more at stop. */
+            recorder->unlogged[record.kind] += running ? UINT64_MAX : 1;
+            continue;
+        }
+        thread->lost[record.kind] += 1;
+        if (fold) {
+            ep_open_stack_apply(&thread->open, record.kind, record.id);
+        }
+    }
+}
+
+static void seal_partial_chunk(ep_chunk *partial);
+
+static void
+release_chunk(ep_chunk *chunk)
+{
+    if (--chunk->refs > 0) {
+        return;
+    }
+    if (chunk->rest != NULL) {
+        seal_partial_chunk(chunk);    /* comes back here */
+        return;
+    }
+    if (atomic_load_explicit(&chunk->header->state, memory_order_relaxed) != EP_CHUNK_SEALED) {
+        return;    /* its owner's, until that seals it */
+    }
+    atomic_store_explicit(&chunk->header->state, EP_CHUNK_FREE, memory_order_relaxed);
+    chunk->next = engine.free_chunks;
+    engine.free_chunks = chunk;
+    engine.chunks_free += 1;
+}
+
+/* `next`: the first unused word. After this nobody writes there. */
+static void
+seal_chunk(ep_chunk *chunk, const _Atomic uint64_t *next)
+{
+    ep_chunk_header *header = chunk->header;
+    header->sealed = ep_clock_anchor();
+    header->used_words = (uint64_t)(next - (_Atomic uint64_t *)(header + 1));
+    atomic_store_explicit(&header->state, EP_CHUNK_SEALED, memory_order_release);
+    for (ep_recorder *r = engine.recorders; r != NULL; r = r->next) {
+        if (header->sequence >= r->full_sequence) {
+            count_lost(r, ep_cursor_begin(header), false, NULL);
+        }
+    }
+    chunk->refs += 1;    /* so that release() sees the last one go */
+    release_chunk(chunk);
+}
+
+static void
+seal_partial_chunk(ep_chunk *partial)
+{
+    for (ep_chunk **at = &engine.partial_chunks; *at != NULL; at = &(*at)->next) {
+        if (*at == partial) {
+            *at = partial->next;
+            break;
+        }
+    }
+    _Atomic uint64_t *rest = partial->rest;
+    partial->rest = NULL;
+    seal_chunk(partial, rest);
+}
+
+/* The oldest chunk that nobody writes any more. False if there is none. */
+static bool
+drop_oldest(ep_recorder *recorder)
+{
+    for (size_t i = recorder->kept_first; i < recorder->kept_end; i++) {
+        ep_chunk *chunk = recorder->kept[i];
+        if (chunk->rest != NULL) {
+            seal_partial_chunk(chunk);
+        }
+        if (atomic_load_explicit(&chunk->header->state, memory_order_relaxed) != EP_CHUNK_SEALED) {
+            continue;
+        }
+        count_lost(recorder, ep_cursor_begin(chunk->header), true, NULL);
+        memmove(&recorder->kept[recorder->kept_first + 1], &recorder->kept[recorder->kept_first],
+                (i - recorder->kept_first) * sizeof *recorder->kept);
+        recorder->kept_first += 1;
+        release_chunk(chunk);
+        return true;
+    }
+    return false;
+}
+
+static void
+become_full(ep_recorder *recorder, uint64_t ticks, ep_full_reason reason)
+{
+    if (recorder->full_reason == EP_FULL_NOT) {
+        recorder->full_reason = reason;
+        recorder->full_ticks = ticks - 1;
+        recorder->full_sequence = engine.next_sequence;
+    }
+}
+
+static size_t
+limit_chunks(const ep_recorder *recorder)
+{
+    uint64_t limit = recorder->options.limit_bytes / EP_CHUNK_BYTES +
+                     (recorder->options.limit_bytes % EP_CHUNK_BYTES != 0);
+    return limit ? (size_t)limit : 1;
+}
+
+/* Makes up its mind about one chunk more, for a record at `ticks`. */
+static void
+apply_limit(ep_recorder *recorder, uint64_t ticks, bool first)
+{
+    size_t limit = limit_chunks(recorder);
+    switch (recorder->options.on_full) {
+        case EP_ON_FULL_OVERWRITE:
+            /* Until none is left that nobody writes: then the limit is one chunk a live thread. */
+            while (recorder->kept_end - recorder->kept_first >= limit && drop_oldest(recorder)) {
+            }
+            break;
+        case EP_ON_FULL_STOP:
+            /* What it found in use may be full already; and every live thread gets a chunk. */
+            limit += recorder->begun + (first ? engine.log_count : 0);
+            if (recorder->kept_end - recorder->kept_first >= limit) {
+                become_full(recorder, ticks, EP_FULL_LIMIT);
+            }
+            break;
+        case EP_ON_FULL_GROW:
+            break;
+    }
+}
+
+/* Whether it keeps the chunks that are opened now. */
+static bool
+takes_chunks(const ep_recorder *recorder)
+{
+    return recorder->state == EP_RECORDER_RUNNING && recorder->full_reason == EP_FULL_NOT;
+}
+
+/* Appends; chunks are opened in order of sequence. Fails: false, nothing changed. */
+static bool
+keep_chunk(ep_recorder *recorder, ep_chunk *chunk)
+{
+    if (recorder->kept_end == recorder->kept_capacity && recorder->kept_first > 0) {
+        size_t count = recorder->kept_end - recorder->kept_first;
+        memmove(recorder->kept, &recorder->kept[recorder->kept_first],
+                count * sizeof *recorder->kept);
+        recorder->kept_first = 0;
+        recorder->kept_end = count;
+    }
+    if (!ep_grow((void **)&recorder->kept, &recorder->kept_capacity, recorder->kept_end + 1,
+                 sizeof *recorder->kept)) {
+        return false;
+    }
+    recorder->kept[recorder->kept_end++] = chunk;
+    chunk->refs += 1;
+    return true;
+}
+
+/* `first`: of its thread; such a chunk may stay nearly empty, so none is made ready ahead. */
+static ep_chunk *
+map_chunk(bool first)
+{
+    ep_chunk *chunk = ep_calloc(1, sizeof *chunk);
+    if (chunk == NULL) {
+        return NULL;
+    }
+    chunk->header = first ? NULL : ep_ahead_take();
+    if (chunk->header == NULL) {
+        chunk->header = ep_os_map(EP_CHUNK_BYTES);
+    }
+    if (chunk->header == NULL) {
+        free(chunk);
+        return NULL;
+    }
+    engine.chunks_mapped += 1;
+    return chunk;
+}
+
+static void
+unmap_chunk(ep_chunk *chunk)
+{
+    ep_os_unmap(chunk->header, EP_CHUNK_BYTES);
+    free(chunk);
+    engine.chunks_mapped -= 1;
+}
+
+static ep_chunk *
+pop_free_chunk(void)
+{
+    ep_chunk *chunk = engine.free_chunks;
+    if (chunk != NULL) {
+        engine.free_chunks = chunk->next;
+        engine.chunks_free -= 1;
+    }
+    return chunk;
+}
+
+static void
+trim_free_chunks(size_t spare)
+{
+    while (engine.chunks_free > spare) {
+        unmap_chunk(pop_free_chunk());
+    }
+}
+
+/* A chunk for the next records, after every recorder made up its mind about its limit. `first`: the
+ * thread has none yet, so it gets one beyond the limit. Returns: NULL without memory. */
+static ep_chunk *
+find_chunk(uint64_t ticks, bool first)
+{
+    for (ep_recorder *r = engine.recorders; r != NULL; r = r->next) {
+        if (takes_chunks(r)) {
+            apply_limit(r, ticks, first);
+        }
+    }
+    ep_chunk *chunk = pop_free_chunk();
+    if (chunk == NULL) {
+        chunk = map_chunk(first);
+    }
+    if (chunk != NULL) {
+        return chunk;
+    }
+    for (ep_recorder *r = engine.recorders; r != NULL; r = r->next) {
+        if (!takes_chunks(r)) {
+            continue;
+        }
+        if (r->options.on_full != EP_ON_FULL_OVERWRITE) {
+            become_full(r, ticks, EP_FULL_NOMEM);
+            continue;
+        }
+        while (engine.free_chunks == NULL && drop_oldest(r)) {
+        }
+    }
+    return pop_free_chunk();
+}
+
+static void
+write_into(ep_log *log, _Atomic uint64_t *next, _Atomic uint64_t *end, uint64_t ticks)
+{
+    log->next = next;
+    atomic_store_explicit(&log->end, end, memory_order_relaxed);
+    log->closed = false;
+    log->last_block = log->block_before = NULL;
+    log->high = (uint32_t)(ticks >> 32);
+    atomic_store_explicit(next, 0, memory_order_release);
+}
+
+static void
+use_scratch(ep_log *log, uint64_t ticks)
+{
+    log->chunk = NULL;
+    write_into(log, log->scratch, log->scratch + EP_SCRATCH_WORDS - EP_CHUNK_SLACK_WORDS, ticks);
+    /* The high half is found by a SYNC, as for any reader that enters in the middle. */
+    log->high = ~log->high;
+}
+
+static void
+use_chunk(ep_log *log, ep_chunk *chunk, uint64_t ticks)
+{
+    ep_chunk_header *header = chunk->header;
+    header->magic = EP_CHUNK_MAGIC;
+    header->sequence = engine.next_sequence++;
+    header->thread_id = log->thread->id;
+    header->opened = ep_clock_anchor();
+    header->used_words = 0;
+    header->resident_bytes = ep_os_resident_bytes();
+    atomic_store_explicit(&header->shared, 0, memory_order_relaxed);
+    log->chunk = chunk;
+    _Atomic uint64_t *words = (_Atomic uint64_t *)(header + 1);
+    write_into(log, words, words + EP_CHUNK_WORDS - EP_CHUNK_SLACK_WORDS, header->opened.ticks);
+    atomic_store_explicit(&header->state, EP_CHUNK_OPEN, memory_order_release);
+    for (ep_recorder *r = engine.recorders; r != NULL; r = r->next) {
+        /* A stopped one: the thread read the clock before the stop, and came here after it. */
+        bool wanted = r->state == EP_RECORDER_RUNNING || ticks <= r->stop.ticks;
+        if (wanted && r->full_reason == EP_FULL_NOT && !keep_chunk(r, chunk)) {
+            become_full(r, ticks, EP_FULL_NOMEM);
+            r->full_sequence = header->sequence;
+        }
+    }
+}
+
+/* What is left of a dead thread's chunk. */
+static void
+use_partial(ep_log *log, ep_chunk *chunk, uint64_t ticks)
+{
+    engine.partial_chunks = chunk->next;
+    atomic_store_explicit(&chunk->header->shared, 1, memory_order_relaxed);
+    log->chunk = chunk;
+    _Atomic uint64_t *words = (_Atomic uint64_t *)(chunk->header + 1);
+    write_into(log, chunk->rest, words + EP_CHUNK_WORDS - EP_CHUNK_SLACK_WORDS, ticks);
+    chunk->rest = NULL;
+    _Atomic uint64_t *at = log->next;
+    atomic_store_explicit(&at[1], log->thread->id, memory_order_relaxed);
+    ep_log_publish(at, 2, EP_WORD0(ticks, EP_KIND_THREAD, 0));
+    log->next = at + 2;
+    log->high = ~log->high;    /* the other thread's high half is not ours: a SYNC comes first */
+}
+
+static void
+count_scratch(ep_recorder *recorder, const ep_log *log, ep_capture *capture)
+{
+    if (log->closed) {
+        return;    /* counted when the clock changed */
+    }
+    ep_cursor cursor = {.at = log->scratch,
+                        .limit = log->scratch + EP_SCRATCH_WORDS - 1,
+                        .thread_id = log->thread->id,
+                        .live = true};
+    count_lost(recorder, cursor, false, capture);
+}
+
+/* The records of a log that has no chunk are counted now; they will be overwritten. */
+static void
+empty_scratch(const ep_log *log)
+{
+    for (ep_recorder *r = engine.recorders; r != NULL; r = r->next) {
+        count_scratch(r, log, NULL);
+    }
+}
+
+/* What a recorder lost in places that are not sealed yet; at sealing it is counted for good. */
+static void
+count_unsealed(ep_recorder *recorder, ep_capture *capture)
+{
+    for (ep_log *log = engine.logs; log != NULL; log = log->next_log) {
+        if (log->chunk == NULL) {
+            count_scratch(recorder, log, capture);
+        } else if (log->chunk->header->sequence >= recorder->full_sequence) {
+            count_lost(recorder, ep_cursor_begin(log->chunk->header), false, capture);
+        }
+    }
+    for (ep_chunk *chunk = engine.partial_chunks; chunk != NULL; chunk = chunk->next) {
+        if (chunk->header->sequence >= recorder->full_sequence) {
+            count_lost(recorder, ep_cursor_begin(chunk->header), false, capture);
+        }
+    }
+}
+
+static void
+unlink_recorder(ep_recorder *recorder)
+{
+    for (ep_recorder **at = &engine.recorders; *at != NULL; at = &(*at)->next) {
+        if (*at == recorder) {
+            *at = recorder->next;
+            return;
+        }
+    }
+}
+
+/* From here on a stopped recorder has nothing to do with what is written. */
+static void
+settle_recorder(ep_recorder *recorder)
+{
+    count_unsealed(recorder, NULL);
+    recorder->settled = true;
+    unlink_recorder(recorder);
+}
+
+void
+ep_log_next_chunk(ep_log *log, uint64_t ticks)
+{
+    int error = errno;    /* the program's: we are inside of somebody's call */
+    lock_engine();
+    if (log->chunk != NULL) {
+        seal_chunk(log->chunk, log->next);
+    } else {
+        empty_scratch(log);
+    }
+    ep_chunk *chunk = find_chunk(ticks, false);
+    if (chunk != NULL) {
+        use_chunk(log, chunk, ticks);
+    } else {
+        use_scratch(log, ticks);
+    }
+    unlock_engine();
+    errno = error;
+}
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+/* Returns: immortal, or NULL without memory. */
+static ep_thread *
+new_thread(uint64_t native_id)
+{
+    if (!ep_grow((void **)&engine.threads, &engine.thread_capacity, engine.thread_count + 1,
+                 sizeof *engine.threads)) {
+        return NULL;
+    }
+    ep_thread *thread = ep_calloc(1, sizeof *thread);
+    if (thread == NULL) {
+        return NULL;
+    }
+    thread->id = (uint32_t)engine.thread_count + 1;
+    thread->native_id = native_id;
+    engine.threads[engine.thread_count++] = thread;
+    return thread;
+}
+
+/* From the newest: the system gives ids of dead threads again. */
+static ep_thread *
+find_thread(uint64_t native_id)
+{
+    for (size_t i = engine.thread_count; i-- > 0;) {
+        ep_thread *thread = engine.threads[i];
+        if (thread->native_id == native_id) {
+            return atomic_load_explicit(&thread->exited, memory_order_relaxed) ? NULL : thread;
+        }
+    }
+    return NULL;
+}
+
+/* The calling thread's entry: one that a recorder's start expected, or a new one. */
+static ep_thread *
+register_thread(void)
+{
+    uint64_t native_id = ep_os_thread_id();
+    ep_thread *thread = engine.expected_count > 0 ? find_thread(native_id) : NULL;
+    if (thread != NULL && !thread->attached) {
+        engine.expected_count -= 1;
+    } else {
+        thread = new_thread(native_id);
+    }
+    if (thread != NULL) {
+        thread->attached = true;
+    }
+    return thread;
+}
+
+static ep_log *
+attach(void)
+{
+    /* After the last round nobody would give the log back. */
+    ep_log *log = ep_os_thread_exit_over() ? NULL : ep_calloc(1, sizeof *log);
+    if (log == NULL) {
+        return NULL;
+    }
+    log->fresh = 1;
+    uint64_t ticks = ep_clock_ticks();
+    lock_engine();
+    log->thread = register_thread();
+    if (log->thread == NULL) {
+        unlock_engine();
+        free(log);
+        return NULL;
+    }
+    log->next_log = engine.logs;
+    engine.logs = log;
+    engine.log_count += 1;
+    ep_chunk *chunk;
+    if (engine.partial_chunks != NULL) {
+        use_partial(log, engine.partial_chunks, ticks);
+    } else if ((chunk = find_chunk(ticks, true)) != NULL) {
+        use_chunk(log, chunk, ticks);
+    } else {
+        use_scratch(log, ticks);
+    }
+    unlock_engine();
+    ep_log_current = log;
+    ep_os_thread_exit_set(log);
+    return log;
+}
+
+ep_log *
+ep_log_attach(void)
+{
+    int error = errno;
+    ep_log *log = attach();
+    errno = error;
+    return log;
+}
+
+static void
+unlink_log(ep_log *log)
+{
+    for (ep_log **at = &engine.logs; *at != NULL; at = &(*at)->next_log) {
+        if (*at == log) {
+            *at = log->next_log;
+            engine.log_count -= 1;
+            return;
+        }
+    }
+}
+
+static void
+on_thread_exit(void *value)
+{
+    ep_log *log = value;
+    ep_log_current = NULL;    /* what still allocates on this thread gets a log anew, see attach */
+    lock_engine();
+    /* Below zero if the log was closed. */
+    ptrdiff_t left = atomic_load_explicit(&log->end, memory_order_relaxed) - log->next;
+    if (log->chunk == NULL) {
+        empty_scratch(log);
+    } else if (log->chunk->refs > 0 && left >= PARTIAL_MIN_WORDS) {
+        log->chunk->rest = log->next;
+        log->chunk->next = engine.partial_chunks;
+        engine.partial_chunks = log->chunk;
+    } else {
+        seal_chunk(log->chunk, log->next);
+    }
+    unlink_log(log);
+    atomic_store_explicit(&log->thread->exited, true, memory_order_relaxed);
+    if (engine.running_count == 0) {
+        trim_free_chunks(SPARE_CHUNKS_WHEN_IDLE);
+    }
+    unlock_engine();
+    free(log);
+}
+
+void
+ep_thread_set_name(ep_thread *thread, ep_text name)
+{
+    if (atomic_load_explicit(&thread->named, memory_order_relaxed) || name.at == NULL) {
+        return;
+    }
+    size_t bytes = name.bytes < EP_THREAD_NAME_BYTES - 1 ? name.bytes : EP_THREAD_NAME_BYTES - 1;
+    while (bytes < name.bytes && bytes > 0 && ((unsigned char)name.at[bytes] & 0xC0) == 0x80) {
+        bytes -= 1;    /* cut between characters */
+    }
+    memcpy(thread->name, name.at, bytes);
+    thread->name[bytes] = 0;
+    atomic_store_explicit(&thread->named, true, memory_order_release);
+}
+
+const ep_thread *
+ep_engine_thread(uint32_t id)
+{
+    lock_engine();
+    const ep_thread *thread = id > 0 && id <= engine.thread_count ? engine.threads[id - 1] : NULL;
+    unlock_engine();
+    return thread;
+}
+
+ep_thread *
+ep_engine_thread_by_native_id(uint64_t native_id, bool expect)
+{
+    lock_engine();
+    ep_thread *thread = find_thread(native_id);
+    if (thread == NULL && expect) {
+        thread = new_thread(native_id);
+        engine.expected_count += thread != NULL;
+    }
+    unlock_engine();
+    return thread;
+}
+
+/* ---- Start, stop ----------------------------------------------------------------------------- */
+
+uint64_t
+ep_engine_kinds(void)
+{
+    return atomic_load_explicit(&engine.kinds, memory_order_relaxed);
+}
+
+void
+ep_engine_count_unlogged(ep_kind kind)
+{
+    atomic_fetch_add_explicit(&engine.unlogged[kind], 1, memory_order_relaxed);
+}
+
+static void
+update_kinds(void)
+{
+    uint64_t kinds = 0;
+    for (ep_recorder *r = engine.recorders; r != NULL; r = r->next) {
+        kinds |= r->state == EP_RECORDER_RUNNING ? r->options.kinds : 0;
+    }
+    atomic_store_explicit(&engine.kinds, kinds, memory_order_relaxed);
+}
+
+void
+ep_recorder_init(ep_recorder *recorder, const ep_recorder_options *options)
+{
+    *recorder = (ep_recorder){
+        .options = *options, .full_ticks = UINT64_MAX, .full_sequence = UINT64_MAX};
+}
+
+static int
+by_sequence(const void *a, const void *b)
+{
+    uint64_t x = (*(ep_chunk *const *)a)->header->sequence;
+    uint64_t y = (*(ep_chunk *const *)b)->header->sequence;
+    return (x > y) - (x < y);
+}
+
+static void
+release_kept(ep_recorder *recorder)
+{
+    while (recorder->kept_first < recorder->kept_end) {
+        release_chunk(recorder->kept[recorder->kept_first++]);
+    }
+    recorder->kept_first = recorder->kept_end = 0;
+}
+
+/* A window must not meet ticks of two clocks: no log goes on where it is, and no recorder that is
+ * stopped looks at what comes. Only while nothing runs. */
+static void
+leave_clock(void)
+{
+    while (engine.recorders != NULL) {
+        settle_recorder(engine.recorders);
+    }
+    while (engine.partial_chunks != NULL) {
+        seal_partial_chunk(engine.partial_chunks);
+    }
+    for (ep_log *log = engine.logs; log != NULL; log = log->next_log) {
+        _Atomic uint64_t *first =
+            log->chunk != NULL ? (_Atomic uint64_t *)(log->chunk->header + 1) : log->scratch;
+        atomic_store_explicit(&log->end, first, memory_order_relaxed);
+        log->closed = true;
+    }
+}
+
+ep_status
+ep_recorder_start(ep_recorder *recorder, ep_error *error)
+{
+    if (recorder->state != EP_RECORDER_NEW) {
+        return fail(error, EP_STATE, "the recorder was started before");
+    }
+    lock_engine();
+    ep_clock_mode mode = recorder->options.clock;
+    if (recorder->options.clock_any) {
+        mode = engine.running_count > 0    ? ep_clock_current
+               : ep_clock_counter_usable() ? EP_CLOCK_COUNTER
+                                           : EP_CLOCK_MONOTONIC;
+    }
+    if (mode != ep_clock_current) {
+        if (engine.running_count > 0) {
+            unlock_engine();
+            return fail(error, EP_STATE,
+                        "another recorder runs on another clock; stop it first, or pass clock='auto'");
+        }
+        leave_clock();
+        if (ep_clock_choose(mode) != EP_OK) {
+            unlock_engine();
+            return fail(error, EP_UNSUPPORTED,
+                        "this system has no invariant processor counter; pass clock='monotonic'");
+        }
+        engine.birth = ep_clock_anchor();
+    }
+    bool kept = true;
+    for (ep_log *log = engine.logs; log != NULL; log = log->next_log) {
+        kept = kept && (log->chunk == NULL || log->closed || keep_chunk(recorder, log->chunk));
+    }
+    for (ep_chunk *chunk = engine.partial_chunks; chunk != NULL; chunk = chunk->next) {
+        kept = kept && keep_chunk(recorder, chunk);
+    }
+    if (!kept) {
+        release_kept(recorder);
+        unlock_engine();
+        return fail(error, EP_NOMEM, "no memory for a recorder");
+    }
+    if (recorder->kept_end > 1) {
+        qsort(recorder->kept, recorder->kept_end, sizeof *recorder->kept, by_sequence);
+    }
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        recorder->unlogged[kind] =
+            atomic_load_explicit(&engine.unlogged[kind], memory_order_relaxed);
+    }
+    recorder->begun = recorder->kept_end;
+    recorder->next = engine.recorders;
+    engine.recorders = recorder;
+    engine.running_count += 1;
+    recorder->state = EP_RECORDER_RUNNING;
+    update_kinds();
+    recorder->start_realtime_ns = ep_os_realtime_ns();
+    recorder->start_resident_bytes = ep_os_resident_bytes();
+    recorder->start = ep_clock_anchor();
+    unlock_engine();
+    return EP_OK;
+}
+
+static void
+stop_locked(ep_recorder *recorder)
+{
+    recorder->stop = ep_clock_anchor();
+    recorder->stop_resident_bytes = ep_os_resident_bytes();
+    recorder->state = EP_RECORDER_STOPPED;
+    engine.running_count -= 1;
+    update_kinds();
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        recorder->unlogged[kind] =
+            atomic_load_explicit(&engine.unlogged[kind], memory_order_relaxed) -
+            recorder->unlogged[kind];
+    }
+    if (engine.running_count == 0) {
+        ep_ahead_stop();
+        trim_free_chunks(SPARE_CHUNKS_WHEN_IDLE);
+    }
+}
+
+ep_status
+ep_recorder_stop(ep_recorder *recorder, ep_error *error)
+{
+    lock_engine();
+    bool running = recorder->state == EP_RECORDER_RUNNING;
+    if (running) {
+        stop_locked(recorder);
+    }
+    unlock_engine();
+    return running ? EP_OK : fail(error, EP_STATE, "the recorder is not running");
+}
+
+ep_status
+ep_recorder_set_open(ep_recorder *recorder, uint32_t thread_id, const ep_open_call *calls,
+                     size_t depth)
+{
+    ep_status status = EP_NOMEM;
+    lock_engine();
+    ep_window_thread *thread = window_thread(recorder, thread_id);
+    if (thread != NULL &&
+        ep_grow((void **)&thread->open.calls, &thread->open.capacity, depth, sizeof *calls)) {
+        if (depth > 0) {
+            memcpy(thread->open.calls, calls, depth * sizeof *calls);
+        }
+        thread->open.depth = depth;
+        status = EP_OK;
+    }
+    unlock_engine();
+    return status;
+}
+
+void
+ep_recorder_clear(ep_recorder *recorder)
+{
+    lock_engine();
+    if (recorder->state == EP_RECORDER_RUNNING) {
+        stop_locked(recorder);
+    }
+    unlink_recorder(recorder);
+    release_kept(recorder);
+    if (engine.running_count == 0) {
+        trim_free_chunks(SPARE_CHUNKS_WHEN_IDLE);
+    }
+    unlock_engine();
+    free(recorder->kept);
+    for (size_t i = 0; i < recorder->thread_capacity; i++) {
+        if (recorder->threads[i] != NULL) {
+            free(recorder->threads[i]->open.calls);
+            free(recorder->threads[i]);
+        }
+    }
+    free(recorder->threads);
+    ep_recorder_options options = recorder->options;
+    ep_recorder_init(recorder, &options);
+    recorder->state = EP_RECORDER_STOPPED;
+    recorder->settled = true;
+}
+
+/* ---- Captures -------------------------------------------------------------------------------- */
+
+static ep_status
+capture_locked(ep_recorder *recorder, ep_capture *capture)
+{
+    size_t chunk_count = recorder->kept_end - recorder->kept_first;
+    size_t thread_count = engine.thread_count + 1;
+    capture->chunks = ep_calloc(chunk_count, sizeof *capture->chunks);
+    capture->threads = ep_calloc(thread_count, sizeof *capture->threads);
+    if (capture->chunks == NULL || capture->threads == NULL) {
+        return EP_NOMEM;
+    }
+    capture->thread_count = thread_count;
+    for (size_t i = 0; i < thread_count && i < recorder->thread_capacity; i++) {
+        const ep_window_thread *from = recorder->threads[i];
+        if (from == NULL) {
+            continue;
+        }
+        ep_window_thread *to = &capture->threads[i];
+        memcpy(to->lost, from->lost, sizeof to->lost);
+        if (from->open.depth > 0) {
+            to->open.calls = ep_calloc(from->open.depth, sizeof *to->open.calls);
+            if (to->open.calls == NULL) {
+                return EP_NOMEM;
+            }
+            memcpy(to->open.calls, from->open.calls, from->open.depth * sizeof *to->open.calls);
+            to->open.depth = to->open.capacity = from->open.depth;
+        }
+    }
+    bool running = recorder->state == EP_RECORDER_RUNNING;
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        uint64_t unlogged = recorder->unlogged[kind];
+        if (running) {
+            unlogged =
+                atomic_load_explicit(&engine.unlogged[kind], memory_order_relaxed) - unlogged;
+        }
+        if (recorder->options.kinds & EP_KIND_BIT(kind)) {
+            capture->threads[0].lost[kind] += unlogged;
+        }
+    }
+    if (!recorder->settled) {
+        count_unsealed(recorder, capture);
+    }
+    ep_status status = ep_clock_map_add(&capture->clock, engine.birth);
+    status = status ? status : ep_clock_map_add(&capture->clock, capture->start);
+    status = status ? status : ep_clock_map_add(&capture->clock, capture->stop);
+    for (size_t i = 0; i < chunk_count && status == EP_OK; i++) {
+        ep_chunk *chunk = recorder->kept[recorder->kept_first + i];
+        capture->chunks[i] = chunk;
+        capture->chunk_count = i + 1;
+        chunk->refs += 1;
+        status = ep_clock_map_add(&capture->clock, chunk->header->opened);
+    }
+    ep_clock_map_finish(&capture->clock);
+    return status;
+}
+
+ep_status
+ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error)
+{
+    if (recorder->state == EP_RECORDER_NEW) {
+        return fail(error, EP_STATE, "the recorder was not started");
+    }
+    lock_engine();
+    bool running = recorder->state == EP_RECORDER_RUNNING;
+    ep_capture capture = {
+        .kinds = recorder->options.kinds,
+        .start = recorder->start,
+        .start_realtime_ns = recorder->start_realtime_ns,
+        .start_resident_bytes = recorder->start_resident_bytes,
+        .stop_resident_bytes =
+            running ? ep_os_resident_bytes() : recorder->stop_resident_bytes,
+        .stop = running ? ep_clock_anchor() : recorder->stop,
+        .full_ticks = recorder->full_ticks,
+        .full_reason = recorder->full_reason,
+    };
+    ep_status status = capture_locked(recorder, &capture);
+    unlock_engine();
+    if (status != EP_OK) {
+        ep_capture_clear(&capture);
+        return fail(error, status, "no memory for a trace");
+    }
+    *out = capture;
+    return EP_OK;
+}
+
+void
+ep_capture_clear(ep_capture *capture)
+{
+    lock_engine();
+    for (size_t i = 0; i < capture->chunk_count; i++) {
+        release_chunk(capture->chunks[i]);
+    }
+    if (engine.running_count == 0) {
+        trim_free_chunks(SPARE_CHUNKS_WHEN_IDLE);
+    }
+    unlock_engine();
+    for (size_t i = 0; i < capture->thread_count; i++) {
+        free(capture->threads[i].open.calls);
+    }
+    free(capture->threads);
+    free(capture->chunks);
+    ep_clock_map_free(&capture->clock);
+    *capture = (ep_capture){0};
+}
+
+ep_engine_stats
+ep_engine_get_stats(void)
+{
+    lock_engine();
+    ep_engine_stats stats = {
+        .chunks_mapped = engine.chunks_mapped,
+        .chunks_free = engine.chunks_free,
+        .threads = engine.thread_count,
+    };
+    for (ep_log *log = engine.logs; log != NULL; log = log->next_log) {
+        stats.logs += 1;
+    }
+    unlock_engine();
+    return stats;
+}
+
+/* ---- Life of the process --------------------------------------------------------------------- */
+
+static void
+before_fork(void)
+{
+    lock_engine();
+    ep_ahead_before_fork();
+    ep_names_before_fork();
+}
+
+static void
+after_fork_in_parent(void)
+{
+    ep_names_after_fork();
+    ep_ahead_after_fork();
+    unlock_engine();
+}
+
+/* The child begins with empty logs: what was recorded before belongs to the parent. Only the
+ * forking thread exists here. */
+static void
+after_fork_in_child(void)
+{
+    ep_names_after_fork();
+    ep_ahead_after_fork();
+    ep_recorder *running = NULL;
+    while (engine.recorders != NULL) {
+        ep_recorder *r = engine.recorders;
+        if (r->state == EP_RECORDER_RUNNING) {
+            engine.recorders = r->next;
+            r->next = running;
+            running = r;
+        } else {
+            settle_recorder(r);
+        }
+    }
+    ep_log *mine = ep_log_current;
+    while (engine.logs != NULL) {
+        ep_log *log = engine.logs;
+        unlink_log(log);
+        atomic_store_explicit(&log->thread->exited, log != mine, memory_order_relaxed);
+        if (log->chunk != NULL) {
+            /* The zero word alone says how far the other threads had come. */
+            seal_chunk(log->chunk, (_Atomic uint64_t *)(log->chunk->header + 1) + EP_CHUNK_WORDS);
+        }
+        if (log != mine) {
+            free(log);
+        }
+    }
+    while (engine.partial_chunks != NULL) {
+        seal_partial_chunk(engine.partial_chunks);
+    }
+    engine.recorders = running;
+    for (ep_recorder *r = running; r != NULL; r = r->next) {
+        release_kept(r);
+        r->begun = 0;
+        r->full_reason = EP_FULL_NOT;
+        r->full_ticks = r->full_sequence = UINT64_MAX;
+        for (size_t i = 0; i < r->thread_capacity; i++) {
+            if (r->threads[i] != NULL) {
+                memset(r->threads[i]->lost, 0, sizeof r->threads[i]->lost);
+                r->threads[i]->open.depth = 0;
+            }
+        }
+        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+            r->unlogged[kind] = atomic_load_explicit(&engine.unlogged[kind], memory_order_relaxed);
+        }
+        r->start_realtime_ns = ep_os_realtime_ns();
+        r->start_resident_bytes = ep_os_resident_bytes();
+        r->start = ep_clock_anchor();
+    }
+    if (mine != NULL) {
+        mine->thread->native_id = ep_os_thread_id();
+        mine->next_log = NULL;
+        engine.logs = mine;
+        engine.log_count = 1;
+        uint64_t ticks = ep_clock_ticks();
+        ep_chunk *chunk = find_chunk(ticks, true);
+        if (chunk != NULL) {
+            use_chunk(mine, chunk, ticks);
+        } else {
+            use_scratch(mine, ticks);
+        }
+    }
+    unlock_engine();
+}
+
+ep_status
+ep_engine_init(void)
+{
+    if (engine.initialised) {
+        return EP_OK;
+    }
+    ep_status status = ep_os_thread_exit_install(on_thread_exit);
+    if (status == EP_OK) {
+        status = ep_os_fork_install(before_fork, after_fork_in_parent, after_fork_in_child);
+    }
+    if (status == EP_OK && ep_clock_counter_usable()) {
+        status = ep_clock_choose(EP_CLOCK_COUNTER);
+    }
+    if (status == EP_OK) {
+        engine.birth = ep_clock_anchor();
+        engine.initialised = true;
+    }
+    return status;
+}

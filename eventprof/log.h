@@ -1,0 +1,253 @@
+/* One thread's log: the inline half that hooks run, and reading records back.
+ *
+ * One writer, its thread; readers anywhere. What to do when a chunk is full, who keeps it and what
+ * is lost is engine.c's business (ep_log_next_chunk).
+ *
+ *   chunk 3 (sealed)   chunk 9 (current)
+ *   [rrrrrrrrrrrr]     [rrrrrr0.....|slack]
+ *                             ^next ^end */
+#ifndef EP_LOG_H
+#define EP_LOG_H
+
+#include "clock.h"
+#include "types.h"
+
+typedef struct ep_chunk ep_chunk;
+typedef struct ep_thread ep_thread;
+
+/* Room for counting when no chunk can be had; the same code then counts and drops its records. */
+#define EP_SCRATCH_WORDS 128
+
+typedef struct ep_log {
+    /* owner thread only */
+    _Atomic uint64_t *next;          /* first free word; what it points at is 0 */
+    /* From here on no record may begin; SLACK words follow. Under the engine's lock others may move
+     * it down to the first word, so that the next record leaves the chunk. */
+    _Atomic uint64_t *_Atomic end;
+    _Atomic uint64_t *last_block;    /* the last allocation record that was not taken back... */
+    _Atomic uint64_t *block_before;  /* ...and the one before it, until one was */
+    uint32_t high;                   /* high half of the last record's ticks */
+    uint32_t busy;                   /* inside our own code or the interpreter's allocator */
+    uint32_t fresh;                  /* until a source that can name the thread has seen the log */
+    uint32_t own_calls;              /* the sources' own: calls that our code made, unrecorded, open */
+    const void *state;               /* the sources' own: what the runtime calls this thread */
+    /* owner changes it under the engine's lock, others read it there */
+    ep_chunk *chunk;                 /* NULL: writing into scratch */
+    bool closed;                     /* its records are on a clock of before: no window begins here */
+    /* constant */
+    ep_thread *thread;               /* immortal: outlives the log */
+    struct ep_log *next_log;         /* the engine's list; under its lock */
+    _Atomic uint64_t scratch[EP_SCRATCH_WORDS];
+} ep_log;
+
+/* NULL until the thread's first event. Initial-exec: one load, no call. A pointer, never the
+ * struct: static TLS has room for little (16 KiB failed to load on 3.11-3.13). */
+extern _Thread_local ep_log *ep_log_current __attribute__((tls_model("initial-exec")));
+
+/* The calling thread's log, made on first use. Ask before reading the clock: a first event whose
+ * ticks are older than its log could lie in a window that is closed already. NULL: no memory, or
+ * the thread is past its end; count with ep_engine_count_unlogged. */
+EP_COLD ep_log *ep_log_attach(void);
+
+static inline ep_log *
+ep_log_mine(void)
+{
+    ep_log *log = ep_log_current;
+    return EP_LIKELY(log != NULL) ? log : ep_log_attach();
+}
+
+/* Cold halves: a new chunk, a SYNC, ESCAPEs - then the record. */
+EP_COLD void ep_log_put_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t payload);
+EP_COLD void ep_log_put_free_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site,
+                                  uint64_t address);
+EP_COLD void ep_log_put_block_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size,
+                                   uint64_t address, uint32_t site);
+
+/* Whether a record may not simply be stored: no room, or the high half of the clock moved on. */
+static inline bool
+ep_log_needs_slow(const ep_log *log, uint64_t ticks)
+{
+    /* Relaxed: whoever moves `end` needs no more than that some later record sees it. */
+    return log->next >= atomic_load_explicit(&log->end, memory_order_relaxed) ||
+           (uint32_t)(ticks >> 32) != log->high;
+}
+
+/* The word behind the record is zeroed before word 0 is released: a reader that meets a non-zero
+ * word 0 (acquire, ep_cursor_next) sees the whole record and a valid end of the log behind it. */
+static inline void
+ep_log_publish(_Atomic uint64_t *at, int words, uint64_t word0)
+{
+    atomic_store_explicit(&at[words], 0, memory_order_relaxed);    /* ordered by the release below */
+    atomic_store_explicit(&at[0], word0, memory_order_release);
+}
+
+/* HOT, budget 2 ns. A record of the CALL family. payload: a site id (OPENS) or name id (CLOSES). */
+static inline void
+ep_log_put(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t payload)
+{
+    if (EP_UNLIKELY(ep_log_needs_slow(log, ticks))) {
+        ep_log_put_slow(log, ticks, kind, payload);
+        return;
+    }
+    _Atomic uint64_t *at = log->next;
+    ep_log_publish(at, 1, EP_WORD0(ticks, kind, payload));
+    log->next = at + 1;
+}
+
+/* HOT. A record of the FREE family. */
+static inline void
+ep_log_put_free(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site, uint64_t address)
+{
+    if (EP_UNLIKELY(ep_log_needs_slow(log, ticks))) {
+        ep_log_put_free_slow(log, ticks, kind, site, address);
+        return;
+    }
+    _Atomic uint64_t *at = log->next;
+    atomic_store_explicit(&at[1], address, memory_order_relaxed);
+    ep_log_publish(at, 2, EP_WORD0(ticks, kind, site));
+    log->next = at + 2;
+}
+
+static inline uint64_t
+ep_log_block_word(uint64_t address, uint32_t site)
+{
+    return address >> 3 << EP_ALLOC_SITE_BITS | site;
+}
+
+/* HOT. A record of the ALLOC family. */
+static inline void
+ep_log_put_block(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size, uint64_t address,
+                 uint32_t site)
+{
+    /* One test for all that needs the cold half: an unaligned or high address, a large size or
+     * site. */
+    if (EP_UNLIKELY(ep_log_needs_slow(log, ticks) || size >= EP_PAYLOAD_MAX ||
+                    site > EP_ALLOC_SITE_MAX || (address & 7) || address >= EP_ALLOC_ADDRESS_LIMIT)) {
+        ep_log_put_block_slow(log, ticks, kind, size, address, site);
+        return;
+    }
+    _Atomic uint64_t *at = log->next;
+    atomic_store_explicit(&at[1], ep_log_block_word(address, site), memory_order_relaxed);
+    ep_log_publish(at, 2, EP_WORD0(ticks, kind, size));
+    log->block_before = log->last_block;
+    log->last_block = at;
+    log->next = at + 2;
+}
+
+/* The address of the thread's last record if that is an allocation, else 0. */
+static inline uint64_t
+ep_log_last_block(const ep_log *log)
+{
+    if (log->last_block == NULL || log->last_block != log->next - 2) {
+        return 0;
+    }
+    return atomic_load_explicit(&log->last_block[1], memory_order_relaxed) >> EP_ALLOC_SITE_BITS << 3;
+}
+
+/* Takes back the last record; only right after ep_log_last_block() named it. If the record before
+ * it is an allocation as well, that is the last one then: one event of the interpreter makes up to
+ * two blocks. A reader may have seen them: it errs by two events at the very end of a live log (the
+ * cursor sees to it that it does not read on where such a record ended). */
+static inline void
+ep_log_take_back(ep_log *log)
+{
+    log->next = log->last_block;
+    log->last_block = log->block_before;
+    log->block_before = NULL;
+    atomic_store_explicit(log->next, 0, memory_order_relaxed);
+    /* Release; pairs with the acquire loads of a live cursor: who sees what is written from here on
+     * sees that this record is gone. */
+    atomic_thread_fence(memory_order_release);
+}
+
+/* ---- Reading --------------------------------------------------------------------------------- */
+
+typedef struct ep_record {
+    uint64_t ticks;        /* full */
+    uint32_t kind;         /* never CONTROL */
+    uint32_t id;           /* site or name id */
+    uint64_t address;      /* ALLOC and FREE */
+    uint64_t size;         /* ALLOC */
+} ep_record;
+
+typedef struct ep_cursor {
+    const _Atomic uint64_t *at;
+    const _Atomic uint64_t *limit;    /* nothing is read at or behind it */
+    uint64_t high;                    /* high half, shifted into place */
+    uint64_t thread_id;               /* of the records from here on */
+    uint64_t escape[EP_ESCAPE_COUNT];
+    unsigned escaped;                 /* bits: which of them hold a value for the next record */
+    bool live;                        /* not sealed: the last records may be taken back meanwhile */
+    const _Atomic uint64_t *block;    /* live: the last block read, NULL if none; while it stands... */
+    uint64_t block_word0;             /* ...with this in front, `at` is where a record begins */
+    bool damaged;                     /* a record of no known kind was met; the cursor stays there */
+} ep_cursor;
+
+/* Reads one chunk from its start. Safe while its owner writes. */
+ep_cursor ep_cursor_begin(const ep_chunk_header *header);
+EP_COLD bool ep_cursor_control(ep_cursor *cursor, uint64_t word0);
+EP_COLD bool ep_cursor_settle(ep_cursor *cursor, uint64_t word0);
+EP_COLD bool ep_cursor_stands(ep_cursor *cursor);
+
+/* False at the end of what is written. For what comes later begin anew. */
+static inline bool
+ep_cursor_next(ep_cursor *cursor, ep_record *record)
+{
+    for (;;) {
+        if (EP_UNLIKELY(cursor->at >= cursor->limit)) {
+            return false;
+        }
+        /* Acquire: pairs with ep_log_publish(). */
+        uint64_t word0 = atomic_load_explicit(&cursor->at[0], memory_order_acquire);
+        if (EP_UNLIKELY(word0 == 0)) {
+            return false;
+        }
+        if (EP_UNLIKELY(cursor->block != NULL) && !ep_cursor_stands(cursor)) {
+            return false;
+        }
+        unsigned kind = EP_WORD0_KIND(word0);
+        record->ticks = cursor->high | EP_WORD0_TICKS(word0);
+        record->kind = kind;
+        if (kind <= EP_KIND_C_EXCEPTION && kind != 0) {
+            record->id = EP_WORD0_PAYLOAD(word0);
+            cursor->at += 1;
+            return true;
+        }
+        const ep_kind_info *info = &ep_kinds[kind];
+        if (EP_UNLIKELY(info->words != 2 || info->family == EP_FAMILY_CONTROL)) {
+            if (!ep_cursor_control(cursor, word0)) {
+                return false;
+            }
+            continue;
+        }
+        uint64_t word1 = atomic_load_explicit(&cursor->at[1], memory_order_relaxed);
+        if (info->family == EP_FAMILY_FREE) {
+            record->id = EP_WORD0_PAYLOAD(word0);
+            record->address = word1;
+            record->size = 0;
+        } else {
+            if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0)) {
+                continue;
+            }
+            record->id = (uint32_t)word1 & EP_ALLOC_SITE_MAX;
+            record->address = word1 >> EP_ALLOC_SITE_BITS << 3;
+            record->size = EP_WORD0_PAYLOAD(word0);
+            if (EP_UNLIKELY(cursor->escaped)) {
+                if (cursor->escaped & 1u << EP_ESCAPE_SIZE) {
+                    record->size = cursor->escape[EP_ESCAPE_SIZE];
+                }
+                if (cursor->escaped & 1u << EP_ESCAPE_ADDRESS) {
+                    record->address = cursor->escape[EP_ESCAPE_ADDRESS];
+                }
+                if (cursor->escaped & 1u << EP_ESCAPE_SITE) {
+                    record->id = (uint32_t)cursor->escape[EP_ESCAPE_SITE];
+                }
+                cursor->escaped = 0;
+            }
+        }
+        cursor->at += 2;
+        return true;
+    }
+}
+
+#endif

@@ -1,0 +1,320 @@
+/* Statistics by function and by call; memory over time is in summary_memory.c. */
+#include "summary.h"
+
+#include "array.h"
+
+/* ---- Quantiles ------------------------------------------------------------------------------- */
+
+/* Exact, by selection digit by digit: a histogram of the highest digit tells the digit of the value
+ * sought, one of the next digit among the values that share it, and so on. Linear whatever the
+ * values, and leaves them alone, so one array serves all three quantiles. */
+#define DIGIT_BITS 8
+#define DIGITS (1 << DIGIT_BITS)
+
+/* The value with exactly `rank` values before it in order. None is negative, or more than max. */
+static int64_t
+select_rank(const int64_t *values, size_t count, size_t rank, int64_t max)
+{
+    unsigned shift = 0;
+    uint64_t found = 0;    /* the digits above `shift` */
+    while (shift < 64 - DIGIT_BITS && (uint64_t)max >> shift >> DIGIT_BITS != 0) {
+        shift += DIGIT_BITS;
+    }
+    for (;; shift -= DIGIT_BITS) {
+        uint32_t histogram[DIGITS] = {0};
+        for (size_t i = 0; i < count; i++) {
+            uint64_t digits = (uint64_t)values[i] >> shift;
+            histogram[digits % DIGITS] += digits >> DIGIT_BITS == found;
+        }
+        unsigned digit = 0;
+        while (rank >= histogram[digit]) {
+            rank -= histogram[digit++];
+        }
+        found = found << DIGIT_BITS | digit;
+        if (shift == 0) {
+            return (int64_t)found;
+        }
+    }
+}
+
+/* The smallest value that `percent` % of the values do not exceed (nearest rank). */
+static int64_t
+select_percent(const int64_t *values, size_t count, unsigned percent, int64_t max)
+{
+    return select_rank(values, count, (count * percent + 99) / 100 - 1, max);
+}
+
+/* ---- Calls by function ----------------------------------------------------------------------- */
+
+/* The row of a function: the last is that of none. */
+static ep_function_stats *
+stats_of(const ep_summary *summary, int32_t function)
+{
+    return &summary->rows[function >= 0 ? (size_t)function : summary->count - 1];
+}
+
+static bool
+is_whole(const ep_calls *calls, size_t call)
+{
+    return (calls->flags[call] & EP_CALL_CUT) == 0;
+}
+
+static void
+add_calls(ep_summary *summary, const ep_calls *calls)
+{
+    for (size_t call = 0; call < calls->count; call++) {
+        ep_function_stats *stats = stats_of(summary, calls->function[call]);
+        int64_t duration = calls->duration[call];
+        bool recursive = (calls->flags[call] & EP_CALL_RECURSIVE) != 0;
+        if (call >= calls->before_count) {
+            uint8_t kind = ep_call_kind(calls, call);
+            bool begins = kind == EP_KIND_CALL || kind == EP_KIND_C_CALL;
+            stats->calls += begins;
+            stats->resumes += !begins;
+            stats->recursive += recursive;
+        }
+        stats->total += recursive ? 0 : duration;
+        stats->self += calls->self[call];
+        stats->whole += is_whole(calls, call);
+    }
+}
+
+/* The durations of whole slices, function by function, in the order of the rows.
+ * Returns: new. Fails: NULL, out of memory. */
+static int64_t *
+durations_by_function(const ep_summary *summary, const ep_calls *calls)
+{
+    size_t *next = ep_calloc(summary->count, sizeof *next);
+    int64_t *grouped = ep_array_new(calls->count, sizeof *grouped);
+    if (next == NULL || grouped == NULL) {
+        free(next);
+        free(grouped);
+        return NULL;
+    }
+    for (size_t i = 1; i < summary->count; i++) {
+        next[i] = next[i - 1] + (size_t)summary->rows[i - 1].whole;
+    }
+    for (size_t call = 0; call < calls->count; call++) {
+        if (is_whole(calls, call)) {
+            size_t row = (size_t)(stats_of(summary, calls->function[call]) - summary->rows);
+            grouped[next[row]++] = calls->duration[call];
+        }
+    }
+    free(next);
+    return grouped;
+}
+
+/* From mean to p99, over the durations of the whole slices. */
+static void
+describe(ep_function_stats *stats, const int64_t *durations)
+{
+    size_t count = (size_t)stats->whole;
+    if (count == 0) {
+        stats->mean = -1;
+        stats->min = stats->max = stats->p50 = stats->p95 = stats->p99 = -1;
+        return;
+    }
+    int64_t sum = 0;
+    stats->min = stats->max = durations[0];
+    for (size_t i = 0; i < count; i++) {
+        sum += durations[i];
+        stats->min = durations[i] < stats->min ? durations[i] : stats->min;
+        stats->max = durations[i] > stats->max ? durations[i] : stats->max;
+    }
+    stats->mean = (double)sum / (double)count;
+    stats->p50 = select_percent(durations, count, 50, stats->max);
+    stats->p95 = select_percent(durations, count, 95, stats->max);
+    stats->p99 = select_percent(durations, count, 99, stats->max);
+}
+
+static EP_CHECKED ep_status
+add_distributions(ep_summary *summary, const ep_calls *calls)
+{
+    int64_t *grouped = durations_by_function(summary, calls);
+    if (grouped == NULL) {
+        return EP_NOMEM;
+    }
+    const int64_t *durations = grouped;
+    for (size_t i = 0; i < summary->count; i++) {
+        describe(&summary->rows[i], durations);
+        durations += summary->rows[i].whole;
+    }
+    free(grouped);
+    return EP_OK;
+}
+
+/* ---- Memory by function ---------------------------------------------------------------------- */
+
+static void
+add_events(ep_summary *summary, const ep_calls *calls, const ep_blocks *blocks)
+{
+    const ep_pair_input *input = blocks->input;
+    int32_t next_born = 0;
+    for (size_t event = 0; event < input->columns->alloc_count; event++) {
+        int32_t block = blocks->event_block[event];
+        if (block < 0) {
+            continue;
+        }
+        size_t row = ep_alloc_row(input, event);
+        ep_function_stats *stats = stats_of(summary, ep_row_function(input, calls, row));
+        int64_t size = input->columns->size[event];
+        bool born = block == next_born;
+        next_born += born;
+        stats->allocated += born ? size : 0;
+        stats->freed += born ? 0 : size;
+        stats->blocks += born;
+    }
+    for (size_t i = 0; i < blocks->free_lost_count; i++) {
+        stats_of(summary, -1)->freed += ep_block_size(blocks, (size_t)blocks->free_lost[i]);
+    }
+}
+
+static void
+add_blocks(ep_summary *summary, const ep_calls *calls, const ep_blocks *blocks)
+{
+    const ep_pair_input *input = blocks->input;
+    ep_peak peak = ep_summary_peak(blocks, EP_DOMAINS_ALL);
+
+    for (size_t block = 0; block < blocks->count; block++) {
+        size_t row = ep_alloc_row(input, blocks->birth[block]);
+        ep_function_stats *stats = stats_of(summary, ep_row_function(input, calls, row));
+        int64_t size = ep_block_size(blocks, block);
+        bool at_peak = ep_block_lives(blocks, block, peak.moment);
+        bool alive = blocks->death[block] == EP_ROW_NONE;
+        bool temporary = (blocks->flags[block] & EP_BLOCK_TEMPORARY) != 0;
+        stats->peak_live += at_peak ? size : 0;
+        stats->alive += alive ? size : 0;
+        stats->alive_blocks += alive;
+        stats->temporary += temporary ? size : 0;
+        stats->temporary_blocks += temporary;
+    }
+    for (size_t i = 0; i < summary->count; i++) {
+        ep_function_stats *stats = &summary->rows[i];
+        stats->net = stats->allocated - stats->freed;
+        stats->churn = stats->allocated - stats->alive;
+    }
+}
+
+/* ---- All of it ------------------------------------------------------------------------------- */
+
+static EP_CHECKED ep_status
+summarise_calls(ep_summary *summary, ep_calls *calls)
+{
+    if (ep_calls_fill(calls, EP_CALLS_SELF | EP_CALLS_RECURSIVE) != EP_OK) {
+        return EP_NOMEM;
+    }
+    add_calls(summary, calls);
+    return add_distributions(summary, calls);
+}
+
+static EP_CHECKED ep_status
+summarise_blocks(ep_summary *summary, const ep_calls *calls, ep_blocks *blocks)
+{
+    if (ep_blocks_fill(blocks, calls, EP_BLOCKS_FLAGS) != EP_OK) {
+        return EP_NOMEM;
+    }
+    add_events(summary, calls, blocks);
+    add_blocks(summary, calls, blocks);
+    return EP_OK;
+}
+
+ep_status
+ep_summary_functions(const ep_pair_input *input, ep_calls *calls, ep_blocks *blocks,
+                     const ep_progress *progress, ep_summary *out)
+{
+    ep_summary summary = {.count = input->map->function_count + 1};
+    ep_calls no_calls = {.input = input};
+    ep_status status = EP_OK;
+
+    summary.rows = ep_calloc(summary.count, sizeof *summary.rows);
+    if (summary.rows == NULL) {
+        return EP_NOMEM;
+    }
+    status = summarise_calls(&summary, calls != NULL ? calls : &no_calls);
+    if (status == EP_OK && !ep_progress_tell(progress, 1, 2)) {
+        status = EP_STATE;
+    }
+    if (status == EP_OK && blocks != NULL) {
+        status = summarise_blocks(&summary, calls, blocks);
+    }
+    if (status == EP_OK && !ep_progress_tell(progress, 2, 2)) {
+        status = EP_STATE;
+    }
+    ep_calls_clear(&no_calls);
+    if (status != EP_OK) {
+        ep_summary_clear(&summary);
+        return status;
+    }
+    *out = summary;
+    return EP_OK;
+}
+
+void
+ep_summary_clear(ep_summary *summary)
+{
+    free(summary->rows);
+    *summary = (ep_summary){0};
+}
+
+/* ---- Memory by call -------------------------------------------------------------------------- */
+
+static void
+add_call_events(ep_call_memory *memory, const ep_calls *calls, const ep_blocks *blocks)
+{
+    const ep_pair_input *input = blocks->input;
+    for (size_t event = 0; event < input->columns->alloc_count; event++) {
+        int32_t block = blocks->event_block[event];
+        int32_t call = calls->row_call[ep_alloc_row(input, event)];
+        if (block < 0 || call < 0) {
+            continue;
+        }
+        int64_t size = input->columns->size[event];
+        bool born = blocks->birth[block] == event;
+        memory->allocated[call] += born ? size : 0;
+        memory->freed[call] += born ? 0 : size;
+        memory->blocks[call] += born;
+    }
+}
+
+/* Children come behind their parents, so one pass from the end is enough. */
+static void
+add_below(ep_call_memory *memory, const ep_calls *calls)
+{
+    for (size_t call = calls->count; call-- > 0;) {
+        int32_t parent = calls->parent[call];
+        if (parent >= 0) {
+            memory->allocated[parent] += memory->allocated[call];
+            memory->freed[parent] += memory->freed[call];
+            memory->blocks[parent] += memory->blocks[call];
+        }
+    }
+}
+
+ep_status
+ep_summary_call_memory(const ep_calls *calls, const ep_blocks *blocks, bool below,
+                       ep_call_memory *out)
+{
+    ep_call_memory memory = {.count = calls->count};
+    memory.allocated = ep_array_new_zeroed(calls->count, sizeof *memory.allocated);
+    memory.freed = ep_array_new_zeroed(calls->count, sizeof *memory.freed);
+    memory.blocks = ep_array_new_zeroed(calls->count, sizeof *memory.blocks);
+    if (memory.allocated == NULL || memory.freed == NULL || memory.blocks == NULL) {
+        ep_call_memory_clear(&memory);
+        return EP_NOMEM;
+    }
+    add_call_events(&memory, calls, blocks);
+    if (below) {
+        add_below(&memory, calls);
+    }
+    *out = memory;
+    return EP_OK;
+}
+
+void
+ep_call_memory_clear(ep_call_memory *memory)
+{
+    free(memory->allocated);
+    free(memory->freed);
+    free(memory->blocks);
+    *memory = (ep_call_memory){0};
+}

@@ -1,0 +1,63 @@
+"""An event-timeline recorder: every call, return, allocation and free, in order.
+
+>>> import eventprof
+>>> with eventprof.record() as rec:
+...     sorted("text")
+['e', 't', 't', 'x']
+>>> rec.trace.events.to_pandas()  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from ._core import Error, FormatError, StateError, ToolInUseError, UnsupportedError
+from .recorder import Recorder, record
+from .tables import Table
+from .trace import Loss, Trace
+
+if TYPE_CHECKING:
+    from .event_profiler import EventProfiler, EventProfilerDebug, WithEventProfiler
+
+__all__ = [
+    "Error",
+    "EventProfiler",
+    "EventProfilerDebug",
+    "FormatError",
+    "Loss",
+    "Recorder",
+    "StateError",
+    "Table",
+    "ToolInUseError",
+    "Trace",
+    "UnsupportedError",
+    "WithEventProfiler",
+    "record",
+]
+
+__version__ = _core.VERSION
+
+# As code objects spell it; code below it is never recorded.
+_core.set_own_directory(os.path.dirname(record.__code__.co_filename) + os.sep)
+
+_LAZY = {
+    "EventProfiler": "event_profiler",
+    "EventProfilerDebug": "event_profiler",
+    "WithEventProfiler": "event_profiler",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        from importlib import import_module
+
+        value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(_LAZY))

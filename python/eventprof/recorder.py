@@ -1,0 +1,510 @@
+"""record(): checks what it is asked for, and makes the recorder.
+
+Starting and stopping are the extension's, so that a window begins and ends inside one function of
+ours. Code of this package is never recorded.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
+
+import numpy as np
+
+from . import _core
+from .tables import did_you_mean
+from .trace import Trace
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+Domain: TypeAlias = Literal["raw", "mem", "obj"]
+OnFull: TypeAlias = Literal["overwrite", "stop", "grow"]
+Threads: TypeAlias = Literal["all", "current"]
+Backend: TypeAlias = Literal["auto", "monitoring", "profile"]
+Clock: TypeAlias = Literal["auto", "counter", "monotonic"]
+
+DOMAINS = ("raw", "mem", "obj")
+ON_FULL = ("overwrite", "stop", "grow")  # the order of the core's ep_on_full
+THREADS = ("all", "current")
+BACKENDS = ("auto", "monitoring", "profile")
+CLOCKS = ("auto", "counter", "monotonic")
+
+_KINDS = [row for row in _core.kind_table() if row[5] is None or row[5] in DOMAINS]
+EVENTS = tuple(dict.fromkeys(row[2] for row in _KINDS))
+
+_UNITS = {
+    "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
+}  # fmt: skip
+_SIZE = re.compile(r"\s*(\d[\d_]*(?:\.\d+)?|\.\d+)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
+
+
+# ---- Arguments: each function names the argument, what it was, and what is allowed -------------
+
+
+def _flag(name: str, value: object) -> bool:
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise TypeError(f"{name} must be True or False, not {value!r}")
+
+
+def _choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    if isinstance(value, str) and value in allowed:
+        return value
+    error = ValueError if isinstance(value, str) else TypeError
+    raise error(f"{name} must be {_one_of(allowed)}, not {value!r}{did_you_mean(value, allowed)}")
+
+
+def _one_of(allowed: tuple[str, ...]) -> str:
+    *most, last = map(repr, allowed)
+    return f"{', '.join(most)} or {last}"
+
+
+def _words(name: str, value: object, allowed: tuple[str, ...]) -> frozenset[str]:
+    if isinstance(value, str):
+        raise TypeError(f"{name} takes several words: write {name}=[{value!r}], not {value!r}")
+    if not isinstance(value, Iterable):
+        raise TypeError(f"{name} must hold words of {_one_of(allowed)}, not {value!r}")
+    words = list(value)
+    for word in words:
+        if not isinstance(word, str) or word not in allowed:
+            error = ValueError if isinstance(word, str) else TypeError
+            raise error(
+                f"{name} may hold {_one_of(allowed)}, not {word!r}{did_you_mean(word, allowed)}"
+            )
+    return frozenset(words)
+
+
+def _patterns(name: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise TypeError(f"{name} takes several patterns: write {name}=[{value!r}], not {value!r}")
+    if not isinstance(value, Iterable):
+        raise TypeError(f"{name} must hold patterns, as ['json.*', '*/site-packages/*'], "
+                        f"not {value!r}")  # fmt: skip
+    patterns = tuple(value)
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise TypeError(f"{name} may hold str, not {pattern!r}")
+        if not pattern or "\0" in pattern:
+            raise ValueError(f"{name} may not hold {pattern!r}: it matches nothing")
+    return patterns
+
+
+def parse_size(name: str, value: object) -> int:
+    """Read a size in bytes.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for the message.
+    value : int or str
+        Bytes, or a number and a unit: B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, in any case.
+
+    Returns
+    -------
+    int
+        Bytes, 1 or more.
+
+    Raises
+    ------
+    TypeError
+        It is neither a whole number nor text.
+    ValueError
+        It is less than 1, or the text cannot be read.
+    MemoryError
+        It is more than the machine has.
+    """
+    form = "must be bytes as an int, or text as '64 MiB'"
+    if isinstance(value, str):
+        found = _SIZE.fullmatch(value)
+        unit = None if found is None else _UNITS.get(found[2].lower())
+        if found is None or unit is None:
+            hint = "" if found is None else did_you_mean(found[2], filter(None, _UNITS))
+            raise ValueError(f"{name} {form}, not {value!r}{hint}")
+        size = int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
+    elif isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} {form}, not {value!r}")
+    else:
+        try:
+            size = operator.index(cast(Any, value))
+        except TypeError:
+            raise TypeError(f"{name} {form}, not {value!r}") from None
+    if size < 1:
+        raise ValueError(f"{name} must be 1 byte or more, not {value!r}")
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        memory = sys.maxsize
+    if size > memory > 0:
+        raise MemoryError(
+            f"{name}={value!r}: more than this machine's memory, {memory / 2**30:.1f} GiB"
+        )
+    return size
+
+
+def _kinds(calls: object, c_calls: object, memory: object, events: object) -> int:
+    """Give the kinds asked for, as bits."""
+    if isinstance(memory, (bool, np.bool_)):
+        domains = frozenset(DOMAINS if memory else ())
+    elif isinstance(memory, str) or not isinstance(memory, Iterable):
+        raise TypeError(f"memory must be True, False, or some of {_one_of(DOMAINS)} as in "
+                        f"memory=['obj'], not {memory!r}")  # fmt: skip
+    else:
+        domains = _words("memory", memory, DOMAINS)
+    with_calls, with_c_calls = _flag("calls", calls), _flag("c_calls", c_calls)
+    if events is not None:
+        words = _words("events", events, EVENTS)
+        domains = domains or frozenset(DOMAINS)
+        wanted = [row for row in _KINDS if row[2] in words and row[5] in (None, *domains)]
+    else:
+        wanted = [
+            row
+            for row in _KINDS
+            if (row[5] in domains if row[5] is not None
+                else with_c_calls if row[1].startswith("C_") else with_calls)
+        ]  # fmt: skip
+    if not wanted:
+        raise ValueError(
+            "nothing to record: one of calls, c_calls and memory must be on"
+            if events is None
+            else f"nothing to record: events must hold some of {_one_of(EVENTS)}"
+        )
+    return sum(1 << row[0] for row in wanted)
+
+
+class Options(NamedTuple):
+    """What a recorder was asked for, checked."""
+
+    kinds: int
+    limit_bytes: int
+    on_full: str
+    threads: str
+    backend: str
+    clock: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The words of the events."""
+        return tuple(dict.fromkeys(row[2] for row in _KINDS if self.kinds >> row[0] & 1))
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The domains of the allocator events."""
+        return tuple(
+            d for d in DOMAINS if any(row[5] == d and self.kinds >> row[0] & 1 for row in _KINDS)
+        )
+
+
+def record(
+    *,
+    calls: bool = True,
+    c_calls: bool = True,
+    memory: bool | Iterable[Domain] = True,
+    events: Iterable[str] | None = None,
+    buffer: int | str = "256 MiB",
+    on_full: OnFull = "overwrite",
+    threads: Threads = "all",
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    backend: Backend = "auto",
+    clock: Clock = "auto",
+) -> Recorder:
+    """Make a recorder: a context manager, a decorator, or something to start and stop.
+
+    Parameters
+    ----------
+    calls : bool
+        Record calls of Python functions and how they end.
+    c_calls : bool
+        Record calls of functions that are not in Python.
+    memory : bool or iterable of {'raw', 'mem', 'obj'}
+        Record what Python's allocators give out and take back; of these domains only.
+    events : iterable of str, optional
+        Exactly these events, in place of what the three above say: call, return, yield, resume,
+        throw, unwind, c_call, c_return, c_exception, malloc, calloc, realloc, realloc_free,
+        realloc_failed, free. `memory` still chooses the domains.
+    buffer : int or str
+        Bytes that the recording may take, or text as ``"64 MiB"`` or ``"1.5 GB"``; rounded up to
+        whole MiB. A call event takes 8 bytes, an allocation 16.
+    on_full : {'overwrite', 'stop', 'grow'}
+        What happens then: the oldest events go, the new ones go, or `buffer` is no limit.
+    threads : {'all', 'current'}
+        Every thread, or only the one that starts it.
+    include, exclude : iterable of str
+        Globs that say which functions' calls are kept; each is matched against the module, the
+        file, the qualified name, and module and qualified name with a dot between. `exclude` wins.
+        A function that is not in Python is kept with its caller. Allocator events are all kept.
+    backend : {'auto', 'monitoring', 'profile'}
+        Which hook calls come from; monitoring needs Python 3.12.
+    clock : {'auto', 'counter', 'monotonic'}
+        The processor's counter, or CLOCK_MONOTONIC, which is slower.
+
+    Returns
+    -------
+    Recorder
+        Not started yet.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is not what it should be; nothing was changed.
+    MemoryError
+        `buffer` is more than the machine has.
+    UnsupportedError
+        This interpreter has no such backend.
+
+    Examples
+    --------
+    >>> with eventprof.record() as rec:
+    ...     sorted([3, 1, 2])
+    [1, 2, 3]
+    >>> rec.trace.functions["name"]
+    array(['sorted', ...], dtype=object)
+    """
+    options = Options(
+        _kinds(calls, c_calls, memory, events),
+        parse_size("buffer", buffer),
+        _choice("on_full", on_full, ON_FULL),
+        _choice("threads", threads, THREADS),
+        _choice("backend", backend, BACKENDS),
+        _choice("clock", clock, CLOCKS),
+        _patterns("include", include),
+        _patterns("exclude", exclude),
+    )
+    if options.backend == "monitoring" and sys.version_info < (3, 12):
+        raise _core.UnsupportedError(
+            "backend='monitoring' needs Python 3.12 (sys.monitoring); this is "
+            f"{sys.version_info.major}.{sys.version_info.minor}, which has 'profile'"
+        )
+    return Recorder(options)
+
+
+class Recorder(_core.Recorder):
+    """Records what happens between its start and its stop; made by `record`.
+
+    Use it in a ``with`` statement, as a decorator, or call `start` and `stop`. Started again, it
+    gives up what it recorded before. Several may run at once.
+
+    Parameters
+    ----------
+    options : Options
+        From `record`, which checks them.
+
+    Attributes
+    ----------
+    state : {'new', 'running', 'stopped'}
+        Where it is.
+    backend : {None, 'monitoring', 'profile'}
+        Where the calls of the last window came from.
+    clock : {None, 'counter', 'monotonic'}
+        The clock of the last window.
+    displaced : tuple of str
+        Sources whose hook another tool took over during the window: what came later is missing.
+    """
+
+    options: Options
+    _trace: Trace | None
+    _trace_window: int
+
+    def __new__(cls, options: Options) -> Self:
+        """Make a recorder that is not started."""
+        self = super().__new__(
+            cls,
+            kinds=options.kinds,
+            limit_bytes=options.limit_bytes,
+            on_full=ON_FULL.index(options.on_full),
+            backend=options.backend,
+            clock=options.clock,
+            current_thread=options.threads == "current",
+            include=options.include,
+            exclude=options.exclude,
+        )
+        self.options = options
+        self._trace = None
+        self._trace_window = 0
+        return self
+
+    @property
+    def trace(self) -> Trace:
+        """What the last window recorded.
+
+        Returns
+        -------
+        Trace
+            The same each time, until the recorder is started again.
+
+        Raises
+        ------
+        StateError
+            The recorder is running: stop it, or call `snapshot`. Or it was never started.
+        """
+        if self.state == "running":
+            raise _core.StateError("this recorder is running: stop it first, or use snapshot()")
+        if self.state == "new":
+            raise _core.StateError("this recorder was never started, so there is no trace")
+        if self._trace is None or self._trace_window != self._windows:
+            self._trace_window = self._windows
+            self._trace = self._make_trace()
+        return self._trace
+
+    def snapshot(self) -> Trace:
+        """Give what was recorded so far, and go on recording.
+
+        Returns
+        -------
+        Trace
+            A new one each time; of a stopped recorder, its `trace`.
+
+        Raises
+        ------
+        StateError
+            The recorder was never started.
+        """
+        return self._make_trace() if self.state == "running" else self.trace
+
+    def _make_trace(self) -> Trace:
+        # The capture first: what follows may be seen by recorders that run.
+        core = self._capture()
+        _name_threads()
+        system = os.uname()
+        metadata = {
+            "clock": self.clock,
+            "backend": self.backend,
+            "displaced": self.displaced,
+            "options": {
+                "events": self.options.events,
+                "domains": self.options.domains,
+                "buffer": self.options.limit_bytes,
+                **{name: getattr(self.options, name) for name in Options._fields[2:]},
+            },
+            "eventprof": _core.VERSION,
+            "python": f"{sys.implementation.name} {sys.version.split()[0]}",
+            "platform": f"{system.sysname} {system.release} {system.machine}",
+            "hostname": system.nodename,
+            "pid": os.getpid(),
+            "argv": tuple(sys.argv) if hasattr(sys, "argv") else (),
+        }
+        return Trace(core, metadata)
+
+    def __call__(self, function: _Function) -> _Function:
+        """Record every run of a function: the decorator.
+
+        Parameters
+        ----------
+        function : callable
+            A function, or a coroutine function, generator function or asynchronous generator
+            function, which are recorded from their first step to their end.
+
+        Returns
+        -------
+        callable
+            Wraps it. Its ``recorder`` is this recorder, whose trace is that of the last run. A run
+            inside a run, or on another thread meanwhile, is part of the same window.
+
+        Raises
+        ------
+        TypeError
+            It is a class, or cannot be called.
+        """
+        if isinstance(function, (staticmethod, classmethod)):
+            return cast(_Function, type(function)(self(function.__func__)))
+        if inspect.isclass(function) or not callable(function):
+            what = f"the class {function.__name__}" if inspect.isclass(function) else repr(function)
+            raise TypeError(f"a recorder decorates functions and methods, not {what}")
+        wrapper = _wrap(self, function)
+        functools.update_wrapper(wrapper, function)
+        wrapper.__dict__["recorder"] = self
+        return cast(_Function, wrapper)
+
+    def __repr__(self) -> str:
+        options = self.options
+        events = "all events" if options.events == EVENTS else " ".join(options.events)
+        domains = f" ({' '.join(options.domains)})" if options.domains else ""
+        displaced = f", displaced: {' '.join(self.displaced)}" if self.displaced else ""
+        return (
+            f"<eventprof.Recorder: {self.state}; {events}{domains}; "
+            f"{options.limit_bytes / 2**20:,.6g} MiB, {options.on_full}{displaced}>"
+        )
+
+
+class _Nothing:
+    """A context that does nothing; contextlib's would be recorded."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+_NOTHING = _Nothing()
+
+
+def _wrap(recorder: Recorder, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a function of the same sort that records its outermost run.
+
+    `with` calls the extension's own __enter__, and no signal or other thread comes between the
+    question whether it runs, the start, and the block. No frame of ours is recorded.
+    """
+    if inspect.isasyncgenfunction(function):
+
+        async def async_generator(*args: Any, **kwargs: Any) -> Any:
+            with recorder if recorder.state != "running" else _NOTHING:
+                steps = function(*args, **kwargs)
+                step, given = steps.asend, None
+                while True:
+                    try:
+                        value = await step(given)
+                    except StopAsyncIteration:
+                        return
+                    try:
+                        step, given = steps.asend, (yield value)
+                    except GeneratorExit:
+                        await steps.aclose()
+                        raise
+                    except BaseException as error:
+                        step, given = steps.athrow, error
+
+        return async_generator
+
+    if inspect.iscoroutinefunction(function):
+
+        async def coroutine(*args: Any, **kwargs: Any) -> Any:
+            with recorder if recorder.state != "running" else _NOTHING:
+                return await function(*args, **kwargs)
+
+        return coroutine
+
+    if inspect.isgeneratorfunction(function):
+
+        def generator(*args: Any, **kwargs: Any) -> Any:
+            with recorder if recorder.state != "running" else _NOTHING:
+                return (yield from function(*args, **kwargs))
+
+        return generator
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with recorder if recorder.state != "running" else _NOTHING:
+            return function(*args, **kwargs)
+
+    return wrapper
+
+
+def _name_threads() -> None:
+    """Tell the extension the names of living threads that it does not know yet."""
+    _core.name_thread(os.getpid(), "MainThread")  # on Linux, that is its native id
+    # Not threading.enumerate(): that is Python code of somebody else's, and would be recorded.
+    active = getattr(sys.modules.get("threading"), "_active", {})
+    for thread in list(active.values()):
+        native_id = getattr(thread, "_native_id", None)
+        name = getattr(thread, "_name", None)
+        if isinstance(native_id, int) and isinstance(name, str):
+            _core.name_thread(native_id, name)

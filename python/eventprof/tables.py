@@ -1,0 +1,699 @@
+"""Tables: named columns of equal length, each computed when first asked for.
+
+What is in the tables of a trace is trace.py's business; Arrow's structs are the extension's.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
+
+import numpy as np
+
+from . import _core
+from ._optional import require
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[Any]"
+Mask: TypeAlias = "NDArray[np.bool_]"
+
+#: Which values stand for "unknown"; a function gives the mask itself, True where unknown.
+Null: TypeAlias = "Literal['never', 'negative', 'zero', 'nan'] | Callable[[], Mask]"
+
+_ROWS_AT_A_TIME = 4096  # of an iteration
+_SHOWN = 5  # rows of a repr at either end
+_TEXT_WIDTH = 40  # of a cell in a repr
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Give the end of an error message: the known word that is nearest, if one is near."""
+    if not isinstance(word, str):
+        return ""
+    import difflib  # only on the way to an error
+
+    near = difflib.get_close_matches(word.lower(), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def code_type(count: int) -> np.dtype[Any]:
+    """Give the signed type of codes below `count`, as narrow as pandas makes it."""
+    # pandas copies codes of another type; 127 categories already take int16 there.
+    if count < 127:
+        return np.dtype(np.int8)
+    return np.dtype(np.int16) if count < 32767 else np.dtype(np.int32)
+
+
+class Words:
+    """The distinct texts of a column, by code.
+
+    Parameters
+    ----------
+    load : callable
+        Gives them, each once, in the order of their codes.
+    """
+
+    __slots__ = ("_load", "_objects", "_texts", "_utf8")
+
+    def __init__(self, load: Callable[[], Sequence[str]]) -> None:
+        self._load = load
+        self._texts: tuple[str, ...] | None = None
+        self._objects: Array | None = None
+        self._utf8: tuple[NDArray[np.int32], bytes] | None = None
+
+    def texts(self) -> tuple[str, ...]:
+        """Give the texts."""
+        if self._texts is None:
+            self._texts = tuple(self._load())
+        return self._texts
+
+    def objects(self) -> Array:
+        """Give the texts and, last, None: what code -1 picks."""
+        if self._objects is None:
+            words = self.texts()
+            objects = np.full(len(words) + 1, None, dtype=object)
+            objects[:-1] = words
+            self._objects = objects
+        return self._objects
+
+    def utf8(self) -> tuple[NDArray[np.int32], bytes]:
+        """Give Arrow's dictionary: offsets and UTF-8, surrogates as backslash escapes."""
+        if self._utf8 is None:
+            texts = [word.encode("utf-8", "backslashreplace") for word in self.texts()]
+            offsets = np.zeros(len(texts) + 1, dtype=np.int32)
+            np.cumsum([len(text) for text in texts], out=offsets[1:])
+            self._utf8 = offsets, b"".join(texts)
+        return self._utf8
+
+
+def encode(texts: Iterable[str | None]) -> tuple[Array, Words]:
+    """Turn texts into codes and the words that they stand for; None becomes -1."""
+    known: dict[str | None, int] = {None: -1}
+    codes = [known.setdefault(text, len(known) - 1) for text in texts]
+    words = tuple(text for text in known if text is not None)
+    return np.array(codes, dtype=code_type(len(words))), Words(lambda: words)
+
+
+class Column:
+    """One column: how its values are got, which of them are unknown, what they mean.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    load : callable
+        Gives the values, or the codes of a text column (-1: null).
+    dtype : data type, optional
+        Of the values; None for a text column, whose codes are as narrow as may be.
+    null : {'never', 'negative', 'zero', 'nan'} or callable, optional
+        Which values are unknown; by default none, and of text those with a negative code.
+    words : Words, optional
+        The texts that codes stand for: makes it a text column.
+    unit, doc : str
+        For people.
+    hexadecimal : bool
+        How to show its numbers.
+    """
+
+    __slots__ = (
+        "_load", "_nulls", "_text", "_values", "doc", "dtype", "hexadecimal", "name", "null",
+        "unit", "words",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        load: Callable[[], Array],
+        dtype: Any = None,
+        *,
+        null: Null | None = None,
+        words: Words | None = None,
+        unit: str = "",
+        doc: str = "",
+        hexadecimal: bool = False,
+    ) -> None:
+        self.name = name
+        self._load = load
+        self.dtype = None if dtype is None else np.dtype(dtype)
+        self.null: Null = null or ("never" if words is None else "negative")
+        self.words = words
+        self.unit = unit
+        self.doc = doc
+        self.hexadecimal = hexadecimal
+        self._values: Array | None = None
+        self._nulls: Mask | None = None
+        self._text: Array | None = None
+
+    @property
+    def nullable(self) -> bool:
+        """Whether it may hold unknown values."""
+        return self.null != "never"
+
+    def type(self) -> np.dtype[Any]:
+        """Give the type of the values or codes; computes no values."""
+        if self.words is not None:
+            return code_type(len(self.words.texts()))
+        assert self.dtype is not None
+        kind: np.dtype[Any] = self.dtype
+        return kind
+
+    def values(self) -> Array:
+        """Give the values, or the codes of text; read-only, sentinels where unknown."""
+        if self._values is None:
+            values = self._load().astype(self.type(), copy=False)
+            values.flags.writeable = False
+            self._values = values
+        return self._values
+
+    def nulls(self) -> Mask | None:
+        """Give the mask, True where unknown; None if nothing ever is."""
+        if self._nulls is None and self.nullable:
+            if callable(self.null):
+                nulls = self.null()
+            elif self.null == "negative":
+                nulls = self.values() < 0
+            elif self.null == "zero":
+                nulls = self.values() == 0
+            else:
+                nulls = np.isnan(self.values())
+            nulls.flags.writeable = False
+            self._nulls = nulls
+        return self._nulls
+
+    def text(self) -> Array:
+        """Give the texts of a text column as objects; None where unknown."""
+        assert self.words is not None
+        if self._text is None:
+            text = self.words.objects().take(self.values(), mode="wrap")  # -1: the last, None
+            text.flags.writeable = False
+            self._text = text
+        return self._text
+
+    def array(self) -> Array:
+        """Give what `table[name]` gives."""
+        if self.words is not None:
+            return self.text()
+        nulls = self.nulls()
+        if nulls is None:
+            return self.values()
+        return np.ma.MaskedArray(
+            self.values(), mask=nulls, copy=False, fill_value=self._fill_value()
+        )
+
+    def _fill_value(self) -> Any:
+        kind = self.type().kind
+        return {"i": -1, "f": np.nan}.get(kind, 0)
+
+    def items(self) -> list[Any]:
+        """Give Python objects; None where unknown."""
+        if self.words is not None:
+            return list(self.text())
+        items = list(self.values().tolist())
+        nulls = self.nulls()
+        if nulls is not None:
+            for row in np.flatnonzero(nulls).tolist():
+                items[row] = None
+        return items
+
+    def select(self, pick: Callable[[Array], Array]) -> Column:
+        """Give the same column with the rows that `pick` picks, computed when asked for."""
+        null = self.null
+
+        def nulls() -> Mask:
+            mask = self.nulls()
+            assert mask is not None
+            return pick(mask)
+
+        return Column(
+            self.name,
+            lambda: pick(self.values()),
+            self.dtype,
+            null=nulls if callable(null) else null,
+            words=self.words,
+            unit=self.unit,
+            doc=self.doc,
+            hexadecimal=self.hexadecimal,
+        )
+
+    def pandas(self, pd: Any) -> Any:
+        """Give what pandas calls a column; it shares the values' memory."""
+        values = self.values()
+        if self.words is not None:
+            words = self.words.texts()
+            try:
+                "".join(words).encode()
+            except UnicodeEncodeError:  # surrogates: pandas hashes texts as UTF-8; as in Arrow
+                words = tuple(w.encode("utf-8", "backslashreplace").decode() for w in words)
+            categories = pd.Index(words)
+            if not words:
+                categories = pd.Index([], dtype=object)
+            kind = pd.CategoricalDtype(categories)
+            return pd.Categorical.from_codes(values, dtype=kind, validate=False)
+        nulls = self.nulls()
+        if nulls is None or self.null == "nan":
+            return values
+        arrays = pd.arrays
+        kinds = {"b": arrays.BooleanArray, "f": arrays.FloatingArray}
+        return kinds.get(values.dtype.kind, arrays.IntegerArray)(values, nulls, copy=False)
+
+    def arrow_type(self) -> _core._Field:
+        """Give an Arrow field without values."""
+        dictionary = None if self.words is None else self.words.utf8()
+        return self.name, np.empty(0, self.type()), None, self.nullable, dictionary
+
+    def arrow(self) -> _core._Field:
+        """Give an Arrow field over the values."""
+        nulls = self.nulls()
+        return (
+            self.name,
+            np.ascontiguousarray(self.values()),
+            None if nulls is None else np.ascontiguousarray(nulls),
+            self.nullable,
+            None if self.words is None else self.words.utf8(),
+        )
+
+    def show(self) -> list[str]:
+        """Give the cells of a repr; "-" where unknown."""
+        if self.words is not None:
+            return ["-" if item is None else _shorten(item) for item in self.items()]
+        if self.hexadecimal:
+            return ["-" if item is None else f"{item:#x}" for item in self.items()]
+        spec = ",.6g" if self.type().kind == "f" else "" if self.type().kind == "b" else ","
+        return ["-" if item is None else format(item, spec) for item in self.items()]
+
+
+def _constant(array: Array) -> Callable[[], Array]:
+    return lambda: array
+
+
+def _values_and_nulls(given: Any) -> tuple[Array, Mask | None]:
+    """Give views of an array, or an array of a sequence; text as objects."""
+    if isinstance(given, np.ma.MaskedArray):
+        return given.data.view(), np.ma.getmaskarray(given).copy()
+    if isinstance(given, np.ndarray):
+        return given.view(), None
+    items = list(given)
+    values = np.array(items) if items else np.empty(0, np.int64)
+    return (np.array(items, dtype=object) if values.dtype.kind in "OU" else values), None
+
+
+def _shorten(text: str) -> str:
+    text = text.encode("utf-8", "backslashreplace").decode()
+    text = text if text.isprintable() else ascii(text)[1:-1]
+    return text if len(text) <= _TEXT_WIDTH else "..." + text[3 - _TEXT_WIDTH :]
+
+
+class Table:
+    """Named columns of equal length.
+
+    ``table["size"]`` is a NumPy array that is not copied; it is read-only, because the table keeps
+    it. Columns that may hold unknown values are masked arrays, always, so that their type does not
+    depend on the run; texts are arrays of str and None. A slice, a mask or an array of row numbers
+    between the brackets gives a table of those rows, a list of names one of those columns, a single
+    number one row as a named tuple.
+
+    A table can be handed to what speaks Arrow (pyarrow, Polars, DuckDB, ...) as it is; numbers are
+    not copied.
+
+    Examples
+    --------
+    >>> table = Table.from_columns("fruit", {"name": ["fig", None, "fig"], "grams": [40, 7, 51]})
+    >>> table["grams"]
+    array([40,  7, 51])
+    >>> table[table["grams"] > 10]
+    fruit: 2 rows, 2 columns
+       name  grams
+    0  fig      40
+    1  fig      51
+    >>> table[1]
+    Row(name=None, grams=7)
+    """
+
+    __slots__ = ("__weakref__", "_columns", "_length", "_row_type", "name")
+
+    def __init__(self, name: str, columns: Iterable[Column], length: int) -> None:
+        self.name = name
+        self._columns = {column.name: column for column in columns}
+        self._length = length
+        self._row_type: Any = None
+
+    @classmethod
+    def from_columns(
+        cls, name: str, columns: Mapping[str, Any], *, units: Mapping[str, str] | None = None
+    ) -> Table:
+        """Make a table of arrays.
+
+        Parameters
+        ----------
+        name : str
+            What it is called.
+        columns : mapping
+            Of names to sequences of one length. Masked arrays keep their nulls; sequences of str
+            and None become text columns.
+        units : mapping, optional
+            Of names to units.
+
+        Returns
+        -------
+        Table
+            Arrays of numbers are not copied; leave them as they are.
+
+        Raises
+        ------
+        ValueError
+            The columns differ in length.
+        """
+        made = []
+        length = None
+        for key, given in columns.items():
+            values, nulls = _values_and_nulls(given)
+            if values.ndim != 1 or length not in (None, len(values)):
+                raise ValueError(f"column {key!r}: {values.shape} values, others have {length}")
+            length = len(values)
+            unit = (units or {}).get(key, "")
+            if values.dtype.kind in "OU":
+                codes, words = encode(values.tolist())
+                made.append(Column(key, _constant(codes), words=words, unit=unit))
+            else:
+                null: Null = "never" if nulls is None else _constant(nulls)
+                made.append(Column(key, _constant(values), values.dtype, null=null, unit=unit))
+        return cls(name, made, length or 0)
+
+    # ---- What is in it ---------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return tuple(self._columns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    def _column(self, name: str) -> Column:
+        try:
+            return self._columns[name]
+        except KeyError:
+            raise KeyError(
+                f"{self.name} has no column {name!r}{did_you_mean(name, self._columns)} "
+                f"It has: {', '.join(self._columns)}"
+            ) from None
+
+    def _text_column(self, name: str) -> tuple[Column, Words]:
+        column = self._column(name)
+        if column.words is None:
+            raise ValueError(f"column {name!r} of {self.name} is not text")
+        return column, column.words
+
+    def codes(self, name: str) -> Array:
+        """Give the codes of a text column.
+
+        Parameters
+        ----------
+        name : str
+            The column.
+
+        Returns
+        -------
+        ndarray, shape (len(self),), int8, int16 or int32
+            Indices into `categories`, -1 where unknown; read-only, not copied.
+
+        Raises
+        ------
+        KeyError
+            There is no such column.
+        ValueError
+            It is not a text column.
+        """
+        return self._text_column(name)[0].values()
+
+    def categories(self, name: str) -> tuple[str, ...]:
+        """Give the distinct texts that a text column's codes stand for.
+
+        Parameters
+        ----------
+        name : str
+            The column.
+
+        Returns
+        -------
+        tuple of str
+            Each once; some may not occur in this part of a table.
+
+        Raises
+        ------
+        KeyError
+            There is no such column.
+        ValueError
+            It is not a text column.
+        """
+        return self._text_column(name)[1].texts()
+
+    def describe(self) -> Table:
+        """Say what the columns are.
+
+        Returns
+        -------
+        Table
+            One row a column: column, type (``text``, or NumPy's), unit (null: none), nullable,
+            meaning.
+        """
+        columns = self._columns.values()
+        return Table.from_columns(
+            f"columns of {self.name}",
+            {
+                "column": [c.name for c in columns],
+                "type": ["text" if c.words is not None else str(c.dtype) for c in columns],
+                "unit": [c.unit or None for c in columns],
+                "nullable": np.array([c.nullable for c in columns], dtype=bool),
+                "meaning": [c.doc or None for c in columns],
+            },
+        )
+
+    # ---- Parts of it -----------------------------------------------------------------------------
+
+    @overload
+    def __getitem__(self, key: str) -> Array: ...
+    @overload
+    def __getitem__(self, key: int) -> Any: ...
+    @overload
+    def __getitem__(self, key: slice | list[str] | Array) -> Table: ...
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return self._column(key).array()
+        if isinstance(key, slice):
+            return self._select(lambda values: values[key], len(range(*key.indices(len(self)))))
+        if isinstance(key, (list, tuple)) and key and all(isinstance(name, str) for name in key):
+            return Table(self.name, [self._column(name) for name in key], self._length)
+        if isinstance(key, (np.ndarray, list, tuple)):
+            rows = self._rows(key)
+            return self._select(lambda values: values.take(rows), len(rows))
+        try:
+            row = operator.index(key)
+        except TypeError:
+            raise TypeError(
+                f"{self.name}[...] takes a column's name, a row's number, a slice, a mask or an "
+                f"array of row numbers, not {type(key).__name__}"
+            ) from None
+        if not -self._length <= row < self._length:
+            raise IndexError(f"{self.name} has {self._length} rows; there is no row {row}")
+        row %= self._length
+        return next(iter(self[row : row + 1]))
+
+    def _rows(self, key: Any) -> NDArray[np.intp]:
+        mask = np.ma.filled(key, False) if isinstance(key, np.ma.MaskedArray) else np.asarray(key)
+        if mask.ndim != 1 or mask.dtype.kind not in "biu":
+            if mask.size == 0 and mask.ndim == 1:
+                return np.empty(0, np.intp)
+            raise TypeError(
+                f"{self.name}[...] takes a mask or row numbers of one dimension, not an array of "
+                f"{mask.dtype} with {mask.ndim}"
+            )
+        if mask.dtype.kind == "b":
+            if len(mask) != self._length:
+                raise IndexError(f"a mask of {len(mask)} for {self.name} of {self._length} rows")
+            return np.flatnonzero(mask)
+        rows = mask.astype(np.intp)
+        outside = (rows < -self._length) | (rows >= self._length)
+        if outside.any():
+            raise IndexError(
+                f"{self.name} has {self._length} rows; there is no row {rows[outside][0]}"
+            )
+        rows[rows < 0] += self._length
+        return rows
+
+    def _select(self, pick: Callable[[Array], Array], length: int) -> Table:
+        return Table(self.name, [c.select(pick) for c in self._columns.values()], length)
+
+    def _numbered(self) -> Table:
+        """Give the table with the numbers of its rows as a first column."""
+        row = Column("row", lambda: np.arange(self._length, dtype=np.int64), np.int64)
+        return Table(self.name, [row, *self._columns.values()], self._length)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go through the rows as named tuples; for small tables, columns are faster."""
+        if self._row_type is None:
+            self._row_type = namedtuple("Row", self._columns, rename=True)  # type: ignore[misc]
+        for start in range(0, self._length, _ROWS_AT_A_TIME):
+            part = self[start : start + _ROWS_AT_A_TIME]
+            yield from map(
+                self._row_type._make, zip(*(c.items() for c in part._columns.values()), strict=True)
+            )
+
+    # ---- As something else -----------------------------------------------------------------------
+
+    def to_numpy(self) -> Array:
+        """Copy it into a structured array.
+
+        Returns
+        -------
+        ndarray or MaskedArray, shape (len(self),)
+            One field a column; texts are objects, None where unknown. Masked if any column may hold
+            unknown values.
+        """
+        columns = list(self._columns.values())
+        text = np.dtype(object)
+        kinds = [(c.name, text if c.words is not None else c.type()) for c in columns]
+        masked = [c for c in columns if c.nullable and c.words is None]
+        # zeros: empty puts None into every text, which takes ten times as long.
+        result = np.zeros(self._length, dtype=np.dtype(kinds, align=True))
+        mask = np.zeros(self._length if masked else 0, dtype=[(c.name, bool) for c in columns])
+        # By blocks: column after column would go through all of the memory each time.
+        for start in range(0, self._length, _ROWS_AT_A_TIME):
+            rows = slice(start, start + _ROWS_AT_A_TIME)
+            for column in columns:
+                values = column.values()[rows]
+                if column.words is not None:
+                    values = column.words.objects().take(values, mode="wrap")
+                result[column.name][rows] = values
+            for column in masked:
+                mask[column.name][rows] = cast(Mask, column.nulls())[rows]
+        return np.ma.MaskedArray(result, mask=mask, copy=False) if masked else result
+
+    def to_pandas(self, *, copy: bool = False) -> Any:
+        """Give a pandas dataframe.
+
+        Parameters
+        ----------
+        copy : bool
+            Whether to copy the columns. Without, they share the table's memory and cannot be
+            assigned into; whole columns can always be replaced.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Texts are categoricals; numbers that may be unknown have pandas' nullable types.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            pandas is not installed.
+        """
+        pd = require("pandas", "pandas", "to_pandas()")
+        data = {column.name: column.pandas(pd) for column in self._columns.values()}
+        return pd.DataFrame(data, index=pd.RangeIndex(self._length), copy=copy)
+
+    def to_polars(self) -> Any:
+        """Give a Polars dataframe; texts are categoricals.
+
+        Returns
+        -------
+        polars.DataFrame
+            Numbers are not copied.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            Polars is not installed.
+        """
+        return require("polars", "polars", "to_polars()").DataFrame(self)
+
+    def to_arrow(self) -> Any:
+        """Give a pyarrow table; texts are dictionaries.
+
+        Returns
+        -------
+        pyarrow.Table
+            Numbers are not copied.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            pyarrow is not installed.
+        """
+        return require("pyarrow", "arrow", "to_arrow()").table(self)
+
+    def __arrow_c_schema__(self) -> Any:
+        """Give the schema as a PyCapsule, for what reads Arrow."""
+        return _core.arrow_schema([c.arrow_type() for c in self._columns.values()], 0)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Give a fresh stream of the rows as a PyCapsule, for what reads Arrow.
+
+        Parameters
+        ----------
+        requested_schema : PyCapsule, optional
+            Not looked at, as the protocol allows: the table's own types are given.
+
+        Returns
+        -------
+        PyCapsule
+            ``arrow_array_stream``: one batch of all rows. Numbers are not copied, the batch keeps
+            them alive. Surrogates in texts, which UTF-8 cannot hold, are backslash escapes.
+        """
+        return _core.arrow_stream([c.arrow() for c in self._columns.values()], self._length)
+
+    # ---- For people ------------------------------------------------------------------------------
+
+    def _shown(self) -> tuple[list[str], list[Column], list[list[str]]]:
+        """Give row labels, columns and cells (by column) of the first and last rows."""
+        rows = list(range(min(self._length, 2 * _SHOWN + 1)))
+        if self._length > 2 * _SHOWN + 1:
+            rows = [*range(_SHOWN), *range(self._length - _SHOWN, self._length)]
+        part = self[np.array(rows, dtype=np.intp)]
+        columns = list(part._columns.values())
+        return [f"{row:,}" for row in rows], columns, [column.show() for column in columns]
+
+    def _headline(self) -> str:
+        rows = "1 row" if self._length == 1 else f"{self._length:,} rows"
+        count = len(self._columns)
+        return f"{self.name}: {rows}, {'1 column' if count == 1 else f'{count} columns'}"
+
+    def __repr__(self) -> str:
+        if self._length == 0:
+            return f"{self._headline()}: {', '.join(self._columns)}"
+        labels, columns, cells = self._shown()
+        blocks = [[" " * len(labels[-1]), *(label.rjust(len(labels[-1])) for label in labels)]]
+        for column, shown in zip(columns, cells, strict=True):
+            head = f"{column.name} [{column.unit}]" if column.unit else column.name
+            width = max(len(head), *map(len, shown))
+            left = column.words is not None
+            blocks.append([x.ljust(width) if left else x.rjust(width) for x in (head, *shown)])
+        lines = ["  ".join(cell).rstrip() for cell in zip(*blocks, strict=True)]
+        if self._length > len(labels):
+            lines.insert(1 + _SHOWN, "...")
+        return "\n".join([self._headline(), *lines])
+
+    def _repr_html_(self) -> str:
+        """Give what a notebook shows."""
+        import html  # 2 ms that an import of eventprof need not take
+
+        labels, columns, cells = self._shown() if self._length else ([], [], [])
+        columns = columns or list(self._columns.values())
+
+        def row(tag: str, items: Iterable[str]) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(x)}</{tag}>" for x in items) + "</tr>"
+
+        heads = [f"{c.name} [{c.unit}]" if c.unit else c.name for c in columns]
+        body = [row("td", line) for line in zip(labels, *cells, strict=True)]
+        if self._length > len(labels):
+            body.insert(_SHOWN, row("td", ["..."] * (len(columns) + 1)))
+        return (
+            f"<table><caption>{html.escape(self._headline())}</caption>"
+            f"<thead>{row('th', ['', *heads])}</thead><tbody>{''.join(body)}</tbody></table>"
+        )

@@ -1,0 +1,33 @@
+/* Columns of a trace as NumPy arrays. */
+#ifndef EP_COLUMNS_H
+#define EP_COLUMNS_H
+
+#include <Python.h>
+
+#include "types.h"
+
+/* Element types of a column; NumPy's are columns.c's business. */
+typedef enum ep_py_type {
+    EP_PY_INT8,
+    EP_PY_UINT8,
+    EP_PY_INT32,
+    EP_PY_UINT32,
+    EP_PY_INT64,
+    EP_PY_UINT64,
+    EP_PY_FLOAT64
+} ep_py_type;
+
+int ep_py_columns_init(void);
+
+/* A read-only array over `data`, which `owner` keeps alive. Returns: new. */
+PyObject *ep_py_view(PyObject *owner, const void *data, size_t count, ep_py_type type);
+
+/* A fresh array. *data: view into it. Returns: new. */
+PyObject *ep_py_array(size_t count, ep_py_type type, void **data);
+
+/* gather(table, indices): table[indices] for int32 or uint8 indices, where -1 takes table's last
+ * element, which nothing else may. Module-level function for the package; a table of signed
+ * integers. */
+PyObject *ep_py_gather(PyObject *module, PyObject *args);
+
+#endif

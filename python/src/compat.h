@@ -1,0 +1,267 @@
+/* What differs between CPython versions, behind inline functions: callers carry no #if.
+ *
+ * Interpreter frames are read by offset: no internal header is needed, and 124,000 call sites of a
+ * nasty program agreed with what the callee sees, on every version. ep_frames_check() (intern.c)
+ * proves the offsets at import, on a call at a known line; sites are off if it fails. */
+#ifndef EP_COMPAT_H
+#define EP_COMPAT_H
+
+#include <Python.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "types.h"
+
+#ifdef Py_GIL_DISABLED
+#define EP_GIL_DISABLED 1
+#else
+#define EP_GIL_DISABLED 0
+#endif
+
+/* One frame of the interpreter. Its memory may be reused once it returned: never kept. */
+typedef struct ep_frame ep_frame;
+
+#if PY_VERSION_HEX < 0x030C0000
+#define EP_FRAME_CODE 32
+#define EP_FRAME_GLOBALS 8
+#define EP_FRAME_PREVIOUS 48
+#define EP_FRAME_OWNER 69
+#define EP_FRAME_LOCALS 72
+#elif PY_VERSION_HEX < 0x030E0000
+#define EP_FRAME_CODE 0
+#define EP_FRAME_GLOBALS 24
+#define EP_FRAME_PREVIOUS 8
+#define EP_FRAME_OWNER 70
+#define EP_FRAME_LOCALS 72
+#else
+#define EP_FRAME_CODE 0
+#define EP_FRAME_GLOBALS 24
+#define EP_FRAME_PREVIOUS 8
+#define EP_FRAME_OWNER 74
+#define EP_FRAME_LOCALS 80
+#endif
+#define EP_FRAME_INSTRUCTION 56
+#define EP_CODE_UNIT_BYTES 2
+#define EP_OWNER_GENERATOR 1
+/* From here on a frame is the interpreter's own, without code of the program's. */
+#define EP_OWNER_INTERPRETER 3
+
+#define EP_FRAME_FIELD(frame, type, offset) (*(type *)((char *)(frame) + (offset)))
+
+#if PY_VERSION_HEX >= 0x030C0000 && defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
+#define EP_THREAD_STATE_IS_LOCAL 1
+#else
+#define EP_THREAD_STATE_IS_LOCAL 0
+#endif
+
+/* From the thread pointer to the interpreter's variable, the same on every thread; 0: not known. */
+extern ptrdiff_t ep_thread_state_offset;
+
+/* Once, from module init, with the GIL. */
+void ep_thread_state_find(void);
+
+#if EP_THREAD_STATE_IS_LOCAL
+static inline char *
+ep_thread_pointer(void)
+{
+    char *pointer;
+#ifdef __x86_64__
+    __asm__("mov %%fs:0, %0" : "=r"(pointer));
+#else
+    __asm__("mrs %0, tpidr_el0" : "=r"(pointer));
+#endif
+    return pointer;
+}
+
+/* Only where the offset is known. */
+static inline PyThreadState *
+ep_thread_state_read(void)
+{
+    return *(PyThreadState *const volatile *)(void *)(ep_thread_pointer() + ep_thread_state_offset);
+}
+#endif
+
+/* HOT. The calling thread's state, NULL if it has none (3.11: that of whoever has the GIL). */
+static inline PyThreadState *
+ep_thread_state(void)
+{
+#if EP_THREAD_STATE_IS_LOCAL
+    if (EP_LIKELY(ep_thread_state_offset != 0)) {
+        return ep_thread_state_read();
+    }
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+    return PyThreadState_GetUnchecked();
+#else
+    return _PyThreadState_UncheckedGet();
+#endif
+}
+
+static inline ep_frame *
+ep_frame_current(PyThreadState *ts)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return (ep_frame *)ts->current_frame;
+#else
+    return ts->cframe != NULL ? (ep_frame *)ts->cframe->current_frame : NULL;
+#endif
+}
+
+static inline bool
+ep_frame_is_own(const ep_frame *frame)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) >= EP_OWNER_INTERPRETER;
+#else
+    (void)frame;
+    return false;
+#endif
+}
+
+/* The nearest frame with code of the program's, `frame` included. */
+static inline ep_frame *
+ep_frame_of_program(ep_frame *frame)
+{
+    while (frame != NULL && ep_frame_is_own(frame)) {
+        frame = EP_FRAME_FIELD(frame, ep_frame *, EP_FRAME_PREVIOUS);
+    }
+    return frame;
+}
+
+static inline ep_frame *
+ep_frame_previous(ep_frame *frame)
+{
+    return ep_frame_of_program(EP_FRAME_FIELD(frame, ep_frame *, EP_FRAME_PREVIOUS));
+}
+
+static inline uintptr_t
+ep_frame_instruction(const ep_frame *frame)
+{
+    return EP_FRAME_FIELD(frame, uintptr_t, EP_FRAME_INSTRUCTION);
+}
+
+/* Borrowed from the frame. */
+static inline PyCodeObject *
+ep_frame_code(const ep_frame *frame)
+{
+    uintptr_t code = EP_FRAME_FIELD(frame, uintptr_t, EP_FRAME_CODE);
+#if PY_VERSION_HEX >= 0x030E0000
+    code &= ~(uintptr_t)3;    /* a stack reference: its tag */
+#endif
+    return (PyCodeObject *)code;
+}
+
+static inline PyObject *
+ep_frame_globals(const ep_frame *frame)
+{
+    return EP_FRAME_FIELD(frame, PyObject *, EP_FRAME_GLOBALS);
+}
+
+static inline char *
+ep_code_start(PyCodeObject *code)
+{
+    return (char *)code->co_code_adaptive;
+}
+
+/* Of the current instruction, in bytes. */
+static inline Py_ssize_t
+ep_frame_offset(const ep_frame *frame)
+{
+    return (char *)ep_frame_instruction(frame) - ep_code_start(ep_frame_code(frame));
+}
+
+/* A frame that is still being set up (cells, generator creation): the program cannot see it yet. */
+static inline bool
+ep_frame_is_incomplete(const ep_frame *frame)
+{
+    if (EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) == EP_OWNER_GENERATOR) {
+        return false;
+    }
+    PyCodeObject *code = ep_frame_code(frame);
+    return ep_frame_offset(frame) <
+           (Py_ssize_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
+}
+
+/* Whether it is a generator's that is not running. */
+static inline bool
+ep_frame_is_suspended(const ep_frame *frame)
+{
+    return EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) == EP_OWNER_GENERATOR &&
+           ((const PyGenObject *)((const char *)frame - offsetof(PyGenObject, gi_iframe)))
+                   ->gi_frame_state < 0;
+}
+
+/* The interpreter frame behind a frame object. */
+static inline ep_frame *
+ep_frame_of_object(PyFrameObject *frame)
+{
+#if EP_GIL_DISABLED && PY_VERSION_HEX < 0x030E0000
+    return EP_FRAME_FIELD(frame, ep_frame *, 40);
+#else
+    return EP_FRAME_FIELD(frame, ep_frame *, sizeof(PyObject) + sizeof(void *));
+#endif
+}
+
+/* A small non-negative int (an instruction's offset). */
+static inline Py_ssize_t
+ep_small_int(PyObject *number)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return (Py_ssize_t)((PyLongObject *)number)->long_value.ob_digit[0];
+#else
+    return (Py_ssize_t)((PyLongObject *)number)->ob_digit[0];
+#endif
+}
+
+/* The pending exception, put aside while our own code runs. */
+typedef struct ep_py_exception {
+#if PY_VERSION_HEX >= 0x030C0000
+    PyObject *value;
+#else
+    PyObject *type, *value, *traceback;
+#endif
+} ep_py_exception;
+
+static inline ep_py_exception
+ep_py_exception_save(void)
+{
+    ep_py_exception saved;
+#if PY_VERSION_HEX >= 0x030C0000
+    saved.value = PyErr_GetRaisedException();
+#else
+    PyErr_Fetch(&saved.type, &saved.value, &saved.traceback);
+#endif
+    return saved;
+}
+
+static inline void
+ep_py_exception_restore(ep_py_exception saved)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    PyErr_SetRaisedException(saved.value);
+#else
+    PyErr_Restore(saved.type, saved.value, saved.traceback);
+#endif
+}
+
+static inline bool
+ep_py_is_finalizing(void)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsFinalizing();
+#else
+    return _Py_IsFinalizing();
+#endif
+}
+
+#if PY_VERSION_HEX < 0x030E0000
+/* Exported by every version named here, declared only in internal headers. */
+PyAPI_FUNC(int) _PyEval_SetProfile(PyThreadState *ts, Py_tracefunc hook, PyObject *argument);
+#define EP_HAS_SET_PROFILE_OF_THREAD 1
+#else
+#define EP_HAS_SET_PROFILE_OF_THREAD 0
+#endif
+
+#endif

@@ -1,0 +1,930 @@
+/* The cold half of turning Python objects into ids: text is copied once, at first sight, and
+ * nothing of the program is kept alive but code objects (a freed one would give its address to
+ * another).
+ *
+ * eventprof's own functions are transparent: they are never recorded, and what they call shows the
+ * program's frame above them as its caller. */
+#include "intern.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define NO_IMPORT_ARRAY
+#define NO_IMPORT_UFUNC
+#include <numpy/ndarraytypes.h>
+#include <numpy/ufuncobject.h>
+
+#include "module.h"
+
+bool ep_py_sites_usable;
+PyMethodDef *ep_py_new_method;
+
+static PyObject *str_name, *str_module, *str_thread_name;    /* interned, immortal */
+static char own_directory[1024];                             /* of the package's .py files */
+static size_t own_directory_bytes;
+static uint32_t unknown_name;    /* of callables that there was no memory to name */
+
+/* ---- Text ------------------------------------------------------------------------------------ */
+
+static size_t
+utf8_bytes(Py_UCS4 character)
+{
+    return character < 0x80 ? 1 : character < 0x800 ? 2
+                              : character < 0x10000 ? 3
+                                                    : 4;
+}
+
+static char *
+put_utf8(char *at, Py_UCS4 c)
+{
+    static const unsigned char lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    size_t bytes = utf8_bytes(c);
+    if (bytes == 1) {
+        *at = (char)c;
+        return at + 1;
+    }
+    for (size_t i = bytes - 1; i > 0; i--) {
+        at[i] = (char)(0x80 | (c & 0x3F));
+        c >>= 6;
+    }
+    at[0] = (char)(lead[bytes] | c);
+    return at + bytes;
+}
+
+ep_text
+ep_py_text(PyObject *text, char *stack, size_t stack_bytes, char **heap)
+{
+    *heap = NULL;
+    if (text == NULL || !PyUnicode_Check(text)) {
+        return (ep_text){NULL, 0};
+    }
+    int kind = (int)PyUnicode_KIND(text);
+    const void *data = PyUnicode_DATA(text);
+    Py_ssize_t length = PyUnicode_GET_LENGTH(text);
+    size_t bytes = 0;
+    for (Py_ssize_t i = 0; i < length; i++) {
+        bytes += utf8_bytes(PyUnicode_READ(kind, data, i));
+    }
+    char *copy = stack;
+    if (bytes > stack_bytes && (copy = *heap = malloc(bytes)) == NULL) {
+        return (ep_text){NULL, 0};
+    }
+    char *at = copy;
+    for (Py_ssize_t i = 0; i < length; i++) {
+        at = put_utf8(at, PyUnicode_READ(kind, data, i));
+    }
+    return (ep_text){copy, bytes};
+}
+
+static ep_text
+c_text(const char *text)
+{
+    return (ep_text){text, text != NULL ? strlen(text) : 0};
+}
+
+/* ---- Our own code ---------------------------------------------------------------------------- */
+
+void
+ep_py_set_own_directory(const char *directory)
+{
+    size_t bytes = strlen(directory);
+    if (bytes < sizeof own_directory) {
+        memcpy(own_directory, directory, bytes);
+        own_directory_bytes = bytes;
+    }
+}
+
+/* Pure memory reads: allocator hooks ask, too. */
+bool
+ep_py_is_own_code(PyCodeObject *code)
+{
+    PyObject *file = code->co_filename;
+    size_t bytes = own_directory_bytes;
+    return bytes > 0 && PyUnicode_KIND(file) == PyUnicode_1BYTE_KIND &&
+           (size_t)PyUnicode_GET_LENGTH(file) > bytes &&
+           memcmp(PyUnicode_DATA(file), own_directory, bytes) == 0;
+}
+
+static const void *
+image_of(const void *address)
+{
+    Dl_info info;
+    return dladdr(address, &info) != 0 ? info.dli_fbase : NULL;
+}
+
+static bool
+is_own_method(const PyMethodDef *method)
+{
+    return image_of(method) == image_of(own_directory);
+}
+
+/* Our cold code allocates a little; the thread's hooks must not see it. Returns: what to give
+ * leave(). */
+static uint32_t
+enter(void)
+{
+    ep_log *log = ep_log_current;
+    uint32_t busy = 0;
+    if (log != NULL) {
+        busy = log->busy;
+        log->busy = 1;
+    }
+    return busy;
+}
+
+static void
+leave(uint32_t busy)
+{
+    if (ep_log_current != NULL) {
+        ep_log_current->busy = busy;
+    }
+}
+
+/* ---- Python functions ------------------------------------------------------------------------ */
+
+/* The nearest frame that is the program's and that the program could see itself. */
+static ep_frame *
+visible_frame(ep_frame *frame)
+{
+    frame = ep_frame_of_program(frame);
+    while (frame != NULL && (ep_frame_is_incomplete(frame) || ep_py_is_own_code(ep_frame_code(frame)))) {
+        frame = ep_frame_previous(frame);
+    }
+    return frame;
+}
+
+static PyObject *
+globals_of_running(PyCodeObject *code)
+{
+    ep_frame *frame = ep_py_frame_now();
+    for (int i = 0; i < 2 && frame != NULL; i++) {
+        if (ep_frame_code(frame) == code) {
+            return ep_frame_globals(frame);
+        }
+        frame = ep_frame_previous(frame);
+    }
+    return NULL;
+}
+
+/* `module`: borrowed, a str or anything else. */
+static void
+with_code_text(PyCodeObject *code, PyObject *module, void (*then)(const ep_name_text *, void *),
+               void *context)
+{
+    char stack[3][256], *heap[3];
+    ep_name_text text = {
+        .qualname = ep_py_text(code->co_qualname, stack[0], sizeof stack[0], &heap[0]),
+        .module = ep_py_text(module, stack[1], sizeof stack[1], &heap[1]),
+        .file = ep_py_text(code->co_filename, stack[2], sizeof stack[2], &heap[2]),
+        .line = code->co_firstlineno,
+        .kind = EP_NAME_PYTHON,
+    };
+    then(&text, context);
+    for (int i = 0; i < 3; i++) {
+        free(heap[i]);
+    }
+}
+
+typedef struct addition {
+    uintptr_t key, tag;
+    void *object;
+    uint32_t id;
+    bool existed;
+} addition;
+
+static void
+add_name(const ep_name_text *text, void *context)
+{
+    addition *add = context;
+    add->id = ep_name_add(add->key, add->tag, text, add->object, &add->existed);
+}
+
+static void
+describe_name(const ep_name_text *text, void *context)
+{
+    ep_name_describe(*(uint32_t *)context, text);
+}
+
+/* Borrowed from globals; NULL if they name no module. */
+static PyObject *
+module_of(PyObject *globals)
+{
+    return globals != NULL && PyDict_CheckExact(globals)
+               ? PyDict_GetItemWithError(globals, str_name)
+               : NULL;
+}
+
+/* The name of a code object, added or, if an allocator hook met it first, given its text now that
+ * its module is known. */
+static uint32_t
+name_code(PyCodeObject *code, PyObject *globals, uint32_t pending)
+{
+    uint32_t busy = enter();
+    ep_py_exception saved = ep_py_exception_save();
+    addition add = {.key = (uintptr_t)code, .tag = EP_TAG_PLAIN, .object = code, .id = pending};
+    PyObject *module = module_of(globals);
+    if (pending != 0) {
+        with_code_text(code, module, describe_name, &pending);
+    } else {
+        with_code_text(code, module, add_name, &add);
+        if (add.id != 0 && !add.existed) {
+            Py_INCREF(code);
+        }
+    }
+    ep_py_exception_restore(saved);
+    leave(busy);
+    return add.id;
+}
+
+uint32_t
+ep_py_code_name_slow(PyCodeObject *code, PyObject *globals)
+{
+    /* 3.11 clears a frame while it is current: its code may be on the way out. */
+    if (Py_REFCNT(code) <= 0) {
+        return 0;
+    }
+    if (ep_py_is_own_code(code)) {
+        return EP_ID_SKIP;
+    }
+    return name_code(code, globals != NULL ? globals : globals_of_running(code), 0);
+}
+
+static uint32_t
+frame_name(ep_frame *frame)
+{
+    PyCodeObject *code = ep_frame_code(frame);
+    uint32_t id = ep_name_find((uintptr_t)code, EP_TAG_PLAIN);
+    if (id == 0) {
+        return ep_py_code_name_slow(code, ep_frame_globals(frame));
+    }
+    if (EP_UNLIKELY(ep_name_get(id)->pending)) {
+        (void)name_code(code, ep_frame_globals(frame), id);
+    }
+    return id;
+}
+
+/* The site of `callee`, called from `frame` (NULL: from nowhere in Python) at `instruction`. */
+static uint32_t
+add_site(uintptr_t key, uint32_t callee, ep_frame *frame, uintptr_t instruction)
+{
+    ep_frame *caller = visible_frame(frame);
+    if (caller != frame) {
+        instruction = caller != NULL ? ep_frame_instruction(caller) : 0;
+    }
+    uint32_t id = ep_site_find(key, instruction);
+    if (id != 0 || callee == 0) {
+        return id;
+    }
+    ep_site site = {.callee = callee, .offset = -1, .line = -1};
+    if (caller != NULL) {
+        site.caller = frame_name(caller);
+        if (site.caller == 0) {
+            return 0;
+        }
+        site.offset = (int32_t)((char *)instruction - ep_code_start(ep_frame_code(caller)));
+        site.line = EP_LINE_PENDING;
+    }
+    return ep_site_add(key, instruction, &site);
+}
+
+uint32_t
+ep_py_code_site_slow(PyCodeObject *code, ep_frame *frame)
+{
+    uint32_t name = frame != NULL && ep_frame_code(frame) == code ? frame_name(frame)
+                                                                  : ep_py_code_name(code);
+    if (name == EP_ID_SKIP) {
+        return EP_ID_SKIP;
+    }
+    ep_frame *caller = frame != NULL ? ep_frame_previous(frame) : NULL;
+    return add_site((uintptr_t)code, name, caller,
+                    caller != NULL ? ep_frame_instruction(caller) : 0);
+}
+
+/* ---- Allocations ----------------------------------------------------------------------------- */
+
+uint32_t
+ep_py_block_site_slow(ep_frame *frame)
+{
+    frame = visible_frame(frame);
+    if (frame == NULL) {
+        return 0;
+    }
+    uintptr_t instruction = ep_frame_instruction(frame);
+    uint32_t id = ep_site_find(0, instruction);
+    PyCodeObject *code = ep_frame_code(frame);
+    if (id != 0 || Py_REFCNT(code) <= 0) {
+        return id;
+    }
+    /* No C API in here: the text of a function that was never seen called waits for retrieval. */
+    bool existed;
+    uint32_t name = ep_name_add((uintptr_t)code, EP_TAG_PLAIN, NULL, code, &existed);
+    if (name == 0) {
+        return 0;
+    }
+    if (!existed) {
+        Py_INCREF(code);
+    }
+    ep_site site = {
+        .caller = name, .offset = (int32_t)ep_frame_offset(frame), .line = EP_LINE_PENDING};
+    return ep_site_add(0, instruction, &site);
+}
+
+/* ---- Other callables ------------------------------------------------------------------------- */
+
+/* Returns: borrowed or, as *owned, new; NULL if there is none. */
+static PyObject *
+type_dict(PyTypeObject *type, PyObject **owned)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return *owned = PyType_GetDict(type);
+#else
+    *owned = NULL;
+    return type->tp_dict;
+#endif
+}
+
+/* The class in type's MRO whose dictionary holds the descriptor of `method`. */
+static PyTypeObject *
+owner_of_method(PyTypeObject *type, const PyMethodDef *method)
+{
+    PyObject *mro = type->tp_mro;
+    for (Py_ssize_t i = 0; mro != NULL && i < PyTuple_GET_SIZE(mro); i++) {
+        PyTypeObject *base = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
+        PyObject *owned, *dict = type_dict(base, &owned), *key, *value;
+        Py_ssize_t at = 0;
+        bool found = false;
+        while (!found && dict != NULL && PyDict_Next(dict, &at, &key, &value)) {
+            found = (Py_IS_TYPE(value, &PyMethodDescr_Type) ||
+                     Py_IS_TYPE(value, &PyClassMethodDescr_Type)) &&
+                    ((PyMethodDescrObject *)value)->d_method == method;
+        }
+        Py_XDECREF(owned);
+        if (found) {
+            return base;
+        }
+    }
+    return NULL;
+}
+
+/* Text of a type: views into it, or *heap. */
+typedef struct type_text {
+    char module_stack[128], name_stack[128];
+    char *module_heap, *name_heap;
+    ep_text module, name;
+} type_text;
+
+static void
+read_type(PyTypeObject *type, type_text *text)
+{
+    text->module_heap = text->name_heap = NULL;
+    const char *dot = strrchr(type->tp_name, '.');
+    text->name = c_text(dot != NULL ? dot + 1 : type->tp_name);
+    text->module = dot != NULL ? (ep_text){type->tp_name, (size_t)(dot - type->tp_name)}
+                               : c_text("builtins");
+    if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+        return;
+    }
+    PyObject *owned, *dict = type_dict(type, &owned);
+    PyObject *module = dict != NULL ? PyDict_GetItemWithError(dict, str_module) : NULL;
+    ep_text found = ep_py_text(module, text->module_stack, sizeof text->module_stack,
+                               &text->module_heap);
+    if (found.at != NULL) {
+        text->module = found;
+    } else if (dot == NULL) {
+        text->module = (ep_text){NULL, 0};
+    }
+    found = ep_py_text(((PyHeapTypeObject *)type)->ht_qualname, text->name_stack,
+                       sizeof text->name_stack, &text->name_heap);
+    if (found.at != NULL) {
+        text->name = found;
+    }
+    Py_XDECREF(owned);
+}
+
+static void
+clear_type_text(type_text *text)
+{
+    free(text->module_heap);
+    free(text->name_heap);
+}
+
+static bool
+is_own_module(ep_text module)
+{
+    return module.bytes >= 9 && memcmp(module.at, "eventprof", 9) == 0 &&
+           (module.bytes == 9 || module.at[9] == '.');
+}
+
+/* `suffix` (may be NULL) goes behind the type's name: "dict" + ".update". */
+static uint32_t
+add_typed_name(PyTypeObject *type, const char *suffix, ep_name_kind kind, addition *add)
+{
+    type_text text;
+    read_type(type, &text);
+    add->id = EP_ID_SKIP;
+    if (!is_own_module(text.module)) {
+        char stack[512];
+        size_t more = suffix != NULL ? strlen(suffix) : 0;
+        char *name = text.name.bytes + more <= sizeof stack ? stack : malloc(text.name.bytes + more);
+        add->id = 0;
+        if (name != NULL) {
+            memcpy(name, text.name.at, text.name.bytes);
+            if (more > 0) {
+                memcpy(name + text.name.bytes, suffix, more);
+            }
+            ep_name_text full = {.qualname = {name, text.name.bytes + more},
+                                 .module = text.module,
+                                 .line = -1,
+                                 .kind = kind};
+            add_name(&full, add);
+        }
+        if (name != stack) {
+            free(name);
+        }
+    }
+    clear_type_text(&text);
+    return add->id;
+}
+
+/* Types die and their addresses come back. Every class already has a plain weak reference (its base
+ * keeps one): sharing it costs no object and tells when the key is void. */
+static bool
+type_is_alive(uint32_t name, PyTypeObject *type)
+{
+    PyWeakReference *reference = ep_name_get(name)->object;
+    return reference == NULL || reference->wr_object == (PyObject *)type;
+}
+
+static uint32_t
+add_type(PyTypeObject *type, uintptr_t tag)
+{
+    static const struct {
+        const char *suffix;
+        ep_name_kind kind;
+    } of_tag[] = {
+        [EP_TAG_TYPE] = {NULL, EP_NAME_TYPE},
+        [EP_TAG_NEW] = {".__new__", EP_NAME_C},
+        [EP_TAG_INSTANCE] = {NULL, EP_NAME_OBJECT},
+    };
+    addition add = {.key = (uintptr_t)type, .tag = tag};
+    if (type->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+        add.object = PyWeakref_NewRef((PyObject *)type, NULL);
+        if (add.object == NULL) {
+            PyErr_Clear();
+            return 0;
+        }
+    }
+    add_typed_name(type, of_tag[tag].suffix, of_tag[tag].kind, &add);
+    if (add.id == 0 || add.id == EP_ID_SKIP || add.existed) {
+        Py_XDECREF((PyObject *)add.object);
+    }
+    return add.id;
+}
+
+/* name 0 (no memory): the stand-in, so that the event still counts. */
+static ep_callee
+by_name(uint32_t name)
+{
+    name = name != 0 ? name : unknown_name;
+    return (ep_callee){.key = (uintptr_t)name << 4 | 8, .name = name};
+}
+
+static ep_callee
+typed_callee(PyTypeObject *type, uintptr_t tag)
+{
+    uint32_t name = ep_name_find((uintptr_t)type, tag);
+    if (EP_LIKELY(name != 0 && type_is_alive(name, type))) {
+        return by_name(name);
+    }
+    uint32_t busy = enter();
+    ep_py_exception saved = ep_py_exception_save();
+    if (name != 0) {
+        Py_XDECREF((PyObject *)ep_name_retire(name));
+    }
+    name = add_type(type, tag);
+    ep_py_exception_restore(saved);
+    leave(busy);
+    return by_name(name);
+}
+
+static ep_callee
+slot_wrapper_callee(PyWrapperDescrObject *wrapper)
+{
+    PyTypeObject *type = PyDescr_TYPE(wrapper);
+    bool dies = type->tp_flags & Py_TPFLAGS_HEAPTYPE;
+    uintptr_t key = (uintptr_t)wrapper->d_base, tag = dies ? EP_TAG_TYPE : (uintptr_t)type;
+    uint32_t name = ep_name_find(key, tag);
+    if (name == 0) {
+        uint32_t busy = enter();
+        addition add = {.key = key, .tag = tag};
+        char suffix[80];
+        snprintf(suffix, sizeof suffix, ".%s", wrapper->d_base->name);
+        if (dies) {
+            ep_name_text text = {.qualname = c_text(suffix + 1), .line = -1, .kind = EP_NAME_C};
+            add_name(&text, &add);
+        } else {
+            add_typed_name(type, suffix, EP_NAME_C, &add);
+        }
+        name = add.id;
+        leave(busy);
+    }
+    return by_name(name);
+}
+
+static bool
+is_ufunc(PyTypeObject *type)
+{
+    static PyTypeObject *known;    /* numpy.ufunc is one static type; a race finds it twice */
+    if (known == NULL && strcmp(type->tp_name, "numpy.ufunc") == 0) {
+        known = type;
+    }
+    return type == known;
+}
+
+static ep_callee
+ufunc_callee(PyUFuncObject *ufunc)
+{
+    uint32_t name = ep_name_find((uintptr_t)ufunc->name, EP_TAG_UFUNC);
+    if (name == 0) {
+        addition add = {.key = (uintptr_t)ufunc->name, .tag = EP_TAG_UFUNC};
+        ep_name_text text = {.qualname = c_text(ufunc->name),
+                             .module = c_text("numpy"),
+                             .line = -1,
+                             .kind = EP_NAME_C};
+        add_name(&text, &add);
+        name = add.id;
+    }
+    return by_name(name);
+}
+
+ep_callee
+ep_py_callee_slow(PyObject *callable)
+{
+    PyTypeObject *type = Py_TYPE(callable);
+    if (PyType_Check(callable)) {
+        return typed_callee((PyTypeObject *)callable, EP_TAG_TYPE);
+    }
+    if (PyCFunction_Check(callable)) {
+        PyMethodDef *method = ((PyCFunctionObject *)callable)->m_ml;
+        PyObject *self = ((PyCFunctionObject *)callable)->m_self;
+        if (method == ep_py_new_method && self != NULL && PyType_Check(self)) {
+            return typed_callee((PyTypeObject *)self, EP_TAG_NEW);
+        }
+        return (ep_callee){.key = (uintptr_t)method};
+    }
+    if (type == &PyMethod_Type) {
+        return ep_py_callee(ep_py_unbound(callable));
+    }
+    if (type == &PyWrapperDescr_Type) {
+        return slot_wrapper_callee((PyWrapperDescrObject *)callable);
+    }
+    if (is_ufunc(type) && ((PyUFuncObject *)callable)->obj == NULL) {
+        return ufunc_callee((PyUFuncObject *)callable);
+    }
+    return typed_callee(type, EP_TAG_INSTANCE);
+}
+
+static uint32_t
+add_method(PyObject *callable, PyMethodDef *method, uintptr_t tag)
+{
+    PyTypeObject *owner = NULL;
+    PyObject *module = NULL;
+    if (PyCFunction_Check(callable)) {
+        PyObject *self = ((PyCFunctionObject *)callable)->m_self;
+        module = ((PyCFunctionObject *)callable)->m_module;
+        if (self != NULL && !PyModule_Check(self)) {
+            owner = PyType_Check(self) ? owner_of_method((PyTypeObject *)self, method) : NULL;
+            owner = owner != NULL ? owner : owner_of_method(Py_TYPE(self), method);
+            if (owner == NULL && module == NULL) {
+                owner = PyType_Check(self) ? (PyTypeObject *)self : Py_TYPE(self);
+            }
+        }
+    } else {
+        owner = PyDescr_TYPE(callable);
+    }
+    addition add = {.key = (uintptr_t)method, .tag = tag};
+    if (owner != NULL) {
+        char suffix[256];
+        snprintf(suffix, sizeof suffix, ".%s", method->ml_name);
+        add_typed_name(owner, suffix, EP_NAME_C, &add);
+    } else {
+        char stack[128], *heap;
+        ep_name_text text = {.qualname = c_text(method->ml_name),
+                             .module = ep_py_text(module, stack, sizeof stack, &heap),
+                             .line = -1,
+                             .kind = EP_NAME_C};
+        add_name(&text, &add);
+        free(heap);
+    }
+    return add.id;
+}
+
+static uintptr_t
+text_tag(const char *text)
+{
+    uint64_t hash = UINT64_C(0xCBF29CE484222325);
+    for (; *text != 0; text++) {
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001B3);
+    }
+    return (uintptr_t)hash | UINT64_C(1) << 63;
+}
+
+/* A definition outside of every loaded image (pybind11, cffi make them on the heap) may be freed
+ * and its address given to another: its key holds the name, too, and it is looked up here each
+ * time. Returns: false, or true and the tag. */
+static bool
+is_volatile(const PyMethodDef *method, uintptr_t *tag)
+{
+    if (ep_name_find((uintptr_t)method, EP_TAG_VOLATILE) == 0) {
+        if (image_of(method) != NULL) {
+            return false;
+        }
+        (void)ep_name_add((uintptr_t)method, EP_TAG_VOLATILE, NULL, NULL, NULL);
+    }
+    *tag = text_tag(method->ml_name);
+    return true;
+}
+
+/* The name of what has a method definition. */
+static ep_callee
+method_callee(PyObject *callable, PyMethodDef *method)
+{
+    if (is_own_method(method)) {
+        return (ep_callee){.name = EP_ID_SKIP};
+    }
+    uint32_t busy = enter();
+    ep_py_exception saved = ep_py_exception_save();
+    uintptr_t tag = EP_TAG_PLAIN;
+    bool moves = is_volatile(method, &tag);
+    uint32_t name = ep_name_find((uintptr_t)method, tag);
+    if (name == 0) {
+        name = add_method(ep_py_unbound(callable), method, tag);
+    }
+    ep_py_exception_restore(saved);
+    leave(busy);
+    return moves ? by_name(name) : (ep_callee){.key = (uintptr_t)method, .name = name};
+}
+
+uint32_t
+ep_py_callee_name_slow(PyObject *callable, ep_callee callee)
+{
+    return method_callee(callable, (PyMethodDef *)callee.key).name;
+}
+
+uint32_t
+ep_py_callee_site_slow(PyObject *callable, ep_callee callee, uintptr_t instruction)
+{
+    if (callee.name == 0) {
+        callee = method_callee(callable, (PyMethodDef *)callee.key);
+    }
+    if (callee.name == EP_ID_SKIP) {
+        return EP_ID_SKIP;
+    }
+    ep_frame *frame = ep_py_frame_now();
+    if (frame != NULL && ep_py_is_own_code(ep_frame_code(frame))) {
+        ep_log_current->own_calls += 1;    /* a source calls us: the log is there */
+        return EP_ID_SKIP;
+    }
+    return add_site(callee.key, callee.name, frame, instruction);
+}
+
+uint32_t
+ep_py_code_site_from(PyCodeObject *code, ep_frame *frame, ep_frame *caller)
+{
+    uint32_t name = frame_name(frame);
+    if (name == EP_ID_SKIP) {
+        return EP_ID_SKIP;
+    }
+    return add_site((uintptr_t)code, name, caller,
+                    caller != NULL ? ep_frame_instruction(caller) : 0);
+}
+
+uint32_t
+ep_py_callee_site_from(PyObject *callable, ep_frame *caller)
+{
+    ep_callee callee = ep_py_callee(callable);
+    if (callee.name == 0) {
+        callee = method_callee(callable, (PyMethodDef *)callee.key);
+    }
+    if (callee.name == EP_ID_SKIP) {
+        return EP_ID_SKIP;
+    }
+    return add_site(callee.key, callee.name, caller,
+                    caller != NULL ? ep_frame_instruction(caller) : 0);
+}
+
+/* ---- Retrieval ------------------------------------------------------------------------------- */
+
+/* file name -> module name, of what is imported. Returns: new, NULL with an exception. */
+static PyObject *
+modules_by_file(void)
+{
+    PyObject *by_file = PyDict_New();
+    PyObject *modules = PyImport_GetModuleDict(), *name, *module;
+    Py_ssize_t at = 0;
+    while (by_file != NULL && PyDict_Next(modules, &at, &name, &module)) {
+        PyObject *dict = PyModule_Check(module) ? PyModule_GetDict(module) : NULL;
+        PyObject *file = dict != NULL ? PyDict_GetItemString(dict, "__file__") : NULL;
+        if (file != NULL && PyUnicode_Check(file) && PyDict_SetItem(by_file, file, name) < 0) {
+            Py_CLEAR(by_file);
+        }
+    }
+    return by_file;
+}
+
+static int
+resolve_names(void)
+{
+    static size_t resolved = 1;    /* under the GIL; free-threaded: see below */
+    PyObject *by_file = NULL;
+    size_t count = ep_name_count(), first_pending = count;
+    for (size_t id = resolved; id < count; id++) {
+        const ep_name *name = ep_name_get((uint32_t)id);
+        if (!name->pending) {
+            continue;
+        }
+        if (name->object == NULL) {
+            continue;    /* a marker: is_volatile() */
+        }
+        if (by_file == NULL && (by_file = modules_by_file()) == NULL) {
+            return -1;
+        }
+        PyCodeObject *code = name->object;
+        PyObject *module = PyDict_GetItemWithError(by_file, code->co_filename);
+        uint32_t described = (uint32_t)id;
+        with_code_text(code, module, describe_name, &described);
+    }
+    resolved = first_pending;    /* a race describes a name twice, with the same text */
+    Py_XDECREF(by_file);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+int
+ep_py_intern_resolve(void)
+{
+    static size_t resolved = 1;
+    if (resolve_names() < 0) {
+        return -1;
+    }
+    size_t count = ep_site_count();
+    for (size_t id = resolved; id < count; id++) {
+        const ep_site *site = ep_site_get((uint32_t)id);
+        if (site->line != EP_LINE_PENDING) {
+            continue;
+        }
+        PyCodeObject *code = ep_name_get(site->caller)->object;
+        int line = code != NULL ? PyCode_Addr2Line(code, site->offset) : -1;
+        ep_site_set_line((uint32_t)id, line > 0 ? line : -1);
+    }
+    resolved = count;
+    return 0;
+}
+
+ep_open_call *
+ep_py_open_calls(PyThreadState *ts, size_t *depth)
+{
+    *depth = 0;
+    size_t count = 0;
+    ep_frame *innermost = ep_py_sites_usable ? visible_frame(ep_frame_current(ts)) : NULL;
+    for (ep_frame *frame = innermost; frame != NULL; frame = visible_frame(ep_frame_previous(frame))) {
+        count += 1;
+    }
+    ep_open_call *calls = calloc(count ? count : 1, sizeof *calls);
+    if (calls == NULL) {
+        return NULL;
+    }
+    const int generator = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+    size_t at = count;
+    for (ep_frame *frame = innermost; frame != NULL; frame = visible_frame(ep_frame_previous(frame))) {
+        PyCodeObject *code = ep_frame_code(frame);
+        at -= 1;
+        calls[at].kind = code->co_flags & generator ? EP_KIND_RESUME : EP_KIND_CALL;
+        calls[at].site_id = ep_py_code_site(code, frame);
+    }
+    *depth = count;
+    return calls;
+}
+
+static PyObject *
+name_of_thread_object(PyObject *thread)
+{
+    return thread != NULL ? PyObject_GenericGetAttr(thread, str_thread_name) : NULL;
+}
+
+/* Before a thread registers itself, its object is the first local of its outermost frame. */
+static PyObject *
+thread_of_bootstrap(ep_frame *frame)
+{
+    ep_frame *outermost = NULL;
+    while (frame != NULL) {
+        outermost = frame;
+        frame = ep_frame_previous(frame);
+    }
+    if (outermost == NULL ||
+        PyUnicode_CompareWithASCIIString(ep_frame_code(outermost)->co_name, "_bootstrap") != 0) {
+        return NULL;
+    }
+    uintptr_t self = EP_FRAME_FIELD(outermost, uintptr_t, EP_FRAME_LOCALS);
+#if PY_VERSION_HEX >= 0x030E0000
+    self &= ~(uintptr_t)3;
+#endif
+    return (PyObject *)self;
+}
+
+void
+ep_py_name_thread(ep_log *log)
+{
+    log->fresh = 0;
+    uint32_t busy = enter();
+    ep_py_exception saved = ep_py_exception_save();
+    PyObject *modules = PyImport_GetModuleDict();
+    PyObject *threading = modules != NULL ? PyDict_GetItemString(modules, "threading") : NULL;
+    PyObject *active =
+        threading != NULL && PyModule_Check(threading)
+            ? PyDict_GetItemString(PyModule_GetDict(threading), "_active")
+            : NULL;
+    PyObject *ident = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
+    PyObject *thread = NULL;
+    if (active != NULL && ident != NULL && PyDict_CheckExact(active)) {
+        thread = PyDict_GetItemWithError(active, ident);
+    }
+    PyObject *name =
+        name_of_thread_object(thread != NULL ? thread : thread_of_bootstrap(ep_py_frame_now()));
+    char stack[EP_THREAD_NAME_BYTES * 4], *heap;
+    ep_thread_set_name(log->thread, ep_py_text(name, stack, sizeof stack, &heap));
+    free(heap);
+    Py_XDECREF(name);
+    Py_XDECREF(ident);
+    PyErr_Clear();
+    ep_py_exception_restore(saved);
+    leave(busy);
+}
+
+/* ---- Init ------------------------------------------------------------------------------------ */
+
+static PyObject *
+probe(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    ep_frame *frame = ep_frame_of_program(ep_frame_current(ep_thread_state()));
+    PyCodeObject *code = (PyCodeObject *)PyEval_GetGlobals();    /* only to compare below */
+    bool right = frame != NULL && (PyObject *)code == ep_frame_globals(frame);
+    code = frame != NULL ? ep_frame_code(frame) : NULL;
+    right = right && code != NULL && PyCode_Check(code) &&
+            PyCode_Addr2Line(code, (int)ep_frame_offset(frame)) == 3 &&
+            !ep_frame_is_incomplete(frame);
+    ep_frame *caller = right ? ep_frame_previous(frame) : NULL;
+    right = right && caller != NULL && PyCode_Check(ep_frame_code(caller)) &&
+            PyCode_Addr2Line(ep_frame_code(caller), (int)ep_frame_offset(caller)) == 5;
+    return PyBool_FromLong(right);
+}
+
+/* A call at a known line from a call at a known line, read through the frames. */
+static int
+check_frames(void)
+{
+    static PyMethodDef definition = {"probe", probe, METH_NOARGS, NULL};
+    static const char program[] = "def inner(probe):\n"
+                                  "    unused = 1\n"
+                                  "    return probe()\n"
+                                  "\n"
+                                  "right = inner(probe)\n";
+    PyObject *globals = PyDict_New();
+    PyObject *function = PyCFunction_New(&definition, NULL);
+    PyObject *result = NULL;
+    if (globals != NULL && function != NULL &&
+        PyDict_SetItemString(globals, "__builtins__", PyEval_GetBuiltins()) == 0 &&
+        PyDict_SetItemString(globals, "probe", function) == 0) {
+        result = PyRun_String(program, Py_file_input, globals, globals);
+    }
+    if (result != NULL) {
+        ep_py_sites_usable = PyDict_GetItemString(globals, "right") == Py_True;
+    }
+    int status = result != NULL ? 0 : -1;
+    Py_XDECREF(result);
+    Py_XDECREF(function);
+    Py_XDECREF(globals);
+    return status;
+}
+
+int
+ep_py_intern_init(void)
+{
+    str_name = PyUnicode_InternFromString("__name__");
+    str_module = PyUnicode_InternFromString("__module__");
+    str_thread_name = PyUnicode_InternFromString("_name");
+    if (str_name == NULL || str_module == NULL || str_thread_name == NULL) {
+        return -1;
+    }
+    PyObject *new_function = PyObject_GetAttrString((PyObject *)&PyBaseObject_Type, "__new__");
+    if (new_function == NULL) {
+        return -1;
+    }
+    ep_py_new_method = ((PyCFunctionObject *)new_function)->m_ml;
+    Py_DECREF(new_function);
+    ep_name_text unknown = {.qualname = c_text("?"), .line = -1, .kind = EP_NAME_OBJECT};
+    unknown_name = ep_name_add((uintptr_t)&unknown_name, EP_TAG_PLAIN, &unknown, NULL, NULL);
+    return check_frames();
+}

@@ -1,0 +1,198 @@
+/* Python objects -> ids of the core. find: inline, hot. The rest: once a function or call site. */
+#ifndef EP_INTERN_H
+#define EP_INTERN_H
+
+#include "compat.h"
+
+#include "engine.h"
+#include "log.h"
+#include "names.h"
+
+/* What a cold lookup answers for a callable that is not to be recorded: eventprof's own. */
+#define EP_ID_SKIP UINT32_MAX
+
+/* Tags of name keys: what the address stands for. */
+enum {
+    EP_TAG_PLAIN,
+    EP_TAG_TYPE,
+    EP_TAG_NEW,
+    EP_TAG_INSTANCE,
+    EP_TAG_UFUNC,
+    EP_TAG_VOLATILE
+};
+
+/* Once, from module init. Fails: -1, exception set. */
+int ep_py_intern_init(void);
+
+/* Whether call sites can be read from the interpreter's frames here. */
+extern bool ep_py_sites_usable;
+
+/* ---- Python functions ------------------------------------------------------------------------ */
+
+EP_COLD uint32_t ep_py_code_name_slow(PyCodeObject *code, PyObject *globals);
+EP_COLD uint32_t ep_py_code_site_slow(PyCodeObject *code, ep_frame *frame);
+
+/* HOT. The name id of a code object (0: no memory; EP_ID_SKIP). */
+static inline uint32_t
+ep_py_code_name(PyCodeObject *code)
+{
+    uint32_t id = ep_name_find((uintptr_t)code, EP_TAG_PLAIN);
+    return EP_LIKELY(id != 0) ? id : ep_py_code_name_slow(code, NULL);
+}
+
+/* HOT. The site of a call whose callee runs in `frame`. */
+static inline uint32_t
+ep_py_code_site(PyCodeObject *code, ep_frame *frame)
+{
+    ep_frame *caller = frame != NULL ? ep_frame_previous(frame) : NULL;
+    uintptr_t instruction = caller != NULL ? ep_frame_instruction(caller) : 0;
+    uint32_t id = ep_site_find((uintptr_t)code, instruction);
+    return EP_LIKELY(id != 0) ? id : ep_py_code_site_slow(code, frame);
+}
+
+/* ---- Other callables ------------------------------------------------------------------------- */
+
+/* What stands for a callable in the tables. */
+typedef struct ep_callee {
+    uintptr_t key;        /* of its sites: an address, or name id << 4 | 8 where that is not enough */
+    uint32_t name;        /* 0: not looked up yet; key is a plain address */
+} ep_callee;
+
+/* What is behind bound methods: the function, or the object that holds the method definition. */
+static inline PyObject *
+ep_py_unbound(PyObject *callable)
+{
+    while (Py_IS_TYPE(callable, &PyMethod_Type)) {
+        callable = PyMethod_GET_FUNCTION(callable);
+    }
+    return callable;
+}
+
+/* Cold half of ep_py_callee: types, instances, anything that needs checking. */
+ep_callee ep_py_callee_slow(PyObject *callable);
+EP_COLD uint32_t ep_py_callee_name_slow(PyObject *callable, ep_callee callee);
+EP_COLD uint32_t ep_py_callee_site_slow(PyObject *callable, ep_callee callee,
+                                        uintptr_t instruction);
+
+extern PyMethodDef *ep_py_new_method;    /* type.__new__'s definition: one for all types */
+
+/* HOT. */
+static inline ep_callee
+ep_py_callee(PyObject *callable)
+{
+    PyMethodDef *method;
+    PyTypeObject *type = Py_TYPE(callable);
+    if (type == &PyMethodDescr_Type || type == &PyClassMethodDescr_Type) {
+        method = ((PyMethodDescrObject *)callable)->d_method;
+    } else if (type == &PyCFunction_Type || type == &PyCMethod_Type) {
+        method = ((PyCFunctionObject *)callable)->m_ml;
+        if (EP_UNLIKELY(method == ep_py_new_method)) {
+            return ep_py_callee_slow(callable);
+        }
+    } else {
+        return ep_py_callee_slow(callable);
+    }
+    return (ep_callee){.key = (uintptr_t)method};
+}
+
+/* HOT. */
+static inline uint32_t
+ep_py_callee_name(PyObject *callable)
+{
+    ep_callee callee = ep_py_callee(callable);
+    if (callee.name != 0) {
+        return callee.name;
+    }
+    uint32_t id = ep_name_find(callee.key, EP_TAG_PLAIN);
+    return EP_LIKELY(id != 0) ? id : ep_py_callee_name_slow(callable, callee);
+}
+
+/* The thread's innermost frame of the program; NULL where frames cannot be read. */
+static inline ep_frame *
+ep_py_frame_now(void)
+{
+    return ep_py_sites_usable ? ep_frame_of_program(ep_frame_current(ep_thread_state())) : NULL;
+}
+
+/* HOT. `instruction`: of the call, in the thread's current frame. */
+static inline uint32_t
+ep_py_callee_site(PyObject *callable, uintptr_t instruction)
+{
+    ep_callee callee = ep_py_callee(callable);
+    if (EP_UNLIKELY(callee.name == EP_ID_SKIP)) {
+        return EP_ID_SKIP;
+    }
+    uint32_t id = ep_site_find(callee.key, instruction);
+    return EP_LIKELY(id != 0) ? id : ep_py_callee_site_slow(callable, callee, instruction);
+}
+
+bool ep_py_is_own_code(PyCodeObject *code);
+
+/* HOT. Whether the C call that ends in `code` is one of our own code's, which was not recorded. */
+static inline bool
+ep_py_ends_own_call(ep_log *log, PyCodeObject *code)
+{
+    if (EP_LIKELY(log->own_calls == 0) || !ep_py_is_own_code(code)) {
+        return false;
+    }
+    log->own_calls -= 1;
+    return true;
+}
+
+/* As the two above, whatever the thread executes now: `frame` (of code) and `callable` were called
+ * by the frame `caller` (NULL: by nobody in Python). */
+EP_COLD uint32_t ep_py_code_site_from(PyCodeObject *code, ep_frame *frame, ep_frame *caller);
+EP_COLD uint32_t ep_py_callee_site_from(PyObject *callable, ep_frame *caller);
+
+/* ---- Allocations ----------------------------------------------------------------------------- */
+
+EP_COLD uint32_t ep_py_block_site_slow(ep_frame *frame);
+
+/* HOT. Where the thread is executing. Allocator hooks: touches nothing but frames and tables.
+ * ts NULL or without frames: 0. */
+static inline uint32_t
+ep_py_block_site(PyThreadState *ts)
+{
+    if (EP_UNLIKELY(ts == NULL || !ep_py_sites_usable)) {
+        return 0;
+    }
+    ep_frame *frame = ep_frame_of_program(ep_frame_current(ts));
+    if (EP_UNLIKELY(frame == NULL)) {
+        return 0;
+    }
+    uint32_t id = ep_site_find(0, ep_frame_instruction(frame));
+    return EP_LIKELY(id != 0) ? id : ep_py_block_site_slow(frame);
+}
+
+/* ---- At retrieval, with the GIL -------------------------------------------------------------- */
+
+/* Computes the lines of sites and describes names that were met in an allocator hook. */
+int ep_py_intern_resolve(void);
+
+/* The calls open on a thread now, outermost first. Returns: new (free()), NULL without memory;
+ * *depth set. The thread must not run: GIL held, or it is ours. */
+ep_open_call *ep_py_open_calls(PyThreadState *ts, size_t *depth);
+
+/* Names the calling thread's log after its threading.Thread. */
+EP_COLD void ep_py_name_thread(ep_log *log);
+
+/* HOT. The calling thread's log, in a hook that holds the GIL. NULL: no memory, counted. */
+static inline ep_log *
+ep_py_log_for(ep_kind kind)
+{
+    ep_log *log = ep_log_mine();
+    if (EP_UNLIKELY(log == NULL)) {
+        ep_engine_count_unlogged(kind);
+        return NULL;
+    }
+    if (EP_UNLIKELY(log->fresh)) {
+        ep_py_name_thread(log);
+    }
+    return log;
+}
+
+/* Copies a str as UTF-8 (surrogates as three bytes) without making Python objects. Returns: view
+ * into *heap (free() it) or `stack`; .at NULL if it is not a str, or without memory. */
+ep_text ep_py_text(PyObject *text, char *stack, size_t stack_bytes, char **heap);
+
+#endif

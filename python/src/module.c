@@ -1,0 +1,266 @@
+/* The extension eventprof._core: exceptions, types, functions. All state is the process's, as the
+ * hooks are; so there is one module, in the main interpreter. */
+#include "module.h"
+
+#include "arrow.h"
+#include "columns.h"
+#include "compat.h"
+#include "intern.h"
+#include "legacy.h"
+
+static PyObject *errors[EP_ERROR_COUNT];
+PyTypeObject *ep_py_trace_type;
+
+PyObject *
+ep_py_error(ep_py_error_class which)
+{
+    return errors[which];
+}
+
+static PyObject *
+set_own_directory(PyObject *module, PyObject *path)
+{
+    (void)module;
+    char stack[1024], *heap;
+    ep_text text = ep_py_text(path, stack, sizeof stack - 1, &heap);
+    if (text.at == stack) {
+        stack[text.bytes] = 0;
+        ep_py_set_own_directory(stack);
+    }
+    free(heap);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+name_thread(PyObject *module, PyObject *args)
+{
+    (void)module;
+    unsigned long long native_id;
+    PyObject *name;
+    if (!PyArg_ParseTuple(args, "KU:name_thread", &native_id, &name)) {
+        return NULL;
+    }
+    ep_thread *thread = ep_engine_thread_by_native_id(native_id, false);
+    char stack[256], *heap;
+    ep_text text = ep_py_text(name, stack, sizeof stack, &heap);
+    if (thread != NULL) {
+        ep_thread_set_name(thread, text);
+    }
+    free(heap);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+at_exit(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    ep_py_recorders_stop_all();
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+after_fork_in_child(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    ep_py_recorders_after_fork();
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+engine_stats(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    ep_engine_stats stats = ep_engine_get_stats();
+    return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n,s:n,s:n}", "chunks_mapped",
+                         (Py_ssize_t)stats.chunks_mapped, "chunks_free",
+                         (Py_ssize_t)stats.chunks_free, "logs", (Py_ssize_t)stats.logs, "threads",
+                         (Py_ssize_t)stats.threads, "names", (Py_ssize_t)ep_name_count() - 1,
+                         "sites", (Py_ssize_t)ep_site_count() - 1, "names_bytes",
+                         (Py_ssize_t)ep_names_bytes());
+}
+
+/* [(number, identifier, word, legacy code, family, domain, pairing)] of every kind that is a
+ * row. */
+static PyObject *
+kind_table(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    static const char *const families[] = {"call", "alloc", "free"};
+    static const char *const domains[] = {"raw", "mem", "obj", "numpy", "libc", NULL};
+    static const char *const pairings[] = {"neither", "opens", "closes"};
+    PyObject *rows = PyList_New(0);
+    for (int kind = 1; rows != NULL && kind < EP_KIND_COUNT; kind++) {
+        const ep_kind_info *info = &ep_kinds[kind];
+        if (info->name == NULL || info->family == EP_FAMILY_CONTROL) {
+            continue;
+        }
+        PyObject *row = Py_BuildValue("issiszs", kind, info->name, info->word, (int)info->legacy,
+                                      families[info->family], domains[info->domain],
+                                      pairings[info->pairing]);
+        if (row == NULL || PyList_Append(rows, row) < 0) {
+            Py_CLEAR(rows);
+        }
+        Py_XDECREF(row);
+    }
+    return rows;
+}
+
+static PyMethodDef functions[] = {
+    {"gather", ep_py_gather, METH_VARARGS, NULL},
+    {"arrow_schema", ep_py_arrow_schema, METH_VARARGS, NULL},
+    {"arrow_stream", ep_py_arrow_stream, METH_VARARGS, NULL},
+    {"legacy_places", ep_py_legacy_places, METH_O, NULL},
+    {"legacy_names", ep_py_legacy_names, METH_O, NULL},
+    {"set_own_directory", set_own_directory, METH_O, NULL},
+    {"name_thread", name_thread, METH_VARARGS, NULL},
+    {"engine_stats", engine_stats, METH_NOARGS, NULL},
+    {"kind_table", kind_table, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static int
+add_errors(PyObject *module)
+{
+    static const struct {
+        const char *name, *text;
+        PyObject **also;    /* a second base; NULL: none */
+    } classes[EP_ERROR_COUNT] = {
+        [EP_ERROR_BASE] = {"eventprof.Error", "Base of the exceptions that eventprof raises.", NULL},
+        [EP_ERROR_STATE] = {"eventprof.StateError",
+                            "Not possible in this state: started twice, not started, still running.",
+                            &PyExc_RuntimeError},
+        [EP_ERROR_TOOL_IN_USE] = {"eventprof.ToolInUseError",
+                                  "Another tool holds a hook that is needed.", &PyExc_RuntimeError},
+        [EP_ERROR_FORMAT] = {"eventprof.FormatError", "A file is damaged, or of another format.",
+                             &PyExc_ValueError},
+        [EP_ERROR_UNSUPPORTED] = {"eventprof.UnsupportedError",
+                                  "This interpreter or system lacks what is needed.",
+                                  &PyExc_RuntimeError},
+    };
+    for (int i = 0; i < EP_ERROR_COUNT; i++) {
+        if (errors[i] == NULL) {
+            PyObject *bases = i == EP_ERROR_BASE
+                                  ? PyTuple_Pack(1, PyExc_Exception)
+                                  : PyTuple_Pack(2, errors[EP_ERROR_BASE], *classes[i].also);
+            if (bases == NULL) {
+                return -1;
+            }
+            errors[i] = PyErr_NewExceptionWithDoc(classes[i].name, classes[i].text, bases, NULL);
+            Py_DECREF(bases);
+        }
+        if (errors[i] == NULL ||
+            PyModule_AddObjectRef(module, strrchr(classes[i].name, '.') + 1, errors[i]) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int
+register_with(const char *module_name, const char *function_name, const char *keyword,
+              PyMethodDef *definition)
+{
+    PyObject *module = PyImport_ImportModule(module_name);
+    PyObject *function = module != NULL ? PyObject_GetAttrString(module, function_name) : NULL;
+    PyObject *callback = PyCFunction_New(definition, NULL);
+    PyObject *done = NULL;
+    if (function != NULL && callback != NULL) {
+        PyObject *keywords = keyword != NULL ? Py_BuildValue("{s:O}", keyword, callback) : NULL;
+        PyObject *args = keyword != NULL ? PyTuple_New(0) : PyTuple_Pack(1, callback);
+        if (args != NULL && (keyword == NULL || keywords != NULL)) {
+            done = PyObject_Call(function, args, keywords);
+        }
+        Py_XDECREF(args);
+        Py_XDECREF(keywords);
+    }
+    Py_XDECREF(callback);
+    Py_XDECREF(function);
+    Py_XDECREF(module);
+    Py_XDECREF(done);
+    return done != NULL ? 0 : -1;
+}
+
+/* Once a process, whoever imports us again. */
+static int
+init_process(void)
+{
+    static bool done;
+    static PyMethodDef exit_definition = {"stop_recorders", at_exit, METH_NOARGS, NULL};
+    static PyMethodDef fork_definition = {"after_fork", after_fork_in_child, METH_NOARGS, NULL};
+    if (done) {
+        return 0;
+    }
+    ep_status status = ep_names_init();
+    status = status != EP_OK ? status : ep_engine_init();
+    if (status != EP_OK) {
+        ep_py_raise(status, NULL);
+        return -1;
+    }
+    ep_thread_state_find();
+    if (ep_py_intern_init() < 0 ||
+        register_with("atexit", "register", NULL, &exit_definition) < 0 ||
+        register_with("os", "register_at_fork", "after_in_child", &fork_definition) < 0) {
+        return -1;
+    }
+    done = true;
+    return 0;
+}
+
+static PyTypeObject *
+add_type(PyObject *module, PyType_Spec *spec)
+{
+    PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    if (type != NULL && PyModule_AddType(module, type) < 0) {
+        Py_CLEAR(type);
+    }
+    return type;
+}
+
+static int
+module_exec(PyObject *module)
+{
+    if (ep_py_columns_init() < 0 || add_errors(module) < 0 || init_process() < 0) {
+        return -1;
+    }
+    PyTypeObject *recorder = add_type(module, &ep_py_recorder_spec);
+    PyTypeObject *trace = add_type(module, &ep_py_trace_spec);
+    PyTypeObject *legacy_log = add_type(module, &ep_py_legacy_log_spec);
+    if (recorder == NULL || trace == NULL || legacy_log == NULL) {
+        Py_XDECREF(recorder);
+        Py_XDECREF(trace);
+        Py_XDECREF(legacy_log);
+        return -1;
+    }
+    Py_DECREF(recorder);
+    Py_DECREF(legacy_log);
+    Py_XSETREF(ep_py_trace_type, trace);    /* keeps it for ep_py_trace_new() */
+    if (PyModule_AddStringConstant(module, "VERSION", EP_VERSION) < 0) {
+        return -1;
+    }
+    return PyModule_AddIntConstant(module, "SITES_USABLE", ep_py_sites_usable);
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, module_exec},
+#if PY_VERSION_HEX >= 0x030C0000
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "eventprof._core",
+    .m_methods = functions,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC
+PyInit__core(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,59 @@
+/* What the extension's files share: errors, the types, the running recorders. */
+#ifndef EP_MODULE_H
+#define EP_MODULE_H
+
+#include <Python.h>
+
+#include "engine.h"
+#include "types.h"
+
+/* The public exceptions; made in module.c, immortal. */
+typedef enum ep_py_error_class {
+    EP_ERROR_BASE,
+    EP_ERROR_STATE,
+    EP_ERROR_TOOL_IN_USE,
+    EP_ERROR_FORMAT,
+    EP_ERROR_UNSUPPORTED,
+    EP_ERROR_COUNT
+} ep_py_error_class;
+
+/* Returns: borrowed, immortal. */
+PyObject *ep_py_error(ep_py_error_class which);
+
+/* Sets the exception for a status of the core; `error` (may be NULL) holds its text.
+ * Returns: NULL, for the caller to return. */
+PyObject *ep_py_raise(ep_status status, const ep_error *error);
+
+/* Our package's directory: code in it is never recorded. */
+void ep_py_set_own_directory(const char *directory);
+
+extern PyType_Spec ep_py_recorder_spec, ep_py_trace_spec;
+extern PyTypeObject *ep_py_trace_type;
+
+/* include, exclude: tuples of str, see filter.h.
+ * Returns: new (a Trace that owns *capture now), NULL with an exception and *capture cleared. */
+PyObject *ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include,
+                          PyObject *exclude);
+
+/* What a trace found out, all of it. Views: they live as long as the trace. */
+typedef struct ep_py_trace_parts {
+    const struct ep_decoded *decoded;
+    const struct ep_calls *calls;
+    const struct ep_blocks *blocks;
+    int64_t start_monotonic_ns;
+} ep_py_trace_parts;
+
+/* trace: any object. Fails: -1, exception set. */
+int ep_py_trace_get_parts(PyObject *trace, ep_py_trace_parts *parts);
+
+/* Text by its string id. Returns: new; None for an unknown text. Surrogates come back as they
+ * were. */
+PyObject *ep_py_string(uint32_t string);
+
+/* Stops every running recorder: at interpreter exit. */
+void ep_py_recorders_stop_all(void);
+
+/* Names the calls open in the child, where every log begins empty. */
+void ep_py_recorders_after_fork(void);
+
+#endif

@@ -1,0 +1,555 @@
+/* _core.Recorder: a recorder of the core, and the sources that it needs.
+ *
+ * start() and stop() are C, so that the window begins and ends inside one function of ours and none
+ * of our frames is in it. The package's Recorder adds the comfort. */
+#include "module.h"
+
+#include <structmember.h>
+
+#include "footprint.h"
+#include "intern.h"
+#include "source.h"
+
+typedef struct recorder_object {
+    PyObject_HEAD
+    ep_recorder core;
+    const ep_source *calls_asked;    /* NULL: auto */
+    const ep_source *calls_used;     /* while it runs; NULL: none */
+    const ep_source *backend;        /* calls_used of the last window, for the user */
+    ep_clock_mode clock;             /* of the last window */
+    unsigned long long windows;      /* begun so far: tells the package that a trace is of an old one */
+    bool current_thread_only;
+    uint32_t only_thread;            /* 0: all */
+    PyObject *include, *exclude;     /* tuples of patterns, for the trace */
+    unsigned displaced;              /* bits: index in sources[] */
+    struct recorder_object *next;    /* running ones; not owned: a running one removes itself */
+    PyObject *weak_references;
+} recorder_object;
+
+static const ep_source *const sources[] = {
+#define EP_SOURCE(name) &ep_source_##name,
+#include "sources.def"
+#undef EP_SOURCE
+};
+#define SOURCE_COUNT (sizeof sources / sizeof *sources)
+
+static recorder_object *running;
+
+/* ---- One change at a time -------------------------------------------------------------------- */
+
+/* Putting hooks in and taking them out runs Python code (audit hooks, finalizers), and so lets other
+ * threads in: they wait. The same thread may come again, from such code: it may stop a recorder,
+ * and the sources are left to the change that was interrupted, which looks at what is wanted once
+ * more (release_sources); it may not start one, whose first events would be missing. */
+static struct {
+    PyThread_type_lock lock;
+    unsigned long holder;    /* 0: none. All under the GIL */
+    unsigned depth;
+    uint64_t count;          /* of changes begun */
+} change;
+
+/* Fails: -1, exception set. */
+static int
+init_changes(void)
+{
+    if (change.lock == NULL && (change.lock = PyThread_allocate_lock()) == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    return 0;
+}
+
+static void
+begin_change(void)
+{
+    unsigned long me = PyThread_get_thread_ident();
+    if (change.holder != me && change.lock != NULL) {
+        PyLockStatus status = PyThread_acquire_lock_timed(change.lock, 0, 0);
+        /* At the end of the interpreter other threads stand still, with the lock or without. */
+        while (status != PY_LOCK_ACQUIRED && !ep_py_is_finalizing()) {
+            Py_BEGIN_ALLOW_THREADS
+            status = PyThread_acquire_lock_timed(change.lock, 10000, 0);
+            Py_END_ALLOW_THREADS
+        }
+        change.holder = me;
+        change.depth = 0;
+    }
+    change.depth++;
+    change.count++;
+}
+
+static void
+end_change(void)
+{
+    if (--change.depth == 0) {
+        change.holder = 0;
+        if (change.lock != NULL) {
+            PyThread_release_lock(change.lock);
+        }
+    }
+}
+
+/* ---- Sources --------------------------------------------------------------------------------- */
+
+/* The one that calls come from while anybody records them. */
+static const ep_source *
+calls_source_in_use(void)
+{
+    for (recorder_object *r = running; r != NULL; r = r->next) {
+        if (r->calls_used != NULL) {
+            return r->calls_used;
+        }
+    }
+    return NULL;
+}
+
+/* Makes every source give what `kinds` asks of it. Fails: -1, exception set. */
+static int
+adjust_sources(uint64_t kinds, const ep_source *calls)
+{
+    bool footprint = (kinds & EP_KINDS_CALLS) && (kinds & ep_source_alloc.kinds);
+    int status = 0;
+    for (size_t i = 0; i < SOURCE_COUNT && status == 0; i++) {
+        bool gives_calls = (sources[i]->kinds & EP_KINDS_CALLS) != 0;
+        uint64_t asked = gives_calls && sources[i] != calls ? 0 : kinds & sources[i]->kinds;
+        status = sources[i]->adjust(asked);
+    }
+    /* What was taken back is still to be freed: the table is looked at as long as blocks are
+     * recorded. */
+    if (footprint || !(kinds & ep_source_alloc.kinds)) {
+        atomic_store_explicit(&ep_footprint_on, footprint, memory_order_relaxed);
+    }
+    atomic_store_explicit(&ep_footprint_boxes, footprint && calls == &ep_source_profile,
+                          memory_order_relaxed);
+    return status;
+}
+
+/* Makes every source give what the running recorders want, and no more. */
+static void
+release_sources(void)
+{
+    ep_py_exception saved = ep_py_exception_save();
+    uint64_t seen;
+    do {
+        seen = change.count;
+        (void)adjust_sources(ep_engine_kinds(), calls_source_in_use());
+        PyErr_Clear();
+    } while (seen != change.count);
+    ep_py_exception_restore(saved);
+}
+
+/* Which source gives this recorder's calls. Fails: NULL with an exception, if it wants any. */
+static const ep_source *
+choose_calls_source(const recorder_object *self)
+{
+    const ep_source *now = calls_source_in_use();
+    if (self->calls_asked != NULL && now != NULL && now != self->calls_asked) {
+        PyErr_Format(ep_py_error(EP_ERROR_STATE),
+                     "another recorder runs with backend='%s'; stop it first, or pass "
+                     "backend='auto'",
+                     now->name);
+        return NULL;
+    }
+    if (self->calls_asked != NULL || now != NULL) {
+        return self->calls_asked != NULL ? self->calls_asked : now;
+    }
+    return ep_py_monitoring_available() ? &ep_source_monitoring : &ep_source_profile;
+}
+
+/* ---- Start, stop ----------------------------------------------------------------------------- */
+
+/* Names the calls that are open on every thread as the window begins. */
+static int
+describe_open_calls(recorder_object *self)
+{
+    PyThreadState *ts = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    for (; ts != NULL; ts = PyThreadState_Next(ts)) {
+        bool own = ts == PyThreadState_Get();
+        ep_log *log = own ? ep_py_log_for(EP_KIND_CALL) : NULL;
+        ep_thread *thread = log != NULL
+                                ? log->thread
+                                : ep_engine_thread_by_native_id(ts->native_thread_id, true);
+        size_t depth;
+        ep_open_call *calls = ep_py_open_calls(ts, &depth);
+        ep_status status = calls != NULL && thread != NULL
+                               ? ep_recorder_set_open(&self->core, thread->id, calls, depth)
+                               : EP_NOMEM;
+        free(calls);
+        if (status != EP_OK) {
+            ep_py_raise(status, NULL);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void
+unlink_running(recorder_object *self)
+{
+    for (recorder_object **at = &running; *at != NULL; at = &(*at)->next) {
+        if (*at == self) {
+            *at = self->next;
+            break;
+        }
+    }
+    self->next = NULL;
+    self->calls_used = NULL;
+}
+
+static int
+start_alone(recorder_object *self)
+{
+    if (self->core.state == EP_RECORDER_RUNNING) {
+        PyErr_SetString(ep_py_error(EP_ERROR_STATE),
+                        "this recorder is already running; stop it before it starts again");
+        return -1;
+    }
+    uint64_t kinds = self->core.options.kinds;
+    const ep_source *calls = calls_source_in_use(), *used = NULL;
+    if (kinds & EP_KINDS_CALLS) {
+        calls = used = choose_calls_source(self);
+        if (calls == NULL) {
+            return -1;
+        }
+    }
+    ep_recorder_options options = self->core.options;
+    ep_recorder_clear(&self->core);
+    ep_recorder_init(&self->core, &options);
+    self->displaced = 0;
+    uint64_t seen = change.count;
+    if (adjust_sources(ep_engine_kinds() | kinds, calls) < 0) {
+        release_sources();
+        return -1;
+    }
+    ep_error error = {""};
+    ep_log *log = ep_py_log_for(EP_KIND_CALL);
+    self->only_thread = self->current_thread_only && log != NULL ? log->thread->id : 0;
+    self->calls_used = used;
+    self->next = running;
+    running = self;
+    ep_status status = ep_recorder_start(&self->core, &error);
+    if (status != EP_OK) {
+        ep_py_raise(status, &error);
+    } else if (!(kinds & EP_KINDS_PYTHON) || describe_open_calls(self) == 0) {
+        self->backend = used;
+        self->clock = ep_clock_current;
+        self->windows++;
+        if (seen != change.count) {
+            release_sources();
+        }
+        return 0;
+    } else {
+        (void)!ep_recorder_stop(&self->core, NULL);
+    }
+    ep_recorder_clear(&self->core);
+    ep_recorder_init(&self->core, &options);
+    unlink_running(self);
+    release_sources();
+    return -1;
+}
+
+static int
+start(recorder_object *self)
+{
+    if (init_changes() < 0) {
+        return -1;
+    }
+    if (change.holder == PyThread_get_thread_ident()) {
+        PyErr_SetString(ep_py_error(EP_ERROR_STATE),
+                        "hooks are going in or out on this thread at this moment (this runs in an "
+                        "audit hook or a finalizer); start it later");
+        return -1;
+    }
+    begin_change();
+    int status = start_alone(self);
+    end_change();
+    return status;
+}
+
+static void
+stop_alone(recorder_object *self)
+{
+    ep_error error;
+    if (ep_recorder_stop(&self->core, &error) != EP_OK) {
+        return;
+    }
+    for (size_t i = 0; i < SOURCE_COUNT; i++) {
+        bool used = (self->core.options.kinds & sources[i]->kinds) != 0 &&
+                    (!(sources[i]->kinds & EP_KINDS_CALLS) || sources[i] == self->calls_used);
+        if (used && !sources[i]->owns()) {
+            self->displaced |= 1u << i;
+        }
+    }
+    unlink_running(self);
+    if (change.depth == 1) {
+        release_sources();
+    }
+}
+
+/* No-op unless running. Never fails: whatever happened, the interpreter is restored. */
+static void
+stop(recorder_object *self)
+{
+    begin_change();
+    stop_alone(self);
+    end_change();
+}
+
+void
+ep_py_recorders_stop_all(void)
+{
+    while (running != NULL) {
+        stop(running);
+    }
+}
+
+void
+ep_py_recorders_after_fork(void)
+{
+    if (change.lock != NULL && change.holder != PyThread_get_thread_ident()) {
+        /* Whoever holds it, or waits for it, is not here. */
+        bool interrupted = change.holder != 0;
+        change.lock = PyThread_allocate_lock();
+        change.holder = 0;
+        change.depth = 0;
+        if (interrupted) {
+            begin_change();
+            release_sources();
+            end_change();
+        }
+    }
+    for (recorder_object *r = running; r != NULL; r = r->next) {
+        if ((r->core.options.kinds & EP_KINDS_PYTHON) && describe_open_calls(r) < 0) {
+            PyErr_Clear();    /* the child's first returns will be unmatched */
+        }
+    }
+}
+
+/* ---- The type -------------------------------------------------------------------------------- */
+
+static PyObject *
+recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"kinds", "limit_bytes", "on_full", "backend", "clock", "current_thread",
+                            "include", "exclude", NULL};
+    PyObject *include = NULL, *exclude = NULL;
+    unsigned long long kinds = 0, limit_bytes = 0;
+    int on_full = EP_ON_FULL_OVERWRITE, current_thread = 0;
+    const char *backend = "auto", *clock = "auto";
+    (void)args;
+    PyObject *empty = PyTuple_New(0);
+    int parsed = empty != NULL &&
+                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$KKisspO!O!:Recorder", names,
+                                             &kinds, &limit_bytes, &on_full, &backend, &clock,
+                                             &current_thread, &PyTuple_Type, &include,
+                                             &PyTuple_Type, &exclude);
+    Py_XDECREF(empty);
+    if (!parsed) {
+        return NULL;
+    }
+    recorder_object *self = (recorder_object *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    ep_recorder_options options = {
+        .kinds = kinds,
+        .limit_bytes = limit_bytes,
+        .on_full = (ep_on_full)on_full,
+        .clock = strcmp(clock, "monotonic") == 0 ? EP_CLOCK_MONOTONIC : EP_CLOCK_COUNTER,
+        .clock_any = strcmp(clock, "auto") == 0,
+    };
+    ep_recorder_init(&self->core, &options);
+    for (size_t i = 0; i < SOURCE_COUNT; i++) {
+        if ((sources[i]->kinds & EP_KINDS_CALLS) && strcmp(sources[i]->name, backend) == 0) {
+            self->calls_asked = sources[i];
+        }
+    }
+    self->current_thread_only = current_thread;
+    self->include = include != NULL ? Py_NewRef(include) : PyTuple_New(0);
+    self->exclude = exclude != NULL ? Py_NewRef(exclude) : PyTuple_New(0);
+    if (self->include == NULL || self->exclude == NULL) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static void
+recorder_finalize(PyObject *object)
+{
+    recorder_object *self = (recorder_object *)object;
+    if (self->core.state != EP_RECORDER_RUNNING) {
+        return;
+    }
+    stop(self);
+    ep_py_exception saved = ep_py_exception_save();
+    if (PyErr_ResourceWarning(object, 1, "%R was dropped while running; it was stopped", object) < 0) {
+        PyErr_WriteUnraisable(object);
+    }
+    ep_py_exception_restore(saved);
+}
+
+static void
+recorder_dealloc(PyObject *object)
+{
+    if (PyObject_CallFinalizerFromDealloc(object) < 0) {
+        return;
+    }
+    recorder_object *self = (recorder_object *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    if (self->weak_references != NULL) {
+        PyObject_ClearWeakRefs(object);
+    }
+    ep_recorder_clear(&self->core);
+    Py_XDECREF(self->include);
+    Py_XDECREF(self->exclude);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+static PyObject *
+recorder_start(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    if (start((recorder_object *)self) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+recorder_stop(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    if (((recorder_object *)self)->core.state != EP_RECORDER_RUNNING) {
+        PyErr_SetString(ep_py_error(EP_ERROR_STATE), "this recorder is not running");
+        return NULL;
+    }
+    stop((recorder_object *)self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+recorder_enter(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return start((recorder_object *)self) < 0 ? NULL : Py_NewRef(self);
+}
+
+static PyObject *
+recorder_exit(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    (void)args;
+    (void)count;
+    stop((recorder_object *)self);
+    Py_RETURN_FALSE;
+}
+
+static PyObject *
+recorder_capture(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    recorder_object *self = (recorder_object *)object;
+    ep_capture capture;
+    ep_error error = {""};
+    ep_status status = ep_capture_take(&self->core, &capture, &error);
+    if (status != EP_OK) {
+        return ep_py_raise(status, &error);
+    }
+    return ep_py_trace_new(&capture, self->only_thread, self->include, self->exclude);
+}
+
+static PyObject *
+recorder_get_state(PyObject *self, void *unused)
+{
+    (void)unused;
+    static const char *const names[] = {"new", "running", "stopped"};
+    return PyUnicode_FromString(names[((recorder_object *)self)->core.state]);
+}
+
+static PyObject *
+recorder_get_backend(PyObject *self, void *unused)
+{
+    (void)unused;
+    const ep_source *backend = ((recorder_object *)self)->backend;
+    return backend != NULL ? PyUnicode_FromString(backend->name) : Py_NewRef(Py_None);
+}
+
+static PyObject *
+recorder_get_clock(PyObject *object, void *unused)
+{
+    (void)unused;
+    recorder_object *self = (recorder_object *)object;
+    if (self->windows == 0) {
+        Py_RETURN_NONE;
+    }
+    return PyUnicode_FromString(self->clock == EP_CLOCK_COUNTER ? "counter" : "monotonic");
+}
+
+static PyObject *
+recorder_get_displaced(PyObject *object, void *unused)
+{
+    (void)unused;
+    recorder_object *self = (recorder_object *)object;
+    PyObject *names = PyList_New(0);
+    for (size_t i = 0; names != NULL && i < SOURCE_COUNT; i++) {
+        bool used = self->core.state == EP_RECORDER_RUNNING &&
+                    (self->core.options.kinds & sources[i]->kinds) != 0 &&
+                    (!(sources[i]->kinds & EP_KINDS_CALLS) || sources[i] == self->calls_used);
+        if ((self->displaced & 1u << i) || (used && !sources[i]->owns())) {
+            PyObject *name = PyUnicode_FromString(sources[i]->name);
+            if (name == NULL || PyList_Append(names, name) < 0) {
+                Py_CLEAR(names);
+            }
+            Py_XDECREF(name);
+        }
+    }
+    PyObject *result = names != NULL ? PyList_AsTuple(names) : NULL;
+    Py_XDECREF(names);
+    return result;
+}
+
+static PyMethodDef recorder_methods[] = {
+    {"start", recorder_start, METH_NOARGS,
+     "start()\n--\n\nBegin a window; what an earlier one recorded is given up."},
+    {"stop", recorder_stop, METH_NOARGS,
+     "stop()\n--\n\nEnd the window and put the interpreter's hooks back."},
+    {"__enter__", recorder_enter, METH_NOARGS, NULL},
+    {"__exit__", (PyCFunction)(void (*)(void))recorder_exit, METH_FASTCALL, NULL},
+    {"_capture", recorder_capture, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef recorder_properties[] = {
+    {"state", recorder_get_state, NULL, "'new', 'running' or 'stopped'.", NULL},
+    {"backend", recorder_get_backend, NULL,
+     "Where the calls of the last window came from: 'monitoring', 'profile'; None: nowhere.", NULL},
+    {"clock", recorder_get_clock, NULL,
+     "The clock of the last window: 'counter', 'monotonic'; None: there was none.", NULL},
+    {"displaced", recorder_get_displaced, NULL,
+     "Names of the sources whose hook another tool took over during the window.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef recorder_members[] = {
+    {"_windows", T_ULONGLONG, offsetof(recorder_object, windows), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(recorder_object, weak_references), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot recorder_slots[] = {
+    {Py_tp_new, recorder_new},
+    {Py_tp_dealloc, recorder_dealloc},
+    {Py_tp_finalize, recorder_finalize},
+    {Py_tp_methods, recorder_methods},
+    {Py_tp_getset, recorder_properties},
+    {Py_tp_members, recorder_members},
+    {0, NULL},
+};
+
+PyType_Spec ep_py_recorder_spec = {
+    .name = "eventprof._core.Recorder",
+    .basicsize = sizeof(recorder_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = recorder_slots,
+};

@@ -1,0 +1,45 @@
+/* What feeds the engine. Rules for all sources: install once, for the union of what the recorders
+ * want; remove only what is ours; if somebody took our place, go dormant and do not disturb
+ * them. */
+#ifndef EP_SOURCE_H
+#define EP_SOURCE_H
+
+#include "compat.h"
+
+#include "types.h"
+
+typedef struct ep_source {
+    const char *name;
+    uint64_t kinds;    /* bits of ep_kind that it can give */
+    /* Makes the hook give `kinds`; 0 takes it out, which never fails. GIL held.
+     * Fails: -1, exception set, nothing changed. */
+    int (*adjust)(uint64_t kinds);
+    /* Whether our hook is where we put it. False while something else sits there (displaced). */
+    bool (*owns)(void);
+} ep_source;
+
+#define EP_SOURCE(name) extern const ep_source ep_source_##name;
+#include "sources.def"
+#undef EP_SOURCE
+
+#define EP_KINDS_PYTHON                                                                     \
+    (EP_KIND_BIT(EP_KIND_CALL) | EP_KIND_BIT(EP_KIND_RETURN) | EP_KIND_BIT(EP_KIND_YIELD) | \
+     EP_KIND_BIT(EP_KIND_RESUME) | EP_KIND_BIT(EP_KIND_THROW) | EP_KIND_BIT(EP_KIND_UNWIND))
+#define EP_KINDS_C                                                 \
+    (EP_KIND_BIT(EP_KIND_C_CALL) | EP_KIND_BIT(EP_KIND_C_RETURN) | \
+     EP_KIND_BIT(EP_KIND_C_EXCEPTION))
+#define EP_KINDS_CALLS (EP_KINDS_PYTHON | EP_KINDS_C)
+
+/* Every kind of one allocator domain. */
+static inline uint64_t
+ep_kinds_of_domain(ep_domain domain)
+{
+    return EP_KIND_BIT(EP_KIND_MALLOC + domain) | EP_KIND_BIT(EP_KIND_CALLOC + domain) |
+           EP_KIND_BIT(EP_KIND_REALLOC + domain) | EP_KIND_BIT(EP_KIND_REALLOC_FREE + domain) |
+           EP_KIND_BIT(EP_KIND_REALLOC_FAILED + domain) | EP_KIND_BIT(EP_KIND_FREE + domain);
+}
+
+/* Monitoring is there (3.12+); else the only source of calls is profile. */
+bool ep_py_monitoring_available(void);
+
+#endif

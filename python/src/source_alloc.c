@@ -1,0 +1,322 @@
+/* The source of allocator events: PyMem_SetAllocator for the domains RAW, MEM and OBJ.
+ *
+ * Each install makes a layer, {the allocator below, whether it records}, immortal because callers
+ * read function and context unlocked and another tool may keep both for ever. A layer that somebody
+ * wrapped, and that can therefore not be taken out, stays and passes through (tested with
+ * tracemalloc in every order; restoring blindly crashes 3.12 and 3.13).
+ *
+ * The hooks call no C API but the allocator below and reading the thread state, and do not assume
+ * the GIL. */
+#include "compat.h"
+
+#include "engine.h"
+#include "footprint.h"
+#include "intern.h"
+#include "memory.h"
+#include "source.h"
+
+#define DOMAIN_COUNT 3    /* of the interpreter: EP_DOMAIN_RAW, MEM, OBJ, in its numbering */
+
+typedef struct layer {
+    PyMemAllocatorEx below;     /* constant */
+    _Atomic bool recording;     /* false: dormant, for ever */
+} layer;
+
+static layer *installed[DOMAIN_COUNT];    /* that record; NULL: none. Under the GIL */
+/* A caller that read our function but still the old context (NULL, in all allocators known) while
+ * we installed: the allocator that was there first. */
+static PyMemAllocatorEx first_below[DOMAIN_COUNT];
+
+_Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];
+_Atomic bool ep_footprint_on, ep_footprint_boxes;
+
+/* For what all hooks share: into each of them, with its domain a constant. Left to itself gcc calls
+ * some of it, for 2 to 5 ns an event. */
+#define INTO_HOOKS inline __attribute__((always_inline))
+
+/* ---- Hooks ----------------------------------------------------------------------------------- */
+
+static inline const PyMemAllocatorEx *
+allocator_below(const layer *own, ep_domain domain)
+{
+    return EP_LIKELY(own != NULL) ? &own->below : &first_below[domain];
+}
+
+/* HOT. The log to write to, with its busy flag set; NULL: pass through. */
+static INTO_HOOKS ep_log *
+enter(const layer *own, ep_kind kind)
+{
+    if (own == NULL || !atomic_load_explicit(&own->recording, memory_order_relaxed)) {
+        return NULL;
+    }
+    ep_log *log = ep_log_mine();
+    if (EP_UNLIKELY(log == NULL)) {
+        ep_engine_count_unlogged(kind);
+        return NULL;
+    }
+    if (log->busy) {
+        return NULL;    /* OBJ asking MEM or RAW for the same block, or our own cold code */
+    }
+    log->busy = 1;
+    return log;
+}
+
+/* The calling thread's state if the thread is attached, else NULL. */
+static inline PyThreadState *
+attached_state(ep_log *log, ep_domain domain)
+{
+    PyThreadState *ts = ep_thread_state();
+#if PY_VERSION_HEX < 0x030C0000
+    /* 3.11 gives the state of whichever thread has the GIL. */
+    if (domain == EP_DOMAIN_RAW) {
+        if (ts == NULL || ts != log->state || ts->thread_id != PyThread_get_thread_ident()) {
+            return NULL;
+        }
+    } else {
+        log->state = ts;
+    }
+#else
+    (void)log;
+    (void)domain;
+#endif
+    return ts;
+}
+
+static INTO_HOOKS void
+put_block(ep_log *log, ep_kind kind, ep_domain domain, size_t size, void *block)
+{
+    uint64_t ticks = ep_clock_ticks();
+    (void)ep_footprint_forget((uintptr_t)block);
+    uint32_t site = ep_py_block_site(attached_state(log, domain));
+    ep_log_put_block(log, ticks, kind + domain, size, (uintptr_t)block, site);
+}
+
+static INTO_HOOKS void
+put_free(ep_log *log, ep_kind kind, ep_domain domain, void *block)
+{
+    uint64_t ticks = ep_clock_ticks();
+    uint32_t site = ep_py_block_site(attached_state(log, domain));
+    ep_log_put_free(log, ticks, kind + domain, site, (uintptr_t)block);
+}
+
+static INTO_HOOKS void *
+hook_malloc(void *context, size_t size, ep_domain domain)
+{
+    const layer *own = context;
+    const PyMemAllocatorEx *below = allocator_below(own, domain);
+    ep_log *log = enter(own, EP_KIND_MALLOC + domain);
+    void *block = below->malloc(below->ctx, size);
+    if (log != NULL) {
+        if (block != NULL) {
+            put_block(log, EP_KIND_MALLOC, domain, size, block);
+        }
+        log->busy = 0;
+    }
+    return block;
+}
+
+static INTO_HOOKS void *
+hook_calloc(void *context, size_t count, size_t size, ep_domain domain)
+{
+    const layer *own = context;
+    const PyMemAllocatorEx *below = allocator_below(own, domain);
+    ep_log *log = enter(own, EP_KIND_CALLOC + domain);
+    void *block = below->calloc(below->ctx, count, size);
+    if (log != NULL) {
+        if (block != NULL) {
+            put_block(log, EP_KIND_CALLOC, domain, count * size, block);
+        }
+        log->busy = 0;
+    }
+    return block;
+}
+
+/* The old block's record before the real call, because afterwards another thread may be given its
+ * address; the new one's after it. */
+static INTO_HOOKS void *
+hook_realloc(void *context, void *old, size_t size, ep_domain domain)
+{
+    const layer *own = context;
+    const PyMemAllocatorEx *below = allocator_below(own, domain);
+    ep_log *log = enter(own, EP_KIND_REALLOC + domain);
+    if (log == NULL) {
+        return below->realloc(below->ctx, old, size);
+    }
+    bool listed = old != NULL && ep_footprint_forget((uintptr_t)old);
+    if (old != NULL && !listed) {
+        put_free(log, EP_KIND_REALLOC_FREE, domain, old);
+    }
+    void *block = below->realloc(below->ctx, old, size);
+    if (block != NULL) {
+        put_block(log, old != NULL && !listed ? EP_KIND_REALLOC : EP_KIND_MALLOC, domain, size, block);
+    } else if (old != NULL && !listed) {
+        put_block(log, EP_KIND_REALLOC_FAILED, domain, size, old);
+    }
+    log->busy = 0;
+    return block;
+}
+
+static INTO_HOOKS void
+hook_free(void *context, void *block, ep_domain domain)
+{
+    const layer *own = context;
+    const PyMemAllocatorEx *below = allocator_below(own, domain);
+    ep_log *log = block != NULL ? enter(own, EP_KIND_FREE + domain) : NULL;
+    if (log == NULL) {
+        below->free(below->ctx, block);
+        return;
+    }
+    if (EP_UNLIKELY(atomic_load_explicit(&ep_footprint_boxes, memory_order_relaxed)) &&
+        ep_log_last_block(log) == (uintptr_t)block) {
+        (void)ep_footprint_take_box(log);
+    }
+    if (!ep_footprint_forget((uintptr_t)block)) {
+        put_free(log, EP_KIND_FREE, domain, block);
+    }
+    below->free(below->ctx, block);
+    log->busy = 0;
+}
+
+#define HOOKS(name, DOMAIN)                                              \
+    static void *name##_malloc(void *context, size_t size)               \
+    {                                                                    \
+        return hook_malloc(context, size, DOMAIN);                       \
+    }                                                                    \
+    static void *name##_calloc(void *context, size_t count, size_t size) \
+    {                                                                    \
+        return hook_calloc(context, count, size, DOMAIN);                \
+    }                                                                    \
+    static void *name##_realloc(void *context, void *old, size_t size)   \
+    {                                                                    \
+        return hook_realloc(context, old, size, DOMAIN);                 \
+    }                                                                    \
+    static void name##_free(void *context, void *block)                  \
+    {                                                                    \
+        hook_free(context, block, DOMAIN);                               \
+    }
+
+HOOKS(raw, EP_DOMAIN_RAW)
+HOOKS(mem, EP_DOMAIN_MEM)
+HOOKS(obj, EP_DOMAIN_OBJ)
+
+static const PyMemAllocatorEx hooks[DOMAIN_COUNT] = {
+    [EP_DOMAIN_RAW] = {NULL, raw_malloc, raw_calloc, raw_realloc, raw_free},
+    [EP_DOMAIN_MEM] = {NULL, mem_malloc, mem_calloc, mem_realloc, mem_free},
+    [EP_DOMAIN_OBJ] = {NULL, obj_malloc, obj_calloc, obj_realloc, obj_free},
+};
+
+/* ---- In and out ------------------------------------------------------------------------------ */
+
+static bool
+is_on_top(ep_domain domain)
+{
+    PyMemAllocatorEx now;
+    PyMem_GetAllocator((PyMemAllocatorDomain)domain, &now);
+    return now.ctx == installed[domain] && now.malloc == hooks[domain].malloc;
+}
+
+/* Takes out dormant layers that have come to the top again: a tool that wrapped one put it back
+ * when it left. Otherwise every such round would leave one more on every allocation's way. */
+static void
+take_out_dormant(ep_domain domain)
+{
+    for (;;) {
+        PyMemAllocatorEx now;
+        PyMem_GetAllocator((PyMemAllocatorDomain)domain, &now);
+        layer *own = now.ctx;
+        if (now.malloc != hooks[domain].malloc || own == NULL ||
+            atomic_load_explicit(&own->recording, memory_order_relaxed)) {
+            return;
+        }
+        PyMem_SetAllocator((PyMemAllocatorDomain)domain, &own->below);
+    }
+}
+
+static void
+take_out(ep_domain domain)
+{
+    layer *own = installed[domain];
+    if (own == NULL) {
+        return;
+    }
+    atomic_store_explicit(&own->recording, false, memory_order_relaxed);
+    installed[domain] = NULL;
+    take_out_dormant(domain);
+}
+
+static int
+put_in(ep_domain domain)
+{
+    layer *own = ep_calloc(1, sizeof *own);
+    if (own == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    take_out_dormant(domain);
+    PyMem_GetAllocator((PyMemAllocatorDomain)domain, &own->below);
+    if (first_below[domain].malloc == NULL) {
+        first_below[domain] = own->below;
+    }
+    atomic_store_explicit(&own->recording, true, memory_order_relaxed);
+    installed[domain] = own;
+    PyMemAllocatorEx hook = hooks[domain];
+    hook.ctx = own;
+    PyMem_SetAllocator((PyMemAllocatorDomain)domain, &hook);
+    return 0;
+}
+
+static int
+adjust(uint64_t kinds)
+{
+    bool was_out = !installed[0] && !installed[1] && !installed[2];
+    bool added[DOMAIN_COUNT] = {false};
+    if (was_out) {
+        for (size_t i = 0; i < EP_FOOTPRINT_SLOTS; i++) {
+            atomic_store_explicit(&ep_footprint[i], 0, memory_order_relaxed);
+        }
+    }
+    for (int domain = 0; domain < DOMAIN_COUNT; domain++) {
+        if (!(kinds & ep_kinds_of_domain((ep_domain)domain)) || installed[domain] != NULL) {
+            continue;
+        }
+        if (put_in((ep_domain)domain) < 0) {
+            while (domain-- > 0) {
+                if (added[domain]) {
+                    take_out((ep_domain)domain);
+                }
+            }
+            return -1;
+        }
+        added[domain] = true;
+    }
+    for (int domain = 0; domain < DOMAIN_COUNT; domain++) {
+        if (!(kinds & ep_kinds_of_domain((ep_domain)domain))) {
+            take_out((ep_domain)domain);
+        }
+    }
+    return 0;
+}
+
+static bool
+owns(void)
+{
+    for (int domain = 0; domain < DOMAIN_COUNT; domain++) {
+        if (installed[domain] != NULL && !is_on_top((ep_domain)domain)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+#define KINDS_OF(operation)                                                            \
+    (EP_KIND_BIT(operation + EP_DOMAIN_RAW) | EP_KIND_BIT(operation + EP_DOMAIN_MEM) | \
+     EP_KIND_BIT(operation + EP_DOMAIN_OBJ))
+
+const ep_source ep_source_alloc = {
+    .name = "alloc",
+    .kinds = KINDS_OF(EP_KIND_MALLOC) | KINDS_OF(EP_KIND_CALLOC) | KINDS_OF(EP_KIND_REALLOC) |
+             KINDS_OF(EP_KIND_REALLOC_FREE) | KINDS_OF(EP_KIND_REALLOC_FAILED) |
+             KINDS_OF(EP_KIND_FREE),
+    .adjust = adjust,
+    .owns = owns,
+};

@@ -1,0 +1,112 @@
+/* Where the interpreter keeps the current thread state, so that hooks read it and call nobody.
+ *
+ * 3.12 and later: a thread-local variable that libpython does not export; its accessor costs an
+ * extension two calls (itself and __tls_get_addr), 0.5 to 1 ns an event. libpython's TLS is a few
+ * words, and one of them is it; nothing is assumed that is not tried. Where anything is otherwise,
+ * the offset stays 0 and the accessor is called. */
+#include "compat.h"
+
+ptrdiff_t ep_thread_state_offset;
+
+#if EP_THREAD_STATE_IS_LOCAL
+
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+
+/* The accessor's image, and its TLS block on the calling thread. */
+typedef struct image {
+    char *block;    /* NULL: none, or not made yet (not at a fixed place, then) */
+    size_t bytes;
+} image;
+
+static int
+visit_image(struct dl_phdr_info *info, size_t info_bytes, void *context)
+{
+    uintptr_t accessor = (uintptr_t)&PyThreadState_Get;
+    bool found = false;
+    size_t bytes = 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+        size_t extent = info->dlpi_phdr[i].p_memsz;
+        found = found || (info->dlpi_phdr[i].p_type == PT_LOAD && accessor - start < extent);
+        bytes = info->dlpi_phdr[i].p_type == PT_TLS ? extent : bytes;
+    }
+    if (!found) {
+        return 0;
+    }
+    if (info_bytes >= offsetof(struct dl_phdr_info, dlpi_tls_data) + sizeof(void *)) {
+        *(image *)context = (image){.block = info->dlpi_tls_data, .bytes = bytes};
+    }
+    return 1;
+}
+
+static image
+image_of_accessor(void)
+{
+    image found = {NULL, 0};
+    (void)dl_iterate_phdr(visit_image, &found);
+    return found;
+}
+
+/* `context`: of the variable in the block; -1 unless it is where it should be on this thread, too:
+ * as far from the thread pointer, and NULL, as this thread is not Python's. */
+static void *
+check_on_thread(void *context)
+{
+    ptrdiff_t *place = context;
+    image own = image_of_accessor();
+    if (own.block == NULL || own.block + *place - ep_thread_pointer() != ep_thread_state_offset ||
+        ep_thread_state_read() != NULL) {
+        *place = -1;
+    }
+    return NULL;
+}
+
+void
+ep_thread_state_find(void)
+{
+    PyThreadState *now = PyThreadState_Get();
+    image python = image_of_accessor();
+    ptrdiff_t place = -1;
+    if (python.block == NULL || python.bytes > 4096) {
+        return;
+    }
+    for (size_t at = 0; at + sizeof now <= python.bytes; at += sizeof now) {
+        PyThreadState *const volatile *word = (void *)(python.block + at);
+        if (*word != now) {
+            continue;
+        }
+        /* Without the GIL it is NULL, with it again ours; no other word is. */
+        (void)PyEval_SaveThread();
+        bool cleared = *word == NULL;
+        PyEval_RestoreThread(now);
+        if (cleared && *word == now && place >= 0) {
+            return;
+        }
+        place = cleared && *word == now ? (ptrdiff_t)at : place;
+    }
+    if (place < 0) {
+        return;
+    }
+    ep_thread_state_offset = python.block + place - ep_thread_pointer();
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool tried = pthread_create(&thread, NULL, check_on_thread, &place) == 0 &&
+                 pthread_join(thread, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!tried || place < 0 || ep_thread_state_read() != now) {
+        ep_thread_state_offset = 0;
+    }
+}
+
+#else
+
+void
+ep_thread_state_find(void)
+{
+}
+
+#endif

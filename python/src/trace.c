@@ -1,0 +1,685 @@
+/* _core.Trace: what one window recorded, computed step by step when first asked for:
+ *
+ *   capture -> decoded columns -> functions -> calls -> ...
+ *
+ * Lines and late names are resolved when the trace is made (the GIL is held, the code objects are
+ * there). All later steps run without the GIL, one thread at a time (the trace's own lock). */
+#include "module.h"
+
+#include "columns.h"
+#include "intern.h"
+#include "os.h"
+#include "trace.h"
+
+#include <unistd.h>
+
+/* Fails: -1, exception set. */
+static int
+add_patterns(ep_filter *filter, bool include, PyObject *patterns)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(patterns); i++) {
+        char stack[256], *heap;
+        ep_text text = ep_py_text(PyTuple_GET_ITEM(patterns, i), stack, sizeof stack, &heap);
+        char *pattern = text.at != NULL ? calloc(text.bytes + 1, 1) : NULL;
+        ep_status status = EP_NOMEM;
+        if (pattern != NULL) {
+            memcpy(pattern, text.at, text.bytes);
+            status = ep_filter_add(filter, include, pattern);
+        }
+        free(pattern);
+        free(heap);
+        if (status != EP_OK) {
+            ep_py_raise(status, NULL);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+PyObject *
+ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include, PyObject *exclude)
+{
+    ep_py_trace *self = NULL;
+    if (ep_py_intern_resolve() == 0) {
+        self = (ep_py_trace *)ep_py_trace_type->tp_alloc(ep_py_trace_type, 0);
+    }
+    if (self == NULL) {
+        ep_capture_clear(capture);
+        return NULL;
+    }
+    self->capture = *capture;
+    self->only_thread = only_thread;
+    self->kinds = capture->kinds;
+    self->start = capture->start;
+    self->start_realtime_ns = capture->start_realtime_ns;
+    self->frequency_hz = ep_clock_map_frequency_hz(&capture->clock);
+    self->full_reason = capture->full_reason;
+    self->lock = PyThread_allocate_lock();
+    if (self->lock == NULL) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    if (add_patterns(&self->filter, true, include) < 0 ||
+        add_patterns(&self->filter, false, exclude) < 0) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static void
+trace_dealloc(PyObject *object)
+{
+    ep_py_trace *self = (ep_py_trace *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    ep_stacks_clear(&self->stacks);
+    ep_summary_clear(&self->summary);
+    ep_blocks_clear(&self->blocks);
+    ep_calls_clear(&self->calls);
+    ep_functions_clear(&self->functions);
+    ep_decoded_clear(&self->decoded);
+    ep_capture_clear(&self->capture);
+    ep_filter_clear(&self->filter);
+    free(self->open);
+    free(self->open_from_ns);
+    if (self->lock != NULL) {
+        PyThread_free_lock(self->lock);
+    }
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+/* ---- Steps, without the GIL, under the trace's lock ------------------------------------------ */
+
+static ep_status
+fill_input(ep_py_trace *self)
+{
+    ep_decoded *decoded = &self->decoded;
+    self->open = calloc(decoded->thread_count + 1, sizeof *self->open);
+    self->open_from_ns = calloc(decoded->thread_count + 1, sizeof *self->open_from_ns);
+    if (self->open == NULL || self->open_from_ns == NULL) {
+        return EP_NOMEM;
+    }
+    bool lost = false;
+    for (size_t i = 0; i < decoded->thread_count; i++) {
+        const ep_trace_thread *thread = &decoded->threads[i];
+        uint64_t thread_lost = 0, recorded = 0;
+        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+            thread_lost += thread->lost[kind];
+            recorded += thread->recorded[kind];
+        }
+        lost = lost || thread_lost > 0;
+        self->open[i] = thread->open;
+        /* Else all the time that the ring lost would be theirs. */
+        bool lost_head = self->full_reason == EP_FULL_NOT && thread_lost > 0 && recorded > 0;
+        self->open_from_ns[i] = lost_head ? thread->first_ns : 0;
+    }
+    /* Full: the head is whole, the tail is missing. Otherwise a ring lost its head. */
+    bool tail = self->full_reason != EP_FULL_NOT;
+    self->input = (ep_pair_input){
+        .columns = &decoded->columns,
+        .map = &self->functions.map,
+        .thread_count = decoded->thread_count,
+        .open_at_start = self->open,
+        .open_from_ns = self->open_from_ns,
+        .length_ns = decoded->duration_ns,
+        .lost_from_ns = !lost || tail ? EP_NOTHING_LOST : 0,
+    };
+    return EP_OK;
+}
+
+#define TELL_AFTER_NS 2000000000
+
+static bool
+tell(void *context, size_t done, size_t total)
+{
+    ep_py_telling *telling = context;
+    if (ep_os_monotonic_ns() - telling->began_ns >= TELL_AFTER_NS && isatty(STDERR_FILENO)) {
+        telling->shown = true;
+        fprintf(stderr, "\reventprof: %s, %3.0f %%", telling->what,
+                total > 0 ? 100.0 * (double)done / (double)total : 100.0);
+    }
+    return true;
+}
+
+void
+ep_py_telling_begin(ep_py_telling *telling, const char *what)
+{
+    *telling = (ep_py_telling){
+        .progress = {.tell = tell, .context = telling},
+        .what = what,
+        .began_ns = ep_os_monotonic_ns(),
+    };
+}
+
+void
+ep_py_telling_end(ep_py_telling *telling)
+{
+    if (telling->shown) {
+        fprintf(stderr, "\r%*s\r", 40, "");    /* leaves the line as it was */
+    }
+}
+
+static ep_status
+reach_locked(ep_py_trace *self, ep_py_step wanted)
+{
+    ep_status status = EP_OK;
+    if (!self->has_decoded) {
+        status = ep_decode(&self->capture, self->only_thread, &self->decoded);
+        if (status != EP_OK) {
+            return status;
+        }
+        if (!ep_filter_is_empty(&self->filter)) {
+            status = ep_filter_apply(&self->filter, &self->decoded, &self->filtered);
+        }
+        if (status != EP_OK) {
+            ep_decoded_clear(&self->decoded);
+            return status;
+        }
+        ep_capture_clear(&self->capture);
+        self->has_decoded = true;
+    }
+    if (wanted >= EP_STEP_FUNCTIONS && !self->has_functions) {
+        status = ep_functions_build(&self->decoded, &self->functions);
+        status = status != EP_OK ? status : fill_input(self);
+        if (status != EP_OK) {
+            return status;
+        }
+        self->has_functions = true;
+    }
+    if (wanted >= EP_STEP_CALLS && !self->has_calls) {
+        ep_py_telling telling;
+        ep_py_telling_begin(&telling, "pairing calls");
+        status = ep_pair_calls(&self->input, &telling.progress, &self->calls);
+        ep_py_telling_end(&telling);
+        if (status != EP_OK) {
+            return status;
+        }
+        self->has_calls = true;
+    }
+    if (wanted >= EP_STEP_BLOCKS && !self->has_blocks) {
+        ep_py_telling telling;
+        ep_py_telling_begin(&telling, "pairing blocks");
+        status = ep_pair_blocks(&self->input, &telling.progress, &self->blocks);
+        ep_py_telling_end(&telling);
+        if (status != EP_OK) {
+            return status;
+        }
+        self->has_blocks = true;
+    }
+    return EP_OK;
+}
+
+/* A column of the calls or blocks that pair.c makes when asked for. */
+static ep_status
+fill_pairs(ep_py_trace *self, ep_py_step of, unsigned wanted)
+{
+    if (of == EP_STEP_CALLS) {
+        return ep_calls_fill(&self->calls, wanted);
+    }
+    return ep_blocks_fill(&self->blocks, &self->calls, wanted);
+}
+
+int
+ep_py_trace_reach(ep_py_trace *self, ep_py_step wanted, unsigned pairs)
+{
+    ep_status status;
+    Py_BEGIN_ALLOW_THREADS
+    PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    status = reach_locked(self, wanted);
+    if (status == EP_OK && pairs != 0) {
+        status = fill_pairs(self, wanted, pairs);
+    }
+    PyThread_release_lock(self->lock);
+    Py_END_ALLOW_THREADS
+    if (status != EP_OK) {
+        ep_py_raise(status, NULL);
+        return -1;
+    }
+    return 0;
+}
+
+int
+ep_py_trace_get_parts(PyObject *trace, ep_py_trace_parts *parts)
+{
+    if (!Py_IS_TYPE(trace, ep_py_trace_type)) {
+        PyErr_Format(PyExc_TypeError, "a _core.Trace is needed, not %s", Py_TYPE(trace)->tp_name);
+        return -1;
+    }
+    ep_py_trace *self = (ep_py_trace *)trace;
+    if (ep_py_trace_reach(self, EP_STEP_BLOCKS, 0) < 0) {
+        return -1;
+    }
+    *parts = (ep_py_trace_parts){
+        .decoded = &self->decoded,
+        .calls = &self->calls,
+        .blocks = &self->blocks,
+        .start_monotonic_ns = self->start.monotonic_ns,
+    };
+    return 0;
+}
+
+/* ---- Columns of events ----------------------------------------------------------------------- */
+
+static void
+fill_function(const ep_py_trace *self, void *to)
+{
+    const ep_columns *c = &self->decoded.columns;
+    const ep_id_map *map = &self->functions.map;
+    /* One table a kind: closing kinds name a name, the others a site. */
+    const int32_t *table[EP_KIND_COUNT];
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        bool closes_call = ep_kinds[kind].family == EP_FAMILY_CALL &&
+                           ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
+        table[kind] = closes_call ? map->name_function : map->site_function;
+    }
+    int32_t *function = to;
+    for (size_t row = 0; row < c->count; row++) {
+        function[row] = table[c->kind[row]][c->id[row]];
+    }
+}
+
+/* Calls and their ends: the function's first line. Allocations: the line that was executing. */
+static void
+fill_line(const ep_py_trace *self, void *to)
+{
+    const ep_columns *c = &self->decoded.columns;
+    const ep_id_map *map = &self->functions.map;
+    int32_t *line = to;
+    for (size_t row = 0; row < c->count; row++) {
+        const ep_kind_info *info = &ep_kinds[c->kind[row]];
+        uint32_t id = c->id[row];
+        if (info->family != EP_FAMILY_CALL) {
+            line[row] = map->site_line[id];
+            continue;
+        }
+        uint32_t name = info->pairing == EP_PAIRING_CLOSES ? id : ep_site_callee(id);
+        line[row] = ep_name_get(name)->line > 0 ? ep_name_get(name)->line : -1;
+    }
+}
+
+/* Of the call that a row opens or closes; allocator events have none. */
+static void
+fill_caller_from(const ep_py_trace *self, int32_t *to, const int32_t *by_site)
+{
+    const ep_columns *c = &self->decoded.columns;
+    for (size_t row = 0; row < c->count; row++) {
+        const ep_kind_info *info = &ep_kinds[c->kind[row]];
+        int32_t call = self->calls.row_call[row];
+        if (info->family != EP_FAMILY_CALL) {
+            to[row] = -1;
+        } else if (info->pairing == EP_PAIRING_OPENS) {
+            to[row] = by_site[c->id[row]];
+        } else {
+            to[row] = call >= 0 ? by_site[ep_call_site(&self->calls, (size_t)call)] : -1;
+        }
+    }
+}
+
+static void
+fill_caller(const ep_py_trace *self, void *to)
+{
+    fill_caller_from(self, to, self->functions.map.site_caller);
+}
+
+static void
+fill_caller_line(const ep_py_trace *self, void *to)
+{
+    fill_caller_from(self, to, self->functions.map.site_line);
+}
+
+static void
+fill_depth(const ep_py_trace *self, void *to)
+{
+    ep_calls_row_depth(&self->calls, 0, self->decoded.columns.count, to);
+}
+
+static void
+fill_address(const ep_py_trace *self, void *to)
+{
+    const ep_columns *c = &self->decoded.columns;
+    uint64_t *address = to;
+    memset(address, 0, c->count * sizeof *address);
+    for (size_t i = 0; i < c->alloc_count; i++) {
+        address[c->alloc_row[i]] = c->address[i];
+    }
+}
+
+static void
+fill_size(const ep_py_trace *self, void *to)
+{
+    const ep_columns *c = &self->decoded.columns;
+    int64_t *size = to;
+    memset(size, 0xFF, c->count * sizeof *size);    /* -1 */
+    for (size_t i = 0; i < c->alloc_count; i++) {
+        size[c->alloc_row[i]] = c->size[i];
+    }
+}
+
+static void
+fill_domain(const ep_py_trace *self, void *to)
+{
+    const ep_columns *c = &self->decoded.columns;
+    int8_t code[EP_KIND_COUNT], *domain = to;
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        code[kind] = ep_kinds[kind].domain == EP_DOMAIN_NONE ? -1 : (int8_t)ep_kinds[kind].domain;
+    }
+    for (size_t row = 0; row < c->count; row++) {
+        domain[row] = code[c->kind[row]];
+    }
+}
+
+static void
+fill_call_caller(const ep_py_trace *self, void *to)
+{
+    const int32_t *by_site = self->functions.map.site_caller;
+    int32_t *caller = to;
+    for (size_t call = 0; call < self->calls.count; call++) {
+        caller[call] = by_site[ep_call_site(&self->calls, call)];
+    }
+}
+
+static void
+fill_call_line(const ep_py_trace *self, void *to)
+{
+    const int32_t *by_site = self->functions.map.site_line;
+    int32_t *line = to;
+    for (size_t call = 0; call < self->calls.count; call++) {
+        line[call] = by_site[ep_call_site(&self->calls, call)];
+    }
+}
+
+static void
+fill_block_line(const ep_py_trace *self, void *to)
+{
+    const int32_t *by_site = self->functions.map.site_line;
+    int32_t *line = to;
+    for (size_t block = 0; block < self->blocks.count; block++) {
+        line[block] = by_site[ep_block_site(&self->blocks, block)];
+    }
+}
+
+/* What stands in an array of the core is a view of it; the others are filled into a fresh array. */
+typedef struct column {
+    const char *name;
+    ep_py_type type;
+    ep_py_step needs;
+    unsigned pairs;    /* what fill_pairs() must have made */
+    size_t view_at;    /* of the array's pointer in ep_py_trace; used where fill is NULL */
+    void (*fill)(const ep_py_trace *self, void *to);
+} column;
+
+#define VIEW(name, type, needs, pairs, field) \
+    {                                         \
+        name, type, needs, pairs, offsetof(ep_py_trace, field), NULL}
+#define FILL(name, type, needs, pairs, fill) \
+    {                                        \
+        name, type, needs, pairs, 0, fill}
+
+static const column events_columns[] = {
+    VIEW("time", EP_PY_INT64, EP_STEP_DECODED, 0, decoded.columns.time_ns),
+    VIEW("kind", EP_PY_UINT8, EP_STEP_DECODED, 0, decoded.columns.kind),
+    VIEW("thread", EP_PY_INT32, EP_STEP_DECODED, 0, decoded.columns.thread),
+    VIEW("id", EP_PY_UINT32, EP_STEP_DECODED, 0, decoded.columns.id),
+    FILL("function", EP_PY_INT32, EP_STEP_FUNCTIONS, 0, fill_function),
+    FILL("line", EP_PY_INT32, EP_STEP_FUNCTIONS, 0, fill_line),
+    FILL("address", EP_PY_UINT64, EP_STEP_DECODED, 0, fill_address),
+    FILL("size", EP_PY_INT64, EP_STEP_BLOCKS, 0, fill_size),
+    FILL("domain", EP_PY_INT8, EP_STEP_DECODED, 0, fill_domain),
+    FILL("depth", EP_PY_INT32, EP_STEP_CALLS, EP_CALLS_DEPTH, fill_depth),
+    VIEW("call", EP_PY_INT32, EP_STEP_CALLS, 0, calls.row_call),
+    FILL("caller", EP_PY_INT32, EP_STEP_CALLS, 0, fill_caller),
+    FILL("caller_line", EP_PY_INT32, EP_STEP_CALLS, 0, fill_caller_line),
+    {NULL, 0, 0, 0, 0, NULL},
+};
+
+static const column calls_columns[] = {
+    VIEW("start", EP_PY_INT64, EP_STEP_CALLS, EP_CALLS_START, calls.start),
+    VIEW("duration", EP_PY_INT64, EP_STEP_CALLS, EP_CALLS_DURATION, calls.duration),
+    VIEW("self_time", EP_PY_INT64, EP_STEP_CALLS, EP_CALLS_SELF, calls.self),
+    VIEW("thread", EP_PY_INT32, EP_STEP_CALLS, EP_CALLS_THREAD, calls.thread),
+    VIEW("function", EP_PY_INT32, EP_STEP_CALLS, EP_CALLS_FUNCTION, calls.function),
+    VIEW("kind", EP_PY_UINT8, EP_STEP_CALLS, EP_CALLS_KIND, calls.kind),
+    VIEW("depth", EP_PY_INT32, EP_STEP_CALLS, EP_CALLS_DEPTH, calls.depth),
+    VIEW("parent", EP_PY_INT32, EP_STEP_CALLS, 0, calls.parent),
+    VIEW("flags", EP_PY_UINT8, EP_STEP_CALLS, EP_CALLS_RECURSIVE, calls.flags),
+    FILL("caller", EP_PY_INT32, EP_STEP_CALLS, 0, fill_call_caller),
+    FILL("caller_line", EP_PY_INT32, EP_STEP_CALLS, 0, fill_call_line),
+    {NULL, 0, 0, 0, 0, NULL},
+};
+
+static const column allocations_columns[] = {
+    VIEW("address", EP_PY_UINT64, EP_STEP_BLOCKS, EP_BLOCKS_ADDRESS, blocks.address),
+    VIEW("size", EP_PY_INT64, EP_STEP_BLOCKS, EP_BLOCKS_SIZE, blocks.size),
+    VIEW("domain", EP_PY_UINT8, EP_STEP_BLOCKS, EP_BLOCKS_DOMAIN, blocks.domain),
+    VIEW("thread", EP_PY_INT32, EP_STEP_BLOCKS, EP_BLOCKS_THREAD, blocks.thread),
+    VIEW("start", EP_PY_INT64, EP_STEP_BLOCKS, EP_BLOCKS_START, blocks.start),
+    VIEW("end", EP_PY_INT64, EP_STEP_BLOCKS, EP_BLOCKS_END, blocks.end),
+    VIEW("call", EP_PY_INT32, EP_STEP_BLOCKS, EP_BLOCKS_CALL, blocks.call),
+    VIEW("function", EP_PY_INT32, EP_STEP_BLOCKS, EP_BLOCKS_FUNCTION, blocks.function),
+    VIEW("freed_in", EP_PY_INT32, EP_STEP_BLOCKS, EP_BLOCKS_FREED_IN, blocks.freed_in),
+    VIEW("free_thread", EP_PY_INT32, EP_STEP_BLOCKS, EP_BLOCKS_FREE_THREAD, blocks.free_thread),
+    VIEW("previous", EP_PY_INT32, EP_STEP_BLOCKS, 0, blocks.previous),
+    VIEW("flags", EP_PY_UINT8, EP_STEP_BLOCKS, EP_BLOCKS_FLAGS, blocks.flags),
+    FILL("line", EP_PY_INT32, EP_STEP_BLOCKS, 0, fill_block_line),
+    {NULL, 0, 0, 0, 0, NULL},
+};
+
+static PyObject *
+column_of(ep_py_trace *self, const char *table, const column *columns, const size_t *count,
+          PyObject *name)
+{
+    for (const column *c = columns; c->name != NULL; c++) {
+        if (!PyUnicode_Check(name) || PyUnicode_CompareWithASCIIString(name, c->name) != 0) {
+            continue;
+        }
+        if (ep_py_trace_reach(self, c->needs, c->pairs) < 0) {
+            return NULL;
+        }
+        void *data;
+        if (c->fill == NULL) {
+            data = *(void **)((char *)self + c->view_at);
+            return ep_py_view((PyObject *)self, data, *count, c->type);
+        }
+        PyObject *array = ep_py_array(*count, c->type, &data);
+        if (array != NULL) {
+            Py_BEGIN_ALLOW_THREADS
+            c->fill(self, data);
+            Py_END_ALLOW_THREADS
+        }
+        return array;
+    }
+    return PyErr_Format(PyExc_KeyError, "%s has no column %R", table, name);
+}
+
+static PyObject *
+trace_events(PyObject *object, PyObject *name)
+{
+    ep_py_trace *self = (ep_py_trace *)object;
+    return column_of(self, "events", events_columns, &self->decoded.columns.count, name);
+}
+
+static PyObject *
+trace_calls(PyObject *object, PyObject *name)
+{
+    ep_py_trace *self = (ep_py_trace *)object;
+    return column_of(self, "calls", calls_columns, &self->calls.count, name);
+}
+
+static PyObject *
+trace_allocations(PyObject *object, PyObject *name)
+{
+    ep_py_trace *self = (ep_py_trace *)object;
+    return column_of(self, "allocations", allocations_columns, &self->blocks.count, name);
+}
+
+/* ---- The small tables ------------------------------------------------------------------------ */
+
+PyObject *
+ep_py_string(uint32_t string)
+{
+    ep_text text = ep_string_get(string);
+    if (text.at == NULL) {
+        return Py_NewRef(Py_None);
+    }
+    return PyUnicode_DecodeUTF8(text.at, (Py_ssize_t)text.bytes, "surrogatepass");
+}
+
+/* [(name, module, file, line, kind)]; unknown: None. */
+static PyObject *
+trace_functions(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    static const char *const kinds[EP_NAME_KIND_COUNT] = {"python", "c", "type", "object"};
+    ep_py_trace *self = (ep_py_trace *)object;
+    if (ep_py_trace_reach(self, EP_STEP_FUNCTIONS, 0) < 0) {
+        return NULL;
+    }
+    PyObject *rows = PyList_New((Py_ssize_t)self->functions.count);
+    for (size_t i = 0; rows != NULL && i < self->functions.count; i++) {
+        const ep_name *name = ep_name_get(self->functions.name_id[i]);
+        PyObject *line = name->line > 0 ? PyLong_FromLong(name->line) : Py_NewRef(Py_None);
+        PyObject *row = Py_BuildValue("NNNNs", ep_py_string(name->qualname), ep_py_string(name->module),
+                                      ep_py_string(name->file), line, kinds[name->kind]);
+        if (row == NULL) {
+            Py_CLEAR(rows);
+            break;
+        }
+        PyList_SET_ITEM(rows, (Py_ssize_t)i, row);
+    }
+    return rows;
+}
+
+/* {kind number: count} of those that are not 0. */
+static PyObject *
+counts_object(const uint64_t counts[EP_KIND_COUNT])
+{
+    PyObject *result = PyDict_New();
+    for (int kind = 0; result != NULL && kind < EP_KIND_COUNT; kind++) {
+        if (counts[kind] == 0) {
+            continue;
+        }
+        PyObject *key = PyLong_FromLong(kind), *value = PyLong_FromUnsignedLongLong(counts[kind]);
+        if (key == NULL || value == NULL || PyDict_SetItem(result, key, value) < 0) {
+            Py_CLEAR(result);
+        }
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+    }
+    return result;
+}
+
+static PyObject *
+thread_name(const ep_thread *thread)
+{
+    /* Acquire: pairs with ep_thread_set_name(). */
+    if (thread == NULL || !atomic_load_explicit(&thread->named, memory_order_acquire)) {
+        return Py_NewRef(Py_None);
+    }
+    return PyUnicode_DecodeUTF8(thread->name, (Py_ssize_t)strlen(thread->name), "surrogatepass");
+}
+
+/* [(name, native_id, first_ns, last_ns, recorded by kind, lost by kind)] */
+static PyObject *
+trace_threads(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ep_py_trace *self = (ep_py_trace *)object;
+    if (ep_py_trace_reach(self, EP_STEP_DECODED, 0) < 0) {
+        return NULL;
+    }
+    PyObject *rows = PyList_New((Py_ssize_t)self->decoded.thread_count);
+    for (size_t i = 0; rows != NULL && i < self->decoded.thread_count; i++) {
+        const ep_trace_thread *thread = &self->decoded.threads[i];
+        PyObject *row = Py_BuildValue(
+            "NKLLNN", thread_name(thread->thread),
+            (unsigned long long)(thread->thread != NULL ? thread->thread->native_id : 0),
+            (long long)thread->first_ns, (long long)thread->last_ns, counts_object(thread->recorded),
+            counts_object(thread->lost));
+        if (row == NULL) {
+            Py_CLEAR(rows);
+            break;
+        }
+        PyList_SET_ITEM(rows, (Py_ssize_t)i, row);
+    }
+    return rows;
+}
+
+static PyObject *
+trace_facts(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    static const char *const reasons[] = {NULL, "limit", "memory"};
+    ep_py_trace *self = (ep_py_trace *)object;
+    if (ep_py_trace_reach(self, EP_STEP_DECODED, 0) < 0) {
+        return NULL;
+    }
+    return Py_BuildValue("{s:L,s:L,s:L,s:d,s:z,s:K,s:K,s:K,s:n}", "duration_ns",
+                         (long long)self->decoded.duration_ns, "start_monotonic_ns",
+                         (long long)self->start.monotonic_ns, "start_realtime_ns",
+                         (long long)self->start_realtime_ns, "clock_frequency_hz",
+                         self->frequency_hz, "full", reasons[self->full_reason], "damaged_chunks",
+                         (unsigned long long)self->decoded.damaged_chunks, "filtered",
+                         (unsigned long long)self->filtered, "kinds",
+                         (unsigned long long)self->kinds, "events",
+                         (Py_ssize_t)self->decoded.columns.count);
+}
+
+/* (time, bytes): samples of the resident set. */
+static PyObject *
+trace_resident(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ep_py_trace *self = (ep_py_trace *)object;
+    if (ep_py_trace_reach(self, EP_STEP_DECODED, 0) < 0) {
+        return NULL;
+    }
+    const ep_decoded *decoded = &self->decoded;
+    return Py_BuildValue(
+        "NN", ep_py_view(object, decoded->resident_ns, decoded->resident_count, EP_PY_INT64),
+        ep_py_view(object, decoded->resident_bytes, decoded->resident_count, EP_PY_INT64));
+}
+
+/* {what pairing met: count} */
+static PyObject *
+trace_pairing(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ep_py_trace *self = (ep_py_trace *)object;
+    if (ep_py_trace_reach(self, EP_STEP_BLOCKS, 0) < 0) {
+        return NULL;
+    }
+    return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n,s:n}", "unmatched_ends",
+                         (Py_ssize_t)self->calls.unmatched_count, "ends_unseen",
+                         (Py_ssize_t)self->calls.end_unseen_count, "frees_of_older_blocks",
+                         (Py_ssize_t)self->blocks.older_count, "frees_of_lost_blocks",
+                         (Py_ssize_t)self->blocks.malloc_lost_count, "frees_lost",
+                         (Py_ssize_t)self->blocks.free_lost_count, "swaps_mended",
+                         (Py_ssize_t)self->blocks.mended_count);
+}
+
+static PyMethodDef trace_methods[] = {
+    EP_PY_SUMMARY_METHODS,
+    {"events", trace_events, METH_O, NULL},
+    {"calls", trace_calls, METH_O, NULL},
+    {"allocations", trace_allocations, METH_O, NULL},
+    {"functions", trace_functions, METH_NOARGS, NULL},
+    {"threads", trace_threads, METH_NOARGS, NULL},
+    {"facts", trace_facts, METH_NOARGS, NULL},
+    {"pairing", trace_pairing, METH_NOARGS, NULL},
+    {"resident", trace_resident, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot trace_slots[] = {
+    {Py_tp_dealloc, trace_dealloc},
+    {Py_tp_methods, trace_methods},
+    {0, NULL},
+};
+
+PyType_Spec ep_py_trace_spec = {
+    .name = "eventprof._core.Trace",
+    .basicsize = sizeof(ep_py_trace),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = trace_slots,
+};

@@ -1,0 +1,87 @@
+/* _core.Trace between its two files: trace.c (events, calls, blocks, functions, threads) and
+ * trace_summary.c (statistics, memory over time, whose blocks are alive). */
+#ifndef EP_TRACE_H
+#define EP_TRACE_H
+
+#include "module.h"
+
+#include "decode.h"
+#include "filter.h"
+#include "pair.h"
+#include "summary.h"
+
+typedef struct ep_py_trace {
+    PyObject_HEAD
+    PyThread_type_lock lock;          /* of the steps below; taken without the GIL */
+    ep_capture capture;               /* given back once decoded */
+    uint32_t only_thread;
+    uint64_t kinds;
+    ep_anchor start;
+    int64_t start_realtime_ns;
+    double frequency_hz;
+    ep_full_reason full_reason;
+    ep_filter filter;
+    uint64_t filtered;                /* rows that the filter dropped */
+    bool has_decoded, has_functions, has_calls, has_blocks, has_summary, has_stacks;
+    ep_decoded decoded;
+    ep_functions functions;
+    ep_open_stack *open;              /* index = thread row; views into decoded */
+    int64_t *open_from_ns;            /* index = thread row */
+    ep_pair_input input;
+    ep_calls calls;
+    ep_blocks blocks;
+    ep_summary summary;
+    ep_stacks stacks;
+} ep_py_trace;
+
+/* Each includes those before it. */
+typedef enum ep_py_step {
+    EP_STEP_DECODED,
+    EP_STEP_FUNCTIONS,
+    EP_STEP_CALLS,
+    EP_STEP_BLOCKS
+} ep_py_step;
+
+/* Computes what is missing for a step, without the GIL and one thread at a time. `pairs`: columns
+ * of calls or blocks (pair.h) to be filled at EP_STEP_CALLS or EP_STEP_BLOCKS; 0: none. Fails: -1,
+ * exception set. */
+int ep_py_trace_reach(ep_py_trace *self, ep_py_step wanted, unsigned pairs);
+
+/* Says on standard error how far a long step is: after two seconds, on a terminal only. */
+typedef struct ep_py_telling {
+    ep_progress progress;    /* to hand to the core; refers to this struct */
+    const char *what;
+    int64_t began_ns;
+    bool shown;
+} ep_py_telling;
+
+void ep_py_telling_begin(ep_py_telling *telling, const char *what);
+void ep_py_telling_end(ep_py_telling *telling);
+
+/* trace_summary.c; each takes care of its own steps. */
+PyObject *ep_py_trace_function_stats(PyObject *self, PyObject *unused);
+PyObject *ep_py_trace_call_memory(PyObject *self, PyObject *below);
+PyObject *ep_py_trace_curve(PyObject *self, PyObject *domains);
+PyObject *ep_py_trace_bins(PyObject *self, PyObject *args);
+PyObject *ep_py_trace_peak(PyObject *self, PyObject *domains);
+PyObject *ep_py_trace_moment(PyObject *self, PyObject *time);
+PyObject *ep_py_trace_alive(PyObject *self, PyObject *args);
+PyObject *ep_py_trace_temporary(PyObject *self, PyObject *args);
+PyObject *ep_py_trace_stacks(PyObject *self, PyObject *unused);
+PyObject *ep_py_trace_sites(PyObject *self, PyObject *unused);
+
+#define EP_PY_SUMMARY_METHODS                                          \
+    {"function_stats", ep_py_trace_function_stats, METH_NOARGS, NULL}, \
+        {"call_memory", ep_py_trace_call_memory, METH_O, NULL},        \
+        {"curve", ep_py_trace_curve, METH_O, NULL},                    \
+        {"bins", ep_py_trace_bins, METH_VARARGS, NULL},                \
+        {"peak", ep_py_trace_peak, METH_O, NULL},                      \
+        {"moment", ep_py_trace_moment, METH_O, NULL},                  \
+        {"alive", ep_py_trace_alive, METH_VARARGS, NULL},              \
+        {"temporary", ep_py_trace_temporary, METH_VARARGS, NULL},      \
+        {"stacks", ep_py_trace_stacks, METH_NOARGS, NULL},             \
+    {                                                                  \
+        "sites", ep_py_trace_sites, METH_NOARGS, NULL                  \
+    }
+
+#endif

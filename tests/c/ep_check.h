@@ -1,0 +1,46 @@
+/* What every test program of the core shares: its main(). A test that EP_TEST_MAIN does not name is
+ * an unused variable, which the compiler reports.
+ *
+ *     START_TEST(full_log_counts_every_lost_event)
+ *     {
+ *         ...
+ *     }
+ *     END_TEST
+ *
+ *     EP_TEST_MAIN("log", full_log_counts_every_lost_event, ...)
+ */
+#ifndef EP_CHECK_H
+#define EP_CHECK_H
+
+#include <check.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+/* Of one test, in seconds: long enough for one under valgrind. */
+#define EP_TEST_TIMEOUT 60
+
+static int
+ep_check_main(const char *name, const TTest *const *tests, size_t count)
+{
+    Suite *suite = suite_create(name);
+    TCase *tcase = tcase_create(name);
+    tcase_set_timeout(tcase, EP_TEST_TIMEOUT);
+    for (size_t i = 0; i < count; i++) tcase_add_test(tcase, tests[i]);
+    suite_add_tcase(suite, tcase);
+
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+#define EP_TEST_MAIN(name, ...)                                              \
+    int                                                                      \
+    main(void)                                                               \
+    {                                                                        \
+        const TTest *const tests[] = {__VA_ARGS__};                          \
+        return ep_check_main(name, tests, sizeof(tests) / sizeof(tests[0])); \
+    }
+
+#endif

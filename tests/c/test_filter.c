@@ -1,0 +1,211 @@
+/* filter.c: globs, verdicts, and dropping rows with their ends. */
+#include "filter.h"
+
+#include <string.h>
+
+#include "ep_check.h"
+
+static ep_text
+text(const char *of)
+{
+    return (ep_text){of, strlen(of)};
+}
+
+static bool
+matches(const char *pattern, const char *of)
+{
+    return ep_glob_match(pattern, text(of));
+}
+
+START_TEST(globs_match_as_in_a_shell)
+{
+    static const struct {
+        const char *pattern, *text;
+        bool matches;
+    } cases[] = {
+        {"", "", true},
+        {"", "a", false},
+        {"*", "", true},
+        {"*", "a/b.c", true},
+        {"a*c", "abbbc", true},
+        {"a*c", "abbb", false},
+        {"a?c", "abc", true},
+        {"a?c", "ac", false},
+        {"*.py", "x/y.py", true},
+        {"*.py", "x/y.pyc", false},
+        {"[abc]x", "bx", true},
+        {"[!abc]x", "bx", false},
+        {"[!abc]x", "dx", true},
+        {"[a-c]x", "bx", true},
+        {"[a-c]x", "dx", false},
+        {"[]]", "]", true},
+        {"[x", "[x", true},
+        {"[x", "x", false},
+        {"[a-]", "-", true},
+        {"**a**", "bab", true},
+        {"*a*b*c*", "xaybzc", true},
+        {"*a*b*c*", "xcybza", false},
+        {"pkg.*", "pkg.mod", true},
+        {"pkg.*", "pkgmod", false},
+        {"?", "\xC3", true},
+        {"a*", "a", true},
+        {"*ab", "aab", true},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ck_assert_msg(matches(cases[i].pattern, cases[i].text) == cases[i].matches,
+                      "'%s' on '%s'", cases[i].pattern, cases[i].text);
+    }
+}
+END_TEST
+
+/* The definition, by recursion: exponential, for short texts only. Without sets. */
+static bool
+model(const char *pattern, const char *of)
+{
+    if (*pattern == 0)
+        return *of == 0;
+    if (*pattern == '*')
+        return model(pattern + 1, of) || (*of != 0 && model(pattern, of + 1));
+    return *of != 0 && (*pattern == '?' || *pattern == *of) && model(pattern + 1, of + 1);
+}
+
+START_TEST(random_globs_agree_with_their_definition)
+{
+    unsigned seed = 12347;
+
+    for (int round = 0; round < 200000; round++) {
+        char pattern[9] = "", of[9] = "";
+        for (int i = rand_r(&seed) % 8; i-- > 0;) strncat(pattern, &"ab*?"[rand_r(&seed) % 4], 1);
+        for (int i = rand_r(&seed) % 8; i-- > 0;) strncat(of, &"ab"[rand_r(&seed) % 2], 1);
+        ck_assert_msg(matches(pattern, of) == model(pattern, of), "'%s' on '%s'", pattern, of);
+    }
+}
+END_TEST
+
+START_TEST(many_stars_take_no_exponential_time)
+{
+    char pattern[401] = "", of[4001];
+    for (int i = 0; i < 200; i++) strcat(pattern, "*a");
+    memset(of, 'a', sizeof of - 1);
+    of[sizeof of - 1] = 0;
+    of[sizeof of - 2] = 'b';
+
+    ck_assert(!matches(pattern, of));
+}
+END_TEST
+
+static uint32_t
+name(uintptr_t key, const char *module, const char *qualname, const char *file, ep_name_kind kind)
+{
+    ep_name_text described = {.qualname = text(qualname),
+                              .module = text(module),
+                              .file = file ? text(file) : (ep_text){NULL, 0},
+                              .line = 3,
+                              .kind = kind};
+    return ep_name_add(key, 0, &described, NULL, NULL);
+}
+
+START_TEST(a_name_is_wanted_by_module_file_or_qualified_name)
+{
+    ck_assert_int_eq(ep_names_init(), EP_OK);
+    uint32_t f = name(0x1000, "pkg.mod", "K.f", "/src/pkg/mod.py", EP_NAME_PYTHON);
+    static const char *const hits[] = {"pkg.*", "K.f", "*/pkg/*", "pkg.mod.K.*", "*"};
+    static const char *const misses[] = {"pkg", "f", "mod.py", "other.*"};
+
+    for (size_t i = 0; i < sizeof hits / sizeof *hits; i++) {
+        ep_filter filter = {0};
+        ck_assert_int_eq(ep_filter_add(&filter, true, hits[i]), EP_OK);
+        ck_assert_msg(ep_filter_wants(&filter, f, 0), "include %s", hits[i]);
+        ck_assert_int_eq(ep_filter_add(&filter, false, hits[i]), EP_OK);
+        ck_assert_msg(!ep_filter_wants(&filter, f, 0), "exclude %s", hits[i]);
+        ep_filter_clear(&filter);
+    }
+    for (size_t i = 0; i < sizeof misses / sizeof *misses; i++) {
+        ep_filter filter = {0};
+        ck_assert_int_eq(ep_filter_add(&filter, true, misses[i]), EP_OK);
+        ck_assert_msg(!ep_filter_wants(&filter, f, 0), "include %s", misses[i]);
+        ep_filter_clear(&filter);
+    }
+}
+END_TEST
+
+START_TEST(a_c_function_goes_with_its_caller)
+{
+    ck_assert_int_eq(ep_names_init(), EP_OK);
+    uint32_t f = name(0x2000, "mine", "f", "/m.py", EP_NAME_PYTHON);
+    uint32_t g = name(0x3000, "theirs", "g", "/t.py", EP_NAME_PYTHON);
+    uint32_t len = name(0x4000, "builtins", "len", NULL, EP_NAME_C);
+    ep_filter filter = {0};
+    ck_assert_int_eq(ep_filter_add(&filter, true, "mine"), EP_OK);
+
+    ck_assert(ep_filter_wants(&filter, len, f));
+    ck_assert(!ep_filter_wants(&filter, len, g));
+    ck_assert(!ep_filter_wants(&filter, len, 0));
+
+    ck_assert_int_eq(ep_filter_add(&filter, false, "builtins.len"), EP_OK);
+    ck_assert(!ep_filter_wants(&filter, len, f));
+    ep_filter_clear(&filter);
+}
+END_TEST
+
+#define ROWS 9
+
+/* f calls g, g calls len, a block is made in g; g's end and f's. Then an end of g without a
+ * call. */
+START_TEST(dropped_calls_take_their_ends_with_them)
+{
+    ck_assert_int_eq(ep_names_init(), EP_OK);
+    uint32_t f = name(0x5000, "mine", "f2", "/m.py", EP_NAME_PYTHON);
+    uint32_t g = name(0x6000, "theirs", "g2", "/t.py", EP_NAME_PYTHON);
+    uint32_t len = name(0x7000, "builtins", "len2", NULL, EP_NAME_C);
+    uint32_t in_f = ep_site_add(0x5000, 1, &(ep_site){.callee = f});
+    uint32_t in_g = ep_site_add(0x6000, 2, &(ep_site){.callee = g, .caller = f});
+    uint32_t in_len = ep_site_add(0x7000, 3, &(ep_site){.callee = len, .caller = g});
+    int64_t time_ns[ROWS] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+    uint8_t kind[ROWS] = {EP_KIND_CALL, EP_KIND_CALL, EP_KIND_C_CALL,
+                          EP_KIND_C_RETURN, EP_KIND_MALLOC_OBJ, EP_KIND_RETURN,
+                          EP_KIND_RETURN, EP_KIND_RETURN, EP_KIND_FREE_OBJ};
+    uint32_t id[ROWS] = {in_f, in_g, in_len, len, 0, g, f, g, 0};
+    int32_t thread[ROWS] = {0};
+    uint64_t alloc_row[2] = {4, 8}, address[2] = {64, 64};
+    int64_t size[2] = {10, -1};
+    ep_trace_thread row = {.recorded = {0}};
+    for (int i = 0; i < ROWS; i++) row.recorded[kind[i]] += 1;
+    ep_decoded decoded = {.columns = {.count = ROWS,
+                                      .time_ns = time_ns,
+                                      .kind = kind,
+                                      .thread = thread,
+                                      .id = id,
+                                      .alloc_count = 2,
+                                      .alloc_row = alloc_row,
+                                      .address = address,
+                                      .size = size},
+                          .threads = &row,
+                          .thread_count = 1};
+    ep_filter filter = {0};
+    ck_assert_int_eq(ep_filter_add(&filter, false, "theirs"), EP_OK);
+    uint64_t dropped = 0;
+
+    ck_assert_int_eq(ep_filter_apply(&filter, &decoded, &dropped), EP_OK);
+
+    ck_assert_uint_eq(dropped, 5);
+    ck_assert_uint_eq(decoded.columns.count, 4);
+    ck_assert_uint_eq(kind[0], EP_KIND_CALL);
+    ck_assert_uint_eq(kind[1], EP_KIND_MALLOC_OBJ);
+    ck_assert_uint_eq(kind[2], EP_KIND_RETURN);
+    ck_assert_uint_eq(kind[3], EP_KIND_FREE_OBJ);
+    ck_assert_uint_eq(id[2], f);
+    ck_assert_uint_eq(alloc_row[0], 1);
+    ck_assert_uint_eq(alloc_row[1], 3);
+    ck_assert_uint_eq(row.recorded[EP_KIND_CALL], 1);
+    ck_assert_uint_eq(row.recorded[EP_KIND_RETURN], 1);
+    ck_assert_uint_eq(row.recorded[EP_KIND_C_CALL], 0);
+    ep_filter_clear(&filter);
+}
+END_TEST
+
+EP_TEST_MAIN("filter", globs_match_as_in_a_shell, random_globs_agree_with_their_definition,
+             many_stars_take_no_exponential_time,
+             a_name_is_wanted_by_module_file_or_qualified_name, a_c_function_goes_with_its_caller,
+             dropped_calls_take_their_ends_with_them)

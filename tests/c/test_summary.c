@@ -1,0 +1,954 @@
+/* summary.h: statistics by function and call, memory over time, whose blocks are alive. A promise
+ * each, and random programs against the same numbers counted the slow way. */
+#include "ep_program.h"
+
+#include <limits.h>
+
+#include "eventprof/summary.h"
+
+/* ---- Tools ----------------------------------------------------------------------------------- */
+
+/* A program and all that is made of it. */
+typedef struct study {
+    program *p;
+    ep_calls calls;
+    ep_blocks blocks;
+    ep_summary summary;
+} study;
+
+/* Steals the program. Returns: new, for study_free(). */
+static study
+study_of(program *p)
+{
+    study s = {.p = p, .calls = program_calls(p)};
+    s.blocks = program_blocks(p, &s.calls);
+    ep_status status = ep_summary_functions(&p->input, &s.calls, &s.blocks, NULL, &s.summary);
+    ck_assert_int_eq(status, EP_OK);
+    return s;
+}
+
+static void
+study_free(study *s)
+{
+    ep_summary_clear(&s->summary);
+    ep_blocks_clear(&s->blocks);
+    ep_calls_clear(&s->calls);
+    program_free(s->p);
+}
+
+/* A whole call of the function, `duration` ns long, on thread 0. */
+static void
+write_call(program *p, int32_t function, int64_t duration)
+{
+    program_call(p, 0, EP_KIND_CALL, (uint32_t)function);
+    p->now += duration - 1;
+    program_call(p, 0, EP_KIND_RETURN, NAME_OF(function));
+}
+
+/* ---- Functions: promises --------------------------------------------------------------------- */
+
+START_TEST(quantiles_are_exact_by_nearest_rank)
+{
+    program *p = program_new();
+    for (int64_t i = 0; i < 100; i++) write_call(p, 1, 1 + (i * 37) % 100);    /* 1 .. 100, mixed */
+
+    study s = study_of(p);
+
+    const ep_function_stats *stats = &s.summary.rows[1];
+    ck_assert_int_eq(stats->whole, 100);
+    ck_assert_int_eq(stats->min, 1);
+    ck_assert_int_eq(stats->max, 100);
+    ck_assert_int_eq(stats->p50, 50);
+    ck_assert_int_eq(stats->p95, 95);
+    ck_assert_int_eq(stats->p99, 99);
+    ck_assert_double_eq(stats->mean, 50.5);
+    study_free(&s);
+}
+END_TEST
+
+START_TEST(quantiles_of_one_value_are_that_value)
+{
+    static const int64_t values[] = {1, 255, 256, 65536, INT64_C(1) << 32, INT64_MAX / 2};
+    for (int i = 0; i < 6; i++) {
+        program *p = program_new();
+        write_call(p, 1, values[i]);
+
+        study s = study_of(p);
+
+        const ep_function_stats *stats = &s.summary.rows[1];
+        ck_assert_int_eq(stats->p50, values[i]);
+        ck_assert_int_eq(stats->p95, values[i]);
+        ck_assert_int_eq(stats->p99, values[i]);
+        study_free(&s);
+    }
+}
+END_TEST
+
+START_TEST(recursive_calls_count_their_time_once)
+{
+    program *p = program_new();
+    program_call(p, 0, EP_KIND_CALL, 1);
+    program_call(p, 0, EP_KIND_CALL, 1);
+    program_call(p, 0, EP_KIND_CALL, 2);
+    program_call(p, 0, EP_KIND_RETURN, NAME_OF(2));
+    program_call(p, 0, EP_KIND_RETURN, NAME_OF(1));
+    program_call(p, 0, EP_KIND_RETURN, NAME_OF(1));
+
+    study s = study_of(p);
+
+    const ep_function_stats *stats = &s.summary.rows[1];
+    ck_assert_int_eq(stats->calls, 2);
+    ck_assert_int_eq(stats->recursive, 1);
+    ck_assert_int_eq(stats->total, 5);
+    ck_assert_int_eq(stats->self, 4);
+    ck_assert_int_eq(stats->max, 5);
+    ck_assert_int_eq(stats->min, 3);
+    study_free(&s);
+}
+END_TEST
+
+START_TEST(generator_adds_up_its_slices)
+{
+    program *p = program_new();
+    program_call(p, 0, EP_KIND_CALL, 1);
+    program_call(p, 0, EP_KIND_YIELD, NAME_OF(1));
+    p->now += 1000;
+    program_call(p, 0, EP_KIND_RESUME, 1);
+    program_call(p, 0, EP_KIND_YIELD, NAME_OF(1));
+    p->now += 1000;
+    program_call(p, 0, EP_KIND_THROW, 1);
+    program_call(p, 0, EP_KIND_UNWIND, NAME_OF(1));
+
+    study s = study_of(p);
+
+    const ep_function_stats *stats = &s.summary.rows[1];
+    ck_assert_int_eq(stats->calls, 1);
+    ck_assert_int_eq(stats->resumes, 2);
+    ck_assert_int_eq(stats->total, 3);
+    ck_assert_int_eq(stats->whole, 3);
+    study_free(&s);
+}
+END_TEST
+
+START_TEST(cut_slices_have_time_but_no_known_duration)
+{
+    program *p = program_new();
+    program_open(p, 0, EP_KIND_CALL, 1);
+    p->now = 10;
+    program_call(p, 0, EP_KIND_CALL, 2);
+    program_call(p, 0, EP_KIND_CALL, 3);
+    program_call(p, 0, EP_KIND_RETURN, NAME_OF(2));    /* the end of 3 was not seen */
+    p->input.length_ns = 50;
+
+    study s = study_of(p);
+
+    const ep_function_stats *rows = s.summary.rows;
+    ck_assert_int_eq(rows[1].calls, 0);    /* it was called before */
+    ck_assert_int_eq(rows[1].total, 50);
+    ck_assert_int_eq(rows[1].whole, 0);
+    ck_assert_int_eq(rows[1].p50, -1);
+    ck_assert_double_eq(rows[1].mean, -1);
+    ck_assert_int_eq(rows[3].calls, 1);
+    ck_assert_int_eq(rows[3].whole, 0);
+    ck_assert_int_eq(rows[3].max, -1);
+    ck_assert_int_eq(rows[2].whole, 1);
+    study_free(&s);
+}
+END_TEST
+
+START_TEST(bytes_belong_to_the_innermost_call)
+{
+    program *p = program_new();
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 8, 1);    /* outside: of site 1, so of function 1 */
+    program_call(p, 0, EP_KIND_CALL, 2);
+    program_call(p, 0, EP_KIND_C_CALL, 3);
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 16, 10);
+    program_call(p, 0, EP_KIND_C_RETURN, NAME_OF(3));
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 24, 100);
+    program_alloc(p, 0, EP_KIND_FREE_OBJ, 16, -1);
+    program_call(p, 0, EP_KIND_RETURN, NAME_OF(2));
+
+    study s = study_of(p);
+
+    const ep_function_stats *rows = s.summary.rows;
+    ck_assert_int_eq(rows[1].allocated, 1);
+    ck_assert_int_eq(rows[2].allocated, 100);
+    ck_assert_int_eq(rows[2].freed, 10);
+    ck_assert_int_eq(rows[2].net, 90);
+    ck_assert_int_eq(rows[3].allocated, 10);
+    ck_assert_int_eq(rows[3].alive, 0);
+    ck_assert_int_eq(rows[3].churn, 10);
+    ck_assert_int_eq(rows[3].temporary, 0);
+    ck_assert_int_eq(rows[3].peak_live, 10);
+    study_free(&s);
+}
+END_TEST
+
+START_TEST(what_belongs_to_no_function_is_in_the_last_row)
+{
+    program *p = program_new();
+    program_call(p, 0, EP_KIND_CALL, UNKNOWN_SITE);
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 8, 10);
+    program_call(p, 0, EP_KIND_RETURN, UNKNOWN_NAME);
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 8, 20);    /* the free of the first was lost */
+
+    study s = study_of(p);
+
+    const ep_function_stats *last = &s.summary.rows[s.summary.count - 1];
+    ck_assert_uint_eq(s.summary.count, FUNCTIONS + 1);
+    ck_assert_int_eq(last->calls, 1);
+    ck_assert_int_eq(last->allocated, 10);
+    ck_assert_int_eq(last->freed, 10);
+    study_free(&s);
+}
+END_TEST
+
+START_TEST(calls_or_blocks_may_be_missing)
+{
+    program *p = program_new();
+    program_call(p, 0, EP_KIND_CALL, 2);
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 8, 10);
+    program_call(p, 0, EP_KIND_RETURN, NAME_OF(2));
+    ep_calls calls = program_calls(p);
+    ep_blocks blocks = program_blocks(p, NULL);
+    ep_summary of_calls;
+    ep_summary of_blocks;
+    ep_summary of_nothing;
+
+    ck_assert_int_eq(ep_summary_functions(&p->input, &calls, NULL, NULL, &of_calls), EP_OK);
+    ck_assert_int_eq(ep_summary_functions(&p->input, NULL, &blocks, NULL, &of_blocks), EP_OK);
+    ck_assert_int_eq(ep_summary_functions(&p->input, NULL, NULL, NULL, &of_nothing), EP_OK);
+
+    ck_assert_int_eq(of_calls.rows[2].calls, 1);
+    ck_assert_int_eq(of_calls.rows[2].allocated, 0);
+    ck_assert_int_eq(of_blocks.rows[1].allocated, 10);    /* by its site */
+    ck_assert_int_eq(of_blocks.rows[2].calls, 0);
+    ck_assert_int_eq(of_blocks.rows[2].p99, -1);
+    ck_assert_int_eq(of_nothing.rows[2].min, -1);
+    ep_summary_clear(&of_calls);
+    ep_summary_clear(&of_blocks);
+    ep_summary_clear(&of_nothing);
+    ep_calls_clear(&calls);
+    ep_blocks_clear(&blocks);
+    program_free(p);
+}
+END_TEST
+
+static bool
+refuse(void *context, size_t done, size_t total)
+{
+    ck_assert_uint_le(done, total);
+    return done < *(size_t *)context;
+}
+
+START_TEST(summary_stops_when_asked)
+{
+    program *p = program_new();
+    write_call(p, 1, 5);
+    ep_calls calls = program_calls(p);
+    ep_blocks blocks = program_blocks(p, &calls);
+
+    for (size_t stop_at = 1; stop_at <= 2; stop_at++) {
+        ep_progress progress = {refuse, &stop_at};
+        ck_assert_int_eq(ep_summary_functions(&p->input, &calls, &blocks, &progress, NULL),
+                         EP_STATE);
+    }
+
+    ep_calls_clear(&calls);
+    ep_blocks_clear(&blocks);
+    program_free(p);
+}
+END_TEST
+
+/* ---- Memory over time: promises -------------------------------------------------------------- */
+
+/* Live memory: 10 from t = 0, 30 from 10, 20 from 40, 25 from 90; the window is 100 ns long. */
+static program *
+four_changes(void)
+{
+    program *p = program_new();
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 8, 10);
+    p->now = 10;
+    program_alloc(p, 0, EP_KIND_MALLOC_NUMPY, 16, 20);
+    p->now = 40;
+    program_alloc(p, 0, EP_KIND_FREE_OBJ, 8, -1);
+    program_alloc(p, 0, EP_KIND_FREE_OBJ, 800, -1);    /* older */
+    p->now = 90;
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 8, 5);
+    p->input.length_ns = 100;
+    return p;
+}
+
+START_TEST(curve_has_a_row_for_each_change)
+{
+    study s = study_of(four_changes());
+    ep_curve curve;
+
+    ck_assert_int_eq(ep_summary_curve(&s.blocks, EP_DOMAINS_ALL, &curve), EP_OK);
+
+    static const int64_t want[][3] = {{0, 10, 1}, {10, 30, 2}, {40, 20, 1}, {90, 25, 2}};
+    ck_assert_uint_eq(curve.count, 4);
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(curve.time[i], want[i][0]);
+        ck_assert_int_eq(curve.live[i], want[i][1]);
+        ck_assert_int_eq(curve.blocks[i], want[i][2]);
+    }
+    ep_curve_clear(&curve);
+    study_free(&s);
+}
+END_TEST
+
+START_TEST(curve_of_a_domain_has_its_changes_alone)
+{
+    study s = study_of(four_changes());
+    ep_curve curve;
+
+    ck_assert_int_eq(ep_summary_curve(&s.blocks, EP_DOMAIN_BIT(EP_DOMAIN_NUMPY), &curve), EP_OK);
+
+    ck_assert_uint_eq(curve.count, 1);
+    ck_assert_int_eq(curve.live[0], 20);
+    ep_curve_clear(&curve);
+    study_free(&s);
+}
+END_TEST
+
+START_TEST(bin_begins_with_what_the_last_one_left)
+{
+    study s = study_of(four_changes());
+    ep_bin bins[4];
+
+    ep_summary_bins(&s.blocks, EP_DOMAINS_ALL, 4, bins);
+
+    static const ep_bin want[] = {
+        {0, 30, 30, 2},
+        {20, 30, 20, 1},
+        {20, 20, 20, 1},
+        {20, 25, 25, 2},
+    };
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(bins[i].min, want[i].min);
+        ck_assert_int_eq(bins[i].max, want[i].max);
+        ck_assert_int_eq(bins[i].last, want[i].last);
+        ck_assert_int_eq(bins[i].blocks, want[i].blocks);
+    }
+    study_free(&s);
+}
+END_TEST
+
+START_TEST(event_at_the_very_end_is_in_the_last_bin)
+{
+    program *p = four_changes();
+    p->input.length_ns = 90;
+    study s = study_of(p);
+    ep_bin bins[7];
+
+    ep_summary_bins(&s.blocks, EP_DOMAINS_ALL, 7, bins);
+
+    ck_assert_int_eq(bins[6].last, 25);
+    study_free(&s);
+}
+END_TEST
+
+START_TEST(peak_is_its_first_instant)
+{
+    program *p = four_changes();
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 24, 5);    /* 30 again */
+    study s = study_of(p);
+
+    ep_peak peak = ep_summary_peak(&s.blocks, EP_DOMAINS_ALL);
+
+    ck_assert_int_eq(peak.time, 10);
+    ck_assert_int_eq(peak.live, 30);
+    ck_assert_int_eq(peak.blocks, 2);
+    ck_assert_uint_eq(peak.moment, 2);
+    study_free(&s);
+}
+END_TEST
+
+START_TEST(no_block_no_peak)
+{
+    program *p = program_new();
+    program_alloc(p, 0, EP_KIND_FREE_OBJ, 8, -1);
+    study s = study_of(p);
+
+    ep_peak peak = ep_summary_peak(&s.blocks, EP_DOMAINS_ALL);
+
+    ck_assert_int_eq(peak.time, -1);
+    ck_assert_int_eq(peak.live, 0);
+    ck_assert_uint_eq(peak.moment, 0);
+    study_free(&s);
+}
+END_TEST
+
+/* ---- Whose blocks: promises ------------------------------------------------------------------ */
+
+START_TEST(leaks_are_what_is_alive_at_the_end_largest_first)
+{
+    program *p = program_new();
+    program_call(p, 0, EP_KIND_CALL, 2);
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 8, 10);
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 16, 20);
+    program_call(p, 0, EP_KIND_CALL, 3);
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 24, 50);
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 32, 60);
+    program_alloc(p, 0, EP_KIND_FREE_OBJ, 32, -1);
+    study s = study_of(p);
+    ep_groups groups;
+
+    ck_assert_int_eq(ep_summary_alive(&s.blocks, &s.calls, NULL, p->columns.alloc_count,
+                                      EP_BY_FUNCTION, &groups),
+                     EP_OK);
+
+    ck_assert_uint_eq(groups.count, 2);
+    ck_assert_int_eq(groups.rows[0].key, 3);
+    ck_assert_int_eq(groups.rows[0].bytes, 50);
+    ck_assert_int_eq(groups.rows[1].key, 2);
+    ck_assert_int_eq(groups.rows[1].bytes, 30);
+    ck_assert_int_eq(groups.rows[1].blocks, 2);
+    ep_groups_clear(&groups);
+    study_free(&s);
+}
+END_TEST
+
+START_TEST(temporary_blocks_are_grouped_by_site)
+{
+    program *p = program_new();
+    for (int i = 0; i < 3; i++) {
+        program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 8, 10);
+        program_alloc(p, 0, EP_KIND_FREE_OBJ, 8, -1);
+    }
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 8, 1000);
+    study s = study_of(p);
+    ep_groups groups;
+
+    ck_assert_int_eq(ep_summary_temporary(&s.blocks, &s.calls, NULL, EP_BY_SITE, &groups), EP_OK);
+
+    ck_assert_uint_eq(groups.count, 1);
+    ck_assert_int_eq(groups.rows[0].key, 1);
+    ck_assert_int_eq(groups.rows[0].bytes, 30);
+    ck_assert_int_eq(groups.rows[0].blocks, 3);
+    ep_groups_clear(&groups);
+    study_free(&s);
+}
+END_TEST
+
+START_TEST(calls_by_the_same_way_have_one_stack)
+{
+    program *p = program_new();
+    program_call(p, 0, EP_KIND_CALL, 1);
+    write_call(p, 2, 5);
+    write_call(p, 2, 5);
+    program_call(p, 1, EP_KIND_CALL, 1);
+    program_call(p, 1, EP_KIND_CALL, 2);
+    program_call(p, 2, EP_KIND_CALL, 2);
+    study s = study_of(p);
+    ep_stacks stacks;
+
+    ck_assert_int_eq(ep_summary_stacks(&s.calls, &stacks), EP_OK);
+
+    static const int32_t want[] = {0, 1, 1, 0, 1, 2};
+    for (int call = 0; call < 6; call++) ck_assert_int_eq(stacks.call_stack[call], want[call]);
+    ck_assert_uint_eq(stacks.count, 3);
+    ck_assert_int_eq(stacks.parent[1], 0);
+    ck_assert_int_eq(stacks.parent[2], -1);
+    ck_assert_uint_eq(stacks.site[1], 2);
+    ep_stacks_clear(&stacks);
+    study_free(&s);
+}
+END_TEST
+
+/* ---- Random programs ------------------------------------------------------------------------- */
+
+/* Calls that end as they should, now and then not, and any allocator event at few addresses. */
+static program *
+random_program(uint64_t seed)
+{
+    static const unsigned operations[] = {
+        EP_KIND_MALLOC,
+        EP_KIND_CALLOC,
+        EP_KIND_REALLOC,
+        EP_KIND_REALLOC_FREE,
+        EP_KIND_FREE,
+        EP_KIND_FREE,
+        EP_KIND_REALLOC_FAILED,
+    };
+    static const uint8_t openings[] = {EP_KIND_CALL, EP_KIND_C_CALL, EP_KIND_RESUME, EP_KIND_THROW};
+    program *p = program_new();
+    uint64_t random = seed;
+    program_open(p, 1, EP_KIND_CALL, 1);
+    for (int i = 0; i < 400; i++) {
+        int32_t thread = (int32_t)below(&random, 3);
+        p->now += (int64_t)below(&random, one_in(&random, 9) ? 100000 : 100);
+        program_hold_time(p, one_in(&random, 5));
+        if (one_in(&random, 2)) {
+            unsigned kind = operations[below(&random, 7)] + (unsigned)below(&random, 3);
+            bool is_free = ep_kinds[kind].family == EP_FAMILY_FREE;
+            int64_t size = is_free ? -1 : (int64_t)below(&random, 1000);
+            program_alloc(p, thread, kind, 8 * below(&random, 30), size);
+            p->columns.id[p->columns.count - 1] = (uint32_t)below(&random, SITES + 1);
+        } else if (one_in(&random, 2)) {
+            bool is_unknown = one_in(&random, 20);
+            uint32_t site = is_unknown ? UNKNOWN_SITE : random_site(&random);
+            program_call(p, thread, openings[below(&random, 4)], site);
+        } else {
+            ep_kind kind = one_in(&random, 3) ? EP_KIND_C_RETURN : EP_KIND_RETURN;
+            program_call(p, thread, kind, NAME_OF(below(&random, FUNCTIONS)));
+        }
+    }
+    return p;
+}
+
+/* The row of a function in the summary; the last of none. */
+static size_t
+row_of(int32_t function)
+{
+    return function >= 0 ? (size_t)function : FUNCTIONS;
+}
+
+/* Whose an event is, in words of summary.h. */
+static int32_t
+owner(const study *s, size_t event)
+{
+    size_t row = s->p->columns.alloc_row[event];
+    int32_t call = s->calls.row_call[row];
+    uint32_t site = s->p->columns.id[row];
+    if (call >= 0) {
+        return s->calls.function[call];
+    }
+    return site < SITES ? s->p->site_function[site] : -1;
+}
+
+static bool
+was_alive(const study *s, size_t block, size_t moment)
+{
+    return s->blocks.birth[block] < moment &&
+           (s->blocks.death[block] == EP_ROW_NONE || s->blocks.death[block] >= moment);
+}
+
+static int64_t
+live_at(const study *s, size_t moment, unsigned domains)
+{
+    int64_t live = 0;
+    for (size_t i = 0; i < s->blocks.count; i++) {
+        bool counts = (domains & EP_DOMAIN_BIT(s->blocks.domain[i])) != 0;
+        live += counts && was_alive(s, i, moment) ? s->blocks.size[i] : 0;
+    }
+    return live;
+}
+
+/* The first moment with the most live bytes; 0: no block. */
+static size_t
+peak_moment(const study *s, unsigned domains)
+{
+    size_t best = 0;
+    for (size_t moment = 1; moment <= s->p->columns.alloc_count; moment++) {
+        if (live_at(s, moment, domains) > live_at(s, best, domains)) {
+            best = moment;
+        }
+    }
+    return best;
+}
+
+static int
+ascending(const void *left, const void *right)
+{
+    int64_t a = *(const int64_t *)left;
+    int64_t b = *(const int64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* The call columns of one row, counted call by call. */
+static void
+check_function_calls(const study *s, size_t row)
+{
+    const ep_function_stats *stats = &s->summary.rows[row];
+    const ep_calls *calls = &s->calls;
+    int64_t durations[400];
+    int64_t begun[2] = {0};
+    int64_t recursive = 0;
+    int64_t total = 0;
+    int64_t self = 0;
+    int64_t sum = 0;
+    size_t whole = 0;
+    for (size_t i = 0; i < calls->count; i++) {
+        if (row_of(calls->function[i]) != row) {
+            continue;
+        }
+        bool is_recursive = (calls->flags[i] & EP_CALL_RECURSIVE) != 0;
+        bool is_cut = (calls->flags[i] & EP_CALL_CUT) != 0;
+        if ((calls->flags[i] & EP_CALL_OPEN_AT_START) == 0) {
+            begun[calls->kind[i] == EP_KIND_RESUME || calls->kind[i] == EP_KIND_THROW]++;
+            recursive += is_recursive;
+        }
+        total += is_recursive ? 0 : calls->duration[i];
+        self += calls->self[i];
+        if (!is_cut) {
+            sum += calls->duration[i];
+            durations[whole++] = calls->duration[i];
+        }
+    }
+    ck_assert_int_eq(stats->calls, begun[0]);
+    ck_assert_int_eq(stats->resumes, begun[1]);
+    ck_assert_int_eq(stats->recursive, recursive);
+    ck_assert_int_eq(stats->total, total);
+    ck_assert_int_eq(stats->self, self);
+    ck_assert_int_eq(stats->whole, whole);
+    if (whole > 0) {
+        qsort(durations, whole, sizeof *durations, ascending);
+        ck_assert_int_eq(stats->min, durations[0]);
+        ck_assert_int_eq(stats->max, durations[whole - 1]);
+        ck_assert_int_eq(stats->p50, durations[(50 * whole + 99) / 100 - 1]);
+        ck_assert_int_eq(stats->p95, durations[(95 * whole + 99) / 100 - 1]);
+        ck_assert_int_eq(stats->p99, durations[(99 * whole + 99) / 100 - 1]);
+        ck_assert_double_eq(stats->mean, (double)sum / (double)whole);
+    }
+}
+
+/* Its memory columns, block by block. */
+static void
+check_function_memory(const study *s, size_t row)
+{
+    const ep_blocks *blocks = &s->blocks;
+    size_t peak = peak_moment(s, EP_DOMAINS_ALL);
+    ep_function_stats want = {0};
+    for (size_t i = 0; i < blocks->count; i++) {
+        bool is_alive = blocks->death[i] == EP_ROW_NONE;
+        bool is_lost = (blocks->flags[i] & EP_BLOCK_FREE_LOST) != 0;
+        int32_t freer = is_alive || is_lost ? -1 : owner(s, blocks->death[i]);
+        int64_t size = blocks->size[i];
+        want.freed += !is_alive && row_of(freer) == row ? size : 0;
+        if (row_of(owner(s, blocks->birth[i])) == row) {
+            bool is_temporary = (blocks->flags[i] & (EP_BLOCK_BRIEF | EP_BLOCK_LOCAL)) != 0;
+            want.allocated += size;
+            want.blocks++;
+            want.alive += is_alive ? size : 0;
+            want.alive_blocks += is_alive;
+            want.temporary += is_temporary ? size : 0;
+            want.temporary_blocks += is_temporary;
+            want.peak_live += was_alive(s, i, peak) ? size : 0;
+        }
+    }
+    const ep_function_stats *stats = &s->summary.rows[row];
+    ck_assert_int_eq(stats->allocated, want.allocated);
+    ck_assert_int_eq(stats->freed, want.freed);
+    ck_assert_int_eq(stats->net, want.allocated - want.freed);
+    ck_assert_int_eq(stats->blocks, want.blocks);
+    ck_assert_int_eq(stats->alive, want.alive);
+    ck_assert_int_eq(stats->alive_blocks, want.alive_blocks);
+    ck_assert_int_eq(stats->churn, want.allocated - want.alive);
+    ck_assert_int_eq(stats->temporary, want.temporary);
+    ck_assert_int_eq(stats->temporary_blocks, want.temporary_blocks);
+    ck_assert_int_eq(stats->peak_live, want.peak_live);
+}
+
+START_TEST(functions_are_as_counted_one_by_one)
+{
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        study s = study_of(random_program(seed));
+
+        for (size_t row = 0; row < s.summary.count; row++) {
+            check_function_calls(&s, row);
+            check_function_memory(&s, row);
+        }
+        study_free(&s);
+    }
+}
+END_TEST
+
+START_TEST(functions_add_up_to_the_whole)
+{
+    for (uint64_t seed = 100; seed < 140; seed++) {
+        study s = study_of(random_program(seed));
+        ep_peak peak = ep_summary_peak(&s.blocks, EP_DOMAINS_ALL);
+        int64_t outermost = 0;
+        for (size_t i = 0; i < s.calls.count; i++) {
+            outermost += s.calls.parent[i] < 0 ? s.calls.duration[i] : 0;
+        }
+
+        ep_function_stats sum = {0};
+        for (size_t i = 0; i < s.summary.count; i++) {
+            sum.self += s.summary.rows[i].self;
+            sum.net += s.summary.rows[i].net;
+            sum.alive += s.summary.rows[i].alive;
+            sum.peak_live += s.summary.rows[i].peak_live;
+        }
+
+        ck_assert_int_eq(sum.self, outermost);
+        ck_assert_int_eq(sum.net, sum.alive);
+        ck_assert_int_eq(sum.alive, live_at(&s, s.p->columns.alloc_count, EP_DOMAINS_ALL));
+        ck_assert_int_eq(sum.peak_live, peak.live);
+        study_free(&s);
+    }
+}
+END_TEST
+
+/* What one call allocated and freed, block by block; below: or a call below it did. */
+static void
+check_call_memory(const study *s, const ep_call_memory *memory, size_t call, bool below)
+{
+    int64_t allocated = 0;
+    int64_t freed = 0;
+    int32_t made = 0;
+    for (size_t i = 0; i < s->blocks.count; i++) {
+        int32_t by = s->blocks.call[i];
+        int32_t freed_by = s->blocks.freed_in[i];
+        while (below && by > (int32_t)call) by = s->calls.parent[by];
+        while (below && freed_by > (int32_t)call) freed_by = s->calls.parent[freed_by];
+        allocated += by == (int32_t)call ? s->blocks.size[i] : 0;
+        freed += freed_by == (int32_t)call ? s->blocks.size[i] : 0;
+        made += by == (int32_t)call;
+    }
+    ck_assert_int_eq(memory->allocated[call], allocated);
+    ck_assert_int_eq(memory->freed[call], freed);
+    ck_assert_int_eq(memory->blocks[call], made);
+}
+
+START_TEST(calls_are_as_counted_one_by_one)
+{
+    for (uint64_t seed = 200; seed < 240; seed++) {
+        study s = study_of(random_program(seed));
+        for (int below = 0; below < 2; below++) {
+            ep_call_memory memory;
+
+            ck_assert_int_eq(ep_summary_call_memory(&s.calls, &s.blocks, below, &memory), EP_OK);
+
+            for (size_t i = 0; i < s.calls.count; i++) check_call_memory(&s, &memory, i, below);
+            ep_call_memory_clear(&memory);
+        }
+        study_free(&s);
+    }
+}
+END_TEST
+
+/* Bins, from the curve. */
+static void
+check_bins(const study *s, const ep_curve *curve, unsigned domains, size_t count)
+{
+    ep_bin bins[50];
+    ep_summary_bins(&s->blocks, domains, count, bins);
+
+    int64_t length = s->p->input.length_ns;
+    size_t next = 0;
+    int64_t last = 0;
+    for (size_t k = 0; k < count; k++) {
+        int64_t min = last;
+        int64_t max = last;
+        int64_t end = length * (int64_t)(k + 1) / (int64_t)count;
+        for (; next < curve->count && (curve->time[next] < end || k + 1 == count); next++) {
+            last = curve->live[next];
+            min = last < min ? last : min;
+            max = last > max ? last : max;
+        }
+        ck_assert_int_eq(bins[k].min, min);
+        ck_assert_int_eq(bins[k].max, max);
+        ck_assert_int_eq(bins[k].last, last);
+        ck_assert_int_eq(bins[k].blocks, next > 0 ? curve->blocks[next - 1] : 0);
+    }
+}
+
+START_TEST(replay_gives_the_same_memory_at_every_time)
+{
+    static const unsigned sets[] = {EP_DOMAINS_ALL, EP_DOMAIN_BIT(EP_DOMAIN_MEM), 5, 0};
+    for (uint64_t seed = 300; seed < 340; seed++) {
+        study s = study_of(random_program(seed));
+        unsigned domains = sets[seed % 4];
+        ep_curve curve;
+
+        ck_assert_int_eq(ep_summary_curve(&s.blocks, domains, &curve), EP_OK);
+
+        for (size_t i = 0; i < curve.count; i++) {
+            bool is_last = i + 1 == curve.count || curve.time[i + 1] > curve.time[i];
+            size_t moment = ep_blocks_moment(&s.p->input, curve.time[i]);
+            if (is_last) {
+                ck_assert_int_eq(curve.live[i], live_at(&s, moment, domains));
+            }
+        }
+        ep_peak peak = ep_summary_peak(&s.blocks, domains);
+        ck_assert_int_eq(peak.live, live_at(&s, peak_moment(&s, domains), domains));
+        ck_assert_int_eq(peak.live, live_at(&s, peak.moment, domains));
+        check_bins(&s, &curve, domains, 1 + seed % 50);
+        ep_curve_clear(&curve);
+        study_free(&s);
+    }
+}
+END_TEST
+
+/* A block's key in a grouping. */
+static int32_t
+key_of(const study *s, const ep_stacks *stacks, ep_group_by by, size_t block)
+{
+    int32_t call = s->blocks.call[block];
+    uint32_t site = s->blocks.site[block];
+    switch (by) {
+        case EP_BY_FUNCTION: return owner(s, s->blocks.birth[block]);
+        case EP_BY_SITE:     return site < SITES ? (int32_t)site : -1;
+        case EP_BY_STACK:    return call >= 0 ? stacks->call_stack[call] : -1;
+    }
+    return -1;
+}
+
+START_TEST(groups_are_as_counted_one_by_one)
+{
+    for (uint64_t seed = 400; seed < 440; seed++) {
+        study s = study_of(random_program(seed));
+        ep_peak peak = ep_summary_peak(&s.blocks, EP_DOMAINS_ALL);
+        ep_group_by by = (ep_group_by)(seed % 3);
+        ep_stacks stacks;
+        ep_groups groups;
+        ck_assert_int_eq(ep_summary_stacks(&s.calls, &stacks), EP_OK);
+
+        ck_assert_int_eq(
+            ep_summary_alive(&s.blocks, &s.calls, &stacks, peak.moment, by, &groups), EP_OK);
+
+        int64_t sum = 0;
+        for (size_t g = 0; g < groups.count; g++) {
+            int64_t bytes = 0;
+            int64_t blocks = 0;
+            for (size_t i = 0; i < s.blocks.count; i++) {
+                bool is_in = was_alive(&s, i, peak.moment) &&
+                             key_of(&s, &stacks, by, i) == groups.rows[g].key;
+                bytes += is_in ? s.blocks.size[i] : 0;
+                blocks += is_in;
+            }
+            ck_assert_int_eq(groups.rows[g].bytes, bytes);
+            ck_assert_int_eq(groups.rows[g].blocks, blocks);
+            ck_assert(g == 0 || groups.rows[g - 1].bytes >= bytes);
+            sum += bytes;
+        }
+        ck_assert_int_eq(sum, peak.live);
+        ep_groups_clear(&groups);
+        ep_stacks_clear(&stacks);
+        study_free(&s);
+    }
+}
+END_TEST
+
+/* Have two calls the same sites from the outermost on? */
+static bool
+is_same_way(const ep_calls *calls, int32_t a, int32_t b)
+{
+    while (a >= 0 && b >= 0 && calls->site[a] == calls->site[b]) {
+        a = calls->parent[a];
+        b = calls->parent[b];
+    }
+    return a < 0 && b < 0;
+}
+
+START_TEST(stacks_are_equal_where_the_sites_are)
+{
+    for (uint64_t seed = 500; seed < 520; seed++) {
+        study s = study_of(random_program(seed));
+        ep_stacks stacks;
+
+        ck_assert_int_eq(ep_summary_stacks(&s.calls, &stacks), EP_OK);
+
+        for (int32_t a = 0; a < (int32_t)s.calls.count; a++) {
+            int32_t stack = stacks.call_stack[a];
+            int32_t parent = s.calls.parent[a];
+            ck_assert_uint_eq(stacks.site[stack], s.calls.site[a]);
+            ck_assert_int_eq(stacks.parent[stack], parent >= 0 ? stacks.call_stack[parent] : -1);
+            for (int32_t b = 0; b < a; b++) {
+                ck_assert_int_eq(stack == stacks.call_stack[b], is_same_way(&s.calls, a, b));
+            }
+        }
+        ep_stacks_clear(&stacks);
+        study_free(&s);
+    }
+}
+END_TEST
+
+/* ---- Failures -------------------------------------------------------------------------------- */
+
+#ifdef EP_FAULT_POINTS
+
+/* Everything that takes memory, on calls and blocks without columns. Stops at the first failure. */
+static ep_status
+summarise_everything(program *p, ep_calls *calls, ep_blocks *blocks)
+{
+    ep_summary summary = {0};
+    ep_call_memory memory = {0};
+    ep_curve curve = {0};
+    ep_stacks stacks = {0};
+    ep_groups alive = {0};
+    ep_groups temporary = {0};
+    ep_status status = ep_summary_functions(&p->input, calls, blocks, NULL, &summary);
+    if (status == EP_OK) {
+        status = ep_summary_call_memory(calls, blocks, true, &memory);
+    }
+    if (status == EP_OK) {
+        status = ep_summary_curve(blocks, EP_DOMAINS_ALL, &curve);
+    }
+    if (status == EP_OK) {
+        status = ep_summary_stacks(calls, &stacks);
+    }
+    if (status == EP_OK) {
+        status = ep_summary_alive(blocks, calls, &stacks, 5, EP_BY_STACK, &alive);
+    }
+    if (status == EP_OK) {
+        status = ep_summary_temporary(blocks, calls, NULL, EP_BY_SITE, &temporary);
+    }
+    ep_summary_clear(&summary);
+    ep_call_memory_clear(&memory);
+    ep_curve_clear(&curve);
+    ep_stacks_clear(&stacks);
+    ep_groups_clear(&alive);
+    ep_groups_clear(&temporary);
+    return status;
+}
+
+START_TEST(every_failed_allocation_is_reported)
+{
+    program *p = random_program(12347);
+    for (uint32_t i = 0; i < 2000; i++) program_call(p, 0, EP_KIND_CALL, 1 + i % 30);
+
+    long nth = 0;
+    for (bool reached = true; reached; nth++) {
+        ep_calls calls;
+        ep_blocks blocks;
+        ck_assert_int_eq(ep_pair_calls(&p->input, NULL, &calls), EP_OK);
+        ck_assert_int_eq(ep_pair_blocks(&p->input, NULL, &blocks), EP_OK);
+
+        atomic_store(&ep_fault_countdown, nth);
+        ep_status status = summarise_everything(p, &calls, &blocks);
+        reached = atomic_exchange(&ep_fault_countdown, -1) < 0;
+
+        ck_assert_int_eq(status, reached ? EP_NOMEM : EP_OK);
+        ep_calls_clear(&calls);
+        ep_blocks_clear(&blocks);
+    }
+
+    ck_assert_int_gt(nth, 25);
+    program_free(p);
+}
+END_TEST
+
+#endif
+
+EP_TEST_MAIN("summary",
+             quantiles_are_exact_by_nearest_rank,
+             quantiles_of_one_value_are_that_value,
+             recursive_calls_count_their_time_once,
+             generator_adds_up_its_slices,
+             cut_slices_have_time_but_no_known_duration,
+             bytes_belong_to_the_innermost_call,
+             what_belongs_to_no_function_is_in_the_last_row,
+             calls_or_blocks_may_be_missing,
+             summary_stops_when_asked,
+             curve_has_a_row_for_each_change,
+             curve_of_a_domain_has_its_changes_alone,
+             bin_begins_with_what_the_last_one_left,
+             event_at_the_very_end_is_in_the_last_bin,
+             peak_is_its_first_instant,
+             no_block_no_peak,
+             leaks_are_what_is_alive_at_the_end_largest_first,
+             temporary_blocks_are_grouped_by_site,
+             calls_by_the_same_way_have_one_stack,
+             functions_are_as_counted_one_by_one,
+             functions_add_up_to_the_whole,
+             calls_are_as_counted_one_by_one,
+             replay_gives_the_same_memory_at_every_time,
+             groups_are_as_counted_one_by_one,
+#ifdef EP_FAULT_POINTS
+             every_failed_allocation_is_reported,
+#endif
+             stacks_are_equal_where_the_sites_are)

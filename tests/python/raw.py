@@ -1,0 +1,203 @@
+"""A thin hand on eventprof._core: the oracles must not depend on the package's comfort layer."""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import sys
+import threading
+from collections import Counter
+from typing import NamedTuple
+
+from eventprof import _core
+
+KIND = {identifier: number for number, identifier, *_ in _core.kind_table()}
+IDENTIFIER = {number: identifier for identifier, number in KIND.items()}
+WORD = {row[0]: row[2] for row in _core.kind_table()}
+DOMAIN = {row[0]: row[5] for row in _core.kind_table()}
+
+
+def bits(*identifiers: str) -> int:
+    return sum(1 << KIND[identifier] for identifier in identifiers)
+
+
+PYTHON = bits("CALL", "RETURN", "YIELD", "RESUME", "THROW", "UNWIND")
+C = bits("C_CALL", "C_RETURN", "C_EXCEPTION")
+CALLS = PYTHON | C
+OPERATIONS = ("MALLOC", "CALLOC", "REALLOC", "REALLOC_FREE", "FREE", "REALLOC_FAILED")
+MEMORY = sum(
+    bits(f"{operation}_{domain}") for operation in OPERATIONS for domain in ("RAW", "MEM", "OBJ")
+)
+ALL = CALLS | MEMORY
+
+OVERWRITE, STOP, GROW = 0, 1, 2
+OPENING = {"call", "resume", "throw", "c_call"}
+CLOSING = {"return", "yield", "unwind", "c_return", "c_exception"}
+
+HAS_MONITORING = sys.version_info >= (3, 12)
+BACKENDS = ["monitoring", "profile"] if HAS_MONITORING else ["profile"]
+
+
+def recorder(
+    kinds=CALLS, *, limit=64 << 20, on_full=GROW, backend="auto", clock="auto", current_thread=False
+):
+    return _core.Recorder(
+        kinds=kinds,
+        limit_bytes=limit,
+        on_full=on_full,
+        backend=backend,
+        clock=clock,
+        current_thread=current_thread,
+    )
+
+
+class Row(NamedTuple):
+    time: int
+    word: str
+    name: str | None
+    module: str | None
+    file: str | None
+    line: int  # of the function; of the instruction for allocator events
+    caller: str | None
+    caller_line: int
+    depth: int
+    call: int
+    thread: int
+    address: int
+    size: int
+    domain: str | None
+    sort: str | None  # of the function: python, c, type, object
+
+
+COLUMNS = (
+    "time",
+    "kind",
+    "function",
+    "line",
+    "caller",
+    "caller_line",
+    "depth",
+    "call",
+    "thread",
+    "address",
+    "size",
+)
+
+
+def capture(rec):
+    return rec._capture()
+
+
+def rows(trace) -> list[Row]:
+    """Everything, as plain Python values."""
+    if not hasattr(trace, "events"):
+        trace = trace._capture()
+    functions = trace.functions()
+    functions.append((None, None, None, None, None))  # what -1 says
+    out = []
+    for time, kind, f, line, caller, caller_line, depth, call, thread, address, size in zip(
+        *(trace.events(column).tolist() for column in COLUMNS), strict=True
+    ):
+        name, module, file, _, sort = functions[f]
+        out.append(
+            Row(
+                time,
+                WORD[kind],
+                name,
+                module,
+                file,
+                line,
+                functions[caller][0],
+                caller_line,
+                depth,
+                call,
+                thread,
+                address,
+                size,
+                DOMAIN[kind],
+                sort,
+            )
+        )
+    return out
+
+
+def record(work, *args, **options) -> list[Row]:
+    """The rows of one call of `work`."""
+    rec = recorder(**options)
+    with rec:
+        work(*args)
+    return rows(rec)
+
+
+def lost(trace) -> Counter:
+    """Lost events by identifier, over all threads."""
+    total: Counter = Counter()
+    for *_, counts in trace.threads():
+        for kind, count in counts.items():
+            total[IDENTIFIER[kind]] += count
+    return total
+
+
+def recorded(trace) -> Counter:
+    total: Counter = Counter()
+    for *_, counts, _lost in trace.threads():
+        for kind, count in counts.items():
+            total[IDENTIFIER[kind]] += count
+    return total
+
+
+# ---- What a recorder must leave as it found it ----------------------------------------------------------
+
+
+class Allocator(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("ctx", "malloc", "calloc", "realloc", "free")]
+
+
+def allocators() -> list[tuple]:
+    """The allocators of the domains raw, mem and obj."""
+    out = []
+    for domain in range(3):
+        allocator = Allocator()
+        ctypes.pythonapi.PyMem_GetAllocator(domain, ctypes.byref(allocator))
+        out.append(tuple(getattr(allocator, name) for name, _ in Allocator._fields_))
+    return out
+
+
+def starters() -> list:
+    """The functions that start threads, wherever they are kept."""
+    names = (
+        "start_new_thread",
+        "start_new",
+        "start_joinable_thread",
+        "_start_new_thread",
+        "_start_joinable_thread",
+    )
+    return [
+        (module.__name__, name, id(getattr(module, name)))
+        for module in (_thread, threading)
+        for name in names
+        if hasattr(module, name)
+    ]
+
+
+def tools() -> list:
+    """Who holds which id of sys.monitoring, with which events and how many callbacks."""
+    if not HAS_MONITORING:
+        return []
+    out = []
+    for tool in range(6):
+        name = sys.monitoring.get_tool(tool)
+        out.append((name, name and sys.monitoring.get_events(tool)))
+    return out
+
+
+def hooks() -> dict:
+    """Everything that a recorder changes in the interpreter."""
+    return {
+        "profile": sys.getprofile(),
+        "trace": sys.gettrace(),
+        "tools": tools(),
+        "allocators": allocators(),
+        "starters": starters(),
+        "threading profile": threading.getprofile(),
+    }

@@ -1,0 +1,565 @@
+"""Tables: the same numbers, nulls and texts as NumPy, pandas, Polars, pyarrow, DuckDB."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import eventprof
+from eventprof import Table, _core
+from eventprof.tables import Column, Words, code_type
+
+TABLES = ["events", "calls", "allocations", "functions", "threads"]
+CONTRACT = {
+    "events": "time event thread function name line address size domain depth caller caller_line",
+    "calls": "start duration self_time thread function name kind depth parent caller_line flags",
+    "allocations": "address size domain thread start end call function name line freed_in flags",
+    "functions": "name module file line kind calls resumes recursive total self mean min max p50 "
+    "p95 p99 allocated freed net blocks peak_live",
+    "threads": "name native_id first last recorded lost",
+}
+
+
+def leaf(x):
+    return len(str(x))
+
+
+def gen(n):
+    for i in range(n):
+        yield leaf(i)
+
+
+def record(n, **arguments):
+    odd = "odd = lambda x: [x]"
+    scope = {"__name__": "a\udc80b"}
+    exec(compile(odd, "a file\udcff.py", "exec"), scope)
+    with eventprof.record(**arguments) as rec:
+        list(gen(n))
+        scope["odd"](1)
+    return rec.trace
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return record(1237)
+
+
+@pytest.fixture(scope="module")
+def empty():
+    with eventprof.record(threads="current", events=["realloc_failed"]) as rec:
+        pass
+    return rec.trace
+
+
+@pytest.fixture(params=["full", "empty"])
+def any_trace(request, trace, empty):
+    return trace if request.param == "full" else empty
+
+
+def lists(table):
+    """Its columns as plain lists, None where unknown: what all others are compared with."""
+    plain = {}
+    for name in table.columns:
+        values = table[name]
+        plain[name] = (
+            [
+                None if null else value
+                for value, null in zip(values.data.tolist(), values.mask, strict=True)
+            ]
+            if isinstance(values, np.ma.MaskedArray)
+            else values.tolist()
+        )
+    return plain
+
+
+def escaped(plain):
+    """The same, as UTF-8 can say it."""
+    return {
+        name: [
+            v.encode("utf-8", "backslashreplace").decode() if isinstance(v, str) else v
+            for v in values
+        ]
+        for name, values in plain.items()
+    }
+
+
+# ---- The contract --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_columns_are_those_of_the_contract(any_trace, name):
+    table = getattr(any_trace, name)
+
+    assert set(CONTRACT[name].split()) <= set(table.columns)
+    assert all(len(table[column]) == len(table) for column in table.columns)
+    assert table.describe()["meaning"].tolist().count(None) == 0
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_types_do_not_depend_on_the_run(trace, empty, name):
+    full, nothing = getattr(trace, name), getattr(empty, name)
+    for column in full.columns:
+        assert type(full[column]) is type(nothing[column]), column
+        if not full._column(column).words:
+            assert full[column].dtype == nothing[column].dtype, column
+
+
+def test_events_are_right(trace):
+    events = trace.events
+    plain = lists(events)
+    rows = [i for i, name in enumerate(plain["name"]) if name == "leaf"]
+    calls = [i for i in rows if plain["event"][i] == "call"]
+    first_line = leaf.__code__.co_firstlineno
+
+    assert (np.diff(events["time"]) >= 0).all()
+    assert len(calls) == 1237
+    assert {plain["line"][i] for i in calls} == {first_line}
+    assert {plain["address"][i] for i in calls} == {None}
+    assert {trace.functions["name"][plain["caller"][i]] for i in calls} == {"gen"}
+    assert {plain["caller_line"][i] for i in calls} == {gen.__code__.co_firstlineno + 2}
+    mallocs = [i for i in rows if plain["event"][i] == "malloc"]
+    assert mallocs
+    assert {plain["line"][i] for i in mallocs} == {first_line + 1}
+    assert all(plain["size"][i] > 0 and plain["address"][i] for i in mallocs)
+    assert {plain["caller"][i] for i in mallocs} == {None}
+
+
+def test_unknown_is_null_and_never_a_number(trace):
+    events = trace.events
+    of_calls = np.isin(events["event"], ["call", "return", "c_call", "c_return"])
+    for name in ("address", "size"):
+        assert events[name].mask[of_calls].all()
+    assert (events["size"].compressed() >= 0).all()
+    assert (events["line"].compressed() > 0).all()
+    assert (events["depth"].compressed() >= 0).all()
+    c = trace.functions["kind"] != "python"
+    assert trace.functions["line"].mask[c].all()
+    assert set(trace.functions["file"][c]) == {None}
+
+
+def test_an_empty_trace(empty):
+    assert len(empty.events) == 0
+    assert empty.events["time"].dtype == np.int64
+    assert empty.events["size"].dtype == np.int64
+    assert empty.events["address"].dtype == np.uint64
+    assert list(empty.events) == []
+    assert repr(empty.events).startswith("events: 0 rows, 12 columns: time, event")
+    assert "<table>" in empty.events._repr_html_()
+
+
+# ---- As something else ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_rows(any_trace, name):
+    table = getattr(any_trace, name)
+    plain = lists(table)
+    assert [tuple(row) for row in table] == list(zip(*plain.values(), strict=True))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_numpy(any_trace, name):
+    table = getattr(any_trace, name)
+    plain = lists(table)
+
+    structured = table.to_numpy()
+
+    assert structured.dtype.names == table.columns
+    for column, values in plain.items():
+        field = structured[column]
+        mask = np.ma.getmaskarray(field)
+        assert [
+            None if m else v for v, m in zip(np.ma.getdata(field).tolist(), mask, strict=True)
+        ] == values
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_pandas(any_trace, name):
+    pd = pytest.importorskip("pandas")
+    table = getattr(any_trace, name)
+    plain = escaped(lists(table))
+
+    frame = table.to_pandas()
+
+    assert list(frame.columns) == list(table.columns)
+    assert len(frame) == len(table)
+    for column, values in plain.items():
+        got = frame[column].astype(object)
+        assert [None if pd.isna(v) else v for v in got] == values, column
+
+
+@pytest.mark.parametrize("name", ["events", "calls", "allocations"])
+def test_pandas_shares_memory(trace, name):
+    pd = pytest.importorskip("pandas")
+    table = getattr(trace, name)
+    frame = table.to_pandas()
+    copied = table.to_pandas(copy=True)
+    for column in table.columns:
+        values = table._column(column).values()
+        array = frame[column].array
+        if isinstance(frame[column].dtype, pd.CategoricalDtype):
+            inner = array._codes
+        else:
+            inner = getattr(array, "_data", None)
+            inner = inner if isinstance(inner, np.ndarray) else frame[column].to_numpy()
+        assert np.shares_memory(inner, values), column
+    assert not np.shares_memory(copied["start" if name != "events" else "time"].to_numpy(),
+                                table["start" if name != "events" else "time"])  # fmt: skip
+
+
+def test_a_dataframe_can_be_worked_with(trace):
+    pytest.importorskip("pandas")
+    frame = trace.events.to_pandas()
+    frame["time"] = frame["time"] / 1e9
+    by_name = frame.groupby("name", observed=True)["size"].sum()
+    assert by_name["leaf"] > 0
+    assert len(frame.sort_values("size").query("event == 'malloc'")) > 0
+    assert frame.merge(trace.functions.to_pandas(), left_on="function", right_index=True).size > 0
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_polars(any_trace, name):
+    pytest.importorskip("polars")
+    table = getattr(any_trace, name)
+
+    frame = table.to_polars()
+
+    assert frame.columns == list(table.columns)
+    assert frame.to_dict(as_series=False) == escaped(lists(table))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_arrow(any_trace, name):
+    pa = pytest.importorskip("pyarrow")
+    table = getattr(any_trace, name)
+
+    arrow = table.to_arrow()
+
+    arrow.validate(full=True)
+    assert arrow.column_names == list(table.columns)
+    assert arrow.to_pydict() == escaped(lists(table))
+    assert arrow.schema == pa.schema(table)
+    for column in table.columns if len(table) else ():
+        chunk = arrow.column(column).chunk(0)
+        chunk = chunk.indices if pa.types.is_dictionary(chunk.type) else chunk
+        assert chunk.buffers()[1].address == table._column(column).values().ctypes.data
+        assert arrow.schema.field(column).nullable == table._column(column).nullable
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_duckdb(any_trace, name):
+    duckdb = pytest.importorskip("duckdb")
+    eventprof_table = getattr(any_trace, name)
+    assert eventprof_table is not None  # DuckDB finds it by its name in the query
+
+    rows = duckdb.sql("select * from eventprof_table").fetchall()
+
+    assert rows == list(zip(*escaped(lists(eventprof_table)).values(), strict=True))
+
+
+@pytest.mark.slow
+def test_ten_million_rows():
+    duckdb, pd = pytest.importorskip("duckdb"), pytest.importorskip("pandas")
+    n = 10_000_000
+    size = np.ma.array(np.arange(n), mask=np.arange(n) % 3 == 0)
+    codes = (np.arange(n) % 300 - 1).astype(np.int16)
+    words = Words(lambda: [f"w{i}" for i in range(299)])
+    made = Table.from_columns("big", {"time": np.arange(n), "size": size, "a": np.arange(n)})
+    columns = [*made._columns.values(), Column("name", lambda: codes, words=words)]
+    big = Table("big", columns, n)
+    total, nulls = int(size.sum()), int((codes < 0).sum())
+
+    frame, polars, arrow = big.to_pandas(), big.to_polars(), big.to_arrow()
+    query = "select count(*), sum(size), count(*) - count(name), count(distinct name) from big"
+
+    assert len(frame) == polars.height == arrow.num_rows == n
+    assert (frame["size"].sum(), int(pd.isna(frame["name"]).sum())) == (total, nulls)
+    assert (polars["size"].sum(), polars["name"].null_count()) == (total, nulls)
+    assert arrow["name"].null_count == nulls
+    assert duckdb.sql(query).fetchall() == [(n, total, nulls, 299)]
+
+
+# ---- Arrow's protocol ----------------------------------------------------------------------------
+
+
+def capsule_name(capsule):
+    name = ctypes.pythonapi.PyCapsule_GetName
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    return name(capsule)
+
+
+def test_capsules_and_fresh_streams(trace):
+    pa = pytest.importorskip("pyarrow")
+    table = trace.events
+    assert capsule_name(table.__arrow_c_schema__()) == b"arrow_schema"
+    assert capsule_name(table.__arrow_c_stream__()) == b"arrow_array_stream"
+    one, two = (pa.RecordBatchReader.from_stream(table) for _ in range(2))
+    assert one.read_all() == two.read_all()
+    asked = pa.schema([("time", pa.int32())]).__arrow_c_schema__()
+    assert table.__arrow_c_stream__(asked) is not None
+
+
+def test_unread_capsules_give_everything_back():
+    array = np.arange(12347)
+    field = ("x", array, np.zeros(12347, bool), True, None)
+    count = sys.getrefcount(array)
+
+    capsules = [_core.arrow_stream([field], 12347), _core.arrow_stream([field] * 3, 12347)]
+    assert sys.getrefcount(array) > count
+    del capsules
+
+    assert sys.getrefcount(array) == count
+
+
+def test_a_column_outlives_table_and_batch_and_is_released_anywhere():
+    pa = pytest.importorskip("pyarrow")
+    table = Table.from_columns("t", {"a": np.arange(12347), "b": ["x", None] * 6173 + ["y"]})
+    values = table._column("a").values()
+    gone = weakref.ref(values)
+    kept = [table.to_arrow().column("a"), table.to_arrow().column("b")]
+    del table, values
+    gc.collect()
+    assert kept[0][12346].as_py() == 12346
+    assert kept[1].to_pylist()[-2:] == [None, "y"]
+
+    def release():
+        kept.clear()
+
+    thread = threading.Thread(target=release)
+    thread.start()
+    thread.join()
+    pa.default_memory_pool().release_unused()
+    gc.collect()
+
+    assert gone() is None
+
+
+def test_arrow_at_the_end_of_the_interpreter():
+    pytest.importorskip("pyarrow")
+    import subprocess
+
+    code = (
+        "import builtins, eventprof, pyarrow, threading\n"
+        "with eventprof.record() as rec: sorted('text')\n"
+        "builtins.kept = [rec.trace.events.to_arrow(), rec.trace.events.__arrow_c_stream__()]\n"
+        "pyarrow.kept = rec.trace.functions.to_arrow()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 8, 9, 63, 64, 65, 511, 512, 513, 12347])
+def test_validity_bits(rows):
+    pytest.importorskip("pyarrow")
+    random = np.random.default_rng(rows)
+    values = np.ma.array(random.integers(-9, 9, rows), mask=random.random(rows) < 0.3)
+    flags = np.ma.array(random.random(rows) < 0.5, mask=random.random(rows) < 0.5)
+    table = Table.from_columns("t", {"v": values, "f": flags, "b": flags.data})
+
+    arrow = table.to_arrow()
+
+    arrow.validate(full=True)
+    assert arrow.to_pydict() == lists(table)
+    assert arrow["v"].null_count == values.mask.sum()
+    assert arrow.slice(rows // 3).to_pydict() == lists(table[rows // 3 :])
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        (("x", np.arange(3), None, True, None), "4 numbers"),
+        (("x", np.arange(8)[::2], None, True, None), "contiguous"),
+        (("x", np.array(["a"] * 4), None, True, None), "numbers of a type"),
+        (("x", np.arange(4), np.zeros(3, bool), True, None), "nulls"),
+        (("x", np.arange(4), None, True, (np.arange(4), b"")), "offsets"),
+        ((7, np.arange(4), None, True, None), "str"),
+    ],
+)
+def test_bad_arrow_fields(field, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        _core.arrow_stream([field], 4)
+
+
+# ---- Parts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rows", [slice(None), slice(10, 20), slice(-5, None), slice(None, None, -3), slice(9, 2)]
+)
+def test_slices(trace, rows):
+    events = trace.events
+    part = events[rows]
+    whole = lists(events)
+    assert lists(part) == {name: values[rows] for name, values in whole.items()}
+    assert len(part) == len(whole["time"][rows])
+
+
+def test_slices_share_memory(trace):
+    part = trace.events[10:20]
+    assert np.shares_memory(part["time"], trace.events["time"])
+    assert np.shares_memory(part.codes("name"), trace.events.codes("name"))
+
+
+def test_masks_and_row_numbers(trace):
+    events = trace.events
+    mallocs = events[events["event"] == "malloc"]
+    assert set(mallocs["event"]) == {"malloc"}
+    large = events[events["size"] > 40]  # a masked array: unknown is not more than 40
+    assert 0 < len(large) < len(events)
+    assert large["size"].min() > 40
+    some = events[[3, -1, 3]]
+    assert [row.time for row in some] == [events[i].time for i in (3, -1, 3)]
+    assert len(events[np.empty(0, int)]) == len(events[[]]) == 0
+    assert events[["time", "name"]].columns == ("time", "name")
+    assert mallocs[:1].to_pandas()["event"].tolist() == ["malloc"]
+
+
+@pytest.mark.parametrize(
+    ("key", "error", "message"),
+    [
+        ("tme", KeyError, "did you mean 'time'"),
+        (10**9, IndexError, "no row 1000000000"),
+        (1.5, TypeError, "takes a column's name"),
+        (None, TypeError, "takes a column's name"),
+        (np.zeros(3, bool), IndexError, "mask of 3"),
+        (np.array([10**9]), IndexError, "no row 1000000000"),
+        (np.zeros((2, 2), int), TypeError, "one dimension"),
+        (np.array([0.5]), TypeError, "row numbers"),
+        (["time", "nme"], KeyError, "'nme'"),
+    ],
+)
+def test_bad_keys(trace, key, error, message):
+    with pytest.raises(error, match=message):
+        trace.events[key]
+
+
+def test_what_is_computed_is_kept_and_cannot_be_written(trace):
+    events = trace.events
+    assert trace.events is events
+    assert events["time"] is events["time"]
+    assert events["name"] is events["name"]
+    for array in (events["time"], events["size"].data, events["name"], events.codes("name")):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = array[0]
+
+
+def test_codes_and_categories(trace):
+    events = trace.events
+    words = np.array([*events.categories("name"), None], dtype=object)
+    assert (words[events.codes("name")] == events["name"]).all()
+    assert len(set(events.categories("name"))) == len(events.categories("name"))
+    with pytest.raises(ValueError, match="not text"):
+        events.codes("time")
+    with pytest.raises(KeyError):
+        events.categories("nothing")
+
+
+@pytest.mark.parametrize("count", [0, 1, 126, 127, 128, 32766, 32767, 40000])
+def test_codes_are_as_narrow_as_pandas_has_them(count):
+    pd = pytest.importorskip("pandas")
+    codes = np.arange(count, dtype=code_type(count))
+    words = Words(lambda: [f"w{i}" for i in range(count)])
+    table = Table("t", [Column("c", lambda: codes, words=words)], count)
+
+    made = table.to_pandas()["c"]
+
+    assert made.array._codes.dtype == code_type(count)
+    assert count == 0 or np.shares_memory(made.array._codes, codes)
+    assert pd.Categorical(["a"] * min(count, 1)).codes.dtype == np.int8
+
+
+def test_surrogates(trace):
+    pytest.importorskip("pandas")
+    functions = trace.functions
+    assert "a\udc80b" in set(functions["module"])
+    assert "a file\udcff.py" in set(functions["file"])
+    assert "a\\udc80b" in set(functions.to_pandas()["module"])
+    assert "a\\udc80b" in repr(functions[functions["module"] == "a\udc80b"])
+    functions._repr_html_().encode()
+
+
+# ---- Tables of one's own -------------------------------------------------------------------------
+
+
+def test_a_table_of_arrays():
+    numbers = np.arange(5.0)
+    table = Table.from_columns(
+        "own",
+        {"n": numbers, "m": np.ma.array([1, 2, 3, 4, 5], mask=[0, 1, 0, 0, 0]), "t": list("abcab")},
+        units={"n": "s"},
+    )
+    assert np.shares_memory(table["n"], numbers)
+    assert numbers.flags.writeable
+    assert table.categories("t") == ("a", "b", "c")
+    assert lists(table[1:3]) == {"n": [1.0, 2.0], "m": [None, 3], "t": ["b", "c"]}
+    assert lists(table[[2, 1]])["m"] == [3, None]
+    assert "m" in table
+    with pytest.raises(ValueError, match="'b'"):
+        Table.from_columns("t", {"a": [1, 2], "b": [1]})
+
+
+def test_repr():
+    table = Table.from_columns(
+        "own",
+        {
+            "n": np.ma.array(np.arange(12_000), mask=np.arange(12_000) == 1),
+            "text": ["x" * 50, None, "<b>", "new\nline"] * 3000,
+            "f": np.linspace(0, 1, 12_000),
+        },
+        units={"n": "ns"},
+    )
+    lines = repr(table).splitlines()
+    assert lines[0] == "own: 12,000 rows, 3 columns"
+    assert lines[1].split() == ["n", "[ns]", "text", "f"]
+    assert lines[3].split()[:3] == ["1", "-", "-"]
+    assert lines[7] == "..."
+    assert lines[-1].split()[:2] == ["11,999", "11,999"]
+    assert "new\\nline" in lines[5]
+    assert len(lines) == 13
+    assert "&lt;b&gt;" in table._repr_html_()
+    assert repr(Table.from_columns("t", {})) == "t: 0 rows, 0 columns: "
+
+
+def test_a_missing_package_is_named(trace, monkeypatch):
+    for module, extra, method in [
+        ("pandas", "pandas", "to_pandas"),
+        ("polars", "polars", "to_polars"),
+        ("pyarrow", "arrow", "to_arrow"),
+    ]:
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ModuleNotFoundError, match=rf"{method}.*eventprof\[{extra}\]"):
+            getattr(trace.events, method)()
+
+
+def test_tables_from_several_threads():
+    trace = record(500)
+    results = []
+
+    def ask():
+        results.append(lists(trace.events))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(results) == 8
+    assert all(result == results[0] for result in results)
+
+
+def test_gather():
+    table = np.array([5, 6, -1], dtype=np.int16)
+    assert _core.gather(table, np.array([0, -1, 1], dtype=np.int32)).tolist() == [5, -1, 6]
+    assert _core.gather(table, np.array([1, 0], dtype=np.uint8)).tolist() == [6, 5]
+    for indices in ([2], [-2], [99]):
+        with pytest.raises(IndexError):
+            _core.gather(table, np.array(indices, dtype=np.int32))
+    with pytest.raises(TypeError):
+        _core.gather(table, np.array([0]))
