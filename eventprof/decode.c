@@ -657,6 +657,7 @@ ep_decoded_clear(ep_decoded *decoded)
         free(decoded->threads[i].open.calls);
     }
     free(decoded->threads);
+    free(decoded->read_threads);
     *decoded = (ep_decoded){0};
 }
 

@@ -26,6 +26,7 @@ typedef struct ep_decoded {
     size_t resident_count;
     int64_t *resident_ns, *resident_bytes;
     uint64_t damaged_chunks;            /* that hold a record of no known kind; read up to it */
+    ep_thread *read_threads;            /* from a file: what the rows of `threads` refer to; owned */
 } ep_decoded;
 
 /* `only_thread`: 0 = all, otherwise the id of the only one wanted.

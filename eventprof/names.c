@@ -380,6 +380,53 @@ ep_site_add(uintptr_t callee, uintptr_t instruction, const ep_site *site)
     return id;
 }
 
+/* ---- Names without an address ---------------------------------------------------------------- */
+
+/* Keys that no address can be: the first word is odd. Two hashes, 127 bits together. */
+typedef struct text_key {
+    uint64_t a, b;
+} text_key;
+
+static void
+mix_bytes(text_key *key, const void *bytes, size_t count)
+{
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < count; i++) {
+        key->a = (key->a ^ at[i]) * UINT64_C(0x100000001B3);
+        key->b = (key->b + at[i] + 1) * UINT64_C(0x9E3779B97F4A7C15);
+        key->b ^= key->b >> 29;
+    }
+}
+
+static void
+mix_text(text_key *key, ep_text text)
+{
+    uint64_t bytes = text.at != NULL ? text.bytes : UINT64_MAX;
+    mix_bytes(key, &bytes, sizeof bytes);
+    mix_bytes(key, text.at, text.at != NULL ? text.bytes : 0);
+}
+
+uint32_t
+ep_name_of_text(const ep_name_text *text)
+{
+    text_key key = {.a = UINT64_C(0xCBF29CE484222325)};
+    int32_t rest[] = {text->line, (int32_t)text->kind};
+    mix_text(&key, text->qualname);
+    mix_text(&key, text->module);
+    mix_text(&key, text->file);
+    mix_bytes(&key, rest, sizeof rest);
+    return ep_name_add((uintptr_t)key.a | 1, (uintptr_t)key.b, text, NULL, NULL);
+}
+
+uint32_t
+ep_site_of_names(const ep_site *site)
+{
+    uint32_t fields[] = {site->callee, site->caller, (uint32_t)site->offset, (uint32_t)site->line};
+    text_key key = {.a = UINT64_C(0xCBF29CE484222325)};
+    mix_bytes(&key, fields, sizeof fields);
+    return ep_site_add((uintptr_t)key.a | 1, (uintptr_t)key.b, site);
+}
+
 size_t
 ep_name_count(void)
 {

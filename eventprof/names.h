@@ -114,6 +114,11 @@ void ep_name_hide(uint32_t id);
 
 uint32_t ep_site_add(uintptr_t callee, uintptr_t instruction, const ep_site *site);
 
+/* For what is read from a file: ids of names and sites that this process did not meet by address.
+ * Equal text has one id, however often and from how many files it is read. Fails: 0. */
+uint32_t ep_name_of_text(const ep_name_text *text);
+uint32_t ep_site_of_names(const ep_site *site);
+
 /* One more than the highest id. Entries below it are whole. */
 size_t ep_name_count(void);
 size_t ep_site_count(void);

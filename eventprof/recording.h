@@ -1,0 +1,25 @@
+/* What is known of a recording besides its events. A trace carries it, and so does a file. */
+#ifndef EP_RECORDING_H
+#define EP_RECORDING_H
+
+#include "engine.h"
+#include "types.h"
+
+typedef struct ep_recording {
+    uint64_t kinds;                /* bits of ep_kind that were asked for */
+    ep_anchor start;
+    int64_t start_realtime_ns;     /* the same instant on the other clocks of the system */
+    int64_t start_boottime_ns;
+    double frequency_hz;           /* ticks a second */
+    uint64_t step_ticks;           /* the clock's smallest step; 0: unknown */
+    uint64_t process_id;
+    ep_full_reason full_reason;
+    uint64_t filtered;             /* events that a filter dropped */
+    bool unfinished;               /* a log file whose recorder did not come to its stop */
+    char *metadata;                /* JSON, UTF-8, of the package; owned; NULL: none */
+    size_t metadata_bytes;
+} ep_recording;
+
+void ep_recording_clear(ep_recording *recording);
+
+#endif
