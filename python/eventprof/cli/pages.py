@@ -21,6 +21,11 @@ def page(module: ModuleType) -> str:
     return inspect.cleandoc(module.__doc__ or "")
 
 
+def help_of(action: argparse.Action) -> str:
+    """Give what an option is for, as argparse prints it."""
+    return (action.help or "") % {"default": action.default}
+
+
 def overview() -> str:
     """Give the page of ``eventprof --help``."""
     verbs = "\n".join(f"  {verb:<12}{what}" for verb, what in VERBS.items())

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from . import options
+from . import options, refuse_unknown
 from .launch import Launch, NotFound, Program
 
 EXAMPLES = (
@@ -80,7 +80,9 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
         0, if the program came to its end; otherwise the program's exception passes through.
     """
     own, program = split(parser, given)
-    arguments = parser.parse_args(own)
+    arguments, extra = parser.parse_known_args(own)
+    if extra:
+        refuse_unknown(parser, extra)
     if program is None:
         parser.error("no program: give a script, -m MODULE, -c CODE, or - for standard input")
     recording = Recording(parser, arguments, program)
