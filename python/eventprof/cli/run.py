@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from ..trace import _plural, show_ns
 from . import options, refuse_unknown
 from .launch import Launch, NotFound, Program
 
@@ -190,6 +193,8 @@ class Recording:
         except ValueError as error:
             parser.error(f"--{error}")
         self.recorder: Any = None
+        # Imported before the program, which may take modules away.
+        self._report: Any = None
 
     def open(self) -> None:
         """Make the recorder and its file; exit with status 2 if that is not possible."""
@@ -208,6 +213,10 @@ class Recording:
             )
         except (Error, TypeError, ValueError, MemoryError) as error:
             _give_up(str(error))
+        if self._arguments.report:
+            from ..report import report
+
+            self._report = report
         if not self._arguments.follow_fork:
             os.register_at_fork(after_in_child=self._leave_child)
         if self._arguments.follow_exec:
@@ -232,18 +241,17 @@ class Recording:
             if not self._arguments.quiet and stream is not None:
                 print(summary(recorder), file=stream, flush=True)
             if self._arguments.report and stream is not None:
-                recorder.trace.report(stream)
+                self._report(recorder.trace, stream)
                 stream.flush()
         except (OSError, ValueError):
             pass  # nobody reads it any more
+        except Exception as error:  # the file is whole; a traceback would be taken for the program's
+            with contextlib.suppress(OSError, ValueError):
+                print(f"eventprof: {self._output}: {error}", file=stream)
 
 
 def summary(recorder: Any) -> str:
     """Say on one line what was recorded, what was lost, where it is and how to look at it."""
-    import shlex
-
-    from ..trace import _plural, show_ns
-
     trace = recorder.trace
     events = trace._facts["events"]
     threads = _plural(len(trace._thread_rows), "thread")
