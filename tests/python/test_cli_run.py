@@ -475,7 +475,12 @@ def test_a_jupyter_kernel_answers(tmp_path):
         kernel = manager.client()
         kernel.start_channels()
         kernel.wait_for_ready(timeout=60)
-        assert kernel.execute_interactive("assert __name__ == '__main__'", timeout=60)["content"]["status"] == "ok"
+        assert (
+            kernel.execute_interactive("assert __name__ == '__main__'", timeout=60)["content"][
+                "status"
+            ]
+            == "ok"
+        )
     finally:
         manager.shutdown_kernel(now=True)
 

@@ -1,8 +1,8 @@
 """The program ``eventprof``: picks the verb, and turns what went wrong into a line and a status.
 
 A verb is a module of this folder with a docstring (its help page begins with it), ``EXAMPLES``,
-``configure(parser)`` and ``run(arguments)``, which gives the exit status; and a row in `VERBS`. Only
-the verb that is asked for is imported, so that ``run`` starts quickly.
+``configure(parser)`` and ``run(arguments)``, which gives the exit status; and a row in `VERBS`.
+Only the verb that is asked for is imported, so that ``run`` starts quickly.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 #: The verbs and what they are for, in the order of the help page.
 VERBS = {
@@ -94,7 +94,7 @@ def _without_verb(given: list[str]) -> int:
     from ..tables import did_you_mean
 
     word = given[0]
-    if os.path.exists(word):
+    if os.path.exists(word) or word.endswith((".epr", ".py")):
         verb = "report" if word.endswith(".epr") else "run"
         hint = f"; to use the file: eventprof {verb} {word}"
     else:
@@ -120,7 +120,19 @@ def _leave_unrecorded() -> None:
 
 
 class Failure(Exception):
-    """What a verb cannot do, as one line for the user; the exit status is 1."""
+    """What a verb cannot do, as one line for the user.
+
+    Parameters
+    ----------
+    said : str
+        The line.
+    status : int
+        The exit status: 2 for wrong use.
+    """
+
+    def __init__(self, said: str, status: int = 1) -> None:
+        super().__init__(said)
+        self.status = status
 
 
 class Parser(argparse.ArgumentParser):
@@ -129,6 +141,14 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print what is wrong, and exit with status 2."""
         self.exit(2, f"{self.prog}: {message}\nTry '{self.prog} --help'.\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            from ..tables import did_you_mean
+
+            known = [str(choice) for choice in action.choices]
+            hint = did_you_mean(value, known) or f"; there are {', '.join(known)}"
+            raise argparse.ArgumentError(action, f"there is no {value!r}{hint}")
 
 
 def make_parser(verb: str, module: ModuleType) -> Parser:
@@ -168,6 +188,7 @@ def _guarded(verb: str, module: ModuleType | None, found: argparse.Namespace) ->
     from .. import Error
 
     name = f"eventprof {verb}".rstrip()
+    failed = 1
     try:
         if module is None:
             print(found.text)
@@ -183,7 +204,7 @@ def _guarded(verb: str, module: ModuleType | None, found: argparse.Namespace) ->
     except KeyboardInterrupt:
         return _INTERRUPTED
     except Failure as failure:
-        said = str(failure)
+        said, failed = str(failure), failure.status
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
         said = f"{where}{error.strerror or error}"
@@ -192,4 +213,4 @@ def _guarded(verb: str, module: ModuleType | None, found: argparse.Namespace) ->
     except (Error, MemoryError) as error:
         said = str(error) or type(error).__name__
     print(f"{name}: {said}", file=sys.stderr)
-    return 1
+    return failed

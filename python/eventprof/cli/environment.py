@@ -1,14 +1,15 @@
 """Record a program because of its environment: what eventprof.pth imports if EVENTPROF is set.
 
-``EVENTPROF=1`` records everything, ``EVENTPROF=memory=0,include=pkg.*`` what it says: the options of
-``eventprof run``, without dashes. ``EVENTPROF_OUTPUT`` is the file, by default
-``eventprof-%p.epr`` in the current directory. Whatever goes wrong is one line on standard error; the
-program runs on.
+``EVENTPROF=1`` records everything, ``EVENTPROF=memory=0,include=pkg.*`` what it says: the options
+of ``eventprof run``, without dashes. ``EVENTPROF_OUTPUT`` is the file, by default
+``eventprof-%p.epr`` in the current directory. Whatever goes wrong is one line on standard error;
+the program runs on.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -27,17 +28,16 @@ def start() -> None:
     if value.lower() in ("", "0", "off", "no", "false") or _recorder is not None:
         return
     try:
-        from .options import make_recorder, parse_words
+        from .options import absolute, make_recorder, parse_words
 
         given = parse_words(value)
-        output = os.path.abspath(os.environ.get(OUTPUT) or _DEFAULT_OUTPUT)
+        output = absolute(os.environ.get(OUTPUT) or _DEFAULT_OUTPUT)
         recorder = make_recorder(given, output, force=False)
+        recorder.start()
         # The first that is registered is the last that runs.
         atexit.register(_finish)
         _recorder = recorder
-        recorder.start()
     except Exception as error:
-        _recorder = None
         where = getattr(error, "filename", None)
         said = f"{where}: {error.strerror}" if isinstance(error, OSError) and where else error
         _say(f"{VARIABLE}={value}: {said}; nothing is recorded")
@@ -57,10 +57,8 @@ def cancel() -> None:
     if recorder.state == "running":
         recorder.stop()
     atexit.unregister(_finish)
-    try:
+    with contextlib.suppress(OSError):
         os.unlink(recorder.output)
-    except (OSError, TypeError):
-        pass
 
 
 def export(given: Mapping[str, Any], output: str) -> None:
@@ -83,7 +81,5 @@ def export(given: Mapping[str, Any], output: str) -> None:
 
 
 def _say(text: str) -> None:
-    try:
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # there is no standard error
         print(f"eventprof: {text}", file=sys.stderr, flush=True)
-    except (AttributeError, OSError, ValueError):
-        pass  # no standard error

@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         start = None if arguments.start is None else parse_time(arguments.start)
         end = None if arguments.end is None else parse_time(arguments.end)
     except ValueError as error:
-        raise Failure(f"--from, --to: {error}") from None
+        raise Failure(f"--from, --to: {error}", 2) from None
     words = _words(arguments.event)
 
     def chosen(trace: Trace, mask: Array) -> Array:
@@ -109,7 +109,7 @@ def _words(given: list[str] | None) -> list[str] | None:
     for word in words:
         if word not in EVENTS:
             hint = did_you_mean(word, EVENTS) or f"; there are {', '.join(EVENTS)}"
-            raise Failure(f"--event: there is no event {word!r}{hint}")
+            raise Failure(f"--event: there is no event {word!r}{hint}", 2)
     return words
 
 

@@ -1,4 +1,4 @@
-"""Say what a file holds: its format, the program, the options, how it ended, and what is missing."""
+"""Say what a file holds: the program, the options, how it ended, and what is missing."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 What the interpreter does in C for a script, a module, ``-c`` or standard input is done here step by
 step, so that the program finds its own ``__main__``, ``sys.argv``, ``sys.path`` and
-``sys.orig_argv``, and ends as it would have: by its exception, its status or its signal. What it can
-still notice: our frames below its own, and what we imported.
+``sys.orig_argv``, and ends as it would have: by its exception, its status or its signal. What it
+can still notice: our frames below its own, and what we imported.
 """
 
 from __future__ import annotations
@@ -96,12 +96,9 @@ class Launch:
         register: Callable[..., None] | None = getattr(linecache, "_register_code", None)
         if register is None:
             return
-        first = register.__code__.co_varnames[0]  # type: ignore[attr-defined]
-        three = register.__code__.co_argcount == 3  # type: ignore[attr-defined]
-        if three and sys.version_info[:3] == (3, 13, 0):
-            register("<string>", source, "<string>")
-        elif three and first == "code":
-            register(code, source, "<string>")
+        # Its first argument became the code; before, it was the key of linecache.
+        first = "<string>" if sys.version_info < (3, 13, 1) else code
+        register(first, source, "<string>")
 
     def _find_stdin(self) -> None:
         if sys.stdin is None or sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""Print the manual page, in roff: eventprof man | man -l -"""
+"""Print the manual page, in roff."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from . import DESCRIPTION, EXAMPLES as OVERVIEW_EXAMPLES, VERBS, load, make_parser
+from . import DESCRIPTION, VERBS, load, make_parser
+from . import EXAMPLES as OVERVIEW_EXAMPLES
 from .pages import help_of, page
 
 EXAMPLES = (

@@ -231,6 +231,21 @@ def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> Any:
     return record(output=output, force=force, **options)
 
 
+def absolute(output: str) -> str:
+    """Make a file's name with %p and %h absolute: the program may change its directory."""
+    return os.path.join(os.getcwd().replace("%", "%%"), output)
+
+
+def explain(error: BaseException, output: str) -> str:
+    """Say why a recording cannot start, and what to do."""
+    if isinstance(error, FileExistsError):
+        return f"{error.filename or output}: exists already; -f replaces it"
+    if isinstance(error, OSError):
+        where = error.filename or output
+        return f"{where}: {error.strerror or error}; -o names another place"
+    return str(error) or type(error).__name__
+
+
 def default_buffer(directory: str) -> int:
     """Choose how large a file may grow: bytes."""
     # A full disk would end the program by a bus error: the file is mapped.

@@ -46,5 +46,5 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         trace.report(width=arguments.width, limit=arguments.limit)
     except ValueError as error:
-        raise Failure(f"--{error}") from None
+        raise Failure(f"--{error}", 2) from None
     return 0

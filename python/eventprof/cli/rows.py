@@ -104,9 +104,7 @@ def write_text(
 def printable(text: str) -> str:
     """Escape what a terminal would obey, and what standard output cannot encode."""
     if not text.isprintable():
-        text = "".join(
-            c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
-        )
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 

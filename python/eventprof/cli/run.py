@@ -96,10 +96,10 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
     if not launch.starts:
         launch.prepare()
         launch.run(lambda: None)
+    launch.prepare()  # first: the file names the program's arguments
     recording.open()
-    launch.prepare()
     atexit.register(recording.finish)  # before the program registers any, so that it is the last
-    launch.run(recording.recorder.start)
+    launch.run(recording.start)
     return 0
 
 
@@ -184,10 +184,9 @@ class Recording:
         name = f"{program.name}-%p.epr"
         if output is None:
             output = name
-        elif output.endswith("/") or os.path.isdir(output):
-            output = os.path.join(output, name)
-        # The program may change its directory before a fork.
-        self._output = os.path.abspath(output)
+        elif os.path.isdir(output):
+            output = os.path.join(output.replace("%", "%%"), name)
+        self._output = options.absolute(output)
         try:
             self._options = options.from_arguments(arguments)
         except ValueError as error:
@@ -204,15 +203,8 @@ class Recording:
             self.recorder = options.make_recorder(
                 self._options, self._output, self._arguments.force
             )
-        except FileExistsError as error:
-            _give_up(f"{error.filename or self._output}: exists already; -f replaces it")
-        except OSError as error:
-            _give_up(
-                f"{error.filename or self._output}: {error.strerror or error}; -o names another "
-                "place"
-            )
-        except (Error, TypeError, ValueError, MemoryError) as error:
-            _give_up(str(error))
+        except (Error, OSError, TypeError, ValueError, MemoryError) as error:
+            _give_up(options.explain(error, self._output))
         if self._arguments.report:
             from ..report import report
 
@@ -223,6 +215,16 @@ class Recording:
             from . import environment
 
             environment.export(self._options, self._output)
+
+    def start(self) -> None:
+        """Start to record; exit with status 2 if the file cannot be made."""
+        from .. import Error
+
+        try:
+            self.recorder.start()
+        except (Error, OSError, MemoryError) as error:
+            atexit.unregister(self.finish)
+            _give_up(options.explain(error, self._output))
 
     def _leave_child(self) -> None:
         if self.recorder.state == "running":
@@ -245,7 +247,9 @@ class Recording:
                 stream.flush()
         except (OSError, ValueError):
             pass  # nobody reads it any more
-        except Exception as error:  # the file is whole; a traceback would be taken for the program's
+        except (
+            Exception
+        ) as error:  # the file is whole; a traceback would be taken for the program's
             with contextlib.suppress(OSError, ValueError):
                 print(f"eventprof: {self._output}: {error}", file=stream)
 

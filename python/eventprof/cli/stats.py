@@ -91,7 +91,7 @@ def _order(table: Table, name: str) -> Any:
 
 
 def _print(table: Table, sort: str) -> None:
-    from ..drawing import show_bytes, show_ns
+    from ..drawing import short_path, show_bytes, show_ns
 
     names = list(_SHOWN)
     if sort not in names and sort not in _TEXTS:
@@ -108,7 +108,8 @@ def _print(table: Table, sort: str) -> None:
     lines = []
     for at in range(len(table)):
         of = {name: column[at] for name, column in columns.items()}
-        place = "" if of["file"] is None else f"{rows.printable(of['file'])}:{of['line']}"
+        file = of["file"]
+        place = "" if file is None else f"{rows.printable(short_path(file))}:{of['line']}"
         function = rows.full_name(of["name"], of["module"])
         lines.append([*(shown(name, of[name]) for name in names), function, place])
     rows.write_text(lines, [*names, "function", "where"], sys.stdout, left=2)
