@@ -96,8 +96,8 @@ class Launch:
         register: Callable[..., None] | None = getattr(linecache, "_register_code", None)
         if register is None:
             return
-        # Its first argument became the code; before, it was the key of linecache.
-        first = "<string>" if sys.version_info < (3, 13, 1) else code
+        # Its first argument was the key of linecache's dictionary, and then became the code.
+        first = code if hasattr(linecache, "_interactive_cache") else "<string>"
         register(first, source, "<string>")
 
     def _find_stdin(self) -> None:
