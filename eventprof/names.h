@@ -138,6 +138,10 @@ ep_site_callee(uint32_t id)
 ep_text ep_string_get(uint32_t id);
 size_t ep_string_count(void);
 
+/* Calls `begin`, then tells the file that has the texts then (file.h) every string, name and site;
+ * none is added meanwhile. */
+void ep_names_tell_all(void (*begin)(void *), void *context);
+
 /* Bytes that names, sites and strings hold. */
 size_t ep_names_bytes(void);
 

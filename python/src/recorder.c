@@ -221,7 +221,7 @@ start_alone(recorder_object *self)
         release_sources();
         return -1;
     }
-    ep_error error = {""};
+    ep_error error = {.text = ""};
     ep_log *log = ep_py_log_for(EP_KIND_CALL);
     self->only_thread = self->current_thread_only && log != NULL ? log->thread->id : 0;
     self->calls_used = used;
@@ -451,7 +451,7 @@ recorder_capture(PyObject *object, PyObject *unused)
     (void)unused;
     recorder_object *self = (recorder_object *)object;
     ep_capture capture;
-    ep_error error = {""};
+    ep_error error = {.text = ""};
     ep_status status = ep_capture_take(&self->core, &capture, &error);
     if (status != EP_OK) {
         return ep_py_raise(status, &error);
