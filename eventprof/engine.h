@@ -137,6 +137,7 @@ typedef struct ep_capture {
     ep_window_thread *threads;          /* index = thread id; owned copies */
     size_t thread_count;                /* one more than the highest thread id */
     ep_clock_map clock;                 /* finished */
+    const ep_thread *read_threads;      /* from a file: index = thread id; NULL: this process's */
 } ep_capture;
 
 /* The window so far (running: up to now). Fails: EP_STATE (never started), EP_NOMEM; *out

@@ -180,17 +180,36 @@ copy_string(const char *text)
 
 /* A new file of that name. Fails: -1, errno. */
 static int
-open_new(const ep_file_options *options)
+open_new(const char *path, bool replace)
 {
-    if (options->replace) {
+    if (replace) {
         struct stat there;
         /* Never truncated: somebody may have it mapped. */
-        if (lstat(options->path, &there) == 0 && (S_ISREG(there.st_mode) || S_ISLNK(there.st_mode)) &&
-            unlink(options->path) != 0) {
+        if (lstat(path, &there) == 0 && (S_ISREG(there.st_mode) || S_ISLNK(there.st_mode)) &&
+            unlink(path) != 0) {
             return -1;
         }
     }
-    return open(options->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+/* Returns: new (free), or NULL. */
+static char *
+expand(const char *pattern, uint64_t process_id)
+{
+    size_t room = strlen(pattern) * 20 + 1;
+    char *path = ep_calloc(room, 1);
+    size_t at = 0;
+    for (const char *from = pattern; path != NULL && *from != 0; from++) {
+        if (from[0] == '%' && from[1] == 'p') {
+            at += (size_t)snprintf(path + at, room - at, "%" PRIu64, process_id);
+            from++;
+        } else {
+            from += from[0] == '%' && from[1] == '%';
+            path[at++] = *from;
+        }
+    }
+    return path;
 }
 
 ep_status
@@ -208,13 +227,13 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
     pthread_mutex_init(&file->lock, NULL);
     atomic_init(&file->refs, 1);
     file->descriptor = -1;
-    file->path = copy_string(options->path);
+    file->path = expand(options->path, ep_os_process_id());
     file->child_path = copy_string(options->child_path);
     if (file->path == NULL || file->child_path == NULL) {
         free_file(file);
         return EP_NOMEM;
     }
-    file->descriptor = open_new(options);
+    file->descriptor = open_new(file->path, options->replace);
     if (file->descriptor < 0) {
         int os_error = errno;
         free_file(file);
@@ -226,7 +245,7 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
     file->header = take_slot_locked(file);
     if (file->header == NULL) {
         int os_error = errno;
-        (void)unlink(options->path);
+        (void)unlink(file->path);
         free_file(file);
         return os_error == 0 ? EP_NOMEM : fail(error, os_error, "%s", strerror(os_error));
     }
@@ -308,44 +327,21 @@ ep_file_abandon(ep_file *file)
     }
 }
 
-/* Returns: new (free), or NULL. */
-static char *
-expand(const char *pattern, uint64_t process_id)
-{
-    size_t room = strlen(pattern) * 20 + 1;
-    char *path = ep_calloc(room, 1);
-    size_t at = 0;
-    for (const char *from = pattern; path != NULL && *from != 0; from++) {
-        if (from[0] == '%' && from[1] == 'p') {
-            at += (size_t)snprintf(path + at, room - at, "%" PRIu64, process_id);
-            from++;
-        } else {
-            from += from[0] == '%' && from[1] == '%';
-            path[at++] = *from;
-        }
-    }
-    return path;
-}
-
 ep_file *
 ep_file_create_for_child(const ep_file *parent)
 {
-    char *path = expand(parent->child_path, ep_os_process_id());
-    ep_file *file = NULL;
-    if (path != NULL) {
-        ep_file_options options = {
-            .path = path,
-            .child_path = parent->child_path,
-            /* Another process of the same number, long ago. */
-            .replace = true,
-            .metadata = (const char *)parent->header + EP_FILE_METADATA_OFFSET,
-            .metadata_bytes = parent->header->metadata_bytes,
-        };
-        if (ep_file_create(&options, &file, NULL) != EP_OK) {
-            file = NULL;
-        }
-        free(path);
+    ep_file_options options = {
+        .path = parent->child_path,
+        .child_path = parent->child_path,
+        .replace = true,    /* it is of another process of this number, long ago */
+        .metadata = (const char *)parent->header + EP_FILE_METADATA_OFFSET,
+        .metadata_bytes = parent->header->metadata_bytes,
+    };
+    ep_file *file;
+    if (ep_file_create(&options, &file, NULL) != EP_OK) {
+        return NULL;
     }
+    memcpy(file->header->calls_from, parent->header->calls_from, sizeof file->header->calls_from);
     return file;
 }
 

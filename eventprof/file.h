@@ -12,6 +12,7 @@
 #ifndef EP_FILE_H
 #define EP_FILE_H
 
+#include "decode.h"
 #include "engine.h"
 #include "names.h"
 #include "recording.h"
@@ -58,6 +59,8 @@ typedef struct ep_file_header {
     _Atomic uint32_t beat;             /* which of `beats` counts */
     ep_anchor beats[2];                /* an instant not long ago: for the slope of the clock */
     _Atomic uint64_t texts_lost;       /* names, sites and threads that found no room */
+    char calls_from[16];               /* words of the package's: which hook calls came from, */
+    char displaced[64];                /* and which were taken over by another tool */
 } ep_file_header;
 
 _Static_assert(sizeof(ep_file_header) <= EP_FILE_METADATA_OFFSET, "the metadata lie behind it");
@@ -97,9 +100,10 @@ uint64_t ep_sum64(const void *at, size_t bytes);
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
+/* Paths are patterns: %p is the process's number, %% a %. */
 typedef struct ep_file_options {
-    const char *path;                  /* of this process */
-    const char *child_path;            /* of forked children: %p is the child's pid, %% a % */
+    const char *path;
+    const char *child_path;            /* of forked children */
     bool replace;                      /* a regular file that is there goes */
     const char *metadata;              /* JSON */
     size_t metadata_bytes;
@@ -113,6 +117,7 @@ ep_file *ep_file_hold(ep_file *file);
 /* The last reference closes the file. */
 void ep_file_release(ep_file *file);
 
+/* Returns: view. */
 const char *ep_file_path(const ep_file *file);
 ep_file_header *ep_file_get_header(ep_file *file);
 
@@ -157,5 +162,45 @@ ep_file_wants_texts(void)
 {
     return atomic_load_explicit(&ep_file_of_texts, memory_order_relaxed) != NULL;
 }
+
+/* ---- Reading --------------------------------------------------------------------------------- */
+
+typedef struct ep_file_reader ep_file_reader;
+
+#define EP_FILE_NOTES 8
+
+/* What the file shows of itself; grows more exact when the events are loaded. */
+typedef struct ep_file_facts {
+    uint16_t major, minor;
+    ep_file_phase phase;
+    bool writer_lives;             /* more may come */
+    bool counter;                  /* its clock is the processor's counter */
+    uint64_t bytes;
+    uint64_t event_slots, text_slots, other_slots;    /* other: given up, or never used */
+    uint64_t only_thread;
+    uint64_t parent_process_id;
+    uint64_t texts_lost;
+    char calls_from[16], displaced[64];    /* as in the header, terminated */
+    uint64_t note_count;           /* what is missing or damaged, the first of it in words */
+    char notes[EP_FILE_NOTES][160];
+} ep_file_facts;
+
+/* Reads and checks the header; takes the descriptor over. Anything may be in the file: nothing is
+ * believed, and no more memory is taken than a few times its length. Returns: new in *out
+ * (ep_file_close). Fails: EP_FORMAT, EP_IO, EP_NOMEM. */
+EP_CHECKED ep_status ep_file_open(int descriptor, ep_file_reader **out, ep_error *error);
+void ep_file_close(ep_file_reader *reader);
+
+const ep_file_facts *ep_file_get_facts(const ep_file_reader *reader);
+
+/* Every event of the file, as of now, with ids of this process; may be called again while the
+ * writer lives. *recording is filled (ep_recording_clear). Returns: new in *out (ep_decoded_clear).
+ * Fails: EP_FORMAT, EP_IO, EP_NOMEM; nothing to clear then. */
+EP_CHECKED ep_status ep_file_load(ep_file_reader *reader, ep_recording *recording, ep_decoded *out,
+                                  ep_error *error);
+
+/* The recording without its events. */
+EP_CHECKED ep_status ep_file_describe(ep_file_reader *reader, ep_recording *recording,
+                                      ep_error *error);
 
 #endif

@@ -372,6 +372,19 @@ ep_name_describe(uint32_t id, const ep_name_text *text)
     pthread_mutex_unlock(&lock);
 }
 
+void
+ep_name_sketch(uint32_t id, const ep_name_text *text)
+{
+    pthread_mutex_lock(&lock);
+    ep_name *name = entry_at(&names, id);
+    if (name->pending) {
+        describe(name, text);
+        name->pending = true;
+        tell_name(id);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 void *
 ep_name_retire(uint32_t id)
 {
