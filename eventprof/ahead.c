@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "file.h"
 #include "memory.h"
 #include "os.h"
 
@@ -18,14 +19,15 @@ static struct {
     bool ending;
     void *ready[READY_COUNT];
     int count;
+    ep_file *file;                /* what it makes are slots of this; NULL: of memory */
 } ahead = {.join_lock = PTHREAD_MUTEX_INITIALIZER,
            .lock = PTHREAD_MUTEX_INITIALIZER,
            .wake = PTHREAD_COND_INITIALIZER};
 
 static void *
-map_touched(void)
+map_touched(ep_file *file)
 {
-    char *at = ep_os_map(EP_CHUNK_BYTES);
+    char *at = file != NULL ? ep_file_take_slot(file) : ep_os_map(EP_CHUNK_BYTES);
     for (size_t i = 0; at != NULL && i < EP_CHUNK_BYTES; i += PAGE_BYTES) {
         *(volatile char *)(at + i) = 0;
     }
@@ -42,8 +44,9 @@ run(void *unused)
             pthread_cond_wait(&ahead.wake, &ahead.lock);
             continue;
         }
+        ep_file *file = ahead.file;    /* it changes while no thread runs */
         pthread_mutex_unlock(&ahead.lock);
-        void *made = map_touched();
+        void *made = map_touched(file);
         pthread_mutex_lock(&ahead.lock);
         if (made == NULL) {
             break;    /* no memory: the writer will see that for itself */
@@ -100,10 +103,17 @@ join_thread_and_lock(void)
 void
 ep_ahead_stop(void)
 {
+    ep_ahead_use_file(ahead.file);
+}
+
+void
+ep_ahead_use_file(ep_file *file)
+{
     join_thread_and_lock();
     while (ahead.count > 0) {
         ep_os_unmap(ahead.ready[--ahead.count], EP_CHUNK_BYTES);
     }
+    ahead.file = file;
     pthread_mutex_unlock(&ahead.lock);
 }
 

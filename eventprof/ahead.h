@@ -9,12 +9,17 @@
 
 #include "types.h"
 
+typedef struct ep_file ep_file;
+
 /* A touched mapping of EP_CHUNK_BYTES, or NULL if none is ready. Either way more are made ready
  * from now on, by a thread that is started if need be. Returns: new (ep_os_unmap). */
 void *ep_ahead_take(void);
 
 /* Ends the thread, and gives back what it made ready. */
 void ep_ahead_stop(void);
+
+/* The same; what is made ready from now on are slots of the file; NULL: memory. */
+void ep_ahead_use_file(ep_file *file);
 
 /* Around fork(), under the engine's lock: it is what keeps take() out. */
 void ep_ahead_before_fork(void);

@@ -533,7 +533,8 @@ list_threads(decoder *d, uint32_t only_thread, ep_decoded *out, reader **heap, s
             continue;
         }
         ep_trace_thread *thread = &out->threads[out->thread_count];
-        thread->thread = ep_engine_thread((uint32_t)id);
+        const ep_thread *read = d->capture->read_threads;
+        thread->thread = read != NULL && id > 0 ? &read[id] : ep_engine_thread((uint32_t)id);
         r->thread = (int32_t)out->thread_count++;
         if (copy_open(&window->open, &thread->open) != EP_OK) {
             return EP_NOMEM;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ahead.h"
+#include "file.h"
 #include "memory.h"
 #include "names.h"
 #include "os.h"
@@ -22,11 +23,14 @@ static struct {
     size_t log_count;
     ep_thread **threads;              /* index = id - 1 */
     size_t thread_count, thread_capacity;
+    bool filer_is_child;              /* forked: its file is still to be made */
     size_t expected_count;            /* threads with an entry and no log yet */
     ep_recorder *recorders;           /* started and not settled */
     size_t running_count;
-    ep_chunk *free_chunks;
+    ep_chunk *free_chunks;            /* of memory */
     ep_chunk *partial_chunks;
+    ep_recorder *filer;               /* running, with a file that is its own; NULL: none */
+    ep_chunk *free_slots;             /* of that file */
     size_t chunks_mapped, chunks_free;
     uint64_t next_sequence;
     ep_anchor birth;                  /* far from any window, for the slope of the clock */
@@ -208,7 +212,16 @@ count_lost(ep_recorder *recorder, ep_cursor cursor, bool fold, ep_capture *captu
     }
 }
 
+static void make_child_file(void);
 static void seal_partial_chunk(ep_chunk *partial);
+static void unmap_chunk(ep_chunk *chunk);
+static void forget_copy(ep_chunk *chunk);
+
+static bool
+is_file_in_use(const ep_file *file)
+{
+    return engine.filer != NULL && engine.filer->file == file;
+}
 
 static void
 release_chunk(ep_chunk *chunk)
@@ -223,10 +236,108 @@ release_chunk(ep_chunk *chunk)
     if (atomic_load_explicit(&chunk->header->state, memory_order_relaxed) != EP_CHUNK_SEALED) {
         return;    /* its owner's, until that seals it */
     }
-    atomic_store_explicit(&chunk->header->state, EP_CHUNK_FREE, memory_order_relaxed);
-    chunk->next = engine.free_chunks;
-    engine.free_chunks = chunk;
-    engine.chunks_free += 1;
+    if (chunk->file != NULL && !is_file_in_use(chunk->file)) {
+        unmap_chunk(chunk);    /* that file is done, and stays as it is */
+        return;
+    }
+    ep_chunk **list = chunk->file != NULL ? &engine.free_slots : &engine.free_chunks;
+    atomic_store_explicit(&chunk->header->state, EP_CHUNK_FREE, memory_order_release);
+    forget_copy(chunk);
+    chunk->next = *list;
+    *list = chunk;
+    engine.chunks_free += chunk->file == NULL;
+}
+
+/* ---- The log file of a recorder, under the lock ---------------------------------------------- */
+
+static void
+put_file_state(ep_recorder *recorder, uint64_t dropped_sequence)
+{
+    if (!engine.filer_is_child) {
+        ep_file_put_state(recorder->file, dropped_sequence, recorder->threads,
+                          recorder->thread_capacity);
+    }
+}
+
+static bool
+keeps(const ep_recorder *recorder, const ep_chunk *chunk)
+{
+    for (size_t i = recorder->kept_first; i < recorder->kept_end; i++) {
+        if (recorder->kept[i] == chunk) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A chunk of memory that was in use when the recorder started: a thread that holds no lock of the
+ * runtime's may have written there once more. Sealed, or its records so far. */
+static void
+copy_to_file(ep_recorder *recorder, ep_chunk *chunk)
+{
+    ep_cursor cursor = ep_cursor_begin(chunk->header);
+    const _Atomic uint64_t *begin = cursor.at;
+    ep_record record = {0};
+    bool found = false;
+    while (ep_cursor_next(&cursor, &record)) {
+        found = found || record.ticks >= recorder->start.ticks;
+    }
+    if (!found || chunk->copy != NULL) {
+        return;
+    }
+    ep_chunk_header *copy = ep_file_take_slot(recorder->file);
+    if (copy == NULL) {
+        return;
+    }
+    size_t words = (size_t)(cursor.at - begin);
+    memcpy(copy, chunk->header, sizeof *copy);
+    memcpy(copy + 1, chunk->header + 1, words * 8);
+    copy->used_words = words;
+    copy->sum = ep_sum64(copy + 1, words * 8);
+    atomic_store_explicit(&copy->wanted, 1, memory_order_relaxed);
+    atomic_store_explicit(&copy->state, EP_CHUNK_SEALED, memory_order_release);
+    chunk->copy = copy;
+    chunk->copy_file = ep_file_hold(recorder->file);
+}
+
+static void
+forget_copy(ep_chunk *chunk)
+{
+    if (chunk->copy != NULL) {
+        ep_os_unmap(chunk->copy, EP_CHUNK_BYTES);
+        ep_file_release(chunk->copy_file);
+        chunk->copy = NULL;
+        chunk->copy_file = NULL;
+    }
+}
+
+/* The recorder dropped it, and counted what was in it. */
+static void
+drop_from_file(ep_recorder *recorder, ep_chunk *chunk)
+{
+    ep_chunk_header *header = chunk->file == recorder->file        ? chunk->header
+                              : chunk->copy_file == recorder->file ? chunk->copy
+                                                                   : NULL;
+    /* First the state, which names the chunk: after a kill in between it is not counted twice. */
+    put_file_state(recorder, chunk->header->sequence);
+    if (header != NULL) {
+        atomic_store_explicit(&header->wanted, 0, memory_order_release);
+    }
+}
+
+/* No log goes on where it is. Those that are there may be met once more: by a thread that holds no
+ * lock of the runtime's. */
+static void
+leave_chunks(void)
+{
+    while (engine.partial_chunks != NULL) {
+        seal_partial_chunk(engine.partial_chunks);
+    }
+    for (ep_log *log = engine.logs; log != NULL; log = log->next_log) {
+        _Atomic uint64_t *first =
+            log->chunk != NULL ? (_Atomic uint64_t *)(log->chunk->header + 1) : log->scratch;
+        atomic_store_explicit(&log->end, first, memory_order_relaxed);
+    }
 }
 
 /* `next`: the first unused word. After this nobody writes there. */
@@ -236,11 +347,20 @@ seal_chunk(ep_chunk *chunk, const _Atomic uint64_t *next)
     ep_chunk_header *header = chunk->header;
     header->sealed = ep_clock_anchor();
     header->used_words = (uint64_t)(next - (_Atomic uint64_t *)(header + 1));
+    if (chunk->file != NULL) {
+        header->sum = ep_sum64(header + 1, header->used_words * 8);
+    }
     atomic_store_explicit(&header->state, EP_CHUNK_SEALED, memory_order_release);
     for (ep_recorder *r = engine.recorders; r != NULL; r = r->next) {
         if (header->sequence >= r->full_sequence) {
             count_lost(r, ep_cursor_begin(header), false, NULL);
+            if (r == engine.filer) {
+                put_file_state(r, UINT64_MAX);
+            }
         }
+    }
+    if (chunk->file == NULL && engine.filer != NULL && keeps(engine.filer, chunk)) {
+        copy_to_file(engine.filer, chunk);
     }
     chunk->refs += 1;    /* so that release() sees the last one go */
     release_chunk(chunk);
@@ -273,6 +393,9 @@ drop_oldest(ep_recorder *recorder)
             continue;
         }
         count_lost(recorder, ep_cursor_begin(chunk->header), true, NULL);
+        if (recorder == engine.filer) {
+            drop_from_file(recorder, chunk);
+        }
         memmove(&recorder->kept[recorder->kept_first + 1], &recorder->kept[recorder->kept_first],
                 (i - recorder->kept_first) * sizeof *recorder->kept);
         recorder->kept_first += 1;
@@ -289,6 +412,12 @@ become_full(ep_recorder *recorder, uint64_t ticks, ep_full_reason reason)
         recorder->full_reason = reason;
         recorder->full_ticks = ticks - 1;
         recorder->full_sequence = engine.next_sequence;
+        if (recorder == engine.filer && !engine.filer_is_child) {
+            ep_file_header *header = ep_file_get_header(recorder->file);
+            header->full_ticks = recorder->full_ticks;
+            atomic_store_explicit(&header->full_reason, reason, memory_order_release);
+            ep_ahead_use_file(NULL);
+        }
     }
 }
 
@@ -347,12 +476,16 @@ keep_chunk(ep_recorder *recorder, ep_chunk *chunk)
     }
     recorder->kept[recorder->kept_end++] = chunk;
     chunk->refs += 1;
+    if (recorder == engine.filer && chunk->file != NULL && chunk->file == recorder->file) {
+        /* Release: its header is whole. */
+        atomic_store_explicit(&chunk->header->wanted, 1, memory_order_release);
+    }
     return true;
 }
 
 /* `first`: of its thread; such a chunk may stay nearly empty, so none is made ready ahead. */
 static ep_chunk *
-map_chunk(bool first)
+map_chunk(bool first, ep_file *file)
 {
     ep_chunk *chunk = ep_calloc(1, sizeof *chunk);
     if (chunk == NULL) {
@@ -360,13 +493,17 @@ map_chunk(bool first)
     }
     chunk->header = first ? NULL : ep_ahead_take();
     if (chunk->header == NULL) {
-        chunk->header = ep_os_map(EP_CHUNK_BYTES);
+        chunk->header = file != NULL ? ep_file_take_slot(file) : ep_os_map(EP_CHUNK_BYTES);
     }
     if (chunk->header == NULL) {
         free(chunk);
         return NULL;
     }
-    engine.chunks_mapped += 1;
+    if (file != NULL) {
+        chunk->file = ep_file_hold(file);
+    } else {
+        engine.chunks_mapped += 1;
+    }
     return chunk;
 }
 
@@ -374,8 +511,10 @@ static void
 unmap_chunk(ep_chunk *chunk)
 {
     ep_os_unmap(chunk->header, EP_CHUNK_BYTES);
+    engine.chunks_mapped -= chunk->file == NULL;
+    ep_file_release(chunk->file);
+    forget_copy(chunk);
     free(chunk);
-    engine.chunks_mapped -= 1;
 }
 
 static ep_chunk *
@@ -397,6 +536,36 @@ trim_free_chunks(size_t spare)
     }
 }
 
+/* A slot of the file, if somebody records into one. */
+static ep_chunk *
+find_slot(uint64_t ticks, bool first)
+{
+    if (engine.filer != NULL && engine.filer_is_child) {
+        make_child_file();
+    }
+    ep_recorder *recorder = engine.filer;
+    if (recorder == NULL || !takes_chunks(recorder)) {
+        return NULL;
+    }
+    ep_chunk *chunk = engine.free_slots;
+    if (chunk == NULL) {
+        chunk = map_chunk(first, recorder->file);
+        if (chunk != NULL) {
+            return chunk;
+        }
+        while (recorder->options.on_full == EP_ON_FULL_OVERWRITE && engine.free_slots == NULL &&
+               drop_oldest(recorder)) {
+        }
+        chunk = engine.free_slots;
+    }
+    if (chunk != NULL) {
+        engine.free_slots = chunk->next;
+    } else {
+        become_full(recorder, ticks, EP_FULL_DISK);
+    }
+    return chunk;
+}
+
 /* A chunk for the next records, after every recorder made up its mind about its limit. `first`: the
  * thread has none yet, so it gets one beyond the limit. Returns: NULL without memory. */
 static ep_chunk *
@@ -407,9 +576,12 @@ find_chunk(uint64_t ticks, bool first)
             apply_limit(r, ticks, first);
         }
     }
-    ep_chunk *chunk = pop_free_chunk();
+    ep_chunk *chunk = find_slot(ticks, first);
     if (chunk == NULL) {
-        chunk = map_chunk(first);
+        chunk = pop_free_chunk();
+    }
+    if (chunk == NULL) {
+        chunk = map_chunk(first, NULL);
     }
     if (chunk != NULL) {
         return chunk;
@@ -459,6 +631,10 @@ use_chunk(ep_log *log, ep_chunk *chunk, uint64_t ticks)
     header->used_words = 0;
     header->resident_bytes = ep_os_resident_bytes();
     atomic_store_explicit(&header->shared, 0, memory_order_relaxed);
+    atomic_store_explicit(&header->wanted, 0, memory_order_relaxed);
+    if (chunk->file != NULL && is_file_in_use(chunk->file)) {
+        ep_file_put_beat(chunk->file, header->opened);
+    }
     log->chunk = chunk;
     _Atomic uint64_t *words = (_Atomic uint64_t *)(header + 1);
     write_into(log, words, words + EP_CHUNK_WORDS - EP_CHUNK_SLACK_WORDS, header->opened.ticks);
@@ -530,6 +706,60 @@ count_unsealed(ep_recorder *recorder, ep_capture *capture)
     }
 }
 
+/* What it lost, and the calls open where its records begin, by thread; counted up to now. */
+static ep_status
+capture_threads(ep_recorder *recorder, ep_capture *capture)
+{
+    size_t thread_count = engine.thread_count + 1;
+    capture->threads = ep_calloc(thread_count, sizeof *capture->threads);
+    if (capture->threads == NULL) {
+        return EP_NOMEM;
+    }
+    capture->thread_count = thread_count;
+    for (size_t i = 0; i < thread_count && i < recorder->thread_capacity; i++) {
+        const ep_window_thread *from = recorder->threads[i];
+        if (from == NULL) {
+            continue;
+        }
+        ep_window_thread *to = &capture->threads[i];
+        memcpy(to->lost, from->lost, sizeof to->lost);
+        if (from->open.depth > 0) {
+            to->open.calls = ep_calloc(from->open.depth, sizeof *to->open.calls);
+            if (to->open.calls == NULL) {
+                return EP_NOMEM;
+            }
+            memcpy(to->open.calls, from->open.calls, from->open.depth * sizeof *to->open.calls);
+            to->open.depth = to->open.capacity = from->open.depth;
+        }
+    }
+    bool running = recorder->state == EP_RECORDER_RUNNING;
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        uint64_t unlogged = recorder->unlogged[kind];
+        if (running) {
+            unlogged =
+                atomic_load_explicit(&engine.unlogged[kind], memory_order_relaxed) - unlogged;
+        }
+        if (recorder->options.kinds & EP_KIND_BIT(kind)) {
+            capture->threads[0].lost[kind] += unlogged;
+        }
+    }
+    if (!recorder->settled) {
+        count_unsealed(recorder, capture);
+    }
+    return EP_OK;
+}
+
+static void
+free_capture_threads(ep_capture *capture)
+{
+    for (size_t i = 0; i < capture->thread_count; i++) {
+        free(capture->threads[i].open.calls);
+    }
+    free(capture->threads);
+    capture->threads = NULL;
+    capture->thread_count = 0;
+}
+
 static void
 unlink_recorder(ep_recorder *recorder)
 {
@@ -587,6 +817,9 @@ new_thread(uint64_t native_id)
     thread->id = (uint32_t)engine.thread_count + 1;
     thread->native_id = native_id;
     engine.threads[engine.thread_count++] = thread;
+    if (ep_file_wants_texts()) {
+        ep_file_put_thread(thread);
+    }
     return thread;
 }
 
@@ -714,13 +947,22 @@ ep_thread_set_name(ep_thread *thread, ep_text name)
     memcpy(thread->name, name.at, bytes);
     thread->name[bytes] = 0;
     atomic_store_explicit(&thread->named, true, memory_order_release);
+    if (ep_file_wants_texts()) {
+        ep_file_put_thread(thread);
+    }
+}
+
+const ep_thread *
+ep_engine_thread_locked(uint32_t id)
+{
+    return id > 0 && id <= engine.thread_count ? engine.threads[id - 1] : NULL;
 }
 
 const ep_thread *
 ep_engine_thread(uint32_t id)
 {
     lock_engine();
-    const ep_thread *thread = id > 0 && id <= engine.thread_count ? engine.threads[id - 1] : NULL;
+    const ep_thread *thread = ep_engine_thread_locked(id);
     unlock_engine();
     return thread;
 }
@@ -786,6 +1028,86 @@ release_kept(ep_recorder *recorder)
     recorder->kept_first = recorder->kept_end = 0;
 }
 
+static void
+begin_file(ep_recorder *recorder)
+{
+    ep_file_header *header = ep_file_get_header(recorder->file);
+    header->kinds = recorder->options.kinds;
+    header->clock_mode = ep_clock_current;
+    header->only_thread = recorder->file_thread;
+    header->step_ticks = ep_clock_step_ticks();
+    header->birth = engine.birth;
+    header->start = recorder->start;
+    header->start_realtime_ns = recorder->start_realtime_ns;
+    header->start_boottime_ns =
+        ep_os_boottime_ns() - ep_os_monotonic_ns() + recorder->start.monotonic_ns;
+    header->start_resident_bytes = recorder->start_resident_bytes;
+    header->beats[0] = recorder->start;
+    atomic_store_explicit(&header->phase, EP_FILE_RECORDING, memory_order_release);
+}
+
+/* A forked child's file is made when it has something to say: many a child just becomes another
+ * program. */
+static void
+make_child_file(void)
+{
+    ep_recorder *recorder = engine.filer;
+    ep_file *file = ep_file_create_for_child(recorder->file);
+    ep_file_release(recorder->file);
+    recorder->file = file;
+    engine.filer_is_child = false;
+    if (file == NULL) {
+        engine.filer = NULL;    /* in memory, then, as if there was no file */
+        return;
+    }
+    ep_file_begin_texts(file);
+    ep_ahead_use_file(file);
+    begin_file(recorder);
+    put_file_state(recorder, UINT64_MAX);
+}
+
+/* With what is counted when a chunk is sealed, which is not yet. */
+static void
+put_final_state(ep_recorder *recorder)
+{
+    ep_capture capture = {.stop = recorder->stop};
+    if (capture_threads(recorder, &capture) == EP_OK) {
+        ep_window_thread **threads = ep_calloc(capture.thread_count, sizeof *threads);
+        for (size_t i = 0; threads != NULL && i < capture.thread_count; i++) {
+            threads[i] = &capture.threads[i];
+        }
+        if (threads != NULL) {
+            ep_file_put_state(recorder->file, UINT64_MAX, threads, capture.thread_count);
+        }
+        free(threads);
+    }
+    free_capture_threads(&capture);
+}
+
+static void
+end_file(ep_recorder *recorder)
+{
+    leave_chunks();
+    for (size_t i = recorder->kept_first; i < recorder->kept_end; i++) {
+        if (recorder->kept[i]->file == NULL) {
+            copy_to_file(recorder, recorder->kept[i]);
+        }
+    }
+    put_final_state(recorder);
+    ep_file_header *header = ep_file_get_header(recorder->file);
+    header->stop = recorder->stop;
+    header->stop_resident_bytes = recorder->stop_resident_bytes;
+    ep_file_end_texts();
+    ep_ahead_use_file(NULL);
+    ep_file_finish(recorder->file);
+    engine.filer = NULL;
+    while (engine.free_slots != NULL) {
+        ep_chunk *chunk = engine.free_slots;
+        engine.free_slots = chunk->next;
+        unmap_chunk(chunk);
+    }
+}
+
 /* A window must not meet ticks of two clocks: no log goes on where it is, and no recorder that is
  * stopped looks at what comes. Only while nothing runs. */
 static void
@@ -794,15 +1116,18 @@ leave_clock(void)
     while (engine.recorders != NULL) {
         settle_recorder(engine.recorders);
     }
-    while (engine.partial_chunks != NULL) {
-        seal_partial_chunk(engine.partial_chunks);
-    }
+    leave_chunks();
     for (ep_log *log = engine.logs; log != NULL; log = log->next_log) {
-        _Atomic uint64_t *first =
-            log->chunk != NULL ? (_Atomic uint64_t *)(log->chunk->header + 1) : log->scratch;
-        atomic_store_explicit(&log->end, first, memory_order_relaxed);
         log->closed = true;
     }
+}
+
+void
+ep_recorder_set_file(ep_recorder *recorder, ep_file *file, uint32_t only_thread)
+{
+    ep_file_release(recorder->file);
+    recorder->file = file;
+    recorder->file_thread = only_thread;
 }
 
 ep_status
@@ -812,6 +1137,13 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
         return fail(error, EP_STATE, "the recorder was started before");
     }
     lock_engine();
+    if (recorder->file != NULL && engine.filer != NULL) {
+        unlock_engine();
+        return fail(error, EP_STATE,
+                    "another recorder records into %s; one file at a time: stop it first, or record "
+                    "without output= and save() the trace",
+                    ep_file_path(engine.filer->file));
+    }
     ep_clock_mode mode = recorder->options.clock;
     if (recorder->options.clock_any) {
         mode = engine.running_count > 0    ? ep_clock_current
@@ -832,6 +1164,12 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
         }
         engine.birth = ep_clock_anchor();
     }
+    if (recorder->file != NULL) {
+        leave_chunks();
+        engine.filer = recorder;
+        ep_file_begin_texts(recorder->file);
+        ep_ahead_use_file(recorder->file);
+    }
     bool kept = true;
     for (ep_log *log = engine.logs; log != NULL; log = log->next_log) {
         kept = kept && (log->chunk == NULL || log->closed || keep_chunk(recorder, log->chunk));
@@ -841,6 +1179,11 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
     }
     if (!kept) {
         release_kept(recorder);
+        if (recorder->file != NULL) {
+            ep_file_end_texts();
+            ep_ahead_use_file(NULL);
+            engine.filer = NULL;
+        }
         unlock_engine();
         return fail(error, EP_NOMEM, "no memory for a recorder");
     }
@@ -860,6 +1203,9 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
     recorder->start_realtime_ns = ep_os_realtime_ns();
     recorder->start_resident_bytes = ep_os_resident_bytes();
     recorder->start = ep_clock_anchor();
+    if (recorder->file != NULL) {
+        begin_file(recorder);
+    }
     unlock_engine();
     return EP_OK;
 }
@@ -876,6 +1222,14 @@ stop_locked(ep_recorder *recorder)
         recorder->unlogged[kind] =
             atomic_load_explicit(&engine.unlogged[kind], memory_order_relaxed) -
             recorder->unlogged[kind];
+    }
+    if (recorder == engine.filer) {
+        if (engine.filer_is_child) {
+            make_child_file();    /* it had no event of its own; a file of none says so */
+        }
+        if (recorder == engine.filer) {
+            end_file(recorder);
+        }
     }
     if (engine.running_count == 0) {
         ep_ahead_stop();
@@ -909,6 +1263,9 @@ ep_recorder_set_open(ep_recorder *recorder, uint32_t thread_id, const ep_open_ca
         }
         thread->open.depth = depth;
         status = EP_OK;
+        if (recorder == engine.filer) {
+            put_file_state(recorder, UINT64_MAX);
+        }
     }
     unlock_engine();
     return status;
@@ -935,6 +1292,7 @@ ep_recorder_clear(ep_recorder *recorder)
         }
     }
     free(recorder->threads);
+    ep_file_release(recorder->file);
     ep_recorder_options options = recorder->options;
     ep_recorder_init(recorder, &options);
     recorder->state = EP_RECORDER_STOPPED;
@@ -947,42 +1305,9 @@ static ep_status
 capture_locked(ep_recorder *recorder, ep_capture *capture)
 {
     size_t chunk_count = recorder->kept_end - recorder->kept_first;
-    size_t thread_count = engine.thread_count + 1;
     capture->chunks = ep_calloc(chunk_count, sizeof *capture->chunks);
-    capture->threads = ep_calloc(thread_count, sizeof *capture->threads);
-    if (capture->chunks == NULL || capture->threads == NULL) {
+    if (capture->chunks == NULL || capture_threads(recorder, capture) != EP_OK) {
         return EP_NOMEM;
-    }
-    capture->thread_count = thread_count;
-    for (size_t i = 0; i < thread_count && i < recorder->thread_capacity; i++) {
-        const ep_window_thread *from = recorder->threads[i];
-        if (from == NULL) {
-            continue;
-        }
-        ep_window_thread *to = &capture->threads[i];
-        memcpy(to->lost, from->lost, sizeof to->lost);
-        if (from->open.depth > 0) {
-            to->open.calls = ep_calloc(from->open.depth, sizeof *to->open.calls);
-            if (to->open.calls == NULL) {
-                return EP_NOMEM;
-            }
-            memcpy(to->open.calls, from->open.calls, from->open.depth * sizeof *to->open.calls);
-            to->open.depth = to->open.capacity = from->open.depth;
-        }
-    }
-    bool running = recorder->state == EP_RECORDER_RUNNING;
-    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-        uint64_t unlogged = recorder->unlogged[kind];
-        if (running) {
-            unlogged =
-                atomic_load_explicit(&engine.unlogged[kind], memory_order_relaxed) - unlogged;
-        }
-        if (recorder->options.kinds & EP_KIND_BIT(kind)) {
-            capture->threads[0].lost[kind] += unlogged;
-        }
-    }
-    if (!recorder->settled) {
-        count_unsealed(recorder, capture);
     }
     ep_status status = ep_clock_map_add(&capture->clock, engine.birth);
     status = status ? status : ep_clock_map_add(&capture->clock, capture->start);
@@ -1038,10 +1363,7 @@ ep_capture_clear(ep_capture *capture)
         trim_free_chunks(SPARE_CHUNKS_WHEN_IDLE);
     }
     unlock_engine();
-    for (size_t i = 0; i < capture->thread_count; i++) {
-        free(capture->threads[i].open.calls);
-    }
-    free(capture->threads);
+    free_capture_threads(capture);
     free(capture->chunks);
     ep_clock_map_free(&capture->clock);
     *capture = (ep_capture){0};
@@ -1071,14 +1393,58 @@ before_fork(void)
     lock_engine();
     ep_ahead_before_fork();
     ep_names_before_fork();
+    ep_file_before_fork();
 }
 
 static void
 after_fork_in_parent(void)
 {
+    ep_file_after_fork(false);
     ep_names_after_fork();
     ep_ahead_after_fork();
     unlock_engine();
+}
+
+/* In the child: a slot of the parent's file becomes memory of ours, with what is in it. False: no
+ * memory; the slot is left as it is. */
+static bool
+make_private(ep_chunk *chunk)
+{
+    if (chunk->file == NULL) {
+        return true;
+    }
+    void *copy = ep_os_map(EP_CHUNK_BYTES);
+    if (copy == NULL) {
+        return false;
+    }
+    memcpy(copy, chunk->header, EP_CHUNK_BYTES);
+    ep_os_unmap(chunk->header, EP_CHUNK_BYTES);
+    if (chunk->rest != NULL) {
+        chunk->rest = (_Atomic uint64_t *)((char *)copy + ((char *)chunk->rest - (char *)chunk->header));
+    }
+    chunk->header = copy;
+    ep_file_release(chunk->file);
+    chunk->file = NULL;
+    engine.chunks_mapped += 1;
+    return true;
+}
+
+/* In the child. Returns: the running recorder whose file is the parent's, NULL if there is none. */
+static ep_recorder *
+leave_file_to_parent(void)
+{
+    ep_recorder *filer = engine.filer;
+    engine.filer = NULL;
+    ep_ahead_use_file(NULL);
+    while (engine.free_slots != NULL) {
+        ep_chunk *chunk = engine.free_slots;
+        engine.free_slots = chunk->next;
+        unmap_chunk(chunk);
+    }
+    if (filer != NULL) {
+        ep_file_abandon(filer->file);
+    }
+    return filer;
 }
 
 /* The child begins with empty logs: what was recorded before belongs to the parent. Only the
@@ -1086,8 +1452,10 @@ after_fork_in_parent(void)
 static void
 after_fork_in_child(void)
 {
+    ep_file_after_fork(true);
     ep_names_after_fork();
     ep_ahead_after_fork();
+    ep_recorder *filer = leave_file_to_parent();
     ep_recorder *running = NULL;
     while (engine.recorders != NULL) {
         ep_recorder *r = engine.recorders;
@@ -1104,7 +1472,7 @@ after_fork_in_child(void)
         ep_log *log = engine.logs;
         unlink_log(log);
         atomic_store_explicit(&log->thread->exited, log != mine, memory_order_relaxed);
-        if (log->chunk != NULL) {
+        if (log->chunk != NULL && make_private(log->chunk)) {
             /* The zero word alone says how far the other threads had come. */
             seal_chunk(log->chunk, (_Atomic uint64_t *)(log->chunk->header + 1) + EP_CHUNK_WORDS);
         }
@@ -1113,7 +1481,12 @@ after_fork_in_child(void)
         }
     }
     while (engine.partial_chunks != NULL) {
-        seal_partial_chunk(engine.partial_chunks);
+        ep_chunk *partial = engine.partial_chunks;
+        if (make_private(partial)) {
+            seal_partial_chunk(partial);
+        } else {
+            engine.partial_chunks = partial->next;
+        }
     }
     engine.recorders = running;
     for (ep_recorder *r = running; r != NULL; r = r->next) {
@@ -1140,13 +1513,19 @@ after_fork_in_child(void)
         engine.logs = mine;
         engine.log_count = 1;
         uint64_t ticks = ep_clock_ticks();
-        ep_chunk *chunk = find_chunk(ticks, true);
+        ep_chunk *chunk = filer == NULL ? find_chunk(ticks, true) : NULL;
         if (chunk != NULL) {
             use_chunk(mine, chunk, ticks);
         } else {
             use_scratch(mine, ticks);
+            if (filer != NULL) {
+                /* The first record asks for a chunk, and so for a file. */
+                atomic_store_explicit(&mine->end, mine->scratch, memory_order_relaxed);
+            }
         }
     }
+    engine.filer = filer;
+    engine.filer_is_child = filer != NULL;
     unlock_engine();
 }
 

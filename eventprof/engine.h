@@ -13,6 +13,8 @@
 #include "log.h"
 #include "types.h"
 
+typedef struct ep_file ep_file;
+
 #define EP_THREAD_NAME_BYTES 64
 
 /* A thread that ever recorded. Immortal: rows of traces refer to it, and there are few. */
@@ -30,6 +32,9 @@ struct ep_chunk {
     uint32_t refs;                            /* recorders and captures that keep it */
     _Atomic uint64_t *rest;                   /* partial: its owner ended, the next thread goes on here */
     struct ep_chunk *next;                    /* in the free or the partial list */
+    ep_file *file;                            /* held: the mapping is a slot of it; NULL: of memory */
+    ep_chunk_header *copy;                    /* of memory, and its records are in this slot, too */
+    ep_file *copy_file;                       /* held, while there is one */
 };
 
 typedef enum ep_on_full {
@@ -41,7 +46,8 @@ typedef enum ep_on_full {
 typedef enum ep_full_reason {
     EP_FULL_NOT,
     EP_FULL_LIMIT,
-    EP_FULL_NOMEM
+    EP_FULL_NOMEM,
+    EP_FULL_DISK     /* its file cannot grow */
 } ep_full_reason;
 
 typedef struct ep_recorder_options {
@@ -66,6 +72,8 @@ typedef struct ep_window_thread {
 
 typedef struct ep_recorder {
     ep_recorder_options options;
+    ep_file *file;                      /* held: what it records is in there, too; NULL: memory alone */
+    uint32_t file_thread;               /* for the file's readers: the one thread wanted; 0: all */
     ep_recorder_state state;
     ep_anchor start, stop;
     int64_t start_realtime_ns;
@@ -97,7 +105,12 @@ void ep_engine_count_unlogged(ep_kind kind);
 /* Makes *recorder ready to start; fill nothing yourself. */
 void ep_recorder_init(ep_recorder *recorder, const ep_recorder_options *options);
 
-/* Fails: EP_STATE (running, or was), EP_NOMEM, EP_UNSUPPORTED (the clock). Nothing changed then. */
+/* Makes the next window that of a log file (file.h): its chunks are slots of the file, limits and
+ * policies are the same. Takes the reference over. Only before a start. */
+void ep_recorder_set_file(ep_recorder *recorder, ep_file *file, uint32_t only_thread);
+
+/* Fails: EP_STATE (running, or was; another runs that has a file), EP_NOMEM, EP_UNSUPPORTED (the
+ * clock). Nothing changed then. */
 EP_CHECKED ep_status ep_recorder_start(ep_recorder *recorder, ep_error *error);
 EP_CHECKED ep_status ep_recorder_stop(ep_recorder *recorder, ep_error *error);
 
@@ -124,6 +137,7 @@ typedef struct ep_capture {
     ep_window_thread *threads;          /* index = thread id; owned copies */
     size_t thread_count;                /* one more than the highest thread id */
     ep_clock_map clock;                 /* finished */
+    const ep_thread *read_threads;      /* from a file: index = thread id; NULL: this process's */
 } ep_capture;
 
 /* The window so far (running: up to now). Fails: EP_STATE (never started), EP_NOMEM; *out
@@ -137,6 +151,8 @@ void ep_capture_clear(ep_capture *capture);
 void ep_thread_set_name(ep_thread *thread, ep_text name);
 /* Returns: immortal, or NULL for an id that no thread has. */
 const ep_thread *ep_engine_thread(uint32_t id);
+/* The same for those who hold the engine's lock: file.c. */
+const ep_thread *ep_engine_thread_locked(uint32_t id);
 
 /* The living thread with this native id; `expect`: made if there is none yet, for a thread that has
  * had no event. Returns: immortal, or NULL (none, or no memory). */

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "file.h"
 #include "memory.h"
 
 /* Entries live in blocks that never move, so that readers need no lock. */
@@ -217,6 +218,31 @@ copy_text(ep_text text)
     return at;
 }
 
+/* A log file has its texts before any record that refers to them can be written. */
+static void
+tell_string(uint32_t id)
+{
+    if (EP_UNLIKELY(ep_file_wants_texts())) {
+        ep_file_put_string(id, ep_string_get(id));
+    }
+}
+
+static void
+tell_name(uint32_t id)
+{
+    if (EP_UNLIKELY(ep_file_wants_texts())) {
+        ep_file_put_name(id, ep_name_get(id));
+    }
+}
+
+static void
+tell_site(uint32_t id)
+{
+    if (EP_UNLIKELY(ep_file_wants_texts())) {
+        ep_file_put_site(id, ep_site_get(id));
+    }
+}
+
 /* Fails: EP_STRING_NONE. */
 static uint32_t
 intern_string(ep_text text)
@@ -245,6 +271,7 @@ intern_string(ep_text text)
     *entry = (string_entry){.at = copy, .bytes = (uint32_t)text.bytes, .hash = hash};
     uint32_t id = publish_entry(&strings);
     string_slots[slot & string_mask] = id + 1;
+    tell_string(id);
     return id;
 }
 
@@ -325,6 +352,7 @@ ep_name_add(uintptr_t key, uintptr_t tag, const ep_name_text *text, void *object
                 describe(name, text);
             }
             id = publish_entry(&names);
+            tell_name(id);
             insert_key(index, id, key, tag);
         }
     }
@@ -339,6 +367,20 @@ ep_name_describe(uint32_t id, const ep_name_text *text)
     ep_name *name = entry_at(&names, id);
     if (name->pending) {
         describe(name, text);
+        tell_name(id);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void
+ep_name_sketch(uint32_t id, const ep_name_text *text)
+{
+    pthread_mutex_lock(&lock);
+    ep_name *name = entry_at(&names, id);
+    if (name->pending) {
+        describe(name, text);
+        name->pending = true;
+        tell_name(id);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -373,6 +415,7 @@ ep_site_add(uintptr_t callee, uintptr_t instruction, const ep_site *site)
         if (entry != NULL && index != NULL) {
             *entry = *site;
             id = publish_entry(&sites);
+            tell_site(id);
             insert_key(index, id, callee, instruction);
         }
     }
@@ -455,6 +498,24 @@ void
 ep_site_set_line(uint32_t id, int32_t line)
 {
     ((ep_site *)entry_at(&sites, id))->line = line;
+    tell_site(id);
+}
+
+void
+ep_names_tell_all(void (*begin)(void *), void *context)
+{
+    pthread_mutex_lock(&lock);
+    begin(context);
+    for (size_t id = 0; id < entry_count(&strings); id++) {
+        tell_string((uint32_t)id);
+    }
+    for (size_t id = 1; id < entry_count(&names); id++) {
+        tell_name((uint32_t)id);
+    }
+    for (size_t id = 1; id < entry_count(&sites); id++) {
+        tell_site((uint32_t)id);
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 size_t

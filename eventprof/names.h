@@ -106,6 +106,9 @@ uint32_t ep_name_add(uintptr_t key, uintptr_t tag, const ep_name_text *text, voi
 /* Gives a pending name its text; no-op on others. */
 void ep_name_describe(uint32_t id, const ep_name_text *text);
 
+/* The same for a text that is not all of it: the name stays pending. */
+void ep_name_sketch(uint32_t id, const ep_name_text *text);
+
 /* The key's object is no more; its id keeps its text. Returns: its `object`, NULL if there was
  * none. */
 void *ep_name_retire(uint32_t id);
@@ -137,6 +140,10 @@ ep_site_callee(uint32_t id)
 /* Returns: view, immortal; .at NULL for EP_STRING_NONE. */
 ep_text ep_string_get(uint32_t id);
 size_t ep_string_count(void);
+
+/* Calls `begin`, then tells the file that has the texts then (file.h) every string, name and site;
+ * none is added meanwhile. */
+void ep_names_tell_all(void (*begin)(void *), void *context);
 
 /* Bytes that names, sites and strings hold. */
 size_t ep_names_bytes(void);

@@ -12,9 +12,10 @@ void ep_os_unmap(void *at, size_t bytes);
  * faults where it is large (decoding 20 M events: half the time, measured). */
 void ep_os_expect_use(void *at, size_t bytes);
 
-/* The kernel's id of the calling thread, and of the process. */
+/* The kernel's id of the calling thread, of the process, and of the one that made it. */
 uint64_t ep_os_thread_id(void);
 uint64_t ep_os_process_id(void);
+uint64_t ep_os_parent_process_id(void);
 
 /* Nanoseconds of CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_BOOTTIME. */
 int64_t ep_os_monotonic_ns(void);

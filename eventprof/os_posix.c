@@ -116,6 +116,12 @@ ep_os_process_id(void)
     return (uint64_t)getpid();
 }
 
+uint64_t
+ep_os_parent_process_id(void)
+{
+    return (uint64_t)getppid();
+}
+
 static int64_t
 clock_ns(clockid_t clock)
 {

@@ -35,6 +35,7 @@ typedef enum ep_status {
 /* Owned by the caller; holds its text inside, so that "out of memory" needs no memory. */
 typedef struct ep_error {
     char text[256];
+    int os_error;    /* of EP_IO: errno; 0: none */
 } ep_error;
 
 /* ---- Kinds ----------------------------------------------------------------------------------- */
@@ -153,7 +154,10 @@ typedef struct ep_chunk_header {
     _Atomic uint8_t shared;     /* another thread went on in it: there is a THREAD record */
     uint8_t reserved[7];
     int64_t resident_bytes;     /* of the process, when it was opened; -1: unknown */
-    uint8_t reserved_too[48];
+    /* In a log file only. */
+    _Atomic uint64_t wanted;    /* the file's recorder keeps it; 0: it is somebody else's */
+    uint64_t sum;               /* ep_sum64() of the used words; valid once state is SEALED */
+    uint8_t reserved_too[32];
 } ep_chunk_header;
 
 #define EP_CHUNK_MAGIC UINT32_C(0x43505645) /* "EVPC" */

@@ -96,6 +96,66 @@ def _patterns(name: str, value: object) -> tuple[str, ...]:
     return patterns
 
 
+def _output(value: object) -> str:
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(f"output must be a path, not {value!r}")
+    path = os.fspath(value)
+    if not isinstance(path, str):
+        raise TypeError(f"output must be a path as text, not {value!r}")
+    if not path or "\0" in path:
+        raise ValueError(f"output must be a path, not {value!r}")
+    for found in re.finditer("%(.?)", path):
+        if found[1] not in ("p", "h", "%"):
+            raise ValueError(f"output may hold %p, %h and %%, not {found[0]!r} as in {path!r}")
+    # Absolute: the program may go elsewhere before it forks.
+    return os.path.abspath(path)
+
+
+def _path_patterns(output: str) -> tuple[bytes, bytes]:
+    """Give the patterns of the core, which knows %p and %%: of this process, and of children."""
+    host = os.uname().nodename.replace("%", "%%")
+    own = re.sub("%[ph%]", lambda found: host if found[0] == "%h" else found[0], output)
+    child = own
+    if "p" not in re.findall("%(.)", own):
+        stem, suffix = os.path.splitext(own)
+        child = f"{stem}-%p{suffix}"
+    return os.fsencode(own), os.fsencode(child)
+
+
+#: What a log file has room for, in bytes of JSON; argv is cut until the rest fits.
+_METADATA_LIMIT = 60_000
+
+
+def _encode_metadata(options: Options) -> bytes:
+    # Not in the recorder's start: importing it is seen by other recorders.
+    import json
+
+    metadata = describe_run(options)
+    encoded = json.dumps(metadata, default=str).encode()
+    if len(encoded) > _METADATA_LIMIT:
+        metadata["argv"] = [*metadata["argv"][:1], "..."]
+        encoded = json.dumps(metadata, default=str).encode()
+    return encoded[:_METADATA_LIMIT]
+
+
+def describe_run(options: Options) -> dict[str, Any]:
+    """Give what is known of a run before it begins: options, program, interpreter, machine."""
+    system = os.uname()
+    return {
+        "options": {
+            "events": options.events,
+            "domains": options.domains,
+            "buffer": options.limit_bytes,
+            **{name: getattr(options, name) for name in Options._fields[2:]},
+        },
+        "eventprof": _core.VERSION,
+        "python": f"{sys.implementation.name} {sys.version.split()[0]}",
+        "platform": f"{system.sysname} {system.release} {system.machine}",
+        "hostname": system.nodename,
+        "argv": tuple(sys.argv) if hasattr(sys, "argv") else (),
+    }
+
+
 def parse_size(name: str, value: object) -> int:
     """Read a size in bytes.
 
@@ -189,6 +249,8 @@ class Options(NamedTuple):
     clock: str
     include: tuple[str, ...]
     exclude: tuple[str, ...]
+    output: str | None = None
+    force: bool = False
 
     @property
     def events(self) -> tuple[str, ...]:
@@ -216,6 +278,8 @@ def record(
     exclude: Iterable[str] = (),
     backend: Backend = "auto",
     clock: Clock = "auto",
+    output: str | os.PathLike[str] | None = None,
+    force: bool = False,
 ) -> Recorder:
     """Make a recorder: a context manager, a decorator, or something to start and stop.
 
@@ -246,6 +310,13 @@ def record(
         Which hook calls come from; monitoring needs Python 3.12.
     clock : {'auto', 'counter', 'monotonic'}
         The processor's counter, or CLOCK_MONOTONIC, which is slower.
+    output : str or os.PathLike, optional
+        Record into this file: its pages are the buffer itself, so that whatever ends the program,
+        `eventprof.open` reads all that it did. In the name, ``%p`` is the process's number, ``%h``
+        the host's name, ``%%`` a ``%``. A forked child has a file of its own; where there is no
+        ``%p`` its number is put before the suffix.
+    force : bool
+        Replace `output` if it is there already.
 
     Returns
     -------
@@ -260,6 +331,10 @@ def record(
         `buffer` is more than the machine has.
     UnsupportedError
         This interpreter has no such backend.
+
+    See Also
+    --------
+    open : reads the file of `output`.
 
     Examples
     --------
@@ -278,6 +353,8 @@ def record(
         _choice("clock", clock, CLOCKS),
         _patterns("include", include),
         _patterns("exclude", exclude),
+        None if output is None else _output(output),
+        _flag("force", force),
     )
     if options.backend == "monitoring" and sys.version_info < (3, 12):
         raise _core.UnsupportedError(
@@ -306,6 +383,8 @@ class Recorder(_core.Recorder):
         Where the calls of the last window came from.
     clock : {None, 'counter', 'monotonic'}
         The clock of the last window.
+    output : str or None
+        Path of the last window's log file.
     displaced : tuple of str
         Sources whose hook another tool took over during the window: what came later is missing.
     """
@@ -316,6 +395,16 @@ class Recorder(_core.Recorder):
 
     def __new__(cls, options: Options) -> Self:
         """Make a recorder that is not started."""
+        file: dict[str, Any] = {}
+        if options.output is not None:
+            own, child = _path_patterns(options.output)
+            file = {
+                "output": own,
+                "child_output": child,
+                "metadata": _encode_metadata(options),
+                "replace": options.force,
+            }
+            _name_threads()
         self = super().__new__(
             cls,
             kinds=options.kinds,
@@ -326,6 +415,7 @@ class Recorder(_core.Recorder):
             current_thread=options.threads == "current",
             include=options.include,
             exclude=options.exclude,
+            **file,
         )
         self.options = options
         self._trace = None
@@ -374,23 +464,12 @@ class Recorder(_core.Recorder):
         # The capture first: what follows may be seen by recorders that run.
         core = self._capture()
         _name_threads()
-        system = os.uname()
         metadata = {
             "clock": self.clock,
             "backend": self.backend,
             "displaced": self.displaced,
-            "options": {
-                "events": self.options.events,
-                "domains": self.options.domains,
-                "buffer": self.options.limit_bytes,
-                **{name: getattr(self.options, name) for name in Options._fields[2:]},
-            },
-            "eventprof": _core.VERSION,
-            "python": f"{sys.implementation.name} {sys.version.split()[0]}",
-            "platform": f"{system.sysname} {system.release} {system.machine}",
-            "hostname": system.nodename,
             "pid": os.getpid(),
-            "argv": tuple(sys.argv) if hasattr(sys, "argv") else (),
+            **describe_run(self.options),
         }
         return Trace(core, metadata)
 

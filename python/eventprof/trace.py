@@ -59,9 +59,9 @@ class Loss:
         By the word of the ``event`` column.
     by_thread : dict of int to int
         By the row in ``threads``.
-    reason : {None, 'overwritten', 'limit', 'memory'}
+    reason : {None, 'overwritten', 'limit', 'memory', 'disk'}
         The oldest were overwritten, or recording ended: at the buffer's limit, or for want of
-        memory.
+        memory or of room for the file.
     """
 
     __slots__ = ("by_kind", "by_thread", "reason", "total")
@@ -83,6 +83,7 @@ class Loss:
             "overwritten": "the oldest were overwritten",
             "limit": "the buffer was full",
             "memory": "there was no memory",
+            "disk": "the file found no more room on its disk",
         }
         return (
             f"<{_plural(self.total, 'event')} lost on {_plural(len(self.by_thread), 'thread')}, "

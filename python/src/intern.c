@@ -15,6 +15,7 @@
 #include <numpy/ndarraytypes.h>
 #include <numpy/ufuncobject.h>
 
+#include "file.h"
 #include "module.h"
 
 bool ep_py_sites_usable;
@@ -206,6 +207,23 @@ describe_name(const ep_name_text *text, void *context)
     ep_name_describe(*(uint32_t *)context, text);
 }
 
+static void
+sketch_name(const ep_name_text *text, void *context)
+{
+    ep_name_sketch(*(uint32_t *)context, text);
+}
+
+/* Computed at retrieval, because most are never asked for; a log file must have it now. */
+static int32_t
+line_of(PyCodeObject *code, int32_t offset)
+{
+    if (!ep_file_wants_texts()) {
+        return EP_LINE_PENDING;
+    }
+    int line = PyCode_Addr2Line(code, offset);
+    return line > 0 ? line : -1;
+}
+
 /* Borrowed from globals; NULL if they name no module. */
 static PyObject *
 module_of(PyObject *globals)
@@ -283,7 +301,7 @@ add_site(uintptr_t key, uint32_t callee, ep_frame *frame, uintptr_t instruction)
             return 0;
         }
         site.offset = (int32_t)((char *)instruction - ep_code_start(ep_frame_code(caller)));
-        site.line = EP_LINE_PENDING;
+        site.line = line_of(ep_frame_code(caller), site.offset);
     }
     return ep_site_add(key, instruction, &site);
 }
@@ -324,9 +342,12 @@ ep_py_block_site_slow(ep_frame *frame)
     }
     if (!existed) {
         Py_INCREF(code);
+        if (ep_file_wants_texts()) {
+            with_code_text(code, NULL, sketch_name, &name);
+        }
     }
-    ep_site site = {
-        .caller = name, .offset = (int32_t)ep_frame_offset(frame), .line = EP_LINE_PENDING};
+    ep_site site = {.caller = name, .offset = (int32_t)ep_frame_offset(frame)};
+    site.line = line_of(code, site.offset);
     return ep_site_add(0, instruction, &site);
 }
 

@@ -7,6 +7,7 @@
 #include "compat.h"
 #include "intern.h"
 #include "legacy.h"
+#include "trace.h"
 
 static PyObject *errors[EP_ERROR_COUNT];
 PyTypeObject *ep_py_trace_type;
@@ -113,6 +114,7 @@ static PyMethodDef functions[] = {
     {"gather", ep_py_gather, METH_VARARGS, NULL},
     {"arrow_schema", ep_py_arrow_schema, METH_VARARGS, NULL},
     {"arrow_stream", ep_py_arrow_stream, METH_VARARGS, NULL},
+    {"open_log", ep_py_open_log, METH_O, NULL},
     {"legacy_places", ep_py_legacy_places, METH_O, NULL},
     {"legacy_names", ep_py_legacy_names, METH_O, NULL},
     {"set_own_directory", set_own_directory, METH_O, NULL},

@@ -4,10 +4,15 @@
  * of our frames is in it. The package's Recorder adds the comfort. */
 #include "module.h"
 
+#include <errno.h>
+#include <string.h>
 #include <structmember.h>
+#include <unistd.h>
 
+#include "file.h"
 #include "footprint.h"
 #include "intern.h"
+#include "os.h"
 #include "source.h"
 
 typedef struct recorder_object {
@@ -21,6 +26,10 @@ typedef struct recorder_object {
     bool current_thread_only;
     uint32_t only_thread;            /* 0: all */
     PyObject *include, *exclude;     /* tuples of patterns, for the trace */
+    /* Bytes: the log file's path and that of forked children, as patterns, and its metadata. NULL:
+     * it records into memory. */
+    PyObject *output, *child_output, *metadata;
+    int replace;                     /* a file that is there already */
     unsigned displaced;              /* bits: index in sources[] */
     struct recorder_object *next;    /* running ones; not owned: a running one removes itself */
     PyObject *weak_references;
@@ -196,6 +205,54 @@ unlink_running(recorder_object *self)
     self->calls_used = NULL;
 }
 
+/* Makes the log file of the window that is to begin. Fails: -1, exception set. */
+static int
+open_file(recorder_object *self, const ep_source *calls)
+{
+    ep_file_options options = {
+        .path = PyBytes_AS_STRING(self->output),
+        .child_path = PyBytes_AS_STRING(self->child_output),
+        /* Its own of the window before goes, as that window does. */
+        .replace = self->replace || self->windows > 0,
+        .metadata = PyBytes_AS_STRING(self->metadata),
+        .metadata_bytes = (size_t)PyBytes_GET_SIZE(self->metadata),
+    };
+    ep_error error = {.text = ""};
+    ep_file *file;
+    ep_status status = ep_file_create(&options, &file, &error);
+    if (status != EP_OK && error.os_error != 0) {
+        const char *hint = error.os_error == EEXIST
+                               ? "it exists already; force=True (run: --force) replaces it"
+                               : error.text;
+        PyObject *arguments = Py_BuildValue(
+            "isN", error.os_error, hint, PyUnicode_DecodeFSDefault(PyBytes_AS_STRING(self->output)));
+        if (arguments != NULL) {
+            PyErr_SetObject(PyExc_OSError, arguments);
+            Py_DECREF(arguments);
+        }
+        return -1;
+    }
+    if (status != EP_OK) {
+        ep_py_raise(status, &error);
+        return -1;
+    }
+    if (calls != NULL) {
+        ep_file_header *header = ep_file_get_header(file);
+        strncpy(header->calls_from, calls->name, sizeof header->calls_from - 1);
+    }
+    ep_recorder_set_file(&self->core, file, 0);
+    return 0;
+}
+
+/* A file in which nothing was recorded. */
+static void
+drop_file(recorder_object *self)
+{
+    if (self->core.file != NULL) {
+        (void)unlink(ep_file_path(self->core.file));
+    }
+}
+
 static int
 start_alone(recorder_object *self)
 {
@@ -216,20 +273,31 @@ start_alone(recorder_object *self)
     ep_recorder_clear(&self->core);
     ep_recorder_init(&self->core, &options);
     self->displaced = 0;
+    if (self->output != NULL && open_file(self, used) < 0) {
+        return -1;
+    }
     uint64_t seen = change.count;
     if (adjust_sources(ep_engine_kinds() | kinds, calls) < 0) {
+        drop_file(self);
         release_sources();
         return -1;
     }
-    ep_error error = {""};
+    ep_error error = {.text = ""};
     ep_log *log = ep_py_log_for(EP_KIND_CALL);
+    if (log != NULL && log->thread->native_id == ep_os_process_id()) {
+        /* On Linux; the module threading, which knows the name, may not be there. */
+        ep_thread_set_name(log->thread, (ep_text){"MainThread", 10});
+    }
     self->only_thread = self->current_thread_only && log != NULL ? log->thread->id : 0;
+    self->core.file_thread = self->only_thread;
     self->calls_used = used;
     self->next = running;
     running = self;
     ep_status status = ep_recorder_start(&self->core, &error);
     if (status != EP_OK) {
         ep_py_raise(status, &error);
+    } else if (self->output != NULL && ep_py_intern_resolve() < 0) {
+        (void)!ep_recorder_stop(&self->core, NULL);    /* what the hooks met before the file was its */
     } else if (!(kinds & EP_KINDS_PYTHON) || describe_open_calls(self) == 0) {
         self->backend = used;
         self->clock = ep_clock_current;
@@ -241,6 +309,7 @@ start_alone(recorder_object *self)
     } else {
         (void)!ep_recorder_stop(&self->core, NULL);
     }
+    drop_file(self);
     ep_recorder_clear(&self->core);
     ep_recorder_init(&self->core, &options);
     unlink_running(self);
@@ -278,6 +347,14 @@ stop_alone(recorder_object *self)
                     (!(sources[i]->kinds & EP_KINDS_CALLS) || sources[i] == self->calls_used);
         if (used && !sources[i]->owns()) {
             self->displaced |= 1u << i;
+        }
+    }
+    if (self->core.file != NULL && self->displaced != 0) {
+        char *at = ep_file_get_header(self->core.file)->displaced;
+        for (size_t i = 0; i < SOURCE_COUNT; i++) {
+            if (self->displaced & 1u << i) {
+                at = stpcpy(stpcpy(at, sources[i]->name), " ");
+            }
         }
     }
     unlink_running(self);
@@ -331,18 +408,22 @@ static PyObject *
 recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"kinds", "limit_bytes", "on_full", "backend", "clock", "current_thread",
-                            "include", "exclude", NULL};
-    PyObject *include = NULL, *exclude = NULL;
+                            "include", "exclude", "output", "child_output", "metadata", "replace", NULL};
+    PyObject *include = NULL, *exclude = NULL, *output = NULL, *child_output = NULL;
+    PyObject *metadata = NULL;
+    int replace = 0;
     unsigned long long kinds = 0, limit_bytes = 0;
     int on_full = EP_ON_FULL_OVERWRITE, current_thread = 0;
     const char *backend = "auto", *clock = "auto";
     (void)args;
     PyObject *empty = PyTuple_New(0);
     int parsed = empty != NULL &&
-                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$KKisspO!O!:Recorder", names,
-                                             &kinds, &limit_bytes, &on_full, &backend, &clock,
-                                             &current_thread, &PyTuple_Type, &include,
-                                             &PyTuple_Type, &exclude);
+                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$KKisspO!O!O!O!O!p:Recorder",
+                                             names, &kinds, &limit_bytes, &on_full, &backend,
+                                             &clock, &current_thread, &PyTuple_Type, &include,
+                                             &PyTuple_Type, &exclude, &PyBytes_Type, &output,
+                                             &PyBytes_Type, &child_output, &PyBytes_Type, &metadata,
+                                             &replace);
     Py_XDECREF(empty);
     if (!parsed) {
         return NULL;
@@ -367,6 +448,12 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self->current_thread_only = current_thread;
     self->include = include != NULL ? Py_NewRef(include) : PyTuple_New(0);
     self->exclude = exclude != NULL ? Py_NewRef(exclude) : PyTuple_New(0);
+    if (output != NULL && child_output != NULL && metadata != NULL) {
+        self->output = Py_NewRef(output);
+        self->child_output = Py_NewRef(child_output);
+        self->metadata = Py_NewRef(metadata);
+        self->replace = replace;
+    }
     if (self->include == NULL || self->exclude == NULL) {
         Py_DECREF(self);
         return NULL;
@@ -403,6 +490,9 @@ recorder_dealloc(PyObject *object)
     ep_recorder_clear(&self->core);
     Py_XDECREF(self->include);
     Py_XDECREF(self->exclude);
+    Py_XDECREF(self->output);
+    Py_XDECREF(self->child_output);
+    Py_XDECREF(self->metadata);
     type->tp_free(object);
     Py_DECREF(type);
 }
@@ -451,7 +541,7 @@ recorder_capture(PyObject *object, PyObject *unused)
     (void)unused;
     recorder_object *self = (recorder_object *)object;
     ep_capture capture;
-    ep_error error = {""};
+    ep_error error = {.text = ""};
     ep_status status = ep_capture_take(&self->core, &capture, &error);
     if (status != EP_OK) {
         return ep_py_raise(status, &error);
@@ -484,6 +574,14 @@ recorder_get_clock(PyObject *object, void *unused)
         Py_RETURN_NONE;
     }
     return PyUnicode_FromString(self->clock == EP_CLOCK_COUNTER ? "counter" : "monotonic");
+}
+
+static PyObject *
+recorder_get_output(PyObject *object, void *unused)
+{
+    (void)unused;
+    const ep_file *file = ((recorder_object *)object)->core.file;
+    return file != NULL ? PyUnicode_DecodeFSDefault(ep_file_path(file)) : Py_NewRef(Py_None);
 }
 
 static PyObject *
@@ -526,6 +624,8 @@ static PyGetSetDef recorder_properties[] = {
      "Where the calls of the last window came from: 'monitoring', 'profile'; None: nowhere.", NULL},
     {"clock", recorder_get_clock, NULL,
      "The clock of the last window: 'counter', 'monotonic'; None: there was none.", NULL},
+    {"output", recorder_get_output, NULL,
+     "Path of the last window's log file; None: there is none.", NULL},
     {"displaced", recorder_get_displaced, NULL,
      "Names of the sources whose hook another tool took over during the window.", NULL},
     {NULL, NULL, NULL, NULL, NULL},

@@ -33,6 +33,10 @@ ep_py_raise(ep_status status, const ep_error *error)
             break;
     }
     const char *text = error != NULL && error->text[0] != 0 ? error->text : meaning[status];
+    if (status == EP_IO && error != NULL && error->os_error != 0) {
+        errno = error->os_error;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
     PyErr_SetString(type, text);
     return NULL;
 }

@@ -36,13 +36,39 @@ add_patterns(ep_filter *filter, bool include, PyObject *patterns)
     return 0;
 }
 
+ep_py_trace *
+ep_py_trace_alloc(void)
+{
+    ep_py_trace *self = (ep_py_trace *)ep_py_trace_type->tp_alloc(ep_py_trace_type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->lock = PyThread_allocate_lock();
+    if (self->lock == NULL) {
+        Py_DECREF(self);
+        return (ep_py_trace *)PyErr_NoMemory();
+    }
+    return self;
+}
+
+/* filter(include, exclude): what its recorder was asked for. Before the first step. */
+static PyObject *
+trace_filter(PyObject *object, PyObject *args)
+{
+    ep_py_trace *self = (ep_py_trace *)object;
+    PyObject *include, *exclude;
+    if (!PyArg_ParseTuple(args, "O!O!:filter", &PyTuple_Type, &include, &PyTuple_Type, &exclude) ||
+        add_patterns(&self->filter, true, include) < 0 ||
+        add_patterns(&self->filter, false, exclude) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 PyObject *
 ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include, PyObject *exclude)
 {
-    ep_py_trace *self = NULL;
-    if (ep_py_intern_resolve() == 0) {
-        self = (ep_py_trace *)ep_py_trace_type->tp_alloc(ep_py_trace_type, 0);
-    }
+    ep_py_trace *self = ep_py_intern_resolve() == 0 ? ep_py_trace_alloc() : NULL;
     if (self == NULL) {
         ep_capture_clear(capture);
         return NULL;
@@ -54,11 +80,6 @@ ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include, Py
     self->start_realtime_ns = capture->start_realtime_ns;
     self->frequency_hz = ep_clock_map_frequency_hz(&capture->clock);
     self->full_reason = capture->full_reason;
-    self->lock = PyThread_allocate_lock();
-    if (self->lock == NULL) {
-        Py_DECREF(self);
-        return PyErr_NoMemory();
-    }
     if (add_patterns(&self->filter, true, include) < 0 ||
         add_patterns(&self->filter, false, exclude) < 0) {
         Py_DECREF(self);
@@ -79,6 +100,9 @@ trace_dealloc(PyObject *object)
     ep_functions_clear(&self->functions);
     ep_decoded_clear(&self->decoded);
     ep_capture_clear(&self->capture);
+    if (self->file != NULL) {
+        ep_file_close(self->file);
+    }
     ep_filter_clear(&self->filter);
     free(self->open);
     free(self->open_from_ns);
@@ -161,11 +185,13 @@ ep_py_telling_end(ep_py_telling *telling)
 }
 
 static ep_status
-reach_locked(ep_py_trace *self, ep_py_step wanted)
+reach_locked(ep_py_trace *self, ep_py_step wanted, ep_error *error)
 {
     ep_status status = EP_OK;
     if (!self->has_decoded) {
-        status = ep_decode(&self->capture, self->only_thread, &self->decoded);
+        status = self->file != NULL
+                     ? ep_py_trace_load(self, error)
+                     : ep_decode(&self->capture, self->only_thread, &self->decoded);
         if (status != EP_OK) {
             return status;
         }
@@ -224,16 +250,17 @@ int
 ep_py_trace_reach(ep_py_trace *self, ep_py_step wanted, unsigned pairs)
 {
     ep_status status;
+    ep_error error = {.text = ""};
     Py_BEGIN_ALLOW_THREADS
     PyThread_acquire_lock(self->lock, WAIT_LOCK);
-    status = reach_locked(self, wanted);
+    status = reach_locked(self, wanted, &error);
     if (status == EP_OK && pairs != 0) {
         status = fill_pairs(self, wanted, pairs);
     }
     PyThread_release_lock(self->lock);
     Py_END_ALLOW_THREADS
     if (status != EP_OK) {
-        ep_py_raise(status, NULL);
+        ep_py_raise(status, &error);
         return -1;
     }
     return 0;
@@ -609,7 +636,7 @@ static PyObject *
 trace_facts(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    static const char *const reasons[] = {NULL, "limit", "memory"};
+    static const char *const reasons[] = {NULL, "limit", "memory", "disk"};
     ep_py_trace *self = (ep_py_trace *)object;
     if (ep_py_trace_reach(self, EP_STEP_DECODED, 0) < 0) {
         return NULL;
@@ -668,6 +695,8 @@ static PyMethodDef trace_methods[] = {
     {"facts", trace_facts, METH_NOARGS, NULL},
     {"pairing", trace_pairing, METH_NOARGS, NULL},
     {"resident", trace_resident, METH_NOARGS, NULL},
+    {"filter", trace_filter, METH_VARARGS, NULL},
+    {"file_facts", ep_py_trace_file_facts, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -6,6 +6,7 @@
 #include "module.h"
 
 #include "decode.h"
+#include "file.h"
 #include "filter.h"
 #include "pair.h"
 #include "summary.h"
@@ -13,7 +14,9 @@
 typedef struct ep_py_trace {
     PyObject_HEAD
     PyThread_type_lock lock;          /* of the steps below; taken without the GIL */
-    ep_capture capture;               /* given back once decoded */
+    ep_capture capture;               /* given back once decoded; unused if it is of a file */
+    ep_file_reader *file;             /* NULL: of a recorder of this process, or loaded */
+    ep_file_facts file_facts;         /* of the file it was loaded from */
     uint32_t only_thread;
     uint64_t kinds;
     ep_anchor start;
@@ -57,6 +60,14 @@ typedef struct ep_py_telling {
 
 void ep_py_telling_begin(ep_py_telling *telling, const char *what);
 void ep_py_telling_end(ep_py_telling *telling);
+
+/* log_file.c */
+PyObject *ep_py_open_log(PyObject *module, PyObject *number);
+PyObject *ep_py_trace_file_facts(PyObject *self, PyObject *unused);
+ep_status ep_py_trace_load(ep_py_trace *self, ep_error *error);
+
+/* A trace that is to be filled. Returns: new, NULL with an exception. */
+ep_py_trace *ep_py_trace_alloc(void);
 
 /* trace_summary.c; each takes care of its own steps. */
 PyObject *ep_py_trace_function_stats(PyObject *self, PyObject *unused);

@@ -96,7 +96,7 @@ ep_model_start(ep_recorder *recorder, uint64_t kinds, uint64_t chunks, ep_on_ful
                                    .limit_bytes = chunks * EP_CHUNK_BYTES,
                                    .on_full = on_full,
                                    .clock = clock};
-    ep_error error = {""};
+    ep_error error = {.text = ""};
     ep_recorder_init(recorder, &options);
     ck_assert_msg(ep_recorder_start(recorder, &error) == EP_OK, "%s", error.text);
 }
@@ -104,7 +104,7 @@ ep_model_start(ep_recorder *recorder, uint64_t kinds, uint64_t chunks, ep_on_ful
 static inline void
 ep_model_stop(ep_recorder *recorder)
 {
-    ep_error error = {""};
+    ep_error error = {.text = ""};
     ck_assert_msg(ep_recorder_stop(recorder, &error) == EP_OK, "%s", error.text);
 }
 

@@ -564,7 +564,7 @@ START_TEST(a_recorder_starts_once_and_stops_once)
 {
     setup();
     ep_recorder recorder;
-    ep_error error = {""};
+    ep_error error = {.text = ""};
     ep_capture capture;
     ep_recorder_options options = {.kinds = EP_MODEL_ALL_KINDS, .clock = EP_CLOCK_INJECTED};
     ep_recorder_init(&recorder, &options);
@@ -669,7 +669,7 @@ START_TEST(a_second_clock_is_refused_while_one_runs)
 {
     setup();
     ep_recorder first, second;
-    ep_error error = {""};
+    ep_error error = {.text = ""};
     ep_model_start(&first, EP_MODEL_ALL_KINDS, 1, EP_ON_FULL_STOP, EP_CLOCK_INJECTED);
     ep_recorder_options options = {.kinds = EP_MODEL_ALL_KINDS, .clock = EP_CLOCK_MONOTONIC};
     ep_recorder_init(&second, &options);

@@ -558,20 +558,29 @@ def test_signal_handler_while_recording(backend):
 
 
 def test_signal_that_raises_while_recording(backend, restored):
+    raised = []
+
     def handler(number, frame):
-        raise KeyboardInterrupt
+        if not raised:
+            raised.append(number)
+            raise KeyboardInterrupt
 
     old = signal.signal(signal.SIGALRM, handler)
     try:
         for _ in range(10):
+            raised.clear()
             rec = raw.recorder(raw.ALL, backend=backend)
             with pytest.raises(KeyboardInterrupt), rec:
-                signal.setitimer(signal.ITIMER_REAL, 0.002)
+                # Again and again: 3.12 forgets a signal once in some ten thousand, with or without
+                # hooks (its eval breaker is computed and stored in two steps).
+                signal.setitimer(signal.ITIMER_REAL, 0.002, 0.5)
                 while True:
                     outer(1)
+            signal.setitimer(signal.ITIMER_REAL, 0)
             assert rec.state == "stopped"
             assert raw.hooks() == restored
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
 
 

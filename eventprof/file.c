@@ -1,0 +1,543 @@
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "memory.h"
+#include "names.h"
+#include "os.h"
+
+#define ZEROS_BYTES 65536
+
+struct ep_file {
+    _Atomic uint32_t refs;
+    pthread_mutex_t lock;               /* of slot_count and the text chunk */
+    int descriptor;                     /* -1: abandoned */
+    char *path, *child_path;
+    ep_file_header *header;             /* slot 0 */
+    uint64_t slot_count;
+    ep_chunk_header *texts;             /* NULL: none yet, or no room */
+    _Atomic uint64_t *text_next;
+    uint64_t text_sequence;
+};
+
+_Atomic(ep_file *) ep_file_of_texts;
+/* Who holds it sees the file live; taken before the file's own. */
+static pthread_mutex_t texts_lock = PTHREAD_MUTEX_INITIALIZER;
+
+uint64_t
+ep_sum64(const void *at, size_t bytes)
+{
+    const uint64_t factor = UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t sums[4] = {1, 2, 3, 4};
+    const char *from = at;
+    size_t i = 0;
+    for (; i + 32 <= bytes; i += 32) {
+        uint64_t words[4];
+        memcpy(words, from + i, sizeof words);
+        for (int lane = 0; lane < 4; lane++) {
+            sums[lane] = (sums[lane] ^ words[lane]) * factor;
+        }
+    }
+    for (; i + 8 <= bytes; i += 8) {
+        uint64_t word;
+        memcpy(&word, from + i, sizeof word);
+        sums[0] = (sums[0] ^ word) * factor;
+    }
+    uint64_t sum = bytes;
+    for (int lane = 0; lane < 4; lane++) {
+        sum = (sum ^ sums[lane] ^ sums[lane] >> 29) * factor;
+    }
+    return sum;
+}
+
+static EP_PRINTF(3, 4) ep_status
+fail(ep_error *error, int os_error, const char *format, ...)
+{
+    if (error != NULL) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(error->text, sizeof error->text, format, arguments);
+        va_end(arguments);
+        error->os_error = os_error;
+    }
+    return EP_IO;
+}
+
+/* ---- Slots ----------------------------------------------------------------------------------- */
+
+/* Gives the slot its room on the disk: a write into a mapped hole of a full disk is a SIGBUS. */
+static bool
+allocate(int descriptor, uint64_t offset)
+{
+#ifdef __linux__
+    int result;
+    do {
+        result = fallocate(descriptor, 0, (off_t)offset, (off_t)EP_CHUNK_BYTES);
+    } while (result != 0 && errno == EINTR);
+    if (result == 0) {
+        return true;
+    }
+    if (errno != EOPNOTSUPP && errno != ENOSYS) {
+        return false;
+    }
+#endif
+    static const char zeros[ZEROS_BYTES];
+    for (uint64_t done = 0; done < EP_CHUNK_BYTES;) {
+        ssize_t written = pwrite(descriptor, zeros, sizeof zeros, (off_t)(offset + done));
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return false;
+        }
+        done += (uint64_t)written;
+    }
+    return true;
+}
+
+static void *
+take_slot_locked(ep_file *file)
+{
+    if (file->descriptor < 0 || ep_fault_now()) {
+        return NULL;
+    }
+    uint64_t offset = file->slot_count * EP_CHUNK_BYTES;
+    void *at = MAP_FAILED;
+    if (allocate(file->descriptor, offset)) {
+        at = mmap(NULL, EP_CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file->descriptor,
+                  (off_t)offset);
+    }
+    if (at == MAP_FAILED) {
+        /* What fallocate made of it goes: others may use the disk. */
+        (void)!ftruncate(file->descriptor, (off_t)offset);
+        return NULL;
+    }
+    file->slot_count += 1;
+    return at;
+}
+
+void *
+ep_file_take_slot(ep_file *file)
+{
+    int error = errno;
+    pthread_mutex_lock(&file->lock);
+    void *at = take_slot_locked(file);
+    pthread_mutex_unlock(&file->lock);
+    errno = error;
+    return at;
+}
+
+static void
+seal_texts(ep_file *file)
+{
+    ep_chunk_header *texts = file->texts;
+    if (texts == NULL) {
+        return;
+    }
+    texts->used_words = (uint64_t)(file->text_next - (_Atomic uint64_t *)(texts + 1));
+    texts->sum = ep_sum64(texts + 1, texts->used_words * 8);
+    atomic_store_explicit(&texts->state, EP_CHUNK_SEALED, memory_order_release);
+    ep_os_unmap(texts, EP_CHUNK_BYTES);
+    file->texts = NULL;
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+static void
+free_file(ep_file *file)
+{
+    if (file->header != NULL) {
+        ep_os_unmap(file->header, EP_CHUNK_BYTES);
+    }
+    if (file->texts != NULL) {
+        ep_os_unmap(file->texts, EP_CHUNK_BYTES);
+    }
+    if (file->descriptor >= 0) {
+        close(file->descriptor);
+    }
+    pthread_mutex_destroy(&file->lock);
+    free(file->path);
+    free(file->child_path);
+    free(file);
+}
+
+static char *
+copy_string(const char *text)
+{
+    char *copy = ep_calloc(strlen(text) + 1, 1);
+    return copy != NULL ? strcpy(copy, text) : NULL;
+}
+
+/* A new file of that name. Fails: -1, errno. */
+static int
+open_new(const char *path, bool replace)
+{
+    if (replace) {
+        struct stat there;
+        /* Never truncated: somebody may have it mapped. */
+        if (lstat(path, &there) == 0 && (S_ISREG(there.st_mode) || S_ISLNK(there.st_mode)) &&
+            unlink(path) != 0) {
+            return -1;
+        }
+    }
+    return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+/* Returns: new (free), or NULL. */
+static char *
+expand(const char *pattern, uint64_t process_id)
+{
+    size_t room = strlen(pattern) * 20 + 1;
+    char *path = ep_calloc(room, 1);
+    size_t at = 0;
+    for (const char *from = pattern; path != NULL && *from != 0; from++) {
+        if (from[0] == '%' && from[1] == 'p') {
+            at += (size_t)snprintf(path + at, room - at, "%" PRIu64, process_id);
+            from++;
+        } else {
+            from += from[0] == '%' && from[1] == '%';
+            path[at++] = *from;
+        }
+    }
+    return path;
+}
+
+ep_status
+ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
+{
+    if (options->metadata_bytes > EP_FILE_METADATA_LIMIT) {
+        (void)fail(error, 0, "metadata of %zu bytes; a log file holds %" PRIu64,
+                   options->metadata_bytes, EP_FILE_METADATA_LIMIT);
+        return EP_ARGUMENT;
+    }
+    ep_file *file = ep_calloc(1, sizeof *file);
+    if (file == NULL) {
+        return EP_NOMEM;
+    }
+    pthread_mutex_init(&file->lock, NULL);
+    atomic_init(&file->refs, 1);
+    file->descriptor = -1;
+    file->path = expand(options->path, ep_os_process_id());
+    file->child_path = copy_string(options->child_path);
+    if (file->path == NULL || file->child_path == NULL) {
+        free_file(file);
+        return EP_NOMEM;
+    }
+    file->descriptor = open_new(file->path, options->replace);
+    if (file->descriptor < 0) {
+        int os_error = errno;
+        free_file(file);
+        return fail(error, os_error, "%s", strerror(os_error));
+    }
+    /* Held as long as the process lives: how a reader knows that more may come. */
+    (void)flock(file->descriptor, LOCK_EX | LOCK_NB);
+    errno = 0;
+    file->header = take_slot_locked(file);
+    if (file->header == NULL) {
+        int os_error = errno;
+        (void)unlink(file->path);
+        free_file(file);
+        return os_error == 0 ? EP_NOMEM : fail(error, os_error, "%s", strerror(os_error));
+    }
+    ep_file_header *header = file->header;
+    memcpy((char *)header + EP_FILE_METADATA_OFFSET, options->metadata, options->metadata_bytes);
+    *header = (ep_file_header){
+        .magic = EP_FILE_MAGIC,
+        .major = EP_FILE_MAJOR,
+        .minor = EP_FILE_MINOR,
+        .byte_order = EP_FILE_BYTE_ORDER,
+        .header_bytes = sizeof *header,
+        .slot_bytes = EP_CHUNK_BYTES,
+        .process_id = ep_os_process_id(),
+        .parent_process_id = ep_os_parent_process_id(),
+        .metadata_bytes = options->metadata_bytes,
+        .full_ticks = UINT64_MAX,
+        .start_resident_bytes = -1,
+        .stop_resident_bytes = -1,
+    };
+    *out = file;
+    return EP_OK;
+}
+
+ep_file *
+ep_file_hold(ep_file *file)
+{
+    atomic_fetch_add_explicit(&file->refs, 1, memory_order_relaxed);
+    return file;
+}
+
+void
+ep_file_release(ep_file *file)
+{
+    if (file != NULL && atomic_fetch_sub_explicit(&file->refs, 1, memory_order_acq_rel) == 1) {
+        free_file(file);
+    }
+}
+
+const char *
+ep_file_path(const ep_file *file)
+{
+    return file->path;
+}
+
+ep_file_header *
+ep_file_get_header(ep_file *file)
+{
+    return file->header;
+}
+
+void
+ep_file_finish(ep_file *file)
+{
+    pthread_mutex_lock(&file->lock);
+    seal_texts(file);
+    atomic_store_explicit(&file->header->phase, EP_FILE_FINISHED, memory_order_release);
+    if (file->descriptor >= 0) {
+        uint32_t magic = 0;
+        while (file->slot_count > 1 &&
+               pread(file->descriptor, &magic, sizeof magic,
+                     (off_t)((file->slot_count - 1) * EP_CHUNK_BYTES)) == sizeof magic &&
+               magic == 0) {
+            file->slot_count -= 1;
+        }
+        (void)!ftruncate(file->descriptor, (off_t)(file->slot_count * EP_CHUNK_BYTES));
+        /* Not at the last release: a trace may keep the chunks for long. */
+        close(file->descriptor);
+        file->descriptor = -1;
+    }
+    pthread_mutex_unlock(&file->lock);
+}
+
+void
+ep_file_abandon(ep_file *file)
+{
+    if (file->descriptor >= 0) {
+        close(file->descriptor);
+        file->descriptor = -1;
+    }
+}
+
+ep_file *
+ep_file_create_for_child(const ep_file *parent)
+{
+    ep_file_options options = {
+        .path = parent->child_path,
+        .child_path = parent->child_path,
+        .replace = true,    /* it is of another process of this number, long ago */
+        .metadata = (const char *)parent->header + EP_FILE_METADATA_OFFSET,
+        .metadata_bytes = parent->header->metadata_bytes,
+    };
+    ep_file *file;
+    if (ep_file_create(&options, &file, NULL) != EP_OK) {
+        return NULL;
+    }
+    memcpy(file->header->calls_from, parent->header->calls_from, sizeof file->header->calls_from);
+    return file;
+}
+
+/* ---- States ---------------------------------------------------------------------------------- */
+
+void
+ep_file_put_beat(ep_file *file, ep_anchor anchor)
+{
+    ep_file_header *header = file->header;
+    uint32_t next = atomic_load_explicit(&header->beat, memory_order_relaxed) ^ 1;
+    header->beats[next & 1] = anchor;
+    atomic_store_explicit(&header->beat, next & 1, memory_order_release);
+}
+
+/* Appends a thread. False: no room. */
+static bool
+put_thread_state(char **at, const char *end, uint32_t thread_id, const ep_window_thread *thread)
+{
+    ep_file_thread_state head = {.thread_id = thread_id, .depth = (uint32_t)thread->open.depth};
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        head.count_count += thread->lost[kind] != 0;
+    }
+    size_t pairs = head.count_count + thread->open.depth;
+    if (pairs == 0) {
+        return true;
+    }
+    if (sizeof head + pairs * sizeof(ep_file_pair) > (size_t)(end - *at)) {
+        return false;
+    }
+    memcpy(*at, &head, sizeof head);
+    ep_file_pair *pair = (ep_file_pair *)(*at + sizeof head);
+    for (uint64_t kind = 0; kind < EP_KIND_COUNT; kind++) {
+        if (thread->lost[kind] != 0) {
+            *pair++ = (ep_file_pair){kind, thread->lost[kind]};
+        }
+    }
+    for (size_t i = 0; i < thread->open.depth; i++) {
+        *pair++ = (ep_file_pair){thread->open.calls[i].kind, thread->open.calls[i].site_id};
+    }
+    *at = (char *)pair;
+    return true;
+}
+
+void
+ep_file_put_state(ep_file *file, uint64_t dropped_sequence, ep_window_thread *const *threads,
+                  size_t thread_count)
+{
+    ep_file_header *header = file->header;
+    uint32_t next = (atomic_load_explicit(&header->state, memory_order_relaxed) & 1) ^ 1;
+    char *begin = (char *)header + EP_FILE_STATE_OFFSET(next);
+    char *body = begin + sizeof(ep_file_state), *at = body;
+    ep_file_state state = {.dropped_sequence = dropped_sequence};
+    for (size_t i = 0; i < thread_count; i++) {
+        if (threads[i] == NULL) {
+            continue;
+        }
+        char *before = at;
+        if (!put_thread_state(&at, begin + EP_FILE_STATE_BYTES, (uint32_t)i, threads[i])) {
+            state.incomplete += 1;
+        }
+        state.thread_count += at != before;
+    }
+    state.bytes = (uint32_t)(at - body);
+    state.sum = ep_sum64(body, state.bytes);
+    memcpy(begin, &state, sizeof state);
+    /* Release: who sees the index sees the state, after a kill at any instruction as well. */
+    atomic_store_explicit(&header->state, next, memory_order_release);
+}
+
+/* ---- Texts ----------------------------------------------------------------------------------- */
+
+static bool
+next_text_chunk(ep_file *file)
+{
+    ep_chunk_header *fresh = take_slot_locked(file);
+    if (fresh == NULL) {
+        return false;
+    }
+    seal_texts(file);
+    fresh->sequence = file->text_sequence++;
+    fresh->magic = EP_FILE_TEXT_MAGIC;
+    file->texts = fresh;
+    file->text_next = (_Atomic uint64_t *)(fresh + 1);
+    atomic_store_explicit(&fresh->state, EP_CHUNK_OPEN, memory_order_release);
+    return true;
+}
+
+/* A record: fields as 32-bit words, then bytes, padded; the first word is published last, after the
+ * terminator behind it. False: no room. */
+static bool
+put_text_locked(ep_file *file, ep_file_text type, const uint32_t *fields, size_t field_count,
+                const char *bytes, size_t byte_count)
+{
+    size_t words = 1 + (field_count * 4 + byte_count + 7) / 8;
+    size_t left = 0;
+    if (file->texts != NULL) {
+        left = (size_t)((_Atomic uint64_t *)(file->texts + 1) + EP_CHUNK_WORDS - file->text_next);
+    }
+    if (words >= left && !next_text_chunk(file)) {
+        return false;
+    }
+    _Atomic uint64_t *at = file->text_next;
+    char *body = (char *)(at + 1);
+    memcpy(body, fields, field_count * 4);
+    if (byte_count > 0) {
+        memcpy(body + field_count * 4, bytes, byte_count);
+    }
+    atomic_store_explicit(&at[words], 0, memory_order_relaxed);
+    atomic_store_explicit(&at[0], (uint64_t)type << 32 | words, memory_order_release);
+    file->text_next = at + words;
+    return true;
+}
+
+static void
+put_text(ep_file_text type, const uint32_t *fields, size_t field_count, const char *bytes,
+         size_t byte_count)
+{
+    pthread_mutex_lock(&texts_lock);
+    ep_file *file = atomic_load_explicit(&ep_file_of_texts, memory_order_relaxed);
+    if (file != NULL) {
+        pthread_mutex_lock(&file->lock);
+        if (!put_text_locked(file, type, fields, field_count, bytes, byte_count)) {
+            atomic_fetch_add_explicit(&file->header->texts_lost, 1, memory_order_relaxed);
+        }
+        pthread_mutex_unlock(&file->lock);
+    }
+    pthread_mutex_unlock(&texts_lock);
+}
+
+void
+ep_file_put_string(uint32_t id, ep_text text)
+{
+    size_t bytes = text.bytes < EP_FILE_STRING_LIMIT ? text.bytes : EP_FILE_STRING_LIMIT;
+    uint32_t fields[] = {id, (uint32_t)bytes};
+    put_text(EP_FILE_TEXT_STRING, fields, 2, text.at, bytes);
+}
+
+void
+ep_file_put_name(uint32_t id, const ep_name *name)
+{
+    uint32_t fields[] = {id, name->qualname, name->module, name->file, (uint32_t)name->line, name->kind};
+    put_text(EP_FILE_TEXT_NAME, fields, 6, NULL, 0);
+}
+
+void
+ep_file_put_site(uint32_t id, const ep_site *site)
+{
+    uint32_t fields[] = {id, site->callee, site->caller, (uint32_t)site->offset, (uint32_t)site->line};
+    put_text(EP_FILE_TEXT_SITE, fields, 5, NULL, 0);
+}
+
+void
+ep_file_put_thread(const ep_thread *thread)
+{
+    bool named = atomic_load_explicit(&thread->named, memory_order_acquire);
+    size_t bytes = named ? strlen(thread->name) : 0;
+    uint32_t fields[] = {thread->id, (uint32_t)bytes, (uint32_t)thread->native_id,
+                         (uint32_t)(thread->native_id >> 32)};
+    put_text(EP_FILE_TEXT_THREAD, fields, 4, thread->name, bytes);
+}
+
+static void
+set_file_of_texts(void *file)
+{
+    pthread_mutex_lock(&texts_lock);
+    atomic_store_explicit(&ep_file_of_texts, file, memory_order_release);
+    pthread_mutex_unlock(&texts_lock);
+}
+
+void
+ep_file_begin_texts(ep_file *file)
+{
+    ep_names_tell_all(set_file_of_texts, file);
+    const ep_thread *thread;
+    for (uint32_t id = 1; (thread = ep_engine_thread_locked(id)) != NULL; id++) {
+        ep_file_put_thread(thread);
+    }
+}
+
+void
+ep_file_end_texts(void)
+{
+    set_file_of_texts(NULL);
+}
+
+void
+ep_file_before_fork(void)
+{
+    pthread_mutex_lock(&texts_lock);
+}
+
+void
+ep_file_after_fork(bool child)
+{
+    if (child) {
+        atomic_store_explicit(&ep_file_of_texts, NULL, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&texts_lock);
+}

@@ -1,0 +1,64 @@
+"""Log files: what `record(output=...)` writes while the program runs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from . import _core
+from .trace import Trace
+
+#: The first bytes of a log file.
+MAGIC = b"EVPLOG\x1a\n"
+
+
+def open_log(descriptor: int, path: str) -> Trace:
+    """Make a trace of a log file.
+
+    Parameters
+    ----------
+    descriptor : int
+        Of the file; given up.
+    path : str
+        For messages.
+
+    Returns
+    -------
+    Trace
+        Reads the events when they are first asked for.
+
+    Raises
+    ------
+    FormatError
+        It is not a log file, or its header is damaged.
+    """
+    core, encoded, pid = _core.open_log(descriptor)
+    metadata = _decode_metadata(encoded)
+    options = metadata.get("options", {})
+    core.filter(_words(options.get("include")), _words(options.get("exclude")))
+    facts = core.file_facts()
+    return Trace(
+        core,
+        {
+            "clock": facts["clock"],
+            "backend": facts["calls_from"] or None,
+            "displaced": tuple(facts["displaced"].split()),
+            "pid": pid,
+            **metadata,
+        },
+    )
+
+
+def _words(value: object) -> tuple[str, ...]:
+    return tuple(word for word in value if isinstance(word, str)) if isinstance(value, list) else ()
+
+
+def _decode_metadata(encoded: bytes) -> dict[str, Any]:
+    try:
+        metadata = json.loads(encoded)
+    except ValueError:
+        return {}
+    if not isinstance(metadata, dict):
+        return {}
+    # As the recorder's own trace has them.
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in metadata.items()}
