@@ -198,6 +198,8 @@ def _new(trace: Trace, seen: dict[int, int]) -> Array:
 
 def _runs(trace: Trace) -> bool:
     """Tell whether the program of a recording still runs, as far as can be known here."""
+    if trace.file is not None and "live" in trace.file:
+        return bool(trace.file["live"])
     metadata = trace.metadata
     if metadata.get("hostname") != os.uname().nodename:
         return True

@@ -63,7 +63,9 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
     file, metadata = trace.file or {}, trace.metadata
     yield "file", path
     codec = f", {file['codec']}" if file.get("codec") else ""
-    yield "format", f"{file.get('format', '?')}, version {file.get('version', '?')}{codec}"
+    version = file.get("version", "?")
+    shown = ".".join(map(str, version)) if isinstance(version, (tuple, list)) else version
+    yield "format", f"{file.get('format', '?')}, version {shown}{codec}"
     yield "size", show_bytes(file.get("bytes", 0))
     for section, size in dict(file.get("sizes", {})).items():
         yield f"  {section}", show_bytes(size)
@@ -105,4 +107,6 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
 def _ended(file: dict[str, Any]) -> str:
     if not file.get("unfinished"):
         return "complete: the recording was stopped"
-    return "not finished: the program still runs, or was killed, or ended by os._exit or exec"
+    if file.get("live"):
+        return "not finished: the program still runs"
+    return "not finished: the program was killed, or ended by os._exit or exec; or it still runs"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -250,7 +249,8 @@ def default_buffer(directory: str) -> int:
     """Choose how large a file may grow: bytes."""
     # A full disk would end the program by a bus error: the file is mapped.
     try:
-        free = shutil.disk_usage(directory or ".").free
+        disk = os.statvfs(directory or ".")
+        free = disk.f_bavail * disk.f_frsize
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
         return _LEAST

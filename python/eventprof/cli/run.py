@@ -225,10 +225,16 @@ class Recording:
         except (Error, OSError, MemoryError) as error:
             atexit.unregister(self.finish)
             _give_up(options.explain(error, self._output))
+        self._own_path = self.recorder.output
 
     def _leave_child(self) -> None:
-        if self.recorder.state == "running":
-            self.recorder.stop()
+        """Give up the recording of a forked child, and its file."""
+        recorder = self.recorder
+        if recorder.state == "running":
+            recorder.stop()
+            if recorder.output != self._own_path:
+                with contextlib.suppress(OSError):
+                    os.unlink(recorder.output)
 
     def finish(self) -> None:
         """Stop, and say what came out: the last that runs at exit."""
