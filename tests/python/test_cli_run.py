@@ -224,7 +224,7 @@ PROFILES = """
     profile = cProfile.Profile()
     profile.runcall(f, 10)
     stats = pstats.Stats(profile, stream=io.StringIO())
-    print({key[2]: value[:2] for key, value in stats.stats.items()})
+    print(sorted((key[2], value[:2]) for key, value in stats.stats.items()))
 """
 
 TRACES_MEMORY = """
