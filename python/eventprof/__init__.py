@@ -20,11 +20,15 @@ from .trace import Loss, Trace
 
 if TYPE_CHECKING:
     from .event_profiler import EventProfiler, EventProfilerDebug, WithEventProfiler
+    from .file import open
+    from .following import Follower
+    from .merging import merge
 
 __all__ = [
     "Error",
     "EventProfiler",
     "EventProfilerDebug",
+    "Follower",
     "FormatError",
     "Loss",
     "Recorder",
@@ -34,6 +38,8 @@ __all__ = [
     "Trace",
     "UnsupportedError",
     "WithEventProfiler",
+    "merge",
+    "open",
     "record",
 ]
 
@@ -46,6 +52,9 @@ _LAZY = {
     "EventProfiler": "event_profiler",
     "EventProfilerDebug": "event_profiler",
     "WithEventProfiler": "event_profiler",
+    "Follower": "following",
+    "merge": "merging",
+    "open": "file",
 }
 
 

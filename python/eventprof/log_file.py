@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 from . import _core
@@ -32,7 +33,7 @@ def open_log(descriptor: int, path: str) -> Trace:
     FormatError
         It is not a log file, or its header is damaged.
     """
-    core, encoded, pid = _core.open_log(descriptor)
+    core, encoded, pid = _core.open_log(descriptor, os.fsencode(path))
     metadata = _decode_metadata(encoded)
     options = metadata.get("options", {})
     core.filter(_words(options.get("include")), _words(options.get("exclude")))
@@ -46,6 +47,7 @@ def open_log(descriptor: int, path: str) -> Trace:
             "pid": pid,
             **metadata,
         },
+        lambda: {"path": path, **core.file_facts()},
     )
 
 

@@ -181,6 +181,7 @@ class _Page:
             "overwritten": "the buffer was full, the oldest were overwritten",
             "limit": f"the buffer was full {end}",
             "memory": f"no memory was left {end}",
+            "disk": f"the disk of its file was full {end}",
         }[str(loss.reason)]
         return (
             f"LOSS: {loss.total:,} of {show_count(total, 'event')} "
@@ -192,7 +193,7 @@ class _Page:
         trace, core = self.trace, self.trace._core
         metadata, facts = trace.metadata, core.facts()
         options = metadata.get("options", {})
-        if trace.loss.reason in ("limit", "memory") and not trace.loss:
+        if trace.loss.reason in ("limit", "memory", "disk") and not trace.loss:
             yield f"recording ended after {show_ns(trace.duration)}, where the buffer was full."
         for source in metadata.get("displaced", ()):
             yield (
@@ -202,6 +203,13 @@ class _Page:
         if facts["damaged_chunks"]:
             parts = show_count(facts["damaged_chunks"], "part")
             yield f"{parts} of the recording could not be read, and what was in there is missing."
+        file = trace.file
+        if file is not None:
+            yield from (f"{note}." for note in file["missing"])
+            if file["live"]:
+                yield "the program is still being recorded; this is what it did until now."
+            elif file["unfinished"]:
+                yield "the program ended without stopping the recorder; all it recorded is here."
         if facts["filtered"]:
             events = show_count(facts["filtered"], "event")
             yield f"{events} of calls left out, as include= and exclude= ask."

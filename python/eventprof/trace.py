@@ -102,6 +102,8 @@ class Trace(Questions):
         The extension's half.
     metadata : mapping
         What the recorder knows of the run.
+    file : callable, optional
+        Gives what is known of the file that it was read from.
 
     Examples
     --------
@@ -115,9 +117,15 @@ class Trace(Questions):
     1  c_return  len
     """
 
-    def __init__(self, core: _core.Trace, metadata: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        core: _core.Trace,
+        metadata: Mapping[str, Any],
+        file: Callable[[], dict[str, Any]] | None = None,
+    ) -> None:
         self._core = core
         self._recorder_metadata = dict(metadata)
+        self._file = file
 
     # ---- Facts -----------------------------------------------------------------------------------
 
@@ -170,6 +178,24 @@ class Trace(Questions):
             "damaged_chunks": facts["damaged_chunks"],
             **self._recorder_metadata,
         }
+
+    @property
+    def file(self) -> dict[str, Any] | None:
+        """What is known of the file that the trace was opened from.
+
+        Returns
+        -------
+        dict or None
+            None: it was recorded in this process. ``path``, ``format`` (log or archive),
+            ``version`` (of the format), ``bytes``; ``unfinished``, whether the program ended, or
+            still runs, without having stopped the recorder; ``live``, whether more may come;
+            ``missing``, what could not be read, in words (the first few), and ``missing_count``.
+            More, by format.
+        """
+        if self._file is None:
+            return None
+        self._core.facts()  # it is known once the events are read
+        return self._file()
 
     @property
     def pairing(self) -> dict[str, int]:

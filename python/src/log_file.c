@@ -1,9 +1,11 @@
-/* _core.open_log: a trace whose events come from a log file, when they are first asked for. */
+/* _core.open_log: a trace whose events come from a log file, when they are first asked for. And
+ * _core.merge: a trace of several. */
 #include "module.h"
 
 #include <unistd.h>
 
 #include "file.h"
+#include "merge.h"
 #include "trace.h"
 
 ep_status
@@ -12,6 +14,9 @@ ep_py_trace_load(ep_py_trace *self, ep_error *error)
     ep_recording recording;
     ep_status status = ep_file_load(self->file, &recording, &self->decoded, error);
     if (status != EP_OK) {
+        char text[sizeof error->text];
+        memcpy(text, error->text, sizeof text);
+        snprintf(error->text, sizeof error->text, "%.160s: %.90s", self->path, text);
         return status;
     }
     self->kinds = recording.kinds;
@@ -55,13 +60,14 @@ ep_py_trace_file_facts(PyObject *object, PyObject *unused)
         facts->displaced, "missing_count", (unsigned long long)facts->note_count, "missing", notes);
 }
 
-/* open_log(descriptor) -> (Trace, metadata, pid). Takes the descriptor over. */
+/* open_log(descriptor, path) -> (Trace, metadata, pid). Takes the descriptor over. */
 PyObject *
-ep_py_open_log(PyObject *module, PyObject *number)
+ep_py_open_log(PyObject *module, PyObject *args)
 {
     (void)module;
-    int descriptor = (int)PyLong_AsLong(number);
-    if (descriptor == -1 && PyErr_Occurred()) {
+    int descriptor;
+    const char *path;
+    if (!PyArg_ParseTuple(args, "iy:open_log", &descriptor, &path)) {
         return NULL;
     }
     ep_error error = {.text = ""};
@@ -82,10 +88,73 @@ ep_py_open_log(PyObject *module, PyObject *number)
         return NULL;
     }
     self->file = reader;
+    self->path = strdup(path);
     PyObject *result = Py_BuildValue("NNK", self,
                                      PyBytes_FromStringAndSize(recording.metadata,
                                                                (Py_ssize_t)recording.metadata_bytes),
                                      (unsigned long long)recording.process_id);
     ep_recording_clear(&recording);
     return result;
+}
+
+/* The traces' own half of what they have in common. */
+static void
+join_facts(ep_py_trace *self, const ep_py_trace *part, int64_t offset_ns)
+{
+    self->kinds |= part->kinds;
+    self->filtered += part->filtered;
+    if (offset_ns == 0) {
+        self->start = part->start;
+        self->start_realtime_ns = part->start_realtime_ns;
+        self->frequency_hz = part->frequency_hz;
+    }
+    if (self->full_reason == EP_FULL_NOT) {
+        self->full_reason = part->full_reason;
+    }
+}
+
+/* merge([(Trace, offset_ns, pid)]) -> Trace; one offset is 0, none is less. */
+PyObject *
+ep_py_merge(PyObject *module, PyObject *list)
+{
+    (void)module;
+    PyObject *items = PySequence_Tuple(list);
+    if (items == NULL) {
+        return NULL;
+    }
+    size_t count = (size_t)PyTuple_GET_SIZE(items);
+    ep_merge_part *parts = calloc(count + 1, sizeof *parts);
+    ep_py_trace *self = ep_py_trace_alloc();
+    for (size_t i = 0; parts != NULL && self != NULL && i < count; i++) {
+        PyObject *trace;
+        long long offset_ns;
+        unsigned long long process_id;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(items, i), "O!LK:merge", ep_py_trace_type, &trace,
+                              &offset_ns, &process_id) ||
+            ep_py_trace_reach((ep_py_trace *)trace, EP_STEP_DECODED, 0) < 0) {
+            Py_CLEAR(self);
+            break;
+        }
+        parts[i] = (ep_merge_part){&((ep_py_trace *)trace)->decoded, offset_ns, process_id};
+        join_facts(self, (ep_py_trace *)trace, offset_ns);
+    }
+    if (parts == NULL || self == NULL) {
+        Py_CLEAR(self);
+        if (!PyErr_Occurred()) {
+            PyErr_NoMemory();
+        }
+    } else {
+        ep_status status;
+        Py_BEGIN_ALLOW_THREADS
+        status = ep_merge(parts, count, &self->decoded);
+        Py_END_ALLOW_THREADS
+        self->has_decoded = status == EP_OK;
+        if (status != EP_OK) {
+            Py_CLEAR(self);
+            ep_py_raise(status, NULL);
+        }
+    }
+    free(parts);
+    Py_DECREF(items);
+    return (PyObject *)self;
 }

@@ -104,6 +104,7 @@ trace_dealloc(PyObject *object)
         ep_file_close(self->file);
     }
     ep_filter_clear(&self->filter);
+    free(self->path);
     free(self->open);
     free(self->open_from_ns);
     if (self->lock != NULL) {

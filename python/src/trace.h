@@ -17,6 +17,7 @@ typedef struct ep_py_trace {
     ep_capture capture;               /* given back once decoded; unused if it is of a file */
     ep_file_reader *file;             /* NULL: of a recorder of this process, or loaded */
     ep_file_facts file_facts;         /* of the file it was loaded from */
+    char *path;                       /* of that file, for messages; NULL: none */
     uint32_t only_thread;
     uint64_t kinds;
     ep_anchor start;
@@ -62,8 +63,9 @@ void ep_py_telling_begin(ep_py_telling *telling, const char *what);
 void ep_py_telling_end(ep_py_telling *telling);
 
 /* log_file.c */
-PyObject *ep_py_open_log(PyObject *module, PyObject *number);
+PyObject *ep_py_open_log(PyObject *module, PyObject *args);
 PyObject *ep_py_trace_file_facts(PyObject *self, PyObject *unused);
+PyObject *ep_py_merge(PyObject *module, PyObject *list);
 ep_status ep_py_trace_load(ep_py_trace *self, ep_error *error);
 
 /* A trace that is to be filled. Returns: new, NULL with an exception. */
