@@ -3,7 +3,7 @@
 A line has the time since the recording's start, the thread, the event, what it is about, and where
 it came from: of a call the line that made it, of an allocation the line that was executing. With
 --follow the events of a program that still runs are listed as they come, until it ends or Ctrl-C;
-events of threads that write at the same time then may be a little out of order.
+then events of different threads may be a little out of order, and times some ns off.
 """
 
 from __future__ import annotations
@@ -13,21 +13,18 @@ import contextlib
 import fnmatch
 import os
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import Failure, rows
-from .files import add_file, load, warn_of_loss
+from .files import add_file, load, readable, warn_of_loss
 from .options import parse_time
 
 if TYPE_CHECKING:
     from ..tables import Array, Table
     from ..trace import Trace
-
-_POLL_S = 0.25
 
 EXAMPLES = (
     ("eventprof events FILE --limit 50", "the first fifty"),
@@ -75,28 +72,39 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise Failure(f"--from, --to: {error}", 2) from None
     words = _words(arguments.event)
-
-    def chosen(trace: Trace, mask: Array) -> Array:
-        return _choose(trace, mask, words, arguments, start, end)
-
-    trace = load(arguments.file, follow=arguments.follow)
     writer = _Writer(arguments)
-    if not arguments.follow:
-        mask = np.ones(len(trace.events), dtype=bool)
-        writer.write(trace, np.flatnonzero(chosen(trace, mask)))
+
+    def show(trace: Trace, events: Table) -> None:
+        chosen = _choose(trace, events, words, arguments, start, end)
+        writer.write(trace, events[np.flatnonzero(chosen)])
+
+    if arguments.follow:
+        missing = _follow(arguments.file, show, writer)
     else:
-        with contextlib.suppress(KeyboardInterrupt):
-            for part, mask in _grow(arguments.file, trace):
-                trace = part
-                writer.write(part, np.flatnonzero(chosen(part, mask)))
-                sys.stdout.flush()
-                if writer.full:
-                    break
+        trace = load(arguments.file)
+        show(trace, trace.events)
+        missing = warn_of_loss(trace)
     sys.stdout.flush()
-    missing = warn_of_loss(trace)
     if missing:
         print(missing, file=sys.stderr)
     return 0
+
+
+def _follow(path: str, show: Callable[[Trace, Table], None], writer: _Writer) -> str:
+    """Show what a program adds until it ends, Ctrl-C, or enough is written; say what is missing."""
+    import eventprof
+
+    with readable(path):
+        follower = eventprof.open(path, follow=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            for events in follower:
+                show(follower.trace, events)
+                sys.stdout.flush()
+                if writer.full:
+                    break
+    if follower.missed:
+        return f"(with loss: {follower.missed:,} events were overwritten before they were read)"
+    return ""
 
 
 def _words(given: list[str] | None) -> list[str] | None:
@@ -115,14 +123,14 @@ def _words(given: list[str] | None) -> list[str] | None:
 
 def _choose(
     trace: Trace,
-    mask: Array,
+    events: Table,
     words: list[str] | None,
     arguments: argparse.Namespace,
     start: int | None,
     end: int | None,
 ) -> Array:
-    """Narrow a mask of events down to what was asked for."""
-    events = trace.events
+    """Give a mask of the events that were asked for."""
+    mask = np.ones(len(events), dtype=bool)
     if start is not None:
         mask &= events["time"] >= start
     if end is not None:
@@ -135,11 +143,11 @@ def _choose(
         wanted = np.append(rows.match_functions(trace, arguments.function), False)
         mask &= wanted[np.ma.filled(events["function"], -1)]
     if arguments.thread:
-        mask &= _match_threads(trace, arguments.thread)[events["thread"]]
+        mask &= _match_threads(trace, arguments.thread, arguments.follow)[events["thread"]]
     return mask
 
 
-def _match_threads(trace: Trace, wanted: list[str]) -> Array:
+def _match_threads(trace: Trace, wanted: list[str], may_come: bool) -> Array:
     table = trace.threads
     found = np.array(
         [
@@ -148,68 +156,10 @@ def _match_threads(trace: Trace, wanted: list[str]) -> Array:
         ],
         dtype=bool,
     )
-    if not found.any():
+    if not found.any() and not may_come:
         names = ", ".join(f"{t.name or '(no name)'} ({t.native_id})" for t in table)
         raise Failure(f"--thread: there is no such thread; there are {names}")
     return found
-
-
-# ---- A program that still writes -----------------------------------------------------------------
-
-
-def _grow(path: str, trace: Trace) -> Iterator[tuple[Trace, Array]]:
-    """Give what a file holds, again and again, with a mask of what is new, until it is finished."""
-    seen: dict[int, int] = {}
-    ended = False
-    while True:
-        file = trace.file
-        yield trace, _new(trace, seen)
-        if ended or file is None or not file["unfinished"]:
-            return
-        # Before the next look, so that the last one is after the program's end.
-        ended = not _runs(trace)
-        if not ended:
-            time.sleep(_POLL_S)
-        trace = load(path, follow=True)
-
-
-def _new(trace: Trace, seen: dict[int, int]) -> Array:
-    """Give a mask of the events that came after those seen, and count them as seen.
-
-    Parameters
-    ----------
-    trace : Trace
-        Now.
-    seen : dict of int to int
-        By native id of a thread, how many of its events were there, lost ones included.
-    """
-    threads = trace.threads
-    thread = trace.events["thread"]
-    mask = np.zeros(len(thread), dtype=bool)
-    kept, lost = threads["recorded"].tolist(), threads["lost"].tolist()
-    for row, native_id in enumerate(threads["native_id"].tolist()):
-        before = seen.get(native_id, 0)
-        skip = max(before - lost[row], 0)
-        if skip < kept[row]:
-            mask[np.flatnonzero(thread == row)[skip:]] = True
-        seen[native_id] = max(before, kept[row] + lost[row])
-    return mask
-
-
-def _runs(trace: Trace) -> bool:
-    """Tell whether the program of a recording still runs, as far as can be known here."""
-    if trace.file is not None and "live" in trace.file:
-        return bool(trace.file["live"])
-    metadata = trace.metadata
-    if metadata.get("hostname") != os.uname().nodename:
-        return True
-    try:
-        os.kill(int(metadata["pid"]), 0)
-    except ProcessLookupError:
-        return False
-    except (KeyError, PermissionError):
-        return True
-    return True
 
 
 # ---- Writing them --------------------------------------------------------------------------------
@@ -228,12 +178,11 @@ class _Writer:
         """Whether as many were written as were asked for."""
         return self._left == 0
 
-    def write(self, trace: Trace, chosen: Array) -> None:
+    def write(self, trace: Trace, table: Table) -> None:
         """Write some rows of `events`."""
         if self._left is not None:
-            chosen = chosen[: self._left]
-            self._left -= len(chosen)
-        table = trace.events[chosen]
+            table = table[: self._left]
+            self._left -= len(table)
         if self._arguments.csv:
             rows.write_csv([table], sys.stdout, heading=self._first)
         elif self._arguments.json:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from . import Failure
@@ -21,15 +23,13 @@ def add_file(parser: argparse.ArgumentParser, name: str = "file", *, several: bo
     )
 
 
-def load(path: str, *, follow: bool = False) -> Trace:
+def load(path: str) -> Trace:
     """Open a recording.
 
     Parameters
     ----------
     path : str
         Of a log or an archive.
-    follow : bool
-        Whether its program may still write.
 
     Returns
     -------
@@ -45,22 +45,24 @@ def load(path: str, *, follow: bool = False) -> Trace:
     """
     import eventprof
 
+    with readable(path):
+        trace = eventprof.open(path)
+        _ = trace._facts  # reads the events: nothing that is wrong with the file comes later
+        return trace
+
+
+@contextlib.contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Turn what can be wrong with a file into a line for the user."""
+    from .. import FormatError
+
     try:
-        if not hasattr(eventprof, "open"):  # SHIM until there is one
-            import os
-
-            from .. import log_file
-
-            trace = log_file.open_log(os.open(path, os.O_RDONLY), path)
-            trace.functions
-            trace.file = {"codec": None, "sizes": {}, **trace._core.file_facts()}
-            return trace
-        return eventprof.open(path, follow=follow)
+        yield
     except FileNotFoundError:
         raise Failure(f"{path}: there is no such file; 'eventprof run' makes one") from None
     except IsADirectoryError:
         raise Failure(f"{path}: this is a directory; name a file in it") from None
-    except eventprof.FormatError as error:
+    except FormatError as error:
         said = str(error)
         raise Failure(said if path in said else f"{path}: {said}") from None
 

@@ -69,10 +69,15 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
     yield "size", show_bytes(file.get("bytes", 0))
     for section, size in dict(file.get("sizes", {})).items():
         yield f"  {section}", show_bytes(size)
+    for name, number in file.items():
+        if name.endswith("_slots"):
+            yield f"  {name.removesuffix('_slots')}", show_count(number, "slot") + " of 1 MiB"
     yield "ended", _ended(file)
     for missing in file.get("missing", ()):
         yield "missing", missing
-    yield "program", shlex.join(map(str, metadata.get("argv", ())))
+    for number, part in enumerate(metadata.get("merged", ())):
+        yield f"  merged {number}", f"process {part.get('pid')}: {_command(part)}"
+    yield "program", _command(metadata)
     yield "process", f"{metadata.get('pid', '?')} on {metadata.get('hostname', '?')}"
     yield "python", f"{metadata.get('python', '?')}, {metadata.get('platform', '?')}"
     yield "recorded by", f"eventprof {metadata.get('eventprof', '?')}"
@@ -102,6 +107,10 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
         yield f"  {word}", f"{number:,}"
     if metadata.get("damaged_chunks"):
         yield "damaged", show_count(metadata["damaged_chunks"], "part")
+
+
+def _command(metadata: dict[str, Any]) -> str:
+    return shlex.join(map(str, metadata.get("argv", ())))
 
 
 def _ended(file: dict[str, Any]) -> str:

@@ -21,8 +21,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Join them."""
     import eventprof
 
-    if not hasattr(eventprof, "merge"):
-        raise Failure("this version of eventprof cannot merge")
     traces = [load(path) for path in arguments.files]
     try:
         merged = eventprof.merge(traces)

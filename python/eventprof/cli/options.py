@@ -213,20 +213,16 @@ def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> Any:
     from .. import UnsupportedError, record
 
     options = dict(given)
-    if options.pop("lines", False):
-        raise UnsupportedError(
-            "--lines: this version of eventprof does not record lines; it records calls, with the "
-            "line of each (caller_line), and the line of each allocation"
-        )
+    if not options.get("lines", True):
+        del options["lines"]
+    for name in options.keys() - (record.__kwdefaults__ or {}).keys() - {"domains"}:
+        flag = f"--{name.replace('_', '-')}"
+        hint = "; calls and allocations have lines of their own" if name == "lines" else ""
+        raise UnsupportedError(f"{flag}: this version of eventprof does not have that{hint}")
     if "domains" in options:
         options["memory"] = [word.strip() for word in options.pop("domains").split(",")]
     if "buffer" not in options and options.get("on_full") != "grow":
         options["buffer"] = default_buffer(os.path.dirname(output))
-    known = record.__kwdefaults__  # SHIM until record() has output=
-    if "output" not in known:
-        rec = record(**{k: v for k, v in options.items() if k in known})
-        rec.output = output.replace("%p", str(os.getpid()))
-        return rec
     return record(output=output, force=force, **options)
 
 

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import argparse
 import os
+from typing import TYPE_CHECKING
 
 from . import Failure
 from .files import add_file, load
+
+if TYPE_CHECKING:
+    from ..trace import Trace
 
 EXAMPLES = (("eventprof save script-4711.epr -o script.epr", "then the log can go"),)
 
@@ -31,12 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
     return write(load(arguments.file), arguments, [arguments.file])
 
 
-def write(trace: object, arguments: argparse.Namespace, sources: list[str]) -> int:
+def write(trace: Trace, arguments: argparse.Namespace, sources: list[str]) -> int:
     """Write an archive, and say how large it is."""
     from ..drawing import show_bytes
-    from ..trace import Trace
 
-    assert isinstance(trace, Trace)
     try:
         trace.save(arguments.output, force=arguments.force)
     except FileExistsError:
