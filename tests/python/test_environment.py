@@ -22,7 +22,10 @@ def folder(tmp_path):
     site = tmp_path / "site"
     site.mkdir()
     shutil.copy(PTH, site)
-    (site / "sitecustomize.py").write_text(f"import site; site.addsitedir({str(site)!r})")
+    # Twice, as in a virtual environment.
+    (site / "sitecustomize.py").write_text(
+        f"import site\nfor _ in 0, 1: site.addsitedir({str(site)!r})"
+    )
     (tmp_path / "work").mkdir()
     return tmp_path
 

@@ -19,14 +19,17 @@ VARIABLE, OUTPUT = "EVENTPROF", "EVENTPROF_OUTPUT"
 _DEFAULT_OUTPUT = "eventprof-%p.epr"
 
 _recorder: Any = None
+_asked = False
 
 
 def start() -> None:
     """Start to record, as the environment asks."""
-    global _recorder
+    global _asked, _recorder
     value = os.environ.get(VARIABLE, "").strip()
-    if value.lower() in ("", "0", "off", "no", "false") or _recorder is not None:
+    # In a virtual environment, Python processes every .pth file twice.
+    if value.lower() in ("", "0", "off", "no", "false") or _asked:
         return
+    _asked = True
     try:
         from .options import absolute, make_recorder, parse_words
 
