@@ -550,7 +550,8 @@ recorder_capture(PyObject *object, PyObject *unused)
     return ep_py_trace_new(&capture, self->only_thread, self->include, self->exclude);
 }
 
-/* (recorded, lost, ns): events of the window so far, counted without decoding them. */
+/* (recorded, lost, why it ended early, ns): events of the window so far, counted without decoding
+ * them. */
 static PyObject *
 recorder_count(PyObject *object, PyObject *unused)
 {
@@ -571,8 +572,10 @@ recorder_count(PyObject *object, PyObject *unused)
         lost_sum += lost[kind];
     }
     long long ns = capture.stop.monotonic_ns - capture.start.monotonic_ns;
+    ep_full_reason reason = capture.full_reason;
     ep_capture_clear(&capture);
-    return Py_BuildValue("KKL", (unsigned long long)recorded_sum, (unsigned long long)lost_sum, ns);
+    return Py_BuildValue("KKzL", (unsigned long long)recorded_sum, (unsigned long long)lost_sum,
+                         ep_py_full_reasons[reason], ns);
 }
 
 static PyObject *

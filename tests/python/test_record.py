@@ -575,7 +575,7 @@ def test_events_are_counted_without_decoding_them(on_full, backend):
         for n in range(30_000):
             str(n)
 
-    recorded, lost, ns = rec._count()
+    recorded, lost, _, ns = rec._count()
 
     assert (recorded, lost) == (len(rec.trace.events), rec.trace.loss.total)
-    assert ns >= rec.trace.duration > 0
+    assert ns + 1000 >= rec.trace.duration > 0
