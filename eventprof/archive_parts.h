@@ -165,6 +165,9 @@ const uint8_t *ep_input_take(ep_input *input, uint64_t bytes);
 /* CRC-32 as zlib and PNG have it. Continue with the result; begin with 0. */
 uint32_t ep_crc32(uint32_t crc, const void *bytes, size_t count);
 
+/* Whether it is the checksum of these bytes: what readers ask. */
+bool ep_crc32_is(uint32_t crc, const void *bytes, size_t count);
+
 extern const char *const ep_codec_names[EP_CODEC_COUNT];
 
 /* What this build writes. */

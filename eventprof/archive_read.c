@@ -166,7 +166,7 @@ read_section(ep_archive *a, const ep_section *s, const char **wrong)
     if (status != EP_OK) {
         return status;
     }
-    if (ep_crc32(0, bytes, stored) != s->crc) {
+    if (!ep_crc32_is(s->crc, bytes, stored)) {
         *wrong = "its checksum is wrong";
         return EP_FORMAT;
     }
@@ -216,7 +216,7 @@ read_header(ep_archive *a)
     for (char *at = a->info.writer; *at != 0; at++) {
         *at = *at > ' ' && *at < 127 ? *at : '?';
     }
-    bool whole = ep_load_le(&header[60], 4) == ep_crc32(0, header, 60);
+    bool whole = ep_crc32_is((uint32_t)ep_load_le(&header[60], 4), header, 60);
     if (whole && a->info.major != EP_ARCHIVE_MAJOR) {
         char reader[EP_VERSION_BYTES + 1] = "";
         memcpy(reader, &header[16], EP_VERSION_BYTES);
@@ -287,7 +287,7 @@ read_index(ep_archive *a, bool *found)
     }
     ep_section index = {.offset = ep_load_le(&trailer[0], 8)};
     if (memcmp(&trailer[20], EP_ARCHIVE_END, 8) != 0 ||
-        ep_load_le(&trailer[28], 4) != ep_crc32(0, trailer, 28) ||
+        !ep_crc32_is((uint32_t)ep_load_le(&trailer[28], 4), trailer, 28) ||
         ep_load_le(&trailer[8], 8) != a->file_bytes - sizeof trailer) {
         return EP_OK;
     }

@@ -906,9 +906,9 @@ START_TEST(files_of_every_version_open)
         int64_t duration_ns;
         uint32_t digest;
     } files[] = {
-        {"archive-1.0-zstd.epr", "zstd", 3000, 0, 6, 0, 0},
-        {"archive-1.0-zlib.epr", "zlib", 3000, 0, 6, 0, 0},
-        {"archive-1.0-raw.epr", "raw", 3000, 0, 6, 0, 0},
+        {"archive-1.0-zstd.epr", "zstd", 1000, 0, 6, 0, 0},
+        {"archive-1.0-zlib.epr", "zlib", 1000, 0, 6, 0, 0},
+        {"archive-1.0-raw.epr", "raw", 1000, 0, 6, 0, 0},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         const char *write_to = getenv("EP_ARCHIVE_CORPUS_WRITE");
@@ -916,7 +916,7 @@ START_TEST(files_of_every_version_open)
         snprintf(path, sizeof path, "%s/%s", write_to != NULL ? write_to : EP_TEST_DATA,
                  files[i].name);
         if (write_to != NULL && strcmp(files[i].codec, ep_codec_names[ep_codec_best()]) == 0) {
-            const shape made = {3000, 6, 100, 300, 9, EP_MODEL_ALL_KINDS};
+            const shape made = {1000, 6, 100, 300, 9, EP_MODEL_ALL_KINDS};
             ep_decoded trace = make_trace(2026 + i, &made);
             int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
             ck_assert_int_eq(ep_archive_write(fd, &some_recording, &trace, NULL), EP_OK);
