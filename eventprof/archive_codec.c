@@ -167,7 +167,8 @@ const char *const ep_codec_names[EP_CODEC_COUNT] = {
 ep_codec
 ep_codec_best(void)
 {
-    return EP_HAVE_ZSTD ? EP_CODEC_ZSTD : EP_HAVE_ZLIB ? EP_CODEC_ZLIB : EP_CODEC_RAW;
+    return EP_HAVE_ZSTD ? EP_CODEC_ZSTD : EP_HAVE_ZLIB ? EP_CODEC_ZLIB
+                                                       : EP_CODEC_RAW;
 }
 
 bool
@@ -283,7 +284,8 @@ unpack_zlib(const uint8_t *from, size_t stored_bytes, uint8_t *to, size_t raw_by
     int result = inflate(&stream, Z_FINISH);
     bool whole = result == Z_STREAM_END && stream.total_out == raw_bytes && stream.avail_in == 0;
     inflateEnd(&stream);
-    return whole ? EP_OK : result == Z_MEM_ERROR ? EP_NOMEM : EP_FORMAT;
+    return whole ? EP_OK : result == Z_MEM_ERROR ? EP_NOMEM
+                                                 : EP_FORMAT;
 }
 #endif
 

@@ -43,11 +43,16 @@ struct ep_archive {
 };
 
 static const char *const type_names[EP_SECTION_TYPE_COUNT] = {
-    [EP_SECTION_RECORDING] = "recording", [EP_SECTION_METADATA] = "metadata",
-    [EP_SECTION_STRINGS] = "strings",     [EP_SECTION_NAMES] = "names",
-    [EP_SECTION_SITES] = "sites",         [EP_SECTION_THREADS] = "threads",
-    [EP_SECTION_OPEN] = "open calls",     [EP_SECTION_RESIDENT] = "resident set",
-    [EP_SECTION_EVENTS] = "events",       [EP_SECTION_INDEX] = "index",
+    [EP_SECTION_RECORDING] = "recording",
+    [EP_SECTION_METADATA] = "metadata",
+    [EP_SECTION_STRINGS] = "strings",
+    [EP_SECTION_NAMES] = "names",
+    [EP_SECTION_SITES] = "sites",
+    [EP_SECTION_THREADS] = "threads",
+    [EP_SECTION_OPEN] = "open calls",
+    [EP_SECTION_RESIDENT] = "resident set",
+    [EP_SECTION_EVENTS] = "events",
+    [EP_SECTION_INDEX] = "index",
 };
 
 /* ---- Damage ---------------------------------------------------------------------------------- */
@@ -509,10 +514,10 @@ get_counts(ep_input *in, uint64_t counts[EP_KIND_COUNT])
 }
 
 static int64_t
-get_time(const ep_archive *a, ep_input *in)
+get_time(ep_input *in, int64_t latest_ns)
 {
     int64_t time_ns = ep_unzigzag(ep_input_varint(in));
-    in->bad = in->bad || time_ns < 0 || time_ns > a->duration_ns;
+    in->bad = in->bad || time_ns < 0 || time_ns > latest_ns;
     return time_ns;
 }
 
@@ -539,8 +544,8 @@ read_thread(ep_archive *a, ep_input *in)
     *who = (ep_thread){.id = (uint32_t)id, .native_id = native, .attached = (flags & 1) != 0};
     memcpy(who->name, name, name_bytes);
     atomic_store_explicit(&who->named, (flags & 2) != 0, memory_order_relaxed);
-    thread->first_ns = get_time(a, in);
-    thread->last_ns = get_time(a, in);
+    thread->first_ns = get_time(in, a->duration_ns);
+    thread->last_ns = get_time(in, a->duration_ns);
     get_counts(in, thread->recorded);
     get_counts(in, thread->lost);
     d->thread_count += 1;
@@ -572,7 +577,8 @@ static ep_status
 read_resident(ep_archive *a, ep_input *in)
 {
     ep_decoded *d = &a->decoded;
-    int64_t time_ns = get_time(a, in), bytes = ep_unzigzag(ep_input_varint(in));
+    /* Sampled to the stop, which may be later than where the buffer was full. */
+    int64_t time_ns = get_time(in, EP_ARCHIVE_SUM_MAX), bytes = ep_unzigzag(ep_input_varint(in));
     if (in->bad || bytes < 0 ||
         (d->resident_count > 0 && time_ns < d->resident_ns[d->resident_count - 1])) {
         in->bad = true;
@@ -595,10 +601,14 @@ static const struct {
     item_reader *read;
     bool needed;             /* without it, nothing can be read */
 } readers[] = {
-    {EP_SECTION_RECORDING, read_recording, true}, {EP_SECTION_METADATA, read_metadata, false},
-    {EP_SECTION_STRINGS, read_string, true},      {EP_SECTION_NAMES, read_name, true},
-    {EP_SECTION_SITES, read_site, true},          {EP_SECTION_THREADS, read_thread, true},
-    {EP_SECTION_OPEN, read_open, true},           {EP_SECTION_RESIDENT, read_resident, false},
+    {EP_SECTION_RECORDING, read_recording, true},
+    {EP_SECTION_METADATA, read_metadata, false},
+    {EP_SECTION_STRINGS, read_string, true},
+    {EP_SECTION_NAMES, read_name, true},
+    {EP_SECTION_SITES, read_site, true},
+    {EP_SECTION_THREADS, read_thread, true},
+    {EP_SECTION_OPEN, read_open, true},
+    {EP_SECTION_RESIDENT, read_resident, false},
 };
 
 /* Reads the items of one section. Fails: EP_FORMAT, with *wrong. */

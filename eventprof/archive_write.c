@@ -523,8 +523,18 @@ ep_status
 ep_archive_write(int fd, const ep_recording *recording, const ep_decoded *decoded, ep_error *error)
 {
     static ep_status (*const steps[])(writer *) = {
-        write_header,  write_recording, write_metadata, number_ids,     write_strings, write_names,
-        write_sites,   write_threads,   write_open,     write_resident, write_events,  write_index,
+        write_header,
+        write_recording,
+        write_metadata,
+        number_ids,
+        write_strings,
+        write_names,
+        write_sites,
+        write_threads,
+        write_open,
+        write_resident,
+        write_events,
+        write_index,
     };
     writer w = {.fd = fd, .error = error, .recording = recording, .decoded = decoded};
     ep_status status = EP_OK;

@@ -6,6 +6,7 @@ file is whole or not there.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -103,10 +104,8 @@ def _write(
         else:
             _name(beside, target)
     finally:
-        try:
+        with contextlib.suppress(FileNotFoundError):  # it has its name
             os.unlink(beside)
-        except FileNotFoundError:
-            pass  # it has its name
 
 
 def _name(beside: str, target: str) -> None:

@@ -666,14 +666,15 @@ trace_facts(PyObject *object, PyObject *unused)
     if (ep_py_trace_reach(self, EP_STEP_DECODED, 0) < 0) {
         return NULL;
     }
+    const ep_recording *recording = &self->recording;
     return Py_BuildValue("{s:L,s:L,s:L,s:d,s:z,s:K,s:K,s:K,s:n}", "duration_ns",
                          (long long)self->decoded.duration_ns, "start_monotonic_ns",
-                         (long long)self->recording.start.monotonic_ns, "start_realtime_ns",
-                         (long long)self->recording.start_realtime_ns, "clock_frequency_hz",
-                         self->recording.frequency_hz, "full", reasons[self->recording.full_reason], "damaged_chunks",
-                         (unsigned long long)self->decoded.damaged_chunks, "filtered",
-                         (unsigned long long)self->recording.filtered, "kinds",
-                         (unsigned long long)self->recording.kinds, "events",
+                         (long long)recording->start.monotonic_ns, "start_realtime_ns",
+                         (long long)recording->start_realtime_ns, "clock_frequency_hz",
+                         recording->frequency_hz, "full", reasons[recording->full_reason],
+                         "damaged_chunks", (unsigned long long)self->decoded.damaged_chunks,
+                         "filtered", (unsigned long long)recording->filtered, "kinds",
+                         (unsigned long long)recording->kinds, "events",
                          (Py_ssize_t)self->decoded.columns.count);
 }
 

@@ -588,7 +588,15 @@ END_TEST
 
 /* ---- Claims that are whole by their checksums and still not possible ------------------------- */
 
-enum { CLAIM_RAW, CLAIM_ITEMS, CLAIM_BLOCKS, CLAIM_STORED, CLAIM_CODEC, CLAIM_TYPE, CLAIM_COUNT };
+enum {
+    CLAIM_RAW,
+    CLAIM_ITEMS,
+    CLAIM_BLOCKS,
+    CLAIM_STORED,
+    CLAIM_CODEC,
+    CLAIM_TYPE,
+    CLAIM_COUNT
+};
 
 static void
 claim(uint8_t *header, ep_section *section, uint64_t value)
@@ -601,12 +609,12 @@ claim(uint8_t *header, ep_section *section, uint64_t value)
         return;
     }
     switch (value / 9 % CLAIM_COUNT) {
-        case CLAIM_RAW: changed.raw_bytes = to; break;
-        case CLAIM_ITEMS: changed.items = to; break;
+        case CLAIM_RAW:    changed.raw_bytes = to; break;
+        case CLAIM_ITEMS:  changed.items = to; break;
         case CLAIM_BLOCKS: changed.blocks = to; break;
         case CLAIM_STORED: changed.stored_bytes = to; break;
-        case CLAIM_CODEC: changed.codec = (uint8_t)to; break;
-        default: changed.type = (uint32_t)to; break;
+        case CLAIM_CODEC:  changed.codec = (uint8_t)to; break;
+        default:           changed.type = (uint32_t)to; break;
     }
     ep_section_pack(&changed, header);
 }
@@ -906,9 +914,9 @@ START_TEST(files_of_every_version_open)
         int64_t duration_ns;
         uint32_t digest;
     } files[] = {
-        {"archive-1.0-zstd.epr", "zstd", 1000, 0, 6, 0, 0},
-        {"archive-1.0-zlib.epr", "zlib", 1000, 0, 6, 0, 0},
-        {"archive-1.0-raw.epr", "raw", 1000, 0, 6, 0, 0},
+        {"archive-1.0-zstd.epr", "zstd", 1000, 313, 6, 618403, 0x5A795BC0},
+        {"archive-1.0-zlib.epr", "zlib", 1000, 296, 6, 159399, 0x4905A50B},
+        {"archive-1.0-raw.epr", "raw", 1000, 296, 6, 1690302, 0x04234B4A},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         const char *write_to = getenv("EP_ARCHIVE_CORPUS_WRITE");
