@@ -31,6 +31,7 @@ typedef struct ep_log {
     uint32_t fresh;                  /* until a source that can name the thread has seen the log */
     uint32_t own_calls;              /* the sources' own: calls that our code made, unrecorded, open */
     const void *state;               /* the sources' own: what the runtime calls this thread */
+    struct ep_gate_stack *_Atomic gate;    /* gate.h's; NULL until it is needed */
     /* owner changes it under the engine's lock, others read it there */
     ep_chunk *chunk;                 /* NULL: writing into scratch */
     bool closed;                     /* its records are on a clock of before: no window begins here */
@@ -160,6 +161,17 @@ ep_log_take_back(ep_log *log)
     atomic_thread_fence(memory_order_release);
 }
 
+/* Takes back the last record, which the caller knows to be a call's, of one word. A reader may have
+ * seen it, and calls around it that go after it: it errs by these at the very end of a live log. */
+static inline void
+ep_log_take_back_call(ep_log *log)
+{
+    log->next -= 1;
+    atomic_store_explicit(log->next, 0, memory_order_relaxed);
+    /* Release; as in ep_log_take_back(). */
+    atomic_thread_fence(memory_order_release);
+}
+
 /* ---- Reading --------------------------------------------------------------------------------- */
 
 typedef struct ep_record {
@@ -178,15 +190,17 @@ typedef struct ep_cursor {
     uint64_t escape[EP_ESCAPE_COUNT];
     unsigned escaped;                 /* bits: which of them hold a value for the next record */
     bool live;                        /* not sealed: the last records may be taken back meanwhile */
-    const _Atomic uint64_t *block;    /* live: the last block read, NULL if none; while it stands... */
-    uint64_t block_word0;             /* ...with this in front, `at` is where a record begins */
+    /* live: the last call or block read, NULL if none. What was read before it can only be taken
+     * back after it; so while it stands with this in front, `at` is where a record begins. */
+    const _Atomic uint64_t *last;
+    uint64_t last_word0;
     bool damaged;                     /* a record of no known kind was met; the cursor stays there */
 } ep_cursor;
 
 /* Reads one chunk from its start. Safe while its owner writes. */
 ep_cursor ep_cursor_begin(const ep_chunk_header *header);
 EP_COLD bool ep_cursor_control(ep_cursor *cursor, uint64_t word0);
-EP_COLD bool ep_cursor_settle(ep_cursor *cursor, uint64_t word0);
+EP_COLD bool ep_cursor_settle(ep_cursor *cursor, uint64_t word0, int words);
 EP_COLD bool ep_cursor_stands(ep_cursor *cursor);
 
 /* False at the end of what is written. For what comes later begin anew. */
@@ -202,13 +216,16 @@ ep_cursor_next(ep_cursor *cursor, ep_record *record)
         if (EP_UNLIKELY(word0 == 0)) {
             return false;
         }
-        if (EP_UNLIKELY(cursor->block != NULL) && !ep_cursor_stands(cursor)) {
+        if (EP_UNLIKELY(cursor->last != NULL) && !ep_cursor_stands(cursor)) {
             return false;
         }
         unsigned kind = EP_WORD0_KIND(word0);
         record->ticks = cursor->high | EP_WORD0_TICKS(word0);
         record->kind = kind;
         if (kind <= EP_KIND_C_EXCEPTION && kind != 0) {
+            if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0, 1)) {
+                continue;
+            }
             record->id = EP_WORD0_PAYLOAD(word0);
             cursor->at += 1;
             return true;
@@ -226,7 +243,7 @@ ep_cursor_next(ep_cursor *cursor, ep_record *record)
             record->address = word1;
             record->size = 0;
         } else {
-            if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0)) {
+            if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0, 2)) {
                 continue;
             }
             record->id = (uint32_t)word1 & EP_ALLOC_SITE_MAX;

@@ -7,6 +7,7 @@
 #include <structmember.h>
 
 #include "footprint.h"
+#include "gate.h"
 #include "intern.h"
 #include "source.h"
 
@@ -21,6 +22,11 @@ typedef struct recorder_object {
     bool current_thread_only;
     uint32_t only_thread;            /* 0: all */
     PyObject *include, *exclude;     /* tuples of patterns, for the trace */
+    ep_filter filter;                /* the same, and the limits */
+    bool alone;                      /* no other recorder of calls ran since its start */
+    uint32_t first_generation;       /* of the gate, in the last window */
+    uint64_t left_out[EP_LEFT_OUT_COUNT];    /* running: before its start; stopped: in the window */
+    size_t functions_left_out;       /* stopped: in the window */
     unsigned displaced;              /* bits: index in sources[] */
     struct recorder_object *next;    /* running ones; not owned: a running one removes itself */
     PyObject *weak_references;
@@ -156,6 +162,76 @@ choose_calls_source(const recorder_object *self)
     return ep_py_monitoring_available() ? &ep_source_monitoring : &ep_source_profile;
 }
 
+/* ---- The gate -------------------------------------------------------------------------------- */
+
+static bool
+records_calls(const recorder_object *self)
+{
+    return (self->core.options.kinds & EP_KINDS_CALLS) != 0;
+}
+
+/* The filters of running recorders of calls, and of `more` (may be NULL). Returns: how many; the
+ * array holds no more than it can. */
+static size_t
+list_filters(const recorder_object *more, const ep_filter *filters[EP_GATE_FILTERS + 1])
+{
+    size_t count = 0;
+    for (const recorder_object *r = running; r != NULL; r = r->next) {
+        if (records_calls(r) && r != more && count <= EP_GATE_FILTERS) {
+            filters[count++] = &r->filter;
+        }
+    }
+    if (more != NULL && count <= EP_GATE_FILTERS) {
+        filters[count++] = &more->filter;
+    }
+    return count;
+}
+
+/* Before the set of recorders changes to the running ones and `more`. */
+static void
+prepare_gate(const recorder_object *more)
+{
+    const ep_filter *filters[EP_GATE_FILTERS + 1];
+    ep_gate_prepare(filters, list_filters(more, filters));
+}
+
+static void
+open_gate(void)
+{
+    const ep_filter *filters[EP_GATE_FILTERS + 1];
+    size_t count = list_filters(NULL, filters);
+    recorder_object *only = NULL;
+    for (recorder_object *r = running; r != NULL; r = r->next) {
+        only = records_calls(r) ? r : only;
+    }
+    ep_gate_open(count == 1 && only->alone ? &only->core : NULL, filters, count);
+}
+
+static void
+begin_counts(recorder_object *self)
+{
+    self->first_generation = ep_gate_generation();
+    ep_engine_left_out(self->left_out);
+}
+
+/* What was left out since begin_counts(). */
+static void
+read_counts(const recorder_object *self, uint64_t *calls, size_t *functions)
+{
+    if (self->core.state == EP_RECORDER_RUNNING) {
+        ep_engine_left_out(calls);
+        for (int i = 0; i < EP_LEFT_OUT_COUNT; i++) {
+            calls[i] -= self->left_out[i];
+        }
+        *functions = ep_filter_names_any(&self->filter)
+                         ? ep_gate_count_left_out(self->first_generation)
+                         : 0;
+    } else {
+        memcpy(calls, self->left_out, sizeof self->left_out);
+        *functions = self->functions_left_out;
+    }
+}
+
 /* ---- Start, stop ----------------------------------------------------------------------------- */
 
 /* Names the calls that are open on every thread as the window begins. */
@@ -196,6 +272,16 @@ unlink_running(recorder_object *self)
     self->calls_used = NULL;
 }
 
+/* It no longer runs. */
+static void
+leave_gate(const recorder_object *self)
+{
+    if (records_calls(self)) {
+        prepare_gate(NULL);
+        open_gate();
+    }
+}
+
 static int
 start_alone(recorder_object *self)
 {
@@ -217,7 +303,15 @@ start_alone(recorder_object *self)
     ep_recorder_init(&self->core, &options);
     self->displaced = 0;
     uint64_t seen = change.count;
+    if (records_calls(self)) {
+        self->alone = calls_source_in_use() == NULL;
+        for (recorder_object *r = running; r != NULL; r = r->next) {
+            r->alone = false;
+        }
+        prepare_gate(self);
+    }
     if (adjust_sources(ep_engine_kinds() | kinds, calls) < 0) {
+        leave_gate(self);
         release_sources();
         return -1;
     }
@@ -234,6 +328,10 @@ start_alone(recorder_object *self)
         self->backend = used;
         self->clock = ep_clock_current;
         self->windows++;
+        begin_counts(self);
+        if (records_calls(self)) {
+            open_gate();
+        }
         if (seen != change.count) {
             release_sources();
         }
@@ -244,6 +342,7 @@ start_alone(recorder_object *self)
     ep_recorder_clear(&self->core);
     ep_recorder_init(&self->core, &options);
     unlink_running(self);
+    leave_gate(self);
     release_sources();
     return -1;
 }
@@ -270,9 +369,14 @@ static void
 stop_alone(recorder_object *self)
 {
     ep_error error;
+    uint64_t left_out[EP_LEFT_OUT_COUNT];
+    size_t functions_left_out;
+    read_counts(self, left_out, &functions_left_out);
     if (ep_recorder_stop(&self->core, &error) != EP_OK) {
         return;
     }
+    memcpy(self->left_out, left_out, sizeof left_out);
+    self->functions_left_out = functions_left_out;
     for (size_t i = 0; i < SOURCE_COUNT; i++) {
         bool used = (self->core.options.kinds & sources[i]->kinds) != 0 &&
                     (!(sources[i]->kinds & EP_KINDS_CALLS) || sources[i] == self->calls_used);
@@ -281,6 +385,7 @@ stop_alone(recorder_object *self)
         }
     }
     unlink_running(self);
+    leave_gate(self);
     if (change.depth == 1) {
         release_sources();
     }
@@ -322,7 +427,11 @@ ep_py_recorders_after_fork(void)
         if ((r->core.options.kinds & EP_KINDS_PYTHON) && describe_open_calls(r) < 0) {
             PyErr_Clear();    /* the child's first returns will be unmatched */
         }
+        begin_counts(r);
     }
+    ep_gate_after_fork();
+    prepare_gate(NULL);
+    open_gate();
 }
 
 /* ---- The type -------------------------------------------------------------------------------- */
@@ -331,18 +440,20 @@ static PyObject *
 recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"kinds", "limit_bytes", "on_full", "backend", "clock", "current_thread",
-                            "include", "exclude", NULL};
+                            "include", "exclude", "max_depth", "min_duration_ns", NULL};
     PyObject *include = NULL, *exclude = NULL;
     unsigned long long kinds = 0, limit_bytes = 0;
     int on_full = EP_ON_FULL_OVERWRITE, current_thread = 0;
     const char *backend = "auto", *clock = "auto";
+    long long max_depth = -1, min_duration_ns = 0;    /* -1: any */
     (void)args;
     PyObject *empty = PyTuple_New(0);
     int parsed = empty != NULL &&
-                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$KKisspO!O!:Recorder", names,
+                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$KKisspO!O!LL:Recorder", names,
                                              &kinds, &limit_bytes, &on_full, &backend, &clock,
                                              &current_thread, &PyTuple_Type, &include,
-                                             &PyTuple_Type, &exclude);
+                                             &PyTuple_Type, &exclude, &max_depth,
+                                             &min_duration_ns);
     Py_XDECREF(empty);
     if (!parsed) {
         return NULL;
@@ -367,7 +478,11 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self->current_thread_only = current_thread;
     self->include = include != NULL ? Py_NewRef(include) : PyTuple_New(0);
     self->exclude = exclude != NULL ? Py_NewRef(exclude) : PyTuple_New(0);
-    if (self->include == NULL || self->exclude == NULL) {
+    self->filter.limits_depth = max_depth >= 0 && max_depth < EP_DEPTH_UNLIMITED;
+    self->filter.max_depth = self->filter.limits_depth ? (uint32_t)max_depth : 0;
+    self->filter.min_duration_ns = min_duration_ns;
+    if (self->include == NULL || self->exclude == NULL ||
+        ep_py_add_patterns(&self->filter, self->include, self->exclude) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -401,6 +516,7 @@ recorder_dealloc(PyObject *object)
         PyObject_ClearWeakRefs(object);
     }
     ep_recorder_clear(&self->core);
+    ep_filter_clear(&self->filter);
     Py_XDECREF(self->include);
     Py_XDECREF(self->exclude);
     type->tp_free(object);
@@ -452,11 +568,19 @@ recorder_capture(PyObject *object, PyObject *unused)
     recorder_object *self = (recorder_object *)object;
     ep_capture capture;
     ep_error error = {""};
+    ep_py_left_out left_out = {.max_depth = self->filter.max_depth,
+                               .limits_depth = self->filter.limits_depth,
+                               .min_duration_ns = self->filter.min_duration_ns};
+    read_counts(self, left_out.calls, &left_out.functions);
+    if (self->core.state == EP_RECORDER_RUNNING) {
+        ep_gate_keep_open();    /* nothing that it holds is taken back */
+    }
     ep_status status = ep_capture_take(&self->core, &capture, &error);
     if (status != EP_OK) {
         return ep_py_raise(status, &error);
     }
-    return ep_py_trace_new(&capture, self->only_thread, self->include, self->exclude);
+    return ep_py_trace_new(&capture, self->only_thread, self->include, self->exclude,
+                           &left_out);
 }
 
 static PyObject *

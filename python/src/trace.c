@@ -13,20 +13,14 @@
 
 #include <unistd.h>
 
-/* Fails: -1, exception set. */
+/* Calls `add` with each text of a tuple. Fails: -1, exception set. */
 static int
-add_patterns(ep_filter *filter, bool include, PyObject *patterns)
+each_text(PyObject *texts, ep_status (*add)(ep_text text, void *context), void *context)
 {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(patterns); i++) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(texts); i++) {
         char stack[256], *heap;
-        ep_text text = ep_py_text(PyTuple_GET_ITEM(patterns, i), stack, sizeof stack, &heap);
-        char *pattern = text.at != NULL ? calloc(text.bytes + 1, 1) : NULL;
-        ep_status status = EP_NOMEM;
-        if (pattern != NULL) {
-            memcpy(pattern, text.at, text.bytes);
-            status = ep_filter_add(filter, include, pattern);
-        }
-        free(pattern);
+        ep_text text = ep_py_text(PyTuple_GET_ITEM(texts, i), stack, sizeof stack, &heap);
+        ep_status status = text.at != NULL ? add(text, context) : EP_NOMEM;
         free(heap);
         if (status != EP_OK) {
             ep_py_raise(status, NULL);
@@ -36,8 +30,64 @@ add_patterns(ep_filter *filter, bool include, PyObject *patterns)
     return 0;
 }
 
+typedef struct pattern_place {
+    ep_filter *filter;
+    bool include;
+} pattern_place;
+
+static ep_status
+add_pattern(ep_text text, void *context)
+{
+    pattern_place *place = context;
+    char *pattern = calloc(text.bytes + 1, 1);
+    ep_status status = EP_NOMEM;
+    if (pattern != NULL) {
+        memcpy(pattern, text.at, text.bytes);
+        status = ep_filter_add(place->filter, place->include, pattern);
+    }
+    free(pattern);
+    return status;
+}
+
+int
+ep_py_add_patterns(ep_filter *filter, PyObject *include, PyObject *exclude)
+{
+    int status = each_text(include, add_pattern, &(pattern_place){filter, true});
+    return status == 0 ? each_text(exclude, add_pattern, &(pattern_place){filter, false}) : -1;
+}
+
+static ep_status
+add_folder(ep_text text, void *context)
+{
+    return ep_area_add_folder(*(ep_area *)context, text);
+}
+
+static ep_status
+add_module(ep_text text, void *context)
+{
+    return ep_area_add_module(*(ep_area *)context, text);
+}
+
 PyObject *
-ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include, PyObject *exclude)
+ep_py_add_area(PyObject *module, PyObject *args)
+{
+    int number;
+    PyObject *folders, *modules;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iO!O!:add_area", &number, &PyTuple_Type, &folders, &PyTuple_Type,
+                          &modules)) {
+        return NULL;
+    }
+    ep_area area = (ep_area)number;
+    if (each_text(folders, add_folder, &area) < 0 || each_text(modules, add_module, &area) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject *
+ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include, PyObject *exclude,
+                const ep_py_left_out *left_out)
 {
     ep_py_trace *self = NULL;
     if (ep_py_intern_resolve() == 0) {
@@ -59,8 +109,13 @@ ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include, Py
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
-    if (add_patterns(&self->filter, true, include) < 0 ||
-        add_patterns(&self->filter, false, exclude) < 0) {
+    if (left_out != NULL) {
+        self->left_out = *left_out;
+        self->filter.limits_depth = left_out->limits_depth;
+        self->filter.max_depth = left_out->max_depth;
+        self->filter.min_duration_ns = left_out->min_duration_ns;
+    }
+    if (ep_py_add_patterns(&self->filter, include, exclude) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -614,14 +669,22 @@ trace_facts(PyObject *object, PyObject *unused)
     if (ep_py_trace_reach(self, EP_STEP_DECODED, 0) < 0) {
         return NULL;
     }
-    return Py_BuildValue("{s:L,s:L,s:L,s:d,s:z,s:K,s:K,s:K,s:n}", "duration_ns",
+    const ep_filtered *filtered = &self->filtered;
+    const ep_py_left_out *left_out = &self->left_out;
+    return Py_BuildValue("{s:L,s:L,s:L,s:d,s:z,s:K,s:K,s:n,s:K,s:K,s:K,s:n}", "duration_ns",
                          (long long)self->decoded.duration_ns, "start_monotonic_ns",
                          (long long)self->start.monotonic_ns, "start_realtime_ns",
                          (long long)self->start_realtime_ns, "clock_frequency_hz",
                          self->frequency_hz, "full", reasons[self->full_reason], "damaged_chunks",
                          (unsigned long long)self->decoded.damaged_chunks, "filtered",
-                         (unsigned long long)self->filtered, "kinds",
-                         (unsigned long long)self->kinds, "events",
+                         (unsigned long long)filtered->rows, "functions_off",
+                         (Py_ssize_t)left_out->functions, "deep_calls",
+                         (unsigned long long)(filtered->deep_calls +
+                                              left_out->calls[EP_LEFT_OUT_DEEP]),
+                         "short_calls",
+                         (unsigned long long)(filtered->short_calls +
+                                              left_out->calls[EP_LEFT_OUT_SHORT]),
+                         "kinds", (unsigned long long)self->kinds, "events",
                          (Py_ssize_t)self->decoded.columns.count);
 }
 

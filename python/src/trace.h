@@ -21,7 +21,8 @@ typedef struct ep_py_trace {
     double frequency_hz;
     ep_full_reason full_reason;
     ep_filter filter;
-    uint64_t filtered;                /* rows that the filter dropped */
+    ep_filtered filtered;             /* what the filter dropped */
+    ep_py_left_out left_out;          /* what hooks did not record */
     bool has_decoded, has_functions, has_calls, has_blocks, has_summary, has_stacks;
     ep_decoded decoded;
     ep_functions functions;
