@@ -680,10 +680,8 @@ unlink_log(ep_log *log)
 static void
 add_left_out(const ep_log *log, uint64_t *counts)
 {
-    /* Acquire; pairs with the owner's release in gate.c. */
-    ep_gate_stack *stack = atomic_load_explicit(&log->gate, memory_order_acquire);
-    for (int i = 0; stack != NULL && i < EP_LEFT_OUT_COUNT; i++) {
-        counts[i] += atomic_load_explicit(&stack->left_out[i], memory_order_relaxed);
+    for (int i = 0; i < EP_LEFT_OUT_COUNT; i++) {
+        counts[i] += atomic_load_explicit(&log->gate.left_out[i], memory_order_relaxed);
     }
 }
 
@@ -691,12 +689,8 @@ add_left_out(const ep_log *log, uint64_t *counts)
 static void
 free_log(ep_log *log)
 {
-    ep_gate_stack *stack = atomic_load_explicit(&log->gate, memory_order_relaxed);
     add_left_out(log, engine.left_out);
-    if (stack != NULL) {
-        free(stack->calls);
-        free(stack);
-    }
+    free(log->gate.calls);
     free(log);
 }
 

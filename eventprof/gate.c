@@ -143,15 +143,7 @@ begin_anew(ep_log *log, ep_gate_stack *stack)
 static inline ep_gate_stack *
 stack_of(ep_log *log)
 {
-    ep_gate_stack *stack = atomic_load_explicit(&log->gate, memory_order_relaxed);
-    if (EP_UNLIKELY(stack == NULL)) {
-        stack = ep_calloc(1, sizeof *stack);
-        if (stack == NULL) {
-            return NULL;
-        }
-        /* Release; pairs with ep_engine_left_out(): it is zeroed. */
-        atomic_store_explicit(&log->gate, stack, memory_order_release);
-    }
+    ep_gate_stack *stack = &log->gate;
     if (EP_UNLIKELY(stack->generation != limits.generation)) {
         begin_anew(log, stack);
     }

@@ -130,30 +130,6 @@ size_t ep_gate_count_left_out(uint32_t generation);
 
 /* ---- Calls that are open --------------------------------------------------------------------- */
 
-typedef enum ep_left_out {
-    EP_LEFT_OUT_DEEP,
-    EP_LEFT_OUT_SHORT,
-    EP_LEFT_OUT_COUNT
-} ep_left_out;
-
-typedef struct ep_gate_call {
-    uint64_t ticks;            /* full; 0: it was open when the window began */
-    _Atomic uint64_t *at;      /* its record; NULL: not recorded, too deep. Stale once the chunk is
-                                  full: compare before use */
-    uint32_t site;
-    uint8_t kind;
-} ep_gate_call;
-
-/* A thread's; owner only but for left_out. Freed with the log. */
-typedef struct ep_gate_stack {
-    ep_gate_call *calls;
-    size_t depth, capacity;
-    size_t before;             /* of them, the first: open when the window began */
-    uint64_t generation;       /* of limits; another than the gate's: begin anew */
-    bool lame;                 /* no memory for it: everything is recorded */
-    _Atomic uint64_t left_out[EP_LEFT_OUT_COUNT];    /* calls; ever */
-} ep_gate_stack;
-
 /* In place of ep_log_put() while ep_gate_asks_calls(). */
 void ep_gate_put_open(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site);
 void ep_gate_put_close(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t name);

@@ -18,6 +18,30 @@ typedef struct ep_thread ep_thread;
 /* Room for counting when no chunk can be had; the same code then counts and drops its records. */
 #define EP_SCRATCH_WORDS 128
 
+typedef enum ep_left_out {
+    EP_LEFT_OUT_DEEP,
+    EP_LEFT_OUT_SHORT,
+    EP_LEFT_OUT_COUNT
+} ep_left_out;
+
+typedef struct ep_gate_call {
+    uint64_t ticks;            /* full; 0: it was open when the window began */
+    _Atomic uint64_t *at;      /* its record; NULL: not recorded, too deep. Stale once the chunk is
+                                  full: compare before use */
+    uint32_t site;
+    uint8_t kind;
+} ep_gate_call;
+
+/* A thread's calls that are open: gate.h. Owner only but for left_out. */
+typedef struct ep_gate_stack {
+    ep_gate_call *calls;
+    size_t depth, capacity;
+    size_t before;             /* of them, the first: open when the window began */
+    uint64_t generation;       /* of limits; another than the gate's: begin anew */
+    bool lame;                 /* no memory for it: everything is recorded */
+    _Atomic uint64_t left_out[EP_LEFT_OUT_COUNT];    /* calls; ever */
+} ep_gate_stack;
+
 typedef struct ep_log {
     /* owner thread only */
     _Atomic uint64_t *next;          /* first free word; what it points at is 0 */
@@ -31,13 +55,13 @@ typedef struct ep_log {
     uint32_t fresh;                  /* until a source that can name the thread has seen the log */
     uint32_t own_calls;              /* the sources' own: calls that our code made, unrecorded, open */
     const void *state;               /* the sources' own: what the runtime calls this thread */
-    struct ep_gate_stack *_Atomic gate;    /* gate.h's; NULL until it is needed */
     /* owner changes it under the engine's lock, others read it there */
     ep_chunk *chunk;                 /* NULL: writing into scratch */
     bool closed;                     /* its records are on a clock of before: no window begins here */
     /* constant */
     ep_thread *thread;               /* immortal: outlives the log */
     struct ep_log *next_log;         /* the engine's list; under its lock */
+    ep_gate_stack gate;
     _Atomic uint64_t scratch[EP_SCRATCH_WORDS];
 } ep_log;
 
