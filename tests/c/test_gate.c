@@ -26,8 +26,10 @@ static ep_filter
 filter_of(const char *include, const char *exclude)
 {
     ep_filter filter = {0};
-    if (include != NULL) ck_assert_int_eq(ep_filter_add(&filter, true, include), EP_OK);
-    if (exclude != NULL) ck_assert_int_eq(ep_filter_add(&filter, false, exclude), EP_OK);
+    if (include != NULL)
+        ck_assert_int_eq(ep_filter_add(&filter, true, include), EP_OK);
+    if (exclude != NULL)
+        ck_assert_int_eq(ep_filter_add(&filter, false, exclude), EP_OK);
     return filter;
 }
 
@@ -96,7 +98,7 @@ START_TEST(a_verdict_is_of_one_generation_however_many_there_were)
     ck_assert_int_eq(ep_names_init(), EP_OK);
     uint32_t f = name(0x100, "a.x", "f", EP_NAME_PYTHON);
     ep_filter in = filter_of("a.*", NULL), out = filter_of(NULL, "a.*");
-    const ep_filter *wants = &in, *not = &out;
+    const ep_filter *wants = &in, *not= &out;
 
     for (int i = 0; i < 140000; i++) {
         bool wanted = i % 3 != 0;
@@ -327,8 +329,7 @@ START_TEST(calls_left_out_are_recorded_late_for_another_recorder)
     const ep_filter *both[] = {&depth, &none};
     ep_gate_prepare(both, 2);
     start(&second);
-    ep_open_call open[4] = {{sites[0], EP_KIND_CALL, 0}, {sites[0], EP_KIND_CALL, 0},
-                            {sites[0], EP_KIND_CALL, 0}, {sites[0], EP_KIND_CALL, 0}};
+    ep_open_call open[4] = {{sites[0], EP_KIND_CALL, 0}, {sites[0], EP_KIND_CALL, 0}, {sites[0], EP_KIND_CALL, 0}, {sites[0], EP_KIND_CALL, 0}};
     ck_assert_int_eq(ep_recorder_set_open(&second, log->thread->id, open, 4), EP_OK);
     ep_gate_open(NULL, both, 2);
     now = atomic_load(&ep_model_now) + 100;

@@ -43,7 +43,7 @@ def recorded(run, beside=(), **options):
         for other in others:
             stack.enter_context(other)
         was_enabled = gc.isenabled()
-        gc.disable()    # collections call others' callbacks, at any time
+        gc.disable()  # collections call others' callbacks, at any time
         try:
             with rec:
                 run()
@@ -53,7 +53,7 @@ def recorded(run, beside=(), **options):
     return rec.trace
 
 
-by_retrieval = functools.partial(recorded, beside=[{}])    # no frame more than recorded()
+by_retrieval = functools.partial(recorded, beside=[{}])  # no frame more than recorded()
 
 
 def tree(trace):
@@ -63,13 +63,13 @@ def tree(trace):
     columns = ("thread", "name", "kind", "depth", "parent", "caller", "caller_line", "flags")
     rows = list(zip(*(calls[column].tolist() for column in columns), strict=True))
     callers = trace.functions["name"].tolist()
-    place: list[int] = []    # of a row in its thread
+    place: list[int] = []  # of a row in its thread
     found: dict[str, list] = {}
     for thread, name, kind, depth, parent, caller, line, flags in rows:
         mine = found.setdefault(names[thread], [])
         place.append(len(mine))
         if flags & OPEN_AT_START:
-            line = None    # where the recorder was started from
+            line = None  # where the recorder was started from
         mine.append((name, kind, depth, None if parent is None else place[parent],
                      None if caller is None else callers[caller], line, flags))  # fmt: skip
     return found
@@ -153,7 +153,7 @@ patterns = st.lists(st.sampled_from(PATTERNS), max_size=2)
        max_depth=st.none() | st.integers(0, 6))  # fmt: skip
 def test_hooks_leave_out_what_the_trace_would_drop(steps, include, exclude, max_depth, backend):
     options = {"include": include, "exclude": exclude, "max_depth": max_depth, "backend": backend}
-    run = lambda: do(steps)    # noqa: E731
+    run = lambda: do(steps)  # noqa: E731
 
     in_hooks, in_trace = recorded(run, **options), by_retrieval(run, **options)
 
@@ -175,7 +175,7 @@ def inner_depth(trace):
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(step, max_size=6), max_depth=st.integers(0, 5))
 def test_max_depth_is_the_upper_part_of_the_tree(steps, max_depth, backend):
-    run = lambda: do(steps)    # noqa: E731
+    run = lambda: do(steps)  # noqa: E731
     whole = recorded(run, backend=backend)
     upper = [
         (name, kind)
@@ -210,7 +210,7 @@ STEADY = [part for part in nasty.PARTS if part.__name__ not in ("garbage", "thre
 
 @pytest.mark.parametrize("options", FILTERS, ids=str)
 def test_a_nasty_program(options, backend):
-    run = lambda: nasty.run(STEADY)    # noqa: E731
+    run = lambda: nasty.run(STEADY)  # noqa: E731
     run()
 
     in_hooks = recorded(run, backend=backend, **options)
@@ -228,7 +228,7 @@ def test_a_nasty_program_runs_as_it_does_alone(options, backend):
 
     recorded(nasty.run, backend=backend, **options)
 
-    assert {key[0] for key in Counter(nasty.SEEN) - alone} <= {"run"}    # called from elsewhere
+    assert {key[0] for key in Counter(nasty.SEEN) - alone} <= {"run"}  # called from elsewhere
     nasty.SEEN.clear()
 
 
@@ -284,10 +284,10 @@ def test_a_limit_that_nothing_reaches_leaves_what_is_open(backend):
     trace = recorded(lambda: work(50), backend=backend, min_duration="1000 s")
 
     assert complete(trace) == []
-    assert trace._facts["events"] <= 2    # the outermost call's, whose child was taken back
-    assert trace.filtered["short_calls"] == len(recorded(lambda: work(50), backend=backend).calls) - len(
-        trace.calls
-    )
+    assert trace._facts["events"] <= 2  # the outermost call's, whose child was taken back
+    assert trace.filtered["short_calls"] == len(
+        recorded(lambda: work(50), backend=backend).calls
+    ) - len(trace.calls)
 
 
 def test_min_duration_is_a_filter_of_the_whole(backend):
@@ -344,7 +344,9 @@ def descend(n, at_bottom):
     return descend(n - 1, at_bottom)
 
 
-@pytest.mark.parametrize("first", [{"max_depth": 1}, {"exclude": ["*descend"]}, {"min_duration": 5}])
+@pytest.mark.parametrize(
+    "first", [{"max_depth": 1}, {"exclude": ["*descend"]}, {"min_duration": 5}]
+)
 def test_one_that_starts_inside_of_what_another_leaves_out(first, backend):
     """As each alone: the calls that were left out are open in the second, and end in it."""
     a = eventprof.record(memory=False, c_calls=False, backend=backend, **first)
@@ -418,7 +420,7 @@ def test_one_that_comes_and_goes_changes_nothing(options, data):
 def test_different_filters_at_once(backend):
     options = [{"exclude": ["app.*"]}, {"exclude": ["lib*"]}, {"include": ["app.one.call"]}]
     steps = [("/made/app/one.py", "call", [("/made/lib/two.py", "sort", [])])] * 3
-    run = lambda: do(steps)    # noqa: E731
+    run = lambda: do(steps)  # noqa: E731
 
     together = [eventprof.record(memory=False, backend=backend, **some) for some in options]
     with together[0], together[1], together[2]:
@@ -449,7 +451,7 @@ def test_what_was_switched_off_is_back_for_the_next(backend, restored):
     assert tree(recorded(run, backend=backend)) == tree(before)
     with eventprof.record(memory=False, backend=backend, exclude=["*"]):
         run()
-        inside = recorded(run, backend=backend)    # starts while they are off
+        inside = recorded(run, backend=backend)  # starts while they are off
     assert names(inside) == names(before)
 
 
@@ -666,7 +668,7 @@ def allocation_kinds(trace):
 def test_stdlib_is_the_standard_library_with_its_builtins(backend):
     import json
 
-    run = lambda: (json.dumps({"a": [1]}), np.linalg.norm([3.0, 4.0]), leaf(3))    # noqa: E731
+    run = lambda: (json.dumps({"a": [1]}), np.linalg.norm([3.0, 4.0]), leaf(3))  # noqa: E731
     run()
     without, only = (
         recorded(run, backend=backend, **some)
@@ -675,7 +677,9 @@ def test_stdlib_is_the_standard_library_with_its_builtins(backend):
 
     def modules(trace):
         table, begun = trace.functions, trace.calls["flags"] & OPEN_AT_START == 0
-        return {(table["module"][row], table["name"][row]) for row in trace.calls["function"][begun]}
+        return {
+            (table["module"][row], table["name"][row]) for row in trace.calls["function"][begun]
+        }
 
     assert not {m for m, _ in modules(without) if m and m.split(".")[0] in ("json", "builtins")}
     assert (__name__, "leaf") in modules(without)
@@ -686,7 +690,7 @@ def test_stdlib_is_the_standard_library_with_its_builtins(backend):
 
 
 def test_site_packages_are_the_installed_ones(backend):
-    run = lambda: (np.linalg.norm([3.0, 4.0]), leaf(3))    # noqa: E731
+    run = lambda: (np.linalg.norm([3.0, 4.0]), leaf(3))  # noqa: E731
     run()
 
     without = recorded(run, backend=backend, exclude=["site-packages"])
@@ -766,7 +770,12 @@ def test_options_are_in_the_metadata():
     options = rec.trace.metadata["options"]
     assert (options["max_depth"], options["min_duration"]) == (3, 5000)
     assert options["exclude"] == ("stdlib",)
-    assert set(rec.trace.metadata["filtered"]) == {"functions", "events", "deep_calls", "short_calls"}
+    assert set(rec.trace.metadata["filtered"]) == {
+        "functions",
+        "events",
+        "deep_calls",
+        "short_calls",
+    }
 
 
 def test_what_was_switched_off_is_said(backend):
@@ -777,4 +786,4 @@ def test_what_was_switched_off_is_said(backend):
     assert "1 function switched off" in repr(trace)
     whole = by_retrieval(lambda: work(3), backend=backend, exclude=["*leaf"])
     assert whole.filtered["functions"] == 0
-    assert whole.filtered["events"] == 2 * 2 * 6    # leaf and the abs that it calls
+    assert whole.filtered["events"] == 2 * 2 * 6  # leaf and the abs that it calls

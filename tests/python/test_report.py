@@ -296,7 +296,7 @@ def test_what_a_filter_switched_off_is_said():
 
 
 def test_what_a_filter_left_out_beside_another_recorder_is_counted():
-    with eventprof.record(memory=False):    # wants all: nothing can be switched off
+    with eventprof.record(memory=False):  # wants all: nothing can be switched off
         text = module.text(recorded(memory=False, c_calls=False, exclude=["*leaf"]))
 
     assert "Note: 26 events of calls left out, as include= and exclude= ask." in text
