@@ -218,6 +218,7 @@ typedef struct ep_id_map {
 typedef struct ep_open_call {
     uint32_t site_id;
     uint8_t kind;      /* CALL, RESUME, THROW or C_CALL */
+    uint8_t before;    /* it was open when the window began; else a ring lost its record */
 } ep_open_call;
 
 typedef struct ep_open_stack {

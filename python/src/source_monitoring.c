@@ -42,32 +42,83 @@ take_back_own(ep_log *log, PyObject *code, PyObject *offset)
 
 /* ---- Callbacks. args: code, offset, ... ------------------------------------------------------ */
 
+/* Returned from where nothing will be wanted: the interpreter then leaves that place alone, until
+ * restart_events(). Not for unwind and throw, which have no place. Made once, immortal. */
+static PyObject *disable;
+/* The gate's generation when that was last returned; 0: not since the last restart. */
+static uint32_t switched_off_in;
+
+/* `generation`: the verdict's. A cold path may have let another thread change the gate. */
 static inline PyObject *
-on_open(PyObject *const *args, ep_kind kind)
+switch_off(uint32_t generation)
+{
+    if (EP_UNLIKELY(generation != ep_gate_generation())) {
+        Py_RETURN_NONE;
+    }
+    switched_off_in = generation;
+    return Py_NewRef(disable);
+}
+
+/* `gated`, constant: the callbacks come twice, so that those without filters pay nothing for
+ * them. */
+static inline void
+put_open(bool gated, ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site)
+{
+    if (gated && ep_gate_asks_calls()) {
+        ep_gate_put_open(log, ticks, kind, site);
+    } else {
+        ep_log_put(log, ticks, kind, site);
+    }
+}
+
+static inline void
+put_close(bool gated, ep_log *log, uint64_t ticks, ep_kind kind, uint32_t name)
+{
+    if (gated && ep_gate_asks_calls()) {
+        ep_gate_put_close(log, ticks, kind, name);
+    } else {
+        ep_log_put(log, ticks, kind, name);
+    }
+}
+
+static inline PyObject *
+on_open(PyObject *const *args, ep_kind kind, bool gated)
 {
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(kind);
     /* Cython and Numba fire with something like a code object. */
     if (EP_LIKELY(log != NULL && PyCode_Check(args[0]))) {
         take_back_own(log, args[0], args[1]);
+        if (gated && ep_gate_asks_names()) {
+            uint32_t generation = ep_gate_generation();
+            if (!ep_py_code_is_wanted((PyCodeObject *)args[0])) {
+                return kind == EP_KIND_THROW ? Py_NewRef(Py_None) : switch_off(generation);
+            }
+        }
         uint32_t site = ep_py_code_site((PyCodeObject *)args[0], ep_py_frame_now());
         if (EP_LIKELY(site != EP_ID_SKIP)) {
-            ep_log_put(log, ticks, kind, site);
+            put_open(gated, log, ticks, kind, site);
         }
     }
     Py_RETURN_NONE;
 }
 
 static inline PyObject *
-on_close(PyObject *const *args, ep_kind kind)
+on_close(PyObject *const *args, ep_kind kind, bool gated)
 {
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(kind);
     if (EP_LIKELY(log != NULL && PyCode_Check(args[0]))) {
         take_back_own(log, args[0], args[1]);
+        if (gated && ep_gate_asks_names()) {
+            uint32_t generation = ep_gate_generation();
+            if (!ep_py_code_is_wanted((PyCodeObject *)args[0])) {
+                return kind == EP_KIND_UNWIND ? Py_NewRef(Py_None) : switch_off(generation);
+            }
+        }
         uint32_t name = ep_py_code_name((PyCodeObject *)args[0]);
         if (EP_LIKELY(name != EP_ID_SKIP)) {
-            ep_log_put(log, ticks, kind, name);
+            put_close(gated, log, ticks, kind, name);
         }
     }
     Py_RETURN_NONE;
@@ -82,18 +133,23 @@ is_python_function(PyObject *callable)
     return Py_IS_TYPE(ep_py_unbound(callable), &PyFunction_Type);
 }
 
-static PyObject *
-on_call(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
+static inline PyObject *
+on_c_open(PyObject *const *args, ep_kind kind, bool gated)
 {
-    (void)self;
-    (void)count;
-    (void)names;
-    ep_log *log = ep_py_log_for(EP_KIND_C_CALL);
+    ep_log *log = ep_py_log_for(kind);
     if (EP_UNLIKELY(log == NULL)) {
         Py_RETURN_NONE;
     }
     if (EP_LIKELY(PyCode_Check(args[0]))) {
         take_back_own(log, args[0], args[1]);
+        if (gated && ep_gate_asks_names()) {
+            /* Switched off for every callee, present and future: only where none can be wanted. */
+            uint32_t generation = ep_gate_generation();
+            ep_py_wish wish = ep_py_callee_wish((PyCodeObject *)args[0], args[2]);
+            if (wish != EP_PY_WANTED) {
+                return wish == EP_PY_UNWANTED ? Py_NewRef(Py_None) : switch_off(generation);
+            }
+        }
         if (is_python_function(args[2])) {
             Py_RETURN_NONE;
         }
@@ -104,64 +160,70 @@ on_call(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
             (uintptr_t)ep_code_start((PyCodeObject *)args[0]) + (uintptr_t)ep_small_int(args[1]);
         uint32_t site = ep_py_callee_site(args[2], instruction);
         if (EP_LIKELY(site != EP_ID_SKIP)) {
-            ep_log_put(log, ticks, EP_KIND_C_CALL, site);
+            put_open(gated, log, ticks, kind, site);
         }
     }
     Py_RETURN_NONE;
 }
 
 static inline PyObject *
-on_c_close(PyObject *const *args, ep_kind kind)
+on_c_close(PyObject *const *args, ep_kind kind, bool gated)
 {
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(kind);
     if (EP_LIKELY(log != NULL && PyCode_Check(args[0]))) {
         take_back_own(log, args[0], args[1]);
-        if (is_python_function(args[2])) {
+        if (is_python_function(args[2]) ||
+            (gated && ep_gate_asks_names() &&
+             ep_py_callee_wish((PyCodeObject *)args[0], args[2]) != EP_PY_WANTED)) {
             Py_RETURN_NONE;
         }
         uint32_t name = ep_py_callee_name(args[2]);
         if (EP_LIKELY(name != EP_ID_SKIP &&
                       !ep_py_ends_own_call(log, (PyCodeObject *)args[0]))) {
-            ep_log_put(log, ticks, kind, name);
+            put_close(gated, log, ticks, kind, name);
         }
     }
     Py_RETURN_NONE;
 }
 
-#define CALLBACK(name, handler, kind)                                                           \
+#define CALLBACK(name, handler, kind, gated)                                                    \
     static PyObject *name(PyObject *self, PyObject *const *args, size_t count, PyObject *names) \
     {                                                                                           \
         (void)self;                                                                             \
         (void)count;                                                                            \
         (void)names;                                                                            \
-        return handler(args, kind);                                                             \
+        return handler(args, kind, gated);                                                      \
     }
+#define CALLBACKS(name, handler, kind)   \
+    CALLBACK(name, handler, kind, false) \
+    CALLBACK(name##_gated, handler, kind, true)
 
-CALLBACK(on_start, on_open, EP_KIND_CALL)
-CALLBACK(on_resume, on_open, EP_KIND_RESUME)
-CALLBACK(on_throw, on_open, EP_KIND_THROW)
-CALLBACK(on_return, on_close, EP_KIND_RETURN)
-CALLBACK(on_yield, on_close, EP_KIND_YIELD)
-CALLBACK(on_unwind, on_close, EP_KIND_UNWIND)
-CALLBACK(on_c_return, on_c_close, EP_KIND_C_RETURN)
-CALLBACK(on_c_raise, on_c_close, EP_KIND_C_EXCEPTION)
+CALLBACKS(on_start, on_open, EP_KIND_CALL)
+CALLBACKS(on_resume, on_open, EP_KIND_RESUME)
+CALLBACKS(on_throw, on_open, EP_KIND_THROW)
+CALLBACKS(on_return, on_close, EP_KIND_RETURN)
+CALLBACKS(on_yield, on_close, EP_KIND_YIELD)
+CALLBACKS(on_unwind, on_close, EP_KIND_UNWIND)
+CALLBACKS(on_call, on_c_open, EP_KIND_C_CALL)
+CALLBACKS(on_c_return, on_c_close, EP_KIND_C_RETURN)
+CALLBACKS(on_c_raise, on_c_close, EP_KIND_C_EXCEPTION)
 
 /* Bit numbers moved in 3.14: events go by name. */
 static const struct event {
     const char *name;
     uint64_t kinds;
-    vectorcallfunc callback;
+    vectorcallfunc callback[2];    /* [1]: gated */
 } events[] = {
-    {"PY_START", EP_KIND_BIT(EP_KIND_CALL), on_start},
-    {"PY_RESUME", EP_KIND_BIT(EP_KIND_RESUME), on_resume},
-    {"PY_THROW", EP_KIND_BIT(EP_KIND_THROW), on_throw},
-    {"PY_RETURN", EP_KIND_BIT(EP_KIND_RETURN), on_return},
-    {"PY_YIELD", EP_KIND_BIT(EP_KIND_YIELD), on_yield},
-    {"PY_UNWIND", EP_KIND_BIT(EP_KIND_UNWIND), on_unwind},
-    {"CALL", EP_KINDS_C, on_call},
-    {"C_RETURN", EP_KINDS_C, on_c_return},    /* these two need CALL */
-    {"C_RAISE", EP_KINDS_C, on_c_raise},
+    {"PY_START", EP_KIND_BIT(EP_KIND_CALL), {on_start, on_start_gated}},
+    {"PY_RESUME", EP_KIND_BIT(EP_KIND_RESUME), {on_resume, on_resume_gated}},
+    {"PY_THROW", EP_KIND_BIT(EP_KIND_THROW), {on_throw, on_throw_gated}},
+    {"PY_RETURN", EP_KIND_BIT(EP_KIND_RETURN), {on_return, on_return_gated}},
+    {"PY_YIELD", EP_KIND_BIT(EP_KIND_YIELD), {on_yield, on_yield_gated}},
+    {"PY_UNWIND", EP_KIND_BIT(EP_KIND_UNWIND), {on_unwind, on_unwind_gated}},
+    {"CALL", EP_KINDS_C, {on_call, on_call_gated}},
+    {"C_RETURN", EP_KINDS_C, {on_c_return, on_c_return_gated}},    /* these two need CALL */
+    {"C_RAISE", EP_KINDS_C, {on_c_raise, on_c_raise_gated}},
 };
 #define EVENT_COUNT (sizeof events / sizeof *events)
 
@@ -169,6 +231,7 @@ static const struct event {
 
 static int tool = -1;            /* -1: none is ours */
 static uint64_t active_kinds;
+static bool active_gated;
 static PyTypeObject *callback_type;
 
 static PyMemberDef callback_members[] = {
@@ -299,7 +362,7 @@ set_callback(PyObject *module, const struct event *event, bool in)
         if (made == NULL) {
             return -1;
         }
-        made->vectorcall = event->callback;
+        made->vectorcall = event->callback[ep_gate_is_on()];
         Py_SETREF(callback, (PyObject *)made);
     }
     PyObject *old =
@@ -326,6 +389,20 @@ set_events(PyObject *module, uint64_t kinds)
     return done != NULL ? 0 : -1;
 }
 
+/* Places that were switched off come back: of ours for a new set of recorders or for the next
+ * holder of our id; other tools may see theirs once more, which is how the interpreter has it. */
+static int
+switch_on(PyObject *module)
+{
+    if (switched_off_in == 0) {
+        return 0;
+    }
+    PyObject *done = PyObject_CallMethod(module, "restart_events", NULL);
+    Py_XDECREF(done);
+    switched_off_in = done != NULL ? 0 : switched_off_in;
+    return done != NULL ? 0 : -1;
+}
+
 static void
 take_out(PyObject *module)
 {
@@ -337,6 +414,8 @@ take_out(PyObject *module)
             (void)set_callback(module, &events[i], false);
             PyErr_Clear();
         }
+        (void)switch_on(module);
+        PyErr_Clear();
         Py_XDECREF(PyObject_CallMethod(module, "free_tool_id", "i", tool));
         PyErr_Clear();
     }
@@ -347,11 +426,17 @@ take_out(PyObject *module)
 static int
 adjust(uint64_t kinds)
 {
-    if (kinds == active_kinds) {
+    bool gated = ep_gate_is_on();
+    bool again = switched_off_in != 0 && switched_off_in != ep_gate_generation();
+    if (kinds == active_kinds && gated == active_gated && !again) {
         return 0;
     }
     PyObject *module = monitoring();
     if (module == NULL) {
+        return -1;
+    }
+    if (disable == NULL && (disable = PyObject_GetAttrString(module, "DISABLE")) == NULL) {
+        Py_DECREF(module);
         return -1;
     }
     if (callback_type == NULL) {
@@ -364,6 +449,11 @@ adjust(uint64_t kinds)
     } else if (status == 0 && (status = tool >= 0 ? 0 : take_tool(module)) == 0) {
         status = set_events(module, kinds);
         active_kinds = kinds;
+        active_gated = gated;
+        /* After the callbacks: what comes back asks the new gate. */
+        if (status == 0 && again) {
+            status = switch_on(module);
+        }
         if (status < 0 && had == 0) {
             ep_py_exception saved = ep_py_exception_save();
             take_out(module);

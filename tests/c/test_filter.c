@@ -185,11 +185,12 @@ START_TEST(dropped_calls_take_their_ends_with_them)
                           .thread_count = 1};
     ep_filter filter = {0};
     ck_assert_int_eq(ep_filter_add(&filter, false, "theirs"), EP_OK);
-    uint64_t dropped = 0;
+    ep_filtered dropped = {0};
 
     ck_assert_int_eq(ep_filter_apply(&filter, &decoded, &dropped), EP_OK);
 
-    ck_assert_uint_eq(dropped, 5);
+    ck_assert_uint_eq(dropped.rows, 5);
+    ck_assert_uint_eq(dropped.deep_calls + dropped.short_calls, 0);
     ck_assert_uint_eq(decoded.columns.count, 4);
     ck_assert_uint_eq(kind[0], EP_KIND_CALL);
     ck_assert_uint_eq(kind[1], EP_KIND_MALLOC_OBJ);
