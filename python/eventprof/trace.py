@@ -13,8 +13,9 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 
 from . import _core
+from ._words import did_you_mean, plural, show_ns
 from .questions import Questions
-from .tables import Array, Column, Null, Table, Words, code_type, did_you_mean, encode
+from .tables import Array, Column, Null, Table, Words, code_type, encode
 
 #: Gives a column of the extension by its name.
 _Loader: TypeAlias = Callable[[str], Array]
@@ -34,18 +35,6 @@ CALL_FLAGS = {
 ALLOCATION_FLAGS = {
     "mended": 1, "free_lost": 2, "revived": 4, "moved": 8, "brief": 16, "local": 32,
 }  # fmt: skip
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
-def show_ns(ns: int) -> str:
-    """Give a duration as text, with three digits and a unit that fits."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if ns >= size:
-            return f"{ns / size:.3g} {unit}" if ns < 1000 * size else f"{ns / size:,.0f} {unit}"
-    return f"{ns} ns"
 
 
 class Loss:
@@ -86,7 +75,7 @@ class Loss:
             "disk": "the file found no more room on its disk",
         }
         return (
-            f"<{_plural(self.total, 'event')} lost on {_plural(len(self.by_thread), 'thread')}, "
+            f"<{plural(self.total, 'event')} lost on {plural(len(self.by_thread), 'thread')}, "
             f"{why[str(self.reason)]}: {kinds}>"
         )
 
@@ -612,10 +601,10 @@ class Trace(Questions):
     def __repr__(self) -> str:
         lost = f", {self.loss.total:,} lost" if self.loss else ""
         damaged = self._facts["damaged_chunks"]
-        damaged_text = f", {_plural(damaged, 'part')} damaged" if damaged else ""
+        damaged_text = f", {plural(damaged, 'part')} damaged" if damaged else ""
         return (
-            f"<eventprof.Trace: {_plural(self._facts['events'], 'event')} of "
-            f"{_plural(len(self._thread_rows), 'thread')} in {show_ns(self.duration)}{lost}"
+            f"<eventprof.Trace: {plural(self._facts['events'], 'event')} of "
+            f"{plural(len(self._thread_rows), 'thread')} in {show_ns(self.duration)}{lost}"
             f"{damaged_text}>"
         )
 
