@@ -199,7 +199,7 @@ def test_failed_realloc_leaves_the_block(backend):
 
 @pytest.mark.skipif(
     sys.version_info >= (3, 12),
-    reason="without memory 3.12 and 3.13 crash under hooks of their own, too",
+    reason="without memory 3.12 and 3.13 crash by themselves in this program, unrecorded too",
 )
 # Calls are left out: without memory 3.12 and 3.13 crash under any hook, even Python's own, and 3.11
 # ends all profiling.
