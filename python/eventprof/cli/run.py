@@ -262,17 +262,12 @@ class Recording:
 
 def summary(recorder: Any) -> str:
     """Say on one line what was recorded, what was lost, where it is and how to look at it."""
-    # Not of its trace, for which NumPy would be loaded.
-    core = recorder._capture()
-    facts, threads = core.facts(), core.threads()
-    said = (
-        f"{plural(facts['events'], 'event')} of {plural(len(threads), 'thread')} in "
-        f"{show_ns(facts['duration_ns'])}"
-    )
-    lost = sum(sum(counts.values()) for *_, counts in threads)
+    # Not of its trace, for which all would be decoded and NumPy loaded.
+    events, lost, early, duration = recorder._count()
+    said = f"{plural(events, 'event')} in {show_ns(duration)}"
     if lost:
         why = {"limit": "the file was full", "memory": "there was no memory"}
-        reason = why.get(facts["full"] or "", "the oldest were overwritten")
+        reason = why.get(early or "", "the oldest were overwritten")
         said += f", {lost:,} LOST ({reason}; see --buffer)"
     else:
         said += ", none lost"
