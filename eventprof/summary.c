@@ -114,10 +114,10 @@ describe(ep_function_stats *stats, const int64_t *durations)
         stats->min = stats->max = stats->p50 = stats->p95 = stats->p99 = -1;
         return;
     }
-    int64_t sum = 0;
+    uint64_t sum = 0;    /* nested calls count again and again: a file may make it wrap */
     stats->min = stats->max = durations[0];
     for (size_t i = 0; i < count; i++) {
-        sum += durations[i];
+        sum += (uint64_t)durations[i];
         stats->min = durations[i] < stats->min ? durations[i] : stats->min;
         stats->max = durations[i] > stats->max ? durations[i] : stats->max;
     }

@@ -179,6 +179,7 @@ class _Page:
         end = f"after {show_ns(self.trace.duration)}, and recording ended"
         why = {
             "overwritten": "the buffer was full, the oldest were overwritten",
+            "damaged": "the file is damaged",
             "limit": f"the buffer was full {end}",
             "memory": f"no memory was left {end}",
             "disk": f"the disk of its file was full {end}",

@@ -6,6 +6,7 @@ null, its unit, its meaning. The numbers come from the extension, which computes
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import IO, Any, TypeAlias
@@ -48,9 +49,9 @@ class Loss:
         By the word of the ``event`` column.
     by_thread : dict of int to int
         By the row in ``threads``.
-    reason : {None, 'overwritten', 'limit', 'memory', 'disk'}
+    reason : {None, 'overwritten', 'limit', 'memory', 'disk', 'damaged'}
         The oldest were overwritten, or recording ended: at the buffer's limit, or for want of
-        memory or of room for the file.
+        memory or of room for the file. Or the file that they were in is damaged.
     """
 
     __slots__ = ("by_kind", "by_thread", "reason", "total")
@@ -73,6 +74,7 @@ class Loss:
             "limit": "the buffer was full",
             "memory": "there was no memory",
             "disk": "the file found no more room on its disk",
+            "damaged": "the file is damaged",
         }
         return (
             f"<{plural(self.total, 'event')} lost on {plural(len(self.by_thread), 'thread')}, "
@@ -144,7 +146,10 @@ class Trace(Questions):
                 by_kind[WORDS[kind]] = by_kind.get(WORDS[kind], 0) + count
             if lost:
                 by_thread[row] = sum(lost.values())
-        return Loss(by_kind, by_thread, self._facts["full"])
+        full = self._facts["full"]
+        if full is None and self._file is not None and self._facts["damaged_chunks"]:
+            full = "damaged"
+        return Loss(by_kind, by_thread, full if by_thread or full != "damaged" else None)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
@@ -595,6 +600,35 @@ class Trace(Questions):
             ],
             len(rows),
         )
+
+    # ---- Files -----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
+        """Write the trace to a file, which `eventprof.open` reads: about 1 byte an event.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to; ``.epr`` is the usual suffix.
+        force : bool
+            Replace what is there.
+
+        Raises
+        ------
+        FileExistsError
+            There is something already, and `force` was not given.
+        OSError
+            The system refused: the disk is full, there is no such directory. Nothing is left
+            behind then, and what was there before is as it was.
+
+        Notes
+        -----
+        The file appears when it is whole, in one step. Some 50 M events a second, and other threads
+        go on meanwhile.
+        """
+        from .file import save
+
+        save(self, path, force)
 
     # ---- For people ------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
  * _core.merge: a trace of several. */
 #include "module.h"
 
-#include <unistd.h>
+#include <errno.h>
 
 #include "file.h"
 #include "merge.h"
@@ -14,18 +14,14 @@ ep_py_trace_load(ep_py_trace *self, ep_error *error)
     ep_recording recording;
     ep_status status = ep_file_load(self->file, &recording, &self->decoded, error);
     if (status != EP_OK) {
-        char text[sizeof error->text];
-        memcpy(text, error->text, sizeof text);
-        snprintf(error->text, sizeof error->text, "%.160s: %.90s", self->path, text);
+        errno = error->os_error;
         return status;
     }
-    self->kinds = recording.kinds;
-    self->start = recording.start;
-    self->start_realtime_ns = recording.start_realtime_ns;
-    self->frequency_hz = recording.frequency_hz;
-    self->full_reason = recording.full_reason;
     self->file_facts = *ep_file_get_facts(self->file);
-    ep_recording_clear(&recording);
+    free(recording.metadata);    /* the package has them */
+    recording.metadata = NULL;
+    recording.metadata_bytes = 0;
+    self->recording = recording;
     ep_file_close(self->file);
     self->file = NULL;
     return EP_OK;
@@ -66,15 +62,15 @@ ep_py_open_log(PyObject *module, PyObject *args)
 {
     (void)module;
     int descriptor;
-    const char *path;
-    if (!PyArg_ParseTuple(args, "iy:open_log", &descriptor, &path)) {
+    PyObject *path;
+    if (!PyArg_ParseTuple(args, "iO:open_log", &descriptor, &path)) {
         return NULL;
     }
     ep_error error = {.text = ""};
     ep_file_reader *reader;
     ep_status status = ep_file_open(descriptor, &reader, &error);
     if (status != EP_OK) {
-        return ep_py_raise(status, &error);
+        return ep_py_raise_io(status, &error, error.os_error, path);
     }
     ep_recording recording;
     status = ep_file_describe(reader, &recording, &error);
@@ -82,13 +78,13 @@ ep_py_open_log(PyObject *module, PyObject *args)
     if (self == NULL) {
         ep_file_close(reader);
         if (status != EP_OK) {
-            return ep_py_raise(status, &error);
+            return ep_py_raise_io(status, &error, error.os_error, path);
         }
         ep_recording_clear(&recording);
         return NULL;
     }
     self->file = reader;
-    self->path = strdup(path);
+    self->path = Py_NewRef(path);
     PyObject *result = Py_BuildValue("NNK", self,
                                      PyBytes_FromStringAndSize(recording.metadata,
                                                                (Py_ssize_t)recording.metadata_bytes),
@@ -101,16 +97,16 @@ ep_py_open_log(PyObject *module, PyObject *args)
 static void
 join_facts(ep_py_trace *self, const ep_py_trace *part, int64_t offset_ns)
 {
-    self->kinds |= part->kinds;
-    self->filtered += part->filtered;
+    ep_recording *to = &self->recording;
+    const ep_recording *from = &part->recording;
+    uint64_t kinds = to->kinds | from->kinds, filtered = to->filtered + from->filtered;
+    ep_full_reason reason = to->full_reason != EP_FULL_NOT ? to->full_reason : from->full_reason;
     if (offset_ns == 0) {
-        self->start = part->start;
-        self->start_realtime_ns = part->start_realtime_ns;
-        self->frequency_hz = part->frequency_hz;
+        *to = *from;
     }
-    if (self->full_reason == EP_FULL_NOT) {
-        self->full_reason = part->full_reason;
-    }
+    to->kinds = kinds;
+    to->filtered = filtered;
+    to->full_reason = reason;
 }
 
 /* merge([(Trace, offset_ns, pid)]) -> Trace; one offset is 0, none is less. */

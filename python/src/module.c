@@ -122,6 +122,7 @@ static PyMethodDef functions[] = {
     {"name_thread", name_thread, METH_VARARGS, NULL},
     {"engine_stats", engine_stats, METH_NOARGS, NULL},
     {"kind_table", kind_table, METH_NOARGS, NULL},
+    {"open_archive", ep_py_open_archive, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

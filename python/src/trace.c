@@ -1,6 +1,6 @@
 /* _core.Trace: what one window recorded, computed step by step when first asked for:
  *
- *   capture -> decoded columns -> functions -> calls -> ...
+ *   capture or file -> decoded columns -> functions -> calls -> ...
  *
  * Lines and late names are resolved when the trace is made (the GIL is held, the code objects are
  * there). All later steps run without the GIL, one thread at a time (the trace's own lock). */
@@ -11,6 +11,7 @@
 #include "os.h"
 #include "trace.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 /* Fails: -1, exception set. */
@@ -75,15 +76,41 @@ ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include, Py
     }
     self->capture = *capture;
     self->only_thread = only_thread;
-    self->kinds = capture->kinds;
-    self->start = capture->start;
-    self->start_realtime_ns = capture->start_realtime_ns;
-    self->frequency_hz = ep_clock_map_frequency_hz(&capture->clock);
-    self->full_reason = capture->full_reason;
+    self->recording = (ep_recording){
+        .kinds = capture->kinds,
+        .start = capture->start,
+        .start_realtime_ns = capture->start_realtime_ns,
+        /* As long as the system has not slept since then. */
+        .start_boottime_ns =
+            capture->start.monotonic_ns + ep_os_boottime_ns() - ep_os_monotonic_ns(),
+        .frequency_hz = ep_clock_map_frequency_hz(&capture->clock),
+        .step_ticks = ep_clock_step_ticks(),
+        .process_id = ep_os_process_id(),
+        .full_reason = capture->full_reason,
+    };
     if (add_patterns(&self->filter, true, include) < 0 ||
         add_patterns(&self->filter, false, exclude) < 0) {
         Py_DECREF(self);
         return NULL;
+    }
+    return (PyObject *)self;
+}
+
+PyObject *
+ep_py_trace_of_archive(ep_archive *archive, const ep_recording *recording, PyObject *path)
+{
+    ep_py_trace *self = (ep_py_trace *)ep_py_trace_type->tp_alloc(ep_py_trace_type, 0);
+    if (self == NULL) {
+        ep_archive_close(archive);
+        return NULL;
+    }
+    self->archive = archive;
+    self->path = Py_NewRef(path);
+    self->recording = *recording;
+    self->lock = PyThread_allocate_lock();
+    if (self->lock == NULL) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
     }
     return (PyObject *)self;
 }
@@ -103,8 +130,10 @@ trace_dealloc(PyObject *object)
     if (self->file != NULL) {
         ep_file_close(self->file);
     }
+    ep_archive_close(self->archive);
+    Py_XDECREF(self->path);
+    ep_recording_clear(&self->recording);
     ep_filter_clear(&self->filter);
-    free(self->path);
     free(self->open);
     free(self->open_from_ns);
     if (self->lock != NULL) {
@@ -136,11 +165,11 @@ fill_input(ep_py_trace *self)
         lost = lost || thread_lost > 0;
         self->open[i] = thread->open;
         /* Else all the time that the ring lost would be theirs. */
-        bool lost_head = self->full_reason == EP_FULL_NOT && thread_lost > 0 && recorded > 0;
+        bool lost_head = self->recording.full_reason == EP_FULL_NOT && thread_lost > 0 && recorded > 0;
         self->open_from_ns[i] = lost_head ? thread->first_ns : 0;
     }
     /* Full: the head is whole, the tail is missing. Otherwise a ring lost its head. */
-    bool tail = self->full_reason != EP_FULL_NOT;
+    bool tail = self->recording.full_reason != EP_FULL_NOT;
     self->input = (ep_pair_input){
         .columns = &decoded->columns,
         .map = &self->functions.map,
@@ -185,25 +214,44 @@ ep_py_telling_end(ep_py_telling *telling)
     }
 }
 
+/* Gets the events, from memory or from a file. */
+static ep_status
+reach_decoded(ep_py_trace *self, ep_error *error)
+{
+    if (self->archive != NULL) {
+        ep_status status = ep_archive_load(self->archive, &self->decoded, error);
+        if (status == EP_OK) {
+            ep_archive_close(self->archive);
+            self->archive = NULL;
+        }
+        return status;
+    }
+    ep_status status = self->file != NULL
+                           ? ep_py_trace_load(self, error)
+                           : ep_decode(&self->capture, self->only_thread, &self->decoded);
+    if (status != EP_OK) {
+        return status;
+    }
+    if (!ep_filter_is_empty(&self->filter)) {
+        status = ep_filter_apply(&self->filter, &self->decoded, &self->recording.filtered);
+    }
+    if (status != EP_OK) {
+        ep_decoded_clear(&self->decoded);
+        return status;
+    }
+    ep_capture_clear(&self->capture);
+    return EP_OK;
+}
+
 static ep_status
 reach_locked(ep_py_trace *self, ep_py_step wanted, ep_error *error)
 {
     ep_status status = EP_OK;
     if (!self->has_decoded) {
-        status = self->file != NULL
-                     ? ep_py_trace_load(self, error)
-                     : ep_decode(&self->capture, self->only_thread, &self->decoded);
+        status = reach_decoded(self, error);
         if (status != EP_OK) {
             return status;
         }
-        if (!ep_filter_is_empty(&self->filter)) {
-            status = ep_filter_apply(&self->filter, &self->decoded, &self->filtered);
-        }
-        if (status != EP_OK) {
-            ep_decoded_clear(&self->decoded);
-            return status;
-        }
-        ep_capture_clear(&self->capture);
         self->has_decoded = true;
     }
     if (wanted >= EP_STEP_FUNCTIONS && !self->has_functions) {
@@ -252,16 +300,18 @@ ep_py_trace_reach(ep_py_trace *self, ep_py_step wanted, unsigned pairs)
 {
     ep_status status;
     ep_error error = {.text = ""};
+    int cause;
     Py_BEGIN_ALLOW_THREADS
     PyThread_acquire_lock(self->lock, WAIT_LOCK);
     status = reach_locked(self, wanted, &error);
     if (status == EP_OK && pairs != 0) {
         status = fill_pairs(self, wanted, pairs);
     }
+    cause = errno;
     PyThread_release_lock(self->lock);
     Py_END_ALLOW_THREADS
     if (status != EP_OK) {
-        ep_py_raise(status, &error);
+        ep_py_raise_io(status, &error, cause, self->path);
         return -1;
     }
     return 0;
@@ -282,7 +332,7 @@ ep_py_trace_get_parts(PyObject *trace, ep_py_trace_parts *parts)
         .decoded = &self->decoded,
         .calls = &self->calls,
         .blocks = &self->blocks,
-        .start_monotonic_ns = self->start.monotonic_ns,
+        .start_monotonic_ns = self->recording.start.monotonic_ns,
     };
     return 0;
 }
@@ -643,14 +693,15 @@ trace_facts(PyObject *object, PyObject *unused)
     if (ep_py_trace_reach(self, EP_STEP_DECODED, 0) < 0) {
         return NULL;
     }
+    const ep_recording *recording = &self->recording;
     return Py_BuildValue("{s:L,s:L,s:L,s:d,s:z,s:K,s:K,s:K,s:n}", "duration_ns",
                          (long long)self->decoded.duration_ns, "start_monotonic_ns",
-                         (long long)self->start.monotonic_ns, "start_realtime_ns",
-                         (long long)self->start_realtime_ns, "clock_frequency_hz",
-                         self->frequency_hz, "full", ep_py_full_reasons[self->full_reason], "damaged_chunks",
-                         (unsigned long long)self->decoded.damaged_chunks, "filtered",
-                         (unsigned long long)self->filtered, "kinds",
-                         (unsigned long long)self->kinds, "events",
+                         (long long)recording->start.monotonic_ns, "start_realtime_ns",
+                         (long long)recording->start_realtime_ns, "clock_frequency_hz",
+                         recording->frequency_hz, "full", ep_py_full_reasons[recording->full_reason],
+                         "damaged_chunks", (unsigned long long)self->decoded.damaged_chunks,
+                         "filtered", (unsigned long long)recording->filtered, "kinds",
+                         (unsigned long long)recording->kinds, "events",
                          (Py_ssize_t)self->decoded.columns.count);
 }
 
@@ -699,6 +750,7 @@ static PyMethodDef trace_methods[] = {
     {"resident", trace_resident, METH_NOARGS, NULL},
     {"filter", trace_filter, METH_VARARGS, NULL},
     {"file_facts", ep_py_trace_file_facts, METH_NOARGS, NULL},
+    {"save", ep_py_trace_save, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,14 +1,17 @@
-/* _core.Trace between its two files: trace.c (events, calls, blocks, functions, threads) and
- * trace_summary.c (statistics, memory over time, whose blocks are alive). */
+/* _core.Trace between its files: trace.c (events, calls, blocks, functions, threads),
+ * trace_summary.c (statistics, memory over time, whose blocks are alive) and trace_file.c (saving
+ * and opening). */
 #ifndef EP_TRACE_H
 #define EP_TRACE_H
 
 #include "module.h"
 
+#include "archive.h"
 #include "decode.h"
 #include "file.h"
 #include "filter.h"
 #include "pair.h"
+#include "recording.h"
 #include "summary.h"
 
 typedef struct ep_py_trace {
@@ -17,15 +20,11 @@ typedef struct ep_py_trace {
     ep_capture capture;               /* given back once decoded; unused if it is of a file */
     ep_file_reader *file;             /* NULL: of a recorder of this process, or loaded */
     ep_file_facts file_facts;         /* of the file it was loaded from */
-    char *path;                       /* of that file, for messages; NULL: none */
     uint32_t only_thread;
-    uint64_t kinds;
-    ep_anchor start;
-    int64_t start_realtime_ns;
-    double frequency_hz;
-    ep_full_reason full_reason;
+    ep_archive *archive;              /* where the events are, until they are loaded; or NULL */
+    PyObject *path;                   /* of that file, for what the system says of it */
+    ep_recording recording;           /* its metadata: NULL; the package has them */
     ep_filter filter;
-    uint64_t filtered;                /* rows that the filter dropped */
     bool has_decoded, has_functions, has_calls, has_blocks, has_summary, has_stacks;
     ep_decoded decoded;
     ep_functions functions;
@@ -50,6 +49,16 @@ typedef enum ep_py_step {
  * of calls or blocks (pair.h) to be filled at EP_STEP_CALLS or EP_STEP_BLOCKS; 0: none. Fails: -1,
  * exception set. */
 int ep_py_trace_reach(ep_py_trace *self, ep_py_step wanted, unsigned pairs);
+
+/* As ep_py_raise(); what the system refused becomes OSError(cause, its text, path). path: may be
+ * NULL. */
+PyObject *ep_py_raise_io(ep_status status, const ep_error *error, int cause, PyObject *path);
+/* steals archive. Returns: new, a Trace that loads its events from there. */
+PyObject *ep_py_trace_of_archive(ep_archive *archive, const ep_recording *recording, PyObject *path);
+
+/* trace_file.c */
+PyObject *ep_py_open_archive(PyObject *module, PyObject *args);
+PyObject *ep_py_trace_save(PyObject *self, PyObject *args);
 
 /* Says on standard error how far a long step is: after two seconds, on a terminal only. */
 typedef struct ep_py_telling {
