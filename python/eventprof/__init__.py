@@ -16,14 +16,14 @@ from . import _core
 from ._core import Error, FormatError, StateError, ToolInUseError, UnsupportedError
 from .file import open
 from .recorder import Recorder, record
-from .tables import Table
-from .trace import Loss, Trace
 
 if TYPE_CHECKING:
     from .event_profiler import EventProfiler, EventProfilerDebug, WithEventProfiler
     from .file import open
     from .following import Follower
     from .merging import merge
+    from .tables import Table
+    from .trace import Loss, Trace
 
 __all__ = [
     "Error",
@@ -54,6 +54,9 @@ _LAZY = {
     "EventProfilerDebug": "event_profiler",
     "WithEventProfiler": "event_profiler",
     "Follower": "following",
+    "Loss": "trace",
+    "Table": "tables",
+    "Trace": "trace",
     "merge": "merging",
     "open": "file",
 }

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from ._optional import require
-from .tables import Array, Table, did_you_mean
+from ._words import did_you_mean
+from .tables import Array, Table
 
 if TYPE_CHECKING:
     from .trace import Trace

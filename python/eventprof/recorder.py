@@ -7,19 +7,18 @@ ours. Code of this package is never recorded.
 from __future__ import annotations
 
 import functools
-import inspect
 import operator
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from . import _core, areas
-from .tables import did_you_mean
-from .trace import Trace
+from ._words import did_you_mean
+
+if TYPE_CHECKING:
+    from .trace import Trace
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -48,11 +47,21 @@ _TIME = re.compile(r"\s*(\d[\d_]*(?:\.\d+)?|\.\d+)\s*([a-zµ]*)\s*", re.IGNORECA
 _MAX_DURATION = 2**62  # ns; more than any run takes, and the core's int64 holds it
 
 
+#: Whether record() loads what traces are made of, and NumPy. The command line puts that off:
+#: the program that it runs may never need it, and is to find the process as python leaves it.
+load_tables = True
+
 # ---- Arguments: each function names the argument, what it was, and what is allowed -------------
 
 
+def _is_bool(value: object) -> bool:
+    # What NumPy has of them counts, too, and without NumPy there is none.
+    numpy = sys.modules.get("numpy")
+    return isinstance(value, bool) or (numpy is not None and isinstance(value, numpy.bool_))
+
+
 def _flag(name: str, value: object) -> bool:
-    if isinstance(value, (bool, np.bool_)):
+    if _is_bool(value):
         return bool(value)
     raise TypeError(f"{name} must be True or False, not {value!r}")
 
@@ -197,7 +206,7 @@ def parse_size(name: str, value: object) -> int:
             hint = "" if found is None else did_you_mean(found[2], filter(None, _UNITS))
             raise ValueError(f"{name} {form}, not {value!r}{hint}")
         size = int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
-    elif isinstance(value, (bool, np.bool_)):
+    elif _is_bool(value):
         raise TypeError(f"{name} {form}, not {value!r}")
     else:
         try:
@@ -247,7 +256,7 @@ def parse_duration(name: str, value: object) -> int:
             hint = "" if found is None else did_you_mean(found[2], filter(None, _TIMES))
             raise ValueError(f"{name} {form}, not {value!r}{hint}")
         time = int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
-    elif isinstance(value, (bool, np.bool_)):
+    elif _is_bool(value):
         raise TypeError(f"{name} {form}, not {value!r}")
     else:
         try:
@@ -262,7 +271,7 @@ def parse_duration(name: str, value: object) -> int:
 def _depth(value: object) -> int | None:
     if value is None:
         return None
-    if not isinstance(value, (bool, np.bool_)):
+    if not _is_bool(value):
         try:
             depth = operator.index(cast(Any, value))
         except TypeError:
@@ -290,7 +299,7 @@ def _need_ends(kinds: int, max_depth: int | None, min_duration: int) -> None:
 
 def _kinds(calls: object, c_calls: object, memory: object, events: object) -> int:
     """Give the kinds asked for, as bits."""
-    if isinstance(memory, (bool, np.bool_)):
+    if _is_bool(memory):
         domains = frozenset(DOMAINS if memory else ())
     elif isinstance(memory, str) or not isinstance(memory, Iterable):
         raise TypeError(f"memory must be True, False, or some of {_one_of(DOMAINS)} as in "
@@ -439,6 +448,8 @@ def record(
     >>> rec.trace.functions["name"]
     array(['sorted', ...], dtype=object)
     """
+    if load_tables:
+        from . import trace  # noqa: F401 - now, so that no window sees it
     kinds = _kinds(calls, c_calls, memory, events)
     options = Options(
         kinds,
@@ -566,6 +577,7 @@ class Recorder(_core.Recorder):
     def _make_trace(self) -> Trace:
         # The capture first: what follows may be seen by recorders that run.
         core = self._capture()
+        trace_class = _trace_class()
         _name_threads()
         metadata = {
             "clock": self.clock,
@@ -574,7 +586,7 @@ class Recorder(_core.Recorder):
             "pid": os.getpid(),
             **describe_run(self.options),
         }
-        return Trace(core, metadata)
+        return trace_class(core, metadata)
 
     def __call__(self, function: _Function) -> _Function:
         """Record every run of a function: the decorator.
@@ -596,6 +608,8 @@ class Recorder(_core.Recorder):
         TypeError
             It is a class, or cannot be called.
         """
+        import inspect
+
         if isinstance(function, (staticmethod, classmethod)):
             return cast(_Function, type(function)(self(function.__func__)))
         if inspect.isclass(function) or not callable(function):
@@ -636,6 +650,8 @@ def _wrap(recorder: Recorder, function: Callable[..., Any]) -> Callable[..., Any
     `with` calls the extension's own __enter__, and no signal or other thread comes between the
     question whether it runs, the start, and the block. No frame of ours is recorded.
     """
+    import inspect
+
     if inspect.isasyncgenfunction(function):
 
         async def async_generator(*args: Any, **kwargs: Any) -> Any:
@@ -678,6 +694,17 @@ def _wrap(recorder: Recorder, function: Callable[..., Any]) -> Callable[..., Any
             return function(*args, **kwargs)
 
     return wrapper
+
+
+def _trace_class() -> type[Trace]:
+    # An import statement runs code of importlib's, which recorders would see.
+    loaded = sys.modules.get(f"{__package__}.trace")
+    if loaded is None:
+        from . import trace
+
+        return trace.Trace
+    kind: type[Trace] = loaded.Trace
+    return kind
 
 
 def _name_threads() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _core
 from ._optional import require
+from ._words import did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,16 +28,6 @@ Null: TypeAlias = "Literal['never', 'negative', 'zero', 'nan'] | Callable[[], Ma
 _ROWS_AT_A_TIME = 4096  # of an iteration
 _SHOWN = 5  # rows of a repr at either end
 _TEXT_WIDTH = 40  # of a cell in a repr
-
-
-def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """Give the end of an error message: the known word that is nearest, if one is near."""
-    if not isinstance(word, str):
-        return ""
-    import difflib  # only on the way to an error
-
-    near = difflib.get_close_matches(word.lower(), list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def code_type(count: int) -> np.dtype[Any]:

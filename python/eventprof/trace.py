@@ -14,8 +14,9 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 
 from . import _core
+from ._words import did_you_mean, plural, show_ns
 from .questions import Questions
-from .tables import Array, Column, Null, Table, Words, code_type, did_you_mean, encode
+from .tables import Array, Column, Null, Table, Words, code_type, encode
 
 #: Gives a column of the extension by its name.
 _Loader: TypeAlias = Callable[[str], Array]
@@ -35,18 +36,6 @@ CALL_FLAGS = {
 ALLOCATION_FLAGS = {
     "mended": 1, "free_lost": 2, "revived": 4, "moved": 8, "brief": 16, "local": 32,
 }  # fmt: skip
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
-def show_ns(ns: int) -> str:
-    """Give a duration as text, with three digits and a unit that fits."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if ns >= size:
-            return f"{ns / size:.3g} {unit}" if ns < 1000 * size else f"{ns / size:,.0f} {unit}"
-    return f"{ns} ns"
 
 
 class Loss:
@@ -88,7 +77,7 @@ class Loss:
             "damaged": "the file is damaged",
         }
         return (
-            f"<{_plural(self.total, 'event')} lost on {_plural(len(self.by_thread), 'thread')}, "
+            f"<{plural(self.total, 'event')} lost on {plural(len(self.by_thread), 'thread')}, "
             f"{why[str(self.reason)]}: {kinds}>"
         )
 
@@ -669,12 +658,12 @@ class Trace(Questions):
     def __repr__(self) -> str:
         lost = f", {self.loss.total:,} lost" if self.loss else ""
         damaged = self._facts["damaged_chunks"]
-        damaged_text = f", {_plural(damaged, 'part')} damaged" if damaged else ""
+        damaged_text = f", {plural(damaged, 'part')} damaged" if damaged else ""
         off = self._facts["functions_off"]
-        off_text = f", {_plural(off, 'function')} switched off" if off else ""
+        off_text = f", {plural(off, 'function')} switched off" if off else ""
         return (
-            f"<eventprof.Trace: {_plural(self._facts['events'], 'event')} of "
-            f"{_plural(len(self._thread_rows), 'thread')} in {show_ns(self.duration)}{lost}"
+            f"<eventprof.Trace: {plural(self._facts['events'], 'event')} of "
+            f"{plural(len(self._thread_rows), 'thread')} in {show_ns(self.duration)}{lost}"
             f"{damaged_text}{off_text}>"
         )
 

@@ -14,16 +14,23 @@ static const int numbers[] = {
     [EP_PY_FLOAT64] = NPY_FLOAT64,
 };
 
-int
-ep_py_columns_init(void)
+/* At the first array, not at import: a program that is recorded by the command line need not load
+ * NumPy, which takes ten times as long as all of ours. */
+static int
+load_numpy(void)
 {
-    import_array1(-1);
+    if (PyArray_API == NULL) {
+        import_array1(-1);
+    }
     return 0;
 }
 
 PyObject *
 ep_py_view(PyObject *owner, const void *data, size_t count, ep_py_type type)
 {
+    if (load_numpy() < 0) {
+        return NULL;
+    }
     npy_intp shape[] = {(npy_intp)count};
     if (count == 0) {
         return PyArray_SimpleNew(1, shape, numbers[type]);    /* data may be NULL */
@@ -43,6 +50,9 @@ ep_py_view(PyObject *owner, const void *data, size_t count, ep_py_type type)
 PyObject *
 ep_py_array(size_t count, ep_py_type type, void **data)
 {
+    if (load_numpy() < 0) {
+        return NULL;
+    }
     npy_intp shape[] = {(npy_intp)count};
     PyObject *array = PyArray_SimpleNew(1, shape, numbers[type]);
     if (array != NULL) {
@@ -82,6 +92,9 @@ ep_py_gather(PyObject *module, PyObject *args)
 {
     (void)module;
     PyArrayObject *table, *indices;
+    if (load_numpy() < 0) {
+        return NULL;
+    }
     if (!PyArg_ParseTuple(args, "O!O!:gather", &PyArray_Type, &table, &PyArray_Type, &indices)) {
         return NULL;
     }

@@ -17,8 +17,6 @@ typedef enum ep_py_type {
     EP_PY_FLOAT64
 } ep_py_type;
 
-int ep_py_columns_init(void);
-
 /* A read-only array over `data`, which `owner` keeps alive. Returns: new. */
 PyObject *ep_py_view(PyObject *owner, const void *data, size_t count, ep_py_type type);
 

@@ -228,7 +228,7 @@ add_type(PyObject *module, PyType_Spec *spec)
 static int
 module_exec(PyObject *module)
 {
-    if (ep_py_columns_init() < 0 || add_errors(module) < 0 || init_process() < 0) {
+    if (add_errors(module) < 0 || init_process() < 0) {
         return -1;
     }
     PyTypeObject *recorder = add_type(module, &ep_py_recorder_spec);

@@ -106,8 +106,9 @@ def test_stats_has_the_functions_of_the_trace(shown, folder):
     assert [row["self"] for row in listed] == sorted(trace.functions["self"].tolist(), reverse=True)
     (leaf,) = [row for row in listed if row["name"] == "leaf"]
     assert leaf["calls"] == 53
-    (made,) = [row for row in listed if row["name"] == "bytearray"]
-    assert made["allocated"] >= 53 * 12347
+    # Without monitoring, constructors are not seen, and their caller has the blocks.
+    made = [row["allocated"] for row in listed if row["name"] in ("bytearray", "leaf")]
+    assert sum(made) >= 53 * 12347
 
 
 def test_stats_as_text_and_csv(shown):
@@ -117,7 +118,7 @@ def test_stats_as_text_and_csv(shown):
     )
 
     assert text[0].split()[:4] == ["calls", "total", "self", "mean"]
-    assert text[1].split()[-1] == "bytearray"
+    assert "bytearray" in text[1] or "leaf" in text[1]
     assert "more; --limit 0 shows all" in text[3]
     assert [(row["name"], row["calls"]) for row in table] == [("leaf", "53")]
 
@@ -488,7 +489,7 @@ def test_the_manual_page_is_clean_roff(shown, tmp_path):
 
 
 def test_run_loads_no_more_than_it_needs(tmp_path):
-    code = "import sys; print(*(m for m in ('rich', 'pandas', 'eventprof.report', 'eventprof.cli.stats') if m in sys.modules))"
+    code = "import sys; print(*(m for m in ('numpy', 'rich', 'pandas', 'eventprof.report', 'eventprof.cli.stats') if m in sys.modules))"
 
     assert program("run", "-q", "-c", code, cwd=tmp_path).stdout == "\n"
 

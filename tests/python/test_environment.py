@@ -62,7 +62,7 @@ def test_without_it_nothing_is_imported(folder, value):
     found = python(folder, "-c", code, **environment)
 
     loaded = value not in (None, "")
-    assert (found.stdout, found.stderr) == (f"{loaded} {loaded}\n", "")
+    assert (found.stdout, found.stderr) == (f"False {loaded}\n", "")
     assert not list((folder / "work").iterdir())
 
 

@@ -91,7 +91,7 @@ def _without_verb(given: list[str]) -> int:
             given = given[1:]
         else:
             return main(["--help"])
-    from ..tables import did_you_mean
+    from .._words import did_you_mean
 
     word = given[0]
     if os.path.exists(word) or word.endswith((".epr", ".py")):
@@ -144,7 +144,7 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            from ..tables import did_you_mean
+            from .._words import did_you_mean
 
             known = [str(choice) for choice in action.choices]
             hint = did_you_mean(value, known) or f"; there are {', '.join(known)}"
@@ -173,7 +173,7 @@ def examples(rows: Iterable[tuple[str, str]]) -> str:
 
 def refuse_unknown(parser: argparse.ArgumentParser, extra: list[str]) -> NoReturn:
     """Say which option there is not, and which may have been meant."""
-    from ..tables import did_you_mean
+    from .._words import did_you_mean
 
     for word in extra:
         if word.startswith("-"):

@@ -108,8 +108,8 @@ def _follow(path: str, show: Callable[[Trace, Table], None], writer: _Writer) ->
 
 
 def _words(given: list[str] | None) -> list[str] | None:
+    from .._words import did_you_mean
     from ..recorder import EVENTS
-    from ..tables import did_you_mean
 
     if given is None:
         return None

@@ -141,7 +141,7 @@ def parse_words(text: str) -> dict[str, Any]:
     ValueError
         A word is none of the options, or its value cannot be read.
     """
-    from ..tables import did_you_mean
+    from .._words import did_you_mean
 
     known = {option.name: option for option in OPTIONS}
     found: dict[str, Any] = {}
@@ -210,7 +210,8 @@ def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> Any:
     eventprof.UnsupportedError
         This version or this interpreter lacks what was asked for.
     """
-    from .. import UnsupportedError, record
+    from .. import UnsupportedError, recorder
+    from ..recorder import record
 
     options = dict(given)
     if not options.get("lines", True):
@@ -223,7 +224,11 @@ def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> Any:
         options["memory"] = [word.strip() for word in options.pop("domains").split(",")]
     if "buffer" not in options and options.get("on_full") != "grow":
         options["buffer"] = default_buffer(os.path.dirname(output))
-    return record(output=output, force=force, **options)
+    recorder.load_tables = False
+    try:
+        return record(output=output, force=force, **options)
+    finally:
+        recorder.load_tables = True
 
 
 def absolute(output: str) -> str:

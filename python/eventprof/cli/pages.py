@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import inspect
+import os
 from types import ModuleType
 
 from . import DESCRIPTION, EXAMPLES, VERBS, examples
@@ -13,12 +13,20 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
     """Leaves the page's text as it was written."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=26)
+        # argparse would load shutil for it, for every option that is added.
+        try:
+            width = int(os.environ["COLUMNS"])
+        except (KeyError, ValueError):
+            try:
+                width = os.get_terminal_size(1).columns
+            except OSError:
+                width = 80
+        super().__init__(prog, max_help_position=26, width=max(width, 40) - 2)
 
 
 def page(module: ModuleType) -> str:
     """Give what a verb's module says about itself."""
-    return inspect.cleandoc(module.__doc__ or "")
+    return (module.__doc__ or "").strip()
 
 
 def help_of(action: argparse.Action) -> str:

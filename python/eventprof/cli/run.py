@@ -21,7 +21,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from ..trace import _plural, show_ns
+from .._words import plural, show_ns
 from . import options, refuse_unknown
 from .launch import Launch, NotFound, Program
 
@@ -262,18 +262,13 @@ class Recording:
 
 def summary(recorder: Any) -> str:
     """Say on one line what was recorded, what was lost, where it is and how to look at it."""
-    trace = recorder.trace
-    events = trace._facts["events"]
-    threads = _plural(len(trace._thread_rows), "thread")
-    said = f"{_plural(events, 'event')} of {threads} in {show_ns(trace.duration)}"
-    loss = trace.loss
-    if loss:
-        why = {
-            "overwritten": "the oldest were overwritten",
-            "limit": "the file was full",
-            "memory": "there was no memory",
-        }
-        said += f", {loss.total:,} LOST ({why.get(str(loss.reason), loss.reason)}; see --buffer)"
+    # Not of its trace, for which all would be decoded and NumPy loaded.
+    events, lost, early, duration = recorder._count()
+    said = f"{plural(events, 'event')} in {show_ns(duration)}"
+    if lost:
+        why = {"limit": "the file was full", "memory": "there was no memory"}
+        reason = why.get(early or "", "the oldest were overwritten")
+        said += f", {lost:,} LOST ({reason}; see --buffer)"
     else:
         said += ", none lost"
     for source in recorder.displaced:

@@ -1,0 +1,28 @@
+"""Words for messages: what was meant, counts, durations. Loads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Give the end of an error message: the known word that is nearest, if one is near."""
+    if not isinstance(word, str):
+        return ""
+    import difflib  # only on the way to an error
+
+    near = difflib.get_close_matches(word.lower(), list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def plural(count: int, what: str) -> str:
+    """Give a count of something."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def show_ns(ns: int) -> str:
+    """Give a duration as text, with three digits and a unit that fits."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}" if ns < 1000 * size else f"{ns / size:,.0f} {unit}"
+    return f"{ns} ns"
