@@ -15,6 +15,7 @@ DOC = Path(__file__).resolve().parents[2] / "doc"
 PAGES = {
     "tables.rst": ("pandas", "polars", "pyarrow", "duckdb"),
     "questions.rst": ("pyarrow", "duckdb"),
+    "filters.rst": (),
 }
 MODULES = ("eventprof", "eventprof.tables", "eventprof.trace")
 TABLES = ("events", "calls", "allocations", "functions", "memory", "threads")
