@@ -81,5 +81,5 @@ def test_every_column_is_documented_as_it_is(name):
     assert list(said) == list(table.columns)
     for row in table.describe():
         kind, unit, null = said[row.column]
-        assert (kind, unit) == (row.type, row.unit or "-")
-        assert (null != "-") == row.nullable, row.column
+        assert (kind, unit) == (row.type, row.unit or "--")
+        assert (null != "--") == row.nullable, row.column
