@@ -662,6 +662,32 @@ ep_decoded_clear(ep_decoded *decoded)
     *decoded = (ep_decoded){0};
 }
 
+void
+ep_capture_count(const ep_capture *capture, uint32_t only_thread, uint64_t recorded[EP_KIND_COUNT],
+                 uint64_t lost[EP_KIND_COUNT])
+{
+    memset(recorded, 0, EP_KIND_COUNT * sizeof *recorded);
+    memset(lost, 0, EP_KIND_COUNT * sizeof *lost);
+    for (size_t i = 0; i < capture->thread_count; i++) {
+        for (int kind = 0; kind < EP_KIND_COUNT && (only_thread == 0 || i == only_thread); kind++) {
+            lost[kind] += capture->threads[i].lost[kind];
+        }
+    }
+    for (size_t i = 0; i < capture->chunk_count; i++) {
+        ep_cursor cursor = ep_cursor_begin(capture->chunks[i]->header);
+        ep_record record = {0};
+        while (ep_cursor_next(&cursor, &record)) {
+            if (record.ticks < capture->start.ticks || record.ticks > capture->stop.ticks ||
+                !(capture->kinds & EP_KIND_BIT(record.kind)) ||
+                (only_thread != 0 && cursor.thread_id != only_thread)) {
+                continue;
+            }
+            uint64_t *counts = record.ticks > capture->full_ticks ? lost : recorded;
+            counts[record.kind] += 1;
+        }
+    }
+}
+
 /* ---- Functions ------------------------------------------------------------------------------- */
 
 typedef struct builder {

@@ -34,6 +34,10 @@ typedef struct ep_decoded {
 EP_CHECKED ep_status ep_decode(const ep_capture *capture, uint32_t only_thread, ep_decoded *out);
 void ep_decoded_clear(ep_decoded *decoded);
 
+/* How many events ep_decode() would give, by kind, and the loss; without taking memory for them. */
+void ep_capture_count(const ep_capture *capture, uint32_t only_thread, uint64_t recorded[EP_KIND_COUNT],
+                      uint64_t lost[EP_KIND_COUNT]);
+
 /* One row of the function table: what several names (a type that died and came again, two code
  * objects of one def) share the text of. */
 typedef struct ep_functions {

@@ -1317,7 +1317,10 @@ capture_locked(ep_recorder *recorder, ep_capture *capture)
         capture->chunks[i] = chunk;
         capture->chunk_count = i + 1;
         chunk->refs += 1;
-        status = ep_clock_map_add(&capture->clock, chunk->header->opened);
+        /* The anchors that a log file has, so that it gives the same times. */
+        if (recorder->file == NULL || chunk->file == recorder->file || chunk->copy != NULL) {
+            status = ep_clock_map_add(&capture->clock, chunk->header->opened);
+        }
     }
     ep_clock_map_finish(&capture->clock);
     return status;

@@ -768,8 +768,11 @@ build_clock(loader *l, ep_clock_map *map)
     const ep_file_header *header = &l->header;
     const ep_anchor start = header->start;
     ep_status status = ep_clock_map_add(map, start);
-    const ep_anchor others[] = {header->birth, header->beats[0], header->beats[1], header->stop};
-    for (size_t i = 0; i < 4 && status == EP_OK; i++) {
+    /* Finished: what the recorder's own trace takes, so that times are the same. */
+    bool finished = l->reader->facts.phase == EP_FILE_FINISHED;
+    const ep_anchor others[] = {header->birth, finished ? header->stop : header->beats[0],
+                                header->beats[1]};
+    for (size_t i = 0; i < (finished ? 2u : 3u) && status == EP_OK; i++) {
         if (is_plausible(start, others[i]) || is_plausible(others[i], start)) {
             status = ep_clock_map_add(map, others[i]);
         }

@@ -46,6 +46,9 @@ typedef struct ep_py_trace_parts {
 /* trace: any object. Fails: -1, exception set. */
 int ep_py_trace_get_parts(PyObject *trace, ep_py_trace_parts *parts);
 
+/* By ep_full_reason: what tables and messages call it. */
+extern const char *const ep_py_full_reasons[];
+
 /* Text by its string id. Returns: new; None for an unknown text. Surrogates come back as they
  * were. */
 PyObject *ep_py_string(uint32_t string);

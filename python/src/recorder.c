@@ -9,6 +9,7 @@
 #include <structmember.h>
 #include <unistd.h>
 
+#include "decode.h"
 #include "file.h"
 #include "footprint.h"
 #include "intern.h"
@@ -549,6 +550,34 @@ recorder_capture(PyObject *object, PyObject *unused)
     return ep_py_trace_new(&capture, self->only_thread, self->include, self->exclude);
 }
 
+/* (recorded, lost, why it ended early, ns): events of the window so far, counted without decoding
+ * them. */
+static PyObject *
+recorder_count(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    recorder_object *self = (recorder_object *)object;
+    ep_capture capture;
+    ep_error error = {.text = ""};
+    ep_status status = ep_capture_take(&self->core, &capture, &error);
+    if (status != EP_OK) {
+        return ep_py_raise(status, &error);
+    }
+    uint64_t recorded[EP_KIND_COUNT], lost[EP_KIND_COUNT], recorded_sum = 0, lost_sum = 0;
+    Py_BEGIN_ALLOW_THREADS
+    ep_capture_count(&capture, self->only_thread, recorded, lost);
+    Py_END_ALLOW_THREADS
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        recorded_sum += recorded[kind];
+        lost_sum += lost[kind];
+    }
+    long long ns = capture.stop.monotonic_ns - capture.start.monotonic_ns;
+    ep_full_reason reason = capture.full_reason;
+    ep_capture_clear(&capture);
+    return Py_BuildValue("KKzL", (unsigned long long)recorded_sum, (unsigned long long)lost_sum,
+                         ep_py_full_reasons[reason], ns);
+}
+
 static PyObject *
 recorder_get_state(PyObject *self, void *unused)
 {
@@ -615,6 +644,7 @@ static PyMethodDef recorder_methods[] = {
     {"__enter__", recorder_enter, METH_NOARGS, NULL},
     {"__exit__", (PyCFunction)(void (*)(void))recorder_exit, METH_FASTCALL, NULL},
     {"_capture", recorder_capture, METH_NOARGS, NULL},
+    {"_count", recorder_count, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -543,6 +543,8 @@ trace_allocations(PyObject *object, PyObject *name)
 
 /* ---- The small tables ------------------------------------------------------------------------ */
 
+const char *const ep_py_full_reasons[] = {NULL, "limit", "memory", "disk"};
+
 PyObject *
 ep_py_string(uint32_t string)
 {
@@ -637,7 +639,6 @@ static PyObject *
 trace_facts(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    static const char *const reasons[] = {NULL, "limit", "memory", "disk"};
     ep_py_trace *self = (ep_py_trace *)object;
     if (ep_py_trace_reach(self, EP_STEP_DECODED, 0) < 0) {
         return NULL;
@@ -646,7 +647,7 @@ trace_facts(PyObject *object, PyObject *unused)
                          (long long)self->decoded.duration_ns, "start_monotonic_ns",
                          (long long)self->start.monotonic_ns, "start_realtime_ns",
                          (long long)self->start_realtime_ns, "clock_frequency_hz",
-                         self->frequency_hz, "full", reasons[self->full_reason], "damaged_chunks",
+                         self->frequency_hz, "full", ep_py_full_reasons[self->full_reason], "damaged_chunks",
                          (unsigned long long)self->decoded.damaged_chunks, "filtered",
                          (unsigned long long)self->filtered, "kinds",
                          (unsigned long long)self->kinds, "events",

@@ -567,3 +567,15 @@ def test_the_drop_in_is_there_by_name():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert eventprof.EventProfiler.__name__ == "EventProfiler"
+
+
+@pytest.mark.parametrize("on_full", ["overwrite", "stop", "grow"])
+def test_events_are_counted_without_decoding_them(on_full, backend):
+    with eventprof.record(on_full=on_full, buffer=1 << 20, backend=backend) as rec:
+        for n in range(30_000):
+            str(n)
+
+    recorded, lost, _, ns = rec._count()
+
+    assert (recorded, lost) == (len(rec.trace.events), rec.trace.loss.total)
+    assert ns + 1000 >= rec.trace.duration > 0

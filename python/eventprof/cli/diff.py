@@ -1,0 +1,85 @@
+"""Compare two recordings by function: the later less the earlier.
+
+A function is the same if its name, module and file are: lines move.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import numpy as np
+
+from . import Failure, rows
+from .files import add_file, load, warn_of_loss
+
+_SORTS = ("self", "total", "calls", "allocated")
+
+EXAMPLES = (
+    ("eventprof diff before.epr after.epr", "the largest change of self time first"),
+    ("eventprof diff before.epr after.epr --sort allocated --limit 5", "of bytes allocated"),
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Say which arguments there are."""
+    add_file(parser, "before")
+    add_file(parser, "after")
+    parser.add_argument(
+        "--sort",
+        choices=_SORTS,
+        default="self",
+        help="by the change of this, up or down, the largest first (self)",
+    )
+    rows.add_limit(parser, 30, "functions")
+    rows.add_formats(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare them."""
+    before, after = load(arguments.before), load(arguments.after)
+    try:
+        table = before.diff(after)
+    except ValueError as error:
+        raise Failure(f"{arguments.after}: {error}") from None
+    changes = np.ma.filled(table[f"{arguments.sort}_change"], 0)
+    order = np.argsort(-np.abs(changes), kind="stable")
+    found = len(order)
+    if arguments.limit:
+        order = order[: arguments.limit]
+    table = table[order]
+    if arguments.csv or arguments.json:
+        write = rows.write_csv if arguments.csv else rows.write_json
+        write([table], sys.stdout)
+    else:
+        _print(table)
+        if found > len(table):
+            print(f"and {found - len(table):,} more; --limit 0 shows all")
+    for path, trace in ((arguments.before, before), (arguments.after, after)):
+        missing = warn_of_loss(trace)
+        if missing:
+            print(f"{path}: {missing}", file=sys.stderr)
+    return 0
+
+
+def _signed(show: Any, value: int) -> str:
+    return f"-{show(-value)}" if value < 0 else f"+{show(value)}" if value else "="
+
+
+def _print(table: Any) -> None:
+    from ..drawing import show_bytes, show_ns
+
+    shows = {"self": show_ns, "total": show_ns, "allocated": show_bytes, "calls": "{:,}".format}
+    heads, columns = [], []
+    for what, show in shows.items():
+        heads += [what, "change"]
+        after = table._column(f"{what}_after").items()
+        change = table._column(f"{what}_change").items()
+        columns.append([rows.cell(show, value) for value in after])
+        columns.append([_signed(show, value) for value in change])
+    names = zip(table["name"], table["module"], strict=True)
+    columns.append([word if word != "both" else "" for word in table["status"]])
+    columns.append([rows.full_name(name, module) for name, module in names])
+    lines = list(zip(*columns, strict=True))
+    rows.write_text(lines, [*heads, "", "function"], sys.stdout, left=2)

@@ -1,0 +1,229 @@
+"""List events, in order of time.
+
+A line has the time since the recording's start, the thread, the event, what it is about, and where
+it came from: of a call the line that made it, of an allocation the line that was executing. With
+--follow the events of a program that still runs are listed as they come, until it ends or Ctrl-C;
+then events of different threads may be a little out of order, and times some ns off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import Failure, rows
+from .files import add_file, load, readable, warn_of_loss
+from .options import parse_time
+
+if TYPE_CHECKING:
+    from ..tables import Array, Table
+    from ..trace import Trace
+
+EXAMPLES = (
+    ("eventprof events FILE --limit 50", "the first fifty"),
+    ("eventprof events FILE --function 'json.*' --from 1.5ms --to 2ms", "who called json when"),
+    ("eventprof events FILE --event malloc,free --csv > blocks.csv", "for another program"),
+    ("eventprof events script-4711.epr --follow", "while the program runs"),
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Say which arguments there are."""
+    add_file(parser)
+    parser.add_argument(
+        "--event",
+        metavar="WORD",
+        action="append",
+        help="only these, as call or malloc,free; again and again",
+    )
+    parser.add_argument(
+        "--function",
+        metavar="GLOB",
+        action="append",
+        help="only of functions whose module, file or qualified name match; again and again",
+    )
+    parser.add_argument(
+        "--thread",
+        metavar="THREAD",
+        action="append",
+        help="only of threads of this name, which may be a glob, or of this native id",
+    )
+    parser.add_argument("--from", dest="start", metavar="TIME", help="not before this, as 1.5ms")
+    parser.add_argument("--to", dest="end", metavar="TIME", help="before this")
+    rows.add_limit(parser, None, "events")
+    parser.add_argument(
+        "--follow", action="store_true", help="go on with what a running program adds"
+    )
+    rows.add_formats(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List them."""
+    try:
+        start = None if arguments.start is None else parse_time(arguments.start)
+        end = None if arguments.end is None else parse_time(arguments.end)
+    except ValueError as error:
+        raise Failure(f"--from, --to: {error}", 2) from None
+    words = _words(arguments.event)
+    writer = _Writer(arguments)
+
+    def show(trace: Trace, events: Table) -> None:
+        chosen = _choose(trace, events, words, arguments, start, end)
+        writer.write(trace, events[np.flatnonzero(chosen)])
+
+    if arguments.follow:
+        missing = _follow(arguments.file, show, writer)
+    else:
+        trace = load(arguments.file)
+        show(trace, trace.events)
+        missing = warn_of_loss(trace)
+    sys.stdout.flush()
+    if missing:
+        print(missing, file=sys.stderr)
+    return 0
+
+
+def _follow(path: str, show: Callable[[Trace, Table], None], writer: _Writer) -> str:
+    """Show what a program adds until it ends, Ctrl-C, or enough is written; say what is missing."""
+    import eventprof
+
+    with readable(path):
+        follower = eventprof.open(path, follow=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            for events in follower:
+                show(follower.trace, events)
+                sys.stdout.flush()
+                if writer.full:
+                    break
+    if follower.missed:
+        return f"(with loss: {follower.missed:,} events were overwritten before they were read)"
+    return ""
+
+
+def _words(given: list[str] | None) -> list[str] | None:
+    from ..recorder import EVENTS
+    from ..tables import did_you_mean
+
+    if given is None:
+        return None
+    words = [word.strip() for part in given for word in part.split(",") if word.strip()]
+    for word in words:
+        if word not in EVENTS:
+            hint = did_you_mean(word, EVENTS) or f"; there are {', '.join(EVENTS)}"
+            raise Failure(f"--event: there is no event {word!r}{hint}", 2)
+    return words
+
+
+def _choose(
+    trace: Trace,
+    events: Table,
+    words: list[str] | None,
+    arguments: argparse.Namespace,
+    start: int | None,
+    end: int | None,
+) -> Array:
+    """Give a mask of the events that were asked for."""
+    mask = np.ones(len(events), dtype=bool)
+    if start is not None:
+        mask &= events["time"] >= start
+    if end is not None:
+        mask &= events["time"] < end
+    if words is not None:
+        known = np.array([word in words for word in events.categories("event")] or [False])
+        mask &= known[events.codes("event")]
+    if arguments.function:
+        # One more, False, for row -1: no function.
+        wanted = np.append(rows.match_functions(trace, arguments.function), False)
+        mask &= wanted[np.ma.filled(events["function"], -1)]
+    if arguments.thread:
+        mask &= _match_threads(trace, arguments.thread, arguments.follow)[events["thread"]]
+    return mask
+
+
+def _match_threads(trace: Trace, wanted: list[str], may_come: bool) -> Array:
+    table = trace.threads
+    found = np.array(
+        [
+            str(native_id) in wanted or any(fnmatch.fnmatchcase(name or "", w) for w in wanted)
+            for name, native_id in zip(table["name"], table["native_id"].tolist(), strict=True)
+        ],
+        dtype=bool,
+    )
+    if not found.any() and not may_come:
+        names = ", ".join(f"{t.name or '(no name)'} ({t.native_id})" for t in table)
+        raise Failure(f"--thread: there is no such thread; there are {names}")
+    return found
+
+
+# ---- Writing them --------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Writes events of traces of the same program, one after the other."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._arguments = arguments
+        self._left = arguments.limit or None
+        self._first = True
+
+    @property
+    def full(self) -> bool:
+        """Whether as many were written as were asked for."""
+        return self._left == 0
+
+    def write(self, trace: Trace, table: Table) -> None:
+        """Write some rows of `events`."""
+        if self._left is not None:
+            table = table[: self._left]
+            self._left -= len(table)
+        if self._arguments.csv:
+            rows.write_csv([table], sys.stdout, heading=self._first)
+        elif self._arguments.json:
+            rows.write_json([table], sys.stdout)
+        else:
+            _print(trace, table, heading=self._first)
+        self._first = False
+
+
+def _print(trace: Trace, table: Table, *, heading: bool) -> None:
+    functions = [
+        rows.full_name(name, module)
+        for name, module in zip(trace.functions["name"], trace.functions["module"], strict=True)
+    ]
+    files = [rows.printable(os.path.basename(f)) if f else None for f in trace.functions["file"]]
+    threads = [
+        rows.printable(t.name) if t.name else str(t.native_id) for t in trace.threads
+    ]  # fmt: skip
+    width = max(map(len, threads), default=6)
+    if heading:
+        print(f"{'time [ns]':>15}  {'thread':<{width}}  {'event':<14}  what  <- where")
+    columns = (
+        "time", "thread", "event", "function", "line", "address", "size", "depth", "caller",
+        "caller_line",
+    )  # fmt: skip
+    for part in rows._parts(table[list(columns)]):
+        for row in zip(*rows._items(part), strict=True):
+            said = _line(dict(zip(columns, row, strict=True)), functions, files)
+            print(f"{row[0]:>15,}  {threads[row[1]]:<{width}}  {row[2]:<14}  {said}")
+
+
+def _line(row: dict[str, Any], functions: list[str], files: list[str | None]) -> str:
+    """Say what an event is about and where it came from."""
+    if row["address"] is not None:
+        size = "" if row["size"] is None else f"{row['size']:,} bytes at "
+        what, at, line = f"{size}{row['address']:#x}", row["function"], row["line"]
+    else:
+        indent = "  " * min(row["depth"] or 0, 20)
+        what = indent + ("?" if row["function"] is None else functions[row["function"]])
+        at, line = row["caller"], row["caller_line"]
+    if at is None:
+        return what
+    place = "" if files[at] is None or line is None else f" ({files[at]}:{line})"
+    return f"{what}  <- {functions[at]}{place}"

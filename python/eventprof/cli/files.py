@@ -1,0 +1,79 @@
+"""Open recordings for the verbs that look at them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from . import Failure
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+
+def add_file(parser: argparse.ArgumentParser, name: str = "file", *, several: bool = False) -> None:
+    """Give a parser the argument that names recordings."""
+    parser.add_argument(
+        name,
+        metavar="FILE",
+        nargs="+" if several else None,
+        help="a recording: the log of a program, also of one that was killed, or an archive",
+    )
+
+
+def load(path: str) -> Trace:
+    """Open a recording.
+
+    Parameters
+    ----------
+    path : str
+        Of a log or an archive.
+
+    Returns
+    -------
+    Trace
+        What is in it by now.
+
+    Raises
+    ------
+    Failure
+        It is no recording, or damaged beyond reading.
+    OSError
+        It cannot be read.
+    """
+    import eventprof
+
+    with readable(path):
+        trace = eventprof.open(path)
+        _ = trace._facts  # reads the events: nothing that is wrong with the file comes later
+        return trace
+
+
+@contextlib.contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Turn what can be wrong with a file into a line for the user."""
+    from .. import FormatError
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise Failure(f"{path}: there is no such file; 'eventprof run' makes one") from None
+    except IsADirectoryError:
+        raise Failure(f"{path}: this is a directory; name a file in it") from None
+    except FormatError as error:
+        said = str(error)
+        raise Failure(said if path in said else f"{path}: {said}") from None
+
+
+def warn_of_loss(trace: Trace) -> str:
+    """Give a line about what is missing, or nothing."""
+    parts = []
+    if trace.loss:
+        kept = trace._facts["events"]
+        parts.append(f"{trace.loss.total:,} of {trace.loss.total + kept:,} events were lost")
+    file = trace.file
+    if file is not None:
+        parts += file["missing"]
+    return f"(with loss: {'; '.join(parts)})" if parts else ""

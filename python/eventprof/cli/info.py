@@ -1,0 +1,121 @@
+"""Say what a file holds: the program, the options, how it ended, and what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from . import rows
+from .files import add_file, load
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+EXAMPLES = (
+    ("eventprof info FILE", "for people"),
+    ("eventprof info FILE --json", "for programs"),
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Say which arguments there are."""
+    add_file(parser)
+    parser.add_argument("--json", action="store_true", help="everything, as one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Say it."""
+    trace = load(arguments.file)
+    if arguments.json:
+        print(json.dumps(_all(trace), default=str, indent=2))
+        return 0
+    lines = list(_lines(arguments.file, trace))
+    width = max(len(head) for head, _ in lines)
+    for head, said in lines:
+        print(f"{head:<{width}}  {rows.printable(said)}".rstrip())
+    sys.stdout.flush()
+    return 0
+
+
+def _all(trace: Trace) -> dict[str, Any]:
+    return {
+        "file": trace.file,
+        "metadata": trace.metadata,
+        "events": trace._facts["events"],
+        "loss": {
+            "total": trace.loss.total,
+            "reason": trace.loss.reason,
+            "by_kind": trace.loss.by_kind,
+        },
+        "pairing": trace.pairing,
+        "threads": [thread._asdict() for thread in trace.threads],
+    }
+
+
+def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
+    from ..drawing import show_bytes, show_count, show_ns
+
+    file, metadata = trace.file or {}, trace.metadata
+    yield "file", path
+    codec = f", {file['codec']}" if file.get("codec") else ""
+    version = file.get("version", "?")
+    shown = ".".join(map(str, version)) if isinstance(version, (tuple, list)) else version
+    yield "format", f"{file.get('format', '?')}, version {shown}{codec}"
+    yield "size", show_bytes(file.get("bytes", 0))
+    for section, size in dict(file.get("sizes", {})).items():
+        yield f"  {section}", show_bytes(size)
+    for name, number in file.items():
+        if name.endswith("_slots"):
+            yield f"  {name.removesuffix('_slots')}", show_count(number, "slot") + " of 1 MiB"
+    yield "ended", _ended(file)
+    for missing in file.get("missing", ()):
+        yield "missing", missing
+    for number, part in enumerate(metadata.get("merged", ())):
+        yield f"  merged {number}", f"process {part.get('pid')}: {_command(part)}"
+    yield "program", _command(metadata)
+    yield "process", f"{metadata.get('pid', '?')} on {metadata.get('hostname', '?')}"
+    yield "python", f"{metadata.get('python', '?')}, {metadata.get('platform', '?')}"
+    yield "recorded by", f"eventprof {metadata.get('eventprof', '?')}"
+    start = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(metadata["start_ns"] / 1e9))
+    yield "duration", f"{show_ns(trace.duration)} from {start}"
+    yield "clock", f"{metadata.get('clock')}, {metadata['clock_frequency_hz'] / 1e9:.3g} GHz"
+    yield "calls by", str(metadata.get("backend") or "(not recorded)")
+    for source in metadata.get("displaced", ()):
+        yield "displaced", f"{source}: another tool took over"
+    for name, value in dict(metadata.get("options", {})).items():
+        if isinstance(value, (tuple, list)):
+            value = " ".join(map(str, value))
+        yield f"  {name}", str(value)
+    events = trace._facts["events"]
+    yield "events", f"{events:,} on {show_count(len(trace.threads), 'thread')}"
+    kinds: dict[str, int] = {}
+    from ..trace import WORDS
+
+    for *_, recorded, _lost in trace._thread_rows:
+        for kind, number in recorded.items():
+            kinds[WORDS[kind]] = kinds.get(WORDS[kind], 0) + number
+    for word, number in kinds.items():
+        yield f"  {word}", f"{number:,}"
+    loss = trace.loss
+    yield "lost", f"{loss.total:,} ({loss.reason})" if loss else "none"
+    for word, number in loss.by_kind.items():
+        yield f"  {word}", f"{number:,}"
+    if metadata.get("damaged_chunks"):
+        yield "damaged", show_count(metadata["damaged_chunks"], "part")
+
+
+def _command(metadata: dict[str, Any]) -> str:
+    return shlex.join(map(str, metadata.get("argv", ())))
+
+
+def _ended(file: dict[str, Any]) -> str:
+    if not file.get("unfinished"):
+        return "complete: the recording was stopped"
+    if file.get("live"):
+        return "not finished: the program still runs"
+    return "not finished: the program was killed, or ended by os._exit or exec; or it still runs"

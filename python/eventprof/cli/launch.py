@@ -1,0 +1,290 @@
+"""Run a program in this process as ``python`` would: what run.py records.
+
+What the interpreter does in C for a script, a module, ``-c`` or standard input is done here step by
+step, so that the program finds its own ``__main__``, ``sys.argv``, ``sys.path`` and
+``sys.orig_argv``, and ends as it would have: by its exception, its status or its signal. What it
+can still notice: our frames below its own, and what we imported.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import sys
+from collections.abc import Callable
+from importlib.machinery import BuiltinImporter, SourceFileLoader, SourcelessFileLoader
+from importlib.util import MAGIC_NUMBER
+from types import CodeType, ModuleType, TracebackType
+from typing import Any, NamedTuple
+
+
+class Program(NamedTuple):
+    """What is to be run.
+
+    Parameters
+    ----------
+    kind : {'script', 'module', 'code', 'stdin'}
+        How it was given.
+    what : str
+        The path, the module's name, the code, or ``-``.
+    arguments : list of str
+        What follows.
+    """
+
+    kind: str
+    what: str
+    arguments: list[str]
+
+    @property
+    def name(self) -> str:
+        """A word for it that can be part of a file's name."""
+        if self.kind == "script":
+            path = self.what.rstrip("/")
+            stem = os.path.splitext(os.path.basename(os.path.abspath(path)))[0]
+        else:
+            stem = {"module": self.what, "code": "command"}.get(self.kind, self.kind)
+        return "".join(c if c.isalnum() or c in "._-" else "_" for c in stem) or "program"
+
+
+class NotFound(Exception):
+    """The program cannot be read; the text is as the interpreter's."""
+
+
+class Launch:
+    """A program that is ready to run: found and compiled, nothing of it executed.
+
+    Parameters
+    ----------
+    program : Program
+        What to run.
+
+    Raises
+    ------
+    NotFound
+        It cannot be read.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._error: BaseException | None = None
+        self._steps: Callable[[dict[str, Any]], None] = self._run_code
+        self._code: CodeType | None = None
+        self._path: str | None = None
+        self._names: dict[str, Any] = {}
+        self._imported: tuple[str, bool] | None = None
+        getattr(self, f"_find_{program.kind}")()
+
+    # ---- Finding it ----------------------------------------------------------------------------
+
+    def _find_module(self) -> None:
+        self._path = os.getcwd()
+        self._imported = self._program.what, True
+
+    def _find_code(self) -> None:
+        self._path = ""
+        source = self._program.what + "\n"
+        self._compile(source, "<string>")
+        if sys.version_info >= (3, 13) and self._code is not None:
+            self._register(self._code, source)
+
+    @staticmethod
+    def _register(code: CodeType, source: str) -> None:
+        """Make the lines known to tracebacks, as 3.13 does for -c."""
+        import linecache
+
+        register: Callable[..., None] | None = getattr(linecache, "_register_code", None)
+        if register is None:
+            return
+        # Its first argument was the key of linecache's dictionary, and then became the code.
+        first = code if hasattr(linecache, "_interactive_cache") else "<string>"
+        register(first, source, "<string>")
+
+    def _find_stdin(self) -> None:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise NotFound(
+                "standard input is a terminal: give a script, -m MODULE or -c CODE, or "
+                "redirect a script into it"
+            )
+        self._path = ""
+        self._names = {"__file__": "<stdin>", "__cached__": None}
+        self._compile(sys.stdin.buffer.read(), "<stdin>")
+
+    def _find_script(self) -> None:
+        path = os.path.abspath(self._program.what)
+        if _is_container(path):
+            self._path = path
+            self._imported = "__main__", False
+            return
+        try:
+            with io.open_code(path) as file:
+                content = file.read()
+        except OSError as error:
+            raise NotFound(
+                f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
+            ) from None
+        # The directory of what a link leads to.
+        self._path = os.path.dirname(os.path.realpath(self._program.what))
+        loader: type[Any] = SourceFileLoader
+        if content.startswith(MAGIC_NUMBER):
+            import marshal
+
+            loader = SourcelessFileLoader
+            self._code = marshal.loads(content[16:])
+        else:
+            self._compile(content, path)
+        self._names = {
+            "__file__": path,
+            "__cached__": None,
+            "__loader__": loader("__main__", path),
+        }
+
+    def _compile(self, source: str | bytes, name: str) -> None:
+        try:
+            self._code = compile(source, name, "exec", dont_inherit=True)
+        except Exception as error:  # it is the program's, and raised when that is run
+            self._error = error.with_traceback(None)
+
+    # ---- Running it ----------------------------------------------------------------------------
+
+    @property
+    def starts(self) -> bool:
+        """Whether there is anything to record: a script with an error of syntax does not run."""
+        return self._error is None
+
+    def prepare(self) -> None:
+        """Make the process look as the program expects it."""
+        given = len(sys.argv)
+        program = self._program
+        argv = {"script": program.what, "module": "-m", "code": "-c", "stdin": "-"}
+        sys.argv[:] = [argv[program.kind], *program.arguments]
+        sys.orig_argv[:] = [*_interpreter(sys.orig_argv, given), *self._command()]
+        # With -P or -I nothing was put in front of the path, and nothing of the program's would.
+        own = not sys.flags.safe_path
+        if own:
+            del sys.path[:1]
+        if self._path is not None and (own or self._imported == ("__main__", False)):
+            sys.path.insert(0, self._path)
+        module = ModuleType("__main__")
+        names = module.__dict__
+        names.update(
+            __package__=None,
+            __loader__=BuiltinImporter,
+            __spec__=None,
+            __annotations__={},
+            __builtins__=builtins,
+            **{name: value for name, value in self._names.items() if name != "__loader__"},
+        )
+        names.update(self._names)
+        sys.modules["__main__"] = module
+        self._main = names
+        if self._imported is not None:
+            import runpy
+
+            self._run_module_as_main = runpy._run_module_as_main  # type: ignore[attr-defined]
+            self._steps = self._run_imported
+
+    def _command(self) -> list[str]:
+        program = self._program
+        flag = {"module": ["-m"], "code": ["-c"]}.get(program.kind, [])
+        return [*flag, program.what, *program.arguments]
+
+    def run(self, begin: Callable[[], None]) -> None:
+        """Run it.
+
+        Parameters
+        ----------
+        begin : callable
+            Called at the last moment.
+
+        Raises
+        ------
+        BaseException
+            What the program raises: let it pass through to the interpreter, which is prepared for
+            it and ends as it would have.
+        """
+        names = self._main
+        try:
+            begin()
+            self._steps(names)
+        except SystemExit:
+            raise
+        except BaseException as error:
+            _show_by_hook(error, _below(error.__traceback__))
+            raise
+        if self._imported is None:  # the interpreter does that too, before threads and atexit
+            names.pop("__file__", None)
+            names.pop("__cached__", None)
+
+    def _run_code(self, names: dict[str, Any]) -> None:
+        if self._error is not None:
+            raise self._error
+        assert self._code is not None
+        exec(self._code, names)
+
+    def _run_imported(self, names: dict[str, Any]) -> None:
+        # The interpreter's own way, whose frames are in its tracebacks.
+        assert self._imported is not None
+        self._run_module_as_main(*self._imported)
+
+
+def _is_container(path: str) -> bool:
+    """Tell whether it is a directory or an archive with modules in it."""
+    for hook in sys.path_hooks:
+        try:
+            hook(path)
+        except ImportError:
+            continue
+        return True
+    return False
+
+
+def _interpreter(command: list[str], given: int) -> list[str]:
+    """Give the interpreter and its options out of a command that began with them.
+
+    Parameters
+    ----------
+    command : list of str
+        Such as ``[python, -X, dev, -m, eventprof, run, x.py]``.
+    given : int
+        The length of ``sys.argv``.
+    """
+    head = command[: len(command) - given + 1]  # up to what sys.argv[0] is made of
+    if len(head) > 2 and head[-2] == "-m":
+        return head[:-2]
+    return head[:-1] if len(head) > 1 else head
+
+
+def _below(trace: TracebackType | None) -> TracebackType | None:
+    """Leave out the frames of this file that a traceback begins with."""
+    here = _below.__code__.co_filename
+    while trace is not None and trace.tb_frame.f_code.co_filename == here:
+        trace = trace.tb_next
+    return trace
+
+
+def _show_by_hook(error: BaseException, trace: TracebackType | None) -> None:
+    """Let the interpreter show an exception without our frames, by the program's own hook."""
+    hook = getattr(sys, "excepthook", None)
+    if hook is None:  # then the interpreter says so
+        return
+
+    def show(kind: type[BaseException], value: BaseException, _: TracebackType | None) -> None:
+        # Called once, by the interpreter: the exception has left all frames.
+        sys.excepthook = hook
+        value.__traceback__ = trace
+        sys.last_traceback = trace
+        try:
+            hook(kind, value, trace)
+        except SystemExit:
+            raise
+        except BaseException as failed:
+            assert failed.__traceback__ is not None
+            failed.__traceback__ = failed.__traceback__.tb_next
+            failed.__context__ = None if failed.__context__ is value else failed.__context__
+            print("Error in sys.excepthook:", file=sys.stderr)
+            sys.__excepthook__(type(failed), failed, failed.__traceback__)
+            print("\nOriginal exception was:", file=sys.stderr)
+            sys.__excepthook__(kind, value, trace)
+
+    sys.excepthook = show

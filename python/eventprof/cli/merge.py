@@ -1,0 +1,29 @@
+"""Join the recordings of several processes into one archive, on one clock."""
+
+from __future__ import annotations
+
+import argparse
+
+from . import Failure
+from .files import add_file, load
+from .save import add_output, write
+
+EXAMPLES = (("eventprof merge server-*.epr -o server.epr", "a process and its children"),)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Say which arguments there are."""
+    add_file(parser, "files", several=True)
+    add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Join them."""
+    import eventprof
+
+    traces = [load(path) for path in arguments.files]
+    try:
+        merged = eventprof.merge(traces)
+    except ValueError as error:
+        raise Failure(str(error)) from None
+    return write(merged, arguments, arguments.files)

@@ -1,0 +1,253 @@
+"""What a recorder can be asked for from outside of Python, as a table.
+
+``eventprof run`` makes its options of it, and EVENTPROF its words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+_TIME_UNITS = {
+    "": 1, "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9,
+}  # fmt: skip
+_TIME = re.compile(r"\s*(\d[\d_]*(?:\.\d*)?|\.\d+)\s*([a-zµ]*)\s*")
+_YES, _NO = ("1", "on", "true", "yes"), ("0", "off", "false", "no")
+
+#: The most that a recording takes on disk, unless told otherwise; then the oldest events go.
+_CAP = 4 << 30
+_LEAST = 64 << 20
+
+
+def parse_time(text: str) -> int:
+    """Read a duration or an instant.
+
+    Parameters
+    ----------
+    text : str
+        A number and a unit: ns (without one, too), us, ms, s or min.
+
+    Returns
+    -------
+    int
+        Nanoseconds.
+
+    Raises
+    ------
+    ValueError
+        The text cannot be read.
+    """
+    found = _TIME.fullmatch(text)
+    if found is None or found[2] not in _TIME_UNITS:
+        raise ValueError(f"a time is a number and a unit, as '2.5ms', not {text!r}")
+    if "." in found[1]:
+        return round(float(found[1]) * _TIME_UNITS[found[2]])
+    return int(found[1]) * _TIME_UNITS[found[2]]
+
+
+def _switch(text: str) -> bool:
+    word = text.lower()
+    if word not in _YES + _NO:
+        raise ValueError(f"1 or 0 is meant, not {text!r}")
+    return word in _YES
+
+
+def _depth(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"a depth is a whole number of 1 or more, not {text!r}")
+    return int(text)
+
+
+def _text(text: str) -> str:
+    return text
+
+
+class Option(NamedTuple):
+    """One argument of `eventprof.record`."""
+
+    name: str
+    parse: Callable[[str], Any]
+    metavar: str
+    help: str
+    several: bool = False
+
+    @property
+    def flag(self) -> str:
+        """How ``eventprof run`` calls it."""
+        return f"--{self.name.replace('_', '-')}"
+
+
+# fmt: off
+OPTIONS = (
+    Option("calls", _switch, "", "calls of Python functions (on)"),
+    Option("c_calls", _switch, "", "calls of functions that are not in Python (on)"),
+    Option("memory", _switch, "", "allocations and frees (on)"),
+    Option("domains", _text, "D,D", "allocations of these allocators only: raw, mem, obj"),
+    Option("lines", _switch, "", "lines that are executed (not in this version)"),
+    Option("include", _text, "GLOB",
+           "keep only calls of functions whose module, file, qualified name, or module and "
+           "qualified name match; again and again", several=True),
+    Option("exclude", _text, "GLOB", "leave these out; stronger than --include", several=True),
+    Option("max_depth", _depth, "N", "leave out calls that more than N - 1 calls enclose"),
+    Option("min_duration", parse_time, "TIME", "leave out calls shorter than this, as 10us"),
+    Option("threads", _text, "WHICH", "all, or current: the main thread alone"),
+    Option("buffer", _text, "SIZE", "the most that the recording takes, as '500 MiB' (4 GiB, or "
+           "half of what is free on the disk)"),
+    Option("on_full", _text, "WHAT", "what happens then: overwrite (the oldest events go), stop "
+           "(the new ones go), or grow (there is no limit)"),
+    Option("backend", _text, "NAME", "where calls come from: auto, monitoring or profile"),
+    Option("clock", _text, "NAME", "auto, counter or monotonic"),
+)
+# fmt: on
+
+
+def add_options(group: argparse._ArgumentGroup) -> None:
+    """Give a parser the options."""
+    for option in OPTIONS:
+        if option.parse is _switch:
+            group.add_argument(
+                option.flag,
+                action=argparse.BooleanOptionalAction,
+                default=None,
+                help=option.help,
+            )
+        else:
+            group.add_argument(
+                option.flag,
+                metavar=option.metavar,
+                action="append" if option.several else "store",
+                help=option.help,
+            )
+
+
+def parse_words(text: str) -> dict[str, Any]:
+    """Read ``memory=0,include=pkg.*``: the options' names, what they are set to, and commas.
+
+    Parameters
+    ----------
+    text : str
+        What EVENTPROF holds. A switch by itself is on.
+
+    Returns
+    -------
+    dict
+        For `make_recorder`.
+
+    Raises
+    ------
+    ValueError
+        A word is none of the options, or its value cannot be read.
+    """
+    from ..tables import did_you_mean
+
+    known = {option.name: option for option in OPTIONS}
+    found: dict[str, Any] = {}
+    if text.strip().lower() in _YES:
+        return found
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = word.partition("=")
+        option = known.get(name.strip().replace("-", "_"))
+        if option is None:
+            hint = did_you_mean(name, known) or f"; known are {', '.join(known)}"
+            raise ValueError(f"there is no option {name!r}{hint}")
+        if not equals and option.parse is not _switch:
+            raise ValueError(f"{name} needs a value, as {name}=...")
+        value = value.strip() if equals else "1"
+        if option.several:
+            found.setdefault(option.name, []).append(value)
+        else:
+            found[option.name] = _parsed(option, value)
+    return found
+
+
+def from_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Collect what was given to ``eventprof run``.
+
+    Raises
+    ------
+    ValueError
+        A value cannot be read.
+    """
+    found = {}
+    for option in OPTIONS:
+        value = getattr(arguments, option.name)
+        if value is not None:
+            found[option.name] = _parsed(option, value) if isinstance(value, str) else value
+    return found
+
+
+def _parsed(option: Option, value: str) -> Any:
+    try:
+        return option.parse(value)
+    except ValueError as error:
+        raise ValueError(f"{option.name.replace('_', '-')}: {error}") from None
+
+
+def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> Any:
+    """Make the recorder that was asked for.
+
+    Parameters
+    ----------
+    given : mapping
+        From `parse_words` or `from_arguments`.
+    output : str
+        The file, with %p and %h.
+    force : bool
+        Whether it may replace one.
+
+    Returns
+    -------
+    Recorder
+        Not started yet.
+
+    Raises
+    ------
+    TypeError, ValueError, MemoryError
+        An option is not what it should be.
+    eventprof.UnsupportedError
+        This version or this interpreter lacks what was asked for.
+    """
+    from .. import UnsupportedError, record
+
+    options = dict(given)
+    if not options.get("lines", True):
+        del options["lines"]
+    for name in options.keys() - (record.__kwdefaults__ or {}).keys() - {"domains"}:
+        flag = f"--{name.replace('_', '-')}"
+        hint = "; calls and allocations have lines of their own" if name == "lines" else ""
+        raise UnsupportedError(f"{flag}: this version of eventprof does not have that{hint}")
+    if "domains" in options:
+        options["memory"] = [word.strip() for word in options.pop("domains").split(",")]
+    if "buffer" not in options and options.get("on_full") != "grow":
+        options["buffer"] = default_buffer(os.path.dirname(output))
+    return record(output=output, force=force, **options)
+
+
+def absolute(output: str) -> str:
+    """Make a file's name with %p and %h absolute: the program may change its directory."""
+    return os.path.join(os.getcwd().replace("%", "%%"), output)
+
+
+def explain(error: BaseException, output: str) -> str:
+    """Say why a recording cannot start, and what to do."""
+    if isinstance(error, FileExistsError):
+        return f"{error.filename or output}: exists already; -f replaces it"
+    if isinstance(error, OSError):
+        where = error.filename or output
+        return f"{where}: {error.strerror or error}; -o names another place"
+    return str(error) or type(error).__name__
+
+
+def default_buffer(directory: str) -> int:
+    """Choose how large a file may grow: bytes."""
+    # A full disk would end the program by a bus error: the file is mapped.
+    try:
+        disk = os.statvfs(directory or ".")
+        free = disk.f_bavail * disk.f_frsize
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return _LEAST
+    return max(min(_CAP, free // 2, memory), _LEAST)

@@ -1,0 +1,148 @@
+"""Write rows: as text in columns, as CSV, or as JSON, one object a line."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ..tables import Array, Table
+    from ..trace import Trace
+
+_AT_A_TIME = 8192
+
+
+def add_formats(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the options that choose the format."""
+    group = parser.add_argument_group("format").add_mutually_exclusive_group()
+    group.add_argument("--csv", action="store_true", help="comma-separated values; times in ns")
+    group.add_argument("--json", action="store_true", help="an object a line; times in ns")
+
+
+def add_limit(parser: argparse.ArgumentParser, default: int | None, what: str) -> None:
+    """Give a parser --limit."""
+    shown = "all" if default is None else str(default)
+    parser.add_argument(
+        "--limit",
+        metavar="N",
+        type=count,
+        default=default,
+        help=f"at most so many {what} ({shown}); 0: all",
+    )
+
+
+def count(text: str) -> int:
+    """Read a number of rows."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a whole number is meant, not {text!r}")
+    return int(text)
+
+
+def write_csv(tables: Iterable[Table], file: IO[str], *, heading: bool = True) -> None:
+    """Write tables of the same columns, one below the other."""
+    import csv
+
+    writer = csv.writer(file, lineterminator="\n")
+    for table in tables:
+        if heading:
+            writer.writerow(table.columns)
+            heading = False
+        for part in _parts(table):
+            writer.writerows(zip(*_items(part), strict=True))
+
+
+def write_json(tables: Iterable[Table], file: IO[str]) -> None:
+    """Write an object a line; what is not known is null."""
+    for table in tables:
+        names = table.columns
+        for part in _parts(table):
+            for row in zip(*_items(part), strict=True):
+                print(json.dumps(dict(zip(names, row, strict=True))), file=file)
+
+
+def _parts(table: Table) -> Iterator[Table]:
+    for first in range(0, len(table), _AT_A_TIME):
+        yield table[first : first + _AT_A_TIME]
+
+
+def _items(table: Table) -> list[list[Any]]:
+    return [table._column(name).items() for name in table.columns]
+
+
+def write_text(
+    rows: Sequence[Sequence[str]], heads: Sequence[str], file: IO[str], *, left: int = 1
+) -> None:
+    """Write cells in columns: numbers to the right, the last `left` columns to the left.
+
+    Parameters
+    ----------
+    rows : sequence of sequences of str
+        The cells.
+    heads : sequence of str
+        The columns' names.
+    file : text file
+        Where to.
+    left : int
+        How many columns are words.
+    """
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    words = len(heads) - left
+    for row in (heads, *rows):
+        cells = [
+            cell.rjust(width) if at < words else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip(), file=file)
+
+
+def printable(text: str) -> str:
+    """Escape what a terminal would obey, and what standard output cannot encode."""
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def match_functions(trace: Trace, patterns: Sequence[str]) -> Array:
+    """Find the functions that globs mean, as include= does.
+
+    Parameters
+    ----------
+    trace : Trace
+        Whose functions.
+    patterns : sequence of str
+        Each is matched against the module, the file, the qualified name, and module and qualified
+        name with a dot between.
+
+    Returns
+    -------
+    array of bool
+        By row of `functions`.
+    """
+    table = trace.functions
+    found = np.zeros(len(table), dtype=bool)
+    rows = zip(table["name"], table["module"], table["file"], strict=True)
+    for at, (name, module, file) in enumerate(rows):
+        texts = [text for text in (name, module, file) if text is not None]
+        if name is not None and module is not None:
+            texts.append(f"{module}.{name}")
+        found[at] = any(fnmatch.fnmatchcase(text, glob) for text in texts for glob in patterns)
+    return found
+
+
+def full_name(name: str | None, module: str | None) -> str:
+    """Name a function as the report does."""
+    known = name or "(no name)"
+    bare = module in (None, "builtins") or (module == "__main__" and known != "<module>")
+    return printable(known if bare else f"{module}.{known}")
+
+
+def cell(show: Callable[[Any], str], value: Any) -> str:
+    """Show a value, or - where it is not known."""
+    return "-" if value is None else show(value)

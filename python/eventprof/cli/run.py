@@ -1,0 +1,284 @@
+"""Run a program and record it.
+
+The program is run as python runs it: a script, a directory or archive with a __main__ module, a
+module, code, or - for standard input. It sees its own arguments and ends as it would have, with the
+same exit status. Everything is recorded, on all threads, from its first line until the functions
+that it registered with atexit have run.
+
+The events go to a file while the program runs, so that they outlive a crash. Forked processes
+write files of their own, named by their process ids. At the end one line on standard error says
+what was recorded and where it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import contextlib
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ..trace import _plural, show_ns
+from . import options, refuse_unknown
+from .launch import Launch, NotFound, Program
+
+EXAMPLES = (
+    ("eventprof run script.py argument", "the file is script-PID.epr"),
+    ("eventprof run -o out.epr -m pytest tests", "a module, as python -m does"),
+    ("eventprof run --no-memory --include 'mypackage.*' script.py", "calls of one package alone"),
+    ("eventprof run --buffer '500 MiB' script.py", "no more on disk than this, the newest events"),
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Say which arguments there are."""
+    parser.usage = "eventprof run [OPTION...] SCRIPT | -m MODULE | -c CODE | -  [ARGUMENT...]"
+    out = parser.add_argument_group("the file")
+    out.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="where the events go; %%p is the process id, %%h the host's name; in a directory that "
+        "exists, under the default name (NAME-%%p.epr, NAME being the script's or module's)",
+    )
+    out.add_argument("-f", "--force", action="store_true", help="replace a file that exists")
+    out.add_argument("-q", "--quiet", action="store_true", help="print no line at the end")
+    out.add_argument(
+        "--report", action="store_true", help="print the report at the end, on standard error"
+    )
+    children = parser.add_argument_group("processes that the program starts")
+    children.add_argument(
+        "--follow-fork",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="forked ones, each into a file of its own (on)",
+    )
+    children.add_argument(
+        "--follow-exec",
+        action="store_true",
+        help="other Python programs as well, by EVENTPROF in the environment",
+    )
+    options.add_options(parser.add_argument_group("what is recorded"))
+    rest = parser.add_argument_group("the program")
+    rest.add_argument("-m", metavar="MODULE", help="run a module, as python -m")
+    rest.add_argument("-c", metavar="CODE", help="run code, as python -c")
+
+
+def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
+    """Record a program.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        From `configure`.
+    given : sequence of str
+        Our options, then the program and its arguments.
+
+    Returns
+    -------
+    int
+        0, if the program came to its end; otherwise the program's exception passes through.
+    """
+    own, program = split(parser, given)
+    arguments, extra = parser.parse_known_args(own)
+    if extra:
+        refuse_unknown(parser, extra)
+    if program is None:
+        parser.error("no program: give a script, -m MODULE, -c CODE, or - for standard input")
+    recording = Recording(parser, arguments, program)
+    try:
+        launch = Launch(program)
+    except NotFound as error:
+        _give_up(str(error))
+    if not launch.starts:
+        launch.prepare()
+        launch.run(lambda: None)
+    launch.prepare()  # first: the file names the program's arguments
+    recording.open()
+    atexit.register(recording.finish)  # before the program registers any, so that it is the last
+    launch.run(recording.start)
+    return 0
+
+
+def split(
+    parser: argparse.ArgumentParser, given: Sequence[str]
+) -> tuple[list[str], Program | None]:
+    """Part our options from the program.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        Knows which options take a value.
+    given : sequence of str
+        Both.
+
+    Returns
+    -------
+    options : list of str
+        Ours.
+    program : Program or None
+        None if there is none.
+    """
+    known = parser._option_string_actions
+    at = 0
+    while at < len(given):
+        word = given[at]
+        rest = list(given[at + 1 :])
+        if word == "--":
+            return list(given[:at]), _program(rest)
+        if word == "-" or not word.startswith("-") or word[:2] in ("-m", "-c"):
+            return list(given[:at]), _program([word, *rest])
+        if word.startswith("--"):
+            action = known.get(word)  # with = it brings its value along
+            takes_next = action is not None and action.nargs != 0
+        else:  # letters in one word: the first that takes a value takes what is left of it
+            takes_next = False
+            for index, letter in enumerate(word[1:], 2):
+                action = known.get(f"-{letter}")
+                if action is not None and action.nargs != 0:
+                    takes_next = index == len(word)
+                    break
+        at += 2 if takes_next else 1
+    return list(given), None
+
+
+def _program(words: list[str]) -> Program | None:
+    if not words:
+        return None
+    first, rest = words[0], words[1:]
+    for flag, kind in (("-m", "module"), ("-c", "code")):
+        if first.startswith(flag):
+            if first != flag:
+                return Program(kind, first[2:], rest)
+            return Program(kind, rest[0], rest[1:]) if rest else None
+    return Program("stdin" if first == "-" else "script", first, rest)
+
+
+def _give_up(said: str) -> NoReturn:
+    print(f"eventprof run: {said}", file=sys.stderr)
+    sys.exit(2)
+
+
+class Recording:
+    """A recording of a program, from what was asked for to the last line.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        For what is wrong.
+    arguments : Namespace
+        Our options.
+    program : Program
+        For the file's name.
+    """
+
+    def __init__(
+        self, parser: argparse.ArgumentParser, arguments: argparse.Namespace, program: Program
+    ) -> None:
+        self._arguments = arguments
+        self._process = os.getpid()
+        output = arguments.output
+        name = f"{program.name}-%p.epr"
+        if output is None:
+            output = name
+        elif os.path.isdir(output):
+            output = os.path.join(output.replace("%", "%%"), name)
+        self._output = options.absolute(output)
+        try:
+            self._options = options.from_arguments(arguments)
+        except ValueError as error:
+            parser.error(f"--{error}")
+        self.recorder: Any = None
+        # Imported before the program, which may take modules away.
+        self._report: Any = None
+
+    def open(self) -> None:
+        """Make the recorder and its file; exit with status 2 if that is not possible."""
+        from .. import Error
+
+        try:
+            self.recorder = options.make_recorder(
+                self._options, self._output, self._arguments.force
+            )
+        except (Error, OSError, TypeError, ValueError, MemoryError) as error:
+            _give_up(options.explain(error, self._output))
+        if self._arguments.report:
+            from ..report import report
+
+            self._report = report
+        if not self._arguments.follow_fork:
+            os.register_at_fork(after_in_child=self._leave_child)
+        if self._arguments.follow_exec:
+            from . import environment
+
+            environment.export(self._options, self._output)
+
+    def start(self) -> None:
+        """Start to record; exit with status 2 if the file cannot be made."""
+        from .. import Error
+
+        try:
+            self.recorder.start()
+        except (Error, OSError, MemoryError) as error:
+            atexit.unregister(self.finish)
+            _give_up(options.explain(error, self._output))
+        self._own_path = self.recorder.output
+
+    def _leave_child(self) -> None:
+        """Give up the recording of a forked child, and its file."""
+        recorder = self.recorder
+        if recorder.state == "running":
+            recorder.stop()
+            if recorder.output != self._own_path:
+                with contextlib.suppress(OSError):
+                    os.unlink(recorder.output)
+
+    def finish(self) -> None:
+        """Stop, and say what came out: the last that runs at exit."""
+        recorder = self.recorder
+        if recorder.state == "running":
+            recorder.stop()
+        if os.getpid() != self._process:  # forked, and ending as its parent does
+            return
+        # The program may have put anything in place of sys.stderr.
+        stream = sys.__stderr__
+        try:
+            if not self._arguments.quiet and stream is not None:
+                print(summary(recorder), file=stream, flush=True)
+            if self._arguments.report and stream is not None:
+                self._report(recorder.trace, stream)
+                stream.flush()
+        except (OSError, ValueError):
+            pass  # nobody reads it any more
+        except (
+            Exception
+        ) as error:  # the file is whole; a traceback would be taken for the program's
+            with contextlib.suppress(OSError, ValueError):
+                print(f"eventprof: {self._output}: {error}", file=stream)
+
+
+def summary(recorder: Any) -> str:
+    """Say on one line what was recorded, what was lost, where it is and how to look at it."""
+    trace = recorder.trace
+    events = trace._facts["events"]
+    threads = _plural(len(trace._thread_rows), "thread")
+    said = f"{_plural(events, 'event')} of {threads} in {show_ns(trace.duration)}"
+    loss = trace.loss
+    if loss:
+        why = {
+            "overwritten": "the oldest were overwritten",
+            "limit": "the file was full",
+            "memory": "there was no memory",
+        }
+        said += f", {loss.total:,} LOST ({why.get(str(loss.reason), loss.reason)}; see --buffer)"
+    else:
+        said += ", none lost"
+    for source in recorder.displaced:
+        said += f", another tool took over {source}"
+    path = os.fspath(recorder.output)
+    nearby = os.path.relpath(path)
+    shown = shlex.quote(nearby if len(nearby) < len(path) else path)
+    return f"eventprof: {said}; to look at it: eventprof report {shown}"

@@ -1,0 +1,52 @@
+"""Turn a recording into a compact archive, which opens quickly and takes a fraction of the room.
+
+The recording itself stays as it is. An archive can be saved again, to copy what of it is whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from . import Failure
+from .files import add_file, load
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+EXAMPLES = (("eventprof save script-4711.epr -o script.epr", "then the log can go"),)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Say which arguments there are."""
+    add_file(parser)
+    add_output(parser)
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the arguments that name the archive."""
+    parser.add_argument("-o", "--output", metavar="ARCHIVE", required=True, help="the archive")
+    parser.add_argument("-f", "--force", action="store_true", help="replace a file that exists")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Save it."""
+    return write(load(arguments.file), arguments, [arguments.file])
+
+
+def write(trace: Trace, arguments: argparse.Namespace, sources: list[str]) -> int:
+    """Write an archive, and say how large it is."""
+    from ..drawing import show_bytes
+
+    try:
+        trace.save(arguments.output, force=arguments.force)
+    except FileExistsError:
+        raise Failure(f"{arguments.output}: exists already; -f replaces it") from None
+    before = sum(os.path.getsize(path) for path in sources)
+    after = os.path.getsize(arguments.output)
+    print(
+        f"{arguments.output}: {trace._facts['events']:,} events, {show_bytes(after)}"
+        f" (from {show_bytes(before)})"
+    )
+    return 0

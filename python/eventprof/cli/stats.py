@@ -1,0 +1,115 @@
+"""List the functions of a recording with their counts, times and bytes.
+
+self is the time without the calls inside, total the time with them; allocated and freed are bytes
+of the function's own, net their difference, peak_live what it held when the most memory was alive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import rows
+from .files import add_file, load, warn_of_loss
+
+if TYPE_CHECKING:
+    from ..tables import Table
+
+#: Columns that can be sorted by, and how they are shown.
+_TIMES = ("total", "self", "mean", "min", "max", "p50", "p95", "p99")
+_BYTES = ("allocated", "freed", "net", "alive", "churn", "temporary", "peak_live")
+_COUNTS = ("calls", "resumes", "recursive", "blocks")
+_TEXTS = ("name", "module", "file", "line", "kind")
+COLUMNS = (*_COUNTS, *_TIMES, *_BYTES, *_TEXTS)
+_SHOWN = ("calls", "total", "self", "mean", "allocated", "net", "blocks")
+
+EXAMPLES = (
+    ("eventprof stats FILE", "the functions with the most time of their own"),
+    ("eventprof stats FILE --sort allocated --limit 10", "the ten that allocated the most bytes"),
+    ("eventprof stats FILE --function 'json.*' --csv > json.csv", "for a spreadsheet"),
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Say which arguments there are."""
+    add_file(parser)
+    parser.add_argument(
+        "--sort",
+        metavar="COLUMN",
+        choices=COLUMNS,
+        help=f"the largest first: {', '.join(COLUMNS)} (self; without calls allocated)",
+    )
+    parser.add_argument("--reverse", action="store_true", help="the smallest first")
+    parser.add_argument(
+        "--function",
+        metavar="GLOB",
+        action="append",
+        help="only functions whose module, file or qualified name match; again and again",
+    )
+    rows.add_limit(parser, 30, "functions")
+    rows.add_formats(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List them."""
+    trace = load(arguments.file)
+    table = trace.functions
+    keep = np.ones(len(table), dtype=bool)
+    if arguments.function:
+        keep = rows.match_functions(trace, arguments.function)
+    sort = arguments.sort or ("self" if np.any(table["calls"]) else "allocated")
+    order = np.flatnonzero(keep)[_order(table[keep], sort)]
+    if arguments.reverse:
+        order = order[::-1]
+    found = len(order)
+    if arguments.limit:
+        order = order[: arguments.limit]
+    table = table[order.astype(np.int64)]
+    if arguments.csv or arguments.json:
+        write = rows.write_csv if arguments.csv else rows.write_json
+        write([table], sys.stdout)
+    else:
+        _print(table, sort)
+        if found > len(table):
+            print(f"and {found - len(table):,} more; --limit 0 shows all")
+    # Apart from the rows, so that they can be read by a program.
+    missing = warn_of_loss(trace)
+    if missing:
+        print(missing, file=sys.stderr)
+    return 0
+
+
+def _order(table: Table, name: str) -> Any:
+    if name in ("name", "module", "file", "kind"):
+        texts = np.array([text or "" for text in table[name]], dtype=object)
+        return np.argsort(texts, kind="stable")
+    values = np.ma.filled(table[name].astype(np.float64), -np.inf)
+    return np.argsort(-values, kind="stable")
+
+
+def _print(table: Table, sort: str) -> None:
+    from ..drawing import short_path, show_bytes, show_ns
+
+    names = list(_SHOWN)
+    if sort not in names and sort not in _TEXTS:
+        names.insert(0, sort)
+
+    def shown(name: str, value: Any) -> str:
+        if name in _TIMES:
+            return rows.cell(show_ns, value)
+        if name in _BYTES:
+            return rows.cell(show_bytes, value)
+        return rows.cell("{:,}".format, value)
+
+    columns = {name: table._column(name).items() for name in (*names, *_TEXTS)}
+    lines = []
+    for at in range(len(table)):
+        of = {name: column[at] for name, column in columns.items()}
+        file = of["file"]
+        place = "" if file is None else f"{rows.printable(short_path(file))}:{of['line']}"
+        function = rows.full_name(of["name"], of["module"])
+        lines.append([*(shown(name, of[name]) for name in names), function, place])
+    rows.write_text(lines, [*names, "function", "where"], sys.stdout, left=2)

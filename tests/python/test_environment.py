@@ -1,0 +1,189 @@
+"""EVENTPROF in the environment records what something else starts, and disturbs nothing."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import eventprof
+from eventprof.cli.options import parse_time, parse_words
+
+PTH = pathlib.Path(__file__).parents[2] / "python" / "eventprof.pth"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A directory whose eventprof.pth is processed at start, as if it were installed."""
+    site = tmp_path / "site"
+    site.mkdir()
+    shutil.copy(PTH, site)
+    # Twice, as in a virtual environment.
+    (site / "sitecustomize.py").write_text(
+        f"import site\nfor _ in 0, 1: site.addsitedir({str(site)!r})"
+    )
+    (tmp_path / "work").mkdir()
+    return tmp_path
+
+
+def python(folder, *arguments, **environment):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("EVENTPROF")}
+    paths = [str(folder / "site"), *filter(None, [env.get("PYTHONPATH")])]
+    env |= {"PYTHONPATH": os.pathsep.join(paths), **environment}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder / "work", env=env, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+def traces(folder):
+    return [eventprof.open(path) for path in sorted((folder / "work").glob("*.epr"))]
+
+
+PROGRAM = "def called(): return bytearray(12347)\ncalled()\nprint('done')"
+
+
+def test_the_line_is_short_and_imports_nothing_of_ours():
+    (line,) = PTH.read_text().splitlines()
+
+    assert line.startswith("import os;")
+    assert len(line) < 130
+
+
+@pytest.mark.parametrize("value", [None, "", "0", "off"])
+def test_without_it_nothing_is_imported(folder, value):
+    environment = {} if value is None else {"EVENTPROF": value}
+    code = "import sys; print('numpy' in sys.modules, 'eventprof' in sys.modules)"
+
+    found = python(folder, "-c", code, **environment)
+
+    loaded = value not in (None, "")
+    assert (found.stdout, found.stderr) == (f"{loaded} {loaded}\n", "")
+    assert not list((folder / "work").iterdir())
+
+
+def test_with_it_a_program_is_recorded_in_silence(folder):
+    found = python(folder, "-c", PROGRAM, EVENTPROF="1")
+
+    assert (found.stdout, found.stderr, found.returncode) == ("done\n", "", 0)
+    (trace,) = traces(folder)
+    assert "called" in trace.functions["name"]
+    assert trace.file["unfinished"] is False
+    (path,) = (folder / "work").iterdir()
+    assert path.name == f"eventprof-{trace.metadata['pid']}.epr"
+
+
+def test_its_options_and_its_file(folder):
+    found = python(
+        folder, "-c", PROGRAM,
+        EVENTPROF="memory=0,include=__main__*,buffer=64 MiB", EVENTPROF_OUTPUT="out-%h-%p.epr",
+    )  # fmt: skip
+
+    assert found.stderr == ""
+    (trace,) = traces(folder)
+    assert "malloc" not in trace.events["event"]
+    assert "called" in trace.functions["name"]
+    (path,) = (folder / "work").iterdir()
+    assert path.name == f"out-{os.uname().nodename}-{trace.metadata['pid']}.epr"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("memroy=0", "there is no option 'memroy'; did you mean 'memory'?"),
+        ("buffer=lots", "buffer must be bytes"),
+        ("buffer", "buffer needs a value, as buffer=..."),
+        ("calls=perhaps", "calls: 1 or 0 is meant, not 'perhaps'"),
+        ("on_full=explode", "on_full must be"),
+        ("lines", "does not have that"),
+    ],
+)
+def test_a_wrong_value_is_one_line_and_the_program_runs(folder, value, said):
+    found = python(folder, "-c", PROGRAM, EVENTPROF=value)
+
+    assert (found.stdout, found.returncode) == ("done\n", 0)
+    (line,) = found.stderr.splitlines()
+    assert line.startswith(f"eventprof: EVENTPROF={value}: ")
+    assert said in line
+    assert line.endswith("; nothing is recorded")
+    assert not list((folder / "work").iterdir())
+
+
+def test_a_file_that_cannot_be_made_is_one_line_and_the_program_runs(folder):
+    found = python(folder, "-c", PROGRAM, EVENTPROF="1", EVENTPROF_OUTPUT="/nosuch/x-%p.epr")
+
+    assert found.stdout == "done\n"
+    assert len(found.stderr.splitlines()) == 1
+    assert "/nosuch" in found.stderr
+
+
+def test_every_process_has_its_own_file(folder):
+    code = (
+        "import os, subprocess, sys\n"
+        "subprocess.run([sys.executable, '-c', 'def started(): pass\\nstarted()'], check=True)\n"
+        "def forked(): pass\n"
+        "pid = os.fork()\n"
+        "forked() if pid == 0 else os.waitpid(pid, 0)\n"
+    )
+
+    found = python(folder, "-c", code, EVENTPROF="1")
+
+    assert found.stderr == ""
+    names = [set(trace.functions["name"]) for trace in traces(folder)]
+    assert len(names) == 3
+    assert sum("started" in of for of in names) == sum("forked" in of for of in names) == 1
+
+
+def test_our_own_verbs_are_not_recorded(folder):
+    found = python(folder, "-m", "eventprof", "--version", EVENTPROF="1")
+    ran = python(folder, "-m", "eventprof", "run", "-o", "x.epr", "-c", "pass", EVENTPROF="1")
+
+    assert found.stdout == f"eventprof {eventprof.__version__}\n"
+    assert ran.stderr.startswith("eventprof: ")
+    assert [path.name for path in (folder / "work").iterdir()] == ["x.epr"]
+
+
+def test_run_follows_what_the_program_starts(folder):
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'def started(): pass\\nstarted()'])"
+
+    python(folder, "-m", "eventprof", "run", "-q", "--follow-exec", "-o", "x.epr", "-c", code)
+
+    names = [set(trace.functions["name"]) for trace in traces(folder)]
+    assert len(names) == 2
+    assert sum("started" in of for of in names) == 1
+
+
+@pytest.mark.parametrize("text", ["1", "on", "true"])
+def test_words_for_everything(text):
+    assert parse_words(text) == {}
+
+
+def test_words_are_read():
+    found = parse_words("memory=0, include=a.*,include=b,min_duration=10us,max-depth=3,c_calls")
+
+    assert found == {
+        "memory": False,
+        "include": ["a.*", "b"],
+        "min_duration": 10_000,
+        "max_depth": 3,
+        "c_calls": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [("0", 0), ("17", 17), ("17ns", 17), ("1.5 ms", 1_500_000), ("2s", 2 * 10**9), (".5us", 500),
+     ("1_000us", 10**6), ("2min", 120 * 10**9)],
+)  # fmt: skip
+def test_times_are_read(text, ns):
+    assert parse_time(text) == ns
+
+
+@pytest.mark.parametrize("text", ["", "ms", "1 week", "-1s", "1e3", "nan"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(ValueError, match="a time is a number and a unit"):
+        parse_time(text)
