@@ -99,7 +99,7 @@ def after_numpydoc(app, what, name, obj, options, lines):
 
 def shorten_signature(app, what, name, obj, options, signature, returns):
     """Leave out the arguments of what users do not call."""
-    if what in ("class", "exception") and obj.__name__ not in CALLED:
+    if what == "class" and obj.__name__ not in CALLED:
         return "", ""
     return None
 
