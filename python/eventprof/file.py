@@ -47,7 +47,11 @@ def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace | Follo
 
     Examples
     --------
-    >>> trace = eventprof.open("program.epr")  # doctest: +SKIP
+    >>> with eventprof.record(output="program.epr") as rec:
+    ...     sorted("text")
+    ['e', 't', 't', 'x']
+    >>> eventprof.open("program.epr")
+    <eventprof.Trace: ... events of 1 thread in ...>
     """
     name = os.fspath(path)
     if follow:

@@ -341,8 +341,11 @@ def record(
     >>> with eventprof.record() as rec:
     ...     sorted([3, 1, 2])
     [1, 2, 3]
-    >>> rec.trace.functions["name"]
-    array(['sorted', ...], dtype=object)
+    >>> functions = rec.trace.functions
+    >>> functions[functions["calls"] > 0][["name", "module", "calls"]]
+    functions: 1 row, 3 columns
+       name    module    calls
+    0  sorted  builtins      1
     """
     options = Options(
         _kinds(calls, c_calls, memory, events),
