@@ -9,7 +9,7 @@ import eventprof
 
 project = "eventprof"
 author = "the eventprof developers"
-copyright = author  # noqa: A001
+copyright = author
 version = release = eventprof.__version__
 
 extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc"]

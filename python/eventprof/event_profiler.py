@@ -233,7 +233,8 @@ class EventProfiler:
         Parameters
         ----------
         frame : frame
-            Where it happened: of ``call`` and ``return`` the callee's frame, of C calls the caller's.
+            Where it happened: the callee's frame of ``call`` and ``return``, of C calls the
+            caller's.
         event : str
             A key of ``EventProfiler._event_mapping``.
         arg : object

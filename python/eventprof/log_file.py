@@ -63,4 +63,6 @@ def _decode_metadata(encoded: bytes) -> dict[str, Any]:
     if not isinstance(metadata, dict):
         return {}
     # As the recorder's own trace has them.
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in metadata.items()}
+    return {
+        key: tuple(value) if isinstance(value, list) else value for key, value in metadata.items()
+    }

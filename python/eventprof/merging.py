@@ -60,7 +60,17 @@ def merge(traces: Iterable[Trace]) -> Trace:
     )
 
 
-_KEPT = ("clock", "backend", "options", "eventprof", "python", "platform", "hostname", "pid", "argv")
+_KEPT = (
+    "clock",
+    "backend",
+    "options",
+    "eventprof",
+    "python",
+    "platform",
+    "hostname",
+    "pid",
+    "argv",
+)
 
 
 def _common_starts(every: list[dict[str, Any]]) -> list[int]:

@@ -28,7 +28,9 @@ from eventprof import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 DOC = ROOT / "doc"
-PAGES = sorted(str(page.relative_to(DOC)) for page in DOC.rglob("*") if page.suffix in (".rst", ".md"))
+PAGES = sorted(
+    str(page.relative_to(DOC)) for page in DOC.rglob("*") if page.suffix in (".rst", ".md")
+)
 # What an example needs, by how it says so.
 NEEDS = {
     "pandas": r"to_pandas\(|import pandas|EventProfiler\(|\.df\(",
