@@ -198,6 +198,11 @@ def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace | Follo
     >>> rec.trace.save("some.epr", force=True)
     >>> eventprof.open("some.epr").events["event"].tolist()
     ['c_call', 'c_return']
+    >>> with eventprof.record(output="program.epr") as rec:
+    ...     sorted("text")
+    ['e', 't', 't', 'x']
+    >>> eventprof.open("program.epr")
+    <eventprof.Trace: ... events of 1 thread in ...>
     """
     source = os.fspath(path)
     if follow:

@@ -445,8 +445,11 @@ def record(
     >>> with eventprof.record() as rec:
     ...     sorted([3, 1, 2])
     [1, 2, 3]
-    >>> rec.trace.functions["name"]
-    array(['sorted', ...], dtype=object)
+    >>> functions = rec.trace.functions
+    >>> functions[functions["calls"] > 0][["name", "module", "calls"]]
+    functions: 1 row, 3 columns
+       name    module    calls
+    0  sorted  builtins      1
     """
     if load_tables:
         from . import trace  # noqa: F401 - now, so that no window sees it
