@@ -99,6 +99,13 @@ ep_thread_state(void)
 #endif
 }
 
+/* Whether that is a call. */
+static inline bool
+ep_thread_state_is_asked(void)
+{
+    return !EP_THREAD_STATE_IS_LOCAL || EP_UNLIKELY(ep_thread_state_offset == 0);
+}
+
 static inline ep_frame *
 ep_frame_current(PyThreadState *ts)
 {

@@ -58,6 +58,12 @@ typedef struct ep_callee {
     uint32_t name;        /* 0: not looked up yet; key is a plain address */
 } ep_callee;
 
+static inline uintptr_t
+ep_py_key_of_name(uint32_t name)
+{
+    return (uintptr_t)name << 4 | 8;
+}
+
 /* What is behind bound methods: the function, or the object that holds the method definition. */
 static inline PyObject *
 ep_py_unbound(PyObject *callable)
