@@ -102,9 +102,7 @@ def count_extension(directory: Path) -> Counts:
         costs.setdefault((row["path"], row["empty"]), []).append(added / row["events"])
     # Of the copies the cheapest: no collision in any table on the way.
     return {
-        path: min(costs[path, False]) - min(costs[path, True])
-        for path, empty in costs
-        if not empty
+        path: min(costs[path, False]) - min(costs[path, True]) for path, empty in costs if not empty
     }
 
 
