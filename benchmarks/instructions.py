@@ -8,6 +8,7 @@ tables of names and sites, where now and then two collide.
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import sys
@@ -83,7 +84,7 @@ def main() -> None:
             copies = [_compiled(source) for _ in range(COPIES)]
             turns = TURNS * 5 if name == "realloc" else TURNS
             events = [
-                tools.count_events(kinds, lambda n=n: copies[0](n), backend)
+                tools.count_events(kinds, functools.partial(copies[0], n), backend)
                 for n in (turns, 2 * turns)
             ]
             if events[0] == events[1]:

@@ -1,5 +1,5 @@
-"""Runs -> doc/benchmarks-results.rst with its plots, and the goals in README.rst. Nothing is rounded
-up: a machine that was loaded is called so."""
+"""Runs -> doc/benchmarks-results.rst with its plots, and the goals in README.rst. A machine that
+was loaded is called so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast do events come back as columns, as calls, as dataframes, and in how much memory? Time and
+"""How fast do events come back as columns, calls and dataframes, and in how much memory? Time and
 peak memory are to grow as the events do."""
 
 from __future__ import annotations
