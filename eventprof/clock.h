@@ -15,7 +15,7 @@ typedef enum ep_clock_mode {
 } ep_clock_mode;
 
 /* Constant while anything records. */
-extern ep_clock_mode ep_clock_current;
+extern EP_HIDDEN ep_clock_mode ep_clock_current;
 extern uint64_t (*ep_clock_injected)(void);
 
 uint64_t ep_clock_ticks_slow(void);

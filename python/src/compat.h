@@ -57,7 +57,7 @@ typedef struct ep_frame ep_frame;
 #endif
 
 /* From the thread pointer to the interpreter's variable, the same on every thread; 0: not known. */
-extern ptrdiff_t ep_thread_state_offset;
+extern EP_HIDDEN ptrdiff_t ep_thread_state_offset;
 
 /* Once, from module init, with the GIL. */
 void ep_thread_state_find(void);

@@ -25,7 +25,7 @@ enum {
 int ep_py_intern_init(void);
 
 /* Whether call sites can be read from the interpreter's frames here. */
-extern bool ep_py_sites_usable;
+extern EP_HIDDEN bool ep_py_sites_usable;
 
 /* ---- Python functions ------------------------------------------------------------------------ */
 
@@ -80,7 +80,7 @@ EP_COLD uint32_t ep_py_callee_name_slow(PyObject *callable, ep_callee callee);
 EP_COLD uint32_t ep_py_callee_site_slow(PyObject *callable, ep_callee callee,
                                         uintptr_t instruction);
 
-extern PyMethodDef *ep_py_new_method;    /* type.__new__'s definition: one for all types */
+extern EP_HIDDEN PyMethodDef *ep_py_new_method;    /* type.__new__'s definition: one for all types */
 
 /* HOT. */
 static inline ep_callee
