@@ -1,5 +1,5 @@
 """Runs -> doc/benchmarks-results.rst with its plots, and the goals in README.rst. A machine that
-was loaded is called so."""
+was loaded is called so, and a quick run does not get into the README."""
 
 from __future__ import annotations
 
@@ -76,6 +76,9 @@ def publish(runs: list[dict[str, Any]]) -> None:
     before, rest = readme.split(BEGIN, 1)
     _, after = rest.split(END, 1)
     newest = runs[0]
+    if newest["about"].get("quick"):
+        print("README.rst left alone: the first run is a quick one")
+        return
     middle = f"{BEGIN}\n\n{describe(newest)}\n\n{goals_table(newest)}\n\n{END}"
     README.write_text(before + middle + after)
     print("wrote the goals into README.rst")
