@@ -522,7 +522,7 @@ static ep_callee
 by_name(uint32_t name)
 {
     name = name != 0 ? name : unknown_name;
-    return (ep_callee){.key = (uintptr_t)name << 4 | 8, .name = name};
+    return (ep_callee){.key = ep_py_key_of_name(name), .name = name};
 }
 
 static ep_callee
