@@ -16,7 +16,7 @@ PAGES = {
     "tables.rst": ("pandas", "polars", "pyarrow", "duckdb"),
     "questions.rst": ("pyarrow", "duckdb"),
 }
-MODULES = ("eventprof", "eventprof.tables", "eventprof.trace")
+MODULES = ("eventprof", "eventprof.file", "eventprof.tables", "eventprof.trace")
 TABLES = ("events", "calls", "allocations", "functions", "memory", "threads")
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -38,7 +38,8 @@ def test_the_examples_of_a_page_run(page):
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_of_docstrings_run(name):
+def test_the_examples_of_docstrings_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
     finder = doctest.DocTestFinder(recurse=True)
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
