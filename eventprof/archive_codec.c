@@ -15,8 +15,8 @@
 #include <zstd.h>
 #endif
 
-/* Measured on programs' traces (doc/decisions/archive.md): 3 takes 1.5 times as long as 1 and saves
- * 2 %. */
+/* Measured on programs' traces (doc/decisions/archive.md): 3 takes 1.3 to 2 times as long as 1 and
+ * saves 1 to 3 %. */
 #ifndef EP_ZSTD_LEVEL
 #define EP_ZSTD_LEVEL 1
 #endif

@@ -27,7 +27,8 @@
 #define EP_SECTION_HEADER_BYTES 48
 #define EP_TRAILER_BYTES 32
 #define EP_VERSION_BYTES 16
-#define EP_RECORDING_BYTES 104
+#define EP_RECORDING_BYTES 128
+#define EP_RECORDING_FIRST_FIELDS 13    /* of the first writers */
 
 /* A section that claims more is an error: no writer makes one, and memory is taken for it. */
 #define EP_SECTION_RAW_MAX (UINT64_C(64) << 20)

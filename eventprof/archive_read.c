@@ -363,7 +363,9 @@ read_recording(ep_archive *a, ep_input *in)
 {
     uint64_t fields[EP_RECORDING_BYTES / 8];
     for (size_t i = 0; i < EP_RECORDING_BYTES / 8; i++) {
-        fields[i] = ep_input_le(in, 8);
+        /* The first writers did not have the last ones. */
+        bool there = i < EP_RECORDING_FIRST_FIELDS || in->end - in->at >= 8;
+        fields[i] = there ? ep_input_le(in, 8) : 0;
     }
     in->at = in->end;    /* later minor versions may have more */
     ep_recording *r = &a->recording;
@@ -381,7 +383,11 @@ read_recording(ep_archive *a, ep_input *in)
     uint32_t reason = (uint32_t)fields[12];
     r->full_reason = (ep_full_reason)reason;
     r->unfinished = fields[12] >> 32 & 1;
-    if (a->has_recording || reason > EP_FULL_NOMEM || !isfinite(r->frequency_hz) ||
+    r->deep_calls = fields[13];
+    r->short_calls = fields[14];
+    r->functions_off = fields[15];
+    if (a->has_recording || reason > EP_FULL_DISK || fields[13] > EP_ARCHIVE_COUNT_MAX ||
+        fields[14] > EP_ARCHIVE_COUNT_MAX || fields[15] > EP_ARCHIVE_COUNT_MAX || !isfinite(r->frequency_hz) ||
         r->frequency_hz < 0 || fields[9] > EP_ARCHIVE_SUM_MAX || fields[8] > EP_ARCHIVE_COUNT_MAX ||
         fields[10] > EP_ARCHIVE_COUNT_MAX || fields[11] > EP_ARCHIVE_COUNT_MAX) {
         in->bad = true;
@@ -569,7 +575,7 @@ read_open(ep_archive *a, ep_input *in)
     if (!ep_grow((void **)&open->calls, &open->capacity, open->depth + 1, sizeof *open->calls)) {
         return EP_NOMEM;
     }
-    open->calls[open->depth++] = (ep_open_call){a->sites[site], (uint8_t)kind};
+    open->calls[open->depth++] = (ep_open_call){.site_id = a->sites[site], .kind = (uint8_t)kind};
     return EP_OK;
 }
 

@@ -177,6 +177,9 @@ write_recording(writer *w)
         w->decoded->columns.count,
         w->decoded->damaged_chunks,
         (uint64_t)r->full_reason | (uint64_t)r->unfinished << 32,
+        r->deep_calls,
+        r->short_calls,
+        r->functions_off,
     };
     _Static_assert(sizeof fields == EP_RECORDING_BYTES, "as the page says");
     uint8_t bytes[EP_RECORDING_BYTES];

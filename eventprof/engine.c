@@ -8,6 +8,7 @@
 
 #include "ahead.h"
 #include "file.h"
+#include "gate.h"
 #include "memory.h"
 #include "names.h"
 #include "os.h"
@@ -36,6 +37,7 @@ static struct {
     ep_anchor birth;                  /* far from any window, for the slope of the clock */
     _Atomic uint64_t kinds;
     _Atomic uint64_t unlogged[EP_KIND_COUNT];
+    uint64_t left_out[EP_LEFT_OUT_COUNT];    /* by threads that ended */
     bool initialised;
 } engine = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -909,6 +911,43 @@ unlink_log(ep_log *log)
 }
 
 static void
+add_left_out(const ep_log *log, uint64_t *counts)
+{
+    for (int i = 0; i < EP_LEFT_OUT_COUNT; i++) {
+        counts[i] += atomic_load_explicit(&log->gate.left_out[i], memory_order_relaxed);
+    }
+}
+
+/* Its owner is no more. */
+static void
+free_log(ep_log *log)
+{
+    add_left_out(log, engine.left_out);
+    free(log->gate.calls);
+    free(log);
+}
+
+void
+ep_engine_left_out(uint64_t *counts)
+{
+    lock_engine();
+    memcpy(counts, engine.left_out, sizeof engine.left_out);
+    for (const ep_log *log = engine.logs; log != NULL; log = log->next_log) {
+        add_left_out(log, counts);
+    }
+    unlock_engine();
+}
+
+ep_anchor
+ep_engine_birth(void)
+{
+    lock_engine();
+    ep_anchor birth = engine.birth;
+    unlock_engine();
+    return birth;
+}
+
+static void
 on_thread_exit(void *value)
 {
     ep_log *log = value;
@@ -930,8 +969,8 @@ on_thread_exit(void *value)
     if (engine.running_count == 0) {
         trim_free_chunks(SPARE_CHUNKS_WHEN_IDLE);
     }
+    free_log(log);
     unlock_engine();
-    free(log);
 }
 
 void
@@ -1261,6 +1300,9 @@ ep_recorder_set_open(ep_recorder *recorder, uint32_t thread_id, const ep_open_ca
         if (depth > 0) {
             memcpy(thread->open.calls, calls, depth * sizeof *calls);
         }
+        for (size_t i = 0; i < depth; i++) {
+            thread->open.calls[i].before = true;
+        }
         thread->open.depth = depth;
         status = EP_OK;
         if (recorder == engine.filer) {
@@ -1268,6 +1310,29 @@ ep_recorder_set_open(ep_recorder *recorder, uint32_t thread_id, const ep_open_ca
         }
     }
     unlock_engine();
+    return status;
+}
+
+ep_status
+ep_recorder_get_open(const ep_recorder *recorder, uint32_t thread_id, ep_open_stack *out)
+{
+    ep_status status = EP_OK;
+    ep_open_stack open = {0};
+    lock_engine();
+    const ep_window_thread *thread =
+        thread_id < recorder->thread_capacity ? recorder->threads[thread_id] : NULL;
+    if (thread != NULL && thread->open.depth > 0) {
+        open.calls = ep_calloc(thread->open.depth, sizeof *open.calls);
+        status = open.calls != NULL ? EP_OK : EP_NOMEM;
+    }
+    if (open.calls != NULL) {
+        memcpy(open.calls, thread->open.calls, thread->open.depth * sizeof *open.calls);
+        open.depth = open.capacity = thread->open.depth;
+    }
+    unlock_engine();
+    if (status == EP_OK) {
+        *out = open;
+    }
     return status;
 }
 
@@ -1480,7 +1545,7 @@ after_fork_in_child(void)
             seal_chunk(log->chunk, (_Atomic uint64_t *)(log->chunk->header + 1) + EP_CHUNK_WORDS);
         }
         if (log != mine) {
-            free(log);
+            free_log(log);
         }
     }
     while (engine.partial_chunks != NULL) {

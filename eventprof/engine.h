@@ -118,6 +118,11 @@ EP_CHECKED ep_status ep_recorder_stop(ep_recorder *recorder, ep_error *error);
 EP_CHECKED ep_status ep_recorder_set_open(ep_recorder *recorder, uint32_t thread_id,
                                           const ep_open_call *calls, size_t depth);
 
+/* The calls that set_open() named, on a thread. Returns: new in *out (free() its calls), empty if
+ * there are none. Fails: EP_NOMEM, *out untouched. */
+EP_CHECKED ep_status ep_recorder_get_open(const ep_recorder *recorder, uint32_t thread_id,
+                                          ep_open_stack *out);
+
 /* Stops it if need be and gives everything back. Until then the engine refers to *recorder: an
  * event whose clock was read before the stop may be written after it, and still belongs to the
  * window. */
@@ -144,6 +149,12 @@ typedef struct ep_capture {
  * untouched. */
 EP_CHECKED ep_status ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error);
 void ep_capture_clear(ep_capture *capture);
+
+/* Calls that gate.c left out so far, by ep_left_out, on all threads. */
+void ep_engine_left_out(uint64_t *counts);
+
+/* Both clocks when the running clock was chosen. */
+ep_anchor ep_engine_birth(void);
 
 /* ---- Threads --------------------------------------------------------------------------------- */
 

@@ -379,7 +379,8 @@ put_thread_state(char **at, const char *end, uint32_t thread_id, const ep_window
         }
     }
     for (size_t i = 0; i < thread->open.depth; i++) {
-        *pair++ = (ep_file_pair){thread->open.calls[i].kind, thread->open.calls[i].site_id};
+        const ep_open_call *call = &thread->open.calls[i];
+        *pair++ = (ep_file_pair){call->kind | (uint64_t)call->before << 8, call->site_id};
     }
     *at = (char *)pair;
     return true;

@@ -61,6 +61,7 @@ typedef struct ep_file_header {
     _Atomic uint64_t texts_lost;       /* names, sites and threads that found no room */
     char calls_from[16];               /* words of the package's: which hook calls came from, */
     char displaced[64];                /* and which were taken over by another tool */
+    uint64_t deep_calls, short_calls, functions_off;    /* ep_recording's, by hooks; at the stop */
 } ep_file_header;
 
 _Static_assert(sizeof(ep_file_header) <= EP_FILE_METADATA_OFFSET, "the metadata lie behind it");
@@ -79,7 +80,7 @@ typedef struct ep_file_thread_state {
 } ep_file_thread_state;
 
 typedef struct ep_file_pair {
-    uint64_t first, second;            /* kind, lost; or kind, site of an open call */
+    uint64_t first, second;            /* kind, lost; or kind | before << 8, site of an open call */
 } ep_file_pair;
 
 /* Texts: a chunk with this magic whose records are of these types. */

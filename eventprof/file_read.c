@@ -723,7 +723,9 @@ fill_window(loader *l)
                 return EP_NOMEM;
             }
             open->calls[open->depth++] =
-                (ep_open_call){.site_id = (uint32_t)pair.second, .kind = (uint8_t)kind};
+                (ep_open_call){.site_id = (uint32_t)pair.second,
+                               .kind = (uint8_t)kind,
+                               .before = pair.first >> 8 & 1};
         }
     }
     return EP_OK;
@@ -841,6 +843,9 @@ fill_recording(loader *l, const ep_clock_map *map, ep_recording *recording, ep_e
         .frequency_hz = map->count > 1 ? ep_clock_map_frequency_hz(map) : 0,
         .step_ticks = header->step_ticks,
         .process_id = header->process_id,
+        .deep_calls = header->deep_calls,
+        .short_calls = header->short_calls,
+        .functions_off = header->functions_off,
         .full_reason = (ep_full_reason)atomic_load_explicit(&header->full_reason, memory_order_relaxed),
         .unfinished = l->reader->facts.phase != EP_FILE_FINISHED,
     };

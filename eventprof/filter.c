@@ -71,9 +71,30 @@ ep_glob_match(const char *pattern, ep_text text)
 
 /* ---- Filters --------------------------------------------------------------------------------- */
 
+static const char *const area_words[EP_AREA_COUNT] = {
+    [EP_AREA_STDLIB] = "stdlib",
+    [EP_AREA_SITE_PACKAGES] = "site-packages",
+};
+
+static ep_area
+area_of_word(const char *pattern)
+{
+    for (int area = 1; area < EP_AREA_COUNT; area++) {
+        if (strcmp(pattern, area_words[area]) == 0) {
+            return (ep_area)area;
+        }
+    }
+    return EP_AREA_NONE;
+}
+
 ep_status
 ep_filter_add(ep_filter *filter, bool include, const char *pattern)
 {
+    ep_area area = area_of_word(pattern);
+    if (area != EP_AREA_NONE) {
+        *(include ? &filter->include_areas : &filter->exclude_areas) |= 1u << area;
+        return EP_OK;
+    }
     char ***list = include ? &filter->include : &filter->exclude;
     size_t *count = include ? &filter->include_count : &filter->exclude_count;
     size_t *capacity = include ? &filter->include_capacity : &filter->exclude_capacity;
@@ -120,30 +141,139 @@ any_matches(char *const *patterns, size_t count, uint32_t name_id)
         full = (ep_text){stack, module.bytes + 1 + qualname.bytes};
     }
     for (size_t i = 0; i < count; i++) {
-        if ((module.at != NULL && ep_glob_match(patterns[i], module)) ||
-            (file.at != NULL && ep_glob_match(patterns[i], file)) ||
-            (qualname.at != NULL && ep_glob_match(patterns[i], qualname)) ||
-            (full.at != NULL && ep_glob_match(patterns[i], full))) {
+        bool file_only = strchr(patterns[i], '/') != NULL;
+        if ((file.at != NULL && ep_glob_match(patterns[i], file)) ||
+            (!file_only && ((module.at != NULL && ep_glob_match(patterns[i], module)) ||
+                            (qualname.at != NULL && ep_glob_match(patterns[i], qualname)) ||
+                            (full.at != NULL && ep_glob_match(patterns[i], full))))) {
             return true;
         }
     }
     return false;
 }
 
+static bool
+in_areas(unsigned areas, uint32_t name_id)
+{
+    return areas != 0 && (areas & 1u << ep_area_of(name_id));
+}
+
+bool
+ep_filter_includes(const ep_filter *filter, uint32_t name_id)
+{
+    return ep_filter_includes_all(filter) || in_areas(filter->include_areas, name_id) ||
+           any_matches(filter->include, filter->include_count, name_id);
+}
+
+bool
+ep_filter_excludes(const ep_filter *filter, uint32_t name_id)
+{
+    return in_areas(filter->exclude_areas, name_id) ||
+           any_matches(filter->exclude, filter->exclude_count, name_id);
+}
+
+bool
+ep_filter_includes_without_file(const ep_filter *filter)
+{
+    bool may = ep_filter_includes_all(filter) || filter->include_areas != 0;
+    for (size_t i = 0; i < filter->include_count && !may; i++) {
+        may = strchr(filter->include[i], '/') == NULL;
+    }
+    return may;
+}
+
+/* gate.c computes the same from bits. */
 bool
 ep_filter_wants(const ep_filter *filter, uint32_t name_id, uint32_t caller)
 {
-    if (any_matches(filter->exclude, filter->exclude_count, name_id)) {
+    if (ep_filter_excludes(filter, name_id)) {
         return false;
     }
-    if (ep_name_get(name_id)->kind == EP_NAME_PYTHON) {
-        return filter->include_count == 0 ||
-               any_matches(filter->include, filter->include_count, name_id);
+    if (ep_name_get(name_id)->kind == EP_NAME_PYTHON || caller == 0) {
+        return ep_filter_includes(filter, name_id);
     }
-    return (filter->include_count == 0 ||
-            any_matches(filter->include, filter->include_count, name_id) ||
-            (caller != 0 && any_matches(filter->include, filter->include_count, caller))) &&
-           (caller == 0 || !any_matches(filter->exclude, filter->exclude_count, caller));
+    return (ep_filter_includes(filter, name_id) || ep_filter_includes(filter, caller)) &&
+           !ep_filter_excludes(filter, caller);
+}
+
+/* ---- Areas ----------------------------------------------------------------------------------- */
+
+typedef struct place {
+    char *text;
+    size_t bytes;
+    ep_area area;
+} place;
+
+static struct {
+    place *at;
+    size_t count, capacity;
+} folders, modules;
+
+static ep_status
+add_place(place **at, size_t *count, size_t *capacity, ep_area area, ep_text text)
+{
+    char *copy = ep_calloc(text.bytes + 1, 1);
+    if (copy == NULL || !ep_grow((void **)at, capacity, *count + 1, sizeof **at)) {
+        free(copy);
+        return EP_NOMEM;
+    }
+    memcpy(copy, text.at, text.bytes);
+    (*at)[(*count)++] = (place){copy, text.bytes, area};
+    return EP_OK;
+}
+
+ep_status
+ep_area_add_folder(ep_area area, ep_text folder)
+{
+    return add_place(&folders.at, &folders.count, &folders.capacity, area, folder);
+}
+
+ep_status
+ep_area_add_module(ep_area area, ep_text module)
+{
+    return add_place(&modules.at, &modules.count, &modules.capacity, area, module);
+}
+
+static bool
+begins(ep_text text, const place *with, char then)
+{
+    return text.bytes > with->bytes && text.at[with->bytes] == then &&
+           memcmp(text.at, with->text, with->bytes) == 0;
+}
+
+static ep_area
+area_of_file(ep_text file)
+{
+    static const char frozen[] = "<frozen ";
+    if (file.bytes >= sizeof frozen - 1 && memcmp(file.at, frozen, sizeof frozen - 1) == 0) {
+        return EP_AREA_STDLIB;
+    }
+    const place *longest = NULL;
+    for (size_t i = 0; i < folders.count; i++) {
+        const place *folder = &folders.at[i];
+        if (begins(file, folder, '/') && (longest == NULL || folder->bytes > longest->bytes)) {
+            longest = folder;
+        }
+    }
+    return longest != NULL ? longest->area : EP_AREA_NONE;
+}
+
+ep_area
+ep_area_of(uint32_t name_id)
+{
+    const ep_name *name = ep_name_get(name_id);
+    ep_text file = ep_string_get(name->file), module = ep_string_get(name->module);
+    if (file.at != NULL) {
+        return area_of_file(file);
+    }
+    for (size_t i = 0; module.at != NULL && i < modules.count; i++) {
+        const place *known = &modules.at[i];
+        if (begins(module, known, '.') ||
+            (module.bytes == known->bytes && memcmp(module.at, known->text, known->bytes) == 0)) {
+            return known->area;
+        }
+    }
+    return EP_AREA_NONE;
 }
 
 /* ---- Applying -------------------------------------------------------------------------------- */
@@ -177,30 +307,133 @@ wants_name(verdicts *known, uint32_t name_id)
     return *verdict == 2;
 }
 
-/* Whether a row stays. An end goes with its call, as the stack tells; without one, by its own
- * name. */
+#define NO_ROW SIZE_MAX
+
+/* A call that is open. */
+typedef struct open_call {
+    uint32_t site;
+    uint32_t inside;    /* depth of a call made from here */
+    bool wanted;        /* by name */
+    bool stays;         /* and not too deep */
+    size_t row;         /* NO_ROW: before the rows */
+} open_call;
+
+typedef struct open_calls {
+    open_call *at;
+    size_t depth, capacity;
+} open_calls;
+
+/* What is done to the rows. */
+typedef struct work {
+    verdicts known;
+    ep_columns *columns;
+    open_calls *threads;
+    uint8_t *drop;      /* index = row */
+    ep_filtered counts;
+} work;
+
+/* As ep_open_stack_apply(); `before`: it was open when the window began. False: no memory. */
 static bool
-keeps_row(verdicts *known, ep_open_stack *stack, unsigned kind, uint32_t id)
+open_one(work *w, open_calls *stack, uint32_t site, size_t row, bool before)
 {
-    if (ep_kinds[kind].family != EP_FAMILY_CALL) {
-        return true;
+    if (!ep_grow((void **)&stack->at, &stack->capacity, stack->depth + 1, sizeof *stack->at)) {
+        return false;
     }
-    if (ep_kinds[kind].pairing == EP_PAIRING_OPENS) {
-        ep_open_stack_apply(stack, kind, id);
-        return wants_site(known, id);
-    }
-    size_t before = stack->depth;
-    ep_open_stack_apply(stack, kind, id);
-    return stack->depth < before ? wants_site(known, stack->calls[stack->depth].site_id)
-                                 : wants_name(known, id);
+    const ep_filter *filter = w->known.filter;
+    uint32_t depth = stack->depth > 0 ? stack->at[stack->depth - 1].inside : 0;
+    open_call call = {.site = site, .row = row, .wanted = wants_site(&w->known, site)};
+    call.stays = call.wanted && (before || !filter->limits_depth || depth <= filter->max_depth);
+    call.inside = depth + (call.wanted && !before);
+    stack->at[stack->depth++] = call;
+    return true;
 }
 
 static void
-filter_stack(verdicts *known, ep_open_stack *stack)
+drop_open(work *w, const open_call *call)
+{
+    if (call->row != NO_ROW) {
+        w->drop[call->row] = 1;
+        w->counts.rows += !call->wanted;
+        w->counts.deep_calls += call->wanted;
+    }
+}
+
+/* Ends what a closing row ends, and says whether the row goes. */
+static void
+close_one(work *w, open_calls *stack, size_t row)
+{
+    uint32_t name = w->columns->id[row];
+    const int64_t *time_ns = w->columns->time_ns;
+    size_t at = stack->depth;
+    while (at > 0 && ep_site_callee(stack->at[at - 1].site) != name) {
+        at -= 1;
+    }
+    if (at-- == 0) {
+        if (!wants_name(&w->known, name)) {
+            w->drop[row] = 1;
+            w->counts.rows += 1;
+        }
+        return;
+    }
+    for (size_t i = at; i < stack->depth; i++) {
+        open_call *call = &stack->at[i];
+        if (call->stays && call->row != NO_ROW &&
+            time_ns[row] - time_ns[call->row] < w->known.filter->min_duration_ns) {
+            w->drop[call->row] = 1;
+            w->counts.short_calls += 1;
+            call->stays = false;
+        }
+    }
+    if (!stack->at[at].stays) {
+        w->drop[row] = 1;
+        w->counts.rows += !stack->at[at].wanted;
+    }
+    stack->depth = at;
+}
+
+static bool
+judge_rows(work *w)
+{
+    const ep_columns *c = w->columns;
+    for (size_t row = 0; row < c->count; row++) {
+        const ep_kind_info *info = &ep_kinds[c->kind[row]];
+        open_calls *stack = &w->threads[c->thread[row]];
+        if (info->family != EP_FAMILY_CALL) {
+            continue;
+        }
+        if (info->pairing == EP_PAIRING_CLOSES) {
+            close_one(w, stack, row);
+            continue;
+        }
+        if (!open_one(w, stack, c->id[row], row, false)) {
+            return false;
+        }
+        if (!stack->at[stack->depth - 1].stays) {
+            drop_open(w, &stack->at[stack->depth - 1]);
+        }
+    }
+    return true;
+}
+
+/* Enters the calls that were open when the rows began. Those that a ring lost are not `before`. */
+static bool
+begin_thread(work *w, open_calls *stack, const ep_open_stack *open, uint8_t *stays)
+{
+    for (size_t i = 0; i < open->depth; i++) {
+        if (!open_one(w, stack, open->calls[i].site_id, NO_ROW, open->calls[i].before)) {
+            return false;
+        }
+        stays[i] = stack->at[i].stays;
+    }
+    return true;
+}
+
+static void
+filter_stack(ep_open_stack *stack, const uint8_t *stays)
 {
     size_t kept = 0;
     for (size_t i = 0; i < stack->depth; i++) {
-        if (wants_site(known, stack->calls[i].site_id)) {
+        if (stays[i]) {
             stack->calls[kept++] = stack->calls[i];
         }
     }
@@ -208,12 +441,12 @@ filter_stack(verdicts *known, ep_open_stack *stack)
 }
 
 static void
-filter_rows(verdicts *known, ep_open_stack *stacks, ep_decoded *decoded)
+filter_rows(const uint8_t *drop, ep_decoded *decoded)
 {
     ep_columns *c = &decoded->columns;
     size_t kept = 0, block = 0;
     for (size_t row = 0; row < c->count; row++) {
-        if (!keeps_row(known, &stacks[c->thread[row]], c->kind[row], c->id[row])) {
+        if (drop[row]) {
             decoded->threads[c->thread[row]].recorded[c->kind[row]] -= 1;
             continue;
         }
@@ -233,34 +466,43 @@ filter_rows(verdicts *known, ep_open_stack *stacks, ep_decoded *decoded)
 }
 
 ep_status
-ep_filter_apply(const ep_filter *filter, ep_decoded *decoded, uint64_t *dropped)
+ep_filter_apply(const ep_filter *filter, ep_decoded *decoded, ep_filtered *dropped)
 {
-    size_t count = decoded->columns.count;
-    verdicts known = {.filter = filter,
-                      .of_site = ep_calloc(ep_site_count(), 1),
-                      .of_name = ep_calloc(ep_name_count(), 1)};
-    ep_open_stack *stacks = ep_calloc(decoded->thread_count, sizeof *stacks);
-    ep_status status =
-        known.of_site != NULL && known.of_name != NULL && stacks != NULL ? EP_OK : EP_NOMEM;
-    for (size_t i = 0; i < decoded->thread_count && status == EP_OK; i++) {
+    size_t thread_count = decoded->thread_count, open_count = 0;
+    for (size_t i = 0; i < thread_count; i++) {
+        open_count += decoded->threads[i].open.depth;
+    }
+    work w = {.known = {.filter = filter,
+                        .of_site = ep_calloc(ep_site_count(), 1),
+                        .of_name = ep_calloc(ep_name_count(), 1)},
+              .columns = &decoded->columns,
+              .threads = ep_calloc(thread_count, sizeof *w.threads),
+              .drop = ep_calloc(decoded->columns.count, 1)};
+    uint8_t *stays = ep_calloc(open_count, 1);
+    bool done = w.known.of_site != NULL && w.known.of_name != NULL && w.threads != NULL &&
+                w.drop != NULL && stays != NULL;
+    for (size_t i = 0, first = 0; i < thread_count && done; i++) {
         const ep_open_stack *open = &decoded->threads[i].open;
-        for (size_t j = 0; j < open->depth; j++) {
-            ep_open_stack_apply(&stacks[i], open->calls[j].kind, open->calls[j].site_id);
+        done = begin_thread(&w, &w.threads[i], open, &stays[first]);
+        first += open->depth;
+    }
+    done = done && judge_rows(&w);
+    if (done) {
+        filter_rows(w.drop, decoded);
+        for (size_t i = 0, first = 0; i < thread_count; i++) {
+            size_t depth = decoded->threads[i].open.depth;
+            filter_stack(&decoded->threads[i].open, &stays[first]);
+            first += depth;
         }
-        status = stacks[i].depth == open->depth ? EP_OK : EP_NOMEM;
+        *dropped = w.counts;
     }
-    if (status == EP_OK) {
-        filter_rows(&known, stacks, decoded);
-        for (size_t i = 0; i < decoded->thread_count; i++) {
-            filter_stack(&known, &decoded->threads[i].open);
-        }
-        *dropped = count - decoded->columns.count;
+    for (size_t i = 0; w.threads != NULL && i < thread_count; i++) {
+        free(w.threads[i].at);
     }
-    for (size_t i = 0; stacks != NULL && i < decoded->thread_count; i++) {
-        free(stacks[i].calls);
-    }
-    free(stacks);
-    free(known.of_site);
-    free(known.of_name);
-    return status;
+    free(w.threads);
+    free(w.drop);
+    free(stays);
+    free(w.known.of_site);
+    free(w.known.of_name);
+    return done ? EP_OK : EP_NOMEM;
 }

@@ -107,31 +107,31 @@ ep_cursor_begin(const ep_chunk_header *header)
     };
 }
 
-/* A block's record that its owner may take back, and write others in its place, while we look at
- * it. False: it did; look again. */
+/* A record that its owner may take back, and write others in its place, while we look at it: a
+ * block's of two words, a call's of one. False: it did; look again. */
 bool
-ep_cursor_settle(ep_cursor *cursor, uint64_t word0)
+ep_cursor_settle(ep_cursor *cursor, uint64_t word0, int words)
 {
     /* Acquire: if the word behind was written after a take-back, then so was our word 0. */
-    uint64_t behind = atomic_load_explicit(&cursor->at[2], memory_order_acquire);
+    uint64_t behind = atomic_load_explicit(&cursor->at[words], memory_order_acquire);
     if (atomic_load_explicit(&cursor->at[0], memory_order_acquire) != word0) {
         return false;
     }
     if (behind == 0) {
         /* The log's end: a later look behind this record could meet the middle of another. */
-        cursor->limit = cursor->at + 2;
+        cursor->limit = cursor->at + words;
     }
-    cursor->block = cursor->at;
-    cursor->block_word0 = word0;
+    cursor->last = cursor->at;
+    cursor->last_word0 = word0;
     return true;
 }
 
-/* Word 0 at the cursor was read. False: it is not the start of a record, because the block before
+/* Word 0 at the cursor was read. False: it is not the start of a record, because the record before
  * it was taken back, and with it the end of what is written was passed. */
 bool
 ep_cursor_stands(ep_cursor *cursor)
 {
-    if (atomic_load_explicit(cursor->block, memory_order_acquire) == cursor->block_word0) {
+    if (atomic_load_explicit(cursor->last, memory_order_acquire) == cursor->last_word0) {
         return true;
     }
     cursor->limit = cursor->at;

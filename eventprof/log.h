@@ -18,6 +18,30 @@ typedef struct ep_thread ep_thread;
 /* Room for counting when no chunk can be had; the same code then counts and drops its records. */
 #define EP_SCRATCH_WORDS 128
 
+typedef enum ep_left_out {
+    EP_LEFT_OUT_DEEP,
+    EP_LEFT_OUT_SHORT,
+    EP_LEFT_OUT_COUNT
+} ep_left_out;
+
+typedef struct ep_gate_call {
+    uint64_t ticks;            /* full; 0: it was open when the window began */
+    _Atomic uint64_t *at;      /* its record; NULL: not recorded, too deep. Stale once the chunk is
+                                  full: compare before use */
+    uint32_t site;
+    uint8_t kind;
+} ep_gate_call;
+
+/* A thread's calls that are open: gate.h. Owner only but for left_out. */
+typedef struct ep_gate_stack {
+    ep_gate_call *calls;
+    size_t depth, capacity;
+    size_t before;             /* of them, the first: open when the window began */
+    uint64_t generation;       /* of limits; another than the gate's: begin anew */
+    bool lame;                 /* no memory for it: everything is recorded */
+    _Atomic uint64_t left_out[EP_LEFT_OUT_COUNT];    /* calls; ever */
+} ep_gate_stack;
+
 typedef struct ep_log {
     /* owner thread only */
     _Atomic uint64_t *next;          /* first free word; what it points at is 0 */
@@ -37,6 +61,7 @@ typedef struct ep_log {
     /* constant */
     ep_thread *thread;               /* immortal: outlives the log */
     struct ep_log *next_log;         /* the engine's list; under its lock */
+    ep_gate_stack gate;
     _Atomic uint64_t scratch[EP_SCRATCH_WORDS];
 } ep_log;
 
@@ -160,6 +185,17 @@ ep_log_take_back(ep_log *log)
     atomic_thread_fence(memory_order_release);
 }
 
+/* Takes back the last record, which the caller knows to be a call's, of one word. A reader may have
+ * seen it, and calls around it that go after it: it errs by these at the very end of a live log. */
+static inline void
+ep_log_take_back_call(ep_log *log)
+{
+    log->next -= 1;
+    atomic_store_explicit(log->next, 0, memory_order_relaxed);
+    /* Release; as in ep_log_take_back(). */
+    atomic_thread_fence(memory_order_release);
+}
+
 /* ---- Reading --------------------------------------------------------------------------------- */
 
 typedef struct ep_record {
@@ -178,15 +214,17 @@ typedef struct ep_cursor {
     uint64_t escape[EP_ESCAPE_COUNT];
     unsigned escaped;                 /* bits: which of them hold a value for the next record */
     bool live;                        /* not sealed: the last records may be taken back meanwhile */
-    const _Atomic uint64_t *block;    /* live: the last block read, NULL if none; while it stands... */
-    uint64_t block_word0;             /* ...with this in front, `at` is where a record begins */
+    /* live: the last call or block read, NULL if none. What was read before it can only be taken
+     * back after it; so while it stands with this in front, `at` is where a record begins. */
+    const _Atomic uint64_t *last;
+    uint64_t last_word0;
     bool damaged;                     /* a record of no known kind was met; the cursor stays there */
 } ep_cursor;
 
 /* Reads one chunk from its start. Safe while its owner writes. */
 ep_cursor ep_cursor_begin(const ep_chunk_header *header);
 EP_COLD bool ep_cursor_control(ep_cursor *cursor, uint64_t word0);
-EP_COLD bool ep_cursor_settle(ep_cursor *cursor, uint64_t word0);
+EP_COLD bool ep_cursor_settle(ep_cursor *cursor, uint64_t word0, int words);
 EP_COLD bool ep_cursor_stands(ep_cursor *cursor);
 
 /* False at the end of what is written. For what comes later begin anew. */
@@ -202,13 +240,16 @@ ep_cursor_next(ep_cursor *cursor, ep_record *record)
         if (EP_UNLIKELY(word0 == 0)) {
             return false;
         }
-        if (EP_UNLIKELY(cursor->block != NULL) && !ep_cursor_stands(cursor)) {
+        if (EP_UNLIKELY(cursor->last != NULL) && !ep_cursor_stands(cursor)) {
             return false;
         }
         unsigned kind = EP_WORD0_KIND(word0);
         record->ticks = cursor->high | EP_WORD0_TICKS(word0);
         record->kind = kind;
         if (kind <= EP_KIND_C_EXCEPTION && kind != 0) {
+            if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0, 1)) {
+                continue;
+            }
             record->id = EP_WORD0_PAYLOAD(word0);
             cursor->at += 1;
             return true;
@@ -226,7 +267,7 @@ ep_cursor_next(ep_cursor *cursor, ep_record *record)
             record->address = word1;
             record->size = 0;
         } else {
-            if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0)) {
+            if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0, 2)) {
                 continue;
             }
             record->id = (uint32_t)word1 & EP_ALLOC_SITE_MAX;

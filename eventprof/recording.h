@@ -14,7 +14,10 @@ typedef struct ep_recording {
     uint64_t step_ticks;           /* the clock's smallest step; 0: unknown */
     uint64_t process_id;
     ep_full_reason full_reason;
-    uint64_t filtered;             /* events that a filter dropped */
+    /* What filters left out (filter.h). */
+    uint64_t filtered;             /* events, by name; not known if functions_off */
+    uint64_t deep_calls, short_calls;
+    uint64_t functions_off;        /* whose calls were not recorded, and not counted */
     bool unfinished;               /* a log file whose recorder did not come to its stop */
     char *metadata;                /* JSON, UTF-8, of the package; owned; NULL: none */
     size_t metadata_bytes;

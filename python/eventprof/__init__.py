@@ -1,10 +1,14 @@
 """An event-timeline recorder: every call, return, allocation and free, in order.
 
 >>> import eventprof
->>> with eventprof.record() as rec:
+>>> with eventprof.record(memory=False) as rec:
 ...     sorted("text")
 ['e', 't', 't', 'x']
->>> rec.trace.events.to_pandas()  # doctest: +SKIP
+>>> rec.trace.events[["event", "name"]]
+events: 2 rows, 2 columns
+   event     name
+0  c_call    sorted
+1  c_return  sorted
 """
 
 from __future__ import annotations

@@ -233,7 +233,8 @@ class EventProfiler:
         Parameters
         ----------
         frame : frame
-            Where it happened: the callee's frame for `call` and `return`, the caller's for C calls.
+            Where it happened: the callee's frame of ``call`` and ``return``, of C calls the
+            caller's.
         event : str
             A key of ``EventProfiler._event_mapping``.
         arg : object
@@ -429,9 +430,9 @@ def _cleaned(clean: Callable[[str], str], file: str) -> str:
 
 
 class EventProfilerDebug(EventProfiler):
-    """An EventProfiler that records nothing by itself: to measure what `log_event` costs.
+    """An EventProfiler that records nothing by itself, to measure `EventProfiler.log_event`.
 
-    `start` and `stop` only log their own two events; the interpreter is not touched.
+    ``start`` and ``stop`` only log their own two events; the interpreter is not touched.
 
     Examples
     --------

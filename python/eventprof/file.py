@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Literal, overload
 
-from . import _core
+from . import _core, areas
 from .following import Follower
 from .trace import Trace
 
@@ -198,6 +198,11 @@ def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace | Follo
     >>> rec.trace.save("some.epr", force=True)
     >>> eventprof.open("some.epr").events["event"].tolist()
     ['c_call', 'c_return']
+    >>> with eventprof.record(output="program.epr") as rec:
+    ...     sorted("text")
+    ['e', 't', 't', 'x']
+    >>> eventprof.open("program.epr")
+    <eventprof.Trace: ... events of 1 thread in ...>
     """
     source = os.fspath(path)
     if follow:
@@ -249,7 +254,14 @@ def _open_log(fd: int, path: str) -> Trace:
     core, metadata, pid = _core.open_log(os.dup(fd), path)
     known = _unpack(metadata)
     options = known.get("options", {})
-    core.filter(_words(options.get("include")), _words(options.get("exclude")))
+    areas.tell_of_file(known.get("areas"))
+    depth, duration = options.get("max_depth"), options.get("min_duration")
+    core.filter(
+        _words(options.get("include")),
+        _words(options.get("exclude")),
+        depth if isinstance(depth, int) else -1,
+        duration if isinstance(duration, int) else 0,
+    )
     facts = core.file_facts()
     return Trace(
         core,

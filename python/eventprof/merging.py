@@ -27,7 +27,7 @@ def merge(traces: Iterable[Trace]) -> Trace:
         by CLOCK_REALTIME, as well as those agree. A thread is named after its process's number
         and its own name; functions of the same text are one. The upper 16 bits of an address tell
         the trace: the same address in two processes is not the same block. Live memory and
-        `resident` are sums. ``metadata["merged"]`` holds the metadata of each trace.
+        `Trace.resident` are sums. ``metadata["merged"]`` holds the metadata of each trace.
 
     Raises
     ------
@@ -60,7 +60,17 @@ def merge(traces: Iterable[Trace]) -> Trace:
     )
 
 
-_KEPT = ("clock", "backend", "options", "eventprof", "python", "platform", "hostname", "pid", "argv")
+_KEPT = (
+    "clock",
+    "backend",
+    "options",
+    "eventprof",
+    "python",
+    "platform",
+    "hostname",
+    "pid",
+    "argv",
+)
 
 
 def _common_starts(every: list[dict[str, Any]]) -> list[int]:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
-from . import _core
+from . import _core, areas
 from ._words import did_you_mean
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ _UNITS = {
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
 }  # fmt: skip
 _SIZE = re.compile(r"\s*(\d[\d_]*(?:\.\d+)?|\.\d+)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
+_TIMES = {"": 1, "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
+_TIME = re.compile(r"\s*(\d[\d_]*(?:\.\d+)?|\.\d+)\s*([a-zµ]*)\s*", re.IGNORECASE)
+_MAX_DURATION = 2**62  # ns; more than any run takes, and the core's int64 holds it
 
 
 #: Whether record() loads what traces are made of, and NumPy. The command line puts that off:
@@ -140,11 +143,17 @@ def _encode_metadata(options: Options) -> bytes:
     import json
 
     metadata = describe_run(options)
+    if _uses_areas(options):
+        metadata["areas"] = areas.folders()
     encoded = json.dumps(metadata, default=str).encode()
     if len(encoded) > _METADATA_LIMIT:
         metadata["argv"] = [*metadata["argv"][:1], "..."]
         encoded = json.dumps(metadata, default=str).encode()
     return encoded[:_METADATA_LIMIT]
+
+
+def _uses_areas(options: Options) -> bool:
+    return not {*options.include, *options.exclude}.isdisjoint(areas.WORDS)
 
 
 def describe_run(options: Options) -> dict[str, Any]:
@@ -217,6 +226,77 @@ def parse_size(name: str, value: object) -> int:
     return size
 
 
+def parse_duration(name: str, value: object) -> int:
+    """Read a duration in nanoseconds.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for the message.
+    value : int or str
+        Nanoseconds, or a number and a unit: ns, us, ms or s, in any case.
+
+    Returns
+    -------
+    int
+        Nanoseconds, 0 or more.
+
+    Raises
+    ------
+    TypeError
+        It is neither a whole number nor text.
+    ValueError
+        It is negative, or more than 146 years, or the text cannot be read.
+    """
+    form = "must be nanoseconds as an int, or text as '10 us'"
+    if isinstance(value, str):
+        found = _TIME.fullmatch(value.replace("\N{GREEK SMALL LETTER MU}", "µ"))
+        unit = None if found is None else _TIMES.get(found[2].lower())
+        if found is None or unit is None:
+            hint = "" if found is None else did_you_mean(found[2], filter(None, _TIMES))
+            raise ValueError(f"{name} {form}, not {value!r}{hint}")
+        time = int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
+    elif _is_bool(value):
+        raise TypeError(f"{name} {form}, not {value!r}")
+    else:
+        try:
+            time = operator.index(cast(Any, value))
+        except TypeError:
+            raise TypeError(f"{name} {form}, not {value!r}") from None
+    if not 0 <= time <= _MAX_DURATION:
+        raise ValueError(f"{name} must be between 0 and {_MAX_DURATION} ns, not {value!r}")
+    return time
+
+
+def _depth(value: object) -> int | None:
+    if value is None:
+        return None
+    if not _is_bool(value):
+        try:
+            depth = operator.index(cast(Any, value))
+        except TypeError:
+            pass
+        else:
+            if 0 <= depth < 2**32 - 1:
+                return depth
+            raise ValueError(f"max_depth must be 0 or more (and fit 32 bits), not {value!r}")
+    raise TypeError(f"max_depth must be a whole number, or None, not {value!r}")
+
+
+def _need_ends(kinds: int, max_depth: int | None, min_duration: int) -> None:
+    """Check that calls and their ends are recorded, where that is what a limit goes by."""
+    name = "max_depth" if max_depth is not None else "min_duration"
+    if max_depth is None and not min_duration:
+        return
+    words = {row[2] for row in _KINDS if kinds >> row[0] & 1}
+    python = {"call", "return", "yield", "resume", "throw", "unwind"}
+    c = {"c_call", "c_return", "c_exception"}
+    missing = [word for some in (python, c) if words & some for word in sorted(some - words)]
+    if missing or not words & (python | c):
+        what = f"events lacks {', '.join(missing)}" if missing else "no calls are recorded"
+        raise ValueError(f"{name} goes by calls and their ends, and {what}")
+
+
 def _kinds(calls: object, c_calls: object, memory: object, events: object) -> int:
     """Give the kinds asked for, as bits."""
     if _is_bool(memory):
@@ -258,6 +338,8 @@ class Options(NamedTuple):
     clock: str
     include: tuple[str, ...]
     exclude: tuple[str, ...]
+    max_depth: int | None = None
+    min_duration: int = 0
     output: str | None = None
     force: bool = False
 
@@ -285,6 +367,8 @@ def record(
     threads: Threads = "all",
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
+    max_depth: int | None = None,
+    min_duration: int | str = 0,
     backend: Backend = "auto",
     clock: Clock = "auto",
     output: str | os.PathLike[str] | None = None,
@@ -312,9 +396,20 @@ def record(
     threads : {'all', 'current'}
         Every thread, or only the one that starts it.
     include, exclude : iterable of str
-        Globs that say which functions' calls are kept; each is matched against the module, the
-        file, the qualified name, and module and qualified name with a dot between. `exclude` wins.
-        A function that is not in Python is kept with its caller. Allocator events are all kept.
+        Globs that say which functions' calls are recorded; each is matched against the module, the
+        file, the qualified name, and module and qualified name with a dot between; one with a '/'
+        against the file only. Two words are no globs: ``"stdlib"`` is all of the standard library,
+        builtins included, ``"site-packages"`` all installed packages. `exclude` wins. A function
+        that is not in Python goes with its caller. Allocator events are all kept. With
+        monitoring, code that is left out is switched off in the interpreter: after its first call
+        it costs nothing.
+    max_depth : int, optional
+        Leave out calls nested deeper than this. Counted, of the calls that `include` and `exclude`
+        keep, from where each thread was when the recording began: with 0, what is called from
+        there, and nothing below.
+    min_duration : int or str
+        Leave out calls that took less: nanoseconds, or text as ``"10 us"``. What was still running
+        at the end stays.
     backend : {'auto', 'monitoring', 'profile'}
         Which hook calls come from; monitoring needs Python 3.12.
     clock : {'auto', 'counter', 'monotonic'}
@@ -350,13 +445,17 @@ def record(
     >>> with eventprof.record() as rec:
     ...     sorted([3, 1, 2])
     [1, 2, 3]
-    >>> rec.trace.functions["name"]
-    array(['sorted', ...], dtype=object)
+    >>> functions = rec.trace.functions
+    >>> functions[functions["calls"] > 0][["name", "module", "calls"]]
+    functions: 1 row, 3 columns
+       name    module    calls
+    0  sorted  builtins      1
     """
     if load_tables:
         from . import trace  # noqa: F401 - now, so that no window sees it
+    kinds = _kinds(calls, c_calls, memory, events)
     options = Options(
-        _kinds(calls, c_calls, memory, events),
+        kinds,
         parse_size("buffer", buffer),
         _choice("on_full", on_full, ON_FULL),
         _choice("threads", threads, THREADS),
@@ -364,9 +463,12 @@ def record(
         _choice("clock", clock, CLOCKS),
         _patterns("include", include),
         _patterns("exclude", exclude),
+        _depth(max_depth),
+        parse_duration("min_duration", min_duration),
         None if output is None else _output(output),
         _flag("force", force),
     )
+    _need_ends(kinds, options.max_depth, options.min_duration)
     if options.backend == "monitoring" and sys.version_info < (3, 12):
         raise _core.UnsupportedError(
             "backend='monitoring' needs Python 3.12 (sys.monitoring); this is "
@@ -406,6 +508,8 @@ class Recorder(_core.Recorder):
 
     def __new__(cls, options: Options) -> Self:
         """Make a recorder that is not started."""
+        if _uses_areas(options):
+            areas.tell()
         file: dict[str, Any] = {}
         if options.output is not None:
             own, child = _path_patterns(options.output)
@@ -426,6 +530,8 @@ class Recorder(_core.Recorder):
             current_thread=options.threads == "current",
             include=options.include,
             exclude=options.exclude,
+            max_depth=-1 if options.max_depth is None else options.max_depth,
+            min_duration_ns=options.min_duration,
             **file,
         )
         self.options = options

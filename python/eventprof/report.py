@@ -211,9 +211,21 @@ class _Page:
                 yield "the program is still being recorded; this is what it did until now."
             elif file["unfinished"]:
                 yield "the program ended without stopping the recorder; all it recorded is here."
-        if facts["filtered"]:
+        if facts["functions_off"]:
+            functions = show_count(facts["functions_off"], "function")
+            yield (
+                f"calls of {functions} were switched off, as include= and exclude= ask; how many "
+                "there were is not known."
+            )
+        elif facts["filtered"]:
             events = show_count(facts["filtered"], "event")
             yield f"{events} of calls left out, as include= and exclude= ask."
+        if facts["deep_calls"]:
+            calls = show_count(facts["deep_calls"], "call")
+            yield f"{calls} left out that were nested deeper than max_depth."
+        if facts["short_calls"]:
+            calls = show_count(facts["short_calls"], "call")
+            yield f"{calls} left out that took less than min_duration."
         if options.get("threads") == "current":
             yield "only the thread that started it was recorded, as threads='current' asks."
         yield from self._not_asked_for()

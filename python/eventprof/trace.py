@@ -161,7 +161,8 @@ class Trace(Questions):
             ``start_ns`` and ``start_monotonic_ns``, the window's start on CLOCK_REALTIME and
             CLOCK_MONOTONIC; ``duration_ns``; ``clock``, ``clock_frequency_hz``; ``eventprof``,
             ``python``, ``platform``, ``hostname``, ``pid``, ``argv``; ``backend``, ``options``,
-            ``displaced`` of the recorder; ``damaged_chunks``, parts that could not be read.
+            ``displaced`` of the recorder; ``damaged_chunks``, parts that could not be read;
+            ``filtered``, what was left out, see `filtered`.
         """
         facts = self._facts
         return {
@@ -170,6 +171,7 @@ class Trace(Questions):
             "duration_ns": facts["duration_ns"],
             "clock_frequency_hz": facts["clock_frequency_hz"],
             "damaged_chunks": facts["damaged_chunks"],
+            "filtered": self.filtered,
             **self._recorder_metadata,
         }
 
@@ -190,6 +192,27 @@ class Trace(Questions):
             return None
         self._core.facts()  # it is known once the events are read
         return self._file()
+
+    @property
+    def filtered(self) -> dict[str, int | None]:
+        """What include, exclude, max_depth and min_duration left out.
+
+        Returns
+        -------
+        dict of str to int or None
+            ``functions``, whose calls were switched off, or not recorded at all, by include and
+            exclude; ``events``, calls and ends that these two left out: None, not known, if there
+            are such functions, because what is switched off is not counted; ``deep_calls``, by
+            max_depth; ``short_calls``, by min_duration. Calls made inside of deep calls that were
+            not recorded are deep, too, and counted.
+        """
+        facts = self._facts
+        return {
+            "functions": facts["functions_off"],
+            "events": None if facts["functions_off"] else facts["filtered"],
+            "deep_calls": facts["deep_calls"],
+            "short_calls": facts["short_calls"],
+        }
 
     @property
     def pairing(self) -> dict[str, int]:
@@ -636,10 +659,12 @@ class Trace(Questions):
         lost = f", {self.loss.total:,} lost" if self.loss else ""
         damaged = self._facts["damaged_chunks"]
         damaged_text = f", {plural(damaged, 'part')} damaged" if damaged else ""
+        off = self._facts["functions_off"]
+        off_text = f", {plural(off, 'function')} switched off" if off else ""
         return (
             f"<eventprof.Trace: {plural(self._facts['events'], 'event')} of "
             f"{plural(len(self._thread_rows), 'thread')} in {show_ns(self.duration)}{lost}"
-            f"{damaged_text}>"
+            f"{damaged_text}{off_text}>"
         )
 
     def __str__(self) -> str:

@@ -268,6 +268,20 @@ ep_py_code_name_slow(PyCodeObject *code, PyObject *globals)
     return name_code(code, globals != NULL ? globals : globals_of_running(code), 0);
 }
 
+/* A verdict needs the text that an allocator hook left to be found. */
+ep_verdict
+ep_py_verdict_slow(PyCodeObject *code, uint32_t name)
+{
+    if (code != NULL && ep_name_get(name)->pending) {
+        PyObject *globals = globals_of_running(code);
+        if (globals == NULL) {
+            return 0xFF00;    /* wanted, until it is known */
+        }
+        (void)name_code(code, globals, name);
+    }
+    return ep_gate_decide(name);
+}
+
 static uint32_t
 frame_name(ep_frame *frame)
 {
@@ -508,7 +522,7 @@ static ep_callee
 by_name(uint32_t name)
 {
     name = name != 0 ? name : unknown_name;
-    return (ep_callee){.key = (uintptr_t)name << 4 | 8, .name = name};
+    return (ep_callee){.key = ep_py_key_of_name(name), .name = name};
 }
 
 static ep_callee

@@ -5,6 +5,7 @@
 #include "compat.h"
 
 #include "engine.h"
+#include "gate.h"
 #include "log.h"
 #include "names.h"
 
@@ -25,7 +26,7 @@ enum {
 int ep_py_intern_init(void);
 
 /* Whether call sites can be read from the interpreter's frames here. */
-extern bool ep_py_sites_usable;
+extern EP_HIDDEN bool ep_py_sites_usable;
 
 /* ---- Python functions ------------------------------------------------------------------------ */
 
@@ -58,6 +59,12 @@ typedef struct ep_callee {
     uint32_t name;        /* 0: not looked up yet; key is a plain address */
 } ep_callee;
 
+static inline uintptr_t
+ep_py_key_of_name(uint32_t name)
+{
+    return (uintptr_t)name << 4 | 8;
+}
+
 /* What is behind bound methods: the function, or the object that holds the method definition. */
 static inline PyObject *
 ep_py_unbound(PyObject *callable)
@@ -74,7 +81,7 @@ EP_COLD uint32_t ep_py_callee_name_slow(PyObject *callable, ep_callee callee);
 EP_COLD uint32_t ep_py_callee_site_slow(PyObject *callable, ep_callee callee,
                                         uintptr_t instruction);
 
-extern PyMethodDef *ep_py_new_method;    /* type.__new__'s definition: one for all types */
+extern EP_HIDDEN PyMethodDef *ep_py_new_method;    /* type.__new__'s definition: one for all types */
 
 /* HOT. */
 static inline ep_callee
@@ -137,6 +144,71 @@ ep_py_ends_own_call(ep_log *log, PyCodeObject *code)
     }
     log->own_calls -= 1;
     return true;
+}
+
+/* ---- What nobody wants ----------------------------------------------------------------------- */
+
+EP_COLD ep_verdict ep_py_verdict_slow(PyCodeObject *code, uint32_t name);
+
+/* `code`: that of the name, NULL if it is of something else. */
+static inline ep_verdict
+ep_py_verdict(PyCodeObject *code, uint32_t name)
+{
+    ep_verdict verdict;
+    return EP_LIKELY(ep_gate_find(name, &verdict)) ? verdict : ep_py_verdict_slow(code, name);
+}
+
+/* HOT. While ep_gate_asks_names(). Whether calls of `code` are wanted by anybody. */
+static inline bool
+ep_py_code_is_wanted(PyCodeObject *code)
+{
+    uint32_t name = ep_py_code_name(code);
+    if (EP_UNLIKELY(name == EP_ID_SKIP || name == 0)) {
+        return true;    /* the rest of the hook knows */
+    }
+    if (EP_LIKELY(ep_verdict_wants(ep_py_verdict(code, name)))) {
+        return true;
+    }
+    ep_gate_note(name);
+    return false;
+}
+
+typedef enum ep_py_wish {
+    EP_PY_WANTED,
+    EP_PY_UNWANTED,
+    EP_PY_NOTHING_WANTED    /* whatever is called from there, that is not in Python */
+} ep_py_wish;
+
+/* HOT. The same for a call of something that is not in Python, by `caller`. */
+static inline ep_py_wish
+ep_py_callee_wish(PyCodeObject *caller, PyObject *callable)
+{
+    ep_verdict from = 0;
+    if (EP_LIKELY(ep_py_sites_usable)) {    /* else sites have no callers */
+        uint32_t name = ep_py_code_name(caller);
+        if (EP_UNLIKELY(name == EP_ID_SKIP || name == 0)) {
+            return EP_PY_WANTED;
+        }
+        from = ep_py_verdict(caller, name);
+    }
+    if (!ep_verdict_wants_any_from(from)) {
+        return EP_PY_NOTHING_WANTED;
+    }
+    if (Py_IS_TYPE(ep_py_unbound(callable), &PyFunction_Type)) {
+        return EP_PY_UNWANTED;    /* is seen when it starts */
+    }
+    uint32_t name = ep_py_callee_name(callable);
+    if (EP_UNLIKELY(name == EP_ID_SKIP || name == 0)) {
+        return EP_PY_WANTED;
+    }
+    ep_verdict verdict = ep_py_verdict(NULL, name);
+    if (EP_LIKELY(ep_verdict_wants_from(verdict, from))) {
+        return EP_PY_WANTED;
+    }
+    if (ep_verdict_excluded(verdict)) {
+        ep_gate_note(name);
+    }
+    return EP_PY_UNWANTED;
 }
 
 /* As the two above, whatever the thread executes now: `frame` (of code) and `callable` were called

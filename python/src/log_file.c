@@ -100,12 +100,18 @@ join_facts(ep_py_trace *self, const ep_py_trace *part, int64_t offset_ns)
     ep_recording *to = &self->recording;
     const ep_recording *from = &part->recording;
     uint64_t kinds = to->kinds | from->kinds, filtered = to->filtered + from->filtered;
+    uint64_t deep_calls = to->deep_calls + from->deep_calls;
+    uint64_t short_calls = to->short_calls + from->short_calls;
+    uint64_t functions_off = to->functions_off + from->functions_off;
     ep_full_reason reason = to->full_reason != EP_FULL_NOT ? to->full_reason : from->full_reason;
     if (offset_ns == 0) {
         *to = *from;
     }
     to->kinds = kinds;
     to->filtered = filtered;
+    to->deep_calls = deep_calls;
+    to->short_calls = short_calls;
+    to->functions_off = functions_off;
     to->full_reason = reason;
 }
 

@@ -119,6 +119,7 @@ static PyMethodDef functions[] = {
     {"legacy_places", ep_py_legacy_places, METH_O, NULL},
     {"legacy_names", ep_py_legacy_names, METH_O, NULL},
     {"set_own_directory", set_own_directory, METH_O, NULL},
+    {"add_area", ep_py_add_area, METH_VARARGS, NULL},
     {"name_thread", name_thread, METH_VARARGS, NULL},
     {"engine_stats", engine_stats, METH_NOARGS, NULL},
     {"kind_table", kind_table, METH_NOARGS, NULL},

@@ -5,6 +5,8 @@
 #include <Python.h>
 
 #include "engine.h"
+#include "filter.h"
+#include "gate.h"
 #include "types.h"
 
 /* The public exceptions; made in module.c, immortal. */
@@ -30,10 +32,25 @@ void ep_py_set_own_directory(const char *directory);
 extern PyType_Spec ep_py_recorder_spec, ep_py_trace_spec;
 extern PyTypeObject *ep_py_trace_type;
 
-/* include, exclude: tuples of str, see filter.h.
+/* What a recorder left out: its limits, and what hooks did not record for filters. */
+typedef struct ep_py_left_out {
+    bool limits_depth;
+    uint32_t max_depth;
+    int64_t min_duration_ns;
+    uint64_t calls[EP_LEFT_OUT_COUNT];
+    size_t functions;    /* whose calls were not recorded, nor counted */
+} ep_py_left_out;
+
+/* include, exclude: tuples of str, see filter.h. left_out: NULL for nothing.
  * Returns: new (a Trace that owns *capture now), NULL with an exception and *capture cleared. */
 PyObject *ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include,
-                          PyObject *exclude);
+                          PyObject *exclude, const ep_py_left_out *left_out);
+
+/* Fails: -1, exception set. */
+int ep_py_add_patterns(ep_filter *filter, PyObject *include, PyObject *exclude);
+
+/* add_area(area, folders, modules): filter.h's, from tuples of str. */
+PyObject *ep_py_add_area(PyObject *module, PyObject *args);
 
 /* What a trace found out, all of it. Views: they live as long as the trace. */
 typedef struct ep_py_trace_parts {

@@ -12,6 +12,7 @@
 #include "decode.h"
 #include "file.h"
 #include "footprint.h"
+#include "gate.h"
 #include "intern.h"
 #include "os.h"
 #include "source.h"
@@ -31,6 +32,11 @@ typedef struct recorder_object {
      * it records into memory. */
     PyObject *output, *child_output, *metadata;
     int replace;                     /* a file that is there already */
+    ep_filter filter;                /* the same, and the limits */
+    bool alone;                      /* no other recorder of calls ran since its start */
+    uint32_t first_generation;       /* of the gate, in the last window */
+    uint64_t left_out[EP_LEFT_OUT_COUNT];    /* running: before its start; stopped: in the window */
+    size_t functions_left_out;       /* stopped: in the window */
     unsigned displaced;              /* bits: index in sources[] */
     struct recorder_object *next;    /* running ones; not owned: a running one removes itself */
     PyObject *weak_references;
@@ -166,6 +172,76 @@ choose_calls_source(const recorder_object *self)
     return ep_py_monitoring_available() ? &ep_source_monitoring : &ep_source_profile;
 }
 
+/* ---- The gate -------------------------------------------------------------------------------- */
+
+static bool
+records_calls(const recorder_object *self)
+{
+    return (self->core.options.kinds & EP_KINDS_CALLS) != 0;
+}
+
+/* The filters of running recorders of calls, and of `more` (may be NULL). Returns: how many; the
+ * array holds no more than it can. */
+static size_t
+list_filters(const recorder_object *more, const ep_filter *filters[EP_GATE_FILTERS + 1])
+{
+    size_t count = 0;
+    for (const recorder_object *r = running; r != NULL; r = r->next) {
+        if (records_calls(r) && r != more && count <= EP_GATE_FILTERS) {
+            filters[count++] = &r->filter;
+        }
+    }
+    if (more != NULL && count <= EP_GATE_FILTERS) {
+        filters[count++] = &more->filter;
+    }
+    return count;
+}
+
+/* Before the set of recorders changes to the running ones and `more`. */
+static void
+prepare_gate(const recorder_object *more)
+{
+    const ep_filter *filters[EP_GATE_FILTERS + 1];
+    ep_gate_prepare(filters, list_filters(more, filters));
+}
+
+static void
+open_gate(void)
+{
+    const ep_filter *filters[EP_GATE_FILTERS + 1];
+    size_t count = list_filters(NULL, filters);
+    recorder_object *only = NULL;
+    for (recorder_object *r = running; r != NULL; r = r->next) {
+        only = records_calls(r) ? r : only;
+    }
+    ep_gate_open(count == 1 && only->alone ? &only->core : NULL, filters, count);
+}
+
+static void
+begin_counts(recorder_object *self)
+{
+    self->first_generation = ep_gate_generation();
+    ep_engine_left_out(self->left_out);
+}
+
+/* What was left out since begin_counts(). */
+static void
+read_counts(const recorder_object *self, uint64_t *calls, size_t *functions)
+{
+    if (self->core.state == EP_RECORDER_RUNNING) {
+        ep_engine_left_out(calls);
+        for (int i = 0; i < EP_LEFT_OUT_COUNT; i++) {
+            calls[i] -= self->left_out[i];
+        }
+        *functions = ep_filter_names_any(&self->filter)
+                         ? ep_gate_count_left_out(self->first_generation)
+                         : 0;
+    } else {
+        memcpy(calls, self->left_out, sizeof self->left_out);
+        *functions = self->functions_left_out;
+    }
+}
+
 /* ---- Start, stop ----------------------------------------------------------------------------- */
 
 /* Names the calls that are open on every thread as the window begins. */
@@ -254,6 +330,16 @@ drop_file(recorder_object *self)
     }
 }
 
+/* It no longer runs. */
+static void
+leave_gate(const recorder_object *self)
+{
+    if (records_calls(self)) {
+        prepare_gate(NULL);
+        open_gate();
+    }
+}
+
 static int
 start_alone(recorder_object *self)
 {
@@ -278,8 +364,16 @@ start_alone(recorder_object *self)
         return -1;
     }
     uint64_t seen = change.count;
+    if (records_calls(self)) {
+        self->alone = calls_source_in_use() == NULL;
+        for (recorder_object *r = running; r != NULL; r = r->next) {
+            r->alone = false;
+        }
+        prepare_gate(self);
+    }
     if (adjust_sources(ep_engine_kinds() | kinds, calls) < 0) {
         drop_file(self);
+        leave_gate(self);
         release_sources();
         return -1;
     }
@@ -303,6 +397,10 @@ start_alone(recorder_object *self)
         self->backend = used;
         self->clock = ep_clock_current;
         self->windows++;
+        begin_counts(self);
+        if (records_calls(self)) {
+            open_gate();
+        }
         if (seen != change.count) {
             release_sources();
         }
@@ -314,6 +412,7 @@ start_alone(recorder_object *self)
     ep_recorder_clear(&self->core);
     ep_recorder_init(&self->core, &options);
     unlink_running(self);
+    leave_gate(self);
     release_sources();
     return -1;
 }
@@ -340,9 +439,14 @@ static void
 stop_alone(recorder_object *self)
 {
     ep_error error;
+    uint64_t left_out[EP_LEFT_OUT_COUNT];
+    size_t functions_left_out;
+    read_counts(self, left_out, &functions_left_out);
     if (ep_recorder_stop(&self->core, &error) != EP_OK) {
         return;
     }
+    memcpy(self->left_out, left_out, sizeof left_out);
+    self->functions_left_out = functions_left_out;
     for (size_t i = 0; i < SOURCE_COUNT; i++) {
         bool used = (self->core.options.kinds & sources[i]->kinds) != 0 &&
                     (!(sources[i]->kinds & EP_KINDS_CALLS) || sources[i] == self->calls_used);
@@ -350,8 +454,12 @@ stop_alone(recorder_object *self)
             self->displaced |= 1u << i;
         }
     }
-    if (self->core.file != NULL && self->displaced != 0) {
-        char *at = ep_file_get_header(self->core.file)->displaced;
+    if (self->core.file != NULL) {
+        ep_file_header *header = ep_file_get_header(self->core.file);
+        header->deep_calls = left_out[EP_LEFT_OUT_DEEP];
+        header->short_calls = left_out[EP_LEFT_OUT_SHORT];
+        header->functions_off = functions_left_out;
+        char *at = header->displaced;
         for (size_t i = 0; i < SOURCE_COUNT; i++) {
             if (self->displaced & 1u << i) {
                 at = stpcpy(stpcpy(at, sources[i]->name), " ");
@@ -359,6 +467,7 @@ stop_alone(recorder_object *self)
         }
     }
     unlink_running(self);
+    leave_gate(self);
     if (change.depth == 1) {
         release_sources();
     }
@@ -400,7 +509,11 @@ ep_py_recorders_after_fork(void)
         if ((r->core.options.kinds & EP_KINDS_PYTHON) && describe_open_calls(r) < 0) {
             PyErr_Clear();    /* the child's first returns will be unmatched */
         }
+        begin_counts(r);
     }
+    ep_gate_after_fork();
+    prepare_gate(NULL);
+    open_gate();
 }
 
 /* ---- The type -------------------------------------------------------------------------------- */
@@ -409,20 +522,23 @@ static PyObject *
 recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"kinds", "limit_bytes", "on_full", "backend", "clock", "current_thread",
-                            "include", "exclude", "output", "child_output", "metadata", "replace", NULL};
+                            "include", "exclude", "max_depth", "min_duration_ns", "output",
+                            "child_output", "metadata", "replace", NULL};
     PyObject *include = NULL, *exclude = NULL, *output = NULL, *child_output = NULL;
     PyObject *metadata = NULL;
     int replace = 0;
     unsigned long long kinds = 0, limit_bytes = 0;
     int on_full = EP_ON_FULL_OVERWRITE, current_thread = 0;
     const char *backend = "auto", *clock = "auto";
+    long long max_depth = -1, min_duration_ns = 0;    /* -1: any */
     (void)args;
     PyObject *empty = PyTuple_New(0);
     int parsed = empty != NULL &&
-                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$KKisspO!O!O!O!O!p:Recorder",
+                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$KKisspO!O!LLO!O!O!p:Recorder",
                                              names, &kinds, &limit_bytes, &on_full, &backend,
                                              &clock, &current_thread, &PyTuple_Type, &include,
-                                             &PyTuple_Type, &exclude, &PyBytes_Type, &output,
+                                             &PyTuple_Type, &exclude, &max_depth,
+                                             &min_duration_ns, &PyBytes_Type, &output,
                                              &PyBytes_Type, &child_output, &PyBytes_Type, &metadata,
                                              &replace);
     Py_XDECREF(empty);
@@ -455,7 +571,11 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         self->metadata = Py_NewRef(metadata);
         self->replace = replace;
     }
-    if (self->include == NULL || self->exclude == NULL) {
+    self->filter.limits_depth = max_depth >= 0 && max_depth < EP_DEPTH_UNLIMITED;
+    self->filter.max_depth = self->filter.limits_depth ? (uint32_t)max_depth : 0;
+    self->filter.min_duration_ns = min_duration_ns;
+    if (self->include == NULL || self->exclude == NULL ||
+        ep_py_add_patterns(&self->filter, self->include, self->exclude) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -489,6 +609,7 @@ recorder_dealloc(PyObject *object)
         PyObject_ClearWeakRefs(object);
     }
     ep_recorder_clear(&self->core);
+    ep_filter_clear(&self->filter);
     Py_XDECREF(self->include);
     Py_XDECREF(self->exclude);
     Py_XDECREF(self->output);
@@ -543,11 +664,19 @@ recorder_capture(PyObject *object, PyObject *unused)
     recorder_object *self = (recorder_object *)object;
     ep_capture capture;
     ep_error error = {.text = ""};
+    ep_py_left_out left_out = {.max_depth = self->filter.max_depth,
+                               .limits_depth = self->filter.limits_depth,
+                               .min_duration_ns = self->filter.min_duration_ns};
+    read_counts(self, left_out.calls, &left_out.functions);
+    if (self->core.state == EP_RECORDER_RUNNING) {
+        ep_gate_keep_open();    /* nothing that it holds is taken back */
+    }
     ep_status status = ep_capture_take(&self->core, &capture, &error);
     if (status != EP_OK) {
         return ep_py_raise(status, &error);
     }
-    return ep_py_trace_new(&capture, self->only_thread, self->include, self->exclude);
+    return ep_py_trace_new(&capture, self->only_thread, self->include, self->exclude,
+                           &left_out);
 }
 
 /* (recorded, lost, why it ended early, ns): events of the window so far, counted without decoding

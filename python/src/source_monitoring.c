@@ -40,34 +40,88 @@ take_back_own(ep_log *log, PyObject *code, PyObject *offset)
 #endif
 }
 
-/* ---- Callbacks. args: code, offset, ... ------------------------------------------------------ */
+/* ---- Callbacks, whole. args: code, offset, ... ----------------------------------------------- */
 
+/* Returned from where nothing will be wanted: the interpreter then leaves that place alone, until
+ * restart_events(). Not for unwind and throw, which have no place. Made once, immortal. */
+static PyObject *disable;
+/* The gate's generation when that was last returned; 0: not since the last restart. */
+static uint32_t switched_off_in;
+
+/* `generation`: the verdict's. A cold path may have let another thread change the gate. */
 static inline PyObject *
-on_open(PyObject *const *args, ep_kind kind)
+switch_off(uint32_t generation)
+{
+    if (EP_UNLIKELY(generation != ep_gate_generation())) {
+        Py_RETURN_NONE;
+    }
+    switched_off_in = generation;
+    return Py_NewRef(disable);
+}
+
+/* `gated`, constant: the callbacks come twice, so that those without filters pay nothing for
+ * them. */
+static inline void
+put_open(bool gated, ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site)
+{
+    if (gated && ep_gate_asks_calls()) {
+        ep_gate_put_open(log, ticks, kind, site);
+    } else {
+        ep_log_put(log, ticks, kind, site);
+    }
+}
+
+static inline void
+put_close(bool gated, ep_log *log, uint64_t ticks, ep_kind kind, uint32_t name)
+{
+    if (gated && ep_gate_asks_calls()) {
+        ep_gate_put_close(log, ticks, kind, name);
+    } else {
+        ep_log_put(log, ticks, kind, name);
+    }
+}
+
+/* Not into the fast halves below, whose registers they would take. */
+#define EP_WHOLE __attribute__((noinline))
+
+static EP_WHOLE PyObject *
+open_whole(PyObject *const *args, ep_kind kind, bool gated)
 {
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(kind);
     /* Cython and Numba fire with something like a code object. */
     if (EP_LIKELY(log != NULL && PyCode_Check(args[0]))) {
         take_back_own(log, args[0], args[1]);
+        if (gated && ep_gate_asks_names()) {
+            uint32_t generation = ep_gate_generation();
+            if (!ep_py_code_is_wanted((PyCodeObject *)args[0])) {
+                return kind == EP_KIND_THROW ? Py_NewRef(Py_None) : switch_off(generation);
+            }
+        }
         uint32_t site = ep_py_code_site((PyCodeObject *)args[0], ep_py_frame_now());
         if (EP_LIKELY(site != EP_ID_SKIP)) {
-            ep_log_put(log, ticks, kind, site);
+            put_open(gated, log, ticks, kind, site);
         }
     }
     Py_RETURN_NONE;
 }
 
-static inline PyObject *
-on_close(PyObject *const *args, ep_kind kind)
+static EP_WHOLE PyObject *
+close_whole(PyObject *const *args, ep_kind kind, bool gated)
 {
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(kind);
     if (EP_LIKELY(log != NULL && PyCode_Check(args[0]))) {
         take_back_own(log, args[0], args[1]);
+        if (gated && ep_gate_asks_names()) {
+            uint32_t generation = ep_gate_generation();
+            if (!ep_py_code_is_wanted((PyCodeObject *)args[0])) {
+                return kind == EP_KIND_UNWIND ? Py_NewRef(Py_None) : switch_off(generation);
+            }
+        }
         uint32_t name = ep_py_code_name((PyCodeObject *)args[0]);
         if (EP_LIKELY(name != EP_ID_SKIP)) {
-            ep_log_put(log, ticks, kind, name);
+            put_close(gated, log, ticks, kind, name);
         }
     }
     Py_RETURN_NONE;
@@ -82,18 +136,23 @@ is_python_function(PyObject *callable)
     return Py_IS_TYPE(ep_py_unbound(callable), &PyFunction_Type);
 }
 
-static PyObject *
-on_call(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
+static EP_WHOLE PyObject *
+call_whole(PyObject *const *args, ep_kind kind, bool gated)
 {
-    (void)self;
-    (void)count;
-    (void)names;
-    ep_log *log = ep_py_log_for(EP_KIND_C_CALL);
+    ep_log *log = ep_py_log_for(kind);
     if (EP_UNLIKELY(log == NULL)) {
         Py_RETURN_NONE;
     }
     if (EP_LIKELY(PyCode_Check(args[0]))) {
         take_back_own(log, args[0], args[1]);
+        if (gated && ep_gate_asks_names()) {
+            /* Switched off for every callee, present and future: only where none can be wanted. */
+            uint32_t generation = ep_gate_generation();
+            ep_py_wish wish = ep_py_callee_wish((PyCodeObject *)args[0], args[2]);
+            if (wish != EP_PY_WANTED) {
+                return wish == EP_PY_UNWANTED ? Py_NewRef(Py_None) : switch_off(generation);
+            }
+        }
         if (is_python_function(args[2])) {
             Py_RETURN_NONE;
         }
@@ -104,64 +163,198 @@ on_call(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
             (uintptr_t)ep_code_start((PyCodeObject *)args[0]) + (uintptr_t)ep_small_int(args[1]);
         uint32_t site = ep_py_callee_site(args[2], instruction);
         if (EP_LIKELY(site != EP_ID_SKIP)) {
-            ep_log_put(log, ticks, EP_KIND_C_CALL, site);
+            put_open(gated, log, ticks, kind, site);
         }
     }
     Py_RETURN_NONE;
 }
 
-static inline PyObject *
-on_c_close(PyObject *const *args, ep_kind kind)
+static EP_WHOLE PyObject *
+c_close_whole(PyObject *const *args, ep_kind kind, bool gated)
 {
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(kind);
     if (EP_LIKELY(log != NULL && PyCode_Check(args[0]))) {
         take_back_own(log, args[0], args[1]);
-        if (is_python_function(args[2])) {
+        if (is_python_function(args[2]) ||
+            (gated && ep_gate_asks_names() &&
+             ep_py_callee_wish((PyCodeObject *)args[0], args[2]) != EP_PY_WANTED)) {
             Py_RETURN_NONE;
         }
         uint32_t name = ep_py_callee_name(args[2]);
         if (EP_LIKELY(name != EP_ID_SKIP &&
                       !ep_py_ends_own_call(log, (PyCodeObject *)args[0]))) {
-            ep_log_put(log, ticks, kind, name);
+            put_close(gated, log, ticks, kind, name);
         }
     }
     Py_RETURN_NONE;
 }
 
-#define CALLBACK(name, handler, kind)                                                           \
+/* ---- Callbacks, the fast halves -------------------------------------------------------------- */
+
+/* What all but first sights need, without a call on the way, so that nothing is saved on the stack:
+ * 9 to 25 instructions of 80 to 110 less. Whatever is out of the ordinary goes to the whole
+ * callback, which begins anew: until the record is put, nothing here has changed anything that it
+ * would do again (what was taken back is gone, and is not found twice). */
+
+#define INTO_CALLBACK inline __attribute__((always_inline))
+
+/* The log, if it can be written to at once, with ticks of the counter. */
+static inline ep_log *
+fast_log(void)
+{
+    ep_log *log = ep_log_current;
+    bool plain = EP_LIKELY(log != NULL) && EP_LIKELY(!log->fresh) &&
+                 EP_LIKELY(ep_clock_current == EP_CLOCK_COUNTER);
+    return plain ? log : NULL;
+}
+
+static INTO_CALLBACK PyObject *
+on_open(PyObject *const *args, ep_kind kind)
+{
+    ep_log *log = fast_log();
+    PyCodeObject *code = (PyCodeObject *)args[0];
+    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code) || ep_thread_state_is_asked() ||
+                    !ep_py_sites_usable)) {
+        return open_whole(args, kind, false);
+    }
+    uint64_t ticks = ep_clock_counter();
+    take_back_own(log, (PyObject *)code, args[1]);
+    ep_frame *frame = ep_frame_of_program(ep_frame_current(ep_thread_state()));
+    ep_frame *caller = frame != NULL ? ep_frame_previous(frame) : NULL;
+    uint32_t site =
+        ep_site_find((uintptr_t)code, caller != NULL ? ep_frame_instruction(caller) : 0);
+    if (EP_UNLIKELY(site == 0)) {
+        return open_whole(args, kind, false);
+    }
+    ep_log_put(log, ticks, kind, site);
+    Py_RETURN_NONE;
+}
+
+static INTO_CALLBACK PyObject *
+on_close(PyObject *const *args, ep_kind kind)
+{
+    ep_log *log = fast_log();
+    PyCodeObject *code = (PyCodeObject *)args[0];
+    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code))) {
+        return close_whole(args, kind, false);
+    }
+    uint64_t ticks = ep_clock_counter();
+    take_back_own(log, (PyObject *)code, args[1]);
+    uint32_t name = ep_name_find((uintptr_t)code, EP_TAG_PLAIN);
+    if (EP_UNLIKELY(name == 0)) {
+        return close_whole(args, kind, false);
+    }
+    ep_log_put(log, ticks, kind, name);
+    Py_RETURN_NONE;
+}
+
+/* As ep_py_callee() for builtin functions, methods, and classes that live for ever; key 0: something
+ * else. Such a class has its name here. */
+static inline ep_callee
+fast_callee(PyObject *callable)
+{
+    PyTypeObject *type = Py_TYPE(callable);
+    ep_callee callee = {.key = 0};
+    if (type == &PyCFunction_Type) {
+        PyMethodDef *method = ((PyCFunctionObject *)callable)->m_ml;
+        callee.key = EP_LIKELY(method != ep_py_new_method) ? (uintptr_t)method : 0;
+    } else if (type == &PyMethodDescr_Type) {
+        callee.key = (uintptr_t)((PyMethodDescrObject *)callable)->d_method;
+    } else if (type == &PyType_Type &&
+               !(((PyTypeObject *)callable)->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+        callee.name = ep_name_find((uintptr_t)callable, EP_TAG_TYPE);
+        callee.key = callee.name != 0 ? ep_py_key_of_name(callee.name) : 0;
+    }
+    return callee;
+}
+
+static INTO_CALLBACK PyObject *
+on_call(PyObject *const *args, ep_kind kind)
+{
+    PyCodeObject *code = (PyCodeObject *)args[0];
+    if (Py_IS_TYPE(args[2], &PyFunction_Type) && !ep_footprint_active()) {
+        Py_RETURN_NONE;    /* PY_START follows */
+    }
+    ep_callee callee = fast_callee(args[2]);
+    ep_log *log = callee.key != 0 ? fast_log() : NULL;
+    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code))) {
+        return call_whole(args, kind, false);
+    }
+    uint64_t ticks = ep_clock_counter();
+    take_back_own(log, (PyObject *)code, args[1]);
+    uint32_t site = ep_site_find(callee.key, (uintptr_t)ep_code_start(code) +
+                                                 (uintptr_t)ep_small_int(args[1]));
+    if (EP_UNLIKELY(site == 0)) {
+        return call_whole(args, kind, false);
+    }
+    ep_log_put(log, ticks, kind, site);
+    Py_RETURN_NONE;
+}
+
+static INTO_CALLBACK PyObject *
+on_c_close(PyObject *const *args, ep_kind kind)
+{
+    PyCodeObject *code = (PyCodeObject *)args[0];
+    ep_callee callee = fast_callee(args[2]);
+    ep_log *log = callee.key != 0 ? fast_log() : NULL;
+    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code) || log->own_calls != 0)) {
+        return c_close_whole(args, kind, false);
+    }
+    uint64_t ticks = ep_clock_counter();
+    take_back_own(log, (PyObject *)code, args[1]);
+    uint32_t name =
+        callee.name != 0 ? callee.name : ep_name_find(callee.key, EP_TAG_PLAIN);
+    if (EP_UNLIKELY(name == 0)) {
+        return c_close_whole(args, kind, false);
+    }
+    ep_log_put(log, ticks, kind, name);
+    Py_RETURN_NONE;
+}
+
+#define CALLBACK(name, handler, ...)                                                            \
     static PyObject *name(PyObject *self, PyObject *const *args, size_t count, PyObject *names) \
     {                                                                                           \
         (void)self;                                                                             \
         (void)count;                                                                            \
         (void)names;                                                                            \
-        return handler(args, kind);                                                             \
+        return handler(args, __VA_ARGS__);                                                      \
     }
-
 CALLBACK(on_start, on_open, EP_KIND_CALL)
 CALLBACK(on_resume, on_open, EP_KIND_RESUME)
-CALLBACK(on_throw, on_open, EP_KIND_THROW)
+CALLBACK(on_throw, open_whole, EP_KIND_THROW, false)
 CALLBACK(on_return, on_close, EP_KIND_RETURN)
 CALLBACK(on_yield, on_close, EP_KIND_YIELD)
 CALLBACK(on_unwind, on_close, EP_KIND_UNWIND)
+CALLBACK(on_c_call, on_call, EP_KIND_C_CALL)
 CALLBACK(on_c_return, on_c_close, EP_KIND_C_RETURN)
-CALLBACK(on_c_raise, on_c_close, EP_KIND_C_EXCEPTION)
+CALLBACK(on_c_raise, c_close_whole, EP_KIND_C_EXCEPTION, false)
+
+CALLBACK(on_start_gated, open_whole, EP_KIND_CALL, true)
+CALLBACK(on_resume_gated, open_whole, EP_KIND_RESUME, true)
+CALLBACK(on_throw_gated, open_whole, EP_KIND_THROW, true)
+CALLBACK(on_return_gated, close_whole, EP_KIND_RETURN, true)
+CALLBACK(on_yield_gated, close_whole, EP_KIND_YIELD, true)
+CALLBACK(on_unwind_gated, close_whole, EP_KIND_UNWIND, true)
+CALLBACK(on_c_call_gated, call_whole, EP_KIND_C_CALL, true)
+CALLBACK(on_c_return_gated, c_close_whole, EP_KIND_C_RETURN, true)
+CALLBACK(on_c_raise_gated, c_close_whole, EP_KIND_C_EXCEPTION, true)
 
 /* Bit numbers moved in 3.14: events go by name. */
 static const struct event {
     const char *name;
     uint64_t kinds;
-    vectorcallfunc callback;
+    vectorcallfunc callback[2];    /* [1]: gated */
 } events[] = {
-    {"PY_START", EP_KIND_BIT(EP_KIND_CALL), on_start},
-    {"PY_RESUME", EP_KIND_BIT(EP_KIND_RESUME), on_resume},
-    {"PY_THROW", EP_KIND_BIT(EP_KIND_THROW), on_throw},
-    {"PY_RETURN", EP_KIND_BIT(EP_KIND_RETURN), on_return},
-    {"PY_YIELD", EP_KIND_BIT(EP_KIND_YIELD), on_yield},
-    {"PY_UNWIND", EP_KIND_BIT(EP_KIND_UNWIND), on_unwind},
-    {"CALL", EP_KINDS_C, on_call},
-    {"C_RETURN", EP_KINDS_C, on_c_return},    /* these two need CALL */
-    {"C_RAISE", EP_KINDS_C, on_c_raise},
+    {"PY_START", EP_KIND_BIT(EP_KIND_CALL), {on_start, on_start_gated}},
+    {"PY_RESUME", EP_KIND_BIT(EP_KIND_RESUME), {on_resume, on_resume_gated}},
+    {"PY_THROW", EP_KIND_BIT(EP_KIND_THROW), {on_throw, on_throw_gated}},
+    {"PY_RETURN", EP_KIND_BIT(EP_KIND_RETURN), {on_return, on_return_gated}},
+    {"PY_YIELD", EP_KIND_BIT(EP_KIND_YIELD), {on_yield, on_yield_gated}},
+    {"PY_UNWIND", EP_KIND_BIT(EP_KIND_UNWIND), {on_unwind, on_unwind_gated}},
+    {"CALL", EP_KINDS_C, {on_c_call, on_c_call_gated}},
+    {"C_RETURN", EP_KINDS_C, {on_c_return, on_c_return_gated}},    /* these two need CALL */
+    {"C_RAISE", EP_KINDS_C, {on_c_raise, on_c_raise_gated}},
 };
 #define EVENT_COUNT (sizeof events / sizeof *events)
 
@@ -169,6 +362,7 @@ static const struct event {
 
 static int tool = -1;            /* -1: none is ours */
 static uint64_t active_kinds;
+static bool active_gated;
 static PyTypeObject *callback_type;
 
 static PyMemberDef callback_members[] = {
@@ -299,7 +493,7 @@ set_callback(PyObject *module, const struct event *event, bool in)
         if (made == NULL) {
             return -1;
         }
-        made->vectorcall = event->callback;
+        made->vectorcall = event->callback[ep_gate_is_on()];
         Py_SETREF(callback, (PyObject *)made);
     }
     PyObject *old =
@@ -326,6 +520,20 @@ set_events(PyObject *module, uint64_t kinds)
     return done != NULL ? 0 : -1;
 }
 
+/* Places that were switched off come back: of ours for a new set of recorders or for the next
+ * holder of our id; other tools may see theirs once more, which is how the interpreter has it. */
+static int
+switch_on(PyObject *module)
+{
+    if (switched_off_in == 0) {
+        return 0;
+    }
+    PyObject *done = PyObject_CallMethod(module, "restart_events", NULL);
+    Py_XDECREF(done);
+    switched_off_in = done != NULL ? 0 : switched_off_in;
+    return done != NULL ? 0 : -1;
+}
+
 static void
 take_out(PyObject *module)
 {
@@ -337,6 +545,8 @@ take_out(PyObject *module)
             (void)set_callback(module, &events[i], false);
             PyErr_Clear();
         }
+        (void)switch_on(module);
+        PyErr_Clear();
         Py_XDECREF(PyObject_CallMethod(module, "free_tool_id", "i", tool));
         PyErr_Clear();
     }
@@ -347,11 +557,17 @@ take_out(PyObject *module)
 static int
 adjust(uint64_t kinds)
 {
-    if (kinds == active_kinds) {
+    bool gated = ep_gate_is_on();
+    bool again = switched_off_in != 0 && switched_off_in != ep_gate_generation();
+    if (kinds == active_kinds && gated == active_gated && !again) {
         return 0;
     }
     PyObject *module = monitoring();
     if (module == NULL) {
+        return -1;
+    }
+    if (disable == NULL && (disable = PyObject_GetAttrString(module, "DISABLE")) == NULL) {
+        Py_DECREF(module);
         return -1;
     }
     if (callback_type == NULL) {
@@ -364,6 +580,11 @@ adjust(uint64_t kinds)
     } else if (status == 0 && (status = tool >= 0 ? 0 : take_tool(module)) == 0) {
         status = set_events(module, kinds);
         active_kinds = kinds;
+        active_gated = gated;
+        /* After the callbacks: what comes back asks the new gate. */
+        if (status == 0 && again) {
+            status = switch_on(module);
+        }
         if (status < 0 && had == 0) {
             ep_py_exception saved = ep_py_exception_save();
             take_out(module);

@@ -204,6 +204,24 @@ give_frame_to_program(ep_log *log, uint64_t ticks, PyFrameObject *frame, PyCodeO
     }
 }
 
+/* A call ended, unless it only yields: what the mechanism made for it may be the program's now. */
+static inline void
+leave_frame(ep_log *log, uint64_t ticks, PyFrameObject *frame, PyCodeObject *code, ep_kind kind)
+{
+    if (EP_UNLIKELY(Py_REFCNT(frame) > FRAME_REFERENCES) && kind != EP_KIND_YIELD &&
+        ep_footprint_active()) {
+        give_frame_to_program(log, ticks, frame, code);
+    }
+}
+
+/* There is no switching off here: what nobody wants still costs the way to us and this. */
+static inline bool
+is_wanted(int what, PyCodeObject *code, PyObject *argument)
+{
+    return what >= PyTrace_C_CALL ? ep_py_callee_wish(code, argument) == EP_PY_WANTED
+                                  : ep_py_code_is_wanted(code);
+}
+
 static int
 hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
 {
@@ -221,6 +239,12 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
     if (what >= PyTrace_C_CALL && !(active_kinds & EP_KINDS_C)) {
         return 0;
     }
+    if (EP_UNLIKELY(ep_gate_asks_names()) && !is_wanted(what, code, argument)) {
+        if (what == PyTrace_RETURN && ep_footprint_active()) {
+            leave_frame(log, ticks, frame_object, code, close_kind(code, frame, argument));
+        }
+        return 0;
+    }
     ep_kind kind;
     uint32_t id;
     switch (what) {
@@ -231,10 +255,7 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
         case PyTrace_RETURN:
             kind = close_kind(code, frame, argument);
             id = ep_py_code_name(code);
-            if (EP_UNLIKELY(Py_REFCNT(frame_object) > FRAME_REFERENCES) && kind != EP_KIND_YIELD &&
-                ep_footprint_active()) {
-                give_frame_to_program(log, ticks, frame_object, code);
-            }
+            leave_frame(log, ticks, frame_object, code, kind);
             break;
         case PyTrace_C_CALL:
             kind = EP_KIND_C_CALL;
@@ -252,7 +273,13 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
             return 0;
     }
     bool ends_c_call = what == PyTrace_C_RETURN || what == PyTrace_C_EXCEPTION;
-    if (EP_LIKELY(id != EP_ID_SKIP && !(ends_c_call && ep_py_ends_own_call(log, code)))) {
+    if (EP_UNLIKELY(id == EP_ID_SKIP || (ends_c_call && ep_py_ends_own_call(log, code)))) {
+        return 0;
+    }
+    if (EP_UNLIKELY(ep_gate_asks_calls())) {
+        (ep_kinds[kind].pairing == EP_PAIRING_OPENS ? ep_gate_put_open : ep_gate_put_close)(
+            log, ticks, kind, id);
+    } else {
         ep_log_put(log, ticks, kind, id);
     }
     return 0;

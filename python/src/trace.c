@@ -14,20 +14,14 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* Fails: -1, exception set. */
+/* Calls `add` with each text of a tuple. Fails: -1, exception set. */
 static int
-add_patterns(ep_filter *filter, bool include, PyObject *patterns)
+each_text(PyObject *texts, ep_status (*add)(ep_text text, void *context), void *context)
 {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(patterns); i++) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(texts); i++) {
         char stack[256], *heap;
-        ep_text text = ep_py_text(PyTuple_GET_ITEM(patterns, i), stack, sizeof stack, &heap);
-        char *pattern = text.at != NULL ? calloc(text.bytes + 1, 1) : NULL;
-        ep_status status = EP_NOMEM;
-        if (pattern != NULL) {
-            memcpy(pattern, text.at, text.bytes);
-            status = ep_filter_add(filter, include, pattern);
-        }
-        free(pattern);
+        ep_text text = ep_py_text(PyTuple_GET_ITEM(texts, i), stack, sizeof stack, &heap);
+        ep_status status = text.at != NULL ? add(text, context) : EP_NOMEM;
         free(heap);
         if (status != EP_OK) {
             ep_py_raise(status, NULL);
@@ -52,22 +46,83 @@ ep_py_trace_alloc(void)
     return self;
 }
 
-/* filter(include, exclude): what its recorder was asked for. Before the first step. */
-static PyObject *
-trace_filter(PyObject *object, PyObject *args)
+typedef struct pattern_place {
+    ep_filter *filter;
+    bool include;
+} pattern_place;
+
+static ep_status
+add_pattern(ep_text text, void *context)
 {
-    ep_py_trace *self = (ep_py_trace *)object;
-    PyObject *include, *exclude;
-    if (!PyArg_ParseTuple(args, "O!O!:filter", &PyTuple_Type, &include, &PyTuple_Type, &exclude) ||
-        add_patterns(&self->filter, true, include) < 0 ||
-        add_patterns(&self->filter, false, exclude) < 0) {
+    pattern_place *place = context;
+    char *pattern = calloc(text.bytes + 1, 1);
+    ep_status status = EP_NOMEM;
+    if (pattern != NULL) {
+        memcpy(pattern, text.at, text.bytes);
+        status = ep_filter_add(place->filter, place->include, pattern);
+    }
+    free(pattern);
+    return status;
+}
+
+int
+ep_py_add_patterns(ep_filter *filter, PyObject *include, PyObject *exclude)
+{
+    int status = each_text(include, add_pattern, &(pattern_place){filter, true});
+    return status == 0 ? each_text(exclude, add_pattern, &(pattern_place){filter, false}) : -1;
+}
+
+static ep_status
+add_folder(ep_text text, void *context)
+{
+    return ep_area_add_folder(*(ep_area *)context, text);
+}
+
+static ep_status
+add_module(ep_text text, void *context)
+{
+    return ep_area_add_module(*(ep_area *)context, text);
+}
+
+PyObject *
+ep_py_add_area(PyObject *module, PyObject *args)
+{
+    int number;
+    PyObject *folders, *modules;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iO!O!:add_area", &number, &PyTuple_Type, &folders, &PyTuple_Type,
+                          &modules)) {
+        return NULL;
+    }
+    ep_area area = (ep_area)number;
+    if (each_text(folders, add_folder, &area) < 0 || each_text(modules, add_module, &area) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;
 }
 
+/* filter(include, exclude, max_depth, min_duration_ns): what its recorder was asked for; -1: no
+ * limit. Before the first step. */
+static PyObject *
+trace_filter(PyObject *object, PyObject *args)
+{
+    ep_py_trace *self = (ep_py_trace *)object;
+    PyObject *include, *exclude;
+    long long max_depth, min_duration_ns;
+    if (!PyArg_ParseTuple(args, "O!O!LL:filter", &PyTuple_Type, &include, &PyTuple_Type, &exclude,
+                          &max_depth, &min_duration_ns) ||
+        ep_py_add_patterns(&self->filter, include, exclude) < 0) {
+        return NULL;
+    }
+    self->filter.limits_depth = max_depth >= 0 && max_depth < EP_DEPTH_UNLIMITED;
+    self->filter.max_depth = self->filter.limits_depth ? (uint32_t)max_depth : 0;
+    self->filter.min_duration_ns = min_duration_ns > 0 ? min_duration_ns : 0;
+    Py_RETURN_NONE;
+}
+
 PyObject *
-ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include, PyObject *exclude)
+ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include, PyObject *exclude,
+                const ep_py_left_out *left_out)
 {
     ep_py_trace *self = ep_py_intern_resolve() == 0 ? ep_py_trace_alloc() : NULL;
     if (self == NULL) {
@@ -88,8 +143,15 @@ ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include, Py
         .process_id = ep_os_process_id(),
         .full_reason = capture->full_reason,
     };
-    if (add_patterns(&self->filter, true, include) < 0 ||
-        add_patterns(&self->filter, false, exclude) < 0) {
+    if (left_out != NULL) {
+        self->recording.deep_calls = left_out->calls[EP_LEFT_OUT_DEEP];
+        self->recording.short_calls = left_out->calls[EP_LEFT_OUT_SHORT];
+        self->recording.functions_off = left_out->functions;
+        self->filter.limits_depth = left_out->limits_depth;
+        self->filter.max_depth = left_out->max_depth;
+        self->filter.min_duration_ns = left_out->min_duration_ns;
+    }
+    if (ep_py_add_patterns(&self->filter, include, exclude) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -232,13 +294,17 @@ reach_decoded(ep_py_trace *self, ep_error *error)
     if (status != EP_OK) {
         return status;
     }
+    ep_filtered dropped = {0};
     if (!ep_filter_is_empty(&self->filter)) {
-        status = ep_filter_apply(&self->filter, &self->decoded, &self->recording.filtered);
+        status = ep_filter_apply(&self->filter, &self->decoded, &dropped);
     }
     if (status != EP_OK) {
         ep_decoded_clear(&self->decoded);
         return status;
     }
+    self->recording.filtered = dropped.rows;
+    self->recording.deep_calls += dropped.deep_calls;
+    self->recording.short_calls += dropped.short_calls;
     ep_capture_clear(&self->capture);
     return EP_OK;
 }
@@ -694,15 +760,19 @@ trace_facts(PyObject *object, PyObject *unused)
         return NULL;
     }
     const ep_recording *recording = &self->recording;
-    return Py_BuildValue("{s:L,s:L,s:L,s:d,s:z,s:K,s:K,s:K,s:n}", "duration_ns",
-                         (long long)self->decoded.duration_ns, "start_monotonic_ns",
-                         (long long)recording->start.monotonic_ns, "start_realtime_ns",
-                         (long long)recording->start_realtime_ns, "clock_frequency_hz",
-                         recording->frequency_hz, "full", ep_py_full_reasons[recording->full_reason],
-                         "damaged_chunks", (unsigned long long)self->decoded.damaged_chunks,
-                         "filtered", (unsigned long long)recording->filtered, "kinds",
-                         (unsigned long long)recording->kinds, "events",
-                         (Py_ssize_t)self->decoded.columns.count);
+    return Py_BuildValue(
+        "{s:L,s:L,s:L,s:d,s:z,s:K,s:K,s:K,s:K,s:K,s:K,s:n}", "duration_ns",
+        (long long)self->decoded.duration_ns, "start_monotonic_ns",
+        (long long)recording->start.monotonic_ns, "start_realtime_ns",
+        (long long)recording->start_realtime_ns, "clock_frequency_hz", recording->frequency_hz, "full",
+        ep_py_full_reasons[recording->full_reason], "damaged_chunks",
+        (unsigned long long)self->decoded.damaged_chunks, "filtered",
+        (unsigned long long)recording->filtered, "functions_off",
+        (unsigned long long)recording->functions_off, "deep_calls",
+        (unsigned long long)recording->deep_calls, "short_calls",
+        (unsigned long long)recording->short_calls, "kinds", (unsigned long long)recording->kinds,
+        "events",
+        (Py_ssize_t)self->decoded.columns.count);
 }
 
 /* (time, bytes): samples of the resident set. */

@@ -150,8 +150,9 @@ add_threads(maker *m, size_t count)
         thread->open.calls = ep_calloc(depth, sizeof *thread->open.calls);
         thread->open.depth = thread->open.capacity = depth;
         for (size_t j = 0; j < depth; j++) {
-            thread->open.calls[j] = (ep_open_call){site_ids[ep_model_below(&m->random, SITE_COUNT)],
-                                                   j % 2 ? EP_KIND_CALL : EP_KIND_C_CALL};
+            thread->open.calls[j] =
+                (ep_open_call){.site_id = site_ids[ep_model_below(&m->random, SITE_COUNT)],
+                               .kind = j % 2 ? EP_KIND_CALL : EP_KIND_C_CALL};
         }
     }
 }
@@ -241,7 +242,7 @@ static int
 save(const ep_decoded *trace)
 {
     int fd = new_file();
-    ep_error error = {""};
+    ep_error error = {.text = ""};
     ck_assert_msg(ep_archive_write(fd, &some_recording, trace, &error) == EP_OK, "%s", error.text);
     return fd;
 }
@@ -259,7 +260,7 @@ static ep_archive *
 open_file(int fd)
 {
     ep_archive *archive;
-    ep_error error = {""};
+    ep_error error = {.text = ""};
     ck_assert_msg(ep_archive_open(fd, &archive, &error) == EP_OK, "%s", error.text);
     close(fd);    /* it has its own */
     return archive;
@@ -269,7 +270,7 @@ static ep_decoded
 load(ep_archive *archive)
 {
     ep_decoded trace;
-    ep_error error = {""};
+    ep_error error = {.text = ""};
     ck_assert_msg(ep_archive_load(archive, &trace, &error) == EP_OK, "%s", error.text);
     return trace;
 }
@@ -470,7 +471,7 @@ open_damaged(const uint8_t *bytes, size_t count)
 {
     int fd = file_of(bytes, count);
     ep_archive *archive;
-    ep_error error = {""};
+    ep_error error = {.text = ""};
     ep_status status = ep_archive_open(fd, &archive, &error);
     close(fd);
     if (status != EP_OK) {
@@ -714,7 +715,7 @@ START_TEST(a_newer_major_is_refused_by_name)
     memcpy(&bytes[16], "7.8.9\0", 6);
     ep_store_le(&bytes[60], ep_crc32(0, bytes, 60), 4);
     ep_archive *archive;
-    ep_error error = {""};
+    ep_error error = {.text = ""};
 
     int fd = file_of(bytes, count);
     ck_assert_int_eq(ep_archive_open(fd, &archive, &error), EP_UNSUPPORTED);
@@ -776,7 +777,7 @@ START_TEST(what_is_no_archive_is_said_to_be_none)
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         int fd = file_of((const uint8_t *)files[i].bytes, files[i].count);
         ep_archive *archive;
-        ep_error error = {""};
+        ep_error error = {.text = ""};
 
         ck_assert_int_eq(ep_archive_open(fd, &archive, &error), EP_FORMAT);
 
@@ -790,7 +791,7 @@ START_TEST(a_directory_is_an_error_of_the_system)
 {
     int fd = open("/tmp", O_RDONLY | O_DIRECTORY);
     ep_archive *archive;
-    ep_error error = {""};
+    ep_error error = {.text = ""};
 
     ck_assert_int_eq(ep_archive_open(fd, &archive, &error), EP_IO);
 
@@ -828,7 +829,7 @@ START_TEST(a_full_disk_is_an_error_of_the_system)
     ep_decoded trace = make_trace(1, &small);
     int fd = open("/dev/full", O_WRONLY);
     ck_assert_int_ge(fd, 0);
-    ep_error error = {""};
+    ep_error error = {.text = ""};
 
     errno = 0;
     ck_assert_int_eq(ep_archive_write(fd, &some_recording, &trace, &error), EP_IO);
@@ -934,7 +935,7 @@ START_TEST(files_of_every_version_open)
         int fd = open(path, O_RDONLY);
         ck_assert_msg(fd >= 0, "%s", path);
         ep_archive *archive;
-        ep_error error = {""};
+        ep_error error = {.text = ""};
         ep_status status = ep_archive_open(fd, &archive, &error);
         close(fd);
         if (status == EP_UNSUPPORTED) {    /* this build lacks the codec */

@@ -621,7 +621,7 @@ START_TEST(calls_open_at_the_start_are_kept_and_folded)
     ep_recorder recorder;
     tape t = own_tape(1);
     ep_model_start(&recorder, EP_MODEL_ALL_KINDS, 1, EP_ON_FULL_OVERWRITE, EP_CLOCK_INJECTED);
-    const ep_open_call open[] = {{site_ids[5], EP_KIND_CALL}, {site_ids[7], EP_KIND_RESUME}};
+    const ep_open_call open[] = {{site_ids[5], EP_KIND_CALL, 0}, {site_ids[7], EP_KIND_RESUME, 0}};
     ck_assert_int_eq(ep_recorder_set_open(&recorder, t.thread_id, open, 2), EP_OK);
     ep_log *log = ep_log_mine();
     ep_log_put(log, ep_model_tick(), EP_KIND_RETURN, callee_of(site_ids[7]));
@@ -1780,7 +1780,7 @@ START_TEST(each_request_for_memory_may_fail)
         tapes[2].known_sites = true;
         emit_with_or_without_log(other.log, &tapes[2], 1000);
         actor_end(&other);
-        const ep_open_call open[] = {{site_ids[5], EP_KIND_CALL}};
+        const ep_open_call open[] = {{site_ids[5], EP_KIND_CALL, 0}};
         (void)!ep_recorder_set_open(&r[2], tapes[0].thread_id, open, 1);
         for (int i = 0; i < 3; i++) {
             ep_capture capture;

@@ -185,11 +185,12 @@ START_TEST(dropped_calls_take_their_ends_with_them)
                           .thread_count = 1};
     ep_filter filter = {0};
     ck_assert_int_eq(ep_filter_add(&filter, false, "theirs"), EP_OK);
-    uint64_t dropped = 0;
+    ep_filtered dropped = {0};
 
     ck_assert_int_eq(ep_filter_apply(&filter, &decoded, &dropped), EP_OK);
 
-    ck_assert_uint_eq(dropped, 5);
+    ck_assert_uint_eq(dropped.rows, 5);
+    ck_assert_uint_eq(dropped.deep_calls + dropped.short_calls, 0);
     ck_assert_uint_eq(decoded.columns.count, 4);
     ck_assert_uint_eq(kind[0], EP_KIND_CALL);
     ck_assert_uint_eq(kind[1], EP_KIND_MALLOC_OBJ);
@@ -205,7 +206,98 @@ START_TEST(dropped_calls_take_their_ends_with_them)
 }
 END_TEST
 
+/* f [1, 9] calls g [2, 8], which calls f [3, 5] and len [6, 7]; h was open before, its end is last. */
+static void
+apply_limits(const ep_filter *filter, const char *expected, uint64_t deep, uint64_t brief)
+{
+    ck_assert_int_eq(ep_names_init(), EP_OK);
+    uint32_t names[4], sites[4];
+    for (uintptr_t i = 0; i < 4; i++) {
+        char qualname[2] = {"fglh"[i], 0};
+        names[i] = name(0x9000 + 16 * i, "limits", qualname, "/l.py", EP_NAME_PYTHON);
+        sites[i] = ep_site_add(0x9000 + 16 * i, 1, &(ep_site){.callee = names[i]});
+    }
+    int64_t time_ns[] = {1, 2, 3, 5, 6, 7, 8, 9, 10};
+    uint8_t kind[] = {EP_KIND_CALL, EP_KIND_CALL, EP_KIND_CALL, EP_KIND_RETURN, EP_KIND_C_CALL,
+                      EP_KIND_C_RETURN, EP_KIND_RETURN, EP_KIND_UNWIND, EP_KIND_RETURN};
+    uint32_t id[] = {sites[0], sites[1], sites[0], names[0], sites[2],
+                     names[2], names[1], names[0], names[3]};
+    int32_t thread[9] = {0};
+    ep_open_call open = {.site_id = sites[3], .kind = EP_KIND_CALL, .before = true};
+    ep_trace_thread row = {.open = {.depth = 1, .capacity = 1, .calls = &open}};
+    for (int i = 0; i < 9; i++) row.recorded[kind[i]] += 1;
+    ep_decoded decoded = {
+        .columns = {.count = 9, .time_ns = time_ns, .kind = kind, .thread = thread, .id = id},
+        .threads = &row,
+        .thread_count = 1};
+    ep_filtered dropped = {0};
+
+    ck_assert_int_eq(ep_filter_apply(filter, &decoded, &dropped), EP_OK);
+
+    char found[10] = "";
+    for (size_t i = 0; i < decoded.columns.count; i++) {
+        bool closes = ep_kinds[kind[i]].pairing == EP_PAIRING_CLOSES;
+        uint32_t of = closes ? id[i] : ep_site_callee(id[i]);
+        ep_text qualname = ep_string_get(ep_name_get(of)->qualname);
+        found[i] = closes ? (char)(qualname.at[0] - 'a' + 'A') : qualname.at[0];
+    }
+    ck_assert_str_eq(found, expected);
+    ck_assert_uint_eq(dropped.deep_calls, deep);
+    ck_assert_uint_eq(dropped.short_calls, brief);
+    ck_assert_uint_eq(dropped.rows, 0);
+    ck_assert_uint_eq(row.open.depth, 1);
+}
+
+START_TEST(deep_calls_go_counted_from_what_was_open)
+{
+    apply_limits(&(ep_filter){.limits_depth = true, .max_depth = 0}, "fFH", 3, 0);
+    apply_limits(&(ep_filter){.limits_depth = true, .max_depth = 1}, "fgGFH", 2, 0);
+    apply_limits(&(ep_filter){.limits_depth = true, .max_depth = 2}, "fgfFlLGFH", 0, 0);
+}
+END_TEST
+
+START_TEST(short_calls_go_and_what_has_no_start_stays)
+{
+    apply_limits(&(ep_filter){.min_duration_ns = 1}, "fgfFlLGFH", 0, 0);
+    apply_limits(&(ep_filter){.min_duration_ns = 2}, "fgfFGFH", 0, 1);
+    apply_limits(&(ep_filter){.min_duration_ns = 3}, "fgGFH", 0, 2);
+    apply_limits(&(ep_filter){.min_duration_ns = 100}, "H", 0, 4);
+}
+END_TEST
+
+START_TEST(areas_are_folders_and_modules)
+{
+    ck_assert_int_eq(ep_names_init(), EP_OK);
+    ck_assert_int_eq(ep_area_add_folder(EP_AREA_STDLIB, text("/lib/py")), EP_OK);
+    ck_assert_int_eq(ep_area_add_folder(EP_AREA_SITE_PACKAGES, text("/lib/py/site-packages")), EP_OK);
+    ck_assert_int_eq(ep_area_add_module(EP_AREA_STDLIB, text("builtins")), EP_OK);
+    static const struct {
+        const char *module, *file;
+        ep_area area;
+    } cases[] = {
+        {"json", "/lib/py/json/x.py", EP_AREA_STDLIB},
+        {"np", "/lib/py/site-packages/np/x.py", EP_AREA_SITE_PACKAGES},
+        {"mine", "/lib/python/x.py", EP_AREA_NONE},
+        {"builtins", "/home/x.py", EP_AREA_NONE},
+        {"builtins", NULL, EP_AREA_STDLIB},
+        {"builtins.x", NULL, EP_AREA_STDLIB},
+        {"builtinsx", NULL, EP_AREA_NONE},
+        {"importlib._bootstrap", "<frozen importlib._bootstrap>", EP_AREA_STDLIB},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t id = name(0xA000 + 16 * i, cases[i].module, "f", cases[i].file,
+                           cases[i].file != NULL ? EP_NAME_PYTHON : EP_NAME_C);
+        ck_assert_msg(ep_area_of(id) == cases[i].area, "case %zu", i);
+        ep_filter filter = {0};
+        ck_assert_int_eq(ep_filter_add(&filter, false, "stdlib"), EP_OK);
+        ck_assert_int_eq(ep_filter_wants(&filter, id, 0), cases[i].area != EP_AREA_STDLIB);
+    }
+}
+END_TEST
+
 EP_TEST_MAIN("filter", globs_match_as_in_a_shell, random_globs_agree_with_their_definition,
              many_stars_take_no_exponential_time,
              a_name_is_wanted_by_module_file_or_qualified_name, a_c_function_goes_with_its_caller,
-             dropped_calls_take_their_ends_with_them)
+             dropped_calls_take_their_ends_with_them, deep_calls_go_counted_from_what_was_open,
+             short_calls_go_and_what_has_no_start_stays, areas_are_folders_and_modules)

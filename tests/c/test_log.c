@@ -480,13 +480,20 @@ END_TEST
 /* ---- Reading while the owner writes ---------------------------------------------------------- */
 
 /* What the owner of a chunk writes there again and again: event i, with everything in it derived
- * from i. Every third one is preceded by a block that is taken back. */
+ * from i. Every third one is preceded by a block, or by calls within each other, that are taken
+ * back. */
+typedef enum taken_back {
+    TAKES_NOTHING_BACK,
+    TAKES_BLOCKS_BACK,
+    TAKES_CALLS_BACK
+} taken_back;
+
 typedef struct live {
     const ep_chunk_header *header;
     size_t count;
     _Atomic bool started, done;
     _Atomic uint64_t written;
-    bool take_back;
+    taken_back take_back;
 } live;
 
 static ep_model_event
@@ -516,9 +523,14 @@ write_live(void *argument)
     atomic_store(&l->started, true);
     for (uint64_t i = 0; i < l->count; i++) {
         ep_model_event event = live_event(i);
-        if (l->take_back && i % 3 == 0) {
+        if (l->take_back == TAKES_BLOCKS_BACK && i % 3 == 0) {
             ep_log_put_block(log, event.ticks, EP_KIND_MALLOC_RAW, 32, 0x5555550, 77);
             ep_log_take_back(log);
+        }
+        if (l->take_back == TAKES_CALLS_BACK && i % 3 == 0) {
+            int depth = 1 + (int)(i % 4);
+            for (int j = 0; j < depth; j++) ep_log_put(log, event.ticks, EP_KIND_THROW, 77);
+            for (int j = 0; j < depth; j++) ep_log_take_back_call(log);
         }
         ep_model_put(log, &event);
         atomic_store_explicit(&l->written, i + 1, memory_order_release);
@@ -539,8 +551,17 @@ read_live(const live *l)
         ep_model_event read = event_of(&record), event = live_event(count);
         if (record.kind == EP_KIND_MALLOC_RAW) {
             /* One that is about to be taken back: nothing may come behind it. */
-            if (!l->take_back || ep_cursor_next(&cursor, &record)) {
+            if (l->take_back != TAKES_BLOCKS_BACK || ep_cursor_next(&cursor, &record)) {
                 ck_abort_msg("event %zu is a block that was taken back", count);
+            }
+            break;
+        }
+        if (record.kind == EP_KIND_THROW) {
+            /* About to be taken back, from the last one on: only such may come behind. */
+            while (ep_cursor_next(&cursor, &record)) {
+                if (l->take_back != TAKES_CALLS_BACK || record.kind != EP_KIND_THROW) {
+                    ck_abort_msg("event %zu is read behind a call that was taken back", count);
+                }
             }
             break;
         }
@@ -555,7 +576,7 @@ read_live(const live *l)
 }
 
 static void
-read_while_written(bool take_back)
+read_while_written(taken_back take_back)
 {
     (void)fresh_log(5000);
     for (int round = 0; round < 40; round++) {
@@ -580,13 +601,73 @@ read_while_written(bool take_back)
 
 START_TEST(a_reader_sees_a_prefix_of_whole_records)
 {
-    read_while_written(false);
+    read_while_written(TAKES_NOTHING_BACK);
 }
 END_TEST
 
 START_TEST(a_reader_never_reads_on_behind_a_block_that_is_taken_back)
 {
-    read_while_written(true);
+    read_while_written(TAKES_BLOCKS_BACK);
+}
+END_TEST
+
+START_TEST(a_reader_never_reads_on_behind_calls_that_are_taken_back)
+{
+    read_while_written(TAKES_CALLS_BACK);
+}
+END_TEST
+
+/* The reader holds the inner of two calls; both go, and a record of two words takes their place,
+ * whose second word looks like a record. */
+START_TEST(a_reader_that_stood_on_calls_taken_back_ends_there)
+{
+    for (int held = 1; held <= 3; held++) {
+        ep_log *log = fresh_log(5000);
+        ep_model_put(log, &before_block);
+        ep_log_put(log, 5002, EP_KIND_CALL, 99);
+        ep_log_put(log, 5003, EP_KIND_C_CALL, 98);
+        ep_cursor cursor = ep_cursor_begin(log->chunk->header);
+        ep_record record = {0};
+        for (int i = 0; i < held; i++) ck_assert(ep_cursor_next(&cursor, &record));
+
+        ep_log_take_back_call(log);
+        ep_log_take_back_call(log);
+        ep_log_put_free(log, 5010, EP_KIND_FREE_OBJ, 5, EP_WORD0(5011, EP_KIND_CALL, 666));
+        ep_model_put(log, &after_block);
+
+        if (held == 1) {
+            ck_assert(ep_cursor_next(&cursor, &record));
+            ck_assert_uint_eq(record.kind, EP_KIND_FREE_OBJ);
+            assert_next_is(&cursor, &after_block);
+        }
+        assert_ends(&cursor);
+        ep_cursor anew = ep_cursor_begin(log->chunk->header);
+        assert_next_is(&anew, &before_block);
+        ck_assert(ep_cursor_next(&anew, &record));
+        ck_assert_uint_eq(record.address, EP_WORD0(5011, EP_KIND_CALL, 666));
+        assert_next_is(&anew, &after_block);
+        assert_ends(&anew);
+        end_log();
+    }
+}
+END_TEST
+
+/* As after a crash: the words alone say where the log ends. */
+START_TEST(nothing_is_left_behind_a_call_that_was_taken_back)
+{
+    ep_log *log = fresh_log(5000);
+    ep_model_put(log, &before_block);
+    ep_log_put(log, 5002, EP_KIND_CALL, 99);
+    ep_log_put(log, 5003, EP_KIND_CALL, 98);
+
+    ep_log_take_back_call(log);
+    ep_log_take_back_call(log);
+
+    ep_cursor cursor = ep_cursor_begin(log->chunk->header);
+    assert_next_is(&cursor, &before_block);
+    assert_ends(&cursor);
+    ck_assert_uint_eq(words_used(log), 1);
+    end_log();
 }
 END_TEST
 
@@ -725,6 +806,9 @@ EP_TEST_MAIN("log",
              a_block_with_escapes_is_not_taken_back,
              a_block_of_the_chunk_before_is_not_taken_back,
              a_reader_sees_a_prefix_of_whole_records,
+             a_reader_never_reads_on_behind_calls_that_are_taken_back,
+             a_reader_that_stood_on_calls_taken_back_ends_there,
+             nothing_is_left_behind_a_call_that_was_taken_back,
              a_reader_never_reads_on_behind_a_block_that_is_taken_back,
              a_reader_that_stood_on_a_block_taken_back_ends_there,
              a_record_of_no_known_kind_ends_the_reading,

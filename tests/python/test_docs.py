@@ -1,31 +1,71 @@
-"""The pages of doc/ and the docstrings of the package: their examples give what they say."""
+"""The pages of doc/ and the docstrings of the package: their examples give what they say.
+
+Of a page these are run, in a directory of its own: what follows ``>>>``; blocks of the language
+``python``, each a program (with a caption, a file of that name); and the lines of blocks of the
+language ``console`` that begin with ``$``, whose output is compared if any is shown. A block with
+``:class: not-run`` is left alone. Other blocks are only looked through for commands of
+``eventprof``: their options must exist.
+"""
 
 from __future__ import annotations
 
 import doctest
 import importlib
+import io
+import os
 import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from contextlib import redirect_stderr
 from pathlib import Path
 
 import pytest
 
 import eventprof
+from eventprof import cli
 
-DOC = Path(__file__).resolve().parents[2] / "doc"
-PAGES = {
-    "tables.rst": ("pandas", "polars", "pyarrow", "duckdb"),
-    "questions.rst": ("pyarrow", "duckdb"),
+ROOT = Path(__file__).resolve().parents[2]
+DOC = ROOT / "doc"
+PAGES = sorted(
+    str(page.relative_to(DOC)) for page in DOC.rglob("*") if page.suffix in (".rst", ".md")
+)
+# What an example needs, by how it says so.
+NEEDS = {
+    "pandas": r"to_pandas\(|import pandas|EventProfiler\(|\.df\(",
+    "polars": r"to_polars\(|import polars|\.pl\(",
+    "pyarrow": r"to_arrow\(|import pyarrow",
+    "duckdb": r"\.sql\(|import duckdb",
 }
-MODULES = ("eventprof", "eventprof.tables", "eventprof.trace")
+PACKAGE = Path(eventprof.__file__).parent
+MODULES = sorted(
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py")
+    if re.search(r"^ *>>> ", path.read_text(encoding="utf-8"), re.MULTILINE)
+)
 TABLES = ("events", "calls", "allocations", "functions", "memory", "threads")
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+BLOCK = re.compile(
+    r"^( *)\.\. code-block:: *(\w+)\n((?:\1    :.*\n)*)\n((?:\1    .*\n|\n)+)", re.MULTILINE
+)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_examples_of_a_page_run(page):
-    for package in PAGES[page]:
-        pytest.importorskip(package)
-    text = (DOC / page).read_text(encoding="utf-8")
+def read(page):
+    return (DOC / page).read_text(encoding="utf-8") + "\n"
+
+
+def need(text):
+    for package, sign in NEEDS.items():
+        if re.search(sign, text):
+            pytest.importorskip(package)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if ">>> " in read(page)])
+def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = read(page)
+    need(text)
     test = doctest.DocTestParser().get_doctest(
         text, {"__name__": "__main__"}, page, str(DOC / page), 0
     )
@@ -33,13 +73,15 @@ def test_the_examples_of_a_page_run(page):
 
     result = doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=said.append)
 
-    assert result.attempted > 10
+    assert result.attempted == len(re.findall(r"^ *>>> ", text, re.MULTILINE))
     assert result.failed == 0, "".join(said)
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_of_docstrings_run(name):
+def test_the_examples_of_docstrings_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
+    need(Path(module.__file__).read_text(encoding="utf-8"))
     finder = doctest.DocTestFinder(recurse=True)
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
     said: list[str] = []
@@ -49,6 +91,120 @@ def test_the_examples_of_docstrings_run(name):
 
     assert runner.summarize(verbose=False).attempted > 0
     assert runner.summarize(verbose=False).failed == 0, "".join(said)
+
+
+# ---- Blocks --------------------------------------------------------------------------------------
+
+
+def blocks(text):
+    """Give (language, caption, lines) of each block that is run."""
+    for _, language, options, body in BLOCK.findall(text):
+        if language in ("console", "python") and ":class: not-run" not in options:
+            caption = re.search(r":caption: (\S+)", options)
+            yield language, caption and caption[1], textwrap.dedent(body).strip("\n").split("\n")
+
+
+def commands(lines):
+    """Split the lines of a console into (command, its output)."""
+    found: list[tuple[list[str], list[str]]] = []
+    for line in lines:
+        if line.startswith("$ "):
+            found.append(([line[2:]], []))
+        elif line.startswith("> ") and not found[-1][1]:
+            found[-1][0].append(line[2:])
+        else:
+            found[-1][1].append(line)
+    return [("\n".join(command), "\n".join(output)) for command, output in found]
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """Runs a command in an empty directory, where python and eventprof are the tested ones."""
+    programs, home = tmp_path / "bin", tmp_path / "home"
+    programs.mkdir()
+    home.mkdir()
+    for name, arguments in (("python", ""), ("eventprof", "-m eventprof")):
+        script = programs / name
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments} "$@"\n')
+        script.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": ":".join(filter(None, sys.path)),
+        "COLUMNS": "80",
+    }
+
+    def run(command):
+        return subprocess.run(
+            ["bash", "-c", command],
+            cwd=home,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+        )
+
+    run.home = home
+    return run
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(read(page)))])
+def test_the_programs_and_commands_of_a_page_give_what_they_say(page, shell):
+    check = doctest.OutputChecker().check_output
+
+    for language, caption, lines in blocks(read(page)):
+        if language == "python":
+            name = caption or "example.py"
+            (shell.home / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+            todo = [] if caption else [(f"python {name}", "")]
+        else:
+            todo = commands(lines)
+        for command, said in todo:
+            done = shell(command)
+            if said:
+                assert check(said + "\n", done.stdout, OPTIONS), f"$ {command}\n{done.stdout}"
+            else:
+                assert done.returncode == 0, f"$ {command}\n{done.stdout}"
+
+
+def shown_commands(text):
+    """Give the words of each command of eventprof that stands on a line of its own."""
+    for line in re.findall(r"^ +(?:\$ )?(?:[A-Z_]+=\S+ )*(eventprof [a-z].*)$", text, re.MULTILINE):
+        words = shlex.split(line, comments=True)
+        if words[1] in cli.VERBS and "VERB" not in words:
+            ends = [at for at, word in enumerate(words) if re.match(r"[<>|;&]", word)]
+            yield words[1 : ends[0] if ends else None]
+
+
+@pytest.mark.parametrize("page", ["../README.rst", *PAGES])
+def test_the_commands_that_a_page_shows_exist(page):
+    for verb, *rest in shown_commands(read(page)):
+        module = cli.load(verb)
+        parser = cli.make_parser(verb, module)
+        said = io.StringIO()
+        try:
+            with redirect_stderr(said):
+                extra = parser.parse_known_args(
+                    module.split(parser, rest)[0] if verb == "run" else rest
+                )[1]
+        except SystemExit:
+            extra = [said.getvalue()]
+
+        assert extra == [], f"eventprof {verb} {shlex.join(rest)}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_refers_to_others_by_their_names(page):
+    # A link to a file of the source leads nowhere in what is built of it.
+    assert re.findall(r"<[^<>: ]+\.rst>`|^\.\. _.*: \S+\.rst$", read(page), re.MULTILINE) == []
+
+
+def test_every_public_name_is_in_the_reference():
+    said = set(re.findall(r"^\.\. auto\w+:: ([\w.]+)$", read("api.rst"), re.MULTILINE))
+
+    assert set(eventprof.__all__) - said == set()
 
 
 def sections(text):
@@ -76,10 +232,10 @@ def test_every_column_is_documented_as_it_is(name):
         pass
     table = getattr(rec.trace, name)
 
-    said = documented(sections((DOC / "tables.rst").read_text(encoding="utf-8"))[name])
+    said = documented(sections(read("tables.rst"))[name])
 
     assert list(said) == list(table.columns)
     for row in table.describe():
         kind, unit, null = said[row.column]
-        assert (kind, unit) == (row.type, row.unit or "-")
-        assert (null != "-") == row.nullable, row.column
+        assert (kind, unit) == (row.type, row.unit or "--")
+        assert (null != "--") == row.nullable, row.column

@@ -286,10 +286,32 @@ def test_what_was_not_asked_for_is_noted():
     assert "left out     calls of other functions" in text
 
 
-def test_what_a_filter_left_out_is_counted():
+def test_what_a_filter_switched_off_is_said():
     text = module.text(recorded(memory=False, c_calls=False, exclude=["*leaf"]))
 
+    assert (
+        "Note: calls of 1 function were switched off, as include= and exclude= ask; how many there "
+        "were is not known." in " ".join(text.split())
+    )
+
+
+def test_what_a_filter_left_out_beside_another_recorder_is_counted():
+    with eventprof.record(memory=False):  # wants all: nothing can be switched off
+        text = module.text(recorded(memory=False, c_calls=False, exclude=["*leaf"]))
+
     assert "Note: 26 events of calls left out, as include= and exclude= ask." in text
+
+
+def test_what_the_limits_left_out_is_counted():
+    whole = recorded(memory=False, c_calls=False)
+    limited = recorded(memory=False, c_calls=False, max_depth=0)
+    deep = len(whole.calls) - len(limited.calls)
+    assert f"Note: {deep} calls left out that were nested deeper than max_depth." in module.text(
+        limited
+    )
+
+    text = module.text(recorded(memory=False, c_calls=False, min_duration="1000 s"))
+    assert "calls left out that took less than min_duration." in text
 
 
 def test_frees_of_older_blocks_are_counted():
