@@ -799,7 +799,10 @@ int
 ep_py_intern_resolve(void)
 {
     static size_t resolved = 1;
-    if (resolve_names() < 0) {
+    uint32_t busy = enter();    /* a log file's recorder runs already */
+    int status = resolve_names();
+    leave(busy);
+    if (status < 0) {
         return -1;
     }
     size_t count = ep_site_count();
