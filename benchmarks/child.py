@@ -3,6 +3,7 @@ JSON. Keeps what tools leave behind in an interpreter away from other workloads.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -34,7 +35,7 @@ def compare(
     import workloads
 
     run = getattr(workloads, group)[name]()
-    known = registry.own() | registry.peers()
+    known = registry.own() | registry.variants() | registry.peers()
     run()
     samples = measure.interleave(
         {tool: lambda tool=tool: measure.sample(known[tool], run, units) for tool in tools},
@@ -53,10 +54,7 @@ def main() -> None:
     if what == "compare":
         result = compare(**arguments)
     else:
-        import retrieve
-        import start
-
-        result = {"retrieve": retrieve.child, "start": start.child}[what](**arguments)
+        result = importlib.import_module(what).child(**arguments)
     print(json.dumps(result))
 
 

@@ -6,8 +6,15 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#if defined(__has_include)
+#if __has_include(<valgrind/callgrind.h>)
+#include <valgrind/callgrind.h>
+#endif
+#endif
 
 /* What the clock alone costs in a hook: 0-2 ns where it overlaps with the interpreter's work (Zen
  * 5), 10-16 where it does not (Xeon, in a virtual machine). Read in every hook if `clocked`. */
@@ -182,6 +189,42 @@ allocators_stop(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* ---- Instructions, counted by callgrind ------------------------------------------------------ */
+
+#ifdef CALLGRIND_ZERO_STATS
+/* measure(name, run, argument): calls run(argument), and has callgrind write what that took as a
+ * part of its own. The counts of other threads are in other parts. */
+static PyObject *
+measure(PyObject *self, PyObject *args)
+{
+    const char *name;
+    PyObject *run, *argument;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sOO", &name, &run, &argument)) {
+        return NULL;
+    }
+    /* Once and for all: each start makes callgrind translate the whole interpreter again. */
+    static bool counting;
+    if (!counting) {
+        CALLGRIND_START_INSTRUMENTATION;
+        counting = true;
+    }
+    CALLGRIND_ZERO_STATS;
+    PyObject *result = PyObject_CallOneArg(run, argument);
+    CALLGRIND_DUMP_STATS_AT(name);
+    return result;
+}
+#else
+static PyObject *
+measure(PyObject *self, PyObject *args)
+{
+    (void)self;
+    (void)args;
+    PyErr_SetString(PyExc_NotImplementedError, "compiled without valgrind/callgrind.h");
+    return NULL;
+}
+#endif
+
 /* ---- Module ---------------------------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
@@ -191,6 +234,7 @@ static PyMethodDef functions[] = {
     {"monitoring_callback", monitoring_callback, METH_NOARGS, NULL},
     {"allocators_start", allocators_start, METH_NOARGS, NULL},
     {"allocators_stop", allocators_stop, METH_NOARGS, NULL},
+    {"measure", measure, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -17,19 +17,35 @@ def configurations(options: argparse.Namespace) -> tuple[list[str], dict[str, in
     if options.tools:
         own = [name for name in own if name == "bare" or name in options.tools]
         others = [name for name in others if name in options.tools]
-    slow = {"tracemalloc": 4, "cProfile + tracemalloc": 8, "cProfile + memray, python": 4}
+    slow = {
+        "tracemalloc": 4,
+        "cProfile + tracemalloc": 8,
+        "cProfile + memray, python": 4,
+        "cpyquickhelper": 8,
+    }
     return own + others, {name: slow.get(name, 2) for name in others}
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    rounds = options.rounds or (5 if options.quick else 15)
     names = options.workload or (workloads.QUICK if options.quick else list(workloads.PROGRAMS))
     wanted, every = configurations(options)
+    return run_group(options, "PROGRAMS", list(names), wanted, every)
+
+
+def run_group(
+    options: argparse.Namespace,
+    group: str,
+    names: list[str],
+    wanted: list[str],
+    every: dict[str, int],
+) -> dict[str, Any]:
+    """Each workload of a group under each tool: over the bare program, and over the empty hook."""
+    rounds = options.rounds or (5 if options.quick else 15)
     result: dict[str, Any] = {"factor": {}, "over_empty": {}, "seconds": {}, "events": {}}
     for name in names:
         measured = ask(
             "compare",
-            group="PROGRAMS",
+            group=group,
             name=name,
             tools=wanted,
             rounds=rounds,

@@ -29,22 +29,33 @@ def _import_seconds(statement: str) -> float | None:
     return float(done.stdout) if done.returncode == 0 else None
 
 
+def _program() -> None:
+    pass
+
+
 def child(repeats: int) -> dict[str, Any]:
     import tools
 
     result = {}
     for kinds in ("calls", "allocations", "calls+allocations"):
-        seconds = []
+        seconds, first_call = [], []
         for _ in range(repeats):
             window = tools.recorder(kinds)
             begin = time.process_time()
             window.start()
             window.stop()
             seconds.append(time.process_time() - begin)
+            with tools.recorder(kinds):
+                # The log is met again, the code instrumented anew.
+                begin = time.perf_counter()
+                _program()
+                first_call.append(time.perf_counter() - begin)
         result[kinds] = {
             "first": seconds[0],
             "min": min(seconds),
             "median": statistics.median(seconds),
+            "first_call": statistics.median(first_call),
+            "first_call_ever": first_call[0],
         }
     return result
 
@@ -72,12 +83,28 @@ def show(result: dict[str, Any]) -> str:
         for name, row in result["import_seconds"].items()
     ]
     starts = [
-        [name, f"{row['min'] * 1e6:.0f}", f"{row['median'] * 1e6:.0f}", f"{row['first'] * 1e6:.0f}"]
+        [
+            name,
+            *(
+                f"{row[key] * 1e6:.1f}"
+                for key in ("min", "median", "first", "first_call", "first_call_ever")
+            ),
+        ]
         for name, row in result["start_stop_seconds"].items()
     ]
     return "\n\n".join(
         [
             measure.table(["import, ms of CPU time", "min", "median"], imports),
-            measure.table(["start + stop, us of CPU time", "min", "median", "first"], starts),
+            measure.table(
+                [
+                    "start + stop, us",
+                    "min",
+                    "median",
+                    "first",
+                    "a first call, median",
+                    "the very first",
+                ],
+                starts,
+            ),
         ]
     )

@@ -1,9 +1,10 @@
 """What is compared: context managers that switch a recorder on and off. One that is not installed
-here is not in `available()`."""
+here is not among them."""
 
 from __future__ import annotations
 
 import cProfile
+import importlib
 import importlib.util
 import os
 import sys
@@ -124,7 +125,9 @@ def _kinds() -> dict[str, int]:
     return bits
 
 
-def recorder(kinds: str, backend: str = "auto", limit_bytes: int | None = None) -> Any:
+def recorder(
+    kinds: str, backend: str = "auto", limit_bytes: int | None = None, on_full: int = 0
+) -> Any:
     """A recorder that is not started; kinds: words of _kinds(), joined by +."""
     from eventprof import _core
 
@@ -135,7 +138,7 @@ def recorder(kinds: str, backend: str = "auto", limit_bytes: int | None = None) 
     return _core.Recorder(
         kinds=wanted,
         limit_bytes=limit_bytes or LOG_BYTES,
-        on_full=0,
+        on_full=on_full,
         backend=backend,
         clock="auto",
         current_thread=False,
@@ -144,6 +147,46 @@ def recorder(kinds: str, backend: str = "auto", limit_bytes: int | None = None) 
 
 def eventprof(kinds: str, backend: str = "auto") -> Tool:
     return lambda: recorder(kinds, backend)
+
+
+def filtered() -> AbstractContextManager[Any]:
+    """Calls, every function excluded."""
+    from eventprof import record
+
+    return record(memory=False, exclude=["*"])
+
+
+# What becomes of the log's memory: `grow` writes each byte once, a small ring goes round and round.
+def fresh_log() -> AbstractContextManager[Any]:
+    return recorder("calls", limit_bytes=4 << 30, on_full=2)  # type: ignore[no-any-return]
+
+
+def recycled_log() -> AbstractContextManager[Any]:
+    return recorder("calls", limit_bytes=4 << 20)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def log_in_file() -> Iterator[None]:
+    from eventprof import record
+
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "run.epr")
+        with record(memory=False, output=path):  # type: ignore[call-arg]
+            yield
+
+
+def has_output() -> bool:
+    """Whether this version can record into a file."""
+    import inspect
+
+    from eventprof import record
+
+    return "output" in inspect.signature(record).parameters
+
+
+def several(count: int) -> Tool:
+    """As many recorders at once."""
+    return together(*[eventprof("calls")] * count)
 
 
 def count_events(kinds: str, run: Callable[[], object], backend: str = "auto") -> int:
@@ -237,6 +280,15 @@ def _has(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
+def _has_ancestor() -> bool:
+    """Its wheels end with 3.9; from source it installs, often without the C++ part."""
+    try:
+        importlib.import_module("cpyquickhelper.profiling")
+    except ImportError:
+        return False
+    return True
+
+
 def own() -> dict[str, Tool]:
     """Nothing, empty hooks, and eventprof."""
     found: dict[str, Tool] = {"bare": nullcontext, "empty calls": empty_calls}
@@ -258,7 +310,21 @@ def own() -> dict[str, Tool]:
     found |= {
         "allocations": eventprof("allocations"),
         "both": eventprof("calls+allocations"),
+        "filtered": filtered,
     }
+    return found
+
+
+def variants() -> dict[str, Tool]:
+    """Of "calls": how much there is at once, and where the log lies."""
+    found: dict[str, Tool] = {
+        "calls, 2 recorders": several(2),
+        "calls, 8 recorders": several(8),
+        "calls, log fresh": fresh_log,
+        "calls, log recycled": recycled_log,
+    }
+    if has_output():
+        found["calls, log in a file"] = log_in_file
     return found
 
 
@@ -270,6 +336,24 @@ EMPTY = {
     "allocations": "empty allocations",
     "both": "empty both",
 }
+
+
+@contextmanager
+def ancestor() -> Iterator[None]:
+    from cpyquickhelper.profiling import EventProfiler
+
+    # Its buffer throws when it is full.
+    profiler = EventProfiler(size=10_000_000, impl="c")
+    profiler.start()
+    try:
+        yield
+    finally:
+        profiler.stop()
+
+
+def empty_of(tool: str) -> str:
+    """The empty hook that a configuration, or a variant of "calls", is held against."""
+    return EMPTY.get(tool, EMPTY["calls"])
 
 
 def peers() -> dict[str, Tool]:
@@ -289,4 +373,6 @@ def peers() -> dict[str, Tool]:
         found["memray"] = memray(False)
         found["memray, python"] = memray(True)
         found["cProfile + memray, python"] = together(memray(True), c_profile)
+    if _has_ancestor():
+        found["cpyquickhelper"] = ancestor
     return found

@@ -9,6 +9,7 @@ import json
 import logging
 import pickle
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -273,6 +274,7 @@ CALLS: dict[str, Callable[[], Run]] = {
     "methods": methods,
     "generator items": generator_items,
     "method descriptors": method_descriptors,
+    "50 functions": many_functions(50),
     "1000 functions": many_functions(1000),
     "5000 functions": many_functions(5000),
 }
@@ -316,4 +318,66 @@ ALLOCATIONS: dict[str, Callable[[], Run]] = {
     "lists of 100": lists_of_100,
     "dicts": dicts,
     "strings": strings,
+}
+
+# ---- What grows ------------------------------------------------------------------------------
+
+
+def threads(count: int) -> Callable[[], Run]:
+    """The same amount of calls, by as many threads."""
+
+    def factory() -> Run:
+        def rounds() -> None:
+            for _ in range(8 // count):
+                _fib(16)
+
+        def run() -> None:
+            workers = [threading.Thread(target=rounds) for _ in range(count)]
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                worker.join()
+
+        return run
+
+    return factory
+
+
+def at_depth(depth: int) -> Callable[[], Run]:
+    """Calls of a leaf, below as many open calls."""
+
+    def factory() -> Run:
+        def leaf() -> None:
+            pass
+
+        def below(left: int) -> None:
+            if left > 0:
+                below(left - 1)
+                return
+            for _ in range(50_000):
+                leaf()
+
+        def run() -> None:
+            limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(depth + 1000)
+            try:
+                below(depth)
+            finally:
+                sys.setrecursionlimit(limit)
+
+        return run
+
+    return factory
+
+
+GROWING: dict[str, Callable[[], Run]] = {
+    "1 thread": threads(1),
+    "2 threads": threads(2),
+    "4 threads": threads(4),
+    "depth 1": at_depth(1),
+    "depth 100": at_depth(100),
+    "depth 5000": at_depth(5000),
+    "50 functions": many_functions(50),
+    "1000 functions": many_functions(1000),
+    "5000 functions": many_functions(5000),
 }

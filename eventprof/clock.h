@@ -15,23 +15,38 @@ typedef enum ep_clock_mode {
 } ep_clock_mode;
 
 /* Constant while anything records. */
-extern ep_clock_mode ep_clock_current;
+extern EP_HIDDEN ep_clock_mode ep_clock_current;
 extern uint64_t (*ep_clock_injected)(void);
 
 uint64_t ep_clock_ticks_slow(void);
+
+#if defined(__x86_64__) || defined(__aarch64__)
+#define EP_CLOCK_HAS_COUNTER 1
+#else
+#define EP_CLOCK_HAS_COUNTER 0
+#endif
+
+/* HOT. The processor's counter; only while that is the clock (0 where there is none). */
+static inline uint64_t
+ep_clock_counter(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#else
+    return 0;
+#endif
+}
 
 /* HOT. The current instant in ticks. */
 static inline uint64_t
 ep_clock_ticks(void)
 {
-    if (EP_LIKELY(ep_clock_current == EP_CLOCK_COUNTER)) {
-#if defined(__x86_64__)
-        return __builtin_ia32_rdtsc();
-#elif defined(__aarch64__)
-        uint64_t ticks;
-        __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
-        return ticks;
-#endif
+    if (EP_CLOCK_HAS_COUNTER && EP_LIKELY(ep_clock_current == EP_CLOCK_COUNTER)) {
+        return ep_clock_counter();
     }
     return ep_clock_ticks_slow();
 }

@@ -26,7 +26,7 @@ typedef struct ep_index {
     struct ep_index *older;        /* the one it replaced: not lost, says a leak checker */
 } ep_index;
 
-extern _Atomic(ep_index *) ep_name_index, ep_site_index;
+extern EP_HIDDEN _Atomic(ep_index *) ep_name_index, ep_site_index;
 
 /* Instructions of one function that are near each other share cache lines of slots. */
 static inline size_t

@@ -20,6 +20,8 @@
 #define EP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define EP_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define EP_COLD __attribute__((cold, noinline))
+/* On variables that hooks read: one load instead of two, as no other image can have its own. */
+#define EP_HIDDEN __attribute__((visibility("hidden")))
 #define EP_CHECKED __attribute__((warn_unused_result))
 #define EP_PRINTF(text, first) __attribute__((format(printf, text, first)))
 
@@ -90,7 +92,7 @@ typedef struct ep_kind_info {
     uint8_t words;       /* length of a record in 64-bit words */
 } ep_kind_info;
 
-extern const ep_kind_info ep_kinds[EP_KIND_COUNT];
+extern EP_HIDDEN const ep_kind_info ep_kinds[EP_KIND_COUNT];
 
 /* ---- Records --------------------------------------------------------------------------------- */
 

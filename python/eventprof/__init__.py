@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._core import Error, FormatError, StateError, ToolInUseError, UnsupportedError
-from .file import open
 from .recorder import Recorder, record
 
 if TYPE_CHECKING:

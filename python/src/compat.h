@@ -57,7 +57,7 @@ typedef struct ep_frame ep_frame;
 #endif
 
 /* From the thread pointer to the interpreter's variable, the same on every thread; 0: not known. */
-extern ptrdiff_t ep_thread_state_offset;
+extern EP_HIDDEN ptrdiff_t ep_thread_state_offset;
 
 /* Once, from module init, with the GIL. */
 void ep_thread_state_find(void);
@@ -97,6 +97,13 @@ ep_thread_state(void)
 #else
     return _PyThreadState_UncheckedGet();
 #endif
+}
+
+/* Whether that is a call. */
+static inline bool
+ep_thread_state_is_asked(void)
+{
+    return !EP_THREAD_STATE_IS_LOCAL || EP_UNLIKELY(ep_thread_state_offset == 0);
 }
 
 static inline ep_frame *

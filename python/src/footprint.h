@@ -16,10 +16,10 @@
 
 /* One process-wide table: blocks are freed on other threads than they were made on. Index: bits
  * 4-19, unique within a 1 MiB arena. An evicted entry is one unknown free: harmless. */
-extern _Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];
+extern EP_HIDDEN _Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];
 
 /* Whether call hooks and allocator hooks are both in: otherwise the table is not looked at. */
-extern _Atomic bool ep_footprint_on;
+extern EP_HIDDEN _Atomic bool ep_footprint_on;
 
 static inline _Atomic uintptr_t *
 ep_footprint_slot(uintptr_t address)
@@ -64,7 +64,7 @@ ep_footprint_forget(uintptr_t address)
 /* 3.12 and 3.13, profile backend: the boxed offset is not passed to the callback, but it is the
  * last record, 24 to 48 bytes, and an int equal to the offset of the current instruction. A window
  * around the offset instead of equality ate 50 of the program's ints. */
-extern _Atomic bool ep_footprint_boxes;
+extern EP_HIDDEN _Atomic bool ep_footprint_boxes;
 bool ep_footprint_take_box(ep_log *log);
 
 #endif

@@ -522,7 +522,7 @@ static ep_callee
 by_name(uint32_t name)
 {
     name = name != 0 ? name : unknown_name;
-    return (ep_callee){.key = (uintptr_t)name << 4 | 8, .name = name};
+    return (ep_callee){.key = ep_py_key_of_name(name), .name = name};
 }
 
 static ep_callee
@@ -799,7 +799,10 @@ int
 ep_py_intern_resolve(void)
 {
     static size_t resolved = 1;
-    if (resolve_names() < 0) {
+    uint32_t busy = enter();    /* a log file's recorder runs already */
+    int status = resolve_names();
+    leave(busy);
+    if (status < 0) {
         return -1;
     }
     size_t count = ep_site_count();

@@ -26,7 +26,7 @@ enum {
 int ep_py_intern_init(void);
 
 /* Whether call sites can be read from the interpreter's frames here. */
-extern bool ep_py_sites_usable;
+extern EP_HIDDEN bool ep_py_sites_usable;
 
 /* ---- Python functions ------------------------------------------------------------------------ */
 
@@ -59,6 +59,12 @@ typedef struct ep_callee {
     uint32_t name;        /* 0: not looked up yet; key is a plain address */
 } ep_callee;
 
+static inline uintptr_t
+ep_py_key_of_name(uint32_t name)
+{
+    return (uintptr_t)name << 4 | 8;
+}
+
 /* What is behind bound methods: the function, or the object that holds the method definition. */
 static inline PyObject *
 ep_py_unbound(PyObject *callable)
@@ -75,7 +81,7 @@ EP_COLD uint32_t ep_py_callee_name_slow(PyObject *callable, ep_callee callee);
 EP_COLD uint32_t ep_py_callee_site_slow(PyObject *callable, ep_callee callee,
                                         uintptr_t instruction);
 
-extern PyMethodDef *ep_py_new_method;    /* type.__new__'s definition: one for all types */
+extern EP_HIDDEN PyMethodDef *ep_py_new_method;    /* type.__new__'s definition: one for all types */
 
 /* HOT. */
 static inline ep_callee

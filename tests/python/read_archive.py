@@ -236,6 +236,8 @@ def read(path):
         data = Bytes(raw)
         if kind == RECORDING:
             known["recording"] = data.unpack("QQqqqdQQQqQQII")
+            if not data.is_empty():
+                known["left_out"] = data.unpack("QQQ")
         elif kind == METADATA:
             known["metadata"] = json.loads(data.take(len(raw)))
         elif kind == EVENTS:

@@ -1,0 +1,84 @@
+"""Runs -> doc/benchmarks-results.rst with its plots, and the goals in README.rst. A machine that
+was loaded is called so, and a quick run does not get into the README."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import plots
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "doc" / "benchmarks-results.rst"
+PLOTS = ROOT / "doc" / "plots"
+README = ROOT / "README.rst"
+BEGIN = ".. goals: written by ./dev bench --publish"
+END = ".. goals end"
+
+
+def describe(run: dict[str, Any]) -> str:
+    about = run["about"]
+    versions = ", ".join(
+        f"{name} {version}" for name, version in about["versions"].items() if name != "python"
+    )
+    state = "a loaded machine: ratios hold, nanoseconds do not" if about["loaded"] else "quiet"
+    modified = ", with changes" if about["modified"] else ""
+    quick = " A quick run (fewer programs, rounds and events)." if about.get("quick") else ""
+    return (
+        f"CPython {about['versions']['python']} on {about['processor']}, {about['processors']} "
+        f"processors ({state}; load {about['load_before'][0]:.1f} before, "
+        f"{about['load_after'][0]:.1f} after), {about['system']}, {about['date'][:10]}, commit "
+        f"{about['commit']}{modified}.{quick} {versions}."
+    )
+
+
+def goals_table(run: dict[str, Any]) -> str:
+    lines = [".. list-table::", "   :header-rows: 1", ""]
+    rows = [{"what": "goal", "goal": "must reach", "measured": "measured", "verdict": ""}]
+    for row in rows + run["goals"]:
+        cells = [row["what"].removeprefix("... "), row["goal"], row["measured"], row["verdict"]]
+        if row["what"].startswith("... "):
+            cells[0] = f"... {cells[0]}"
+        lines.append(f"   * - {cells[0]}")
+        lines += [f"     - {cell}".rstrip() for cell in cells[1:]]
+    return "\n".join(lines)
+
+
+def _title(text: str, line: str) -> str:
+    return f"{text}\n{line * len(text)}\n"
+
+
+def page(runs: list[dict[str, Any]]) -> str:
+    parts = [".. Written by ./dev bench --publish; see benchmarks.rst.\n"]
+    for run in runs:
+        parts += [
+            _title(f"CPython {run['about']['versions']['python']}", "-"),
+            describe(run) + "\n",
+            goals_table(run) + "\n",
+        ]
+        for file in plots.draw(run, PLOTS).values():
+            parts.append(f".. image:: {file.relative_to(PAGE.parent)}\n")
+        for name, text in run["text"].items():
+            indented = "\n".join(f"   {line}".rstrip() for line in text.splitlines())
+            parts += [_title(name, "^"), f".. code-block:: text\n\n{indented}\n"]
+        for name, problem in run.get("failed", {}).items():
+            parts += [_title(name, "^"), f"Failed: {problem}\n"]
+    return "\n".join(parts)
+
+
+def publish(runs: list[dict[str, Any]]) -> None:
+    PAGE.write_text(page(runs))
+    print(f"wrote {PAGE.relative_to(ROOT)}, {PLOTS.relative_to(ROOT)}/")
+    readme = README.read_text()
+    if BEGIN not in readme:
+        print(f"README.rst has no line {BEGIN!r}: left alone")
+        return
+    before, rest = readme.split(BEGIN, 1)
+    _, after = rest.split(END, 1)
+    newest = runs[0]
+    if newest["about"].get("quick"):
+        print("README.rst left alone: the first run is a quick one")
+        return
+    middle = f"{BEGIN}\n\n{describe(newest)}\n\n{goals_table(newest)}\n\n{END}"
+    README.write_text(before + middle + after)
+    print("wrote the goals into README.rst")
