@@ -300,8 +300,8 @@ class Questions:
 
         Raises
         ------
-        ValueError
-            The time lies outside of the trace.
+        TypeError, ValueError
+            The time is no whole number, or lies outside of the trace.
         """
         time = self._checked_time("time", time)
         core = self._core
@@ -342,8 +342,8 @@ class Questions:
 
         Raises
         ------
-        ValueError
-            An instant lies outside of the trace, or the end before the start.
+        TypeError, ValueError
+            An instant is no whole number or lies outside of the trace, or the end before the start.
         """
         start, end = self._checked_time("start", start), self._checked_time("end", end)
         if end < start:
@@ -503,7 +503,7 @@ class Questions:
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             `by` is none of these.
         """
         return self._groups(f"alive at the end, by {by}", self._core.alive(-1, by), by)
@@ -523,7 +523,7 @@ class Questions:
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             `by` is none of these.
         """
         return self._groups(f"temporary, by {by}", self._core.temporary(by), by)

@@ -304,7 +304,7 @@ class Table:
     it. Columns that may hold unknown values are masked arrays, always, so that their type does not
     depend on the run; texts are arrays of str and None. A slice, a mask or an array of row numbers
     between the brackets gives a table of those rows, a list of names one of those columns, a single
-    number one row as a named tuple.
+    number one row as a named tuple. A column or row that there is not is a KeyError or IndexError.
 
     A table can be handed to what speaks Arrow (pyarrow, Polars, DuckDB, ...) as it is; numbers are
     not copied.

@@ -682,14 +682,14 @@ class Trace(Questions):
         file : text file, optional
             Where to; standard output without.
         width : int, optional
-            In columns; the terminal's without.
+            In columns; without, the terminal's, or 80. At least 40.
         limit : int
-            Rows of the longest table.
+            How many functions the table of times shows; the other tables show half as many.
 
         Raises
         ------
-        ModuleNotFoundError
-            rich is not installed.
+        TypeError, ValueError
+            A number is none, or too small; nothing was printed.
         """
         from .report import report
 

@@ -767,9 +767,16 @@ recorder_get_displaced(PyObject *object, void *unused)
 
 static PyMethodDef recorder_methods[] = {
     {"start", recorder_start, METH_NOARGS,
-     "start()\n--\n\nBegin a window; what an earlier one recorded is given up."},
+     "start()\n--\n\nBegin a window; what an earlier one recorded is given up.\n\n"
+     "Raises\n------\n"
+     "StateError\n    It is running already.\n"
+     "ToolInUseError\n    No hook for calls is free.\n"
+     "OSError\n    The file of `output` cannot be made, or is there already.\n"
+     "MemoryError\n    There is none for the first pieces of the buffer."},
     {"stop", recorder_stop, METH_NOARGS,
-     "stop()\n--\n\nEnd the window and put the interpreter's hooks back."},
+     "stop()\n--\n\nEnd the window and put the interpreter's hooks back.\n\n"
+     "Raises\n------\n"
+     "StateError\n    It is not running."},
     {"__enter__", recorder_enter, METH_NOARGS, NULL},
     {"__exit__", (PyCFunction)(void (*)(void))recorder_exit, METH_FASTCALL, NULL},
     {"_capture", recorder_capture, METH_NOARGS, NULL},
