@@ -387,7 +387,8 @@ read_recording(ep_archive *a, ep_input *in)
     r->short_calls = fields[14];
     r->functions_off = fields[15];
     if (a->has_recording || reason > EP_FULL_DISK || fields[13] > EP_ARCHIVE_COUNT_MAX ||
-        fields[14] > EP_ARCHIVE_COUNT_MAX || fields[15] > EP_ARCHIVE_COUNT_MAX || !isfinite(r->frequency_hz) ||
+        fields[14] > EP_ARCHIVE_COUNT_MAX || fields[15] > EP_ARCHIVE_COUNT_MAX ||
+        !isfinite(r->frequency_hz) ||
         r->frequency_hz < 0 || fields[9] > EP_ARCHIVE_SUM_MAX || fields[8] > EP_ARCHIVE_COUNT_MAX ||
         fields[10] > EP_ARCHIVE_COUNT_MAX || fields[11] > EP_ARCHIVE_COUNT_MAX) {
         in->bad = true;

@@ -649,7 +649,7 @@ read_state(loader *l, ep_error *error)
     ep_file_reader *reader = l->reader;
     l->state_bytes = 0;
     l->dropped_sequence = UINT64_MAX;
-    for (int try = 0; try < TRIES; try++) {
+    for (int attempt = 0; attempt < TRIES; attempt++) {
         uint32_t which = atomic_load_explicit(&reader->header.state, memory_order_relaxed) & 1;
         uint64_t offset = EP_FILE_STATE_OFFSET(which);
         ep_file_state state;
@@ -996,7 +996,7 @@ ep_status
 ep_file_load(ep_file_reader *reader, ep_recording *recording, ep_decoded *out, ep_error *error)
 {
     ep_status status = EP_OK;
-    for (int try = 0; try < TRIES; try++) {
+    for (int attempt = 0; attempt < TRIES; attempt++) {
         loader l = {.reader = reader};
         status = load(&l, recording, out, error);
         uint64_t dropped = l.dropped_sequence;
@@ -1012,7 +1012,7 @@ ep_file_load(ep_file_reader *reader, ep_recording *recording, ep_decoded *out, e
         if (status == EP_OK && now.dropped_sequence == dropped) {
             break;
         }
-        if (status == EP_OK && try == TRIES - 1) {
+        if (status == EP_OK && attempt == TRIES - 1) {
             note(reader, "the program records faster than this can be read: some events are missing");
             break;
         }

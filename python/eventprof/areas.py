@@ -53,7 +53,9 @@ def tell_of_file(described: object) -> None:
     tell()
     for number, word in enumerate(WORDS, 1):
         given = described.get(word)
-        new = {text for text in given if isinstance(text, str)} if isinstance(given, tuple) else set()
+        new = (
+            {text for text in given if isinstance(text, str)} if isinstance(given, tuple) else set()
+        )
         new -= _told_of
         _told_of.update(new)
         _core.add_area(number, tuple(sorted(new)), ())

@@ -36,7 +36,8 @@ ep_py_trace_file_facts(PyObject *object, PyObject *unused)
     const ep_file_facts *facts = self->file != NULL ? ep_file_get_facts(self->file) : &self->file_facts;
     PyObject *notes = PyList_New(0);
     for (uint64_t i = 0; notes != NULL && i < facts->note_count && i < EP_FILE_NOTES; i++) {
-        PyObject *text = PyUnicode_DecodeUTF8(facts->notes[i], (Py_ssize_t)strlen(facts->notes[i]), "replace");
+        const char *words = facts->notes[i];
+        PyObject *text = PyUnicode_DecodeUTF8(words, (Py_ssize_t)strlen(words), "replace");
         if (text == NULL || PyList_Append(notes, text) < 0) {
             Py_CLEAR(notes);
         }
@@ -46,7 +47,8 @@ ep_py_trace_file_facts(PyObject *object, PyObject *unused)
         return NULL;
     }
     return Py_BuildValue(
-        "{s:s,s:s,s:(ii),s:K,s:O,s:O,s:K,s:K,s:K,s:K,s:s,s:s,s:K,s:N}", "format", "log", "clock", facts->counter ? "counter" : "monotonic", "version",
+        "{s:s,s:s,s:(ii),s:K,s:O,s:O,s:K,s:K,s:K,s:K,s:s,s:s,s:K,s:N}", "format", "log", "clock",
+        facts->counter ? "counter" : "monotonic", "version",
         (int)facts->major, (int)facts->minor, "bytes", (unsigned long long)facts->bytes, "unfinished",
         facts->phase != EP_FILE_FINISHED ? Py_True : Py_False, "live",
         facts->writer_lives ? Py_True : Py_False, "event_slots",

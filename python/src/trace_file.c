@@ -77,7 +77,8 @@ info_object(const ep_archive *archive)
     const ep_archive_info *info = ep_archive_get_info(archive);
     const ep_recording *recording = ep_archive_recording(archive);
     return Py_BuildValue(
-        "{s:s,s:(II),s:s,s:s,s:K,s:K,s:K,s:K,s:z,s:O,s:N}", "format", "archive", "version", info->major, info->minor, "writer",
+        "{s:s,s:(II),s:s,s:s,s:K,s:K,s:K,s:K,s:z,s:O,s:N}", "format", "archive", "version",
+        info->major, info->minor, "writer",
         info->writer, "codec", info->codec, "bytes", (unsigned long long)info->file_bytes, "events",
         (unsigned long long)info->events, "events_written", (unsigned long long)info->events_written,
         "damaged", (unsigned long long)info->damaged, "damage",

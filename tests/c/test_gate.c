@@ -329,7 +329,8 @@ START_TEST(calls_left_out_are_recorded_late_for_another_recorder)
     const ep_filter *both[] = {&depth, &none};
     ep_gate_prepare(both, 2);
     start(&second);
-    ep_open_call open[4] = {{sites[0], EP_KIND_CALL, 0}, {sites[0], EP_KIND_CALL, 0}, {sites[0], EP_KIND_CALL, 0}, {sites[0], EP_KIND_CALL, 0}};
+    const ep_open_call one = {sites[0], EP_KIND_CALL, 0};
+    ep_open_call open[4] = {one, one, one, one};
     ck_assert_int_eq(ep_recorder_set_open(&second, log->thread->id, open, 4), EP_OK);
     ep_gate_open(NULL, both, 2);
     now = atomic_load(&ep_model_now) + 100;

@@ -130,7 +130,7 @@ START_TEST(all_rows_come_in_order_and_know_where_they_are_from)
         snprintf(threads[i].name, sizeof threads[i].name, "T%d", i);
         atomic_store(&threads[i].named, true);
     }
-    for (int try = 0; try < 200; try++) {
+    for (int attempt = 0; attempt < 200; attempt++) {
         ep_decoded traces[8];
         ep_merge_part parts[8];
         size_t count = 1 + draw(8);

@@ -38,7 +38,15 @@ def program(tmp_path):
 
     def start(on_full, buffer, count):
         child = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(PROGRAM), path, on_full, str(buffer), str(count)],
+            [
+                sys.executable,
+                "-c",
+                textwrap.dedent(PROGRAM),
+                path,
+                on_full,
+                str(buffer),
+                str(count),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
