@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import textwrap
 
+from docutils import nodes
+
 import eventprof
 
 project = "eventprof"
@@ -14,7 +16,7 @@ version = release = eventprof.__version__
 
 extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc"]
 templates_path: list[str] = []
-exclude_patterns: list[str] = []
+exclude_patterns = ["benchmarks-results.rst"]  # a part of another page
 
 # Every `name` in single backticks is a reference, and one that leads nowhere fails the build. There
 # is no intersphinx: building fetches nothing.
@@ -42,6 +44,7 @@ html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
 html_show_copyright = False
+highlight_language = "none"  # of what is not marked: mostly commands
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 trim_doctest_flags = True
@@ -119,9 +122,17 @@ def find_here(app, env, node, contnode):
     return None
 
 
+def show_dashes(app, doctree):
+    """Show a "-" alone in a cell as that, not as a list of one empty thing."""
+    for cell in doctree.findall(nodes.entry):
+        if cell.children and isinstance(cell[0], nodes.bullet_list) and not cell.astext().strip():
+            cell[:] = [nodes.paragraph("", "\N{EN DASH}")]
+
+
 def setup(app):
     # numpydoc has 500.
     app.connect("autodoc-process-docstring", before_numpydoc, priority=400)
     app.connect("autodoc-process-docstring", after_numpydoc, priority=600)
     app.connect("autodoc-process-signature", shorten_signature, priority=400)
+    app.connect("doctree-read", show_dashes)
     app.connect("missing-reference", find_here)
