@@ -167,7 +167,7 @@ setup_names(void)
 {
     ep_model_setup();
     for (int i = 0; i < NAMES; i++) {
-        char qualname[8];
+        char qualname[16];
         snprintf(qualname, sizeof qualname, "f%d", i);
         names[i] = name(0x1000 + 16 * (uintptr_t)i, "m", qualname, EP_NAME_PYTHON);
         sites[i] = ep_site_add(0x1000 + 16 * (uintptr_t)i, 1, &(ep_site){.callee = names[i]});
