@@ -35,7 +35,8 @@ def open_log(descriptor: int, path: str) -> Trace:
     """
     core, encoded, pid = _core.open_log(descriptor, os.fsencode(path))
     metadata = _decode_metadata(encoded)
-    options = metadata.get("options", {})
+    options = metadata.get("options")
+    options = options if isinstance(options, dict) else {}
     core.filter(_words(options.get("include")), _words(options.get("exclude")))
     facts = core.file_facts()
     return Trace(
@@ -52,15 +53,21 @@ def open_log(descriptor: int, path: str) -> Trace:
 
 
 def _words(value: object) -> tuple[str, ...]:
-    return tuple(word for word in value if isinstance(word, str)) if isinstance(value, list) else ()
+    return tuple(word for word in value if isinstance(word, str)) if isinstance(value, tuple) else ()
 
 
 def _decode_metadata(encoded: bytes) -> dict[str, Any]:
     try:
         metadata = json.loads(encoded)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(metadata, dict):
         return {}
     # As the recorder's own trace has them.
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in metadata.items()}
+    return {key: _as_recorded(value) for key, value in metadata.items()}
+
+
+def _as_recorded(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _as_recorded(item) for key, item in value.items()}
+    return tuple(value) if isinstance(value, list) else value
