@@ -656,7 +656,8 @@ read_slots(loader *l, uint64_t stop_ticks, ep_error *error)
 static bool
 reach_id(const loader *l, void **table, size_t *count, size_t *capacity, uint32_t id, size_t size)
 {
-    if (id > l->text_count * (EP_CHUNK_WORDS / 2) + GAP_MAX || !ep_grow(table, capacity, (size_t)id + 1, size)) {
+    if (id > l->text_count * (EP_CHUNK_WORDS / 2) + GAP_MAX ||
+        !ep_grow(table, capacity, (size_t)id + 1, size)) {
         return false;
     }
     *count = id >= *count ? (size_t)id + 1 : *count;

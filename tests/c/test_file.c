@@ -743,8 +743,8 @@ meet_new_functions(void *unused)
     ep_log *log = ep_log_mine();
     while (!atomic_load_explicit(&enough, memory_order_relaxed)) {
         unsigned number = atomic_fetch_add(&next_name, 1);
-        if (number > 120000) {
-            number = 100000 + number % 20000;    /* enough of new ones */
+        if (number > 103000) {
+            number = 100000 + number % 3000;    /* enough of new ones */
         }
         uint32_t name = add_name(number), site = add_site(number, name);
         for (int i = 0; i < 20; i++) {
@@ -763,11 +763,11 @@ START_TEST(texts_are_on_file_before_the_records_that_refer_to_them)
     for (int i = 0; i < 3; i++) {
         threads[i] = ep_model_spawn(meet_new_functions, NULL);
     }
-    for (int round = 0; round < 4; round++) {
+    for (int round = 0; round < 3; round++) {
         ep_recorder recorder;
         const char *path = new_path();
         start(&recorder, path, 4, EP_ON_FULL_OVERWRITE);
-        for (int look = 0; look < 5; look++) {
+        for (int look = 0; look < 3; look++) {
             loaded l = load(path);
             ck_assert_msg(l.facts.note_count == 0, "%s", l.facts.notes[0]);
             for (size_t row = 0; row < l.decoded.columns.count; row++) {
@@ -1119,7 +1119,8 @@ START_TEST(a_thread_only_the_header_or_the_state_knows)
         ep_file_thread_state head[2];
         uint64_t more[8];
     } body = {.head = {{.thread_id = 12348}, {.thread_id = 12349, .count_count = 99}}};
-    body.state = (ep_file_state){.dropped_sequence = UINT64_MAX, .thread_count = 2, .bytes = 96, .sum = ep_sum64(body.head, 96)};
+    body.state = (ep_file_state){.dropped_sequence = UINT64_MAX, .thread_count = 2, .bytes = 96,
+                                 .sum = ep_sum64(body.head, 96)};
     for (uint64_t which = 0; which < 2; which++) {
         ck_assert_int_eq(pwrite(copy, &body, sizeof body, (off_t)EP_FILE_STATE_OFFSET(which)), sizeof body);
     }
