@@ -53,7 +53,8 @@ def open_log(descriptor: int, path: str) -> Trace:
 
 
 def _words(value: object) -> tuple[str, ...]:
-    return tuple(word for word in value if isinstance(word, str)) if isinstance(value, tuple) else ()
+    words = value if isinstance(value, tuple) else ()
+    return tuple(word for word in words if isinstance(word, str))
 
 
 def _decode_metadata(encoded: bytes) -> dict[str, Any]:

@@ -166,7 +166,10 @@ def _chunk(data, slot, header, log, sites, name_of):
     state = struct.unpack_from("<I", data, slot + 4)[0]
     thread = struct.unpack_from("<Q", data, slot + 16)[0]
     high = struct.unpack_from("<Q", data, slot + 24)[0] >> 32
-    used, total = struct.unpack_from("<Q", data, slot + 56)[0], struct.unpack_from("<Q", data, slot + 88)[0]
+    used, total = (
+        struct.unpack_from("<Q", data, slot + 56)[0],
+        struct.unpack_from("<Q", data, slot + 88)[0],
+    )
     limit = min(WORDS, (len(data) - slot - 128) // 8)
     if state == 2:
         if used > limit or sum64(data[slot + 128 : slot + 128 + 8 * used]) != total:

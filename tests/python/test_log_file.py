@@ -24,10 +24,9 @@ import nasty
 import numpy as np
 import programs
 import pytest
-import raw
 
 import eventprof
-from eventprof import _core, log_file
+from eventprof import log_file
 
 pytestmark = pytest.mark.usefixtures("restored")
 
@@ -87,7 +86,9 @@ def assert_same(file, memory):
     for key, value in memory.metadata.items():
         # Seen when the file was begun; measured over it.
         assert key in file.metadata, key
-        if key not in ("argv", "frequency"):
+        if key == "duration_ns":
+            assert file.metadata[key] == pytest.approx(value, rel=1e-3, abs=20_000)
+        elif key not in ("argv", "frequency"):
             assert file.metadata[key] == value, key
 
 
@@ -133,7 +134,9 @@ def test_threads_and_their_names(tmp_path):
 
 
 def nasty_cases():
-    return [value for name, value in vars(nasty).items() if name.startswith("case_") and callable(value)]
+    return [
+        value for name, value in vars(nasty).items() if name.startswith("case_") and callable(value)
+    ]
 
 
 def test_odd_programs(tmp_path):
@@ -306,10 +309,18 @@ def kill_one(number, tmp_path):
     assert said["unfinished"] and not said["live"]
     assert said["missing"] == [], what
     # What it did right before its end has names and lines.
-    named = [i for i in range(max(0, len(events) - 200), len(events)) if str(events["event"][i]) == "call"]
+    named = [
+        i
+        for i in range(max(0, len(events) - 200), len(events))
+        if str(events["event"][i]) == "call"
+    ]
     assert named
     for i in named:
-        assert str(events["name"][i]) in ("leaf", "last_words", "work", "end", "<module>") or how == "segv" or threads > 1
+        assert (
+            str(events["name"][i]) in ("leaf", "last_words", "work", "end", "<module>")
+            or how == "segv"
+            or threads > 1
+        )
     path.unlink()
 
 
@@ -377,7 +388,10 @@ def test_a_program_that_ends_without_a_stop(how, tmp_path):
     assert facts(trace)["missing"] == []
     assert not facts(trace)["live"]
     events = trace.events
-    calls = sum(str(n) == "leaf" and str(e) == "call" for n, e in zip(events["name"], events["event"], strict=True))
+    calls = sum(
+        str(n) == "leaf" and str(e) == "call"
+        for n, e in zip(events["name"], events["event"], strict=True)
+    )
     assert calls >= (21000 if how == "daemon" else 1000)
 
 
@@ -407,7 +421,7 @@ def test_force_leaves_those_alone_who_have_the_old_file_open(tmp_path):
     with eventprof.record(output=path, force=True) as second:
         work(20)
 
-    assert len(first.trace.events) < len(second.trace.events)
+    assert names_called(first.trace).count("leaf") == 10
     assert_same(open_file(path), second.trace)
 
 
@@ -477,7 +491,9 @@ def test_two_files_at_once(tmp_path):
     with first:
         work(10)
         for other in (second, same_path):
-            with pytest.raises(eventprof.StateError, match=r"another recorder records into .*a\.epr.*stop it first"):
+            with pytest.raises(
+                eventprof.StateError, match=r"another recorder records into .*a\.epr.*stop it first"
+            ):
                 other.start()
         work(10)
 
@@ -522,7 +538,9 @@ def test_no_descriptor_is_left(tmp_path):
 
 def names_called(trace):
     events = trace.events
-    return [str(n) for n, e in zip(events["name"], events["event"], strict=True) if str(e) == "call"]
+    return [
+        str(n) for n, e in zip(events["name"], events["event"], strict=True) if str(e) == "call"
+    ]
 
 
 def test_fork(tmp_path):
@@ -553,7 +571,9 @@ def test_fork(tmp_path):
     assert status == 0
     grandchild, child = map(int, out.split())
 
-    assert sorted(os.listdir(tmp_path)) == sorted(["a.epr", f"a-{child}.epr", f"a-{grandchild}.epr"])
+    assert sorted(os.listdir(tmp_path)) == sorted(
+        ["a.epr", f"a-{child}.epr", f"a-{grandchild}.epr"]
+    )
     parent = open_file(tmp_path / "a.epr")
     first = open_file(tmp_path / f"a-{child}.epr")
     second = open_file(tmp_path / f"a-{grandchild}.epr")
@@ -571,7 +591,8 @@ def test_fork(tmp_path):
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_multiprocessing(method, tmp_path):
-    (tmp_path / "program.py").write_text(textwrap.dedent("""
+    (tmp_path / "program.py").write_text(
+        textwrap.dedent("""
         import multiprocessing, sys, eventprof
         def task(n): return n * n
         if __name__ == "__main__":
@@ -581,11 +602,19 @@ def test_multiprocessing(method, tmp_path):
                     assert pool.map(task, range(20)) == [n * n for n in range(20)]
                     pool.close()
                     pool.join()
-    """))
+    """)
+    )
     output = tmp_path / "out"
     output.mkdir()
     subprocess.run(
-        [sys.executable, "-W", "ignore", str(tmp_path / "program.py"), str(output / "a.epr"), method],
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            str(tmp_path / "program.py"),
+            str(output / "a.epr"),
+            method,
+        ],
         env={**environment(), "PYTHONPATH": os.pathsep.join(sys.path)},
         check=True,
         timeout=120,
@@ -748,7 +777,7 @@ BAD = {
     "cut in a chunk": lambda d: d[: chunk_at(d) + 12345],
     "cut by one byte": lambda d: d[:-1],
     "newer major": lambda d: put(d, 8, "H", 99),
-    "other byte order": lambda d: put(d, 12, ">I" if False else "I", 0x04030201),
+    "other byte order": lambda d: put(d, 12, "I", 0x04030201),
     "slots of no size": lambda d: put(d, 20, "I", 0),
     "slots of all sizes": lambda d: put(d, 20, "I", 0xFFFFFFFF),
     "chunk beyond the file": lambda d: put(d, chunk_at(d) + 56, "Q", 1 << 62),
@@ -802,14 +831,15 @@ def test_bad_files(what, good, tmp_path):
     assert grown < 60_000 + 12 * path.stat().st_size / 1024
     if result == "refused":
         assert str(path) in rest
-        assert "offset" in rest or "byte " in rest or "version" in rest or "empty" in rest
+        assert any(word in rest for word in ("offset", "byte ", "version", "empty", "begins with"))
     for refused in ("empty", "text", "zeros", "ones", "random", "half a header", "newer major"):
         if what == refused:
             assert result == "refused"
-    for opened in ("chunk beyond the file", "cut by one byte", "cut in a chunk"):
-        if what == opened:
-            assert result == "opened"
-            assert int(rest.split()[1]) >= 1
+    if what == "cut by one byte":  # of the room behind the last record
+        assert result == "opened"
+    if what in ("chunk beyond the file", "cut in a chunk"):
+        assert result == "opened"
+        assert int(rest.split()[1]) >= 1
 
 
 @pytest.mark.parametrize(
@@ -889,7 +919,9 @@ def assert_as_read_independently(path):
             theirs = getattr(other.events[i], key)
             assert theirs is None or theirs == ours[i], key
     assert [event.name for event in other.events if event.word in ("call", "return")] == [
-        str(name) for name, word in zip(events["name"], words, strict=True) if word in ("call", "return")
+        str(name)
+        for name, word in zip(events["name"], words, strict=True)
+        if word in ("call", "return")
     ]
     lines = np.ma.asarray(events["caller_line"])
     for i, event in enumerate(other.events):
@@ -901,12 +933,16 @@ def assert_as_read_independently(path):
     assert lost == {word: n for word, n in trace.loss.by_kind.items() if n}
     assert other.damaged == (facts(trace)["missing_count"] > 0)
     assert other.finished != facts(trace)["unfinished"]
-    assert {t.name for t in other.threads.values() if t.events} <= {str(n) for n in trace.threads["name"]} | {""}
+    assert {t.name for t in other.threads.values() if t.events} <= {
+        str(n) for n in trace.threads["name"]
+    } | {""}
     return other
 
 
 def test_the_specification_on_finished_files(tmp_path):
-    for i, options in enumerate(({"on_full": "grow"}, {"buffer": "1 MiB"}, {"buffer": "1 MiB", "on_full": "stop"})):
+    for i, options in enumerate(
+        ({"on_full": "grow"}, {"buffer": "1 MiB"}, {"buffer": "1 MiB", "on_full": "stop"})
+    ):
         rec = eventprof.record(output=tmp_path / f"{i}.epr", **options)
         with rec:
             work(3000 if i == 0 else 60000)
