@@ -222,7 +222,8 @@ static void forget_copy(ep_chunk *chunk);
 static bool
 is_file_in_use(const ep_file *file)
 {
-    return engine.filer != NULL && engine.filer->file == file;
+    /* A forked child's recorder still has its parent's file until it makes its own. */
+    return engine.filer != NULL && !engine.filer_is_child && engine.filer->file == file;
 }
 
 static void
@@ -244,6 +245,7 @@ release_chunk(ep_chunk *chunk)
     }
     ep_chunk **list = chunk->file != NULL ? &engine.free_slots : &engine.free_chunks;
     atomic_store_explicit(&chunk->header->state, EP_CHUNK_FREE, memory_order_release);
+    EP_FAULT_MOMENT();
     forget_copy(chunk);
     chunk->next = *list;
     *list = chunk;
@@ -272,8 +274,8 @@ keeps(const ep_recorder *recorder, const ep_chunk *chunk)
     return false;
 }
 
-/* A chunk of memory that was in use when the recorder started: a thread that holds no lock of the
- * runtime's may have written there once more. Sealed, or its records so far. */
+/* A chunk of memory, or of a file of before, that was in use when the recorder started: a thread that
+ * holds no lock of the runtime's may have written there once more. Sealed, or its records so far. */
 static void
 copy_to_file(ep_recorder *recorder, ep_chunk *chunk)
 {
@@ -284,9 +286,10 @@ copy_to_file(ep_recorder *recorder, ep_chunk *chunk)
     while (ep_cursor_next(&cursor, &record)) {
         found = found || record.ticks >= recorder->start.ticks;
     }
-    if (!found || chunk->copy != NULL) {
+    if (!found || chunk->copy_file == recorder->file) {
         return;
     }
+    forget_copy(chunk);    /* in a file of before */
     ep_chunk_header *copy = ep_file_take_slot(recorder->file);
     if (copy == NULL) {
         return;
@@ -296,8 +299,9 @@ copy_to_file(ep_recorder *recorder, ep_chunk *chunk)
     memcpy(copy + 1, chunk->header + 1, words * 8);
     copy->used_words = words;
     copy->sum = ep_sum64(copy + 1, words * 8);
-    atomic_store_explicit(&copy->wanted, 1, memory_order_relaxed);
-    atomic_store_explicit(&copy->state, EP_CHUNK_SEALED, memory_order_release);
+    atomic_store_explicit(&copy->state, EP_CHUNK_SEALED, memory_order_relaxed);
+    /* Release, and last: the header that was copied may say SEALED already. */
+    atomic_store_explicit(&copy->wanted, 1, memory_order_release);
     chunk->copy = copy;
     chunk->copy_file = ep_file_hold(recorder->file);
 }
@@ -321,10 +325,13 @@ drop_from_file(ep_recorder *recorder, ep_chunk *chunk)
                               : chunk->copy_file == recorder->file ? chunk->copy
                                                                    : NULL;
     /* First the state, which names the chunk: after a kill in between it is not counted twice. */
+    EP_FAULT_MOMENT();
     put_file_state(recorder, chunk->header->sequence);
+    EP_FAULT_MOMENT();
     if (header != NULL) {
         atomic_store_explicit(&header->wanted, 0, memory_order_release);
     }
+    EP_FAULT_MOMENT();
 }
 
 /* No log goes on where it is. Those that are there may be met once more: by a thread that holds no
@@ -352,7 +359,9 @@ seal_chunk(ep_chunk *chunk, const _Atomic uint64_t *next)
     if (chunk->file != NULL) {
         header->sum = ep_sum64(header + 1, header->used_words * 8);
     }
+    EP_FAULT_MOMENT();
     atomic_store_explicit(&header->state, EP_CHUNK_SEALED, memory_order_release);
+    EP_FAULT_MOMENT();
     for (ep_recorder *r = engine.recorders; r != NULL; r = r->next) {
         if (header->sequence >= r->full_sequence) {
             count_lost(r, ep_cursor_begin(header), false, NULL);
@@ -361,7 +370,8 @@ seal_chunk(ep_chunk *chunk, const _Atomic uint64_t *next)
             }
         }
     }
-    if (chunk->file == NULL && engine.filer != NULL && keeps(engine.filer, chunk)) {
+    if (engine.filer != NULL && chunk->file != engine.filer->file && !engine.filer_is_child &&
+        keeps(engine.filer, chunk)) {
         copy_to_file(engine.filer, chunk);
     }
     chunk->refs += 1;    /* so that release() sees the last one go */
@@ -626,6 +636,8 @@ static void
 use_chunk(ep_log *log, ep_chunk *chunk, uint64_t ticks)
 {
     ep_chunk_header *header = chunk->header;
+    /* It said FREE before anything of it changes: after a kill, too. */
+    atomic_thread_fence(memory_order_release);
     header->magic = EP_CHUNK_MAGIC;
     header->sequence = engine.next_sequence++;
     header->thread_id = log->thread->id;
@@ -640,7 +652,9 @@ use_chunk(ep_log *log, ep_chunk *chunk, uint64_t ticks)
     log->chunk = chunk;
     _Atomic uint64_t *words = (_Atomic uint64_t *)(header + 1);
     write_into(log, words, words + EP_CHUNK_WORDS - EP_CHUNK_SLACK_WORDS, header->opened.ticks);
+    EP_FAULT_MOMENT();
     atomic_store_explicit(&header->state, EP_CHUNK_OPEN, memory_order_release);
+    EP_FAULT_MOMENT();
     for (ep_recorder *r = engine.recorders; r != NULL; r = r->next) {
         /* A stopped one: the thread read the clock before the stop, and came here after it. */
         bool wanted = r->state == EP_RECORDER_RUNNING || ticks <= r->stop.ticks;
@@ -687,6 +701,9 @@ empty_scratch(const ep_log *log)
 {
     for (ep_recorder *r = engine.recorders; r != NULL; r = r->next) {
         count_scratch(r, log, NULL);
+        if (r == engine.filer) {
+            put_file_state(r, UINT64_MAX);
+        }
     }
 }
 
@@ -986,9 +1003,8 @@ ep_thread_set_name(ep_thread *thread, ep_text name)
     memcpy(thread->name, name.at, bytes);
     thread->name[bytes] = 0;
     atomic_store_explicit(&thread->named, true, memory_order_release);
-    if (ep_file_wants_texts()) {
-        ep_file_put_thread(thread);
-    }
+    /* Without a look whether a file wants it: one that begins now could miss the name, and we it. */
+    ep_file_put_thread(thread);
 }
 
 const ep_thread *
@@ -1128,11 +1144,13 @@ end_file(ep_recorder *recorder)
 {
     leave_chunks();
     for (size_t i = recorder->kept_first; i < recorder->kept_end; i++) {
-        if (recorder->kept[i]->file == NULL) {
+        if (recorder->kept[i]->file != recorder->file) {
             copy_to_file(recorder, recorder->kept[i]);
         }
     }
+    EP_FAULT_MOMENT();
     put_final_state(recorder);
+    EP_FAULT_MOMENT();
     ep_file_header *header = ep_file_get_header(recorder->file);
     header->stop = recorder->stop;
     header->stop_resident_bytes = recorder->stop_resident_bytes;

@@ -22,6 +22,7 @@ struct ep_file {
     _Atomic uint32_t refs;
     pthread_mutex_t lock;               /* of slot_count and the text chunk */
     int descriptor;                     /* -1: abandoned */
+    int alive;                          /* holds the lock that says so; -1: none */
     char *path, *child_path;
     ep_file_header *header;             /* slot 0 */
     uint64_t slot_count;
@@ -154,6 +155,18 @@ seal_texts(ep_file *file)
 /* ---- Life ------------------------------------------------------------------------------------ */
 
 static void
+close_descriptors(ep_file *file)
+{
+    if (file->descriptor >= 0) {
+        close(file->descriptor);
+    }
+    if (file->alive >= 0) {
+        close(file->alive);
+    }
+    file->descriptor = file->alive = -1;
+}
+
+static void
 free_file(ep_file *file)
 {
     if (file->header != NULL) {
@@ -162,9 +175,7 @@ free_file(ep_file *file)
     if (file->texts != NULL) {
         ep_os_unmap(file->texts, EP_CHUNK_BYTES);
     }
-    if (file->descriptor >= 0) {
-        close(file->descriptor);
-    }
+    close_descriptors(file);
     pthread_mutex_destroy(&file->lock);
     free(file->path);
     free(file->child_path);
@@ -191,6 +202,23 @@ open_new(const char *path, bool replace)
         }
     }
     return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+/* Locks the file as long as the process lives: how a reader knows that more may come. Not by the
+ * descriptor that is mapped: a forked child inherits the mappings, and a lock lives as long as they
+ * do. Returns: the descriptor that holds it, or -1. */
+static int
+lock_alive(const char *path, int descriptor)
+{
+    struct stat ours, opened;
+    int alive = open(path, O_RDONLY | O_CLOEXEC);
+    if (alive >= 0 && (fstat(descriptor, &ours) != 0 || fstat(alive, &opened) != 0 ||
+                       ours.st_ino != opened.st_ino || ours.st_dev != opened.st_dev ||
+                       flock(alive, LOCK_EX | LOCK_NB) != 0)) {
+        close(alive);
+        alive = -1;
+    }
+    return alive;
 }
 
 /* Returns: new (free), or NULL. */
@@ -226,7 +254,7 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
     }
     pthread_mutex_init(&file->lock, NULL);
     atomic_init(&file->refs, 1);
-    file->descriptor = -1;
+    file->descriptor = file->alive = -1;
     file->path = expand(options->path, ep_os_process_id());
     file->child_path = copy_string(options->child_path);
     if (file->path == NULL || file->child_path == NULL) {
@@ -239,8 +267,7 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
         free_file(file);
         return fail(error, os_error, "%s", strerror(os_error));
     }
-    /* Held as long as the process lives: how a reader knows that more may come. */
-    (void)flock(file->descriptor, LOCK_EX | LOCK_NB);
+    file->alive = lock_alive(file->path, file->descriptor);
     errno = 0;
     file->header = take_slot_locked(file);
     if (file->header == NULL) {
@@ -312,8 +339,7 @@ ep_file_finish(ep_file *file)
         }
         (void)!ftruncate(file->descriptor, (off_t)(file->slot_count * EP_CHUNK_BYTES));
         /* Not at the last release: a trace may keep the chunks for long. */
-        close(file->descriptor);
-        file->descriptor = -1;
+        close_descriptors(file);
     }
     pthread_mutex_unlock(&file->lock);
 }
@@ -321,10 +347,7 @@ ep_file_finish(ep_file *file)
 void
 ep_file_abandon(ep_file *file)
 {
-    if (file->descriptor >= 0) {
-        close(file->descriptor);
-        file->descriptor = -1;
-    }
+    close_descriptors(file);
 }
 
 ep_file *
@@ -394,7 +417,14 @@ ep_file_put_state(ep_file *file, uint64_t dropped_sequence, ep_window_thread *co
     uint32_t next = (atomic_load_explicit(&header->state, memory_order_relaxed) & 1) ^ 1;
     char *begin = (char *)header + EP_FILE_STATE_OFFSET(next);
     char *body = begin + sizeof(ep_file_state), *at = body;
-    ep_file_state state = {.dropped_sequence = dropped_sequence};
+    ep_file_state state;
+    memcpy(&state, (char *)header + EP_FILE_STATE_OFFSET(next ^ 1), sizeof state);
+    if (dropped_sequence == UINT64_MAX && state.sum != 0) {
+        dropped_sequence = state.dropped_sequence;    /* so that a reader sees that there was one */
+    }
+    state = (ep_file_state){.dropped_sequence = dropped_sequence};
+    /* The state before this one counts before the one that goes is overwritten: after a kill, too. */
+    atomic_thread_fence(memory_order_release);
     for (size_t i = 0; i < thread_count; i++) {
         if (threads[i] == NULL) {
             continue;
@@ -408,6 +438,7 @@ ep_file_put_state(ep_file *file, uint64_t dropped_sequence, ep_window_thread *co
     state.bytes = (uint32_t)(at - body);
     state.sum = ep_sum64(body, state.bytes);
     memcpy(begin, &state, sizeof state);
+    EP_FAULT_MOMENT();
     /* Release: who sees the index sees the state, after a kill at any instruction as well. */
     atomic_store_explicit(&header->state, next, memory_order_release);
 }
@@ -460,6 +491,7 @@ static void
 put_text(ep_file_text type, const uint32_t *fields, size_t field_count, const char *bytes,
          size_t byte_count)
 {
+    int os_error = errno;    /* the program's: hooks come here */
     pthread_mutex_lock(&texts_lock);
     ep_file *file = atomic_load_explicit(&ep_file_of_texts, memory_order_relaxed);
     if (file != NULL) {
@@ -470,6 +502,7 @@ put_text(ep_file_text type, const uint32_t *fields, size_t field_count, const ch
         pthread_mutex_unlock(&file->lock);
     }
     pthread_mutex_unlock(&texts_lock);
+    errno = os_error;
 }
 
 void

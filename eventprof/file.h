@@ -88,7 +88,7 @@ typedef struct ep_file_pair {
 
 typedef enum ep_file_text {
     EP_FILE_TEXT_STRING = 1,    /* fields: id, bytes; then the bytes */
-    EP_FILE_TEXT_NAME,          /* id, qualname, module, file, line, kind | hidden << 8 */
+    EP_FILE_TEXT_NAME,          /* id, qualname, module, file, line, kind */
     EP_FILE_TEXT_SITE,          /* id, callee, caller, offset, line */
     EP_FILE_TEXT_THREAD         /* id, bytes, native id (low, high); then the bytes of its name */
 } ep_file_text;

@@ -19,8 +19,14 @@
 #define NS_A_TICK_MAX 1000.0
 #define NS_A_TICK_MIN 0.001
 #define BLOCK_BYTES_MAX (UINT64_C(1) << 48)
-#define COUNT_MAX (UINT64_C(1) << 60)
-#define TRIES 16
+#define COUNT_MAX (UINT64_C(1) << 52)
+#define THREADS_MAX (UINT32_C(1) << 20)
+#define TRIES 64
+/* Slots without anything in a row, after which the file system is asked where there is more: a file
+ * that claims a petabyte must not take its time. No writer leaves as many. */
+#define EMPTY_SLOTS 256
+/* Texts that found no room leave gaps in the ids. */
+#define GAP_MAX 65536
 
 struct ep_file_reader {
     int descriptor;
@@ -48,12 +54,20 @@ typedef struct text_site {
     bool known;
 } text_site;
 
+typedef struct found_slot {
+    uint64_t sequence, slot;
+} found_slot;
+
 typedef struct loader {
     ep_file_reader *reader;
+    bool last_try;                      /* what the writer takes away meanwhile is left out */
+    bool outrun;                        /* it did: once more from the start */
     ep_file_header header;              /* as of this load */
     char *state;                        /* EP_FILE_STATE_BYTES */
     uint64_t state_bytes;
     uint64_t dropped_sequence;
+    found_slot *event_slots, *text_slots;
+    size_t event_slot_count, event_slot_capacity, text_slot_count, text_slot_capacity;
     ep_chunk *chunks;
     size_t chunk_count, chunk_capacity;
     void **texts;                       /* text slots, whole */
@@ -71,6 +85,8 @@ typedef struct loader {
     size_t site_count, site_capacity;
     id_table name_ids, site_ids;
     ep_window_thread *window;
+    size_t window_count;
+    uint32_t only_thread;               /* small; 0: all */
     size_t unknown_ids;
 } loader;
 
@@ -148,39 +164,69 @@ read_size(ep_file_reader *reader, ep_error *error)
     return EP_OK;
 }
 
-static ep_status
-read_header(ep_file_reader *reader, ep_error *error)
+/* False: no recording begins there. So that no sum of ticks or ns overflows later. */
+static bool
+is_plausible_start(const ep_file_header *header, uint32_t phase)
 {
-    ep_file_header *header = &reader->header;
-    int64_t got = read_at(reader, 0, header, sizeof *header);
-    if (got < 0) {
-        return refuse_io(error);
-    }
+    return (uint64_t)header->start.monotonic_ns <= (uint64_t)INT64_MAX / 2 &&
+           header->start.ticks <= UINT64_MAX / 4 &&
+           (phase != EP_FILE_FINISHED || header->stop.ticks - header->start.ticks <= SPAN_TICKS_MAX);
+}
+
+static ep_status
+check_header(const ep_file_header *header, int64_t got, ep_error *error)
+{
     if (got < 8 || memcmp(header->magic, EP_FILE_MAGIC, 8) != 0) {
-        return refuse(error, "not a log file of eventprof: it does not begin with its magic");
+        return refuse(error, "not a log file of eventprof: it does not begin with its magic (offset 0)");
     }
     if ((size_t)got < sizeof *header) {
         return refuse(error, "cut off at byte %" PRId64 ", inside of its header: nothing is left", got);
     }
     if (header->byte_order != EP_FILE_BYTE_ORDER) {
-        return refuse(error, "written on a machine of another byte order (offset 12)");
+        return refuse(error, "written on a machine of another byte order, or damaged (offset 12)");
     }
     if (header->major > EP_FILE_MAJOR) {
         return refuse(error,
                       "version %u.%u of the log format; this eventprof reads up to %d: take a newer one",
                       header->major, header->minor, EP_FILE_MAJOR);
     }
-    if (header->slot_bytes != EP_CHUNK_BYTES || header->header_bytes < sizeof *header ||
-        header->metadata_bytes > EP_FILE_METADATA_LIMIT) {
-        return refuse(error, "its header is damaged (slots of %u bytes, header of %u, metadata of "
-                             "%" PRIu64 ")",
-                      header->slot_bytes, header->header_bytes, header->metadata_bytes);
+    uint32_t phase = atomic_load_explicit(&header->phase, memory_order_relaxed);
+    size_t offset = header->major == 0                      ? offsetof(ep_file_header, major)
+                    : header->header_bytes < sizeof *header ? offsetof(ep_file_header, header_bytes)
+                    : header->slot_bytes != EP_CHUNK_BYTES  ? offsetof(ep_file_header, slot_bytes)
+                    : header->metadata_bytes > EP_FILE_METADATA_LIMIT
+                        ? offsetof(ep_file_header, metadata_bytes)
+                    : phase > EP_FILE_FINISHED           ? offsetof(ep_file_header, phase)
+                    : !is_plausible_start(header, phase) ? offsetof(ep_file_header, start)
+                                                         : 0;
+    return offset == 0 ? EP_OK
+                       : refuse(error, "its header is damaged (offset %zu): nothing can be read", offset);
+}
+
+static ep_status
+read_header(ep_file_reader *reader, ep_error *error)
+{
+    ep_file_header *header = &reader->header;
+    int64_t got;
+    uint32_t phase, before = EP_FILE_NEW;
+    for (;;) {
+        got = read_at(reader, 0, header, sizeof *header);
+        if (got < 0) {
+            return refuse_io(error);
+        }
+        phase = (size_t)got == sizeof *header
+                    ? atomic_load_explicit(&header->phase, memory_order_relaxed)
+                    : EP_FILE_NEW;
+        if (phase == before || phase == EP_FILE_NEW) {
+            break;
+        }
+        before = phase;    /* it may have come to this between two bytes: what goes with it is there now */
+    }
+    ep_status status = check_header(header, got, error);
+    if (status != EP_OK) {
+        return status;
     }
     ep_file_facts *facts = &reader->facts;
-    uint32_t phase = atomic_load_explicit(&header->phase, memory_order_relaxed);
-    if (phase > EP_FILE_FINISHED) {
-        return refuse(error, "its header is damaged (phase %u)", phase);
-    }
     facts->major = header->major;
     facts->minor = header->minor;
     facts->phase = (ep_file_phase)phase;
@@ -264,7 +310,7 @@ grow_thread_slots(loader *l)
 static uint32_t
 small_thread_id(loader *l, uint64_t id)
 {
-    if (id == 0 || id > UINT32_MAX || l->thread_count >> SMALL_ID_BITS != 0) {
+    if (id == 0 || id > UINT32_MAX) {
         return 0;
     }
     if (l->thread_count * 2 >= l->thread_mask && !grow_thread_slots(l)) {
@@ -277,7 +323,8 @@ small_thread_id(loader *l, uint64_t id)
             return (uint32_t)entry & ((1u << SMALL_ID_BITS) - 1);
         }
     }
-    if (!ep_grow((void **)&l->threads, &l->thread_capacity, l->thread_count + 1, sizeof *l->threads)) {
+    if (l->thread_count > THREADS_MAX ||
+        !ep_grow((void **)&l->threads, &l->thread_capacity, l->thread_count + 1, sizeof *l->threads)) {
         return 0;
     }
     uint32_t small = (uint32_t)l->thread_count++;
@@ -298,6 +345,7 @@ check_records(loader *l, ep_chunk_header *header, size_t words, uint64_t stop_ti
     uint64_t *const end = begin + words;
     const uint64_t start = l->header.start.ticks;
     uint64_t high = header->opened.ticks >> 32 << 32, last = l->last_ticks;
+    const uint64_t *huge = NULL;    /* an ESCAPE of a size that no block has: of a request that failed */
     while (at < end && *at != 0) {
         unsigned kind = EP_WORD0_KIND(*at);
         const ep_kind_info *info = &ep_kinds[kind];
@@ -313,18 +361,24 @@ check_records(loader *l, ep_chunk_header *header, size_t words, uint64_t stop_ti
                 break;
             }
             at[1] = small;
+            atomic_store_explicit(&header->shared, 1, memory_order_relaxed);
         } else if (kind == EP_KIND_ESCAPE) {
             uint32_t what = EP_WORD0_PAYLOAD(*at);
-            if (what >= EP_ESCAPE_COUNT || (what == EP_ESCAPE_SIZE && at[1] > BLOCK_BYTES_MAX) ||
+            if (what >= EP_ESCAPE_COUNT || (what == EP_ESCAPE_SIZE && at[1] > INT64_MAX) ||
                 (what == EP_ESCAPE_SITE && at[1] > EP_PAYLOAD_MAX)) {
                 break;
             }
+            huge = what == EP_ESCAPE_SIZE ? at[1] > BLOCK_BYTES_MAX ? at : NULL : huge;
+        } else if (huge != NULL && info->family == EP_FAMILY_ALLOC && info->pairing == EP_PAIRING_OPENS) {
+            at = (uint64_t *)huge;
+            break;
         } else if (ticks >= start && ticks <= stop_ticks) {
             if (ticks - start > SPAN_TICKS_MAX) {
                 break;
             }
             last = ticks > last ? ticks : last;
         }
+        huge = info->family == EP_FAMILY_ALLOC ? NULL : huge;
         at += info->words;
     }
     l->last_ticks = last;
@@ -351,7 +405,9 @@ read_live(const ep_file_reader *reader, uint64_t offset, ep_chunk_header *chunk,
         limit = limit < *words ? limit : *words;
         while (at < limit && before[at] != 0 && before[at] == after[at]) {
             size_t length = ep_kinds[EP_WORD0_KIND(before[at])].words;
-            if (length == 0 || at + length > limit) {
+            /* The whole record: it may have been taken back meanwhile, and another begun there. */
+            if (length == 0 || at + length > limit ||
+                memcmp(before + at, after + at, length * 8) != 0) {
                 break;
             }
             at += length;
@@ -363,9 +419,21 @@ read_live(const ep_file_reader *reader, uint64_t offset, ep_chunk_header *chunk,
     return EP_OK;
 }
 
-static ep_status
-add_chunk(loader *l, uint64_t slot, uint64_t stop_ticks)
+/* A writer that lives may have given the slot to another chunk while we read: its header is written
+ * before its records are. */
+static bool
+is_still(const ep_file_reader *reader, const found_slot *found)
 {
+    ep_chunk_header now;
+    return !reader->facts.writer_lives ||
+           (read_at(reader, found->slot * EP_CHUNK_BYTES, &now, sizeof now) == sizeof now &&
+            now.sequence == found->sequence);
+}
+
+static ep_status
+add_chunk(loader *l, const found_slot *found, uint64_t stop_ticks)
+{
+    const uint64_t slot = found->slot;
     ep_file_reader *reader = l->reader;
     uint64_t offset = slot * EP_CHUNK_BYTES;
     ep_chunk_header *chunk = ep_calloc(EP_CHUNK_BYTES, 1);
@@ -390,6 +458,11 @@ add_chunk(loader *l, uint64_t slot, uint64_t stop_ticks)
             return status;
         }
     }
+    if (chunk->sequence != found->sequence || !is_still(reader, found)) {
+        free(chunk);
+        l->outrun = true;
+        return EP_OK;
+    }
     bool right_sum = !sealed || (words == claimed && chunk->sum == ep_sum64(chunk + 1, words * 8));
     uint32_t thread = small_thread_id(l, chunk->thread_id);
     if (thread == 0) {
@@ -408,6 +481,9 @@ add_chunk(loader *l, uint64_t slot, uint64_t stop_ticks)
              offset + (uint64_t)got);
     }
     atomic_store_explicit(&chunk->state, EP_CHUNK_SEALED, memory_order_relaxed);
+    /* Most of a killed program's last chunks are empty. */
+    ep_chunk_header *fitting = realloc(chunk, sizeof *chunk + (whole + 2) * 8);
+    chunk = fitting != NULL ? fitting : chunk;
     l->chunks[l->chunk_count++] = (ep_chunk){.header = chunk};
     return EP_OK;
 }
@@ -415,15 +491,8 @@ add_chunk(loader *l, uint64_t slot, uint64_t stop_ticks)
 static int
 by_sequence(const void *a, const void *b)
 {
-    uint64_t x = ((const ep_chunk *)a)->header->sequence, y = ((const ep_chunk *)b)->header->sequence;
-    return (x > y) - (x < y);
-}
-
-static int
-texts_by_sequence(const void *a, const void *b)
-{
-    const ep_chunk_header *const *x = a, *const *y = b;
-    return ((*x)->sequence > (*y)->sequence) - ((*x)->sequence < (*y)->sequence);
+    const found_slot *x = a, *y = b;
+    return (x->sequence > y->sequence) - (x->sequence < y->sequence);
 }
 
 static ep_status
@@ -448,74 +517,201 @@ add_text_slot(loader *l, uint64_t slot)
     return EP_OK;
 }
 
-/* The events first, then the texts: what a record refers to was written before it. */
+/* The first slot from `slot` on in which there may be anything. */
+static uint64_t
+skip_hole(const ep_file_reader *reader, uint64_t slot)
+{
+    off_t data = lseek(reader->descriptor, (off_t)(slot * EP_CHUNK_BYTES), SEEK_DATA);
+    if (data < 0) {
+        return errno == ENXIO ? reader->slots : slot;
+    }
+    uint64_t found = (uint64_t)data / EP_CHUNK_BYTES;
+    return found > slot ? found : slot;
+}
+
+static bool
+add_slot(found_slot **list, size_t *count, size_t *capacity, uint64_t sequence, uint64_t slot)
+{
+    if (!ep_grow((void **)list, capacity, *count + 1, sizeof **list)) {
+        return false;
+    }
+    (*list)[(*count)++] = (found_slot){sequence, slot};
+    return true;
+}
+
+/* Which slots hold texts, and which events of chunks up to `last_sequence`; in order of sequence. */
 static ep_status
-read_slots(loader *l, uint64_t stop_ticks)
+list_slots(loader *l, uint64_t last_sequence)
 {
     ep_file_reader *reader = l->reader;
     ep_file_facts *facts = &reader->facts;
-    facts->event_slots = facts->text_slots = facts->other_slots = 0;
-    for (int texts = 0; texts < 2; texts++) {
-        for (uint64_t slot = 1; slot < reader->slots; slot++) {
-            ep_chunk_header header;
-            int64_t got = read_at(reader, slot * EP_CHUNK_BYTES, &header, sizeof header);
-            if (got < 0) {
-                return EP_IO;
-            }
-            uint32_t state = atomic_load_explicit(&header.state, memory_order_relaxed);
-            bool whole = (size_t)got == sizeof header && state != EP_CHUNK_FREE;
-            bool of_text = whole && header.magic == EP_FILE_TEXT_MAGIC;
-            bool of_events = whole && header.magic == EP_CHUNK_MAGIC &&
-                             atomic_load_explicit(&header.wanted, memory_order_relaxed) != 0 &&
-                             header.sequence != l->dropped_sequence;
-            ep_status status = EP_OK;
-            if (texts && of_text) {
-                facts->text_slots += 1;
-                status = add_text_slot(l, slot);
-            } else if (!texts && of_events) {
-                facts->event_slots += 1;
-                status = add_chunk(l, slot, stop_ticks);
-            } else if (!texts && !of_text) {
-                facts->other_slots += 1;
-            }
-            if (status != EP_OK) {
-                return status;
+    size_t empty = 0;
+    l->event_slot_count = l->text_slot_count = 0;
+    facts->other_slots = 0;
+    for (uint64_t slot = 1; slot < reader->slots; slot++) {
+        if (empty == EMPTY_SLOTS) {
+            uint64_t next = skip_hole(reader, slot);
+            facts->other_slots += next - slot;
+            slot = next;
+            empty = 0;
+            if (slot >= reader->slots) {
+                break;
             }
         }
+        ep_chunk_header header = {0};
+        int64_t got = read_at(reader, slot * EP_CHUNK_BYTES, &header, sizeof header);
+        if (got < 0) {
+            return EP_IO;
+        }
+        bool whole = (size_t)got == sizeof header &&
+                     atomic_load_explicit(&header.state, memory_order_relaxed) != EP_CHUNK_FREE;
+        bool room = true;
+        if (whole && header.magic == EP_FILE_TEXT_MAGIC) {
+            room = add_slot(&l->text_slots, &l->text_slot_count, &l->text_slot_capacity, header.sequence,
+                            slot);
+        } else if (whole && header.magic == EP_CHUNK_MAGIC && header.sequence <= last_sequence &&
+                   atomic_load_explicit(&header.wanted, memory_order_relaxed) != 0 &&
+                   header.sequence != l->dropped_sequence) {
+            room = add_slot(&l->event_slots, &l->event_slot_count, &l->event_slot_capacity,
+                            header.sequence, slot);
+        } else {
+            facts->other_slots += 1;
+        }
+        if (!room) {
+            return EP_NOMEM;
+        }
+        empty = header.magic == 0 ? empty + 1 : 0;
     }
-    if (l->chunk_count > 1) {
-        qsort(l->chunks, l->chunk_count, sizeof *l->chunks, by_sequence);
+    if (l->event_slot_count > 1) {
+        qsort(l->event_slots, l->event_slot_count, sizeof *l->event_slots, by_sequence);
     }
-    if (l->text_count > 1) {
-        qsort(l->texts, l->text_count, sizeof *l->texts, texts_by_sequence);
+    if (l->text_slot_count > 1) {
+        qsort(l->text_slots, l->text_slot_count, sizeof *l->text_slots, by_sequence);
     }
+    facts->event_slots = l->event_slot_count;
+    facts->text_slots = l->text_slot_count;
     return EP_OK;
+}
+
+/* The chunk that the state of this moment says was dropped last. */
+static uint64_t
+read_dropped_sequence(const ep_file_reader *reader)
+{
+    ep_file_header header;
+    ep_file_state state;
+    uint32_t which = read_at(reader, 0, &header, sizeof header) == sizeof header
+                         ? atomic_load_explicit(&header.state, memory_order_relaxed) & 1
+                         : 0;
+    if (read_at(reader, EP_FILE_STATE_OFFSET(which), &state, sizeof state) != sizeof state) {
+        return UINT64_MAX;
+    }
+    return state.sum == 0 ? UINT64_MAX : state.dropped_sequence;
+}
+
+/* The chunks that there are at one instant, of a file whose writer goes on. All that were opened up
+ * to the last that a first look saw are there at the second look; what a thread wrote into the ones
+ * before is then whole. A chunk that was dropped since the state was read is in neither. */
+static ep_status
+list_slots_of_living(loader *l, ep_error *error)
+{
+    ep_status status = list_slots(l, UINT64_MAX);
+    if (status == EP_OK && l->event_slot_count > 0) {
+        uint64_t last = l->event_slots[l->event_slot_count - 1].sequence;
+        status = read_size(l->reader, error);
+        status = status != EP_OK ? status : list_slots(l, last);
+    }
+    l->outrun = read_dropped_sequence(l->reader) != l->dropped_sequence;
+    return status;
+}
+
+/* The oldest events first, because a ring takes those away first; the texts last: what a record
+ * refers to was written before it. */
+static ep_status
+read_slots(loader *l, uint64_t stop_ticks, ep_error *error)
+{
+    ep_file_reader *reader = l->reader;
+    ep_status status = reader->facts.writer_lives ? list_slots_of_living(l, error)
+                                                  : list_slots(l, UINT64_MAX);
+    for (size_t i = 0; i < l->event_slot_count && status == EP_OK; i++) {
+        if (l->outrun && !l->last_try) {
+            return EP_OK;
+        }
+        status = add_chunk(l, &l->event_slots[i], stop_ticks);
+    }
+    if (status == EP_OK && reader->facts.writer_lives) {
+        status = read_size(reader, error);
+        status = status != EP_OK ? status : list_slots(l, 0);
+        reader->facts.event_slots = l->chunk_count;
+    }
+    for (size_t i = 0; i < l->text_slot_count && status == EP_OK; i++) {
+        status = add_text_slot(l, l->text_slots[i].slot);
+    }
+    return status;
 }
 
 /* ---- Texts ----------------------------------------------------------------------------------- */
 
-/* Makes index `id` of a table; ids are dense, so that one far beyond the file's length is damage. */
+/* Makes index `id` of a table; ids are dense, so that one beyond all that the texts have room for is
+ * damage. */
 static bool
 reach_id(const loader *l, void **table, size_t *count, size_t *capacity, uint32_t id, size_t size)
 {
-    if (id > l->reader->bytes / 16 || !ep_grow(table, capacity, (size_t)id + 1, size)) {
+    if (id > l->text_count * (EP_CHUNK_WORDS / 2) + GAP_MAX ||
+        !ep_grow(table, capacity, (size_t)id + 1, size)) {
         return false;
     }
     *count = id >= *count ? (size_t)id + 1 : *count;
     return true;
 }
 
+/* Length of the character there; 0: there is none. UTF-8, with surrogates as three bytes. */
+static size_t
+character_bytes(const unsigned char *at, size_t left)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t bytes = at[0] < 0x80 ? 1 : at[0] >> 5 == 6 ? 2
+                                  : at[0] >> 4 == 14  ? 3
+                                  : at[0] >> 3 == 30  ? 4
+                                                      : 0;
+    if (bytes < 2 || bytes > left) {
+        return bytes < 2 ? bytes : 0;
+    }
+    uint32_t code = at[0] & (0x7Fu >> bytes);
+    for (size_t i = 1; i < bytes; i++) {
+        if (at[i] >> 6 != 2) {
+            return 0;
+        }
+        code = code << 6 | (at[i] & 63);
+    }
+    return code >= least[bytes] && code <= 0x10FFFF ? bytes : 0;
+}
+
+/* Text of a file becomes text: a long one was cut anywhere, and a damaged one is anything. */
 static void
-read_text_record(loader *l, uint32_t type, const uint32_t *fields, size_t bytes)
+mend_text(char *text, size_t bytes)
+{
+    for (size_t at = 0; at < bytes;) {
+        size_t length = character_bytes((unsigned char *)text + at, bytes - at);
+        if (length == 0) {
+            text[at] = '?';
+            length = 1;
+        }
+        at += length;
+    }
+}
+
+static void
+read_text_record(loader *l, uint32_t type, uint32_t *fields, size_t bytes)
 {
     uint32_t id = fields[0];
-    const char *tail;
+    char *tail;
     switch (type) {
         case EP_FILE_TEXT_STRING:
-            tail = (const char *)(fields + 2);
+            tail = (char *)(fields + 2);
             if (bytes >= 8 && fields[1] <= bytes - 8 &&
                 reach_id(l, (void **)&l->strings, &l->string_count, &l->string_capacity, id,
                          sizeof *l->strings)) {
+                mend_text(tail, fields[1]);
                 l->strings[id] = (ep_text){tail, fields[1]};
             }
             break;
@@ -535,13 +731,14 @@ read_text_record(loader *l, uint32_t type, const uint32_t *fields, size_t bytes)
             }
             break;
         case EP_FILE_TEXT_THREAD:
-            tail = (const char *)(fields + 4);
+            tail = (char *)(fields + 4);
             if (bytes >= 16 && fields[1] <= bytes - 16) {
                 uint32_t small = small_thread_id(l, id);
                 ep_thread *thread = &l->threads[small];
                 if (small != 0) {
                     thread->native_id = fields[2] | (uint64_t)fields[3] << 32;
                     if (fields[1] > 0 && fields[1] < EP_THREAD_NAME_BYTES) {
+                        mend_text(tail, fields[1]);
                         memcpy(thread->name, tail, fields[1]);
                         thread->name[fields[1]] = 0;
                         atomic_store_explicit(&thread->named, true, memory_order_relaxed);
@@ -558,15 +755,15 @@ static void
 read_texts(loader *l)
 {
     for (size_t i = 0; i < l->text_count; i++) {
-        const ep_chunk_header *header = l->texts[i];
-        const uint64_t *at = (const uint64_t *)(header + 1), *end = at + EP_CHUNK_WORDS;
+        ep_chunk_header *header = l->texts[i];
+        uint64_t *at = (uint64_t *)(header + 1), *end = at + EP_CHUNK_WORDS;
         while (at < end && *at != 0) {
             uint64_t words = (uint32_t)*at;
             if (words < 2 || words > (uint64_t)(end - at)) {
                 note(l->reader, "names: a record of %" PRIu64 " words cannot be", words);
                 break;
             }
-            read_text_record(l, (uint32_t)(*at >> 32), (const uint32_t *)(at + 1), (words - 1) * 8);
+            read_text_record(l, (uint32_t)(*at >> 32), (uint32_t *)(at + 1), (words - 1) * 8);
             at += words;
         }
     }
@@ -687,7 +884,8 @@ read_state(loader *l, ep_error *error)
 static ep_status
 fill_window(loader *l)
 {
-    l->window = ep_calloc(l->thread_count, sizeof *l->window);
+    l->window_count = l->thread_count;
+    l->window = ep_calloc(l->window_count, sizeof *l->window);
     if (l->window == NULL) {
         return EP_NOMEM;
     }
@@ -698,7 +896,7 @@ fill_window(loader *l)
         at += sizeof head;
         uint64_t pairs = (uint64_t)head.count_count + head.depth;
         uint32_t small = head.thread_id != 0 ? small_thread_id(l, head.thread_id) : 0;
-        if (pairs > (size_t)(end - at) / sizeof(ep_file_pair) || small >= l->thread_count ||
+        if (pairs > (size_t)(end - at) / sizeof(ep_file_pair) || small >= l->window_count ||
             (small == 0 && head.thread_id != 0)) {
             note(l->reader, "the counts of what was lost are damaged");
             break;
@@ -731,10 +929,62 @@ fill_window(loader *l)
     return EP_OK;
 }
 
-/* Threads that only the state knows get their small id before the window is made. */
+static int
+by_id(const void *a, const void *b)
+{
+    const ep_thread *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* Small ids in the order of the file's, so that rows are in the order of the program's own trace:
+ * until now they are in order of sight. No small id is given after this but for a known id. */
+static ep_status
+sort_threads(loader *l)
+{
+    bool sorted = true;
+    for (size_t i = 2; i < l->thread_count; i++) {
+        sorted = sorted && l->threads[i].id > l->threads[i - 1].id;
+    }
+    if (sorted) {
+        return EP_OK;
+    }
+    uint32_t *ids = ep_calloc(l->thread_count, sizeof *ids);
+    if (ids == NULL) {
+        return EP_NOMEM;
+    }
+    for (size_t i = 0; i < l->thread_count; i++) {
+        ids[i] = l->threads[i].id;
+    }
+    qsort(&l->threads[1], l->thread_count - 1, sizeof *l->threads, by_id);
+    for (size_t i = 1; i < l->thread_count; i++) {
+        size_t slot = l->threads[i].id * UINT64_C(0x9E3779B97F4A7C15) >> 32;
+        while (l->thread_slots[slot & l->thread_mask] >> SMALL_ID_BITS != l->threads[i].id) {
+            slot++;
+        }
+        l->thread_slots[slot & l->thread_mask] = (uint64_t)l->threads[i].id << SMALL_ID_BITS | i;
+    }
+    l->only_thread = small_thread_id(l, ids[l->only_thread]);
+    for (size_t i = 0; i < l->chunk_count; i++) {
+        ep_chunk_header *header = l->chunks[i].header;
+        header->thread_id = small_thread_id(l, ids[header->thread_id]);
+        uint64_t *at = (uint64_t *)(header + 1), *end = at + header->used_words;
+        bool shared = atomic_load_explicit(&header->shared, memory_order_relaxed);
+        while (shared && at < end) {
+            if (EP_WORD0_KIND(*at) == EP_KIND_THREAD) {
+                at[1] = small_thread_id(l, ids[at[1]]);
+            }
+            at += ep_kinds[EP_WORD0_KIND(*at)].words;
+        }
+    }
+    free(ids);
+    return EP_OK;
+}
+
+/* Threads that only the state or the header knows get their small id before the window is made. */
 static void
 name_threads_of_state(loader *l)
 {
+    l->only_thread = small_thread_id(l, l->header.only_thread);
     const char *at = l->state + sizeof(ep_file_state), *end = at + l->state_bytes;
     while ((size_t)(end - at) >= sizeof(ep_file_thread_state)) {
         ep_file_thread_state head;
@@ -770,11 +1020,12 @@ build_clock(loader *l, ep_clock_map *map)
     const ep_file_header *header = &l->header;
     const ep_anchor start = header->start;
     ep_status status = ep_clock_map_add(map, start);
-    /* Finished: what the recorder's own trace takes, so that times are the same. */
+    /* Finished: what the recorder's own trace takes, so that times are the same. Else the beat that
+     * counts; the other one may be half written. */
     bool finished = l->reader->facts.phase == EP_FILE_FINISHED;
-    const ep_anchor others[] = {header->birth, finished ? header->stop : header->beats[0],
-                                header->beats[1]};
-    for (size_t i = 0; i < (finished ? 2u : 3u) && status == EP_OK; i++) {
+    uint32_t beat = atomic_load_explicit(&header->beat, memory_order_relaxed) & 1;
+    const ep_anchor others[] = {header->birth, finished ? header->stop : header->beats[beat]};
+    for (size_t i = 0; i < 2 && status == EP_OK; i++) {
         if (is_plausible(start, others[i]) || is_plausible(others[i], start)) {
             status = ep_clock_map_add(map, others[i]);
         }
@@ -874,10 +1125,12 @@ clear_loader(loader *l)
     for (size_t i = 0; i < l->text_count; i++) {
         free(l->texts[i]);
     }
-    for (size_t i = 0; l->window != NULL && i < l->thread_count; i++) {
+    for (size_t i = 0; l->window != NULL && i < l->window_count; i++) {
         free(l->window[i].open.calls);
     }
     free(l->window);
+    free(l->event_slots);
+    free(l->text_slots);
     free(l->chunks);
     free(l->texts);
     free(l->threads);
@@ -919,17 +1172,18 @@ decode_all(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
         .start_realtime_ns = header->start_realtime_ns,
         .start_resident_bytes = header->start_resident_bytes,
         .stop_resident_bytes = finished ? header->stop_resident_bytes : -1,
-        .full_ticks = recording->full_reason != EP_FULL_NOT ? header->full_ticks : UINT64_MAX,
+        .full_ticks = recording->full_reason == EP_FULL_NOT          ? UINT64_MAX
+                      : header->full_ticks + 1 < header->start.ticks ? header->start.ticks
+                                                                     : header->full_ticks,
         .full_reason = recording->full_reason,
         .chunks = chunks,
         .chunk_count = l->chunk_count,
         .threads = l->window,
-        .thread_count = l->thread_count,
+        .thread_count = l->window_count,
         .clock = map,
         .read_threads = l->threads,
     };
-    uint32_t only = header->only_thread != 0 ? small_thread_id(l, header->only_thread) : 0;
-    status = ep_decode(&capture, only, out);
+    status = ep_decode(&capture, l->only_thread, out);
     if (status == EP_OK) {
         out->read_threads = l->threads;
         l->threads = NULL;
@@ -968,26 +1222,21 @@ load(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
     }
     l->header = reader->header;
     bool finished = reader->facts.phase == EP_FILE_FINISHED;
-    if (finished && l->header.stop.ticks - l->header.start.ticks > SPAN_TICKS_MAX) {
-        return refuse(error, "its header is damaged (from tick %" PRIu64 " to %" PRIu64 ")",
-                      l->header.start.ticks, l->header.stop.ticks);
-    }
-    if ((uint64_t)l->header.start.monotonic_ns > (uint64_t)INT64_MAX / 2 ||
-        l->header.start.ticks > UINT64_MAX / 2) {
-        return refuse(error, "its header is damaged (it starts at %" PRId64 " ns)",
-                      l->header.start.monotonic_ns);
-    }
     l->last_ticks = l->header.start.ticks;
-    status = read_slots(l, finished ? l->header.stop.ticks : UINT64_MAX);
+    status = read_slots(l, finished ? l->header.stop.ticks : UINT64_MAX, error);
     if (status == EP_IO) {
         return refuse_io(error);
     }
-    if (status != EP_OK) {
+    if (status != EP_OK || (l->outrun && !l->last_try)) {
         return status;
+    }
+    if (l->outrun) {
+        note(reader, "the program records faster than this can be read: some events are missing");
     }
     read_texts(l);
     name_threads_of_state(l);
-    status = map_ids(l);
+    status = sort_threads(l);
+    status = status != EP_OK ? status : map_ids(l);
     status = status != EP_OK ? status : fill_window(l);
     return status != EP_OK ? status : decode_all(l, recording, out, error);
 }
@@ -995,34 +1244,15 @@ load(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
 ep_status
 ep_file_load(ep_file_reader *reader, ep_recording *recording, ep_decoded *out, ep_error *error)
 {
-    ep_status status = EP_OK;
-    for (int attempt = 0; attempt < TRIES; attempt++) {
-        loader l = {.reader = reader};
-        status = load(&l, recording, out, error);
-        uint64_t dropped = l.dropped_sequence;
+    for (int attempt = 1;; attempt++) {
+        loader l = {.reader = reader, .last_try = attempt == TRIES};
+        ep_status status = load(&l, recording, out, error);
+        bool again = status == EP_OK && l.outrun && !l.last_try;
         clear_loader(&l);
-        if (status != EP_OK || !reader->facts.writer_lives) {
-            break;
-        }
-        /* A ring that dropped a chunk meanwhile: it would be neither in the events nor in the loss. */
-        loader now = {.reader = reader, .state = ep_calloc(EP_FILE_STATE_BYTES, 1)};
-        status = now.state != NULL ? read_header(reader, error) : EP_NOMEM;
-        status = status != EP_OK ? status : read_state(&now, error);
-        free(now.state);
-        if (status == EP_OK && now.dropped_sequence == dropped) {
-            break;
-        }
-        if (status == EP_OK && attempt == TRIES - 1) {
-            note(reader, "the program records faster than this can be read: some events are missing");
-            break;
-        }
-        ep_decoded_clear(out);
-        ep_recording_clear(recording);
-        if (status != EP_OK) {
-            break;
+        if (!again) {
+            return status;
         }
     }
-    return status;
 }
 
 ep_status

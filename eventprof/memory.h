@@ -17,12 +17,17 @@
 extern _Atomic long ep_fault_countdown;
 #define EP_FAULT_ALWAYS LONG_MAX
 bool ep_fault_now(void);
+/* Called, if a test set it, between two steps of what a log file promises at any instant: a kill
+ * would find the file like this. Under the engine's lock. */
+extern void (*ep_fault_moment)(void);
+#define EP_FAULT_MOMENT() (ep_fault_moment != NULL ? ep_fault_moment() : (void)0)
 #else
 static inline bool
 ep_fault_now(void)
 {
     return false;
 }
+#define EP_FAULT_MOMENT() ((void)0)
 #endif
 
 /* Zeroed room for count elements. Returns: new (free() releases it), or NULL. */

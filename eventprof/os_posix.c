@@ -16,6 +16,7 @@
 
 #ifdef EP_FAULT_POINTS
 _Atomic long ep_fault_countdown = -1;
+void (*ep_fault_moment)(void);
 
 bool
 ep_fault_now(void)

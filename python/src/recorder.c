@@ -294,6 +294,16 @@ open_file(recorder_object *self, const ep_source *calls)
         .metadata = PyBytes_AS_STRING(self->metadata),
         .metadata_bytes = (size_t)PyBytes_GET_SIZE(self->metadata),
     };
+    for (const recorder_object *r = running; r != NULL; r = r->next) {
+        if (r->core.file != NULL) {
+            /* As ep_recorder_start() will; but before a file is made, or replaced, in vain. */
+            PyErr_Format(ep_py_error(EP_ERROR_STATE),
+                         "another recorder records into %s; one file at a time: stop it first, or "
+                         "record without output= and save() the trace",
+                         ep_file_path(r->core.file));
+            return -1;
+        }
+    }
     ep_error error = {.text = ""};
     ep_file *file;
     ep_status status = ep_file_create(&options, &file, &error);

@@ -1,0 +1,217 @@
+"""Reads a log file as doc/epr-log.rst says, with nothing of ours: the proof that the page is enough."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+MASK = (1 << 64) - 1
+SLOT = 1 << 20
+WORDS = (SLOT - 128) // 8
+NONE = 0xFFFFFFFF
+
+HEADER = (
+    ("magic", "8s"), ("major", "H"), ("minor", "H"), ("byte_order", "I"), ("header_bytes", "I"),
+    ("slot_bytes", "I"), ("process_id", "Q"), ("parent_process_id", "Q"), ("kinds", "Q"),
+    ("clock_mode", "I"), ("only_thread", "I"), ("step_ticks", "Q"), ("birth_ticks", "Q"),
+    ("birth_ns", "q"), ("start_ticks", "Q"), ("start_ns", "q"), ("stop_ticks", "Q"),
+    ("stop_ns", "q"), ("start_realtime_ns", "q"), ("start_boottime_ns", "q"),
+    ("start_resident_bytes", "q"), ("stop_resident_bytes", "q"), ("metadata_bytes", "Q"),
+    ("full_ticks", "Q"), ("full_reason", "I"), ("phase", "I"), ("state", "I"), ("beat", "I"),
+    ("beat0_ticks", "Q"), ("beat0_ns", "q"), ("beat1_ticks", "Q"), ("beat1_ns", "q"),
+    ("texts_lost", "Q"), ("calls_from", "16s"), ("displaced", "64s"),
+)  # fmt: skip
+HEADER_OFFSETS = {}
+_at = 0
+for _name, _form in HEADER:
+    HEADER_OFFSETS[_name] = _at
+    _at += struct.calcsize("<" + _form)
+HEADER_BYTES = _at
+
+CALLS = {1: "call", 2: "return", 3: "yield", 4: "resume", 5: "throw", 6: "unwind", 7: "c_call", 8: "c_return",
+         9: "c_exception"}  # fmt: skip
+OPENING = (1, 4, 5, 7)
+BLOCKS = ((10, "malloc"), (15, "calloc"), (20, "realloc"), (25, "realloc_free"), (30, "free"),
+          (35, "realloc_failed"))  # fmt: skip
+
+
+class Event(NamedTuple):
+    ticks: int
+    thread: int
+    word: str
+    name: str | None
+    line: int | None
+    address: int | None
+    size: int | None
+
+
+class Thread:
+    def __init__(self):
+        self.name = ""
+        self.native_id = 0
+        self.events = 0
+
+
+class Log:
+    def __init__(self):
+        self.events: list[Event] = []
+        self.lost: dict[tuple[int, str], int] = {}
+        self.open: dict[int, list[int]] = {}
+        self.threads: dict[int, Thread] = {}
+        self.damaged = False
+        self.finished = False
+
+
+def sum64(data: bytes) -> int:
+    words = struct.unpack(f"<{len(data) // 8}Q", data)
+    sums = [1, 2, 3, 4]
+    whole = len(words) // 4 * 4
+    for i in range(whole):
+        sums[i % 4] = (sums[i % 4] ^ words[i]) * 0x9E3779B97F4A7C15 & MASK
+    for word in words[whole:]:
+        sums[0] = (sums[0] ^ word) * 0x9E3779B97F4A7C15 & MASK
+    total = len(data)
+    for lane in sums:
+        total = (total ^ lane ^ lane >> 29) * 0x9E3779B97F4A7C15 & MASK
+    return total
+
+
+def word_of(kind: int) -> str | None:
+    if kind in CALLS:
+        return CALLS[kind]
+    return next((word for first, word in BLOCKS if first <= kind < first + 5), None)
+
+
+def read(path) -> Log:
+    data = Path(path).read_bytes()
+    values = struct.unpack_from("<" + "".join(form for _, form in HEADER), data)
+    header = dict(zip((name for name, _ in HEADER), values, strict=True))
+    assert header["magic"] == b"EVPLOG\x1a\n" and header["major"] == 1
+    assert header["byte_order"] == 0x01020304 and header["slot_bytes"] == SLOT
+    log = Log()
+    log.finished = header["phase"] == 2
+
+    # The state that counts.
+    begin = 65536 + (header["state"] & 1) * 491520
+    dropped, count, size, total, _ = struct.unpack_from("<QIIQQ", data, begin)
+    body = data[begin + 32 : begin + 32 + size]
+    if total == 0:
+        dropped, body = None, b""
+    elif sum64(body) != total:
+        log.damaged, body = True, b""
+    at = 0
+    for _ in range(count if body else 0):
+        thread, counts, depth, _ = struct.unpack_from("<IIII", body, at)
+        pairs = struct.iter_unpack("<QQ", body[at + 16 : at + 16 + 16 * (counts + depth)])
+        for i, (first, second) in enumerate(pairs):
+            if i < counts:
+                key = (thread, word_of(first))
+                log.lost[key] = log.lost.get(key, 0) + second
+            else:
+                log.open.setdefault(thread, []).append(second)
+        at += 16 + 16 * (counts + depth)
+
+    chunks, texts = [], []
+    for slot in range(SLOT, len(data), SLOT):
+        head = data[slot : slot + 128]
+        if len(head) < 128:
+            continue
+        magic, state, sequence = struct.unpack_from("<IIQ", head)
+        wanted = struct.unpack_from("<Q", head, 80)[0]
+        if magic == 0x4E505645 and state:
+            texts.append((sequence, slot))
+        elif magic == 0x43505645 and state and wanted and sequence != dropped:
+            chunks.append((sequence, slot))
+
+    strings, names, sites = _texts(data, sorted(texts), log)
+
+    def name_of(name):
+        entry = names.get(name)
+        return strings.get(entry[0], "?") if entry else None
+
+    for _, slot in sorted(chunks):
+        _chunk(data, slot, header, log, sites, name_of)
+    log.events.sort(key=lambda event: event.ticks)
+    return log
+
+
+def _texts(data, slots, log):
+    strings, names, sites = {}, {}, {}
+    for _, slot in slots:
+        at, end = slot + 128, slot + SLOT
+        while at + 8 <= end and at + 8 <= len(data):
+            words, kind = struct.unpack_from("<II", data, at)
+            if words < 2 or at + 8 * words > end:
+                break
+            body = data[at + 8 : at + 8 * words]
+            ident = struct.unpack_from("<I", body)[0]
+            if kind == 1:
+                size = struct.unpack_from("<I", body, 4)[0]
+                strings[ident] = body[8 : 8 + size].decode("utf-8", "surrogatepass")
+            elif kind == 2:
+                names[ident] = struct.unpack_from("<IIIiI", body, 4)
+            elif kind == 3:
+                sites[ident] = struct.unpack_from("<IIii", body, 4)
+            elif kind == 4:
+                size, native_id = struct.unpack_from("<IQ", body, 4)
+                thread = log.threads.setdefault(ident, Thread())
+                thread.native_id = native_id
+                thread.name = body[16 : 16 + size].decode("utf-8", "surrogatepass")
+            at += 8 * words
+    return strings, names, sites
+
+
+def _chunk(data, slot, header, log, sites, name_of):
+    state = struct.unpack_from("<I", data, slot + 4)[0]
+    thread = struct.unpack_from("<Q", data, slot + 16)[0]
+    high = struct.unpack_from("<Q", data, slot + 24)[0] >> 32
+    used, total = (
+        struct.unpack_from("<Q", data, slot + 56)[0],
+        struct.unpack_from("<Q", data, slot + 88)[0],
+    )
+    limit = min(WORDS, (len(data) - slot - 128) // 8)
+    if state == 2:
+        if used > limit or sum64(data[slot + 128 : slot + 128 + 8 * used]) != total:
+            log.damaged = True
+        limit = min(limit, used)
+    words = struct.unpack_from(f"<{limit}Q", data, slot + 128)
+    stop = header["stop_ticks"] if log.finished else MASK
+    full = header["full_ticks"] if header["full_reason"] else MASK
+    at, escapes = 0, {}
+    while at < limit and words[at]:
+        word = words[at]
+        kind, payload, ticks = word >> 26 & 63, word & 0x3FFFFFF, high << 32 | word >> 32
+        second = words[at + 1] if at + 1 < limit else 0
+        at += 1 if kind in CALLS else 2
+        if kind == 63:
+            high = second >> 32
+        elif kind == 62:
+            escapes[payload] = second
+        elif kind == 61:
+            thread = second
+        if kind >= 61:
+            continue
+        text = word_of(kind)
+        assert text is not None, kind
+        name = line = address = size = None
+        if kind in CALLS:
+            callee = payload
+            if kind in OPENING:
+                callee, _, _, line = sites.get(payload, (0, 0, -1, -1))
+                line = line if line > 0 else None
+            name = name_of(callee)
+        elif 25 <= kind < 35:
+            address = second
+        else:
+            size, address = escapes.get(0, payload), escapes.get(1, second >> 20 << 3)
+            escapes = {}
+        if not header["start_ticks"] <= ticks <= stop or not header["kinds"] >> kind & 1:
+            continue
+        if header["only_thread"] and thread != header["only_thread"]:
+            continue
+        if ticks > full:
+            log.lost[thread, text] = log.lost.get((thread, text), 0) + 1
+            continue
+        log.threads.setdefault(thread, Thread()).events += 1
+        log.events.append(Event(ticks, thread, text, name, line, address, size))
