@@ -214,12 +214,25 @@ leave_frame(ep_log *log, uint64_t ticks, PyFrameObject *frame, PyCodeObject *cod
     }
 }
 
+/* Not into the hook, whose registers they would take where there are no filters. */
+#define EP_WITH_FILTERS __attribute__((noinline))
+
 /* There is no switching off here: what nobody wants still costs the way to us and this. */
-static inline bool
+static EP_WITH_FILTERS bool
 is_wanted(int what, PyCodeObject *code, PyObject *argument)
 {
     return what >= PyTrace_C_CALL ? ep_py_callee_wish(code, argument) == EP_PY_WANTED
                                   : ep_py_code_is_wanted(code);
+}
+
+static EP_WITH_FILTERS void
+put_gated(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t id)
+{
+    if (ep_kinds[kind].pairing == EP_PAIRING_OPENS) {
+        ep_gate_put_open(log, ticks, kind, id);
+    } else {
+        ep_gate_put_close(log, ticks, kind, id);
+    }
 }
 
 static int
@@ -277,8 +290,7 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
         return 0;
     }
     if (EP_UNLIKELY(ep_gate_asks_calls())) {
-        (ep_kinds[kind].pairing == EP_PAIRING_OPENS ? ep_gate_put_open : ep_gate_put_close)(
-            log, ticks, kind, id);
+        put_gated(log, ticks, kind, id);
     } else {
         ep_log_put(log, ticks, kind, id);
     }
