@@ -196,6 +196,13 @@ same_site(uint32_t a, uint32_t b)
            x->offset == y->offset && x->line == y->line;
 }
 
+/* Of an empty column there may be no array. */
+static bool
+same_bytes(const void *a, const void *b, size_t bytes)
+{
+    return bytes == 0 || memcmp(a, b, bytes) == 0;
+}
+
 static void
 assert_same_threads(const ep_decoded *file, const ep_decoded *memory)
 {
@@ -205,8 +212,8 @@ assert_same_threads(const ep_decoded *file, const ep_decoded *memory)
         ck_assert_int_eq(a->thread == NULL, b->thread == NULL);
         ck_assert(a->thread == NULL || a->thread->native_id == b->thread->native_id);
         ck_assert(a->thread == NULL || strcmp(a->thread->name, b->thread->name) == 0);
-        ck_assert_int_eq(memcmp(a->recorded, b->recorded, sizeof a->recorded), 0);
-        ck_assert_int_eq(memcmp(a->lost, b->lost, sizeof a->lost), 0);
+        ck_assert(same_bytes(a->recorded, b->recorded, sizeof a->recorded));
+        ck_assert(same_bytes(a->lost, b->lost, sizeof a->lost));
         ck_assert_uint_eq(a->open.depth, b->open.depth);
         for (size_t k = 0; k < a->open.depth; k++) {
             ck_assert_int_eq(a->open.calls[k].kind, b->open.calls[k].kind);
@@ -222,12 +229,12 @@ assert_same(const ep_decoded *file, const ep_decoded *memory)
     const ep_columns *a = &file->columns, *b = &memory->columns;
     ck_assert_uint_eq(a->count, b->count);
     ck_assert_uint_eq(a->alloc_count, b->alloc_count);
-    ck_assert_int_eq(memcmp(a->time_ns, b->time_ns, a->count * sizeof *a->time_ns), 0);
-    ck_assert_int_eq(memcmp(a->kind, b->kind, a->count), 0);
-    ck_assert_int_eq(memcmp(a->thread, b->thread, a->count * sizeof *a->thread), 0);
-    ck_assert_int_eq(memcmp(a->alloc_row, b->alloc_row, a->alloc_count * 8), 0);
-    ck_assert_int_eq(memcmp(a->address, b->address, a->alloc_count * 8), 0);
-    ck_assert_int_eq(memcmp(a->size, b->size, a->alloc_count * 8), 0);
+    ck_assert(same_bytes(a->time_ns, b->time_ns, a->count * sizeof *a->time_ns));
+    ck_assert(same_bytes(a->kind, b->kind, a->count));
+    ck_assert(same_bytes(a->thread, b->thread, a->count * sizeof *a->thread));
+    ck_assert(same_bytes(a->alloc_row, b->alloc_row, a->alloc_count * 8));
+    ck_assert(same_bytes(a->address, b->address, a->alloc_count * 8));
+    ck_assert(same_bytes(a->size, b->size, a->alloc_count * 8));
     for (size_t i = 0; i < a->count; i++) {
         const ep_kind_info *info = &ep_kinds[a->kind[i]];
         bool closes = info->family == EP_FAMILY_CALL && info->pairing == EP_PAIRING_CLOSES;
@@ -237,8 +244,8 @@ assert_same(const ep_decoded *file, const ep_decoded *memory)
     }
     ck_assert_int_eq(file->duration_ns, memory->duration_ns);
     ck_assert_uint_eq(file->resident_count, memory->resident_count);
-    ck_assert_int_eq(memcmp(file->resident_ns, memory->resident_ns, file->resident_count * 8), 0);
-    ck_assert_int_eq(memcmp(file->resident_bytes, memory->resident_bytes, file->resident_count * 8), 0);
+    ck_assert(same_bytes(file->resident_ns, memory->resident_ns, file->resident_count * 8));
+    ck_assert(same_bytes(file->resident_bytes, memory->resident_bytes, file->resident_count * 8));
 }
 
 /* The file of a stopped recorder has what the recorder has. */
@@ -691,6 +698,13 @@ START_TEST(a_killed_process_has_all_on_file)
 }
 END_TEST
 
+/* Where every access is checked, a ring may be too fast for its reader, who says so. */
+static bool
+was_outrun(const loaded *l)
+{
+    return l->facts.note_count == 1 && strstr(l->facts.notes[0], "faster than this") != NULL;
+}
+
 START_TEST(a_file_is_read_while_it_is_written)
 {
     setup();
@@ -714,10 +728,11 @@ START_TEST(a_file_is_read_while_it_is_written)
             ck_assert(l.facts.writer_lives);
             ep_model_columns(&l.decoded.columns);
             uint64_t have = total(&l.decoded);
-            ck_assert_msg(have >= before && have <= after, "%llu events, of %llu to %llu",
+            ck_assert_msg((have >= before || was_outrun(&l)) && have <= after,
+                          "%llu events, of %llu to %llu",
                           (unsigned long long)have, (unsigned long long)before,
                           (unsigned long long)after);
-            ck_assert_msg(l.facts.note_count == 0, "%s", l.facts.notes[0]);
+            ck_assert_msg(l.facts.note_count == 0 || was_outrun(&l), "%s", l.facts.notes[0]);
             clear(&l);
         }
         atomic_store(&enough, true);
@@ -769,7 +784,7 @@ START_TEST(texts_are_on_file_before_the_records_that_refer_to_them)
         start(&recorder, path, 4, EP_ON_FULL_OVERWRITE);
         for (int look = 0; look < 3; look++) {
             loaded l = load(path);
-            ck_assert_msg(l.facts.note_count == 0, "%s", l.facts.notes[0]);
+            ck_assert_msg(l.facts.note_count == 0 || was_outrun(&l), "%s", l.facts.notes[0]);
             for (size_t row = 0; row < l.decoded.columns.count; row++) {
                 ck_assert_uint_ne(l.decoded.columns.id[row], 0);
             }
