@@ -22,7 +22,7 @@
 
 #define EP_FILE_MAGIC "EVPLOG\x1a\n"
 #define EP_FILE_MAJOR 1    /* readers refuse a higher one */
-#define EP_FILE_MINOR 0    /* readers ignore what they do not know of a higher one */
+#define EP_FILE_MINOR 1    /* readers ignore what they do not know of a higher one */
 #define EP_FILE_BYTE_ORDER UINT32_C(0x01020304)
 #define EP_FILE_METADATA_OFFSET 4096
 #define EP_FILE_METADATA_LIMIT (UINT64_C(65536) - EP_FILE_METADATA_OFFSET)
@@ -61,8 +61,11 @@ typedef struct ep_file_header {
     _Atomic uint64_t texts_lost;       /* names, sites and threads that found no room */
     char calls_from[16];               /* words of the package's: which hook calls came from, */
     char displaced[64];                /* and which were taken over by another tool */
-    uint64_t deep_calls, short_calls, functions_off;    /* ep_recording's, by hooks; at the stop */
+    /* From minor version 1 on: ep_recording's, by hooks; at the stop. */
+    uint64_t deep_calls, short_calls, functions_off;
 } ep_file_header;
+
+#define EP_FILE_FIRST_HEADER_BYTES offsetof(ep_file_header, deep_calls)    /* of minor version 0 */
 
 _Static_assert(sizeof(ep_file_header) <= EP_FILE_METADATA_OFFSET, "the metadata lie behind it");
 

@@ -191,9 +191,10 @@ check_header(const ep_file_header *header, int64_t got, ep_error *error)
                       header->major, header->minor, EP_FILE_MAJOR);
     }
     uint32_t phase = atomic_load_explicit(&header->phase, memory_order_relaxed);
-    size_t offset = header->major == 0                      ? offsetof(ep_file_header, major)
-                    : header->header_bytes < sizeof *header ? offsetof(ep_file_header, header_bytes)
-                    : header->slot_bytes != EP_CHUNK_BYTES  ? offsetof(ep_file_header, slot_bytes)
+    size_t offset = header->major == 0 ? offsetof(ep_file_header, major)
+                    : header->header_bytes < EP_FILE_FIRST_HEADER_BYTES
+                        ? offsetof(ep_file_header, header_bytes)
+                    : header->slot_bytes != EP_CHUNK_BYTES ? offsetof(ep_file_header, slot_bytes)
                     : header->metadata_bytes > EP_FILE_METADATA_LIMIT
                         ? offsetof(ep_file_header, metadata_bytes)
                     : phase > EP_FILE_FINISHED           ? offsetof(ep_file_header, phase)
@@ -225,6 +226,10 @@ read_header(ep_file_reader *reader, ep_error *error)
     ep_status status = check_header(header, got, error);
     if (status != EP_OK) {
         return status;
+    }
+    if (header->header_bytes < sizeof *header) {
+        /* What this version did not have yet is 0. */
+        memset((char *)header + header->header_bytes, 0, sizeof *header - header->header_bytes);
     }
     ep_file_facts *facts = &reader->facts;
     facts->major = header->major;

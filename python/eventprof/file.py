@@ -253,7 +253,8 @@ def _open_archive(fd: int, path: str) -> Trace:
 def _open_log(fd: int, path: str) -> Trace:
     core, metadata, pid = _core.open_log(os.dup(fd), path)
     known = _unpack(metadata)
-    options = known.get("options", {})
+    options = known.get("options")
+    options = options if isinstance(options, dict) else {}
     areas.tell_of_file(known.get("areas"))
     depth, duration = options.get("max_depth"), options.get("min_duration")
     core.filter(

@@ -26,18 +26,11 @@ import programs
 import pytest
 
 import eventprof
-from eventprof import log_file
 
 pytestmark = pytest.mark.usefixtures("restored")
 
 SLOT = 1 << 20
 FOLDER = str(Path(eventprof.__file__).parent.parent)
-
-
-def open_file(path, **options):
-    if hasattr(eventprof, "open"):
-        return eventprof.open(path, **options)
-    return log_file.open_log(os.open(path, os.O_RDONLY | os.O_CLOEXEC), os.fspath(path))
 
 
 def facts(trace):
@@ -99,7 +92,7 @@ def test_a_program_on_file_is_the_program_in_memory(name, backend, tmp_path):
     with rec:
         run()
 
-    assert_same(open_file(rec.output), rec.trace)
+    assert_same(eventprof.open(rec.output), rec.trace)
 
 
 @pytest.mark.parametrize("on_full", ["overwrite", "stop", "grow"])
@@ -109,7 +102,7 @@ def test_each_policy(on_full, tmp_path):
         for _ in range(20):
             work(2000)
 
-    trace = open_file(rec.output)
+    trace = eventprof.open(rec.output)
     assert_same(trace, rec.trace)
     assert bool(trace.loss) == (on_full != "grow")
 
@@ -127,7 +120,7 @@ def test_threads_and_their_names(tmp_path):
             for thread in threads:
                 thread.join()
 
-    trace = open_file(rec.output)
+    trace = eventprof.open(rec.output)
     assert_same(trace, rec.trace)
     names = {str(name) for name in trace.threads["name"]}
     assert {"MainThread", "worker 0 0", "worker 4 3"} <= names
@@ -153,7 +146,7 @@ def test_odd_programs(tmp_path):
         for case in nasty_cases():
             case()
 
-    trace = open_file(rec.output)
+    trace = eventprof.open(rec.output)
     a, b = trace.events, rec.trace.events
     assert len(a) == len(b)
     assert repr(trace.loss) == repr(rec.trace.loss)
@@ -168,7 +161,7 @@ def test_include_and_exclude(tmp_path):
         work(100)
         json.dumps({})
 
-    trace = open_file(rec.output)
+    trace = eventprof.open(rec.output)
     assert_same(trace, rec.trace)
     assert set(map(str, trace.functions["name"])) >= {"leaf"}
 
@@ -181,7 +174,7 @@ def test_threads_current(tmp_path):
         thread.join()
         work(10)
 
-    trace = open_file(rec.output)
+    trace = eventprof.open(rec.output)
     assert_same(trace, rec.trace)
     assert len(trace.threads) == 1
 
@@ -191,7 +184,7 @@ def test_lines_and_what_the_file_says_of_itself(tmp_path):
     with rec:
         work(1)
 
-    trace = open_file(rec.output)
+    trace = eventprof.open(rec.output)
     events = trace.events
     rows = [i for i, name in enumerate(events["name"]) if str(name) == "leaf"]
     assert [events["caller_line"][i] for i in rows if str(events["event"][i]) == "call"] == [
@@ -209,7 +202,7 @@ def test_the_trace_outlives_the_file(tmp_path):
     rec = eventprof.record(output=tmp_path / "a.epr")
     with rec:
         work(100)
-    trace = open_file(rec.output)
+    trace = eventprof.open(rec.output)
     os.unlink(rec.output)
 
     assert_same(trace, rec.trace)
@@ -291,7 +284,7 @@ def kill_one(number, tmp_path):
     expected = {"kill": -signal.SIGKILL, "segv": -signal.SIGSEGV, "exit": 3}[how]
     assert child.returncode == expected
 
-    trace = open_file(path)
+    trace = eventprof.open(path)
     events = trace.events
     called = {}
     for name, event in zip(events["name"], events["event"], strict=True):
@@ -346,7 +339,7 @@ def test_names_and_lines_of_what_happened_right_before_the_kill(tmp_path):
     path = tmp_path / "a.epr"
     assert run_to_end(code, path)[0] == -signal.SIGKILL
 
-    trace = open_file(path)
+    trace = eventprof.open(path)
 
     events = trace.events
     last = [i for i in range(len(events)) if str(events["event"][i]) == "call"][-2:]
@@ -383,7 +376,7 @@ def test_a_program_that_ends_without_a_stop(how, tmp_path):
     code, _ = run_to_end(code, path, how, stderr=subprocess.DEVNULL)
     assert code == {"sys.exit": 5, "exception": 1}.get(how, 0)
 
-    trace = open_file(path)
+    trace = eventprof.open(path)
 
     assert facts(trace)["missing"] == []
     assert not facts(trace)["live"]
@@ -411,7 +404,7 @@ def test_a_file_that_is_there_is_not_touched_without_force(tmp_path):
     forced = eventprof.record(output=path, force=True)
     with forced:
         work(1)
-    assert_same(open_file(path), forced.trace)
+    assert_same(eventprof.open(path), forced.trace)
 
 
 def test_force_leaves_those_alone_who_have_the_old_file_open(tmp_path):
@@ -422,7 +415,7 @@ def test_force_leaves_those_alone_who_have_the_old_file_open(tmp_path):
         work(20)
 
     assert names_called(first.trace).count("leaf") == 10
-    assert_same(open_file(path), second.trace)
+    assert_same(eventprof.open(path), second.trace)
 
 
 def test_started_again_it_replaces_its_own_file(tmp_path):
@@ -432,7 +425,7 @@ def test_started_again_it_replaces_its_own_file(tmp_path):
     with rec:
         leaf(1)
 
-    assert_same(open_file(rec.output), rec.trace)
+    assert_same(eventprof.open(rec.output), rec.trace)
     assert os.listdir(tmp_path) == ["a.epr"]
 
 
@@ -466,7 +459,7 @@ def test_patterns(tmp_path):
         work(1)
 
     assert rec.output == str(tmp_path / f"{os.uname().nodename}-{os.getpid()}-%.epr")
-    assert_same(open_file(rec.output), rec.trace)
+    assert_same(eventprof.open(rec.output), rec.trace)
     for wrong in ("%q.epr", "a%"):
         with pytest.raises(ValueError, match="%p, %h and %%"):
             eventprof.record(output=wrong)
@@ -498,10 +491,10 @@ def test_two_files_at_once(tmp_path):
         work(10)
 
     assert os.listdir(tmp_path) == ["a.epr"]
-    assert_same(open_file(first.output), first.trace)
+    assert_same(eventprof.open(first.output), first.trace)
     with second:
         work(3)
-    assert_same(open_file(second.output), second.trace)
+    assert_same(eventprof.open(second.output), second.trace)
 
 
 def test_recorders_of_memory_beside_it(tmp_path):
@@ -510,7 +503,7 @@ def test_recorders_of_memory_beside_it(tmp_path):
             work(1000)
         work(10)
 
-    assert_same(open_file(rec.output), rec.trace)
+    assert_same(eventprof.open(rec.output), rec.trace)
     calls = [sum(str(e) == "call" for e in r.trace.events["event"]) for r in (around, rec, inside)]
     assert calls[0] >= calls[1] >= calls[2] >= 1001
 
@@ -520,7 +513,7 @@ def test_no_descriptor_is_left(tmp_path):
     for i in range(3):
         with eventprof.record(output=tmp_path / f"{i}.epr") as rec:
             work(10)
-        trace = open_file(rec.output)
+        trace = eventprof.open(rec.output)
         len(trace.events)
         del trace
     with pytest.raises(FileNotFoundError):
@@ -528,7 +521,7 @@ def test_no_descriptor_is_left(tmp_path):
     (tmp_path / "bad").write_bytes(b"bad")
     for _ in range(3):
         with pytest.raises(eventprof.FormatError):
-            open_file(tmp_path / "bad")
+            eventprof.open(tmp_path / "bad")
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
@@ -574,9 +567,9 @@ def test_fork(tmp_path):
     assert sorted(os.listdir(tmp_path)) == sorted(
         ["a.epr", f"a-{child}.epr", f"a-{grandchild}.epr"]
     )
-    parent = open_file(tmp_path / "a.epr")
-    first = open_file(tmp_path / f"a-{child}.epr")
-    second = open_file(tmp_path / f"a-{grandchild}.epr")
+    parent = eventprof.open(tmp_path / "a.epr")
+    first = eventprof.open(tmp_path / f"a-{child}.epr")
+    second = eventprof.open(tmp_path / f"a-{grandchild}.epr")
     ours = ("in_parent", "in_child", "in_grandchild")
     assert [n for n in names_called(parent) if n in ours] == ["in_parent"] * 2
     assert [n for n in names_called(first) if n in ours] == ["in_child"]
@@ -620,7 +613,7 @@ def test_multiprocessing(method, tmp_path):
         timeout=120,
     )
 
-    traces = {name: open_file(output / name) for name in os.listdir(output)}
+    traces = {name: eventprof.open(output / name) for name in os.listdir(output)}
     tasks = sum(names_called(trace).count("task") for trace in traces.values())
     assert all(facts(trace)["missing"] == [] for trace in traces.values())
     if method == "fork":
@@ -650,7 +643,7 @@ def test_subprocesses_leave_no_file_unless_they_run_python(tmp_path):
     assert "a.epr" in names
     assert len(names) <= 2
     for name in names:
-        trace = open_file(tmp_path / name)
+        trace = eventprof.open(tmp_path / name)
         assert facts(trace)["missing"] == []
         assert ("prepare" in names_called(trace)) == (name != "a.epr")
 
@@ -676,7 +669,7 @@ def test_a_limit_of_the_system(on_full, tmp_path):
     assert called + lost == 600000
     assert lost > 0
 
-    trace = open_file(tmp_path / "a.epr")
+    trace = eventprof.open(tmp_path / "a.epr")
 
     assert sum(str(e) == "call" for e in trace.events["event"]) == called
     assert trace.loss.by_kind["call"] == lost
@@ -723,7 +716,7 @@ def test_a_full_disk(on_full, how, tiny_disk):
     status, _ = run_to_end(code, tiny_disk / "a.epr", on_full, how)
     assert status == (0 if how == "stop" else -signal.SIGKILL)
 
-    trace = open_file(tiny_disk / "a.epr")
+    trace = eventprof.open(tiny_disk / "a.epr")
 
     called = sum(str(e) == "call" for e in trace.events["event"])
     assert called > 60000
@@ -792,14 +785,14 @@ READ = """
 import resource, sys
 limit = int(sys.argv[2])
 import eventprof, os
-from eventprof import log_file
+import eventprof.file, eventprof.trace
 pages = int(open("/proc/self/statm").read().split()[0])
 resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + limit, -1))
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 path = sys.argv[1]
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
-    trace = eventprof.open(path) if hasattr(eventprof, "open") else log_file.open_log(os.open(path, 0), path)
+    trace = eventprof.open(path)
     for name in ("events", "calls", "allocations", "functions", "memory", "threads"):
         table = getattr(trace, name)
         for column in table.columns:
@@ -852,7 +845,7 @@ def test_metadata_of_any_sort(metadata, good, tmp_path):
     data = put(good, 4096, f"{len(metadata)}s", metadata)
     path.write_bytes(put(data, log_header()["metadata_bytes"], "Q", len(metadata)))
 
-    trace = open_file(path)
+    trace = eventprof.open(path)
 
     assert len(trace.events) > 0
     assert isinstance(trace.metadata, dict)
@@ -878,7 +871,7 @@ def test_changed_anywhere(good, tmp_path):
             file.write(dice.randbytes(dice.choice([1, 4, 8])))
             file.flush()
             try:
-                trace = open_file(path)
+                trace = eventprof.open(path)
                 trace.events["time"]
                 trace.calls["start"]
                 trace.functions["name"]
@@ -908,7 +901,7 @@ def assert_as_read_independently(path):
     import read_log
 
     other = read_log.read(path)
-    trace = open_file(path)
+    trace = eventprof.open(path)
     events = trace.events
     assert len(other.events) == len(events)
     words = [str(word) for word in events["event"]]
@@ -975,7 +968,7 @@ def test_files_of_before_open(name, tmp_path):
         shutil.copyfileobj(packed, file)
     expected = json.loads((DATA / "expected.json").read_text())[name]
 
-    trace = open_file(path)
+    trace = eventprof.open(path)
 
     assert len(trace.events) == expected["events"]
     assert len(trace.calls) == expected["calls"]
