@@ -169,7 +169,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--accept", action="store_true", help="keep what is measured now")
     parser.add_argument("--only", choices=("core", "extension"))
-    parser.add_argument("--build", type=Path, default=ROOT / "build" / "guard")
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"  # each has a meson of its own
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / f"guard-{version}")
     parser.add_argument("--quiet", action="store_true", help="no table")
     options = parser.parse_args()
     try:

@@ -1134,7 +1134,10 @@ START_TEST(a_thread_only_the_header_or_the_state_knows)
         ep_file_thread_state head[2];
         uint64_t more[8];
     } body = {.head = {{.thread_id = 12348}, {.thread_id = 12349, .count_count = 99}}};
-    body.state = (ep_file_state){.dropped_sequence = UINT64_MAX, .thread_count = 2, .bytes = 96, .sum = ep_sum64(body.head, 96)};
+    body.state = (ep_file_state){.dropped_sequence = UINT64_MAX,
+                                 .thread_count = 2,
+                                 .bytes = 96,
+                                 .sum = ep_sum64(body.head, 96)};
     for (uint64_t which = 0; which < 2; which++) {
         ck_assert_int_eq(pwrite(copy, &body, sizeof body, (off_t)EP_FILE_STATE_OFFSET(which)), sizeof body);
     }

@@ -3,7 +3,7 @@
  *   CC=clang meson setup build/fuzz -Dfuzzers=true -Dpython=false -Dtests=disabled \
  *       -Db_sanitize=address,undefined -Db_lundef=false -Ddebug=true
  *   meson compile -C build/fuzz
- *   build/fuzz/tests/fuzz/fuzz_archive -max_len=16384 -max_total_time=600 DIRECTORY tests/fuzz/corpus/archive
+ *   build/fuzz/tests/fuzz/fuzz_archive -max_len=16384 -max_total_time=600 NEW tests/fuzz/corpus/archive
  *
  * In this build checksums are not looked at, else no input would come far. Names stay for the life
  * of the process: restart it now and then. */

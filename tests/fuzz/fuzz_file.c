@@ -90,7 +90,10 @@ put_states(int descriptor, script *s)
     size_t bytes = 0;
     for (unsigned i = 0; i < count; i++) {
         ep_file_thread_state head = {
-            .thread_id = (uint32_t)take(s, 1), .count_count = (uint32_t)take(s, 1) & 15, .depth = (uint32_t)take(s, 1) & 15};
+            .thread_id = (uint32_t)take(s, 1),
+            .count_count = (uint32_t)take(s, 1) & 15,
+            .depth = (uint32_t)take(s, 1) & 15,
+        };
         unsigned pairs = head.count_count + head.depth;
         if (flags & 1) {
             head.depth = (uint32_t)take(s, 4);
