@@ -28,9 +28,6 @@ nitpick_ignore_regex = [
     # The bases of classes and exceptions.
     (r"py:class", r"(Exception|RuntimeError|ValueError|object)"),
 ]
-# A page of the table of contents that another change brings.
-suppress_warnings = ["toc.not_readable"]
-
 autodoc_typehints = "none"  # the docstrings say it
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False

@@ -164,6 +164,11 @@ def _table(trace: Trace, name: str, columns: dict[str, Any]) -> Table:
     return Table.from_columns(trace._title(name), columns, units=_UNITS)
 
 
+def _check_by(by: object) -> None:
+    if not isinstance(by, str):
+        raise TypeError(f"by must be 'site', 'function' or 'stack', not {by!r}")
+
+
 def _masked(values: Array, unknown: Array) -> Array:
     return np.ma.MaskedArray(values, mask=unknown)
 
@@ -506,6 +511,7 @@ class Questions:
         TypeError, ValueError
             `by` is none of these.
         """
+        _check_by(by)
         return self._groups(f"alive at the end, by {by}", self._core.alive(-1, by), by)
 
     def temporary(self: Trace, by: By = "site") -> Table:  # type: ignore[misc]
@@ -526,6 +532,7 @@ class Questions:
         TypeError, ValueError
             `by` is none of these.
         """
+        _check_by(by)
         return self._groups(f"temporary, by {by}", self._core.temporary(by), by)
 
     def callers(self: Trace, function: Function) -> Table:  # type: ignore[misc]
@@ -621,6 +628,8 @@ class Questions:
         ValueError
             The traces have different clocks: their times do not compare.
         """
+        if not isinstance(other, Questions):
+            raise TypeError(f"diff() takes another trace, not {other!r}")
         clocks = self.metadata.get("clock"), other.metadata.get("clock")
         if clocks[0] != clocks[1]:
             raise ValueError(

@@ -392,7 +392,7 @@ class Table:
         except KeyError:
             raise KeyError(
                 f"{self.name} has no column {name!r}{did_you_mean(name, self._columns)} "
-                f"It has: {', '.join(self._columns)}"
+                f"(it has: {', '.join(self._columns)})"
             ) from None
 
     def _text_column(self, name: str) -> tuple[Column, Words]:

@@ -563,3 +563,19 @@ def test_gather():
             _core.gather(table, np.array(indices, dtype=np.int32))
     with pytest.raises(TypeError):
         _core.gather(table, np.array([0]))
+
+
+def test_questions_name_the_argument_that_is_wrong():
+    with eventprof.record() as rec:
+        pass
+    trace = rec.trace
+
+    for question in (trace.leaks, trace.temporary):
+        with pytest.raises(TypeError, match="by must be 'site', 'function' or 'stack', not 3"):
+            question(3)
+    with pytest.raises(TypeError, match="takes another trace, not 3"):
+        trace.diff(3)
+    with pytest.raises(
+        KeyError, match=r"has no column 'tine'; did you mean 'time'\? \(it has: time"
+    ):
+        trace.events["tine"]
