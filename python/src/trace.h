@@ -1,6 +1,6 @@
 /* _core.Trace between its files: trace.c (events, calls, blocks, functions, threads),
- * trace_summary.c (statistics, memory over time, whose blocks are alive) and trace_file.c (saving
- * and opening). */
+ * trace_summary.c (statistics, memory over time, whose blocks are alive), trace_file.c (archives),
+ * trace_log.c (log files) and trace_merge.c. */
 #ifndef EP_TRACE_H
 #define EP_TRACE_H
 
@@ -71,7 +71,7 @@ typedef struct ep_py_telling {
 void ep_py_telling_begin(ep_py_telling *telling, const char *what);
 void ep_py_telling_end(ep_py_telling *telling);
 
-/* log_file.c */
+/* trace_log.c, trace_merge.c */
 PyObject *ep_py_open_log(PyObject *module, PyObject *args);
 PyObject *ep_py_trace_file_facts(PyObject *self, PyObject *unused);
 PyObject *ep_py_merge(PyObject *module, PyObject *list);
