@@ -55,7 +55,9 @@ ep_grow(void **block, size_t *capacity, size_t need, size_t size)
     if (!ep_grow_raw(block, capacity, need, size)) {
         return false;
     }
-    memset((char *)*block + before * size, 0, (*capacity - before) * size);
+    if (*capacity > before) {
+        memset((char *)*block + before * size, 0, (*capacity - before) * size);
+    }
     return true;
 }
 

@@ -607,6 +607,7 @@ static pid_t
 spawn_writers(const char *path, int writers, ep_on_full on_full, uint64_t chunks)
 {
     memset(shared, 0, WRITERS * sizeof *shared);
+    atomic_store(&enough, false);
     pid_t child = fork();
     ck_assert_int_ge(child, 0);
     if (child == 0) {
