@@ -1,7 +1,19 @@
 from __future__ import annotations
 
+import gc
+
 import pytest
 import raw
+
+
+@pytest.fixture(autouse=True)
+def _no_callbacks_of_hypothesis():
+    """What it leaves in the collector after its first test would be recorded in all that follow."""
+    gc.callbacks[:] = [
+        each
+        for each in gc.callbacks
+        if not getattr(each, "__module__", "").startswith("hypothesis")
+    ]
 
 
 @pytest.fixture

@@ -9,6 +9,9 @@ import threading
 from collections import Counter
 from typing import NamedTuple
 
+# The extension loads it with its first column: now, so that no window sees that.
+import numpy  # noqa: F401
+
 from eventprof import _core
 
 KIND = {identifier: number for number, identifier, *_ in _core.kind_table()}

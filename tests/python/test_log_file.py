@@ -734,7 +734,7 @@ def good(tmp_path_factory):
     path = tmp_path_factory.mktemp("good") / "good.epr"
     rec = eventprof.record(output=path, buffer="2 MiB")
     with rec:
-        work(5000)
+        work(40_000)
     return path.read_bytes()
 
 
@@ -745,8 +745,15 @@ def put(data, offset, form, *values):
 
 
 def chunk_at(data):
-    """Offset of the first slot of events."""
-    return next(o for o in range(SLOT, len(data), SLOT) if data[o : o + 4] == b"EVPC")
+    """Offset of the first slot of events that is sealed, wanted, and longer than what is cut off."""
+    sealed = struct.pack("<II", 0x43505645, 2)
+    return next(
+        o
+        for o in range(SLOT, len(data), SLOT)
+        if data[o : o + 8] == sealed
+        and any(data[o + 80 : o + 88])
+        and any(data[o + 20_000 : o + 20_064])
+    )
 
 
 def texts_at(data):
