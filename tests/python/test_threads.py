@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import contextvars
 import gc
+import os
 import queue
 import sys
 import threading
@@ -90,7 +91,10 @@ def test_a_ring_and_a_growing_recorder_count_the_same_of_each_thread(on_full, li
     whole = raw.recorder(raw.ALL, on_full=raw.GROW, backend=backend)
     ring = raw.recorder(raw.ALL, on_full=on_full, limit=limit, backend=backend)
 
+    tasks = []
+
     def work(done):
+        tasks.append(threading.get_native_id())
         for i in range(6000):
             leaf(i)
             str(i * 1000).split("0")
@@ -108,7 +112,8 @@ def test_a_ring_and_a_growing_recorder_count_the_same_of_each_thread(on_full, li
         wait_for_threads(before)
         # A thread is no longer counted while it still gives back its state: the recorders, which stop
         # one after the other, would see different ends of it.
-        time.sleep(0.3)
+        while any(os.path.exists(f"/proc/self/task/{task}") for task in tasks):
+            time.sleep(0.001)
 
     def totals(rec):
         out = {}
