@@ -5,8 +5,8 @@
 
 callgrind counts them, in two ways: the core's paths (c/paths.c, built as it is shipped), and small
 programs under the installed extension, over the empty hook of the same mechanism
-(instructions.py). Counts are kept by compiler and processor; one that is not known yet is measured
-and reported, and fails nothing.
+(instructions.py). Counts are kept by compiler, processor, C library and valgrind; what is not known
+yet is measured and reported, and fails nothing.
 """
 
 from __future__ import annotations
@@ -94,14 +94,16 @@ def count_core(directory: Path, build: Path) -> Counts:
     return counts
 
 
-def count_extension(directory: Path) -> Counts:
+def count_extension(directory: Path) -> tuple[str, Counts]:
+    """Give the clock, which hooks may take a longer way to, and the counts."""
     output, parts = count([sys.executable, str(HERE / "instructions.py")], directory, {})
     costs: dict[tuple[str, bool], list[float]] = {}
-    for number, row in enumerate(json.loads(output.splitlines()[-1])):
+    found = json.loads(output.splitlines()[-1])
+    for number, row in enumerate(found["parts"]):
         added = parts[f"part {number} 2"] - parts[f"part {number} 1"]
         costs.setdefault((row["path"], row["empty"]), []).append(added / row["events"])
     # Of the copies the cheapest: no collision in any table on the way.
-    return {
+    return found["clock"], {
         path: min(costs[path, False]) - min(costs[path, True]) for path, empty in costs if not empty
     }
 
@@ -115,8 +117,16 @@ def _quiet(command: list[str]) -> None:
 # ---- Comparing ---------------------------------------------------------------------------------
 
 
+def surroundings() -> str:
+    """As gcc-12 x86_64, glibc 2.36, valgrind 3.19: what the counts of one code depend on."""
+    counter = subprocess.run(["valgrind", "--version"], capture_output=True, text=True).stdout
+    version = re.search(r"\d+\.\d+", counter)
+    return (
+        f"{compiler()}, {' '.join(platform.libc_ver())}, valgrind {version[0] if version else '?'}"
+    )
+
+
 def compiler() -> str:
-    """As gcc-12: what makes a difference."""
     command = shlex.split(os.environ.get("CC") or "cc")
     text = subprocess.run([*command, "--version"], capture_output=True, text=True).stdout
     kind = "clang" if "clang" in text else "gcc"
@@ -161,7 +171,8 @@ def measure(only: str | None, build: Path) -> dict[str, Counts]:
                 empty_hooks.load().measure("", len, "")
             except NotImplementedError as problem:
                 raise Skip(str(problem)) from None
-            result[f"CPython {version}"] = count_extension(Path(directory))
+            clock, counts = count_extension(Path(directory))
+            result[f"CPython {version}, clock {clock}"] = counts
     return result
 
 
@@ -180,15 +191,16 @@ def main() -> int:
         return 0
 
     everything = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    mine = everything.setdefault(compiler(), {})
+    here = surroundings()
+    mine = everything.setdefault(here, {})
     grown: list[str] = []
     for part, counts in result.items():
         kept = mine.get(part, {})
         if not options.quiet:
-            print(f"{compiler()}, {part}: instructions an event, and what they grew by")
+            print(f"{here}, {part}: instructions an event, and what they grew by")
             show(counts, kept)
         if not kept and not options.accept:
-            print(f"{part}: nothing is kept for {compiler()} yet; --accept would")
+            print(f"{part}: nothing is kept for {here} yet; --accept would")
         grown += [f"{part}, {line}" for line in compare(counts, kept)]
     if options.accept:
         for part, counts in result.items():

@@ -17,6 +17,8 @@ from typing import Any
 
 import tools
 
+import eventprof
+
 COPIES = 5
 TURNS = 400
 
@@ -104,7 +106,9 @@ def main() -> None:
                             "events": events[1] - events[0],
                         }
                     )
-    json.dump(parts, sys.stdout)
+    with eventprof.record(memory=False) as recorder:
+        pass
+    json.dump({"clock": recorder.clock, "parts": parts}, sys.stdout)
 
 
 if __name__ == "__main__":
