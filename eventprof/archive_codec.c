@@ -3,8 +3,6 @@
 #include "archive_parts.h"
 
 #include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
 
 #include "memory.h"
 
@@ -21,18 +19,6 @@
 #define EP_ZSTD_LEVEL 1
 #endif
 #define EP_ZLIB_LEVEL 3
-
-ep_status
-ep_archive_fail(ep_error *error, ep_status status, const char *text, ...)
-{
-    if (error != NULL) {
-        va_list args;
-        va_start(args, text);
-        vsnprintf(error->text, sizeof error->text, text, args);
-        va_end(args);
-    }
-    return status;
-}
 
 /* ---- Section headers ------------------------------------------------------------------------- */
 

@@ -194,9 +194,6 @@ EP_CHECKED ep_status ep_pack(ep_packer *packer, ep_codec codec, const uint8_t *f
 EP_CHECKED ep_status ep_unpack(ep_packer *packer, ep_codec codec, const uint8_t *from,
                                size_t stored_bytes, uint8_t *to, size_t raw_bytes);
 
-/* error may be NULL. Returns: status, for the caller to return. */
-EP_PRINTF(3, 4) ep_status ep_archive_fail(ep_error *error, ep_status status, const char *text, ...);
-
 /* ---- Blocks of events (archive_block.c) ------------------------------------------------------ */
 
 /* Events of a block that is written; readers take up to MAX. */

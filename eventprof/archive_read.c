@@ -81,12 +81,12 @@ read_at(ep_archive *a, uint64_t offset, uint8_t *to, size_t bytes)
         }
         if (got < 0) {
             int cause = errno;
-            ep_archive_fail(a->error, EP_IO, "%s", strerror(cause));
+            ep_fail(a->error, EP_IO, "%s", strerror(cause));
             errno = cause;
             return EP_IO;
         }
         if (got == 0) {
-            return ep_archive_fail(a->error, EP_FORMAT, "the file ends at offset %" PRIu64, offset);
+            return ep_fail(a->error, EP_FORMAT, "the file ends at offset %" PRIu64, offset);
         }
         to += got;
         offset += (uint64_t)got;
@@ -152,11 +152,11 @@ read_section(ep_archive *a, const ep_section *s, const char **wrong)
         return EP_FORMAT;
     }
     if (!ep_codec_usable(s->codec)) {
-        return ep_archive_fail(a->error, EP_UNSUPPORTED,
-                               "it is compressed with %s, which this build of eventprof lacks; use "
-                               "one that was built with lib%s",
-                               ep_codec_names[s->codec],
-                               s->codec == EP_CODEC_ZSTD ? "zstd" : "z");
+        return ep_fail(a->error, EP_UNSUPPORTED,
+                       "it is compressed with %s, which this build of eventprof lacks; use "
+                       "one that was built with lib%s",
+                       ep_codec_names[s->codec],
+                       s->codec == EP_CODEC_ZSTD ? "zstd" : "z");
     }
     size_t stored = (size_t)s->stored_bytes, raw = (size_t)s->raw_bytes;
     if (!ep_grow_raw((void **)&a->stored, &a->stored_capacity, EP_SECTION_HEADER_BYTES + stored, 1) ||
@@ -199,20 +199,20 @@ read_header(ep_archive *a)
         return status;
     }
     if (here == 0) {
-        return ep_archive_fail(a->error, EP_FORMAT, "it is empty");
+        return ep_fail(a->error, EP_FORMAT, "it is empty");
     }
     if (memcmp(header, EP_ARCHIVE_MAGIC, here < 7 ? here : 7) != 0) {
-        return ep_archive_fail(a->error, EP_FORMAT, "it is no eventprof archive (offset 0)");
+        return ep_fail(a->error, EP_FORMAT, "it is no eventprof archive (offset 0)");
     }
     if (here < sizeof header) {
-        return ep_archive_fail(a->error, EP_FORMAT,
-                               "it ends within its header, at offset %zu: nothing of it is left",
-                               here);
+        return ep_fail(a->error, EP_FORMAT,
+                       "it ends within its header, at offset %zu: nothing of it is left",
+                       here);
     }
     if (memcmp(header, EP_ARCHIVE_MAGIC EP_ARCHIVE_TRANSFER, 12) != 0) {
-        return ep_archive_fail(a->error, EP_FORMAT,
-                               "it was changed on its way here, as text is (offset 7): transfer it "
-                               "again, as binary");
+        return ep_fail(a->error, EP_FORMAT,
+                       "it was changed on its way here, as text is (offset 7): transfer it "
+                       "again, as binary");
     }
     /* First the version: what comes after it, the checksum too, may be another then. */
     a->info.major = (unsigned)ep_load_le(&header[12], 2);
@@ -225,13 +225,13 @@ read_header(ep_archive *a)
     if (whole && a->info.major != EP_ARCHIVE_MAJOR) {
         char reader[EP_VERSION_BYTES + 1] = "";
         memcpy(reader, &header[16], EP_VERSION_BYTES);
-        return ep_archive_fail(a->error, EP_UNSUPPORTED,
-                               "it has format %u, and this is eventprof %s, which reads format %d: "
-                               "use eventprof %s or later",
-                               a->info.major, EP_VERSION, EP_ARCHIVE_MAJOR, reader);
+        return ep_fail(a->error, EP_UNSUPPORTED,
+                       "it has format %u, and this is eventprof %s, which reads format %d: "
+                       "use eventprof %s or later",
+                       a->info.major, EP_VERSION, EP_ARCHIVE_MAJOR, reader);
     }
     if (!whole) {
-        return ep_archive_fail(a->error, EP_FORMAT, "its header's checksum is wrong (offset 60)");
+        return ep_fail(a->error, EP_FORMAT, "its header's checksum is wrong (offset 60)");
     }
     return EP_OK;
 }
@@ -653,9 +653,9 @@ read_sections_of(ep_archive *a, size_t which)
         if (status == EP_FORMAT && !readers[which].needed) {
             note_damage(a, name, 1, s->offset, wrong);
         } else if (status == EP_FORMAT) {
-            return ep_archive_fail(a->error, EP_FORMAT,
-                                   "its %s at offset %" PRIu64 ": %s; without them nothing can be read",
-                                   name, s->offset, wrong);
+            return ep_fail(a->error, EP_FORMAT,
+                           "its %s at offset %" PRIu64 ": %s; without them nothing can be read",
+                           name, s->offset, wrong);
         } else if (status != EP_OK) {
             return status;
         }
@@ -692,8 +692,8 @@ read_all_but_events(ep_archive *a)
     for (size_t i = 0; i < sizeof readers / sizeof *readers && status == EP_OK; i++) {
         status = read_sections_of(a, i);
         if (status == EP_OK && i == 0 && !a->has_recording) {
-            return ep_archive_fail(a->error, EP_FORMAT, "it says nothing of its recording (%s)",
-                                   a->info.damage);
+            return ep_fail(a->error, EP_FORMAT, "it says nothing of its recording (%s)",
+                           a->info.damage);
         }
     }
     ep_decoded *d = &a->decoded;
@@ -702,8 +702,8 @@ read_all_but_events(ep_archive *a)
         d->threads[i].thread = d->read_threads[i].attached ? &d->read_threads[i] : NULL;
     }
     if (status == EP_OK && d->thread_count == 0 && a->info.events_written > 0) {
-        return ep_archive_fail(a->error, EP_FORMAT, "%s: nothing of its events is left",
-                               a->info.damage);
+        return ep_fail(a->error, EP_FORMAT, "%s: nothing of its events is left",
+                       a->info.damage);
     }
     return status;
 }
@@ -721,7 +721,7 @@ ep_archive_open(int fd, ep_archive **out, ep_error *error)
     ep_status status = EP_OK;
     if (a->fd < 0 || fstat(a->fd, &facts) != 0) {
         int cause = errno;
-        status = ep_archive_fail(error, EP_IO, "%s", strerror(cause));
+        status = ep_fail(error, EP_IO, "%s", strerror(cause));
         errno = cause;
     } else {
         a->file_bytes = facts.st_size > 0 ? (uint64_t)facts.st_size : 0;
@@ -880,7 +880,7 @@ ep_status
 ep_archive_load(ep_archive *a, ep_decoded *out, ep_error *error)
 {
     if (a->loaded) {
-        return ep_archive_fail(error, EP_STATE, "the events of this archive were loaded already");
+        return ep_fail(error, EP_STATE, "the events of this archive were loaded already");
     }
     const ep_block_names names = {
         .site_count = a->site_count,

@@ -56,7 +56,7 @@ write_all(writer *w, const uint8_t *at, size_t bytes)
         }
         if (written <= 0) {
             int cause = written < 0 ? errno : ENOSPC;
-            ep_archive_fail(w->error, EP_IO, "%s", strerror(cause));
+            ep_fail(w->error, EP_IO, "%s", strerror(cause));
             errno = cause;
             return EP_IO;
         }
@@ -197,8 +197,8 @@ write_metadata(writer *w)
         return EP_OK;
     }
     if (r->metadata_bytes > EP_SECTION_RAW_MAX) {
-        return ep_archive_fail(w->error, EP_ARGUMENT, "the metadata has %zu bytes; 64 MiB fit",
-                               r->metadata_bytes);
+        return ep_fail(w->error, EP_ARGUMENT, "the metadata has %zu bytes; 64 MiB fit",
+                       r->metadata_bytes);
     }
     return write_section(w, EP_SECTION_METADATA, (const uint8_t *)r->metadata, r->metadata_bytes, 1,
                          0);

@@ -27,9 +27,8 @@ columns_clear(ep_columns *columns)
     *columns = (ep_columns){0};
 }
 
-/* Room in empty columns, but for the thread. Fails: false; what is there is the columns'. */
-static bool
-columns_reserve(ep_columns *columns, size_t rows, size_t blocks)
+bool
+ep_columns_reserve(ep_columns *columns, size_t rows, size_t blocks)
 {
     columns->time_ns = ep_realloc(NULL, rows, sizeof *columns->time_ns);
     columns->kind = ep_realloc(NULL, rows, sizeof *columns->kind);
@@ -314,7 +313,7 @@ static ep_status
 begin_reading(decoder *d, reader *r)
 {
     r->capacity = r->alloc_capacity = r->words + 1 < BLOCK_ROWS ? r->words + 1 : BLOCK_ROWS;
-    if (!columns_reserve(&r->rows, r->capacity, r->alloc_capacity)) {
+    if (!ep_columns_reserve(&r->rows, r->capacity, r->alloc_capacity)) {
         return EP_NOMEM;
     }
     r->plain = (plain_ticks){.first = 1};    /* holds nothing */
@@ -465,7 +464,7 @@ merge(decoder *d, reader **heap, size_t count, ep_columns *to)
     }
     size_t blocks = rows / 2 + 1;
     to->thread = ep_calloc(rows, sizeof *to->thread);
-    if (!columns_reserve(to, rows, blocks) || to->thread == NULL) {
+    if (!ep_columns_reserve(to, rows, blocks) || to->thread == NULL) {
         return EP_NOMEM;
     }
     ep_os_expect_use(to->time_ns, rows * sizeof *to->time_ns);
@@ -497,21 +496,6 @@ any(const uint64_t counts[EP_KIND_COUNT])
     return false;
 }
 
-static ep_status
-copy_open(const ep_open_stack *from, ep_open_stack *to)
-{
-    if (from->depth == 0) {
-        return EP_OK;
-    }
-    to->calls = ep_calloc(from->depth, sizeof *to->calls);
-    if (to->calls == NULL) {
-        return EP_NOMEM;
-    }
-    memcpy(to->calls, from->calls, from->depth * sizeof *to->calls);
-    to->depth = to->capacity = from->depth;
-    return EP_OK;
-}
-
 /* Begins to read each thread; gives those that have anything to tell their rows, in order of id. */
 static ep_status
 list_threads(decoder *d, uint32_t only_thread, ep_decoded *out, reader **heap, size_t *heap_count)
@@ -536,7 +520,7 @@ list_threads(decoder *d, uint32_t only_thread, ep_decoded *out, reader **heap, s
         const ep_thread *read = d->capture->read_threads;
         thread->thread = read != NULL && id > 0 ? &read[id] : ep_engine_thread((uint32_t)id);
         r->thread = (int32_t)out->thread_count++;
-        if (copy_open(&window->open, &thread->open) != EP_OK) {
+        if (ep_open_stack_copy(&window->open, &thread->open) != EP_OK) {
             return EP_NOMEM;
         }
         if (r->rows.count > 0) {

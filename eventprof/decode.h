@@ -32,6 +32,8 @@ typedef struct ep_decoded {
 /* `only_thread`: 0 = all, otherwise the id of the only one wanted.
  * Returns: new in *out (ep_decoded_clear). Fails: EP_NOMEM, *out untouched. */
 EP_CHECKED ep_status ep_decode(const ep_capture *capture, uint32_t only_thread, ep_decoded *out);
+/* Room in empty columns, but for the thread. Fails: false; what is there is the columns'. */
+bool ep_columns_reserve(ep_columns *columns, size_t rows, size_t blocks);
 void ep_decoded_clear(ep_decoded *decoded);
 
 /* How many events ep_decode() would give, by kind, and the loss; without taking memory for them. */

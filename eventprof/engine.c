@@ -2,8 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "ahead.h"
@@ -53,18 +51,6 @@ unlock_engine(void)
     pthread_mutex_unlock(&engine.lock);
 }
 
-static EP_PRINTF(3, 4) ep_status
-fail(ep_error *error, ep_status status, const char *format, ...)
-{
-    if (error != NULL) {
-        va_list arguments;
-        va_start(arguments, format);
-        vsnprintf(error->text, sizeof error->text, format, arguments);
-        va_end(arguments);
-    }
-    return status;
-}
-
 /* Calls that open. */
 #define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING)                  \
     (EP_FAMILY_##FAMILY == EP_FAMILY_CALL && EP_PAIRING_##PAIRING == EP_PAIRING_OPENS \
@@ -76,6 +62,21 @@ static const uint64_t opening_calls =
 #undef EP_KIND
 
 /* ---- Stacks of open calls -------------------------------------------------------------------- */
+
+ep_status
+ep_open_stack_copy(const ep_open_stack *from, ep_open_stack *to)
+{
+    if (from->depth == 0) {
+        return EP_OK;
+    }
+    to->calls = ep_calloc(from->depth, sizeof *to->calls);
+    if (to->calls == NULL) {
+        return EP_NOMEM;
+    }
+    memcpy(to->calls, from->calls, from->depth * sizeof *to->calls);
+    to->depth = to->capacity = from->depth;
+    return EP_OK;
+}
 
 void
 ep_open_stack_apply(ep_open_stack *stack, unsigned kind, uint32_t id)
@@ -742,13 +743,8 @@ capture_threads(ep_recorder *recorder, ep_capture *capture)
         }
         ep_window_thread *to = &capture->threads[i];
         memcpy(to->lost, from->lost, sizeof to->lost);
-        if (from->open.depth > 0) {
-            to->open.calls = ep_calloc(from->open.depth, sizeof *to->open.calls);
-            if (to->open.calls == NULL) {
-                return EP_NOMEM;
-            }
-            memcpy(to->open.calls, from->open.calls, from->open.depth * sizeof *to->open.calls);
-            to->open.depth = to->open.capacity = from->open.depth;
+        if (ep_open_stack_copy(&from->open, &to->open) != EP_OK) {
+            return EP_NOMEM;
         }
     }
     bool running = recorder->state == EP_RECORDER_RUNNING;
@@ -1121,6 +1117,16 @@ make_child_file(void)
     put_file_state(recorder, UINT64_MAX);
 }
 
+static void
+unmap_free_slots(void)
+{
+    while (engine.free_slots != NULL) {
+        ep_chunk *chunk = engine.free_slots;
+        engine.free_slots = chunk->next;
+        unmap_chunk(chunk);
+    }
+}
+
 /* With what is counted when a chunk is sealed, which is not yet. */
 static void
 put_final_state(ep_recorder *recorder)
@@ -1158,11 +1164,7 @@ end_file(ep_recorder *recorder)
     ep_ahead_use_file(NULL);
     ep_file_finish(recorder->file);
     engine.filer = NULL;
-    while (engine.free_slots != NULL) {
-        ep_chunk *chunk = engine.free_slots;
-        engine.free_slots = chunk->next;
-        unmap_chunk(chunk);
-    }
+    unmap_free_slots();
 }
 
 /* A window must not meet ticks of two clocks: no log goes on where it is, and no recorder that is
@@ -1191,15 +1193,15 @@ ep_status
 ep_recorder_start(ep_recorder *recorder, ep_error *error)
 {
     if (recorder->state != EP_RECORDER_NEW) {
-        return fail(error, EP_STATE, "the recorder was started before");
+        return ep_fail(error, EP_STATE, "the recorder was started before");
     }
     lock_engine();
     if (recorder->file != NULL && engine.filer != NULL) {
         unlock_engine();
-        return fail(error, EP_STATE,
-                    "another recorder records into %s; one file at a time: stop it first, or record "
-                    "without output= and save() the trace",
-                    ep_file_path(engine.filer->file));
+        return ep_fail(error, EP_STATE,
+                       "another recorder records into %s; one file at a time: stop it first, or record "
+                       "without output= and save() the trace",
+                       ep_file_path(engine.filer->file));
     }
     ep_clock_mode mode = recorder->options.clock;
     if (recorder->options.clock_any) {
@@ -1210,14 +1212,14 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
     if (mode != ep_clock_current) {
         if (engine.running_count > 0) {
             unlock_engine();
-            return fail(error, EP_STATE,
-                        "another recorder runs on another clock; stop it first, or pass clock='auto'");
+            return ep_fail(error, EP_STATE,
+                           "another recorder runs on another clock; stop it first, or pass clock='auto'");
         }
         leave_clock();
         if (ep_clock_choose(mode) != EP_OK) {
             unlock_engine();
-            return fail(error, EP_UNSUPPORTED,
-                        "this system has no invariant processor counter; pass clock='monotonic'");
+            return ep_fail(error, EP_UNSUPPORTED,
+                           "this system has no invariant processor counter; pass clock='monotonic'");
         }
         engine.birth = ep_clock_anchor();
     }
@@ -1242,7 +1244,7 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
             engine.filer = NULL;
         }
         unlock_engine();
-        return fail(error, EP_NOMEM, "no memory for a recorder");
+        return ep_fail(error, EP_NOMEM, "no memory for a recorder");
     }
     if (recorder->kept_end > 1) {
         qsort(recorder->kept, recorder->kept_end, sizeof *recorder->kept, by_sequence);
@@ -1303,7 +1305,7 @@ ep_recorder_stop(ep_recorder *recorder, ep_error *error)
         stop_locked(recorder);
     }
     unlock_engine();
-    return running ? EP_OK : fail(error, EP_STATE, "the recorder is not running");
+    return running ? EP_OK : ep_fail(error, EP_STATE, "the recorder is not running");
 }
 
 ep_status
@@ -1339,13 +1341,8 @@ ep_recorder_get_open(const ep_recorder *recorder, uint32_t thread_id, ep_open_st
     lock_engine();
     const ep_window_thread *thread =
         thread_id < recorder->thread_capacity ? recorder->threads[thread_id] : NULL;
-    if (thread != NULL && thread->open.depth > 0) {
-        open.calls = ep_calloc(thread->open.depth, sizeof *open.calls);
-        status = open.calls != NULL ? EP_OK : EP_NOMEM;
-    }
-    if (open.calls != NULL) {
-        memcpy(open.calls, thread->open.calls, thread->open.depth * sizeof *open.calls);
-        open.depth = open.capacity = thread->open.depth;
+    if (thread != NULL) {
+        status = ep_open_stack_copy(&thread->open, &open);
     }
     unlock_engine();
     if (status == EP_OK) {
@@ -1413,7 +1410,7 @@ ep_status
 ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error)
 {
     if (recorder->state == EP_RECORDER_NEW) {
-        return fail(error, EP_STATE, "the recorder was not started");
+        return ep_fail(error, EP_STATE, "the recorder was not started");
     }
     lock_engine();
     bool running = recorder->state == EP_RECORDER_RUNNING;
@@ -1432,7 +1429,7 @@ ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error)
     unlock_engine();
     if (status != EP_OK) {
         ep_capture_clear(&capture);
-        return fail(error, status, "no memory for a trace");
+        return ep_fail(error, status, "no memory for a trace");
     }
     *out = capture;
     return EP_OK;
@@ -1522,11 +1519,7 @@ leave_file_to_parent(void)
     ep_recorder *filer = engine.filer;
     engine.filer = NULL;
     ep_ahead_use_file(NULL);
-    while (engine.free_slots != NULL) {
-        ep_chunk *chunk = engine.free_slots;
-        engine.free_slots = chunk->next;
-        unmap_chunk(chunk);
-    }
+    unmap_free_slots();
     if (filer != NULL) {
         ep_file_abandon(filer->file);
     }

@@ -184,6 +184,9 @@ typedef struct ep_engine_stats {
 
 ep_engine_stats ep_engine_get_stats(void);
 
+/* *to: empty. Returns: copies in it (free its calls). Fails: EP_NOMEM, *to stays empty. */
+EP_CHECKED ep_status ep_open_stack_copy(const ep_open_stack *from, ep_open_stack *to);
+
 /* Applies one record to a stack of open calls: the engine's folding, and the model for tests. */
 void ep_open_stack_apply(ep_open_stack *stack, unsigned kind, uint32_t id);
 

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -59,19 +58,6 @@ ep_sum64(const void *at, size_t bytes)
         sum = (sum ^ sums[lane] ^ sums[lane] >> 29) * factor;
     }
     return sum;
-}
-
-static EP_PRINTF(3, 4) ep_status
-fail(ep_error *error, int os_error, const char *format, ...)
-{
-    if (error != NULL) {
-        va_list arguments;
-        va_start(arguments, format);
-        vsnprintf(error->text, sizeof error->text, format, arguments);
-        va_end(arguments);
-        error->os_error = os_error;
-    }
-    return EP_IO;
 }
 
 /* ---- Slots ----------------------------------------------------------------------------------- */
@@ -244,9 +230,8 @@ ep_status
 ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
 {
     if (options->metadata_bytes > EP_FILE_METADATA_LIMIT) {
-        (void)fail(error, 0, "metadata of %zu bytes; a log file holds %" PRIu64,
-                   options->metadata_bytes, EP_FILE_METADATA_LIMIT);
-        return EP_ARGUMENT;
+        return ep_fail(error, EP_ARGUMENT, "metadata of %zu bytes; a log file holds %" PRIu64,
+                       options->metadata_bytes, EP_FILE_METADATA_LIMIT);
     }
     ep_file *file = ep_calloc(1, sizeof *file);
     if (file == NULL) {
@@ -265,7 +250,7 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
     if (file->descriptor < 0) {
         int os_error = errno;
         free_file(file);
-        return fail(error, os_error, "%s", strerror(os_error));
+        return ep_fail_os(error, os_error);
     }
     file->alive = lock_alive(file->path, file->descriptor);
     errno = 0;
@@ -274,7 +259,7 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
         int os_error = errno;
         (void)unlink(file->path);
         free_file(file);
-        return os_error == 0 ? EP_NOMEM : fail(error, os_error, "%s", strerror(os_error));
+        return os_error == 0 ? EP_NOMEM : ep_fail_os(error, os_error);
     }
     ep_file_header *header = file->header;
     memcpy((char *)header + EP_FILE_METADATA_OFFSET, options->metadata, options->metadata_bytes);

@@ -90,30 +90,6 @@ typedef struct loader {
     size_t unknown_ids;
 } loader;
 
-static EP_PRINTF(2, 3) ep_status
-refuse(ep_error *error, const char *format, ...)
-{
-    if (error != NULL) {
-        va_list arguments;
-        va_start(arguments, format);
-        vsnprintf(error->text, sizeof error->text, format, arguments);
-        va_end(arguments);
-        error->os_error = 0;
-    }
-    return EP_FORMAT;
-}
-
-static ep_status
-refuse_io(ep_error *error)
-{
-    int os_error = errno;
-    if (error != NULL) {
-        snprintf(error->text, sizeof error->text, "%s", strerror(os_error));
-        error->os_error = os_error;
-    }
-    return EP_IO;
-}
-
 static EP_PRINTF(2, 3) void
 note(ep_file_reader *reader, const char *format, ...)
 {
@@ -156,7 +132,7 @@ read_size(ep_file_reader *reader, ep_error *error)
 {
     struct stat stat;
     if (fstat(reader->descriptor, &stat) != 0) {
-        return refuse_io(error);
+        return ep_fail_os(error, errno);
     }
     reader->bytes = stat.st_size > 0 ? (uint64_t)stat.st_size : 0;
     reader->slots = (reader->bytes + EP_CHUNK_BYTES - 1) / EP_CHUNK_BYTES;
@@ -177,18 +153,21 @@ static ep_status
 check_header(const ep_file_header *header, int64_t got, ep_error *error)
 {
     if (got < 8 || memcmp(header->magic, EP_FILE_MAGIC, 8) != 0) {
-        return refuse(error, "not a log file of eventprof: it does not begin with its magic (offset 0)");
+        return ep_fail(error, EP_FORMAT,
+                       "not a log file of eventprof: it does not begin with its magic (offset 0)");
     }
     if ((size_t)got < sizeof *header) {
-        return refuse(error, "cut off at byte %" PRId64 ", inside of its header: nothing is left", got);
+        return ep_fail(error, EP_FORMAT,
+                       "cut off at byte %" PRId64 ", inside of its header: nothing is left", got);
     }
     if (header->byte_order != EP_FILE_BYTE_ORDER) {
-        return refuse(error, "written on a machine of another byte order, or damaged (offset 12)");
+        return ep_fail(error, EP_FORMAT,
+                       "written on a machine of another byte order, or damaged (offset 12)");
     }
     if (header->major > EP_FILE_MAJOR) {
-        return refuse(error,
-                      "version %u.%u of the log format; this eventprof reads up to %d: take a newer one",
-                      header->major, header->minor, EP_FILE_MAJOR);
+        return ep_fail(error, EP_FORMAT,
+                       "version %u.%u of the log format; this eventprof reads up to %d: take a newer one",
+                       header->major, header->minor, EP_FILE_MAJOR);
     }
     uint32_t phase = atomic_load_explicit(&header->phase, memory_order_relaxed);
     size_t offset = header->major == 0 ? offsetof(ep_file_header, major)
@@ -201,7 +180,8 @@ check_header(const ep_file_header *header, int64_t got, ep_error *error)
                     : !is_plausible_start(header, phase) ? offsetof(ep_file_header, start)
                                                          : 0;
     return offset == 0 ? EP_OK
-                       : refuse(error, "its header is damaged (offset %zu): nothing can be read", offset);
+                       : ep_fail(error, EP_FORMAT, "its header is damaged (offset %zu): nothing can be read",
+                                 offset);
 }
 
 static ep_status
@@ -213,7 +193,7 @@ read_header(ep_file_reader *reader, ep_error *error)
     for (;;) {
         got = read_at(reader, 0, header, sizeof *header);
         if (got < 0) {
-            return refuse_io(error);
+            return ep_fail_os(error, errno);
         }
         phase = (size_t)got == sizeof *header
                     ? atomic_load_explicit(&header->phase, memory_order_relaxed)
@@ -857,7 +837,7 @@ read_state(loader *l, ep_error *error)
         ep_file_state state;
         int64_t got = read_at(reader, offset, l->state, EP_FILE_STATE_BYTES);
         if (got < 0) {
-            return refuse_io(error);
+            return ep_fail_os(error, errno);
         }
         if ((size_t)got < sizeof state) {
             note(reader, "the file ends at byte %" PRIu64 ", before its first chunk", reader->bytes);
@@ -1115,7 +1095,7 @@ fill_recording(loader *l, const ep_clock_map *map, ep_recording *recording, ep_e
     int64_t got = read_at(l->reader, EP_FILE_METADATA_OFFSET, recording->metadata, header->metadata_bytes);
     if (got < 0) {
         ep_recording_clear(recording);
-        return refuse_io(error);
+        return ep_fail_os(error, errno);
     }
     recording->metadata_bytes = (size_t)got;
     return EP_OK;
@@ -1230,7 +1210,7 @@ load(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
     l->last_ticks = l->header.start.ticks;
     status = read_slots(l, finished ? l->header.stop.ticks : UINT64_MAX, error);
     if (status == EP_IO) {
-        return refuse_io(error);
+        return ep_fail_os(error, errno);
     }
     if (status != EP_OK || (l->outrun && !l->last_try)) {
         return status;

@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "memory.h"
 
@@ -82,13 +81,8 @@ merge_threads(source *sources, size_t count, ep_decoded *out)
             snprintf(thread->name, sizeof thread->name, "%" PRIu64 "%s%.40s", part->process_id,
                      name[0] != 0 ? " " : "", name);
             atomic_store_explicit(&thread->named, true, memory_order_relaxed);
-            if (from->open.depth > 0) {
-                to->open.calls = ep_calloc(from->open.depth, sizeof *to->open.calls);
-                if (to->open.calls == NULL) {
-                    return EP_NOMEM;
-                }
-                memcpy(to->open.calls, from->open.calls, from->open.depth * sizeof *to->open.calls);
-                to->open.depth = to->open.capacity = from->open.depth;
+            if (ep_open_stack_copy(&from->open, &to->open) != EP_OK) {
+                return EP_NOMEM;
             }
         }
     }
@@ -103,16 +97,8 @@ reserve_rows(const source *sources, size_t count, ep_columns *c)
         rows += sources[i].part->decoded->columns.count;
         blocks += sources[i].part->decoded->columns.alloc_count;
     }
-    c->time_ns = ep_realloc(NULL, rows, sizeof *c->time_ns);
-    c->kind = ep_realloc(NULL, rows, sizeof *c->kind);
     c->thread = ep_realloc(NULL, rows, sizeof *c->thread);
-    c->id = ep_realloc(NULL, rows, sizeof *c->id);
-    c->alloc_row = ep_realloc(NULL, blocks, sizeof *c->alloc_row);
-    c->address = ep_realloc(NULL, blocks, sizeof *c->address);
-    c->size = ep_realloc(NULL, blocks, sizeof *c->size);
-    bool whole = c->time_ns != NULL && c->kind != NULL && c->thread != NULL && c->id != NULL &&
-                 c->alloc_row != NULL && c->address != NULL && c->size != NULL;
-    return whole ? EP_OK : EP_NOMEM;
+    return ep_columns_reserve(c, rows, blocks) && c->thread != NULL ? EP_OK : EP_NOMEM;
 }
 
 static void

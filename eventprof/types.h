@@ -40,6 +40,12 @@ typedef struct ep_error {
     int os_error;    /* of EP_IO: errno; 0: none */
 } ep_error;
 
+/* Says what failed, if `error` is not NULL. Returns: the status. */
+EP_PRINTF(3, 4) ep_status ep_fail(ep_error *error, ep_status status, const char *format, ...);
+
+/* The same for what the system refused. Returns: EP_IO. */
+ep_status ep_fail_os(ep_error *error, int os_error);
+
 /* ---- Kinds ----------------------------------------------------------------------------------- */
 
 typedef enum ep_family {
