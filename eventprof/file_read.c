@@ -179,9 +179,10 @@ check_header(const ep_file_header *header, int64_t got, ep_error *error)
                     : phase > EP_FILE_FINISHED           ? offsetof(ep_file_header, phase)
                     : !is_plausible_start(header, phase) ? offsetof(ep_file_header, start)
                                                          : 0;
-    return offset == 0 ? EP_OK
-                       : ep_fail(error, EP_FORMAT, "its header is damaged (offset %zu): nothing can be read",
-                                 offset);
+    if (offset == 0) {
+        return EP_OK;
+    }
+    return ep_fail(error, EP_FORMAT, "its header is damaged (offset %zu): nothing can be read", offset);
 }
 
 static ep_status
