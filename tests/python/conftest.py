@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 
 import pytest
 import raw
@@ -14,6 +15,17 @@ def _no_callbacks_of_hypothesis():
         for each in gc.callbacks
         if not getattr(each, "__module__", "").startswith("hypothesis")
     ]
+
+
+@pytest.fixture(autouse=True)
+def _no_threads_of_earlier_tests():
+    """A thread that a test started and did not wait for would be recorded in those that follow."""
+    before = set(threading.enumerate())
+    yield
+    left = [each for each in threading.enumerate() if each not in before]
+    for each in left:
+        each.join(30)
+    assert not any(each.is_alive() for each in left), left
 
 
 @pytest.fixture

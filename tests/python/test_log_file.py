@@ -731,10 +731,11 @@ def test_a_full_disk(on_full, how, tiny_disk):
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
+    """A file with a sealed chunk and more; in a ring of two, another thread could push the first out."""
     path = tmp_path_factory.mktemp("good") / "good.epr"
-    rec = eventprof.record(output=path, buffer="2 MiB")
+    rec = eventprof.record(output=path, buffer="16 MiB")
     with rec:
-        work(40_000)
+        work(80_000)
     return path.read_bytes()
 
 
