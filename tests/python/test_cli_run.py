@@ -13,6 +13,7 @@ import textwrap
 import time
 import zipfile
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -184,7 +185,7 @@ THREADS = """
     import atexit, sys, threading, time
     atexit.register(print, "at exit")
     def late():
-        time.sleep(0.2)
+        threading.main_thread().join()
         print("late")
     def leaves():
         sys.exit("not seen")
@@ -511,6 +512,15 @@ def test_options_of_the_interpreter_stay(tmp_path):
     same(plain, recorded)
 
 
+def wait_until_asleep(pid):
+    """It has said its last word and waits: no more in the middle of print()."""
+    asleep = 0
+    while asleep < 20:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        asleep = asleep + 1 if state == "S" else 0
+        time.sleep(0.01)
+
+
 def test_ctrl_c_ends_it_as_it_ends_python(tmp_path):
     write({"main.py": "import time\nprint('ready', flush=True)\ntime.sleep(60)"}, tmp_path)
     results = []
@@ -520,7 +530,7 @@ def test_ctrl_c_ends_it_as_it_ends_python(tmp_path):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert process.stdout.readline() == "ready\n"
-        time.sleep(1)  # it sleeps by then: nothing tells
+        wait_until_asleep(process.pid)
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
         results.append((output, LINE.sub("", errors), process.returncode))
