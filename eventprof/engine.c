@@ -15,11 +15,14 @@
 #define SPARE_CHUNKS_WHEN_IDLE 4
 /* A dead thread's chunk goes to the next new thread while this much of it is left. */
 #define PARTIAL_MIN_WORDS 512
+/* Fewer logs than this are not searched for those of dead threads. */
+#define MANY_LOGS 16
 
 static struct {
     pthread_mutex_t lock;
     ep_log *logs;
     size_t log_count;
+    size_t look_at;                   /* how many logs there must be before dead ones are looked for */
     ep_thread **threads;              /* index = id - 1 */
     size_t thread_count, thread_capacity;
     bool filer_is_child;              /* forked: its file is still to be made */
@@ -868,6 +871,26 @@ register_thread(void)
     return thread;
 }
 
+static void give_back_log(ep_log *log);
+
+/* A thread that was first heard of in the last round of its destructors never came back with its log.
+ * Looked for whenever there are twice as many logs as the last time left: so they are at most half of
+ * all, and a program of few threads pays nothing. */
+static void
+give_back_dead_logs(void)
+{
+    if (engine.log_count < engine.look_at || engine.log_count < MANY_LOGS) {
+        return;
+    }
+    for (ep_log *log = engine.logs, *next; log != NULL; log = next) {
+        next = log->next_log;
+        if (!ep_os_thread_lives(log->thread->native_id)) {
+            give_back_log(log);
+        }
+    }
+    engine.look_at = 2 * engine.log_count;
+}
+
 static ep_log *
 attach(void)
 {
@@ -879,6 +902,7 @@ attach(void)
     log->fresh = 1;
     uint64_t ticks = ep_clock_ticks();
     lock_engine();
+    give_back_dead_logs();
     log->thread = register_thread();
     if (log->thread == NULL) {
         unlock_engine();
@@ -931,7 +955,6 @@ add_left_out(const ep_log *log, uint64_t *counts)
     }
 }
 
-/* Its owner is no more. */
 static void
 free_log(ep_log *log)
 {
@@ -960,12 +983,10 @@ ep_engine_birth(void)
     return birth;
 }
 
+/* Its owner is no more, or in its last moments. */
 static void
-on_thread_exit(void *value)
+give_back_log(ep_log *log)
 {
-    ep_log *log = value;
-    ep_log_current = NULL;    /* what still allocates on this thread gets a log anew, see attach */
-    lock_engine();
     /* Below zero if the log was closed. */
     ptrdiff_t left = atomic_load_explicit(&log->end, memory_order_relaxed) - log->next;
     if (log->chunk == NULL) {
@@ -983,6 +1004,14 @@ on_thread_exit(void *value)
         trim_free_chunks(SPARE_CHUNKS_WHEN_IDLE);
     }
     free_log(log);
+}
+
+static void
+on_thread_exit(void *value)
+{
+    ep_log_current = NULL;    /* what still allocates on this thread gets a log anew, see attach */
+    lock_engine();
+    give_back_log(value);
     unlock_engine();
 }
 
@@ -1189,6 +1218,21 @@ ep_recorder_set_file(ep_recorder *recorder, ep_file *file, uint32_t only_thread)
     recorder->file_thread = only_thread;
 }
 
+/* Of the threads that an earlier start expected, some ended without an event. A new thread that the
+ * system gives such an id would take the entry, and with it calls that it never made. */
+static void
+forget_dead_threads(void)
+{
+    for (size_t i = engine.thread_count; engine.expected_count > 0 && i-- > 0;) {
+        ep_thread *thread = engine.threads[i];
+        if (!thread->attached && !atomic_load_explicit(&thread->exited, memory_order_relaxed) &&
+            !ep_os_thread_lives(thread->native_id)) {
+            atomic_store_explicit(&thread->exited, true, memory_order_relaxed);
+            engine.expected_count -= 1;
+        }
+    }
+}
+
 ep_status
 ep_recorder_start(ep_recorder *recorder, ep_error *error)
 {
@@ -1223,6 +1267,7 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
         }
         engine.birth = ep_clock_anchor();
     }
+    forget_dead_threads();
     if (recorder->file != NULL) {
         leave_chunks();
         engine.filer = recorder;
@@ -1567,6 +1612,13 @@ after_fork_in_child(void)
             engine.partial_chunks = partial->next;
         }
     }
+    for (size_t i = 0; i < engine.thread_count; i++) {
+        ep_thread *thread = engine.threads[i];
+        if (!thread->attached) {    /* expected; and not here */
+            atomic_store_explicit(&thread->exited, true, memory_order_relaxed);
+        }
+    }
+    engine.expected_count = 0;
     engine.recorders = running;
     for (ep_recorder *r = running; r != NULL; r = r->next) {
         release_kept(r);

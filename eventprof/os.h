@@ -17,6 +17,10 @@ uint64_t ep_os_thread_id(void);
 uint64_t ep_os_process_id(void);
 uint64_t ep_os_parent_process_id(void);
 
+/* Whether this process has a thread of that id; true where the system does not say. One that just
+ * ended may still count. */
+bool ep_os_thread_lives(uint64_t thread_id);
+
 /* Nanoseconds of CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_BOOTTIME. */
 int64_t ep_os_monotonic_ns(void);
 int64_t ep_os_realtime_ns(void);

@@ -1,11 +1,13 @@
 /* POSIX (Linux, macOS) behind os.h, and the heap helpers that need a .c file. */
 #include "os.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
 #ifdef __linux__
@@ -131,6 +133,20 @@ clock_ns(clockid_t clock)
     struct timespec now;
     clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+bool
+ep_os_thread_lives(uint64_t thread_id)
+{
+#ifdef __linux__
+    int error = errno;
+    bool lives = syscall(SYS_tgkill, getpid(), (pid_t)thread_id, 0) == 0 || errno != ESRCH;
+    errno = error;
+    return lives;
+#else
+    (void)thread_id;
+    return true;
+#endif
 }
 
 int64_t

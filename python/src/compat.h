@@ -106,6 +106,18 @@ ep_thread_state_is_asked(void)
     return !EP_THREAD_STATE_IS_LOCAL || EP_UNLIKELY(ep_thread_state_offset == 0);
 }
 
+/* In a hook that a generator's frame comes to: whether by an exception that is thrown into it. Before
+ * 3.13, where the frame itself says so: false. */
+static inline bool
+ep_thread_is_thrown_into(void)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return ep_thread_state()->what_event == PY_MONITORING_EVENT_PY_THROW;
+#else
+    return false;
+#endif
+}
+
 static inline ep_frame *
 ep_frame_current(PyThreadState *ts)
 {

@@ -106,8 +106,9 @@ open_kind(PyCodeObject *code, ep_frame *frame)
         return EP_KIND_CALL;
     }
     instruction now = current_instruction(code, frame);
-    if (!is_resume[now.opcode]) {
-        return EP_KIND_THROW;    /* it stands at the yield that the exception comes out of */
+    /* It stands at the yield that the exception comes out of, or has moved on (3.13). */
+    if (!is_resume[now.opcode] || ep_thread_is_thrown_into()) {
+        return EP_KIND_THROW;
     }
     return (now.argument & 3) == 0 ? EP_KIND_CALL : EP_KIND_RESUME;
 }

@@ -260,9 +260,9 @@ def inner(n): return len([n])
 """
 
 
-def child(code, backend, *, timeout=60, arguments=(), env=None):
-    """Runs a script of its own. Returns: status, output, errors."""
-    script = PRELUDE.format(backend=backend) + textwrap.dedent(code)
+def child(code, backend, *, timeout=60, arguments=(), env=None, before=""):
+    """Runs a script of its own, `before` ahead of all imports. Returns: status, output, errors."""
+    script = before + PRELUDE.format(backend=backend) + textwrap.dedent(code)
     path = os.pathsep.join([os.path.dirname(raw.__file__), *sys.path])
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", *arguments, "-c", script],

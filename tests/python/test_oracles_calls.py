@@ -5,7 +5,6 @@ from __future__ import annotations
 import cProfile
 import gc
 import re
-import sys
 from collections import Counter
 
 import nasty
@@ -110,11 +109,9 @@ def sequence(run, backend, only="python"):
         events = raw.record(run, backend=backend, current_thread=True)
     finally:
         gc.enable()
-    # From 3.13 on the profile hook is shown nothing that tells a throw from a resume.
-    words = {"throw": "resume"} if sys.version_info >= (3, 13) else {}
     return [
         (
-            words.get(row.word, row.word),
+            row.word,
             row.name,
             row.file,
             row.line,
@@ -186,7 +183,7 @@ def test_every_call_ends_within_its_caller(name, backend):
             # What C calls back has the Python function below as its caller; what is thrown into a
             # generator, the one that delegates to it, which does not run itself.
             open_python = [name for name, sort in stack if sort == "python"]
-            if open_python and row.word not in ("throw", "resume"):
+            if open_python and row.word != "throw":
                 assert row.caller == open_python[-1], (row, stack)
             assert row.depth >= len(stack)
             stack.append((row.name, row.sort))
