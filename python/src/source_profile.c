@@ -387,6 +387,9 @@ starter_call(PyObject *self, PyObject *args, PyObject *keywords)
     }
     PyObject *function = ((starter_object *)self)->function;
     PyObject *result = PyObject_Call(function, args, keywords);
+    if (result == NULL && ep_py_report_thread_error(function)) {
+        result = Py_NewRef(Py_None);
+    }
     if (active_kinds != 0 && ts->c_profilefunc != hook) {
         count_interruption();    /* nobody could see it later: the thread ends here */
     }
