@@ -499,7 +499,9 @@ class Recorder(_core.Recorder):
     output : str or None
         Path of the last window's log file.
     displaced : tuple of str
-        Sources whose hook another tool took over during the window: what came later is missing.
+        Sources whose hook another tool took over during the window, for good or for a while: what
+        came meanwhile is missing. ``alloc`` while the window is open: such a tool sits on top, and
+        nothing is missing unless it takes ours away with its own.
     """
 
     options: Options

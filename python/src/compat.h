@@ -275,6 +275,24 @@ ep_py_is_finalizing(void)
 #endif
 }
 
+/* The pending exception ended a thread that was started with `function`: reports it as the
+ * interpreter would. Returns: whether it did; false, if the interpreter's own report, which names
+ * what it called by its repr, will say the same. */
+static inline bool
+ep_py_report_thread_error(PyObject *function)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    (void)function;
+    return false;
+#else
+    if (PyErr_ExceptionMatches(PyExc_SystemExit)) {
+        return false;
+    }
+    _PyErr_WriteUnraisableMsg("in thread started by", function);
+    return true;
+#endif
+}
+
 #if PY_VERSION_HEX < 0x030E0000
 /* Exported by every version named here, declared only in internal headers. */
 PyAPI_FUNC(int) _PyEval_SetProfile(PyThreadState *ts, Py_tracefunc hook, PyObject *argument);

@@ -38,6 +38,7 @@ typedef struct recorder_object {
     uint64_t left_out[EP_LEFT_OUT_COUNT];    /* running: before its start; stopped: in the window */
     size_t functions_left_out;       /* stopped: in the window */
     unsigned displaced;              /* bits: index in sources[] */
+    uint64_t interruptions;          /* of calls_used, when the window began */
     struct recorder_object *next;    /* running ones; not owned: a running one removes itself */
     PyObject *weak_references;
 } recorder_object;
@@ -152,6 +153,25 @@ release_sources(void)
         PyErr_Clear();
     } while (seen != change.count);
     ep_py_exception_restore(saved);
+}
+
+/* source: may be NULL. */
+static uint64_t
+interruptions_of(const ep_source *source)
+{
+    return source != NULL && source->interruptions != NULL ? source->interruptions() : 0;
+}
+
+/* Whether another tool took the hook of a source that this running recorder uses: has it now, or had
+ * it for a while in which it saw our calls. */
+static bool
+is_displaced(const recorder_object *self, const ep_source *source)
+{
+    bool gives_calls = (source->kinds & EP_KINDS_CALLS) != 0;
+    if ((self->core.options.kinds & source->kinds) == 0 || (gives_calls && source != self->calls_used)) {
+        return false;
+    }
+    return !source->owns() || (gives_calls && interruptions_of(source) != self->interruptions);
 }
 
 /* Which source gives this recorder's calls. Fails: NULL with an exception, if it wants any. */
@@ -370,6 +390,7 @@ start_alone(recorder_object *self)
     ep_recorder_clear(&self->core);
     ep_recorder_init(&self->core, &options);
     self->displaced = 0;
+    self->interruptions = interruptions_of(used);
     if (self->output != NULL && open_file(self, used) < 0) {
         return -1;
     }
@@ -458,9 +479,7 @@ stop_alone(recorder_object *self)
     memcpy(self->left_out, left_out, sizeof left_out);
     self->functions_left_out = functions_left_out;
     for (size_t i = 0; i < SOURCE_COUNT; i++) {
-        bool used = (self->core.options.kinds & sources[i]->kinds) != 0 &&
-                    (!(sources[i]->kinds & EP_KINDS_CALLS) || sources[i] == self->calls_used);
-        if (used && !sources[i]->owns()) {
+        if (is_displaced(self, sources[i])) {
             self->displaced |= 1u << i;
         }
     }
@@ -759,10 +778,8 @@ recorder_get_displaced(PyObject *object, void *unused)
     recorder_object *self = (recorder_object *)object;
     PyObject *names = PyList_New(0);
     for (size_t i = 0; names != NULL && i < SOURCE_COUNT; i++) {
-        bool used = self->core.state == EP_RECORDER_RUNNING &&
-                    (self->core.options.kinds & sources[i]->kinds) != 0 &&
-                    (!(sources[i]->kinds & EP_KINDS_CALLS) || sources[i] == self->calls_used);
-        if ((self->displaced & 1u << i) || (used && !sources[i]->owns())) {
+        bool runs = self->core.state == EP_RECORDER_RUNNING;
+        if ((self->displaced & 1u << i) || (runs && is_displaced(self, sources[i]))) {
             PyObject *name = PyUnicode_FromString(sources[i]->name);
             if (name == NULL || PyList_Append(names, name) < 0) {
                 Py_CLEAR(names);

@@ -16,6 +16,9 @@ typedef struct ep_source {
     int (*adjust)(uint64_t kinds);
     /* Whether our hook is where we put it. False while something else sits there (displaced). */
     bool (*owns)(void);
+    /* How often another tool had it for a while: gave it back, or its thread ended. What came
+     * meanwhile is missing. NULL: nothing is missed while something else sits there. */
+    uint64_t (*interruptions)(void);
 } ep_source;
 
 #define EP_SOURCE(name) extern const ep_source ep_source_##name;

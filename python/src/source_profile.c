@@ -18,6 +18,7 @@
 static uint64_t active_kinds;
 static PyObject *hook_object;       /* passed to the hook; made once, immortal */
 static bool displaced_somewhere;    /* a thread whose hook was another tool's when we came */
+static _Atomic uint64_t interruption_count;    /* see ep_source */
 static uint64_t starter_id;         /* the thread that put us in: it must have our hook */
 
 /* Forms of the opcodes that tell resume, throw and yield apart. */
@@ -298,6 +299,12 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
     return 0;
 }
 
+static void
+count_interruption(void)
+{
+    atomic_fetch_add_explicit(&interruption_count, 1, memory_order_relaxed);    /* a count alone */
+}
+
 /* ---- The object behind sys.getprofile() ------------------------------------------------------ */
 
 static int
@@ -332,6 +339,7 @@ hook_call(PyObject *self, PyObject *args, PyObject *keywords)
         PyEval_SetProfile(NULL, NULL);    /* we are no longer recording: out of the way */
         Py_RETURN_NONE;
     }
+    count_interruption();
     PyEval_SetProfile(hook, self);
     int what = what_of(event);
     if (what >= 0) {
@@ -374,10 +382,19 @@ static PyTypeObject *starter_type;
 static PyObject *
 starter_call(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    if (active_kinds != 0 && PyThreadState_Get()->c_profilefunc == NULL) {
+    PyThreadState *ts = PyThreadState_Get();
+    if (active_kinds != 0 && ts->c_profilefunc == NULL) {
         PyEval_SetProfile(hook, hook_object);
     }
-    return PyObject_Call(((starter_object *)self)->function, args, keywords);
+    PyObject *function = ((starter_object *)self)->function;
+    PyObject *result = PyObject_Call(function, args, keywords);
+    if (result == NULL && ep_py_report_thread_error(function)) {
+        result = Py_NewRef(Py_None);
+    }
+    if (active_kinds != 0 && ts->c_profilefunc != hook) {
+        count_interruption();    /* nobody could see it later: the thread ends here */
+    }
+    return result;
 }
 
 static PyObject *
@@ -624,9 +641,16 @@ owns(void)
     return active_kinds == 0 || (!displaced_somewhere && each_thread(check_ours) == 0);
 }
 
+static uint64_t
+interruptions(void)
+{
+    return atomic_load_explicit(&interruption_count, memory_order_relaxed);
+}
+
 const ep_source ep_source_profile = {
     .name = "profile",
     .kinds = EP_KINDS_CALLS,
     .adjust = adjust,
     .owns = owns,
+    .interruptions = interruptions,
 };

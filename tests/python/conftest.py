@@ -7,6 +7,14 @@ import pytest
 import raw
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--neighbours",
+        metavar="DIR",
+        help="test_coexistence.py writes here what doc/coexistence.rst says",
+    )
+
+
 @pytest.fixture(autouse=True)
 def _no_callbacks_of_hypothesis():
     """What it leaves in the collector after its first test would be recorded in all that follow."""

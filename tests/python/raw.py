@@ -10,7 +10,7 @@ from collections import Counter
 from typing import NamedTuple
 
 # The extension loads it with its first column: now, so that no window sees that.
-import numpy  # noqa: F401
+import numpy
 
 from eventprof import _core
 
@@ -91,15 +91,19 @@ def capture(rec):
     return rec._capture()
 
 
-def rows(trace) -> list[Row]:
-    """Everything, as plain Python values."""
+def rows(trace, wanted=None) -> list[Row]:
+    """Everything, as plain Python values; or the events of functions for which `wanted(*function)` is true, and
+    those of no function."""
     if not hasattr(trace, "events"):
         trace = trace._capture()
     functions = trace.functions()
+    mask = slice(None)
+    if wanted is not None:
+        mask = numpy.array([*(wanted(*each) for each in functions), True])[trace.events("function")]
     functions.append((None, None, None, None, None))  # what -1 says
     out = []
     for time, kind, f, line, caller, caller_line, depth, call, thread, address, size in zip(
-        *(trace.events(column).tolist() for column in COLUMNS), strict=True
+        *(trace.events(column)[mask].tolist() for column in COLUMNS), strict=True
     ):
         name, module, file, _, sort = functions[f]
         out.append(

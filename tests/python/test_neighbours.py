@@ -263,10 +263,15 @@ def test_setprofile_of_the_program_put_back_by_the_program():
     two()
     sys.setprofile(old)
     four()
-    assert rec.displaced == ()
+    # What came meanwhile is missing.
+    assert rec.displaced == ("profile",)
     rec.stop()
-
+    assert rec.displaced == ("profile",)
     calls = [row.name for row in raw.rows(rec) if row.word == "call" and row.name in MARKS]
+    with rec:
+        pass
+    assert rec.displaced == ()
+
     assert calls == ["one", "four", "three", "two", "one"]
     assert "eventprof" in repr(old)
 
@@ -307,6 +312,27 @@ def test_a_thread_with_a_profiler_of_its_own_is_left_alone(backend):
     else:
         assert rec.displaced == ()
         assert "one" in [row.name for row in raw.rows(rec)]
+
+
+def test_threads_that_the_program_profiles_are_missing_and_said_to_be():
+    """Also when they have ended before anybody looks."""
+    log = []
+    rec = raw.recorder(raw.CALLS, backend="profile")
+    with rec:
+        thread = threading.Thread(target=one)
+        thread.start()
+        thread.join()
+        assert rec.displaced == ()
+        threading.setprofile(lambda frame, event, argument: log.append(frame.f_code.co_name))
+        thread = threading.Thread(target=two)
+        thread.start()
+        thread.join()
+        threading.setprofile(None)
+        assert rec.displaced == ("profile",)
+
+    assert rec.displaced == ("profile",)
+    assert "two" in log
+    assert [row.name for row in raw.rows(rec) if row.name in MARKS] == ["one", "one"]
 
 
 # ---- Several recorders ------------------------------------------------------------------------------------

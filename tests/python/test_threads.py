@@ -471,7 +471,7 @@ def test_uncaught_error_in_a_raw_thread_is_reported_as_ever(backend, monkeypatch
     monkeypatch.setattr(
         sys,
         "unraisablehook",
-        lambda report: reports.append((report.exc_type, report.err_msg, repr(report.object))),
+        lambda report: reports.append((report.exc_type, report.err_msg, report.object)),
     )
 
     def fails(lock):
