@@ -39,12 +39,18 @@ typedef struct ep_frame ep_frame;
 #define EP_FRAME_CODE 0
 #define EP_FRAME_GLOBALS 24
 #define EP_FRAME_PREVIOUS 8
-#define EP_FRAME_OWNER 74
+#define EP_FRAME_OWNER (EP_GIL_DISABLED ? 78 : 74)
 #define EP_FRAME_LOCALS 80
 #endif
 #define EP_FRAME_INSTRUCTION 56
 #define EP_CODE_UNIT_BYTES 2
 #define EP_OWNER_GENERATOR 1
+#if PY_VERSION_HEX < 0x030E0000
+#define EP_GENERATOR_STATE \
+    ((ptrdiff_t)offsetof(PyGenObject, gi_frame_state) - (ptrdiff_t)offsetof(PyGenObject, gi_iframe))
+#else
+#define EP_GENERATOR_STATE (-5)
+#endif
 /* From here on a frame is the interpreter's own, without code of the program's. */
 #define EP_OWNER_INTERPRETER 3
 
@@ -191,24 +197,27 @@ ep_frame_is_incomplete(const ep_frame *frame)
            (Py_ssize_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
 }
 
-/* Whether it is a generator's that is not running. */
+/* Whether it is a generator's that is not running. Its state is the byte before its frame; from 3.14 on
+ * the object's fields are in internal headers only. */
 static inline bool
 ep_frame_is_suspended(const ep_frame *frame)
 {
-    return EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) == EP_OWNER_GENERATOR &&
-           ((const PyGenObject *)((const char *)frame - offsetof(PyGenObject, gi_iframe)))
-                   ->gi_frame_state < 0;
+    if (EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) != EP_OWNER_GENERATOR) {
+        return false;
+    }
+#if PY_VERSION_HEX >= 0x030F0000
+    unsigned char state = EP_FRAME_FIELD(frame, unsigned char, EP_GENERATOR_STATE);
+    return state >= 1 && state <= 3;    /* at a yield, and two of yield from; 0: not begun, 4: runs */
+#else
+    return EP_FRAME_FIELD(frame, int8_t, EP_GENERATOR_STATE) < 0;
+#endif
 }
 
 /* The interpreter frame behind a frame object. */
 static inline ep_frame *
 ep_frame_of_object(PyFrameObject *frame)
 {
-#if EP_GIL_DISABLED && PY_VERSION_HEX < 0x030E0000
-    return EP_FRAME_FIELD(frame, ep_frame *, 40);
-#else
     return EP_FRAME_FIELD(frame, ep_frame *, sizeof(PyObject) + sizeof(void *));
-#endif
 }
 
 /* A small non-negative int (an instruction's offset). */
