@@ -41,6 +41,7 @@ typedef struct ep_frame ep_frame;
 #define EP_FRAME_PREVIOUS 8
 #define EP_FRAME_OWNER (EP_GIL_DISABLED ? 78 : 74)
 #define EP_FRAME_LOCALS 80
+#define EP_FRAME_COPY 72
 #endif
 #define EP_FRAME_INSTRUCTION 56
 #define EP_CODE_UNIT_BYTES 2
@@ -149,12 +150,6 @@ ep_frame_previous(ep_frame *frame)
     return ep_frame_of_program(EP_FRAME_FIELD(frame, ep_frame *, EP_FRAME_PREVIOUS));
 }
 
-static inline uintptr_t
-ep_frame_instruction(const ep_frame *frame)
-{
-    return EP_FRAME_FIELD(frame, uintptr_t, EP_FRAME_INSTRUCTION);
-}
-
 /* Borrowed from the frame. */
 static inline PyCodeObject *
 ep_frame_code(const ep_frame *frame)
@@ -164,6 +159,22 @@ ep_frame_code(const ep_frame *frame)
     code &= ~(uintptr_t)3;    /* a stack reference: its tag */
 #endif
     return (PyCodeObject *)code;
+}
+
+/* In the code object's own copy of its bytecode, whichever the thread executes: free-threaded 3.14 and
+ * later have one a thread, whose memory may go before the code does. */
+static inline uintptr_t
+ep_frame_instruction(const ep_frame *frame)
+{
+    uintptr_t instruction = EP_FRAME_FIELD(frame, uintptr_t, EP_FRAME_INSTRUCTION);
+#if EP_GIL_DISABLED && PY_VERSION_HEX >= 0x030E0000
+    int32_t copy = EP_FRAME_FIELD(frame, int32_t, EP_FRAME_COPY);
+    if (copy > 0) {
+        PyCodeObject *code = ep_frame_code(frame);
+        instruction += (uintptr_t)code->co_code_adaptive - (uintptr_t)code->co_tlbc->entries[copy];
+    }
+#endif
+    return instruction;
 }
 
 static inline PyObject *
@@ -272,12 +283,56 @@ ep_py_is_finalizing(void)
 #endif
 }
 
-#if PY_VERSION_HEX < 0x030E0000
-/* Exported by every version named here, declared only in internal headers. */
-PyAPI_FUNC(int) _PyEval_SetProfile(PyThreadState *ts, Py_tracefunc hook, PyObject *argument);
-#define EP_HAS_SET_PROFILE_OF_THREAD 1
+/* ---- Without a GIL --------------------------------------------------------------------------- */
+
+/* Calls then(context) while no other thread of the interpreter runs Python code or our hooks: with a GIL
+ * that is so anyway. Threads that are not attached go on (RAW allocations). `then` makes no object,
+ * runs no Python code and lets nobody in. */
+#if EP_GIL_DISABLED
+void ep_py_alone(void (*then)(void *), void *context);
 #else
-#define EP_HAS_SET_PROFILE_OF_THREAD 0
+static inline void
+ep_py_alone(void (*then)(void *), void *context)
+{
+    then(context);
+}
 #endif
+
+/* Around what another thread must not change meanwhile: locks `object` where there is no GIL. */
+#if EP_GIL_DISABLED
+#define EP_BEGIN_OBJECT(object) Py_BEGIN_CRITICAL_SECTION(object)
+#define EP_END_OBJECT() Py_END_CRITICAL_SECTION()
+#else
+#define EP_BEGIN_OBJECT(object) {
+#define EP_END_OBJECT() }
+#endif
+
+/* As PyDict_GetItemWithError(), but new: another thread may drop what a dictionary holds. */
+static inline PyObject *
+ep_py_dict_get(PyObject *dict, PyObject *key)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject *value;
+    (void)PyDict_GetItemRef(dict, key, &value);
+    return value;
+#else
+    return Py_XNewRef(PyDict_GetItemWithError(dict, key));
+#endif
+}
+
+static inline PyObject *
+ep_py_dict_get_text(PyObject *dict, const char *key)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject *value;
+    (void)PyDict_GetItemStringRef(dict, key, &value);
+    return value;
+#else
+    return Py_XNewRef(PyDict_GetItemString(dict, key));
+#endif
+}
+
+/* Exported by every version, declared only in internal headers. */
+PyAPI_FUNC(int) _PyEval_SetProfile(PyThreadState *ts, Py_tracefunc hook, PyObject *argument);
 
 #endif
