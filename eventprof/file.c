@@ -264,7 +264,6 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
     ep_file_header *header = file->header;
     memcpy((char *)header + EP_FILE_METADATA_OFFSET, options->metadata, options->metadata_bytes);
     *header = (ep_file_header){
-        .magic = EP_FILE_MAGIC,
         .major = EP_FILE_MAJOR,
         .minor = EP_FILE_MINOR,
         .byte_order = EP_FILE_BYTE_ORDER,
@@ -277,6 +276,8 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
         .start_resident_bytes = -1,
         .stop_resident_bytes = -1,
     };
+    /* Not as an initializer: gcc 15 and later take a text without its zero for a slip. */
+    memcpy(header->magic, EP_FILE_MAGIC, sizeof header->magic);
     *out = file;
     return EP_OK;
 }

@@ -39,12 +39,19 @@ typedef struct ep_frame ep_frame;
 #define EP_FRAME_CODE 0
 #define EP_FRAME_GLOBALS 24
 #define EP_FRAME_PREVIOUS 8
-#define EP_FRAME_OWNER 74
+#define EP_FRAME_OWNER (EP_GIL_DISABLED ? 78 : 74)
 #define EP_FRAME_LOCALS 80
+#define EP_FRAME_COPY 72
 #endif
 #define EP_FRAME_INSTRUCTION 56
 #define EP_CODE_UNIT_BYTES 2
 #define EP_OWNER_GENERATOR 1
+#if PY_VERSION_HEX < 0x030E0000
+#define EP_GENERATOR_STATE \
+    ((ptrdiff_t)offsetof(PyGenObject, gi_frame_state) - (ptrdiff_t)offsetof(PyGenObject, gi_iframe))
+#else
+#define EP_GENERATOR_STATE (-5)
+#endif
 /* From here on a frame is the interpreter's own, without code of the program's. */
 #define EP_OWNER_INTERPRETER 3
 
@@ -155,12 +162,6 @@ ep_frame_previous(ep_frame *frame)
     return ep_frame_of_program(EP_FRAME_FIELD(frame, ep_frame *, EP_FRAME_PREVIOUS));
 }
 
-static inline uintptr_t
-ep_frame_instruction(const ep_frame *frame)
-{
-    return EP_FRAME_FIELD(frame, uintptr_t, EP_FRAME_INSTRUCTION);
-}
-
 /* Borrowed from the frame. */
 static inline PyCodeObject *
 ep_frame_code(const ep_frame *frame)
@@ -170,6 +171,22 @@ ep_frame_code(const ep_frame *frame)
     code &= ~(uintptr_t)3;    /* a stack reference: its tag */
 #endif
     return (PyCodeObject *)code;
+}
+
+/* In the code object's own copy of its bytecode, whichever the thread executes: free-threaded 3.14 and
+ * later have one a thread, whose memory may go before the code does. */
+static inline uintptr_t
+ep_frame_instruction(const ep_frame *frame)
+{
+    uintptr_t instruction = EP_FRAME_FIELD(frame, uintptr_t, EP_FRAME_INSTRUCTION);
+#if EP_GIL_DISABLED && PY_VERSION_HEX >= 0x030E0000
+    int32_t copy = EP_FRAME_FIELD(frame, int32_t, EP_FRAME_COPY);
+    if (copy > 0) {
+        PyCodeObject *code = ep_frame_code(frame);
+        instruction += (uintptr_t)code->co_code_adaptive - (uintptr_t)code->co_tlbc->entries[copy];
+    }
+#endif
+    return instruction;
 }
 
 static inline PyObject *
@@ -203,24 +220,27 @@ ep_frame_is_incomplete(const ep_frame *frame)
            (Py_ssize_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
 }
 
-/* Whether it is a generator's that is not running. */
+/* Whether it is a generator's that is not running. Its state is the byte before its frame; from 3.14 on
+ * the object's fields are in internal headers only. */
 static inline bool
 ep_frame_is_suspended(const ep_frame *frame)
 {
-    return EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) == EP_OWNER_GENERATOR &&
-           ((const PyGenObject *)((const char *)frame - offsetof(PyGenObject, gi_iframe)))
-                   ->gi_frame_state < 0;
+    if (EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) != EP_OWNER_GENERATOR) {
+        return false;
+    }
+#if PY_VERSION_HEX >= 0x030F0000
+    unsigned char state = EP_FRAME_FIELD(frame, unsigned char, EP_GENERATOR_STATE);
+    return state >= 1 && state <= 3;    /* at a yield, and two of yield from; 0: not begun, 4: runs */
+#else
+    return EP_FRAME_FIELD(frame, int8_t, EP_GENERATOR_STATE) < 0;
+#endif
 }
 
 /* The interpreter frame behind a frame object. */
 static inline ep_frame *
 ep_frame_of_object(PyFrameObject *frame)
 {
-#if EP_GIL_DISABLED && PY_VERSION_HEX < 0x030E0000
-    return EP_FRAME_FIELD(frame, ep_frame *, 40);
-#else
     return EP_FRAME_FIELD(frame, ep_frame *, sizeof(PyObject) + sizeof(void *));
-#endif
 }
 
 /* A small non-negative int (an instruction's offset). */
@@ -293,12 +313,56 @@ ep_py_report_thread_error(PyObject *function)
 #endif
 }
 
-#if PY_VERSION_HEX < 0x030E0000
-/* Exported by every version named here, declared only in internal headers. */
-PyAPI_FUNC(int) _PyEval_SetProfile(PyThreadState *ts, Py_tracefunc hook, PyObject *argument);
-#define EP_HAS_SET_PROFILE_OF_THREAD 1
+/* ---- Without a GIL --------------------------------------------------------------------------- */
+
+/* Calls then(context) while no other thread of the interpreter runs Python code or our hooks: with a GIL
+ * that is so anyway. Threads that are not attached go on (RAW allocations). `then` makes no object,
+ * runs no Python code and lets nobody in. */
+#if EP_GIL_DISABLED
+void ep_py_alone(void (*then)(void *), void *context);
 #else
-#define EP_HAS_SET_PROFILE_OF_THREAD 0
+static inline void
+ep_py_alone(void (*then)(void *), void *context)
+{
+    then(context);
+}
 #endif
+
+/* Around what another thread must not change meanwhile: locks `object` where there is no GIL. */
+#if EP_GIL_DISABLED
+#define EP_BEGIN_OBJECT(object) Py_BEGIN_CRITICAL_SECTION(object)
+#define EP_END_OBJECT() Py_END_CRITICAL_SECTION()
+#else
+#define EP_BEGIN_OBJECT(object) {
+#define EP_END_OBJECT() }
+#endif
+
+/* As PyDict_GetItemWithError(), but new: another thread may drop what a dictionary holds. */
+static inline PyObject *
+ep_py_dict_get(PyObject *dict, PyObject *key)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject *value;
+    (void)PyDict_GetItemRef(dict, key, &value);
+    return value;
+#else
+    return Py_XNewRef(PyDict_GetItemWithError(dict, key));
+#endif
+}
+
+static inline PyObject *
+ep_py_dict_get_text(PyObject *dict, const char *key)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject *value;
+    (void)PyDict_GetItemStringRef(dict, key, &value);
+    return value;
+#else
+    return Py_XNewRef(PyDict_GetItemString(dict, key));
+#endif
+}
+
+/* Exported by every version, declared only in internal headers. */
+PyAPI_FUNC(int) _PyEval_SetProfile(PyThreadState *ts, Py_tracefunc hook, PyObject *argument);
 
 #endif

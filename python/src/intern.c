@@ -224,13 +224,11 @@ line_of(PyCodeObject *code, int32_t offset)
     return line > 0 ? line : -1;
 }
 
-/* Borrowed from globals; NULL if they name no module. */
+/* Returns: new; NULL if globals name no module. */
 static PyObject *
 module_of(PyObject *globals)
 {
-    return globals != NULL && PyDict_CheckExact(globals)
-               ? PyDict_GetItemWithError(globals, str_name)
-               : NULL;
+    return globals != NULL && PyDict_CheckExact(globals) ? ep_py_dict_get(globals, str_name) : NULL;
 }
 
 /* The name of a code object, added or, if an allocator hook met it first, given its text now that
@@ -250,6 +248,7 @@ name_code(PyCodeObject *code, PyObject *globals, uint32_t pending)
             Py_INCREF(code);
         }
     }
+    Py_XDECREF(module);
     ep_py_exception_restore(saved);
     leave(busy);
     return add.id;
@@ -389,10 +388,14 @@ owner_of_method(PyTypeObject *type, const PyMethodDef *method)
         PyObject *owned, *dict = type_dict(base, &owned), *key, *value;
         Py_ssize_t at = 0;
         bool found = false;
-        while (!found && dict != NULL && PyDict_Next(dict, &at, &key, &value)) {
-            found = (Py_IS_TYPE(value, &PyMethodDescr_Type) ||
-                     Py_IS_TYPE(value, &PyClassMethodDescr_Type)) &&
-                    ((PyMethodDescrObject *)value)->d_method == method;
+        if (dict != NULL) {
+            EP_BEGIN_OBJECT(dict);
+            while (!found && PyDict_Next(dict, &at, &key, &value)) {
+                found = (Py_IS_TYPE(value, &PyMethodDescr_Type) ||
+                         Py_IS_TYPE(value, &PyClassMethodDescr_Type)) &&
+                        ((PyMethodDescrObject *)value)->d_method == method;
+            }
+            EP_END_OBJECT();
         }
         Py_XDECREF(owned);
         if (found) {
@@ -421,9 +424,10 @@ read_type(PyTypeObject *type, type_text *text)
         return;
     }
     PyObject *owned, *dict = type_dict(type, &owned);
-    PyObject *module = dict != NULL ? PyDict_GetItemWithError(dict, str_module) : NULL;
+    PyObject *module = dict != NULL ? ep_py_dict_get(dict, str_module) : NULL;
     ep_text found = ep_py_text(module, text->module_stack, sizeof text->module_stack,
                                &text->module_heap);
+    Py_XDECREF(module);
     if (found.at != NULL) {
         text->module = found;
     } else if (dot == NULL) {
@@ -488,7 +492,10 @@ static bool
 type_is_alive(uint32_t name, PyTypeObject *type)
 {
     PyWeakReference *reference = ep_name_get(name)->object;
-    return reference == NULL || reference->wr_object == (PyObject *)type;
+    if (reference == NULL) {
+        return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE);    /* else another thread retires it now */
+    }
+    return reference->wr_object == (PyObject *)type;
 }
 
 static uint32_t
@@ -535,7 +542,10 @@ typed_callee(PyTypeObject *type, uintptr_t tag)
     uint32_t busy = enter();
     ep_py_exception saved = ep_py_exception_save();
     if (name != 0) {
-        Py_XDECREF((PyObject *)ep_name_retire(name));
+        PyObject *reference = ep_name_retire(name);
+        if (!EP_GIL_DISABLED) {    /* there another thread may be looking at it: it stays */
+            Py_XDECREF(reference);
+        }
     }
     name = add_type(type, tag);
     ep_py_exception_restore(saved);
@@ -758,20 +768,23 @@ modules_by_file(void)
     PyObject *by_file = PyDict_New();
     PyObject *modules = PyImport_GetModuleDict(), *name, *module;
     Py_ssize_t at = 0;
+    EP_BEGIN_OBJECT(modules);
     while (by_file != NULL && PyDict_Next(modules, &at, &name, &module)) {
         PyObject *dict = PyModule_Check(module) ? PyModule_GetDict(module) : NULL;
-        PyObject *file = dict != NULL ? PyDict_GetItemString(dict, "__file__") : NULL;
+        PyObject *file = dict != NULL ? ep_py_dict_get_text(dict, "__file__") : NULL;
         if (file != NULL && PyUnicode_Check(file) && PyDict_SetItem(by_file, file, name) < 0) {
             Py_CLEAR(by_file);
         }
+        Py_XDECREF(file);
     }
+    EP_END_OBJECT();
     return by_file;
 }
 
 static int
 resolve_names(void)
 {
-    static size_t resolved = 1;    /* under the GIL; free-threaded: see below */
+    static size_t resolved = 1;
     PyObject *by_file = NULL;
     size_t count = ep_name_count(), first_pending = count;
     for (size_t id = resolved; id < count; id++) {
@@ -790,13 +803,13 @@ resolve_names(void)
         uint32_t described = (uint32_t)id;
         with_code_text(code, module, describe_name, &described);
     }
-    resolved = first_pending;    /* a race describes a name twice, with the same text */
+    resolved = first_pending;
     Py_XDECREF(by_file);
     return PyErr_Occurred() ? -1 : 0;
 }
 
-int
-ep_py_intern_resolve(void)
+static int
+resolve(void)
 {
     static size_t resolved = 1;
     uint32_t busy = enter();    /* a log file's recorder runs already */
@@ -817,6 +830,20 @@ ep_py_intern_resolve(void)
     }
     resolved = count;
     return 0;
+}
+
+int
+ep_py_intern_resolve(void)
+{
+#if EP_GIL_DISABLED
+    static PyMutex one_at_a_time;
+    PyMutex_Lock(&one_at_a_time);
+#endif
+    int status = resolve();
+#if EP_GIL_DISABLED
+    PyMutex_Unlock(&one_at_a_time);
+#endif
+    return status;
 }
 
 ep_open_call *
@@ -842,12 +869,6 @@ ep_py_open_calls(PyThreadState *ts, size_t *depth)
     }
     *depth = count;
     return calls;
-}
-
-static PyObject *
-name_of_thread_object(PyObject *thread)
-{
-    return thread != NULL ? PyObject_GenericGetAttr(thread, str_thread_name) : NULL;
 }
 
 /* Before a thread registers itself, its object is the first local of its outermost frame. */
@@ -877,23 +898,27 @@ ep_py_name_thread(ep_log *log)
     uint32_t busy = enter();
     ep_py_exception saved = ep_py_exception_save();
     PyObject *modules = PyImport_GetModuleDict();
-    PyObject *threading = modules != NULL ? PyDict_GetItemString(modules, "threading") : NULL;
-    PyObject *active =
-        threading != NULL && PyModule_Check(threading)
-            ? PyDict_GetItemString(PyModule_GetDict(threading), "_active")
-            : NULL;
+    PyObject *threading = modules != NULL ? ep_py_dict_get_text(modules, "threading") : NULL;
+    PyObject *active = threading != NULL && PyModule_Check(threading)
+                           ? ep_py_dict_get_text(PyModule_GetDict(threading), "_active")
+                           : NULL;
     PyObject *ident = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
     PyObject *thread = NULL;
     if (active != NULL && ident != NULL && PyDict_CheckExact(active)) {
-        thread = PyDict_GetItemWithError(active, ident);
+        thread = ep_py_dict_get(active, ident);
     }
-    PyObject *name =
-        name_of_thread_object(thread != NULL ? thread : thread_of_bootstrap(ep_py_frame_now()));
+    if (thread == NULL) {
+        thread = Py_XNewRef(thread_of_bootstrap(ep_py_frame_now()));
+    }
+    PyObject *name = thread != NULL ? PyObject_GenericGetAttr(thread, str_thread_name) : NULL;
     char stack[EP_THREAD_NAME_BYTES * 4], *heap;
     ep_thread_set_name(log->thread, ep_py_text(name, stack, sizeof stack, &heap));
     free(heap);
     Py_XDECREF(name);
+    Py_XDECREF(thread);
     Py_XDECREF(ident);
+    Py_XDECREF(active);
+    Py_XDECREF(threading);
     PyErr_Clear();
     ep_py_exception_restore(saved);
     leave(busy);
@@ -938,7 +963,9 @@ check_frames(void)
         result = PyRun_String(program, Py_file_input, globals, globals);
     }
     if (result != NULL) {
-        ep_py_sites_usable = PyDict_GetItemString(globals, "right") == Py_True;
+        PyObject *right = ep_py_dict_get_text(globals, "right");
+        ep_py_sites_usable = right == Py_True;
+        Py_XDECREF(right);
     }
     int status = result != NULL ? 0 : -1;
     Py_XDECREF(result);

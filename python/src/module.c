@@ -206,7 +206,7 @@ init_process(void)
         return -1;
     }
     ep_thread_state_find();
-    if (ep_py_intern_init() < 0 ||
+    if (ep_py_intern_init() < 0 || ep_py_recorders_init() < 0 ||
         register_with("atexit", "register", NULL, &exit_definition) < 0 ||
         register_with("os", "register_at_fork", "after_in_child", &fork_definition) < 0) {
         return -1;
@@ -253,6 +253,9 @@ static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, module_exec},
 #if PY_VERSION_HEX >= 0x030C0000
     {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
     {0, NULL},
 };

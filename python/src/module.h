@@ -70,6 +70,9 @@ extern const char *const ep_py_full_reasons[];
  * were. */
 PyObject *ep_py_string(uint32_t string);
 
+/* Once, from module init. Fails: -1, exception set. */
+int ep_py_recorders_init(void);
+
 /* Stops every running recorder: at interpreter exit. */
 void ep_py_recorders_stop_all(void);
 

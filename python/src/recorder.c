@@ -60,14 +60,13 @@ static recorder_object *running;
  * more (release_sources); it may not start one, whose first events would be missing. */
 static struct {
     PyThread_type_lock lock;
-    unsigned long holder;    /* 0: none. All under the GIL */
-    unsigned depth;
-    uint64_t count;          /* of changes begun */
+    _Atomic unsigned long holder;    /* 0: none. Only its own number means something to a thread */
+    unsigned depth;                  /* the holder's, as the next */
+    uint64_t count;                  /* of changes begun */
 } change;
 
-/* Fails: -1, exception set. */
-static int
-init_changes(void)
+int
+ep_py_recorders_init(void)
 {
     if (change.lock == NULL && (change.lock = PyThread_allocate_lock()) == NULL) {
         PyErr_NoMemory();
@@ -76,11 +75,17 @@ init_changes(void)
     return 0;
 }
 
-static void
-begin_change(void)
+static bool
+is_changing(void)
 {
-    unsigned long me = PyThread_get_thread_ident();
-    if (change.holder != me && change.lock != NULL) {
+    return atomic_load_explicit(&change.holder, memory_order_relaxed) ==
+           PyThread_get_thread_ident();
+}
+
+static void
+take_change(void)
+{
+    if (!is_changing()) {
         PyLockStatus status = PyThread_acquire_lock_timed(change.lock, 0, 0);
         /* At the end of the interpreter other threads stand still, with the lock or without. */
         while (status != PY_LOCK_ACQUIRED && !ep_py_is_finalizing()) {
@@ -88,10 +93,16 @@ begin_change(void)
             status = PyThread_acquire_lock_timed(change.lock, 10000, 0);
             Py_END_ALLOW_THREADS
         }
-        change.holder = me;
+        atomic_store_explicit(&change.holder, PyThread_get_thread_ident(), memory_order_relaxed);
         change.depth = 0;
     }
     change.depth++;
+}
+
+static void
+begin_change(void)
+{
+    take_change();
     change.count++;
 }
 
@@ -99,10 +110,25 @@ static void
 end_change(void)
 {
     if (--change.depth == 0) {
-        change.holder = 0;
-        if (change.lock != NULL) {
-            PyThread_release_lock(change.lock);
-        }
+        atomic_store_explicit(&change.holder, 0, memory_order_relaxed);
+        PyThread_release_lock(change.lock);
+    }
+}
+
+/* Around looking at recorders and sources: without a GIL another thread may be changing them. */
+static void
+begin_look(void)
+{
+    if (EP_GIL_DISABLED) {
+        take_change();
+    }
+}
+
+static void
+end_look(void)
+{
+    if (EP_GIL_DISABLED) {
+        end_change();
     }
 }
 
@@ -217,16 +243,23 @@ list_filters(const recorder_object *more, const ep_filter *filters[EP_GATE_FILTE
     return count;
 }
 
-/* Before the set of recorders changes to the running ones and `more`. */
+/* Before the set of recorders changes to the running ones and `more`. The hooks stand still. */
 static void
-prepare_gate(const recorder_object *more)
+prepare_gate_alone(void *more)
 {
     const ep_filter *filters[EP_GATE_FILTERS + 1];
     ep_gate_prepare(filters, list_filters(more, filters));
 }
 
 static void
-open_gate(void)
+prepare_gate(recorder_object *more)
+{
+    ep_py_alone(prepare_gate_alone, more);
+}
+
+/* The hooks stand still. */
+static void
+open_gate_alone(void)
 {
     const ep_filter *filters[EP_GATE_FILTERS + 1];
     size_t count = list_filters(NULL, filters);
@@ -264,14 +297,14 @@ read_counts(const recorder_object *self, uint64_t *calls, size_t *functions)
 
 /* ---- Start, stop ----------------------------------------------------------------------------- */
 
-/* Names the calls that are open on every thread as the window begins. */
-static int
+/* Names the calls that are open on every thread as the window begins. The threads stand still; the
+ * calling one's log has its name. */
+static ep_status
 describe_open_calls(recorder_object *self)
 {
     PyThreadState *ts = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
     for (; ts != NULL; ts = PyThreadState_Next(ts)) {
-        bool own = ts == PyThreadState_Get();
-        ep_log *log = own ? ep_py_log_for(EP_KIND_CALL) : NULL;
+        ep_log *log = ts == PyThreadState_Get() ? ep_log_mine() : NULL;
         ep_thread *thread = log != NULL
                                 ? log->thread
                                 : ep_engine_thread_by_native_id(ts->native_thread_id, true);
@@ -282,11 +315,10 @@ describe_open_calls(recorder_object *self)
                                : EP_NOMEM;
         free(calls);
         if (status != EP_OK) {
-            ep_py_raise(status, NULL);
-            return -1;
+            return status;
         }
     }
-    return 0;
+    return EP_OK;
 }
 
 static void
@@ -360,13 +392,47 @@ drop_file(recorder_object *self)
     }
 }
 
+static void
+reset_gate_alone(void *unused)
+{
+    (void)unused;
+    prepare_gate_alone(NULL);
+    open_gate_alone();
+}
+
 /* It no longer runs. */
 static void
 leave_gate(const recorder_object *self)
 {
     if (records_calls(self)) {
-        prepare_gate(NULL);
-        open_gate();
+        ep_py_alone(reset_gate_alone, NULL);
+    }
+}
+
+/* What is one step for all threads: a window, the calls that were open then, the gate. */
+typedef struct beginning {
+    recorder_object *self;
+    ep_status status;
+    ep_error error;
+} beginning;
+
+static void
+begin_window(void *context)
+{
+    beginning *now = context;
+    recorder_object *self = now->self;
+    self->next = running;
+    running = self;
+    now->status = ep_recorder_start(&self->core, &now->error);
+    if (now->status == EP_OK && (self->core.options.kinds & EP_KINDS_PYTHON)) {
+        now->status = describe_open_calls(self);
+    }
+    if (now->status != EP_OK) {
+        return;
+    }
+    begin_counts(self);
+    if (records_calls(self)) {
+        open_gate_alone();
     }
 }
 
@@ -408,7 +474,6 @@ start_alone(recorder_object *self)
         release_sources();
         return -1;
     }
-    ep_error error = {.text = ""};
     ep_log *log = ep_py_log_for(EP_KIND_CALL);
     if (log != NULL && log->thread->native_id == ep_os_process_id()) {
         /* On Linux; the module threading, which knows the name, may not be there. */
@@ -417,28 +482,21 @@ start_alone(recorder_object *self)
     self->only_thread = self->current_thread_only && log != NULL ? log->thread->id : 0;
     self->core.file_thread = self->only_thread;
     self->calls_used = used;
-    self->next = running;
-    running = self;
-    ep_status status = ep_recorder_start(&self->core, &error);
-    if (status != EP_OK) {
-        ep_py_raise(status, &error);
-    } else if (self->output != NULL && ep_py_intern_resolve() < 0) {
-        (void)!ep_recorder_stop(&self->core, NULL);    /* what the hooks met before the file was its */
-    } else if (!(kinds & EP_KINDS_PYTHON) || describe_open_calls(self) == 0) {
+    beginning window = {.self = self};
+    ep_py_alone(begin_window, &window);
+    if (window.status != EP_OK) {
+        ep_py_raise(window.status, &window.error);
+    } else if (self->output == NULL || ep_py_intern_resolve() == 0) {
+        /* The file has what the hooks met before it was theirs. */
         self->backend = used;
         self->clock = ep_clock_current;
         self->windows++;
-        begin_counts(self);
-        if (records_calls(self)) {
-            open_gate();
-        }
         if (seen != change.count) {
             release_sources();
         }
         return 0;
-    } else {
-        (void)!ep_recorder_stop(&self->core, NULL);
     }
+    (void)!ep_recorder_stop(&self->core, NULL);
     drop_file(self);
     ep_recorder_clear(&self->core);
     ep_recorder_init(&self->core, &options);
@@ -451,10 +509,7 @@ start_alone(recorder_object *self)
 static int
 start(recorder_object *self)
 {
-    if (init_changes() < 0) {
-        return -1;
-    }
-    if (change.holder == PyThread_get_thread_ident()) {
+    if (is_changing()) {
         PyErr_SetString(ep_py_error(EP_ERROR_STATE),
                         "hooks are going in or out on this thread at this moment (this runs in an "
                         "audit hook or a finalizer); start it later");
@@ -514,15 +569,17 @@ stop(recorder_object *self)
 void
 ep_py_recorders_stop_all(void)
 {
+    begin_change();
     while (running != NULL) {
-        stop(running);
+        stop_alone(running);
     }
+    end_change();
 }
 
 void
 ep_py_recorders_after_fork(void)
 {
-    if (change.lock != NULL && change.holder != PyThread_get_thread_ident()) {
+    if (!is_changing()) {
         /* Whoever holds it, or waits for it, is not here. */
         bool interrupted = change.holder != 0;
         change.lock = PyThread_allocate_lock();
@@ -534,15 +591,15 @@ ep_py_recorders_after_fork(void)
             end_change();
         }
     }
+    (void)ep_py_log_for(EP_KIND_CALL);
     for (recorder_object *r = running; r != NULL; r = r->next) {
-        if ((r->core.options.kinds & EP_KINDS_PYTHON) && describe_open_calls(r) < 0) {
-            PyErr_Clear();    /* the child's first returns will be unmatched */
+        if (r->core.options.kinds & EP_KINDS_PYTHON) {
+            (void)!describe_open_calls(r);    /* else the child's first returns will be unmatched */
         }
         begin_counts(r);
     }
     ep_gate_after_fork();
-    prepare_gate(NULL);
-    open_gate();
+    reset_gate_alone(NULL);
 }
 
 /* ---- The type -------------------------------------------------------------------------------- */
@@ -615,7 +672,10 @@ static void
 recorder_finalize(PyObject *object)
 {
     recorder_object *self = (recorder_object *)object;
-    if (self->core.state != EP_RECORDER_RUNNING) {
+    begin_look();    /* at the interpreter's end another thread may be stopping it */
+    bool runs = self->core.state == EP_RECORDER_RUNNING;
+    end_look();
+    if (!runs) {
         return;
     }
     stop(self);
@@ -686,6 +746,13 @@ recorder_exit(PyObject *self, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_FALSE;
 }
 
+static void
+keep_open_alone(void *unused)
+{
+    (void)unused;
+    ep_gate_keep_open();
+}
+
 static PyObject *
 recorder_capture(PyObject *object, PyObject *unused)
 {
@@ -693,14 +760,16 @@ recorder_capture(PyObject *object, PyObject *unused)
     recorder_object *self = (recorder_object *)object;
     ep_capture capture;
     ep_error error = {.text = ""};
+    begin_look();
     ep_py_left_out left_out = {.max_depth = self->filter.max_depth,
                                .limits_depth = self->filter.limits_depth,
                                .min_duration_ns = self->filter.min_duration_ns};
     read_counts(self, left_out.calls, &left_out.functions);
     if (self->core.state == EP_RECORDER_RUNNING) {
-        ep_gate_keep_open();    /* nothing that it holds is taken back */
+        ep_py_alone(keep_open_alone, NULL);    /* nothing that it holds is taken back */
     }
     ep_status status = ep_capture_take(&self->core, &capture, &error);
+    end_look();
     if (status != EP_OK) {
         return ep_py_raise(status, &error);
     }
@@ -717,7 +786,9 @@ recorder_count(PyObject *object, PyObject *unused)
     recorder_object *self = (recorder_object *)object;
     ep_capture capture;
     ep_error error = {.text = ""};
+    begin_look();
     ep_status status = ep_capture_take(&self->core, &capture, &error);
+    end_look();
     if (status != EP_OK) {
         return ep_py_raise(status, &error);
     }
@@ -777,6 +848,7 @@ recorder_get_displaced(PyObject *object, void *unused)
     (void)unused;
     recorder_object *self = (recorder_object *)object;
     PyObject *names = PyList_New(0);
+    begin_look();
     for (size_t i = 0; names != NULL && i < SOURCE_COUNT; i++) {
         bool runs = self->core.state == EP_RECORDER_RUNNING;
         if ((self->displaced & 1u << i) || (runs && is_displaced(self, sources[i]))) {
@@ -787,6 +859,7 @@ recorder_get_displaced(PyObject *object, void *unused)
             Py_XDECREF(name);
         }
     }
+    end_look();
     PyObject *result = names != NULL ? PyList_AsTuple(names) : NULL;
     Py_XDECREF(names);
     return result;

@@ -215,6 +215,27 @@ is_on_top(ep_domain domain)
     return now.ctx == installed[domain] && now.malloc == hooks[domain].malloc;
 }
 
+typedef struct placement {
+    ep_domain domain;
+    const PyMemAllocatorEx *allocator;
+} placement;
+
+static void
+place_alone(void *context)
+{
+    placement *wanted = context;
+    PyMemAllocatorEx allocator = *wanted->allocator;
+    PyMem_SetAllocator((PyMemAllocatorDomain)wanted->domain, &allocator);
+}
+
+/* Function and context are read one after the other: no attached thread may be between them. */
+static void
+set_allocator(ep_domain domain, const PyMemAllocatorEx *allocator)
+{
+    placement wanted = {domain, allocator};
+    ep_py_alone(place_alone, &wanted);
+}
+
 /* Takes out dormant layers that have come to the top again: a tool that wrapped one put it back
  * when it left. Otherwise every such round would leave one more on every allocation's way. */
 static void
@@ -228,7 +249,7 @@ take_out_dormant(ep_domain domain)
             atomic_load_explicit(&own->recording, memory_order_relaxed)) {
             return;
         }
-        PyMem_SetAllocator((PyMemAllocatorDomain)domain, &own->below);
+        set_allocator(domain, &own->below);
     }
 }
 
@@ -261,7 +282,7 @@ put_in(ep_domain domain)
     installed[domain] = own;
     PyMemAllocatorEx hook = hooks[domain];
     hook.ctx = own;
-    PyMem_SetAllocator((PyMemAllocatorDomain)domain, &hook);
+    set_allocator(domain, &hook);
     return 0;
 }
 

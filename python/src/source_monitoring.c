@@ -19,24 +19,24 @@ typedef struct callback_object {
     vectorcallfunc vectorcall;
 } callback_object;
 
-/* 3.12 and 3.13 make an int of the offset before each callback, and a record of what is monitored
- * before the first one of a code object. 3.14 makes no int or takes a free one: leave it alone
- * there (taking back lost 2,743 of the program's). */
+/* A record of what is monitored is made before the first callback of a code object. 3.12 and 3.13 make an
+ * int of the offset before each. 3.14 makes no int or takes a free one: leave it alone there (taking
+ * back lost 2,743 of the program's). */
 static inline void
 take_back_own(ep_log *log, PyObject *code, PyObject *offset)
 {
+    if (!ep_footprint_active()) {
+        return;
+    }
+    uintptr_t data = (uintptr_t)((PyCodeObject *)code)->_co_monitoring;
 #if PY_VERSION_HEX < 0x030E0000
-    if (ep_footprint_active()) {
-        bool box = ep_footprint_take(log, (uintptr_t)offset);
-        if (EP_UNLIKELY(ep_footprint_take(log, (uintptr_t)((PyCodeObject *)code)->_co_monitoring)) &&
-            !box) {
-            (void)ep_footprint_take(log, (uintptr_t)offset);
-        }
+    bool box = ep_footprint_take(log, (uintptr_t)offset);
+    if (EP_UNLIKELY(ep_footprint_take(log, data)) && !box) {
+        (void)ep_footprint_take(log, (uintptr_t)offset);
     }
 #else
-    (void)log;
-    (void)code;
     (void)offset;
+    (void)ep_footprint_take(log, data);
 #endif
 }
 
@@ -45,8 +45,9 @@ take_back_own(ep_log *log, PyObject *code, PyObject *offset)
 /* Returned from where nothing will be wanted: the interpreter then leaves that place alone, until
  * restart_events(). Not for unwind and throw, which have no place. Made once, immortal. */
 static PyObject *disable;
-/* The gate's generation when that was last returned; 0: not since the last restart. */
-static uint32_t switched_off_in;
+/* The gate's generation when that was last returned; 0: not since the last restart. Threads that write
+ * it at once write the same: where it changes, none of them runs. */
+static _Atomic uint32_t switched_off_in;
 
 /* `generation`: the verdict's. A cold path may have let another thread change the gate. */
 static inline PyObject *
@@ -55,7 +56,7 @@ switch_off(uint32_t generation)
     if (EP_UNLIKELY(generation != ep_gate_generation())) {
         Py_RETURN_NONE;
     }
-    switched_off_in = generation;
+    atomic_store_explicit(&switched_off_in, generation, memory_order_relaxed);
     return Py_NewRef(disable);
 }
 
@@ -487,18 +488,20 @@ set_callback(PyObject *module, const struct event *event, bool in)
     if (number < 0) {
         return -1;
     }
-    PyObject *callback = Py_NewRef(Py_None);
+    /* Made once, immortal: without a GIL a thread may still be calling one that was taken out. */
+    static callback_object *made[EVENT_COUNT][2];
+    PyObject *callback = Py_None;
     if (in) {
-        callback_object *made = PyObject_New(callback_object, callback_type);
-        if (made == NULL) {
+        bool gated = ep_gate_is_on();
+        callback_object **at = &made[event - events][gated];
+        if (*at == NULL && (*at = PyObject_New(callback_object, callback_type)) == NULL) {
             return -1;
         }
-        made->vectorcall = event->callback[ep_gate_is_on()];
-        Py_SETREF(callback, (PyObject *)made);
+        (*at)->vectorcall = event->callback[gated];
+        callback = (PyObject *)*at;
     }
     PyObject *old =
         PyObject_CallMethod(module, "register_callback", "ilO", tool, number, callback);
-    Py_DECREF(callback);
     Py_XDECREF(old);
     return old != NULL ? 0 : -1;
 }

@@ -30,6 +30,9 @@ static const bool is_resume[256] = {
 #ifdef RESUME_CHECK
     [RESUME_CHECK] = true,
 #endif
+#ifdef RESUME_CHECK_JIT
+    [RESUME_CHECK_JIT] = true,
+#endif
 #ifdef INSTRUMENTED_RESUME
     [INSTRUMENTED_RESUME] = true,
 #endif
@@ -524,19 +527,6 @@ wrap_starts(bool in)
 
 /* ---- In and out ------------------------------------------------------------------------------ */
 
-static int
-set_on_thread(PyThreadState *ts, Py_tracefunc function, PyObject *object)
-{
-#if EP_HAS_SET_PROFILE_OF_THREAD
-    return _PyEval_SetProfile(ts, function, object);
-#else
-    if (ts == PyThreadState_Get()) {
-        PyEval_SetProfile(function, object);
-    }
-    return PyErr_Occurred() ? -1 : 0;
-#endif
-}
-
 /* Calls `visit` on every thread of this interpreter. */
 static int
 each_thread(int (*visit)(PyThreadState *ts))
@@ -553,7 +543,7 @@ static int
 set_if_free(PyThreadState *ts)
 {
     if (ts->c_profilefunc == NULL) {
-        return set_on_thread(ts, hook, hook_object);
+        return _PyEval_SetProfile(ts, hook, hook_object);
     }
     displaced_somewhere = displaced_somewhere || ts->c_profilefunc != hook;
     return 0;
@@ -563,7 +553,7 @@ static int
 clear_if_ours(PyThreadState *ts)
 {
     if (ts->c_profilefunc == hook) {
-        (void)set_on_thread(ts, NULL, NULL);
+        (void)_PyEval_SetProfile(ts, NULL, NULL);
         PyErr_Clear();
     }
     return 0;

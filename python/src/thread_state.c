@@ -110,3 +110,52 @@ ep_thread_state_find(void)
 }
 
 #endif
+
+#if EP_GIL_DISABLED
+
+#if PY_VERSION_HEX >= 0x030E0000
+
+/* Exported, declared in an internal header only. */
+PyAPI_FUNC(void) _PyEval_StopTheWorld(PyInterpreterState *interpreter);
+PyAPI_FUNC(void) _PyEval_StartTheWorld(PyInterpreterState *interpreter);
+
+void
+ep_py_alone(void (*then)(void *), void *context)
+{
+    _PyEval_StopTheWorld(PyInterpreterState_Get());
+    then(context);
+    _PyEval_StartTheWorld(PyInterpreterState_Get());
+}
+
+#else
+
+typedef struct wish {
+    void (*then)(void *);    /* NULL: fulfilled */
+    void *context;
+} wish;
+
+static int
+at_first_object(PyObject *object, void *context)
+{
+    (void)object;
+    wish *open = context;
+    open->then(open->context);
+    open->then = NULL;
+    return 0;    /* no further one */
+}
+
+/* 3.13 does not export what stops the threads; what visits the collector's objects does that first, and
+ * there always is an object. Meanwhile it holds the lock of the list of thread states. */
+void
+ep_py_alone(void (*then)(void *), void *context)
+{
+    wish open = {then, context};
+    PyUnstable_GC_VisitObjects(at_first_object, &open);
+    if (open.then != NULL) {
+        then(context);
+    }
+}
+
+#endif
+
+#endif

@@ -19,6 +19,11 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any, NamedTuple
 
 
+def _cached() -> dict[str, None]:
+    """What a main module has of a script that was not imported, until 3.15."""
+    return {"__cached__": None} if sys.version_info < (3, 15) else {}
+
+
 class Program(NamedTuple):
     """What is to be run.
 
@@ -107,7 +112,7 @@ class Launch:
                 "redirect a script into it"
             )
         self._path = ""
-        self._names = {"__file__": "<stdin>", "__cached__": None}
+        self._names = {"__file__": "<stdin>", **_cached()}
         self._compile(sys.stdin.buffer.read(), "<stdin>")
 
     def _find_script(self) -> None:
@@ -135,7 +140,7 @@ class Launch:
             self._compile(content, path)
         self._names = {
             "__file__": path,
-            "__cached__": None,
+            **_cached(),
             "__loader__": loader("__main__", path),
         }
 
@@ -171,7 +176,7 @@ class Launch:
             __package__=None,
             __loader__=BuiltinImporter,
             __spec__=None,
-            __annotations__={},
+            **({"__annotations__": {}} if sys.version_info < (3, 14) else {}),
             __builtins__=builtins,
             **{name: value for name, value in self._names.items() if name != "__loader__"},
         )
