@@ -77,8 +77,8 @@ ep_verify_at(const ep_verify_input *input, ep_finding_sort sort, size_t row)
 typedef struct open_call {
     int64_t key;
     uint32_t row;      /* EP_ROW_NONE: open when what is recorded began */
-    bool fresh;        /* open then, and nothing happened in it since: a C call that it had made may
-                          end, which nobody saw begin */
+    bool fresh;        /* open then, and a call of C that it made may be, too, which nobody saw begin.
+                          Once it makes another, that one has ended */
 } open_call;
 
 typedef struct call_stack {
@@ -117,7 +117,7 @@ is_c(unsigned kind)
 static EP_CHECKED ep_status
 push(call_stack *stack, int64_t key, uint32_t row)
 {
-    if (stack->depth > 0) {
+    if (stack->depth > 0 && (key & 1) != 0) {
         stack->calls[stack->depth - 1].fresh = false;
     }
     if (!ep_grow_raw((void **)&stack->calls, &stack->capacity, stack->depth + 1,
@@ -132,9 +132,6 @@ static void
 pop_to(call_stack *stack, size_t depth)
 {
     stack->depth = depth;
-    if (depth > 0) {
-        stack->calls[depth - 1].fresh = false;
-    }
     if (stack->searched > depth) {
         stack->searched = depth;
     }

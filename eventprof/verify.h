@@ -52,6 +52,7 @@ typedef struct ep_verify_input {
     bool lost_tail;               /* recording ended early: what is lost comes after what is there */
     bool filtered;                /* calls were left out by name, depth or duration */
     bool one_thread;              /* blocks that other threads freed or made are not in it */
+    bool hook_frees;              /* it has frees of blocks that the hooks of calls made */
     bool damaged;                 /* parts of a file are missing, anywhere */
     bool calls_displaced, memory_displaced;    /* another tool took the hook over */
 } ep_verify_input;

@@ -19,7 +19,7 @@ typedef enum address_state {
     STATE_NONE,            /* an empty slot */
     STATE_UNKNOWN,         /* a realloc of an older block failed: it may live */
     STATE_LIVE,
-    STATE_MAYBE_LIVE,      /* a free that came just before may be its own, from another thread */
+    STATE_MAYBE_LIVE,      /* or freed: two threads' events may be swapped, or one is missing */
     STATE_LIVE_SUSPECT,    /* another block lived there */
     STATE_FREED,
     STATE_FREED_OLDER,     /* it was not seen before */
@@ -112,8 +112,14 @@ excuses_all(const ep_block_verifier *blocks)
     return input->damaged || input->one_thread || input->memory_displaced;
 }
 
-/* A block was made where another lived, or freed twice. Its time tells whether an event that
- * explains it may be lost: one between the two rows. */
+/* Whether an event between the two rows of a suspect may be missing. */
+static bool
+may_be_lost(const ep_block_verifier *blocks, const ep_address *slot)
+{
+    return excuses_all(blocks) || time_of(blocks, slot->other) <= blocks->lost_until_ns;
+}
+
+/* A block was made where another lived, or freed twice. */
 static EP_COLD void
 report_suspect(ep_block_verifier *blocks, const ep_address *slot, bool excused)
 {
@@ -122,7 +128,8 @@ report_suspect(ep_block_verifier *blocks, const ep_address *slot, bool excused)
     ep_finding finding = ep_verify_at(blocks->input, sort, slot->row);
     finding.address = slot->address;
     finding.other_row = slot->other;
-    excused = excused || excuses_all(blocks) || time_of(blocks, slot->other) < blocks->lost_until_ns;
+    excused = excused || may_be_lost(blocks, slot) ||
+              (sort == EP_FINDING_FREED_TWICE && blocks->input->hook_frees);
     ep_verify_report(blocks->to, excused, &finding);
 }
 
@@ -132,7 +139,8 @@ static void
 give_birth(ep_block_verifier *blocks, ep_address *slot, uint32_t row)
 {
     if (slot->state == STATE_FREED_SUSPECT && may_be_swapped(blocks, slot->row, row)) {
-        slot->state = STATE_FREED;    /* the free before was this block's */
+        /* The free before was this block's. */
+        slot->state = may_be_lost(blocks, slot) ? STATE_MAYBE_LIVE : STATE_FREED;
         return;
     }
     if (is_suspect(slot)) {
@@ -152,7 +160,8 @@ static void
 give_death(ep_block_verifier *blocks, ep_address *slot, uint32_t row)
 {
     if (slot->state == STATE_LIVE_SUSPECT && may_be_swapped(blocks, slot->row, row)) {
-        slot->state = STATE_LIVE;    /* it was the free of the block before */
+        /* It was the free of the block before. */
+        slot->state = may_be_lost(blocks, slot) ? STATE_MAYBE_LIVE : STATE_LIVE;
         return;
     }
     if (is_suspect(slot)) {
@@ -289,11 +298,11 @@ whole_domains(uint64_t kinds)
 }
 
 /* Until when allocator events may be missing in between: a ring loses those before a thread's
- * first. */
+ * first. -1: none are missing. */
 static int64_t
 lost_until(const ep_verify_input *input)
 {
-    int64_t until = 0;
+    int64_t until = -1;
     for (size_t i = 0; i < input->thread_count && !input->lost_tail; i++) {
         const ep_trace_thread *thread = &input->threads[i];
         uint64_t lost = 0, recorded = 0;

@@ -129,7 +129,7 @@ class Trace:
         limit: int,
         filtered: bool,
         one_thread: bool,
-        damaged: bool,
+        hook_frees: bool,
         calls_displaced: bool,
         memory_displaced: bool,
         /,

@@ -64,14 +64,14 @@ findings_object(const ep_verification *verification)
     return rows;
 }
 
-/* verify(limit, filtered, one_thread, damaged, calls_displaced, memory_displaced) */
+/* verify(limit, filtered, one_thread, hook_frees, calls_displaced, memory_displaced) */
 PyObject *
 ep_py_trace_verify(PyObject *object, PyObject *args)
 {
     ep_py_trace *self = (ep_py_trace *)object;
     Py_ssize_t limit;
-    int filtered, one_thread, damaged, calls_displaced, memory_displaced;
-    if (!PyArg_ParseTuple(args, "nppppp:verify", &limit, &filtered, &one_thread, &damaged,
+    int filtered, one_thread, hook_frees, calls_displaced, memory_displaced;
+    if (!PyArg_ParseTuple(args, "nppppp:verify", &limit, &filtered, &one_thread, &hook_frees,
                           &calls_displaced, &memory_displaced)) {
         return NULL;
     }
@@ -89,7 +89,8 @@ ep_py_trace_verify(PyObject *object, PyObject *args)
         .lost_tail = self->recording.full_reason != EP_FULL_NOT,
         .filtered = filtered,
         .one_thread = one_thread,
-        .damaged = damaged || self->decoded.damaged_chunks > 0,
+        .hook_frees = hook_frees,
+        .damaged = self->decoded.damaged_chunks > 0,
         .calls_displaced = calls_displaced,
         .memory_displaced = memory_displaced,
     };
