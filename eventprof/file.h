@@ -203,6 +203,10 @@ const ep_file_facts *ep_file_get_facts(const ep_file_reader *reader);
 EP_CHECKED ep_status ep_file_load(ep_file_reader *reader, ep_recording *recording, ep_decoded *out,
                                   ep_error *error);
 
+/* The next load looks at the records once more, for verify.h. out: until the reader is closed. */
+typedef struct ep_record_check ep_record_check;
+void ep_file_check_records(ep_file_reader *reader, ep_record_check *out);
+
 /* The recording without its events. */
 EP_CHECKED ep_status ep_file_describe(ep_file_reader *reader, ep_recording *recording,
                                       ep_error *error);

@@ -12,6 +12,7 @@
 
 #include "file.h"
 #include "memory.h"
+#include "verify.h"
 
 /* No recording lasts longer, and no clock is slower or faster: so that no product overflows. */
 #define SPAN_TICKS_MAX (UINT64_C(1) << 53)
@@ -33,6 +34,7 @@ struct ep_file_reader {
     uint64_t bytes, slots;    /* of the file, when last looked at; a last slot that is cut counts */
     ep_file_header header;
     ep_file_facts facts;
+    ep_record_check *check;   /* to be filled; NULL: not wanted */
 };
 
 /* Ids of the file to what they are here; index = id. */
@@ -1170,6 +1172,9 @@ decode_all(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
         .read_threads = l->threads,
     };
     status = ep_decode(&capture, l->only_thread, out);
+    if (status == EP_OK && l->reader->check != NULL) {
+        ep_check_records(&capture, l->only_thread, out, l->reader->check);
+    }
     if (status == EP_OK) {
         out->read_threads = l->threads;
         l->threads = NULL;
@@ -1239,6 +1244,12 @@ ep_file_load(ep_file_reader *reader, ep_recording *recording, ep_decoded *out, e
             return status;
         }
     }
+}
+
+void
+ep_file_check_records(ep_file_reader *reader, ep_record_check *out)
+{
+    reader->check = out;
 }
 
 ep_status

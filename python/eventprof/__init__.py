@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from .merging import merge
     from .tables import Table
     from .trace import Loss, Trace
+    from .verification import Finding, Verification
 
 __all__ = [
     "Error",
     "EventProfiler",
     "EventProfilerDebug",
+    "Finding",
     "Follower",
     "FormatError",
     "Loss",
@@ -41,6 +43,7 @@ __all__ = [
     "ToolInUseError",
     "Trace",
     "UnsupportedError",
+    "Verification",
     "WithEventProfiler",
     "merge",
     "open",
@@ -55,11 +58,13 @@ _core.set_own_directory(os.path.dirname(record.__code__.co_filename) + os.sep)
 _LAZY = {
     "EventProfiler": "event_profiler",
     "EventProfilerDebug": "event_profiler",
+    "Finding": "verification",
     "WithEventProfiler": "event_profiler",
     "Follower": "following",
     "Loss": "trace",
     "Table": "tables",
     "Trace": "trace",
+    "Verification": "verification",
     "merge": "merging",
     "open": "file",
 }

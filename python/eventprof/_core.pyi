@@ -124,6 +124,23 @@ class Trace:
     def temporary(self, by: str, /) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]: ...
     def stacks(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]: ...
     def sites(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]: ...
+    def verify(
+        self,
+        limit: int,
+        filtered: bool,
+        one_thread: bool,
+        hook_frees: bool,
+        calls_displaced: bool,
+        memory_displaced: bool,
+        /,
+    ) -> tuple[
+        dict[str, int],  # by word: all that was found
+        dict[str, int],  # excused
+        list[tuple[str, int | None, int | None, int, int | None, int, int, int]],
+        tuple[int, int] | None,  # records and chunks that were looked at
+    ]: ...
+
+def finding_table() -> list[tuple[str, str]]: ...
 
 class LegacyLog:
     """What the user of the drop-in logs himself, and the rows of that and of traces."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import IO, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from . import _core
 from ._words import did_you_mean, plural, show_ns
 from .questions import Questions
 from .tables import Array, Column, Null, Table, Words, code_type, encode
+
+if TYPE_CHECKING:
+    from .verification import Verification
 
 #: Gives a column of the extension by its name.
 _Loader: TypeAlias = Callable[[str], Array]
@@ -228,6 +231,48 @@ class Trace(Questions):
             ``swaps_mended``, events of two threads that the clock had in the wrong order.
         """
         return self._core.pairing()
+
+    def verify(self, *, all: bool = False, limit: int = 100) -> Verification:
+        """Replay the trace, and say what is wrong with it first.
+
+        Parameters
+        ----------
+        all : bool
+            Give not only the first finding.
+        limit : int
+            The most of them; all are counted.
+
+        Returns
+        -------
+        Verification
+            True if nothing is wrong.
+
+        Raises
+        ------
+        ValueError
+            `limit` is less than 1.
+
+        Notes
+        -----
+        Looked at: times in order, known kinds, threads, functions and places; every end against the
+        innermost open call of its thread; every free and malloc against what lives at the address;
+        counts against rows. What the trace cannot know is no reason to blame it, and is counted in
+        ``excused``. Some 50 M events a second; other threads go on meanwhile. Asked before the
+        tables are, it looks at the records of the log as well.
+
+        Examples
+        --------
+        >>> with eventprof.record() as rec:
+        ...     sorted("text")
+        ['e', 't', 't', 'x']
+        >>> rec.trace.verify().ok
+        True
+        """
+        from .verification import verify
+
+        if limit < 1:
+            raise ValueError(f"limit: at least one finding, not {limit}")
+        return verify(self, all, limit)
 
     # ---- Tables ----------------------------------------------------------------------------------
 

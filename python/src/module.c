@@ -124,6 +124,7 @@ static PyMethodDef functions[] = {
     {"engine_stats", engine_stats, METH_NOARGS, NULL},
     {"kind_table", kind_table, METH_NOARGS, NULL},
     {"open_archive", ep_py_open_archive, METH_VARARGS, NULL},
+    {"finding_table", ep_py_finding_table, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -294,6 +294,9 @@ reach_decoded(ep_py_trace *self, ep_error *error)
     if (status != EP_OK) {
         return status;
     }
+    if (self->check_records && !self->record_check.done) {
+        ep_check_records(&self->capture, self->only_thread, &self->decoded, &self->record_check);
+    }
     ep_filtered dropped = {0};
     if (!ep_filter_is_empty(&self->filter)) {
         status = ep_filter_apply(&self->filter, &self->decoded, &dropped);
@@ -821,6 +824,7 @@ static PyMethodDef trace_methods[] = {
     {"filter", trace_filter, METH_VARARGS, NULL},
     {"file_facts", ep_py_trace_file_facts, METH_NOARGS, NULL},
     {"save", ep_py_trace_save, METH_VARARGS, NULL},
+    {"verify", ep_py_trace_verify, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

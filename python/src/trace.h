@@ -13,6 +13,7 @@
 #include "pair.h"
 #include "recording.h"
 #include "summary.h"
+#include "verify.h"
 
 typedef struct ep_py_trace {
     PyObject_HEAD
@@ -25,6 +26,8 @@ typedef struct ep_py_trace {
     PyObject *path;                   /* of that file, for what the system says of it */
     ep_recording recording;           /* its metadata: NULL; the package has them */
     ep_filter filter;
+    bool check_records;               /* when they are decoded: verify() came first */
+    ep_record_check record_check;
     bool has_decoded, has_functions, has_calls, has_blocks, has_summary, has_stacks;
     ep_decoded decoded;
     ep_functions functions;
@@ -76,6 +79,10 @@ PyObject *ep_py_open_log(PyObject *module, PyObject *args);
 PyObject *ep_py_trace_file_facts(PyObject *self, PyObject *unused);
 PyObject *ep_py_merge(PyObject *module, PyObject *list);
 ep_status ep_py_trace_load(ep_py_trace *self, ep_error *error);
+
+/* trace_verify.c */
+PyObject *ep_py_trace_verify(PyObject *self, PyObject *args);
+PyObject *ep_py_finding_table(PyObject *module, PyObject *unused);
 
 /* A trace that is to be filled. Returns: new, NULL with an exception. */
 ep_py_trace *ep_py_trace_alloc(void);

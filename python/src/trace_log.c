@@ -10,6 +10,7 @@ ep_status
 ep_py_trace_load(ep_py_trace *self, ep_error *error)
 {
     ep_recording recording;
+    ep_file_check_records(self->file, self->check_records ? &self->record_check : NULL);
     ep_status status = ep_file_load(self->file, &recording, &self->decoded, error);
     if (status != EP_OK) {
         errno = error->os_error;

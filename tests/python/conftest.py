@@ -47,3 +47,30 @@ def restored():
 @pytest.fixture(params=raw.BACKENDS)
 def backend(request):
     return request.param
+
+
+# ---- Every trace is verified ---------------------------------------------------------------------
+
+# As code of eventprof's own, which recorders that run meanwhile do not see.
+_CHECK = """
+def make(self, _make=Recorder._make_trace):
+    trace = _make(self)
+    if self.state == "stopped":
+        found = verify(trace, False, 1)
+        if not found.ok:
+            raise AssertionError(f"the trace is wrong: {found}")
+    return trace
+"""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _every_trace_is_right():
+    """What recorders of the tests record is verified when their trace is asked for."""
+    from eventprof import recorder, verification
+
+    names = {"Recorder": recorder.Recorder, "verify": verification.verify}
+    exec(compile(_CHECK, recorder.__file__, "exec"), names)
+    patch = pytest.MonkeyPatch()
+    patch.setattr(recorder.Recorder, "_make_trace", names["make"])
+    yield
+    patch.undo()

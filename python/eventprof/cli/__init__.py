@@ -22,6 +22,7 @@ VERBS = {
     "stats": "list functions with their counts, times and bytes",
     "events": "list events, also of a program that still runs",
     "info": "say what a file holds, how it ended and what is missing",
+    "verify": "replay a recording, and say what is wrong with it",
     "diff": "compare two recordings by function",
     "merge": "join the recordings of several processes",
     "save": "turn a recording into a compact archive",

@@ -1,0 +1,79 @@
+"""Replay recordings, and say what is wrong with each first.
+
+Times, threads, functions and places; every end against the innermost open call; every block's
+malloc and free; counts. What a ring lost, filters left out or a killed program did not finish is no
+fault of a recording. Status 0: nothing is wrong; 1: something is; 2: a file cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from typing import TYPE_CHECKING
+
+from . import Failure, rows
+from .files import add_file, readable
+
+if TYPE_CHECKING:
+    from ..verification import Verification
+
+EXAMPLES = (
+    ("eventprof verify FILE", "what is wrong first, if anything is"),
+    ("eventprof verify FILE --all --json", "everything, for programs"),
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Say which arguments there are."""
+    add_file(parser, "files", several=True)
+    parser.add_argument("--all", action="store_true", help="not only what is wrong first")
+    parser.add_argument(
+        "--limit",
+        metavar="N",
+        type=_limit,
+        default=100,
+        help="with --all, at most so many (100); the rest is counted",
+    )
+    parser.add_argument("--json", action="store_true", help="a JSON object a line, one a file")
+
+
+def _limit(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number of 1 or more is meant, not {text!r}")
+    return int(text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay them."""
+    status = 0
+    for path in arguments.files:
+        try:
+            found = _verify(path, arguments)
+        except Failure as failure:
+            print(f"eventprof verify: {failure}", file=sys.stderr)
+            status = 2
+            continue
+        if arguments.json:
+            print(json.dumps({"file": path, **found.as_dict()}))
+        else:
+            for line in str(found).splitlines():
+                print(rows.printable(f"{path}: {line}"))
+        status = max(status, 0 if found.ok else 1)
+    return status
+
+
+def _verify(path: str, arguments: argparse.Namespace) -> Verification:
+    import eventprof
+
+    with readable(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # damage is a finding here
+        try:
+            return eventprof.open(path).verify(all=arguments.all, limit=arguments.limit)
+        except (FileNotFoundError, IsADirectoryError):
+            raise
+        except OSError as error:
+            raise Failure(f"{path}: {error.strerror or error}") from None
+        except eventprof.UnsupportedError as error:
+            raise Failure(f"{path}: {error}") from None
