@@ -249,7 +249,7 @@ release_chunk(ep_chunk *chunk)
     }
     ep_chunk **list = chunk->file != NULL ? &engine.free_slots : &engine.free_chunks;
     atomic_store_explicit(&chunk->header->state, EP_CHUNK_FREE, memory_order_release);
-    EP_FAULT_MOMENT();
+    EP_FAULT_POINT(RECYCLE);
     forget_copy(chunk);
     chunk->next = *list;
     *list = chunk;
@@ -329,13 +329,13 @@ drop_from_file(ep_recorder *recorder, ep_chunk *chunk)
                               : chunk->copy_file == recorder->file ? chunk->copy
                                                                    : NULL;
     /* First the state, which names the chunk: after a kill in between it is not counted twice. */
-    EP_FAULT_MOMENT();
+    EP_FAULT_POINT(DROP);
     put_file_state(recorder, chunk->header->sequence);
-    EP_FAULT_MOMENT();
+    EP_FAULT_POINT(DROPPED);
     if (header != NULL) {
         atomic_store_explicit(&header->wanted, 0, memory_order_release);
     }
-    EP_FAULT_MOMENT();
+    EP_FAULT_POINT(UNWANTED);
 }
 
 /* No log goes on where it is. Those that are there may be met once more: by a thread that holds no
@@ -363,9 +363,9 @@ seal_chunk(ep_chunk *chunk, const _Atomic uint64_t *next)
     if (chunk->file != NULL) {
         header->sum = ep_sum64(header + 1, header->used_words * 8);
     }
-    EP_FAULT_MOMENT();
+    EP_FAULT_POINT(SEAL);
     atomic_store_explicit(&header->state, EP_CHUNK_SEALED, memory_order_release);
-    EP_FAULT_MOMENT();
+    EP_FAULT_POINT(SEALED);
     for (ep_recorder *r = engine.recorders; r != NULL; r = r->next) {
         if (header->sequence >= r->full_sequence) {
             count_lost(r, ep_cursor_begin(header), false, NULL);
@@ -656,9 +656,9 @@ use_chunk(ep_log *log, ep_chunk *chunk, uint64_t ticks)
     log->chunk = chunk;
     _Atomic uint64_t *words = (_Atomic uint64_t *)(header + 1);
     write_into(log, words, words + EP_CHUNK_WORDS - EP_CHUNK_SLACK_WORDS, header->opened.ticks);
-    EP_FAULT_MOMENT();
+    EP_FAULT_POINT(OPEN);
     atomic_store_explicit(&header->state, EP_CHUNK_OPEN, memory_order_release);
-    EP_FAULT_MOMENT();
+    EP_FAULT_POINT(OPENED);
     for (ep_recorder *r = engine.recorders; r != NULL; r = r->next) {
         /* A stopped one: the thread read the clock before the stop, and came here after it. */
         bool wanted = r->state == EP_RECORDER_RUNNING || ticks <= r->stop.ticks;
@@ -667,6 +667,7 @@ use_chunk(ep_log *log, ep_chunk *chunk, uint64_t ticks)
             r->full_sequence = header->sequence;
         }
     }
+    EP_FAULT_POINT(KEPT);
 }
 
 /* What is left of a dead thread's chunk. */
@@ -912,6 +913,7 @@ attach(void)
     log->next_log = engine.logs;
     engine.logs = log;
     engine.log_count += 1;
+    EP_FAULT_POINT(ATTACH);
     ep_chunk *chunk;
     if (engine.partial_chunks != NULL) {
         use_partial(log, engine.partial_chunks, ticks);
@@ -1011,6 +1013,7 @@ on_thread_exit(void *value)
 {
     ep_log_current = NULL;    /* what still allocates on this thread gets a log anew, see attach */
     lock_engine();
+    EP_FAULT_POINT(DETACH);
     give_back_log(value);
     unlock_engine();
 }
@@ -1140,6 +1143,7 @@ make_child_file(void)
         engine.filer = NULL;    /* in memory, then, as if there was no file */
         return;
     }
+    EP_FAULT_POINT(FORK_FILE);
     ep_file_begin_texts(file);
     ep_ahead_use_file(file);
     begin_file(recorder);
@@ -1183,9 +1187,9 @@ end_file(ep_recorder *recorder)
             copy_to_file(recorder, recorder->kept[i]);
         }
     }
-    EP_FAULT_MOMENT();
+    EP_FAULT_POINT(STOP_STATE);
     put_final_state(recorder);
-    EP_FAULT_MOMENT();
+    EP_FAULT_POINT(STOP_STATED);
     ep_file_header *header = ep_file_get_header(recorder->file);
     header->stop = recorder->stop;
     header->stop_resident_bytes = recorder->stop_resident_bytes;
@@ -1308,7 +1312,9 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
     recorder->start_resident_bytes = ep_os_resident_bytes();
     recorder->start = ep_clock_anchor();
     if (recorder->file != NULL) {
+        EP_FAULT_POINT(START);
         begin_file(recorder);
+        EP_FAULT_POINT(STARTED);
     }
     unlock_engine();
     return EP_OK;
@@ -1328,6 +1334,7 @@ stop_locked(ep_recorder *recorder)
             recorder->unlogged[kind];
     }
     if (recorder == engine.filer) {
+        EP_FAULT_POINT(STOP);
         if (engine.filer_is_child) {
             make_child_file();    /* it had no event of its own; a file of none says so */
         }
@@ -1522,11 +1529,13 @@ before_fork(void)
     ep_ahead_before_fork();
     ep_names_before_fork();
     ep_file_before_fork();
+    EP_FAULT_POINT(FORK);
 }
 
 static void
 after_fork_in_parent(void)
 {
+    EP_FAULT_POINT(FORK_PARENT);
     ep_file_after_fork(false);
     ep_names_after_fork();
     ep_ahead_after_fork();
@@ -1576,10 +1585,12 @@ leave_file_to_parent(void)
 static void
 after_fork_in_child(void)
 {
+    EP_FAULT_POINT(FORK_CHILD);
     ep_file_after_fork(true);
     ep_names_after_fork();
     ep_ahead_after_fork();
     ep_recorder *filer = leave_file_to_parent();
+    EP_FAULT_POINT(FORK_LEFT);
     ep_recorder *running = NULL;
     while (engine.recorders != NULL) {
         ep_recorder *r = engine.recorders;

@@ -101,6 +101,7 @@ take_slot_locked(ep_file *file)
     uint64_t offset = file->slot_count * EP_CHUNK_BYTES;
     void *at = MAP_FAILED;
     if (allocate(file->descriptor, offset)) {
+        EP_FAULT_POINT(SPILL);
         at = mmap(NULL, EP_CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, file->descriptor,
                   (off_t)offset);
     }
@@ -110,6 +111,7 @@ take_slot_locked(ep_file *file)
         return NULL;
     }
     file->slot_count += 1;
+    EP_FAULT_POINT(SPILLED);
     return at;
 }
 
@@ -314,7 +316,9 @@ ep_file_finish(ep_file *file)
 {
     pthread_mutex_lock(&file->lock);
     seal_texts(file);
+    EP_FAULT_POINT(FINISH);
     atomic_store_explicit(&file->header->phase, EP_FILE_FINISHED, memory_order_release);
+    EP_FAULT_POINT(FINISHED);
     if (file->descriptor >= 0) {
         uint32_t magic = 0;
         while (file->slot_count > 1 &&
@@ -424,7 +428,7 @@ ep_file_put_state(ep_file *file, uint64_t dropped_sequence, ep_window_thread *co
     state.bytes = (uint32_t)(at - body);
     state.sum = ep_sum64(body, state.bytes);
     memcpy(begin, &state, sizeof state);
-    EP_FAULT_MOMENT();
+    EP_FAULT_POINT(STATE);
     /* Release: who sees the index sees the state, after a kill at any instruction as well. */
     atomic_store_explicit(&header->state, next, memory_order_release);
 }
@@ -438,6 +442,7 @@ next_text_chunk(ep_file *file)
     if (fresh == NULL) {
         return false;
     }
+    EP_FAULT_POINT(TEXT_SLOT);
     seal_texts(file);
     fresh->sequence = file->text_sequence++;
     fresh->magic = EP_FILE_TEXT_MAGIC;
@@ -468,6 +473,7 @@ put_text_locked(ep_file *file, ep_file_text type, const uint32_t *fields, size_t
         memcpy(body + field_count * 4, bytes, byte_count);
     }
     atomic_store_explicit(&at[words], 0, memory_order_relaxed);
+    EP_FAULT_POINT(TEXT);
     atomic_store_explicit(&at[0], (uint64_t)type << 32 | words, memory_order_release);
     file->text_next = at + words;
     return true;

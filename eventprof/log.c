@@ -37,6 +37,7 @@ static void
 make_room(ep_log *log, uint64_t ticks)
 {
     if (log->next >= atomic_load_explicit(&log->end, memory_order_relaxed)) {
+        EP_FAULT_POINT(RESERVE);
         ep_log_next_chunk(log, ticks);
     }
     if ((uint32_t)(ticks >> 32) != log->high) {

@@ -10,6 +10,7 @@
 #define EP_LOG_H
 
 #include "clock.h"
+#include "fault.h"
 #include "types.h"
 
 typedef struct ep_chunk ep_chunk;
@@ -102,8 +103,11 @@ ep_log_needs_slow(const ep_log *log, uint64_t ticks)
 static inline void
 ep_log_publish(_Atomic uint64_t *at, int words, uint64_t word0)
 {
+    EP_FAULT_POINT(WRITE);
     atomic_store_explicit(&at[words], 0, memory_order_relaxed);    /* ordered by the release below */
+    EP_FAULT_POINT(PUBLISH);
     atomic_store_explicit(&at[0], word0, memory_order_release);
+    EP_FAULT_POINT(PUBLISHED);
 }
 
 /* HOT, budget 2 ns. A record of the CALL family. payload: a site id (OPENS) or name id (CLOSES). */

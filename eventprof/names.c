@@ -351,8 +351,10 @@ ep_name_add(uintptr_t key, uintptr_t tag, const ep_name_text *text, void *object
             if (text != NULL) {
                 describe(name, text);
             }
+            EP_FAULT_POINT(INTERN);
             id = publish_entry(&names);
             tell_name(id);
+            EP_FAULT_POINT(INTERNED);
             insert_key(index, id, key, tag);
         }
     }
@@ -414,8 +416,10 @@ ep_site_add(uintptr_t callee, uintptr_t instruction, const ep_site *site)
         ep_index *index = index_with_room(&ep_site_index, (uint32_t)entry_count(&sites));
         if (entry != NULL && index != NULL) {
             *entry = *site;
+            EP_FAULT_POINT(INTERN);
             id = publish_entry(&sites);
             tell_site(id);
+            EP_FAULT_POINT(INTERNED);
             insert_key(index, id, callee, instruction);
         }
     }

@@ -18,7 +18,7 @@
 
 #ifdef EP_FAULT_POINTS
 _Atomic long ep_fault_countdown = -1;
-void (*ep_fault_moment)(void);
+void (*_Atomic ep_fault_handler)(ep_fault_point point);
 
 bool
 ep_fault_now(void)

@@ -17,7 +17,9 @@
 #include <stdlib.h>
 
 /* Of one test, in seconds: long enough for one under valgrind. */
+#ifndef EP_TEST_TIMEOUT
 #define EP_TEST_TIMEOUT 60
+#endif
 
 static int
 ep_check_main(const char *name, const TTest *const *tests, size_t count)

@@ -1,0 +1,699 @@
+/* faults.def: at each of its points, and at each two of them, a thread is held for good or the process
+ * is killed. What the others do goes on; what was recorded is on file and in snapshots, and counted. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A thousand processes. */
+#define EP_TEST_TIMEOUT 400
+#include "ep_model.h"
+#include "eventprof/file.h"
+
+#ifdef EP_FAULT_POINTS
+
+/* ---- The points ------------------------------------------------------------------------------ */
+
+enum {
+    E = 1,     /* the engine's lock */
+    A = 2,     /* of the thread that makes chunks ready */
+    N = 4,     /* of names */
+    T = 8,     /* of the file that has the texts */
+    F = 16,    /* of the file */
+    L = 32,    /* logs were told to leave their chunks: the next record needs the engine's lock */
+};
+
+static const struct {
+    const char *name;
+    unsigned locks;
+} points[EP_FAULT_COUNT] = {
+#define EP_FAULT(NAME, text, locks) {#NAME, locks},
+#include "eventprof/faults.def"
+#undef EP_FAULT
+};
+
+/* ---- What parent and child know of each other ------------------------------------------------ */
+
+/* Of one thread: it counts before and after each event. */
+typedef struct writer {
+    _Atomic uint64_t begun, done;
+} writer;
+
+enum { MAIN, SHORT, OTHER, FORKED, WRITERS };
+
+static struct shared {
+    writer writers[WRITERS];    /* FORKED: of another process, with a file of its own */
+    _Atomic uint64_t hits[EP_FAULT_COUNT];     /* ever; not the victim's last */
+    _Atomic uint64_t after[EP_FAULT_COUNT];    /* since a thread is held */
+    _Atomic bool started;       /* the window has begun */
+    _Atomic bool joined;        /* the other thread has a chunk in it */
+    _Atomic bool held;          /* a thread stands at its point */
+    _Atomic bool stopped;       /* the recorder is */
+    _Atomic bool shot;          /* a process came to where it is killed */
+    _Atomic bool finished;      /* all is done that can be done */
+    _Atomic int step;           /* for messages */
+} *shared;
+
+static void
+add(_Atomic uint64_t *to)
+{
+    atomic_store_explicit(to, atomic_load_explicit(to, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+/* ---- What happens at a point ----------------------------------------------------------------- */
+
+static int hold_at = -1, kill_at = -1;
+static uint64_t kill_hit;
+static _Thread_local bool is_victim;
+
+static void
+on_point(ep_fault_point point)
+{
+    if ((int)point == hold_at && is_victim) {
+        is_victim = false;
+        atomic_store(&shared->held, true);
+        for (;;) {
+            pause();
+        }
+    }
+    uint64_t hit = atomic_load(&shared->held) ? atomic_fetch_add(&shared->after[point], 1)
+                                              : atomic_fetch_add(&shared->hits[point], 1);
+    bool counts = hold_at < 0 || atomic_load(&shared->held);
+    if ((int)point == kill_at && counts && hit == kill_hit) {
+        atomic_store(&shared->shot, true);
+        kill(getpid(), SIGKILL);
+        for (;;) {
+            pause();
+        }
+    }
+}
+
+/* ---- The program that is recorded ------------------------------------------------------------ */
+
+#define FILL 90000    /* events; a chunk has room for a few less */
+
+static uint32_t name_ids[2000], site_ids[2000];
+
+/* Names know their number: by the text, the line, and the sizes of blocks that are allocated there. */
+static void
+intern(unsigned number)
+{
+    char text[32];
+    snprintf(text, sizeof text, "function_%u", number);
+    ep_name_text name = {.qualname = {text, strlen(text)},
+                         .module = {"module", 6},
+                         .file = {"file.py", 7},
+                         .line = (int32_t)number};
+    name_ids[number] = ep_name_add(0x10000 + 16 * (uintptr_t)number, 0, &name, NULL, NULL);
+    ep_site site = {.callee = name_ids[number], .caller = name_ids[1], .line = (int32_t)number};
+    site_ids[number] = ep_site_add(0x10000 + 16 * (uintptr_t)number, 8, &site);
+}
+
+static void
+emit(int who, unsigned number, size_t count)
+{
+    writer *w = &shared->writers[who];
+    ep_log *log = ep_log_mine();
+    for (size_t i = 0; i < count; i++) {
+        add(&w->begun);
+        uint64_t ticks = ep_clock_ticks();
+        switch (atomic_load_explicit(&w->done, memory_order_relaxed) & 3) {
+            case 0: ep_log_put(log, ticks, EP_KIND_CALL, site_ids[number]); break;
+            case 1: ep_log_put_block(log, ticks, EP_KIND_MALLOC_OBJ, number, 64, site_ids[number]); break;
+            case 2: ep_log_put_free(log, ticks, EP_KIND_FREE_OBJ, site_ids[number], 64); break;
+            default: ep_log_put(log, ticks, EP_KIND_RETURN, name_ids[number]); break;
+        }
+        add(&w->done);
+    }
+}
+
+static void *
+live_shortly(void *unused)
+{
+    emit(SHORT, 1, 100);
+    return unused;
+}
+
+/* The child of the child: events of its own on a file of its own. */
+static void
+fork_once(int who)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(100);
+        emit(FORKED, 2, 1000);
+        _exit(0);
+    }
+    emit(who, 1, 10);
+    waitpid(child, NULL, 0);
+}
+
+static ep_recorder recorder;
+
+static void
+begin(ep_on_full on_full, const char *path)
+{
+    char child_path[80];
+    snprintf(child_path, sizeof child_path, "%s-child", path);
+    ep_file_options file_options = {.path = path,
+                                    .child_path = child_path,
+                                    .replace = true,
+                                    .metadata = "{}",
+                                    .metadata_bytes = 2};
+    ep_recorder_options options = {.kinds = EP_MODEL_ALL_KINDS,
+                                   .limit_bytes = 2 * EP_CHUNK_BYTES,
+                                   .on_full = on_full,
+                                   .clock_any = true};
+    ep_file *file;
+    ck_assert_int_eq(ep_file_create(&file_options, &file, NULL), EP_OK);
+    ep_recorder_init(&recorder, &options);
+    ep_recorder_set_file(&recorder, file, 0);
+    ck_assert_int_eq(ep_recorder_start(&recorder, NULL), EP_OK);
+    atomic_store(&shared->started, true);
+}
+
+static void
+intern_and_emit(int who, unsigned first, unsigned count)
+{
+    for (unsigned number = first; number < first + count; number++) {
+        intern(number);
+        emit(who, number, 8);
+    }
+}
+
+static void
+end(void)
+{
+    ep_model_stop(&recorder);
+    atomic_store(&shared->stopped, true);
+}
+
+/* Comes to every point. */
+static void
+live(int who)
+{
+    emit(who, 1, 100);
+    intern_and_emit(who, 100, 20);
+    emit(who, 1, FILL);
+    ep_model_join(ep_model_spawn(live_shortly, NULL));
+    emit(who, 1, FILL);
+    fork_once(who);
+    emit(who, 3, FILL);
+}
+
+/* ---- Judging --------------------------------------------------------------------------------- */
+
+static char what[200];    /* is being tested */
+
+static uint64_t
+total(const ep_decoded *decoded)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < decoded->thread_count; i++) {
+        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+            sum += decoded->threads[i].recorded[kind] + decoded->threads[i].lost[kind];
+        }
+    }
+    return sum;
+}
+
+/* Every event has the name that it was given. */
+static void
+judge_names(const ep_columns *columns)
+{
+    size_t block = 0;
+    for (size_t row = 0; row < columns->count; row++) {
+        bool closes = columns->kind[row] == EP_KIND_RETURN;
+        const ep_site *site = closes ? NULL : ep_site_get(columns->id[row]);
+        const ep_name *name = ep_name_get(closes ? columns->id[row] : site->callee);
+        char wanted[32];
+        int bytes = snprintf(wanted, sizeof wanted, "function_%d", (int)name->line);
+        ep_text text = ep_string_get(name->qualname);
+        bool right = text.at != NULL && text.bytes == (size_t)bytes &&
+                     memcmp(text.at, wanted, text.bytes) == 0 && (closes || site->line == name->line);
+        if (block < columns->alloc_count && columns->alloc_row[block] == row) {
+            right = right && (columns->size[block] == -1 || columns->size[block] == name->line);
+            block += 1;
+        }
+        if (!right) {
+            ck_abort_msg("%s: row %zu has lost its name", what, row);
+        }
+    }
+}
+
+/* `full`: it may be, and a file that was not finished does not know then what came after that. */
+static void
+judge_file(const char *path, uint64_t done, uint64_t begun, bool full)
+{
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    ep_file_reader *reader = NULL;
+    ep_recording recording;
+    ep_decoded decoded;
+    ep_error error = {.text = ""};
+    ep_status status = descriptor >= 0 ? ep_file_open(descriptor, &reader, &error) : EP_IO;
+    if (status == EP_OK) {
+        status = ep_file_load(reader, &recording, &decoded, &error);
+    }
+    if (status != EP_OK) {
+        /* Nothing was recorded yet: then there may be no file, or one that says that it is none. */
+        ck_assert_msg(done == 0, "%s: %s: %s", what, path, error.text);
+        ck_assert_msg(descriptor < 0 || error.text[0] != 0, "%s: no reason is given", what);
+        if (reader != NULL) {
+            ep_file_close(reader);
+        }
+        return;
+    }
+    ep_model_columns(&decoded.columns);
+    judge_names(&decoded.columns);
+    uint64_t have = total(&decoded);
+    bool knows_all = !full || recording.full_reason == EP_FULL_NOT ||
+                     ep_file_get_facts(reader)->phase == EP_FILE_FINISHED;
+    ck_assert_msg(have <= begun && (have >= done || !knows_all),
+                  "%s: %s has %llu events, of %llu to %llu", what, path, (unsigned long long)have,
+                  (unsigned long long)done, (unsigned long long)begun);
+    ck_assert_msg(ep_file_get_facts(reader)->note_count == 0, "%s: %s", what,
+                  ep_file_get_facts(reader)->notes[0]);
+    ep_decoded_clear(&decoded);
+    ep_recording_clear(&recording);
+    ep_file_close(reader);
+}
+
+static void
+read_progress(uint64_t *done, uint64_t *begun)
+{
+    *done = *begun = 0;
+    for (int i = 0; i < FORKED; i++) {
+        *done += atomic_load(&shared->writers[i].done);
+        *begun += atomic_load(&shared->writers[i].begun);
+    }
+}
+
+static char path[64], child_path[80];
+
+/* The program does no more. */
+static void
+judge(bool full)
+{
+    uint64_t done, begun;
+    read_progress(&done, &begun);
+    judge_file(path, done, begun, full);
+    const writer *forked = &shared->writers[FORKED];
+    if (access(child_path, F_OK) == 0) {
+        judge_file(child_path, atomic_load(&forked->done), atomic_load(&forked->begun), full);
+    } else {
+        /* No event, no file; the first one makes it. */
+        ck_assert_msg(atomic_load(&forked->done) == 0, "%s: no file of the forked", what);
+    }
+}
+
+static void
+setup(void)
+{
+    /* What a killed program leaves behind is ours then, to be waited for. */
+    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    ck_assert_int_eq(ep_engine_init(), EP_OK);
+    ck_assert_int_eq(ep_names_init(), EP_OK);
+    for (unsigned number = 1; number <= 3; number++) {
+        intern(number);
+    }
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(shared, MAP_FAILED);
+    /* In memory where there is such a place: a thousand files of some MiB. */
+    const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    snprintf(path, sizeof path, "%s/ep_test_faults.%d", folder, (int)getpid());
+    snprintf(child_path, sizeof child_path, "%s-child", path);
+}
+
+static void
+begin_anew(void)
+{
+    memset(shared, 0, sizeof *shared);
+    (void)unlink(path);
+    (void)unlink(child_path);
+}
+
+/* What the program forked may live longer than it. */
+static void
+wait_for_all(void)
+{
+    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) {
+    }
+}
+
+/* Waits for the child's end. Returns: whether it was killed at its point. */
+static bool
+was_killed(pid_t child)
+{
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    ck_assert_msg(killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0),
+                  "%s: ended by %s %d, in step %d", what, WIFSIGNALED(status) ? "signal" : "exit",
+                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+                  atomic_load(&shared->step));
+    wait_for_all();
+    return killed;
+}
+
+/* ---- Killed ---------------------------------------------------------------------------------- */
+
+/* One thread and what it makes. A run that hangs ends by SIGALRM. */
+static pid_t
+spawn_program(ep_on_full on_full)
+{
+    begin_anew();
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        alarm(100);
+        atomic_store(&ep_fault_handler, on_point);
+        begin(on_full, path);
+        live(MAIN);
+        end();
+        _exit(0);
+    }
+    return child;
+}
+
+/* Whether only a ring comes there, or what is forked and lets its chunks go. */
+static bool
+is_of_a_ring(int point)
+{
+    return point >= EP_FAULT_RECYCLE && point <= EP_FAULT_UNWANTED;
+}
+
+static void
+kill_everywhere(ep_on_full on_full)
+{
+    static uint64_t hits[EP_FAULT_COUNT];
+    bool full = on_full == EP_ON_FULL_STOP;
+    setup();
+    hold_at = kill_at = -1;
+    snprintf(what, sizeof what, "policy %d, nothing happens", (int)on_full);
+    ck_assert(!was_killed(spawn_program(on_full)));
+    judge(full);
+    for (int point = 0; point < EP_FAULT_COUNT; point++) {
+        hits[point] = atomic_load(&shared->hits[point]);
+    }
+    for (kill_at = 0; kill_at < EP_FAULT_COUNT; kill_at++) {
+        bool drops = on_full != EP_ON_FULL_OVERWRITE && is_of_a_ring(kill_at);
+        ck_assert_msg(hits[kill_at] > 0 || drops,
+                      "the program does not come to %s", points[kill_at].name);
+        uint64_t last = UINT64_MAX;
+        for (int part = 0; part < 4 && hits[kill_at] > 0; part++) {
+            kill_hit = (hits[kill_at] - 1) * (uint64_t)part / 3;
+            if (kill_hit == last) {
+                continue;
+            }
+            last = kill_hit;
+            snprintf(what, sizeof what, "policy %d, killed at %s, hit %llu of %llu", (int)on_full,
+                     points[kill_at].name, (unsigned long long)kill_hit,
+                     (unsigned long long)hits[kill_at]);
+            (void)was_killed(spawn_program(on_full));
+            ck_assert_msg(atomic_load(&shared->shot) || part > 0, "%s: it was not", what);
+            judge(full);
+        }
+    }
+    begin_anew();
+}
+
+START_TEST(a_kill_at_any_point_leaves_a_readable_file_of_a_ring)
+{
+    kill_everywhere(EP_ON_FULL_OVERWRITE);
+}
+END_TEST
+
+START_TEST(a_kill_at_any_point_leaves_a_readable_file_that_grows)
+{
+    kill_everywhere(EP_ON_FULL_GROW);
+}
+END_TEST
+
+START_TEST(a_kill_at_any_point_leaves_a_readable_file_that_is_full)
+{
+    kill_everywhere(EP_ON_FULL_STOP);
+}
+END_TEST
+
+/* ---- Held ------------------------------------------------------------------------------------ */
+
+static void *
+live_as_victim(void *argument)
+{
+    is_victim = true;
+    begin(*(ep_on_full *)argument, path);
+    while (!atomic_load(&shared->joined)) {
+        sched_yield();
+    }
+    live(MAIN);
+    end();
+    return NULL;
+}
+
+/* What a snapshot has is what was emitted so far. */
+static void
+look(void)
+{
+    uint64_t done, begun;
+    read_progress(&done, &begun);
+    ep_decoded decoded = ep_model_decode(&recorder);
+    ck_assert_uint_ge(total(&decoded), done);
+    ck_assert_uint_le(total(&decoded), begun);
+    judge_names(&decoded.columns);
+    ep_decoded_clear(&decoded);
+}
+
+static void
+record_in_memory(void)
+{
+    ep_recorder second;
+    ep_model_start(&second, EP_MODEL_CALL_KINDS, 1, EP_ON_FULL_GROW, ep_clock_current);
+    emit(OTHER, 2, 1000);
+    ep_model_stop(&second);
+    ep_decoded decoded = ep_model_decode(&second);
+    ck_assert_uint_eq(total(&decoded), 500);
+    ep_decoded_clear(&decoded);
+    ep_recorder_clear(&second);
+}
+
+static void
+step(int number, unsigned takes, unsigned held, void (*body)(void))
+{
+    if ((takes & held) == 0) {
+        atomic_store(&shared->step, number);
+        body();
+    }
+}
+
+static void
+step_hot(void)
+{
+    emit(OTHER, 1, 100);
+}
+
+static void
+step_intern(void)
+{
+    intern_and_emit(OTHER, 1000, 20);
+}
+
+static void
+step_fill(void)
+{
+    emit(OTHER, 1, 2 * FILL);
+}
+
+static void
+step_thread(void)
+{
+    ep_model_join(ep_model_spawn(live_shortly, NULL));
+}
+
+static void
+step_fork(void)
+{
+    fork_once(OTHER);
+}
+
+static void
+step_stop(void)
+{
+    if (!atomic_load(&shared->stopped)) {
+        ep_model_stop(&recorder);
+        look();
+    }
+}
+
+/* All that another thread can do while one stands at a point: whatever needs no lock that is held
+ * there. */
+static void
+go_on(unsigned held)
+{
+    const unsigned all = E | A | N | T | F | L;
+    step(1, L, held, step_hot);
+    step(2, N | T | F | L, held, step_intern);
+    step(3, all & ~N, held, step_fill);
+    step(4, E | L, held, look);
+    step(5, all & ~N, held, step_thread);
+    step(6, all, held, step_fork);
+    step(7, all & ~N, held, record_in_memory);
+    step(8, all, held, step_stop);
+}
+
+/* The victim is held at `hold_at` for good; another thread goes on as far as it can, and is killed at
+ * `kill_at` if it comes there. */
+static pid_t
+spawn_pair(ep_on_full on_full)
+{
+    begin_anew();
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        alarm(100);
+        atomic_store(&ep_fault_handler, on_point);
+        (void)ep_model_spawn(live_as_victim, &on_full);
+        while (!atomic_load(&shared->started) && !atomic_load(&shared->held)) {
+            sched_yield();
+        }
+        unsigned held = points[hold_at].locks;
+        if (atomic_load(&shared->started) && !atomic_load(&shared->held)) {
+            emit(OTHER, 1, 100);
+            atomic_store(&shared->joined, true);
+        } else {
+            held |= L;    /* it has no chunk in the window */
+        }
+        while (!atomic_load(&shared->held)) {
+            sched_yield();
+        }
+        go_on(held);
+        atomic_store(&shared->finished, true);
+        for (;;) {
+            pause();
+        }
+    }
+    return child;
+}
+
+static void
+judge_pair(pid_t child)
+{
+    int status;
+    while (!atomic_load(&shared->finished)) {
+        sched_yield();
+        if (waitpid(child, &status, WNOHANG) == child) {
+            ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+                          "%s: it hung, or failed, in step %d", what, atomic_load(&shared->step));
+            wait_for_all();
+            judge(false);
+            return;
+        }
+    }
+    judge(false);
+    kill(child, SIGKILL);
+    wait_for_all();
+    judge(false);
+}
+
+/* Whether a thread of the program itself, not only of what it forks, comes to a point. */
+static bool
+is_of_the_program(int point)
+{
+    return point < EP_FAULT_FORK_CHILD;
+}
+
+START_TEST(others_go_on_whatever_a_thread_is_held_at)
+{
+    setup();
+    kill_at = -1;
+    for (hold_at = 0; hold_at < EP_FAULT_COUNT; hold_at++) {
+        for (int on_full = EP_ON_FULL_OVERWRITE; on_full <= EP_ON_FULL_GROW && is_of_the_program(hold_at);
+             on_full += EP_ON_FULL_GROW - EP_ON_FULL_OVERWRITE) {
+            if (on_full == EP_ON_FULL_GROW && is_of_a_ring(hold_at)) {
+                continue;
+            }
+            snprintf(what, sizeof what, "policy %d, held at %s", on_full, points[hold_at].name);
+            judge_pair(spawn_pair((ep_on_full)on_full));
+        }
+    }
+    begin_anew();
+}
+END_TEST
+
+/* Every second point that the other comes to; where every access is checked, every fourth of these. */
+static void
+hold_and_kill(int first, int step_of_two)
+{
+    int killed = 0, pairs = 0, stride = EP_MODEL_SANITIZED ? 4 : 1;
+    setup();
+    kill_hit = 0;
+    for (hold_at = first; is_of_the_program(hold_at); hold_at += step_of_two) {
+        uint64_t comes_to[EP_FAULT_COUNT];
+        kill_at = -1;
+        snprintf(what, sizeof what, "held at %s", points[hold_at].name);
+        judge_pair(spawn_pair(EP_ON_FULL_OVERWRITE));
+        for (int then = 0; then < EP_FAULT_COUNT; then++) {
+            comes_to[then] = atomic_load(&shared->after[then]);
+        }
+        for (kill_at = 0; kill_at < EP_FAULT_COUNT; kill_at++) {
+            if (comes_to[kill_at] == 0 || pairs++ % stride != 0) {
+                continue;
+            }
+            snprintf(what, sizeof what, "held at %s, killed at %s", points[hold_at].name,
+                     points[kill_at].name);
+            judge_pair(spawn_pair(EP_ON_FULL_OVERWRITE));
+            ck_assert_msg(atomic_load(&shared->shot), "%s: it was not", what);
+            killed += 1;
+        }
+    }
+    ck_assert_int_gt(killed, 10);
+    begin_anew();
+}
+
+START_TEST(a_kill_while_a_thread_is_held_first_part)
+{
+    hold_and_kill(0, 4);
+}
+END_TEST
+
+START_TEST(a_kill_while_a_thread_is_held_second_part)
+{
+    hold_and_kill(1, 4);
+}
+END_TEST
+
+START_TEST(a_kill_while_a_thread_is_held_third_part)
+{
+    hold_and_kill(2, 4);
+}
+END_TEST
+
+START_TEST(a_kill_while_a_thread_is_held_fourth_part)
+{
+    hold_and_kill(3, 4);
+}
+END_TEST
+
+EP_TEST_MAIN("faults",
+             a_kill_at_any_point_leaves_a_readable_file_of_a_ring,
+             a_kill_at_any_point_leaves_a_readable_file_that_grows,
+             a_kill_at_any_point_leaves_a_readable_file_that_is_full,
+             others_go_on_whatever_a_thread_is_held_at,
+             a_kill_while_a_thread_is_held_first_part,
+             a_kill_while_a_thread_is_held_second_part,
+             a_kill_while_a_thread_is_held_third_part,
+             a_kill_while_a_thread_is_held_fourth_part)
+
+#else
+
+/* Points are compiled into the builds that ./dev test makes. */
+int
+main(void)
+{
+    return 77;
+}
+
+#endif
