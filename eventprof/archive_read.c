@@ -778,13 +778,13 @@ ep_archive_get_info(const ep_archive *archive)
 static ep_status
 columns_new(ep_columns *c, size_t rows, size_t blocks)
 {
-    c->time_ns = ep_array_new(rows, sizeof *c->time_ns);
-    c->kind = ep_array_new(rows, sizeof *c->kind);
-    c->thread = ep_array_new(rows, sizeof *c->thread);
-    c->id = ep_array_new(rows, sizeof *c->id);
-    c->alloc_row = ep_array_new(blocks, sizeof *c->alloc_row);
-    c->address = ep_array_new(blocks, sizeof *c->address);
-    c->size = ep_array_new(blocks, sizeof *c->size);
+    c->time_ns = ep_array_new_claimed(rows, sizeof *c->time_ns);
+    c->kind = ep_array_new_claimed(rows, sizeof *c->kind);
+    c->thread = ep_array_new_claimed(rows, sizeof *c->thread);
+    c->id = ep_array_new_claimed(rows, sizeof *c->id);
+    c->alloc_row = ep_array_new_claimed(blocks, sizeof *c->alloc_row);
+    c->address = ep_array_new_claimed(blocks, sizeof *c->address);
+    c->size = ep_array_new_claimed(blocks, sizeof *c->size);
     return c->time_ns != NULL && c->kind != NULL && c->thread != NULL && c->id != NULL &&
                    c->alloc_row != NULL && c->address != NULL && c->size != NULL
                ? EP_OK

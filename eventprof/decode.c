@@ -6,58 +6,66 @@
 
 #include <string.h>
 
+#include "array.h"
+#include "decode_plain.h"
 #include "memory.h"
 #include "names.h"
-#include "os.h"
 
-#define BLOCK_ROWS 8192
+#define BLOCK_ROWS 2048
 
 /* ---- Columns --------------------------------------------------------------------------------- */
 
 static void
 columns_clear(ep_columns *columns)
 {
-    free(columns->time_ns);
-    free(columns->kind);
     free(columns->thread);
-    free(columns->id);
-    free(columns->alloc_row);
-    free(columns->address);
-    free(columns->size);
+    if (columns->memory != NULL) {
+        free(columns->memory);
+    } else {
+        free(columns->time_ns);
+        free(columns->kind);
+        free(columns->id);
+        free(columns->alloc_row);
+        free(columns->address);
+        free(columns->size);
+    }
     *columns = (ep_columns){0};
+}
+
+/* Room for `count` elements at *at, which moves on; vectors like what is aligned. */
+static size_t
+take_room(size_t *at, size_t count, size_t size)
+{
+    size_t begin = *at;
+    *at = (begin + count * size + 63) & ~(size_t)63;
+    return begin;
 }
 
 bool
 ep_columns_reserve(ep_columns *columns, size_t rows, size_t blocks)
 {
-    columns->time_ns = ep_realloc(NULL, rows, sizeof *columns->time_ns);
-    columns->kind = ep_realloc(NULL, rows, sizeof *columns->kind);
-    columns->id = ep_realloc(NULL, rows, sizeof *columns->id);
-    columns->alloc_row = ep_realloc(NULL, blocks, sizeof *columns->alloc_row);
-    columns->address = ep_realloc(NULL, blocks, sizeof *columns->address);
-    columns->size = ep_realloc(NULL, blocks, sizeof *columns->size);
-    return columns->time_ns != NULL && columns->kind != NULL && columns->id != NULL &&
-           columns->alloc_row != NULL && columns->address != NULL && columns->size != NULL;
-}
-
-/* Gives back what was too much. Not a point of failure: the block may stay as it is. */
-static void *
-shrink(void *block, size_t count, size_t size)
-{
-    void *moved = realloc(block, count != 0 ? count * size : 1);
-    return moved != NULL ? moved : block;
-}
-
-static void
-columns_shrink(ep_columns *columns)
-{
-    columns->time_ns = shrink(columns->time_ns, columns->count, sizeof *columns->time_ns);
-    columns->kind = shrink(columns->kind, columns->count, sizeof *columns->kind);
-    columns->id = shrink(columns->id, columns->count, sizeof *columns->id);
-    columns->alloc_row = shrink(columns->alloc_row, columns->alloc_count, sizeof *columns->alloc_row);
-    columns->address = shrink(columns->address, columns->alloc_count, sizeof *columns->address);
-    columns->size = shrink(columns->size, columns->alloc_count, sizeof *columns->size);
-    columns->thread = shrink(columns->thread, columns->count, sizeof *columns->thread);
+    if (rows > SIZE_MAX / 64 || blocks > SIZE_MAX / 64) {
+        return false;
+    }
+    size_t bytes = 0;
+    size_t time_ns = take_room(&bytes, rows, sizeof *columns->time_ns);
+    size_t id = take_room(&bytes, rows, sizeof *columns->id);
+    size_t kind = take_room(&bytes, rows, sizeof *columns->kind);
+    size_t alloc_row = take_room(&bytes, blocks, sizeof *columns->alloc_row);
+    size_t address = take_room(&bytes, blocks, sizeof *columns->address);
+    size_t size = take_room(&bytes, blocks, sizeof *columns->size);
+    char *memory = ep_array_new(bytes, 1);
+    if (memory == NULL) {
+        return false;
+    }
+    columns->memory = memory;
+    columns->time_ns = (int64_t *)(memory + time_ns);
+    columns->id = (uint32_t *)(memory + id);
+    columns->kind = (uint8_t *)(memory + kind);
+    columns->alloc_row = (uint64_t *)(memory + alloc_row);
+    columns->address = (uint64_t *)(memory + address);
+    columns->size = (int64_t *)(memory + size);
+    return true;
 }
 
 /* ---- Reading one thread ---------------------------------------------------------------------- */
@@ -126,68 +134,27 @@ plain_ticks_at(const decoder *d, uint64_t ticks)
     return plain;
 }
 
-/* HOT, 2-4 ns a record. Reads on while records are plain: no CONTROL kind, ticks in r->plain, room
- * for them; of a sealed chunk. Unwanted kinds are written and overwritten, which costs less than a
- * branch. */
+/* Reads on while records need no second look. Sealed: nobody writes there any more. */
 static void
 read_plain(const decoder *d, reader *r)
 {
-    ep_columns *const c = &r->rows;
-    const uint64_t kinds = d->capture->kinds, high = r->cursor.high;
-    const uint64_t first = r->plain.first, span = r->plain.last - r->plain.first;
-    const ep_clock_stretch stretch = r->plain.stretch;
-    const _Atomic uint64_t *at = r->cursor.at, *const limit = r->cursor.limit;
-    int64_t *const restrict times = c->time_ns;
-    uint8_t *const restrict row_kinds = c->kind;
-    uint32_t *const restrict ids = c->id;
-    const size_t row_end = r->capacity;
-    size_t row = c->count, block = c->alloc_count;
-    int64_t last_ns = r->last_ns;
-    uint64_t word0 = 0;
-    unsigned kind = 0;
-/* Whether there is a plain record of one of `count` kinds from `from` on. */
-#define NEXT_IS(from, count)                                                               \
-    (at < limit && row < row_end &&                                                        \
-     (word0 = atomic_load_explicit(at, memory_order_relaxed), kind = EP_WORD0_KIND(word0), \
-      kind - (from) < (count)) &&                                                          \
-     (high | EP_WORD0_TICKS(word0)) - first <= span)
-#define PUT_ROW(row_id)                                                                \
-    do {                                                                               \
-        bool wanted = kinds >> kind & 1;                                               \
-        int64_t time_ns = ep_clock_stretch_ns(&stretch, high | EP_WORD0_TICKS(word0)); \
-        time_ns = time_ns > last_ns ? time_ns : last_ns;                               \
-        times[row] = time_ns;                                                          \
-        row_kinds[row] = (uint8_t)kind;                                                \
-        ids[row] = (row_id);                                                           \
-        row += wanted;                                                                 \
-        last_ns = wanted ? time_ns : last_ns;                                          \
-        r->recorded[kind] += wanted;                                                   \
-    } while (0)
-    do {
-        while (NEXT_IS(EP_KIND_CALL, EP_KIND_C_EXCEPTION)) {
-            PUT_ROW(EP_WORD0_PAYLOAD(word0));
-            at += 1;
-        }
-        while (NEXT_IS(EP_KIND_MALLOC_RAW, EP_KIND_REALLOC_FAILED_LIBC - EP_KIND_C_EXCEPTION) &&
-               block < r->alloc_capacity) {
-            uint64_t word1 = atomic_load_explicit(&at[1], memory_order_relaxed);
-            uint64_t payload = EP_WORD0_PAYLOAD(word0);
-            /* All ones for the FREE family: whether it is one cannot be predicted. */
-            uint64_t is_free = -(uint64_t)(ep_kinds[kind].family == EP_FAMILY_FREE);
-            c->alloc_row[block] = row;
-            c->address[block] = (word1 & is_free) | (word1 >> EP_ALLOC_SITE_BITS << 3 & ~is_free);
-            c->size[block] = (int64_t)(payload | is_free);
-            block += kinds >> kind & 1;
-            PUT_ROW((uint32_t)((payload & is_free) | (word1 & EP_ALLOC_SITE_MAX & ~is_free)));
-            at += 2;
-        }
-    } while (NEXT_IS(EP_KIND_CALL, EP_KIND_C_EXCEPTION));
-#undef NEXT_IS
-#undef PUT_ROW
-    r->cursor.at = at;
-    c->count = row;
-    c->alloc_count = block;
-    r->last_ns = last_ns;
+    ep_plain plain = {
+        .limit = (const uint64_t *)r->cursor.limit,
+        .kinds = d->capture->kinds,
+        .high = r->cursor.high,
+        .first_ticks = r->plain.first,
+        .last_ticks = r->plain.last,
+        .stretch = r->plain.stretch,
+        .rows = &r->rows,
+        .capacity = r->capacity,
+        .alloc_capacity = r->alloc_capacity,
+        .at = (const uint64_t *)r->cursor.at,
+        .last_ns = r->last_ns,
+        .recorded = r->recorded,
+    };
+    ep_plain_read(&plain);
+    r->cursor.at = (const _Atomic uint64_t *)plain.at;
+    r->last_ns = plain.last_ns;
 }
 
 /* One record that was read the long way. */
@@ -277,11 +244,25 @@ add_segment(decoder *d, const ep_cursor *begin, uint64_t thread_id, size_t words
     return EP_OK;
 }
 
+/* Nobody writes to a sealed chunk, nor to the one that the calling thread writes to itself: a small
+ * trace is often no more than that. */
+static ep_cursor
+cursor_at(const ep_chunk_header *header)
+{
+    ep_cursor cursor = ep_cursor_begin(header);
+    const ep_log *own = ep_log_current;
+    if (cursor.live && own != NULL && own->chunk != NULL && own->chunk->header == header) {
+        cursor.live = false;
+        cursor.limit = own->next;
+    }
+    return cursor;
+}
+
 /* Threads that ended left the rest of their chunk to others: each change begins a segment. */
 static ep_status
 add_shared_chunk(decoder *d, const ep_chunk_header *header)
 {
-    ep_cursor begin = ep_cursor_begin(header), cursor = begin, before = begin;
+    ep_cursor begin = cursor_at(header), cursor = begin, before = begin;
     ep_record record;
     while (ep_cursor_next(&cursor, &record)) {
         if (EP_UNLIKELY(cursor.thread_id != before.thread_id)) {
@@ -304,7 +285,7 @@ add_chunk(decoder *d, const ep_chunk_header *header)
     if (atomic_load_explicit(&header->shared, memory_order_relaxed)) {
         return add_shared_chunk(d, header);
     }
-    ep_cursor begin = ep_cursor_begin(header);
+    ep_cursor begin = cursor_at(header);
     return add_segment(d, &begin, begin.thread_id, (size_t)(begin.limit - begin.at));
 }
 
@@ -454,6 +435,12 @@ merge_blocks(decoder *d, reader **heap, size_t count, ep_columns *to)
     }
 }
 
+static bool
+may_have_blocks(const ep_capture *capture)
+{
+    return (capture->kinds & ~((EP_KIND_BIT(EP_KIND_C_EXCEPTION) << 1) - 1)) != 0;
+}
+
 /* heap: readers that have rows. */
 static ep_status
 merge(decoder *d, reader **heap, size_t count, ep_columns *to)
@@ -462,24 +449,19 @@ merge(decoder *d, reader **heap, size_t count, ep_columns *to)
     for (size_t i = 0; i < count; i++) {
         rows += heap[i]->words;
     }
-    size_t blocks = rows / 2 + 1;
-    to->thread = ep_calloc(rows, sizeof *to->thread);
-    if (!ep_columns_reserve(to, rows, blocks) || to->thread == NULL) {
+    /* A row takes a word at least, a block two. What is not written costs no memory. */
+    size_t blocks = may_have_blocks(d->capture) ? rows / 2 + 1 : 1;
+    to->thread = count == 1 ? ep_calloc(rows, sizeof *to->thread)    /* most are zero: not touched */
+                            : ep_array_new(rows, sizeof *to->thread);
+    if (to->thread == NULL || !ep_columns_reserve(to, rows, blocks)) {
         return EP_NOMEM;
     }
-    ep_os_expect_use(to->time_ns, rows * sizeof *to->time_ns);
-    ep_os_expect_use(to->kind, rows * sizeof *to->kind);
-    ep_os_expect_use(to->id, rows * sizeof *to->id);
-    ep_os_expect_use(to->alloc_row, blocks * sizeof *to->alloc_row);
-    ep_os_expect_use(to->address, blocks * sizeof *to->address);
-    ep_os_expect_use(to->size, blocks * sizeof *to->size);
     if (count == 1) {
+        ep_os_expect_use(to->thread, rows * sizeof *to->thread);
         take_all(d, heap[0], to, rows, blocks);
     } else {
-        ep_os_expect_use(to->thread, rows * sizeof *to->thread);
         merge_blocks(d, heap, count, to);
     }
-    columns_shrink(to);
     return EP_OK;
 }
 

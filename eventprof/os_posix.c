@@ -91,8 +91,7 @@ ep_os_expect_use(void *at, size_t bytes)
 {
 #ifdef MADV_HUGEPAGE
     const uintptr_t huge = UINT64_C(1) << 21;
-    /* Not the first one: of small things that asked for much, most is never touched. */
-    uintptr_t first = ((uintptr_t)at + 2 * huge - 1) & ~(huge - 1);
+    uintptr_t first = ((uintptr_t)at + huge - 1) & ~(huge - 1);
     uintptr_t end = ((uintptr_t)at + bytes) & ~(huge - 1);
     if (end > first) {
         (void)madvise((void *)first, end - first, MADV_HUGEPAGE);

@@ -307,7 +307,8 @@ run_end(const int32_t *threads, size_t from, size_t limit)
 static EP_CHECKED ep_status
 pair_rows(call_pairing *pairing, const ep_progress *progress)
 {
-    const ep_columns *columns = pairing->calls.input->columns;
+    const ep_pair_input *input = pairing->calls.input;
+    const ep_columns *columns = input->columns;
     const int32_t *threads = columns->thread;
     size_t to;
 
@@ -316,7 +317,7 @@ pair_rows(call_pairing *pairing, const ep_progress *progress)
         if (limit > columns->count) {
             limit = columns->count;
         }
-        to = run_end(threads, from, limit);
+        to = input->thread_count == 1 ? limit : run_end(threads, from, limit);
         call_stack *stack = &pairing->stacks[threads[from]];
         if (stack_reserve(stack, to - from) != EP_OK) {
             return EP_NOMEM;

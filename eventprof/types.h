@@ -195,7 +195,7 @@ typedef struct ep_text {
 /* ---- Decoded columns (decode.h fills them) --------------------------------------------------- */
 
 /* Every event of one recorder's window, in order of time; rows of one thread keep their order.
- * All arrays are owned by this struct (malloc), `count` or `alloc_count` long.
+ * All arrays are owned by this struct, `count` or `alloc_count` long.
  * A row's `id` is a site id for kinds that open a call and for allocator events (0: no site), and a
  * name id for kinds that close a call. */
 typedef struct ep_columns {
@@ -209,6 +209,7 @@ typedef struct ep_columns {
     uint64_t *alloc_row;   /* index into the arrays above */
     uint64_t *address;     /* of the block; realloc_failed: of the old block */
     int64_t *size;         /* bytes asked for; -1 on free and realloc_free until paired (pair.h) */
+    void *memory;          /* what all arrays but `thread` lie in; NULL: each is a block of its own */
 } ep_columns;
 
 /* ids -> rows of the trace's function table. -1: unknown. Built once a trace (decode.h). */
