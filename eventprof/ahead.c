@@ -7,7 +7,10 @@
 #include "memory.h"
 #include "os.h"
 
-#define READY_COUNT 2
+/* More are made when fewer are ready; of memory two at once, which make one huge page. */
+#define READY_ENOUGH 2
+#define READY_COUNT (READY_ENOUGH + 1)
+#define MADE_AT_ONCE 2
 #define PAGE_BYTES 4096
 
 static struct {
@@ -24,14 +27,19 @@ static struct {
            .lock = PTHREAD_MUTEX_INITIALIZER,
            .wake = PTHREAD_COND_INITIALIZER};
 
-static void *
-map_touched(ep_file *file)
+/* Returns: how many, which follow each other at *made. */
+static int
+map_touched(ep_file *file, char **made)
 {
-    char *at = file != NULL ? ep_file_take_slot(file) : ep_os_map(EP_CHUNK_BYTES);
+    if (file == NULL) {
+        *made = ep_os_map_touched(MADE_AT_ONCE * EP_CHUNK_BYTES);
+        return *made != NULL ? MADE_AT_ONCE : 0;
+    }
+    char *at = *made = ep_file_take_slot(file);
     for (size_t i = 0; at != NULL && i < EP_CHUNK_BYTES; i += PAGE_BYTES) {
         *(volatile char *)(at + i) = 0;
     }
-    return at;
+    return at != NULL ? 1 : 0;
 }
 
 static void *
@@ -40,18 +48,21 @@ run(void *unused)
     (void)unused;
     pthread_mutex_lock(&ahead.lock);
     while (!ahead.ending) {
-        if (ahead.count == READY_COUNT) {
+        if (ahead.count >= READY_ENOUGH) {
             pthread_cond_wait(&ahead.wake, &ahead.lock);
             continue;
         }
         ep_file *file = ahead.file;    /* it changes while no thread runs */
         pthread_mutex_unlock(&ahead.lock);
-        void *made = map_touched(file);
+        char *made;
+        int count = map_touched(file, &made);
         pthread_mutex_lock(&ahead.lock);
-        if (made == NULL) {
+        if (count == 0) {
             break;    /* no memory: the writer will see that for itself */
         }
-        ahead.ready[ahead.count++] = made;
+        while (count-- > 0) {
+            ahead.ready[ahead.count++] = made + (size_t)count * EP_CHUNK_BYTES;
+        }
     }
     pthread_mutex_unlock(&ahead.lock);
     return NULL;
