@@ -14,11 +14,20 @@ events: 2 rows, 2 columns
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
+if sys.implementation.name == "pypy":
+    from ._pypy import core as _pypy_core
+
+    _pypy_core.install()  # there is no extension, and this is in its place
 from . import _core
 from ._core import Error, FormatError, StateError, ToolInUseError, UnsupportedError
-from .recorder import Recorder, record
+
+if TYPE_CHECKING or sys.implementation.name != "pypy":
+    from .recorder import Recorder, record
+else:
+    from ._pypy.recorder import Recorder, record
 
 if TYPE_CHECKING:
     from .event_profiler import EventProfiler, EventProfilerDebug, WithEventProfiler
@@ -68,6 +77,18 @@ _LAZY = {
     "merge": "merging",
     "open": "file",
 }
+if sys.implementation.name == "pypy":
+    _LAZY |= {name: "_pypy.absent" for name in _LAZY} | {
+        "Loss": "_pypy.trace",
+        "Table": "_pypy.tables",
+        "Trace": "_pypy.trace",
+        "open": "_pypy.reading",
+        "stats_snapshot": "_pypy.runtime",
+    }
+    for _name, _module in _LAZY.items():
+        if _module == "_pypy.absent":
+            __all__.remove(_name)
+    __all__ += ["stats_snapshot"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,337 @@
+"""The .epr archive, version 1.0 (doc/epr-archive.rst), without the C core.
+
+What the compiler and the garbage collector told is no event of that version, which an older reader
+would take for damage: it is in the metadata, under ``runtime_events``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import stat
+import struct
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from . import decode
+from .core import VERSION
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+RECORDING, METADATA, STRINGS, NAMES, SITES, THREADS, OPEN, RESIDENT, EVENTS, INDEX = range(1, 11)
+_MAGIC = b"EVPARCH\n\x89\r\n\x1a"
+_BLOCK = 1 << 18  # events
+_GOAL = 1 << 20  # raw bytes of a section of items; a larger item makes a larger one
+_LIMIT = 64 << 20  # bytes of a section
+_NAME_BYTES = 63  # of a thread; the core's EP_THREAD_NAME_BYTES less the zero
+_U32 = (1 << 32) - 1
+_NAME_KINDS = ("python", "c", "type", "object")
+_FULL = {None: 0, "limit": 1, "memory": 2, "disk": 3}
+_OPENS = decode.OPENING
+
+
+def _varint(out: bytearray, value: int) -> None:
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+
+
+def _zigzag(out: bytearray, value: int) -> None:
+    _varint(out, value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def _text(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+# ---- Writing -------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Sections, one after the other."""
+
+    def __init__(self) -> None:
+        version = VERSION.encode()[:15].ljust(16, b"\0")
+        head = _MAGIC + struct.pack("<HH", 1, 0) + b"0.1.0".ljust(16, b"\0") + version + bytes(12)
+        self.parts = [head + struct.pack("<I", zlib.crc32(head))]
+        self.offset = 64
+        self.index: list[bytes] = []
+
+    def section(self, kind: int, items: int, raw: bytes) -> None:
+        """Add a section."""
+        stored, codec = zlib.compress(raw, 6), 1
+        if len(stored) >= len(raw) or len(raw) > len(stored) * 1100 + 4096:
+            stored, codec = raw, 0
+        header = struct.pack("<IB3xQQQQI", kind, codec, len(raw), len(stored), items, 0,
+                             zlib.crc32(stored))  # fmt: skip
+        header += struct.pack("<I", zlib.crc32(header))
+        self.index.append(struct.pack("<Q", self.offset) + header)
+        self.parts += (header, stored)
+        self.offset += len(header) + len(stored)
+
+    def items(self, kind: int, items: list[bytes]) -> None:
+        """Add items, in as many sections as they take."""
+        at = 0
+        while at < len(items):
+            first, size = at, 0
+            while at < len(items) and size < _GOAL:
+                size += len(items[at])
+                at += 1
+            self.section(kind, at - first, b"".join(items[first:at]))
+
+    def finish(self) -> list[bytes]:
+        """Add index and trailer; give the file's bytes in pieces."""
+        at, count = self.offset, len(self.index)
+        self.section(INDEX, count, b"".join(self.index[:count]))
+        trailer = struct.pack("<QQ4x8s", at, self.offset, b"EVPAREND")
+        self.parts.append(trailer + struct.pack("<I", zlib.crc32(trailer)))
+        return self.parts
+
+
+def _runtime_events(data: decode.Data) -> dict[str, Any]:
+    rows = []
+    for note in data.notes:
+        where = data.functions[note.function] if note.function >= 0 else None
+        rows.append(
+            [note.time, note.thread, note.event, where and where.name, where and where.module,
+             where and where.file, note.line, note.details]
+        )  # fmt: skip
+    columns = ["time", "thread", "event", "name", "module", "file", "line", "details"]
+    return {"columns": columns, "rows": rows, "lost": data.notes_lost}
+
+
+def _metadata(trace: Trace) -> bytes:
+    metadata = dict(trace._recorder_metadata)
+    data = trace._data
+    if trace.stats is not None:
+        metadata["jit_stats"] = trace.stats._asdict()
+    if data.notes or data.notes_lost:
+        metadata["runtime_events"] = _runtime_events(data)
+    packed = json.dumps(metadata, default=str, separators=(",", ":")).encode("ascii")
+    if len(packed) <= _LIMIT:
+        return packed
+    # Operations are what can be so much.
+    for row in metadata["runtime_events"]["rows"]:
+        row[-1] = {key: value for key, value in row[-1].items() if key != "operations"}
+    metadata["runtime_events"]["operations_left_out"] = True
+    packed = json.dumps(metadata, default=str, separators=(",", ":")).encode("ascii")
+    if len(packed) <= _LIMIT:
+        return packed
+    lost = metadata["runtime_events"]
+    lost["lost"] += len(lost["rows"])
+    lost["rows"] = []
+    return json.dumps(metadata, default=str, separators=(",", ":")).encode("ascii")
+
+
+def pack(trace: Trace) -> list[bytes]:
+    """Give the bytes of an archive, in pieces."""
+    data = trace._data
+    writer = _Writer()
+    start = data.start
+    writer.section(
+        RECORDING,
+        1,
+        struct.pack(
+            "<QQqqqdQQQqQQIIQQQ", data.kinds_asked, start.ticks, start.monotonic_ns,
+            start.realtime_ns, start.boottime_ns, data.frequency_hz, 0, data.process,
+            data.filtered, data.duration, len(data.times), data.damaged, _FULL[data.full], 0,
+            0, 0, 0,
+        ),
+    )  # fmt: skip
+    writer.section(METADATA, 1, _metadata(trace))
+
+    # Sites, and what they mention: numbered in order of use.
+    names: dict[int, int] = {}
+    sites: dict[tuple[int, int, int, int], int] = {}
+
+    def name(function: int) -> int:
+        return 0 if function < 0 else names.setdefault(function, len(names) + 1)
+
+    def site(function: int, caller: int, offset: int, line: int) -> int:
+        key = (name(function), name(caller), offset, line)
+        return sites.setdefault(key, len(sites) + 1)
+
+    open_calls = []
+    for row, thread in enumerate(data.threads):
+        for kind, function, caller in thread.open:
+            item = bytearray()
+            _varint(item, row)
+            _varint(item, kind)
+            _varint(item, site(function, caller, -1, -1))
+            open_calls.append(bytes(item))
+    ids = []
+    for kind, function, caller, offset, line in zip(
+        data.kinds, data.functions_of, data.callers, data.offsets, data.caller_lines, strict=True
+    ):
+        opens = kind in _OPENS
+        ids.append(site(function, caller, offset, line) if opens else name(function))
+
+    strings: dict[str, int] = {}
+
+    def string(text: str | None) -> int:
+        return 0 if text is None else strings.setdefault(text, len(strings) + 1)
+
+    name_items = []
+    for function in names:
+        one = data.functions[function]
+        item = bytearray()
+        for text in (one.name, one.module, one.file):
+            _varint(item, string(text))
+        _zigzag(item, -1 if one.line is None else one.line)
+        _varint(item, _NAME_KINDS.index(one.kind))
+        name_items.append(bytes(item))
+    site_items = []
+    for key in sites:
+        item = bytearray()
+        _varint(item, key[0])
+        _varint(item, key[1])
+        _zigzag(item, key[2])
+        _zigzag(item, key[3])
+        site_items.append(bytes(item))
+    string_items = []
+    for text in strings:
+        encoded = _text(text)
+        item = bytearray()
+        _varint(item, len(encoded))
+        string_items.append(bytes(item) + encoded)
+    writer.items(STRINGS, string_items)
+    writer.items(NAMES, name_items)
+    writer.items(SITES, site_items)
+    writer.items(THREADS, [_thread(thread) for thread in data.threads])
+    writer.items(OPEN, open_calls)
+    callees = [0, *(key[0] for key in sites)]
+    for first in range(0, len(ids), _BLOCK):
+        rows = range(first, min(first + _BLOCK, len(ids)))
+        writer.section(EVENTS, len(rows), _block(data, ids, callees, rows))
+    return writer.finish()
+
+
+def _thread(thread: decode.Thread) -> bytes:
+    item = bytearray()
+    text = _text(thread.name or "")[:_NAME_BYTES]
+    if thread.name:
+        text = text.decode("utf-8", "ignore").encode()  # cut between characters
+    _varint(item, 1 | (2 if text else 0))
+    _varint(item, thread.number)
+    _varint(item, thread.native_id)
+    _varint(item, len(text))
+    item += text
+    _zigzag(item, thread.first or 0)
+    _zigzag(item, thread.last or 0)
+    for counts in (thread.recorded, thread.lost):
+        _varint(item, len(counts))
+        for kind, count in sorted(counts.items()):
+            _varint(item, kind)
+            _varint(item, count)
+    return bytes(item)
+
+
+def _block(data: decode.Data, ids: list[int], callees: list[int], rows: range) -> bytes:
+    threads, times, long_times = bytearray(), bytearray(), bytearray()
+    kinds, numbers = bytearray(), bytearray()
+    after_two, after_one = [0] * (1 << 16), [0] * (1 << 12)
+    history: dict[int, tuple[int, int]] = {}
+    stacks: dict[int, list[int]] = {}
+    before_time = data.times[rows[0]]
+    run_thread, run = -1, 0
+    for row in rows:
+        thread = data.threads_of[row]
+        if thread != run_thread:
+            if run:
+                _varint(threads, run_thread)
+                _varint(threads, run)
+            run_thread, run = thread, 0
+        run += 1
+        passed, before_time = data.times[row] - before_time, data.times[row]
+        if passed < 192:
+            times.append(passed)
+        elif passed < 192 + (63 << 8):
+            times.append(192 + (passed - 192 >> 8))
+            long_times.append(passed - 192 & 255)
+        else:
+            times.append(255)
+            _varint(long_times, passed - 192 - (63 << 8))
+        kind, number = data.kinds[row], ids[row]
+        stack = stacks.setdefault(thread, [])
+        if kind in _OPENS:
+            stack.append(callees[number])
+        else:
+            closed = number
+            number = 0 if stack and stack[-1] == closed else closed + 1
+            for depth in range(1, min(8, len(stack)) + 1):
+                if stack[-depth] == closed:
+                    del stack[-depth:]
+                    break
+        symbol = kind | number << 6
+        before, before_that = history.get(thread, (0, 0))
+        one = (before * 0x9E3779B1 & _U32) >> 20
+        two = (before * 0x9E3779B1 & _U32 ^ before_that * 0x85EBCA6B & _U32) >> 16
+        if after_two[two] == symbol:
+            kinds.append(0)
+        elif after_one[one] == symbol:
+            kinds.append(1)
+        else:
+            kinds.append(2 * kind + (1 if number else 0))
+            if number:
+                _varint(numbers, number)
+        after_two[two] = after_one[one] = symbol
+        history[thread] = symbol, before
+    _varint(threads, run_thread)
+    _varint(threads, run)
+    streams = (threads, times, long_times, kinds, numbers, b"", b"", b"")
+    head = struct.pack("<IIqq", len(rows), 0, data.times[rows[0]], before_time)
+    lengths = struct.pack("<8I", *map(len, streams))
+    return head + lengths + b"".join(bytes(stream) for stream in streams)
+
+
+def save(trace: Trace, path: str | os.PathLike[str], force: bool = False) -> None:
+    """Write a trace to a file; see `Trace.save`."""
+    target = os.fspath(path)
+    if not isinstance(target, str):
+        raise TypeError(f"path must be str or path-like, not {path!r}")
+    try:
+        mode: int | None = os.stat(target).st_mode
+    except FileNotFoundError:
+        mode = None
+    if mode is not None and stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+    if mode is not None and not force:
+        raise _exists(target)
+    pieces = pack(trace)
+    if mode is not None and not stat.S_ISREG(mode):
+        with open(target, "wb", buffering=0) as device:
+            for piece in pieces:
+                device.write(piece)
+        return
+    real = os.path.realpath(target)  # a link stays one
+    beside = f"{real}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        with open(fd, "wb") as file:
+            if mode is not None:
+                os.fchmod(fd, stat.S_IMODE(mode))
+            file.writelines(pieces)
+        if force:
+            os.replace(beside, real)
+        else:
+            try:
+                os.link(beside, real)  # unlike rename, it replaces nothing
+            except FileExistsError:
+                raise _exists(target) from None
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV):
+                    raise
+                os.close(os.open(real, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+                os.replace(beside, real)
+    finally:
+        with contextlib.suppress(FileNotFoundError):  # it has its name
+            os.unlink(beside)
+
+
+def _exists(target: str) -> FileExistsError:
+    text = f"{os.strerror(errno.EEXIST)}; force=True replaces it"
+    return FileExistsError(errno.EEXIST, text, target)

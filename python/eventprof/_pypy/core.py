@@ -1,0 +1,193 @@
+"""What the extension `eventprof._core` is on CPython, as far as the package needs it here.
+
+PyPy offers C extensions no profile hook, no allocator hook and no reference tracer, so there is
+no extension: `install` puts this module in its place.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any, Literal, NoReturn, Self
+
+from . import log, runtime
+
+try:
+    from .version import VERSION  # type: ignore[import-not-found,unused-ignore]
+except ImportError:  # run from a checkout, which nothing was built in
+    VERSION = "0.1.0"
+
+
+class Error(Exception):
+    """Whatever eventprof itself raises."""
+
+
+class StateError(Error, RuntimeError):
+    """Not in this state, as stopping what was not started."""
+
+
+class ToolInUseError(Error, RuntimeError):
+    """Another tool has what is needed."""
+
+
+class FormatError(Error, ValueError):
+    """A file is damaged, or no file of eventprof's."""
+
+
+class UnsupportedError(Error, RuntimeError):
+    """What this interpreter lacks."""
+
+
+for _class in (Error, StateError, ToolInUseError, FormatError, UnsupportedError):
+    _class.__module__ = "eventprof"
+
+#: As the extension's kind_table(), the kinds that sys.setprofile can tell apart.
+_KINDS: tuple[tuple[int, str, str, int, str, None, str], ...] = (
+    (1, "CALL", "call", 1, "call", None, "opens"),
+    (2, "RETURN", "return", 2, "call", None, "closes"),
+    (3, "YIELD", "yield", 2, "call", None, "closes"),
+    (4, "RESUME", "resume", 1, "call", None, "opens"),
+    (5, "THROW", "throw", 1, "call", None, "opens"),
+    (6, "UNWIND", "unwind", 2, "call", None, "closes"),
+    (7, "C_CALL", "c_call", 3, "call", None, "opens"),
+    (8, "C_RETURN", "c_return", 4, "call", None, "closes"),
+    (9, "C_EXCEPTION", "c_exception", 6, "call", None, "closes"),
+)
+
+
+def kind_table() -> list[tuple[int, str, str, int, str, str | None, str]]:
+    """Give the kinds of events: number, name, word, legacy code, family, domain, pairing."""
+    return list(_KINDS)
+
+
+def missing(what: str, cause: str, remedy: str) -> NoReturn:
+    """Raise the error that says what PyPy cannot have, why not, and what to do."""
+    raise UnsupportedError(f"{what} is not to be had on PyPy: {cause}; {remedy}")
+
+
+def set_own_directory(directory: str) -> None:
+    """Tell where our code is, which is never recorded."""
+    log.own_directory = directory
+
+
+def name_thread(native_id: int, name: str) -> None:
+    """Remember a thread's name."""
+    log.thread_names[native_id] = name
+
+
+def add_area(word: str, folders: Any) -> None:
+    """Take notice of the folders of "stdlib" and "site-packages"."""
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    missing(
+        f"what needs eventprof._core.{name}",
+        "its C interface has no hooks, so there is no C core",
+        "save the trace and open it with CPython",
+    )
+
+
+class Recorder:
+    """A window on what happens; the arguments are checked in recorder.py."""
+
+    _session: log.Session
+
+    def __new__(cls, **options: Any) -> Self:
+        """Make a recorder that is not started."""
+        self = super().__new__(cls)
+        self._options = options
+        self._window = 0
+        self._session = log.NO_SESSION
+        return self
+
+    _options: dict[str, Any]
+    _window: int
+
+    @property
+    def _windows(self) -> int:
+        return self._window
+
+    @property
+    def state(self) -> Literal["new", "running", "stopped"]:
+        """Where it is."""
+        if self._window == 0:
+            return "new"
+        return "running" if self._session.running else "stopped"
+
+    @property
+    def backend(self) -> str | None:
+        """Where the calls of the last window came from."""
+        asked = self._session.want_calls or self._session.want_c_calls
+        return "profile" if self._window and asked else None
+
+    @property
+    def clock(self) -> str | None:
+        """The clock of the last window."""
+        return self._session.clock.name if self._window else None
+
+    @property
+    def output(self) -> str | None:
+        """Path of the log file: none here."""
+        return None
+
+    @property
+    def displaced(self) -> tuple[str, ...]:
+        """Sources whose hook another tool took over during the window."""
+        return tuple(self._session.displaced)
+
+    def start(self) -> None:
+        """Begin a window; a StateError if one is open already."""
+        if self.state == "running":
+            raise StateError("this recorder is running already; stop it first")
+        options = self._options
+        session = log.Session(
+            clock=log.clock(options["clock"]),
+            want_calls=options["want_calls"],
+            want_c_calls=options["want_c_calls"],
+            limit_bytes=options["limit_bytes"],
+            on_full=options["on_full"],
+            all_threads=not options["current_thread"],
+        )
+        runtime_options = {name: options[name] for name in ("jit", "gc", "operations")}
+        session.runtime = runtime.Listener(session.clock.read, **runtime_options)
+        self._session = session
+        self._window += 1
+        runtime.listen(session.runtime)
+        session.start()
+
+    def stop(self) -> None:
+        """End the window; a StateError if none is open."""
+        session = self._session
+        session.stop()
+        if session.runtime is not None:
+            session.displaced += runtime.leave(session.runtime)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> Literal[False]:
+        if self._session.running:
+            self.stop()
+        return False
+
+    def _capture(self) -> Any:
+        return self._session.capture()
+
+    def _count(self) -> tuple[int, int, str | None, int]:
+        recorded = self._session.count_recorded()
+        lost = sum(sum(one.lost.values()) for one in self._session.logs)
+        full = None if self._session.full_ticks is None else "limit"
+        return recorded, lost, full, 0
+
+
+def install() -> None:
+    """Put this module where the package looks for the extension."""
+    module: ModuleType = sys.modules[__name__]
+    package = __name__.partition(".")[0]
+    sys.modules[f"{package}._core"] = module
+    setattr(sys.modules[package], "_core", module)  # noqa: B010 - the package is no variable here
+
+

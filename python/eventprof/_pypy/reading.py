@@ -1,0 +1,278 @@
+"""eventprof.open() on PyPy: archives of calls, in Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import warnings
+import zlib
+from typing import Any
+
+from . import decode, log, runtime
+from .archive import (
+    EVENTS, INDEX, METADATA, NAMES, OPEN, RECORDING, SITES, STRINGS, THREADS, _FULL, _MAGIC,
+    _NAME_KINDS, _U32,
+)  # fmt: skip
+from .core import FormatError, UnsupportedError
+from .trace import Trace
+
+
+class _Bytes:
+    """Bytes that are read from the front; what is not there is a FormatError."""
+
+    __slots__ = ("at", "data", "path")
+
+    def __init__(self, data: bytes, path: str) -> None:
+        self.data = data
+        self.at = 0
+        self.path = path
+
+    def take(self, count: int) -> bytes:
+        if self.at + count > len(self.data):
+            raise FormatError(f"{self.path}: a part of it ends too early")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def byte(self) -> int:
+        return self.take(1)[0]
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+
+    def zigzag(self) -> int:
+        value = self.varint()
+        return value >> 1 if value % 2 == 0 else -(value >> 1) - 1
+
+
+def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace:
+    """Open an archive that was saved with PyPy, or with CPython if it has calls alone.
+
+    Parameters
+    ----------
+    path : str or path-like
+        What `Trace.save` wrote.
+    follow : bool
+        Not on PyPy.
+
+    Returns
+    -------
+    Trace
+        With the tables of the one that was saved.
+
+    Raises
+    ------
+    FormatError
+        It is no such file, or it is damaged.
+    UnsupportedError
+        A newer eventprof wrote it; or it is compressed by zstd, has allocations, or is a log.
+    OSError
+        The system refused.
+    """
+    source = os.fspath(path)
+    elsewhere = "open it with CPython"
+    if follow:
+        raise UnsupportedError(
+            f"follow=True is not to be had on PyPy: logs are the C core's; {elsewhere}"
+        )
+    with os.fdopen(os.open(source, os.O_RDONLY | os.O_CLOEXEC), "rb") as file:
+        content = file.read()
+    if content.startswith(b"EVPLOG"):
+        raise UnsupportedError(
+            f"{source}: a log of a program cannot be read on PyPy, that needs the C core; "
+            f"{elsewhere}, or 'eventprof save' it there"
+        )
+    if content[:12] != _MAGIC:
+        raise FormatError(f"{source}: it is no archive of eventprof's (offset 0)")
+    try:
+        return _read(content, source)
+    except (struct.error, zlib.error, IndexError, KeyError, UnicodeDecodeError) as error:
+        raise FormatError(f"{source}: it is damaged ({error!r})") from None
+
+
+def _sections(content: bytes, source: str) -> tuple[list[tuple[int, int, int, bytes]], str]:
+    """Give (type, items, allocator events, raw bytes) of each, and what is missing."""
+    major, _minor = struct.unpack_from("<HH", content, 12)
+    if zlib.crc32(content[:60]) != struct.unpack_from("<I", content, 60)[0]:
+        raise FormatError(f"{source}: its header's checksum is wrong (offset 60)")
+    if major != 1:
+        writer = content[16:32].rstrip(b"\0").decode("ascii", "replace")
+        raise UnsupportedError(
+            f"{source}: it has format {major}, and this eventprof reads format 1: "
+            f"use eventprof {writer} or later"
+        )
+    at, found = 64, []
+    while True:
+        header = content[at : at + 48]
+        if len(header) < 48 or zlib.crc32(header[:44]) != struct.unpack_from("<I", header, 44)[0]:
+            return found, f"its part {len(found) + 1}, at offset {at}, is damaged or missing"
+        kind, codec, raw, stored, items, blocks, crc = struct.unpack_from("<IB3xQQQQI", header)
+        if kind == INDEX:
+            return found, ""
+        body = content[at + 48 : at + 48 + stored]
+        if len(body) < stored or zlib.crc32(body) != crc:
+            return found, f"its part {len(found) + 1}, at offset {at}, is damaged or cut off"
+        if codec == 2:
+            raise UnsupportedError(
+                f"{source}: it is compressed by zstd, which PyPy's standard library lacks; open "
+                "it with CPython"
+            )
+        body = zlib.decompress(body) if codec == 1 else body
+        if len(body) != raw:
+            return found, f"its part {len(found) + 1}, at offset {at}, has another size"
+        found.append((kind, items, blocks, body))
+        at += 48 + stored
+
+
+def _read(content: bytes, source: str) -> Trace:
+    sections, wrong = _sections(content, source)
+    if any(blocks for _, _, blocks, _ in sections):
+        raise UnsupportedError(
+            f"{source}: it has allocations, whose tables need the C core; open it with CPython"
+        )
+    data = decode.Data()
+    metadata: dict[str, Any] = {}
+    strings: list[str | None] = [None]
+    sites = [(0, 0, -1, -1)]
+    threads_with_open: list[tuple[int, int, int]] = []
+    has_recording = False
+    for kind, items, _, raw in sections:
+        of = _Bytes(raw, source)
+        if kind == RECORDING:
+            fields = struct.unpack_from("<QQqqqdQQQqQQII", raw)
+            data.kinds_asked, data.frequency_hz = fields[0], fields[5]
+            data.start = log.Anchor(fields[1], fields[2], fields[3], fields[4])
+            data.process, data.filtered, data.duration = fields[7:10]
+            data.damaged = fields[11]
+            data.full = {number: word for word, number in _FULL.items()}.get(fields[12])
+            has_recording = True
+        elif kind == METADATA:
+            found = json.loads(raw or b"{}")
+            metadata = found if isinstance(found, dict) else {}
+        for _ in range(items if kind in (STRINGS, NAMES, SITES, THREADS, OPEN) else 0):
+            if kind == STRINGS:
+                strings.append(of.take(of.varint()).decode("utf-8", "surrogatepass"))
+            elif kind == NAMES:
+                texts = [strings[of.varint()] for _ in range(3)]
+                line = of.zigzag()
+                data.functions.append(
+                    decode.Function(
+                        texts[0], texts[1], texts[2], None if line < 0 else line,
+                        _NAME_KINDS[of.varint()],
+                    )
+                )  # fmt: skip
+            elif kind == SITES:
+                sites.append((of.varint(), of.varint(), of.zigzag(), of.zigzag()))
+            elif kind == THREADS:
+                data.threads.append(_thread(of))
+            else:
+                threads_with_open.append((of.varint(), of.varint(), of.varint()))
+    if not has_recording:
+        raise FormatError(f"{source}: {wrong or 'nothing says what it is a recording of'}")
+    for row, kind, site in threads_with_open:
+        callee, caller = sites[site][:2]
+        data.threads[row].open.append((kind, callee - 1, caller - 1))
+    for kind, items, _, raw in sections:
+        if kind == EVENTS:
+            _block(raw, sites, data, source)
+    if wrong:
+        warnings.warn(f"{source}: {wrong}; what is before it can be read", RuntimeWarning,
+                      stacklevel=4)  # fmt: skip
+    _notes(data, metadata.pop("runtime_events", None))
+    stats = metadata.pop("jit_stats", None)
+    file = {"path": source, "format": "archive", "version": struct.unpack_from("<HH", content, 12),
+            "bytes": len(content), "missing": [wrong] if wrong else []}  # fmt: skip
+    return Trace(data, metadata, None if stats is None else runtime.Stats(**stats), file)
+
+
+def _counts(of: _Bytes) -> dict[int, int]:
+    return {of.varint(): of.varint() for _ in range(of.varint())}
+
+
+def _thread(of: _Bytes) -> decode.Thread:
+    flags, number, native_id = of.varint(), of.varint(), of.varint()
+    name = of.take(of.varint()).decode("utf-8", "surrogatepass")
+    thread = decode.Thread(name if flags & 2 else None, number, native_id)
+    first, last = of.zigzag(), of.zigzag()
+    thread.recorded, thread.lost = _counts(of), _counts(of)
+    if thread.recorded:
+        thread.first, thread.last = first, last
+    return thread
+
+
+def _block(raw: bytes, sites: list[tuple[int, int, int, int]], data: decode.Data, path: str) -> None:
+    head = struct.unpack_from("<IIqq8I", raw)
+    count, time = head[0], head[2]
+    streams, at = [], 56
+    for length in head[4:]:
+        streams.append(_Bytes(raw[at : at + length], path))
+        at += length
+    threads, times, long_times, kinds, numbers = streams[:5]
+    after_two, after_one = [0] * (1 << 16), [0] * (1 << 12)
+    history: dict[int, tuple[int, int]] = {}
+    stacks: dict[int, list[int]] = {}
+    row = 0
+    while row < count:
+        thread, run = threads.varint(), threads.varint()
+        stack = stacks.setdefault(thread, [])
+        for _ in range(run):
+            t = times.byte()
+            if t < 192:
+                time += t
+            elif t < 255:
+                time += 192 + ((t - 192) << 8) + long_times.byte()
+            else:
+                time += 192 + (63 << 8) + long_times.varint()
+            before, before_that = history.get(thread, (0, 0))
+            one = (before * 0x9E3779B1 & _U32) >> 20
+            two = (before * 0x9E3779B1 & _U32 ^ before_that * 0x85EBCA6B & _U32) >> 16
+            k = kinds.byte()
+            if k < 2:
+                symbol = after_one[one] if k else after_two[two]
+            else:
+                symbol = (k - 2) // 2 + 1 | (numbers.varint() if k % 2 else 0) << 6
+            after_two[two] = after_one[one] = symbol
+            history[thread] = symbol, before
+            kind, number = symbol & 63, symbol >> 6
+            if kind not in decode.WORDS:
+                raise UnsupportedError(f"{path}: it has events of kind {kind}; open it with CPython")
+            if kind in decode.OPENING:
+                callee, caller, offset, line = sites[number]
+                stack.append(callee)
+            else:
+                callee = number - 1 if number else stack[-1] if stack else 0
+                caller, offset, line = 0, -1, -1
+                for depth in range(1, min(8, len(stack)) + 1):
+                    if stack[-depth] == callee:
+                        del stack[-depth:]
+                        break
+            data.times.append(time)
+            data.kinds.append(kind)
+            data.threads_of.append(thread)
+            data.functions_of.append(callee - 1)
+            data.callers.append(caller - 1)
+            data.offsets.append(offset)
+            data.caller_lines.append(line)
+        row += run
+
+
+def _notes(data: decode.Data, found: Any) -> None:
+    if not isinstance(found, dict):
+        return
+    data.notes_lost = found["lost"]
+    rows = {(f.name, f.module, f.file): row for row, f in enumerate(data.functions)}
+    for time, thread, event, name, module, file, line, details in found["rows"]:
+        function = -1
+        if name is not None:
+            key = name, module, file
+            if key not in rows:
+                rows[key] = len(data.functions)
+                data.functions.append(decode.Function(name, module, file, None, "python"))
+            function = rows[key]
+        data.notes.append(decode.Note(time, thread, event, function, line, details))

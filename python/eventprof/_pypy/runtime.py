@@ -1,0 +1,340 @@
+"""What the interpreter tells of itself: its compiler (pypyjit) and its garbage collector (gc.hooks).
+
+pypyjit has one hook of each sort and does not say who has it: while a recorder with ``jit=True``
+runs, it is ours, and afterwards nobody's. The hooks of gc can be read: who was there before is called
+first, and put back. None of ours raises into the program.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from types import CodeType
+from typing import Any, NamedTuple, TypeAlias
+
+#: At most so many are kept of one window; more are counted. With operations each may take kB.
+LIMIT = 100_000
+
+GC_STATES = ("SCANNING", "MARKING", "SWEEPING", "FINALIZING", "USERDEL")
+_MINOR = ("count", "duration", "duration_min", "duration_max", "total_memory_used",
+          "pinned_objects")  # fmt: skip
+_STEP = ("count", "duration", "duration_min", "duration_max", "oldstate", "newstate")
+_COLLECT = ("count", "num_major_collects", "arenas_count_before", "arenas_count_after",
+            "arenas_bytes", "rawmalloc_bytes_before", "rawmalloc_bytes_after",
+            "pinned_objects")  # fmt: skip
+
+
+class Happening(NamedTuple):
+    """One thing that the interpreter told.
+
+    Parameters
+    ----------
+    ticks : int
+        When.
+    ident : int
+        On which thread, as threading.get_ident() has it.
+    event : str
+        One of `EVENTS`.
+    code : CodeType or None
+        The function that it is about.
+    line : int or None
+        The line there.
+    details : dict
+        By name: numbers and text.
+    """
+
+    ticks: int
+    ident: int
+    event: str
+    code: CodeType | None
+    line: int | None
+    details: dict[str, Any]
+
+
+EVENTS = (
+    "jit_compile",
+    "jit_abort",
+    "jit_trace_too_long",
+    "gc_minor",
+    "gc_collect_step",
+    "gc_collect",
+)
+
+
+class Stats(NamedTuple):
+    """The compiler's counters since the process began.
+
+    Attributes
+    ----------
+    counters : dict of str to int
+        As PYPYLOG=jit-summary names them: TRACING, BACKEND, OPS, TOTAL_COMPILED_LOOPS, ...
+    counter_times : dict of str to float
+        Seconds: of TRACING and of BACKEND.
+    loop_run_times : dict of int to int
+        How often each loop ran, by its number; empty unless the interpreter counts it.
+    """
+
+    counters: dict[str, int]
+    counter_times: dict[str, float]
+    loop_run_times: dict[int, int]
+
+
+def stats_snapshot() -> Stats | None:
+    """Give the compiler's counters.
+
+    Returns
+    -------
+    Stats or None
+        None: nothing was traced yet, or there is no compiler in this interpreter.
+
+    Examples
+    --------
+    >>> stats = stats_snapshot()
+    >>> stats is None or stats.counters["TRACING"] >= 0
+    True
+    """
+    try:
+        import pypyjit
+    except ImportError:
+        return None
+    # Before the first trace there are no counters, and asking for them ends the process.
+    if pypyjit.get_stats_asmmemmgr()[0] <= 0:
+        return None
+    found = pypyjit.get_stats_snapshot()
+    return Stats(dict(found.counters), dict(found.counter_times), dict(found.loop_run_times))
+
+
+# ---- Listeners -----------------------------------------------------------------------------------
+
+
+class Listener:
+    """What one window is told.
+
+    Parameters
+    ----------
+    now : callable
+        Gives ticks.
+    jit, gc : bool
+        Of which it wants to hear.
+    operations : bool
+        Whether the operations of loops and bridges are kept as text.
+    """
+
+    def __init__(
+        self, now: Callable[[], int], jit: bool, gc: bool, operations: bool
+    ) -> None:
+        self.now = now
+        self.jit = jit
+        self.gc = gc
+        self.operations = operations
+        self.happenings: list[Happening] = []
+        self.lost = 0
+        self._first: Stats | None = None
+        self._last: Stats | None = None
+        self._ended = False
+
+    def begin(self) -> None:
+        """Remember the counters."""
+        self._first = stats_snapshot() if self.jit else None
+
+    def end(self) -> None:
+        """Remember the counters."""
+        self._last = stats_snapshot() if self.jit else None
+        self._ended = True
+
+    def stats(self) -> Stats | None:
+        """Give what the counters counted in the window; None: there was nothing to count."""
+        last = self._last if self._ended else stats_snapshot() if self.jit else None
+        if last is None:
+            return None
+        first = self._first or Stats({}, {}, {})
+        return Stats(
+            {key: value - first.counters.get(key, 0) for key, value in last.counters.items()},
+            {key: value - first.counter_times.get(key, 0.0)
+             for key, value in last.counter_times.items()},
+            {key: value - first.loop_run_times.get(key, 0)
+             for key, value in last.loop_run_times.items()},
+        )  # fmt: skip
+
+    def take(
+        self, event: str, code: CodeType | None, line: int | None, details: dict[str, Any]
+    ) -> None:
+        """Keep one happening."""
+        if len(self.happenings) >= LIMIT:
+            self.lost += 1
+            return
+        ticks, ident = self.now(), threading.get_ident()
+        self.happenings.append(Happening(ticks, ident, event, code, line, details))
+
+
+#: Replaced, never changed: the hooks of other threads may be going through it.
+_listeners: tuple[Listener, ...] = ()
+
+
+def listen(listener: Listener) -> None:
+    """Let a window hear."""
+    global _listeners
+    listener.begin()
+    _listeners = (*_listeners, listener)
+    _install()
+
+
+def leave(listener: Listener) -> list[str]:
+    """Let a window hear no more; give the hooks that somebody else took over meanwhile."""
+    global _listeners
+    _listeners = tuple(one for one in _listeners if one is not listener)
+    listener.end()
+    return _install()
+
+
+# ---- The compiler --------------------------------------------------------------------------------
+
+#: How its hooks are set now: None, or whether with operations.
+_jit_set: bool | None = None
+
+
+def _install() -> list[str]:
+    """Have the hooks that the listeners need, and no others."""
+    global _jit_set
+    jit = [one for one in _listeners if one.jit]
+    wanted = any(one.operations for one in jit) if jit else None
+    if wanted is not _jit_set:
+        try:
+            import pypyjit
+        except ImportError:  # an interpreter without the compiler
+            pass
+        else:
+            if wanted is None:
+                pypyjit.set_compile_hook(None)
+                pypyjit.set_abort_hook(None)
+                pypyjit.set_trace_too_long_hook(None)
+            else:
+                pypyjit.set_compile_hook(_on_compile, operations=wanted)
+                pypyjit.set_abort_hook(_on_abort)
+                pypyjit.set_trace_too_long_hook(_on_trace_too_long)
+        _jit_set = wanted
+    return _install_gc(any(one.gc for one in _listeners))
+
+
+def _place(greenkey: Any) -> tuple[CodeType | None, int | None, dict[str, Any]]:
+    """Read a green key: (code, next instruction, is it profiled), text of another loop, or None."""
+    if isinstance(greenkey, tuple) and greenkey and isinstance(greenkey[0], CodeType):
+        code = greenkey[0]
+        at = int(greenkey[1]) if len(greenkey) > 1 else 0
+        line = code.co_firstlineno
+        for begin, end, found in code.co_lines():
+            if begin <= at < end and found is not None:
+                line = found
+        return code, line, {"instruction": at}
+    return None, None, {} if greenkey is None else {"greenkey": str(greenkey)}
+
+
+def _tell_jit(
+    event: str, greenkey: Any, details: dict[str, Any], operations: Any = None
+) -> None:
+    code, line, more = _place(greenkey)
+    details.update(more)
+    text = None
+    for listener in _listeners:
+        if not listener.jit:
+            continue
+        own = dict(details)
+        if listener.operations and operations is not None:
+            if text is None:
+                text = [str(one) for one in operations]
+            own["operations"] = text
+        listener.take(event, code, line, own)
+
+
+def _on_compile(info: Any) -> None:
+    try:
+        kind = info.type
+        details = {"jitdriver": info.jitdriver_name, "type": kind, "loop": info.loop_no}
+        if kind == "bridge":
+            details["bridge"] = info.bridge_no  # on what is no bridge, asking raises
+        details["asmaddr"] = info.asmaddr
+        details["asmlen"] = info.asmlen
+        _tell_jit("jit_compile", info.greenkey, details, info.operations)
+    except Exception:
+        _failed()
+
+
+def _on_abort(jitdriver: str, greenkey: Any, reason: str, operations: Any) -> None:
+    try:
+        details = {"jitdriver": jitdriver, "reason": reason}
+        _tell_jit("jit_abort", greenkey, details, operations)
+    except Exception:
+        _failed()
+
+
+def _on_trace_too_long(jitdriver: str, greenkey: Any) -> None:
+    try:
+        _tell_jit("jit_trace_too_long", greenkey, {"jitdriver": jitdriver})
+    except Exception:
+        _failed()
+
+
+def _failed() -> None:
+    """Count what a hook could not tell: it must not raise."""
+    for listener in _listeners:
+        listener.lost += 1
+
+
+# ---- The garbage collector -----------------------------------------------------------------------
+
+_GcHook: TypeAlias = Callable[[Any], Any]
+_GC_HOOKS = ("on_gc_minor", "on_gc_collect_step", "on_gc_collect")
+#: What was there before ours, by name of the hook; empty while ours are not set.
+_gc_before: dict[str, _GcHook | None] = {}
+
+
+def _install_gc(wanted: bool) -> list[str]:
+    hooks = getattr(gc, "hooks", None)
+    displaced: list[str] = []
+    if hooks is None or wanted is bool(_gc_before):
+        return displaced
+    ours = {"on_gc_minor": _on_minor, "on_gc_collect_step": _on_step, "on_gc_collect": _on_collect}
+    for name in _GC_HOOKS:
+        if wanted:
+            _gc_before[name] = getattr(hooks, name)
+            setattr(hooks, name, ours[name])
+        elif getattr(hooks, name) is ours[name]:
+            setattr(hooks, name, _gc_before.pop(name))
+        else:  # somebody set another: it stays
+            _gc_before.pop(name)
+            displaced.append(f"gc.hooks.{name}")
+    return displaced
+
+
+def _tell_gc(event: str, hook: str, stats: Any, names: tuple[str, ...]) -> None:
+    before = _gc_before.get(hook)
+    if before is not None:
+        before(stats)  # what it raises is reported as without us
+    try:
+        details = {name: getattr(stats, name) for name in names}
+        for name in ("duration", "duration_min", "duration_max"):
+            if name in details:  # seconds
+                details[name] = round(details[name] * 1e9)
+        for name in ("oldstate", "newstate"):
+            if name in details:
+                details[name] = GC_STATES[details[name]]
+        if event == "gc_collect_step":
+            details["major_is_done"] = bool(stats.major_is_done)
+        for listener in _listeners:
+            if listener.gc:
+                listener.take(event, None, None, dict(details))
+    except Exception:
+        _failed()
+
+
+def _on_minor(stats: Any) -> None:
+    _tell_gc("gc_minor", "on_gc_minor", stats, _MINOR)
+
+
+def _on_step(stats: Any) -> None:
+    _tell_gc("gc_collect_step", "on_gc_collect_step", stats, _STEP)
+
+
+def _on_collect(stats: Any) -> None:
+    _tell_gc("gc_collect", "on_gc_collect", stats, _COLLECT)
