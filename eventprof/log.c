@@ -86,7 +86,8 @@ ep_log_put_block_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size, 
     /* Taking back would need the escapes to go, too: the next block would be given their values. */
     log->block_before = NULL;
     log->last_block = log->next == first ? first : NULL;
-    put_two_words(log, EP_WORD0(ticks, kind, kept_size), ep_log_block_word(kept_address, kept_site));
+    put_two_words(log, EP_WORD0(ticks, kind, kept_size),
+                  kept_address >> 3 << EP_ALLOC_SITE_BITS | kept_site);
 }
 
 ep_cursor

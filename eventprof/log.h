@@ -11,6 +11,7 @@
 
 #include "clock.h"
 #include "fault.h"
+#include "names.h"
 #include "types.h"
 
 typedef struct ep_chunk ep_chunk;
@@ -49,7 +50,7 @@ typedef struct ep_log {
     /* From here on no record may begin; SLACK words follow. Under the engine's lock others may move
      * it down to the first word, so that the next record leaves the chunk. */
     _Atomic uint64_t *_Atomic end;
-    _Atomic uint64_t *last_block;    /* the last allocation record that was not taken back... */
+    _Atomic uint64_t *last_block;    /* the last allocation record that may be taken back... */
     _Atomic uint64_t *block_before;  /* ...and the one before it, until one was */
     uint32_t high;                   /* high half of the last record's ticks */
     uint32_t busy;                   /* inside our own code or the interpreter's allocator */
@@ -64,6 +65,7 @@ typedef struct ep_log {
     struct ep_log *next_log;         /* the engine's list; under its lock */
     ep_gate_stack gate;
     _Atomic uint64_t scratch[EP_SCRATCH_WORDS];
+    ep_recent recent;                /* owner only */
 } ep_log;
 
 /* NULL until the thread's first event. Initial-exec: one load, no call. A pointer, never the
@@ -91,11 +93,11 @@ EP_COLD void ep_log_put_block_slow(ep_log *log, uint64_t ticks, ep_kind kind, ui
 
 /* Whether a record may not simply be stored: no room, or the high half of the clock moved on. */
 static inline bool
-ep_log_needs_slow(const ep_log *log, uint64_t ticks)
+ep_log_needs_slow(const ep_log *log, ep_ticks ticks)
 {
     /* Relaxed: whoever moves `end` needs no more than that some later record sees it. */
     return log->next >= atomic_load_explicit(&log->end, memory_order_relaxed) ||
-           (uint32_t)(ticks >> 32) != log->high;
+           ticks.high != log->high;
 }
 
 /* The word behind the record is zeroed before word 0 is released: a reader that meets a non-zero
@@ -112,55 +114,71 @@ ep_log_publish(_Atomic uint64_t *at, int words, uint64_t word0)
 
 /* HOT, budget 2 ns. A record of the CALL family. payload: a site id (OPENS) or name id (CLOSES). */
 static inline void
-ep_log_put(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t payload)
+ep_log_put_at(ep_log *log, ep_ticks ticks, ep_kind kind, uint32_t payload)
 {
     if (EP_UNLIKELY(ep_log_needs_slow(log, ticks))) {
-        ep_log_put_slow(log, ticks, kind, payload);
+        ep_log_put_slow(log, ep_ticks_whole(ticks), kind, payload);
         return;
     }
     _Atomic uint64_t *at = log->next;
-    ep_log_publish(at, 1, EP_WORD0(ticks, kind, payload));
+    ep_log_publish(at, 1, EP_WORD0(ticks.low, kind, payload));
     log->next = at + 1;
+}
+
+static inline void
+ep_log_put(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t payload)
+{
+    ep_log_put_at(log, ep_ticks_halves(ticks), kind, payload);
 }
 
 /* HOT. A record of the FREE family. */
 static inline void
-ep_log_put_free(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site, uint64_t address)
+ep_log_put_free_at(ep_log *log, ep_ticks ticks, ep_kind kind, uint32_t site, uint64_t address)
 {
     if (EP_UNLIKELY(ep_log_needs_slow(log, ticks))) {
-        ep_log_put_free_slow(log, ticks, kind, site, address);
+        ep_log_put_free_slow(log, ep_ticks_whole(ticks), kind, site, address);
         return;
     }
     _Atomic uint64_t *at = log->next;
     atomic_store_explicit(&at[1], address, memory_order_relaxed);
-    ep_log_publish(at, 2, EP_WORD0(ticks, kind, site));
+    ep_log_publish(at, 2, EP_WORD0(ticks.low, kind, site));
     log->next = at + 2;
 }
 
-static inline uint64_t
-ep_log_block_word(uint64_t address, uint32_t site)
+static inline void
+ep_log_put_free(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site, uint64_t address)
 {
-    return address >> 3 << EP_ALLOC_SITE_BITS | site;
+    ep_log_put_free_at(log, ep_ticks_halves(ticks), kind, site, address);
 }
 
-/* HOT. A record of the ALLOC family. */
+/* HOT. A record of the ALLOC family. `for_good`, constant: it will not be taken back, and the one
+ * before it neither. */
+static inline void
+ep_log_put_block_at(ep_log *log, ep_ticks ticks, ep_kind kind, uint64_t size, uint64_t address,
+                    uint32_t site, bool for_good)
+{
+    /* An unaligned or high address has bits where there should be none: one test. */
+    uint64_t shifted = address >> 3 | address << 61;
+    if (EP_UNLIKELY(ep_log_needs_slow(log, ticks) || size >= EP_PAYLOAD_MAX ||
+                    site > EP_ALLOC_SITE_MAX || shifted >= EP_ALLOC_ADDRESS_LIMIT >> 3)) {
+        ep_log_put_block_slow(log, ep_ticks_whole(ticks), kind, size, address, site);
+        return;
+    }
+    _Atomic uint64_t *at = log->next;
+    atomic_store_explicit(&at[1], shifted << EP_ALLOC_SITE_BITS | site, memory_order_relaxed);
+    ep_log_publish(at, 2, EP_WORD0(ticks.low, kind, size));
+    if (!for_good) {
+        log->block_before = log->last_block;
+        log->last_block = at;
+    }
+    log->next = at + 2;
+}
+
 static inline void
 ep_log_put_block(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size, uint64_t address,
                  uint32_t site)
 {
-    /* One test for all that needs the cold half: an unaligned or high address, a large size or
-     * site. */
-    if (EP_UNLIKELY(ep_log_needs_slow(log, ticks) || size >= EP_PAYLOAD_MAX ||
-                    site > EP_ALLOC_SITE_MAX || (address & 7) || address >= EP_ALLOC_ADDRESS_LIMIT)) {
-        ep_log_put_block_slow(log, ticks, kind, size, address, site);
-        return;
-    }
-    _Atomic uint64_t *at = log->next;
-    atomic_store_explicit(&at[1], ep_log_block_word(address, site), memory_order_relaxed);
-    ep_log_publish(at, 2, EP_WORD0(ticks, kind, size));
-    log->block_before = log->last_block;
-    log->last_block = at;
-    log->next = at + 2;
+    ep_log_put_block_at(log, ep_ticks_halves(ticks), kind, size, address, site, false);
 }
 
 /* The address of the thread's last record if that is an allocation, else 0. */

@@ -86,7 +86,13 @@ ep_thread_pointer(void)
 static inline PyThreadState *
 ep_thread_state_read(void)
 {
+#ifdef __x86_64__
+    PyThreadState *state;
+    __asm__ volatile("mov %%fs:(%1), %0" : "=r"(state) : "r"(ep_thread_state_offset));
+    return state;
+#else
     return *(PyThreadState *const volatile *)(void *)(ep_thread_pointer() + ep_thread_state_offset);
+#endif
 }
 #endif
 
@@ -103,6 +109,17 @@ ep_thread_state(void)
     return PyThreadState_GetUnchecked();
 #else
     return _PyThreadState_UncheckedGet();
+#endif
+}
+
+/* HOT. The same, where !ep_thread_state_is_asked() or that cannot be. */
+static inline PyThreadState *
+ep_thread_state_unasked(void)
+{
+#if EP_THREAD_STATE_IS_LOCAL
+    return ep_thread_state_read();
+#else
+    return ep_thread_state();
 #endif
 }
 
@@ -131,7 +148,7 @@ ep_frame_current(PyThreadState *ts)
 #if PY_VERSION_HEX >= 0x030D0000
     return (ep_frame *)ts->current_frame;
 #else
-    return ts->cframe != NULL ? (ep_frame *)ts->cframe->current_frame : NULL;
+    return (ep_frame *)ts->cframe->current_frame;
 #endif
 }
 

@@ -46,13 +46,10 @@ ep_footprint_take(ep_log *log, uintptr_t address)
 }
 
 /* HOT. Whether `address` is listed; it no longer is. Free: do not record. Malloc: the block's free
- * was not seen; the new one is the program's. */
+ * was not seen; the new one is the program's. Only while active. */
 static inline bool
-ep_footprint_forget(uintptr_t address)
+ep_footprint_unlist(uintptr_t address)
 {
-    if (!ep_footprint_active()) {
-        return false;
-    }
     _Atomic uintptr_t *slot = ep_footprint_slot(address);
     if (EP_LIKELY(atomic_load_explicit(slot, memory_order_relaxed) != address)) {
         return false;
@@ -61,10 +58,22 @@ ep_footprint_forget(uintptr_t address)
     return true;
 }
 
+static inline bool
+ep_footprint_forget(uintptr_t address)
+{
+    return ep_footprint_active() && ep_footprint_unlist(address);
+}
+
 /* 3.12 and 3.13, profile backend: the boxed offset is not passed to the callback, but it is the
  * last record, 24 to 48 bytes, and an int equal to the offset of the current instruction. A window
  * around the offset instead of equality ate 50 of the program's ints. */
 extern EP_HIDDEN _Atomic bool ep_footprint_boxes;
 bool ep_footprint_take_box(ep_log *log);
+
+static inline bool
+ep_footprint_has_boxes(void)
+{
+    return atomic_load_explicit(&ep_footprint_boxes, memory_order_relaxed);
+}
 
 #endif

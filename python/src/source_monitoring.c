@@ -61,7 +61,7 @@ switch_off(uint32_t generation)
 }
 
 /* `gated`, constant: the callbacks come twice, so that those without filters pay nothing for
- * them. */
+ * them. (Those with filters do without, too: where the fast halves cannot be had.) */
 static inline void
 put_open(bool gated, ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site)
 {
@@ -210,25 +210,62 @@ fast_log(void)
     return plain ? log : NULL;
 }
 
+/* Whether what happened is the program's: something like a code object (Cython's, Numba's) has no
+ * name and no site under its address, so whoever looks there first need not ask. */
+static INTO_CALLBACK bool
+take_back_own_fast(ep_log *log, PyCodeObject *code, PyObject *offset)
+{
+    if (ep_footprint_active()) {
+        if (EP_UNLIKELY(!PyCode_Check(code))) {
+            return false;
+        }
+        take_back_own(log, (PyObject *)code, offset);
+    }
+    return true;
+}
+
+/* Not among what the thread found last. */
+static EP_WHOLE PyObject *
+open_by_table(ep_log *log, uintptr_t callee, uintptr_t instruction, ep_kind kind,
+              PyObject *const *args)
+{
+    uint32_t site = ep_call_site_find_recent(&log->recent, callee, instruction);
+    if (EP_UNLIKELY(site == 0)) {
+        return kind == EP_KIND_C_CALL ? call_whole(args, kind, false)
+                                      : open_whole(args, kind, false);
+    }
+    ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
+    Py_RETURN_NONE;
+}
+
+static EP_WHOLE PyObject *
+close_by_table(ep_log *log, uintptr_t callee, ep_kind kind, PyObject *const *args)
+{
+    uint32_t name = ep_name_find_recent(&log->recent, callee);
+    if (EP_UNLIKELY(name == 0)) {
+        return kind == EP_KIND_C_RETURN ? c_close_whole(args, kind, false)
+                                        : close_whole(args, kind, false);
+    }
+    ep_log_put_at(log, ep_clock_counter_halves(), kind, name);
+    Py_RETURN_NONE;
+}
+
 static INTO_CALLBACK PyObject *
 on_open(PyObject *const *args, ep_kind kind)
 {
     ep_log *log = fast_log();
     PyCodeObject *code = (PyCodeObject *)args[0];
-    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code) || ep_thread_state_is_asked() ||
-                    !ep_py_sites_usable)) {
+    if (EP_UNLIKELY(log == NULL || !take_back_own_fast(log, code, args[1]))) {
         return open_whole(args, kind, false);
     }
-    uint64_t ticks = ep_clock_counter();
-    take_back_own(log, (PyObject *)code, args[1]);
-    ep_frame *frame = ep_frame_of_program(ep_frame_current(ep_thread_state()));
-    ep_frame *caller = frame != NULL ? ep_frame_previous(frame) : NULL;
-    uint32_t site =
-        ep_site_find((uintptr_t)code, caller != NULL ? ep_frame_instruction(caller) : 0);
+    ep_frame *frame = ep_frame_of_program(ep_frame_current(ep_thread_state_unasked()));
+    ep_frame *caller = EP_LIKELY(frame != NULL) ? ep_frame_previous(frame) : NULL;
+    uintptr_t instruction = EP_LIKELY(caller != NULL) ? ep_frame_instruction(caller) : 0;
+    uint32_t site = ep_call_site_recent(&log->recent, (uintptr_t)code, instruction);
     if (EP_UNLIKELY(site == 0)) {
-        return open_whole(args, kind, false);
+        return open_by_table(log, (uintptr_t)code, instruction, kind, args);
     }
-    ep_log_put(log, ticks, kind, site);
+    ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
     Py_RETURN_NONE;
 }
 
@@ -237,16 +274,14 @@ on_close(PyObject *const *args, ep_kind kind)
 {
     ep_log *log = fast_log();
     PyCodeObject *code = (PyCodeObject *)args[0];
-    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code))) {
+    if (EP_UNLIKELY(log == NULL || !take_back_own_fast(log, code, args[1]))) {
         return close_whole(args, kind, false);
     }
-    uint64_t ticks = ep_clock_counter();
-    take_back_own(log, (PyObject *)code, args[1]);
-    uint32_t name = ep_name_find((uintptr_t)code, EP_TAG_PLAIN);
+    uint32_t name = ep_name_recent(&log->recent, (uintptr_t)code);
     if (EP_UNLIKELY(name == 0)) {
-        return close_whole(args, kind, false);
+        return close_by_table(log, (uintptr_t)code, kind, args);
     }
-    ep_log_put(log, ticks, kind, name);
+    ep_log_put_at(log, ep_clock_counter_halves(), kind, name);
     Py_RETURN_NONE;
 }
 
@@ -282,14 +317,13 @@ on_call(PyObject *const *args, ep_kind kind)
     if (EP_UNLIKELY(log == NULL || !PyCode_Check(code))) {
         return call_whole(args, kind, false);
     }
-    uint64_t ticks = ep_clock_counter();
     take_back_own(log, (PyObject *)code, args[1]);
-    uint32_t site = ep_site_find(callee.key, (uintptr_t)ep_code_start(code) +
-                                                 (uintptr_t)ep_small_int(args[1]));
+    uintptr_t instruction = (uintptr_t)ep_code_start(code) + (uintptr_t)ep_small_int(args[1]);
+    uint32_t site = ep_call_site_recent(&log->recent, callee.key, instruction);
     if (EP_UNLIKELY(site == 0)) {
-        return call_whole(args, kind, false);
+        return open_by_table(log, callee.key, instruction, kind, args);
     }
-    ep_log_put(log, ticks, kind, site);
+    ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
     Py_RETURN_NONE;
 }
 
@@ -302,14 +336,13 @@ on_c_close(PyObject *const *args, ep_kind kind)
     if (EP_UNLIKELY(log == NULL || !PyCode_Check(code) || log->own_calls != 0)) {
         return c_close_whole(args, kind, false);
     }
-    uint64_t ticks = ep_clock_counter();
     take_back_own(log, (PyObject *)code, args[1]);
     uint32_t name =
-        callee.name != 0 ? callee.name : ep_name_find(callee.key, EP_TAG_PLAIN);
+        callee.name != 0 ? callee.name : ep_name_recent(&log->recent, callee.key);
     if (EP_UNLIKELY(name == 0)) {
-        return c_close_whole(args, kind, false);
+        return close_by_table(log, callee.key, kind, args);
     }
-    ep_log_put(log, ticks, kind, name);
+    ep_log_put_at(log, ep_clock_counter_halves(), kind, name);
     Py_RETURN_NONE;
 }
 
@@ -481,6 +514,13 @@ holds_tool(PyObject *module)
     return ours;
 }
 
+/* The fast halves read the interpreter's frames, and the thread's state without a call. */
+static bool
+may_be_fast(void)
+{
+    return ep_py_sites_usable && (!EP_THREAD_STATE_IS_LOCAL || !ep_thread_state_is_asked());
+}
+
 static int
 set_callback(PyObject *module, const struct event *event, bool in)
 {
@@ -492,7 +532,7 @@ set_callback(PyObject *module, const struct event *event, bool in)
     static callback_object *made[EVENT_COUNT][2];
     PyObject *callback = Py_None;
     if (in) {
-        bool gated = ep_gate_is_on();
+        bool gated = ep_gate_is_on() || !may_be_fast();
         callback_object **at = &made[event - events][gated];
         if (*at == NULL && (*at = PyObject_New(callback_object, callback_type)) == NULL) {
             return -1;

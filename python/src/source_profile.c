@@ -16,6 +16,9 @@
 #include "source.h"
 
 static uint64_t active_kinds;
+/* What the hook's fast half does not know: filters, calls that are not wanted, call sites that
+ * cannot be read. */
+static bool asks_more;
 static PyObject *hook_object;       /* passed to the hook; made once, immortal */
 static bool displaced_somewhere;    /* a thread whose hook was another tool's when we came */
 static _Atomic uint64_t interruption_count;    /* see ep_source */
@@ -240,10 +243,24 @@ put_gated(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t id)
     }
 }
 
-static int
-hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
+/* As ep_py_callee(), where nothing needs to be called; key 0: something else. */
+static inline ep_callee
+fast_callee(PyObject *callable)
 {
-    (void)self;
+    PyTypeObject *type = Py_TYPE(callable);
+    PyMethodDef *method = NULL;
+    if (type == &PyCFunction_Type) {
+        method = ((PyCFunctionObject *)callable)->m_ml;
+        method = EP_LIKELY(method != ep_py_new_method) ? method : NULL;
+    } else if (type == &PyMethodDescr_Type) {
+        method = ((PyMethodDescrObject *)callable)->d_method;
+    }
+    return (ep_callee){.key = (uintptr_t)method};
+}
+
+static EP_WITH_FILTERS int
+hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
+{
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(what == PyTrace_CALL ? EP_KIND_CALL : EP_KIND_RETURN);
     if (EP_UNLIKELY(log == NULL)) {
@@ -306,6 +323,68 @@ static void
 count_interruption(void)
 {
     atomic_fetch_add_explicit(&interruption_count, 1, memory_order_relaxed);    /* a count alone */
+}
+
+static inline uint32_t
+call_site(ep_log *log, uintptr_t callee, uintptr_t from)
+{
+    uint32_t id = ep_call_site_recent(&log->recent, callee, from);
+    return EP_LIKELY(id != 0) ? id : ep_call_site_find_recent(&log->recent, callee, from);
+}
+
+static inline uint32_t
+name_of(ep_log *log, uintptr_t callee)
+{
+    uint32_t id = ep_name_recent(&log->recent, callee);
+    return EP_LIKELY(id != 0) ? id : ep_name_find_recent(&log->recent, callee);
+}
+
+/* The hook of every thread: the fast half, which calls nothing. What is out of the ordinary, blocks
+ * recorded as well, and filters: the whole, which begins anew. */
+static int
+hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
+{
+    (void)self;
+    ep_log *log = ep_log_current;
+    if (EP_UNLIKELY(log == NULL || log->fresh || !ep_clock_is_counter() || ep_footprint_active() ||
+                    asks_more || log->own_calls != 0)) {
+        return hook_whole(frame_object, what, argument);
+    }
+    ep_frame *frame = ep_frame_of_object(frame_object);
+    PyCodeObject *code = ep_frame_code(frame);
+    ep_callee callee;
+    ep_frame *caller;
+    ep_kind kind;
+    uint32_t id = 0;
+    switch (what) {
+        case PyTrace_CALL:
+            kind = open_kind(code, frame);
+            caller = ep_frame_previous(frame);
+            id = call_site(log, (uintptr_t)code,
+                           caller != NULL ? ep_frame_instruction(caller) : 0);
+            break;
+        case PyTrace_RETURN:
+            kind = close_kind(code, frame, argument);
+            id = name_of(log, (uintptr_t)code);
+            break;
+        case PyTrace_C_CALL:
+            kind = EP_KIND_C_CALL;
+            callee = fast_callee(argument);
+            id = callee.key != 0 ? call_site(log, callee.key, ep_frame_instruction(frame)) : 0;
+            break;
+        case PyTrace_C_RETURN:
+            kind = EP_KIND_C_RETURN;
+            callee = fast_callee(argument);
+            id = callee.key != 0 ? name_of(log, callee.key) : 0;
+            break;
+        default:
+            break;
+    }
+    if (EP_UNLIKELY(id == 0)) {
+        return hook_whole(frame_object, what, argument);
+    }
+    ep_log_put_at(log, ep_clock_counter_halves(), kind, id);
+    return 0;
 }
 
 /* ---- The object behind sys.getprofile() ------------------------------------------------------ */
@@ -581,9 +660,16 @@ init_once(void)
 }
 
 static void
+want(uint64_t kinds)
+{
+    active_kinds = kinds;
+    asks_more = ep_gate_is_on() || !(kinds & EP_KINDS_C) || !ep_py_sites_usable;
+}
+
+static void
 take_out(void)
 {
-    active_kinds = 0;
+    want(0);
     (void)wrap_starts(false);
     PyErr_Clear();
     (void)each_thread(clear_if_ours);
@@ -599,7 +685,7 @@ adjust(uint64_t kinds)
         return 0;
     }
     if (active_kinds != 0) {
-        active_kinds = kinds;
+        want(kinds);
         return 0;
     }
     if (init_once() < 0) {
@@ -613,7 +699,7 @@ adjust(uint64_t kinds)
                      ep_py_monitoring_available() ? ", or pass backend='monitoring'" : "");
         return -1;
     }
-    active_kinds = kinds;
+    want(kinds);
     displaced_somewhere = false;
     starter_id = ts->id;
     if (wrap_starts(true) < 0 || each_thread(set_if_free) < 0) {

@@ -312,6 +312,77 @@ look_up_published(void *argument)
     return NULL;
 }
 
+/* More keys than there are places, so that each place is taken from one key by another. */
+START_TEST(what_was_found_last_is_what_the_tables_say)
+{
+    enum {
+        COUNT = 2 * EP_RECENT_NAMES + 12347
+    };
+    static ep_recent recent;
+    setup();
+    uintptr_t keys = fresh_keys(COUNT), code = fresh_keys(COUNT);
+    for (size_t i = 0; i < COUNT; i++) {
+        ep_site site = {.callee = 1, .offset = (int32_t)i};
+        ck_assert_uint_ne(add(keys + 16 * i, "found last"), 0);
+        ck_assert_uint_ne(ep_site_add(keys + 16 * i, code + 2 * i, &site), 0);
+        ck_assert_uint_ne(ep_site_add(0, code + 2 * i, &site), 0);
+    }
+
+    /* By the table and at once, over and over, and each once more after its place was taken. */
+    for (size_t n = 0; n < 3 * COUNT; n++) {
+        size_t i = n % COUNT;
+        uintptr_t key = keys + 16 * i, at = code + 2 * i;
+        uint32_t name = ep_name_find(key, 0), call = ep_site_find(key, at), block = ep_site_find(0, at);
+        uint32_t name_now = ep_name_recent(&recent, key);
+        uint32_t call_now = ep_call_site_recent(&recent, key, at);
+        uint32_t block_now = ep_block_site_recent(&recent, at);
+        if ((name_now != 0 && name_now != name) || (call_now != 0 && call_now != call) ||
+            (block_now != 0 && block_now != block)) {
+            ck_abort_msg("key %zu is given another's id", i);
+        }
+        if (ep_name_find_recent(&recent, key) != name || ep_name_recent(&recent, key) != name ||
+            ep_call_site_find_recent(&recent, key, at) != call ||
+            ep_call_site_recent(&recent, key, at) != call ||
+            ep_block_site_find_recent(&recent, at) != block ||
+            ep_block_site_recent(&recent, at) != block) {
+            ck_abort_msg("key %zu is not found right after it was", i);
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_call_from_elsewhere_is_not_what_was_found_last)
+{
+    static ep_recent recent;
+    setup();
+    uintptr_t keys = fresh_keys(2), code = fresh_keys(4 * EP_RECENT_CALLS);
+    ep_site site = {.callee = 1};
+    uint32_t id = ep_site_add(keys, code, &site);
+
+    ck_assert_uint_eq(ep_call_site_find_recent(&recent, keys, code), id);
+
+    /* The same place: another callee, and another instruction. */
+    ck_assert_uint_eq(ep_call_site_recent(&recent, keys + 16, code - 2), 0);
+    ck_assert_uint_eq(ep_call_site_recent(&recent, keys, code + 2 * EP_RECENT_CALLS), 0);
+    ck_assert_uint_eq(ep_call_site_recent(&recent, keys, code), id);
+}
+END_TEST
+
+START_TEST(what_is_in_no_table_is_not_remembered)
+{
+    static ep_recent recent;
+    setup();
+    uintptr_t keys = fresh_keys(1);
+
+    ck_assert_uint_eq(ep_name_find_recent(&recent, keys), 0);
+    ck_assert_uint_eq(ep_name_recent(&recent, keys), 0);
+    uint32_t id = add(keys, "came later");
+
+    ck_assert_uint_eq(ep_name_find_recent(&recent, keys), id);
+    ck_assert_uint_eq(ep_name_recent(&recent, keys), id);
+}
+END_TEST
+
 START_TEST(readers_find_everything_while_the_table_grows)
 {
     setup();
@@ -560,6 +631,9 @@ EP_TEST_MAIN("names",
              a_site_is_found_by_callee_and_instruction,
              a_line_is_set_once_it_is_known,
              all_of_many_sites_are_found,
+             what_was_found_last_is_what_the_tables_say,
+             a_call_from_elsewhere_is_not_what_was_found_last,
+             what_is_in_no_table_is_not_remembered,
              readers_find_everything_while_the_table_grows,
              threads_that_add_the_same_keys_agree,
              equal_strings_are_kept_once,

@@ -22,6 +22,26 @@ START_TEST(mapped_pages_are_zero_and_writable)
 }
 END_TEST
 
+START_TEST(touched_pages_are_zero_writable_and_given_back_in_parts)
+{
+    const size_t half = 1 << 20;
+
+    unsigned char *at = ep_os_map_touched(2 * half);
+
+    ck_assert_ptr_nonnull(at);
+    for (size_t i = 0; i < 2 * half; i++) {
+        if (at[i] != 0) {
+            ck_abort_msg("byte %zu is not zero", i);
+        }
+    }
+    memset(at, 0xA5, 2 * half);
+    ep_os_unmap(at, half);
+    ck_assert_uint_eq(at[half], 0xA5);
+    ck_assert_uint_eq(at[2 * half - 1], 0xA5);
+    ep_os_unmap(at + half, half);
+}
+END_TEST
+
 START_TEST(grow_keeps_what_is_there_and_zeroes_the_rest)
 {
     uint32_t *block = NULL;
@@ -328,6 +348,7 @@ END_TEST
 
 EP_TEST_MAIN("os",
              mapped_pages_are_zero_and_writable,
+             touched_pages_are_zero_writable_and_given_back_in_parts,
              grow_keeps_what_is_there_and_zeroes_the_rest,
              grow_does_nothing_where_there_is_room,
              realloc_refuses_a_size_that_overflows,
