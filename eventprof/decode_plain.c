@@ -316,7 +316,8 @@ ep_plain_read(ep_plain *p)
     size_t each = EACH_LEAST, done = 0;
     do {
         if (vectors) {
-            each = read_runs(p, way, &r) ? EACH_LEAST : each < EACH_MOST ? each * 2 : each;
+            each = read_runs(p, way, &r) ? EACH_LEAST : each < EACH_MOST ? each * 2
+                                                                         : each;
         }
         done = read_each(p, vectors ? each : RUN_MOST);
     } while (done > 0);
