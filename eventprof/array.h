@@ -14,7 +14,7 @@
  * of 4 KiB pages costs more than all our work (0.43 ns a byte against 0.18), and a hash table has
  * more TLB misses (blocks: 25 ns an event against 20, where the array begins anywhere). */
 #define EP_ARRAY_ALIGN ((size_t)2 << 20)
-#define EP_ARRAY_ALIGN_FROM ((size_t)1 << 20)
+#define EP_ARRAY_ALIGN_FROM ((size_t)2 << 20)
 
 /* As ep_array_new(), and with `untouched` bytes at its front left as 4 KiB pages. */
 static inline EP_CHECKED void *

@@ -282,13 +282,17 @@ read_runs(ep_plain *p, ep_plain_way way, run *r)
     ep_columns *c = p->rows;
     bool any = false;
     for (;;) {
-        size_t room = p->capacity - c->count, words = (size_t)(p->limit - p->at);
+        /* A damaged chunk may end within a record, which is behind its end then. */
+        size_t words = p->at < p->limit ? (size_t)(p->limit - p->at) : 0;
+        size_t room = p->capacity - c->count;
         r->count = room < words ? room : words;
         r->count = r->count < RUN_MOST ? r->count / RUN * RUN : RUN_MOST;
+        if (r->count == 0 || c->alloc_count == p->alloc_capacity) {
+            return any;
+        }
         /* Where time would step back it stands still; from its first record on a run is in order. */
         uint64_t ticks = p->high | EP_WORD0_TICKS(p->at[0]);
-        if (r->count == 0 || c->alloc_count == p->alloc_capacity ||
-            ep_clock_stretch_ns(&p->stretch, ticks) < p->last_ns) {
+        if (ep_clock_stretch_ns(&p->stretch, ticks) < p->last_ns) {
             return any;
         }
         r->words = p->at;
@@ -316,7 +320,8 @@ ep_plain_read(ep_plain *p)
     size_t each = EACH_LEAST, done = 0;
     do {
         if (vectors) {
-            each = read_runs(p, way, &r) ? EACH_LEAST : each < EACH_MOST ? each * 2 : each;
+            each = read_runs(p, way, &r) ? EACH_LEAST : each < EACH_MOST ? each * 2
+                                                                         : each;
         }
         done = read_each(p, vectors ? each : RUN_MOST);
     } while (done > 0);

@@ -37,11 +37,17 @@ select_rank(const int64_t *values, size_t count, size_t rank, int64_t max)
     }
 }
 
-/* The smallest value that `percent` % of the values do not exceed (nearest rank). */
+/* Of the smallest value that `percent` % of the values do not exceed (nearest rank). */
+static size_t
+percent_rank(size_t count, unsigned percent)
+{
+    return (count * percent + 99) / 100 - 1;
+}
+
 static int64_t
 select_percent(const int64_t *values, size_t count, unsigned percent, int64_t max)
 {
-    return select_rank(values, count, (count * percent + 99) / 100 - 1, max);
+    return select_rank(values, count, percent_rank(count, percent), max);
 }
 
 /* ---- Calls by function ----------------------------------------------------------------------- */
@@ -104,6 +110,25 @@ durations_by_function(const ep_summary *summary, const ep_calls *calls)
     return grouped;
 }
 
+/* Few are sorted: clearing histograms would take longer than all the rest (1 us a function). */
+#define FEW 16
+
+static void
+describe_few(ep_function_stats *stats, const int64_t *values, size_t count)
+{
+    int64_t sorted[FEW];
+    for (size_t i = 0; i < count; i++) {
+        size_t at = i;
+        for (; at > 0 && sorted[at - 1] > values[i]; at--) {
+            sorted[at] = sorted[at - 1];
+        }
+        sorted[at] = values[i];
+    }
+    stats->p50 = sorted[percent_rank(count, 50)];
+    stats->p95 = sorted[percent_rank(count, 95)];
+    stats->p99 = sorted[percent_rank(count, 99)];
+}
+
 /* From mean to p99, over the durations of the whole slices. */
 static void
 describe(ep_function_stats *stats, const int64_t *durations)
@@ -122,6 +147,10 @@ describe(ep_function_stats *stats, const int64_t *durations)
         stats->max = durations[i] > stats->max ? durations[i] : stats->max;
     }
     stats->mean = (double)sum / (double)count;
+    if (count <= FEW) {
+        describe_few(stats, durations, count);
+        return;
+    }
     stats->p50 = select_percent(durations, count, 50, stats->max);
     stats->p95 = select_percent(durations, count, 95, stats->max);
     stats->p99 = select_percent(durations, count, 99, stats->max);

@@ -82,10 +82,13 @@ class Words:
 
 def encode(texts: Iterable[str | None]) -> tuple[Array, Words]:
     """Turn texts into codes and the words that they stand for; None becomes -1."""
-    known: dict[str | None, int] = {None: -1}
-    codes = [known.setdefault(text, len(known) - 1) for text in texts]
-    words = tuple(text for text in known if text is not None)
-    return np.array(codes, dtype=code_type(len(words))), Words(lambda: words)
+    texts = tuple(texts)
+    words = tuple(text for text in dict.fromkeys(texts) if text is not None)
+    known: dict[str | None, int] = {word: code for code, word in enumerate(words)}
+    known[None] = -1
+    # No bytecode an element: there may be a million functions.
+    codes = np.fromiter(map(known.__getitem__, texts), code_type(len(words)), len(texts))
+    return codes, Words(lambda: words)
 
 
 class Column:

@@ -4,6 +4,8 @@
 
 #include <numpy/arrayobject.h>
 
+#include "array.h"
+
 static const int numbers[] = {
     [EP_PY_INT8] = NPY_INT8,
     [EP_PY_UINT8] = NPY_UINT8,
@@ -47,17 +49,81 @@ ep_py_view(PyObject *owner, const void *data, size_t count, ep_py_type type)
     return array;
 }
 
+static void
+free_memory(PyObject *capsule)
+{
+    free(PyCapsule_GetPointer(capsule, NULL));
+}
+
+/* `data` becomes the array's. Returns: new. Fails: NULL, data freed. */
+static PyObject *
+owning_array(void *data, size_t count, ep_py_type type)
+{
+    npy_intp shape[] = {(npy_intp)count};
+    PyObject *owner = PyCapsule_New(data, NULL, free_memory);
+    if (owner == NULL) {
+        free(data);
+        return NULL;
+    }
+    PyObject *array = PyArray_SimpleNewFromData(1, shape, numbers[type], data);
+    if (array == NULL) {
+        Py_DECREF(owner);
+        return NULL;
+    }
+    if (PyArray_SetBaseObject((PyArrayObject *)array, owner) < 0) {    /* steals owner */
+        Py_DECREF(array);
+        return NULL;
+    }
+    return array;
+}
+
 PyObject *
 ep_py_array(size_t count, ep_py_type type, void **data)
 {
+    static const unsigned char bytes[] = {
+        [EP_PY_INT8] = 1,
+        [EP_PY_UINT8] = 1,
+        [EP_PY_INT32] = 4,
+        [EP_PY_UINT32] = 4,
+        [EP_PY_INT64] = 8,
+        [EP_PY_UINT64] = 8,
+        [EP_PY_FLOAT64] = 8,
+    };
     if (load_numpy() < 0) {
         return NULL;
     }
     npy_intp shape[] = {(npy_intp)count};
+    /* NumPy asks for huge pages, too, but from 4 MiB on, and on no boundary of them. */
+    if (count * bytes[type] >= EP_ARRAY_ALIGN_FROM) {
+        *data = ep_array_new(count, bytes[type]);
+        return *data != NULL ? owning_array(*data, count, type) : PyErr_NoMemory();
+    }
     PyObject *array = PyArray_SimpleNew(1, shape, numbers[type]);
     if (array != NULL) {
         *data = PyArray_DATA((PyArrayObject *)array);
     }
+    return array;
+}
+
+PyObject *
+ep_py_constant(size_t count, ep_py_type type, int8_t value)
+{
+    void *data;
+    PyObject *one = ep_py_array(1, type, &data);
+    if (one == NULL) {
+        return NULL;
+    }
+    PyObject *number = PyLong_FromLong(value);
+    int status = number != NULL ? PyArray_SETITEM((PyArrayObject *)one, data, number) : -1;
+    Py_XDECREF(number);
+    npy_intp shape[] = {(npy_intp)count}, strides[] = {0};
+    PyObject *array =
+        status < 0 ? NULL
+                   : PyArray_New(&PyArray_Type, 1, shape, numbers[type], strides, data, 0, 0, NULL);
+    if (array == NULL || PyArray_SetBaseObject((PyArrayObject *)array, Py_NewRef(one)) < 0) {
+        Py_CLEAR(array);
+    }
+    Py_DECREF(one);
     return array;
 }
 

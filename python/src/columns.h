@@ -23,6 +23,9 @@ PyObject *ep_py_view(PyObject *owner, const void *data, size_t count, ep_py_type
 /* A fresh array. *data: view into it. Returns: new. */
 PyObject *ep_py_array(size_t count, ep_py_type type, void **data);
 
+/* A read-only array of one value, which takes no memory (its stride is 0). Returns: new. */
+PyObject *ep_py_constant(size_t count, ep_py_type type, int8_t value);
+
 /* gather(table, indices): table[indices] for int32 or uint8 indices, where -1 takes table's last
  * element, which nothing else may. Module-level function for the package; a table of signed
  * integers. */

@@ -323,15 +323,22 @@ reach_locked(ep_py_trace *self, ep_py_step wanted, ep_error *error)
         }
         self->has_decoded = true;
     }
-    if (wanted >= EP_STEP_FUNCTIONS && !self->has_functions) {
+    if (wanted >= EP_STEP_FUNCTIONS && !self->has_input) {
+        status = fill_input(self);
+        if (status != EP_OK) {
+            return status;
+        }
+        self->has_input = true;
+    }
+    bool blocks_alone = wanted == EP_STEP_BLOCKS_ALONE;
+    if (wanted >= EP_STEP_FUNCTIONS && !blocks_alone && !self->has_functions) {
         status = ep_functions_build(&self->decoded, &self->functions);
-        status = status != EP_OK ? status : fill_input(self);
         if (status != EP_OK) {
             return status;
         }
         self->has_functions = true;
     }
-    if (wanted >= EP_STEP_CALLS && !self->has_calls) {
+    if (wanted >= EP_STEP_CALLS && !blocks_alone && !self->has_calls) {
         ep_py_telling telling;
         ep_py_telling_begin(&telling, "pairing calls");
         status = ep_pair_calls(&self->input, &telling.progress, &self->calls);
@@ -554,14 +561,19 @@ typedef struct column {
     unsigned pairs;    /* what fill_pairs() must have made */
     size_t view_at;    /* of the array's pointer in ep_py_trace; used where fill is NULL */
     void (*fill)(const ep_py_trace *self, void *to);
+    bool of_blocks;    /* without allocator events each row is: */
+    int8_t otherwise;
 } column;
 
 #define VIEW(name, type, needs, pairs, field) \
     {                                         \
-        name, type, needs, pairs, offsetof(ep_py_trace, field), NULL}
+        name, type, needs, pairs, offsetof(ep_py_trace, field), NULL, false, 0}
 #define FILL(name, type, needs, pairs, fill) \
     {                                        \
-        name, type, needs, pairs, 0, fill}
+        name, type, needs, pairs, 0, fill, false, 0}
+#define OF_BLOCKS(name, type, needs, otherwise, fill) \
+    {                                                 \
+        name, type, needs, 0, 0, fill, true, otherwise}
 
 static const column events_columns[] = {
     VIEW("time", EP_PY_INT64, EP_STEP_DECODED, 0, decoded.columns.time_ns),
@@ -570,14 +582,14 @@ static const column events_columns[] = {
     VIEW("id", EP_PY_UINT32, EP_STEP_DECODED, 0, decoded.columns.id),
     FILL("function", EP_PY_INT32, EP_STEP_FUNCTIONS, 0, fill_function),
     FILL("line", EP_PY_INT32, EP_STEP_FUNCTIONS, 0, fill_line),
-    FILL("address", EP_PY_UINT64, EP_STEP_DECODED, 0, fill_address),
-    FILL("size", EP_PY_INT64, EP_STEP_BLOCKS, 0, fill_size),
-    FILL("domain", EP_PY_INT8, EP_STEP_DECODED, 0, fill_domain),
+    OF_BLOCKS("address", EP_PY_UINT64, EP_STEP_DECODED, 0, fill_address),
+    OF_BLOCKS("size", EP_PY_INT64, EP_STEP_BLOCKS_ALONE, -1, fill_size),
+    OF_BLOCKS("domain", EP_PY_INT8, EP_STEP_DECODED, -1, fill_domain),
     FILL("depth", EP_PY_INT32, EP_STEP_CALLS, EP_CALLS_DEPTH, fill_depth),
     VIEW("call", EP_PY_INT32, EP_STEP_CALLS, 0, calls.row_call),
     FILL("caller", EP_PY_INT32, EP_STEP_CALLS, 0, fill_caller),
     FILL("caller_line", EP_PY_INT32, EP_STEP_CALLS, 0, fill_caller_line),
-    {NULL, 0, 0, 0, 0, NULL},
+    {NULL, 0, 0, 0, 0, NULL, false, 0},
 };
 
 static const column calls_columns[] = {
@@ -592,24 +604,24 @@ static const column calls_columns[] = {
     VIEW("flags", EP_PY_UINT8, EP_STEP_CALLS, EP_CALLS_RECURSIVE, calls.flags),
     FILL("caller", EP_PY_INT32, EP_STEP_CALLS, 0, fill_call_caller),
     FILL("caller_line", EP_PY_INT32, EP_STEP_CALLS, 0, fill_call_line),
-    {NULL, 0, 0, 0, 0, NULL},
+    {NULL, 0, 0, 0, 0, NULL, false, 0},
 };
 
 static const column allocations_columns[] = {
-    VIEW("address", EP_PY_UINT64, EP_STEP_BLOCKS, EP_BLOCKS_ADDRESS, blocks.address),
-    VIEW("size", EP_PY_INT64, EP_STEP_BLOCKS, EP_BLOCKS_SIZE, blocks.size),
-    VIEW("domain", EP_PY_UINT8, EP_STEP_BLOCKS, EP_BLOCKS_DOMAIN, blocks.domain),
-    VIEW("thread", EP_PY_INT32, EP_STEP_BLOCKS, EP_BLOCKS_THREAD, blocks.thread),
-    VIEW("start", EP_PY_INT64, EP_STEP_BLOCKS, EP_BLOCKS_START, blocks.start),
-    VIEW("end", EP_PY_INT64, EP_STEP_BLOCKS, EP_BLOCKS_END, blocks.end),
+    VIEW("address", EP_PY_UINT64, EP_STEP_BLOCKS_ALONE, EP_BLOCKS_ADDRESS, blocks.address),
+    VIEW("size", EP_PY_INT64, EP_STEP_BLOCKS_ALONE, EP_BLOCKS_SIZE, blocks.size),
+    VIEW("domain", EP_PY_UINT8, EP_STEP_BLOCKS_ALONE, EP_BLOCKS_DOMAIN, blocks.domain),
+    VIEW("thread", EP_PY_INT32, EP_STEP_BLOCKS_ALONE, EP_BLOCKS_THREAD, blocks.thread),
+    VIEW("start", EP_PY_INT64, EP_STEP_BLOCKS_ALONE, EP_BLOCKS_START, blocks.start),
+    VIEW("end", EP_PY_INT64, EP_STEP_BLOCKS_ALONE, EP_BLOCKS_END, blocks.end),
     VIEW("call", EP_PY_INT32, EP_STEP_BLOCKS, EP_BLOCKS_CALL, blocks.call),
     VIEW("function", EP_PY_INT32, EP_STEP_BLOCKS, EP_BLOCKS_FUNCTION, blocks.function),
     VIEW("freed_in", EP_PY_INT32, EP_STEP_BLOCKS, EP_BLOCKS_FREED_IN, blocks.freed_in),
-    VIEW("free_thread", EP_PY_INT32, EP_STEP_BLOCKS, EP_BLOCKS_FREE_THREAD, blocks.free_thread),
-    VIEW("previous", EP_PY_INT32, EP_STEP_BLOCKS, 0, blocks.previous),
+    VIEW("free_thread", EP_PY_INT32, EP_STEP_BLOCKS_ALONE, EP_BLOCKS_FREE_THREAD, blocks.free_thread),
+    VIEW("previous", EP_PY_INT32, EP_STEP_BLOCKS_ALONE, 0, blocks.previous),
     VIEW("flags", EP_PY_UINT8, EP_STEP_BLOCKS, EP_BLOCKS_FLAGS, blocks.flags),
     FILL("line", EP_PY_INT32, EP_STEP_BLOCKS, 0, fill_block_line),
-    {NULL, 0, 0, 0, 0, NULL},
+    {NULL, 0, 0, 0, 0, NULL, false, 0},
 };
 
 static PyObject *
@@ -627,6 +639,9 @@ column_of(ep_py_trace *self, const char *table, const column *columns, const siz
         if (c->fill == NULL) {
             data = *(void **)((char *)self + c->view_at);
             return ep_py_view((PyObject *)self, data, *count, c->type);
+        }
+        if (c->of_blocks && self->decoded.columns.alloc_count == 0) {
+            return ep_py_constant(*count, c->type, c->otherwise);
         }
         PyObject *array = ep_py_array(*count, c->type, &data);
         if (array != NULL) {
@@ -674,27 +689,57 @@ ep_py_string(uint32_t string)
     return PyUnicode_DecodeUTF8(text.at, (Py_ssize_t)text.bytes, "surrogatepass");
 }
 
+/* A text that many functions in a row share, their module or file: one object for all of them. */
+typedef struct shared_text {
+    uint32_t string;
+    PyObject *object;    /* NULL: none yet */
+} shared_text;
+
+static PyObject *
+share_string(shared_text *last, uint32_t string)
+{
+    if (last->object == NULL || last->string != string) {
+        Py_XSETREF(last->object, ep_py_string(string));
+        last->string = string;
+    }
+    return Py_XNewRef(last->object);
+}
+
 /* [(name, module, file, line, kind)]; unknown: None. */
 static PyObject *
 trace_functions(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    static const char *const kinds[EP_NAME_KIND_COUNT] = {"python", "c", "type", "object"};
+    static const char *const words[EP_NAME_KIND_COUNT] = {"python", "c", "type", "object"};
     ep_py_trace *self = (ep_py_trace *)object;
     if (ep_py_trace_reach(self, EP_STEP_FUNCTIONS, 0) < 0) {
         return NULL;
     }
+    PyObject *kinds[EP_NAME_KIND_COUNT] = {NULL};
     PyObject *rows = PyList_New((Py_ssize_t)self->functions.count);
+    for (int kind = 0; rows != NULL && kind < EP_NAME_KIND_COUNT; kind++) {
+        kinds[kind] = PyUnicode_InternFromString(words[kind]);
+        if (kinds[kind] == NULL) {
+            Py_CLEAR(rows);
+        }
+    }
+    shared_text module = {0}, file = {0};
     for (size_t i = 0; rows != NULL && i < self->functions.count; i++) {
         const ep_name *name = ep_name_get(self->functions.name_id[i]);
         PyObject *line = name->line > 0 ? PyLong_FromLong(name->line) : Py_NewRef(Py_None);
-        PyObject *row = Py_BuildValue("NNNNs", ep_py_string(name->qualname), ep_py_string(name->module),
-                                      ep_py_string(name->file), line, kinds[name->kind]);
+        PyObject *row = Py_BuildValue("NNNNO", ep_py_string(name->qualname),
+                                      share_string(&module, name->module),
+                                      share_string(&file, name->file), line, kinds[name->kind]);
         if (row == NULL) {
             Py_CLEAR(rows);
             break;
         }
         PyList_SET_ITEM(rows, (Py_ssize_t)i, row);
+    }
+    Py_XDECREF(module.object);
+    Py_XDECREF(file.object);
+    for (int kind = 0; kind < EP_NAME_KIND_COUNT; kind++) {
+        Py_XDECREF(kinds[kind]);
     }
     return rows;
 }

@@ -28,7 +28,7 @@ typedef struct ep_py_trace {
     ep_filter filter;
     bool check_records;               /* when they are decoded: verify() came first */
     ep_record_check record_check;
-    bool has_decoded, has_functions, has_calls, has_blocks, has_summary, has_stacks;
+    bool has_decoded, has_input, has_functions, has_calls, has_blocks, has_summary, has_stacks;
     ep_decoded decoded;
     ep_functions functions;
     ep_open_stack *open;              /* index = thread row; views into decoded */
@@ -40,16 +40,18 @@ typedef struct ep_py_trace {
     ep_stacks stacks;
 } ep_py_trace;
 
-/* Each includes those before it. */
+/* Each includes those before it, but for the last: blocks alone, with the sizes of frees, for what
+ * needs neither functions nor calls. */
 typedef enum ep_py_step {
     EP_STEP_DECODED,
     EP_STEP_FUNCTIONS,
     EP_STEP_CALLS,
-    EP_STEP_BLOCKS
+    EP_STEP_BLOCKS,
+    EP_STEP_BLOCKS_ALONE
 } ep_py_step;
 
 /* Computes what is missing for a step, without the GIL and one thread at a time. `pairs`: columns
- * of calls or blocks (pair.h) to be filled at EP_STEP_CALLS or EP_STEP_BLOCKS; 0: none. Fails: -1,
+ * of calls or blocks (pair.h) to be filled at EP_STEP_CALLS or behind it; 0: none. Fails: -1,
  * exception set. */
 int ep_py_trace_reach(ep_py_trace *self, ep_py_step wanted, unsigned pairs);
 

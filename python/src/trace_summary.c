@@ -157,7 +157,7 @@ ep_py_trace_curve(PyObject *object, PyObject *domains)
 {
     ep_py_trace *self = (ep_py_trace *)object;
     unsigned wanted = domains_of(domains);
-    if (wanted == 0 || ep_py_trace_reach(self, EP_STEP_BLOCKS, 0) < 0) {
+    if (wanted == 0 || ep_py_trace_reach(self, EP_STEP_BLOCKS_ALONE, 0) < 0) {
         return NULL;
     }
     ep_curve curve = {0};
@@ -184,7 +184,7 @@ ep_py_trace_bins(PyObject *object, PyObject *args)
         return NULL;
     }
     unsigned wanted = domains_of(domains);
-    if (wanted == 0 || ep_py_trace_reach(self, EP_STEP_BLOCKS, 0) < 0) {
+    if (wanted == 0 || ep_py_trace_reach(self, EP_STEP_BLOCKS_ALONE, 0) < 0) {
         return NULL;
     }
     if (count < 1) {
@@ -210,7 +210,7 @@ ep_py_trace_peak(PyObject *object, PyObject *domains)
 {
     ep_py_trace *self = (ep_py_trace *)object;
     unsigned wanted = domains_of(domains);
-    if (wanted == 0 || ep_py_trace_reach(self, EP_STEP_BLOCKS, 0) < 0) {
+    if (wanted == 0 || ep_py_trace_reach(self, EP_STEP_BLOCKS_ALONE, 0) < 0) {
         return NULL;
     }
     ep_peak peak;
@@ -227,7 +227,7 @@ ep_py_trace_moment(PyObject *object, PyObject *time)
 {
     ep_py_trace *self = (ep_py_trace *)object;
     long long ns = PyLong_AsLongLong(time);
-    if (PyErr_Occurred() || ep_py_trace_reach(self, EP_STEP_BLOCKS, 0) < 0) {
+    if (PyErr_Occurred() || ep_py_trace_reach(self, EP_STEP_BLOCKS_ALONE, 0) < 0) {
         return NULL;
     }
     return PyLong_FromSize_t(ep_blocks_moment(&self->input, ns));

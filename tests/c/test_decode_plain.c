@@ -132,7 +132,10 @@ plain_ticks(double scale, double base_ns)
         .high = HIGH,
         .first_ticks = HIGH + 1000,
         .last_ticks = HIGH + UINT32_MAX - 1000,
-        .stretch = {.last_ticks = UINT64_MAX, .base_ticks = HIGH - 12345, .base_ns = base_ns, .scale = scale},
+        .stretch = {.last_ticks = UINT64_MAX,
+                    .base_ticks = HIGH - 12345,
+                    .base_ns = base_ns,
+                    .scale = scale},
         .capacity = WORDS,
         .alloc_capacity = WORDS,
     };

@@ -579,3 +579,36 @@ def test_questions_name_the_argument_that_is_wrong():
         KeyError, match=r"has no column 'tine'; did you mean 'time'\? \(it has: time"
     ):
         trace.events["tine"]
+
+
+def test_what_allocator_events_alone_have_is_null_without_them():
+    with eventprof.record(memory=False) as recorder:
+        leaf(1)
+
+    events = recorder.trace.events
+    structured = events.to_numpy()
+
+    assert len(events) > 0
+    for name in ("address", "size", "domain"):
+        assert events._column(name).nulls().all()
+        assert events[2:4]._column(name).nulls().all()
+    assert structured.mask["size"].all()
+    assert structured.data["size"].tolist() == [-1] * len(events)
+
+
+def test_tables_do_not_depend_on_what_was_asked_for_first(tmp_path):
+    with eventprof.record() as recorder:
+        kept = [leaf(i) for i in range(500)]
+        kept.clear()
+    recorder.trace.save(tmp_path / "run.epr")
+
+    blocks_first = eventprof.open(tmp_path / "run.epr")
+    calls_first = eventprof.open(tmp_path / "run.epr")
+    names = ("memory", "allocations", "calls", "events")
+    found = {name: getattr(blocks_first, name) for name in names}
+    expected = {name: getattr(calls_first, name) for name in reversed(names)}
+
+    for table, other in ((found[name], expected[name]) for name in names):
+        assert table.columns == other.columns and len(table) == len(other) > 0
+        for name in table.columns:
+            assert np.array_equal(table._column(name).values(), other._column(name).values()), name
