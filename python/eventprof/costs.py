@@ -22,7 +22,8 @@ SORTS = {
     "realloc": "realloc, realloc_free and realloc_failed",
 }
 
-# Each makes two events a step, and no others. Not this package's own code, which is never recorded.
+# Each loop makes two events a step, and no others. Not as this package's own code, which is never
+# recorded, and what it calls takes a longer way.
 _LOOPS = """
 def nothing():
     pass
@@ -33,9 +34,9 @@ def call(steps):
         f()
 
 def c_call(steps):
-    f, x = isinstance, 7
+    f, x = abs, 7
     for _ in steps:
-        f(x, str)
+        f(x)
 
 def numbers(steps):
     for _ in steps:
@@ -55,6 +56,15 @@ def realloc(steps):
     text = "some text"
     for _ in steps:
         text += "x"
+
+def run(loops, few, steps, now):
+    taken = {}
+    for sort, loop in loops.items():
+        loop(few)  # hooks go into code when it is first run
+        begin = now()
+        loop(steps)
+        taken[sort] = now() - begin
+    return taken
 """
 
 
@@ -176,7 +186,9 @@ def overhead(
         *(["c_call"] if c_calls else []),
         *(["malloc", "realloc"] if memory else []),
     ]
-    costs, spread = _measure(recorder, {sort: loops[sort] for sort in sorts})
+    costs, spread = _measure(
+        recorder, loops["run"], {sort: loops[sort] for sort in sorts}
+    )
     measured = {
         "calls": calls,
         "c_calls": c_calls,
@@ -197,41 +209,29 @@ def known(calls: bool, c_calls: bool, memory: bool, backend: str, clock: str) ->
     return _known.get((calls, c_calls, memory, backend, clock))
 
 
-def _compile() -> dict[str, Callable[[tuple[None, ...]], None]]:
+def _compile() -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "eventprof overhead"}
     exec(compile(_LOOPS, "<eventprof overhead>", "exec"), names)
     return names
 
 
 def _measure(
-    recorder: Any, loops: dict[str, Callable[[tuple[None, ...]], None]]
+    recorder: Any, driver: Any, loops: dict[str, Callable[[tuple[None, ...]], None]]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    now = time.perf_counter_ns
     # Not a range, whose numbers are allocated.
     few, steps = (None,) * (_STEPS // 10), (None,) * _STEPS
-
-    def run() -> dict[str, int]:
-        taken = {}
-        for sort, loop in loops.items():
-            loop(few)  # hooks go into code when it is first run
-            begin = now()
-            loop(steps)
-            taken[sort] = now() - begin
-        return taken
-
     bare: dict[str, list[int]] = {sort: [] for sort in loops}
     recorded: dict[str, list[int]] = {sort: [] for sort in loops}
 
     def repeat(times: int, to: dict[str, list[int]]) -> None:
         for _ in range(times):
-            for sort, ns in run().items():
+            for sort, ns in driver(loops, few, steps, time.perf_counter_ns).items():
                 to[sort].append(ns)
 
     # Before and after, so that whatever else the machine does meets both.
     repeat(_REPEATS // 2, bare)
     with recorder:
-        for _ in range(_FILL // 2 // _STEPS // len(loops)):
-            run()
+        repeat(_FILL // 2 // _STEPS // len(loops), {sort: [] for sort in loops})
         repeat(_REPEATS, recorded)
     repeat(_REPEATS // 2, bare)
     events = 2 * _STEPS

@@ -155,10 +155,12 @@ def replayed(trace, given):
 
 @pytest.fixture(scope="module")
 def busy():
-    with eventprof.record(buffer="64 MiB", on_full="grow") as rec:
-        nasty.run()
-        sorted(range(50), key=lambda n: [n, bytearray(n)])
-    return rec.trace
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(costs, "_known", {})
+        with eventprof.record(buffer="64 MiB", on_full="grow") as rec:
+            nasty.run()
+            sorted(range(50), key=lambda n: [n, bytearray(n)])
+        return rec.trace
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -266,37 +268,34 @@ def work():
     return total
 
 
-def test_compensated_times_come_near_the_bare_ones(backend):
-    """The best of many short runs: what else the machine does is in neither."""
-    now = time.perf_counter_ns
-    given = eventprof.overhead(backend=backend, memory=False)
-    rec = eventprof.record(backend=backend, memory=False, threads="current")
-    bare, whole, corrected = [], [], []
-    work()
-
-    def more(times):
-        for _ in range(times):
-            begin = now()
+def best_of(count, rec, given):
+    """The best times of many short runs: bare, recorded, corrected. What else the machine does is in
+    none of them."""
+    bare, now = [], time.perf_counter_ns
+    for _ in range(count):
+        begin = now()
+        work()
+        bare.append(now() - begin)
+    with rec:
+        for _ in range(count):
             work()
-            bare.append(now() - begin)
-        with rec:
-            for _ in range(times):
-                work()
-        calls = rec.trace.calls
-        mine = np.flatnonzero(calls["name"] == "work")
-        assert len(mine) == times
-        whole.extend(calls["duration"][mine].tolist())
-        corrected.extend(calls.compensated(given)["duration"][mine].tolist())
+    calls = rec.trace.calls
+    mine = np.flatnonzero(calls["name"] == "work")
+    assert len(mine) == count
+    return min(bare), calls["duration"][mine].min(), calls.compensated(given)["duration"][mine].min()
 
-    # More runs make minima better, never worse: a machine under load needs more.
-    for _ in range(40):
-        more(20)
-        ratio, before = min(corrected) / min(bare), min(whole) / min(bare)
-        if before > 1.3 and 0.1 < ratio < 0.75 * before:
-            break
+
+def test_compensated_times_come_near_the_bare_ones(backend):
+    rec = eventprof.record(backend=backend, memory=False, threads="current")
+    ratios = []
+    # Measured while somebody else has the processor, either number may be far off: once more then.
+    for _ in range(60):
         given = eventprof.overhead(backend=backend, memory=False, again=True)
-    else:
-        pytest.fail(f"{ratio:.2f} of the bare time, {before:.2f} before it was corrected")
+        bare, recorded, corrected = best_of(20, rec, given)
+        ratios.append((recorded / bare, corrected / bare))
+        if ratios[-1][0] > 1.3 and 0.1 < ratios[-1][1] < 0.75 * ratios[-1][0]:
+            return
+    pytest.fail(f"recorded and corrected times over the bare one: {ratios}")
 
 
 # ---- What a recorder holds -----------------------------------------------------------------------
