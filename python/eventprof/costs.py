@@ -9,7 +9,7 @@ from typing import Any
 from . import _core
 
 _REPEATS = 25
-_STEPS = 400  # of a loop, each of which makes two events of its sort; text stays short
+_STEPS = 400  # of a loop, each of which makes two events of its sort
 _BUFFER = "1 MiB"
 _FILL = 150_000  # events that make the ring go round, so that its memory was used before
 
@@ -53,9 +53,10 @@ def malloc(steps):
         y = None
 
 def realloc(steps):
-    text = "some text"
-    for _ in steps:
-        text += "x"
+    data, some = bytearray(), b"x" * 300
+    for _ in steps[::2]:
+        data += some
+        data *= 0
 
 def run(loops, few, steps, now):
     taken = {}
