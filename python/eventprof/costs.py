@@ -187,9 +187,7 @@ def overhead(
         *(["c_call"] if c_calls else []),
         *(["malloc", "realloc"] if memory else []),
     ]
-    costs, spread = _measure(
-        recorder, loops["run"], {sort: loops[sort] for sort in sorts}
-    )
+    costs, spread = _measure(recorder, loops["run"], {sort: loops[sort] for sort in sorts})
     measured = {
         "calls": calls,
         "c_calls": c_calls,

@@ -282,7 +282,11 @@ def best_of(count, rec, given):
     calls = rec.trace.calls
     mine = np.flatnonzero(calls["name"] == "work")
     assert len(mine) == count
-    return min(bare), calls["duration"][mine].min(), calls.compensated(given)["duration"][mine].min()
+    return (
+        min(bare),
+        calls["duration"][mine].min(),
+        calls.compensated(given)["duration"][mine].min(),
+    )
 
 
 def test_compensated_times_come_near_the_bare_ones(backend):
