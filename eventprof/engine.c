@@ -1520,6 +1520,28 @@ ep_engine_get_stats(void)
     return stats;
 }
 
+ep_recorder_stats
+ep_recorder_get_stats(const ep_recorder *recorder)
+{
+    lock_engine();
+    ep_recorder_stats stats = {
+        .chunks = recorder->kept_end - recorder->kept_first,
+        .list_bytes = recorder->kept_capacity * sizeof *recorder->kept +
+                      recorder->thread_capacity * sizeof *recorder->threads,
+    };
+    for (size_t i = recorder->kept_first; i < recorder->kept_end; i++) {
+        stats.file_chunks += recorder->kept[i]->file != NULL;
+    }
+    for (size_t i = 0; i < recorder->thread_capacity; i++) {
+        const ep_window_thread *thread = recorder->threads[i];
+        if (thread != NULL) {
+            stats.list_bytes += sizeof *thread + thread->open.capacity * sizeof *thread->open.calls;
+        }
+    }
+    unlock_engine();
+    return stats;
+}
+
 /* ---- Life of the process --------------------------------------------------------------------- */
 
 static void

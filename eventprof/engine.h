@@ -184,6 +184,15 @@ typedef struct ep_engine_stats {
 
 ep_engine_stats ep_engine_get_stats(void);
 
+/* What a recorder holds by itself. */
+typedef struct ep_recorder_stats {
+    size_t chunks;             /* that it keeps; others may keep them, too */
+    size_t file_chunks;        /* of them, those that are slots of a file */
+    size_t list_bytes;         /* its lists of them and of threads, with the calls that were open */
+} ep_recorder_stats;
+
+ep_recorder_stats ep_recorder_get_stats(const ep_recorder *recorder);
+
 /* *to: empty. Returns: copies in it (free its calls). Fails: EP_NOMEM, *to stays empty. */
 EP_CHECKED ep_status ep_open_stack_copy(const ep_open_stack *from, ep_open_stack *to);
 

@@ -66,8 +66,8 @@ ep_verify_at(const ep_verify_input *input, ep_finding_sort sort, size_t row)
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
-#define PYTHON_KINDS                                                                         \
-    (EP_KIND_BIT(EP_KIND_CALL) | EP_KIND_BIT(EP_KIND_RETURN) | EP_KIND_BIT(EP_KIND_YIELD) |  \
+#define PYTHON_KINDS                                                                        \
+    (EP_KIND_BIT(EP_KIND_CALL) | EP_KIND_BIT(EP_KIND_RETURN) | EP_KIND_BIT(EP_KIND_YIELD) | \
      EP_KIND_BIT(EP_KIND_RESUME) | EP_KIND_BIT(EP_KIND_THROW) | EP_KIND_BIT(EP_KIND_UNWIND))
 #define C_KINDS \
     (EP_KIND_BIT(EP_KIND_C_CALL) | EP_KIND_BIT(EP_KIND_C_RETURN) | EP_KIND_BIT(EP_KIND_C_EXCEPTION))

@@ -30,6 +30,7 @@ else:
     from ._pypy.recorder import Recorder, record
 
 if TYPE_CHECKING:
+    from .costs import Overhead, overhead
     from .event_profiler import EventProfiler, EventProfilerDebug, WithEventProfiler
     from .file import open
     from .following import Follower
@@ -46,6 +47,7 @@ __all__ = [
     "Follower",
     "FormatError",
     "Loss",
+    "Overhead",
     "Recorder",
     "StateError",
     "Table",
@@ -56,6 +58,7 @@ __all__ = [
     "WithEventProfiler",
     "merge",
     "open",
+    "overhead",
     "record",
 ]
 
@@ -71,11 +74,13 @@ _LAZY = {
     "WithEventProfiler": "event_profiler",
     "Follower": "following",
     "Loss": "trace",
+    "Overhead": "costs",
     "Table": "tables",
     "Trace": "trace",
     "Verification": "verification",
     "merge": "merging",
     "open": "file",
+    "overhead": "costs",
 }
 if sys.implementation.name == "pypy":
     _LAZY |= {name: "_pypy.absent" for name in _LAZY} | {

@@ -159,7 +159,11 @@ def _uses_areas(options: Options) -> bool:
 def describe_run(options: Options) -> dict[str, Any]:
     """Give what is known of a run before it begins: options, program, interpreter, machine."""
     system = os.uname()
+    # Not by an import, which recorders that run would see: who measured it has imported it.
+    costs = sys.modules.get(f"{__package__}.costs")
+    known = None if costs is None else costs.known(**_measured_as(options))
     return {
+        **({} if known is None else {"overhead": known.as_dict()}),
         "options": {
             "events": options.events,
             "domains": options.domains,
@@ -342,6 +346,7 @@ class Options(NamedTuple):
     min_duration: int = 0
     output: str | None = None
     force: bool = False
+    overhead: bool = False
 
     @property
     def events(self) -> tuple[str, ...]:
@@ -373,6 +378,7 @@ def record(
     clock: Clock = "auto",
     output: str | os.PathLike[str] | None = None,
     force: bool = False,
+    overhead: bool = False,
 ) -> Recorder:
     """Make a recorder: a context manager, a decorator, or something to start and stop.
 
@@ -421,6 +427,10 @@ def record(
         ``%p`` its number is put before the suffix.
     force : bool
         Replace `output` if it is there already.
+    overhead : bool
+        Measure first what an event costs, as `eventprof.overhead` does: once a process and choice
+        of options, some 50 ms. It is in the trace's metadata then, and tables can be corrected
+        for it. Otherwise it is there if it was measured before.
 
     Returns
     -------
@@ -435,6 +445,8 @@ def record(
         `buffer` is more than the machine has.
     UnsupportedError
         This interpreter has no such backend.
+    StateError
+        `overhead` was asked for while a recorder runs.
 
     See Also
     --------
@@ -467,6 +479,7 @@ def record(
         parse_duration("min_duration", min_duration),
         None if output is None else _output(output),
         _flag("force", force),
+        _flag("overhead", overhead),
     )
     _need_ends(kinds, options.max_depth, options.min_duration)
     if options.backend == "monitoring" and sys.version_info < (3, 12):
@@ -474,7 +487,23 @@ def record(
             "backend='monitoring' needs Python 3.12 (sys.monitoring); this is "
             f"{sys.version_info.major}.{sys.version_info.minor}, which has 'profile'"
         )
+    if options.overhead:
+        from . import costs
+
+        costs.overhead(**_measured_as(options))
     return Recorder(options)
+
+
+def _measured_as(options: Options) -> dict[str, Any]:
+    """Give the arguments of `overhead` that fit a recorder."""
+    words = options.events
+    return {
+        "calls": "call" in words,
+        "c_calls": "c_call" in words,
+        "memory": bool(options.domains),
+        "backend": options.backend,
+        "clock": options.clock,
+    }
 
 
 class Recorder(_core.Recorder):
@@ -578,6 +607,50 @@ class Recorder(_core.Recorder):
             The recorder was never started.
         """
         return self._make_trace() if self.state == "running" else self.trace
+
+    @property
+    def stats(self) -> dict[str, int | None]:
+        """What recording holds, in bytes and in counts.
+
+        Returns
+        -------
+        dict of str to int or None
+            Of this recorder: ``chunks`` of records that it keeps and ``chunk_bytes``, in memory or
+            in its file; ``list_bytes``, its lists of them and of threads; ``file_bytes``, what its
+            file takes on the disk, None without. Of the process, for all recorders:
+            ``all_chunks``, ``free_chunks`` among them, ready to be used, and
+            ``all_chunk_bytes``; ``threads`` that ever recorded, ``logs`` of living ones and
+            ``log_bytes``; ``names``, ``sites`` and ``name_bytes``, with their texts, which are
+            never given back.
+
+        Notes
+        -----
+        A chunk is 1 MiB of address space; memory is behind those parts that were written to, or
+        are soon. Chunks that recorders share are counted for each.
+        """
+        chunks, file_chunks, list_bytes = self._held()
+        engine = _core.engine_stats()
+        file_bytes = None
+        if self.output is not None:
+            try:
+                file_bytes = os.stat(self.output).st_blocks * 512
+            except OSError:  # removed, or elsewhere by now
+                file_bytes = file_chunks * engine["chunk_bytes"]
+        return {
+            "chunks": chunks,
+            "chunk_bytes": chunks * engine["chunk_bytes"],
+            "list_bytes": list_bytes,
+            "file_bytes": file_bytes,
+            "all_chunks": engine["chunks_mapped"],
+            "free_chunks": engine["chunks_free"],
+            "all_chunk_bytes": engine["chunks_mapped"] * engine["chunk_bytes"],
+            "threads": engine["threads"],
+            "logs": engine["logs"],
+            "log_bytes": engine["log_bytes"],
+            "names": engine["names"],
+            "sites": engine["sites"],
+            "name_bytes": engine["names_bytes"],
+        }
 
     def _make_trace(self) -> Trace:
         # The capture first: what follows may be seen by recorders that run.

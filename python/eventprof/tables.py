@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Array: TypeAlias = "NDArray[Any]"
 Mask: TypeAlias = "NDArray[np.bool_]"
 
+#: True: what the trace knows of its overhead; or ns an event by sort, of `eventprof.overhead`.
+Compensate: TypeAlias = "bool | Mapping[str, float]"
+
 #: Which values stand for "unknown"; a function gives the mask itself, True where unknown.
 Null: TypeAlias = "Literal['never', 'negative', 'zero', 'nan'] | Callable[[], Mask]"
 
@@ -326,10 +329,17 @@ class Table:
     Row(name=None, grams=7)
     """
 
-    __slots__ = ("__weakref__", "_columns", "_length", "_row_type", "name")
+    __slots__ = ("__weakref__", "_columns", "_compensate", "_length", "_row_type", "name")
 
-    def __init__(self, name: str, columns: Iterable[Column], length: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        columns: Iterable[Column],
+        length: int,
+        compensate: Callable[[Compensate], Table] | None = None,
+    ) -> None:
         self.name = name
+        self._compensate = compensate
         self._columns = {column.name: column for column in columns}
         self._length = length
         self._row_type: Any = None
@@ -483,7 +493,11 @@ class Table:
         if isinstance(key, slice):
             return self._select(lambda values: values[key], len(range(*key.indices(len(self)))))
         if isinstance(key, (list, tuple)) and key and all(isinstance(name, str) for name in key):
-            return Table(self.name, [self._column(name) for name in key], self._length)
+            names = list(key)
+            return Table(
+                self.name, [self._column(name) for name in names], self._length,
+                self._compensated_part(lambda table: table[names]),
+            )  # fmt: skip
         if isinstance(key, (np.ndarray, list, tuple)):
             rows = self._rows(key)
             return self._select(lambda values: values.take(rows), len(rows))
@@ -522,7 +536,45 @@ class Table:
         return rows
 
     def _select(self, pick: Callable[[Array], Array], length: int) -> Table:
-        return Table(self.name, [c.select(pick) for c in self._columns.values()], length)
+        return Table(
+            self.name, [c.select(pick) for c in self._columns.values()], length,
+            self._compensated_part(lambda table: table._select(pick, length)),
+        )  # fmt: skip
+
+    def _compensated_part(
+        self, part: Callable[[Table], Table]
+    ) -> Callable[[Compensate], Table] | None:
+        whole = self._compensate
+        return None if whole is None else lambda compensate: part(whole(compensate))
+
+    def compensated(self, overhead: Compensate = True) -> Table:
+        """Give the table without the recorder's share of its times; never below 0.
+
+        Parameters
+        ----------
+        overhead : bool or mapping
+            What an event costs: True, what the trace's metadata say; or ns by sort, as
+            `eventprof.overhead` gives them. False: the table itself.
+
+        Returns
+        -------
+        Table
+            Of `Trace.calls` with other ``duration`` and ``self_time``, of `Trace.functions` with
+            other times: without the events of the call itself and of all calls inside.
+
+        Raises
+        ------
+        ValueError
+            The table has no such times, or the trace does not know what its events cost.
+        """
+        if overhead is False:
+            return self
+        if self._compensate is None:
+            raise ValueError(
+                f"{self.name}: only calls and functions of a trace can be compensated, and parts "
+                "of them, once"
+            )
+        return self._compensate(overhead)
 
     def _numbered(self) -> Table:
         """Give the table with the numbers of its rows as a first column."""
@@ -541,8 +593,13 @@ class Table:
 
     # ---- As something else -----------------------------------------------------------------------
 
-    def to_numpy(self) -> Array:
+    def to_numpy(self, *, compensate: Compensate = False) -> Array:
         """Copy it into a structured array.
+
+        Parameters
+        ----------
+        compensate : bool or mapping
+            Give times without the recorder's share, see `compensated`.
 
         Returns
         -------
@@ -550,6 +607,8 @@ class Table:
             One field a column; texts are objects, None where unknown. Masked if any column may hold
             unknown values.
         """
+        if compensate is not False:
+            return self.compensated(compensate).to_numpy()
         columns = list(self._columns.values())
         text = np.dtype(object)
         kinds = [(c.name, text if c.words is not None else c.type()) for c in columns]
@@ -569,7 +628,7 @@ class Table:
                 mask[column.name][rows] = cast(Mask, column.nulls())[rows]
         return np.ma.MaskedArray(result, mask=mask, copy=False) if masked else result
 
-    def to_pandas(self, *, copy: bool = False) -> Any:
+    def to_pandas(self, *, copy: bool = False, compensate: Compensate = False) -> Any:
         """Give a pandas dataframe.
 
         Parameters
@@ -577,6 +636,8 @@ class Table:
         copy : bool
             Whether to copy the columns. Without, they share the table's memory and cannot be
             assigned into; whole columns can always be replaced.
+        compensate : bool or mapping
+            Give times without the recorder's share, see `compensated`.
 
         Returns
         -------
@@ -588,12 +649,19 @@ class Table:
         ModuleNotFoundError
             pandas is not installed.
         """
+        if compensate is not False:
+            return self.compensated(compensate).to_pandas(copy=copy)
         pd = require("pandas", "pandas", "to_pandas()")
         data = {column.name: column.pandas(pd) for column in self._columns.values()}
         return pd.DataFrame(data, index=pd.RangeIndex(self._length), copy=copy)
 
-    def to_polars(self) -> Any:
+    def to_polars(self, *, compensate: Compensate = False) -> Any:
         """Give a Polars dataframe; texts are categoricals.
+
+        Parameters
+        ----------
+        compensate : bool or mapping
+            Give times without the recorder's share, see `compensated`.
 
         Returns
         -------
@@ -605,10 +673,15 @@ class Table:
         ModuleNotFoundError
             Polars is not installed.
         """
-        return require("polars", "polars", "to_polars()").DataFrame(self)
+        return require("polars", "polars", "to_polars()").DataFrame(self.compensated(compensate))
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self, *, compensate: Compensate = False) -> Any:
         """Give a pyarrow table; texts are dictionaries.
+
+        Parameters
+        ----------
+        compensate : bool or mapping
+            Give times without the recorder's share, see `compensated`.
 
         Returns
         -------
@@ -620,7 +693,7 @@ class Table:
         ModuleNotFoundError
             pyarrow is not installed.
         """
-        return require("pyarrow", "arrow", "to_arrow()").table(self)
+        return require("pyarrow", "arrow", "to_arrow()").table(self.compensated(compensate))
 
     def __arrow_c_schema__(self) -> Any:
         """Give the schema as a PyCapsule, for what reads Arrow."""

@@ -16,7 +16,7 @@ import numpy as np
 from . import _core
 from ._words import did_you_mean, plural, show_ns
 from .questions import Questions
-from .tables import Array, Column, Null, Table, Words, code_type, encode
+from .tables import Array, Column, Compensate, Null, Table, Words, code_type, encode
 
 if TYPE_CHECKING:
     from .verification import Verification
@@ -165,7 +165,8 @@ class Trace(Questions):
             CLOCK_MONOTONIC; ``duration_ns``; ``clock``, ``clock_frequency_hz``; ``eventprof``,
             ``python``, ``platform``, ``hostname``, ``pid``, ``argv``; ``backend``, ``options``,
             ``displaced`` of the recorder; ``damaged_chunks``, parts that could not be read;
-            ``filtered``, what was left out, see `filtered`.
+            ``filtered``, what was left out, see `filtered`; ``overhead``, what an event cost, if it
+            was measured, see `eventprof.overhead`.
         """
         facts = self._facts
         return {
@@ -366,6 +367,7 @@ class Trace(Questions):
                 *self._call_memory_columns(True),
             ],
             len(load("parent")),
+            self._compensate_calls,
         )  # fmt: skip
 
     @cached_property
@@ -502,7 +504,18 @@ class Trace(Questions):
                 statistic("peak_live", "bytes", "of allocated: at the peak"),
             ],
             len(rows),
+            self._compensate_functions,
         )
+
+    def _compensate_calls(self, compensate: Compensate) -> Table:
+        from .compensation import calls
+
+        return calls(self, self.calls, compensate)
+
+    def _compensate_functions(self, compensate: Compensate) -> Table:
+        from .compensation import functions
+
+        return functions(self, self.functions, compensate)
 
     @cached_property
     def _function_stats(self) -> dict[str, Array]:

@@ -75,7 +75,12 @@ engine_stats(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     ep_engine_stats stats = ep_engine_get_stats();
-    return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n,s:n,s:n}", "chunks_mapped",
+    return Py_BuildValue("{s:O,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}",
+                         "recording", ep_engine_kinds() != 0 ? Py_True : Py_False, "chunk_bytes",
+                         (Py_ssize_t)EP_CHUNK_BYTES, "log_bytes",
+                         (Py_ssize_t)(stats.logs * sizeof(ep_log) +
+                                      stats.threads * sizeof(ep_thread)),
+                         "chunks_mapped",
                          (Py_ssize_t)stats.chunks_mapped, "chunks_free",
                          (Py_ssize_t)stats.chunks_free, "logs", (Py_ssize_t)stats.logs, "threads",
                          (Py_ssize_t)stats.threads, "names", (Py_ssize_t)ep_name_count() - 1,

@@ -807,6 +807,16 @@ recorder_count(PyObject *object, PyObject *unused)
                          ep_py_full_reasons[reason], ns);
 }
 
+/* (chunks, those of them in a file, bytes of lists): what it holds. */
+static PyObject *
+recorder_held(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ep_recorder_stats stats = ep_recorder_get_stats(&((recorder_object *)object)->core);
+    return Py_BuildValue("nnn", (Py_ssize_t)stats.chunks, (Py_ssize_t)stats.file_chunks,
+                         (Py_ssize_t)stats.list_bytes);
+}
+
 static PyObject *
 recorder_get_state(PyObject *self, void *unused)
 {
@@ -881,6 +891,7 @@ static PyMethodDef recorder_methods[] = {
     {"__exit__", (PyCFunction)(void (*)(void))recorder_exit, METH_FASTCALL, NULL},
     {"_capture", recorder_capture, METH_NOARGS, NULL},
     {"_count", recorder_count, METH_NOARGS, NULL},
+    {"_held", recorder_held, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

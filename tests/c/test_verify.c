@@ -559,7 +559,8 @@ end_another_function(simulation *s, size_t *row, ep_finding_sort *sort)
     if (at == 0) {
         return false;
     }
-    event *end = &s->events[*row = end_of(s, at)];
+    *row = end_of(s, at);
+    event *end = &s->events[*row];
     end->id = NAME_OF((end->id - 100 + 1) % FUNCTIONS);
     *sort = EP_FINDING_END_OF_ANOTHER;
     for (size_t around = parent_of(s, at); around > 0; around = parent_of(s, around - 1)) {

@@ -33,12 +33,10 @@ def recorded(run, **options):
     return rec.trace
 
 
-def assert_right(trace, *, excused=None):
+def assert_right(trace):
     found = trace.verify()
     assert found.ok, str(found)
     assert found.events == len(trace.events)
-    if excused is not None:
-        assert found.excused == excused
     return found
 
 
@@ -52,7 +50,10 @@ def test_a_program_is_right_and_nothing_needs_an_excuse(name, memory, backend):
 
     trace = recorded(run, memory=memory, backend=backend)
 
-    assert_right(trace, excused={})
+    found = assert_right(trace)
+    # The profile hook's own blocks may be freed in it: verification._has_hook_frees.
+    hook_frees = {"freed_twice"} if memory and backend == "profile" else set()
+    assert set(found.excused) <= hook_frees
 
 
 def work_in_threads():

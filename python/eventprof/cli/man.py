@@ -35,7 +35,7 @@ _STATUS = (
     ("run", "That of the program; 2 if it was not started."),
     ("0", "All went well."),
     ("1", "A file cannot be read or written; one line on standard error says why."),
-    ("2", "Wrong use."),
+    ("2", "Wrong use; of verify also: a file cannot be read, as 1 says that one is wrong."),
     ("141", "Whoever read standard output closed it."),
 )
 
