@@ -6,6 +6,7 @@ no extension: `install` puts this module in its place.
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType
 from typing import Any, Literal, NoReturn, Self
@@ -67,7 +68,10 @@ def missing(what: str, cause: str, remedy: str) -> NoReturn:
 
 def set_own_directory(directory: str) -> None:
     """Tell where our code is, which is never recorded."""
-    log.own_directory = directory
+    own = os.path.dirname(os.path.dirname(__file__)) + os.sep
+    # As code objects spell it: `directory` is that of record(), which is in this folder here.
+    head = os.path.dirname(directory.rstrip(os.sep)) + os.sep
+    log.own_directory = head if os.path.realpath(head) == os.path.realpath(own) else directory
 
 
 def name_thread(native_id: int, name: str) -> None:

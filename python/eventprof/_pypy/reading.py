@@ -267,7 +267,7 @@ def _notes(data: decode.Data, found: Any) -> None:
         return
     data.notes_lost = found["lost"]
     rows = {(f.name, f.module, f.file): row for row, f in enumerate(data.functions)}
-    for time, thread, event, name, module, file, line, details in found["rows"]:
+    for time, event, thread, name, module, file, line, details in found["rows"]:
         function = -1
         if name is not None:
             key = name, module, file

@@ -182,12 +182,15 @@ class Recorder(shared.Recorder):
         """Make a recorder that is not started."""
         self = super().__new__(cls, options)
         python = sum(1 << kind for kind in range(1, 7))
-        self._options.update(  # type: ignore[attr-defined]
+        self.flags = flags or {"jit": True, "gc": True, "operations": False}
+        cast(Any, self)._options.update(
             want_calls=bool(options.kinds & python),
             want_c_calls=bool(options.kinds & ~python),
-            **(flags or {"jit": True, "gc": True, "operations": False}),
+            **self.flags,
         )
         return self
+
+    flags: dict[str, bool]
 
     def __init__(self, *_: object) -> None:
         pass
@@ -195,7 +198,6 @@ class Recorder(shared.Recorder):
     def _make_trace(self) -> Any:
         capture = cast(Any, self)._capture()
         data = decode.decode(capture, self.options.kinds)
-        flags = cast(Any, self)._options
         metadata = {
             "clock": self.clock,
             "backend": self.backend,
@@ -203,7 +205,7 @@ class Recorder(shared.Recorder):
             "pid": os.getpid(),
             **shared.describe_run(self.options),
         }
-        metadata["options"].update({name: flags[name] for name in ("jit", "gc", "operations")})
+        metadata["options"].update(self.flags)
         return Trace(data, metadata, capture.stats)
 
 

@@ -128,7 +128,7 @@ class Listener:
         self.jit = jit
         self.gc = gc
         self.operations = operations
-        self.happenings: list[Happening] = []
+        self._happenings: list[tuple[Any, ...]] = []
         self.lost = 0
         self._first: Stats | None = None
         self._last: Stats | None = None
@@ -142,6 +142,12 @@ class Listener:
         """Remember the counters."""
         self._last = stats_snapshot() if self.jit else None
         self._ended = True
+
+    def forget(self) -> None:
+        """Begin anew: this is another process."""
+        self._happenings.clear()
+        self.lost = 0
+        self.begin()
 
     def stats(self) -> Stats | None:
         """Give what the counters counted in the window; None: there was nothing to count."""
@@ -161,11 +167,15 @@ class Listener:
         self, event: str, code: CodeType | None, line: int | None, details: dict[str, Any]
     ) -> None:
         """Keep one happening."""
-        if len(self.happenings) >= LIMIT:
+        if len(self._happenings) >= LIMIT:
             self.lost += 1
             return
         ticks, ident = self.now(), threading.get_ident()
-        self.happenings.append(Happening(ticks, ident, event, code, line, details))
+        self._happenings.append((ticks, ident, event, code, line, details))
+
+    def told(self) -> list[Happening]:
+        """Give what was told until now."""
+        return [Happening(*one) for one in list(self._happenings)]
 
 
 #: Replaced, never changed: the hooks of other threads may be going through it.

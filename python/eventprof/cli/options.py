@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -210,6 +211,10 @@ def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> Any:
     eventprof.UnsupportedError
         This version or this interpreter lacks what was asked for.
     """
+    if sys.implementation.name == "pypy":
+        from .._pypy.running import make_recorder as make
+
+        return make(given, output, force)
     from .. import UnsupportedError, recorder
     from ..recorder import record
 

@@ -206,7 +206,10 @@ class Recording:
         except (Error, OSError, TypeError, ValueError, MemoryError) as error:
             _give_up(options.explain(error, self._output))
         if self._arguments.report:
-            from ..report import report
+            if sys.implementation.name == "pypy":
+                from .._pypy.report import report
+            else:
+                from ..report import report
 
             self._report = report
         if not self._arguments.follow_fork:
