@@ -224,7 +224,8 @@ def _hook(log: ThreadLog, session: Session) -> Hook:
     builtins = ("c_call", "c_return", "c_exception")
 
     def c_calls_alone(frame: FrameType, event: str, arg: Any) -> None:
-        if event in builtins:
+        # Without calls, nothing else tells which builtins are called by ours.
+        if event in builtins and not code_of(frame.f_code).level:
             hook(frame, event, arg)
 
     return c_calls_alone
@@ -315,7 +316,7 @@ class Stack:
         """Put a call on top; give whether it is shown."""
         level = self.calls[-1].level if self.calls else SHOWN
         if kind == C_CALL:
-            level = HIDDEN if level else SHOWN
+            pass  # as its caller: what exec() runs is the program
         else:
             own = code_of(what).level
             level = own if own else HIDDEN if level == HIDDEN else SHOWN
@@ -439,10 +440,10 @@ class Session:
         if log is not None:
             sys.setprofile(log.hook)
 
-    def _open_calls(self) -> list[Open]:
+    def _open_calls(self, frame: FrameType | None = None) -> list[Open]:
         """Give what is open on this thread, with our own frames."""
         codes: list[CodeType] = []
-        frame: FrameType | None = sys._getframe(1)
+        frame = frame or sys._getframe(1)
         while frame is not None and self.want_calls:
             codes.append(frame.f_code)
             frame = frame.f_back
@@ -475,10 +476,10 @@ class Session:
             from .core import StateError
 
             raise StateError("this recorder is not running; start it first")
-        _running.remove(self)
         for one in self.logs:
             one.end = 0  # its hook sees it at the next event, records nothing more, and goes
         # Nothing of ours is recorded from here on.
+        _running.remove(self)
         if log is not None and log.ident == threading.get_ident() and not log.removed:
             found = sys.getprofile()
             if found is log.hook:
@@ -506,6 +507,7 @@ class Session:
                 sys.setprofile(_alive(previous))
                 return
             log = ThreadLog(self, previous)
+            log.open = self._open_calls(frame.f_back)
             self.logs.append(log)
             sys.setprofile(log.hook)
             # Others had this event from `before` already.

@@ -164,18 +164,21 @@ class Listener:
         )  # fmt: skip
 
     def take(
-        self, event: str, code: CodeType | None, line: int | None, details: dict[str, Any]
+        self, event: str, code: CodeType | None, details: dict[str, Any]
     ) -> None:
         """Keep one happening."""
         if len(self._happenings) >= LIMIT:
             self.lost += 1
             return
         ticks, ident = self.now(), threading.get_ident()
-        self._happenings.append((ticks, ident, event, code, line, details))
+        self._happenings.append((ticks, ident, event, code, details))
 
     def told(self) -> list[Happening]:
         """Give what was told until now."""
-        return [Happening(*one) for one in list(self._happenings)]
+        return [
+            Happening(ticks, ident, event, code, _line(code, details), details)
+            for ticks, ident, event, code, details in list(self._happenings)
+        ]
 
 
 #: Replaced, never changed: the hooks of other threads may be going through it.
@@ -227,24 +230,26 @@ def _install() -> list[str]:
     return _install_gc(any(one.gc for one in _listeners))
 
 
-def _place(greenkey: Any) -> tuple[CodeType | None, int | None, dict[str, Any]]:
-    """Read a green key: (code, next instruction, is it profiled), text of another loop, or None."""
-    if isinstance(greenkey, tuple) and greenkey and isinstance(greenkey[0], CodeType):
-        code = greenkey[0]
-        at = int(greenkey[1]) if len(greenkey) > 1 else 0
-        line = code.co_firstlineno
-        for begin, end, found in code.co_lines():
-            if begin <= at < end and found is not None:
-                line = found
-        return code, line, {"instruction": at}
-    return None, None, {} if greenkey is None else {"greenkey": str(greenkey)}
+def _line(code: CodeType | None, details: dict[str, Any]) -> int | None:
+    if code is None:
+        return None
+    at = details["instruction"]
+    for begin, end, line in code.co_lines():
+        if begin <= at < end and line is not None:
+            return line
+    return code.co_firstlineno
 
 
 def _tell_jit(
     event: str, greenkey: Any, details: dict[str, Any], operations: Any = None
 ) -> None:
-    code, line, more = _place(greenkey)
-    details.update(more)
+    # Little is done here, and no loop: what the compiler would make of this it does not tell.
+    code = None
+    if isinstance(greenkey, tuple) and len(greenkey) > 1 and isinstance(greenkey[0], CodeType):
+        code = greenkey[0]  # and the next instruction, and whether it is profiled
+        details["instruction"] = int(greenkey[1])
+    elif greenkey is not None:  # of another loop of the interpreter's
+        details["greenkey"] = str(greenkey)
     text = None
     for listener in _listeners:
         if not listener.jit:
@@ -254,7 +259,7 @@ def _tell_jit(
             if text is None:
                 text = [str(one) for one in operations]
             own["operations"] = text
-        listener.take(event, code, line, own)
+        listener.take(event, code, own)
 
 
 def _on_compile(info: Any) -> None:
@@ -333,7 +338,7 @@ def _tell_gc(event: str, hook: str, stats: Any, names: tuple[str, ...]) -> None:
             details["major_is_done"] = bool(stats.major_is_done)
         for listener in _listeners:
             if listener.gc:
-                listener.take(event, None, None, dict(details))
+                listener.take(event, None, dict(details))
     except Exception:
         _failed()
 
