@@ -1,7 +1,7 @@
 """What an interpreter told of itself while it recorded: PyPy's compiler and garbage collector.
 
-It is in the metadata of an archive, under ``runtime_events``: rare and of many shapes, it is no part
-of the stream of events, and readers that do not know it lose nothing else.
+It is in the metadata of an archive, under ``runtime_events``: rare and of many shapes, it is no
+part of the stream of events, and readers that do not know it lose nothing else.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def table(found: object) -> Table:
         values = [row[-1].get(name) for row in rows]
         if name not in columns and all(isinstance(v, (int, str, type(None))) for v in values):
             columns[name] = _column(name, values)
-    units = {name: "ns" for name in ("time", "duration", "duration_min", "duration_max")}
+    units = dict.fromkeys(("time", "duration", "duration_min", "duration_max"), "ns")
     return Table.from_columns("runtime", columns, units=units)
 
 
@@ -73,10 +73,11 @@ def _column(name: str, values: list[Any]) -> Any:
         return np.array(values, dtype=np.int64 if name == "time" else np.int32)
     nulls = [value is None for value in values]
     kind = np.int32 if name in _INT32 else np.int64
+    limit = 2**31 if kind is np.int32 else 2**63
     numbers = np.zeros(len(values), dtype=kind)
     for row, value in enumerate(values):
         # A file may hold anything; what does not fit is unknown.
-        if value is None or not -(2**31) <= value < 2**31 and kind is np.int32 or abs(value) >= 2**63:
+        if value is None or abs(value) >= limit:
             nulls[row] = True
         else:
             numbers[row] = value

@@ -6,9 +6,10 @@ import subprocess
 import sys
 from importlib import util
 
-import eventprof
 import programs
 import pytest
+
+import eventprof
 from eventprof._pypy import archive, decode, runtime, tables
 from eventprof._pypy.tables import Table
 
@@ -274,9 +275,7 @@ def test_verbs_that_need_the_core_say_so(verb, tmp_path):
 
 
 def test_the_environment_records_a_program(script, tmp_path):
-    code = (
-        "import eventprof.cli.environment as e; e.start(); exec(open('script.py').read())"
-    )
+    code = "import eventprof.cli.environment as e; e.start(); exec(open('script.py').read())"
     environment = {**os.environ, "EVENTPROF": "c_calls=0", "EVENTPROF_OUTPUT": "e.epr"}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment,
                           capture_output=True, text=True, timeout=300)  # fmt: skip

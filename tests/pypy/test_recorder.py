@@ -5,9 +5,10 @@ import subprocess
 import sys
 import threading
 
-import eventprof
 import programs
 import pytest
+
+import eventprof
 from eventprof._pypy import log
 
 QUIET = {"jit": False, "gc": False}

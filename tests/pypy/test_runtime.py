@@ -7,15 +7,16 @@ import subprocess
 import sys
 import textwrap
 
-import eventprof
 import programs
 import pytest
+
+import eventprof
 from eventprof._pypy import runtime
 
 QUIET = {"calls": False, "c_calls": False}
 
 #: A function whose loop is compiled, with bridges, and one that is too long for that.
-HOT = '''
+HOT = """
 import sys
 import eventprof
 import pypyjit
@@ -31,7 +32,7 @@ def hot(n):
 
 lines = "".join(f"        s += i * {k}; s ^= {k}; s = abs(s) % 1000003\\n" for k in range(1500))
 exec("def long(n):\\n    s = 0\\n    for i in range(n):\\n" + lines + "    return s\\n")
-'''
+"""
 
 
 def run(body, log=None, *options):
@@ -58,7 +59,7 @@ def summary(path):
 def test_loops_and_bridges_are_those_of_jit_summary(tmp_path):
     log = tmp_path / "log"
     told = run(
-        '''
+        """
         import json
         before = eventprof.stats_snapshot()
         with eventprof.record(calls=False, c_calls=False, gc=False) as rec:
@@ -75,7 +76,7 @@ def test_loops_and_bridges_are_those_of_jit_summary(tmp_path):
             "rows": [[r.event, r.type, r.name, r.line, r.asmlen, r.loop, r.bridge, r.reason]
                      for r in jit],
         }))
-        ''',
+        """,
         log,
     )
 
@@ -97,7 +98,7 @@ def test_loops_and_bridges_are_those_of_jit_summary(tmp_path):
 
 def test_the_green_key_is_a_function_and_a_line():
     told = run(
-        '''
+        """
         import json
         with eventprof.record(calls=False, c_calls=False, gc=False) as rec:
             hot(100_000)
@@ -107,7 +108,7 @@ def test_the_green_key_is_a_function_and_a_line():
             "rows": [[r.name, r.line, functions[r.function].line, r.jitdriver, r.instruction]
                      for r in rec.trace.jit if r.type == "loop" and r.name == "hot"],
         }))
-        '''
+        """
     )
 
     assert told["rows"]
@@ -119,7 +120,7 @@ def test_the_green_key_is_a_function_and_a_line():
 
 def test_aborts_have_their_reason_and_no_more_of_them_than_counted():
     told = run(
-        '''
+        """
         import json
         with eventprof.record(calls=False, c_calls=False, gc=False) as rec:
             long(3000)
@@ -128,7 +129,7 @@ def test_aborts_have_their_reason_and_no_more_of_them_than_counted():
             "reasons": [r.reason for r in rec.trace.jit if r.event == "jit_abort"],
             "names": [r.name for r in rec.trace.jit if r.event == "jit_abort"],
         }))
-        '''
+        """
     )
 
     reasons = told["reasons"]
@@ -139,7 +140,7 @@ def test_aborts_have_their_reason_and_no_more_of_them_than_counted():
 
 def test_operations_are_kept_on_request_alone():
     told = run(
-        '''
+        """
         import json
         found = []
         for operations, function in ((False, hot), (True, hot)):
@@ -148,7 +149,7 @@ def test_operations_are_kept_on_request_alone():
                 exec("def again(n):\\n for i in range(n): i + 1\\nagain(100_000)", {})
             found.append([r.operations for r in rec.trace.jit if r.type == "loop"])
         print(json.dumps(found))
-        '''
+        """
     )
 
     without, kept = told
@@ -158,14 +159,14 @@ def test_operations_are_kept_on_request_alone():
 
 def test_jit_events_are_on_the_timeline():
     told = run(
-        '''
+        """
         import json
         with eventprof.record(gc=False) as rec:
             hot(100_000)
         times = list(rec.trace.events["time"])
         words = list(rec.trace.events["event"])
         print(json.dumps([words, times == sorted(times), len(rec.trace.jit)]))
-        '''
+        """
     )
 
     words, in_order, count = told

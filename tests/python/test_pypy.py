@@ -13,12 +13,13 @@ from functools import cache
 from glob import glob
 from pathlib import Path
 
-import eventprof
 import numpy as np
 import pytest
+from read_archive import read
+
+import eventprof
 from eventprof import _core
 from eventprof.runtime import table as runtime_table
-from read_archive import read
 
 SOURCES = Path(__file__).resolve().parents[2] / "python"
 

@@ -14,9 +14,11 @@ from typing import Any, Literal, NoReturn, Self
 from . import log, runtime
 
 try:
-    from .version import VERSION  # type: ignore[import-not-found,unused-ignore]
+    from . import version  # type: ignore[attr-defined,unused-ignore]
+
+    VERSION: str = version.VERSION
 except ImportError:  # run from a checkout, which nothing was built in
-    VERSION = "0.1.0"
+    VERSION = "0+checkout"
 
 
 class Error(Exception):
@@ -193,5 +195,3 @@ def install() -> None:
     package = __name__.partition(".")[0]
     sys.modules[f"{package}._core"] = module
     setattr(sys.modules[package], "_core", module)  # noqa: B010 - the package is no variable here
-
-

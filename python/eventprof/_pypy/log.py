@@ -1,11 +1,11 @@
 """The hook, the logs that it writes, and what a window of them is.
 
-An event is three entries at one place of three lists that are made once a thread: the clock's ticks
-and the kind in one number, the code object or builtin, and the position of the frame. No object is
-made for it, nothing is looked up, and no frame or argument is kept: names, lines and pairs are made
-of it when somebody asks. Lists of int are arrays of machine words in PyPy. Full ones are copied into
-a chunk: lists of 4096 entries that stay in the processor's cache were 1.0 to 1.7 times as fast as a
-large ring.
+An event is three entries at one place of three lists that are made once a thread: the clock's
+ticks and the kind in one number, the code object or builtin, and the position of the frame. No
+object is made for it, nothing is looked up, and no frame or argument is kept: names, lines and
+pairs are made of it when somebody asks. Lists of int are arrays of machine words in PyPy. Full
+ones are copied into a chunk: lists of 4096 entries that stay in the processor's cache were 1.0 to
+1.7 times as fast as a large ring.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ own_directory = "\0"
 #: By native id.
 thread_names: dict[int, str] = {}
 
-Hook = Callable[[FrameType, str, Any], Any]
+Hook = Callable[..., Any]
 
 
 # ---- The clock -----------------------------------------------------------------------------------
@@ -189,11 +189,12 @@ def _is_ours(hook: Any) -> bool:
 def _hook(log: ThreadLog, session: Session) -> Hook:
     words, objects, places, now = log.words, log.objects, log.places, session.clock.read
 
-    # As short as may be: with a condition or two more, a recursive program was recorded 2.5 times as
-    # slowly, because what the compiler makes of it and of the program became too long.
+    # As short as may be: with a condition or two more, a recursive program was recorded 2.5 times
+    # as slowly, because what the compiler makes of it and of the program became too long.
     def hook(frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
-            kind, what = CALL, frame.f_code
+            kind = CALL
+            what: Any = frame.f_code
         elif event == "return":
             kind, what = RETURN, frame.f_code
         else:
@@ -334,7 +335,7 @@ class Stack:
         if kind == RETURN:
             operations = code_of(what).operations
             operation = operations[place] if 0 <= place < len(operations) else -1
-            if operation in _YIELDS or operation in _DELEGATES and not self.raised:
+            if operation in _YIELDS or (operation in _DELEGATES and not self.raised):
                 # An exception that passes through a delegation is told in the same way: just
                 # before it, the call inside ended by it.
                 kind = YIELD

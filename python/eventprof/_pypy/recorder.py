@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from typing import Any, Self, cast
 
-
 from .. import recorder as shared
 from . import decode
 from .core import missing
@@ -82,14 +81,6 @@ def record(
         An argument is not what it should be; nothing was changed.
     UnsupportedError
         PyPy cannot have this.
-
-    Examples
-    --------
-    >>> with eventprof.record(gc=False, jit=False) as rec:
-    ...     sorted([3, 1, 2])
-    [1, 2, 3]
-    >>> len(rec.trace.functions) > 0
-    True
     """
     _refuse(memory, events, include, exclude, max_depth, min_duration, output)
     with_calls = shared._flag("calls", calls)
@@ -207,5 +198,3 @@ class Recorder(shared.Recorder):
         }
         metadata["options"].update(self.flags)
         return Trace(data, metadata, capture.stats)
-
-

@@ -1,8 +1,8 @@
-"""What the interpreter tells of itself: its compiler (pypyjit) and its garbage collector (gc.hooks).
+"""What the interpreter tells of itself: compiler (pypyjit) and garbage collector (gc.hooks).
 
 pypyjit has one hook of each sort and does not say who has it: while a recorder with ``jit=True``
-runs, it is ours, and afterwards nobody's. The hooks of gc can be read: who was there before is called
-first, and put back. None of ours raises into the program.
+runs, it is ours, and afterwards nobody's. The hooks of gc can be read: who was there before is
+called first, and put back. None of ours raises into the program.
 """
 
 from __future__ import annotations
@@ -87,12 +87,6 @@ def stats_snapshot() -> Stats | None:
     -------
     Stats or None
         None: nothing was traced yet, or there is no compiler in this interpreter.
-
-    Examples
-    --------
-    >>> stats = stats_snapshot()
-    >>> stats is None or stats.counters["TRACING"] >= 0
-    True
     """
     try:
         import pypyjit
@@ -121,9 +115,7 @@ class Listener:
         Whether the operations of loops and bridges are kept as text.
     """
 
-    def __init__(
-        self, now: Callable[[], int], jit: bool, gc: bool, operations: bool
-    ) -> None:
+    def __init__(self, now: Callable[[], int], jit: bool, gc: bool, operations: bool) -> None:
         self.now = now
         self.jit = jit
         self.gc = gc
@@ -163,9 +155,7 @@ class Listener:
              for key, value in last.loop_run_times.items()},
         )  # fmt: skip
 
-    def take(
-        self, event: str, code: CodeType | None, details: dict[str, Any]
-    ) -> None:
+    def take(self, event: str, code: CodeType | None, details: dict[str, Any]) -> None:
         """Keep one happening."""
         if len(self._happenings) >= LIMIT:
             self.lost += 1
@@ -240,9 +230,7 @@ def _line(code: CodeType | None, details: dict[str, Any]) -> int | None:
     return code.co_firstlineno
 
 
-def _tell_jit(
-    event: str, greenkey: Any, details: dict[str, Any], operations: Any = None
-) -> None:
+def _tell_jit(event: str, greenkey: Any, details: dict[str, Any], operations: Any = None) -> None:
     # Little is done here, and no loop: what the compiler would make of this it does not tell.
     code = None
     if isinstance(greenkey, tuple) and len(greenkey) > 1 and isinstance(greenkey[0], CodeType):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

@@ -207,11 +207,13 @@ class Recording:
             _give_up(options.explain(error, self._output))
         if self._arguments.report:
             if sys.implementation.name == "pypy":
-                from .._pypy.report import report
+                from .._pypy.report import report as report_text
+
+                self._report = report_text
             else:
                 from ..report import report
 
-            self._report = report
+                self._report = report
         if not self._arguments.follow_fork:
             os.register_at_fork(after_in_child=self._leave_child)
         if self._arguments.follow_exec:
