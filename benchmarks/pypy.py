@@ -1,8 +1,8 @@
 """What recording costs on PyPy: pypy3 benchmarks/pypy.py [REPETITIONS].
 
 Each row is a program under: no hook; an empty sys.setprofile hook; one that reads the clock and
-keeps nothing; eventprof. Each is measured in a process of its own, because compiled code depends on the
-hook; processor time, the least of all repetitions, in turns.
+keeps nothing; eventprof. Each is measured in a process of its own, because compiled code depends on
+the hook; processor time, the least of all repetitions, in turns.
 """
 
 from __future__ import annotations

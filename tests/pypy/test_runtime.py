@@ -15,8 +15,9 @@ from eventprof._pypy import runtime
 
 QUIET = {"calls": False, "c_calls": False}
 
-#: A function whose loop is compiled, with bridges, and one that is too long for that.
+#: A function whose loop is compiled, with bridges.
 HOT = """
+import json
 import sys
 import eventprof
 import pypyjit
@@ -29,8 +30,11 @@ def hot(n):
         elif i % 5:
             total -= 1
     return total
+"""
 
-lines = "".join(f"        s += i * {k}; s ^= {k}; s = abs(s) % 1000003\\n" for k in range(1500))
+#: One that is too long for that: a trace may have 6000 operations.
+LONG = """
+lines = "".join(f"        s += i * {k}; s ^= {k}; s = abs(s) % 1000003\\n" for k in range(700))
 exec("def long(n):\\n    s = 0\\n    for i in range(n):\\n" + lines + "    return s\\n")
 """
 
@@ -61,16 +65,14 @@ def test_loops_and_bridges_are_those_of_jit_summary(tmp_path):
     told = run(
         """
         import json
-        before = eventprof.stats_snapshot()
         with eventprof.record(calls=False, c_calls=False, gc=False) as rec:
             hot(100_000)
-            long(2000)
         # Nothing is compiled from here on, so that the log says what there is now.
         pypyjit.set_param(trace_eagerness=10**9, threshold=10**9, function_threshold=10**9)
         after = eventprof.stats_snapshot()
         jit = rec.trace.jit
         print(json.dumps({
-            "before": before and before.counters,
+            "before": rec._session.runtime._first and rec._session.runtime._first.counters,
             "after": after.counters,
             "stats": rec.trace.stats.counters,
             "rows": [[r.event, r.type, r.name, r.line, r.asmlen, r.loop, r.bridge, r.reason]
@@ -120,16 +122,17 @@ def test_the_green_key_is_a_function_and_a_line():
 
 def test_aborts_have_their_reason_and_no_more_of_them_than_counted():
     told = run(
-        """
-        import json
-        with eventprof.record(calls=False, c_calls=False, gc=False) as rec:
-            long(3000)
-        print(json.dumps({
-            "stats": rec.trace.stats.counters,
-            "reasons": [r.reason for r in rec.trace.jit if r.event == "jit_abort"],
-            "names": [r.name for r in rec.trace.jit if r.event == "jit_abort"],
-        }))
-        """
+        LONG
+        + """
+with eventprof.record(calls=False, c_calls=False, gc=False) as rec:
+    long(1200)
+rows = [row for row in rec.trace.jit if row.event == "jit_abort"]
+print(json.dumps({
+    "stats": rec.trace.stats.counters,
+    "reasons": [row.reason for row in rows],
+    "names": [row.name for row in rows],
+}))
+"""
     )
 
     reasons = told["reasons"]
