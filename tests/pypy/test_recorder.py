@@ -343,6 +343,21 @@ def test_a_profile_function_that_took_over_stays():
     assert programs.counted(rec.trace)["call", "fib"] == 5
 
 
+def test_a_full_stack_ends_the_recording_and_is_said():
+    def deep():
+        deep()
+
+    with eventprof.record(**QUIET) as rec:
+        with pytest.raises(RecursionError):
+            deep()
+
+    # Where the stack ends, in the program or in the hook, is the interpreter's business.
+    assert rec.displaced in ((), ("profile",))
+    began, ended = words(rec.trace).count("call"), words(rec.trace).count("unwind")
+    assert began == ended or rec.displaced == ("profile",)
+    assert sys.getprofile() is None
+
+
 def test_a_forked_child_begins_anew():
     read, write = os.pipe()
     rec = eventprof.record(**QUIET)

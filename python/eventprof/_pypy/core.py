@@ -161,7 +161,11 @@ class Recorder:
         self._session = session
         self._window += 1
         runtime.listen(session.runtime)
-        session.start()
+        try:
+            session.start()
+        except BaseException:
+            runtime.leave(session.runtime)
+            raise
 
     def stop(self) -> None:
         """End the window; a StateError if none is open."""

@@ -166,7 +166,9 @@ class Recorder(shared.Recorder):
     clock : {None, 'counter', 'monotonic'}
         The clock of the last window.
     displaced : tuple of str
-        Hooks that another tool took over during the window: what came later is missing.
+        Hooks that another tool took over during the window: what came later is missing. It is
+        ``profile`` as well if the interpreter took the hook away, as it does when an exception
+        comes out of it: a RecursionError where the stack is full, or what a signal handler raised.
     """
 
     def __new__(cls, options: shared.Options, flags: dict[str, bool] | None = None) -> Self:
