@@ -83,7 +83,7 @@ _LAZY = {
     "overhead": "costs",
 }
 if sys.implementation.name == "pypy":
-    _LAZY |= {name: "_pypy.absent" for name in _LAZY} | {
+    _LAZY |= dict.fromkeys(_LAZY, "_pypy.absent") | {
         "Loss": "_pypy.trace",
         "Table": "_pypy.tables",
         "Trace": "_pypy.trace",

@@ -169,6 +169,7 @@ class Trace(Questions):
             was measured, see `eventprof.overhead`.
         """
         facts = self._facts
+        known = {k: v for k, v in self._recorder_metadata.items() if k != "runtime_events"}
         return {
             "start_ns": facts["start_realtime_ns"],
             "start_monotonic_ns": facts["start_monotonic_ns"],
@@ -176,7 +177,7 @@ class Trace(Questions):
             "clock_frequency_hz": facts["clock_frequency_hz"],
             "damaged_chunks": facts["damaged_chunks"],
             "filtered": self.filtered,
-            **self._recorder_metadata,
+            **known,
         }
 
     @property
@@ -609,6 +610,23 @@ class Trace(Questions):
         return Table.from_columns(
             "resident", {"time": time, "bytes": resident}, units={"time": "ns", "bytes": "bytes"}
         )
+
+    @cached_property
+    def runtime(self) -> Table:
+        """What PyPy's compiler and garbage collector told, in a trace that was saved there.
+
+        Returns
+        -------
+        Table
+            ``time`` int64, ns since the window's start; ``event`` text: jit_compile, jit_abort,
+            jit_trace_too_long, gc_minor, gc_collect_step, gc_collect; ``thread`` int32, row of
+            `threads`; ``name``, ``module``, ``file`` text and ``line`` int32 of the function that
+            was compiled; ``details`` text, the rest as JSON; and a column for each of these details
+            that is a number or text. Null where unknown. Without rows for what CPython recorded.
+        """
+        from .runtime import table
+
+        return table(self._recorder_metadata.get("runtime_events"))
 
     def memory_bins(self, count: int, domains: Iterable[str] | str | None = None) -> Table:
         """Give live memory in bins of equal length, for plots.

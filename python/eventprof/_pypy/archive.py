@@ -97,10 +97,10 @@ def _runtime_events(data: decode.Data) -> dict[str, Any]:
     for note in data.notes:
         where = data.functions[note.function] if note.function >= 0 else None
         rows.append(
-            [note.time, note.thread, note.event, where and where.name, where and where.module,
+            [note.time, note.event, note.thread, where and where.name, where and where.module,
              where and where.file, note.line, note.details]
         )  # fmt: skip
-    columns = ["time", "thread", "event", "name", "module", "file", "line", "details"]
+    columns = ["time", "event", "thread", "name", "module", "file", "line", "details"]
     return {"columns": columns, "rows": rows, "lost": data.notes_lost}
 
 

@@ -6,6 +6,7 @@ no extension: `install` puts this module in its place.
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType
 from typing import Any, Literal, NoReturn, Self
@@ -13,9 +14,11 @@ from typing import Any, Literal, NoReturn, Self
 from . import log, runtime
 
 try:
-    from .version import VERSION  # type: ignore[import-not-found,unused-ignore]
+    from . import version  # type: ignore[attr-defined,unused-ignore]
+
+    VERSION: str = version.VERSION
 except ImportError:  # run from a checkout, which nothing was built in
-    VERSION = "0.1.0"
+    VERSION = "0+checkout"
 
 
 class Error(Exception):
@@ -67,7 +70,10 @@ def missing(what: str, cause: str, remedy: str) -> NoReturn:
 
 def set_own_directory(directory: str) -> None:
     """Tell where our code is, which is never recorded."""
-    log.own_directory = directory
+    own = os.path.dirname(os.path.dirname(__file__)) + os.sep
+    # As code objects spell it: `directory` is that of record(), which is in this folder here.
+    head = os.path.dirname(directory.rstrip(os.sep)) + os.sep
+    log.own_directory = head if os.path.realpath(head) == os.path.realpath(own) else directory
 
 
 def name_thread(native_id: int, name: str) -> None:
@@ -155,7 +161,11 @@ class Recorder:
         self._session = session
         self._window += 1
         runtime.listen(session.runtime)
-        session.start()
+        try:
+            session.start()
+        except BaseException:
+            runtime.leave(session.runtime)
+            raise
 
     def stop(self) -> None:
         """End the window; a StateError if none is open."""
@@ -189,5 +199,3 @@ def install() -> None:
     package = __name__.partition(".")[0]
     sys.modules[f"{package}._core"] = module
     setattr(sys.modules[package], "_core", module)  # noqa: B010 - the package is no variable here
-
-

@@ -12,7 +12,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from . import log as logs
-from .log import C_CALL, C_EXCEPTION, CALL, KIND_BITS, KIND_MASK, OURS, RESUME, THROW, UNWIND, YIELD
+from .log import C_CALL, C_EXCEPTION, CALL, KIND_BITS, KIND_MASK, RESUME, THROW, UNWIND, YIELD
 
 OPENING = frozenset((CALL, RESUME, THROW, C_CALL))
 #: What an ending of either sort may end: a Python call by 2, 3, 6; a builtin's by 8, 9.
@@ -224,7 +224,7 @@ def _time_of(row: tuple[int, ...]) -> int:
 
 def _decode_thread(
     chunks: list[logs.Chunk],
-    opened: list[tuple[int, Any]],
+    opened: list[logs.Open],
     raised: bool,
     thread: Thread,
     row: int,
@@ -239,8 +239,8 @@ def _decode_thread(
     stack = logs.Stack(list(opened))
     stack.raised = raised
     caller = -1
-    for kind, what in opened:
-        if what is not OURS and not logs.is_own(what) and kinds_asked >> kind & 1:
+    for kind, what, level in opened:
+        if level == logs.SHOWN and kinds_asked >> kind & 1:
             function = names.row(what)
             thread.open.append((kind, function, caller))
             caller = function
@@ -262,12 +262,10 @@ def _decode_thread(
             by = line = offset = -1
             if kind in OPENING:
                 at = stack.depth - 1
-                while at >= 0 and (
-                    stack.calls[at][1] is OURS or logs.is_own(stack.calls[at][1])
-                ):
+                while at >= 0 and stack.calls[at].level != logs.SHOWN:
                     at -= 1
                 if at >= 0:
-                    code = stack.calls[at][1]
+                    code = stack.calls[at].what
                     by = names.row(code)
                     if kind == C_CALL and at == stack.depth - 1:
                         offset, line = place, _line(code, place)

@@ -11,8 +11,19 @@ from typing import Any
 
 from . import decode, log, runtime
 from .archive import (
-    EVENTS, INDEX, METADATA, NAMES, OPEN, RECORDING, SITES, STRINGS, THREADS, _FULL, _MAGIC,
-    _NAME_KINDS, _U32,
+    _FULL,
+    _MAGIC,
+    _NAME_KINDS,
+    _U32,
+    EVENTS,
+    INDEX,
+    METADATA,
+    NAMES,
+    OPEN,
+    RECORDING,
+    SITES,
+    STRINGS,
+    THREADS,
 )  # fmt: skip
 from .core import FormatError, UnsupportedError
 from .trace import Trace
@@ -107,7 +118,8 @@ def _sections(content: bytes, source: str) -> tuple[list[tuple[int, int, int, by
             f"{source}: it has format {major}, and this eventprof reads format 1: "
             f"use eventprof {writer} or later"
         )
-    at, found = 64, []
+    at = 64
+    found: list[tuple[int, int, int, bytes]] = []
     while True:
         header = content[at : at + 48]
         if len(header) < 48 or zlib.crc32(header[:44]) != struct.unpack_from("<I", header, 44)[0]:
@@ -178,7 +190,7 @@ def _read(content: bytes, source: str) -> Trace:
     for row, kind, site in threads_with_open:
         callee, caller = sites[site][:2]
         data.threads[row].open.append((kind, callee - 1, caller - 1))
-    for kind, items, _, raw in sections:
+    for kind, _items, _, raw in sections:
         if kind == EVENTS:
             _block(raw, sites, data, source)
     if wrong:
@@ -206,7 +218,9 @@ def _thread(of: _Bytes) -> decode.Thread:
     return thread
 
 
-def _block(raw: bytes, sites: list[tuple[int, int, int, int]], data: decode.Data, path: str) -> None:
+def _block(
+    raw: bytes, sites: list[tuple[int, int, int, int]], data: decode.Data, path: str
+) -> None:
     head = struct.unpack_from("<IIqq8I", raw)
     count, time = head[0], head[2]
     streams, at = [], 56
@@ -241,7 +255,9 @@ def _block(raw: bytes, sites: list[tuple[int, int, int, int]], data: decode.Data
             history[thread] = symbol, before
             kind, number = symbol & 63, symbol >> 6
             if kind not in decode.WORDS:
-                raise UnsupportedError(f"{path}: it has events of kind {kind}; open it with CPython")
+                raise UnsupportedError(
+                    f"{path}: it has events of kind {kind}; open it with CPython"
+                )
             if kind in decode.OPENING:
                 callee, caller, offset, line = sites[number]
                 stack.append(callee)
@@ -267,7 +283,7 @@ def _notes(data: decode.Data, found: Any) -> None:
         return
     data.notes_lost = found["lost"]
     rows = {(f.name, f.module, f.file): row for row, f in enumerate(data.functions)}
-    for time, thread, event, name, module, file, line, details in found["rows"]:
+    for time, event, thread, name, module, file, line, details in found["rows"]:
         function = -1
         if name is not None:
             key = name, module, file

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from typing import Any, Self, cast
 
-
 from .. import recorder as shared
 from . import decode
 from .core import missing
@@ -82,14 +81,6 @@ def record(
         An argument is not what it should be; nothing was changed.
     UnsupportedError
         PyPy cannot have this.
-
-    Examples
-    --------
-    >>> with eventprof.record(gc=False, jit=False) as rec:
-    ...     sorted([3, 1, 2])
-    [1, 2, 3]
-    >>> len(rec.trace.functions) > 0
-    True
     """
     _refuse(memory, events, include, exclude, max_depth, min_duration, output)
     with_calls = shared._flag("calls", calls)
@@ -175,19 +166,24 @@ class Recorder(shared.Recorder):
     clock : {None, 'counter', 'monotonic'}
         The clock of the last window.
     displaced : tuple of str
-        Hooks that another tool took over during the window: what came later is missing.
+        Hooks that another tool took over during the window: what came later is missing. It is
+        ``profile`` as well if the interpreter took the hook away, as it does when an exception
+        comes out of it: a RecursionError where the stack is full, or what a signal handler raised.
     """
 
     def __new__(cls, options: shared.Options, flags: dict[str, bool] | None = None) -> Self:
         """Make a recorder that is not started."""
         self = super().__new__(cls, options)
         python = sum(1 << kind for kind in range(1, 7))
-        self._options.update(  # type: ignore[attr-defined]
+        self.flags = flags or {"jit": True, "gc": True, "operations": False}
+        cast(Any, self)._options.update(
             want_calls=bool(options.kinds & python),
             want_c_calls=bool(options.kinds & ~python),
-            **(flags or {"jit": True, "gc": True, "operations": False}),
+            **self.flags,
         )
         return self
+
+    flags: dict[str, bool]
 
     def __init__(self, *_: object) -> None:
         pass
@@ -195,7 +191,6 @@ class Recorder(shared.Recorder):
     def _make_trace(self) -> Any:
         capture = cast(Any, self)._capture()
         data = decode.decode(capture, self.options.kinds)
-        flags = cast(Any, self)._options
         metadata = {
             "clock": self.clock,
             "backend": self.backend,
@@ -203,7 +198,5 @@ class Recorder(shared.Recorder):
             "pid": os.getpid(),
             **shared.describe_run(self.options),
         }
-        metadata["options"].update({name: flags[name] for name in ("jit", "gc", "operations")})
+        metadata["options"].update(self.flags)
         return Trace(data, metadata, capture.stats)
-
-

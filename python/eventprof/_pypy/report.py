@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from .._words import plural, show_ns
 
@@ -25,21 +25,13 @@ def text(trace: Trace, limit: int = 15) -> str:
     str
         Without a newline at the end.
     """
-    functions = trace.functions
     lines = [
         f"{plural(len(trace.events), 'event')} of {plural(len(trace.threads), 'thread')} in "
         f"{show_ns(trace.duration)}, PyPy"
     ]
     if trace.loss:
         lines.append(f"{trace.loss!r}")
-    rows = sorted(functions, key=lambda row: row.self, reverse=True)[:limit]
-    lines += ["", f"{'calls':>12} {'self':>9} {'total':>9}  function"]
-    for row in rows:
-        where = f" ({row.file}:{row.line})" if row.file else ""
-        lines.append(
-            f"{row.calls + row.resumes:>12,} {show_ns(row.self):>9} {show_ns(row.total):>9}  "
-            f"{row.name}{where}"
-        )
+    lines += ["", *functions(trace, limit)]
     jit = trace.jit
     if len(jit):
         kinds: dict[str, int] = {}
@@ -59,3 +51,21 @@ def text(trace: Trace, limit: int = 15) -> str:
                 took = f", {show_ns(time)}" if event != "gc_collect" else ""
                 lines.append(f"{event}: {count:,}{took}")
     return "\n".join(lines)
+
+
+def functions(trace: Trace, limit: int) -> list[str]:
+    """Give lines of the functions with the most time of their own."""
+    rows = sorted(trace.functions, key=lambda row: row.self, reverse=True)[:limit]
+    lines = [f"{'calls':>12} {'self':>9} {'total':>9}  function"]
+    for row in rows:
+        where = f" ({row.file}:{row.line})" if row.file else ""
+        lines.append(
+            f"{row.calls + row.resumes:>12,} {show_ns(row.self):>9} {show_ns(row.total):>9}  "
+            f"{row.name}{where}"
+        )
+    return lines
+
+
+def report(trace: Trace, file: IO[str]) -> None:
+    """Print the page: what ``eventprof run --report`` calls."""
+    print(text(trace), file=file)

@@ -1,8 +1,8 @@
-"""What the interpreter tells of itself: its compiler (pypyjit) and its garbage collector (gc.hooks).
+"""What the interpreter tells of itself: compiler (pypyjit) and garbage collector (gc.hooks).
 
 pypyjit has one hook of each sort and does not say who has it: while a recorder with ``jit=True``
-runs, it is ours, and afterwards nobody's. The hooks of gc can be read: who was there before is called
-first, and put back. None of ours raises into the program.
+runs, it is ours, and afterwards nobody's. The hooks of gc can be read: who was there before is
+called first, and put back. None of ours raises into the program.
 """
 
 from __future__ import annotations
@@ -87,12 +87,6 @@ def stats_snapshot() -> Stats | None:
     -------
     Stats or None
         None: nothing was traced yet, or there is no compiler in this interpreter.
-
-    Examples
-    --------
-    >>> stats = stats_snapshot()
-    >>> stats is None or stats.counters["TRACING"] >= 0
-    True
     """
     try:
         import pypyjit
@@ -121,14 +115,12 @@ class Listener:
         Whether the operations of loops and bridges are kept as text.
     """
 
-    def __init__(
-        self, now: Callable[[], int], jit: bool, gc: bool, operations: bool
-    ) -> None:
+    def __init__(self, now: Callable[[], int], jit: bool, gc: bool, operations: bool) -> None:
         self.now = now
         self.jit = jit
         self.gc = gc
         self.operations = operations
-        self.happenings: list[Happening] = []
+        self._happenings: list[tuple[Any, ...]] = []
         self.lost = 0
         self._first: Stats | None = None
         self._last: Stats | None = None
@@ -142,6 +134,12 @@ class Listener:
         """Remember the counters."""
         self._last = stats_snapshot() if self.jit else None
         self._ended = True
+
+    def forget(self) -> None:
+        """Begin anew: this is another process."""
+        self._happenings.clear()
+        self.lost = 0
+        self.begin()
 
     def stats(self) -> Stats | None:
         """Give what the counters counted in the window; None: there was nothing to count."""
@@ -157,15 +155,20 @@ class Listener:
              for key, value in last.loop_run_times.items()},
         )  # fmt: skip
 
-    def take(
-        self, event: str, code: CodeType | None, line: int | None, details: dict[str, Any]
-    ) -> None:
+    def take(self, event: str, code: CodeType | None, details: dict[str, Any]) -> None:
         """Keep one happening."""
-        if len(self.happenings) >= LIMIT:
+        if len(self._happenings) >= LIMIT:
             self.lost += 1
             return
         ticks, ident = self.now(), threading.get_ident()
-        self.happenings.append(Happening(ticks, ident, event, code, line, details))
+        self._happenings.append((ticks, ident, event, code, details))
+
+    def told(self) -> list[Happening]:
+        """Give what was told until now."""
+        return [
+            Happening(ticks, ident, event, code, _line(code, details), details)
+            for ticks, ident, event, code, details in list(self._happenings)
+        ]
 
 
 #: Replaced, never changed: the hooks of other threads may be going through it.
@@ -217,24 +220,24 @@ def _install() -> list[str]:
     return _install_gc(any(one.gc for one in _listeners))
 
 
-def _place(greenkey: Any) -> tuple[CodeType | None, int | None, dict[str, Any]]:
-    """Read a green key: (code, next instruction, is it profiled), text of another loop, or None."""
-    if isinstance(greenkey, tuple) and greenkey and isinstance(greenkey[0], CodeType):
-        code = greenkey[0]
-        at = int(greenkey[1]) if len(greenkey) > 1 else 0
-        line = code.co_firstlineno
-        for begin, end, found in code.co_lines():
-            if begin <= at < end and found is not None:
-                line = found
-        return code, line, {"instruction": at}
-    return None, None, {} if greenkey is None else {"greenkey": str(greenkey)}
+def _line(code: CodeType | None, details: dict[str, Any]) -> int | None:
+    if code is None:
+        return None
+    at = details["instruction"]
+    for begin, end, line in code.co_lines():
+        if begin <= at < end and line is not None:
+            return line
+    return code.co_firstlineno
 
 
-def _tell_jit(
-    event: str, greenkey: Any, details: dict[str, Any], operations: Any = None
-) -> None:
-    code, line, more = _place(greenkey)
-    details.update(more)
+def _tell_jit(event: str, greenkey: Any, details: dict[str, Any], operations: Any = None) -> None:
+    # Little is done here, and no loop: what the compiler would make of this it does not tell.
+    code = None
+    if isinstance(greenkey, tuple) and len(greenkey) > 1 and isinstance(greenkey[0], CodeType):
+        code = greenkey[0]  # and the next instruction, and whether it is profiled
+        details["instruction"] = int(greenkey[1])
+    elif greenkey is not None:  # of another loop of the interpreter's
+        details["greenkey"] = str(greenkey)
     text = None
     for listener in _listeners:
         if not listener.jit:
@@ -244,7 +247,7 @@ def _tell_jit(
             if text is None:
                 text = [str(one) for one in operations]
             own["operations"] = text
-        listener.take(event, code, line, own)
+        listener.take(event, code, own)
 
 
 def _on_compile(info: Any) -> None:
@@ -323,7 +326,7 @@ def _tell_gc(event: str, hook: str, stats: Any, names: tuple[str, ...]) -> None:
             details["major_is_done"] = bool(stats.major_is_done)
         for listener in _listeners:
             if listener.gc:
-                listener.take(event, None, None, dict(details))
+                listener.take(event, None, dict(details))
     except Exception:
         _failed()
 

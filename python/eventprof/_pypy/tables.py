@@ -115,20 +115,9 @@ def _shorten(text: str) -> str:
 class Table:
     """Named columns of equal length.
 
-    ``table["time"]`` is a list, or an array where NumPy is there; unknown values are None, or masked.
-    A slice, a mask or a list of row numbers between the brackets gives a table of those rows, a list
-    of names one of those columns, a single number one row as a named tuple.
-
-    Examples
-    --------
-    >>> table = Table.from_columns("fruit", {"name": ["fig", None, "fig"], "grams": [40, 7, 51]})
-    >>> table[[grams > 10 for grams in table["grams"]]]
-    fruit: 2 rows, 2 columns
-       name  grams
-    0  fig      40
-    1  fig      51
-    >>> table[1]
-    Row(name=None, grams=7)
+    ``table["time"]`` is a list, or an array where NumPy is there; unknown values are None, or
+    masked. A slice, a mask or a list of row numbers between the brackets gives a table of those
+    rows, a list of names one of those columns, a single number one row as a named tuple.
     """
 
     __slots__ = ("__weakref__", "_columns", "_length", "_row_type", "name")
@@ -155,7 +144,7 @@ class Table:
             kind = (
                 "text" if str in kinds
                 else "float" if float in kinds
-                else "int" if kinds <= {int, bool} and kinds or not values
+                else "int" if (kinds <= {int, bool} and kinds) or not values
                 else "object"
             )  # fmt: skip
             made.append(

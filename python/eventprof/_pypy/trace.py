@@ -182,9 +182,7 @@ class Trace:
 
         def column(of_event: Any, of_note: Any) -> list[Any]:
             notes = data.notes
-            return [
-                of_event(row) if row >= 0 else of_note(notes[note]) for row, note in merged
-            ]
+            return [of_event(row) if row >= 0 else of_note(notes[note]) for row, note in merged]
 
         def of_function(values: list[Any], function: int) -> Any:
             return None if function < 0 else values[function]
@@ -242,11 +240,11 @@ class Trace:
         -------
         Table
             ``start``, ``duration`` and ``self_time`` (without the calls inside), ns. ``thread``,
-            row of `threads`. ``function``, row of `functions`, and ``name``. ``kind``, how it began:
-            call, resume or c_call; a generator has a row for each of its runs. ``depth``;
+            row of `threads`. ``function``, row of `functions`, and ``name``. ``kind``, how it
+            began: call, resume or c_call; a generator has a row for each of its runs. ``depth``;
             ``parent``, row of this table; ``caller``; ``caller_line``; ``flags``, a sum of: 1 open
-            when the window began, 2 open when it ended, 4 ended by a yield, 8 ended by an exception,
-            16 its end was not seen, 32 recursive.
+            when the window began, 2 open when it ended, 4 ended by a yield, 8 ended by an
+            exception, 16 its end was not seen, 32 recursive.
         """
         pairs = self._pairs
         # By thread they are in order; sorting keeps parents before children that began with them.
@@ -403,7 +401,7 @@ class Trace:
             the interpreter's own, whose key is the text ``greenkey``; ``instruction``, its offset
             there; ``jitdriver``; ``type``: loop, bridge or entry bridge; ``loop`` and ``bridge``,
             their numbers; ``asmaddr`` and ``asmlen``, where the machine code is and its bytes;
-            ``reason`` of an abort; ``operations``, a list of text, with ``record(operations=True)``.
+            ``reason`` of an abort; ``operations``, list of text, with ``record(operations=True)``.
         """
         details = self._details
         return self._notes(

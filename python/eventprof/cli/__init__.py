@@ -107,6 +107,10 @@ def _without_verb(given: list[str]) -> int:
 
 def load(verb: str) -> ModuleType:
     """Import the module of a verb."""
+    if sys.implementation.name == "pypy":
+        from .._pypy import verbs
+
+        return verbs.load(verb)
     return importlib.import_module(f".{verb}", __name__)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -211,6 +212,10 @@ def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> Any:
     eventprof.UnsupportedError
         This version or this interpreter lacks what was asked for.
     """
+    if sys.implementation.name == "pypy":
+        from .._pypy.running import make_recorder as make
+
+        return make(given, output, force)
     from .. import UnsupportedError, recorder
     from ..recorder import record
 

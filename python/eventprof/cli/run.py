@@ -206,9 +206,14 @@ class Recording:
         except (Error, OSError, TypeError, ValueError, MemoryError) as error:
             _give_up(options.explain(error, self._output))
         if self._arguments.report:
-            from ..report import report
+            if sys.implementation.name == "pypy":
+                from .._pypy.report import report as report_text
 
-            self._report = report
+                self._report = report_text
+            else:
+                from ..report import report
+
+                self._report = report
         if not self._arguments.follow_fork:
             os.register_at_fork(after_in_child=self._leave_child)
         if self._arguments.follow_exec:

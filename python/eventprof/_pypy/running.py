@@ -1,0 +1,108 @@
+"""A recorder that saves its trace to a file when it stops: what ``eventprof run`` uses on PyPy.
+
+On CPython the events go to the file while the program runs. Here they are in memory until the end,
+and a program that is killed leaves none.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from .recorder import Recorder, record
+
+
+class FileRecorder(Recorder):
+    """A recorder with a file.
+
+    Attributes
+    ----------
+    output : str
+        Its path.
+    """
+
+    _pattern = ""
+    _force = False
+
+    @property
+    def output(self) -> str:
+        """The path, of this process: a forked child's has its number before the suffix."""
+        pattern = self._pattern
+        if os.getpid() != self._parent and "%p" not in re.findall("%.", pattern):
+            stem, suffix = os.path.splitext(pattern)
+            pattern = f"{stem}-%p{suffix}"
+        words = {"%p": str(os.getpid()), "%h": os.uname().nodename, "%%": "%"}
+        return re.sub("%[ph%]", lambda found: words[found[0]], pattern)
+
+    _parent = 0
+
+    def start(self) -> None:
+        """Begin, unless the file is there already."""
+        self._parent = os.getpid()
+        path = self.output
+        if not self._force and os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        directory = os.path.dirname(path) or "."
+        if not os.path.isdir(directory):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if not os.access(directory, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        super().start()
+
+    def stop(self) -> None:
+        """End, and save."""
+        super().stop()
+        self.trace.save(self.output, force=self._force)
+
+    def _count(self) -> tuple[int, int, str | None, int]:
+        trace = self.trace
+        return len(trace.events), trace.loss.total, self._full(), trace.duration
+
+    def _full(self) -> str | None:
+        full: str | None = super()._count()[2]
+        return full
+
+
+def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> FileRecorder:
+    """Make the recorder that the command line or the environment asked for.
+
+    Parameters
+    ----------
+    given : mapping
+        Options by name.
+    output : str
+        The file, with %p and %h.
+    force : bool
+        Whether it may replace one.
+
+    Returns
+    -------
+    FileRecorder
+        Not started yet.
+
+    Raises
+    ------
+    UnsupportedError
+        PyPy cannot have what was asked for.
+    """
+    options = dict(given)
+    domains = options.pop("domains", None)
+    if domains is not None:
+        options["memory"] = tuple(domains.split(","))
+    if not options.get("lines", True):
+        del options["lines"]
+    for name in options.keys() - (record.__kwdefaults__ or {}).keys():
+        from .core import missing
+
+        missing(f"--{name.replace('_', '-')}", "sys.setprofile tells of calls alone",
+                "leave it out")  # fmt: skip
+    # Imported now: the program may take modules away.
+    from . import archive, report  # noqa: F401
+
+    made = record(**options)
+    recorder = FileRecorder(made.options, {name: bool(made.flags[name]) for name in made.flags})
+    recorder._pattern, recorder._force = output, force
+    return recorder
