@@ -16,7 +16,7 @@
  * All offsets below are in bytes from the start of the part. */
 
 #define EP_ARCHIVE_MAJOR 1
-#define EP_ARCHIVE_MINOR 0
+#define EP_ARCHIVE_MINOR 1
 /* The first eventprof that reads this major version. */
 #define EP_ARCHIVE_READER "0.1.0"
 
@@ -55,6 +55,7 @@ typedef enum ep_section_type {
     EP_SECTION_RESIDENT,
     EP_SECTION_EVENTS,
     EP_SECTION_INDEX,
+    EP_SECTION_TASKS,
     EP_SECTION_TYPE_COUNT
 } ep_section_type;
 

@@ -53,6 +53,7 @@ static const char *const type_names[EP_SECTION_TYPE_COUNT] = {
     [EP_SECTION_RESIDENT] = "resident set",
     [EP_SECTION_EVENTS] = "events",
     [EP_SECTION_INDEX] = "index",
+    [EP_SECTION_TASKS] = "tasks",
 };
 
 /* ---- Damage ---------------------------------------------------------------------------------- */
@@ -505,6 +506,24 @@ read_site(ep_archive *a, ep_input *in)
     return id != 0 ? EP_OK : EP_NOMEM;
 }
 
+/* What runs the callee of a site that was read before. */
+static ep_status
+read_task(ep_archive *a, ep_input *in)
+{
+    uint64_t site = ep_input_varint(in);
+    ep_text text = string_of(a, in);
+    if (in->bad || site == 0 || site >= a->site_count || text.at == NULL) {
+        in->bad = true;
+        return EP_OK;
+    }
+    uint32_t string = ep_string_add(text);
+    ep_site with_task = *ep_site_get(a->sites[site]);
+    with_task.task = string + 1;
+    uint32_t id = string != EP_STRING_NONE ? ep_site_of_names(&with_task) : 0;
+    a->sites[site] = id != 0 ? id : a->sites[site];
+    return id != 0 ? EP_OK : EP_NOMEM;
+}
+
 static void
 get_counts(ep_input *in, uint64_t counts[EP_KIND_COUNT])
 {
@@ -613,6 +632,7 @@ static const struct {
     {EP_SECTION_STRINGS, read_string, true},
     {EP_SECTION_NAMES, read_name, true},
     {EP_SECTION_SITES, read_site, true},
+    {EP_SECTION_TASKS, read_task, false},
     {EP_SECTION_THREADS, read_thread, true},
     {EP_SECTION_OPEN, read_open, true},
     {EP_SECTION_RESIDENT, read_resident, false},

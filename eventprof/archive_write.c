@@ -278,6 +278,9 @@ number_ids(writer *w)
         if (w->sites[id] != 0) {
             mark(w->names, w->name_count, ep_site_get(id)->callee);
             mark(w->names, w->name_count, ep_site_get(id)->caller);
+            if (ep_site_get(id)->task != 0) {
+                mark(w->strings, w->string_count, ep_site_get(id)->task - 1);
+            }
         }
     }
     w->file_names = number_marked(w->names, w->name_count);
@@ -370,6 +373,28 @@ write_sites(writer *w)
         status = next_item(w, EP_SECTION_SITES);
     }
     return status != EP_OK ? status : end_section(w, EP_SECTION_SITES);
+}
+
+/* Of the sites that have one; without any there is no such section. */
+static ep_status
+write_tasks(writer *w)
+{
+    ep_status status = EP_OK;
+    for (uint32_t id = 1; id < w->site_count && status == EP_OK; id++) {
+        uint32_t task = w->sites[id] != 0 ? ep_site_get(id)->task : 0;
+        if (task == 0 || string_of(w, task - 1) == 0) {
+            continue;
+        }
+        uint8_t *to = reserve(w, 2 * EP_VARINT_BYTES);
+        if (to == NULL) {
+            return EP_NOMEM;
+        }
+        to = ep_store_varint(to, w->sites[id]);
+        to = ep_store_varint(to, string_of(w, task - 1));
+        advance(w, to);
+        status = next_item(w, EP_SECTION_TASKS);
+    }
+    return status != EP_OK ? status : end_section(w, EP_SECTION_TASKS);
 }
 
 /* ---- Threads, open calls, the resident set --------------------------------------------------- */
@@ -533,6 +558,7 @@ ep_archive_write(int fd, const ep_recording *recording, const ep_decoded *decode
         write_strings,
         write_names,
         write_sites,
+        write_tasks,
         write_threads,
         write_open,
         write_resident,

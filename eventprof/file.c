@@ -515,8 +515,10 @@ ep_file_put_name(uint32_t id, const ep_name *name)
 void
 ep_file_put_site(uint32_t id, const ep_site *site)
 {
-    uint32_t fields[] = {id, site->callee, site->caller, (uint32_t)site->offset, (uint32_t)site->line};
-    put_text(EP_FILE_TEXT_SITE, fields, 5, NULL, 0);
+    uint32_t fields[] = {id, site->callee, site->caller, (uint32_t)site->offset, (uint32_t)site->line,
+                         site->task};
+    /* Version 1.1 had five; few have a sixth. */
+    put_text(EP_FILE_TEXT_SITE, fields, site->task != 0 ? 6 : 5, NULL, 0);
 }
 
 void

@@ -53,6 +53,7 @@ typedef struct text_name {
 typedef struct text_site {
     uint32_t callee, caller;
     int32_t offset, line;
+    uint32_t task;    /* 1 + string; 0: none */
     bool known;
 } text_site;
 
@@ -715,7 +716,7 @@ read_text_record(loader *l, uint32_t type, uint32_t *fields, size_t bytes)
             if (bytes >= 20 && reach_id(l, (void **)&l->sites, &l->site_count, &l->site_capacity, id,
                                         sizeof *l->sites)) {
                 l->sites[id] = (text_site){fields[1], fields[2], (int32_t)fields[3],
-                                           (int32_t)fields[4], true};
+                                           (int32_t)fields[4], bytes >= 24 ? fields[5] : 0, true};
             }
             break;
         case EP_FILE_TEXT_THREAD:
@@ -816,6 +817,7 @@ map_ids(loader *l)
             .caller = from->caller < l->name_count ? l->name_ids.ids[from->caller] : 0,
             .offset = from->offset,
             .line = from->line == EP_LINE_PENDING ? -1 : from->line,
+            .task = from->task != 0 ? ep_string_add(string_of(l, from->task - 1)) + 1 : 0,
         };
         if (from->known && (l->site_ids.ids[i] = ep_site_of_names(&site)) == 0) {
             return EP_NOMEM;

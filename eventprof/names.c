@@ -275,6 +275,15 @@ intern_string(ep_text text)
     return id;
 }
 
+uint32_t
+ep_string_add(ep_text text)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t id = intern_string(text);
+    pthread_mutex_unlock(&lock);
+    return id;
+}
+
 ep_text
 ep_string_get(uint32_t id)
 {
@@ -471,6 +480,7 @@ ep_site_of_names(const ep_site *site)
     uint32_t fields[] = {site->callee, site->caller, (uint32_t)site->offset, (uint32_t)site->line};
     text_key key = {.a = UINT64_C(0xCBF29CE484222325)};
     mix_bytes(&key, fields, sizeof fields);
+    mix_bytes(&key, &site->task, sizeof site->task);
     return ep_site_add((uintptr_t)key.a | 1, (uintptr_t)key.b, site);
 }
 

@@ -207,6 +207,7 @@ typedef struct ep_site {
     uint32_t caller;        /* name id; 0: called by nobody that we know */
     int32_t offset;         /* of the instruction in the caller's code, bytes; -1: unknown */
     int32_t line;           /* of it; EP_LINE_PENDING until somebody computes it; -1: unknown */
+    uint32_t task;          /* what runs the callee: 1 + string id; 0: none, or what runs the caller */
 } ep_site;
 
 #define EP_LINE_PENDING INT32_MIN
@@ -252,6 +253,9 @@ ep_site_callee(uint32_t id)
 {
     return ep_site_get(id)->callee;
 }
+
+/* The id of a text. Fails: EP_STRING_NONE. */
+uint32_t ep_string_add(ep_text text);
 
 /* Returns: view, immortal; .at NULL for EP_STRING_NONE. */
 ep_text ep_string_get(uint32_t id);

@@ -261,6 +261,13 @@ class _Page:
         core = self.trace._core
         if not self.kinds & _CALL_BITS:
             return
+        misplaced = self.trace.pairing["calls_misplaced"]
+        if misplaced:
+            yield (
+                f"{show_count(misplaced, 'call')} lie in calls that did not make them: the program "
+                "switches greenlets, and the calls of all of a thread are one tree here; parents, "
+                "depths and times are not what they seem."
+            )
         unseen = int(np.count_nonzero(core.calls("flags") & CALL_FLAGS["end_unseen"]))
         if unseen:
             yield f"the end of {show_count(unseen, 'call')} was not seen; the times are bounds."

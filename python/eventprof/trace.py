@@ -226,7 +226,10 @@ class Trace(Questions):
         Returns
         -------
         dict of str to int
-            ``unmatched_ends``, ends of calls that began before the window or were lost;
+            ``calls_misplaced``, calls of Python functions that lie in calls which did not make
+            them, because the thread went over to another stack: greenlets (0 where calls were left
+            out or lost); ``unmatched_ends``, ends of calls that began before the window or were
+            lost;
             ``ends_unseen``, calls whose own end was not reported; ``frees_of_older_blocks``, that
             were allocated before the window; ``frees_of_lost_blocks``, that may have been, or their
             allocation was lost; ``frees_lost``, blocks whose address was given out again unfreed;
@@ -345,7 +348,8 @@ class Trace(Questions):
             16 is that within the window, a lower bound. The bits' names are in `CALL_FLAGS` of
             eventprof.trace. ``allocated`` and ``freed`` int64, bytes, and ``blocks`` (allocated)
             int32, in the call itself; ``allocated_below``, ``freed_below`` and ``blocks_below``
-            with the calls inside.
+            with the calls inside. ``task`` text: the name of the asyncio task that it was part of,
+            as it was when the task's slice began; null outside of tasks.
         """
         load = self._core.calls
         function, name = self._function_columns(load)
@@ -366,6 +370,7 @@ class Trace(Questions):
                 _number(load, "flags", np.uint8, "never", "", _bits(CALL_FLAGS)),
                 *self._call_memory_columns(False),
                 *self._call_memory_columns(True),
+                self._task_column(),
             ],
             len(load("parent")),
             self._compensate_calls,
@@ -423,6 +428,25 @@ class Trace(Questions):
             words=names.words,
             doc="the function's qualified name",
         )
+
+    def _task_column(self) -> Column:
+        def words() -> tuple[str, ...]:
+            return tuple(_core.text(number) or "" for number in self._task_codes[1].tolist())
+
+        return Column(
+            "task",
+            lambda: self._task_codes[0],
+            words=Words(words),
+            doc="name of the asyncio task that it is part of",
+        )
+
+    @cached_property
+    def _task_codes(self) -> tuple[Array, Array]:
+        """The tasks of calls as rows, -1: none, of an array of their texts' numbers."""
+        numbers = self._core.calls("task")
+        known = np.unique(numbers)
+        known = known[known >= 0]
+        return np.where(numbers < 0, -1, np.searchsorted(known, numbers)), known
 
     def _kind_column(self, name: str, load: _Loader, doc: str) -> Column:
         code = np.full(max(WORDS) + 2, -1, dtype=code_type(len(_EVENT_WORDS)))

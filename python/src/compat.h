@@ -253,6 +253,15 @@ ep_frame_is_suspended(const ep_frame *frame)
 #endif
 }
 
+/* The generator or coroutine whose frame it is, borrowed from the frame; NULL: of a call. */
+static inline PyObject *
+ep_frame_generator(const ep_frame *frame)
+{
+    return EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) == EP_OWNER_GENERATOR
+               ? (PyObject *)((char *)frame - offsetof(PyGenObject, gi_iframe))
+               : NULL;
+}
+
 /* The interpreter frame behind a frame object. */
 static inline ep_frame *
 ep_frame_of_object(PyFrameObject *frame)

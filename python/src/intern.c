@@ -17,8 +17,10 @@
 
 #include "file.h"
 #include "module.h"
+#include "tasks.h"
 
 bool ep_py_sites_usable;
+_Atomic bool ep_py_greenlets;
 PyMethodDef *ep_py_new_method;
 
 static PyObject *str_name, *str_module, *str_thread_name;    /* interned, immortal */
@@ -295,9 +297,10 @@ frame_name(ep_frame *frame)
     return id;
 }
 
-/* The site of `callee`, called from `frame` (NULL: from nowhere in Python) at `instruction`. */
+/* The site of `callee`, called from `frame` (NULL: from nowhere in Python) at `instruction`. task: as
+ * in ep_site, and part of the key. */
 static uint32_t
-add_site(uintptr_t key, uint32_t callee, ep_frame *frame, uintptr_t instruction)
+add_site(uintptr_t key, uint32_t callee, ep_frame *frame, uintptr_t instruction, uint32_t task)
 {
     ep_frame *caller = visible_frame(frame);
     if (caller != frame) {
@@ -307,7 +310,7 @@ add_site(uintptr_t key, uint32_t callee, ep_frame *frame, uintptr_t instruction)
     if (id != 0 || callee == 0) {
         return id;
     }
-    ep_site site = {.callee = callee, .offset = -1, .line = -1};
+    ep_site site = {.callee = callee, .offset = -1, .line = -1, .task = task};
     if (caller != NULL) {
         site.caller = frame_name(caller);
         if (site.caller == 0) {
@@ -319,20 +322,68 @@ add_site(uintptr_t key, uint32_t callee, ep_frame *frame, uintptr_t instruction)
     return ep_site_add(key, instruction, &site);
 }
 
+/* Of a call or slice of `code`, named `name`. `frame`: its, NULL: not known. */
+static uint32_t
+code_site(PyCodeObject *code, uint32_t name, ep_frame *frame, ep_frame *caller)
+{
+    uintptr_t instruction = caller != NULL ? ep_frame_instruction(caller) : 0;
+    uintptr_t key = (uintptr_t)code;
+    uint32_t task = 0;
+    if (code->co_flags & (CO_COROUTINE | CO_ITERABLE_COROUTINE)) {
+        /* Never under the key that hooks look for, so that each slice of a coroutine comes here, and
+         * calls of all other functions need not ask which task it is. No address is like these. */
+        if (frame != NULL) {
+            uint32_t busy = enter();
+            ep_py_exception saved = ep_py_exception_save();
+            task = ep_py_task_of(frame);
+            PyErr_Clear();
+            ep_py_exception_restore(saved);
+            leave(busy);
+        }
+        key = task == 0 ? key | 4
+                        : ((uintptr_t)task << EP_PAYLOAD_BITS | name) << 4 | 12;
+        uint32_t id = ep_site_find(key, instruction);
+        if (EP_LIKELY(id != 0)) {
+            return id;
+        }
+    }
+    return add_site(key, name, caller, instruction, task);
+}
+
 uint32_t
 ep_py_code_site_slow(PyCodeObject *code, ep_frame *frame)
 {
-    uint32_t name = frame != NULL && ep_frame_code(frame) == code ? frame_name(frame)
-                                                                  : ep_py_code_name(code);
+    bool is_its = frame != NULL && ep_frame_code(frame) == code;
+    uint32_t name = is_its ? frame_name(frame) : ep_py_code_name(code);
     if (name == EP_ID_SKIP) {
         return EP_ID_SKIP;
     }
-    ep_frame *caller = frame != NULL ? ep_frame_previous(frame) : NULL;
-    return add_site((uintptr_t)code, name, caller,
-                    caller != NULL ? ep_frame_instruction(caller) : 0);
+    return code_site(code, name, is_its ? frame : NULL,
+                     frame != NULL ? ep_frame_previous(frame) : NULL);
 }
 
 /* ---- Allocations ----------------------------------------------------------------------------- */
+
+void
+ep_py_look_for_greenlets(void)
+{
+    PyObject *modules = PyImport_GetModuleDict();
+    if (modules != NULL && PyDict_GetItemString(modules, "greenlet") != NULL) {
+        atomic_store_explicit(&ep_py_greenlets, true, memory_order_relaxed);
+    }
+}
+
+/* Pure memory reads. A package that is being imported allocates in its own code. */
+static bool
+is_of_greenlet(PyCodeObject *code)
+{
+    static const char end[] = "/greenlet/__init__.py";
+    PyObject *file = code->co_filename;
+    size_t bytes = sizeof end - 1;
+    return PyUnicode_KIND(file) == PyUnicode_1BYTE_KIND &&
+           (size_t)PyUnicode_GET_LENGTH(file) >= bytes &&
+           memcmp((char *)PyUnicode_DATA(file) + PyUnicode_GET_LENGTH(file) - bytes, end, bytes) == 0;
+}
 
 uint32_t
 ep_py_block_site_slow(ep_frame *frame)
@@ -346,6 +397,9 @@ ep_py_block_site_slow(ep_frame *frame)
     PyCodeObject *code = ep_frame_code(frame);
     if (id != 0 || Py_REFCNT(code) <= 0) {
         return id;
+    }
+    if (EP_UNLIKELY(is_of_greenlet(code))) {
+        atomic_store_explicit(&ep_py_greenlets, true, memory_order_relaxed);
     }
     /* No C API in here: the text of a function that was never seen called waits for retrieval. */
     bool existed;
@@ -731,7 +785,7 @@ ep_py_callee_site_slow(PyObject *callable, ep_callee callee, uintptr_t instructi
         ep_log_current->own_calls += 1;    /* a source calls us: the log is there */
         return EP_ID_SKIP;
     }
-    return add_site(callee.key, callee.name, frame, instruction);
+    return add_site(callee.key, callee.name, frame, instruction, 0);
 }
 
 uint32_t
@@ -741,8 +795,7 @@ ep_py_code_site_from(PyCodeObject *code, ep_frame *frame, ep_frame *caller)
     if (name == EP_ID_SKIP) {
         return EP_ID_SKIP;
     }
-    return add_site((uintptr_t)code, name, caller,
-                    caller != NULL ? ep_frame_instruction(caller) : 0);
+    return code_site(code, name, frame, caller);
 }
 
 uint32_t
@@ -756,7 +809,7 @@ ep_py_callee_site_from(PyObject *callable, ep_frame *caller)
         return EP_ID_SKIP;
     }
     return add_site(callee.key, callee.name, caller,
-                    caller != NULL ? ep_frame_instruction(caller) : 0);
+                    caller != NULL ? ep_frame_instruction(caller) : 0, 0);
 }
 
 /* ---- Retrieval ------------------------------------------------------------------------------- */
@@ -991,5 +1044,5 @@ ep_py_intern_init(void)
     Py_DECREF(new_function);
     ep_name_text unknown = {.qualname = c_text("?"), .line = -1, .kind = EP_NAME_OBJECT};
     unknown_name = ep_name_add((uintptr_t)&unknown_name, EP_TAG_PLAIN, &unknown, NULL, NULL);
-    return check_frames();
+    return ep_py_tasks_init() < 0 ? -1 : check_frames();
 }

@@ -218,6 +218,13 @@ EP_COLD uint32_t ep_py_callee_site_from(PyObject *callable, ep_frame *caller);
 
 /* ---- Allocations ----------------------------------------------------------------------------- */
 
+/* greenlet is loaded. It frees, by PyMem_Free, the copy of a C stack that it just put back; until 3.12
+ * what leads to the thread's frames was on the stack that this overwrote. */
+extern EP_HIDDEN _Atomic bool ep_py_greenlets;
+
+/* Once a start, with the GIL; what is imported later is seen in ep_py_block_site_slow(). */
+void ep_py_look_for_greenlets(void);
+
 EP_COLD uint32_t ep_py_block_site_slow(ep_frame *frame);
 
 /* HOT. Where the thread is executing. Allocator hooks: touches nothing but frames and tables.

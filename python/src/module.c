@@ -115,7 +115,17 @@ kind_table(PyObject *module, PyObject *unused)
     return rows;
 }
 
+/* text(id): of the column task of calls. */
+static PyObject *
+text(PyObject *module, PyObject *number)
+{
+    (void)module;
+    unsigned long id = PyLong_AsUnsignedLong(number);
+    return PyErr_Occurred() ? NULL : ep_py_string(id < EP_STRING_NONE ? (uint32_t)id : EP_STRING_NONE);
+}
+
 static PyMethodDef functions[] = {
+    {"text", text, METH_O, NULL},
     {"gather", ep_py_gather, METH_VARARGS, NULL},
     {"arrow_schema", ep_py_arrow_schema, METH_VARARGS, NULL},
     {"arrow_stream", ep_py_arrow_stream, METH_VARARGS, NULL},

@@ -103,7 +103,11 @@ static INTO_HOOKS void
 put_free(ep_log *log, ep_kind kind, ep_domain domain, void *block)
 {
     uint64_t ticks = ep_clock_ticks();
-    uint32_t site = ep_py_block_site(attached_state(log, domain));
+    uint32_t site = 0;
+    if (domain != EP_DOMAIN_MEM ||
+        EP_LIKELY(!atomic_load_explicit(&ep_py_greenlets, memory_order_relaxed))) {
+        site = ep_py_block_site(attached_state(log, domain));
+    }
     ep_log_put_free(log, ticks, kind + domain, site, (uintptr_t)block);
 }
 
@@ -478,6 +482,7 @@ adjust(uint64_t kinds)
 {
     bool was_out = !installed[0] && !installed[1] && !installed[2];
     bool added[DOMAIN_COUNT] = {false};
+    ep_py_look_for_greenlets();
     if (was_out) {
         for (size_t i = 0; i < EP_FOOTPRINT_SLOTS; i++) {
             atomic_store_explicit(&ep_footprint[i], 0, memory_order_relaxed);

@@ -9,6 +9,7 @@
 #include "columns.h"
 #include "intern.h"
 #include "os.h"
+#include "source.h"
 #include "trace.h"
 
 #include <errno.h>
@@ -543,6 +544,19 @@ fill_call_line(const ep_py_trace *self, void *to)
     }
 }
 
+/* String ids: of its own site, else of the call that it lies in. */
+static void
+fill_call_task(const ep_py_trace *self, void *to)
+{
+    const int32_t *parent = self->calls.parent;
+    int32_t *task = to;
+    for (size_t call = 0; call < self->calls.count; call++) {
+        uint32_t own = ep_site_get(ep_call_site(&self->calls, call))->task;
+        task[call] = own != 0 ? (int32_t)own - 1 : parent[call] >= 0 ? task[parent[call]]
+                                                                     : -1;
+    }
+}
+
 static void
 fill_block_line(const ep_py_trace *self, void *to)
 {
@@ -604,6 +618,7 @@ static const column calls_columns[] = {
     VIEW("flags", EP_PY_UINT8, EP_STEP_CALLS, EP_CALLS_RECURSIVE, calls.flags),
     FILL("caller", EP_PY_INT32, EP_STEP_CALLS, 0, fill_call_caller),
     FILL("caller_line", EP_PY_INT32, EP_STEP_CALLS, 0, fill_call_line),
+    FILL("task", EP_PY_INT32, EP_STEP_CALLS, 0, fill_call_task),
     {NULL, 0, 0, 0, 0, NULL, false, 0},
 };
 
@@ -838,6 +853,44 @@ trace_resident(PyObject *object, PyObject *unused)
         ep_py_view(object, decoded->resident_bytes, decoded->resident_count, EP_PY_INT64));
 }
 
+static bool
+has_every_call(const ep_py_trace *self)
+{
+    const ep_recording *r = &self->recording;
+    return (r->kinds & EP_KINDS_PYTHON) == EP_KINDS_PYTHON && r->filtered == 0 && r->deep_calls == 0 &&
+           r->short_calls == 0 && r->functions_off == 0 && self->input.lost_from_ns == EP_NOTHING_LOST;
+}
+
+/* Calls of Python functions that lie in calls of others than called them: the thread went over to
+ * another stack of calls in between, as greenlets do. 0 where not every call is there. What is thrown
+ * into a generator is called by the one that delegates to it, which need not run.
+ * Fails: EP_NOMEM. */
+static ep_status
+count_misplaced(const ep_py_trace *self, size_t *out)
+{
+    const ep_calls *calls = &self->calls;
+    const int32_t *callers = self->functions.map.site_caller;
+    *out = 0;
+    if (!has_every_call(self)) {
+        return EP_OK;
+    }
+    int32_t *around = malloc((calls->count + 1) * sizeof *around);    /* the nearest of Python */
+    if (around == NULL) {
+        return EP_NOMEM;
+    }
+    for (size_t call = 0; call < calls->count; call++) {
+        int32_t parent = calls->parent[call];
+        uint8_t kind = ep_call_kind(calls, call);
+        bool in_c = parent >= 0 && ep_call_kind(calls, (size_t)parent) == EP_KIND_C_CALL;
+        around[call] = in_c ? around[parent] : parent;
+        int32_t caller = callers[ep_call_site(calls, call)];
+        *out += (kind == EP_KIND_CALL || kind == EP_KIND_RESUME) && caller >= 0 &&
+                around[call] >= 0 && ep_call_function(calls, (size_t)around[call]) != caller;
+    }
+    free(around);
+    return EP_OK;
+}
+
 /* {what pairing met: count} */
 static PyObject *
 trace_pairing(PyObject *object, PyObject *unused)
@@ -847,7 +900,16 @@ trace_pairing(PyObject *object, PyObject *unused)
     if (ep_py_trace_reach(self, EP_STEP_BLOCKS, 0) < 0) {
         return NULL;
     }
-    return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n,s:n}", "unmatched_ends",
+    size_t misplaced;
+    ep_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = count_misplaced(self, &misplaced);
+    Py_END_ALLOW_THREADS
+    if (status != EP_OK) {
+        return ep_py_raise(status, NULL);
+    }
+    return Py_BuildValue("{s:n,s:n,s:n,s:n,s:n,s:n,s:n}", "calls_misplaced", (Py_ssize_t)misplaced,
+                         "unmatched_ends",
                          (Py_ssize_t)self->calls.unmatched_count, "ends_unseen",
                          (Py_ssize_t)self->calls.end_unseen_count, "frees_of_older_blocks",
                          (Py_ssize_t)self->blocks.older_count, "frees_of_lost_blocks",

@@ -11,6 +11,7 @@ import zlib
 from pathlib import Path
 
 RECORDING, METADATA, STRINGS, NAMES, SITES, THREADS, OPEN, RESIDENT, EVENTS, INDEX = range(1, 11)
+TASKS = 11
 OPENS, CLOSES = {1, 4, 5, 7}, {2, 3, 6, 8, 9}
 ALLOCATIONS, FREES = {*range(10, 25), *range(35, 40)}, {*range(25, 35)}
 MEM, OBJ = 1, 2
@@ -231,7 +232,7 @@ def read(path):
     """A dictionary of all that the file holds."""
     found = sections(Path(path).read_bytes())
     known = {"metadata": None, "strings": [None], "names": [(None,) * 5], "sites": [(0, 0, -1, -1)],
-             "threads": [], "open": [], "resident": [], "events": []}  # fmt: skip
+             "threads": [], "open": [], "resident": [], "events": [], "tasks": []}  # fmt: skip
     for kind, items, _, raw in found:
         data = Bytes(raw)
         if kind == RECORDING:
@@ -242,7 +243,7 @@ def read(path):
             known["metadata"] = json.loads(data.take(len(raw)))
         elif kind == EVENTS:
             continue
-        elif kind < INDEX:
+        elif kind < INDEX or kind == TASKS:
             for _ in range(items):
                 known[LISTS[kind]].append(READERS[kind](data, known))
         else:
@@ -262,7 +263,7 @@ def string(data, known):
 
 
 LISTS = {STRINGS: "strings", NAMES: "names", SITES: "sites", THREADS: "threads", OPEN: "open",
-         RESIDENT: "resident"}  # fmt: skip
+         RESIDENT: "resident", TASKS: "tasks"}  # fmt: skip
 READERS = {
     STRINGS: lambda data, known: data.take(data.varint()).decode("utf-8", "surrogatepass"),
     NAMES: lambda data, known: (
@@ -285,4 +286,5 @@ READERS = {
     },
     OPEN: lambda data, known: (data.varint(), data.varint(), data.varint()),
     RESIDENT: lambda data, known: (data.zigzag(), data.zigzag()),
+    TASKS: lambda data, known: (data.varint(), string(data, known)),
 }
