@@ -69,10 +69,19 @@ add(_Atomic uint64_t *to)
 static int hold_at = -1, kill_at = -1;
 static uint64_t kill_hit;
 static _Thread_local bool is_victim;
+static enum { PROGRAM, FORKED_BY_VICTIM, FORKED_BY_OTHER } role;
 
 static void
 on_point(ep_fault_point point)
 {
+    if (point == EP_FAULT_FORK_CHILD) {
+        role = is_victim ? FORKED_BY_VICTIM : FORKED_BY_OTHER;
+        is_victim = false;
+    }
+    /* A forked process has points of its own; it does not count where its parent does. */
+    if (role == FORKED_BY_VICTIM || (role == FORKED_BY_OTHER && point < EP_FAULT_FORK_CHILD)) {
+        return;
+    }
     if ((int)point == hold_at && is_victim) {
         is_victim = false;
         atomic_store(&shared->held, true);
@@ -369,6 +378,7 @@ spawn_program(ep_on_full on_full)
     pid_t child = fork();
     ck_assert_int_ge(child, 0);
     if (child == 0) {
+        signal(SIGALRM, SIG_DFL);    /* Check has a handler for its own */
         alarm(100);
         atomic_store(&ep_fault_handler, on_point);
         begin(on_full, path);
@@ -379,7 +389,7 @@ spawn_program(ep_on_full on_full)
     return child;
 }
 
-/* Whether only a ring comes there, or what is forked and lets its chunks go. */
+/* Whether only a ring comes there. */
 static bool
 is_of_a_ring(int point)
 {
@@ -553,6 +563,7 @@ spawn_pair(ep_on_full on_full)
     pid_t child = fork();
     ck_assert_int_ge(child, 0);
     if (child == 0) {
+        signal(SIGALRM, SIG_DFL);    /* Check has a handler for its own */
         alarm(100);
         atomic_store(&ep_fault_handler, on_point);
         (void)ep_model_spawn(live_as_victim, &on_full);
