@@ -253,12 +253,13 @@ ep_frame_is_suspended(const ep_frame *frame)
 #endif
 }
 
-/* The generator or coroutine whose frame it is, borrowed from the frame; NULL: of a call. */
+/* The generator or coroutine whose frame it is, borrowed from the frame; NULL: of a call. The object ends
+ * where the frame's locals begin. */
 static inline PyObject *
 ep_frame_generator(const ep_frame *frame)
 {
     return EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) == EP_OWNER_GENERATOR
-               ? (PyObject *)((char *)frame - offsetof(PyGenObject, gi_iframe))
+               ? (PyObject *)((char *)frame + EP_FRAME_LOCALS - PyCoro_Type.tp_basicsize)
                : NULL;
 }
 

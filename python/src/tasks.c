@@ -1,9 +1,10 @@
 /* Which asyncio task runs a coroutine.
  *
  * Each step of a task is a slice of its coroutine: a call, a resume or a throw. The loops keep the
- * tasks that they step at this moment in one dictionary, asyncio.tasks._current_tasks; the one whose
- * coroutine is the frame's is what we look for. So no hook of asyncio's is needed, and slices of
- * coroutines that are merely awaited have no task of their own: they lie in one that has.
+ * tasks that they step at this moment in one dictionary, asyncio.tasks._current_tasks (from 3.14 on
+ * each thread has its own); the one whose coroutine is the frame's is what we look for. So no hook of
+ * asyncio's is needed, and slices of coroutines that are merely awaited have no task of their own:
+ * they lie in one that has.
  *
  * A name is kept as text. Most programs leave it to asyncio, which counts, so there is an end to how
  * many are kept: the table of strings would grow as long as a service runs. */
@@ -24,8 +25,12 @@
 static PyTypeObject *c_task;
 static size_t coroutine_offset;    /* in it; 0: not found */
 
-static PyObject *current_tasks;    /* {loop: task}; NULL: asyncio is not there yet */
-static PyObject *str_module, *str_current_tasks, *str_c_task, *str_coroutine, *str_name;
+/* {loop: task}; NULL: asyncio is not there yet. From 3.14 on of tasks in Python alone. */
+static PyObject *current_tasks;
+/* From 3.14 on: a builtin function that gives the thread's task in C. NULL: not needed. */
+static PyObject *current_task;
+static PyObject *str_module, *str_current_tasks, *str_current_task;
+static PyObject *str_c_task, *str_coroutine, *str_name;
 static uint32_t name_count, more_tasks;
 static uint32_t last_task;         /* of the last look: 1 + string id */
 
@@ -34,10 +39,13 @@ ep_py_tasks_init(void)
 {
     str_module = PyUnicode_InternFromString("asyncio.tasks");
     str_current_tasks = PyUnicode_InternFromString("_current_tasks");
+    str_current_task = PyUnicode_InternFromString("current_task");
     str_c_task = PyUnicode_InternFromString("_CTask");
     str_coroutine = PyUnicode_InternFromString("_coro");
     str_name = PyUnicode_InternFromString("_name");
-    return str_module && str_current_tasks && str_c_task && str_coroutine && str_name ? 0 : -1;
+    bool made = str_module && str_current_tasks && str_current_task && str_c_task && str_coroutine &&
+                str_name;
+    return made ? 0 : -1;
 }
 
 /* False: there is no asyncio, and so there are no tasks. */
@@ -59,6 +67,12 @@ find_asyncio(void)
     if (type != NULL && PyType_Check(type)) {
         c_task = (PyTypeObject *)Py_NewRef(type);
     }
+#if PY_VERSION_HEX >= 0x030E0000
+    PyObject *function = PyDict_GetItemWithError(dict, str_current_task);
+    if (function != NULL && PyCFunction_CheckExact(function)) {
+        current_task = Py_NewRef(function);
+    }
+#endif
     return true;
 }
 
@@ -161,5 +175,12 @@ ep_py_task_of(ep_frame *frame)
             return name_of(task);
         }
     }
-    return 0;
+    if (current_task == NULL) {
+        return 0;
+    }
+    task = PyObject_CallNoArgs(current_task);
+    uint32_t name = task != NULL && task != Py_None && runs(task, coroutine) ? name_of(task) : 0;
+    Py_XDECREF(task);
+    PyErr_Clear();    /* no loop runs */
+    return name;
 }

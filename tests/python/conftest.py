@@ -55,7 +55,7 @@ def backend(request):
 _CHECK = """
 def make(self, _make=Recorder._make_trace):
     trace = _make(self)
-    if self.state == "stopped":
+    if self.state == "stopped" and raw.VERIFIES:
         found = verify(trace, False, 1)
         if not found.ok:
             raise AssertionError(f"the trace is wrong: {found}")
@@ -68,7 +68,7 @@ def _every_trace_is_right():
     """What recorders of the tests record is verified when their trace is asked for."""
     from eventprof import recorder, verification
 
-    names = {"Recorder": recorder.Recorder, "verify": verification.verify}
+    names = {"Recorder": recorder.Recorder, "verify": verification.verify, "raw": raw}
     exec(compile(_CHECK, recorder.__file__, "exec"), names)
     patch = pytest.MonkeyPatch()
     patch.setattr(recorder.Recorder, "_make_trace", names["make"])

@@ -37,6 +37,9 @@ OVERWRITE, STOP, GROW = 0, 1, 2
 OPENING = {"call", "resume", "throw", "c_call"}
 CLOSING = {"return", "yield", "unwind", "c_return", "c_exception"}
 
+#: Whether conftest.py checks every trace. A test whose trace is wrong by its nature says no.
+VERIFIES = True
+
 HAS_MONITORING = sys.version_info >= (3, 12)
 BACKENDS = ["monitoring", "profile"] if HAS_MONITORING else ["profile"]
 
