@@ -90,9 +90,7 @@ if sys.implementation.name == "pypy":
         "open": "_pypy.reading",
         "stats_snapshot": "_pypy.runtime",
     }
-    for _name, _module in _LAZY.items():
-        if _module == "_pypy.absent":
-            __all__.remove(_name)
+    __all__[:] = [name for name in __all__ if _LAZY.get(name) != "_pypy.absent"]
     __all__ += ["stats_snapshot"]
 
 
