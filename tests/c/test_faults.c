@@ -43,7 +43,13 @@ typedef struct writer {
     _Atomic uint64_t begun, done;
 } writer;
 
-enum { MAIN, SHORT, OTHER, FORKED, WRITERS };
+enum {
+    MAIN,
+    SHORT,
+    OTHER,
+    FORKED,
+    WRITERS
+};
 
 static struct shared {
     writer writers[WRITERS];    /* FORKED: of another process, with a file of its own */
@@ -69,7 +75,11 @@ add(_Atomic uint64_t *to)
 static int hold_at = -1, kill_at = -1;
 static uint64_t kill_hit;
 static _Thread_local bool is_victim;
-static enum { PROGRAM, FORKED_BY_VICTIM, FORKED_BY_OTHER } role;
+static enum {
+    PROGRAM,
+    FORKED_BY_VICTIM,
+    FORKED_BY_OTHER
+} role;
 
 static void
 on_point(ep_fault_point point)
@@ -131,9 +141,9 @@ emit(int who, unsigned number, size_t count)
         add(&w->begun);
         uint64_t ticks = ep_clock_ticks();
         switch (atomic_load_explicit(&w->done, memory_order_relaxed) & 3) {
-            case 0: ep_log_put(log, ticks, EP_KIND_CALL, site_ids[number]); break;
-            case 1: ep_log_put_block(log, ticks, EP_KIND_MALLOC_OBJ, number, 64, site_ids[number]); break;
-            case 2: ep_log_put_free(log, ticks, EP_KIND_FREE_OBJ, site_ids[number], 64); break;
+            case 0:  ep_log_put(log, ticks, EP_KIND_CALL, site_ids[number]); break;
+            case 1:  ep_log_put_block(log, ticks, EP_KIND_MALLOC_OBJ, number, 64, site_ids[number]); break;
+            case 2:  ep_log_put_free(log, ticks, EP_KIND_FREE_OBJ, site_ids[number], 64); break;
             default: ep_log_put(log, ticks, EP_KIND_RETURN, name_ids[number]); break;
         }
         add(&w->done);

@@ -52,9 +52,8 @@ events_wanted(void)
 /* By thread id and kind, what a capture has, be it later than its recorder was full, and what it
  * counts as lost besides. Without columns: these would be larger than what is recorded. Returns: new
  * (free). */
-static uint64_t (*sums_of(const ep_capture *capture))[EP_KIND_COUNT]
-{
-    uint64_t(*sums)[EP_KIND_COUNT] = calloc(capture->thread_count, sizeof *sums);
+static uint64_t (*sums_of(const ep_capture *capture)) [EP_KIND_COUNT] {
+    uint64_t (*sums)[EP_KIND_COUNT] = calloc(capture->thread_count, sizeof *sums);
     ck_assert_ptr_nonnull(sums);
     for (size_t i = 0; i < capture->chunk_count; i++) {
         ep_cursor cursor = ep_cursor_begin(capture->chunks[i]->header);
@@ -81,7 +80,7 @@ judge(ep_recorder *recorder, const emitter *emitters, const char *what)
 {
     ep_capture capture;
     ck_assert_int_eq(ep_capture_take(recorder, &capture, NULL), EP_OK);
-    uint64_t(*sums)[EP_KIND_COUNT] = sums_of(&capture);
+    uint64_t (*sums)[EP_KIND_COUNT] = sums_of(&capture);
     for (int i = 0; i < THREADS; i++) {
         for (size_t k = 0; k < MIX; k++) {
             ck_assert_msg(sums[emitters[i].thread_id][mix[k]] == emitters[i].rounds,
@@ -167,7 +166,8 @@ record_all(ep_on_full on_full, uint64_t chunks, const char *path)
     }
     ep_recorder_clear(&recorder);
     if (getenv("EP_TEST_EVENTS") != NULL) {
-        printf("%s: %llu events add up\n", what, (unsigned long long)(events / MIX / THREADS * MIX * THREADS));
+        printf("%s: %llu events add up\n", what,
+               (unsigned long long)(emitters[0].rounds * MIX * THREADS));
         fflush(stdout);
     }
 }

@@ -22,7 +22,8 @@ def failing(tmp_path_factory):
         pytest.skip("needs Linux, a C compiler, and no other preloaded library")
     library = tmp_path_factory.mktemp("failing") / "fail_calls.so"
     subprocess.run(
-        [compiler, "-shared", "-fPIC", "-O1", HERE / "fail_calls.c", "-o", library, "-ldl"], check=True
+        [compiler, "-shared", "-fPIC", "-O1", HERE / "fail_calls.c", "-o", library, "-ldl"],
+        check=True,
     )
     return library
 

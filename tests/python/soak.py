@@ -1,0 +1,107 @@
+"""Records at full rate in a ring for long: the process must not grow. ``./dev soak`` runs it for an hour.
+
+    soak.py [--seconds 3600 | --rounds N] [--file FOLDER]
+
+A round is the same work each time: calls and blocks, 50 short threads, a second recorder that starts, stops
+and is read, functions that are made and thrown away. What may grow are names: each function keeps its code
+and its text for the life of the process, so that a trace can name it; a round makes as many as it says, and
+their cost a function is bounded, too. Ends with 1 if the resident set grew by more than the bound from the
+middle to the end, or the slope over the second half exceeds it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+import threading
+import time
+
+import eventprof
+
+MIB = 1 << 20
+THREADS = 50
+FUNCTIONS = 10
+# Names, code objects and what malloc() makes of them; measured: about 2 KiB.
+BYTES_A_FUNCTION = 6 << 10
+BOUND = 24 * MIB
+
+
+def resident() -> int:
+    """Without the pages of files: those of the log are in the page cache, and the system's to keep."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon"))
+
+
+def callee(n):
+    return [n, str(n)]
+
+
+def calls(count):
+    for n in range(count):
+        callee(n)
+
+
+def one_round(number):
+    threads = [threading.Thread(target=calls, args=(20,)) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    calls(20_000)
+    for thread in threads:
+        thread.join()
+    for n in range(FUNCTIONS):
+        scope: dict = {}
+        exec(f"def made_{number}_{n}(): return {n}", scope)
+        assert scope[f"made_{number}_{n}"]() == n
+    with eventprof.record(memory=False, buffer="1 MiB", on_full="stop") as rec:
+        calls(50)
+    assert len(rec.trace.calls) > 50
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=0)
+    parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--file", help="a folder: the ring is a file there")
+    arguments = parser.parse_args()
+    output = os.path.join(arguments.file, "soak.epr") if arguments.file else None
+    samples: list[tuple[int, int]] = []
+    number = 0
+    recorder = eventprof.record(buffer="64 MiB", output=output)
+    with recorder:
+        # Until the ring is full, it grows: a round is 6 MiB of records and more.
+        while number < 30:
+            one_round(number)
+            number += 1
+        gc.collect()
+        first = number
+        begun = time.monotonic()
+        while (
+            number - first < arguments.rounds
+            if arguments.rounds
+            else time.monotonic() - begun < arguments.seconds
+        ):
+            one_round(number)
+            number += 1
+            if (number - first) % 10 == 0:
+                gc.collect()
+                samples.append((number, resident()))
+    seconds = time.monotonic() - begun
+    half = samples[len(samples) // 2 :]
+    (from_round, from_bytes), (to_round, to_bytes) = half[0], half[-1]
+    # The least of each quarter: what a collector or malloc() holds for a moment is no growth.
+    quarter = max(len(half) // 2, 1)
+    low_before = min(size for _, size in half[:quarter])
+    low_after = min(size for _, size in half[-quarter:])
+    allowed = BOUND + (to_round - from_round) * FUNCTIONS * BYTES_A_FUNCTION
+    print(
+        f"{number - first} rounds in {seconds:.0f} s, {(number - first) * THREADS / seconds:.0f} threads a second, "
+        f"{recorder.trace.loss.total / 1e6:.0f} M events overwritten; resident {from_bytes / MIB:.1f} -> "
+        f"{to_bytes / MIB:.1f} MiB in the second half, {(low_after - low_before) / MIB:+.1f} MiB; "
+        f"allowed {allowed / MIB:.1f}"
+    )
+    return 0 if low_after - low_before <= allowed and recorder.trace.loss.total > 0 else 1
+
+
+sys.exit(main())
