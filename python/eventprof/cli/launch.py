@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 
 def _cached() -> dict[str, None]:
-    """What a main module has of a script that was not imported, until 3.15."""
+    """Name what a main module has of a script that was not imported, until 3.15."""
     return {"__cached__": None} if sys.version_info < (3, 15) else {}
 
 
