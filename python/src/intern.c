@@ -334,6 +334,29 @@ ep_py_code_site_slow(PyCodeObject *code, ep_frame *frame)
 
 /* ---- Allocations ----------------------------------------------------------------------------- */
 
+bool ep_py_stacks_move;
+
+void
+ep_py_look_for_stack_movers(void)
+{
+    PyObject *modules = PySys_GetObject("modules");    /* borrowed */
+    if (modules != NULL && PyDict_Check(modules) && PyDict_GetItemString(modules, "greenlet") != NULL) {
+        ep_py_stacks_move = true;
+    }
+}
+
+/* Without the C API. */
+static bool
+is_code_of_greenlet(PyCodeObject *code)
+{
+    static const char file[] = "/greenlet/__init__.py";
+    const Py_ssize_t length = sizeof file - 1;
+    PyObject *path = code->co_filename;
+    return PyUnicode_KIND(path) == PyUnicode_1BYTE_KIND && PyUnicode_GET_LENGTH(path) >= length &&
+           memcmp(PyUnicode_1BYTE_DATA(path) + PyUnicode_GET_LENGTH(path) - length, file,
+                  (size_t)length) == 0;
+}
+
 uint32_t
 ep_py_block_site_slow(ep_frame *frame)
 {
@@ -347,6 +370,7 @@ ep_py_block_site_slow(ep_frame *frame)
     if (id != 0 || Py_REFCNT(code) <= 0) {
         return id;
     }
+    ep_py_stacks_move = ep_py_stacks_move || is_code_of_greenlet(code);
     /* No C API in here: the text of a function that was never seen called waits for retrieval. */
     bool existed;
     uint32_t name = ep_name_add((uintptr_t)code, EP_TAG_PLAIN, NULL, code, &existed);

@@ -220,6 +220,12 @@ EP_COLD uint32_t ep_py_callee_site_from(PyObject *callable, ep_frame *caller);
 
 EP_COLD uint32_t ep_py_block_site_slow(ep_frame *frame);
 
+/* Whether there is a module that replaces C stacks (greenlet). When it has, it frees the copy, by
+ * PyMem_Free, before the thread state points into the new one. */
+extern EP_HIDDEN bool ep_py_stacks_move;
+/* Looks for one that was imported before allocations were recorded. GIL held; never fails. */
+void ep_py_look_for_stack_movers(void);
+
 /* HOT. Where the thread is executing. Allocator hooks: touches nothing but frames and tables.
  * ts NULL or without frames: 0. */
 static inline uint32_t

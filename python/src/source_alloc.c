@@ -95,7 +95,9 @@ static INTO_HOOKS void
 put_free(ep_log *log, ep_kind kind, ep_domain domain, void *block)
 {
     uint64_t ticks = ep_clock_ticks();
-    uint32_t site = ep_py_block_site(attached_state(log, domain));
+    PyThreadState *ts = attached_state(log, domain);
+    bool torn = EP_FRAMES_NEED_STACK && domain == EP_DOMAIN_MEM && EP_UNLIKELY(ep_py_stacks_move);
+    uint32_t site = torn ? 0 : ep_py_block_site(ts);
     ep_log_put_free(log, ticks, kind + domain, site, (uintptr_t)block);
 }
 
@@ -290,6 +292,7 @@ static int
 adjust(uint64_t kinds)
 {
     bool was_out = !installed[0] && !installed[1] && !installed[2];
+    ep_py_look_for_stack_movers();
     bool added[DOMAIN_COUNT] = {false};
     if (was_out) {
         for (size_t i = 0; i < EP_FOOTPRINT_SLOTS; i++) {
