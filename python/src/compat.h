@@ -142,6 +142,10 @@ ep_thread_is_thrown_into(void)
 #endif
 }
 
+/* Up to 3.12 the way to the current frame leads through the C stack: not to be taken where that is
+ * being replaced (ep_py_greenlets). */
+#define EP_FRAMES_NEED_STACK (PY_VERSION_HEX < 0x030D0000)
+
 static inline ep_frame *
 ep_frame_current(PyThreadState *ts)
 {

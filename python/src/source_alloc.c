@@ -99,15 +99,20 @@ put_block(ep_log *log, ep_kind kind, ep_domain domain, size_t size, void *block)
     ep_log_put_block(log, ticks, kind + domain, size, (uintptr_t)block, site);
 }
 
+/* Whether this free may be of a C stack that is being exchanged: no frame is to be looked for then. */
+static inline bool
+stack_may_be_torn(ep_domain domain)
+{
+    return EP_FRAMES_NEED_STACK && domain == EP_DOMAIN_MEM &&
+           EP_UNLIKELY(atomic_load_explicit(&ep_py_greenlets, memory_order_relaxed));
+}
+
 static INTO_HOOKS void
 put_free(ep_log *log, ep_kind kind, ep_domain domain, void *block)
 {
     uint64_t ticks = ep_clock_ticks();
-    uint32_t site = 0;
-    if (domain != EP_DOMAIN_MEM ||
-        EP_LIKELY(!atomic_load_explicit(&ep_py_greenlets, memory_order_relaxed))) {
-        site = ep_py_block_site(attached_state(log, domain));
-    }
+    PyThreadState *ts = attached_state(log, domain);
+    uint32_t site = stack_may_be_torn(domain) ? 0 : ep_py_block_site(ts);
     ep_log_put_free(log, ticks, kind + domain, site, (uintptr_t)block);
 }
 
@@ -369,7 +374,8 @@ fast_free(const layer *own, void *block, ep_domain domain)
     }                                                                                             \
     static void name##_free(void *context, void *block)                                           \
     {                                                                                             \
-        if (is_plain(context) && block != NULL && !ep_footprint_has_boxes()) {                    \
+        if (is_plain(context) && block != NULL && !ep_footprint_has_boxes() &&                    \
+            !stack_may_be_torn(DOMAIN)) {                                                         \
             fast_free(context, block, DOMAIN);                                                    \
         } else {                                                                                  \
             name##_free_whole(context, block);                                                    \

@@ -125,7 +125,7 @@ class Pdb:
 
     def seen(self):
         lines = self.output.getvalue().splitlines()
-        return [line.rpartition("/")[2] for line in lines if line.startswith(f"> {FILE}")]
+        return [line.rpartition("/")[2] for line in lines if f"> {FILE}" in line]
 
 
 class Coverage:
@@ -215,7 +215,7 @@ class Memray:
     def seen(self):
         import memray
 
-        sizes = {work.size_of(part) + 1 for part in range(work.PARTS)}
+        sizes = {work.size_of(part) for part in range(work.PARTS)}
         found = Counter()
         with memray.FileReader(self.path) as reader:
             for record in reader.get_allocation_records():
@@ -239,12 +239,12 @@ class TraceMalloc:
 
         trace = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, FILE)])
         tracemalloc.stop()
-        sizes = {work.size_of(part) + 1 for part in range(work.PARTS)}
+        sizes = {work.size_of(part) for part in range(work.PARTS)}
         self.found = sorted(
             [s.size, s.count, s.traceback[0].lineno]
             for s in trace.statistics("lineno")
-            # With the bytearray's block comes its object, new or not.
-            if any(size <= s.size < size + 100 for size in sizes)
+            # With what its list needs.
+            if any(size <= s.size < size + 1000 for size in sizes)
         )
 
     def seen(self):
@@ -305,7 +305,7 @@ def is_of_work(name, module, file, line, sort):
 
 
 def seen_of(rows):
-    sizes = {work.size_of(part) + 1: part for part in range(work.PARTS)}
+    sizes = {work.size_of(part): part for part in range(work.PARTS)}
     main, others, blocks = [], [], []
     first = None
     for row in rows:
@@ -508,6 +508,13 @@ def verdict(cell):
     for key in ("T", "T again", "R again"):
         if together[key] != alone[key[0]][key]:
             wrong.append(f"{key}: {together[key]}, but alone {alone[key[0]][key]}")
+    order = cell["order"].split()
+    start, end = order.index("R+") + 1, order.index("R-")
+    for sort, events in alone["R"]["R"].items():
+        if [*by_part(events)] != [*range(start, end + 1)]:
+            wrong.append(f"alone, {sort} are of parts {[*by_part(events)]}, not {start} to {end}")
+    if not alone["T"]["T"] and TOOLS[cell["tool"]] is not Nothing:
+        wrong.append(f"the tool sees nothing alone: {alone['T']['T']}")
     if any(alone["R"]["displaced"]):
         wrong.append(f"displaced by nobody: {alone['R']['displaced']}")
     if together["refused"]:
@@ -517,9 +524,7 @@ def verdict(cell):
         return (TOLD if any(displaced) else BOTH), wrong
 
     # What is missing is whole parts, in which eventprof did not have the hook, and it says so ever after.
-    order = cell["order"].split()
-    start, end, came = order.index("R+") + 1, order.index("R-"), order.index("T+") + 1
-    went = order.index("T-") + 1
+    came, went = order.index("T+") + 1, order.index("T-") + 1
     for sort, source in (("calls", "profile"), ("in threads", "profile"), ("blocks", "alloc")):
         ours, all_of_it = by_part(together["R"][sort]), by_part(alone["R"]["R"][sort])
         for part in range(start, end + 1):

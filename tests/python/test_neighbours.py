@@ -6,6 +6,8 @@ import contextlib
 import cProfile
 import gc
 import itertools
+import os
+import subprocess
 import sys
 import threading
 import tracemalloc
@@ -637,3 +639,47 @@ def test_nasty_program_under_a_line_tool(tool, backend):
     ours, theirs = of_run(plain), of_run(traced)
     for i, (a, b) in enumerate(zip(ours, theirs, strict=False)):
         assert a == b, (i, ours[i - 3 : i + 3], theirs[i - 3 : i + 3])
+
+
+# ---- C stacks that come and go ------------------------------------------------------------------------------------------
+
+
+GREENLETS = """
+import sys
+if {before}:
+    import greenlet
+import raw
+rec = raw.recorder(raw.MEMORY)
+rec.start()
+import greenlet
+
+def deep(levels, function):
+    return list(map(lambda _: deep(levels - 1, function), "x")) if levels else function()
+
+def body(number):
+    for i in range(20):
+        deep(number + i % 5, main.switch)
+
+main = greenlet.getcurrent()
+greenlets = [greenlet.greenlet(lambda number=number: body(number)) for number in range(10)]
+for turn in range(15):
+    for i, each in enumerate(greenlets):
+        deep((turn * 7 + i) % 11, each.switch)
+rec.stop()
+assert {{"malloc", "free"}} <= {{row.word for row in raw.rows(rec)}}
+print("through")
+"""
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_free_while_greenlets_change_the_stack(before):
+    """It comes when the thread's state leads to a frame by way of the stack that has just been overwritten."""
+    pytest.importorskip("greenlet")
+    process = subprocess.run(
+        [sys.executable, "-c", GREENLETS.format(before=before)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert process.stdout == "through\n", (process.returncode, process.stderr)
