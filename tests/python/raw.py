@@ -41,6 +41,9 @@ HAS_MONITORING = sys.version_info >= (3, 12)
 HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 BACKENDS = [*(["monitoring"] if HAS_MONITORING else []), *(["profile"] if HAS_GIL else [])]
 
+# Bytes that the block of a bytearray has beyond its own: from 3.15 on it is a bytes object.
+BYTEARRAY_MORE = 33 if sys.version_info >= (3, 15) else 1
+
 
 def _close_unwinds() -> bool:
     """Whether close() of a generator that nothing in it catches goes through it.
