@@ -35,6 +35,7 @@ BACKENDS = ("auto", "monitoring", "profile")
 CLOCKS = ("auto", "counter", "monotonic")
 
 _KINDS = [row for row in _core.kind_table() if row[5] is None or row[5] in DOMAINS]
+_CALL_KINDS = sum(1 << row[0] for row in _KINDS if row[5] is None)
 EVENTS = tuple(dict.fromkeys(row[2] for row in _KINDS))
 
 _UNITS = {
@@ -487,6 +488,22 @@ def record(
             "backend='monitoring' needs Python 3.12 (sys.monitoring); this is "
             f"{sys.version_info.major}.{sys.version_info.minor}, which has 'profile'"
         )
+    if options.backend == "profile" and not _has_gil():
+        raise _core.UnsupportedError(
+            "backend='profile' needs the GIL, which is off here: without it the interpreter cannot "
+            "change other threads' profile functions while they run; use backend='monitoring', or "
+            "start Python with -X gil=1"
+        )
+    if kinds & _CALL_KINDS and _has_jit():
+        import warnings
+
+        warnings.warn(
+            "the JIT of this interpreter is on: together with sys.monitoring, which calls are "
+            "recorded by, it may corrupt local variables (CPython issue gh-156319, open); set "
+            "PYTHON_JIT=0, or record with calls=False, c_calls=False",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     if options.overhead:
         from . import costs
 
@@ -504,6 +521,18 @@ def _measured_as(options: Options) -> dict[str, Any]:
         "backend": options.backend,
         "clock": options.clock,
     }
+
+
+def _has_gil() -> bool:
+    """Whether threads take turns: always, but in a free-threaded build that was not told to."""
+    ask = getattr(sys, "_is_gil_enabled", None)
+    return ask is None or bool(ask())
+
+
+def _has_jit() -> bool:
+    """Whether the interpreter (3.14 or later) compiles what it runs."""
+    jit = getattr(sys, "_jit", None)
+    return jit is not None and bool(jit.is_enabled())
 
 
 class Recorder(_core.Recorder):
@@ -722,6 +751,31 @@ class _Nothing:
 _NOTHING = _Nothing()
 
 
+class _First:
+    """Records unless that is done already, on any thread: asked and begun in one step."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._began = False
+
+    def __enter__(self) -> None:
+        self._began = self._recorder._begin()
+
+    def __exit__(self, *_: object) -> None:
+        if self._began:
+            self._recorder.__exit__(None, None, None)
+
+
+def _outermost(recorder: Recorder) -> Recorder | _Nothing | _First:
+    """Give what records from here on, if nothing on the way here does.
+
+    With a GIL no other thread comes between the question and what `with` does next.
+    """
+    if not _has_gil():
+        return _First(recorder)
+    return recorder if recorder.state != "running" else _NOTHING
+
+
 def _wrap(recorder: Recorder, function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a function of the same sort that records its outermost run.
 
@@ -733,7 +787,7 @@ def _wrap(recorder: Recorder, function: Callable[..., Any]) -> Callable[..., Any
     if inspect.isasyncgenfunction(function):
 
         async def async_generator(*args: Any, **kwargs: Any) -> Any:
-            with recorder if recorder.state != "running" else _NOTHING:
+            with _outermost(recorder):
                 steps = function(*args, **kwargs)
                 step, given = steps.asend, None
                 while True:
@@ -754,7 +808,7 @@ def _wrap(recorder: Recorder, function: Callable[..., Any]) -> Callable[..., Any
     if inspect.iscoroutinefunction(function):
 
         async def coroutine(*args: Any, **kwargs: Any) -> Any:
-            with recorder if recorder.state != "running" else _NOTHING:
+            with _outermost(recorder):
                 return await function(*args, **kwargs)
 
         return coroutine
@@ -762,13 +816,13 @@ def _wrap(recorder: Recorder, function: Callable[..., Any]) -> Callable[..., Any
     if inspect.isgeneratorfunction(function):
 
         def generator(*args: Any, **kwargs: Any) -> Any:
-            with recorder if recorder.state != "running" else _NOTHING:
+            with _outermost(recorder):
                 return (yield from function(*args, **kwargs))
 
         return generator
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with recorder if recorder.state != "running" else _NOTHING:
+        with _outermost(recorder):
             return function(*args, **kwargs)
 
     return wrapper

@@ -49,8 +49,10 @@ typedef struct ep_frame ep_frame;
 #if PY_VERSION_HEX < 0x030E0000
 #define EP_GENERATOR_STATE \
     ((ptrdiff_t)offsetof(PyGenObject, gi_frame_state) - (ptrdiff_t)offsetof(PyGenObject, gi_iframe))
+#define EP_GENERATOR_FRAME offsetof(PyGenObject, gi_iframe)
 #else
 #define EP_GENERATOR_STATE (-5)
+#define EP_GENERATOR_FRAME (sizeof(PyObject) + 56)
 #endif
 /* From here on a frame is the interpreter's own, without code of the program's. */
 #define EP_OWNER_INTERPRETER 3
@@ -263,7 +265,7 @@ static inline PyObject *
 ep_frame_generator(const ep_frame *frame)
 {
     return EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) == EP_OWNER_GENERATOR
-               ? (PyObject *)((char *)frame + EP_FRAME_LOCALS - PyCoro_Type.tp_basicsize)
+               ? (PyObject *)((char *)frame - EP_GENERATOR_FRAME)
                : NULL;
 }
 

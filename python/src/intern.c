@@ -26,6 +26,7 @@ PyMethodDef *ep_py_new_method;
 static PyObject *str_name, *str_module, *str_thread_name;    /* interned, immortal */
 static char own_directory[1024];                             /* of the package's .py files */
 static size_t own_directory_bytes;
+static PyInterpreterState *own_interpreter;
 static uint32_t unknown_name;    /* of callables that there was no memory to name */
 
 /* ---- Text ------------------------------------------------------------------------------------ */
@@ -388,6 +389,11 @@ is_of_greenlet(PyCodeObject *code)
 uint32_t
 ep_py_block_site_slow(ep_frame *frame)
 {
+    /* Allocators are the process's; but code of another interpreter must not be kept alive here. */
+    PyThreadState *ts = ep_thread_state();
+    if (ts == NULL || ts->interp != own_interpreter) {
+        return 0;
+    }
     frame = visible_frame(frame);
     if (frame == NULL) {
         return 0;
@@ -1030,6 +1036,7 @@ check_frames(void)
 int
 ep_py_intern_init(void)
 {
+    own_interpreter = PyInterpreterState_Get();
     str_name = PyUnicode_InternFromString("__name__");
     str_module = PyUnicode_InternFromString("__module__");
     str_thread_name = PyUnicode_InternFromString("_name");

@@ -1,5 +1,5 @@
 /* The extension eventprof._core: exceptions, types, functions. All state is the process's, as the
- * hooks are; so there is one module, in the main interpreter. */
+ * hooks are; so there is one module, in the interpreter that imports it first. */
 #include "module.h"
 
 #include "arrow.h"
@@ -241,10 +241,41 @@ add_type(PyObject *module, PyType_Spec *spec)
     return type;
 }
 
+/* The first one to come, for ever: its objects are in our static variables. Fails: -1. */
+static int
+take_interpreter(void)
+{
+    static _Atomic int64_t owner = -1;
+    int64_t own = PyInterpreterState_GetID(PyInterpreterState_Get()), found = -1;
+    if (atomic_load(&owner) < 0 && PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        /* One that has a GIL of its own: NumPy refuses it, and would after we had taken it. */
+        PyObject *numpy = PyImport_ImportModule("numpy");
+        if (numpy == NULL) {
+            PyErr_Clear();
+            PyErr_Format(PyExc_ImportError,
+                         "eventprof needs NumPy, which does not load in interpreter %lld, a "
+                         "sub-interpreter; import eventprof in the main interpreter, which records that "
+                         "one, or record this program in a process of its own",
+                         (long long)own);
+            return -1;
+        }
+        Py_DECREF(numpy);
+    }
+    if (atomic_compare_exchange_strong(&owner, &found, own) || found == own) {
+        return 0;
+    }
+    PyErr_Format(PyExc_ImportError,
+                 "eventprof records one interpreter of a process: here that is interpreter %lld, which "
+                 "imported it first, and this is interpreter %lld; record this one's program in a process "
+                 "of its own",
+                 (long long)found, (long long)own);
+    return -1;
+}
+
 static int
 module_exec(PyObject *module)
 {
-    if (add_errors(module) < 0 || init_process() < 0) {
+    if (take_interpreter() < 0 || add_errors(module) < 0 || init_process() < 0) {
         return -1;
     }
     PyTypeObject *recorder = add_type(module, &ep_py_recorder_spec);
@@ -268,7 +299,8 @@ module_exec(PyObject *module)
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, module_exec},
 #if PY_VERSION_HEX >= 0x030C0000
-    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+    /* Any may have it: take_interpreter() says no to a second one, and why. */
+    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
 #endif
 #if PY_VERSION_HEX >= 0x030D0000
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},

@@ -506,6 +506,16 @@ start_alone(recorder_object *self)
     return -1;
 }
 
+/* No change is under way on this thread. */
+static int
+begin(recorder_object *self)
+{
+    begin_change();
+    int status = start_alone(self);
+    end_change();
+    return status;
+}
+
 static int
 start(recorder_object *self)
 {
@@ -515,10 +525,7 @@ start(recorder_object *self)
                         "audit hook or a finalizer); start it later");
         return -1;
     }
-    begin_change();
-    int status = start_alone(self);
-    end_change();
-    return status;
+    return begin(self);
 }
 
 static void
@@ -737,6 +744,21 @@ recorder_enter(PyObject *self, PyObject *unused)
     return start((recorder_object *)self) < 0 ? NULL : Py_NewRef(self);
 }
 
+/* Unless it runs, whoever began it. Returns: whether it began here. */
+static PyObject *
+recorder_begin(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    recorder_object *self = (recorder_object *)object;
+    bool changing = is_changing();    /* which start() refuses; and begin_look() makes it so */
+    begin_look();
+    bool runs = self->core.state == EP_RECORDER_RUNNING;
+    int status = runs ? 0 : changing ? start(self)
+                                     : begin(self);
+    end_look();
+    return status < 0 ? NULL : PyBool_FromLong(!runs);
+}
+
 static PyObject *
 recorder_exit(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
@@ -889,6 +911,7 @@ static PyMethodDef recorder_methods[] = {
      "StateError\n    It is not running."},
     {"__enter__", recorder_enter, METH_NOARGS, NULL},
     {"__exit__", (PyCFunction)(void (*)(void))recorder_exit, METH_FASTCALL, NULL},
+    {"_begin", recorder_begin, METH_NOARGS, NULL},
     {"_capture", recorder_capture, METH_NOARGS, NULL},
     {"_count", recorder_count, METH_NOARGS, NULL},
     {"_held", recorder_held, METH_NOARGS, NULL},

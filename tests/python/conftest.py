@@ -1,10 +1,26 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
+import sys
 import threading
 
 import pytest
 import raw
+
+# Interpreters for which not all optional packages have wheels; ./dev test says which it left out.
+LACKS_WHEELS = not raw.HAS_GIL or sys.version_info >= (3, 14)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    try:
+        return (yield)
+    except ImportError as error:
+        for name in ("duckdb", "polars", "pyarrow", "zstandard"):
+            if LACKS_WHEELS and name in str(error) and importlib.util.find_spec(name) is None:
+                pytest.skip(f"no {name} for this interpreter")
+        raise
 
 
 def pytest_addoption(parser):

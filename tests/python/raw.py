@@ -41,7 +41,36 @@ CLOSING = {"return", "yield", "unwind", "c_return", "c_exception"}
 VERIFIES = True
 
 HAS_MONITORING = sys.version_info >= (3, 12)
-BACKENDS = ["monitoring", "profile"] if HAS_MONITORING else ["profile"]
+HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
+BACKENDS = [*(["monitoring"] if HAS_MONITORING else []), *(["profile"] if HAS_GIL else [])]
+
+# Bytes that the block of a bytearray has beyond its own: from 3.15 on it is a bytes object.
+BYTEARRAY_MORE = 33 if sys.version_info >= (3, 15) else 1
+
+
+def _close_unwinds() -> bool:
+    """Whether close() of a generator that nothing in it catches goes through it.
+
+    3.13 and later just drop such a generator; from 3.13's later releases on only where nobody
+    monitors PY_UNWIND. Then closing makes an exception, a traceback and a frame object, too.
+    """
+    if not HAS_MONITORING:
+        return True
+    unwound = []
+    monitoring = sys.monitoring
+    monitoring.use_tool_id(3, "tests")
+    monitoring.register_callback(3, monitoring.events.PY_UNWIND, lambda *_: unwound.append(1))
+    monitoring.set_events(3, monitoring.events.PY_UNWIND)
+    generator = (i for i in range(3))
+    next(generator)
+    generator.close()
+    monitoring.set_events(3, 0)
+    monitoring.register_callback(3, monitoring.events.PY_UNWIND, None)
+    monitoring.free_tool_id(3)
+    return bool(unwound)
+
+
+CLOSE_UNWINDS = _close_unwinds()
 
 
 def recorder(

@@ -62,7 +62,7 @@ def test_the_functions_of_the_program_and_their_lines_are_shown(shown):
     text = shown[1].stdout
 
     assert re.search(r"digest +demo\.py:\d+", text)
-    assert re.search(r"call +digest +_WorkItem\.run, thread\.py:\d+", text)
+    assert re.search(r"call +digest +(_WorkItem|WorkerContext)\.run, thread\.py:\d+", text)
     assert re.search(r"call +\. Path\.read_text +digest, demo\.py:\d+", text)
     assert all(f"worker_{i}" in text for i in range(3))
 

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import faulthandler
 import gc
+import subprocess
 import sys
 import textwrap
 import threading
@@ -497,25 +498,65 @@ def test_subinterpreters(backend):
     assert output == "['outer', 'inner', 'outer', 'inner']\n"
 
 
-def test_import_into_a_subinterpreter_is_refused_or_harmless():
+IN_A_SUBINTERPRETER = """
+try:
+    import _xxsubinterpreters as interpreters
+except ImportError:
+    import _interpreters as interpreters
+interp = interpreters.create()
+def run(code):
+    try:
+        failed = interpreters.run_string(interp, "import sys; sys.path[:0] = %r\\n" % sys.path + code)
+    except Exception as error:  # until 3.12; later it is what is returned
+        failed = str(error)
+    return failed and str(getattr(failed, "msg", None) or getattr(failed, "formatted", failed))
+"""
+
+
+def test_import_into_a_subinterpreter_is_refused_and_says_who_has_it():
     status, output, errors = child(
-        """
-    try:
-        import _xxsubinterpreters as interpreters
-    except ImportError:
-        import _interpreters as interpreters
-    interp = interpreters.create()
-    try:
-        interpreters.run_string(interp, "import sys; sys.path[:0] = %r\\nimport eventprof._core" % sys.path)
-    except Exception as error:
-        pass
+        f"""
+    exec({IN_A_SUBINTERPRETER!r})
+    print("records one interpreter of a process: here that is interpreter 0" in run("import eventprof._core"))
+    interpreters.destroy(interp)
     with rec: outer(1)
     print(sum(r.name == "outer" for r in raw.rows(rec)))
     """,
         "auto",
     )
 
-    assert (status, output) == (0, "2\n"), errors
+    assert (status, output, errors) == (0, "True\n2\n", "")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sub-interpreters share one GIL")
+def test_a_subinterpreter_that_cannot_have_it_does_not_take_it_from_others():
+    code = f"""import sys
+exec({IN_A_SUBINTERPRETER!r})
+print("needs NumPy, which does not load in interpreter" in run("import eventprof"))
+interpreters.destroy(interp)
+import eventprof
+with eventprof.record() as rec: len("")
+print((rec.trace.calls["name"] == "len").sum())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n1\n", "")
+
+
+def test_allocations_of_other_interpreters_keep_none_of_their_code_alive():
+    code = f"""
+    exec({IN_A_SUBINTERPRETER!r})
+    with rec:
+        outer(1)
+        failed = run("def in_the_other(): return [bytearray(12347) for i in range(100)]\\nin_the_other()")
+        interpreters.destroy(interp)
+    rows = raw.rows(rec)
+    mine = [r for r in rows if 12347 <= r.size < 12400 and r.word == "malloc"]
+    print(failed, len(mine) >= 100, {{r.name for r in mine}}, any(r.name == "in_the_other" for r in rows))
+    """
+    status, output, errors = child(code, "auto")
+
+    assert (status, output, errors) == (0, "None True {None} False\n", "")
 
 
 def test_nasty_program_thrice_in_one_recording(backend):

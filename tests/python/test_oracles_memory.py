@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import tracemalloc
 from collections import Counter
 
@@ -327,4 +328,9 @@ def test_calls_leave_no_allocations_of_their_own(backend, kinds):
 
     extra, missing = together - without, without - together
     assert without.total() > 150_000
-    assert extra.total() + missing.total() <= 10, (extra, missing)
+    allowed = 10
+    if raw.CLOSE_UNWINDS and sys.version_info >= (3, 13):
+        # 1,500 generators are closed: three blocks each, and their frees, that are only made while
+        # somebody looks. Not ours to hide: the program runs through its generators then.
+        allowed += 1500 * 6 + 2
+    assert extra.total() + missing.total() <= allowed, (extra, missing)

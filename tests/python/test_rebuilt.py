@@ -13,6 +13,7 @@ from collections import defaultdict
 import numpy as np
 import programs
 import pytest
+import raw
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -97,7 +98,7 @@ def expected_generator(node, events):
             events.append(("return", "generate"))
     # close() throws into what waits at a yield; 3.11 also into what never began, and 3.13 not where
     # nothing could catch it.
-    waits = 0 < node["taken"] <= count and sys.version_info < (3, 13)
+    waits = 0 < node["taken"] <= count and raw.CLOSE_UNWINDS
     if waits or (node["taken"] == 0 and sys.version_info < (3, 12)):
         events += [("throw", "generate"), ("unwind", "generate")]
 
@@ -125,9 +126,12 @@ def test_events_of_a_random_program_are_those_of_the_model(node):
     expected = []
     expected_call(node, expected, "call_0")
 
-    for backend in ("auto", "profile"):
+    for backend in dict.fromkeys(("auto", raw.BACKENDS[-1])):
         with eventprof.record(c_calls=False, memory=False, backend=backend) as recorder:
             call_0(node)
+        if backend == "profile" and sys.version_info >= (3, 13):
+            # The hook is told of a throw just as of a resume, and finds the frame at the same place.
+            expected = [(event.replace("throw", "resume"), name) for event, name in expected]
         assert interesting(recorder.trace) == expected
 
 
@@ -232,6 +236,11 @@ def replay(trace):
     return curve
 
 
+def total(column):
+    """Without a row, numpy's sum of a masked column is masked, too."""
+    return column.sum() if len(column) else 0
+
+
 @given(node=nodes(3))
 @quick
 def test_memory_over_time_is_that_of_a_replay(node):
@@ -247,10 +256,10 @@ def test_memory_over_time_is_that_of_a_replay(node):
     assert list(zip(*(memory[c].tolist() for c in memory.columns), strict=True)) == curve
     peak = trace.peak()
     assert peak.bytes == max((live for _, live, _ in curve), default=0)
-    assert peak.by_site["bytes"].sum() == peak.bytes
-    assert trace.leaks()["bytes"].sum() == (curve[-1][1] if curve else 0)
-    assert trace.functions["allocated"].sum() == trace.allocations["size"].sum()
-    assert trace.calls["allocated"].sum() <= trace.allocations["size"].sum()
+    assert total(peak.by_site["bytes"]) == peak.bytes
+    assert total(trace.leaks()["bytes"]) == (curve[-1][1] if curve else 0)
+    assert trace.functions["allocated"].sum() == total(trace.allocations["size"])
+    assert trace.calls["allocated"].sum() <= total(trace.allocations["size"])
 
 
 def test_threads_are_rebuilt_each_by_itself():

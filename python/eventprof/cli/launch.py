@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 
 def _cached() -> dict[str, None]:
-    """Name what a main module has of a script that was not imported, until 3.15."""
+    """Give what a main module has until 3.15 of a script that was not imported."""
     return {"__cached__": None} if sys.version_info < (3, 15) else {}
 
 
