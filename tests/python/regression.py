@@ -236,6 +236,9 @@ def run(suite: Suite, beside: str, limit_s: float, cases: list[str] | None = Non
             ]
         elif beside == CPROFILE:
             prefix += ["-m", "cProfile", "-o", os.devnull]
+        where = work
+        if suite.directory:  # a copy: what a run leaves there, another one would find
+            where = Path(shutil.copytree(suite.directory, work / "sources"))
         environment = {**os.environ, "TMPDIR": os.fspath(work)}
         if suite.path:
             environment["PYTHONPATH"] = os.pathsep.join(
@@ -244,7 +247,7 @@ def run(suite: Suite, beside: str, limit_s: float, cases: list[str] | None = Non
         started = time.monotonic()
         process = subprocess.Popen(
             [*prefix, *words],
-            cwd=suite.directory or work,
+            cwd=where,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
