@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import signal
 import sys
 import threading
 
@@ -10,6 +11,10 @@ import raw
 
 # Interpreters for which not all optional packages have wheels; ./dev test says which it left out.
 LACKS_WHEELS = not raw.HAS_GIL or sys.version_info >= (3, 14)
+
+
+# What a shell starts in the background ignores it, and so would all that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
