@@ -24,7 +24,7 @@ class Finding(NamedTuple):
     Attributes
     ----------
     sort : str
-        One of the words in `SORTS` of eventprof.verification.
+        One of the words in ``SORTS`` of eventprof.verification.
     row : int or None
         Of `Trace.events`; None: it is about a whole thread, the trace or its file.
     thread : int or None
@@ -64,8 +64,6 @@ class Verification:
 
     Attributes
     ----------
-    ok : bool
-        Nothing is wrong.
     findings : tuple of Finding
         The first thing that is wrong, in order of events; more with ``all=True``.
     counts : dict of str to int
