@@ -24,6 +24,9 @@ uint64_t ep_os_parent_process_id(void);
  * ended may still count. */
 bool ep_os_thread_lives(uint64_t thread_id);
 
+/* Processors that the calling thread may run on; at least 1. */
+size_t ep_os_processor_count(void);
+
 /* Nanoseconds of CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_BOOTTIME. */
 int64_t ep_os_monotonic_ns(void);
 int64_t ep_os_realtime_ns(void);

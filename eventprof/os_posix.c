@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 #ifdef __linux__
+#include <sched.h>
 #include <sys/syscall.h>
 #endif
 
@@ -193,6 +194,19 @@ ep_os_thread_lives(uint64_t thread_id)
     (void)thread_id;
     return true;
 #endif
+}
+
+size_t
+ep_os_processor_count(void)
+{
+#ifdef __linux__
+    cpu_set_t set;    /* fails where there are more than it holds */
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        return (size_t)CPU_COUNT(&set);
+    }
+#endif
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count > 0 ? (size_t)count : 1;
 }
 
 int64_t

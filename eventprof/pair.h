@@ -299,6 +299,18 @@ typedef struct ep_blocks {
 EP_CHECKED ep_status ep_pair_blocks(const ep_pair_input *input, const ep_progress *progress,
                                     ep_blocks *out);
 
+/* The same on a thread of its own, until ep_pair_blocks_join(): pairing of calls reads nothing that
+ * it writes, so that the two may run at once. All signals are blocked there. progress: may be NULL;
+ * told on that thread, and only when it is waited for.
+ * Returns: new; NULL where that does not pay (apart.h) or cannot be: call ep_pair_blocks(). */
+typedef struct ep_blocks_apart ep_blocks_apart;
+EP_CHECKED ep_blocks_apart *ep_pair_blocks_begin(const ep_pair_input *input,
+                                                 const ep_progress *progress);
+
+/* Waits for it. Not wanted: it stops soon, if it was not done before. steals work.
+ * Returns and fails as ep_pair_blocks(). */
+EP_CHECKED ep_status ep_pair_blocks_join(ep_blocks_apart *work, bool wanted, ep_blocks *out);
+
 /* Fills those of the wanted columns (ep_blocks_column) that are not there yet. calls: NULL when
  * none were recorded; call and freed_in are then -1 throughout.
  * Fails: EP_NOMEM; what was filled stays. */

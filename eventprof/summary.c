@@ -1,6 +1,7 @@
 /* Statistics by function and by call; memory over time is in summary_memory.c. */
 #include "summary.h"
 
+#include "apart.h"
 #include "array.h"
 
 /* ---- Quantiles ------------------------------------------------------------------------------- */
@@ -247,6 +248,63 @@ summarise_blocks(ep_summary *summary, const ep_calls *calls, ep_blocks *blocks)
     return EP_OK;
 }
 
+/* The memory half on a thread of its own, beside that of calls. Both need the functions of calls. */
+typedef struct memory_half {
+    ep_apart apart;
+    ep_calls calls;        /* a copy, because more columns of the caller's are filled meanwhile */
+    ep_blocks *blocks;
+    ep_summary summary;    /* the same rows, with what is of memory */
+    ep_status status;
+} memory_half;
+
+static void
+run_memory_half(void *context)
+{
+    memory_half *half = context;
+    half->status = summarise_blocks(&half->summary, &half->calls, half->blocks);
+}
+
+/* False: it is to be done in turn. */
+static bool
+memory_half_start(memory_half *half, const ep_calls *calls, ep_blocks *blocks, size_t count)
+{
+    if (calls == NULL || blocks == NULL || !ep_apart_pays(calls->input->columns->count)) {
+        return false;
+    }
+    *half = (memory_half){.calls = *calls, .blocks = blocks, .summary = {.count = count}};
+    half->summary.rows = ep_calloc(count, sizeof *half->summary.rows);
+    if (half->summary.rows == NULL) {
+        return false;
+    }
+    if (!ep_apart_start(&half->apart, run_memory_half, half)) {
+        ep_summary_clear(&half->summary);
+        return false;
+    }
+    return true;
+}
+
+static EP_CHECKED ep_status
+memory_half_join(memory_half *half, ep_summary *into)
+{
+    ep_apart_join(&half->apart);
+    for (size_t i = 0; i < into->count; i++) {
+        const ep_function_stats *from = &half->summary.rows[i];
+        ep_function_stats *stats = &into->rows[i];
+        stats->allocated = from->allocated;
+        stats->freed = from->freed;
+        stats->net = from->net;
+        stats->blocks = from->blocks;
+        stats->alive = from->alive;
+        stats->alive_blocks = from->alive_blocks;
+        stats->churn = from->churn;
+        stats->temporary = from->temporary;
+        stats->temporary_blocks = from->temporary_blocks;
+        stats->peak_live = from->peak_live;
+    }
+    ep_summary_clear(&half->summary);
+    return half->status;
+}
+
 ep_status
 ep_summary_functions(const ep_pair_input *input, ep_calls *calls, ep_blocks *blocks,
                      const ep_progress *progress, ep_summary *out)
@@ -259,11 +317,20 @@ ep_summary_functions(const ep_pair_input *input, ep_calls *calls, ep_blocks *blo
     if (summary.rows == NULL) {
         return EP_NOMEM;
     }
+    if (calls != NULL && ep_calls_fill(calls, EP_CALLS_FUNCTION) != EP_OK) {
+        ep_summary_clear(&summary);
+        return EP_NOMEM;
+    }
+    memory_half half;
+    bool is_apart = memory_half_start(&half, calls, blocks, summary.count);
     status = summarise_calls(&summary, calls != NULL ? calls : &no_calls);
     if (status == EP_OK && !ep_progress_tell(progress, 1, 2)) {
         status = EP_STATE;
     }
-    if (status == EP_OK && blocks != NULL) {
+    if (is_apart) {
+        ep_status of_memory = memory_half_join(&half, &summary);
+        status = status != EP_OK ? status : of_memory;
+    } else if (status == EP_OK && blocks != NULL) {
         status = summarise_blocks(&summary, calls, blocks);
     }
     if (status == EP_OK && !ep_progress_tell(progress, 2, 2)) {

@@ -49,7 +49,8 @@ typedef struct ep_summary {
 } ep_summary;
 
 /* calls, blocks: NULL if not recorded; fills columns of theirs (calls: duration, self, function,
- * recursive; blocks: flags, call). 20 ns an event. progress: may be NULL; steps.
+ * recursive; blocks: flags, call). On two threads where that pays (apart.h). 20 ns an event.
+ * progress: may be NULL; steps.
  * Returns through out: new, for ep_summary_clear(); untouched on failure.
  * Fails: EP_NOMEM; EP_STATE, asked to stop. */
 EP_CHECKED ep_status ep_summary_functions(const ep_pair_input *input, ep_calls *calls,

@@ -3,7 +3,8 @@
  *   capture or file -> decoded columns -> functions -> calls -> ...
  *
  * Lines and late names are resolved when the trace is made (the GIL is held, the code objects are
- * there). All later steps run without the GIL, one thread at a time (the trace's own lock). */
+ * there). All later steps run without the GIL, one thread at a time (the trace's own lock), which
+ * may have the help of a second (apart.h). */
 #include "module.h"
 
 #include "columns.h"
@@ -314,6 +315,69 @@ reach_decoded(ep_py_trace *self, ep_error *error)
 }
 
 static ep_status
+reach_functions(ep_py_trace *self)
+{
+    ep_status status = EP_OK;
+    if (!self->has_functions) {
+        status = ep_functions_build(&self->decoded, &self->functions);
+        self->has_functions = status == EP_OK;
+    }
+    return status;
+}
+
+/* Needs functions. */
+static ep_status
+reach_calls(ep_py_trace *self)
+{
+    ep_status status = EP_OK;
+    if (!self->has_calls) {
+        ep_py_telling telling;
+        ep_py_telling_begin(&telling, "pairing calls");
+        status = ep_pair_calls(&self->input, &telling.progress, &self->calls);
+        ep_py_telling_end(&telling);
+        self->has_calls = status == EP_OK;
+    }
+    return status;
+}
+
+static ep_status
+reach_blocks(ep_py_trace *self)
+{
+    ep_status status = EP_OK;
+    if (!self->has_blocks) {
+        ep_py_telling telling;
+        ep_py_telling_begin(&telling, "pairing blocks");
+        status = ep_pair_blocks(&self->input, &telling.progress, &self->blocks);
+        ep_py_telling_end(&telling);
+        self->has_blocks = status == EP_OK;
+    }
+    return status;
+}
+
+/* Both at once where that pays, else one after the other. Blocks need no functions. */
+static ep_status
+reach_calls_and_blocks(ep_py_trace *self)
+{
+    ep_py_telling telling;
+    ep_py_telling_begin(&telling, "pairing blocks");
+    ep_blocks_apart *apart = NULL;
+    if (!self->has_calls && !self->has_blocks) {
+        apart = ep_pair_blocks_begin(&self->input, &telling.progress);
+    }
+    ep_status status = reach_functions(self);
+    if (status == EP_OK) {
+        status = reach_calls(self);
+    }
+    if (apart != NULL) {
+        ep_status of_blocks = ep_pair_blocks_join(apart, status == EP_OK, &self->blocks);
+        ep_py_telling_end(&telling);
+        self->has_blocks = of_blocks == EP_OK;
+        return status != EP_OK ? status : of_blocks;
+    }
+    return status == EP_OK ? reach_blocks(self) : status;
+}
+
+static ep_status
 reach_locked(ep_py_trace *self, ep_py_step wanted, ep_error *error)
 {
     ep_status status = EP_OK;
@@ -331,35 +395,19 @@ reach_locked(ep_py_trace *self, ep_py_step wanted, ep_error *error)
         }
         self->has_input = true;
     }
-    bool blocks_alone = wanted == EP_STEP_BLOCKS_ALONE;
-    if (wanted >= EP_STEP_FUNCTIONS && !blocks_alone && !self->has_functions) {
-        status = ep_functions_build(&self->decoded, &self->functions);
-        if (status != EP_OK) {
-            return status;
-        }
-        self->has_functions = true;
+    if (wanted == EP_STEP_BLOCKS) {
+        return reach_calls_and_blocks(self);
     }
-    if (wanted >= EP_STEP_CALLS && !blocks_alone && !self->has_calls) {
-        ep_py_telling telling;
-        ep_py_telling_begin(&telling, "pairing calls");
-        status = ep_pair_calls(&self->input, &telling.progress, &self->calls);
-        ep_py_telling_end(&telling);
-        if (status != EP_OK) {
-            return status;
-        }
-        self->has_calls = true;
+    if (wanted == EP_STEP_BLOCKS_ALONE) {
+        return reach_blocks(self);
     }
-    if (wanted >= EP_STEP_BLOCKS && !self->has_blocks) {
-        ep_py_telling telling;
-        ep_py_telling_begin(&telling, "pairing blocks");
-        status = ep_pair_blocks(&self->input, &telling.progress, &self->blocks);
-        ep_py_telling_end(&telling);
-        if (status != EP_OK) {
-            return status;
-        }
-        self->has_blocks = true;
+    if (wanted >= EP_STEP_FUNCTIONS) {
+        status = reach_functions(self);
     }
-    return EP_OK;
+    if (status == EP_OK && wanted >= EP_STEP_CALLS) {
+        status = reach_calls(self);
+    }
+    return status;
 }
 
 /* A column of the calls or blocks that pair.c makes when asked for. */

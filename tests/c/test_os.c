@@ -1,6 +1,9 @@
 /* os.h and the heap helpers of memory.h. */
 #include "ep_model.h"
 
+#ifdef __linux__
+#include <sched.h>
+#endif
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -346,6 +349,28 @@ START_TEST(fork_handlers_run_around_a_fork)
 }
 END_TEST
 
+/* ---- Processors ------------------------------------------------------------------------------ */
+
+START_TEST(processors_are_those_that_the_thread_may_use)
+{
+    ck_assert_uint_ge(ep_os_processor_count(), 1);
+#ifdef __linux__
+    cpu_set_t before, first;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof before, &before), 0);
+    ck_assert_uint_eq(ep_os_processor_count(), (size_t)CPU_COUNT(&before));
+    int processor = 0;
+    while (!CPU_ISSET(processor, &before)) {
+        processor++;
+    }
+    CPU_ZERO(&first);
+    CPU_SET(processor, &first);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof first, &first), 0);
+    ck_assert_uint_eq(ep_os_processor_count(), 1);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof before, &before), 0);
+#endif
+}
+END_TEST
+
 EP_TEST_MAIN("os",
              mapped_pages_are_zero_and_writable,
              touched_pages_are_zero_writable_and_given_back_in_parts,
@@ -366,4 +391,5 @@ EP_TEST_MAIN("os",
              exit_handler_runs_for_a_value_set_in_a_destructor,
              exit_handler_runs_again_for_a_value_set_after_it,
              thread_that_set_nothing_has_no_exit_handler,
-             fork_handlers_run_around_a_fork)
+             fork_handlers_run_around_a_fork,
+             processors_are_those_that_the_thread_may_use)

@@ -1,6 +1,7 @@
 /* summary.h: statistics by function and call, memory over time, whose blocks are alive. A promise
  * each, and random programs against the same numbers counted the slow way. */
 #include "ep_program.h"
+#include "eventprof/apart.h"
 
 #include <limits.h>
 
@@ -857,6 +858,46 @@ START_TEST(stacks_are_equal_where_the_sites_are)
 }
 END_TEST
 
+/* ---- Two threads ----------------------------------------------------------------------------- */
+
+/* On two threads with however few rows and processors. */
+static ep_status
+summarise_apart(program *p, ep_calls *calls, ep_blocks *blocks, ep_summary *out)
+{
+    ep_apart_limits before = ep_apart_limit;
+    ep_apart_limit = (ep_apart_limits){.rows = 0, .processors = 1};
+    ep_status status = ep_summary_functions(&p->input, calls, blocks, NULL, out);
+    ep_apart_limit = before;
+    return status;
+}
+
+START_TEST(functions_are_the_same_from_two_threads)
+{
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        program *p = random_program(seed);
+        ep_summary summaries[2];
+        for (int i = 0; i < 2; i++) {
+            ep_calls calls;
+            ep_blocks blocks;
+            ck_assert_int_eq(ep_pair_calls(&p->input, NULL, &calls), EP_OK);
+            ck_assert_int_eq(ep_pair_blocks(&p->input, NULL, &blocks), EP_OK);
+            ep_status status =
+                i == 0 ? ep_summary_functions(&p->input, &calls, &blocks, NULL, &summaries[i])
+                       : summarise_apart(p, &calls, &blocks, &summaries[i]);
+            ck_assert_int_eq(status, EP_OK);
+            ep_calls_clear(&calls);
+            ep_blocks_clear(&blocks);
+        }
+
+        ck_assert_uint_eq(summaries[1].count, summaries[0].count);
+        ck_assert_mem_eq(summaries[1].rows, summaries[0].rows,
+                         summaries[0].count * sizeof *summaries[0].rows);
+        for (int i = 0; i < 2; i++) ep_summary_clear(&summaries[i]);
+        program_free(p);
+    }
+}
+END_TEST
+
 /* ---- Failures -------------------------------------------------------------------------------- */
 
 #ifdef EP_FAULT_POINTS
@@ -922,6 +963,35 @@ START_TEST(every_failed_allocation_is_reported)
 }
 END_TEST
 
+START_TEST(failed_allocations_on_two_threads_are_reported_or_done_without)
+{
+    program *p = random_program(12347);
+
+    long failed = 0;
+    long nth = 0;
+    for (bool reached = true; reached; nth++) {
+        ep_calls calls;
+        ep_blocks blocks;
+        ep_summary summary = {0};
+        ck_assert_int_eq(ep_pair_calls(&p->input, NULL, &calls), EP_OK);
+        ck_assert_int_eq(ep_pair_blocks(&p->input, NULL, &blocks), EP_OK);
+
+        atomic_store(&ep_fault_countdown, nth);
+        ep_status status = summarise_apart(p, &calls, &blocks, &summary);
+        reached = atomic_exchange(&ep_fault_countdown, -1) < 0;
+
+        ck_assert(status == EP_NOMEM || (status == EP_OK && summary.rows != NULL));
+        failed += status == EP_NOMEM;
+        ep_summary_clear(&summary);
+        ep_calls_clear(&calls);
+        ep_blocks_clear(&blocks);
+    }
+
+    ck_assert_int_eq(failed, nth - 3);    /* without: rows for the thread, the thread, a failure */
+    program_free(p);
+}
+END_TEST
+
 #endif
 
 EP_TEST_MAIN("summary",
@@ -948,7 +1018,9 @@ EP_TEST_MAIN("summary",
              calls_are_as_counted_one_by_one,
              replay_gives_the_same_memory_at_every_time,
              groups_are_as_counted_one_by_one,
+             functions_are_the_same_from_two_threads,
 #ifdef EP_FAULT_POINTS
              every_failed_allocation_is_reported,
+             failed_allocations_on_two_threads_are_reported_or_done_without,
 #endif
              stacks_are_equal_where_the_sites_are)
