@@ -645,6 +645,7 @@ ep_capture_count(const ep_capture *capture, uint32_t only_thread, uint64_t recor
         while (ep_cursor_next(&cursor, &record)) {
             if (record.ticks < capture->start.ticks || record.ticks > capture->stop.ticks ||
                 !(capture->kinds & EP_KIND_BIT(record.kind)) ||
+                cursor.thread_id >= capture->thread_count ||    /* as in add_segment() */
                 (only_thread != 0 && cursor.thread_id != only_thread)) {
                 continue;
             }

@@ -328,6 +328,37 @@ START_TEST(a_thread_that_only_had_calls_open_is_listed)
 }
 END_TEST
 
+/* A snapshot is decoded while threads come: what they write is behind its window, but the counters of
+ * two processors may differ, and then its ticks are not. */
+START_TEST(a_thread_that_came_after_the_capture_is_neither_decoded_nor_counted)
+{
+    setup();
+    ep_recorder recorder;
+    ep_model_start(&recorder, EP_MODEL_ALL_KINDS, 9, EP_ON_FULL_GROW, EP_CLOCK_INJECTED);
+    for (uint32_t i = 0; i < 500; i++) {
+        put_call(log_number(i % 2), ep_model_tick(), i % 2);
+    }
+    ep_model_stop(&recorder);
+    ep_capture capture;
+    ck_assert_int_eq(ep_capture_take(&recorder, &capture, NULL), EP_OK);
+    size_t thread_count = capture.thread_count;
+    capture.thread_count = log_number(1)->thread->id;
+    ck_assert_uint_lt(log_number(0)->thread->id, capture.thread_count);
+
+    ep_decoded decoded;
+    ck_assert_int_eq(ep_decode(&capture, 0, &decoded), EP_OK);
+    uint64_t recorded[EP_KIND_COUNT], lost[EP_KIND_COUNT];
+    ep_capture_count(&capture, 0, recorded, lost);
+
+    ck_assert_uint_eq(decoded.columns.count, 250);
+    ck_assert_uint_eq(recorded[EP_KIND_CALL], 250);
+    ep_decoded_clear(&decoded);
+    capture.thread_count = thread_count;
+    ep_capture_clear(&capture);
+    ep_recorder_clear(&recorder);
+}
+END_TEST
+
 /* ---- Damage ---------------------------------------------------------------------------------- */
 
 START_TEST(a_damaged_chunk_is_read_up_to_the_damage)
@@ -643,6 +674,7 @@ EP_TEST_MAIN("decode",
              time_never_goes_backwards_within_a_thread,
              one_thread_alone_can_be_asked_for,
              a_thread_that_only_had_calls_open_is_listed,
+             a_thread_that_came_after_the_capture_is_neither_decoded_nor_counted,
              a_damaged_chunk_is_read_up_to_the_damage,
              random_words_decode_without_harm,
              names_that_share_their_text_share_a_row,
