@@ -556,14 +556,22 @@ START_TEST(memory_that_names_hold_is_counted)
     const size_t count = 5000;
     uintptr_t keys = fresh_keys(count);
     size_t before = ep_names_bytes();
+    const ep_index *index_before = atomic_load(&ep_name_index);
 
     for (size_t i = 0; i < count; i++) {
         (void)add(keys + 16 * i, "f");
     }
 
     const size_t block = 4096;    /* entries are taken by the block */
-    ck_assert_uint_ge(ep_names_bytes() - before, (count - block) * sizeof(ep_name));
-    ck_assert_uint_le(ep_names_bytes() - before, (count + block) * 300);
+    size_t grown = ep_names_bytes() - before;
+    ck_assert_uint_ge(grown, (count - block) * sizeof(ep_name));
+    /* Where all tests share a process it may be here that the index doubles, for all their names. */
+    const ep_index *index = atomic_load(&ep_name_index);
+    size_t of_index = index == index_before ? 0
+                                            : index->capacity * sizeof *index->keys +
+                                                  (index->mask + 1) * sizeof *index->slots;
+    ck_assert_uint_ge(grown, of_index);
+    ck_assert_uint_le(grown - of_index, (count + block) * 300);
 }
 END_TEST
 
