@@ -15,16 +15,24 @@
 #define EP_FOOTPRINT_SLOTS 65536
 
 /* One process-wide table: blocks are freed on other threads than they were made on. Index: bits
- * 4-19, unique within a 1 MiB arena. An evicted entry is one unknown free: harmless. */
+ * 4-19, unique within a 1 MiB arena. Two blocks that lie alike in two arenas are usual (a call in a
+ * loop and what it calls gave thousands of unknown frees), so each has a second place beside. The
+ * oldest of three (25,000 calls deep, every third) moves to a larger table, which is looked at only
+ * while something is in it. */
 extern EP_HIDDEN _Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];
+
+#define EP_FOOTPRINT_MORE 262144
+extern EP_HIDDEN _Atomic int64_t ep_footprint_more_count;
+EP_COLD void ep_footprint_list_more(uintptr_t address);
+EP_COLD bool ep_footprint_unlist_more(uintptr_t address);
 
 /* Whether call hooks and allocator hooks are both in: otherwise the table is not looked at. */
 extern EP_HIDDEN _Atomic bool ep_footprint_on;
 
-static inline _Atomic uintptr_t *
-ep_footprint_slot(uintptr_t address)
+static inline size_t
+ep_footprint_index(uintptr_t address)
 {
-    return &ep_footprint[address >> 4 & (EP_FOOTPRINT_SLOTS - 1)];
+    return address >> 4 & (EP_FOOTPRINT_SLOTS - 1);
 }
 
 static inline bool
@@ -33,7 +41,7 @@ ep_footprint_active(void)
     return atomic_load_explicit(&ep_footprint_on, memory_order_relaxed);
 }
 
-/* HOT. In a callback: `address` is known to be the mechanism's. */
+/* HOT. In a callback: `address` is known to be the mechanism's, and will be freed soon. */
 static inline bool
 ep_footprint_take(ep_log *log, uintptr_t address)
 {
@@ -41,8 +49,28 @@ ep_footprint_take(ep_log *log, uintptr_t address)
         return false;
     }
     ep_log_take_back(log);
-    atomic_store_explicit(ep_footprint_slot(address), address, memory_order_relaxed);
+    atomic_store_explicit(&ep_footprint[ep_footprint_index(address)], address, memory_order_relaxed);
     return true;
+}
+
+/* The same for what lives as long as a call: makes room. Threads may lose each other's entries here,
+ * each for one unknown free. */
+static inline bool
+ep_footprint_take_lasting(ep_log *log, uintptr_t address)
+{
+    if (address == 0 || ep_log_last_block(log) != address) {
+        return false;
+    }
+    size_t index = ep_footprint_index(address);
+    uintptr_t before = atomic_load_explicit(&ep_footprint[index], memory_order_relaxed);
+    if (EP_UNLIKELY(before != 0 && before != address)) {
+        uintptr_t oldest = atomic_load_explicit(&ep_footprint[index ^ 1], memory_order_relaxed);
+        if (oldest != 0 && oldest != address) {
+            ep_footprint_list_more(oldest);
+        }
+        atomic_store_explicit(&ep_footprint[index ^ 1], before, memory_order_relaxed);
+    }
+    return ep_footprint_take(log, address);
 }
 
 /* HOT. Whether `address` is listed; it no longer is. Free: do not record. Malloc: the block's free
@@ -50,9 +78,14 @@ ep_footprint_take(ep_log *log, uintptr_t address)
 static inline bool
 ep_footprint_unlist(uintptr_t address)
 {
-    _Atomic uintptr_t *slot = ep_footprint_slot(address);
-    if (EP_LIKELY(atomic_load_explicit(slot, memory_order_relaxed) != address)) {
-        return false;
+    size_t index = ep_footprint_index(address);
+    _Atomic uintptr_t *slot = &ep_footprint[index];
+    if (atomic_load_explicit(slot, memory_order_relaxed) != address) {
+        slot = &ep_footprint[index ^ 1];
+        if (EP_LIKELY(atomic_load_explicit(slot, memory_order_relaxed) != address)) {
+            return EP_UNLIKELY(atomic_load_explicit(&ep_footprint_more_count, memory_order_relaxed) != 0) &&
+                   ep_footprint_unlist_more(address);
+        }
     }
     atomic_store_explicit(slot, 0, memory_order_relaxed);
     return true;

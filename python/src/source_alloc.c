@@ -35,10 +35,68 @@ static PyMemAllocatorEx first_below[DOMAIN_COUNT];
 
 _Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];
 _Atomic bool ep_footprint_on, ep_footprint_boxes;
+_Atomic int64_t ep_footprint_more_count;
+static _Atomic uintptr_t footprint_more[EP_FOOTPRINT_MORE];
 
 /* For what all hooks share: into each of them, with its domain a constant. Left to itself gcc calls
  * some of it, for 2 to 5 ns an event. */
 #define INTO_HOOKS inline __attribute__((always_inline))
+
+/* ---- Footprint: what does not fit into its table ---------------------------------------------- */
+
+#define MORE_PROBES 16
+
+static _Atomic uintptr_t *
+more_slot(uintptr_t address, size_t probe)
+{
+    size_t hash = (size_t)((uint64_t)(address >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
+    return &footprint_more[(hash + probe) & (EP_FOOTPRINT_MORE - 1)];
+}
+
+/* One that finds no place is one unknown free. */
+void
+ep_footprint_list_more(uintptr_t address)
+{
+    for (size_t probe = 0; probe < MORE_PROBES; probe++) {
+        uintptr_t empty = 0;
+        if (atomic_compare_exchange_strong_explicit(more_slot(address, probe), &empty, address,
+                                                    memory_order_relaxed, memory_order_relaxed)) {
+            atomic_fetch_add_explicit(&ep_footprint_more_count, 1, memory_order_relaxed);
+            return;
+        }
+        if (empty == address) {
+            return;
+        }
+    }
+}
+
+bool
+ep_footprint_unlist_more(uintptr_t address)
+{
+    for (size_t probe = 0; probe < MORE_PROBES; probe++) {
+        uintptr_t found = address;
+        if (atomic_compare_exchange_strong_explicit(more_slot(address, probe), &found, 0,
+                                                    memory_order_relaxed, memory_order_relaxed)) {
+            atomic_fetch_sub_explicit(&ep_footprint_more_count, 1, memory_order_relaxed);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void
+clear_footprint(void)
+{
+    for (size_t i = 0; i < EP_FOOTPRINT_SLOTS; i++) {
+        atomic_store_explicit(&ep_footprint[i], 0, memory_order_relaxed);
+    }
+    if (atomic_load_explicit(&ep_footprint_more_count, memory_order_relaxed) != 0) {
+        for (size_t i = 0; i < EP_FOOTPRINT_MORE; i++) {
+            atomic_store_explicit(&footprint_more[i], 0, memory_order_relaxed);
+        }
+        atomic_store_explicit(&ep_footprint_more_count, 0, memory_order_relaxed);
+    }
+}
 
 /* ---- Hooks, whole ---------------------------------------------------------------------------- */
 
@@ -490,9 +548,7 @@ adjust(uint64_t kinds)
     bool added[DOMAIN_COUNT] = {false};
     ep_py_look_for_greenlets();
     if (was_out) {
-        for (size_t i = 0; i < EP_FOOTPRINT_SLOTS; i++) {
-            atomic_store_explicit(&ep_footprint[i], 0, memory_order_relaxed);
-        }
+        clear_footprint();
     }
     for (int domain = 0; domain < DOMAIN_COUNT; domain++) {
         if (!(kinds & ep_kinds_of_domain((ep_domain)domain)) || installed[domain] != NULL) {

@@ -160,12 +160,12 @@ take_back_own(ep_log *log, PyFrameObject *frame, PyCodeObject *code, PyObject *a
         argument = NULL;
     }
     for (bool more = true; more;) {
-        more = ep_footprint_take(log, (uintptr_t)frame - GC_HEADER_BYTES) ||
-               (argument != NULL && ep_footprint_take(log, (uintptr_t)argument - GC_HEADER_BYTES)) ||
+        more = ep_footprint_take_lasting(log, (uintptr_t)frame - GC_HEADER_BYTES) ||
+               (argument != NULL && ep_footprint_take_lasting(log, (uintptr_t)argument - GC_HEADER_BYTES)) ||
 #if PY_VERSION_HEX < 0x030C0000
-               ep_footprint_take(log, (uintptr_t)code->_co_linearray);
+               ep_footprint_take_lasting(log, (uintptr_t)code->_co_linearray);
 #else
-               ep_footprint_take(log, (uintptr_t)code->_co_monitoring) ||
+               ep_footprint_take_lasting(log, (uintptr_t)code->_co_monitoring) ||
                ep_footprint_take_box(log);
 #endif
     }
@@ -187,7 +187,7 @@ ep_footprint_take_box(ep_log *log)
     }
     ep_frame *frame = ep_py_frame_now();
     return frame != NULL && PyUnstable_Long_CompactValue(object) == ep_frame_offset(frame) &&
-           ep_footprint_take(log, block);
+           ep_footprint_take_lasting(log, block);
 #else
     (void)log;
     return false;
