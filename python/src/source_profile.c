@@ -156,12 +156,12 @@ may_be_bound_by_mechanism(PyObject *builtin)
 static inline void
 take_back_own(ep_log *log, PyFrameObject *frame, PyCodeObject *code, PyObject *argument)
 {
-    if (argument != NULL && !may_be_bound_by_mechanism(argument)) {
-        argument = NULL;
-    }
+    uintptr_t builtin = argument != NULL && may_be_bound_by_mechanism(argument)
+                            ? (uintptr_t)argument - GC_HEADER_BYTES
+                            : 0;
     for (bool more = true; more;) {
         more = ep_footprint_take_lasting(log, (uintptr_t)frame - GC_HEADER_BYTES) ||
-               (argument != NULL && ep_footprint_take_lasting(log, (uintptr_t)argument - GC_HEADER_BYTES)) ||
+               ep_footprint_take_lasting(log, builtin) ||
 #if PY_VERSION_HEX < 0x030C0000
                ep_footprint_take_lasting(log, (uintptr_t)code->_co_linearray);
 #else
