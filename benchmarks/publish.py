@@ -24,6 +24,8 @@ def describe(run: dict[str, Any]) -> str:
     state = "a loaded machine: ratios hold, nanoseconds do not" if about["loaded"] else "quiet"
     modified = ", with changes" if about["modified"] else ""
     quick = " A quick run (fewer programs, rounds and events)." if about.get("quick") else ""
+    if about.get("rounds"):
+        quick += f" {about['rounds']} rounds."
     return (
         f"CPython {about['versions']['python']} on {about['processor']}, {about['processors']} "
         f"processors ({state}; load {about['load_before'][0]:.1f} before, "
@@ -79,6 +81,11 @@ def publish(runs: list[dict[str, Any]]) -> None:
     if newest["about"].get("quick"):
         print("README.rst left alone: the first run is a quick one")
         return
-    middle = f"{BEGIN}\n\n{describe(newest)}\n\n{goals_table(newest)}\n\n{END}"
+    version = newest["about"]["versions"]["python"].rsplit(".", 1)[0]
+    figures = "".join(
+        f".. image:: {file.relative_to(ROOT)}\n\n"
+        for file in sorted(PLOTS.glob(f"*-{version}.svg"))
+    )
+    middle = f"{BEGIN}\n\n{describe(newest)}\n\n{goals_table(newest)}\n\n{figures}{END}"
     README.write_text(before + middle + after)
     print("wrote the goals into README.rst")

@@ -162,6 +162,7 @@ def measure_all(options: argparse.Namespace) -> None:
     report: dict[str, Any] = {"about": describe(), "results": {}, "failed": {}, "text": {}}
     about, results = report["about"], report["results"]
     about["quick"] = options.quick
+    about["rounds"] = options.rounds
     python = about["versions"]["python"]
     out = options.json or HERE.parent / "build" / "bench" / f"{python.rsplit('.', 1)[0]}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
