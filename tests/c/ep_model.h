@@ -147,6 +147,19 @@ ep_model_lost(const ep_decoded *decoded, uint32_t thread_id, ep_kind kind)
     return thread != NULL ? thread->lost[kind] : 0;
 }
 
+/* Recorded and lost, of all threads and kinds. */
+static inline uint64_t
+ep_model_total(const ep_decoded *decoded)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < decoded->thread_count; i++) {
+        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+            sum += decoded->threads[i].recorded[kind] + decoded->threads[i].lost[kind];
+        }
+    }
+    return sum;
+}
+
 /* ---- Events ---------------------------------------------------------------------------------- */
 
 typedef struct ep_model_event {

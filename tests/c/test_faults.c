@@ -228,18 +228,6 @@ live(int who)
 
 static char what[200];    /* is being tested */
 
-static uint64_t
-total(const ep_decoded *decoded)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < decoded->thread_count; i++) {
-        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-            sum += decoded->threads[i].recorded[kind] + decoded->threads[i].lost[kind];
-        }
-    }
-    return sum;
-}
-
 /* Every event has the name that it was given. */
 static void
 judge_names(const ep_columns *columns)
@@ -288,7 +276,7 @@ judge_file(const char *path, uint64_t done, uint64_t begun, bool full)
     }
     ep_model_columns(&decoded.columns);
     judge_names(&decoded.columns);
-    uint64_t have = total(&decoded);
+    uint64_t have = ep_model_total(&decoded);
     bool knows_all = !full || recording.full_reason == EP_FULL_NOT ||
                      ep_file_get_facts(reader)->phase == EP_FILE_FINISHED;
     ck_assert_msg(have <= begun && (have >= done || !knows_all),
@@ -380,9 +368,9 @@ was_killed(pid_t child)
 
 /* ---- Killed ---------------------------------------------------------------------------------- */
 
-/* One thread and what it makes. A run that hangs ends by SIGALRM. */
+/* fork(). A child that hangs ends by SIGALRM. */
 static pid_t
-spawn_program(ep_on_full on_full)
+fork_anew(void)
 {
     begin_anew();
     pid_t child = fork();
@@ -391,6 +379,16 @@ spawn_program(ep_on_full on_full)
         signal(SIGALRM, SIG_DFL);    /* Check has a handler for its own */
         alarm(100);
         atomic_store(&ep_fault_handler, on_point);
+    }
+    return child;
+}
+
+/* One thread and what it makes. */
+static pid_t
+spawn_program(ep_on_full on_full)
+{
+    pid_t child = fork_anew();
+    if (child == 0) {
         begin(on_full, path);
         live(MAIN);
         end();
@@ -481,8 +479,8 @@ look(void)
     uint64_t done, begun;
     read_progress(&done, &begun);
     ep_decoded decoded = ep_model_decode(&recorder);
-    ck_assert_uint_ge(total(&decoded), done);
-    ck_assert_uint_le(total(&decoded), begun);
+    ck_assert_uint_ge(ep_model_total(&decoded), done);
+    ck_assert_uint_le(ep_model_total(&decoded), begun);
     judge_names(&decoded.columns);
     ep_decoded_clear(&decoded);
 }
@@ -495,7 +493,7 @@ record_in_memory(void)
     emit(OTHER, 2, 1000);
     ep_model_stop(&second);
     ep_decoded decoded = ep_model_decode(&second);
-    ck_assert_uint_eq(total(&decoded), 500);
+    ck_assert_uint_eq(ep_model_total(&decoded), 500);
     ep_decoded_clear(&decoded);
     ep_recorder_clear(&second);
 }
@@ -569,13 +567,8 @@ go_on(unsigned held)
 static pid_t
 spawn_pair(ep_on_full on_full)
 {
-    begin_anew();
-    pid_t child = fork();
-    ck_assert_int_ge(child, 0);
+    pid_t child = fork_anew();
     if (child == 0) {
-        signal(SIGALRM, SIG_DFL);    /* Check has a handler for its own */
-        alarm(100);
-        atomic_store(&ep_fault_handler, on_point);
         (void)ep_model_spawn(live_as_victim, &on_full);
         while (!atomic_load(&shared->started) && !atomic_load(&shared->held)) {
             sched_yield();

@@ -147,18 +147,6 @@ clear(loaded *l)
     ep_recording_clear(&l->recording);
 }
 
-static uint64_t
-total(const ep_decoded *decoded)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < decoded->thread_count; i++) {
-        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-            sum += decoded->threads[i].recorded[kind] + decoded->threads[i].lost[kind];
-        }
-    }
-    return sum;
-}
-
 /* A copy of the file as it is now; holes stay holes. Returns: a descriptor. */
 static int
 snapshot(const char *path)
@@ -534,8 +522,9 @@ START_TEST(a_kill_between_any_two_steps_loses_nothing)
             for (int k = 0; k < moments.count; k++, seen++) {
                 loaded l;
                 ck_assert_int_eq(try_load(moments.copies[k], &l), EP_OK);
-                ck_assert_msg(total(&l.decoded) == emitted, "moment %d of chunk %d: %llu of %llu", k,
-                              chunk, (unsigned long long)total(&l.decoded),
+                ck_assert_msg(ep_model_total(&l.decoded) == emitted,
+                              "moment %d of chunk %d: %llu of %llu", k,
+                              chunk, (unsigned long long)ep_model_total(&l.decoded),
                               (unsigned long long)emitted);
                 ck_assert_uint_eq(l.facts.note_count, 0);
                 clear(&l);
@@ -550,7 +539,7 @@ START_TEST(a_kill_between_any_two_steps_loses_nothing)
         for (int k = 0; k < moments.count; k++) {
             loaded l;
             ck_assert_int_eq(try_load(moments.copies[k], &l), EP_OK);
-            ck_assert_uint_eq(total(&l.decoded), emitted);
+            ck_assert_uint_eq(ep_model_total(&l.decoded), emitted);
             clear(&l);
         }
         moments.count = 0;
@@ -643,7 +632,7 @@ assert_all_there(int descriptor)
     read_progress(&begun, &done);
     ck_assert_int_eq(try_load(descriptor, &l), EP_OK);
     ep_model_columns(&l.decoded.columns);
-    uint64_t have = total(&l.decoded);
+    uint64_t have = ep_model_total(&l.decoded);
     ck_assert_msg(have >= done && have <= begun, "%llu events, of %llu to %llu",
                   (unsigned long long)have, (unsigned long long)done, (unsigned long long)begun);
     ck_assert_msg(l.facts.note_count == 0, "%s", l.facts.notes[0]);
@@ -730,7 +719,7 @@ START_TEST(a_file_is_read_while_it_is_written)
             read_progress(&after, &done_by_all);
             ck_assert(l.facts.writer_lives);
             ep_model_columns(&l.decoded.columns);
-            uint64_t have = total(&l.decoded);
+            uint64_t have = ep_model_total(&l.decoded);
             ck_assert_msg((have >= before || was_outrun(&l)) && have <= after,
                           "%llu events, of %llu to %llu",
                           (unsigned long long)have, (unsigned long long)before,
@@ -865,7 +854,7 @@ some_file(bool finished, uint64_t *events)
     ep_model_stop(&recorder);
     copy = finished ? snapshot(path) : copy;
     loaded l = load(path);
-    *events = total(&l.decoded);
+    *events = ep_model_total(&l.decoded);
     clear(&l);
     ep_recorder_clear(&recorder);
     unlink(path);
@@ -914,8 +903,8 @@ START_TEST(a_cut_file_opens_as_far_as_it_is_whole)
             ck_assert_int_eq(ftruncate(copy, (off_t)((slots + 1) * EP_CHUNK_BYTES)), 0);
             loaded l;
             ck_assert_int_eq(try_load(dup(copy), &l), EP_OK);
-            ck_assert_uint_le(total(&l.decoded), last);
-            last = total(&l.decoded);
+            ck_assert_uint_le(ep_model_total(&l.decoded), last);
+            last = ep_model_total(&l.decoded);
             clear(&l);
             for (int i = 0; i < 10; i++) {
                 uint64_t at = slots * EP_CHUNK_BYTES + ep_model_below(&random, EP_CHUNK_BYTES);
@@ -1081,10 +1070,10 @@ START_TEST(versions_and_sizes_that_lie)
 
     ck_assert_int_eq(LOAD_WITH(copy, minor, EP_FILE_MINOR + 7, &l), EP_OK);
     ck_assert_uint_eq(l.facts.minor, EP_FILE_MINOR + 7);
-    ck_assert_uint_eq(total(&l.decoded), events);
+    ck_assert_uint_eq(ep_model_total(&l.decoded), events);
     clear(&l);
     ck_assert_int_eq(LOAD_WITH(copy, header_bytes, sizeof(ep_file_header) + 64, &l), EP_OK);
-    ck_assert_uint_eq(total(&l.decoded), events);
+    ck_assert_uint_eq(ep_model_total(&l.decoded), events);
     clear(&l);
     close(copy);
 }
@@ -1117,7 +1106,7 @@ START_TEST(a_file_that_claims_a_size_takes_neither_time_nor_memory)
 
     ck_assert_int_eq(try_load(copy, &l), EP_OK);
 
-    ck_assert_uint_eq(total(&l.decoded), events);
+    ck_assert_uint_eq(ep_model_total(&l.decoded), events);
     clear(&l);
 }
 END_TEST
@@ -1236,10 +1225,10 @@ START_TEST(a_disk_that_stays_full_is_said_so)
         assert_same_as_file(&recorder, path);
         ck_assert_int_eq(killed.recording.full_reason, recorder.full_reason);
         loaded l = load(path);
-        ck_assert_uint_eq(total(&l.decoded), 801000);
+        ck_assert_uint_eq(ep_model_total(&l.decoded), 801000);
         /* Full, the file of a killed program does not know what was lost since a chunk was sealed. */
-        ck_assert_uint_le(total(&killed.decoded), 801000);
-        ck_assert_uint_ge(total(&killed.decoded), ring ? 801000 : killed.decoded.columns.count);
+        ck_assert_uint_le(ep_model_total(&killed.decoded), 801000);
+        ck_assert_uint_ge(ep_model_total(&killed.decoded), ring ? 801000 : killed.decoded.columns.count);
         clear(&l);
         clear(&killed);
         ep_recorder_clear(&recorder);
@@ -1332,7 +1321,7 @@ START_TEST(a_forked_child_has_its_own_events_on_its_own_file)
         emit(&random, 400000);
         loaded l = load(path_of_child(path, getpid()));
         ck_assert(l.facts.writer_lives);
-        ck_assert_uint_eq(total(&l.decoded), 777 + 4000 + 400000);
+        ck_assert_uint_eq(ep_model_total(&l.decoded), 777 + 4000 + 400000);
         clear(&l);
         pid_t grandchild = fork();
         if (grandchild == 0) {
@@ -1341,7 +1330,7 @@ START_TEST(a_forked_child_has_its_own_events_on_its_own_file)
         }
         assert_child_did_well(grandchild);
         l = load(path_of_child(path, grandchild));
-        ck_assert_uint_eq(total(&l.decoded), 55);
+        ck_assert_uint_eq(ep_model_total(&l.decoded), 55);
         ck_assert(l.recording.unfinished && !l.facts.writer_lives);
         ck_assert_uint_eq(l.facts.parent_process_id, (uint64_t)getpid());
         clear(&l);
@@ -1361,7 +1350,7 @@ START_TEST(a_forked_child_has_its_own_events_on_its_own_file)
     ep_model_stop(&recorder);
     assert_same_as_file(&recorder, path);
     loaded l = load(path);
-    ck_assert_uint_eq(total(&l.decoded), 301000);
+    ck_assert_uint_eq(ep_model_total(&l.decoded), 301000);
     clear(&l);
     ep_capture_clear(&capture);
     ep_recorder_clear(&memory);
@@ -1443,7 +1432,7 @@ START_TEST(a_child_that_stops_has_an_empty_file)
     assert_child_did_well(child);
 
     loaded l = load(path_of_child(path, child));
-    ck_assert_uint_eq(total(&l.decoded), 0);
+    ck_assert_uint_eq(ep_model_total(&l.decoded), 0);
     clear(&l);
     unlink(forked_path);
     ep_recorder_clear(&recorder);
@@ -1465,7 +1454,7 @@ START_TEST(a_file_that_is_finished_survives_a_fork)
     pid_t child = fork();
     if (child == 0) {
         ep_decoded decoded = ep_model_decode(&recorder);
-        ck_assert_uint_eq(total(&decoded), 300000);
+        ck_assert_uint_eq(ep_model_total(&decoded), 300000);
         ep_decoded_clear(&decoded);
         emit(&random, 300000);
         ep_recorder_clear(&recorder);
@@ -1489,7 +1478,7 @@ fork_and_emit(void *argument)
         uint64_t random = 5;
         emit(&random, 12347);
         loaded l = load(path_of_child(argument, getpid()));
-        ck_assert_uint_eq(total(&l.decoded), 12347);
+        ck_assert_uint_eq(ep_model_total(&l.decoded), 12347);
         clear(&l);
         unlink(forked_path);
         _exit(0);
@@ -1522,7 +1511,7 @@ START_TEST(a_fork_from_a_thread_while_others_write)
     uint64_t begun, done;
     read_progress(&begun, &done);
     loaded l = load(path);
-    ck_assert_uint_eq(total(&l.decoded), done);
+    ck_assert_uint_eq(ep_model_total(&l.decoded), done);
     clear(&l);
     assert_same_as_file(&recorder, path);
     ep_recorder_clear(&recorder);
@@ -1580,7 +1569,7 @@ START_TEST(a_child_that_outlives_it_is_not_the_writer)
         /* The child closes what it inherited as soon as it runs. */
         loaded l = load(path);
         lives = l.facts.writer_lives;
-        ck_assert_uint_eq(total(&l.decoded), 1000);
+        ck_assert_uint_eq(ep_model_total(&l.decoded), 1000);
         clear(&l);
     } while (lives);
 
