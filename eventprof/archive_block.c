@@ -8,6 +8,7 @@
  *   malloc        the address that was freed last in its size class (the allocators' free lists are
  *                 stacks), or the one behind the last of its class
  *   free          as many allocations after the block's own as last time at this site
+ *   value         the same as last time at this site after the same event
  * The times' noise is what remains: one byte an event, plus one where it is 192 ns or more. */
 #include "archive_parts.h"
 
@@ -24,7 +25,8 @@ typedef enum stream_id {
     STREAM_LONG_TIMES,   /* the low byte of those, or the rest of the longest */
     STREAM_KINDS,        /* a byte an event, a token */
     STREAM_IDS,          /* varint, of tokens that say so */
-    STREAM_SIZES,        /* varint an allocation: 0 as guessed, else size + 1 */
+    STREAM_SIZES,        /* varint an allocation: 0 as guessed, else size + 1; a value: zigzag of
+                            how much more than guessed */
     STREAM_PLACES,       /* a byte an allocation, a varint a free */
     STREAM_ADDRESSES,    /* of those whose place says so */
     STREAM_COUNT
@@ -423,6 +425,15 @@ map_id(const uint32_t *map, size_t count, uint32_t id)
     return id < count ? map[id] : 0;
 }
 
+/* Unsigned: a difference may wrap around, and back. */
+static void
+put_value(ep_block_coder *coder, writer *w, uint32_t symbol, uint32_t before, uint64_t value)
+{
+    uint64_t *guess = &coder->model.size[hash_two(symbol, before, SIZE_BITS)];
+    put_varint(w, STREAM_SIZES, ep_zigzag((int64_t)(value - *guess)));
+    *guess = value;
+}
+
 /* Returns: the symbol. */
 static uint32_t
 put_kind(ep_block_coder *coder, writer *w, thread_model *t, unsigned kind, uint32_t process_id)
@@ -489,6 +500,9 @@ ep_block_encode(ep_block_coder *coder, const ep_columns *columns, size_t row, si
                 *block += 1;
             } else if (ep_kinds[kind].family == EP_FAMILY_FREE) {
                 put_free(coder, &w, symbol, t->before, columns->address[*block]);
+                *block += 1;
+            } else if (ep_kinds[kind].family == EP_FAMILY_VALUE) {
+                put_value(coder, &w, symbol, t->before, columns->address[*block]);
                 *block += 1;
             }
             learn(&coder->model, t, symbol);
@@ -632,6 +646,14 @@ get_free(ep_block_coder *coder, reader *r, uint32_t symbol, uint32_t before)
     return address;
 }
 
+static uint64_t
+get_value(ep_block_coder *coder, reader *r, uint32_t symbol, uint32_t before)
+{
+    uint64_t *guess = &coder->model.size[hash_two(symbol, before, SIZE_BITS)];
+    *guess += (uint64_t)ep_unzigzag(ep_input_varint(&r->in[STREAM_SIZES]));
+    return *guess;
+}
+
 /* The id that the row gets: the process's. */
 static uint32_t
 follow_symbol(ep_block_coder *coder, thread_model *t, uint32_t symbol)
@@ -675,16 +697,17 @@ get_run(ep_block_coder *coder, reader *r, ep_columns *c, rows *at, int32_t threa
         c->kind[at->row] = (uint8_t)kind;
         c->thread[at->row] = thread;
         c->id[at->row] = follow_symbol(coder, t, symbol);
-        if (family != EP_FAMILY_CALL) {
+        if (ep_kinds_of_two_words & EP_KIND_BIT(kind)) {
             if (EP_UNLIKELY(at->block == c->alloc_count)) {
-                r->wrong = "it has more allocator events than it says";
+                r->wrong = "it has more allocator events and values than it says";
                 return;
             }
             uint64_t size = UINT64_MAX;
             c->alloc_row[at->block] = at->row;
-            c->address[at->block] = family == EP_FAMILY_ALLOC
-                                        ? get_allocation(coder, r, kind, symbol, t->before, &size)
-                                        : get_free(coder, r, symbol, t->before);
+            c->address[at->block] =
+                family == EP_FAMILY_ALLOC  ? get_allocation(coder, r, kind, symbol, t->before, &size)
+                : family == EP_FAMILY_FREE ? get_free(coder, r, symbol, t->before)
+                                           : get_value(coder, r, symbol, t->before);
             c->size[at->block] = (int64_t)size;
             at->block += 1;
             if (family == EP_FAMILY_ALLOC) {

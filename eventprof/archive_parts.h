@@ -16,7 +16,7 @@
  * All offsets below are in bytes from the start of the part. */
 
 #define EP_ARCHIVE_MAJOR 1
-#define EP_ARCHIVE_MINOR 1
+#define EP_ARCHIVE_MINOR 2
 /* The first eventprof that reads this major version. */
 #define EP_ARCHIVE_READER "0.1.0"
 

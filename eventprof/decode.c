@@ -170,7 +170,7 @@ append_record(reader *r, const ep_record *record)
     c->kind[row] = (uint8_t)record->kind;
     c->id[row] = record->id;
     r->recorded[record->kind] += 1;
-    if (ep_kinds[record->kind].family != EP_FAMILY_CALL) {
+    if (ep_kinds_of_two_words & EP_KIND_BIT(record->kind)) {
         size_t block = c->alloc_count++;
         c->alloc_row[block] = row;
         c->address[block] = record->address;
@@ -438,7 +438,7 @@ merge_blocks(decoder *d, reader **heap, size_t count, ep_columns *to)
 static bool
 may_have_blocks(const ep_capture *capture)
 {
-    return (capture->kinds & ~((EP_KIND_BIT(EP_KIND_C_EXCEPTION) << 1) - 1)) != 0;
+    return (capture->kinds & ep_kinds_of_two_words) != 0;
 }
 
 /* heap: readers that have rows. */

@@ -8,10 +8,16 @@
 
 /* ---- One by one ------------------------------------------------------------------------------ */
 
-#define FIRST_BLOCK_KIND EP_KIND_MALLOC_RAW
-#define LAST_KIND EP_KIND_REALLOC_FAILED_LIBC
+#define LAST_KIND EP_KIND_DESTROY
 
-_Static_assert(FIRST_BLOCK_KIND == EP_KIND_C_EXCEPTION + 1, "calls, then blocks");
+/* Word 1 is the address, or the value, as it is; there is no size. */
+#define PLAIN(family) ((family) == EP_FAMILY_FREE || (family) == EP_FAMILY_VALUE)
+#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING) \
+    | (PLAIN(EP_FAMILY_##FAMILY) ? EP_KIND_BIT(number) : 0)
+static const uint64_t plain_word1 = 0
+#include "events.def"
+    ;
+#undef EP_KIND
 
 /* Rows by kind. Afterwards and in four tables, because adding one to the same count again and again
  * waits for the store before. */
@@ -35,11 +41,11 @@ count_kinds(const uint8_t *kinds, size_t count, uint64_t recorded[EP_KIND_COUNT]
     }
 }
 
-/* All ones for the FREE family. */
+/* All ones if word 1 is plain. */
 static inline uint64_t
-free_mask(unsigned kind)
+plain_mask(unsigned kind)
 {
-    return -(uint64_t)(kind - EP_KIND_REALLOC_FREE_RAW <= EP_KIND_FREE_LIBC - EP_KIND_REALLOC_FREE_RAW);
+    return -(plain_word1 >> kind & 1);
 }
 
 /* Up to `most` records. Each, whatever it is, writes a row and a block; what was written without
@@ -68,17 +74,17 @@ read_each(ep_plain *p, size_t most)
         if (EP_UNLIKELY(kind - 1 >= LAST_KIND || ticks - first > span)) {
             break;
         }
-        size_t wanted = kinds >> kind & 1, is_block = kind >= FIRST_BLOCK_KIND;
-        uint64_t payload = EP_WORD0_PAYLOAD(word0), is_free = free_mask(kind);
-        uint64_t in_word1 = -(uint64_t)is_block & ~is_free;    /* address and site share it */
+        size_t wanted = kinds >> kind & 1, is_block = ep_kinds_of_two_words >> kind & 1;
+        uint64_t payload = EP_WORD0_PAYLOAD(word0), is_plain = plain_mask(kind);
+        uint64_t in_word1 = -(uint64_t)is_block & ~is_plain;    /* address and site share it */
         int64_t time_ns = ep_clock_stretch_ns(&stretch, ticks);
         time_ns = time_ns > last_ns ? time_ns : last_ns;
         times[row] = time_ns;
         row_kinds[row] = (uint8_t)kind;
         ids[row] = (uint32_t)((payload & ~in_word1) | (word1 & EP_ALLOC_SITE_MAX & in_word1));
         alloc_rows[block] = row;
-        addresses[block] = (word1 & is_free) | (word1 >> EP_ALLOC_SITE_BITS << 3 & ~is_free);
-        sizes[block] = (int64_t)(payload | is_free);
+        addresses[block] = (word1 & is_plain) | (word1 >> EP_ALLOC_SITE_BITS << 3 & ~is_plain);
+        sizes[block] = (int64_t)(payload | is_plain);
         row += wanted;
         block += wanted & is_block;
         last_ns = wanted ? time_ns : last_ns;
@@ -243,7 +249,7 @@ read_run(ep_plain_way way, const run *r)
 
 /* ---- Together -------------------------------------------------------------------------------- */
 
-#define CALL_KINDS ((EP_KIND_BIT(FIRST_BLOCK_KIND) - 1) & ~UINT64_C(1))
+#define CALL_KINDS ((EP_KIND_BIT(EP_KIND_C_EXCEPTION + 1) - 1) & ~UINT64_C(1))
 /* Numbers up to here are exact in a double, and in the vectors: 26 days of ns, 10 of ticks. */
 #define EXACT ((uint64_t)1 << 51)
 #define RUN_MOST 4096           /* rows whose kinds are still in the first cache when counted */

@@ -164,6 +164,11 @@ count_plain(ep_cursor *cursor, uint64_t kinds, uint32_t first, bool fold, ep_win
             at += 1;
         } else if (kind - EP_KIND_MALLOC <= EP_KIND_REALLOC_FAILED_LIBC - EP_KIND_MALLOC) {
             at += 2;
+        } else if (ep_kinds[kind].words != 0 && ep_kinds[kind].family != EP_FAMILY_CONTROL) {
+            if (fold && (kinds & ep_kinds_of_calls & EP_KIND_BIT(kind))) {
+                apply_call(&thread->open, kind, EP_WORD0_PAYLOAD(word0));
+            }
+            at += ep_kinds[kind].words;
         } else {
             break;
         }

@@ -22,7 +22,7 @@
 
 #define EP_FILE_MAGIC "EVPLOG\x1a\n"
 #define EP_FILE_MAJOR 1    /* readers refuse a higher one */
-#define EP_FILE_MINOR 2    /* readers ignore what they do not know of a higher one */
+#define EP_FILE_MINOR 3    /* readers ignore what they do not know of a higher one */
 #define EP_FILE_BYTE_ORDER UINT32_C(0x01020304)
 #define EP_FILE_METADATA_OFFSET 4096
 #define EP_FILE_METADATA_LIMIT (UINT64_C(65536) - EP_FILE_METADATA_OFFSET)

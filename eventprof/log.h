@@ -112,7 +112,8 @@ ep_log_publish(_Atomic uint64_t *at, int words, uint64_t word0)
     EP_FAULT_POINT(PUBLISHED);
 }
 
-/* HOT, budget 2 ns. A record of the CALL family. payload: a site id (OPENS) or name id (CLOSES). */
+/* HOT, budget 2 ns. A record of the CALL or POINT family. payload: a name id (CLOSES), else a site
+ * id. */
 static inline void
 ep_log_put_at(ep_log *log, ep_ticks ticks, ep_kind kind, uint32_t payload)
 {
@@ -149,6 +150,13 @@ static inline void
 ep_log_put_free(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site, uint64_t address)
 {
     ep_log_put_free_at(log, ep_ticks_halves(ticks), kind, site, address);
+}
+
+/* HOT. A record of the VALUE family. */
+static inline void
+ep_log_put_value_at(ep_log *log, ep_ticks ticks, ep_kind kind, uint32_t site, uint64_t value)
+{
+    ep_log_put_free_at(log, ticks, kind, site, value);
 }
 
 /* HOT. A record of the ALLOC family. `for_good`, constant: it will not be taken back, and the one
@@ -224,7 +232,7 @@ typedef struct ep_record {
     uint64_t ticks;        /* full */
     uint32_t kind;         /* never CONTROL */
     uint32_t id;           /* site or name id */
-    uint64_t address;      /* ALLOC and FREE */
+    uint64_t address;      /* ALLOC and FREE; VALUE: the value */
     uint64_t size;         /* ALLOC */
 } ep_record;
 
@@ -277,6 +285,14 @@ ep_cursor_next(ep_cursor *cursor, ep_record *record)
             return true;
         }
         const ep_kind_info *info = &ep_kinds[kind];
+        if (info->words == 1) {
+            if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0, 1)) {
+                continue;
+            }
+            record->id = EP_WORD0_PAYLOAD(word0);
+            cursor->at += 1;
+            return true;
+        }
         if (EP_UNLIKELY(info->words != 2 || info->family == EP_FAMILY_CONTROL)) {
             if (!ep_cursor_control(cursor, word0)) {
                 return false;
@@ -284,7 +300,7 @@ ep_cursor_next(ep_cursor *cursor, ep_record *record)
             continue;
         }
         uint64_t word1 = atomic_load_explicit(&cursor->at[1], memory_order_relaxed);
-        if (info->family == EP_FAMILY_FREE) {
+        if (info->family == EP_FAMILY_FREE || info->family == EP_FAMILY_VALUE) {
             record->id = EP_WORD0_PAYLOAD(word0);
             record->address = word1;
             record->size = 0;

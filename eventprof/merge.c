@@ -113,7 +113,9 @@ take_row(source *s, ep_columns *to)
     if (s->block < from->alloc_count && from->alloc_row[s->block] == s->row) {
         size_t block = to->alloc_count++;
         to->alloc_row[block] = row;
-        to->address[block] = from->address[s->block] ^ (uint64_t)s->index << EP_MERGE_ADDRESS_BITS;
+        bool is_value = ep_kinds[to->kind[row]].family == EP_FAMILY_VALUE;
+        uint64_t mark = is_value ? 0 : (uint64_t)s->index << EP_MERGE_ADDRESS_BITS;
+        to->address[block] = from->address[s->block] ^ mark;
         to->size[block] = from->size[s->block];
         s->block += 1;
     }

@@ -341,8 +341,10 @@ pair_events(block_pairing *pairing, const ep_progress *progress)
             status = pair_birth(pairing, event, ep_kind_is(kind, EP_KIND_REALLOC));
         } else if ((pairing->deaths & EP_KIND_BIT(kind)) != 0) {
             pair_death(pairing, event, ep_kind_is(kind, EP_KIND_REALLOC_FREE));
-        } else {
+        } else if (ep_kinds[kind].family == EP_FAMILY_ALLOC) {
             status = pair_failure(pairing, event);
+        } else {
+            pairing->blocks.event_block[event] = -1;    /* a value */
         }
         if (EP_UNLIKELY(status != EP_OK)) {
             return status;

@@ -52,6 +52,8 @@ typedef enum ep_family {
     EP_FAMILY_CALL,
     EP_FAMILY_ALLOC,
     EP_FAMILY_FREE,
+    EP_FAMILY_POINT,
+    EP_FAMILY_VALUE,
     EP_FAMILY_CONTROL
 } ep_family;
 
@@ -99,6 +101,24 @@ typedef struct ep_kind_info {
 } ep_kind_info;
 
 extern EP_HIDDEN const ep_kind_info ep_kinds[EP_KIND_COUNT];
+
+/* Families, as bits of their kinds. Two words: each row of these has its place among the blocks of
+ * ep_columns. */
+#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING) \
+    | (EP_FAMILY_##FAMILY == EP_FAMILY_CALL ? EP_KIND_BIT(number) : 0)
+static const uint64_t ep_kinds_of_calls = 0
+#include "events.def"
+    ;
+#undef EP_KIND
+#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING)                    \
+    | (EP_FAMILY_##FAMILY == EP_FAMILY_ALLOC || EP_FAMILY_##FAMILY == EP_FAMILY_FREE || \
+               EP_FAMILY_##FAMILY == EP_FAMILY_VALUE                                    \
+           ? EP_KIND_BIT(number)                                                        \
+           : 0)
+static const uint64_t ep_kinds_of_two_words = 0
+#include "events.def"
+    ;
+#undef EP_KIND
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
@@ -181,6 +201,10 @@ typedef enum ep_name_kind {
     EP_NAME_C,         /* a builtin function or method */
     EP_NAME_TYPE,      /* a class that was called */
     EP_NAME_OBJECT,    /* another callable, named after its type */
+    EP_NAME_USER,      /* what the program calls its spans, marks, counters and flows */
+    EP_NAME_GC,        /* a run of the garbage collector */
+    EP_NAME_AUDIT,     /* an audit event */
+    EP_NAME_HPY,       /* a function of HPy's interface */
     EP_NAME_KIND_COUNT
 } ep_name_kind;
 
@@ -196,19 +220,18 @@ typedef struct ep_text {
 
 /* Every event of one recorder's window, in order of time; rows of one thread keep their order.
  * All arrays are owned by this struct, `count` or `alloc_count` long.
- * A row's `id` is a site id for kinds that open a call and for allocator events (0: no site), and a
- * name id for kinds that close a call. */
+ * A row's `id` is a name id for kinds that close a call, and else a site id (0: no site). */
 typedef struct ep_columns {
     size_t count;
     int64_t *time_ns;      /* since the window's start; never decreasing */
     uint8_t *kind;         /* ep_kind; never a CONTROL kind */
     int32_t *thread;       /* row in the trace's thread table */
     uint32_t *id;
-    /* Allocator events only, in row order. */
+    /* Allocator events and those of the family VALUE, in row order. */
     size_t alloc_count;
     uint64_t *alloc_row;   /* index into the arrays above */
-    uint64_t *address;     /* of the block; realloc_failed: of the old block */
-    int64_t *size;         /* bytes asked for; -1 on free and realloc_free until paired (pair.h) */
+    uint64_t *address;     /* of the block; realloc_failed: of the old block; VALUE: the value */
+    int64_t *size;         /* bytes asked for; -1 on free and realloc_free until paired (pair.h), VALUE */
     void *memory;          /* what all arrays but `thread` lie in; NULL: each is a block of its own */
 } ep_columns;
 

@@ -71,6 +71,9 @@ ep_verify_at(const ep_verify_input *input, ep_finding_sort sort, size_t row)
      EP_KIND_BIT(EP_KIND_RESUME) | EP_KIND_BIT(EP_KIND_THROW) | EP_KIND_BIT(EP_KIND_UNWIND))
 #define C_KINDS \
     (EP_KIND_BIT(EP_KIND_C_CALL) | EP_KIND_BIT(EP_KIND_C_RETURN) | EP_KIND_BIT(EP_KIND_C_EXCEPTION))
+#define SPAN_KINDS (EP_KIND_BIT(EP_KIND_SPAN_BEGIN) | EP_KIND_BIT(EP_KIND_SPAN_END))
+#define GC_KINDS (EP_KIND_BIT(EP_KIND_GC_START) | EP_KIND_BIT(EP_KIND_GC_STOP))
+#define HPY_KINDS (EP_KIND_BIT(EP_KIND_HPY_CALL) | EP_KIND_BIT(EP_KIND_HPY_RETURN))
 
 #define KEY(function, is_c) ((int64_t)(function) * 2 + (is_c))
 
@@ -93,7 +96,7 @@ typedef struct verifier {
     const ep_verify_input *input;
     ep_verification result;
     ep_block_verifier blocks;
-    uint64_t call_kinds;             /* of Python or C, that were recorded whole */
+    uint64_t call_kinds;             /* of Python, C or another sort, that were recorded whole */
     call_stack *stacks;              /* by thread */
     uint64_t (*rows)[EP_KIND_COUNT]; /* by thread: events of a kind */
     size_t *first, *last;            /* by thread: rows; NO_ROW: none */
@@ -293,7 +296,7 @@ check_row(verifier *v, size_t row, bool has_block)
         finding.found = kind;
         ep_verify_report(&v->result, false, &finding);
     }
-    if (EP_UNLIKELY(known_kind && (ep_kinds[kind].family != EP_FAMILY_CALL) != has_block)) {
+    if (EP_UNLIKELY(known_kind && ((ep_kinds_of_two_words & EP_KIND_BIT(kind)) != 0) != has_block)) {
         ep_finding finding = ep_verify_at(input, EP_FINDING_BLOCK_ROWS, row);
         ep_verify_report(&v->result, false, &finding);
         return false;
@@ -329,11 +332,11 @@ replay_rows(verifier *v, const ep_progress *progress)
             v->first[thread] = v->first[thread] == EP_FINDING_NO_ROW ? row : v->first[thread];
             v->last[thread] = row;
             ep_status status = EP_OK;
-            if (!has_block) {
+            if (ep_kinds_of_calls & EP_KIND_BIT(c->kind[row])) {
                 status = replay_call(v, row);
             } else {
                 check_site(v, row);
-                status = ep_block_verifier_next(&v->blocks, block);
+                status = has_block ? ep_block_verifier_next(&v->blocks, block) : EP_OK;
             }
             if (EP_UNLIKELY(status != EP_OK)) {
                 return status;
@@ -411,6 +414,10 @@ open_verifier(verifier *v, size_t limit)
     uint64_t kinds = v->input->kinds;
     v->call_kinds = ((kinds & PYTHON_KINDS) == PYTHON_KINDS ? PYTHON_KINDS : 0) |
                     ((kinds & C_KINDS) == C_KINDS ? C_KINDS : 0);
+    static const uint64_t pairs[] = {SPAN_KINDS, GC_KINDS, HPY_KINDS};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        v->call_kinds |= (kinds & pairs[i]) == pairs[i] ? pairs[i] : 0;
+    }
     ep_status status = ep_block_verifier_open(&v->blocks, v->input, &v->result);
     return status != EP_OK ? status : push_open_calls(v);
 }

@@ -252,6 +252,9 @@ ep_block_verifier_next(ep_block_verifier *blocks, size_t event)
     const ep_columns *c = blocks->input->columns;
     uint32_t row = (uint32_t)c->alloc_row[event];
     const ep_kind_info *info = &ep_kinds[c->kind[row]];
+    if (info->family == EP_FAMILY_VALUE) {
+        return EP_OK;
+    }
     check_block(blocks, event, row);
     if ((blocks->kinds & EP_KIND_BIT(c->kind[row])) == 0) {
         return EP_OK;
@@ -307,7 +310,7 @@ lost_until(const ep_verify_input *input)
         const ep_trace_thread *thread = &input->threads[i];
         uint64_t lost = 0, recorded = 0;
         for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
-            lost += ep_kinds[kind].family != EP_FAMILY_CALL ? thread->lost[kind] : 0;
+            lost += ep_kinds[kind].domain != EP_DOMAIN_NONE ? thread->lost[kind] : 0;
             recorded += thread->recorded[kind];
         }
         int64_t first_ns = recorded > 0 ? thread->first_ns : INT64_MAX;

@@ -26,7 +26,9 @@ _IMPLEMENTATIONS = ("python", "pybind11", "c")
 _COLUMNS = 6
 _GROW = 2  # ep_on_full: more memory
 # Calls, and the domains of the interpreter's own allocator.
-_KINDS = sum(1 << row[0] for row in _core.kind_table() if row[5] in (None, "raw", "mem", "obj"))
+_KINDS = sum(
+    1 << row[0] for row in _core.kind_table() if row[3] and row[5] in (None, "raw", "mem", "obj")
+)
 
 
 class _Rows(NamedTuple):

@@ -34,7 +34,8 @@ THREADS = ("all", "current")
 BACKENDS = ("auto", "monitoring", "profile")
 CLOCKS = ("auto", "counter", "monotonic")
 
-_KINDS = [row for row in _core.kind_table() if row[5] is None or row[5] in DOMAINS]
+_LAST_CALL = 9  # the calls of the interpreter come first
+_KINDS = [row for row in _core.kind_table() if row[0] <= _LAST_CALL or row[5] in DOMAINS]
 _CALL_KINDS = sum(1 << row[0] for row in _KINDS if row[5] is None)
 EVENTS = tuple(dict.fromkeys(row[2] for row in _KINDS))
 

@@ -27,7 +27,8 @@ _Loader: TypeAlias = Callable[[str], Array]
 _KINDS = tuple(_core.kind_table())
 #: What the event column says, by kind.
 WORDS = {kind: word for kind, _, word, *_ in _KINDS}
-_EVENT_WORDS = tuple(dict.fromkeys(WORDS.values()))
+#: How calls of the tree are called that are none of the interpreter's.
+_CALL_WORDS = WORDS | {40: "span", 42: "gc", 44: "hpy"}
 _DOMAINS = ("raw", "mem", "obj", "numpy", "libc")
 
 #: Bits of the flags column of calls: pair.h's ep_call_flag.
@@ -302,8 +303,10 @@ class Trace(Questions):
             function's first, of allocator events the one that was executing. ``address`` uint64,
             ``size`` int64, bytes, ``domain`` text: of allocator events. ``depth`` int32: how many
             calls enclose the event. ``caller`` int32, row of `functions`, and ``caller_line``
-            int32, the line of the call: of call events and of the ends of calls. All from
-            ``function`` on are null where unknown.
+            int32, the line of the call: of call events and of the ends of calls; of a mark and the
+            like, where it was made. ``value`` float64: a counter's value, the objects that a run of
+            the collector freed, a flow's id, the offset in bytes where a branch or jump went. All
+            from ``function`` on are null where unknown.
 
         Notes
         -----
@@ -327,6 +330,7 @@ class Trace(Questions):
                 _number(load, "depth", np.int32, "negative", "", "how many calls enclose it"),
                 _number(load, "caller", np.int32, "negative", "", "row of functions"),
                 _number(load, "caller_line", np.int32, "negative", "", "where it was called"),
+                _number(load, "value", np.float64, "nan", "", "of counters and the like"),
             ],
             self._facts["events"],
         )  # fmt: skip
@@ -340,9 +344,9 @@ class Trace(Questions):
         Table
             ``start``, ``duration`` and ``self_time`` (without the calls inside) int64, ns.
             ``thread`` int32, row of `threads`. ``function`` int32, row of `functions`, and ``name``
-            text. ``kind`` text, how it began: call, resume, throw or c_call; a generator has a row
-            for each of its runs. ``depth`` int32. ``parent`` int32, row of this table, null for
-            outermost calls. ``caller`` int32 and ``caller_line`` int32. ``flags`` uint8, a sum of:
+            text. ``kind`` text, how it began: call, resume, throw or c_call; or what else it is:
+            span, gc or hpy. A generator has a row for each of its runs. ``depth`` int32.
+            ``parent`` int32, row of this table, null for outermost calls. ``caller`` int32 and ``caller_line`` int32. ``flags`` uint8, a sum of:
             1 open when the window began, 2 open when it ended, 4 ended by a yield, 8 ended by an
             exception, 16 its end was not seen, 32 recursive. The duration of a call with 1, 2 or
             16 is that within the window, a lower bound. The bits' names are in `CALL_FLAGS` of
@@ -362,7 +366,7 @@ class Trace(Questions):
                 _number(load, "thread", np.int32, "never", "", "row of threads"),
                 function,
                 name,
-                self._kind_column("kind", load, "how it began"),
+                self._kind_column("kind", load, "how it began", _CALL_WORDS),
                 _number(load, "depth", np.int32, "never", "", "how many calls enclose it"),
                 _number(load, "parent", np.int32, "negative", "", "row of calls"),
                 _number(load, "caller", np.int32, "negative", "", "row of functions"),
@@ -448,15 +452,18 @@ class Trace(Questions):
         known = known[known >= 0]
         return np.where(numbers < 0, -1, np.searchsorted(known, numbers)), known
 
-    def _kind_column(self, name: str, load: _Loader, doc: str) -> Column:
-        code = np.full(max(WORDS) + 2, -1, dtype=code_type(len(_EVENT_WORDS)))
-        for kind, word in WORDS.items():
-            code[kind] = _EVENT_WORDS.index(word)
+    def _kind_column(
+        self, name: str, load: _Loader, doc: str, words: Mapping[int, str] = WORDS
+    ) -> Column:
+        texts = tuple(dict.fromkeys(words.values()))
+        code = np.full(max(words) + 2, -1, dtype=code_type(len(texts)))
+        for kind, word in words.items():
+            code[kind] = texts.index(word)
         return Column(
             name,
             lambda: _core.gather(code, load("kind")),
             null="never",
-            words=Words(lambda: _EVENT_WORDS),
+            words=Words(lambda: texts),
             doc=doc,
         )
 

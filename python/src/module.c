@@ -95,7 +95,7 @@ kind_table(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    static const char *const families[] = {"call", "alloc", "free"};
+    static const char *const families[] = {"call", "alloc", "free", "point", "value"};
     static const char *const domains[] = {"raw", "mem", "obj", "numpy", "libc", NULL};
     static const char *const pairings[] = {"neither", "opens", "closes"};
     PyObject *rows = PyList_New(0);

@@ -14,6 +14,7 @@
 #include "trace.h"
 
 #include <errno.h>
+#include <math.h>
 #include <unistd.h>
 
 /* Calls `add` with each text of a tuple. Fails: -1, exception set. */
@@ -501,7 +502,8 @@ fill_line(const ep_py_trace *self, void *to)
     }
 }
 
-/* Of the call that a row opens or closes; allocator events have none. */
+/* Of the call that a row opens or closes; where a mark or the like was made. Allocator events, lines
+ * and their like have none: no function that is called is theirs. */
 static void
 fill_caller_from(const ep_py_trace *self, int32_t *to, const int32_t *by_site)
 {
@@ -509,7 +511,9 @@ fill_caller_from(const ep_py_trace *self, int32_t *to, const int32_t *by_site)
     for (size_t row = 0; row < c->count; row++) {
         const ep_kind_info *info = &ep_kinds[c->kind[row]];
         int32_t call = self->calls.row_call[row];
-        if (info->family != EP_FAMILY_CALL) {
+        if (info->family == EP_FAMILY_POINT || info->family == EP_FAMILY_VALUE) {
+            to[row] = self->functions.map.site_caller[c->id[row]] >= 0 ? by_site[c->id[row]] : -1;
+        } else if (info->family != EP_FAMILY_CALL) {
             to[row] = -1;
         } else if (info->pairing == EP_PAIRING_OPENS) {
             to[row] = by_site[c->id[row]];
@@ -544,7 +548,48 @@ fill_address(const ep_py_trace *self, void *to)
     uint64_t *address = to;
     memset(address, 0, c->count * sizeof *address);
     for (size_t i = 0; i < c->alloc_count; i++) {
-        address[c->alloc_row[i]] = c->address[i];
+        unsigned kind = c->kind[c->alloc_row[i]];
+        bool is_address = ep_kinds[kind].family != EP_FAMILY_VALUE || kind == EP_KIND_CREATE ||
+                          kind == EP_KIND_DESTROY;
+        address[c->alloc_row[i]] = is_address ? c->address[i] : 0;
+    }
+}
+
+/* What else a kind tells, as a number. */
+static double
+value_of(unsigned kind, uint64_t word)
+{
+    double value = NAN;
+    switch (kind) {
+        case EP_KIND_COUNTER:
+            memcpy(&value, &word, sizeof value);
+            break;
+        case EP_KIND_GC_COLLECTED:
+            value = (double)(uint32_t)word;
+            break;
+        case EP_KIND_FLOW:
+            value = (double)(word >> 2);
+            break;
+        case EP_KIND_BRANCH:
+        case EP_KIND_JUMP:
+            value = (double)word;
+            break;
+        default:
+            break;
+    }
+    return value;
+}
+
+static void
+fill_value(const ep_py_trace *self, void *to)
+{
+    const ep_columns *c = &self->decoded.columns;
+    double *value = to;
+    for (size_t row = 0; row < c->count; row++) {
+        value[row] = NAN;
+    }
+    for (size_t i = 0; i < c->alloc_count; i++) {
+        value[c->alloc_row[i]] = value_of(c->kind[c->alloc_row[i]], c->address[i]);
     }
 }
 
@@ -651,6 +696,7 @@ static const column events_columns[] = {
     VIEW("call", EP_PY_INT32, EP_STEP_CALLS, 0, calls.row_call),
     FILL("caller", EP_PY_INT32, EP_STEP_CALLS, 0, fill_caller),
     FILL("caller_line", EP_PY_INT32, EP_STEP_CALLS, 0, fill_caller_line),
+    FILL("value", EP_PY_FLOAT64, EP_STEP_DECODED, 0, fill_value),
     {NULL, 0, 0, 0, 0, NULL, false, 0},
 };
 
@@ -773,7 +819,8 @@ static PyObject *
 trace_functions(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    static const char *const words[EP_NAME_KIND_COUNT] = {"python", "c", "type", "object"};
+    static const char *const words[EP_NAME_KIND_COUNT] = {"python", "c", "type", "object",
+                                                          "user", "gc", "audit", "hpy"};
     ep_py_trace *self = (ep_py_trace *)object;
     if (ep_py_trace_reach(self, EP_STEP_FUNCTIONS, 0) < 0) {
         return NULL;

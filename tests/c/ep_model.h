@@ -85,7 +85,7 @@ ep_model_below(uint64_t *state, uint64_t limit)
 
 /* ---- Recorders ------------------------------------------------------------------------------- */
 
-#define EP_MODEL_ALL_KINDS (((UINT64_C(1) << (EP_KIND_REALLOC_FAILED_LIBC + 1)) - 1) & ~UINT64_C(1))
+#define EP_MODEL_ALL_KINDS (((UINT64_C(1) << (EP_KIND_DESTROY + 1)) - 1) & ~UINT64_C(1))
 #define EP_MODEL_CALL_KINDS (((UINT64_C(1) << (EP_KIND_C_EXCEPTION + 1)) - 1) & ~UINT64_C(1))
 
 static inline void
@@ -164,7 +164,7 @@ ep_model_total(const ep_decoded *decoded)
 
 typedef struct ep_model_event {
     uint64_t ticks;
-    uint64_t address;    /* 0 in the call family */
+    uint64_t address;    /* or value; 0 in the families of calls and points */
     int64_t size;        /* -1 where there is none */
     uint32_t id;
     uint8_t kind;
@@ -174,7 +174,14 @@ typedef struct ep_model_event {
 static inline ep_kind
 ep_model_random_kind(uint64_t *random)
 {
-    return (ep_kind)(1 + ep_model_below(random, EP_KIND_REALLOC_FAILED_LIBC));
+    return (ep_kind)(1 + ep_model_below(random, EP_KIND_DESTROY));
+}
+
+/* Whether a row of the kind has a place among the blocks. */
+static inline bool
+ep_model_is_among_blocks(unsigned kind)
+{
+    return ep_kinds[kind].family != EP_FAMILY_CALL && ep_kinds[kind].family != EP_FAMILY_POINT;
 }
 
 static inline ep_model_event
@@ -208,7 +215,7 @@ ep_model_random_event(uint64_t *random, uint64_t ticks)
     /* Mostly what programs do, and now and then the ends of the ranges. */
     bool odd = ep_model_below(random, 8) == 0;
     event.id = odd ? ids[ep_model_below(random, 8)] : (uint32_t)ep_model_below(random, 5000);
-    if (ep_kinds[event.kind].family != EP_FAMILY_CALL) {
+    if (ep_model_is_among_blocks(event.kind)) {
         event.address = odd ? addresses[ep_model_below(random, 8)]
                             : ep_model_random(random) >> 17 & ~UINT64_C(7);
     }
@@ -223,6 +230,7 @@ ep_model_put(ep_log *log, const ep_model_event *event)
 {
     switch ((ep_family)ep_kinds[event->kind].family) {
         case EP_FAMILY_CALL:
+        case EP_FAMILY_POINT:
             ep_log_put(log, event->ticks, event->kind, event->id);
             break;
         case EP_FAMILY_ALLOC:
@@ -231,6 +239,10 @@ ep_model_put(ep_log *log, const ep_model_event *event)
             break;
         case EP_FAMILY_FREE:
             ep_log_put_free(log, event->ticks, event->kind, event->id, event->address);
+            break;
+        case EP_FAMILY_VALUE:
+            ep_log_put_value_at(log, ep_ticks_halves(event->ticks), event->kind, event->id,
+                                event->address);
             break;
         case EP_FAMILY_CONTROL: ck_abort_msg("not an event");
     }
@@ -263,9 +275,8 @@ ep_model_columns(const ep_columns *columns)
         if (row > 0 && columns->time_ns[row] < columns->time_ns[row - 1]) {
             ck_abort_msg("row %zu is earlier than the one before it", row);
         }
-        bool in_call = ep_kinds[columns->kind[row]].family == EP_FAMILY_CALL;
         bool has_block = block < columns->alloc_count && columns->alloc_row[block] == row;
-        if (in_call == has_block) {
+        if (ep_model_is_among_blocks(columns->kind[row]) != has_block) {
             ck_abort_msg("row %zu of kind %u %s a block", row, columns->kind[row],
                          has_block ? "has" : "lacks");
         }

@@ -121,8 +121,10 @@ add_event(maker *m, const shape *s, int32_t thread, int64_t time_ns)
                           : (int64_t)ep_model_below(random, odd ? 1u << 30 : 600));
             break;
         case EP_FAMILY_FREE:
+        case EP_FAMILY_VALUE:
             add_alloc(m, row, odd ? ep_model_random(random) : *block, -1);
             break;
+        case EP_FAMILY_POINT:   break;
         case EP_FAMILY_CONTROL: ck_abort_msg("not an event");
     }
     m->trace.threads[thread].recorded[kind] += 1;
@@ -453,7 +455,7 @@ assert_is_sound(const ep_decoded *d)
     }
     for (size_t i = 0; i < c->alloc_count; i++) {
         unsigned kind = c->kind[c->alloc_row[i]];
-        if (ep_kinds[kind].family == EP_FAMILY_FREE) {
+        if (ep_kinds[kind].family != EP_FAMILY_ALLOC) {
             ck_assert_int_eq(c->size[i], -1);
         } else {
             ck_assert_int_ge(c->size[i], 0);

@@ -376,7 +376,7 @@ START_TEST(a_damaged_chunk_is_read_up_to_the_damage)
     put_call(log, ep_model_tick(), 2);
     ep_model_stop(&recorder);
 
-    atomic_store(&words[700], EP_WORD0(1, 50, 1));
+    atomic_store(&words[700], EP_WORD0(1, 0, 1));
 
     ep_decoded decoded = ep_model_decode(&recorder);
     ck_assert_uint_eq(decoded.damaged_chunks, 1);

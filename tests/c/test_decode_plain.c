@@ -5,7 +5,7 @@
 #include "eventprof/decode_plain.h"
 
 #define WORDS 6000
-#define LAST_KIND EP_KIND_REALLOC_FAILED_LIBC
+#define LAST_KIND EP_KIND_DESTROY
 #define ALL_KINDS ((EP_KIND_BIT(LAST_KIND) - 1) * 2)
 #define HIGH (UINT64_C(7) << 32)
 
@@ -45,7 +45,7 @@ fill_words(uint64_t *words, const stream_shape *shape)
         kind = odd ? below(2) * (LAST_KIND + 1 + below(63 - LAST_KIND)) : kind;
         low += below(shape->longest_step + 1);
         words[i] = EP_WORD0(back ? low - below(1000) : low, kind, below(EP_PAYLOAD_MAX + 1));
-        if (block && !odd && i < WORDS) {
+        if (!odd && i < WORDS && ep_kinds[kind].words == 2) {
             words[++i] = below(UINT64_MAX);
         }
     }

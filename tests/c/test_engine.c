@@ -89,15 +89,17 @@ next_event(tape *t, uint64_t ticks)
     }
     ep_model_event event = {.ticks = ticks, .size = -1};
     if (t->depth == 0 || (dice < 60 && t->depth < 64)) {
-        static const uint8_t opens[] = {EP_KIND_CALL, EP_KIND_RESUME, EP_KIND_THROW, EP_KIND_C_CALL};
-        event.kind = opens[ep_model_below(&t->random, 4)];
+        static const uint8_t opens[] = {EP_KIND_CALL, EP_KIND_RESUME, EP_KIND_THROW,
+                                        EP_KIND_C_CALL, EP_KIND_SPAN_BEGIN, EP_KIND_GC_START};
+        event.kind = opens[ep_model_below(&t->random, 6)];
         event.id = site_ids[ep_model_below(&t->random, SITE_COUNT)];
         t->stack[t->depth++] = event.id;
         return event;
     }
-    static const uint8_t closes[] = {EP_KIND_RETURN, EP_KIND_YIELD, EP_KIND_UNWIND, EP_KIND_C_RETURN,
-                                     EP_KIND_C_EXCEPTION};
-    event.kind = closes[ep_model_below(&t->random, 5)];
+    static const uint8_t closes[] = {EP_KIND_RETURN, EP_KIND_YIELD, EP_KIND_UNWIND,
+                                     EP_KIND_C_RETURN, EP_KIND_C_EXCEPTION, EP_KIND_SPAN_END,
+                                     EP_KIND_GC_STOP};
+    event.kind = closes[ep_model_below(&t->random, 7)];
     if (dice == 99) {
         event.id = name_ids[ep_model_below(&t->random, NAME_COUNT)];
         return event;
@@ -119,11 +121,12 @@ typedef struct open_model {
 static void
 open_model_apply(open_model *open, const ep_model_event *event)
 {
-    if (event->kind > EP_KIND_C_EXCEPTION) {
+    if (ep_kinds[event->kind].family != EP_FAMILY_CALL) {
         return;
     }
     bool opens = event->kind == EP_KIND_CALL || event->kind == EP_KIND_RESUME ||
-                 event->kind == EP_KIND_THROW || event->kind == EP_KIND_C_CALL;
+                 event->kind == EP_KIND_THROW || event->kind == EP_KIND_C_CALL ||
+                 event->kind == EP_KIND_SPAN_BEGIN || event->kind == EP_KIND_GC_START;
     if (opens) {
         open->sites[open->depth] = event->id;
         open->kinds[open->depth++] = event->kind;
@@ -230,7 +233,7 @@ judge_tape(const tape *t, const window *w, const ep_decoded *decoded)
         if (!same) {
             rows -= 1;    /* this event is among the lost ones; the row belongs to a later one */
             row -= 1;
-            block -= ep_kinds[read.kind].family != EP_FAMILY_CALL;
+            block -= ep_model_is_among_blocks(read.kind);
         }
     }
     if (rows != recorded_count) {

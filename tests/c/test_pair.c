@@ -141,6 +141,32 @@ START_TEST(ends_of_c_and_of_python_never_match)
 }
 END_TEST
 
+START_TEST(spans_and_the_collector_are_calls_of_the_tree_and_points_are_in_them)
+{
+    program *p = program_new();
+    program_call(p, 0, EP_KIND_CALL, 1);
+    program_call(p, 0, EP_KIND_SPAN_BEGIN, 2);
+    program_call(p, 0, EP_KIND_LINE, 3);
+    program_call(p, 0, EP_KIND_GC_START, 3);
+    program_call(p, 0, EP_KIND_GC_STOP, NAME_OF(3));
+    program_call(p, 0, EP_KIND_MARK, 2);
+    program_call(p, 0, EP_KIND_SPAN_END, NAME_OF(2));
+    program_call(p, 0, EP_KIND_RETURN, NAME_OF(1));
+
+    ep_calls calls = program_calls(p);
+
+    ck_assert_uint_eq(calls.count, 3);
+    ck_assert_int_eq(calls.parent[1], 0);
+    ck_assert_int_eq(calls.parent[2], 1);
+    ck_assert_int_eq(calls.row_call[2], 1);
+    ck_assert_int_eq(calls.row_call[5], 1);
+    ck_assert_int_eq(calls.row_call[6], 1);
+    ck_assert_uint_eq(calls.unmatched_count + calls.end_unseen_count, 0);
+    ep_calls_clear(&calls);
+    program_free(p);
+}
+END_TEST
+
 START_TEST(unknown_functions_match_each_other_alone)
 {
     program *p = program_new();
@@ -834,6 +860,31 @@ START_TEST(failed_realloc_without_its_first_half_changes_nothing)
     ck_assert_uint_eq(blocks.count, 1);
     ck_assert_uint_eq(blocks.death[0], EP_ROW_NONE);
     ck_assert_uint_eq(blocks.flags[0], 0);
+    ep_blocks_clear(&blocks);
+    program_free(p);
+}
+END_TEST
+
+START_TEST(values_are_no_blocks_and_part_no_realloc)
+{
+    program *p = program_new();
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 0x1000, 16);
+    program_alloc(p, 0, EP_KIND_CREATE, 0x1000, -1);
+    program_alloc(p, 0, EP_KIND_REALLOC_FREE_OBJ, 0x1000, -1);
+    program_alloc(p, 0, EP_KIND_COUNTER, 0x1000, -1);
+    program_alloc(p, 0, EP_KIND_REALLOC_OBJ, 0x2000, 32);
+    program_alloc(p, 0, EP_KIND_DESTROY, 0x2000, -1);
+
+    ep_blocks blocks = program_blocks(p, NULL);
+
+    ck_assert_uint_eq(blocks.count, 2);
+    ck_assert_uint_eq(blocks.older_count, 0);
+    ck_assert_int_eq(blocks.previous[1], 0);
+    ck_assert_uint_eq(blocks.death[0], 2);
+    ck_assert_uint_eq(blocks.death[1], EP_ROW_NONE);
+    ck_assert_int_eq(blocks.event_block[1], -1);
+    ck_assert_int_eq(blocks.event_block[5], -1);
+    ck_assert_int_eq(p->columns.size[3], -1);
     ep_blocks_clear(&blocks);
     program_free(p);
 }
@@ -1603,6 +1654,7 @@ EP_TEST_MAIN("pair",
              end_ends_the_innermost_call_of_its_function,
              end_without_a_call_is_unmatched_and_changes_nothing,
              ends_of_c_and_of_python_never_match,
+             spans_and_the_collector_are_calls_of_the_tree_and_points_are_in_them,
              unknown_functions_match_each_other_alone,
              ids_beyond_the_map_are_unknown,
              generator_has_a_row_for_each_slice,
@@ -1624,6 +1676,7 @@ EP_TEST_MAIN("pair",
              realloc_of_an_unknown_block_has_no_previous,
              block_survives_a_realloc_that_failed,
              failed_realloc_without_its_first_half_changes_nothing,
+             values_are_no_blocks_and_part_no_realloc,
              unknown_frees_are_older_until_something_may_be_lost,
              late_free_of_another_thread_is_mended,
              free_of_the_same_thread_leaves_the_older_free_lost,

@@ -5,7 +5,7 @@
 #include "eventprof/engine.h"
 #include "eventprof/verify.h"
 
-#define ALL_KINDS (((UINT64_C(1) << (EP_KIND_REALLOC_FAILED_LIBC + 1)) - 1) & ~UINT64_C(1))
+#define ALL_KINDS (((UINT64_C(1) << (EP_KIND_DESTROY + 1)) - 1) & ~UINT64_C(1))
 #define ADDRESSES 24
 #define ROUNDS 60
 
@@ -605,7 +605,7 @@ change_thread(simulation *s, size_t *row, ep_finding_sort *sort)
 static bool
 change_kind(simulation *s, size_t *row, ep_finding_sort *sort)
 {
-    static const uint8_t kinds[] = {0, EP_KIND_REALLOC_FAILED_LIBC + 1, 60, EP_KIND_SYNC};
+    static const uint8_t kinds[] = {0, EP_KIND_THREAD, EP_KIND_ESCAPE, EP_KIND_SYNC};
     *row = below(&s->random, s->count);
     s->events[*row].kind = kinds[below(&s->random, 4)];
     *sort = EP_FINDING_UNKNOWN_KIND;

@@ -49,10 +49,10 @@ check(const ep_decoded *decoded)
     const ep_columns *c = &decoded->columns;
     size_t block = 0;
     for (size_t row = 0; row < c->count; row++) {
-        bool in_call = ep_kinds[c->kind[row]].family == EP_FAMILY_CALL;
+        bool alone = ep_kinds[c->kind[row]].words == 1;
         bool has_block = block < c->alloc_count && c->alloc_row[block] == row;
         must(c->thread[row] >= 0 && (size_t)c->thread[row] < decoded->thread_count);
-        must(in_call != has_block && ep_kinds[c->kind[row]].family != EP_FAMILY_CONTROL);
+        must(alone != has_block && ep_kinds[c->kind[row]].family != EP_FAMILY_CONTROL);
         must(row == 0 || c->time_ns[row] >= c->time_ns[row - 1]);
         block += has_block;
     }

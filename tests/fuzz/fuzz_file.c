@@ -144,9 +144,9 @@ put_events(script *s, uint64_t *words, size_t room, uint64_t *ticks)
         if (kind == EP_KIND_ESCAPE) {
             words[at++] = EP_WORD0(*ticks, kind, small & 3);
             words[at++] = take(s, 8);
-        } else if (info->family == EP_FAMILY_CALL) {
+        } else if (info->family == EP_FAMILY_CALL || info->family == EP_FAMILY_POINT) {
             words[at++] = EP_WORD0(*ticks, kind, small);
-        } else if (info->family == EP_FAMILY_FREE) {
+        } else if (info->family == EP_FAMILY_FREE || info->family == EP_FAMILY_VALUE) {
             words[at++] = EP_WORD0(*ticks, kind, small & 7);
             words[at++] = (small >> 3) * 16;
         } else if (info->family == EP_FAMILY_ALLOC) {
@@ -340,9 +340,10 @@ check(const ep_decoded *decoded)
     size_t block = 0;
     for (size_t row = 0; row < c->count; row++) {
         bool in_call = ep_kinds[c->kind[row]].family == EP_FAMILY_CALL;
+        bool alone = ep_kinds[c->kind[row]].words == 1;
         bool has_block = block < c->alloc_count && c->alloc_row[block] == row;
         if (c->thread[row] < 0 || (size_t)c->thread[row] >= decoded->thread_count ||
-            in_call == has_block || c->time_ns[row] < 0 || c->time_ns[row] > decoded->duration_ns ||
+            alone == has_block || c->time_ns[row] < 0 || c->time_ns[row] > decoded->duration_ns ||
             (row > 0 && c->time_ns[row] < c->time_ns[row - 1]) ||
             c->id[row] >= (in_call && ep_kinds[c->kind[row]].pairing == EP_PAIRING_CLOSES
                                ? ep_name_count()

@@ -12,7 +12,8 @@ from pathlib import Path
 
 RECORDING, METADATA, STRINGS, NAMES, SITES, THREADS, OPEN, RESIDENT, EVENTS, INDEX = range(1, 11)
 TASKS = 11
-OPENS, CLOSES = {1, 4, 5, 7}, {2, 3, 6, 8, 9}
+OPENS, CLOSES = {1, 4, 5, 7, 40, 42, 44}, {2, 3, 6, 8, 9, 41, 43, 45}
+POINTS, VALUES = {*range(46, 54)}, {*range(54, 61)}
 ALLOCATIONS, FREES = {*range(10, 25), *range(35, 40)}, {*range(25, 35)}
 MEM, OBJ = 1, 2
 U32, U64 = (1 << 32) - 1, (1 << 64) - 1
@@ -172,7 +173,10 @@ class Block:
                     break
         elif kind in ALLOCATIONS:
             address, size = self.allocation(kind, symbol, before)
-        else:
+        elif kind in VALUES:
+            at = h2(symbol, before, 14)
+            address = self.size[at] = (self.size.get(at, 0) + self.streams[5].zigzag()) & U64
+        elif kind not in POINTS:
             assert kind in FREES
             address = self.free(symbol, before)
         self.after_two[two] = self.after_one[one] = symbol

@@ -31,8 +31,14 @@ for _name, _form in HEADER:
 HEADER_BYTES = _at
 
 CALLS = {1: "call", 2: "return", 3: "yield", 4: "resume", 5: "throw", 6: "unwind", 7: "c_call", 8: "c_return",
-         9: "c_exception"}  # fmt: skip
-OPENING = (1, 4, 5, 7)
+         9: "c_exception", 40: "span_begin", 41: "span_end", 42: "gc_start", 43: "gc_stop",
+         44: "hpy_call", 45: "hpy_return"}  # fmt: skip
+OPENING = (1, 4, 5, 7, 40, 42, 44)
+POINTS = dict(enumerate(("mark", "audit", "line", "instruction", "raise", "reraise", "handled",
+                         "stop_iteration"), 46))  # fmt: skip
+VALUES = dict(
+    enumerate(("branch", "jump", "counter", "flow", "gc_collected", "create", "destroy"), 54)
+)
 BLOCKS = ((10, "malloc"), (15, "calloc"), (20, "realloc"), (25, "realloc_free"), (30, "free"),
           (35, "realloc_failed"))  # fmt: skip
 
@@ -79,8 +85,9 @@ def sum64(data: bytes) -> int:
 
 
 def word_of(kind: int) -> str | None:
-    if kind in CALLS:
-        return CALLS[kind]
+    for words in (CALLS, POINTS, VALUES):
+        if kind in words:
+            return words[kind]
     return next((word for first, word in BLOCKS if first <= kind < first + 5), None)
 
 
@@ -184,7 +191,7 @@ def _chunk(data, slot, header, log, sites, name_of):
         word = words[at]
         kind, payload, ticks = word >> 26 & 63, word & 0x3FFFFFF, high << 32 | word >> 32
         second = words[at + 1] if at + 1 < limit else 0
-        at += 1 if kind in CALLS else 2
+        at += 1 if kind in CALLS or kind in POINTS else 2
         if kind == 63:
             high = second >> 32
         elif kind == 62:
@@ -202,6 +209,10 @@ def _chunk(data, slot, header, log, sites, name_of):
                 callee, _, _, line = sites.get(payload, (0, 0, -1, -1))
                 line = line if line > 0 else None
             name = name_of(callee)
+        elif kind in POINTS or kind in VALUES:
+            callee, caller, _, line = sites.get(payload, (0, 0, -1, -1))
+            line, name = line if line > 0 else None, name_of(callee or caller)
+            address = second if kind in VALUES else None
         elif 25 <= kind < 35:
             address = second
         else:
