@@ -686,15 +686,23 @@ class Recorder(_core.Recorder):
         # The capture first: what follows may be seen by recorders that run.
         core = self._capture()
         trace_class = _trace_class()
+        return trace_class(core, self._metadata())
+
+    def _save(self, path: str) -> None:
+        """Write an archive in place of whatever is there; as `trace.save`, without a trace."""
+        from .saving import save
+
+        save(self._capture(), self._metadata(), path, force=True)
+
+    def _metadata(self) -> dict[str, Any]:
         _name_threads()
-        metadata = {
+        return {
             "clock": self.clock,
             "backend": self.backend,
             "displaced": self.displaced,
             "pid": os.getpid(),
             **describe_run(self.options),
         }
-        return trace_class(core, metadata)
 
     def __call__(self, function: _Function) -> _Function:
         """Record every run of a function: the decorator.

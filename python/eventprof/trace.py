@@ -757,9 +757,9 @@ class Trace(Questions):
         The file appears when it is whole, in one step. Some 50 M events a second, and other threads
         go on meanwhile.
         """
-        from .file import save
+        from .saving import save
 
-        save(self, path, force)
+        save(self._core, self._recorder_metadata, path, force)
 
     # ---- For people ------------------------------------------------------------------------------
 

@@ -45,6 +45,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "exists, under the default name (NAME-%%p.epr, NAME being the script's or module's)",
     )
     out.add_argument("-f", "--force", action="store_true", help="replace a file that exists")
+    out.add_argument(
+        "--archive",
+        action="store_true",
+        help="turn the file into an archive when the program has ended: about a byte an event",
+    )
     out.add_argument("-q", "--quiet", action="store_true", help="print no line at the end")
     out.add_argument(
         "--report", action="store_true", help="print the report at the end, on standard error"
@@ -205,6 +210,8 @@ class Recording:
             )
         except (Error, OSError, TypeError, ValueError, MemoryError) as error:
             _give_up(options.explain(error, self._output))
+        if self._archives():
+            from .. import saving  # noqa: F401 - while the program has not changed anything
         if self._arguments.report:
             if sys.implementation.name == "pypy":
                 from .._pypy.report import report as report_text
@@ -248,11 +255,14 @@ class Recording:
             recorder.stop()
         if os.getpid() != self._process:  # forked, and ending as its parent does
             return
+        failed = self._make_archive() if self._archives() else None
         # The program may have put anything in place of sys.stderr.
         stream = sys.__stderr__
         try:
             if not self._arguments.quiet and stream is not None:
                 print(summary(recorder), file=stream, flush=True)
+                if failed is not None:
+                    print(failed, file=stream, flush=True)
             if self._arguments.report and stream is not None:
                 self._report(recorder.trace, stream)
                 stream.flush()
@@ -263,6 +273,19 @@ class Recording:
         ) as error:  # the file is whole; a traceback would be taken for the program's
             with contextlib.suppress(OSError, ValueError):
                 print(f"eventprof: {self._output}: {error}", file=stream)
+
+    def _archives(self) -> bool:
+        # PyPy's recorder writes nothing else.
+        return self._arguments.archive and sys.implementation.name != "pypy"
+
+    def _make_archive(self) -> str | None:
+        """Put an archive in the file's place. Returns: what was in the way; the file is whole."""
+        try:
+            self.recorder._save(os.fspath(self.recorder.output))
+        except (OSError, MemoryError) as error:
+            why = getattr(error, "strerror", None) or "no memory"
+            return f"eventprof: no archive: {why}; the file is as it was recorded"
+        return None
 
 
 def summary(recorder: Any) -> str:
