@@ -196,6 +196,27 @@ def goals(python: str) -> list[Goal]:
             True,
             _script("eventprof run", "viztracer", "file_bytes"),
         ),
+        Goal(
+            "the same, calls alone as cProfile records them, of python -m cProfile",
+            "at most 1x",
+            1,
+            True,
+            _script("eventprof run --no-memory", "cProfile", "seconds"),
+        ),
+        Goal(
+            "... with --archive, of viztracer's time",
+            "at most 1/20",
+            1 / 20,
+            True,
+            _script("eventprof run --archive", "viztracer", "seconds"),
+        ),
+        Goal(
+            "... with --archive, its file, of viztracer's",
+            "at most 1/20",
+            1 / 20,
+            True,
+            _script("eventprof run --archive", "viztracer", "file_bytes"),
+        ),
         Goal("the ancestor's time an event, of ours", "at least 20x", 20, False, _ancestor),
         Goal(
             "two threads without the GIL, an event's cost, of one thread's",

@@ -17,7 +17,7 @@ import measure
 # A call of a Python function each, in about 60 ns.
 CALLS = {"1 M calls": 10**6, "0.1 s": 1_500_000, "1 s": 15_000_000, "10 s": 150_000_000}
 # VizTracer needs some 6 s, memray 2, for each million calls.
-MOST_CALLS = {"viztracer": 1_500_000, "memray": 15_000_000}
+MOST_CALLS = {"viztracer": 1_500_000, "memray": 15_000_000, "eventprof run --archive": 15_000_000}
 
 SCRIPT = """
 def leaf(n):
@@ -38,6 +38,11 @@ def commands(directory: Path) -> dict[str, list[str]]:
         "python": [],
         "cProfile": ["-m", "cProfile", "-o", f"{out}.prof"],
         "eventprof run": ["-m", "eventprof", "run", "-o", f"{out}.epr"],
+        # What cProfile records.
+        "eventprof run --no-memory": [
+            *("-m", "eventprof", "run", "--no-memory", "-o", f"{out}.epr"),
+        ],
+        "eventprof run --archive": ["-m", "eventprof", "run", "--archive", "-o", f"{out}.epr"],
         "viztracer": ["-m", "viztracer", "--tracer_entries", "10000000", "-o", f"{out}.json"],
         "memray": ["-m", "memray", "run", "--quiet", "-o", f"{out}.bin"],
     }
@@ -81,7 +86,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         directory = Path(name)
         known = commands(directory)
         if options.no_peers:
-            known = {tool: known[tool] for tool in ("python", "cProfile", "eventprof run")}
+            known = {tool: known[tool] for tool in known if tool not in ("viztracer", "memray")}
         result["missing"] = [tool for tool in known if not available(tool, known[tool])]
         for size in sizes:
             script = directory / "script.py"
