@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
-import os
 import sys
 
 # With the GIL held, so that what they allocate has a place in Python code.

@@ -432,7 +432,18 @@ def test_run_native(tmp_path):
     env = environment()
     env.pop("LD_PRELOAD", None)
     found = subprocess.run(
-        [sys.executable, "-m", "eventprof", "run", "--native", "-o", "out.epr", "script.py", "a", "-b"],
+        [
+            sys.executable,
+            "-m",
+            "eventprof",
+            "run",
+            "--native",
+            "-o",
+            "out.epr",
+            "script.py",
+            "a",
+            "-b",
+        ],
         cwd=tmp_path,
         env=env,
         input="given",
@@ -449,7 +460,9 @@ def test_run_native(tmp_path):
 
 def test_run_native_follows_into_other_programs(tmp_path):
     # As if it were installed.
-    (tmp_path / "sitecustomize.py").write_text((HERE.parents[1] / "python/eventprof.pth").read_text())
+    (tmp_path / "sitecustomize.py").write_text(
+        (HERE.parents[1] / "python/eventprof.pth").read_text()
+    )
     found = run(
         tmp_path,
         "--native",

@@ -199,7 +199,9 @@ def test_no_block_is_in_two_domains():
     addresses = [each.__array_interface__["data"][0] for each in arrays]
     domains = [
         domain
-        for address, domain in zip(blocks["address"].tolist(), blocks["domain"].tolist(), strict=True)
+        for address, domain in zip(
+            blocks["address"].tolist(), blocks["domain"].tolist(), strict=True
+        )
         if address in addresses
     ]
     assert domains == ["numpy"] * len(arrays)
