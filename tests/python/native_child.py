@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json  # noqa: F401 - the code that is run here needs it
 import sys
 
 # With the GIL held, so that what they allocate has a place in Python code.

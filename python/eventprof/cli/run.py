@@ -93,7 +93,7 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
         refuse_unknown(parser, extra)
     if program is None:
         parser.error("no program: give a script, -m MODULE, -c CODE, or - for standard input")
-    if arguments.native:
+    if arguments.native and sys.implementation.name != "pypy":  # where the recorder refuses it
         _preload()
     recording = Recording(parser, arguments, program)
     try:
