@@ -23,7 +23,16 @@
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define COLD __attribute__((cold, noinline))
 
-EXPORT ep_shim eventprof_shim = {.version = EP_SHIM_VERSION};
+static void *early_malloc(size_t size);
+static void *early_calloc(size_t count, size_t size);
+static void *early_realloc(void *old, size_t size);
+static void early_free(void *block);
+
+/* Protected: no other image can have its own, so it is reached in one step. */
+__attribute__((visibility("protected"))) ep_shim eventprof_shim = {
+    .version = EP_SHIM_VERSION,
+    .below = {early_malloc, early_calloc, early_realloc, early_free},
+};
 
 _Static_assert(sizeof(off_t) == 8, "mmap() and mmap64() are one");
 
@@ -69,16 +78,21 @@ static void
 find(void *function, const char *name)
 {
     void *found = dlsym(RTLD_NEXT, name);
-    memcpy(function, &found, sizeof found);
+    if (found != NULL) {
+        memcpy(function, &found, sizeof found);
+    }
 }
 
+/* Once: what dlsym() asks for meanwhile finds the early ones. */
 static COLD void
 find_all(void)
 {
     static int finding;
-    if (finding++) {
+    if (finding) {
         return;
     }
+    finding = 1;
+    ep_shim_below found = eventprof_shim.below;
     find(&below.posix_memalign, "posix_memalign");
     find(&below.aligned_alloc, "aligned_alloc");
     find(&below.memalign, "memalign");
@@ -87,10 +101,11 @@ find_all(void)
     find(&below.mmap, "mmap");
     find(&below.munmap, "munmap");
     find(&below.mremap, "mremap");
-    find(&eventprof_shim.below.calloc, "calloc");
-    find(&eventprof_shim.below.realloc, "realloc");
-    find(&eventprof_shim.below.free, "free");
-    find(&eventprof_shim.below.malloc, "malloc");
+    find(&found.malloc, "malloc");
+    find(&found.calloc, "calloc");
+    find(&found.realloc, "realloc");
+    find(&found.free, "free");
+    eventprof_shim.below = found;
 }
 
 /* Other libraries' constructors may have asked already: it is the same then. */
@@ -100,15 +115,41 @@ begin(void)
     find_all();
 }
 
-/* Whether there is nothing below yet. malloc is found last. */
-static inline int
+static int
 is_early(void)
 {
-    if (UNLIKELY(eventprof_shim.below.malloc == NULL)) {
-        find_all();
-        return eventprof_shim.below.malloc == NULL;
+    find_all();
+    return eventprof_shim.below.malloc == early_malloc;
+}
+
+static COLD void *
+early_malloc(size_t size)
+{
+    return is_early() ? first_block(size) : eventprof_shim.below.malloc(size);
+}
+
+static COLD void *
+early_calloc(size_t count, size_t size)
+{
+    if (is_early()) {
+        return first_block(size != 0 && count > SIZE_MAX / size ? SIZE_MAX : count * size);
     }
-    return 0;
+    return eventprof_shim.below.calloc(count, size);
+}
+
+/* old: NULL, as first blocks do not come here. */
+static COLD void *
+early_realloc(void *old, size_t size)
+{
+    return is_early() ? first_block(size) : eventprof_shim.below.realloc(old, size);
+}
+
+static COLD void
+early_free(void *block)
+{
+    if (!is_early()) {
+        eventprof_shim.below.free(block);
+    }
 }
 
 /* Acquire; pairs with the release in source_native.c: what the hooks need is there. */
@@ -127,7 +168,7 @@ malloc(size_t size)
     if (UNLIKELY(hooks != NULL)) {
         return hooks->malloc(size, CALLER);
     }
-    return is_early() ? first_block(size) : eventprof_shim.below.malloc(size);
+    return eventprof_shim.below.malloc(size);
 }
 
 EXPORT void *
@@ -136,9 +177,6 @@ calloc(size_t count, size_t size)
     const ep_shim_hooks *hooks = hooks_now();
     if (UNLIKELY(hooks != NULL)) {
         return hooks->calloc(count, size, CALLER);
-    }
-    if (UNLIKELY(is_early())) {
-        return first_block(size != 0 && count > SIZE_MAX / size ? SIZE_MAX : count * size);
     }
     return eventprof_shim.below.calloc(count, size);
 }
@@ -165,7 +203,7 @@ resize(void *old, size_t size, const void *caller)
     if (UNLIKELY(hooks != NULL)) {
         return hooks->realloc(old, size, caller);
     }
-    return is_early() ? first_block(size) : eventprof_shim.below.realloc(old, size);
+    return eventprof_shim.below.realloc(old, size);
 }
 
 EXPORT void *
@@ -195,31 +233,35 @@ free(void *block)
         hooks->free(block, CALLER);
         return;
     }
-    if (!is_early()) {
-        eventprof_shim.below.free(block);
-    }
+    eventprof_shim.below.free(block);
 }
 
 /* ---- Aligned blocks -------------------------------------------------------------------------- */
 
 /* `call` gives the block. */
-#define ALIGNED(function, size, call)                               \
-    if (UNLIKELY(is_early()) || UNLIKELY(below.function == NULL)) { \
-        errno = ENOMEM;                                             \
-        return NULL;                                                \
-    }                                                               \
-    const ep_shim_hooks *hooks = hooks_now();                       \
-    void *asked = hooks != NULL ? hooks->ask(CALLER) : NULL;        \
-    void *block = below.function call;                              \
-    if (asked != NULL) {                                            \
-        hooks->tell(asked, block, size);                            \
-    }                                                               \
+#define ALIGNED(function, size, call)                        \
+    if (UNLIKELY(below.function == NULL)) {                  \
+        find_all();                                          \
+    }                                                        \
+    if (UNLIKELY(below.function == NULL)) {                  \
+        errno = ENOMEM;                                      \
+        return NULL;                                         \
+    }                                                        \
+    const ep_shim_hooks *hooks = hooks_now();                \
+    void *asked = hooks != NULL ? hooks->ask(CALLER) : NULL; \
+    void *block = below.function call;                       \
+    if (asked != NULL) {                                     \
+        hooks->tell(asked, block, size);                     \
+    }                                                        \
     return block
 
 EXPORT int
 posix_memalign(void **out, size_t alignment, size_t size)
 {
-    if (UNLIKELY(is_early()) || UNLIKELY(below.posix_memalign == NULL)) {
+    if (UNLIKELY(below.posix_memalign == NULL)) {
+        find_all();
+    }
+    if (UNLIKELY(below.posix_memalign == NULL)) {
         return ENOMEM;
     }
     const ep_shim_hooks *hooks = hooks_now();
