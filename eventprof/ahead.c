@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "engine.h"
 #include "file.h"
 #include "memory.h"
 #include "os.h"
@@ -46,6 +47,7 @@ static void *
 run(void *unused)
 {
     (void)unused;
+    ep_engine_inside = 1;    /* to its end: an event of its own would wait for who waits for it */
     pthread_mutex_lock(&ahead.lock);
     while (!ahead.ending) {
         if (ahead.count >= READY_ENOUGH) {

@@ -42,9 +42,12 @@ static struct {
     bool initialised;
 } engine = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+_Thread_local uint32_t ep_engine_inside;
+
 static void
 lock_engine(void)
 {
+    ep_engine_inside += 1;
     pthread_mutex_lock(&engine.lock);
 }
 
@@ -52,6 +55,7 @@ static void
 unlock_engine(void)
 {
     pthread_mutex_unlock(&engine.lock);
+    ep_engine_inside -= 1;
 }
 
 /* Calls that open. */
@@ -937,7 +941,9 @@ ep_log *
 ep_log_attach(void)
 {
     int error = errno;
+    ep_engine_inside += 1;
     ep_log *log = attach();
+    ep_engine_inside -= 1;
     errno = error;
     return log;
 }
@@ -978,6 +984,14 @@ ep_engine_left_out(uint64_t *counts)
     for (const ep_log *log = engine.logs; log != NULL; log = log->next_log) {
         add_left_out(log, counts);
     }
+    unlock_engine();
+}
+
+void
+ep_engine_alone(void (*then)(void *), void *context)
+{
+    lock_engine();
+    then(context);
     unlock_engine();
 }
 

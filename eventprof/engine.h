@@ -97,6 +97,14 @@ EP_CHECKED ep_status ep_engine_init(void);
 /* Union of the kinds that running recorders want. */
 uint64_t ep_engine_kinds(void);
 
+/* Above 0 while the calling thread is in the engine: what the C library allocates for it then is not the
+ * program's, and a hook that wrote it down would wait for a lock that its own thread has. */
+extern EP_HIDDEN _Thread_local uint32_t ep_engine_inside __attribute__((tls_model("initial-exec")));
+
+/* Calls then(context) under the engine's lock. Also across a fork: the child finds what it guards
+ * whole. `then` calls nothing of the engine. */
+void ep_engine_alone(void (*then)(void *), void *context);
+
 /* An event that found no log (no memory for one). */
 void ep_engine_count_unlogged(ep_kind kind);
 

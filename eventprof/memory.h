@@ -17,6 +17,15 @@ ep_calloc(size_t count, size_t size)
     return ep_fault_now() ? NULL : calloc(count ? count : 1, size);
 }
 
+/* As free(), for the last act of a function that others call: what the C library then sees calls it from
+ * our image, as it did the request (source_native.c tells ours from the program's by that). */
+static inline void
+ep_free(void *block)
+{
+    free(block);
+    __asm__ volatile("" ::: "memory");
+}
+
 /* As reallocarray: the old block stays valid on failure. */
 static inline void *
 ep_realloc(void *block, size_t count, size_t size)

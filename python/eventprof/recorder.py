@@ -29,13 +29,15 @@ Backend: TypeAlias = Literal["auto", "monitoring", "profile"]
 Clock: TypeAlias = Literal["auto", "counter", "monotonic"]
 
 DOMAINS = ("raw", "mem", "obj")
+#: Of them and of other allocators: of NumPy's arrays, of C libraries.
+ALL_DOMAINS = (*DOMAINS, "numpy", "libc")
 ON_FULL = ("overwrite", "stop", "grow")  # the order of the core's ep_on_full
 THREADS = ("all", "current")
 BACKENDS = ("auto", "monitoring", "profile")
 CLOCKS = ("auto", "counter", "monotonic")
 
 _LAST_CALL = 9  # the calls of the interpreter come first
-_KINDS = [row for row in _core.kind_table() if row[0] <= _LAST_CALL or row[5] in DOMAINS]
+_KINDS = [row for row in _core.kind_table() if row[0] <= _LAST_CALL or row[5] in ALL_DOMAINS]
 _CALL_KINDS = sum(1 << row[0] for row in _KINDS if row[5] is None)
 EVENTS = tuple(dict.fromkeys(row[2] for row in _KINDS))
 
@@ -303,7 +305,34 @@ def _need_ends(kinds: int, max_depth: int | None, min_duration: int) -> None:
         raise ValueError(f"{name} goes by calls and their ends, and {what}")
 
 
-def _kinds(calls: object, c_calls: object, memory: object, events: object) -> int:
+def _numpy(value: object) -> bool | None:
+    """Give what is asked for of NumPy's arrays; None: as the rest of the memory."""
+    if isinstance(value, str) and value == "auto":
+        return None
+    if _is_bool(value):
+        return bool(value)
+    error = ValueError if isinstance(value, str) else TypeError
+    raise error(f"numpy must be 'auto', True or False, not {value!r}")
+
+
+def _need_numpy() -> None:
+    try:
+        import numpy
+    except ImportError as error:
+        raise _core.UnsupportedError(
+            f"numpy=True needs NumPy 2, which does not load here ({error}); install it, or leave "
+            "numpy='auto'"
+        ) from None
+    if int(numpy.__version__.partition(".")[0]) < 2:
+        raise _core.UnsupportedError(
+            f"numpy=True needs NumPy 2, and this is {numpy.__version__}; upgrade it, or leave "
+            "numpy='auto'"
+        )
+
+
+def _kinds(
+    calls: object, c_calls: object, memory: object, events: object, numpy: object, native: object
+) -> int:
     """Give the kinds asked for, as bits."""
     if _is_bool(memory):
         domains = frozenset(DOMAINS if memory else ())
@@ -313,9 +342,15 @@ def _kinds(calls: object, c_calls: object, memory: object, events: object) -> in
     else:
         domains = _words("memory", memory, DOMAINS)
     with_calls, with_c_calls = _flag("calls", calls), _flag("c_calls", c_calls)
-    if events is not None:
-        words = _words("events", events, EVENTS)
-        domains = domains or frozenset(DOMAINS)
+    arrays, with_native = _numpy(numpy), _flag("native", native)
+    words = None if events is None else _words("events", events, EVENTS)
+    others = {word for word, is_on in (("numpy", arrays), ("libc", with_native)) if is_on}
+    if words is not None and not domains and not others:
+        domains = frozenset(DOMAINS)
+    if arrays is None and domains == frozenset(DOMAINS):
+        others.add("numpy")
+    domains |= others
+    if words is not None:
         wanted = [row for row in _KINDS if row[2] in words and row[5] in (None, *domains)]
     else:
         wanted = [
@@ -326,7 +361,7 @@ def _kinds(calls: object, c_calls: object, memory: object, events: object) -> in
         ]  # fmt: skip
     if not wanted:
         raise ValueError(
-            "nothing to record: one of calls, c_calls and memory must be on"
+            "nothing to record: one of calls, c_calls, memory, numpy and native must be on"
             if events is None
             else f"nothing to record: events must hold some of {_one_of(EVENTS)}"
         )
@@ -359,7 +394,9 @@ class Options(NamedTuple):
     def domains(self) -> tuple[str, ...]:
         """The domains of the allocator events."""
         return tuple(
-            d for d in DOMAINS if any(row[5] == d and self.kinds >> row[0] & 1 for row in _KINDS)
+            domain
+            for domain in ALL_DOMAINS
+            if any(row[5] == domain and self.kinds >> row[0] & 1 for row in _KINDS)
         )
 
 
@@ -368,6 +405,8 @@ def record(
     calls: bool = True,
     c_calls: bool = True,
     memory: bool | Iterable[Domain] = True,
+    numpy: bool | Literal["auto"] = "auto",
+    native: bool = False,
     events: Iterable[str] | None = None,
     buffer: int | str = "256 MiB",
     on_full: OnFull = "overwrite",
@@ -392,10 +431,18 @@ def record(
         Record calls of functions that are not in Python.
     memory : bool or iterable of {'raw', 'mem', 'obj'}
         Record what Python's allocators give out and take back; of these domains only.
+    numpy : {'auto', True, False}
+        Record the data of NumPy's arrays, as domain ``numpy``, on every NumPy 2. With 'auto' that
+        is done together with all three domains of `memory`, and begins when the program loads
+        NumPy.
+    native : bool
+        Record what C libraries allocate, as domain ``libc``: by malloc and its relatives, and
+        pages by mmap. Needs a library that is loaded before Python, as ``eventprof run --native``
+        does; of Linux.
     events : iterable of str, optional
-        Exactly these events, in place of what the three above say: call, return, yield, resume,
-        throw, unwind, c_call, c_return, c_exception, malloc, calloc, realloc, realloc_free,
-        realloc_failed, free. `memory` still chooses the domains.
+        Exactly these events, in place of what `calls`, `c_calls` and `memory` say: call, return,
+        yield, resume, throw, unwind, c_call, c_return, c_exception, malloc, calloc, realloc,
+        realloc_free, realloc_failed, free. `memory`, `numpy` and `native` still choose the domains.
     buffer : int or str
         Bytes that the recording may take, or text as ``"64 MiB"`` or ``"1.5 GB"``; rounded up to
         whole MiB. A call event takes 8 bytes, an allocation 16.
@@ -446,7 +493,8 @@ def record(
     MemoryError
         `buffer` is more than the machine has.
     UnsupportedError
-        This interpreter has no such backend.
+        This interpreter has no such backend; NumPy is not there; the library for `native` was not
+        loaded.
     StateError
         `overhead` was asked for while a recorder runs.
 
@@ -467,7 +515,7 @@ def record(
     """
     if load_tables:
         from . import trace  # noqa: F401 - now, so that no window sees it
-    kinds = _kinds(calls, c_calls, memory, events)
+    kinds = _kinds(calls, c_calls, memory, events, numpy, native)
     options = Options(
         kinds,
         parse_size("buffer", buffer),
@@ -484,6 +532,12 @@ def record(
         _flag("overhead", overhead),
     )
     _need_ends(kinds, options.max_depth, options.min_duration)
+    if _is_bool(numpy) and numpy:
+        _need_numpy()
+    if _is_bool(native) and native:
+        from . import native as preloaded
+
+        preloaded.require()
     if options.backend == "monitoring" and sys.version_info < (3, 12):
         raise _core.UnsupportedError(
             "backend='monitoring' needs Python 3.12 (sys.monitoring); this is "

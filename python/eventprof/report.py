@@ -244,8 +244,10 @@ class _Page:
             if missing and len(missing) < len(words):
                 yield f"{', '.join(missing)} not recorded, as events= asks: {what} are incomplete."
         domains = self.trace.metadata.get("options", {}).get("domains", ())
-        if self.kinds & _BLOCK_BITS and domains and len(domains) < 3:
-            yield f"of Python's allocators only {' and '.join(domains)} recorded, as memory= asks."
+        of_python = [word for word in domains if word in ("raw", "mem", "obj")]
+        if self.kinds & _BLOCK_BITS and domains and len(of_python) < 3:
+            only = f"only {' and '.join(of_python)}" if of_python else "none"
+            yield f"of Python's allocators {only} recorded, as memory= asks."
 
     def _occur(self, *words: str) -> bool:
         return any(_KINDS[kind][0] in words for kind in self.recorded)

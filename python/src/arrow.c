@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "compat.h"
+#include "memory.h"
 
 typedef struct column {
     char *name;                 /* UTF-8, terminated; owned */
@@ -79,7 +80,7 @@ export_free(exported *self)
     }
     free(self->columns);
     free(self->buffers);
-    free(self);
+    ep_free(self);
 }
 
 /* NULL is allowed. */
@@ -393,7 +394,7 @@ release_array(struct ArrowArray *array)
     if (own != NULL) {
         export_drop(own->exported);
     }
-    free(own);
+    ep_free(own);
     array->release = NULL;
 }
 
@@ -503,7 +504,7 @@ stream_release(struct ArrowArrayStream *stream)
 {
     stream_private *own = stream->private_data;
     export_drop(own->exported);
-    free(own);
+    ep_free(own);
     stream->release = NULL;
 }
 
@@ -518,7 +519,7 @@ free_stream_capsule(PyObject *capsule)
     if (stream->release != NULL) {    /* NULL: the consumer took it */
         stream->release(stream);
     }
-    free(stream);
+    ep_free(stream);
 }
 
 static void
@@ -528,7 +529,7 @@ free_schema_capsule(PyObject *capsule)
     if (schema->release != NULL) {
         schema->release(schema);
     }
-    free(schema);
+    ep_free(schema);
 }
 
 PyObject *
@@ -543,13 +544,13 @@ ep_py_arrow_schema(PyObject *module, PyObject *args)
     bool done = schema != NULL && build_schema(from, schema);
     export_drop(from);
     if (!done) {
-        free(schema);
+        ep_free(schema);
         return PyErr_NoMemory();
     }
     PyObject *capsule = PyCapsule_New(schema, schema_capsule, free_schema_capsule);
     if (capsule == NULL) {
         release_schema(schema);
-        free(schema);
+        ep_free(schema);
     }
     return capsule;
 }
@@ -565,8 +566,8 @@ ep_py_arrow_stream(PyObject *module, PyObject *args)
     struct ArrowArrayStream *stream = calloc(1, sizeof *stream);
     stream_private *own = calloc(1, sizeof *own);
     if (stream == NULL || own == NULL) {
-        free(stream);
-        free(own);
+        ep_free(stream);
+        ep_free(own);
         export_drop(from);
         return PyErr_NoMemory();
     }
@@ -581,7 +582,7 @@ ep_py_arrow_stream(PyObject *module, PyObject *args)
     PyObject *capsule = PyCapsule_New(stream, stream_capsule, free_stream_capsule);
     if (capsule == NULL) {
         stream->release(stream);
-        free(stream);
+        ep_free(stream);
     }
     return capsule;
 }

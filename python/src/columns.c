@@ -52,7 +52,7 @@ ep_py_view(PyObject *owner, const void *data, size_t count, ep_py_type type)
 static void
 free_memory(PyObject *capsule)
 {
-    free(PyCapsule_GetPointer(capsule, NULL));
+    ep_free(PyCapsule_GetPointer(capsule, NULL));
 }
 
 /* `data` becomes the array's. Returns: new. Fails: NULL, data freed. */

@@ -125,6 +125,21 @@ ep_thread_state_unasked(void)
 #endif
 }
 
+/* The calling thread's state if it is attached, that is holds the GIL where there is one; else NULL. For
+ * allocators that are called with it and without. */
+static inline PyThreadState *
+ep_py_attached_state(void)
+{
+    PyThreadState *ts = ep_thread_state();
+#if PY_VERSION_HEX < 0x030C0000
+    /* 3.11 gives that of whoever has the GIL: it may be gone before it could be looked into. */
+    if (ts == NULL || ts != PyGILState_GetThisThreadState()) {
+        return NULL;
+    }
+#endif
+    return ts;
+}
+
 /* Whether that is a call. */
 static inline bool
 ep_thread_state_is_asked(void)

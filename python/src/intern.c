@@ -123,10 +123,8 @@ is_own_method(const PyMethodDef *method)
     return image_of(method) == image_of(own_directory);
 }
 
-/* Our cold code allocates a little; the thread's hooks must not see it. Returns: what to give
- * leave(). */
-static uint32_t
-enter(void)
+uint32_t
+ep_py_enter_own(void)
 {
     ep_log *log = ep_log_current;
     uint32_t busy = 0;
@@ -137,8 +135,8 @@ enter(void)
     return busy;
 }
 
-static void
-leave(uint32_t busy)
+void
+ep_py_leave_own(uint32_t busy)
 {
     if (ep_log_current != NULL) {
         ep_log_current->busy = busy;
@@ -239,7 +237,7 @@ module_of(PyObject *globals)
 static uint32_t
 name_code(PyCodeObject *code, PyObject *globals, uint32_t pending)
 {
-    uint32_t busy = enter();
+    uint32_t busy = ep_py_enter_own();
     ep_py_exception saved = ep_py_exception_save();
     addition add = {.key = (uintptr_t)code, .tag = EP_TAG_PLAIN, .object = code, .id = pending};
     PyObject *module = module_of(globals);
@@ -253,7 +251,7 @@ name_code(PyCodeObject *code, PyObject *globals, uint32_t pending)
     }
     Py_XDECREF(module);
     ep_py_exception_restore(saved);
-    leave(busy);
+    ep_py_leave_own(busy);
     return add.id;
 }
 
@@ -334,12 +332,12 @@ code_site(PyCodeObject *code, uint32_t name, ep_frame *frame, ep_frame *caller)
         /* Never under the key that hooks look for, so that each slice of a coroutine comes here, and
          * calls of all other functions need not ask which task it is. No address is like these. */
         if (frame != NULL) {
-            uint32_t busy = enter();
+            uint32_t busy = ep_py_enter_own();
             ep_py_exception saved = ep_py_exception_save();
             task = ep_py_task_of(frame);
             PyErr_Clear();
             ep_py_exception_restore(saved);
-            leave(busy);
+            ep_py_leave_own(busy);
         }
         key = task == 0 ? key | 4
                         : ((uintptr_t)task << EP_PAYLOAD_BITS | name) << 4 | 12;
@@ -376,11 +374,10 @@ ep_py_look_for_greenlets(void)
 
 /* Pure memory reads. A package that is being imported allocates in its own code. */
 static bool
-is_of_greenlet(PyCodeObject *code)
+is_of_file(PyCodeObject *code, const char *end)
 {
-    static const char end[] = "/greenlet/__init__.py";
     PyObject *file = code->co_filename;
-    size_t bytes = sizeof end - 1;
+    size_t bytes = strlen(end);
     return PyUnicode_KIND(file) == PyUnicode_1BYTE_KIND &&
            (size_t)PyUnicode_GET_LENGTH(file) >= bytes &&
            memcmp((char *)PyUnicode_DATA(file) + PyUnicode_GET_LENGTH(file) - bytes, end, bytes) == 0;
@@ -404,8 +401,13 @@ ep_py_block_site_slow(ep_frame *frame)
     if (id != 0 || Py_REFCNT(code) <= 0) {
         return id;
     }
-    if (EP_UNLIKELY(is_of_greenlet(code))) {
+    if (EP_UNLIKELY(is_of_file(code, "/greenlet/__init__.py"))) {
         atomic_store_explicit(&ep_py_greenlets, true, memory_order_relaxed);
+    }
+    /* The first of its modules that works with the extension that has the arrays. */
+    if (EP_UNLIKELY(atomic_load_explicit(&ep_py_numpy_awaited, memory_order_relaxed)) &&
+        is_of_file(code, "/numpy/_core/overrides.py")) {
+        ep_py_numpy_seen();
     }
     /* No C API in here: the text of a function that was never seen called waits for retrieval. */
     bool existed;
@@ -599,7 +601,7 @@ typed_callee(PyTypeObject *type, uintptr_t tag)
     if (EP_LIKELY(name != 0 && type_is_alive(name, type))) {
         return by_name(name);
     }
-    uint32_t busy = enter();
+    uint32_t busy = ep_py_enter_own();
     ep_py_exception saved = ep_py_exception_save();
     if (name != 0) {
         PyObject *reference = ep_name_retire(name);
@@ -609,7 +611,7 @@ typed_callee(PyTypeObject *type, uintptr_t tag)
     }
     name = add_type(type, tag);
     ep_py_exception_restore(saved);
-    leave(busy);
+    ep_py_leave_own(busy);
     return by_name(name);
 }
 
@@ -621,7 +623,7 @@ slot_wrapper_callee(PyWrapperDescrObject *wrapper)
     uintptr_t key = (uintptr_t)wrapper->d_base, tag = dies ? EP_TAG_TYPE : (uintptr_t)type;
     uint32_t name = ep_name_find(key, tag);
     if (name == 0) {
-        uint32_t busy = enter();
+        uint32_t busy = ep_py_enter_own();
         addition add = {.key = key, .tag = tag};
         char suffix[80];
         snprintf(suffix, sizeof suffix, ".%s", wrapper->d_base->name);
@@ -632,7 +634,7 @@ slot_wrapper_callee(PyWrapperDescrObject *wrapper)
             add_typed_name(type, suffix, EP_NAME_C, &add);
         }
         name = add.id;
-        leave(busy);
+        ep_py_leave_own(busy);
     }
     return by_name(name);
 }
@@ -758,7 +760,7 @@ method_callee(PyObject *callable, PyMethodDef *method)
     if (is_own_method(method)) {
         return (ep_callee){.name = EP_ID_SKIP};
     }
-    uint32_t busy = enter();
+    uint32_t busy = ep_py_enter_own();
     ep_py_exception saved = ep_py_exception_save();
     uintptr_t tag = EP_TAG_PLAIN;
     bool moves = is_volatile(method, &tag);
@@ -767,7 +769,7 @@ method_callee(PyObject *callable, PyMethodDef *method)
         name = add_method(ep_py_unbound(callable), method, tag);
     }
     ep_py_exception_restore(saved);
-    leave(busy);
+    ep_py_leave_own(busy);
     return moves ? by_name(name) : (ep_callee){.key = (uintptr_t)method, .name = name};
 }
 
@@ -871,9 +873,9 @@ static int
 resolve(void)
 {
     static size_t resolved = 1;
-    uint32_t busy = enter();    /* a log file's recorder runs already */
+    uint32_t busy = ep_py_enter_own();    /* a log file's recorder runs already */
     int status = resolve_names();
-    leave(busy);
+    ep_py_leave_own(busy);
     if (status < 0) {
         return -1;
     }
@@ -954,7 +956,7 @@ void
 ep_py_name_thread(ep_log *log)
 {
     log->fresh = 0;
-    uint32_t busy = enter();
+    uint32_t busy = ep_py_enter_own();
     ep_py_exception saved = ep_py_exception_save();
     PyObject *modules = PyImport_GetModuleDict();
     PyObject *threading = modules != NULL ? ep_py_dict_get_text(modules, "threading") : NULL;
@@ -980,7 +982,7 @@ ep_py_name_thread(ep_log *log)
     Py_XDECREF(threading);
     PyErr_Clear();
     ep_py_exception_restore(saved);
-    leave(busy);
+    ep_py_leave_own(busy);
 }
 
 /* ---- Init ------------------------------------------------------------------------------------ */

@@ -225,6 +225,16 @@ extern EP_HIDDEN _Atomic bool ep_py_greenlets;
 /* Once a start, with the GIL; what is imported later is seen in ep_py_block_site_slow(). */
 void ep_py_look_for_greenlets(void);
 
+/* Somebody waits for NumPy to be loaded: ep_py_block_site_slow() says when that may be, and calls
+ * ep_py_numpy_seen(), which is source_numpy.c's. */
+extern EP_HIDDEN _Atomic bool ep_py_numpy_awaited;
+EP_COLD void ep_py_numpy_seen(void);
+
+/* Around code of ours that allocates: the thread's hooks do not see it. enter returns what leave is to be
+ * given. */
+uint32_t ep_py_enter_own(void);
+void ep_py_leave_own(uint32_t busy);
+
 EP_COLD uint32_t ep_py_block_site_slow(ep_frame *frame);
 
 /* HOT. Where the thread is executing. Allocator hooks: touches nothing but frames and tables.

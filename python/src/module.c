@@ -7,6 +7,7 @@
 #include "compat.h"
 #include "intern.h"
 #include "legacy.h"
+#include "source.h"
 #include "trace.h"
 
 static PyObject *errors[EP_ERROR_COUNT];
@@ -124,7 +125,17 @@ text(PyObject *module, PyObject *number)
     return PyErr_Occurred() ? NULL : ep_py_string(id < EP_STRING_NONE ? (uint32_t)id : EP_STRING_NONE);
 }
 
+/* Whether record(native=True) is possible in this process. */
+static PyObject *
+native_available(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(ep_py_native_available());
+}
+
 static PyMethodDef functions[] = {
+    {"native_available", native_available, METH_NOARGS, NULL},
     {"text", text, METH_O, NULL},
     {"gather", ep_py_gather, METH_VARARGS, NULL},
     {"arrow_schema", ep_py_arrow_schema, METH_VARARGS, NULL},

@@ -42,6 +42,9 @@ ep_kinds_of_domain(ep_domain domain)
            EP_KIND_BIT(EP_KIND_REALLOC_FAILED + domain) | EP_KIND_BIT(EP_KIND_FREE + domain);
 }
 
+/* The library that native needs was preloaded. */
+bool ep_py_native_available(void);
+
 /* Monitoring is there (3.12+); else the only source of calls is profile. */
 bool ep_py_monitoring_available(void);
 

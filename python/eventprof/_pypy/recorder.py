@@ -20,6 +20,8 @@ def record(
     calls: bool = True,
     c_calls: bool = True,
     memory: bool | Iterable[str] = False,
+    numpy: bool | str = "auto",
+    native: bool = False,
     events: Iterable[str] | None = None,
     buffer: int | str = "256 MiB",
     on_full: shared.OnFull = "overwrite",
@@ -46,6 +48,8 @@ def record(
         Record calls of functions that are not in Python.
     memory : bool
         Not on PyPy.
+    numpy, native : bool
+        Not on PyPy; ``numpy="auto"`` is off.
     events : iterable of str, optional
         Exactly these, in place of what `calls` and `c_calls` say: call, return, yield, resume,
         unwind, c_call, c_return, c_exception.
@@ -82,7 +86,7 @@ def record(
     UnsupportedError
         PyPy cannot have this.
     """
-    _refuse(memory, events, include, exclude, max_depth, min_duration, output)
+    _refuse(memory, numpy, native, events, include, exclude, max_depth, min_duration, output)
     with_calls = shared._flag("calls", calls)
     with_c_calls = shared._flag("c_calls", c_calls)
     flags = {"jit": jit, "gc": gc, "operations": operations}
@@ -114,6 +118,8 @@ def record(
 
 def _refuse(
     memory: object,
+    numpy: object,
+    native: object,
     events: object,
     include: object,
     exclude: object,
@@ -125,6 +131,10 @@ def _refuse(
     elsewhere = "record the program with CPython"
     if memory is not False and memory != ():
         missing(f"memory={memory!r}", _HOOKS, f"trace.gc tells of collections; or {elsewhere}")
+    if shared._numpy(numpy):
+        missing("numpy=True", "its arrays are asked for by the C core", elsewhere)
+    if shared._flag("native", native):
+        missing("native=True", "the hooks of such a library are in the C core", elsewhere)
     if not isinstance(events, str) and isinstance(events, Iterable):
         allocator = {"malloc", "calloc", "realloc", "realloc_free", "realloc_failed", "free"}
         found = [word for word in events if isinstance(word, str) and word in allocator]

@@ -56,6 +56,10 @@ def _switch(text: str) -> bool:
     return word in _YES
 
 
+def _switch_or_auto(text: str) -> bool | str:
+    return "auto" if text.lower() == "auto" else _switch(text)
+
+
 def _depth(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ValueError(f"a depth is a whole number of 1 or more, not {text!r}")
@@ -87,6 +91,9 @@ OPTIONS = (
     Option("c_calls", _switch, "", "calls of functions that are not in Python (on)"),
     Option("memory", _switch, "", "allocations and frees (on)"),
     Option("domains", _text, "D,D", "allocations of these allocators only: raw, mem, obj"),
+    Option("numpy", _switch_or_auto, "WHICH",
+           "data of NumPy's arrays: auto (with all other memory), 1 or 0"),
+    Option("native", _switch, "", "what C libraries allocate, by malloc and mmap (off)"),
     Option("lines", _switch, "", "lines that are executed (not in this version)"),
     Option("include", _text, "GLOB",
            "keep only calls of functions whose module, file, qualified name, or module and "

@@ -93,6 +93,8 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
         refuse_unknown(parser, extra)
     if program is None:
         parser.error("no program: give a script, -m MODULE, -c CODE, or - for standard input")
+    if arguments.native and sys.implementation.name != "pypy":  # where the recorder refuses it
+        _preload()
     recording = Recording(parser, arguments, program)
     try:
         launch = Launch(program)
@@ -106,6 +108,17 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
     atexit.register(recording.finish)  # before the program registers any, so that it is the last
     launch.run(recording.start)
     return 0
+
+
+def _preload() -> None:
+    """Begin anew with the library that sees C's allocations, or exit with status 2."""
+    from .. import Error
+    from ..native import run_preloaded
+
+    try:
+        run_preloaded()
+    except (Error, OSError) as error:
+        _give_up(str(error))
 
 
 def split(
@@ -227,6 +240,10 @@ class Recording:
             from . import environment
 
             environment.export(self._options, self._output)
+            if self._options.get("native"):
+                from ..native import enter_environment
+
+                enter_environment()
 
     def start(self) -> None:
         """Start to record; exit with status 2 if the file cannot be made."""

@@ -1,0 +1,391 @@
+/* The source of NumPy's array data: domain numpy.
+ *
+ * Which allocator an array has is a property of the array (NEP 49): it holds a capsule with the
+ * functions, taken from a context variable when it is made. Threads and contexts that set nothing, that
+ * is nearly all, share one capsule, the default one. Its functions are exchanged in place: so every
+ * thread, every context and the arrays that are there already are seen, none of them is asked to do
+ * anything, and putting the functions back is exact. (A handler of our own in the context variable,
+ * which is NEP 49's way, would be seen by one context and its copies: threads start without it.)
+ *
+ * A handler of somebody else's is wrapped: the one of the context that starts the recording, then, and
+ * each that is set while it runs, wherever (NumPy's table of functions has ours for that). Arrays keep a
+ * wrapper for life; it lives as long as they do, and passes through once nothing records. Contexts that
+ * had such a handler before the recording began keep it unseen.
+ *
+ * Up to NumPy 2.4 the data comes from the C library, later from the RAW domain; blocks below 1 KiB from
+ * NumPy's own cache. All of it goes through these functions, so it is written down here, once: the
+ * thread's busy flag keeps the allocator below from doing it again. */
+#include "compat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#include <numpy/arrayobject.h>
+
+#include "engine.h"
+#include "intern.h"
+#include "memory.h"
+#include "source.h"
+
+#define CAPSULE_NAME "mem_handler"
+/* Where they are in NumPy's table of functions. */
+#define SLOT_SET_HANDLER 304
+
+/* Somebody's handler with our functions around it. */
+typedef struct wrapper {
+    PyDataMem_Handler own;
+    PyDataMem_Handler below;    /* copy */
+    PyObject *below_capsule;    /* held: it may own what `below` needs */
+} wrapper;
+
+static _Atomic bool recording;
+static bool installed;                       /* under the GIL, as all but `recording` */
+static PyDataMem_Handler *default_handler;   /* NumPy's; NULL: not loaded yet */
+static PyDataMemAllocator first_below;       /* its functions as they were; written once */
+static PyObject *(*set_handler_below)(PyObject *);    /* NumPy's own; written once */
+
+_Atomic bool ep_py_numpy_awaited;
+
+/* ---- Hooks ----------------------------------------------------------------------------------- */
+
+/* HOT. The log to write to, with its busy flag set; NULL: pass through. */
+static ep_log *
+enter(ep_kind kind)
+{
+    if (!atomic_load_explicit(&recording, memory_order_relaxed)) {
+        return NULL;
+    }
+    ep_log *log = ep_log_mine();
+    if (EP_UNLIKELY(log == NULL)) {
+        ep_engine_count_unlogged(kind);
+        return NULL;
+    }
+    if (log->busy) {
+        return NULL;    /* a handler that asks another one */
+    }
+    log->busy = 1;
+    return log;
+}
+
+static void
+put_block(ep_log *log, ep_kind kind, size_t size, void *block)
+{
+    uint32_t site = ep_py_block_site(ep_py_attached_state());
+    ep_log_put_block(log, ep_clock_ticks(), kind, size, (uintptr_t)block, site);
+}
+
+static void
+put_free(ep_log *log, ep_kind kind, void *block)
+{
+    uint32_t site = ep_py_block_site(ep_py_attached_state());
+    ep_log_put_free(log, ep_clock_ticks(), kind, site, (uintptr_t)block);
+}
+
+static void *
+hook_malloc(const PyDataMemAllocator *below, size_t size)
+{
+    ep_log *log = enter(EP_KIND_MALLOC_NUMPY);
+    void *block = below->malloc(below->ctx, size);
+    if (log != NULL) {
+        if (block != NULL) {
+            put_block(log, EP_KIND_MALLOC_NUMPY, size, block);
+        }
+        log->busy = 0;
+    }
+    return block;
+}
+
+static void *
+hook_calloc(const PyDataMemAllocator *below, size_t count, size_t size)
+{
+    ep_log *log = enter(EP_KIND_CALLOC_NUMPY);
+    void *block = below->calloc(below->ctx, count, size);
+    if (log != NULL) {
+        if (block != NULL) {
+            put_block(log, EP_KIND_CALLOC_NUMPY, count * size, block);
+        }
+        log->busy = 0;
+    }
+    return block;
+}
+
+/* The old block's record before the real call, because afterwards another thread may be given its
+ * address; the new one's after it. */
+static void *
+hook_realloc(const PyDataMemAllocator *below, void *old, size_t size)
+{
+    ep_log *log = enter(EP_KIND_REALLOC_NUMPY);
+    if (log != NULL && old != NULL) {
+        put_free(log, EP_KIND_REALLOC_FREE_NUMPY, old);
+    }
+    void *block = below->realloc(below->ctx, old, size);
+    if (log != NULL) {
+        if (block != NULL) {
+            put_block(log, old != NULL ? EP_KIND_REALLOC_NUMPY : EP_KIND_MALLOC_NUMPY, size, block);
+        } else if (old != NULL) {
+            put_block(log, EP_KIND_REALLOC_FAILED_NUMPY, size, old);
+        }
+        log->busy = 0;
+    }
+    return block;
+}
+
+static void
+hook_free(const PyDataMemAllocator *below, void *block, size_t size)
+{
+    ep_log *log = block != NULL ? enter(EP_KIND_FREE_NUMPY) : NULL;
+    if (log != NULL) {
+        put_free(log, EP_KIND_FREE_NUMPY, block);
+    }
+    below->free(below->ctx, block, size);
+    if (log != NULL) {
+        log->busy = 0;
+    }
+}
+
+/* Of the default handler. Its context stays NumPy's own, so that no caller meets one with the functions
+ * of the other. */
+#define HOOKS(name, BELOW)                                               \
+    static void *name##_malloc(void *context, size_t size)               \
+    {                                                                    \
+        (void)context;                                                   \
+        return hook_malloc(BELOW, size);                                 \
+    }                                                                    \
+    static void *name##_calloc(void *context, size_t count, size_t size) \
+    {                                                                    \
+        (void)context;                                                   \
+        return hook_calloc(BELOW, count, size);                          \
+    }                                                                    \
+    static void *name##_realloc(void *context, void *old, size_t size)   \
+    {                                                                    \
+        (void)context;                                                   \
+        return hook_realloc(BELOW, old, size);                           \
+    }                                                                    \
+    static void name##_free(void *context, void *block, size_t size)     \
+    {                                                                    \
+        (void)context;                                                   \
+        hook_free(BELOW, block, size);                                   \
+    }
+
+HOOKS(default, &first_below)
+HOOKS(wrapped, &((wrapper *)context)->below.allocator)
+
+/* ---- Handlers of others ---------------------------------------------------------------------- */
+
+static void
+free_wrapper(PyObject *capsule)
+{
+    wrapper *own = PyCapsule_GetPointer(capsule, CAPSULE_NAME);
+    Py_XDECREF(own->below_capsule);
+    ep_free(own);
+}
+
+/* Returns: the wrapper in a capsule; NULL: it holds something else. */
+static wrapper *
+wrapper_in(PyObject *capsule)
+{
+    if (!PyCapsule_CheckExact(capsule) || PyCapsule_GetDestructor(capsule) != free_wrapper) {
+        PyErr_Clear();
+        return NULL;
+    }
+    return PyCapsule_GetPointer(capsule, CAPSULE_NAME);
+}
+
+/* Whether it is a handler that we do not see: neither the default one nor one of ours. Something that
+ * is no handler is for NumPy to refuse. */
+static bool
+is_foreign(PyObject *capsule)
+{
+    return capsule != NULL && PyCapsule_IsValid(capsule, CAPSULE_NAME) &&
+           PyCapsule_GetPointer(capsule, CAPSULE_NAME) != default_handler &&
+           wrapper_in(capsule) == NULL;
+}
+
+/* Returns: new; NULL: no memory, exception set. */
+static PyObject *
+wrap(PyObject *capsule)
+{
+    const PyDataMem_Handler *below = PyCapsule_GetPointer(capsule, CAPSULE_NAME);
+    wrapper *own = ep_calloc(1, sizeof *own);
+    PyObject *wrapped = own != NULL ? PyCapsule_New(own, CAPSULE_NAME, free_wrapper) : NULL;
+    if (wrapped == NULL) {
+        ep_free(own);
+        return own == NULL ? PyErr_NoMemory() : NULL;
+    }
+    own->below = *below;
+    own->below_capsule = Py_NewRef(capsule);
+    own->own = *below;    /* its name and version */
+    own->own.allocator =
+        (PyDataMemAllocator){own, wrapped_malloc, wrapped_calloc, wrapped_realloc, wrapped_free};
+    return wrapped;
+}
+
+/* In place of NumPy's PyDataMem_SetHandler(). Returns: new, as that. */
+static PyObject *
+set_handler(PyObject *handler)
+{
+    if (!atomic_load_explicit(&recording, memory_order_relaxed) || !is_foreign(handler)) {
+        return set_handler_below(handler);
+    }
+    PyObject *wrapped = wrap(handler);
+    if (wrapped == NULL) {
+        PyErr_Clear();
+        return set_handler_below(handler);    /* unseen, and working */
+    }
+    PyObject *before = set_handler_below(wrapped);
+    Py_DECREF(wrapped);
+    return before;
+}
+
+/* Puts a wrapper around the handler of this context, or takes it away. Never fails: a handler that
+ * cannot be wrapped works on unseen. */
+static void
+exchange_in_context(bool wrapping)
+{
+    PyObject *now = PyDataMem_GetHandler();
+    PyObject *then = NULL;
+    if (now != NULL && wrapping && is_foreign(now)) {
+        then = wrap(now);
+    } else if (now != NULL && !wrapping && wrapper_in(now) != NULL) {
+        then = Py_NewRef(wrapper_in(now)->below_capsule);
+    }
+    PyObject *before = then != NULL ? set_handler_below(then) : NULL;
+    Py_XDECREF(before);
+    Py_XDECREF(then);
+    Py_XDECREF(now);
+    PyErr_Clear();
+}
+
+/* ---- In and out ------------------------------------------------------------------------------ */
+
+/* Finds NumPy if it is loaded, without importing anything. */
+static bool
+find_numpy(void)
+{
+    if (default_handler != NULL) {
+        return true;
+    }
+    PyObject *modules = PyImport_GetModuleDict();
+    PyObject *module = ep_py_dict_get_text(modules, "numpy._core._multiarray_umath");
+    PyObject *capsule = module != NULL && PyModule_Check(module)
+                            ? ep_py_dict_get_text(PyModule_GetDict(module), "_ARRAY_API")
+                            : NULL;
+    void **table = capsule != NULL && PyCapsule_CheckExact(capsule)
+                       ? PyCapsule_GetPointer(capsule, NULL)
+                       : NULL;
+    if (table != NULL) {
+        PyArray_API = table;
+        PyObject *handler = PyDataMem_DefaultHandler;    /* NULL: it is being loaded */
+        default_handler = handler != NULL ? PyCapsule_GetPointer(handler, CAPSULE_NAME) : NULL;
+    }
+    Py_XDECREF(capsule);
+    Py_XDECREF(module);
+    PyErr_Clear();
+    return default_handler != NULL;
+}
+
+/* Whoever has come in between is left where it is: it may call what it found, which passes through or
+ * records as it should. */
+static void
+exchange_alone(void *unused)
+{
+    (void)unused;
+    static const PyDataMemAllocator hooks = {NULL, default_malloc, default_calloc, default_realloc,
+                                             default_free};
+    PyObject *(*const set_handler_hook)(PyObject *) = set_handler;
+    const PyDataMemAllocator *from = installed ? &first_below : &hooks;
+    const PyDataMemAllocator *to = installed ? &hooks : &first_below;
+    PyDataMemAllocator *now = &default_handler->allocator;
+    if (now->malloc == from->malloc) {
+        now->malloc = to->malloc;
+        now->calloc = to->calloc;
+        now->realloc = to->realloc;
+        now->free = to->free;
+    }
+    void *slot = &PyArray_API[SLOT_SET_HANDLER];
+    const void *slot_from = installed ? (const void *)&set_handler_below : &set_handler_hook;
+    const void *slot_to = installed ? (const void *)&set_handler_hook : &set_handler_below;
+    if (memcmp(slot, slot_from, sizeof(void *)) == 0) {
+        memcpy(slot, slot_to, sizeof(void *));
+    }
+}
+
+static void
+put_in(void)
+{
+    if (installed || !find_numpy()) {
+        return;
+    }
+    if (first_below.malloc == NULL) {
+        first_below = default_handler->allocator;
+        memcpy(&set_handler_below, &PyArray_API[SLOT_SET_HANDLER], sizeof set_handler_below);
+    }
+    installed = true;
+    ep_py_alone(exchange_alone, NULL);
+    exchange_in_context(true);
+}
+
+static void
+take_out(void)
+{
+    if (!installed) {
+        return;
+    }
+    exchange_in_context(false);
+    installed = false;
+    ep_py_alone(exchange_alone, NULL);
+}
+
+static bool
+owns(void)
+{
+    return !installed || default_handler->allocator.malloc == default_malloc;
+}
+
+static int
+adjust(uint64_t kinds)
+{
+    atomic_store_explicit(&recording, kinds != 0, memory_order_relaxed);
+    if (kinds != 0) {
+        put_in();
+    } else {
+        take_out();
+    }
+    atomic_store_explicit(&ep_py_numpy_awaited, kinds != 0 && !installed, memory_order_relaxed);
+    return 0;
+}
+
+/* Called by the interpreter, when it is safe. */
+static int
+look_again(void *unused)
+{
+    (void)unused;
+    uint32_t busy = ep_py_enter_own();
+    ep_py_exception saved = ep_py_exception_save();
+    if (atomic_load_explicit(&recording, memory_order_relaxed)) {
+        put_in();
+        atomic_store_explicit(&ep_py_numpy_awaited, !installed, memory_order_relaxed);
+    }
+    ep_py_exception_restore(saved);
+    ep_py_leave_own(busy);
+    return 0;
+}
+
+void
+ep_py_numpy_seen(void)
+{
+    atomic_store_explicit(&ep_py_numpy_awaited, false, memory_order_relaxed);
+    if (Py_AddPendingCall(look_again, NULL) != 0) {    /* too many are pending: at the next site */
+        atomic_store_explicit(&ep_py_numpy_awaited, true, memory_order_relaxed);
+    }
+}
+
+const ep_source ep_source_numpy = {
+    .name = "numpy",
+    .kinds = EP_KIND_BIT(EP_KIND_MALLOC_NUMPY) | EP_KIND_BIT(EP_KIND_CALLOC_NUMPY) |
+             EP_KIND_BIT(EP_KIND_REALLOC_NUMPY) | EP_KIND_BIT(EP_KIND_REALLOC_FREE_NUMPY) |
+             EP_KIND_BIT(EP_KIND_REALLOC_FAILED_NUMPY) | EP_KIND_BIT(EP_KIND_FREE_NUMPY),
+    .adjust = adjust,
+    .owns = owns,
+};
