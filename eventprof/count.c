@@ -329,8 +329,10 @@ ep_count_settle(ep_count_thread *thread)
 {
     const ep_count_view *view = thread->view_count == 1 ? thread->views[0] : NULL;
     bool fast = view != NULL && view->counter->filter == NULL && !view->counter->tells &&
-                ep_count_by_counter && view->begun && !ep_count_top_is_own(view) &&
-                thread->calling == 0;
+                (view->counter->calls || !thread->has_calls) &&
+                (view->counter->c_calls || !thread->has_c_calls) && ep_count_by_counter &&
+                view->begun && !ep_count_top_is_own(view) && thread->calling == 0 &&
+                thread->first_frame == NULL;
     thread->fast_in = fast ? thread->generation : 0;
 }
 
@@ -385,8 +387,11 @@ ep_count_attach(void)
     uint64_t serials[EP_COUNTERS_MAX];
     size_t count = 0;
     pthread_mutex_lock(&lock);
+    thread->has_calls = thread->has_c_calls = false;
     for (size_t i = 0; i < running_count; i++) {
         ep_counter *counter = running[i];
+        thread->has_calls = thread->has_calls || counter->calls;
+        thread->has_c_calls = thread->has_c_calls || counter->c_calls;
         if (counter->only != NULL && counter->only != thread) {
             continue;
         }

@@ -115,6 +115,7 @@ typedef struct ep_count_thread {
     uint32_t calling;          /* inside a callback: nothing is counted */
     ep_count_block blocks[2];  /* since the last event; [0]: the last */
     unsigned exit_rounds;
+    bool has_calls, has_c_calls;    /* whether hooks bring them: some running counter wants them */
     const void *first_frame;   /* the sources' own: innermost as they put the open calls on the stacks */
 } ep_count_thread;
 
@@ -123,6 +124,7 @@ struct ep_counter {
     const struct ep_filter *filter;    /* NULL: every call is counted */
     void *owner;               /* the source's own */
     bool tells;                /* its owner hears of calls before and after they are counted */
+    bool calls, c_calls;       /* which it wants; others may run that want more */
     bool this_thread_only;
     /* under the lock */
     bool running;

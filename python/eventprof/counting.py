@@ -98,8 +98,9 @@ def count(
         _patterns("exclude", exclude),
         _choice("threads", threads, THREADS),
     )
-    if not (options.calls or options.c_calls or options.domains):
-        raise ValueError("nothing to count: one of calls, c_calls and memory must be on")
+    if not (options.calls or options.c_calls):
+        raise ValueError("nothing to count: one of calls and c_calls must be on; blocks go by the "
+                         "calls that they were made in")  # fmt: skip
     return Counter(options)
 
 
@@ -232,7 +233,7 @@ class Counter(_core.Counter):
             The columns of `Trace.functions` that need no log: ``name``, ``module``, ``file``,
             ``line``, ``kind``; ``calls``, ``resumes``, ``recursive``; ``total``, ``self``,
             ``mean``, ``min`` and ``max``, ns; ``allocated`` bytes and ``blocks``. They mean the
-            same.
+            same; what is recursive goes by code, where functions of one line share a name.
 
         Raises
         ------
@@ -241,7 +242,7 @@ class Counter(_core.Counter):
         """
         from .counting_table import table
 
-        return table(self._read()[0])
+        return table(_by_text(self._read()[0]))
 
     @property
     def stats(self) -> Mapping[str, int]:
@@ -358,6 +359,24 @@ class Counter(_core.Counter):
         return f"<eventprof.Counter: {self.state}; {', '.join(what)}{displaced}>"
 
 
+def _by_text(rows: Iterable[_core._CountRow]) -> list[_core._CountRow]:
+    """Put rows together that read the same: a function that was defined again and again."""
+    merged: dict[tuple[Any, ...], _core._CountRow] = {}
+    for row in rows:
+        key = row[:5]
+        known = merged.get(key)
+        merged[key] = row if known is None else _sum(known, row)
+    return list(merged.values())
+
+
+def _sum(a: _core._CountRow, b: _core._CountRow) -> _core._CountRow:
+    whole = a[10] + b[10]
+    mean = (a[10] * a[11] + b[10] * b[11]) / whole if whole else -1.0
+    least = min((row[12] for row in (a, b) if row[10]), default=-1)
+    return (*a[:5], a[5] + b[5], a[6] + b[6], a[7] + b[7], a[8] + b[8], a[9] + b[9], whole, mean,
+            least, max(a[13], b[13]), a[14] + b[14], a[15] + b[15])  # fmt: skip
+
+
 def report(counter: Counter, limit: int = 25) -> str:
     """Say which functions took most.
 
@@ -374,7 +393,8 @@ def report(counter: Counter, limit: int = 25) -> str:
         Lines, the functions of the most own time first.
     """
     rows, _, lost, _, duration = counter._read()
-    called = sorted((row for row in rows if row[5] or row[6]), key=lambda row: -row[9])
+    called = [row for row in _by_text(rows) if row[5] or row[6]]
+    called.sort(key=lambda row: -row[9])
     calls = sum(row[5] for row in called)
     said = f"{plural(calls, 'call')} of {plural(len(called), 'function')} in {show_ns(duration)}"
     if lost:
@@ -405,7 +425,7 @@ def report(counter: Counter, limit: int = 25) -> str:
             padded = [cell.rjust(width) for cell, width in zip(line[:-1], widths[:-1], strict=True)]
             lines.append("  ".join([*padded, line[-1]]))
     if len(called) > limit:
-        lines.append(f"... and {plural(len(called) - limit, 'function')} more")
+        lines.append(f"... and {len(called) - limit:,} more")
     return "\n".join(lines)
 
 

@@ -14,6 +14,14 @@ has_new_view(const ep_count_thread *thread)
     return false;
 }
 
+/* Of a Python function; NULL: its calls are not wanted. */
+static inline ep_count_slot *
+code_slot(ep_count_view *view, uint32_t name)
+{
+    ep_count_slot *slot = view->counter->calls ? ep_count_slot_of(view, name) : NULL;
+    return slot != NULL && ep_count_wants(view, slot, NULL) ? slot : NULL;
+}
+
 /* Outermost first. `name_of`: of a frame of the program's. */
 static void
 open_frames(ep_count_thread *thread, ep_count_view *view, ep_frame *frame,
@@ -33,9 +41,8 @@ open_frames(ep_count_thread *thread, ep_count_view *view, ep_frame *frame,
         return;
     }
     uint32_t name = name_of(frame);
-    ep_count_slot *slot =
-        name != 0 && name != EP_ID_SKIP ? ep_count_slot_of(view, name) : NULL;
-    if (slot != NULL && ep_count_wants(view, slot, NULL)) {
+    ep_count_slot *slot = name != 0 && name != EP_ID_SKIP ? code_slot(view, name) : NULL;
+    if (slot != NULL) {
         (void)ep_count_open_before(view, slot, (uintptr_t)code, start);
     }
 }
@@ -80,6 +87,7 @@ ready(PyCodeObject *starting)
             ep_count_forget_before(thread->views[i], (uintptr_t)starting);
         }
         thread->first_frame = NULL;
+        ep_count_settle(thread);
     }
     return thread->view_count != 0 ? thread : NULL;
 }
@@ -142,7 +150,8 @@ anybody_wants(uint32_t name)
 {
     const ep_counter *counter;
     for (size_t i = 0; (counter = ep_counter_running(i)) != NULL; i++) {
-        if (counter->filter == NULL || ep_filter_wants(counter->filter, name, 0)) {
+        if (counter->calls &&
+            (counter->filter == NULL || ep_filter_wants(counter->filter, name, 0))) {
             return true;
         }
     }
@@ -155,6 +164,9 @@ anybody_wants_from(uint32_t caller)
     const ep_counter *counter;
     for (size_t i = 0; (counter = ep_counter_running(i)) != NULL; i++) {
         const ep_filter *filter = counter->filter;
+        if (!counter->c_calls) {
+            continue;
+        }
         if (filter == NULL ||
             (!ep_filter_excludes(filter, caller) &&
              (ep_filter_includes(filter, caller) || ep_filter_includes_without_file(filter)))) {
@@ -234,9 +246,10 @@ ep_py_count_open(PyCodeObject *code, bool is_slice)
     listeners all = {.count = 0};
     bool wanted = false;
     for (size_t i = 0; i < thread->view_count; i++) {
-        ep_count_slot *slot = ep_count_slot_of(thread->views[i], name);
-        if (slot != NULL && ep_count_wants(thread->views[i], slot, NULL)) {
-            listen(&all, thread->views[i], EP_PY_COUNT_ENTER);
+        ep_count_view *view = thread->views[i];
+        ep_count_slot *slot = code_slot(view, name);
+        if (slot != NULL) {
+            listen(&all, view, EP_PY_COUNT_ENTER);
             wanted = true;
         }
     }
@@ -252,8 +265,8 @@ ep_py_count_open(PyCodeObject *code, bool is_slice)
     uint64_t ticks = ep_count_ticks() - thread->aside;
     for (size_t i = 0; i < thread->view_count; i++) {
         ep_count_view *view = thread->views[i];
-        ep_count_slot *slot = ep_count_slot_of(view, name);
-        if (slot != NULL && ep_count_wants(view, slot, NULL)) {
+        ep_count_slot *slot = code_slot(view, name);
+        if (slot != NULL) {
             (void)ep_count_open(view, slot, (uintptr_t)code, ticks, is_slice);
             know(view, (uintptr_t)code, slot);
         }
@@ -284,8 +297,8 @@ ep_py_count_close(PyCodeObject *code)
     uint64_t ticks = now - thread->aside;
     for (size_t i = 0; i < thread->view_count; i++) {
         ep_count_view *view = thread->views[i];
-        ep_count_slot *slot = ep_count_slot_of(view, name);
-        if (slot != NULL && ep_count_wants(view, slot, NULL)) {
+        ep_count_slot *slot = code_slot(view, name);
+        if (slot != NULL) {
             wanted = true;
             if (ep_count_close(view, (uintptr_t)code, slot, ticks)) {
                 listen(&all, view, EP_PY_COUNT_EXIT);
@@ -321,6 +334,13 @@ caller_slot(ep_count_thread *thread, ep_count_view *view, PyCodeObject *caller)
     }
     describe(thread, caller, name);
     return ep_count_slot_of(view, name);
+}
+
+/* Of something else; NULL: its calls are not wanted, or made by our own code. */
+static inline ep_count_slot *
+callee_slot(ep_count_view *view, uint32_t name)
+{
+    return view->counter->c_calls && !ep_count_top_is_own(view) ? ep_count_slot_of(view, name) : NULL;
 }
 
 static EP_COLD ep_py_count_wish
@@ -362,7 +382,7 @@ ep_py_count_c_open(PyCodeObject *caller, PyObject *callable)
     bool wanted[EP_COUNTERS_MAX] = {false}, any = false;
     for (size_t i = 0; i < thread->view_count; i++) {
         ep_count_view *view = thread->views[i];
-        ep_count_slot *slot = ep_count_top_is_own(view) ? NULL : ep_count_slot_of(view, name);
+        ep_count_slot *slot = callee_slot(view, name);
         wanted[i] = slot != NULL && ep_count_wants(view, slot, caller_slot(thread, view, caller));
         any = any || wanted[i];
         if (wanted[i]) {
@@ -381,7 +401,7 @@ ep_py_count_c_open(PyCodeObject *caller, PyObject *callable)
         }
         for (size_t i = 0; i < thread->view_count && generation != thread->generation; i++) {
             ep_count_view *view = thread->views[i];
-            ep_count_slot *slot = ep_count_top_is_own(view) ? NULL : ep_count_slot_of(view, name);
+            ep_count_slot *slot = callee_slot(view, name);
             wanted[i] = slot != NULL && ep_count_wants(view, slot, caller_slot(thread, view, caller));
         }
     }
@@ -413,7 +433,7 @@ ep_py_count_c_close(PyCodeObject *caller, PyObject *callable)
     uint64_t ticks = now - thread->aside;
     for (size_t i = 0; i < thread->view_count; i++) {
         ep_count_view *view = thread->views[i];
-        ep_count_slot *slot = ep_count_top_is_own(view) ? NULL : ep_count_find_slot(view, name);
+        ep_count_slot *slot = callee_slot(view, name);
         if (slot != NULL && ep_count_wants(view, slot, caller_slot(thread, view, caller)) &&
             ep_count_close(view, (uintptr_t)callable, slot, ticks)) {
             listen(&all, view, EP_PY_COUNT_EXIT);
@@ -437,8 +457,8 @@ ep_py_count_enter_block(PyThreadState *ts)
     thread->busy = 1;
     if (EP_UNLIKELY(has_new_view(thread)) && ts != NULL && ep_py_sites_usable) {
         ep_frame *frame = ep_frame_of_program(ep_frame_current(ts));
-        begin_views(thread, frame, ep_py_frame_name_quietly);
         thread->first_frame = frame;
+        begin_views(thread, frame, ep_py_frame_name_quietly);
     }
     return thread;
 }

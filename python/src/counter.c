@@ -20,7 +20,6 @@ typedef void (*trace_function)(const char *qualified_name, void *context);
 typedef struct counter_object {
     PyObject_HEAD
     ep_counter *core;
-    bool calls, c_calls;
     unsigned domains;                           /* bits */
     ep_filter filter;
     PyObject *callbacks[EP_PY_COUNT_ENDS];      /* owned; NULL: none */
@@ -44,8 +43,8 @@ adjust_hooks(bool again)
     bool calls = false, c_calls = false;
     unsigned domains = 0;
     for (const counter_object *c = running; c != NULL; c = c->next) {
-        calls = calls || c->calls;
-        c_calls = c_calls || c->c_calls;
+        calls = calls || c->core->calls;
+        c_calls = c_calls || c->core->c_calls;
         domains |= c->domains;
     }
     int status = ep_py_alloc_count(domains);
@@ -71,7 +70,7 @@ ep_py_counters_settle(void)
 static bool
 is_displaced(const counter_object *self)
 {
-    bool calls = self->calls || self->c_calls;
+    bool calls = self->core->calls || self->core->c_calls;
     return (calls && !(ep_py_monitoring_available() ? ep_py_count_monitor_owns()
                                                     : ep_py_profile_owns())) ||
            (self->domains != 0 && !ep_py_alloc_owns());
@@ -459,8 +458,8 @@ counter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
-    self->calls = calls;
-    self->c_calls = c_calls;
+    self->core->calls = calls;
+    self->core->c_calls = c_calls;
     self->domains = domains & ((1u << DOMAIN_COUNT) - 1);
     self->core->this_thread_only = current_thread;
     self->core->owner = self;

@@ -24,6 +24,7 @@ started(uint64_t ticks)
 {
     ck_assert_int_eq(ep_count_init(), EP_OK);
     ep_counter *counter = ep_counter_new();
+    counter->calls = counter->c_calls = true;
     ck_assert_int_eq(ep_counter_start(counter, ticks), EP_OK);
     return counter;
 }
