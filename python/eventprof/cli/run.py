@@ -316,6 +316,8 @@ class Counting:
         self._path = None if arguments.output is None else options.absolute(arguments.output)
         if self._path is not None and os.path.isdir(self._path):
             parser.error("--count: -o names a file, not a directory")
+        if arguments.archive:
+            parser.error("--count: nothing is recorded that --archive could put away")
         try:
             self._options = options.from_arguments(arguments)
             options.check_counted(self._options)
