@@ -713,6 +713,13 @@ add_view(reading *to, ep_count_view *view, uint64_t ticks)
     add_open(to, view, ticks);
 }
 
+static int
+by_name(const void *a, const void *b)
+{
+    uint32_t x = ((const ep_count_row *)a)->name, y = ((const ep_count_row *)b)->name;
+    return (x > y) - (x < y);
+}
+
 static size_t
 max_name(const ep_counter *counter, size_t *slot_count)
 {
@@ -750,6 +757,9 @@ ep_counter_read(ep_counter *counter, uint64_t ticks, ep_count_rows *out)
     }
     result.ticks = (counter->running ? ticks : counter->stop_ticks) - counter->start_ticks;
     result.count = to.count;
+    if (can) {
+        qsort(to.rows + 1, to.count - 1, sizeof *to.rows, by_name);
+    }
     pthread_mutex_unlock(&lock);
     free(to.row_of);
     if (!can) {

@@ -358,7 +358,9 @@ is_empty(const ep_count_row *row)
 static PyObject *
 row_object(const ep_count_row *row, double ns_per_tick)
 {
-    static const char *const kinds[EP_NAME_KIND_COUNT] = {"python", "c", "type", "object"};
+    /* Of what is called by the interpreter; names of other kinds are nobody's calls here. */
+    static const char *const kinds[EP_NAME_KIND_COUNT] = {"python", "c", "type", "object",
+                                                          "", "", "", ""};
     const ep_name *name = ep_name_get(row->name);
     bool known = row->name != 0, whole = row->whole != 0;
 #define NS(ticks) ((long long)((double)(int64_t)(ticks) * ns_per_tick + 0.5))
