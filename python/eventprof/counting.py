@@ -21,6 +21,7 @@ from .recorder import (
     Threads,
     _choice,
     _flag,
+    _has_jit,
     _is_bool,
     _one_of,
     _patterns,
@@ -101,6 +102,16 @@ def count(
     if not (options.calls or options.c_calls):
         raise ValueError("nothing to count: one of calls and c_calls must be on; blocks go by the "
                          "calls that they were made in")  # fmt: skip
+    if _has_jit():
+        import warnings
+
+        warnings.warn(
+            "the JIT of this interpreter is on: together with sys.monitoring, which calls are "
+            "counted by, it may corrupt local variables (CPython issue gh-156319, open); set "
+            "PYTHON_JIT=0",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return Counter(options)
 
 

@@ -6,6 +6,7 @@
 
 #include "ep_check.h"
 #include "ep_model.h"
+#include "fault.h"
 
 #define KEY(name) ((uintptr_t)(name) << 4)
 
@@ -425,6 +426,39 @@ START_TEST(a_forked_child_begins_anew_and_keeps_what_is_open)
 }
 END_TEST
 
+#ifdef EP_FAULT_POINTS
+/* Whichever request fails: what found no memory is counted as lost, and the rest is right. */
+START_TEST(without_memory_calls_are_lost_and_counted)
+{
+    for (long request = 0; request < 40; request++) {
+        ep_counter *counter = started(0);
+        (void)ep_count_mine();
+        uint64_t opened = 0;
+        ep_fault_countdown = request;
+
+        ep_count_thread *thread = ep_count_mine();
+        for (uint32_t name = 1; name <= 400 && thread != NULL && thread->view_count == 1; name++) {
+            ep_count_view *view = thread->views[0];
+            ep_count_slot *slot = ep_count_slot_of(view, name);
+            opened += slot != NULL && ep_count_open(view, slot, KEY(name), name, false);
+        }
+        ep_fault_countdown = -1;
+
+        ep_count_rows rows = read_at(counter, 1000);
+        uint64_t calls = 0;
+        for (size_t i = 0; i < rows.count; i++) calls += rows.rows[i].calls;
+        ck_assert_uint_eq(calls, opened);
+        ck_assert(thread == NULL || thread->view_count == 0 || opened + rows.lost == 400);
+        free(rows.rows);
+        ep_counter_free(counter);
+    }
+}
+END_TEST
+#define FAULT_TESTS , without_memory_calls_are_lost_and_counted
+#else
+#define FAULT_TESTS
+#endif
+
 EP_TEST_MAIN("count", a_call_counts_its_time_and_its_callers, recursive_calls_count_once_into_total,
              an_end_ends_what_is_above_it_and_one_that_fits_nothing_is_left_out,
              what_is_absent_is_found_again_once_it_is_opened,
@@ -435,4 +469,4 @@ EP_TEST_MAIN("count", a_call_counts_its_time_and_its_callers, recursive_calls_co
              threads_that_ended_are_counted_and_leave_their_views_to_others,
              a_counter_starts_at_zero_again_and_others_go_on, no_more_run_than_there_is_room_for,
              memory_goes_by_functions_and_not_by_calls,
-             a_forked_child_begins_anew_and_keeps_what_is_open)
+             a_forked_child_begins_anew_and_keeps_what_is_open FAULT_TESTS)
