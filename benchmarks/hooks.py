@@ -13,7 +13,7 @@ from child import ask
 # Of workloads: their names (None: all), what is measured on them, and what an event is.
 GROUPS: dict[str, list[tuple[list[str] | None, list[str], str]]] = {
     "CALLS": [
-        (None, ["calls", "calls, profile", "python calls"], "calls"),
+        (None, ["calls", "counting", "calls, profile", "python calls"], "calls"),
         (["fib"], ["calls, log fresh", "calls, log recycled", "calls, log in a file"], "calls"),
     ],
     "ALLOCATIONS": [(None, ["allocations"], "allocations")],

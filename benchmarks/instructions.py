@@ -65,6 +65,8 @@ MIXES: dict[str, tuple[str, dict[str, str]]] = {
     "python calls": ("python", {name: CALLS[name] for name in ("Python function", "generator")}),
     "allocations": ("allocations", ALLOCATIONS),
     "both": ("calls+allocations", BOTH),
+    "counting": ("calls", CALLS),
+    "counting both": ("calls+allocations", BOTH),
 }
 
 

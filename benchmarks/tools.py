@@ -149,6 +149,17 @@ def eventprof(kinds: str, backend: str = "auto") -> Tool:
     return lambda: recorder(kinds, backend)
 
 
+def counter(domains: int) -> Tool:
+    """No log; of these allocator domains, as bits, the blocks, too."""
+
+    def make() -> AbstractContextManager[Any]:
+        from eventprof import _core
+
+        return _core.Counter(domains=domains)
+
+    return make
+
+
 def filtered() -> AbstractContextManager[Any]:
     """Calls, every function excluded."""
     from eventprof import record
@@ -311,6 +322,8 @@ def own() -> dict[str, Tool]:
         "allocations": eventprof("allocations"),
         "both": eventprof("calls+allocations"),
         "filtered": filtered,
+        "counting": counter(0),
+        "counting both": counter(7),
     }
     return found
 
@@ -335,6 +348,8 @@ EMPTY = {
     "python calls": "empty python calls",
     "allocations": "empty allocations",
     "both": "empty both",
+    "counting": "empty calls",
+    "counting both": "empty both",
 }
 
 

@@ -31,6 +31,7 @@ else:
 
 if TYPE_CHECKING:
     from .costs import Overhead, overhead
+    from .counting import Counter, count
     from .event_profiler import EventProfiler, EventProfilerDebug, WithEventProfiler
     from .file import open
     from .following import Follower
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from .verification import Finding, Verification
 
 __all__ = [
+    "Counter",
     "Error",
     "EventProfiler",
     "EventProfilerDebug",
@@ -56,6 +58,7 @@ __all__ = [
     "UnsupportedError",
     "Verification",
     "WithEventProfiler",
+    "count",
     "merge",
     "open",
     "overhead",
@@ -68,6 +71,7 @@ __version__ = _core.VERSION
 _core.set_own_directory(os.path.dirname(record.__code__.co_filename) + os.sep)
 
 _LAZY = {
+    "Counter": "counting",
     "EventProfiler": "event_profiler",
     "EventProfilerDebug": "event_profiler",
     "Finding": "verification",
@@ -78,6 +82,7 @@ _LAZY = {
     "Table": "tables",
     "Trace": "trace",
     "Verification": "verification",
+    "count": "counting",
     "merge": "merging",
     "open": "file",
     "overhead": "costs",

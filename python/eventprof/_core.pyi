@@ -64,6 +64,60 @@ class Recorder:
     @property
     def displaced(self) -> tuple[str, ...]: ...
 
+_CountRow = tuple[
+    str | None,
+    str | None,
+    str | None,
+    int,
+    str,
+    int,
+    int,
+    int,
+    int,
+    int,
+    int,
+    float,
+    int,
+    int,
+    int,
+    int,
+]
+
+class Counter:
+    """A counter of the core. Arguments are not checked here; see counting.py."""
+
+    def __new__(
+        cls,
+        *,
+        calls: bool = ...,
+        c_calls: bool = ...,
+        domains: int = ...,
+        include: tuple[str, ...] = ...,
+        exclude: tuple[str, ...] = ...,
+        current_thread: bool = ...,
+    ) -> Self: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> Literal[False]: ...
+    def _begin(self) -> bool: ...
+    def _read(self) -> tuple[list[_CountRow], _CountRow, int, int, int]: ...
+    def _bytes(self) -> int: ...
+    def _frequency(self) -> float: ...
+    def _set_trace_functions(self, on_enter: object, on_exit: object) -> None: ...
+    @property
+    def _windows(self) -> int: ...
+    @property
+    def state(self) -> Literal["new", "running", "stopped"]: ...
+    @property
+    def displaced(self) -> bool: ...
+
 class _Facts(TypedDict):
     duration_ns: int
     start_monotonic_ns: int

@@ -26,3 +26,11 @@ def show_ns(ns: int) -> str:
         if ns >= size:
             return f"{ns / size:.3g} {unit}" if ns < 1000 * size else f"{ns / size:,.0f} {unit}"
     return f"{ns} ns"
+
+
+def show_bytes(size: int) -> str:
+    """Give a size as text, with three digits and a unit that fits."""
+    for unit, bytes_each in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= bytes_each:
+            return f"{size / bytes_each:,.3g} {unit}"
+    return f"{size} B"

@@ -296,6 +296,21 @@ frame_name(ep_frame *frame)
     return id;
 }
 
+uint32_t
+ep_py_frame_name(ep_frame *frame)
+{
+    return frame_name(frame);
+}
+
+void
+ep_py_describe_code(PyCodeObject *code, uint32_t name)
+{
+    PyObject *globals = globals_of_running(code);
+    if (globals != NULL) {
+        (void)name_code(code, globals, name);
+    }
+}
+
 /* The site of `callee`, called from `frame` (NULL: from nowhere in Python) at `instruction`. task: as
  * in ep_site, and part of the key. */
 static uint32_t
@@ -383,6 +398,33 @@ is_of_file(PyCodeObject *code, const char *end)
            memcmp((char *)PyUnicode_DATA(file) + PyUnicode_GET_LENGTH(file) - bytes, end, bytes) == 0;
 }
 
+/* No C API in here: the text of a function that was never seen called waits for retrieval. */
+static uint32_t
+name_quietly(PyCodeObject *code)
+{
+    bool existed;
+    uint32_t name = ep_name_add((uintptr_t)code, EP_TAG_PLAIN, NULL, code, &existed);
+    if (name != 0 && !existed) {
+        Py_INCREF(code);
+        if (ep_file_wants_texts()) {
+            with_code_text(code, NULL, sketch_name, &name);
+        }
+    }
+    return name;
+}
+
+uint32_t
+ep_py_frame_name_quietly(ep_frame *frame)
+{
+    PyThreadState *ts = ep_thread_state();
+    PyCodeObject *code = ep_frame_code(frame);
+    if (ts == NULL || ts->interp != own_interpreter || Py_REFCNT(code) <= 0) {
+        return 0;
+    }
+    uint32_t id = ep_name_find((uintptr_t)code, EP_TAG_PLAIN);
+    return id != 0 ? id : name_quietly(code);
+}
+
 uint32_t
 ep_py_block_site_slow(ep_frame *frame)
 {
@@ -409,17 +451,9 @@ ep_py_block_site_slow(ep_frame *frame)
         is_of_file(code, "/numpy/_core/overrides.py")) {
         ep_py_numpy_seen();
     }
-    /* No C API in here: the text of a function that was never seen called waits for retrieval. */
-    bool existed;
-    uint32_t name = ep_name_add((uintptr_t)code, EP_TAG_PLAIN, NULL, code, &existed);
+    uint32_t name = name_quietly(code);
     if (name == 0) {
         return 0;
-    }
-    if (!existed) {
-        Py_INCREF(code);
-        if (ep_file_wants_texts()) {
-            with_code_text(code, NULL, sketch_name, &name);
-        }
     }
     ep_site site = {.caller = name, .offset = (int32_t)ep_frame_offset(frame)};
     site.line = line_of(code, site.offset);

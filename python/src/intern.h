@@ -135,6 +135,13 @@ ep_py_callee_site(PyObject *callable, uintptr_t instruction)
 
 bool ep_py_is_own_code(PyCodeObject *code);
 
+/* The name of the function that runs in a frame, its text with it. */
+uint32_t ep_py_frame_name(ep_frame *frame);
+/* The same in an allocator hook: the text may be still to come. */
+uint32_t ep_py_frame_name_quietly(ep_frame *frame);
+/* Gives a name the text that an allocator hook left to be found, if that can be found now. */
+void ep_py_describe_code(PyCodeObject *code, uint32_t name);
+
 /* HOT. Whether the C call that ends in `code` is one of our own code's, which was not recorded. */
 static inline bool
 ep_py_ends_own_call(ep_log *log, PyCodeObject *code)

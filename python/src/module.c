@@ -5,6 +5,7 @@
 #include "arrow.h"
 #include "columns.h"
 #include "compat.h"
+#include "count.h"
 #include "intern.h"
 #include "legacy.h"
 #include "source.h"
@@ -57,6 +58,7 @@ at_exit(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
+    ep_py_counters_stop_all();
     ep_py_recorders_stop_all();
     Py_RETURN_NONE;
 }
@@ -228,6 +230,7 @@ init_process(void)
     }
     ep_status status = ep_names_init();
     status = status != EP_OK ? status : ep_engine_init();
+    status = status != EP_OK ? status : ep_count_init();
     if (status != EP_OK) {
         ep_py_raise(status, NULL);
         return -1;
@@ -291,13 +294,16 @@ module_exec(PyObject *module)
     }
     PyTypeObject *recorder = add_type(module, &ep_py_recorder_spec);
     PyTypeObject *trace = add_type(module, &ep_py_trace_spec);
+    PyTypeObject *counter = add_type(module, &ep_py_counter_spec);
     PyTypeObject *legacy_log = add_type(module, &ep_py_legacy_log_spec);
-    if (recorder == NULL || trace == NULL || legacy_log == NULL) {
+    if (recorder == NULL || trace == NULL || legacy_log == NULL || counter == NULL) {
+        Py_XDECREF(counter);
         Py_XDECREF(recorder);
         Py_XDECREF(trace);
         Py_XDECREF(legacy_log);
         return -1;
     }
+    Py_DECREF(counter);
     Py_DECREF(recorder);
     Py_DECREF(legacy_log);
     Py_XSETREF(ep_py_trace_type, trace);    /* keeps it for ep_py_trace_new() */

@@ -9,6 +9,7 @@
 #include <structmember.h>
 #include <unistd.h>
 
+#include "count.h"
 #include "decode.h"
 #include "file.h"
 #include "footprint.h"
@@ -109,10 +110,29 @@ begin_change(void)
 static void
 end_change(void)
 {
+    if (change.depth == 1) {
+        ep_py_counters_settle();
+    }
     if (--change.depth == 0) {
         atomic_store_explicit(&change.holder, 0, memory_order_relaxed);
         PyThread_release_lock(change.lock);
     }
+}
+
+bool
+ep_py_begin_change(void)
+{
+    bool can = !is_changing();
+    if (can) {
+        begin_change();
+    }
+    return can;
+}
+
+void
+ep_py_end_change(void)
+{
+    end_change();
 }
 
 /* Around looking at recorders and sources: without a GIL another thread may be changing them. */
@@ -597,6 +617,10 @@ ep_py_recorders_after_fork(void)
             release_sources();
             end_change();
         }
+    }
+    ep_py_counters_after_fork();
+    if (running == NULL && ep_counter_running(0) != NULL) {
+        return;    /* counters need no log */
     }
     (void)ep_py_log_for(EP_KIND_CALL);
     for (recorder_object *r = running; r != NULL; r = r->next) {

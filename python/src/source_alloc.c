@@ -9,6 +9,9 @@
  * the GIL. */
 #include "compat.h"
 
+#include <string.h>
+
+#include "count_calls.h"
 #include "engine.h"
 #include "footprint.h"
 #include "intern.h"
@@ -18,9 +21,11 @@
 #define DOMAIN_COUNT 3    /* of the interpreter: EP_DOMAIN_RAW, MEM, OBJ, in its numbering */
 
 enum {
-    DORMANT,      /* for ever */
+    DORMANT,           /* for ever */
+    COUNTING,          /* for counters alone */
     RECORDING,
-    RECORDING_PLAIN    /* the same, where all that the fast halves need is there */
+    RECORDING_COUNTING,
+    RECORDING_PLAIN    /* for recorders alone, where all that the fast halves need is there */
 };
 
 typedef struct layer {
@@ -28,7 +33,8 @@ typedef struct layer {
     _Atomic uint8_t mode;
 } layer;
 
-static layer *installed[DOMAIN_COUNT];    /* that record; NULL: none. Under the GIL */
+static layer *installed[DOMAIN_COUNT];    /* not dormant; NULL: none. Under the GIL */
+static bool recorded[DOMAIN_COUNT], counted[DOMAIN_COUNT];
 /* A caller that read our function but still the old context (NULL, in all allocators known) while
  * we installed: the allocator that was there first. */
 static PyMemAllocatorEx first_below[DOMAIN_COUNT];
@@ -110,7 +116,7 @@ allocator_below(const layer *own, ep_domain domain)
 static INTO_HOOKS ep_log *
 enter(const layer *own, ep_kind kind)
 {
-    if (own == NULL || atomic_load_explicit(&own->mode, memory_order_relaxed) == DORMANT) {
+    if (own == NULL || atomic_load_explicit(&own->mode, memory_order_relaxed) < RECORDING) {
         return NULL;
     }
     ep_log *log = ep_log_mine();
@@ -148,6 +154,58 @@ attached_state(ep_log *log, ep_domain domain)
 
 #define WHOLE __attribute__((noinline))
 
+/* Whether this free may be of a C stack that is being exchanged: no frame is to be looked for then. */
+static inline bool
+stack_may_be_torn(ep_domain domain)
+{
+    return EP_FRAMES_NEED_STACK && domain == EP_DOMAIN_MEM &&
+           EP_UNLIKELY(atomic_load_explicit(&ep_py_greenlets, memory_order_relaxed));
+}
+
+/* For counters, around whatever recorders do. Returns: NULL: nothing is counted. */
+static INTO_HOOKS ep_count_thread *
+enter_counting(const layer *own, ep_domain domain)
+{
+    uint8_t mode = own != NULL ? atomic_load_explicit(&own->mode, memory_order_relaxed) : DORMANT;
+    if (mode != COUNTING && mode != RECORDING_COUNTING) {
+        return NULL;
+    }
+    ep_count_thread *thread = ep_count_current;
+    bool is_inner = EP_LIKELY(thread != NULL) && thread->busy != 0;
+    if (is_inner || (mode != COUNTING && ep_log_current != NULL && ep_log_current->busy != 0)) {
+        return NULL;    /* the second: the recorders' own cold code */
+    }
+    if (EP_LIKELY(thread != NULL && thread->fast_in == ep_count_now_generation())) {
+        thread->busy = 1;
+        return thread;
+    }
+    PyThreadState *ts = domain == EP_DOMAIN_RAW || stack_may_be_torn(domain) ? NULL : ep_thread_state();
+    return ep_py_count_enter_block(ts);
+}
+
+/* thread: NULL: nothing is counted. */
+static INTO_HOOKS void
+leave_counting(ep_count_thread *thread, uint64_t bytes, const void *block)
+{
+    if (thread != NULL) {
+        if (block != NULL) {
+            ep_count_add_block(thread, bytes, (uintptr_t)block);
+        }
+        thread->busy = 0;
+    }
+}
+
+/* What was made before a free is no event's: the recorders' rule, by which the last record is a block. */
+static INTO_HOOKS void
+count_free(const layer *own)
+{
+    ep_count_thread *thread = ep_count_current;
+    if (thread != NULL && thread->busy == 0 && own != NULL &&
+        atomic_load_explicit(&own->mode, memory_order_relaxed) != DORMANT) {
+        ep_count_keep_blocks(thread);
+    }
+}
+
 static INTO_HOOKS void
 put_block(ep_log *log, ep_kind kind, ep_domain domain, size_t size, void *block)
 {
@@ -155,14 +213,6 @@ put_block(ep_log *log, ep_kind kind, ep_domain domain, size_t size, void *block)
     (void)ep_footprint_forget((uintptr_t)block);
     uint32_t site = ep_py_block_site(attached_state(log, domain));
     ep_log_put_block(log, ticks, kind + domain, size, (uintptr_t)block, site);
-}
-
-/* Whether this free may be of a C stack that is being exchanged: no frame is to be looked for then. */
-static inline bool
-stack_may_be_torn(ep_domain domain)
-{
-    return EP_FRAMES_NEED_STACK && domain == EP_DOMAIN_MEM &&
-           EP_UNLIKELY(atomic_load_explicit(&ep_py_greenlets, memory_order_relaxed));
 }
 
 static INTO_HOOKS void
@@ -400,18 +450,28 @@ fast_free(const layer *own, void *block, ep_domain domain)
 #define HOOKS(name, DOMAIN)                                                                       \
     static WHOLE void *name##_malloc_whole(void *context, size_t size)                            \
     {                                                                                             \
-        return whole_malloc(context, size, DOMAIN);                                               \
+        ep_count_thread *counting = enter_counting(context, DOMAIN);                              \
+        void *block = whole_malloc(context, size, DOMAIN);                                        \
+        leave_counting(counting, size, block);                                                    \
+        return block;                                                                             \
     }                                                                                             \
     static WHOLE void *name##_calloc_whole(void *context, size_t count, size_t size)              \
     {                                                                                             \
-        return whole_calloc(context, count, size, DOMAIN);                                        \
+        ep_count_thread *counting = enter_counting(context, DOMAIN);                              \
+        void *block = whole_calloc(context, count, size, DOMAIN);                                 \
+        leave_counting(counting, count * size, block);                                            \
+        return block;                                                                             \
     }                                                                                             \
     static WHOLE void *name##_realloc_whole(void *context, void *old, size_t size)                \
     {                                                                                             \
-        return whole_realloc(context, old, size, DOMAIN);                                         \
+        ep_count_thread *counting = enter_counting(context, DOMAIN);                              \
+        void *block = whole_realloc(context, old, size, DOMAIN);                                  \
+        leave_counting(counting, size, block);                                                    \
+        return block;                                                                             \
     }                                                                                             \
     static WHOLE void name##_free_whole(void *context, void *block)                               \
     {                                                                                             \
+        count_free(context);                                                                      \
         whole_free(context, block, DOMAIN);                                                       \
     }                                                                                             \
     static void *name##_malloc(void *context, size_t size)                                        \
@@ -519,6 +579,17 @@ may_be_plain(ep_domain domain)
                                                                  domain != EP_DOMAIN_RAW);
 }
 
+static uint8_t
+mode_of(ep_domain domain)
+{
+    if (!recorded[domain]) {
+        return counted[domain] ? COUNTING : DORMANT;
+    }
+    return counted[domain]        ? RECORDING_COUNTING
+           : may_be_plain(domain) ? RECORDING_PLAIN
+                                  : RECORDING;
+}
+
 static int
 put_in(ep_domain domain)
 {
@@ -532,8 +603,7 @@ put_in(ep_domain domain)
     if (first_below[domain].malloc == NULL) {
         first_below[domain] = own->below;
     }
-    atomic_store_explicit(&own->mode, may_be_plain(domain) ? RECORDING_PLAIN : RECORDING,
-                          memory_order_relaxed);
+    atomic_store_explicit(&own->mode, mode_of(domain), memory_order_relaxed);
     installed[domain] = own;
     PyMemAllocatorEx hook = hooks[domain];
     hook.ctx = own;
@@ -541,32 +611,65 @@ put_in(ep_domain domain)
     return 0;
 }
 
+/* Makes the domain's layer what recorders and counters want of it. Fails: -1, exception set, as before. */
+static int
+set_wanted(ep_domain domain, bool to_record, bool to_count)
+{
+    bool was_recorded = recorded[domain], was_counted = counted[domain];
+    recorded[domain] = to_record;
+    counted[domain] = to_count;
+    if (!to_record && !to_count) {
+        take_out(domain);
+    } else if (installed[domain] != NULL) {
+        atomic_store_explicit(&installed[domain]->mode, mode_of(domain), memory_order_relaxed);
+    } else if (put_in(domain) < 0) {
+        recorded[domain] = was_recorded;
+        counted[domain] = was_counted;
+        return -1;
+    }
+    return 0;
+}
+
 static int
 adjust(uint64_t kinds)
 {
-    bool was_out = !installed[0] && !installed[1] && !installed[2];
-    bool added[DOMAIN_COUNT] = {false};
+    bool was_out = !recorded[0] && !recorded[1] && !recorded[2];
+    bool had[DOMAIN_COUNT];
+    memcpy(had, recorded, sizeof had);
     ep_py_look_for_greenlets();
     if (was_out) {
         clear_footprint();
     }
+    /* What is added first: if there is no memory, nothing has changed. */
     for (int domain = 0; domain < DOMAIN_COUNT; domain++) {
-        if (!(kinds & ep_kinds_of_domain((ep_domain)domain)) || installed[domain] != NULL) {
-            continue;
-        }
-        if (put_in((ep_domain)domain) < 0) {
+        if ((kinds & ep_kinds_of_domain((ep_domain)domain)) &&
+            set_wanted((ep_domain)domain, true, counted[domain]) < 0) {
             while (domain-- > 0) {
-                if (added[domain]) {
-                    take_out((ep_domain)domain);
-                }
+                (void)!set_wanted((ep_domain)domain, had[domain], counted[domain]);
             }
             return -1;
         }
-        added[domain] = true;
     }
     for (int domain = 0; domain < DOMAIN_COUNT; domain++) {
         if (!(kinds & ep_kinds_of_domain((ep_domain)domain))) {
-            take_out((ep_domain)domain);
+            (void)!set_wanted((ep_domain)domain, false, counted[domain]);
+        }
+    }
+    return 0;
+}
+
+int
+ep_py_alloc_count(unsigned domains)
+{
+    bool had[DOMAIN_COUNT];
+    memcpy(had, counted, sizeof had);
+    ep_py_look_for_greenlets();
+    for (int domain = 0; domain < DOMAIN_COUNT; domain++) {
+        if (set_wanted((ep_domain)domain, recorded[domain], (domains >> domain & 1) != 0) < 0) {
+            while (domain-- > 0) {
+                (void)!set_wanted((ep_domain)domain, recorded[domain], had[domain]);
+            }
+            return -1;
         }
     }
     return 0;
@@ -581,6 +684,12 @@ owns(void)
         }
     }
     return true;
+}
+
+bool
+ep_py_alloc_owns(void)
+{
+    return owns();
 }
 
 #define KINDS_OF(operation)                                                            \

@@ -10,12 +10,14 @@
 
 #include <opcode.h>
 
+#include "count_calls.h"
 #include "footprint.h"
 #include "intern.h"
 #include "module.h"
 #include "source.h"
 
 static uint64_t active_kinds;
+static bool counts_calls, counts_c_calls;    /* of counters, beside the recorders' or alone */
 /* What the hook's fast half does not know: filters, calls that are not wanted, call sites that
  * cannot be read. */
 static bool asks_more;
@@ -58,6 +60,12 @@ static const bool is_return[256] = {
     [INSTRUMENTED_RETURN_CONST] = true,
 };
 #endif
+
+static inline bool
+is_wanted_at_all(void)
+{
+    return active_kinds != 0 || counts_calls || counts_c_calls;
+}
 
 /* ---- The hook -------------------------------------------------------------------------------- */
 
@@ -258,9 +266,70 @@ fast_callee(PyObject *callable)
     return (ep_callee){.key = (uintptr_t)method};
 }
 
+/* What the mechanism allocated on the way to us: not to be counted either. */
+static inline void
+take_back_counted(ep_count_thread *thread, PyFrameObject *frame, PyCodeObject *code, PyObject *argument)
+{
+    if (thread->blocks[0].address == 0) {
+        return;
+    }
+    uintptr_t builtin = argument != NULL && may_be_bound_by_mechanism(argument)
+                            ? (uintptr_t)argument - GC_HEADER_BYTES
+                            : 0;
+    for (bool more = true; more;) {
+        more = ep_count_take_block(thread, (uintptr_t)frame - GC_HEADER_BYTES) ||
+               ep_count_take_block(thread, builtin) ||
+#if PY_VERSION_HEX < 0x030C0000
+               ep_count_take_block(thread, (uintptr_t)code->_co_linearray);
+#else
+               ep_count_take_block(thread, (uintptr_t)code->_co_monitoring);
+#endif
+    }
+    ep_count_keep_blocks(thread);
+}
+
+/* For counters. What is called is the definition: bound builtins are made for the event. */
+static EP_WITH_FILTERS void
+count_event(PyFrameObject *frame_object, int what, PyObject *argument)
+{
+    ep_frame *frame = ep_frame_of_object(frame_object);
+    PyCodeObject *code = ep_frame_code(frame);
+    ep_count_thread *thread = ep_count_current;
+    if (thread != NULL && thread->generation == ep_count_now_generation() && thread->calling == 0) {
+        take_back_counted(thread, frame_object, code, what == PyTrace_RETURN ? NULL : argument);
+    }
+    bool fast = ep_count_is_fast(thread);
+    if (what == PyTrace_CALL && counts_calls) {
+        bool is_slice = open_kind(code, frame) != EP_KIND_CALL;
+        if (!fast || !ep_py_count_open_fast(thread, (uintptr_t)code, (uintptr_t)code, is_slice)) {
+            (void)ep_py_count_open(code, is_slice);
+        }
+    } else if (what == PyTrace_RETURN && counts_calls) {
+        if (!fast || !ep_py_count_close_fast(thread, (uintptr_t)code)) {
+            (void)ep_py_count_close(code);
+        }
+    } else if (what == PyTrace_C_CALL && counts_c_calls) {
+        uintptr_t known = ep_py_count_known_of(argument);
+        if (!fast || known == 0 ||
+            !ep_py_count_open_fast(thread, known, (uintptr_t)argument, false)) {
+            (void)ep_py_count_c_open(code, argument);
+        }
+    } else if ((what == PyTrace_C_RETURN || what == PyTrace_C_EXCEPTION) && counts_c_calls) {
+        if (!fast || !ep_py_count_close_fast(thread, (uintptr_t)argument)) {
+            ep_py_count_c_close(code, argument);
+        }
+    }
+}
+
 static EP_WITH_FILTERS int
 hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
 {
+    if (EP_UNLIKELY(counts_calls || counts_c_calls)) {
+        count_event(frame_object, what, argument);
+        if (active_kinds == 0) {
+            return 0;
+        }
+    }
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(what == PyTrace_CALL ? EP_KIND_CALL : EP_KIND_RETURN);
     if (EP_UNLIKELY(log == NULL)) {
@@ -417,7 +486,7 @@ hook_call(PyObject *self, PyObject *args, PyObject *keywords)
     if (!PyArg_ParseTuple(args, "O!UO:profile hook", &PyFrame_Type, &frame, &event, &argument)) {
         return NULL;
     }
-    if (active_kinds == 0) {
+    if (!is_wanted_at_all()) {
         PyEval_SetProfile(NULL, NULL);    /* we are no longer recording: out of the way */
         Py_RETURN_NONE;
     }
@@ -465,7 +534,7 @@ static PyObject *
 starter_call(PyObject *self, PyObject *args, PyObject *keywords)
 {
     PyThreadState *ts = PyThreadState_Get();
-    if (active_kinds != 0 && ts->c_profilefunc == NULL) {
+    if (is_wanted_at_all() && ts->c_profilefunc == NULL) {
         PyEval_SetProfile(hook, hook_object);
     }
     PyObject *function = ((starter_object *)self)->function;
@@ -473,7 +542,7 @@ starter_call(PyObject *self, PyObject *args, PyObject *keywords)
     if (result == NULL && ep_py_report_thread_error(function)) {
         result = Py_NewRef(Py_None);
     }
-    if (active_kinds != 0 && ts->c_profilefunc != hook) {
+    if (is_wanted_at_all() && ts->c_profilefunc != hook) {
         count_interruption();    /* nobody could see it later: the thread ends here */
     }
     return result;
@@ -531,7 +600,7 @@ static PyType_Spec starter_spec = {
 static PyObject *
 start_wrapped(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    if (active_kinds == 0 || PyTuple_GET_SIZE(args) == 0 ||
+    if (!is_wanted_at_all() || PyTuple_GET_SIZE(args) == 0 ||
         !PyCallable_Check(PyTuple_GET_ITEM(args, 0))) {
         return PyObject_Call(self, args, keywords);
     }
@@ -663,29 +732,23 @@ static void
 want(uint64_t kinds)
 {
     active_kinds = kinds;
-    asks_more = ep_gate_is_on() || !(kinds & EP_KINDS_C) || !ep_py_sites_usable;
+    asks_more = ep_gate_is_on() || !(kinds & EP_KINDS_C) || !ep_py_sites_usable || counts_calls ||
+                counts_c_calls;
 }
 
 static void
 take_out(void)
 {
-    want(0);
     (void)wrap_starts(false);
     PyErr_Clear();
     (void)each_thread(clear_if_ours);
 }
 
+/* `was_in`: the hooks are in already. */
 static int
-adjust(uint64_t kinds)
+put_in(bool was_in)
 {
-    if (kinds == 0) {
-        if (active_kinds != 0) {
-            take_out();
-        }
-        return 0;
-    }
-    if (active_kinds != 0) {
-        want(kinds);
+    if (was_in) {
         return 0;
     }
     if (init_once() < 0) {
@@ -699,11 +762,29 @@ adjust(uint64_t kinds)
                      ep_py_monitoring_available() ? ", or pass backend='monitoring'" : "");
         return -1;
     }
-    want(kinds);
     displaced_somewhere = false;
     starter_id = ts->id;
-    if (wrap_starts(true) < 0 || each_thread(set_if_free) < 0) {
+    return wrap_starts(true) < 0 || each_thread(set_if_free) < 0 ? -1 : 0;
+}
+
+/* The recorders' part, and the counters'. Fails: -1, exception set, as it was before. */
+static int
+set_wanted(uint64_t kinds, bool calls, bool c_calls)
+{
+    bool was_in = is_wanted_at_all(), had_calls = counts_calls, had_c_calls = counts_c_calls;
+    uint64_t had_kinds = active_kinds;
+    counts_calls = calls;
+    counts_c_calls = c_calls;
+    want(kinds);
+    if (!is_wanted_at_all()) {
+        if (was_in) {
+            take_out();
+        }
+    } else if (put_in(was_in) < 0) {
         ep_py_exception saved = ep_py_exception_save();
+        counts_calls = had_calls;
+        counts_c_calls = had_c_calls;
+        want(had_kinds);
         take_out();
         ep_py_exception_restore(saved);
         return -1;
@@ -711,10 +792,28 @@ adjust(uint64_t kinds)
     return 0;
 }
 
+static int
+adjust(uint64_t kinds)
+{
+    return set_wanted(kinds, counts_calls, counts_c_calls);
+}
+
+int
+ep_py_profile_count(bool calls, bool c_calls)
+{
+    return set_wanted(active_kinds, calls, c_calls);
+}
+
 static bool
 owns(void)
 {
-    return active_kinds == 0 || (!displaced_somewhere && each_thread(check_ours) == 0);
+    return !is_wanted_at_all() || (!displaced_somewhere && each_thread(check_ours) == 0);
+}
+
+bool
+ep_py_profile_owns(void)
+{
+    return owns();
 }
 
 static uint64_t

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import eventprof
-from eventprof.cli.options import parse_time, parse_words
+from eventprof.cli.options import parse_modes, parse_time, parse_words
 
 PTH = pathlib.Path(__file__).parents[2] / "python" / "eventprof.pth"
 
@@ -155,6 +155,114 @@ def test_run_follows_what_the_program_starts(folder):
     names = [set(trace.functions["name"]) for trace in traces(folder)]
     assert len(names) == 2
     assert sum("started" in of for of in names) == 1
+
+
+# ---- Counting ------------------------------------------------------------------------------------
+
+COUNTED = (
+    "import json\ndef called(n): return n and called(n - 1)\n"
+    "called(6)\njson.dumps([1])\nprint('done')"
+)
+
+
+def test_a_program_is_counted_and_reports_at_its_end(folder):
+    found = python(folder, "-c", COUNTED, EVENTPROF="count,include=__main__*")
+    whole = python(folder, "-c", COUNTED, EVENTPROF="count")
+
+    assert (found.stdout, found.returncode) == (whole.stdout, whole.returncode) == ("done\n", 0)
+    assert whole.stderr.startswith("eventprof: ")
+    assert len(whole.stderr.splitlines()) == 28
+    first, *lines = found.stderr.splitlines()
+    assert first.startswith("eventprof: ")
+    assert "calls of" in first
+    (line,) = (line for line in lines if line.endswith("__main__.called (<string>:2)"))
+    assert line.split()[0] == "7"
+    assert not list((folder / "work").iterdir())
+
+
+def test_counting_and_recording_by_module(folder):
+    found = python(
+        folder, "-c", COUNTED,
+        EVENTPROF="json:count,__main__:record,memory=0,report=counts-%p.txt",
+    )  # fmt: skip
+
+    assert (found.stdout, found.stderr) == ("done\n", "")
+    (trace,) = traces(folder)
+    called = trace.functions[trace.functions["calls"] > 0]
+    assert "called" in called["name"]
+    assert "dumps" not in called["name"]
+    (counts,) = (folder / "work").glob("counts-*.txt")
+    text = counts.read_text()
+    assert counts.name == f"counts-{trace.metadata['pid']}.txt"
+    assert "json.dumps (" in text
+    assert "json.encoder.JSONEncoder.encode (" in text
+    assert "called" not in text.replace("calls", "")
+    assert "allocated" not in text
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("count,buffer=64 MiB", "buffer is for recording; counting has calls, c_calls"),
+        ("json:cuont", "MODULE:count or MODULE:record is meant, not 'json:cuont'"),
+        ("report=x.txt", "report=FILE goes with count"),
+        ("count,report", "report needs a file"),
+        ("count,calls=0,c_calls=0", "nothing to count"),
+    ],
+)
+def test_what_counting_does_not_know_is_one_line(folder, value, said):
+    found = python(folder, "-c", PROGRAM, EVENTPROF=value)
+
+    assert (found.stdout, found.returncode) == ("done\n", 0)
+    (line,) = found.stderr.splitlines()
+    assert line.startswith(f"eventprof: EVENTPROF={value}: ")
+    assert said in line
+
+
+def test_run_counts(folder):
+    (folder / "work" / "program.py").write_text(COUNTED)
+
+    shown = python(folder, "-m", "eventprof", "run", "--count", "--include=__main__*", "program.py")
+    kept = python(folder, "-m", "eventprof", "run", "--count", "-o", "out.txt", "--no-memory",
+                  "--include", "json*", "program.py")  # fmt: skip
+    again = python(folder, "-m", "eventprof", "run", "--count", "-o", "out.txt", "program.py")
+    wrong = python(folder, "-m", "eventprof", "run", "--count", "--buffer", "9 MB", "program.py")
+
+    assert shown.stdout == kept.stdout == "done\n"
+    assert "__main__.called (program.py:2)" in shown.stderr
+    assert kept.stderr == ""
+    assert "json.dumps (" in (folder / "work" / "out.txt").read_text()
+    assert "called (" not in (folder / "work" / "out.txt").read_text()
+    assert again.returncode == wrong.returncode == 2
+    assert "exists already; -f replaces it" in again.stderr
+    assert "buffer is for recording" in wrong.stderr
+
+
+def test_run_counts_what_the_program_starts(folder):
+    code = (
+        "import subprocess, sys; "
+        "subprocess.run([sys.executable, '-c', 'def started(): pass\\nstarted()'])"
+    )
+
+    python(folder, "-m", "eventprof", "run", "--count", "--follow-exec", "-o", "x.txt", "-c", code)
+
+    texts = {path.name: path.read_text() for path in (folder / "work").iterdir()}
+    assert len(texts) == 2
+    assert "subprocess.run (" in texts.pop("x.txt")
+    ((name, text),) = texts.items()
+    assert name.startswith("x-")
+    assert "__main__.started (" in text
+
+
+def test_modes_are_read():
+    everything = parse_modes("1")
+    both = parse_modes("a:count,b.c:record,d:count,c_calls=0,buffer=1 GiB,include=e")
+
+    assert everything == ({}, None, None)
+    assert parse_modes("count") == (None, {}, None)
+    assert parse_modes("count,record,report=x") == ({}, {}, "x")
+    assert both.count == {"c_calls": False, "include": ["e", "a", "a.*", "d", "d.*"]}
+    assert both.record == {"c_calls": False, "buffer": "1 GiB", "include": ["e", "b.c", "b.c.*"]}
 
 
 @pytest.mark.parametrize("text", ["1", "on", "true"])

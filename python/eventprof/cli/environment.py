@@ -2,7 +2,9 @@
 
 ``EVENTPROF=1`` records everything, ``EVENTPROF=memory=0,include=pkg.*`` what it says: the options
 of ``eventprof run``, without dashes. ``EVENTPROF_OUTPUT`` is the file, by default
-``eventprof-%p.epr`` in the current directory. Whatever goes wrong is one line on standard error;
+``eventprof-%p.epr`` in the current directory. ``EVENTPROF=count`` counts instead, and reports on
+standard error at the end; ``EVENTPROF=modA:count,modB:record`` goes by module; ``report=FILE``
+among the words says where the counts go. Whatever goes wrong is one line on standard error;
 the program runs on.
 """
 
@@ -19,31 +21,43 @@ VARIABLE, OUTPUT = "EVENTPROF", "EVENTPROF_OUTPUT"
 _DEFAULT_OUTPUT = "eventprof-%p.epr"
 
 _recorder: Any = None
+_counter: Any = None
+_report: str | None = None
+_process = 0
 _asked = False
 
 
 def start() -> None:
-    """Start to record, as the environment asks."""
-    global _asked, _recorder
+    """Start to record or to count, as the environment asks."""
+    global _asked, _counter, _process, _recorder, _report
     value = os.environ.get(VARIABLE, "").strip()
     # In a virtual environment, Python processes every .pth file twice.
     if value.lower() in ("", "0", "off", "no", "false") or _asked:
         return
     _asked = True
     try:
-        from .options import absolute, make_recorder, parse_words
+        from .options import absolute, make_counter, make_recorder, parse_modes
 
-        given = parse_words(value)
-        output = absolute(os.environ.get(OUTPUT) or _DEFAULT_OUTPUT)
-        recorder = make_recorder(given, output, force=False)
-        recorder.start()
+        modes = parse_modes(value)
         # The first that is registered is the last that runs.
-        atexit.register(_finish)
-        _recorder = recorder
+        if modes.record is not None:
+            output = absolute(os.environ.get(OUTPUT) or _DEFAULT_OUTPUT)
+            recorder = make_recorder(modes.record, output, force=False)
+            recorder.start()
+            atexit.register(_finish)
+            _recorder = recorder
+        if modes.count is not None:
+            counter = make_counter(modes.count)
+            _report = None if modes.report is None else absolute(modes.report)
+            _process = os.getpid()
+            counter.start()
+            atexit.register(_finish_counting)
+            _counter = counter
     except Exception as error:
         where = getattr(error, "filename", None)
         said = f"{where}: {error.strerror}" if isinstance(error, OSError) and where else error
-        _say(f"{VARIABLE}={value}: {said}; nothing is recorded")
+        what = "nothing is recorded" if _recorder is None else "nothing is counted"
+        _say(f"{VARIABLE}={value}: {said}; {what}")
 
 
 def _finish() -> None:
@@ -51,9 +65,26 @@ def _finish() -> None:
         _recorder.stop()
 
 
+def _finish_counting() -> None:
+    if _counter is None or _counter.state != "running":
+        return
+    _counter.stop()
+    if _report is None and os.getpid() != _process:  # forked, and ending as its parent does
+        return
+    from .options import write_counts
+
+    try:
+        write_counts(_counter, _report)
+    except OSError as error:
+        _say(f"{error.filename or _report}: {error.strerror}; the counts are lost")
+
+
 def cancel() -> None:
-    """Give up the recording of this process, and its file."""
-    global _recorder
+    """Give up the recording of this process, and its file, and its counts."""
+    global _counter, _recorder
+    counter, _counter = _counter, None
+    if counter is not None and counter.state == "running":
+        counter.stop()
     recorder, _recorder = _recorder, None
     if recorder is None:
         return
@@ -62,6 +93,31 @@ def cancel() -> None:
     atexit.unregister(_finish)
     with contextlib.suppress(OSError):
         os.unlink(recorder.output)
+
+
+def export_counting(given: Mapping[str, Any], report: str | None) -> None:
+    """Let the Python programs that this process starts be counted.
+
+    Parameters
+    ----------
+    given : mapping
+        Options, as from `options.from_arguments`.
+    report : str or None
+        The file of this process: theirs lie beside it. None: standard error.
+    """
+    words = ["count", *_words(given)]
+    if report is not None:
+        stem, extension = os.path.splitext(report)
+        words.append(f"report={report if '%p' in report else f'{stem}-%p{extension}'}")
+    os.environ[VARIABLE] = ",".join(words)
+
+
+def _words(given: Mapping[str, Any]) -> list[str]:
+    words = []
+    for name, value in given.items():
+        values = value if isinstance(value, list) else [value]
+        words += [f"{name}={int(v) if isinstance(v, bool) else v}" for v in values]
+    return words
 
 
 def export(given: Mapping[str, Any], output: str) -> None:
@@ -74,11 +130,7 @@ def export(given: Mapping[str, Any], output: str) -> None:
     output : str
         The file of this process: theirs lie beside it.
     """
-    words = []
-    for name, value in given.items():
-        values = value if isinstance(value, list) else [value]
-        words += [f"{name}={int(v) if isinstance(v, bool) else v}" for v in values]
-    os.environ[VARIABLE] = ",".join(words) or "1"
+    os.environ[VARIABLE] = ",".join(_words(given)) or "1"
     stem, extension = os.path.splitext(output)
     os.environ[OUTPUT] = output if "%p" in output else f"{stem}-%p{extension}"
 

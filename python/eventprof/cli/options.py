@@ -172,6 +172,94 @@ def parse_words(text: str) -> dict[str, Any]:
     return found
 
 
+#: Of the options, those that a counter has, too.
+COUNTED = ("calls", "c_calls", "memory", "domains", "include", "exclude", "threads")
+
+
+class Modes(NamedTuple):
+    """What EVENTPROF asks for: options for a recorder, for a counter; None if it asks for none."""
+
+    record: dict[str, Any] | None
+    count: dict[str, Any] | None
+    report: str | None
+
+
+def parse_modes(text: str) -> Modes:
+    """Read ``count``, ``pkg:count,other:record,memory=0``, or options alone, which record.
+
+    Parameters
+    ----------
+    text : str
+        What EVENTPROF holds. A word ``count`` or ``record`` is for all functions, one of
+        ``MODULE:count`` or ``MODULE:record`` for those of a module, and of the modules in it;
+        ``report=FILE`` says where the counts go. The rest is for `parse_words`.
+
+    Returns
+    -------
+    Modes
+        For `make_recorder` and `make_counter`.
+
+    Raises
+    ------
+    ValueError
+        A word is nothing that is known, or its value cannot be read.
+    """
+    modules: dict[str, list[str]] = {}
+    everything: set[str] = set()
+    rest, report = [], None
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        module, colon, mode = word.rpartition(":")
+        name, _, value = word.partition("=")
+        if word in ("count", "record"):
+            everything.add(word)
+        elif name == "report":
+            if not value:
+                raise ValueError("report needs a file, as report=counts-%p.txt")
+            report = value
+        elif colon and "=" not in word:
+            if mode not in ("count", "record") or not module:
+                raise ValueError(f"MODULE:count or MODULE:record is meant, not {word!r}")
+            modules.setdefault(mode, []).append(module)
+        else:
+            rest.append(word)
+    given = parse_words(",".join(rest))
+    asked = everything | modules.keys() or {"record"}
+    if report is not None and "count" not in asked:
+        raise ValueError("report=FILE goes with count")
+
+    def options(mode: str) -> dict[str, Any] | None:
+        if mode not in asked:
+            return None
+        own = dict(given)
+        if mode not in everything and mode in modules:
+            own["include"] = [
+                *own.get("include", ()),
+                *(each for name in modules[mode] for each in (name, f"{name}.*")),
+            ]
+        return own
+
+    counted = options("count")
+    if counted is not None:
+        if "record" not in asked:
+            check_counted(counted)
+        counted = {name: value for name, value in counted.items() if name in COUNTED}
+    return Modes(options("record"), counted, report)
+
+
+def check_counted(given: Mapping[str, Any]) -> None:
+    """Refuse options that only recording has.
+
+    Raises
+    ------
+    ValueError
+        There is one.
+    """
+    for name in given:
+        if name not in COUNTED:
+            raise ValueError(f"{name.replace('_', '-')} is for recording; counting has "
+                             f"{', '.join(COUNTED)}")  # fmt: skip
+
+
 def from_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
     """Collect what was given to ``eventprof run``.
 
@@ -242,6 +330,64 @@ def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> Any:
         return record(output=output, force=force, **options)
     finally:
         recorder.load_tables = True
+
+
+def make_counter(given: Mapping[str, Any]) -> Any:
+    """Make the counter that was asked for.
+
+    Parameters
+    ----------
+    given : mapping
+        From `parse_modes` or `from_arguments`; the names are among `COUNTED`.
+
+    Returns
+    -------
+    Counter
+        Not started yet.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An option is not what it should be.
+    eventprof.UnsupportedError
+        This interpreter has no counters.
+    """
+    if sys.implementation.name == "pypy":
+        from .. import UnsupportedError
+
+        raise UnsupportedError("counting needs CPython; on PyPy, record()")
+    from ..counting import count
+
+    options = dict(given)
+    if "domains" in options:
+        options["memory"] = [word.strip() for word in options.pop("domains").split(",")]
+    return count(**options)
+
+
+def write_counts(counter: Any, path: str | None) -> None:
+    """Write the report of a counter.
+
+    Parameters
+    ----------
+    counter : Counter
+        Was started.
+    path : str or None
+        A file's, with %p and %h; None: standard error.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written.
+    """
+    if path is None:
+        if sys.__stderr__ is not None:
+            print("eventprof: ", end="", file=sys.__stderr__)
+            counter.report(sys.__stderr__)
+        return
+    words = {"%p": str(os.getpid()), "%h": os.uname().nodename, "%%": "%"}
+    path = re.sub("%[ph%]", lambda found: words[found[0]], path)
+    with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+        counter.report(file, limit=1_000_000)
 
 
 def absolute(output: str) -> str:

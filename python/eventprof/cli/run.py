@@ -30,6 +30,7 @@ EXAMPLES = (
     ("eventprof run -o out.epr -m pytest tests", "a module, as python -m does"),
     ("eventprof run --no-memory --include 'mypackage.*' script.py", "calls of one package alone"),
     ("eventprof run --buffer '500 MiB' script.py", "no more on disk than this, the newest events"),
+    ("eventprof run --count script.py", "no file: calls and times by function, at the end"),
 )
 
 
@@ -53,6 +54,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     out.add_argument("-q", "--quiet", action="store_true", help="print no line at the end")
     out.add_argument(
         "--report", action="store_true", help="print the report at the end, on standard error"
+    )
+    out.add_argument(
+        "--count",
+        action="store_true",
+        help="count instead of recording: how often functions were called and what they took, on "
+        "standard error at the end, or in the file of -o",
     )
     children = parser.add_argument_group("processes that the program starts")
     children.add_argument(
@@ -95,7 +102,7 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
         parser.error("no program: give a script, -m MODULE, -c CODE, or - for standard input")
     if arguments.native and sys.implementation.name != "pypy":  # where the recorder refuses it
         _preload()
-    recording = Recording(parser, arguments, program)
+    recording = (Counting if arguments.count else Recording)(parser, arguments, program)
     try:
         launch = Launch(program)
     except NotFound as error:
@@ -303,6 +310,85 @@ class Recording:
             why = getattr(error, "strerror", None) or "no memory"
             return f"eventprof: no archive: {why}; the file is as it was recorded"
         return None
+
+
+class Counting:
+    """Counting a program, with what `Recording` has.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+        For what is wrong.
+    arguments : Namespace
+        Our options.
+    program : Program
+        Not looked at.
+    """
+
+    def __init__(
+        self, parser: argparse.ArgumentParser, arguments: argparse.Namespace, program: Program
+    ) -> None:
+        self._arguments = arguments
+        self._process = os.getpid()
+        self._path = None if arguments.output is None else options.absolute(arguments.output)
+        if self._path is not None and os.path.isdir(self._path):
+            parser.error("--count: -o names a file, not a directory")
+        if arguments.archive:
+            parser.error("--count: nothing is recorded that --archive could put away")
+        try:
+            self._options = options.from_arguments(arguments)
+            options.check_counted(self._options)
+        except ValueError as error:
+            parser.error(f"--{error}")
+        self._counter: Any = None
+
+    def open(self) -> None:
+        """Make the counter; exit with status 2 if that is not possible."""
+        from .. import Error
+
+        if self._path is not None and os.path.exists(self._path) and not self._arguments.force:
+            _give_up(f"{self._path}: exists already; -f replaces it")
+        try:
+            self._counter = options.make_counter(self._options)
+        except (Error, TypeError, ValueError) as error:
+            _give_up(str(error))
+        if not self._arguments.follow_fork:
+            os.register_at_fork(after_in_child=self._counter_stop)
+        if self._arguments.follow_exec:
+            from . import environment
+
+            environment.export_counting(self._options, self._path)
+
+    def start(self) -> None:
+        """Start to count; exit with status 2 if no hook is free."""
+        from .. import Error
+
+        try:
+            self._counter.start()
+        except (Error, MemoryError) as error:
+            atexit.unregister(self.finish)
+            _give_up(str(error))
+
+    def _counter_stop(self) -> None:
+        if self._counter.state == "running":
+            self._counter.stop()
+
+    def finish(self) -> None:
+        """Stop, and write the report: the last that runs at exit."""
+        if self._counter.state != "running":
+            return
+        self._counter.stop()
+        forked = os.getpid() != self._process
+        if forked and "%p" not in (self._path or ""):
+            return
+        if self._path is None and self._arguments.quiet:
+            return
+        try:
+            options.write_counts(self._counter, self._path)
+        except (OSError, ValueError) as error:
+            if self._path is not None and sys.__stderr__ is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    print(f"eventprof: {self._path}: {error}", file=sys.__stderr__)
 
 
 def summary(recorder: Any) -> str:

@@ -1,0 +1,371 @@
+/* The counting mode: what each function did, in place, without a log.
+ *
+ * A counter has a *view* a thread: a shadow stack of the calls that are open, and a *slot* a function.
+ * One writer, its thread. Sums over the views are made when they are read, while no view is written;
+ * a thread that ends leaves its view, slots and all, to the next one that begins: what a counter takes
+ * goes by functions and by threads that live at once, not by events.
+ *
+ *   ep_count_current -> thread -> view of counter A: frames [floor][main][f][f]   slots {main, f, g}
+ *                              -> view of counter B: ...
+ *
+ * Times are in ticks that the caller reads (ep_count_ticks()). Of recursive calls the outermost counts
+ * into `total`, as in cProfile and summary.h; an end that fits no open call is left out; calls above one
+ * that ends, whose own ends were not seen, end with it.
+ *
+ * What must hold, for whatever is opened and closed: the sum of `self` is that of `total` of the calls
+ * at the bottom of the stacks; calls + resumes begun - those ended == those open. */
+#ifndef EP_COUNT_H
+#define EP_COUNT_H
+
+#include "clock.h"
+#include "types.h"
+
+/* Running at once. */
+#define EP_COUNTERS_MAX 8
+
+/* One function on one thread. The first 64 bytes are what a call touches. */
+typedef struct ep_count_slot {
+    uint64_t calls;         /* begun in the window */
+    uint64_t resumes;       /* slices of generators, by resume or throw */
+    uint64_t depth;         /* of both, and of those from before: open now */
+    uint64_t total;         /* ticks with the function open; of recursive calls the outermost */
+    uint64_t self;          /* ticks with it innermost */
+    uint64_t min, max;      /* ticks of a whole call or slice; UINT64_MAX, 0: there was none */
+    uint32_t name;          /* id; 0: what belongs to no function */
+    uint8_t wish;           /* bits of EP_COUNT_WISH_, once asked */
+    uint8_t unused[3];
+    uint64_t recursive;     /* calls and slices begun while it was open; wraps until those end */
+    uint64_t nested;        /* ticks of those: what `total` leaves out */
+    uint64_t cut;           /* of calls + resumes, those whose own ends were not seen... */
+    uint64_t cut_ticks;     /* ...and their share, with those from before, of total + nested */
+    uint64_t seen;          /* for ep_counter_read() */
+    uint64_t unused_too;
+    /* RAW allocations come without the GIL, on the owner's thread all the same. */
+    _Atomic uint64_t bytes, blocks;    /* allocated with it innermost */
+} ep_count_slot;
+
+_Static_assert(sizeof(ep_count_slot) == 128, "two cache lines");
+
+enum {
+    EP_COUNT_WISH_KNOWN = 1,
+    EP_COUNT_WISH_INCLUDED = 2,
+    EP_COUNT_WISH_EXCLUDED = 4,
+    EP_COUNT_WISH_MIXED = 8    /* something that it calls may be wanted by somebody */
+};
+
+/* Keys: what an end is recognised by; 8-aligned. With one of these bits, only slow halves recognise it. */
+#define EP_COUNT_ABOVE_OWN UINT64_C(1)    /* the frame below is our own code's */
+#define EP_COUNT_OWN UINT64_C(2)          /* our own code's: not counted, nor what it calls in C */
+#define EP_COUNT_BEFORE UINT64_C(4)       /* open when the window began */
+#define EP_COUNT_FLAGS UINT64_C(7)
+
+typedef struct ep_count_frame {
+    uintptr_t key;
+    ep_count_slot *slot;    /* never NULL; of our own code the slot below, which its blocks belong to */
+    uint64_t start;         /* ticks */
+    uint64_t inside;        /* ticks of the calls that ended in it */
+} ep_count_frame;
+
+/* The slot of what a thread met last at each of these places; an entry never goes void. */
+#define EP_COUNT_KNOWN 2048
+typedef struct ep_count_known {
+    uintptr_t key;
+    ep_count_slot *slot;
+} ep_count_known;
+
+typedef struct ep_counter ep_counter;
+
+typedef struct ep_count_view {
+    /* owner only */
+    ep_count_frame *top;      /* frames[0] is the floor: slot 0, no end fits it */
+    ep_count_frame *limit;    /* one past the last frame */
+    ep_count_frame *frames;
+    size_t slot_count;        /* in pages */
+    size_t index_slots;
+    ep_count_slot **index;    /* open addressing by name id; NULL: empty */
+    struct ep_count_page *pages;
+    uintptr_t absent_key;     /* a search found it in no frame that began at or before... */
+    uint64_t absent_ticks;
+    uint64_t lost;            /* calls and blocks that found no memory to be counted in */
+    uint64_t unmatched;       /* ends that fitted no open call */
+    bool begun;               /* the source put the calls on it that were open at the start */
+    /* under the lock of count.c */
+    ep_counter *counter;
+    struct ep_count_thread *thread;    /* NULL: it ended */
+    uint64_t stop_ticks;      /* as its frames have them; valid once the counter stopped */
+    struct ep_count_view *next;        /* of the counter */
+    struct ep_count_view *next_free;   /* of those without a thread, or without a counter */
+    ep_count_known known[EP_COUNT_KNOWN];
+} ep_count_view;
+
+/* A block of the thread that a source may take back: its own mechanism's. */
+typedef struct ep_count_block {
+    uintptr_t address;    /* 0: none */
+    uint64_t bytes;
+} ep_count_block;
+
+typedef struct ep_count_thread {
+    uint64_t fast_in;          /* the generation in which fast halves may count into views[0]; 0: none */
+    ep_count_view *views[EP_COUNTERS_MAX];    /* of the generation below */
+    uint64_t serials[EP_COUNTERS_MAX];        /* of the windows that they are of */
+    size_t view_count;
+    uint64_t generation;
+    uint64_t aside;            /* ticks that callbacks took: in nobody's time */
+    uint32_t busy;             /* inside the interpreter's allocator, or code of ours */
+    uint32_t calling;          /* inside a callback: nothing is counted */
+    ep_count_block blocks[2];  /* since the last event; [0]: the last */
+    unsigned exit_rounds;
+    bool has_calls, has_c_calls;    /* whether hooks bring them: some running counter wants them */
+    const void *first_frame;   /* the sources' own: innermost as they put the open calls on the stacks */
+} ep_count_thread;
+
+struct ep_counter {
+    /* the owner's, before a start */
+    const struct ep_filter *filter;    /* NULL: every call is counted */
+    void *owner;               /* the source's own */
+    bool tells;                /* its owner hears of calls before and after they are counted */
+    bool calls, c_calls;       /* which it wants; others may run that want more */
+    bool this_thread_only;
+    /* under the lock */
+    bool running;
+    uint64_t serial;           /* of the window; never reused */
+    ep_count_thread *only;
+    uint64_t start_ticks, stop_ticks;
+    ep_count_view *views;      /* all */
+    ep_count_view *free_views;
+    uint64_t lost;             /* threads that there was no memory for */
+};
+
+extern _Thread_local ep_count_thread *ep_count_current __attribute__((tls_model("initial-exec")));
+
+/* Changes with the set of running counters and with what they ask; never 0. */
+extern EP_HIDDEN _Atomic uint64_t ep_count_generation;
+
+/* Once a process. Fails: EP_NOMEM. */
+EP_CHECKED ep_status ep_count_init(void);
+
+/* Which clock counters use, whatever recorders do. */
+extern EP_HIDDEN bool ep_count_by_counter;
+
+uint64_t ep_count_ticks_slow(void);
+
+static inline uint64_t
+ep_count_ticks(void)
+{
+    return EP_LIKELY(ep_count_by_counter) ? ep_clock_counter() : ep_count_ticks_slow();
+}
+
+/* Ticks in a second, as measured until now. */
+double ep_count_frequency_hz(void);
+
+/* ---- Counters: no thread of the interpreter is in a hook meanwhile ----------------------------- */
+
+/* Returns: new, zeroed, or NULL. */
+ep_counter *ep_counter_new(void);
+/* Stops it if need be. NULL: nothing. */
+void ep_counter_free(ep_counter *counter);
+
+/* Begins a window; what an earlier one counted is given up. Fails: EP_STATE (it runs, or
+ * EP_COUNTERS_MAX others do), EP_NOMEM. */
+EP_CHECKED ep_status ep_counter_start(ep_counter *counter, uint64_t ticks);
+void ep_counter_stop(ep_counter *counter, uint64_t ticks);
+
+/* `tells` changed. */
+void ep_counter_changed(void);
+
+/* Returns: view, NULL if no more than `at` run. */
+ep_counter *ep_counter_running(size_t at);
+
+/* One row a function, by name id; the first is that of no function. Times in ticks. Open calls count as
+ * if they ended now (running), or at the stop: into `total` and `self`. */
+typedef struct ep_count_row {
+    uint32_t name;
+    uint64_t calls, resumes, recursive, total, self;
+    uint64_t whole, whole_ticks;    /* calls and slices seen from start to end, and their ticks */
+    uint64_t min, max;              /* of them; valid if there are any */
+    uint64_t bytes, blocks;
+} ep_count_row;
+
+typedef struct ep_count_rows {
+    size_t count;
+    ep_count_row *rows;
+    uint64_t lost, unmatched;
+    uint64_t ticks;                 /* of the window */
+} ep_count_rows;
+
+/* Returns through out: new (free() the rows). Fails: EP_NOMEM, *out untouched. */
+EP_CHECKED ep_status ep_counter_read(ep_counter *counter, uint64_t ticks, ep_count_rows *out);
+
+/* Bytes that a counter's views take. */
+size_t ep_counter_bytes(ep_counter *counter);
+
+/* In a forked child: counters begin anew; calls that are open stay open. */
+void ep_count_after_fork(uint64_t ticks);
+
+/* ---- A thread's own --------------------------------------------------------------------------- */
+
+/* The calling thread's, its views those of the running counters. NULL: no memory, or the thread is past
+ * its end. */
+EP_COLD ep_count_thread *ep_count_attach(void);
+
+static inline uint64_t
+ep_count_now_generation(void)
+{
+    /* Relaxed: it changes while no hook runs. */
+    return atomic_load_explicit(&ep_count_generation, memory_order_relaxed);
+}
+
+static inline ep_count_thread *
+ep_count_mine(void)
+{
+    ep_count_thread *thread = ep_count_current;
+    return EP_LIKELY(thread != NULL && thread->generation == ep_count_now_generation())
+               ? thread
+               : ep_count_attach();
+}
+
+/* Whether fast halves may count into views[0], with the top frame known to be the program's. */
+static inline bool
+ep_count_is_fast(const ep_count_thread *thread)
+{
+    return EP_LIKELY(thread != NULL) && EP_LIKELY(thread->fast_in == ep_count_now_generation());
+}
+
+/* After a frame of our own code came or went. */
+void ep_count_settle(ep_count_thread *thread);
+
+/* The slot of a name, made on first sight. NULL: no memory, counted. */
+ep_count_slot *ep_count_slot_of(ep_count_view *view, uint32_t name);
+/* NULL: there is none. */
+ep_count_slot *ep_count_find_slot(const ep_count_view *view, uint32_t name);
+
+static inline ep_count_known *
+ep_count_known_at(ep_count_view *view, uintptr_t key)
+{
+    return &view->known[key >> 4 & (EP_COUNT_KNOWN - 1)];
+}
+
+/* Room for one more frame. */
+EP_COLD bool ep_count_grow(ep_count_view *view);
+
+/* HOT. Puts a call on the stack; `limit` was looked at. */
+static inline void
+ep_count_push(ep_count_view *view, ep_count_slot *slot, uintptr_t key, uint64_t ticks)
+{
+    ep_count_frame *frame = view->top + 1;
+    frame->key = key;
+    frame->slot = slot;
+    frame->start = ticks;
+    frame->inside = 0;
+    slot->depth += 1;
+    view->top = frame;
+}
+
+/* HOT. The call on top ends; it was seen from its beginning. */
+static inline void
+ep_count_pop(ep_count_view *view, uint64_t ticks)
+{
+    ep_count_frame *frame = view->top;
+    ep_count_slot *slot = frame->slot;
+    /* Counters of two processors may differ by a little. */
+    uint64_t elapsed = ticks > frame->start ? ticks - frame->start : 0;
+    frame[-1].inside += elapsed;
+    slot->self += elapsed - frame->inside;
+    if (EP_LIKELY(--slot->depth == 0)) {
+        slot->total += elapsed;
+    } else {
+        slot->recursive += 1;
+        slot->nested += elapsed;
+    }
+    slot->min = elapsed < slot->min ? elapsed : slot->min;
+    slot->max = elapsed > slot->max ? elapsed : slot->max;
+    view->top = frame - 1;
+}
+
+/* Begins a call; `is_slice`: of a generator. False: no memory, counted. */
+bool ep_count_open(ep_count_view *view, ep_count_slot *slot, uintptr_t key, uint64_t ticks,
+                   bool is_slice);
+
+/* A call that was open when the window began, outermost first. */
+bool ep_count_open_before(ep_count_view *view, ep_count_slot *slot, uintptr_t key, uint64_t ticks);
+
+/* The call on top, of those from before, begins only now. No-op if it is another. */
+void ep_count_forget_before(ep_count_view *view, uintptr_t key);
+
+/* Puts our own code on the stack, and takes it off with what is above. */
+bool ep_count_open_own(ep_count_view *view, uintptr_t key, uint64_t ticks);
+void ep_count_close_own(ep_count_view *view, uintptr_t key, uint64_t ticks);
+
+/* Asks the counter's filter about a slot, once. Returns: bits of EP_COUNT_WISH_. */
+uint8_t ep_count_wish(ep_count_view *view, ep_count_slot *slot);
+
+/* Whether the view's counter wants calls of `slot`; caller: NULL for a Python function. */
+static inline bool
+ep_count_wants(ep_count_view *view, ep_count_slot *slot, ep_count_slot *caller)
+{
+    if (view->counter->filter == NULL) {
+        return true;
+    }
+    unsigned wish = ep_count_wish(view, slot);
+    unsigned from = caller != NULL ? ep_count_wish(view, caller) : 0;
+    return ((wish | from) & (EP_COUNT_WISH_INCLUDED | EP_COUNT_WISH_EXCLUDED)) == EP_COUNT_WISH_INCLUDED;
+}
+
+static inline bool
+ep_count_top_is_own(const ep_count_view *view)
+{
+    return (view->top->key & EP_COUNT_OWN) != 0;
+}
+
+/* Ends the innermost call with the key or, if it is not 0, of the slot, and all above it. False: there is
+ * none, counted. */
+bool ep_count_close(ep_count_view *view, uintptr_t key, const ep_count_slot *slot, uint64_t ticks);
+
+/* HOT. A block was made: of the innermost call, in each view. */
+static inline void
+ep_count_add_block(ep_count_thread *thread, uint64_t bytes, uintptr_t address)
+{
+    for (size_t i = 0; i < thread->view_count; i++) {
+        ep_count_slot *slot = thread->views[i]->top->slot;
+        /* One writer: no read-modify-write is needed. */
+        atomic_store_explicit(&slot->bytes,
+                              atomic_load_explicit(&slot->bytes, memory_order_relaxed) + bytes,
+                              memory_order_relaxed);
+        atomic_store_explicit(&slot->blocks,
+                              atomic_load_explicit(&slot->blocks, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
+    }
+    thread->blocks[1] = thread->blocks[0];
+    thread->blocks[0] = (ep_count_block){address, bytes};
+}
+
+/* HOT. Takes back the last block if that is it. */
+static inline bool
+ep_count_take_block(ep_count_thread *thread, uintptr_t address)
+{
+    if (thread->blocks[0].address != address || address == 0) {
+        return false;
+    }
+    uint64_t bytes = thread->blocks[0].bytes;
+    for (size_t i = 0; i < thread->view_count; i++) {
+        ep_count_slot *slot = thread->views[i]->top->slot;
+        atomic_store_explicit(&slot->bytes,
+                              atomic_load_explicit(&slot->bytes, memory_order_relaxed) - bytes,
+                              memory_order_relaxed);
+        atomic_store_explicit(&slot->blocks,
+                              atomic_load_explicit(&slot->blocks, memory_order_relaxed) - 1,
+                              memory_order_relaxed);
+    }
+    thread->blocks[0] = thread->blocks[1];
+    thread->blocks[1].address = 0;
+    return true;
+}
+
+/* An event: what was made before it stays. */
+static inline void
+ep_count_keep_blocks(ep_count_thread *thread)
+{
+    thread->blocks[0].address = thread->blocks[1].address = 0;
+}
+
+#endif
