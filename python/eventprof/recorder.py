@@ -11,7 +11,7 @@ import operator
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from . import _core, areas
@@ -303,8 +303,29 @@ def _need_ends(kinds: int, max_depth: int | None, min_duration: int) -> None:
         raise ValueError(f"{name} goes by calls and their ends, and {what}")
 
 
-def _kinds(calls: object, c_calls: object, memory: object, events: object) -> int:
-    """Give the kinds asked for, as bits."""
+_FLAGGED = {
+    "marks": ("SPAN_BEGIN", "SPAN_END", "MARK", "COUNTER", "FLOW"),
+    "gc": ("GC_START", "GC_STOP", "GC_COLLECTED"),
+    "refs": ("CREATE", "DESTROY"),
+    "audit": ("AUDIT",),
+}
+
+
+def _flagged_kinds(flags: Mapping[str, object]) -> int:
+    """Give the kinds that have a flag of their own, as bits."""
+    words = [word for flag, words in _FLAGGED.items() if flags[flag] for word in words]
+    return sum(1 << row[0] for row in _core.kind_table() if row[1] in words)
+
+
+def _audit(value: object) -> tuple[str, ...]:
+    """Give the patterns of audit events; of all, the one that matches all."""
+    if _is_bool(value):
+        return ("*",) if value else ()
+    return _patterns("audit", value)
+
+
+def _kinds(calls: object, c_calls: object, memory: object, events: object, others: int) -> int:
+    """Give the kinds asked for, as bits; `others` of them were asked for by flags of their own."""
     if _is_bool(memory):
         domains = frozenset(DOMAINS if memory else ())
     elif isinstance(memory, str) or not isinstance(memory, Iterable):
@@ -324,13 +345,13 @@ def _kinds(calls: object, c_calls: object, memory: object, events: object) -> in
             if (row[5] in domains if row[5] is not None
                 else with_c_calls if row[1].startswith("C_") else with_calls)
         ]  # fmt: skip
-    if not wanted:
+    if not wanted and (events is not None or not others):
         raise ValueError(
-            "nothing to record: one of calls, c_calls and memory must be on"
+            "nothing to record: one of calls, c_calls, memory, marks, gc, refs and audit must be on"
             if events is None
             else f"nothing to record: events must hold some of {_one_of(EVENTS)}"
         )
-    return sum(1 << row[0] for row in wanted)
+    return sum(1 << row[0] for row in wanted) | others
 
 
 class Options(NamedTuple):
@@ -349,6 +370,10 @@ class Options(NamedTuple):
     output: str | None = None
     force: bool = False
     overhead: bool = False
+    marks: bool = True
+    gc: bool = False
+    refs: bool = False
+    audit: tuple[str, ...] = ()
 
     @property
     def events(self) -> tuple[str, ...]:
@@ -381,6 +406,10 @@ def record(
     output: str | os.PathLike[str] | None = None,
     force: bool = False,
     overhead: bool = False,
+    marks: bool = True,
+    gc: bool = False,
+    refs: bool = False,
+    audit: bool | Iterable[str] = (),
 ) -> Recorder:
     """Make a recorder: a context manager, a decorator, or something to start and stop.
 
@@ -433,6 +462,17 @@ def record(
         Measure first what an event costs, as `eventprof.overhead` does: once a process and choice
         of options, some 50 ms. It is in the trace's metadata then, and tables can be corrected
         for it. Otherwise it is there if it was measured before.
+    marks : bool
+        Record what the program says of itself: `mark`, `span`, `counter` and `flow`. A program that
+        does not call these has no such events.
+    gc : bool
+        Record runs of the garbage collector, by a function in `gc.callbacks`.
+    refs : bool
+        Record objects that are created and destroyed, with their types. Needs Python 3.13.
+    audit : bool or iterable of str
+        Record audit events, without their arguments: those that match one of these globs, as
+        ``["open", "socket.*"]``, or all. The hook for them, one a process, cannot be removed; it is
+        idle when nothing records.
 
     Returns
     -------
@@ -446,7 +486,7 @@ def record(
     MemoryError
         `buffer` is more than the machine has.
     UnsupportedError
-        This interpreter has no such backend.
+        This interpreter has no such backend, or no reference tracer.
     StateError
         `overhead` was asked for while a recorder runs.
 
@@ -467,7 +507,13 @@ def record(
     """
     if load_tables:
         from . import trace  # noqa: F401 - now, so that no window sees it
-    kinds = _kinds(calls, c_calls, memory, events)
+    flags: dict[str, Any] = {
+        "marks": _flag("marks", marks),
+        "gc": _flag("gc", gc),
+        "refs": _flag("refs", refs),
+        "audit": _audit(audit),
+    }
+    kinds = _kinds(calls, c_calls, memory, events, _flagged_kinds(flags))
     options = Options(
         kinds,
         parse_size("buffer", buffer),
@@ -482,7 +528,13 @@ def record(
         None if output is None else _output(output),
         _flag("force", force),
         _flag("overhead", overhead),
+        **flags,
     )
+    if options.refs and sys.version_info < (3, 13):
+        raise _core.UnsupportedError(
+            "refs=True needs Python 3.13 (PyRefTracer_SetTracer); this is "
+            f"{sys.version_info.major}.{sys.version_info.minor}"
+        )
     _need_ends(kinds, options.max_depth, options.min_duration)
     if options.backend == "monitoring" and sys.version_info < (3, 12):
         raise _core.UnsupportedError(
@@ -593,6 +645,7 @@ class Recorder(_core.Recorder):
             exclude=options.exclude,
             max_depth=-1 if options.max_depth is None else options.max_depth,
             min_duration_ns=options.min_duration,
+            audit=() if options.audit == ("*",) else options.audit,
             **file,
         )
         self.options = options
@@ -731,7 +784,7 @@ class Recorder(_core.Recorder):
         if inspect.isclass(function) or not callable(function):
             what = f"the class {function.__name__}" if inspect.isclass(function) else repr(function)
             raise TypeError(f"a recorder decorates functions and methods, not {what}")
-        wrapper = _wrap(self, function)
+        wrapper = wrap(lambda: _outermost(self), function)
         functools.update_wrapper(wrapper, function)
         wrapper.__dict__["recorder"] = self
         return cast(_Function, wrapper)
@@ -785,8 +838,8 @@ def _outermost(recorder: Recorder) -> Recorder | _Nothing | _First:
     return recorder if recorder.state != "running" else _NOTHING
 
 
-def _wrap(recorder: Recorder, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a function of the same sort that records its outermost run.
+def wrap(context: Callable[[], Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a function of the same sort that runs in a context, asked for at each run.
 
     `with` calls the extension's own __enter__, and no signal or other thread comes between the
     question whether it runs, the start, and the block. No frame of ours is recorded.
@@ -796,7 +849,7 @@ def _wrap(recorder: Recorder, function: Callable[..., Any]) -> Callable[..., Any
     if inspect.isasyncgenfunction(function):
 
         async def async_generator(*args: Any, **kwargs: Any) -> Any:
-            with _outermost(recorder):
+            with context():
                 steps = function(*args, **kwargs)
                 step, given = steps.asend, None
                 while True:
@@ -817,7 +870,7 @@ def _wrap(recorder: Recorder, function: Callable[..., Any]) -> Callable[..., Any
     if inspect.iscoroutinefunction(function):
 
         async def coroutine(*args: Any, **kwargs: Any) -> Any:
-            with _outermost(recorder):
+            with context():
                 return await function(*args, **kwargs)
 
         return coroutine
@@ -825,13 +878,13 @@ def _wrap(recorder: Recorder, function: Callable[..., Any]) -> Callable[..., Any
     if inspect.isgeneratorfunction(function):
 
         def generator(*args: Any, **kwargs: Any) -> Any:
-            with _outermost(recorder):
+            with context():
                 return (yield from function(*args, **kwargs))
 
         return generator
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with _outermost(recorder):
+        with context():
             return function(*args, **kwargs)
 
     return wrapper

@@ -7,6 +7,7 @@
 #include "compat.h"
 #include "intern.h"
 #include "legacy.h"
+#include "marks.h"
 #include "trace.h"
 
 static PyObject *errors[EP_ERROR_COUNT];
@@ -124,7 +125,13 @@ text(PyObject *module, PyObject *number)
     return PyErr_Occurred() ? NULL : ep_py_string(id < EP_STRING_NONE ? (uint32_t)id : EP_STRING_NONE);
 }
 
+#define FAST(function) (PyCFunction)(void (*)(void)) function, METH_FASTCALL
+
 static PyMethodDef functions[] = {
+    {"mark", FAST(ep_py_mark), ep_py_mark_doc},
+    {"counter", FAST(ep_py_counter), ep_py_counter_doc},
+    {"flow", FAST(ep_py_flow), ep_py_flow_doc},
+    {"span", FAST(ep_py_span), ep_py_span_doc},
     {"text", text, METH_O, NULL},
     {"gather", ep_py_gather, METH_VARARGS, NULL},
     {"arrow_schema", ep_py_arrow_schema, METH_VARARGS, NULL},
@@ -290,6 +297,9 @@ module_exec(PyObject *module)
     Py_DECREF(recorder);
     Py_DECREF(legacy_log);
     Py_XSETREF(ep_py_trace_type, trace);    /* keeps it for ep_py_trace_new() */
+    if (ep_py_marks_init(module) < 0) {
+        return -1;
+    }
     if (PyModule_AddStringConstant(module, "VERSION", EP_VERSION) < 0) {
         return -1;
     }

@@ -108,6 +108,7 @@ def record(
         shared._choice("clock", clock, shared.CLOCKS),
         (),
         (),
+        marks=False,
     )
     return Recorder(options, flags)
 
