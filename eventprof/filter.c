@@ -87,17 +87,9 @@ area_of_word(const char *pattern)
     return EP_AREA_NONE;
 }
 
-ep_status
-ep_filter_add(ep_filter *filter, bool include, const char *pattern)
+static ep_status
+add_pattern(char ***list, size_t *count, size_t *capacity, const char *pattern)
 {
-    ep_area area = area_of_word(pattern);
-    if (area != EP_AREA_NONE) {
-        *(include ? &filter->include_areas : &filter->exclude_areas) |= 1u << area;
-        return EP_OK;
-    }
-    char ***list = include ? &filter->include : &filter->exclude;
-    size_t *count = include ? &filter->include_count : &filter->exclude_count;
-    size_t *capacity = include ? &filter->include_capacity : &filter->exclude_capacity;
     size_t bytes = strlen(pattern) + 1;
     if (!ep_grow((void **)list, capacity, *count + 1, sizeof **list)) {
         return EP_NOMEM;
@@ -111,6 +103,36 @@ ep_filter_add(ep_filter *filter, bool include, const char *pattern)
     return EP_OK;
 }
 
+ep_status
+ep_filter_add(ep_filter *filter, bool include, const char *pattern)
+{
+    ep_area area = area_of_word(pattern);
+    if (area != EP_AREA_NONE) {
+        *(include ? &filter->include_areas : &filter->exclude_areas) |= 1u << area;
+        return EP_OK;
+    }
+    char ***list = include ? &filter->include : &filter->exclude;
+    size_t *count = include ? &filter->include_count : &filter->exclude_count;
+    size_t *capacity = include ? &filter->include_capacity : &filter->exclude_capacity;
+    return add_pattern(list, count, capacity, pattern);
+}
+
+ep_status
+ep_filter_add_audit(ep_filter *filter, const char *pattern)
+{
+    return add_pattern(&filter->audit, &filter->audit_count, &filter->audit_capacity, pattern);
+}
+
+bool
+ep_filter_wants_audit(const ep_filter *filter, ep_text event)
+{
+    bool wanted = filter->audit_count == 0 || (event.bytes == sizeof EP_AUDIT_OTHER - 1 &&
+                                               memcmp(event.at, EP_AUDIT_OTHER, event.bytes) == 0);
+    for (size_t i = 0; i < filter->audit_count && !wanted; i++) {
+        wanted = ep_glob_match(filter->audit[i], event);
+    }
+    return wanted;
+}
 void
 ep_filter_clear(ep_filter *filter)
 {
@@ -120,8 +142,12 @@ ep_filter_clear(ep_filter *filter)
     for (size_t i = 0; i < filter->exclude_count; i++) {
         free(filter->exclude[i]);
     }
+    for (size_t i = 0; i < filter->audit_count; i++) {
+        free(filter->audit[i]);
+    }
     free(filter->include);
     free(filter->exclude);
+    free(filter->audit);
     *filter = (ep_filter){0};
 }
 
@@ -307,6 +333,25 @@ wants_name(verdicts *known, uint32_t name_id)
     return *verdict == 2;
 }
 
+static bool
+wants_audit(verdicts *known, uint32_t site_id)
+{
+    uint8_t *verdict = &known->of_site[site_id];
+    if (*verdict == 0) {
+        const ep_name *name = ep_name_get(ep_site_callee(site_id));
+        *verdict = ep_filter_wants_audit(known->filter, ep_string_get(name->qualname)) ? 2 : 1;
+    }
+    return *verdict == 2;
+}
+
+/* Hooks have no gate for what is no function's call: it stays, and is no level of depth. */
+static bool
+is_apart(uint32_t name_id)
+{
+    uint8_t kind = ep_name_get(name_id)->kind;
+    return kind == EP_NAME_USER || kind == EP_NAME_GC || kind == EP_NAME_HPY;
+}
+
 #define NO_ROW SIZE_MAX
 
 /* A call that is open. */
@@ -314,6 +359,7 @@ typedef struct open_call {
     uint32_t site;
     uint32_t inside;    /* depth of a call made from here */
     bool wanted;        /* by name */
+    bool apart;         /* a span, a run of the collector: no function's call */
     bool stays;         /* and not too deep */
     size_t row;         /* NO_ROW: before the rows */
 } open_call;
@@ -341,9 +387,11 @@ open_one(work *w, open_calls *stack, uint32_t site, size_t row, bool before)
     }
     const ep_filter *filter = w->known.filter;
     uint32_t depth = stack->depth > 0 ? stack->at[stack->depth - 1].inside : 0;
-    open_call call = {.site = site, .row = row, .wanted = wants_site(&w->known, site)};
-    call.stays = call.wanted && (before || !filter->limits_depth || depth <= filter->max_depth);
-    call.inside = depth + (call.wanted && !before);
+    open_call call = {.site = site, .row = row, .apart = is_apart(ep_site_callee(site))};
+    call.wanted = call.apart || wants_site(&w->known, site);
+    call.stays = call.apart || (call.wanted && (before || !filter->limits_depth ||
+                                                depth <= filter->max_depth));
+    call.inside = depth + (call.wanted && !before && !call.apart);
     stack->at[stack->depth++] = call;
     return true;
 }
@@ -369,7 +417,7 @@ close_one(work *w, open_calls *stack, size_t row)
         at -= 1;
     }
     if (at-- == 0) {
-        if (!wants_name(&w->known, name)) {
+        if (!is_apart(name) && !wants_name(&w->known, name)) {
             w->drop[row] = 1;
             w->counts.rows += 1;
         }
@@ -377,7 +425,7 @@ close_one(work *w, open_calls *stack, size_t row)
     }
     for (size_t i = at; i < stack->depth; i++) {
         open_call *call = &stack->at[i];
-        if (call->stays && call->row != NO_ROW &&
+        if (call->stays && !call->apart && call->row != NO_ROW &&
             time_ns[row] - time_ns[call->row] < w->known.filter->min_duration_ns) {
             w->drop[call->row] = 1;
             w->counts.short_calls += 1;
@@ -398,6 +446,10 @@ judge_rows(work *w)
     for (size_t row = 0; row < c->count; row++) {
         const ep_kind_info *info = &ep_kinds[c->kind[row]];
         open_calls *stack = &w->threads[c->thread[row]];
+        if (c->kind[row] == EP_KIND_AUDIT) {
+            /* What another recorder asked for. */
+            w->drop[row] = !wants_audit(&w->known, c->id[row]);
+        }
         if (info->family != EP_FAMILY_CALL) {
             continue;
         }

@@ -35,6 +35,8 @@ typedef struct ep_filter {
     char **include, **exclude;    /* owned, terminated */
     size_t include_count, exclude_count;
     size_t include_capacity, exclude_capacity;
+    char **audit;                 /* the same, of audit events; none: all that there are */
+    size_t audit_count, audit_capacity;
     unsigned include_areas, exclude_areas;    /* bits of ep_area */
     bool limits_depth;
     uint32_t max_depth;           /* valid if limits_depth */
@@ -49,6 +51,13 @@ bool ep_glob_match(const char *pattern, ep_text text);
 /* Copies the pattern, or takes an area's word. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_filter_add(ep_filter *filter, bool include, const char *pattern);
 void ep_filter_clear(ep_filter *filter);
+
+/* The name of audit events that are too many to have names: any recorder of some may want it. */
+#define EP_AUDIT_OTHER "(another audit event)"
+
+/* A pattern of audit events. Fails: EP_NOMEM. */
+EP_CHECKED ep_status ep_filter_add_audit(ep_filter *filter, const char *pattern);
+bool ep_filter_wants_audit(const ep_filter *filter, ep_text event);
 
 /* Says what an area is, once a process, before filters are asked: files below a folder (no glob; the
  * longest folder decides) and, of functions that have no file, those of a module and of what is in
@@ -75,7 +84,8 @@ ep_filter_includes_all(const ep_filter *filter)
 static inline bool
 ep_filter_is_empty(const ep_filter *filter)
 {
-    return !ep_filter_names_any(filter) && !filter->limits_depth && filter->min_duration_ns == 0;
+    return !ep_filter_names_any(filter) && !filter->limits_depth && filter->min_duration_ns == 0 &&
+           filter->audit_count == 0;
 }
 
 /* Whether a pattern of the list matches the name: its module, its file, its qualified name, or

@@ -75,7 +75,7 @@ add_calls(ep_summary *summary, const ep_calls *calls)
         bool recursive = (calls->flags[call] & EP_CALL_RECURSIVE) != 0;
         if (call >= calls->before_count) {
             uint8_t kind = ep_call_kind(calls, call);
-            bool begins = kind == EP_KIND_CALL || kind == EP_KIND_C_CALL;
+            bool begins = kind != EP_KIND_RESUME && kind != EP_KIND_THROW;
             stats->calls += begins;
             stats->resumes += !begins;
             stats->recursive += recursive;

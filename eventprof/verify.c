@@ -82,6 +82,7 @@ typedef struct open_call {
     uint32_t row;      /* EP_ROW_NONE: open when what is recorded began */
     bool fresh;        /* open then, and a call of C that it made may be, too, which nobody saw begin.
                           Once it makes another, that one has ended */
+    bool span;         /* begins and ends where the program says so */
 } open_call;
 
 typedef struct call_stack {
@@ -118,7 +119,7 @@ is_c(unsigned kind)
 }
 
 static EP_CHECKED ep_status
-push(call_stack *stack, int64_t key, uint32_t row)
+push(call_stack *stack, int64_t key, uint32_t row, unsigned kind)
 {
     if (stack->depth > 0 && (key & 1) != 0) {
         stack->calls[stack->depth - 1].fresh = false;
@@ -127,7 +128,12 @@ push(call_stack *stack, int64_t key, uint32_t row)
                      sizeof *stack->calls)) {
         return EP_NOMEM;
     }
-    stack->calls[stack->depth++] = (open_call){.key = key, .row = row, .fresh = row == EP_ROW_NONE};
+    stack->calls[stack->depth++] = (open_call){
+        .key = key,
+        .row = row,
+        .fresh = row == EP_ROW_NONE,
+        .span = (SPAN_KINDS & EP_KIND_BIT(kind)) != 0,
+    };
     return EP_OK;
 }
 
@@ -164,19 +170,31 @@ end_may_be_older(const verifier *v, call_stack *stack, unsigned kind)
 {
     open_call *top = stack->depth > 0 ? &stack->calls[stack->depth - 1] : NULL;
     bool no_python = (v->call_kinds & EP_KIND_BIT(EP_KIND_CALL)) == 0;
-    if (v->input->damaged || v->input->calls_displaced) {
+    if (v->input->damaged || v->input->calls_displaced || (SPAN_KINDS & EP_KIND_BIT(kind))) {
         return true;
     }
     if (top == NULL) {
         /* Only Python's frames are looked at when a window begins. */
-        return v->input->filtered || (is_c(kind) && no_python);
+        return v->input->filtered || (is_c(kind) && no_python) || (GC_KINDS & EP_KIND_BIT(kind));
     }
     if (top->row != EP_ROW_NONE) {
         return false;
     }
     bool fresh = top->fresh;
     top->fresh = false;
-    return v->input->filtered || (is_c(kind) && (fresh || no_python));
+    return v->input->filtered || (is_c(kind) && (fresh || no_python)) ||
+           (GC_KINDS & EP_KIND_BIT(kind));
+}
+
+/* Whether nothing but spans is open inside of the first `depth` calls: the program left them open. */
+static bool
+only_spans(const call_stack *stack, size_t depth)
+{
+    bool only = true;
+    for (size_t at = depth; at < stack->depth && only; at++) {
+        only = stack->calls[at].span;
+    }
+    return only;
 }
 
 static int64_t
@@ -205,7 +223,9 @@ end_call(verifier *v, call_stack *stack, size_t row, int64_t key)
         finding.other_row = top->row != EP_ROW_NONE ? top->row : EP_FINDING_NO_ROW;
     }
     if (found > 0) {
-        ep_verify_report(&v->result, v->input->damaged || v->input->calls_displaced, &finding);
+        bool excused = v->input->damaged || v->input->calls_displaced ||
+                       only_spans(stack, found);
+        ep_verify_report(&v->result, excused, &finding);
         pop_to(stack, found - 1);
     } else {
         ep_verify_report(&v->result, end_may_be_older(v, stack, kind), &finding);
@@ -234,7 +254,7 @@ replay_call(verifier *v, size_t row)
     }
     call_stack *stack = &v->stacks[c->thread[row]];
     if (!closes) {
-        return push(stack, KEY(function, is_c(kind)), (uint32_t)row);
+        return push(stack, KEY(function, is_c(kind)), (uint32_t)row, kind);
     }
     end_call(v, stack, row, KEY(function, is_c(kind)));
     return EP_OK;
@@ -251,7 +271,7 @@ push_open_calls(verifier *v)
                 continue;
             }
             int64_t key = KEY(function_of(v->input->map, false, call->site_id), is_c(call->kind));
-            if (push(&v->stacks[thread], key, EP_ROW_NONE) != EP_OK) {
+            if (push(&v->stacks[thread], key, EP_ROW_NONE, call->kind) != EP_OK) {
                 return EP_NOMEM;
             }
         }

@@ -22,7 +22,17 @@ if sys.implementation.name == "pypy":
 
     _pypy_core.install()  # there is no extension, and this is in its place
 from . import _core
-from ._core import Error, FormatError, StateError, ToolInUseError, UnsupportedError
+from ._core import (
+    Error,
+    FormatError,
+    StateError,
+    ToolInUseError,
+    UnsupportedError,
+    counter,
+    flow,
+    mark,
+    span,
+)
 
 if TYPE_CHECKING or sys.implementation.name != "pypy":
     from .recorder import Recorder, record
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
     from .event_profiler import EventProfiler, EventProfilerDebug, WithEventProfiler
     from .file import open
     from .following import Follower
+    from .marks import get_include
     from .merging import merge
     from .tables import Table
     from .trace import Loss, Trace
@@ -59,10 +70,15 @@ __all__ = [
     "Verification",
     "WithEventProfiler",
     "count",
+    "counter",
+    "flow",
+    "get_include",
+    "mark",
     "merge",
     "open",
     "overhead",
     "record",
+    "span",
 ]
 
 __version__ = _core.VERSION
@@ -83,6 +99,7 @@ _LAZY = {
     "Trace": "trace",
     "Verification": "verification",
     "count": "counting",
+    "get_include": "marks",
     "merge": "merging",
     "open": "file",
     "overhead": "costs",

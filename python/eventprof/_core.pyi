@@ -1,11 +1,13 @@
 """The extension: the recorder, the trace that it yields, and helpers of the package."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
-from typing import Any, Literal, Self, TypedDict
+from typing import Any, Literal, Self, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 SITES_USABLE: int
 VERSION: str
@@ -15,6 +17,26 @@ class StateError(Error, RuntimeError): ...
 class ToolInUseError(Error, RuntimeError): ...
 class FormatError(Error, ValueError): ...
 class UnsupportedError(Error, RuntimeError): ...
+
+class Span:
+    """A context manager and decorator; made by `eventprof.span`."""
+
+    @property
+    def name(self) -> str: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> Literal[False]: ...
+    def __call__(self, function: _Function) -> _Function: ...
+
+def mark(name: str, /) -> None: ...
+def counter(name: str, value: float, /) -> None: ...
+def flow(name: str, id: int, phase: Literal["begin", "step", "end"], /) -> None: ...
+def span(name: str, /) -> Span: ...
 
 class Recorder:
     """A window on the engine. Arguments are not checked here; see recorder.py."""
@@ -36,6 +58,7 @@ class Recorder:
         replace: bool = ...,
         max_depth: int = ...,
         min_duration_ns: int = ...,
+        audit: tuple[str, ...] = ...,
     ) -> Self: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -165,6 +188,7 @@ class Trace:
         exclude: tuple[str, ...],
         max_depth: int,
         min_duration_ns: int,
+        audit: tuple[str, ...],
         /,
     ) -> None: ...
     def file_facts(self) -> dict[str, Any]: ...

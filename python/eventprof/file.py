@@ -144,6 +144,7 @@ def _open_log(fd: int, path: str) -> Trace:
         _words(options.get("exclude")),
         depth if isinstance(depth, int) else -1,
         duration if isinstance(duration, int) else 0,
+        () if options.get("audit") == ("*",) else _words(options.get("audit")),
     )
     facts = core.file_facts()
     return Trace(

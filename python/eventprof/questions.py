@@ -664,8 +664,9 @@ class Questions:
         Parameters
         ----------
         query : str
-            The tables are events, calls, allocations, functions, memory and threads; their column
-            ``row`` is what columns such as ``function``, ``parent`` and ``call`` refer to.
+            The tables are events, calls, allocations, functions, memory, threads, marks, spans,
+            counters, flows, gc, audit and objects; their column ``row`` is what columns such as
+            ``function``, ``parent`` and ``call`` refer to.
 
         Returns
         -------
@@ -679,12 +680,16 @@ class Questions:
         """
         duckdb = require("duckdb", "duckdb", "sql()")
         connection = duckdb.connect()
-        for name in ("events", "calls", "allocations", "functions", "memory", "threads"):
+        for name in _SQL_TABLES:
             if name in query:  # the others need not be computed
                 connection.register(name, getattr(self, name)._numbered())
         return connection.sql(query)
 
 
+_SQL_TABLES = (
+    "events", "calls", "allocations", "functions", "memory", "threads", "marks", "spans",
+    "counters", "flows", "gc", "audit", "objects",
+)  # fmt: skip
 _DIFFED = ("calls", "total", "self", "allocated")
 
 

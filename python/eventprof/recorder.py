@@ -11,7 +11,7 @@ import operator
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from . import _core, areas
@@ -330,10 +330,37 @@ def _need_numpy() -> None:
         )
 
 
+_FLAGGED = {
+    "marks": ("SPAN_BEGIN", "SPAN_END", "MARK", "COUNTER", "FLOW"),
+    "gc": ("GC_START", "GC_STOP", "GC_COLLECTED"),
+    "refs": ("CREATE", "DESTROY"),
+    "audit": ("AUDIT",),
+}
+
+
+def _flagged_kinds(flags: Mapping[str, object]) -> int:
+    """Give the kinds that have a flag of their own, as bits."""
+    words = [word for flag, words in _FLAGGED.items() if flags[flag] for word in words]
+    return sum(1 << row[0] for row in _core.kind_table() if row[1] in words)
+
+
+def _audit(value: object) -> tuple[str, ...]:
+    """Give the patterns of audit events; of all, the one that matches all."""
+    if _is_bool(value):
+        return ("*",) if value else ()
+    return _patterns("audit", value)
+
+
 def _kinds(
-    calls: object, c_calls: object, memory: object, events: object, numpy: object, native: object
+    calls: object,
+    c_calls: object,
+    memory: object,
+    events: object,
+    numpy: object,
+    native: object,
+    others: int,
 ) -> int:
-    """Give the kinds asked for, as bits."""
+    """Give the kinds asked for, as bits; `others` of them were asked for by flags of their own."""
     if _is_bool(memory):
         domains = frozenset(DOMAINS if memory else ())
     elif isinstance(memory, str) or not isinstance(memory, Iterable):
@@ -344,12 +371,12 @@ def _kinds(
     with_calls, with_c_calls = _flag("calls", calls), _flag("c_calls", c_calls)
     arrays, with_native = _numpy(numpy), _flag("native", native)
     words = None if events is None else _words("events", events, EVENTS)
-    others = {word for word, is_on in (("numpy", arrays), ("libc", with_native)) if is_on}
-    if words is not None and not domains and not others:
+    more = {word for word, is_on in (("numpy", arrays), ("libc", with_native)) if is_on}
+    if words is not None and not domains and not more:
         domains = frozenset(DOMAINS)
     if arrays is None and domains == frozenset(DOMAINS):
-        others.add("numpy")
-    domains |= others
+        more.add("numpy")
+    domains |= more
     if words is not None:
         wanted = [row for row in _KINDS if row[2] in words and row[5] in (None, *domains)]
     else:
@@ -359,13 +386,14 @@ def _kinds(
             if (row[5] in domains if row[5] is not None
                 else with_c_calls if row[1].startswith("C_") else with_calls)
         ]  # fmt: skip
-    if not wanted:
+    if not wanted and (events is not None or not others):
         raise ValueError(
-            "nothing to record: one of calls, c_calls, memory, numpy and native must be on"
+            "nothing to record: one of calls, c_calls, memory, numpy, native, marks, gc, refs and "
+            "audit must be on"
             if events is None
             else f"nothing to record: events must hold some of {_one_of(EVENTS)}"
         )
-    return sum(1 << row[0] for row in wanted)
+    return sum(1 << row[0] for row in wanted) | others
 
 
 class Options(NamedTuple):
@@ -384,6 +412,10 @@ class Options(NamedTuple):
     output: str | None = None
     force: bool = False
     overhead: bool = False
+    marks: bool = True
+    gc: bool = False
+    refs: bool = False
+    audit: tuple[str, ...] = ()
 
     @property
     def events(self) -> tuple[str, ...]:
@@ -420,6 +452,10 @@ def record(
     output: str | os.PathLike[str] | None = None,
     force: bool = False,
     overhead: bool = False,
+    marks: bool = True,
+    gc: bool = False,
+    refs: bool = False,
+    audit: bool | Iterable[str] = (),
 ) -> Recorder:
     """Make a recorder: a context manager, a decorator, or something to start and stop.
 
@@ -480,6 +516,17 @@ def record(
         Measure first what an event costs, as `eventprof.overhead` does: once a process and choice
         of options, some 50 ms. It is in the trace's metadata then, and tables can be corrected
         for it. Otherwise it is there if it was measured before.
+    marks : bool
+        Record what the program says of itself: `mark`, `span`, `counter` and `flow`. A program that
+        does not call these has no such events.
+    gc : bool
+        Record runs of the garbage collector, by a function in `gc.callbacks`.
+    refs : bool
+        Record objects that are created and destroyed, with their types. Needs Python 3.13.
+    audit : bool or iterable of str
+        Record audit events, without their arguments: those that match one of these globs, as
+        ``["open", "socket.*"]``, or all. The hook for them, one a process, cannot be removed; it is
+        idle when nothing records.
 
     Returns
     -------
@@ -493,8 +540,8 @@ def record(
     MemoryError
         `buffer` is more than the machine has.
     UnsupportedError
-        This interpreter has no such backend; NumPy is not there; the library for `native` was not
-        loaded.
+        This interpreter has no such backend, or no reference tracer; NumPy is not there; the
+        library for `native` was not loaded.
     StateError
         `overhead` was asked for while a recorder runs.
 
@@ -515,7 +562,13 @@ def record(
     """
     if load_tables:
         from . import trace  # noqa: F401 - now, so that no window sees it
-    kinds = _kinds(calls, c_calls, memory, events, numpy, native)
+    flags: dict[str, Any] = {
+        "marks": _flag("marks", marks),
+        "gc": _flag("gc", gc),
+        "refs": _flag("refs", refs),
+        "audit": _audit(audit),
+    }
+    kinds = _kinds(calls, c_calls, memory, events, numpy, native, _flagged_kinds(flags))
     options = Options(
         kinds,
         parse_size("buffer", buffer),
@@ -530,7 +583,13 @@ def record(
         None if output is None else _output(output),
         _flag("force", force),
         _flag("overhead", overhead),
+        **flags,
     )
+    if options.refs and sys.version_info < (3, 13):
+        raise _core.UnsupportedError(
+            "refs=True needs Python 3.13 (PyRefTracer_SetTracer); this is "
+            f"{sys.version_info.major}.{sys.version_info.minor}"
+        )
     _need_ends(kinds, options.max_depth, options.min_duration)
     if _is_bool(numpy) and numpy:
         _need_numpy()
@@ -647,6 +706,7 @@ class Recorder(_core.Recorder):
             exclude=options.exclude,
             max_depth=-1 if options.max_depth is None else options.max_depth,
             min_duration_ns=options.min_duration,
+            audit=() if options.audit == ("*",) else options.audit,
             **file,
         )
         self.options = options
@@ -785,7 +845,7 @@ class Recorder(_core.Recorder):
         if inspect.isclass(function) or not callable(function):
             what = f"the class {function.__name__}" if inspect.isclass(function) else repr(function)
             raise TypeError(f"a recorder decorates functions and methods, not {what}")
-        wrapper = _wrap(self, function)
+        wrapper = wrap(lambda: _outermost(self), function)
         functools.update_wrapper(wrapper, function)
         wrapper.__dict__["recorder"] = self
         return cast(_Function, wrapper)
@@ -839,8 +899,8 @@ def _outermost(recorder: Recorder) -> Recorder | _Nothing | _First:
     return recorder if recorder.state != "running" else _NOTHING
 
 
-def _wrap(recorder: Recorder, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a function of the same sort that records its outermost run.
+def wrap(context: Callable[[], Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a function of the same sort that runs in a context, asked for at each run.
 
     `with` calls the extension's own __enter__, and no signal or other thread comes between the
     question whether it runs, the start, and the block. No frame of ours is recorded.
@@ -850,7 +910,7 @@ def _wrap(recorder: Recorder, function: Callable[..., Any]) -> Callable[..., Any
     if inspect.isasyncgenfunction(function):
 
         async def async_generator(*args: Any, **kwargs: Any) -> Any:
-            with _outermost(recorder):
+            with context():
                 steps = function(*args, **kwargs)
                 step, given = steps.asend, None
                 while True:
@@ -871,7 +931,7 @@ def _wrap(recorder: Recorder, function: Callable[..., Any]) -> Callable[..., Any
     if inspect.iscoroutinefunction(function):
 
         async def coroutine(*args: Any, **kwargs: Any) -> Any:
-            with _outermost(recorder):
+            with context():
                 return await function(*args, **kwargs)
 
         return coroutine
@@ -879,13 +939,13 @@ def _wrap(recorder: Recorder, function: Callable[..., Any]) -> Callable[..., Any
     if inspect.isgeneratorfunction(function):
 
         def generator(*args: Any, **kwargs: Any) -> Any:
-            with _outermost(recorder):
+            with context():
                 return (yield from function(*args, **kwargs))
 
         return generator
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with _outermost(recorder):
+        with context():
             return function(*args, **kwargs)
 
     return wrapper

@@ -317,7 +317,11 @@ class _Page:
         total = events + trace.loss.total
         kept = f"{events:,} of {total:,}" if trace.loss else f"{events:,}"
         row("events", f"{kept}{self._rate(total)}" if total else "none")
-        for head, families in (("  calls", ("call",)), ("  memory", ("alloc", "free"))):
+        for head, families in (
+            ("  calls", ("call",)),
+            ("  memory", ("alloc", "free")),
+            ("  others", ("point", "value")),
+        ):
             row(head, ", ".join(self._counts(families)))
         row("left out", ", ".join(self._left_out()))
         row("recorded by", ", ".join(self._how()))

@@ -15,6 +15,7 @@ import numpy as np
 
 from . import _core
 from ._words import did_you_mean, plural, show_ns
+from .points import Points, event_kinds
 from .questions import Questions
 from .tables import Array, Column, Compensate, Null, Table, Words, code_type, encode
 
@@ -86,7 +87,7 @@ class Loss:
         )
 
 
-class Trace(Questions):
+class Trace(Points, Questions):
     """What one window recorded, as tables; each column is computed when first asked for.
 
     Made by `Recorder.trace` and `Recorder.snapshot`.
@@ -318,7 +319,7 @@ class Trace(Questions):
             "events",
             [
                 _number(load, "time", np.int64, "never", "ns", "since the window's start"),
-                self._kind_column("event", load, "what happened"),
+                self._kind_column("event", lambda _: event_kinds(self), "what happened"),
                 _number(load, "thread", np.int32, "never", "", "row of threads"),
                 function,
                 name,
@@ -476,8 +477,9 @@ class Trace(Questions):
         -------
         Table
             ``name`` text, the qualified name; ``module`` text; ``file`` text; ``line`` int32, its
-            first; ``kind`` text: python, c, type (a class that was called) or object (another
-            callable, named after its type). Null where unknown.
+            first; ``kind`` text: python, c, type (a class that was called, or whose objects came
+            and went) or object (another callable, named after its type); or what is no function:
+            user (a mark, span, counter or flow), gc, audit, hpy. Null where unknown.
 
             Counts, int64: ``calls`` begun in the window; ``resumes``, slices of generators begun by
             a resume or throw; ``recursive``, of both those begun while the function was open on
@@ -515,7 +517,7 @@ class Trace(Questions):
                 _text("module", modules, "where it was defined"),
                 _text("file", files, "source file"),
                 Column("line", lambda: line_values, np.int32, null="negative", doc="its first"),
-                _text("kind", kinds, "python, c, type or object", null="never"),
+                _text("kind", kinds, "python, c, type, object, user, gc, audit", null="never"),
                 statistic("calls", "", "begun in the window"),
                 statistic("resumes", "", "slices begun by resume or throw"),
                 statistic("recursive", "", "of both, with the function open already"),

@@ -7,6 +7,7 @@
 #include "intern.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <string.h>
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
@@ -117,10 +118,39 @@ image_of(const void *address)
     return dladdr(address, &info) != 0 ? info.dli_fbase : NULL;
 }
 
+/* Where our own image lies: found once, because a program may call us as often as it likes. */
+static uintptr_t own_image;
+static size_t own_image_bytes;    /* 0: not found */
+
+static int
+visit_image(struct dl_phdr_info *info, size_t info_bytes, void *context)
+{
+    uintptr_t first = UINTPTR_MAX, last = 0, own = (uintptr_t)own_directory;
+    (void)info_bytes;
+    (void)context;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type == PT_LOAD) {
+            uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+            uintptr_t end = start + info->dlpi_phdr[i].p_memsz;
+            first = start < first ? start : first;
+            last = end > last ? end : last;
+        }
+    }
+    if (own < first || own >= last) {
+        return 0;
+    }
+    own_image = first;
+    own_image_bytes = last - first;
+    return 1;
+}
+
 static bool
 is_own_method(const PyMethodDef *method)
 {
-    return image_of(method) == image_of(own_directory);
+    if (EP_UNLIKELY(own_image_bytes == 0)) {
+        return image_of(method) == image_of(own_directory);
+    }
+    return (uintptr_t)method - own_image < own_image_bytes;
 }
 
 uint32_t
@@ -854,6 +884,30 @@ ep_py_callee_site_from(PyObject *callable, ep_frame *caller)
                     caller != NULL ? ep_frame_instruction(caller) : 0, 0);
 }
 
+/* ---- What is neither a call nor a block ------------------------------------------------------- */
+
+bool
+ep_py_is_own_interpreter(const PyThreadState *ts)
+{
+    return ts->interp == own_interpreter;
+}
+
+uint32_t
+ep_py_place_slow(uint32_t name, ep_frame *frame)
+{
+    uint32_t busy = enter();
+    uint32_t id = add_site(ep_py_key_of_name(name), name, frame,
+                           frame != NULL ? ep_frame_instruction(frame) : 0, 0);
+    leave(busy);
+    return id;
+}
+
+uint32_t
+ep_py_type_name(PyTypeObject *type)
+{
+    return typed_callee(type, EP_TAG_TYPE).name;
+}
+
 /* ---- Retrieval ------------------------------------------------------------------------------- */
 
 /* file name -> module name, of what is imported. Returns: new, NULL with an exception. */
@@ -1073,6 +1127,7 @@ int
 ep_py_intern_init(void)
 {
     own_interpreter = PyInterpreterState_Get();
+    (void)dl_iterate_phdr(visit_image, NULL);
     str_name = PyUnicode_InternFromString("__name__");
     str_module = PyUnicode_InternFromString("__module__");
     str_thread_name = PyUnicode_InternFromString("_name");

@@ -8,6 +8,7 @@
 #include "count.h"
 #include "intern.h"
 #include "legacy.h"
+#include "marks.h"
 #include "source.h"
 #include "trace.h"
 
@@ -136,8 +137,14 @@ native_available(PyObject *module, PyObject *unused)
     return PyBool_FromLong(ep_py_native_available());
 }
 
+#define FAST(function) (PyCFunction)(void (*)(void)) function, METH_FASTCALL
+
 static PyMethodDef functions[] = {
     {"native_available", native_available, METH_NOARGS, NULL},
+    {"mark", FAST(ep_py_mark), ep_py_mark_doc},
+    {"counter", FAST(ep_py_counter), ep_py_counter_doc},
+    {"flow", FAST(ep_py_flow), ep_py_flow_doc},
+    {"span", FAST(ep_py_span), ep_py_span_doc},
     {"text", text, METH_O, NULL},
     {"gather", ep_py_gather, METH_VARARGS, NULL},
     {"arrow_schema", ep_py_arrow_schema, METH_VARARGS, NULL},
@@ -307,6 +314,9 @@ module_exec(PyObject *module)
     Py_DECREF(recorder);
     Py_DECREF(legacy_log);
     Py_XSETREF(ep_py_trace_type, trace);    /* keeps it for ep_py_trace_new() */
+    if (ep_py_marks_init(module) < 0) {
+        return -1;
+    }
     if (PyModule_AddStringConstant(module, "VERSION", EP_VERSION) < 0) {
         return -1;
     }

@@ -41,13 +41,13 @@ typedef struct ep_py_left_out {
     size_t functions;    /* whose calls were not recorded, nor counted */
 } ep_py_left_out;
 
-/* include, exclude: tuples of str, see filter.h. left_out: NULL for nothing.
+/* include, exclude, audit: tuples of str, see filter.h; audit: may be NULL. left_out: NULL for nothing.
  * Returns: new (a Trace that owns *capture now), NULL with an exception and *capture cleared. */
 PyObject *ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include,
-                          PyObject *exclude, const ep_py_left_out *left_out);
+                          PyObject *exclude, PyObject *audit, const ep_py_left_out *left_out);
 
 /* Fails: -1, exception set. */
-int ep_py_add_patterns(ep_filter *filter, PyObject *include, PyObject *exclude);
+int ep_py_add_patterns(ep_filter *filter, PyObject *include, PyObject *exclude, PyObject *audit);
 
 /* add_area(area, folders, modules): filter.h's, from tuples of str. */
 PyObject *ep_py_add_area(PyObject *module, PyObject *args);
@@ -91,6 +91,9 @@ void ep_py_counters_settle(void);
 
 /* Stops every running recorder: at interpreter exit. */
 void ep_py_recorders_stop_all(void);
+
+/* Whether hooks are going in or out on this thread, at this moment. */
+bool ep_py_recorders_change_here(void);
 
 /* Names the calls open in the child, where every log begins empty. */
 void ep_py_recorders_after_fork(void);

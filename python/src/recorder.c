@@ -9,6 +9,7 @@
 #include <structmember.h>
 #include <unistd.h>
 
+#include "audit.h"
 #include "count.h"
 #include "decode.h"
 #include "file.h"
@@ -28,7 +29,7 @@ typedef struct recorder_object {
     unsigned long long windows;      /* begun so far: tells the package that a trace is of an old one */
     bool current_thread_only;
     uint32_t only_thread;            /* 0: all */
-    PyObject *include, *exclude;     /* tuples of patterns, for the trace */
+    PyObject *include, *exclude, *audit;     /* tuples of patterns, for the trace */
     /* Bytes: the log file's path and that of forked children, as patterns, and its metadata. NULL:
      * it records into memory. */
     PyObject *output, *child_output, *metadata;
@@ -81,6 +82,12 @@ is_changing(void)
 {
     return atomic_load_explicit(&change.holder, memory_order_relaxed) ==
            PyThread_get_thread_ident();
+}
+
+bool
+ep_py_recorders_change_here(void)
+{
+    return is_changing();
 }
 
 static void
@@ -315,6 +322,39 @@ read_counts(const recorder_object *self, uint64_t *calls, size_t *functions)
     }
 }
 
+/* ---- Audit events ---------------------------------------------------------------------------- */
+
+static bool
+records_audit(const recorder_object *self)
+{
+    return (self->core.options.kinds & EP_KIND_BIT(EP_KIND_AUDIT)) != 0;
+}
+
+/* For the running recorders and `more` (may be NULL). The hooks stand still. */
+static void
+choose_audit_alone(void *more)
+{
+    static const ep_filter *filters[256];
+    size_t count = 0;
+    for (const recorder_object *r = running; r != NULL && count < 255; r = r->next) {
+        if (records_audit(r) && r != more) {
+            filters[count++] = &r->filter;
+        }
+    }
+    if (more != NULL) {
+        filters[count++] = &((recorder_object *)more)->filter;
+    }
+    ep_py_audit_choose(filters, count);
+}
+
+static void
+choose_audit(const recorder_object *changes, recorder_object *more)
+{
+    if (records_audit(changes)) {
+        ep_py_alone(choose_audit_alone, more);
+    }
+}
+
 /* ---- Start, stop ----------------------------------------------------------------------------- */
 
 /* Names the calls that are open on every thread as the window begins. The threads stand still; the
@@ -488,9 +528,11 @@ start_alone(recorder_object *self)
         }
         prepare_gate(self);
     }
+    choose_audit(self, self);
     if (adjust_sources(ep_engine_kinds() | kinds, calls) < 0) {
         drop_file(self);
         leave_gate(self);
+        choose_audit(self, NULL);
         release_sources();
         return -1;
     }
@@ -522,6 +564,7 @@ start_alone(recorder_object *self)
     ep_recorder_init(&self->core, &options);
     unlink_running(self);
     leave_gate(self);
+    choose_audit(self, NULL);
     release_sources();
     return -1;
 }
@@ -579,6 +622,7 @@ stop_alone(recorder_object *self)
     }
     unlink_running(self);
     leave_gate(self);
+    choose_audit(self, NULL);
     if (change.depth == 1) {
         release_sources();
     }
@@ -640,8 +684,8 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"kinds", "limit_bytes", "on_full", "backend", "clock", "current_thread",
                             "include", "exclude", "max_depth", "min_duration_ns", "output",
-                            "child_output", "metadata", "replace", NULL};
-    PyObject *include = NULL, *exclude = NULL, *output = NULL, *child_output = NULL;
+                            "child_output", "metadata", "replace", "audit", NULL};
+    PyObject *include = NULL, *exclude = NULL, *output = NULL, *child_output = NULL, *audit = NULL;
     PyObject *metadata = NULL;
     int replace = 0;
     unsigned long long kinds = 0, limit_bytes = 0;
@@ -651,13 +695,13 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     (void)args;
     PyObject *empty = PyTuple_New(0);
     int parsed = empty != NULL &&
-                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$KKisspO!O!LLO!O!O!p:Recorder",
+                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$KKisspO!O!LLO!O!O!pO!:Recorder",
                                              names, &kinds, &limit_bytes, &on_full, &backend,
                                              &clock, &current_thread, &PyTuple_Type, &include,
                                              &PyTuple_Type, &exclude, &max_depth,
                                              &min_duration_ns, &PyBytes_Type, &output,
                                              &PyBytes_Type, &child_output, &PyBytes_Type, &metadata,
-                                             &replace);
+                                             &replace, &PyTuple_Type, &audit);
     Py_XDECREF(empty);
     if (!parsed) {
         return NULL;
@@ -682,6 +726,7 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self->current_thread_only = current_thread;
     self->include = include != NULL ? Py_NewRef(include) : PyTuple_New(0);
     self->exclude = exclude != NULL ? Py_NewRef(exclude) : PyTuple_New(0);
+    self->audit = audit != NULL ? Py_NewRef(audit) : PyTuple_New(0);
     if (output != NULL && child_output != NULL && metadata != NULL) {
         self->output = Py_NewRef(output);
         self->child_output = Py_NewRef(child_output);
@@ -691,8 +736,8 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self->filter.limits_depth = max_depth >= 0 && max_depth < EP_DEPTH_UNLIMITED;
     self->filter.max_depth = self->filter.limits_depth ? (uint32_t)max_depth : 0;
     self->filter.min_duration_ns = min_duration_ns;
-    if (self->include == NULL || self->exclude == NULL ||
-        ep_py_add_patterns(&self->filter, self->include, self->exclude) < 0) {
+    if (self->include == NULL || self->exclude == NULL || self->audit == NULL ||
+        ep_py_add_patterns(&self->filter, self->include, self->exclude, self->audit) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -732,6 +777,7 @@ recorder_dealloc(PyObject *object)
     ep_filter_clear(&self->filter);
     Py_XDECREF(self->include);
     Py_XDECREF(self->exclude);
+    Py_XDECREF(self->audit);
     Py_XDECREF(self->output);
     Py_XDECREF(self->child_output);
     Py_XDECREF(self->metadata);
@@ -819,7 +865,7 @@ recorder_capture(PyObject *object, PyObject *unused)
     if (status != EP_OK) {
         return ep_py_raise(status, &error);
     }
-    return ep_py_trace_new(&capture, self->only_thread, self->include, self->exclude,
+    return ep_py_trace_new(&capture, self->only_thread, self->include, self->exclude, self->audit,
                            &left_out);
 }
 

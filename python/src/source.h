@@ -33,6 +33,11 @@ typedef struct ep_source {
      EP_KIND_BIT(EP_KIND_C_EXCEPTION))
 #define EP_KINDS_CALLS (EP_KINDS_PYTHON | EP_KINDS_C)
 
+/* What a program says of itself. */
+#define EP_KINDS_USER                                              \
+    (EP_KIND_BIT(EP_KIND_MARK) | EP_KIND_BIT(EP_KIND_SPAN_BEGIN) | \
+     EP_KIND_BIT(EP_KIND_SPAN_END) | EP_KIND_BIT(EP_KIND_COUNTER) | EP_KIND_BIT(EP_KIND_FLOW))
+
 /* Every kind of one allocator domain. */
 static inline uint64_t
 ep_kinds_of_domain(ep_domain domain)

@@ -68,11 +68,27 @@ add_pattern(ep_text text, void *context)
     return status;
 }
 
-int
-ep_py_add_patterns(ep_filter *filter, PyObject *include, PyObject *exclude)
+static ep_status
+add_audit(ep_text text, void *context)
 {
-    int status = each_text(include, add_pattern, &(pattern_place){filter, true});
-    return status == 0 ? each_text(exclude, add_pattern, &(pattern_place){filter, false}) : -1;
+    char *pattern = calloc(text.bytes + 1, 1);
+    ep_status status = EP_NOMEM;
+    if (pattern != NULL) {
+        memcpy(pattern, text.at, text.bytes);
+        status = ep_filter_add_audit(context, pattern);
+    }
+    free(pattern);
+    return status;
+}
+
+int
+ep_py_add_patterns(ep_filter *filter, PyObject *include, PyObject *exclude, PyObject *audit)
+{
+    if (each_text(include, add_pattern, &(pattern_place){filter, true}) < 0 ||
+        each_text(exclude, add_pattern, &(pattern_place){filter, false}) < 0) {
+        return -1;
+    }
+    return audit != NULL ? each_text(audit, add_audit, filter) : 0;
 }
 
 static ep_status
@@ -104,17 +120,17 @@ ep_py_add_area(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* filter(include, exclude, max_depth, min_duration_ns): what its recorder was asked for; -1: no
+/* filter(include, exclude, max_depth, min_duration_ns, audit): what its recorder was asked for; -1: no
  * limit. Before the first step. */
 static PyObject *
 trace_filter(PyObject *object, PyObject *args)
 {
     ep_py_trace *self = (ep_py_trace *)object;
-    PyObject *include, *exclude;
+    PyObject *include, *exclude, *audit;
     long long max_depth, min_duration_ns;
-    if (!PyArg_ParseTuple(args, "O!O!LL:filter", &PyTuple_Type, &include, &PyTuple_Type, &exclude,
-                          &max_depth, &min_duration_ns) ||
-        ep_py_add_patterns(&self->filter, include, exclude) < 0) {
+    if (!PyArg_ParseTuple(args, "O!O!LLO!:filter", &PyTuple_Type, &include, &PyTuple_Type, &exclude,
+                          &max_depth, &min_duration_ns, &PyTuple_Type, &audit) ||
+        ep_py_add_patterns(&self->filter, include, exclude, audit) < 0) {
         return NULL;
     }
     self->filter.limits_depth = max_depth >= 0 && max_depth < EP_DEPTH_UNLIMITED;
@@ -125,7 +141,7 @@ trace_filter(PyObject *object, PyObject *args)
 
 PyObject *
 ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include, PyObject *exclude,
-                const ep_py_left_out *left_out)
+                PyObject *audit, const ep_py_left_out *left_out)
 {
     ep_py_trace *self = ep_py_intern_resolve() == 0 ? ep_py_trace_alloc() : NULL;
     if (self == NULL) {
@@ -154,7 +170,7 @@ ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include, Py
         self->filter.max_depth = left_out->max_depth;
         self->filter.min_duration_ns = left_out->min_duration_ns;
     }
-    if (ep_py_add_patterns(&self->filter, include, exclude) < 0) {
+    if (ep_py_add_patterns(&self->filter, include, exclude, audit) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -593,6 +609,18 @@ fill_value(const ep_py_trace *self, void *to)
     }
 }
 
+/* As it was recorded. */
+static void
+fill_word(const ep_py_trace *self, void *to)
+{
+    const ep_columns *c = &self->decoded.columns;
+    uint64_t *word = to;
+    memset(word, 0, c->count * sizeof *word);
+    for (size_t i = 0; i < c->alloc_count; i++) {
+        word[c->alloc_row[i]] = c->address[i];
+    }
+}
+
 static void
 fill_size(const ep_py_trace *self, void *to)
 {
@@ -697,6 +725,7 @@ static const column events_columns[] = {
     FILL("caller", EP_PY_INT32, EP_STEP_CALLS, 0, fill_caller),
     FILL("caller_line", EP_PY_INT32, EP_STEP_CALLS, 0, fill_caller_line),
     FILL("value", EP_PY_FLOAT64, EP_STEP_DECODED, 0, fill_value),
+    FILL("word", EP_PY_UINT64, EP_STEP_DECODED, 0, fill_word),
     {NULL, 0, 0, 0, 0, NULL, false, 0},
 };
 
@@ -976,8 +1005,9 @@ count_misplaced(const ep_py_trace *self, size_t *out)
     for (size_t call = 0; call < calls->count; call++) {
         int32_t parent = calls->parent[call];
         uint8_t kind = ep_call_kind(calls, call);
-        bool in_c = parent >= 0 && ep_call_kind(calls, (size_t)parent) == EP_KIND_C_CALL;
-        around[call] = in_c ? around[parent] : parent;
+        uint8_t of_parent = parent >= 0 ? ep_call_kind(calls, (size_t)parent) : EP_KIND_CALL;
+        bool in_python = (EP_KINDS_PYTHON & EP_KIND_BIT(of_parent)) != 0;
+        around[call] = in_python ? parent : around[parent];
         int32_t caller = callers[ep_call_site(calls, call)];
         *out += (kind == EP_KIND_CALL || kind == EP_KIND_RESUME) && caller >= 0 &&
                 around[call] >= 0 && ep_call_function(calls, (size_t)around[call]) != caller;

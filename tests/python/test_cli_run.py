@@ -598,7 +598,10 @@ def test_a_script_that_is_not_there_is_reported_as_python_does(tmp_path):
         (["--min-duration", "soon", "main.py"], "--min-duration: a time is a number and a unit"),
         (["--lines", "main.py"], "--lines: this version of eventprof does not have that"),
         (["--domains", "objs", "main.py"], "did you mean 'obj'?"),
-        (["--no-calls", "--no-c-calls", "--no-memory", "main.py"], "nothing to record"),
+        (
+            ["--no-calls", "--no-c-calls", "--no-memory", "--no-marks", "main.py"],
+            "nothing to record",
+        ),
     ],
 )
 def test_wrong_use_is_refused_before_the_program_starts(arguments, said, tmp_path):

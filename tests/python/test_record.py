@@ -113,7 +113,7 @@ def test_sizes(value, size):
         ({"events": 7}, TypeError, ["events", "7"]),
         ({"events": []}, ValueError, ["nothing to record", "'call'"]),
         (
-            {"calls": False, "c_calls": False, "memory": False},
+            {"calls": False, "c_calls": False, "memory": False, "marks": False},
             ValueError,
             ["nothing to record", "memory"],
         ),

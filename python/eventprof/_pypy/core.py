@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, Literal, NoReturn, Self
 
 from . import log, runtime
+from .marks import counter, flow, mark, span  # noqa: F401 - the package takes them from here
 
 try:
     from . import version  # type: ignore[attr-defined,unused-ignore]

@@ -112,6 +112,7 @@ def record(
         shared._choice("clock", clock, shared.CLOCKS),
         (),
         (),
+        marks=False,
     )
     return Recorder(options, flags)
 

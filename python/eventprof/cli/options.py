@@ -108,6 +108,12 @@ OPTIONS = (
            "(the new ones go), or grow (there is no limit)"),
     Option("backend", _text, "NAME", "where calls come from: auto, monitoring or profile"),
     Option("clock", _text, "NAME", "auto, counter or monotonic"),
+    Option("marks", _switch, "",
+           "what the program says of itself: eventprof.mark and the like (on)"),
+    Option("gc", _switch, "", "runs of the garbage collector (off)"),
+    Option("refs", _switch, "", "objects that are created and destroyed; Python 3.13 (off)"),
+    Option("audit", _text, "GLOB", "audit events of these names, '*': all; again and again",
+           several=True),
     Option("overhead", _switch, "", "measure first what an event costs, and note it (off)"),
 )
 # fmt: on
