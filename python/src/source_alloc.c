@@ -34,7 +34,7 @@ static layer *installed[DOMAIN_COUNT];    /* that record; NULL: none. Under the 
 static PyMemAllocatorEx first_below[DOMAIN_COUNT];
 
 _Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];
-_Atomic bool ep_footprint_on, ep_footprint_boxes;
+_Atomic bool ep_footprint_on, ep_footprint_boxes, ep_footprint_tables;
 _Atomic int64_t ep_footprint_more_count;
 static _Atomic uintptr_t footprint_more[EP_FOOTPRINT_MORE];
 
