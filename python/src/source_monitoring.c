@@ -47,7 +47,7 @@ ep_py_take_back_tables(ep_log *log, PyCodeObject *code)
  * int of the offset before each (or of the line). 3.14 makes no int or takes a free one: leave it alone
  * there (taking back lost 2,743 of the program's). */
 static inline void
-take_back_own(ep_log *log, PyObject *code, PyObject *offset)
+take_back_own_but_tables(ep_log *log, PyObject *code, PyObject *offset)
 {
     if (!ep_footprint_active()) {
         return;
@@ -62,6 +62,12 @@ take_back_own(ep_log *log, PyObject *code, PyObject *offset)
     (void)offset;
     (void)ep_footprint_take(log, data);
 #endif
+}
+
+static inline void
+take_back_own(ep_log *log, PyObject *code, PyObject *offset)
+{
+    take_back_own_but_tables(log, code, offset);
     if (EP_UNLIKELY(ep_footprint_has_tables())) {
         (void)ep_py_take_back_tables(log, (PyCodeObject *)code);
     }
@@ -379,10 +385,10 @@ static INTO_CALLBACK bool
 take_back_own_fast(ep_log *log, PyCodeObject *code, PyObject *offset)
 {
     if (ep_footprint_active()) {
-        if (EP_UNLIKELY(!PyCode_Check(code))) {
+        if (EP_UNLIKELY(!PyCode_Check(code) || ep_footprint_has_tables())) {
             return false;
         }
-        take_back_own(log, (PyObject *)code, offset);
+        take_back_own_but_tables(log, (PyObject *)code, offset);
     }
     return true;
 }
@@ -477,10 +483,10 @@ on_call(PyObject *const *args, ep_kind kind)
     }
     ep_callee callee = fast_callee(args[2]);
     ep_log *log = callee.key != 0 ? fast_log() : NULL;
-    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code))) {
+    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code) || ep_footprint_has_tables())) {
         return call_whole(args, kind, false);
     }
-    take_back_own(log, (PyObject *)code, args[1]);
+    take_back_own_but_tables(log, (PyObject *)code, args[1]);
     uintptr_t instruction = (uintptr_t)ep_code_start(code) + (uintptr_t)ep_small_int(args[1]);
     uint32_t site = ep_call_site_recent(&log->recent, callee.key, instruction);
     if (EP_UNLIKELY(site == 0)) {
@@ -496,10 +502,11 @@ on_c_close(PyObject *const *args, ep_kind kind)
     PyCodeObject *code = (PyCodeObject *)args[0];
     ep_callee callee = fast_callee(args[2]);
     ep_log *log = callee.key != 0 ? fast_log() : NULL;
-    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code) || log->own_calls != 0)) {
+    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code) || log->own_calls != 0 ||
+                    ep_footprint_has_tables())) {
         return c_close_whole(args, kind, false);
     }
-    take_back_own(log, (PyObject *)code, args[1]);
+    take_back_own_but_tables(log, (PyObject *)code, args[1]);
     uint32_t name =
         callee.name != 0 ? callee.name : ep_name_recent(&log->recent, callee.key);
     if (EP_UNLIKELY(name == 0)) {
@@ -521,13 +528,32 @@ place_by_table(ep_log *log, uintptr_t instruction, ep_kind kind, PyObject *const
     Py_RETURN_NONE;
 }
 
+/* Beside recorded blocks: what is taken back takes calls. */
+static EP_WHOLE PyObject *
+line_beside_blocks(ep_log *log, PyObject *const *args, ep_kind kind)
+{
+    if (EP_UNLIKELY(!PyCode_Check(args[0]))) {
+        Py_RETURN_NONE;
+    }
+    take_back_own(log, args[0], args[1]);
+    uintptr_t instruction = ep_frame_instruction(ep_frame_current(ep_thread_state_unasked()));
+    uint32_t site = ep_block_site_recent(&log->recent, instruction);
+    if (EP_UNLIKELY(site == 0)) {
+        return place_by_table(log, instruction, kind, args);
+    }
+    ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
+    Py_RETURN_NONE;
+}
+
 static INTO_CALLBACK PyObject *
 on_line_begun(PyObject *const *args, ep_kind kind)
 {
     ep_log *log = fast_log();
-    PyCodeObject *code = (PyCodeObject *)args[0];
-    if (EP_UNLIKELY(log == NULL || !take_back_own_fast(log, code, args[1]))) {
+    if (EP_UNLIKELY(log == NULL)) {
         return line_whole(args, kind, false);
+    }
+    if (ep_footprint_active()) {
+        return line_beside_blocks(log, args, kind);
     }
     /* A line begins in the innermost frame, which is the program's. */
     uintptr_t instruction = ep_frame_instruction(ep_frame_current(ep_thread_state_unasked()));
@@ -550,13 +576,25 @@ opcode_by_table(ep_log *log, uintptr_t instruction, ep_kind kind, PyObject *cons
     Py_RETURN_NONE;
 }
 
+static EP_WHOLE PyObject *
+instruction_beside_blocks(ep_log *log, PyObject *const *args, ep_kind kind)
+{
+    if (EP_UNLIKELY(!PyCode_Check(args[0]))) {
+        Py_RETURN_NONE;
+    }
+    take_back_own(log, args[0], args[1]);
+    return opcode_by_table(log, instruction_at(args[0], args[1]), kind, args);
+}
+
 static INTO_CALLBACK PyObject *
 on_instruction_begun(PyObject *const *args, ep_kind kind)
 {
     ep_log *log = fast_log();
-    PyCodeObject *code = (PyCodeObject *)args[0];
-    if (EP_UNLIKELY(log == NULL || !take_back_own_fast(log, code, args[1]))) {
+    if (EP_UNLIKELY(log == NULL)) {
         return instruction_whole(args, kind, false);
+    }
+    if (ep_footprint_active()) {
+        return instruction_beside_blocks(log, args, kind);
     }
     uintptr_t instruction = instruction_at(args[0], args[1]);
     uint32_t site = ep_call_site_recent(&log->recent, EP_KEY_OPCODE, instruction);
