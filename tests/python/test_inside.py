@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import dis
 import gc
+import io
 import json
 import json.decoder
 import json.encoder
 import json.scanner
 import random
+import subprocess
 import sys
 import textwrap
 import threading
@@ -22,6 +24,7 @@ import pytest
 import raw
 
 import eventprof
+from eventprof.line_report import write_lines
 from eventprof.recorder import INSIDE
 
 HAS_MONITORING = sys.version_info >= (3, 12)
@@ -910,6 +913,47 @@ def test_files_have_what_happened_inside(hook, tmp_path):
         for column in again.lines.columns:
             if column != "function":
                 assert list(again.lines[column]) == list(trace.lines[column]), column
+
+
+def test_report_prints_functions_line_by_line(hook):
+    rec = eventprof.record(lines=True, backend=hook, threads="current")
+    with rec:
+        kept = outer()
+    assert kept == 6
+    written = io.StringIO()
+    wanted = rec.trace.functions["name"] == "outer"
+
+    left_out = write_lines(rec.trace, written, limit=0, functions=wanted)
+
+    assert left_out == 0
+    heading, heads, *rows = written.getvalue().rstrip().splitlines()
+    assert heading.startswith(f"outer  ({__file__})")
+    assert heads.split() == ["line", "hits", "time", "self", "%", "bytes", "blocks"]
+    first = outer.__code__.co_firstlineno
+    assert [row.split()[:2] for row in rows] == [[str(first + 1), "1"], [str(first + 2), "1"]]
+    assert [row.rpartition("  ")[2].strip() for row in rows] == [
+        "first = inner()",
+        "return first + inner()",
+    ]
+
+
+def test_run_and_report_have_lines(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("total = 0\nfor i in range(5):\n    total += i\nprint(total)\n")
+    made = tmp_path / "made.epr"
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "eventprof", *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=300, check=True, cwd=tmp_path
+        ).stdout
+
+    assert run("run", "--lines", "--quiet", "-o", str(made), str(script)) == "10\n"
+    page = run("report", str(made), "--lines", "--limit", "1", "--function", str(script))
+
+    rows = {row.split()[0]: row.split() for row in page.splitlines() if row.startswith("  ")}
+    assert rows["3"][1] == "5"
+    assert rows["3"][-3:] == ["total", "+=", "i"]
 
 
 # ---- Threads, and other tools --------------------------------------------------------------------
