@@ -42,10 +42,10 @@ def compare(
         rounds,
         every,
     )
-    events = {
-        kinds: registry.count_events(kinds, run)
-        for kinds in ("calls", "allocations", "calls+allocations")
-    }
+    counted: tuple[str, ...] = ("calls", "allocations", "calls+allocations")
+    if group == "LINES":
+        counted = ("lines", "instructions")
+    events = {kinds: registry.count_events(kinds, run) for kinds in counted}
     return {"samples": samples, "events": events}
 
 

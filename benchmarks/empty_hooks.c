@@ -73,6 +73,39 @@ profile_stop(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* ---- PyEval_SetTrace ------------------------------------------------------------------------- */
+
+static int opcodes_asked;
+
+static int
+empty_trace(PyObject *self, PyFrameObject *frame, int what, PyObject *argument)
+{
+    (void)self;
+    (void)argument;
+    if (what == PyTrace_CALL && opcodes_asked) {
+        PyObject_SetAttrString((PyObject *)frame, "f_trace_opcodes", Py_True);
+    }
+    read_clock();
+    return 0;
+}
+
+static PyObject *
+trace_start(PyObject *self, PyObject *opcodes)
+{
+    opcodes_asked = PyObject_IsTrue(opcodes);
+    PyEval_SetTrace(empty_trace, self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+trace_stop(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    PyEval_SetTrace(NULL, NULL);
+    Py_RETURN_NONE;
+}
+
 /* ---- Monitoring ------------------------------------------------------------------------------ */
 
 typedef struct callback_object {
@@ -231,6 +264,8 @@ static PyMethodDef functions[] = {
     {"set_clocked", set_clocked, METH_O, NULL},
     {"profile_start", profile_start, METH_NOARGS, NULL},
     {"profile_stop", profile_stop, METH_NOARGS, NULL},
+    {"trace_start", trace_start, METH_O, NULL},
+    {"trace_stop", trace_stop, METH_NOARGS, NULL},
     {"monitoring_callback", monitoring_callback, METH_NOARGS, NULL},
     {"allocators_start", allocators_start, METH_NOARGS, NULL},
     {"allocators_stop", allocators_stop, METH_NOARGS, NULL},

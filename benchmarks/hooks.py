@@ -17,6 +17,10 @@ GROUPS: dict[str, list[tuple[list[str] | None, list[str], str]]] = {
         (["fib"], ["calls, log fresh", "calls, log recycled", "calls, log in a file"], "calls"),
     ],
     "ALLOCATIONS": [(None, ["allocations"], "allocations")],
+    "LINES": [
+        (None, ["lines"], "lines"),
+        (None, ["instructions"], "instructions"),
+    ],
 }
 
 

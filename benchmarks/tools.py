@@ -82,6 +82,23 @@ def empty_allocators() -> Iterator[None]:
         hooks.allocators_stop()
 
 
+@contextmanager
+def _traced(opcodes: bool) -> Iterator[None]:
+    hooks.trace_start(opcodes)
+    try:
+        yield
+    finally:
+        hooks.trace_stop()
+
+
+def empty_lines() -> AbstractContextManager[None]:
+    return _monitored(hooks.monitoring_callback, ("LINE",)) if MONITORING else _traced(False)
+
+
+def empty_instructions() -> AbstractContextManager[None]:
+    return _monitored(hooks.monitoring_callback, ("INSTRUCTION",)) if MONITORING else _traced(True)
+
+
 empty_calls = empty_monitoring if MONITORING else empty_profile
 
 
@@ -117,11 +134,16 @@ def together(*tools: Tool) -> Tool:
 def _kinds() -> dict[str, int]:
     from eventprof import _core
 
-    bits = {"calls": 0, "python": 0, "allocations": 0}
-    for number, name, _word, _legacy, family, *_ in _core.kind_table():
-        bits["calls" if family == "call" else "allocations"] |= 1 << number
-        if family == "call" and not name.startswith("C_"):
-            bits["python"] |= 1 << number
+    bits = {"calls": 0, "python": 0, "allocations": 0, "lines": 0, "instructions": 0}
+    for number, name, word, legacy, family, *_ in _core.kind_table():
+        bit = 1 << number
+        if family in ("alloc", "free"):
+            bits["allocations"] |= bit
+        elif family == "call" and legacy:  # of the interpreter's own
+            bits["calls"] |= bit
+            bits["python"] |= 0 if name.startswith("C_") else bit
+        elif f"{word}s" in bits:
+            bits[f"{word}s"] |= bit
     return bits
 
 
@@ -324,6 +346,12 @@ def own() -> dict[str, Tool]:
         "filtered": filtered,
         "counting": counter(0),
         "counting both": counter(7),
+        "empty lines": empty_lines,
+        "empty instructions": empty_instructions,
+        "clock lines": clocked(empty_lines),
+        "clock instructions": clocked(empty_instructions),
+        "lines": eventprof("lines"),
+        "instructions": eventprof("instructions"),
     }
     return found
 
@@ -350,6 +378,8 @@ EMPTY = {
     "both": "empty both",
     "counting": "empty calls",
     "counting both": "empty both",
+    "lines": "empty lines",
+    "instructions": "empty instructions",
 }
 
 

@@ -313,6 +313,23 @@ def strings() -> Run:
     return run
 
 
+def statements() -> Run:
+    def run() -> int:
+        total = 0
+        for number in range(20_000):
+            low = number & 7
+            high = number >> 3
+            if low > 3:
+                total += high
+            else:
+                total -= low
+        return total
+
+    return run
+
+
+LINES: dict[str, Callable[[], Run]] = {"statements": statements, "fib, inside": fib}
+
 ALLOCATIONS: dict[str, Callable[[], Run]] = {
     "object churn": object_churn,
     "lists of 100": lists_of_100,

@@ -375,6 +375,9 @@ typedef struct work {
     ep_columns *columns;
     open_calls *threads;
     uint8_t *drop;      /* index = row */
+    /* Of rows that happened inside of a function, by index: 1 + that of the call's row; 0: none, or not
+     * such a row. NULL: calls are not dropped after what happened in them. */
+    size_t *inside;
     ep_filtered counts;
 } work;
 
@@ -439,6 +442,35 @@ close_one(work *w, open_calls *stack, size_t row)
     stack->depth = at;
 }
 
+/* What happened inside of a function goes with the calls of it. */
+static void
+judge_inside(work *w, const open_calls *stack, size_t row)
+{
+    uint32_t name = ep_site_get(w->columns->id[row])->caller;
+    const open_call *call = stack->depth > 0 ? &stack->at[stack->depth - 1] : NULL;
+    if (call != NULL && ep_site_callee(call->site) != name) {
+        call = NULL;
+    }
+    if (!wants_name(&w->known, name)) {
+        w->drop[row] = 1;
+        w->counts.rows += 1;
+    } else if (call != NULL && !call->stays) {
+        w->drop[row] = 1;
+    } else if (call != NULL && call->row != NO_ROW && w->inside != NULL) {
+        w->inside[row] = call->row + 1;
+    }
+}
+
+static void
+drop_inside_of_short_calls(work *w)
+{
+    for (size_t row = 0; w->inside != NULL && row < w->columns->count; row++) {
+        if (w->inside[row] != 0 && w->drop[w->inside[row] - 1]) {
+            w->drop[row] = 1;
+        }
+    }
+}
+
 static bool
 judge_rows(work *w)
 {
@@ -449,6 +481,9 @@ judge_rows(work *w)
         if (c->kind[row] == EP_KIND_AUDIT) {
             /* What another recorder asked for. */
             w->drop[row] = !wants_audit(&w->known, c->id[row]);
+        }
+        if (ep_kind_is_inside(c->kind[row])) {
+            judge_inside(w, stack, row);
         }
         if (info->family != EP_FAMILY_CALL) {
             continue;
@@ -464,6 +499,7 @@ judge_rows(work *w)
             drop_open(w, &stack->at[stack->depth - 1]);
         }
     }
+    drop_inside_of_short_calls(w);
     return true;
 }
 
@@ -517,6 +553,17 @@ filter_rows(const uint8_t *drop, ep_decoded *decoded)
     c->count = kept;
 }
 
+static bool
+any_inside(const ep_columns *columns)
+{
+    for (size_t row = 0; row < columns->count; row++) {
+        if (ep_kind_is_inside(columns->kind[row])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 ep_status
 ep_filter_apply(const ep_filter *filter, ep_decoded *decoded, ep_filtered *dropped)
 {
@@ -533,6 +580,10 @@ ep_filter_apply(const ep_filter *filter, ep_decoded *decoded, ep_filtered *dropp
     uint8_t *stays = ep_calloc(open_count, 1);
     bool done = w.known.of_site != NULL && w.known.of_name != NULL && w.threads != NULL &&
                 w.drop != NULL && stays != NULL;
+    if (done && filter->min_duration_ns > 0 && any_inside(&decoded->columns)) {
+        w.inside = ep_calloc(decoded->columns.count, sizeof *w.inside);
+        done = w.inside != NULL;
+    }
     for (size_t i = 0, first = 0; i < thread_count && done; i++) {
         const ep_open_stack *open = &decoded->threads[i].open;
         done = begin_thread(&w, &w.threads[i], open, &stays[first]);
@@ -553,6 +604,7 @@ ep_filter_apply(const ep_filter *filter, ep_decoded *decoded, ep_filtered *dropp
     }
     free(w.threads);
     free(w.drop);
+    free(w.inside);
     free(stays);
     free(w.known.of_site);
     free(w.known.of_name);

@@ -12,7 +12,9 @@
  *    whose own end was not seen took at most until that of the call around it. Children take no
  *    longer than their parents, so whole subtrees go. A generator's runs are calls of their own.
  *
- * An end goes with its call. Allocator events are never filtered: memory is counted whole or not at
+ * An end goes with its call. So does what happens inside of a Python function (lines, instructions,
+ * exceptions, branches, jumps); where its calls are not recorded, 1. alone decides.
+ * Allocator events are never filtered: memory is counted whole or not at
  * all, and so is the function that made a block, wanted or not. */
 #ifndef EP_FILTER_H
 #define EP_FILTER_H
@@ -103,7 +105,7 @@ bool ep_filter_wants(const ep_filter *filter, uint32_t name_id, uint32_t caller)
 
 /* What ep_filter_apply() dropped. */
 typedef struct ep_filtered {
-    uint64_t rows;           /* of calls and ends of calls, by name */
+    uint64_t rows;           /* of calls, ends of calls and what is inside, by name */
     uint64_t deep_calls;     /* by max_depth */
     uint64_t short_calls;    /* by min_duration */
 } ep_filtered;

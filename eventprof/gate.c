@@ -187,6 +187,13 @@ ep_gate_put_open(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site)
     stack->calls[stack->depth++] = call;
 }
 
+bool
+ep_gate_is_deep(ep_log *log)
+{
+    const ep_gate_stack *stack = stack_of(log);
+    return stack != NULL && stack->depth > 0 && stack->calls[stack->depth - 1].at == NULL;
+}
+
 /* Whether the log ends with this call's record. */
 static inline bool
 is_last_record(const ep_log *log, const ep_gate_call *call)

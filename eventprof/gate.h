@@ -134,6 +134,9 @@ size_t ep_gate_count_left_out(uint32_t generation);
 void ep_gate_put_open(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site);
 void ep_gate_put_close(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t name);
 
+/* Whether the thread's innermost call is left out for its depth: what happens in it is, too. */
+bool ep_gate_is_deep(ep_log *log);
+
 /* ---- Changing it ----------------------------------------------------------------------------- */
 
 /* Before the set of recorders of calls changes: `filters` are those of the new set (views, until the

@@ -34,6 +34,23 @@ put_two_words(ep_log *log, uint64_t word0, uint64_t word1)
     log->next = at + 2;
 }
 
+bool
+ep_log_ends_with_block(const ep_log *log, uint64_t address)
+{
+    const _Atomic uint64_t *first = log->scratch;
+    if (log->chunk != NULL) {
+        first = (const _Atomic uint64_t *)((const char *)log->chunk->header + EP_CHUNK_HEADER_BYTES);
+    }
+    if (address == 0 || log->next - first < 2) {
+        return false;
+    }
+    uint64_t word0 = atomic_load_explicit(&log->next[-2], memory_order_relaxed);
+    uint64_t word1 = atomic_load_explicit(&log->next[-1], memory_order_relaxed);
+    return ep_kinds[EP_WORD0_KIND(word0)].family == EP_FAMILY_ALLOC &&
+           ep_kinds[EP_WORD0_KIND(word0)].name != NULL &&
+           word1 >> EP_ALLOC_SITE_BITS << 3 == address;
+}
+
 /* Makes ep_log_needs_slow() false for a record at `ticks`. */
 static void
 make_room(ep_log *log, uint64_t ticks)

@@ -215,6 +215,18 @@ ep_log_take_back(ep_log *log)
     atomic_thread_fence(memory_order_release);
 }
 
+/* HOT. The block that the log's last record may be of; if that is no block's, anything. */
+static inline uint64_t
+ep_log_address_before(const ep_log *log)
+{
+    /* Before a chunk's first record: the end of its header, which is 0. */
+    return atomic_load_explicit(&log->next[-1], memory_order_relaxed) >> EP_ALLOC_SITE_BITS << 3;
+}
+
+/* Whether the log ends with the record of this block, however many were taken back before it. Only for
+ * an address that is known to be of a block: what is no record of one could look like it. */
+EP_COLD bool ep_log_ends_with_block(const ep_log *log, uint64_t address);
+
 /* Takes back the last record, which the caller knows to be a call's, of one word. A reader may have
  * seen it, and calls around it that go after it: it errs by these at the very end of a live log. */
 static inline void

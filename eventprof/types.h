@@ -80,6 +80,14 @@ typedef enum ep_kind {
 } ep_kind;
 
 #define EP_KIND_COUNT 64
+
+/* What happens inside of a function of the program's, as the interpreter tells it; not calls. */
+static inline bool
+ep_kind_is_inside(unsigned kind)
+{
+    return kind >= EP_KIND_LINE && kind <= EP_KIND_JUMP;
+}
+
 #define EP_KIND_BIT(kind) (UINT64_C(1) << (kind))
 
 /* First kind of each allocator operation; add an ep_domain. */

@@ -25,7 +25,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 Domain: TypeAlias = Literal["raw", "mem", "obj"]
 OnFull: TypeAlias = Literal["overwrite", "stop", "grow"]
 Threads: TypeAlias = Literal["all", "current"]
-Backend: TypeAlias = Literal["auto", "monitoring", "profile"]
+Backend: TypeAlias = Literal["auto", "monitoring", "profile", "trace"]
 Clock: TypeAlias = Literal["auto", "counter", "monotonic"]
 
 DOMAINS = ("raw", "mem", "obj")
@@ -33,13 +33,30 @@ DOMAINS = ("raw", "mem", "obj")
 ALL_DOMAINS = (*DOMAINS, "numpy", "libc")
 ON_FULL = ("overwrite", "stop", "grow")  # the order of the core's ep_on_full
 THREADS = ("all", "current")
-BACKENDS = ("auto", "monitoring", "profile")
+BACKENDS = ("auto", "monitoring", "profile", "trace")
 CLOCKS = ("auto", "counter", "monotonic")
 
 _LAST_CALL = 9  # the calls of the interpreter come first
-_KINDS = [row for row in _core.kind_table() if row[0] <= _LAST_CALL or row[5] in ALL_DOMAINS]
-_CALL_KINDS = sum(1 << row[0] for row in _KINDS if row[5] is None)
+#: What happens inside of functions, by the flag of record() that asks for it.
+INSIDE = {
+    "lines": ("line",),
+    "instructions": ("instruction",),
+    "exceptions": ("raise", "reraise", "handled", "stop_iteration"),
+    "branches": ("branch", "jump"),
+}
+_INSIDE_WORDS = tuple(word for words in INSIDE.values() for word in words)
+#: Of them, what a trace hook sees.
+_TRACED_WORDS = ("line", "instruction", "raise", "stop_iteration")
+_KINDS = [
+    row
+    for row in _core.kind_table()
+    if row[0] <= _LAST_CALL or row[5] in ALL_DOMAINS or row[2] in _INSIDE_WORDS
+]
+#: Of what filters of functions are about.
+_CODE_KINDS = sum(1 << row[0] for row in _KINDS if row[5] is None)
 EVENTS = tuple(dict.fromkeys(row[2] for row in _KINDS))
+#: What is recorded without asking.
+_DEFAULT_EVENTS = tuple(word for word in EVENTS if word not in _INSIDE_WORDS)
 
 _UNITS = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
@@ -355,9 +372,11 @@ def _kinds(
     calls: object,
     c_calls: object,
     memory: object,
+    inside: Mapping[str, object],
     events: object,
     numpy: object,
     native: object,
+    backend: str,
     others: int,
 ) -> int:
     """Give the kinds asked for, as bits; `others` of them were asked for by flags of their own."""
@@ -370,6 +389,7 @@ def _kinds(
         domains = _words("memory", memory, DOMAINS)
     with_calls, with_c_calls = _flag("calls", calls), _flag("c_calls", c_calls)
     arrays, with_native = _numpy(numpy), _flag("native", native)
+    flags = [name for name, value in inside.items() if _flag(name, value)]
     words = None if events is None else _words("events", events, EVENTS)
     more = {word for word, is_on in (("numpy", arrays), ("libc", with_native)) if is_on}
     if words is not None and not domains and not more:
@@ -378,22 +398,60 @@ def _kinds(
         more.add("numpy")
     domains |= more
     if words is not None:
+        if flags:
+            forgotten = ", ".join(repr(word) for name in flags for word in INSIDE[name])
+            raise ValueError(
+                f"events says exactly what is recorded, and {flags[0]} is given, too: put "
+                f"{forgotten} into events, or leave events out"
+            )
         wanted = [row for row in _KINDS if row[2] in words and row[5] in (None, *domains)]
     else:
+        more_words = {word for name in flags for word in INSIDE[name]}
+        if _hook_inside(backend) == "trace":
+            more_words -= {"reraise", "handled"}  # of exceptions, what can be had
         wanted = [
             row
             for row in _KINDS
             if (row[5] in domains if row[5] is not None
+                else row[2] in more_words if row[2] in _INSIDE_WORDS
                 else with_c_calls if row[1].startswith("C_") else with_calls)
         ]  # fmt: skip
     if not wanted and (events is not None or not others):
         raise ValueError(
-            "nothing to record: one of calls, c_calls, memory, numpy, native, marks, gc, refs and "
-            "audit must be on"
+            f"nothing to record: one of calls, c_calls, memory, {', '.join(INSIDE)}, numpy, native, "
+            "marks, gc, refs and audit must be on"
             if events is None
             else f"nothing to record: events must hold some of {_one_of(EVENTS)}"
         )
     return sum(1 << row[0] for row in wanted) | others
+
+
+def _hook_inside(backend: str) -> str:
+    """Say which hook tells what happens inside of functions."""
+    if backend != "auto":
+        return backend
+    return "monitoring" if sys.version_info >= (3, 12) else "trace"
+
+
+def _need_support(kinds: int, backend: str) -> None:
+    """Check that the hook sees what is wanted of the inside of functions."""
+    hook = _hook_inside(backend)
+    words = [row[2] for row in _KINDS if kinds >> row[0] & 1 and row[2] in _INSIDE_WORDS]
+    seen = {"profile": (), "trace": _TRACED_WORDS}.get(hook, _INSIDE_WORDS)
+    missing = [word for word in words if word not in seen]
+    if not missing:
+        return
+    can = ["monitoring"]
+    if all(word in _TRACED_WORDS for word in missing):
+        can.append("trace")
+    here = [name for name in can if name != "monitoring" or sys.version_info >= (3, 12)]
+    how = (
+        f"backend={_one_of(tuple(here))} can"
+        if here
+        else "sys.monitoring can, which needs Python 3.12; this is "
+        f"{sys.version_info.major}.{sys.version_info.minor}"
+    )
+    raise _core.UnsupportedError(f"the {hook} hook does not see {', '.join(missing)}: {how}")
 
 
 class Options(NamedTuple):
@@ -439,6 +497,10 @@ def record(
     memory: bool | Iterable[Domain] = True,
     numpy: bool | Literal["auto"] = "auto",
     native: bool = False,
+    lines: bool = False,
+    instructions: bool = False,
+    exceptions: bool = False,
+    branches: bool = False,
     events: Iterable[str] | None = None,
     buffer: int | str = "256 MiB",
     on_full: OnFull = "overwrite",
@@ -475,10 +537,21 @@ def record(
         Record what C libraries allocate, as domain ``libc``: by malloc and its relatives, and
         pages by mmap. Needs a library that is loaded before Python, as ``eventprof run --native``
         does; of Linux.
+    lines : bool
+        Record each line that begins to run, for `Trace.lines`.
+    instructions : bool
+        Record each instruction of the interpreter's that runs: 10 to 50 times as many events as
+        calls.
+    exceptions : bool
+        Record where an exception is raised, in each function that it passes through; and, with
+        monitoring, where it is raised again and handled; and where an iteration ended by one.
+    branches : bool
+        Record which way branches and jumps went; needs monitoring.
     events : iterable of str, optional
-        Exactly these events, in place of what `calls`, `c_calls` and `memory` say: call, return,
-        yield, resume, throw, unwind, c_call, c_return, c_exception, malloc, calloc, realloc,
-        realloc_free, realloc_failed, free. `memory`, `numpy` and `native` still choose the domains.
+        Exactly these events, in place of what all of the above say, and no more is asked of the
+        interpreter: call, return, yield, resume, throw, unwind, c_call, c_return, c_exception;
+        malloc, calloc, realloc, realloc_free, realloc_failed, free, whose domains `memory` still
+        chooses; line, instruction, raise, reraise, handled, stop_iteration, branch, jump.
     buffer : int or str
         Bytes that the recording may take, or text as ``"64 MiB"`` or ``"1.5 GB"``; rounded up to
         whole MiB. A call event takes 8 bytes, an allocation 16.
@@ -501,8 +574,10 @@ def record(
     min_duration : int or str
         Leave out calls that took less: nanoseconds, or text as ``"10 us"``. What was still running
         at the end stays.
-    backend : {'auto', 'monitoring', 'profile'}
-        Which hook calls come from; monitoring needs Python 3.12.
+    backend : {'auto', 'monitoring', 'profile', 'trace'}
+        Which hook calls come from, and what happens inside of functions; monitoring needs Python
+        3.12. profile sees calls only. trace sees no branches and jumps, and of exceptions only
+        where they are raised; a trace function that is there already goes on beside it.
     clock : {'auto', 'counter', 'monotonic'}
         The processor's counter, or CLOCK_MONOTONIC, which is slower.
     output : str or os.PathLike, optional
@@ -540,8 +615,8 @@ def record(
     MemoryError
         `buffer` is more than the machine has.
     UnsupportedError
-        This interpreter has no such backend, or no reference tracer; NumPy is not there; the
-        library for `native` was not loaded.
+        This interpreter has no such backend, or the backend cannot see such events, or there is
+        no reference tracer; NumPy is not there; the library for `native` was not loaded.
     StateError
         `overhead` was asked for while a recorder runs.
 
@@ -568,13 +643,30 @@ def record(
         "refs": _flag("refs", refs),
         "audit": _audit(audit),
     }
-    kinds = _kinds(calls, c_calls, memory, events, numpy, native, _flagged_kinds(flags))
+    backend_word = _choice("backend", backend, BACKENDS)
+    inside = {
+        "lines": lines,
+        "instructions": instructions,
+        "exceptions": exceptions,
+        "branches": branches,
+    }
+    kinds = _kinds(
+        calls,
+        c_calls,
+        memory,
+        inside,
+        events,
+        numpy,
+        native,
+        backend_word,
+        _flagged_kinds(flags),
+    )
     options = Options(
         kinds,
         parse_size("buffer", buffer),
         _choice("on_full", on_full, ON_FULL),
         _choice("threads", threads, THREADS),
-        _choice("backend", backend, BACKENDS),
+        backend_word,
         _choice("clock", clock, CLOCKS),
         _patterns("include", include),
         _patterns("exclude", exclude),
@@ -600,15 +692,20 @@ def record(
     if options.backend == "monitoring" and sys.version_info < (3, 12):
         raise _core.UnsupportedError(
             "backend='monitoring' needs Python 3.12 (sys.monitoring); this is "
-            f"{sys.version_info.major}.{sys.version_info.minor}, which has 'profile'"
+            f"{sys.version_info.major}.{sys.version_info.minor}, which has 'profile' and 'trace'"
         )
-    if options.backend == "profile" and not _has_gil():
+    if options.backend in ("profile", "trace") and not _has_gil():
         raise _core.UnsupportedError(
-            "backend='profile' needs the GIL, which is off here: without it the interpreter cannot "
-            "change other threads' profile functions while they run; use backend='monitoring', or "
-            "start Python with -X gil=1"
+            f"backend={options.backend!r} needs the GIL, which is off here: without it the "
+            f"interpreter cannot change other threads' {options.backend} functions while they run; "
+            "use backend='monitoring', or start Python with -X gil=1"
         )
-    if kinds & _CALL_KINDS and _has_jit():
+    _need_support(kinds, options.backend)
+    if "instruction" in options.events:
+        import opcode
+
+        _core.set_opcode_names(tuple(opcode.opname[:256]))
+    if kinds & _CODE_KINDS and _has_jit():
         import warnings
 
         warnings.warn(
@@ -664,8 +761,8 @@ class Recorder(_core.Recorder):
     ----------
     state : {'new', 'running', 'stopped'}
         Where it is.
-    backend : {None, 'monitoring', 'profile'}
-        Where the calls of the last window came from.
+    backend : {None, 'monitoring', 'profile', 'trace'}
+        Where the calls of the last window came from, and what happened inside of functions.
     clock : {None, 'counter', 'monotonic'}
         The clock of the last window.
     output : str or None
@@ -852,7 +949,7 @@ class Recorder(_core.Recorder):
 
     def __repr__(self) -> str:
         options = self.options
-        events = "all events" if options.events == EVENTS else " ".join(options.events)
+        events = "all events" if options.events == _DEFAULT_EVENTS else " ".join(options.events)
         domains = f" ({' '.join(options.domains)})" if options.domains else ""
         displaced = f", displaced: {' '.join(self.displaced)}" if self.displaced else ""
         return (

@@ -306,8 +306,14 @@ class Trace(Points, Questions):
             calls enclose the event. ``caller`` int32, row of `functions`, and ``caller_line``
             int32, the line of the call: of call events and of the ends of calls; of a mark and the
             like, where it was made. ``value`` float64: a counter's value, the objects that a run of
-            the collector freed, a flow's id, the offset in bytes where a branch or jump went. All
-            from ``function`` on are null where unknown.
+            the collector freed, a flow's id, the offset in bytes where a branch or jump went.
+            ``offset`` int32, bytes: of lines, instructions, exceptions, branches and jumps, the
+            instruction's in its function; ``opcode`` text: of instructions, its name as `dis` has
+            it. All from ``function`` on are null where unknown.
+
+            Of an exception's events (raise, reraise, handled, stop_iteration) ``function`` and
+            ``name`` are the exception's type, ``caller`` the function that it happened in, and
+            ``line`` and ``caller_line`` the line.
 
         Notes
         -----
@@ -332,6 +338,8 @@ class Trace(Points, Questions):
                 _number(load, "caller", np.int32, "negative", "", "row of functions"),
                 _number(load, "caller_line", np.int32, "negative", "", "where it was called"),
                 _number(load, "value", np.float64, "nan", "", "of counters and the like"),
+                _number(load, "offset", np.int32, "negative", "bytes", "of the instruction"),
+                self._opcode_column(),
             ],
             self._facts["events"],
         )  # fmt: skip
@@ -426,14 +434,34 @@ class Trace(Points, Questions):
 
     def _function_columns(self, load: _Loader) -> tuple[Column, Column]:
         """Give the columns function, and name, which is made of it."""
-        names = self.functions._column("name")
         function = _number(load, "function", np.int32, "negative", "", "row of functions")
-        return function, Column(
-            "name",
-            lambda: _map(names.values(), function.values()),
-            words=names.words,
-            doc="the function's qualified name",
+        return function, self._text_of_function("name", function, "the function's qualified name")
+
+    def _text_of_function(self, name: str, function: Column, doc: str) -> Column:
+        texts = self.functions._column(name)
+        return Column(
+            name,
+            lambda: _map(texts.values(), function.values()),
+            words=texts.words,
+            doc=doc,
         )
+
+    def _opcode_column(self) -> Column:
+        def words() -> tuple[str, ...]:
+            return tuple(_core.text(number) or "" for number in self._opcode_codes[1].tolist())
+
+        return Column(
+            "opcode", lambda: self._opcode_codes[0], words=Words(words), doc="of instructions"
+        )
+
+    @cached_property
+    def _opcode_codes(self) -> tuple[Array, Array]:
+        """The opcodes of events as rows, -1: none, of an array of their texts' numbers."""
+        numbers = self._core.events("opcode") + 1
+        known = np.flatnonzero(np.bincount(numbers, minlength=1)[1:])
+        codes = np.full(len(numbers) if not len(known) else int(known[-1]) + 2, -1, np.int32)
+        codes[known + 1] = np.arange(len(known))
+        return codes[numbers], known
 
     def _task_column(self) -> Column:
         def words() -> tuple[str, ...]:
@@ -551,6 +579,74 @@ class Trace(Points, Questions):
         from .compensation import functions
 
         return functions(self, self.functions, compensate)
+
+    @cached_property
+    def lines(self) -> Table:
+        """Every line that began to run, or allocated: what line_profiler and tracemalloc tell.
+
+        Returns
+        -------
+        Table
+            In order of function and line. ``function`` int32, row of `functions`; ``name`` and
+            ``file`` text; ``line`` int32. ``hits`` int64, how often it began; ``time`` int64, ns,
+            from there until the next line of the same call began, or the call ended or yielded:
+            with all that the line called; ``self_time`` int64, ns, without the calls that were
+            recorded. ``allocated`` int64, bytes, and ``blocks`` int64: while the line was
+            executing; what functions that are not in Python allocate is of the line that called
+            them. The first three numbers are null unless lines were recorded
+            (``record(lines=True)``), the last two unless memory was.
+
+        Notes
+        -----
+        Of a recursive function's line that is open several times on a thread the outermost counts,
+        so that no line takes longer than its thread. The last line of a call that was still open
+        takes until the window's end. Without recorded calls (``calls=False``) a line takes until
+        its thread's next line, in whichever function, and ``self_time`` is the same. A realloc
+        counts as an allocation of the new block.
+
+        Examples
+        --------
+        >>> def squares(count):
+        ...     total = []
+        ...     for number in range(count):
+        ...         total.append(number * number)
+        >>> with eventprof.record(lines=True, memory=False) as rec:
+        ...     squares(3)
+        >>> lines = rec.trace.lines
+        >>> lines[lines["name"] == "squares"][["name", "line", "hits"]]
+        lines: 3 rows, 3 columns
+           name     line  hits
+        0  squares     2     1
+        1  squares     3     4
+        2  squares     4     3
+        """
+        functions, lines, hits, time, self_time, allocated, blocks = self._core.lines()
+        recorded = {WORDS[kind] for kind in WORDS if self._facts["kinds"] >> kind & 1}
+        began = "line" in recorded
+        allocates = not recorded.isdisjoint(("malloc", "calloc", "realloc"))
+        function = Column(
+            "function", lambda: functions, np.int32, null="negative", doc="row of functions"
+        )
+
+        def number(name: str, values: Array, known: bool, unit: str, doc: str) -> Column:
+            mask = np.full(len(values), not known)
+            return Column(name, lambda: values, np.int64, null=lambda: mask, unit=unit, doc=doc)
+
+        return Table(
+            self._title("lines"),
+            [
+                function,
+                self._text_of_function("name", function, "the function's qualified name"),
+                self._text_of_function("file", function, "its source file"),
+                Column("line", lambda: lines, np.int32, doc="in the file"),
+                number("hits", hits, began, "", "how often it began"),
+                number("time", time, began, "ns", "until the call's next line, or its end"),
+                number("self_time", self_time, began, "ns", "without recorded calls inside"),
+                number("allocated", allocated, allocates, "bytes", "while it was executing"),
+                number("blocks", blocks, allocates, "", "allocated"),
+            ],
+            len(functions),
+        )
 
     @cached_property
     def _function_stats(self) -> dict[str, Array]:

@@ -291,6 +291,21 @@ ep_frame_of_object(PyFrameObject *frame)
     return EP_FRAME_FIELD(frame, ep_frame *, sizeof(PyObject) + sizeof(void *));
 }
 
+/* Whether a frame object's trace function is to be told of instructions: the interpreter tests for 0, the
+ * attribute f_trace_opcodes writes 0 or 1. */
+static inline char *
+ep_frame_traces_opcodes(PyFrameObject *frame)
+{
+    return &EP_FRAME_FIELD(frame, char, sizeof(PyObject) + 3 * sizeof(void *) + sizeof(int) + 1);
+}
+
+/* A frame object's f_trace: NULL or a strong reference. */
+static inline PyObject **
+ep_frame_trace_function(PyFrameObject *frame)
+{
+    return &EP_FRAME_FIELD(frame, PyObject *, sizeof(PyObject) + 2 * sizeof(void *));
+}
+
 /* A small non-negative int (an instruction's offset). */
 static inline Py_ssize_t
 ep_small_int(PyObject *number)
@@ -412,5 +427,8 @@ ep_py_dict_get_text(PyObject *dict, const char *key)
 
 /* Exported by every version, declared only in internal headers. */
 PyAPI_FUNC(int) _PyEval_SetProfile(PyThreadState *ts, Py_tracefunc hook, PyObject *argument);
+
+/* 3.13 and later: of one thread only by itself, or of all at once. */
+#define EP_TRACES_ANY_THREAD (PY_VERSION_HEX < 0x030D0000)
 
 #endif

@@ -73,6 +73,30 @@ ep_footprint_take_lasting(ep_log *log, uintptr_t address)
     return ep_footprint_take(log, address);
 }
 
+/* Of three blocks and more in a row. */
+static inline bool
+ep_footprint_take_far(ep_log *log, uintptr_t address)
+{
+    if (!ep_log_ends_with_block(log, address)) {
+        return false;
+    }
+    if (ep_log_last_block(log) == 0) {
+        log->last_block = log->next - 2;
+        log->block_before = NULL;
+    }
+    return ep_footprint_take_lasting(log, address);
+}
+
+/* While lines or instructions are asked of the interpreter, which keeps tables of them by code object
+ * (3.12 and later); no end of the mechanism's blocks is as far back as theirs. */
+extern EP_HIDDEN _Atomic bool ep_footprint_tables;
+
+static inline bool
+ep_footprint_has_tables(void)
+{
+    return atomic_load_explicit(&ep_footprint_tables, memory_order_relaxed);
+}
+
 /* HOT. Whether `address` is listed; it no longer is. Free: do not record. Malloc: the block's free
  * was not seen; the new one is the program's. Only while active. */
 static inline bool

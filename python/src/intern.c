@@ -895,10 +895,10 @@ ep_py_is_own_interpreter(const PyThreadState *ts)
 uint32_t
 ep_py_place_slow(uint32_t name, ep_frame *frame)
 {
-    uint32_t busy = enter();
+    uint32_t busy = ep_py_enter_own();
     uint32_t id = add_site(ep_py_key_of_name(name), name, frame,
                            frame != NULL ? ep_frame_instruction(frame) : 0, 0);
-    leave(busy);
+    ep_py_leave_own(busy);
     return id;
 }
 
@@ -906,6 +906,117 @@ uint32_t
 ep_py_type_name(PyTypeObject *type)
 {
     return typed_callee(type, EP_TAG_TYPE).name;
+}
+
+/* ---- Inside of functions --------------------------------------------------------------------- */
+
+static uint32_t opcode_names[256];    /* 1 + string id; 0: none */
+
+PyObject *
+ep_py_set_opcode_names(PyObject *module, PyObject *names)
+{
+    (void)module;
+    if (!PyTuple_Check(names)) {
+        return PyErr_Format(PyExc_TypeError, "names must be a tuple, not %s", Py_TYPE(names)->tp_name);
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names) && i < 256; i++) {
+        char stack[64], *heap;
+        ep_text text = ep_py_text(PyTuple_GET_ITEM(names, i), stack, sizeof stack, &heap);
+        uint32_t string = text.at != NULL ? ep_string_add(text) : EP_STRING_NONE;
+        free(heap);
+        opcode_names[i] = string + 1;    /* none: 0 */
+    }
+    Py_RETURN_NONE;
+}
+
+/* 1 + string id of what the compiler put there, whatever the interpreter made of it; 0: unknown. */
+static uint32_t
+opcode_name(PyCodeObject *code, Py_ssize_t offset)
+{
+    PyObject *bytes = PyCode_GetCode(code);    /* which the interpreter keeps: it is made once */
+    uint32_t name = 0;
+    if (bytes != NULL && offset >= 0 && offset < PyBytes_GET_SIZE(bytes)) {
+        name = opcode_names[(unsigned char)PyBytes_AS_STRING(bytes)[offset]];
+    }
+    Py_XDECREF(bytes);
+    return name;
+}
+
+/* The name of code that is running now, with its text. */
+static uint32_t
+name_of_running(PyCodeObject *code)
+{
+    uint32_t name = ep_py_code_name(code);
+    if (name != 0 && name != EP_ID_SKIP && ep_name_get(name)->pending) {
+        PyObject *globals = globals_of_running(code);
+        if (globals != NULL) {
+            (void)name_code(code, globals, name);
+        }
+    }
+    return name;
+}
+
+static uint32_t
+add_place(uintptr_t key, PyCodeObject *code, uintptr_t instruction)
+{
+    uint32_t name = name_of_running(code);
+    if (name == 0 || name == EP_ID_SKIP) {
+        return name;
+    }
+    uint32_t busy = ep_py_enter_own();
+    ep_py_exception saved = ep_py_exception_save();
+    ep_site site = {.caller = name, .offset = (int32_t)((char *)instruction - ep_code_start(code))};
+    site.line = line_of(code, site.offset);
+    site.task = key == EP_KEY_OPCODE ? opcode_name(code, site.offset) : 0;
+    PyErr_Clear();
+    ep_py_exception_restore(saved);
+    ep_py_leave_own(busy);
+    return ep_site_add(key, instruction, &site);
+}
+
+uint32_t
+ep_py_place_site_slow(PyCodeObject *code, uintptr_t instruction)
+{
+    return add_place(0, code, instruction);
+}
+
+uint32_t
+ep_py_opcode_site_slow(PyCodeObject *code, uintptr_t instruction)
+{
+    return add_place(EP_KEY_OPCODE, code, instruction);
+}
+
+uint32_t
+ep_py_line_site(PyCodeObject *code, int line)
+{
+    /* No code object and no instruction is at such addresses. */
+    uintptr_t key = (uintptr_t)code | 1, number = (uintptr_t)line << 1 | 1;
+    uint32_t id = ep_site_find(key, number), name = id == 0 ? name_of_running(code) : 0;
+    if (id != 0 || name == 0 || name == EP_ID_SKIP) {
+        return id != 0 ? id : name;
+    }
+    ep_site site = {.caller = name, .offset = -1, .line = line};
+    return ep_site_add(key, number, &site);
+}
+
+uint32_t
+ep_py_exception_site(PyTypeObject *type, PyCodeObject *code, uintptr_t instruction)
+{
+    ep_callee callee = typed_callee(type, EP_TAG_TYPE);
+    if (callee.name == EP_ID_SKIP) {
+        return EP_ID_SKIP;
+    }
+    uint32_t id = ep_site_find(callee.key, instruction), name = id == 0 ? name_of_running(code) : 0;
+    if (id != 0 || name == 0 || name == EP_ID_SKIP) {
+        return id != 0 ? id : name;
+    }
+    ep_site site = {.callee = callee.name,
+                    .caller = name,
+                    .offset = (int32_t)((char *)instruction - ep_code_start(code))};
+    uint32_t busy = ep_py_enter_own();
+    site.line = line_of(code, site.offset);
+    ep_py_leave_own(busy);
+    return ep_site_add(callee.key, instruction, &site);
 }
 
 /* ---- Retrieval ------------------------------------------------------------------------------- */

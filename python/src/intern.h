@@ -153,6 +153,40 @@ ep_py_ends_own_call(ep_log *log, PyCodeObject *code)
     return true;
 }
 
+/* ---- Inside of functions --------------------------------------------------------------------- */
+
+/* In place of the callee's address in the keys of instructions' sites, whose task is the name of the
+ * opcode. Lines, branches and jumps share the sites of blocks. */
+#define EP_KEY_OPCODE 2
+
+EP_COLD uint32_t ep_py_place_site_slow(PyCodeObject *code, uintptr_t instruction);
+EP_COLD uint32_t ep_py_opcode_site_slow(PyCodeObject *code, uintptr_t instruction);
+
+/* A place in `code`, which is running. Both: EP_ID_SKIP, our own. */
+static inline uint32_t
+ep_py_place_site(PyCodeObject *code, uintptr_t instruction)
+{
+    uint32_t id = ep_site_find(0, instruction);
+    return EP_LIKELY(id != 0) ? id : ep_py_place_site_slow(code, instruction);
+}
+
+static inline uint32_t
+ep_py_opcode_site(PyCodeObject *code, uintptr_t instruction)
+{
+    uint32_t id = ep_site_find(EP_KEY_OPCODE, instruction);
+    return EP_LIKELY(id != 0) ? id : ep_py_opcode_site_slow(code, instruction);
+}
+
+/* Where frames cannot be read: a line is all that is known. */
+EP_COLD uint32_t ep_py_line_site(PyCodeObject *code, int line);
+
+/* Of an exception of `type` at a place in `code`, which is running. */
+EP_COLD uint32_t ep_py_exception_site(PyTypeObject *type, PyCodeObject *code, uintptr_t instruction);
+
+/* set_opcode_names(names): what the opcodes 0, 1, ... are called. Once, before instructions are
+ * recorded. */
+PyObject *ep_py_set_opcode_names(PyObject *module, PyObject *names);
+
 /* ---- What nobody wants ----------------------------------------------------------------------- */
 
 EP_COLD ep_verdict ep_py_verdict_slow(PyCodeObject *code, uint32_t name);

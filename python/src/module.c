@@ -156,6 +156,7 @@ static PyMethodDef functions[] = {
     {"set_own_directory", set_own_directory, METH_O, NULL},
     {"add_area", ep_py_add_area, METH_VARARGS, NULL},
     {"name_thread", name_thread, METH_VARARGS, NULL},
+    {"set_opcode_names", ep_py_set_opcode_names, METH_O, NULL},
     {"engine_stats", engine_stats, METH_NOARGS, NULL},
     {"kind_table", kind_table, METH_NOARGS, NULL},
     {"open_archive", ep_py_open_archive, METH_VARARGS, NULL},

@@ -19,12 +19,19 @@
 #include "os.h"
 #include "source.h"
 
+static const ep_source *const sources[] = {
+#define EP_SOURCE(name) &ep_source_##name,
+#include "sources.def"
+#undef EP_SOURCE
+};
+#define SOURCE_COUNT (sizeof sources / sizeof *sources)
+
 typedef struct recorder_object {
     PyObject_HEAD
     ep_recorder core;
-    const ep_source *calls_asked;    /* NULL: auto */
-    const ep_source *calls_used;     /* while it runs; NULL: none */
-    const ep_source *backend;        /* calls_used of the last window, for the user */
+    const ep_source *code_asked;     /* NULL: auto */
+    const ep_source *code_used;      /* while it runs; NULL: none. See asked_of() */
+    const ep_source *backend;        /* code_used of the last window, for the user */
     ep_clock_mode clock;             /* of the last window */
     unsigned long long windows;      /* begun so far: tells the package that a trace is of an old one */
     bool current_thread_only;
@@ -35,22 +42,15 @@ typedef struct recorder_object {
     PyObject *output, *child_output, *metadata;
     int replace;                     /* a file that is there already */
     ep_filter filter;                /* the same, and the limits */
-    bool alone;                      /* no other recorder of calls ran since its start */
+    bool alone;                      /* no other recorder of code ran since its start */
     uint32_t first_generation;       /* of the gate, in the last window */
     uint64_t left_out[EP_LEFT_OUT_COUNT];    /* running: before its start; stopped: in the window */
     size_t functions_left_out;       /* stopped: in the window */
     unsigned displaced;              /* bits: index in sources[] */
-    uint64_t interruptions;          /* of calls_used, when the window began */
+    uint64_t interruptions[SOURCE_COUNT];    /* of each, when the window began */
     struct recorder_object *next;    /* running ones; not owned: a running one removes itself */
     PyObject *weak_references;
 } recorder_object;
-
-static const ep_source *const sources[] = {
-#define EP_SOURCE(name) &ep_source_##name,
-#include "sources.def"
-#undef EP_SOURCE
-};
-#define SOURCE_COUNT (sizeof sources / sizeof *sources)
 
 static recorder_object *running;
 
@@ -161,27 +161,54 @@ end_look(void)
 
 /* ---- Sources --------------------------------------------------------------------------------- */
 
-/* The one that calls come from while anybody records them. */
+/* What the running recorders of code go by. */
 static const ep_source *
-calls_source_in_use(void)
+code_source_in_use(void)
 {
     for (recorder_object *r = running; r != NULL; r = r->next) {
-        if (r->calls_used != NULL) {
-            return r->calls_used;
+        if (r->code_used != NULL) {
+            return r->code_used;
         }
     }
     return NULL;
 }
 
+/* Of `kinds`, those that a source is asked for where code is recorded by `code`: one hook sees calls of
+ * Python functions, and what it does not see comes from the one that does. */
+static uint64_t
+asked_of(const ep_source *source, uint64_t kinds, const ep_source *code)
+{
+    if (!(source->kinds & EP_KINDS_CODE)) {
+        return kinds & source->kinds;
+    }
+    uint64_t asked = 0;
+    if (source == code) {
+        asked = kinds & source->kinds;
+    } else if (code == &ep_source_trace && source == &ep_source_profile) {
+        asked = kinds & EP_KINDS_C;
+    } else if (code == &ep_source_profile &&
+               source == (ep_py_monitoring_available() ? &ep_source_monitoring : &ep_source_trace)) {
+        asked = kinds & EP_KINDS_INSIDE & source->kinds;
+    } else if (code == &ep_source_trace && source == &ep_source_monitoring &&
+               ep_py_monitoring_available()) {
+        asked = kinds & EP_KINDS_INSIDE & ~ep_source_trace.kinds;
+    }
+    return asked;
+}
+
 /* Makes every source give what `kinds` asks of it. Fails: -1, exception set. */
 static int
-adjust_sources(uint64_t kinds, const ep_source *calls)
+adjust_sources(uint64_t kinds, const ep_source *code)
 {
-    bool footprint = (kinds & EP_KINDS_CALLS) && (kinds & ep_source_alloc.kinds);
+    bool footprint = (kinds & EP_KINDS_CODE) && (kinds & ep_source_alloc.kinds);
     int status = 0;
     for (size_t i = 0; i < SOURCE_COUNT && status == 0; i++) {
-        bool gives_calls = (sources[i]->kinds & EP_KINDS_CALLS) != 0;
-        uint64_t asked = gives_calls && sources[i] != calls ? 0 : kinds & sources[i]->kinds;
+        uint64_t asked = asked_of(sources[i], kinds, code);
+        if (PY_VERSION_HEX < 0x030C0000 && footprint && code == &ep_source_trace &&
+            sources[i] == &ep_source_profile) {
+            /* 3.11 binds builtins for whoever traces, and shows them to a profile hook only. */
+            asked |= EP_KINDS_NONE;
+        }
         status = sources[i]->adjust(asked);
     }
     /* What was taken back is still to be freed: the table is looked at as long as blocks are
@@ -189,8 +216,10 @@ adjust_sources(uint64_t kinds, const ep_source *calls)
     if (footprint || !(kinds & ep_source_alloc.kinds)) {
         atomic_store_explicit(&ep_footprint_on, footprint, memory_order_relaxed);
     }
-    atomic_store_explicit(&ep_footprint_boxes, footprint && calls == &ep_source_profile,
+    atomic_store_explicit(&ep_footprint_boxes, footprint && code != &ep_source_monitoring,
                           memory_order_relaxed);
+    const uint64_t tables = EP_KIND_BIT(EP_KIND_LINE) | EP_KIND_BIT(EP_KIND_INSTRUCTION);
+    atomic_store_explicit(&ep_footprint_tables, footprint && (kinds & tables), memory_order_relaxed);
     return status;
 }
 
@@ -202,65 +231,65 @@ release_sources(void)
     uint64_t seen;
     do {
         seen = change.count;
-        (void)adjust_sources(ep_engine_kinds(), calls_source_in_use());
+        (void)adjust_sources(ep_engine_kinds(), code_source_in_use());
         PyErr_Clear();
     } while (seen != change.count);
     ep_py_exception_restore(saved);
 }
 
-/* source: may be NULL. */
 static uint64_t
 interruptions_of(const ep_source *source)
 {
-    return source != NULL && source->interruptions != NULL ? source->interruptions() : 0;
+    return source->interruptions != NULL ? source->interruptions() : 0;
 }
 
-/* Whether another tool took the hook of a source that this running recorder uses: has it now, or had
- * it for a while in which it saw our calls. */
+/* Whether another tool took the hook of a source (index in sources[]) that this running recorder uses:
+ * has it now, or had it for a while in which it saw what was ours. */
 static bool
-is_displaced(const recorder_object *self, const ep_source *source)
+is_displaced(const recorder_object *self, size_t i)
 {
-    bool gives_calls = (source->kinds & EP_KINDS_CALLS) != 0;
-    if ((self->core.options.kinds & source->kinds) == 0 || (gives_calls && source != self->calls_used)) {
-        return false;
-    }
-    return !source->owns() || (gives_calls && interruptions_of(source) != self->interruptions);
+    return asked_of(sources[i], self->core.options.kinds, self->code_used) != 0 &&
+           (!sources[i]->owns() || interruptions_of(sources[i]) != self->interruptions[i]);
 }
 
-/* Which source gives this recorder's calls. Fails: NULL with an exception, if it wants any. */
+/* Which source this recorder's code goes by. Fails: NULL with an exception, if it wants any. */
 static const ep_source *
-choose_calls_source(const recorder_object *self)
+choose_code_source(const recorder_object *self)
 {
-    const ep_source *now = calls_source_in_use();
-    if (self->calls_asked != NULL && now != NULL && now != self->calls_asked) {
+    const ep_source *now = code_source_in_use();
+    if (self->code_asked != NULL && now != NULL && now != self->code_asked) {
         PyErr_Format(ep_py_error(EP_ERROR_STATE),
                      "another recorder runs with backend='%s'; stop it first, or pass "
                      "backend='auto'",
                      now->name);
         return NULL;
     }
-    if (self->calls_asked != NULL || now != NULL) {
-        return self->calls_asked != NULL ? self->calls_asked : now;
+    if (self->code_asked != NULL || now != NULL) {
+        return self->code_asked != NULL ? self->code_asked : now;
     }
-    return ep_py_monitoring_available() ? &ep_source_monitoring : &ep_source_profile;
+    if (ep_py_monitoring_available()) {
+        return &ep_source_monitoring;
+    }
+    /* A trace hook is called for calls in any case: one hook for both, where that will do. */
+    return self->core.options.kinds & EP_KINDS_INSIDE ? &ep_source_trace : &ep_source_profile;
 }
 
 /* ---- The gate -------------------------------------------------------------------------------- */
 
 static bool
-records_calls(const recorder_object *self)
+records_code(const recorder_object *self)
 {
-    return (self->core.options.kinds & EP_KINDS_CALLS) != 0;
+    return (self->core.options.kinds & EP_KINDS_CODE) != 0;
 }
 
-/* The filters of running recorders of calls, and of `more` (may be NULL). Returns: how many; the
+/* The filters of running recorders of code, and of `more` (may be NULL). Returns: how many; the
  * array holds no more than it can. */
 static size_t
 list_filters(const recorder_object *more, const ep_filter *filters[EP_GATE_FILTERS + 1])
 {
     size_t count = 0;
     for (const recorder_object *r = running; r != NULL; r = r->next) {
-        if (records_calls(r) && r != more && count <= EP_GATE_FILTERS) {
+        if (records_code(r) && r != more && count <= EP_GATE_FILTERS) {
             filters[count++] = &r->filter;
         }
     }
@@ -292,7 +321,7 @@ open_gate_alone(void)
     size_t count = list_filters(NULL, filters);
     recorder_object *only = NULL;
     for (recorder_object *r = running; r != NULL; r = r->next) {
-        only = records_calls(r) ? r : only;
+        only = records_code(r) ? r : only;
     }
     ep_gate_open(count == 1 && only->alone ? &only->core : NULL, filters, count);
 }
@@ -391,7 +420,7 @@ unlink_running(recorder_object *self)
         }
     }
     self->next = NULL;
-    self->calls_used = NULL;
+    self->code_used = NULL;
 }
 
 /* Makes the log file of the window that is to begin. Fails: -1, exception set. */
@@ -464,7 +493,7 @@ reset_gate_alone(void *unused)
 static void
 leave_gate(const recorder_object *self)
 {
-    if (records_calls(self)) {
+    if (records_code(self)) {
         ep_py_alone(reset_gate_alone, NULL);
     }
 }
@@ -491,7 +520,7 @@ begin_window(void *context)
         return;
     }
     begin_counts(self);
-    if (records_calls(self)) {
+    if (records_code(self)) {
         open_gate_alone();
     }
 }
@@ -505,10 +534,10 @@ start_alone(recorder_object *self)
         return -1;
     }
     uint64_t kinds = self->core.options.kinds;
-    const ep_source *calls = calls_source_in_use(), *used = NULL;
-    if (kinds & EP_KINDS_CALLS) {
-        calls = used = choose_calls_source(self);
-        if (calls == NULL) {
+    const ep_source *code = code_source_in_use(), *used = NULL;
+    if (kinds & EP_KINDS_CODE) {
+        code = used = choose_code_source(self);
+        if (code == NULL) {
             return -1;
         }
     }
@@ -516,20 +545,22 @@ start_alone(recorder_object *self)
     ep_recorder_clear(&self->core);
     ep_recorder_init(&self->core, &options);
     self->displaced = 0;
-    self->interruptions = interruptions_of(used);
+    for (size_t i = 0; i < SOURCE_COUNT; i++) {
+        self->interruptions[i] = interruptions_of(sources[i]);
+    }
     if (self->output != NULL && open_file(self, used) < 0) {
         return -1;
     }
     uint64_t seen = change.count;
-    if (records_calls(self)) {
-        self->alone = calls_source_in_use() == NULL;
+    if (records_code(self)) {
+        self->alone = code_source_in_use() == NULL;
         for (recorder_object *r = running; r != NULL; r = r->next) {
             r->alone = false;
         }
         prepare_gate(self);
     }
     choose_audit(self, self);
-    if (adjust_sources(ep_engine_kinds() | kinds, calls) < 0) {
+    if (adjust_sources(ep_engine_kinds() | kinds, code) < 0) {
         drop_file(self);
         leave_gate(self);
         choose_audit(self, NULL);
@@ -543,7 +574,7 @@ start_alone(recorder_object *self)
     }
     self->only_thread = self->current_thread_only && log != NULL ? log->thread->id : 0;
     self->core.file_thread = self->only_thread;
-    self->calls_used = used;
+    self->code_used = used;
     beginning window = {.self = self};
     ep_py_alone(begin_window, &window);
     if (window.status != EP_OK) {
@@ -604,7 +635,7 @@ stop_alone(recorder_object *self)
     memcpy(self->left_out, left_out, sizeof left_out);
     self->functions_left_out = functions_left_out;
     for (size_t i = 0; i < SOURCE_COUNT; i++) {
-        if (is_displaced(self, sources[i])) {
+        if (is_displaced(self, i)) {
             self->displaced |= 1u << i;
         }
     }
@@ -719,8 +750,8 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     };
     ep_recorder_init(&self->core, &options);
     for (size_t i = 0; i < SOURCE_COUNT; i++) {
-        if ((sources[i]->kinds & EP_KINDS_CALLS) && strcmp(sources[i]->name, backend) == 0) {
-            self->calls_asked = sources[i];
+        if ((sources[i]->kinds & EP_KINDS_CODE) && strcmp(sources[i]->name, backend) == 0) {
+            self->code_asked = sources[i];
         }
     }
     self->current_thread_only = current_thread;
@@ -953,7 +984,7 @@ recorder_get_displaced(PyObject *object, void *unused)
     begin_look();
     for (size_t i = 0; names != NULL && i < SOURCE_COUNT; i++) {
         bool runs = self->core.state == EP_RECORDER_RUNNING;
-        if ((self->displaced & 1u << i) || (runs && is_displaced(self, sources[i]))) {
+        if ((self->displaced & 1u << i) || (runs && is_displaced(self, i))) {
             PyObject *name = PyUnicode_FromString(sources[i]->name);
             if (name == NULL || PyList_Append(names, name) < 0) {
                 Py_CLEAR(names);
@@ -991,7 +1022,8 @@ static PyMethodDef recorder_methods[] = {
 static PyGetSetDef recorder_properties[] = {
     {"state", recorder_get_state, NULL, "'new', 'running' or 'stopped'.", NULL},
     {"backend", recorder_get_backend, NULL,
-     "Where the calls of the last window came from: 'monitoring', 'profile'; None: nowhere.", NULL},
+     "What the calls of the last window came by, and what happened inside of functions: "
+     "'monitoring', 'profile', 'trace'; None: nothing.", NULL},
     {"clock", recorder_get_clock, NULL,
      "The clock of the last window: 'counter', 'monotonic'; None: there was none.", NULL},
     {"output", recorder_get_output, NULL,

@@ -6,6 +6,7 @@
 
 #include "compat.h"
 
+#include "log.h"
 #include "types.h"
 
 typedef struct ep_source {
@@ -32,6 +33,18 @@ typedef struct ep_source {
     (EP_KIND_BIT(EP_KIND_C_CALL) | EP_KIND_BIT(EP_KIND_C_RETURN) | \
      EP_KIND_BIT(EP_KIND_C_EXCEPTION))
 #define EP_KINDS_CALLS (EP_KINDS_PYTHON | EP_KINDS_C)
+#define EP_KINDS_EXCEPTIONS                                              \
+    (EP_KIND_BIT(EP_KIND_RAISE) | EP_KIND_BIT(EP_KIND_RERAISE) |         \
+     EP_KIND_BIT(EP_KIND_HANDLED) | EP_KIND_BIT(EP_KIND_STOP_ITERATION))
+/* What happens inside of functions. */
+#define EP_KINDS_INSIDE                                                    \
+    (EP_KIND_BIT(EP_KIND_LINE) | EP_KIND_BIT(EP_KIND_INSTRUCTION) |        \
+     EP_KIND_BIT(EP_KIND_BRANCH) | EP_KIND_BIT(EP_KIND_JUMP) | EP_KINDS_EXCEPTIONS)
+/* Whatever functions do: what filters of functions are about. */
+#define EP_KINDS_CODE (EP_KINDS_CALLS | EP_KINDS_INSIDE)
+
+/* A hook that is only to take back what the mechanism allocates; no kind is 0. */
+#define EP_KINDS_NONE EP_KIND_BIT(0)
 
 /* What a program says of itself. */
 #define EP_KINDS_USER                                              \
@@ -50,7 +63,11 @@ ep_kinds_of_domain(ep_domain domain)
 /* The library that native needs was preloaded. */
 bool ep_py_native_available(void);
 
-/* Monitoring is there (3.12+); else the only source of calls is profile. */
+/* Monitoring is there (3.12+); else calls come from profile and the rest from trace. */
 bool ep_py_monitoring_available(void);
+
+/* Takes back the tables that the interpreter made for what it monitors in `code`, if the log ends with
+ * them. Returns: whether it did. While ep_footprint_active(). */
+bool ep_py_take_back_tables(ep_log *log, PyCodeObject *code);
 
 #endif

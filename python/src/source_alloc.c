@@ -40,7 +40,7 @@ static bool recorded[DOMAIN_COUNT], counted[DOMAIN_COUNT];
 static PyMemAllocatorEx first_below[DOMAIN_COUNT];
 
 _Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];
-_Atomic bool ep_footprint_on, ep_footprint_boxes;
+_Atomic bool ep_footprint_on, ep_footprint_boxes, ep_footprint_tables;
 _Atomic int64_t ep_footprint_more_count;
 static _Atomic uintptr_t footprint_more[EP_FOOTPRINT_MORE];
 

@@ -1,4 +1,4 @@
-/* The source of calls on 3.12 and later: sys.monitoring.
+/* The source of all that code does, on 3.12 and later: sys.monitoring.
  *
  * Callbacks are objects with their own vectorcall: 2 to 4 ns an event cheaper than a builtin on
  * 3.12 and 3.13. They return None always: an exception would reach the program. All threads of the
@@ -19,11 +19,35 @@ typedef struct callback_object {
     vectorcallfunc vectorcall;
 } callback_object;
 
+bool
+ep_py_take_back_tables(ep_log *log, PyCodeObject *code)
+{
+    const _PyCoMonitoringData *data = code->_co_monitoring;
+    if (data == NULL) {
+        return false;
+    }
+    /* The last that is made first. */
+    const void *const own[] = {data->per_instruction_tools,
+                               data->per_instruction_opcodes,
+                               data->line_tools,
+                               data->lines,
+                               data->tools,
+                               data};
+    bool taken = false;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        uintptr_t address = (uintptr_t)own[i];
+        if (EP_UNLIKELY(address == ep_log_address_before(log)) && address != 0) {
+            taken = ep_footprint_take_far(log, address) || taken;
+        }
+    }
+    return taken;
+}
+
 /* A record of what is monitored is made before the first callback of a code object. 3.12 and 3.13 make an
- * int of the offset before each. 3.14 makes no int or takes a free one: leave it alone there (taking
- * back lost 2,743 of the program's). */
+ * int of the offset before each (or of the line). 3.14 makes no int or takes a free one: leave it alone
+ * there (taking back lost 2,743 of the program's). */
 static inline void
-take_back_own(ep_log *log, PyObject *code, PyObject *offset)
+take_back_own_but_tables(ep_log *log, PyObject *code, PyObject *offset)
 {
     if (!ep_footprint_active()) {
         return;
@@ -38,6 +62,32 @@ take_back_own(ep_log *log, PyObject *code, PyObject *offset)
     (void)offset;
     (void)ep_footprint_take(log, data);
 #endif
+}
+
+static inline void
+take_back_own(ep_log *log, PyObject *code, PyObject *offset)
+{
+    take_back_own_but_tables(log, code, offset);
+    if (EP_UNLIKELY(ep_footprint_has_tables())) {
+        (void)ep_py_take_back_tables(log, (PyCodeObject *)code);
+    }
+}
+
+/* The same for a branch or jump: an int of its destination is made before that of its offset. */
+static inline void
+take_back_jump(ep_log *log, PyObject *code, PyObject *offset, PyObject *destination)
+{
+    if (!ep_footprint_active()) {
+        return;
+    }
+#if PY_VERSION_HEX < 0x030E0000
+    (void)ep_footprint_take(log, (uintptr_t)offset);
+    (void)ep_footprint_take(log, (uintptr_t)destination);
+#else
+    (void)offset;
+    (void)destination;
+#endif
+    (void)ep_py_take_back_tables(log, (PyCodeObject *)code);
 }
 
 /* ---- Callbacks, whole. args: code, offset, ... ----------------------------------------------- */
@@ -191,6 +241,125 @@ c_close_whole(PyObject *const *args, ep_kind kind, bool gated)
     Py_RETURN_NONE;
 }
 
+/* ---- Callbacks inside of functions, whole ---------------------------------------------------- */
+
+/* Sets *result and returns false where nobody wants what happens in the code. */
+static inline bool
+is_wanted_inside(PyObject *code, bool gated, PyObject **result)
+{
+    if (gated && ep_gate_asks_names()) {
+        uint32_t generation = ep_gate_generation();
+        if (!ep_py_code_is_wanted((PyCodeObject *)code)) {
+            *result = switch_off(generation);
+            return false;
+        }
+    }
+    return true;
+}
+
+static inline bool
+is_deep(bool gated, ep_log *log)
+{
+    return gated && ep_gate_asks_calls() && ep_gate_is_deep(log);
+}
+
+static inline uintptr_t
+instruction_at(PyObject *code, PyObject *offset)
+{
+    return (uintptr_t)ep_code_start((PyCodeObject *)code) + (uintptr_t)ep_small_int(offset);
+}
+
+/* args: code, line. */
+static EP_WHOLE PyObject *
+line_whole(PyObject *const *args, ep_kind kind, bool gated)
+{
+    uint64_t ticks = ep_clock_ticks();
+    ep_log *log = ep_py_log_for(kind);
+    PyObject *result = Py_None;
+    if (EP_LIKELY(log != NULL && PyCode_Check(args[0]))) {
+        take_back_own(log, args[0], args[1]);
+        if (!is_wanted_inside(args[0], gated, &result)) {
+            return result;
+        }
+        ep_frame *frame = ep_py_frame_now();
+        PyCodeObject *code = (PyCodeObject *)args[0];
+        uint32_t site = frame != NULL && ep_frame_code(frame) == code
+                            ? ep_py_place_site(code, ep_frame_instruction(frame))
+                            : ep_py_line_site(code, (int)ep_small_int(args[1]));
+        if (EP_LIKELY(site != EP_ID_SKIP && !is_deep(gated, log))) {
+            ep_log_put(log, ticks, kind, site);
+        }
+    }
+    return Py_NewRef(result);
+}
+
+/* args: code, offset. */
+static EP_WHOLE PyObject *
+instruction_whole(PyObject *const *args, ep_kind kind, bool gated)
+{
+    uint64_t ticks = ep_clock_ticks();
+    ep_log *log = ep_py_log_for(kind);
+    PyObject *result = Py_None;
+    if (EP_LIKELY(log != NULL && PyCode_Check(args[0]))) {
+        take_back_own(log, args[0], args[1]);
+        if (!is_wanted_inside(args[0], gated, &result)) {
+            return result;
+        }
+        uint32_t site =
+            ep_py_opcode_site((PyCodeObject *)args[0], instruction_at(args[0], args[1]));
+        if (EP_LIKELY(site != EP_ID_SKIP && !is_deep(gated, log))) {
+            ep_log_put(log, ticks, kind, site);
+        }
+    }
+    return Py_NewRef(result);
+}
+
+/* args: code, offset, offset of the destination. */
+static EP_WHOLE PyObject *
+jump_whole(PyObject *const *args, ep_kind kind, bool gated)
+{
+    uint64_t ticks = ep_clock_ticks();
+    ep_log *log = ep_py_log_for(kind);
+    PyObject *result = Py_None;
+    if (EP_LIKELY(log != NULL && PyCode_Check(args[0]))) {
+        take_back_jump(log, args[0], args[1], args[2]);
+        if (!is_wanted_inside(args[0], gated, &result)) {
+            return result;
+        }
+        uint32_t site =
+            ep_py_place_site((PyCodeObject *)args[0], instruction_at(args[0], args[1]));
+        if (EP_LIKELY(site != EP_ID_SKIP && !is_deep(gated, log))) {
+            ep_log_put_value_at(log, ep_ticks_halves(ticks), kind, site,
+                                (uint64_t)ep_small_int(args[2]));
+        }
+    }
+    return Py_NewRef(result);
+}
+
+/* args: code, offset, exception. Not switched off: exceptions have no place. */
+static EP_WHOLE PyObject *
+exception_whole(PyObject *const *args, ep_kind kind, bool gated)
+{
+    uint64_t ticks = ep_clock_ticks();
+    ep_log *log = ep_py_log_for(kind);
+    if (EP_LIKELY(log != NULL && PyCode_Check(args[0]))) {
+        PyCodeObject *code = (PyCodeObject *)args[0];
+        take_back_own(log, args[0], args[1]);
+        if (gated && ep_gate_asks_names() && !ep_py_code_is_wanted(code)) {
+            Py_RETURN_NONE;
+        }
+        /* The end of an iteration may come without: by its value. */
+        PyObject *type = PyExceptionInstance_Check(args[2]) ? (PyObject *)Py_TYPE(args[2])
+                                                            : PyExc_StopIteration;
+        uint32_t site =
+            ep_py_exception_site((PyTypeObject *)type, code, instruction_at(args[0], args[1]));
+        if (EP_LIKELY(site != EP_ID_SKIP && !is_deep(gated, log))) {
+            ep_log_put(log, ticks, kind, site);
+        }
+    }
+    Py_RETURN_NONE;
+}
+
 /* ---- Callbacks, the fast halves -------------------------------------------------------------- */
 
 /* What all but first sights need, without a call on the way, so that nothing is saved on the stack:
@@ -216,10 +385,10 @@ static INTO_CALLBACK bool
 take_back_own_fast(ep_log *log, PyCodeObject *code, PyObject *offset)
 {
     if (ep_footprint_active()) {
-        if (EP_UNLIKELY(!PyCode_Check(code))) {
+        if (EP_UNLIKELY(!PyCode_Check(code) || ep_footprint_has_tables())) {
             return false;
         }
-        take_back_own(log, (PyObject *)code, offset);
+        take_back_own_but_tables(log, (PyObject *)code, offset);
     }
     return true;
 }
@@ -314,10 +483,10 @@ on_call(PyObject *const *args, ep_kind kind)
     }
     ep_callee callee = fast_callee(args[2]);
     ep_log *log = callee.key != 0 ? fast_log() : NULL;
-    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code))) {
+    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code) || ep_footprint_has_tables())) {
         return call_whole(args, kind, false);
     }
-    take_back_own(log, (PyObject *)code, args[1]);
+    take_back_own_but_tables(log, (PyObject *)code, args[1]);
     uintptr_t instruction = (uintptr_t)ep_code_start(code) + (uintptr_t)ep_small_int(args[1]);
     uint32_t site = ep_call_site_recent(&log->recent, callee.key, instruction);
     if (EP_UNLIKELY(site == 0)) {
@@ -333,16 +502,106 @@ on_c_close(PyObject *const *args, ep_kind kind)
     PyCodeObject *code = (PyCodeObject *)args[0];
     ep_callee callee = fast_callee(args[2]);
     ep_log *log = callee.key != 0 ? fast_log() : NULL;
-    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code) || log->own_calls != 0)) {
+    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code) || log->own_calls != 0 ||
+                    ep_footprint_has_tables())) {
         return c_close_whole(args, kind, false);
     }
-    take_back_own(log, (PyObject *)code, args[1]);
+    take_back_own_but_tables(log, (PyObject *)code, args[1]);
     uint32_t name =
         callee.name != 0 ? callee.name : ep_name_recent(&log->recent, callee.key);
     if (EP_UNLIKELY(name == 0)) {
         return close_by_table(log, callee.key, kind, args);
     }
     ep_log_put_at(log, ep_clock_counter_halves(), kind, name);
+    Py_RETURN_NONE;
+}
+
+/* Not among what the thread found last. */
+static EP_WHOLE PyObject *
+place_by_table(ep_log *log, uintptr_t instruction, ep_kind kind, PyObject *const *args)
+{
+    uint32_t site = ep_block_site_find_recent(&log->recent, instruction);
+    if (EP_UNLIKELY(site == 0)) {
+        return line_whole(args, kind, false);
+    }
+    ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
+    Py_RETURN_NONE;
+}
+
+/* Beside recorded blocks: what is taken back takes calls. */
+static EP_WHOLE PyObject *
+line_beside_blocks(ep_log *log, PyObject *const *args, ep_kind kind)
+{
+    if (EP_UNLIKELY(!PyCode_Check(args[0]))) {
+        Py_RETURN_NONE;
+    }
+    take_back_own(log, args[0], args[1]);
+    uintptr_t instruction = ep_frame_instruction(ep_frame_current(ep_thread_state_unasked()));
+    uint32_t site = ep_block_site_recent(&log->recent, instruction);
+    if (EP_UNLIKELY(site == 0)) {
+        return place_by_table(log, instruction, kind, args);
+    }
+    ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
+    Py_RETURN_NONE;
+}
+
+static INTO_CALLBACK PyObject *
+on_line_begun(PyObject *const *args, ep_kind kind)
+{
+    ep_log *log = fast_log();
+    if (EP_UNLIKELY(log == NULL)) {
+        return line_whole(args, kind, false);
+    }
+    if (ep_footprint_active()) {
+        return line_beside_blocks(log, args, kind);
+    }
+    /* A line begins in the innermost frame, which is the program's. */
+    uintptr_t instruction = ep_frame_instruction(ep_frame_current(ep_thread_state_unasked()));
+    uint32_t site = ep_block_site_recent(&log->recent, instruction);
+    if (EP_UNLIKELY(site == 0)) {
+        return place_by_table(log, instruction, kind, args);
+    }
+    ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
+    Py_RETURN_NONE;
+}
+
+static EP_WHOLE PyObject *
+opcode_by_table(ep_log *log, uintptr_t instruction, ep_kind kind, PyObject *const *args)
+{
+    uint32_t site = ep_call_site_find_recent(&log->recent, EP_KEY_OPCODE, instruction);
+    if (EP_UNLIKELY(site == 0)) {
+        return instruction_whole(args, kind, false);
+    }
+    ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
+    Py_RETURN_NONE;
+}
+
+static EP_WHOLE PyObject *
+instruction_beside_blocks(ep_log *log, PyObject *const *args, ep_kind kind)
+{
+    if (EP_UNLIKELY(!PyCode_Check(args[0]))) {
+        Py_RETURN_NONE;
+    }
+    take_back_own(log, args[0], args[1]);
+    return opcode_by_table(log, instruction_at(args[0], args[1]), kind, args);
+}
+
+static INTO_CALLBACK PyObject *
+on_instruction_begun(PyObject *const *args, ep_kind kind)
+{
+    ep_log *log = fast_log();
+    if (EP_UNLIKELY(log == NULL)) {
+        return instruction_whole(args, kind, false);
+    }
+    if (ep_footprint_active()) {
+        return instruction_beside_blocks(log, args, kind);
+    }
+    uintptr_t instruction = instruction_at(args[0], args[1]);
+    uint32_t site = ep_call_site_recent(&log->recent, EP_KEY_OPCODE, instruction);
+    if (EP_UNLIKELY(site == 0)) {
+        return opcode_by_table(log, instruction, kind, args);
+    }
+    ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
     Py_RETURN_NONE;
 }
 
@@ -364,6 +623,15 @@ CALLBACK(on_c_call, on_call, EP_KIND_C_CALL)
 CALLBACK(on_c_return, on_c_close, EP_KIND_C_RETURN)
 CALLBACK(on_c_raise, c_close_whole, EP_KIND_C_EXCEPTION, false)
 
+CALLBACK(on_line, on_line_begun, EP_KIND_LINE)
+CALLBACK(on_instruction, on_instruction_begun, EP_KIND_INSTRUCTION)
+CALLBACK(on_branch, jump_whole, EP_KIND_BRANCH, false)
+CALLBACK(on_jump, jump_whole, EP_KIND_JUMP, false)
+CALLBACK(on_raise, exception_whole, EP_KIND_RAISE, false)
+CALLBACK(on_reraise, exception_whole, EP_KIND_RERAISE, false)
+CALLBACK(on_handled, exception_whole, EP_KIND_HANDLED, false)
+CALLBACK(on_stop_iteration, exception_whole, EP_KIND_STOP_ITERATION, false)
+
 CALLBACK(on_start_gated, open_whole, EP_KIND_CALL, true)
 CALLBACK(on_resume_gated, open_whole, EP_KIND_RESUME, true)
 CALLBACK(on_throw_gated, open_whole, EP_KIND_THROW, true)
@@ -373,6 +641,15 @@ CALLBACK(on_unwind_gated, close_whole, EP_KIND_UNWIND, true)
 CALLBACK(on_c_call_gated, call_whole, EP_KIND_C_CALL, true)
 CALLBACK(on_c_return_gated, c_close_whole, EP_KIND_C_RETURN, true)
 CALLBACK(on_c_raise_gated, c_close_whole, EP_KIND_C_EXCEPTION, true)
+
+CALLBACK(on_line_gated, line_whole, EP_KIND_LINE, true)
+CALLBACK(on_instruction_gated, instruction_whole, EP_KIND_INSTRUCTION, true)
+CALLBACK(on_branch_gated, jump_whole, EP_KIND_BRANCH, true)
+CALLBACK(on_jump_gated, jump_whole, EP_KIND_JUMP, true)
+CALLBACK(on_raise_gated, exception_whole, EP_KIND_RAISE, true)
+CALLBACK(on_reraise_gated, exception_whole, EP_KIND_RERAISE, true)
+CALLBACK(on_handled_gated, exception_whole, EP_KIND_HANDLED, true)
+CALLBACK(on_stop_iteration_gated, exception_whole, EP_KIND_STOP_ITERATION, true)
 
 /* Bit numbers moved in 3.14: events go by name. */
 static const struct event {
@@ -387,8 +664,23 @@ static const struct event {
     {"PY_YIELD", EP_KIND_BIT(EP_KIND_YIELD), {on_yield, on_yield_gated}},
     {"PY_UNWIND", EP_KIND_BIT(EP_KIND_UNWIND), {on_unwind, on_unwind_gated}},
     {"CALL", EP_KINDS_C, {on_c_call, on_c_call_gated}},
-    {"C_RETURN", EP_KINDS_C, {on_c_return, on_c_return_gated}},    /* these two need CALL */
-    {"C_RAISE", EP_KINDS_C, {on_c_raise, on_c_raise_gated}},
+    /* These two need CALL. */
+    {"C_RETURN", EP_KIND_BIT(EP_KIND_C_RETURN), {on_c_return, on_c_return_gated}},
+    {"C_RAISE", EP_KIND_BIT(EP_KIND_C_EXCEPTION), {on_c_raise, on_c_raise_gated}},
+    {"LINE", EP_KIND_BIT(EP_KIND_LINE), {on_line, on_line_gated}},
+    {"INSTRUCTION", EP_KIND_BIT(EP_KIND_INSTRUCTION), {on_instruction, on_instruction_gated}},
+#if PY_VERSION_HEX < 0x030E0000
+    {"BRANCH", EP_KIND_BIT(EP_KIND_BRANCH), {on_branch, on_branch_gated}},
+#else
+    {"BRANCH_LEFT", EP_KIND_BIT(EP_KIND_BRANCH), {on_branch, on_branch_gated}},
+    {"BRANCH_RIGHT", EP_KIND_BIT(EP_KIND_BRANCH), {on_branch, on_branch_gated}},
+#endif
+    {"JUMP", EP_KIND_BIT(EP_KIND_JUMP), {on_jump, on_jump_gated}},
+    {"RAISE", EP_KIND_BIT(EP_KIND_RAISE), {on_raise, on_raise_gated}},
+    {"RERAISE", EP_KIND_BIT(EP_KIND_RERAISE), {on_reraise, on_reraise_gated}},
+    {"EXCEPTION_HANDLED", EP_KIND_BIT(EP_KIND_HANDLED), {on_handled, on_handled_gated}},
+    {"STOP_ITERATION", EP_KIND_BIT(EP_KIND_STOP_ITERATION),
+     {on_stop_iteration, on_stop_iteration_gated}},
 };
 #define EVENT_COUNT (sizeof events / sizeof *events)
 
@@ -546,17 +838,19 @@ set_callback(PyObject *module, const struct event *event, bool in)
     return old != NULL ? 0 : -1;
 }
 
-/* Register what is wanted, then ask for it. */
+/* Register what is wanted, then ask for it. The interpreter asks for C_RETURN and C_RAISE with CALL, and
+ * refuses to do so without; their callbacks alone say whether they are wanted. */
 static int
 set_events(PyObject *module, uint64_t kinds)
 {
     long mask = 0;
     for (size_t i = 0; i < EVENT_COUNT; i++) {
-        bool in = (events[i].kinds & kinds) != 0;
-        if (in && set_callback(module, &events[i], true) < 0) {
+        bool in = (events[i].kinds & kinds) != 0, was_in = (events[i].kinds & active_kinds) != 0;
+        if ((in || was_in) && set_callback(module, &events[i], in) < 0) {
             return -1;
         }
-        mask |= in ? event_number(module, events[i].name) : 0;
+        bool by_itself = events[i].name[0] != 'C' || events[i].name[1] != '_';
+        mask |= in && by_itself ? event_number(module, events[i].name) : 0;
     }
     PyObject *done = PyObject_CallMethod(module, "set_events", "il", tool, mask);
     Py_XDECREF(done);
@@ -675,11 +969,19 @@ ep_py_monitoring_available(void)
     return false;
 }
 
+bool
+ep_py_take_back_tables(ep_log *log, PyCodeObject *code)
+{
+    (void)log;
+    (void)code;
+    return false;
+}
+
 #endif
 
 const ep_source ep_source_monitoring = {
     .name = "monitoring",
-    .kinds = EP_KINDS_CALLS,
+    .kinds = EP_KINDS_CODE,
     .adjust = adjust,
     .owns = owns,
 };

@@ -6,15 +6,11 @@
  *
  * The interpreter passes an object of ours to the hook, so that sys.getprofile() shows who holds it
  * and sys.setprofile() can put it back. */
-#include "compat.h"
-
-#include <opcode.h>
+#include "frame_events.h"
 
 #include "count_calls.h"
-#include "footprint.h"
-#include "intern.h"
 #include "module.h"
-#include "source.h"
+#include "thread_starts.h"
 
 static uint64_t active_kinds;
 static bool counts_calls, counts_c_calls;    /* of counters, beside the recorders' or alone */
@@ -26,41 +22,6 @@ static bool displaced_somewhere;    /* a thread whose hook was another tool's wh
 static _Atomic uint64_t interruption_count;    /* see ep_source */
 static uint64_t starter_id;         /* the thread that put us in: it must have our hook */
 
-/* Forms of the opcodes that tell resume, throw and yield apart. */
-static const bool is_resume[256] = {
-    [RESUME] = true,
-#ifdef RESUME_QUICK
-    [RESUME_QUICK] = true,
-#endif
-#ifdef RESUME_CHECK
-    [RESUME_CHECK] = true,
-#endif
-#ifdef RESUME_CHECK_JIT
-    [RESUME_CHECK_JIT] = true,
-#endif
-#ifdef INSTRUMENTED_RESUME
-    [INSTRUMENTED_RESUME] = true,
-#endif
-};
-static const bool is_yield[256] = {
-    [YIELD_VALUE] = true,
-#ifdef INSTRUMENTED_YIELD_VALUE
-    [INSTRUMENTED_YIELD_VALUE] = true,
-#endif
-};
-
-/* 3.12 passes None for the value of an unwound call, too. An unwound generator may stand at its
- * yield; but only one that yields is suspended by now. */
-#define UNWIND_PASSES_NONE (PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000)
-#if UNWIND_PASSES_NONE
-static const bool is_return[256] = {
-    [RETURN_VALUE] = true,
-    [RETURN_CONST] = true,
-    [INSTRUMENTED_RETURN_VALUE] = true,
-    [INSTRUMENTED_RETURN_CONST] = true,
-};
-#endif
-
 static inline bool
 is_wanted_at_all(void)
 {
@@ -68,116 +29,6 @@ is_wanted_at_all(void)
 }
 
 /* ---- The hook -------------------------------------------------------------------------------- */
-
-typedef struct instruction {
-    unsigned char opcode, argument;
-} instruction;
-
-/* Under line monitoring (coverage) the opcode in place is a stand-in; the code's bytes say what
- * for. */
-static EP_COLD instruction
-instruction_below(PyCodeObject *code, ep_frame *frame)
-{
-    instruction found = {0, 0};
-    Py_ssize_t offset = ep_frame_offset(frame);
-    uint32_t busy = ep_log_current->busy;
-    ep_log_current->busy = 1;    /* what this allocates is ours */
-    PyObject *bytes = PyCode_GetCode(code);
-    if (bytes != NULL && offset >= 0 && offset + 1 < PyBytes_GET_SIZE(bytes)) {
-        found.opcode = (unsigned char)PyBytes_AS_STRING(bytes)[offset];
-        found.argument = (unsigned char)PyBytes_AS_STRING(bytes)[offset + 1];
-    }
-    Py_XDECREF(bytes);
-    PyErr_Clear();
-    ep_log_current->busy = busy;
-    return found;
-}
-
-static inline instruction
-current_instruction(PyCodeObject *code, ep_frame *frame)
-{
-    const unsigned char *at = (const unsigned char *)ep_frame_instruction(frame);
-#ifdef INSTRUMENTED_LINE
-    if (EP_UNLIKELY(at[0] == INSTRUMENTED_LINE || at[0] == INSTRUMENTED_INSTRUCTION)) {
-        return instruction_below(code, frame);
-    }
-#else
-    (void)instruction_below;
-    (void)code;
-#endif
-    return (instruction){at[0], at[1]};
-}
-
-static inline bool
-is_generator(PyCodeObject *code)
-{
-    return (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) != 0;
-}
-
-static inline ep_kind
-open_kind(PyCodeObject *code, ep_frame *frame)
-{
-    if (EP_LIKELY(!is_generator(code))) {
-        return EP_KIND_CALL;
-    }
-    instruction now = current_instruction(code, frame);
-    /* It stands at the yield that the exception comes out of, or has moved on (3.13). */
-    if (!is_resume[now.opcode] || ep_thread_is_thrown_into()) {
-        return EP_KIND_THROW;
-    }
-    return (now.argument & 3) == 0 ? EP_KIND_CALL : EP_KIND_RESUME;
-}
-
-static inline ep_kind
-close_kind(PyCodeObject *code, ep_frame *frame, PyObject *value)
-{
-    if (value == NULL) {
-        return EP_KIND_UNWIND;
-    }
-#if UNWIND_PASSES_NONE
-    if (value == Py_None) {
-        return ep_frame_is_suspended(frame)                         ? EP_KIND_YIELD
-               : is_return[current_instruction(code, frame).opcode] ? EP_KIND_RETURN
-                                                                    : EP_KIND_UNWIND;
-    }
-#endif
-    if (is_generator(code)) {
-        /* 3.13 has moved on to the resume behind the yield by now. */
-        instruction now = current_instruction(code, frame);
-        if (is_yield[now.opcode] || (is_resume[now.opcode] && (now.argument & 3) != 0)) {
-            return EP_KIND_YIELD;
-        }
-    }
-    return EP_KIND_RETURN;
-}
-
-#define GC_HEADER_BYTES (EP_GIL_DISABLED ? 0 : 16)
-
-/* The mechanism binds methods to instances. What is bound to a class was so by the program. */
-static inline bool
-may_be_bound_by_mechanism(PyObject *builtin)
-{
-    return PyCFunction_Check(builtin) && !(PyCFunction_GET_FLAGS(builtin) & METH_CLASS);
-}
-
-/* What the mechanism allocated on the way to us: the frame object, a bound builtin, line tables. */
-static inline void
-take_back_own(ep_log *log, PyFrameObject *frame, PyCodeObject *code, PyObject *argument)
-{
-    uintptr_t builtin = argument != NULL && may_be_bound_by_mechanism(argument)
-                            ? (uintptr_t)argument - GC_HEADER_BYTES
-                            : 0;
-    for (bool more = true; more;) {
-        more = ep_footprint_take_lasting(log, (uintptr_t)frame - GC_HEADER_BYTES) ||
-               ep_footprint_take_lasting(log, builtin) ||
-#if PY_VERSION_HEX < 0x030C0000
-               ep_footprint_take_lasting(log, (uintptr_t)code->_co_linearray);
-#else
-               ep_footprint_take_lasting(log, (uintptr_t)code->_co_monitoring) ||
-               ep_footprint_take_box(log);
-#endif
-    }
-}
 
 bool
 ep_footprint_take_box(ep_log *log)
@@ -200,34 +51,6 @@ ep_footprint_take_box(ep_log *log)
     (void)log;
     return false;
 #endif
-}
-
-/* References to a frame object in the hook if nobody but the interpreter has any. */
-#define FRAME_REFERENCES (PY_VERSION_HEX < 0x030C0000 ? 1 : 2)
-
-/* The call ends, and somebody keeps its frame object; an exception's traceback, most of all.
- * Without the mechanism that would have made it: so it is the program's now. */
-static EP_COLD void
-give_frame_to_program(ep_log *log, uint64_t ticks, PyFrameObject *frame, PyCodeObject *code)
-{
-    uintptr_t block = (uintptr_t)frame - GC_HEADER_BYTES;
-    if (ep_footprint_forget(block)) {
-        Py_ssize_t bytes =
-            _PyObject_VAR_SIZE(Py_TYPE(frame), code->co_nlocalsplus + code->co_stacksize);
-        ep_log_put_block(log, ticks, EP_KIND_MALLOC + EP_DOMAIN_OBJ,
-                         (uint64_t)bytes + GC_HEADER_BYTES, block,
-                         ep_py_block_site(ep_thread_state()));
-    }
-}
-
-/* A call ended, unless it only yields: what the mechanism made for it may be the program's now. */
-static inline void
-leave_frame(ep_log *log, uint64_t ticks, PyFrameObject *frame, PyCodeObject *code, ep_kind kind)
-{
-    if (EP_UNLIKELY(Py_REFCNT(frame) > FRAME_REFERENCES) && kind != EP_KIND_YIELD &&
-        ep_footprint_active()) {
-        give_frame_to_program(log, ticks, frame, code);
-    }
 }
 
 /* Not into the hook, whose registers they would take where there are no filters. */
@@ -340,7 +163,10 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
     if (ep_footprint_active()) {
         take_back_own(log, frame_object, code, what == PyTrace_RETURN ? NULL : argument);
     }
-    if (what >= PyTrace_C_CALL && !(active_kinds & EP_KINDS_C)) {
+    if (!(active_kinds & (what >= PyTrace_C_CALL ? EP_KINDS_C : EP_KINDS_PYTHON))) {
+        if (what == PyTrace_RETURN && ep_footprint_active()) {
+            leave_frame(log, ticks, frame_object, code, close_kind(code, frame, argument));
+        }
         return 0;
     }
     if (EP_UNLIKELY(ep_gate_asks_names()) && !is_wanted(what, code, argument)) {
@@ -521,171 +347,25 @@ static PyType_Spec hook_spec = {
 
 /* ---- New threads ----------------------------------------------------------------------------- */
 
-/* Runs in the new thread: sets its hook, then calls what the program wanted called. Shows that
- * function's repr where the interpreter reports an error in it. */
-typedef struct starter_object {
-    PyObject_HEAD
-    PyObject *function;
-} starter_object;
-
-static PyTypeObject *starter_type;
-
-static PyObject *
-starter_call(PyObject *self, PyObject *args, PyObject *keywords)
+static void
+begin_thread(void)
 {
-    PyThreadState *ts = PyThreadState_Get();
-    if (is_wanted_at_all() && ts->c_profilefunc == NULL) {
+    if (is_wanted_at_all() && PyThreadState_Get()->c_profilefunc == NULL) {
         PyEval_SetProfile(hook, hook_object);
     }
-    PyObject *function = ((starter_object *)self)->function;
-    PyObject *result = PyObject_Call(function, args, keywords);
-    if (result == NULL && ep_py_report_thread_error(function)) {
-        result = Py_NewRef(Py_None);
-    }
-    if (is_wanted_at_all() && ts->c_profilefunc != hook) {
-        count_interruption();    /* nobody could see it later: the thread ends here */
-    }
-    return result;
-}
-
-static PyObject *
-starter_repr(PyObject *self)
-{
-    return PyObject_Repr(((starter_object *)self)->function);
-}
-
-static int
-starter_traverse(PyObject *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((starter_object *)self)->function);
-    return 0;
-}
-
-static int
-starter_clear(PyObject *self)
-{
-    Py_CLEAR(((starter_object *)self)->function);
-    return 0;
 }
 
 static void
-starter_dealloc(PyObject *self)
+end_thread(void)
 {
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    (void)starter_clear(self);
-    type->tp_free(self);
-    Py_DECREF(type);
+    if (is_wanted_at_all() && PyThreadState_Get()->c_profilefunc != hook) {
+        count_interruption();    /* nobody could see it later: the thread ends here */
+    }
 }
 
-static PyType_Slot starter_slots[] = {
-    {Py_tp_call, starter_call},
-    {Py_tp_repr, starter_repr},
-    {Py_tp_traverse, starter_traverse},
-    {Py_tp_clear, starter_clear},
-    {Py_tp_dealloc, starter_dealloc},
-    {0, NULL},
-};
-
-static PyType_Spec starter_spec = {
-    .name = "eventprof._core.ThreadStarter",
-    .basicsize = sizeof(starter_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_HAVE_GC,
-    .slots = starter_slots,
-};
-
-/* start_new_thread(function, ...), start_joinable_thread(function, ...): the same with a starter.
- * self is the wrapped builtin. */
-static PyObject *
-start_wrapped(PyObject *self, PyObject *args, PyObject *keywords)
-{
-    if (!is_wanted_at_all() || PyTuple_GET_SIZE(args) == 0 ||
-        !PyCallable_Check(PyTuple_GET_ITEM(args, 0))) {
-        return PyObject_Call(self, args, keywords);
-    }
-    starter_object *starter = PyObject_GC_New(starter_object, starter_type);
-    if (starter == NULL) {
-        return NULL;
-    }
-    starter->function = Py_NewRef(PyTuple_GET_ITEM(args, 0));
-    PyObject_GC_Track(starter);
-    PyObject *changed = PyTuple_New(PyTuple_GET_SIZE(args));
-    PyObject *result = NULL;
-    if (changed != NULL) {
-        PyTuple_SET_ITEM(changed, 0, Py_NewRef((PyObject *)starter));
-        for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(args); i++) {
-            PyTuple_SET_ITEM(changed, i, Py_NewRef(PyTuple_GET_ITEM(args, i)));
-        }
-        result = PyObject_Call(self, changed, keywords);
-        Py_DECREF(changed);
-    }
-    Py_DECREF(starter);
-    return result;
-}
-
-static PyMethodDef start_definition = {"start_new_thread", (PyCFunction)(void (*)(void))start_wrapped,
-                                       METH_VARARGS | METH_KEYWORDS, NULL};
-
-/* Where the interpreter and threading keep the functions that start threads. */
-static const char *const start_places[][2] = {
-    {"_thread", "start_new_thread"},
-    {"_thread", "start_new"},
-    {"_thread", "start_joinable_thread"},
-    {"threading", "_start_new_thread"},
-    {"threading", "_start_joinable_thread"},
-};
-#define START_PLACE_COUNT (sizeof start_places / sizeof *start_places)
-
-static bool
-is_our_wrapper(PyObject *function)
-{
-    return PyCFunction_CheckExact(function) &&
-           ((PyCFunctionObject *)function)->m_ml == &start_definition;
-}
-
-/* Wraps (in) or unwraps what is there; what somebody else replaced meanwhile stays. */
-static int
-wrap_starts(bool in)
-{
-    for (size_t i = 0; i < START_PLACE_COUNT; i++) {
-        PyObject *module = PyImport_ImportModule(start_places[i][0]);
-        PyObject *now = module != NULL ? PyObject_GetAttrString(module, start_places[i][1]) : NULL;
-        int status = 0;
-        if (module != NULL && now == NULL) {
-            PyErr_Clear();    /* this version has no such function */
-        } else if (now == NULL) {
-            status = -1;
-        } else if (in && !is_our_wrapper(now)) {
-            PyObject *wrapper = PyCFunction_New(&start_definition, now);
-            status = wrapper != NULL ? PyObject_SetAttrString(module, start_places[i][1], wrapper) : -1;
-            Py_XDECREF(wrapper);
-        } else if (!in && is_our_wrapper(now)) {
-            status = PyObject_SetAttrString(module, start_places[i][1],
-                                            ((PyCFunctionObject *)now)->m_self);
-        }
-        Py_XDECREF(now);
-        Py_XDECREF(module);
-        if (status < 0 && in) {
-            return -1;
-        }
-    }
-    return 0;
-}
+static ep_starts_watcher starts = {.begin = begin_thread, .end = end_thread};
 
 /* ---- In and out ------------------------------------------------------------------------------ */
-
-/* Calls `visit` on every thread of this interpreter. */
-static int
-each_thread(int (*visit)(PyThreadState *ts))
-{
-    int status = 0;
-    PyThreadState *ts = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
-    for (; ts != NULL && status == 0; ts = PyThreadState_Next(ts)) {
-        status = visit(ts);
-    }
-    return status;
-}
 
 static int
 set_if_free(PyThreadState *ts)
@@ -720,8 +400,7 @@ init_once(void)
         return 0;
     }
     PyObject *hook_type = PyType_FromSpec(&hook_spec);
-    starter_type = (PyTypeObject *)PyType_FromSpec(&starter_spec);
-    if (hook_type == NULL || starter_type == NULL) {
+    if (hook_type == NULL) {
         return -1;
     }
     hook_object = PyObject_New(PyObject, (PyTypeObject *)hook_type);
@@ -732,16 +411,15 @@ static void
 want(uint64_t kinds)
 {
     active_kinds = kinds;
-    asks_more = ep_gate_is_on() || !(kinds & EP_KINDS_C) || !ep_py_sites_usable || counts_calls ||
-                counts_c_calls;
+    asks_more = ep_gate_is_on() || !(kinds & EP_KINDS_C) || !(kinds & EP_KINDS_PYTHON) ||
+                !ep_py_sites_usable || counts_calls || counts_c_calls;
 }
 
 static void
 take_out(void)
 {
-    (void)wrap_starts(false);
-    PyErr_Clear();
-    (void)each_thread(clear_if_ours);
+    ep_py_leave_starts(&starts);
+    (void)ep_py_each_thread(clear_if_ours);
 }
 
 /* `was_in`: the hooks are in already. */
@@ -756,6 +434,9 @@ put_in(bool was_in)
     }
     PyThreadState *ts = PyThreadState_Get();
     if (ts->c_profilefunc != NULL && ts->c_profilefunc != hook) {
+        if (active_kinds == EP_KINDS_NONE && !counts_calls && !counts_c_calls) {
+            return 0;
+        }
         PyErr_Format(ep_py_error(EP_ERROR_TOOL_IN_USE),
                      "another profiler holds this thread's profile hook (%R); stop it first%s",
                      ts->c_profileobj != NULL ? ts->c_profileobj : Py_None,
@@ -764,7 +445,7 @@ put_in(bool was_in)
     }
     displaced_somewhere = false;
     starter_id = ts->id;
-    return wrap_starts(true) < 0 || each_thread(set_if_free) < 0 ? -1 : 0;
+    return ep_py_watch_starts(&starts) < 0 || ep_py_each_thread(set_if_free) < 0 ? -1 : 0;
 }
 
 /* The recorders' part, and the counters'. Fails: -1, exception set, as it was before. */
@@ -807,7 +488,7 @@ ep_py_profile_count(bool calls, bool c_calls)
 static bool
 owns(void)
 {
-    return !is_wanted_at_all() || (!displaced_somewhere && each_thread(check_ours) == 0);
+    return !is_wanted_at_all() || (!displaced_somewhere && ep_py_each_thread(check_ours) == 0);
 }
 
 bool

@@ -645,6 +645,30 @@ fill_domain(const ep_py_trace *self, void *to)
     }
 }
 
+/* Bytes; -1: not such a row, or unknown. */
+static void
+fill_offset(const ep_py_trace *self, void *to)
+{
+    const ep_columns *c = &self->decoded.columns;
+    int32_t *offset = to;
+    for (size_t row = 0; row < c->count; row++) {
+        offset[row] = ep_kind_is_inside(c->kind[row]) ? ep_site_get(c->id[row])->offset : -1;
+    }
+}
+
+/* String ids. */
+static void
+fill_opcode(const ep_py_trace *self, void *to)
+{
+    const ep_columns *c = &self->decoded.columns;
+    int32_t *opcode = to;
+    for (size_t row = 0; row < c->count; row++) {
+        opcode[row] = c->kind[row] == EP_KIND_INSTRUCTION
+                          ? (int32_t)ep_site_get(c->id[row])->task - 1
+                          : -1;
+    }
+}
+
 static void
 fill_call_caller(const ep_py_trace *self, void *to)
 {
@@ -726,6 +750,8 @@ static const column events_columns[] = {
     FILL("caller_line", EP_PY_INT32, EP_STEP_CALLS, 0, fill_caller_line),
     FILL("value", EP_PY_FLOAT64, EP_STEP_DECODED, 0, fill_value),
     FILL("word", EP_PY_UINT64, EP_STEP_DECODED, 0, fill_word),
+    FILL("offset", EP_PY_INT32, EP_STEP_DECODED, 0, fill_offset),
+    FILL("opcode", EP_PY_INT32, EP_STEP_DECODED, 0, fill_opcode),
     {NULL, 0, 0, 0, 0, NULL, false, 0},
 };
 

@@ -10,6 +10,7 @@
 #include "decode.h"
 #include "file.h"
 #include "filter.h"
+#include "lines.h"
 #include "pair.h"
 #include "recording.h"
 #include "summary.h"
@@ -100,6 +101,7 @@ PyObject *ep_py_trace_alive(PyObject *self, PyObject *args);
 PyObject *ep_py_trace_temporary(PyObject *self, PyObject *args);
 PyObject *ep_py_trace_stacks(PyObject *self, PyObject *unused);
 PyObject *ep_py_trace_sites(PyObject *self, PyObject *unused);
+PyObject *ep_py_trace_lines(PyObject *self, PyObject *unused);
 
 #define EP_PY_SUMMARY_METHODS                                          \
     {"function_stats", ep_py_trace_function_stats, METH_NOARGS, NULL}, \
@@ -111,6 +113,7 @@ PyObject *ep_py_trace_sites(PyObject *self, PyObject *unused);
         {"alive", ep_py_trace_alive, METH_VARARGS, NULL},              \
         {"temporary", ep_py_trace_temporary, METH_VARARGS, NULL},      \
         {"stacks", ep_py_trace_stacks, METH_NOARGS, NULL},             \
+        {"lines", ep_py_trace_lines, METH_NOARGS, NULL},               \
     {                                                                  \
         "sites", ep_py_trace_sites, METH_NOARGS, NULL                  \
     }

@@ -350,3 +350,36 @@ ep_py_trace_sites(PyObject *object, PyObject *unused)
                          ep_py_view(object, map->site_caller, map->site_count, EP_PY_INT32),
                          ep_py_view(object, map->site_line, map->site_count, EP_PY_INT32));
 }
+
+/* ---- Lines ----------------------------------------------------------------------------------- */
+
+/* (function, line, hits, time, self, allocated, blocks), a row a line. */
+PyObject *
+ep_py_trace_lines(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ep_py_trace *self = (ep_py_trace *)object;
+    if (ep_py_trace_reach(self, EP_STEP_BLOCKS, 0) < 0) {
+        return NULL;
+    }
+    ep_lines lines = {0};
+    ep_status status;
+    ep_py_telling telling;
+    ep_py_telling_begin(&telling, "timing lines");
+    WITHOUT_GIL(self, status = ep_lines_build(&self->input, &self->calls, &self->blocks,
+                                              &telling.progress, &lines));
+    ep_py_telling_end(&telling);
+    if (status != EP_OK) {
+        return ep_py_raise(status, NULL);
+    }
+    PyObject *result =
+        Py_BuildValue("NNNNNNN", GATHERED(lines.rows, lines.count, function, EP_PY_INT32),
+                      GATHERED(lines.rows, lines.count, line, EP_PY_INT32),
+                      GATHERED(lines.rows, lines.count, hits, EP_PY_INT64),
+                      GATHERED(lines.rows, lines.count, time_ns, EP_PY_INT64),
+                      GATHERED(lines.rows, lines.count, self_ns, EP_PY_INT64),
+                      GATHERED(lines.rows, lines.count, allocated, EP_PY_INT64),
+                      GATHERED(lines.rows, lines.count, blocks, EP_PY_INT64));
+    ep_lines_clear(&lines);
+    return result;
+}

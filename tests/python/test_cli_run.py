@@ -596,7 +596,6 @@ def test_a_script_that_is_not_there_is_reported_as_python_does(tmp_path):
         (["--on-full", "explode", "main.py"], "on_full must be 'overwrite', 'stop' or 'grow'"),
         (["--max-depth", "0", "main.py"], "--max-depth: a depth is a whole number of 1 or more"),
         (["--min-duration", "soon", "main.py"], "--min-duration: a time is a number and a unit"),
-        (["--lines", "main.py"], "--lines: this version of eventprof does not have that"),
         (["--domains", "objs", "main.py"], "did you mean 'obj'?"),
         (
             ["--no-calls", "--no-c-calls", "--no-memory", "--no-marks", "main.py"],

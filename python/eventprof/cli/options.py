@@ -94,7 +94,10 @@ OPTIONS = (
     Option("numpy", _switch_or_auto, "WHICH",
            "data of NumPy's arrays: auto (with all other memory), 1 or 0"),
     Option("native", _switch, "", "what C libraries allocate, by malloc and mmap (off)"),
-    Option("lines", _switch, "", "lines that are executed (not in this version)"),
+    Option("lines", _switch, "", "lines that begin to run, for report --lines (off)"),
+    Option("instructions", _switch, "", "instructions of the interpreter (off)"),
+    Option("exceptions", _switch, "", "exceptions, where raised and handled (off)"),
+    Option("branches", _switch, "", "which way branches and jumps went (off)"),
     Option("include", _text, "GLOB",
            "keep only calls of functions whose module, file, qualified name, or module and "
            "qualified name match; again and again", several=True),
@@ -106,7 +109,7 @@ OPTIONS = (
            "half of what is free on the disk)"),
     Option("on_full", _text, "WHAT", "what happens then: overwrite (the oldest events go), stop "
            "(the new ones go), or grow (there is no limit)"),
-    Option("backend", _text, "NAME", "where calls come from: auto, monitoring or profile"),
+    Option("backend", _text, "NAME", "where calls come from: auto, monitoring, profile or trace"),
     Option("clock", _text, "NAME", "auto, counter or monotonic"),
     Option("marks", _switch, "",
            "what the program says of itself: eventprof.mark and the like (on)"),
@@ -321,12 +324,9 @@ def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> Any:
     from ..recorder import record
 
     options = dict(given)
-    if not options.get("lines", True):
-        del options["lines"]
     for name in options.keys() - (record.__kwdefaults__ or {}).keys() - {"domains"}:
         flag = f"--{name.replace('_', '-')}"
-        hint = "; calls and allocations have lines of their own" if name == "lines" else ""
-        raise UnsupportedError(f"{flag}: this version of eventprof does not have that{hint}")
+        raise UnsupportedError(f"{flag}: this version of eventprof does not have that")
     if "domains" in options:
         options["memory"] = [word.strip() for word in options.pop("domains").split(",")]
     if "buffer" not in options and options.get("on_full") != "grow":

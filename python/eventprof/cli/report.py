@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
+from typing import TYPE_CHECKING
 
 from . import Failure, rows
-from .files import add_file, load
+from .files import add_file, load, warn_of_loss
+
+if TYPE_CHECKING:
+    from ..trace import Trace
 
 EXAMPLES = (
     ("eventprof report FILE", "the page, as wide as the terminal"),
+    ("eventprof report FILE --lines", "functions line by line, with their source"),
     ("eventprof report FILE --limit 40 --width 140 > page.txt", "longer tables, in a file"),
 )
 
@@ -31,13 +37,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=rows.count,
         default=15,
-        help="rows of the longest table, 1 or more (15)",
+        help="rows of the longest table, 1 or more (15); with --lines, functions",
+    )
+    parser.add_argument(
+        "--lines",
+        action="store_true",
+        help="functions line by line in place of the page: hits, time (with what is called), time "
+        "of its own, share, bytes and blocks; those that took the most first",
+    )
+    parser.add_argument(
+        "--function",
+        metavar="GLOB",
+        action="append",
+        help="with --lines: only functions whose module, file or qualified name match; again and "
+        "again",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it."""
     trace = load(arguments.file)
+    if arguments.lines:
+        return _print_lines(trace, arguments)
+    if arguments.function:
+        raise Failure("--function goes with --lines", 2)
     if arguments.color == "always":
         os.environ.pop("NO_COLOR", None)
     elif arguments.color == "never":
@@ -47,4 +70,17 @@ def run(arguments: argparse.Namespace) -> int:
         trace.report(width=arguments.width, limit=arguments.limit)
     except ValueError as error:
         raise Failure(f"--{error}", 2) from None
+    return 0
+
+
+def _print_lines(trace: Trace, arguments: argparse.Namespace) -> int:
+    from ..line_report import write_lines
+
+    wanted = rows.match_functions(trace, arguments.function) if arguments.function else None
+    more = write_lines(trace, sys.stdout, limit=arguments.limit, functions=wanted)
+    if more:
+        print(f"and {more:,} more functions; --limit 0 shows all")
+    missing = warn_of_loss(trace)
+    if missing:
+        print(missing, file=sys.stderr)
     return 0
