@@ -551,7 +551,8 @@ def record(
         Exactly these events, in place of what all of the above say, and no more is asked of the
         interpreter: call, return, yield, resume, throw, unwind, c_call, c_return, c_exception;
         malloc, calloc, realloc, realloc_free, realloc_failed, free, whose domains `memory` still
-        chooses; line, instruction, raise, reraise, handled, stop_iteration, branch, jump.
+        chooses (with `numpy` and `native`); line, instruction, raise, reraise, handled,
+        stop_iteration, branch, jump.
     buffer : int or str
         Bytes that the recording may take, or text as ``"64 MiB"`` or ``"1.5 GB"``; rounded up to
         whole MiB. A call event takes 8 bytes, an allocation 16.

@@ -467,7 +467,7 @@ counter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self->core->owner = self;
     PyObject *none = PyTuple_New(0);
     int status = none != NULL ? ep_py_add_patterns(&self->filter, include != NULL ? include : none,
-                                                   exclude != NULL ? exclude : none)
+                                                   exclude != NULL ? exclude : none, NULL)
                               : -1;
     Py_XDECREF(none);
     if (status < 0) {

@@ -767,7 +767,8 @@ add_method(PyObject *callable, PyMethodDef *method, uintptr_t tag)
         if (self != NULL && !PyModule_Check(self)) {
             owner = PyType_Check(self) ? owner_of_method((PyTypeObject *)self, method) : NULL;
             owner = owner != NULL ? owner : owner_of_method(Py_TYPE(self), method);
-            if (owner == NULL && module == NULL) {
+            /* From 3.15 on static methods have a module, too. */
+            if (owner == NULL && (module == NULL || (method->ml_flags & METH_STATIC))) {
                 owner = PyType_Check(self) ? (PyTypeObject *)self : Py_TYPE(self);
             }
         }
@@ -1106,12 +1107,22 @@ ep_py_intern_resolve(void)
     return status;
 }
 
+ep_frame *
+ep_py_frame_at_resume(PyThreadState *ts)
+{
+    ep_frame *frame = ep_py_sites_usable ? ep_frame_of_program(ep_frame_current(ts)) : NULL;
+    return frame != NULL && ep_frame_is_at_resume(frame) ? frame : NULL;
+}
+
 ep_open_call *
-ep_py_open_calls(PyThreadState *ts, size_t *depth)
+ep_py_open_calls(PyThreadState *ts, const ep_frame *but, size_t *depth)
 {
     *depth = 0;
     size_t count = 0;
-    ep_frame *innermost = ep_py_sites_usable ? visible_frame(ep_frame_current(ts)) : NULL;
+    ep_frame *innermost = ep_py_sites_usable ? ep_frame_of_program(ep_frame_current(ts)) : NULL;
+    if (innermost != NULL) {
+        innermost = visible_frame(innermost == but ? ep_frame_previous(innermost) : innermost);
+    }
     for (ep_frame *frame = innermost; frame != NULL; frame = visible_frame(ep_frame_previous(frame))) {
         count += 1;
     }
