@@ -43,7 +43,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-VERSION = "{}.{}".format(*sys.version_info)
+FREE = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""  # as in 3.13t
+VERSION = "{}.{}{}".format(*sys.version_info[:2], FREE)
 
 CPYTHON = """
 test_sys_setprofile test_sys_settrace test_monitoring test_gc test_generators test_coroutines test_exceptions
@@ -111,7 +112,7 @@ def clean_up(self):
             if monitoring.get_tool(i) is None:
                 monitoring.use_tool_id(i, "clean up")
             monitoring.set_events(i, 0)
-            for bit in range(18):
+            for bit in range(24):
                 try:
                     monitoring.register_callback(i, 1 << bit, None)
                 except ValueError:
@@ -367,7 +368,7 @@ def main() -> int:
         running = {pool.submit(compare, s, given.limit, given.again): s for s in suites}
         for done in concurrent.futures.as_completed(running):
             suite, kept = running[done], done.result()
-            kept["python"] = platform.python_version()
+            kept["python"] = platform.python_version() + FREE
             kept["package"] = given.packages is not None and importlib.metadata.version(suite.name)
             path = given.results / f"{suite.name.replace(', ', '-')}-{VERSION}.json"
             path.write_text(json.dumps({"suite": suite.name, **kept}, indent=1) + "\n")
@@ -395,7 +396,8 @@ def page(directory: Path) -> None:
     """doc/regression.rst."""
     results = [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
     pythons = sorted(
-        {r["python"] for r in results}, key=lambda text: [int(n) for n in text.split(".")]
+        {r["python"] for r in results},
+        key=lambda text: (text.endswith("t"), [int(n) for n in text.rstrip("t").split(".")]),
     )
     by_suite: dict[str, dict[str, Any]] = {}
     for result in results:

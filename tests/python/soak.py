@@ -1,17 +1,21 @@
 """Records at full rate in a ring for long: the process must not grow. ``./dev soak`` runs it for an hour.
 
-    soak.py [--seconds 3600 | --rounds N] [--file FOLDER]
+    soak.py [--seconds 3600 | --rounds N | --threads N] [--file FOLDER]
 
 A round is the same work each time: calls and blocks, 50 short threads, a second recorder that starts, stops
 and is read, functions that are made and thrown away. What may grow are names and threads: each function keeps
 its code and its text for the life of the process, so that a trace can name it, and each thread its row and its
 losses by kind; a round makes as many as it says, and their cost is bounded, too. Ends with 1 if what is in use
 grew by more than the bound from the middle to the end.
+
+--threads makes nothing but short threads, as fast as the machine can: 30,000 are 500 a second for a minute. Their
+logs and chunks must have been given back.
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
 import ctypes
 import gc
 import os
@@ -66,13 +70,63 @@ def one_round(number):
     assert len(rec.trace.calls) > 50
 
 
+def short_threads(count: int) -> None:
+    """One after the other, of which ten are alive at most."""
+    alive: collections.deque[threading.Thread] = collections.deque()
+    for _ in range(count):
+        thread = threading.Thread(target=calls, args=(20,))
+        thread.start()
+        alive.append(thread)
+        if len(alive) == 10:
+            alive.popleft().join()
+    for thread in alive:
+        thread.join()
+
+
+def many_threads(count: int, output: str | None) -> int:
+    """Ends with 1 if logs, chunks or memory stay behind."""
+    ring = 64
+    recorder = eventprof.record(buffer=f"{ring} MiB", output=output)
+    with recorder:
+        # Until the ring is full, it grows.
+        while recorder.snapshot().loss.total == 0:
+            short_threads(50)
+            calls(20_000)
+        gc.collect()
+        before, from_bytes = recorder.stats, resident()
+        begun = time.monotonic()
+        short_threads(count)
+        seconds = time.monotonic() - begun
+        gc.collect()
+        after, to_bytes = recorder.stats, resident()
+    made = after["threads"] - before["threads"]
+    grown = to_bytes - from_bytes
+    allowed = BOUND + count * BYTES_A_THREAD
+    print(
+        f"{count} short threads in {seconds:.1f} s, {count / seconds:.0f} a second; logs {before['logs']} -> "
+        f"{after['logs']}, chunks {before['all_chunks']} -> {after['all_chunks']} in memory, "
+        f"{before['chunks']} -> {after['chunks']} kept; resident {from_bytes / MIB:.1f} -> {to_bytes / MIB:.1f} MiB, "
+        f"{grown / count:.0f} bytes a thread; allowed {allowed / MIB:+.1f} MiB"
+    )
+    return int(
+        made != count
+        or after["logs"] > before["logs"] + 32
+        or after["all_chunks"] > ring + 32
+        or after["chunks"] > ring + 32
+        or grown > allowed
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=0)
     parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--file", help="a folder: the ring is a file there")
     arguments = parser.parse_args()
     output = os.path.join(arguments.file, "soak.epr") if arguments.file else None
+    if arguments.threads:
+        return many_threads(arguments.threads, output)
     samples: list[tuple[int, int]] = []
     number = 0
     recorder = eventprof.record(buffer="64 MiB", output=output)
