@@ -1,10 +1,10 @@
 """recorded + lost == emitted: eight threads of Python at full rate, every policy and size.
 
-    sums.py [--events 100000000] [--folder FOLDER] [CASE...]
+    sums.py [--events 110000000] [--folder FOLDER] [CASE...]
 
 What a round emits is learned from one thread alone, of which everything is kept; then eight threads run as many
 rounds as make the events that are asked for, while snapshots are taken and other recorders begin and end. By thread
-and kind, what is recorded and what is counted as lost must be what was emitted. ``./dev soak`` runs it with 100 M
+and kind, what is recorded and what is counted as lost must be what was emitted. ``./dev soak`` runs it with 110 M
 events; on a free-threaded interpreter the threads are truly at once. Ends with 1 if anything does not add up.
 """
 
@@ -161,7 +161,7 @@ def run(case, events, folder, a_round, none):
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--events", type=int, default=100_000_000)
+    parser.add_argument("--events", type=int, default=110_000_000)
     parser.add_argument("--folder", default=".")
     parser.add_argument("case", nargs="*", choices=[[], *CASES])
     given = parser.parse_args()
