@@ -421,9 +421,11 @@ def page(directory: Path) -> None:
         said = f"{result['cases']:,}"
         if result["fails_bare"]:
             said += f", {len(result['fails_bare'])} of them fail without"
+        if result["unsteady"]:
+            said += f", {len(result['unsteady'])} now so, now so"
         if differ:
             said += f"; **{differ} differ**"
-        elif bare != ours:
+        elif bare != ours and not result["unsteady"]:
             said += f"; **{bare}, then {ours}**"
         return said
 
@@ -563,10 +565,11 @@ NOTE = (
     "The builds of 3.11 and 3.12 used here come without ``test_concurrent_futures`` and ``test_multiprocessing_fork``. "
     "Those of 3.13 were taken, without their checks for sanitizers, which the older ones cannot make. 3.14 and 3.15 are "
     "Debian's, with its packages of the tests. The build of 3.13t comes without tests: those of its own sources were "
-    "taken, and the modules in C that they need compiled for it."
+    "taken, and the modules in C that they need compiled for it. What is not run was not measured yet: these suites "
+    "take longest, and the machine was busy."
 )
 PACKAGES_NOTE = (
-    "What is not run was not measured yet. attrs, click and jinja2 whole. sqlalchemy: ``test/base`` and ``test/engine``, on sqlite in memory. "
+    "attrs, click and jinja2 whole. sqlalchemy: ``test/base`` and ``test/engine``, on sqlite in memory. "
     f"numpy: of ``numpy._core.tests``, {', '.join(f'``{name}``' for name in NUMPY)}."
 )
 
