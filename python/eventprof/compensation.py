@@ -29,9 +29,16 @@ def costs_of(trace: Trace, compensate: Compensate) -> dict[str, float]:
 
     Raises
     ------
+    TypeError
+        It is neither True nor a mapping.
     ValueError
         They are not known, or are no costs.
     """
+    if compensate is not True and not isinstance(compensate, Mapping):
+        raise TypeError(
+            "compensate must be True, False, or a mapping of ns an event by sort, as "
+            f"eventprof.overhead() gives it, not {compensate!r}"
+        )
     given = trace.metadata.get("overhead") if compensate is True else compensate
     if not isinstance(given, Mapping):
         raise ValueError(

@@ -564,6 +564,8 @@ class Table:
 
         Raises
         ------
+        TypeError
+            `overhead` is neither a bool nor a mapping.
         ValueError
             The table has no such times, or the trace does not know what its events cost.
         """

@@ -1,5 +1,6 @@
 /* recorded + lost == emitted: eight threads at full rate, every policy, rings of one chunk to 1 GiB,
- * while others look, record and end. EP_TEST_EVENTS: how many events each time (./dev soak: 100 M). */
+ * while others look, record and end. EP_TEST_EVENTS: how many events each time (./dev soak: 110 M,
+ * which are more than 1 GiB). */
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>

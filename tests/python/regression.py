@@ -43,7 +43,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-VERSION = "{}.{}".format(*sys.version_info)
+FREE = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""  # as in 3.13t
+VERSION = "{}.{}{}".format(*sys.version_info[:2], FREE)
 
 CPYTHON = """
 test_sys_setprofile test_sys_settrace test_monitoring test_gc test_generators test_coroutines test_exceptions
@@ -111,7 +112,7 @@ def clean_up(self):
             if monitoring.get_tool(i) is None:
                 monitoring.use_tool_id(i, "clean up")
             monitoring.set_events(i, 0)
-            for bit in range(18):
+            for bit in range(24):
                 try:
                     monitoring.register_callback(i, 1 << bit, None)
                 except ValueError:
@@ -367,7 +368,7 @@ def main() -> int:
         running = {pool.submit(compare, s, given.limit, given.again): s for s in suites}
         for done in concurrent.futures.as_completed(running):
             suite, kept = running[done], done.result()
-            kept["python"] = platform.python_version()
+            kept["python"] = platform.python_version() + FREE
             kept["package"] = given.packages is not None and importlib.metadata.version(suite.name)
             path = given.results / f"{suite.name.replace(', ', '-')}-{VERSION}.json"
             path.write_text(json.dumps({"suite": suite.name, **kept}, indent=1) + "\n")
@@ -395,7 +396,8 @@ def page(directory: Path) -> None:
     """doc/regression.rst."""
     results = [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
     pythons = sorted(
-        {r["python"] for r in results}, key=lambda text: [int(n) for n in text.split(".")]
+        {r["python"] for r in results},
+        key=lambda text: (text.endswith("t"), [int(n) for n in text.rstrip("t").split(".")]),
     )
     by_suite: dict[str, dict[str, Any]] = {}
     for result in results:
@@ -419,9 +421,11 @@ def page(directory: Path) -> None:
         said = f"{result['cases']:,}"
         if result["fails_bare"]:
             said += f", {len(result['fails_bare'])} of them fail without"
+        if result["unsteady"]:
+            said += f", {len(result['unsteady'])} now so, now so"
         if differ:
             said += f"; **{differ} differ**"
-        elif bare != ours:
+        elif bare != ours and not result["unsteady"]:
             said += f"; **{bare}, then {ours}**"
         return said
 
@@ -559,10 +563,13 @@ def page(directory: Path) -> None:
 
 NOTE = (
     "The builds of 3.11 and 3.12 used here come without ``test_concurrent_futures`` and ``test_multiprocessing_fork``. "
-    "Those of 3.13 were taken, without their checks for sanitizers, which the older ones cannot make."
+    "Those of 3.13 were taken, without their checks for sanitizers, which the older ones cannot make. 3.14 and 3.15 are "
+    "Debian's, with its packages of the tests. The build of 3.13t comes without tests: those of its own sources were "
+    "taken, and the modules in C that they need compiled for it. What is not run was not measured yet: these suites "
+    "take longest, and the machine was busy."
 )
 PACKAGES_NOTE = (
-    "What is not run was not measured yet. attrs, click and jinja2 whole. sqlalchemy: ``test/base`` and ``test/engine``, on sqlite in memory. "
+    "attrs, click and jinja2 whole. sqlalchemy: ``test/base`` and ``test/engine``, on sqlite in memory. "
     f"numpy: of ``numpy._core.tests``, {', '.join(f'``{name}``' for name in NUMPY)}."
 )
 

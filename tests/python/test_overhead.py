@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -242,6 +243,16 @@ def test_costs_that_are_not_known_are_asked_for(busy):
             table.to_pandas(compensate={"call": -1})
     with pytest.raises(ValueError, match="only calls and functions"):
         busy.events.to_pandas(compensate={"call": 1})
+
+
+@pytest.mark.parametrize("wrong", [3, 0, None, "yes", [50.0]], ids=repr)
+def test_what_is_no_costs_is_refused_by_name(busy, wrong):
+    message = f"compensate must be True, False, or a mapping.*not {re.escape(repr(wrong))}$"
+    for table in (busy.calls, busy.functions, busy.calls[:2]):
+        with pytest.raises(TypeError, match=message):
+            table.to_pandas(compensate=wrong)
+        with pytest.raises(TypeError, match=message):
+            table.compensated(wrong)
 
 
 def test_what_the_metadata_say_is_taken(busy):

@@ -1,4 +1,4 @@
-"""A short run of what ``./dev soak`` does for an hour."""
+"""Short runs of what ``./dev soak`` does for an hour and more."""
 
 from __future__ import annotations
 
@@ -9,18 +9,36 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("on_file", [False, True], ids=["memory", "file"])
-def test_memory_is_steady_at_full_rate(on_file, tmp_path):
-    program = Path(__file__).parent / "soak.py"
-    arguments = ["--file", tmp_path] if on_file else []
-
-    run = subprocess.run(
-        [sys.executable, program, "--rounds", "40", *arguments],
-        cwd=tmp_path,
+def run(program, *arguments, folder):
+    done = subprocess.run(
+        [sys.executable, Path(__file__).parent / program, *arguments],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=900,
         check=False,
     )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
-    assert run.returncode == 0, run.stdout + run.stderr
+
+@pytest.mark.parametrize("on_file", [False, True], ids=["memory", "file"])
+def test_memory_is_steady_at_full_rate(on_file, tmp_path):
+    arguments = ["--file", tmp_path] if on_file else []
+
+    run("soak.py", "--rounds", "40", *arguments, folder=tmp_path)
+
+
+def test_short_threads_give_back_what_they_held(tmp_path):
+    said = run("soak.py", "--threads", "1500", folder=tmp_path)
+
+    assert said.startswith("1500 short threads")
+
+
+def test_what_eight_threads_emit_is_recorded_or_counted(tmp_path):
+    """Calls and blocks, each policy; every thread has more than a small ring holds."""
+    cases = ["overwrite-1", "overwrite-8", "stop-1", "stop-64", "grow", "file-1", "file-stop-64"]
+
+    said = run("sums.py", "--events", "1000000", *cases, folder=tmp_path)
+
+    assert said.count("they add up") == len(cases)
