@@ -27,7 +27,7 @@ from .recorder import (
     _patterns,
     _uses_areas,
     _words,
-    _wrap,
+    wrap,
 )
 
 if TYPE_CHECKING:
@@ -357,7 +357,7 @@ class Counter(_core.Counter):
         if inspect.isclass(function) or not callable(function):
             what = f"the class {function.__name__}" if inspect.isclass(function) else repr(function)
             raise TypeError(f"a counter decorates functions and methods, not {what}")
-        wrapper = _wrap(cast(Any, self), function)
+        wrapper = wrap(lambda: cast(Any, self), function)
         functools.update_wrapper(wrapper, function)
         wrapper.__dict__["counter"] = self
         return cast(_Function, wrapper)

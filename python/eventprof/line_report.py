@@ -87,9 +87,7 @@ def _write_function(lines: Table, weight: Any, whole: float, file: IO[str]) -> N
     print(file=file)
 
 
-def _with_source(
-    cells: dict[int, list[str]], path: str | None
-) -> Iterator[Sequence[str]]:
+def _with_source(cells: dict[int, list[str]], path: str | None) -> Iterator[Sequence[str]]:
     """Give the rows of a function's lines, those between that did not run, too, if they are few."""
     before = None
     for line in sorted(cells):

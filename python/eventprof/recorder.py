@@ -418,8 +418,8 @@ def _kinds(
         ]  # fmt: skip
     if not wanted and (events is not None or not others):
         raise ValueError(
-            f"nothing to record: one of calls, c_calls, memory, {', '.join(INSIDE)}, numpy, native, "
-            "marks, gc, refs and audit must be on"
+            f"nothing to record: one of calls, c_calls, memory, {', '.join(INSIDE)}, numpy, "
+            "native, marks, gc, refs and audit must be on"
             if events is None
             else f"nothing to record: events must hold some of {_one_of(EVENTS)}"
         )

@@ -98,7 +98,7 @@ class Numbers:
 
 
 def generated(count):
-    for i in range(count):
+    for i in range(count):  # noqa: UP028 - the lines are what is counted
         yield i
     return count
 
@@ -425,9 +425,7 @@ def test_exceptions_are_those_that_the_interpreter_tells(hook, program):
     files, names = functions["file"], functions["name"]
     found = [
         (name, short(names[caller]), int(line))
-        for name, caller, line in zip(
-            events["name"], events["caller"], events["line"], strict=True
-        )
+        for name, caller, line in zip(events["name"], events["caller"], events["line"], strict=True)
         if is_watched(files[caller], short(names[caller]))
     ]
     # Whether the end of a generator is raised depends on what the interpreter has specialised.
@@ -520,9 +518,9 @@ def test_branches_and_jumps_go_where_the_interpreter_says(word):
         monitoring.register_callback(
             5,
             getattr(monitoring.events, name),
-            lambda code, offset, to: expected.append((offset, to))
-            if code is branching.__code__
-            else None,
+            lambda code, offset, to: (
+                expected.append((offset, to)) if code is branching.__code__ else None
+            ),
         )
     monitoring.set_events(5, wanted)
     branching([1, 2, 3, 40])
@@ -562,7 +560,8 @@ def asked_of_the_interpreter():
             return {
                 name
                 for name in dir(monitoring.events)
-                if name.isupper() and getattr(monitoring.events, name) & bits
+                if name.isupper()
+                and getattr(monitoring.events, name) & bits
                 # A name for two.
                 and not (name == "BRANCH" and hasattr(monitoring.events, "BRANCH_LEFT"))
                 and name != "NO_EVENTS"
@@ -636,9 +635,7 @@ def test_two_recorders_with_different_sets_have_each_its_own(hook):
         (more[2], more[3]),
     ]
     for first, second in pairs:
-        alone = [
-            keys(record(everything, words, hook), words) for words in (first, second)
-        ]
+        alone = [keys(record(everything, words, hook), words) for words in (first, second)]
         with eventprof.record(events=first, backend=hook, threads="current") as one:
             with eventprof.record(events=second, backend=hook, threads="current") as two:
                 everything()
