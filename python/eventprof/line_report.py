@@ -42,14 +42,15 @@ def write_lines(trace: Trace, file: IO[str], *, limit: int, functions: Any = Non
     """
     lines = trace.lines
     if functions is not None:
-        lines = lines[np.asarray(functions)[lines["function"].data]]
+        rows: Any = np.ma.getdata(lines["function"])
+        lines = lines[np.flatnonzero(np.asarray(functions)[rows])]
     if not len(lines):
         print("no lines: record with lines=True (run: --lines), or with memory", file=file)
         return 0
     weight = _filled(lines, "self_time")
     if not weight.any():
         weight = _filled(lines, "allocated")
-    rows = lines["function"].data
+    rows = np.ma.getdata(lines["function"])
     totals = np.bincount(rows, weights=weight)
     present = np.unique(rows)
     order = present[np.argsort(-totals[present], kind="stable")]

@@ -458,7 +458,8 @@ class _Objects:
         length = max(self.trace.duration, 1)
 
         def bins(times: Array) -> Array:
-            return np.minimum(times * count // length, count - 1)
+            at: Array = np.minimum(times * count // length, count - 1)
+            return at
 
         births = self.is_created
         ends = np.where(self.other >= 0, self.time[self.other], self.unseen_time)

@@ -377,9 +377,9 @@ def _kinds(
     numpy: object,
     native: object,
     backend: str,
-    others: int,
+    flagged: int,
 ) -> int:
-    """Give the kinds asked for, as bits; `others` of them were asked for by flags of their own."""
+    """Give the kinds asked for, as bits; `flagged` of them by flags of their own."""
     if _is_bool(memory):
         domains = frozenset(DOMAINS if memory else ())
     elif isinstance(memory, str) or not isinstance(memory, Iterable):
@@ -416,14 +416,14 @@ def _kinds(
                 else row[2] in more_words if row[2] in _INSIDE_WORDS
                 else with_c_calls if row[1].startswith("C_") else with_calls)
         ]  # fmt: skip
-    if not wanted and (events is not None or not others):
+    if not wanted and (events is not None or not flagged):
         raise ValueError(
             f"nothing to record: one of calls, c_calls, memory, {', '.join(INSIDE)}, numpy, "
             "native, marks, gc, refs and audit must be on"
             if events is None
             else f"nothing to record: events must hold some of {_one_of(EVENTS)}"
         )
-    return sum(1 << row[0] for row in wanted) | others
+    return sum(1 << row[0] for row in wanted) | flagged
 
 
 def _hook_inside(backend: str) -> str:

@@ -676,10 +676,12 @@ stop_alone(recorder_object *self)
         header->deep_calls = left_out[EP_LEFT_OUT_DEEP];
         header->short_calls = left_out[EP_LEFT_OUT_SHORT];
         header->functions_off = functions_left_out;
-        char *at = header->displaced;
+        size_t used = 0;
         for (size_t i = 0; i < SOURCE_COUNT; i++) {
-            if (self->displaced & 1u << i) {
-                at = stpcpy(stpcpy(at, sources[i]->name), " ");
+            /* They would not fit if all were, which no program can do. */
+            if ((self->displaced & 1u << i) && used + strlen(sources[i]->name) + 2 <= sizeof header->displaced) {
+                char *end = stpcpy(stpcpy(header->displaced + used, sources[i]->name), " ");
+                used = (size_t)(end - header->displaced);
             }
         }
     }
@@ -1055,7 +1057,8 @@ static PyGetSetDef recorder_properties[] = {
     {"state", recorder_get_state, NULL, "'new', 'running' or 'stopped'.", NULL},
     {"backend", recorder_get_backend, NULL,
      "What the calls of the last window came by, and what happened inside of functions: "
-     "'monitoring', 'profile', 'trace'; None: nothing.", NULL},
+     "'monitoring', 'profile', 'trace'; None: nothing.",
+     NULL},
     {"clock", recorder_get_clock, NULL,
      "The clock of the last window: 'counter', 'monotonic'; None: there was none.", NULL},
     {"output", recorder_get_output, NULL,

@@ -33,12 +33,12 @@ typedef struct ep_source {
     (EP_KIND_BIT(EP_KIND_C_CALL) | EP_KIND_BIT(EP_KIND_C_RETURN) | \
      EP_KIND_BIT(EP_KIND_C_EXCEPTION))
 #define EP_KINDS_CALLS (EP_KINDS_PYTHON | EP_KINDS_C)
-#define EP_KINDS_EXCEPTIONS                                              \
-    (EP_KIND_BIT(EP_KIND_RAISE) | EP_KIND_BIT(EP_KIND_RERAISE) |         \
+#define EP_KINDS_EXCEPTIONS                                      \
+    (EP_KIND_BIT(EP_KIND_RAISE) | EP_KIND_BIT(EP_KIND_RERAISE) | \
      EP_KIND_BIT(EP_KIND_HANDLED) | EP_KIND_BIT(EP_KIND_STOP_ITERATION))
 /* What happens inside of functions. */
-#define EP_KINDS_INSIDE                                                    \
-    (EP_KIND_BIT(EP_KIND_LINE) | EP_KIND_BIT(EP_KIND_INSTRUCTION) |        \
+#define EP_KINDS_INSIDE                                             \
+    (EP_KIND_BIT(EP_KIND_LINE) | EP_KIND_BIT(EP_KIND_INSTRUCTION) | \
      EP_KIND_BIT(EP_KIND_BRANCH) | EP_KIND_BIT(EP_KIND_JUMP) | EP_KINDS_EXCEPTIONS)
 /* Whatever functions do: what filters of functions are about. */
 #define EP_KINDS_CODE (EP_KINDS_CALLS | EP_KINDS_INSIDE)

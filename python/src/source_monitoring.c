@@ -679,8 +679,7 @@ static const struct event {
     {"RAISE", EP_KIND_BIT(EP_KIND_RAISE), {on_raise, on_raise_gated}},
     {"RERAISE", EP_KIND_BIT(EP_KIND_RERAISE), {on_reraise, on_reraise_gated}},
     {"EXCEPTION_HANDLED", EP_KIND_BIT(EP_KIND_HANDLED), {on_handled, on_handled_gated}},
-    {"STOP_ITERATION", EP_KIND_BIT(EP_KIND_STOP_ITERATION),
-     {on_stop_iteration, on_stop_iteration_gated}},
+    {"STOP_ITERATION", EP_KIND_BIT(EP_KIND_STOP_ITERATION), {on_stop_iteration, on_stop_iteration_gated}},
 };
 #define EVENT_COUNT (sizeof events / sizeof *events)
 

@@ -14,6 +14,7 @@
 
 static uint64_t active_kinds;
 static bool counts_calls, counts_c_calls;    /* of counters, beside the recorders' or alone */
+static bool counts_alone;
 /* What the hook's fast half does not know: filters, calls that are not wanted, call sites that
  * cannot be read. */
 static bool asks_more;
@@ -90,12 +91,9 @@ fast_callee(PyObject *callable)
 }
 
 /* What the mechanism allocated on the way to us: not to be counted either. */
-static inline void
+static EP_WITH_FILTERS void
 take_back_counted(ep_count_thread *thread, PyFrameObject *frame, PyCodeObject *code, PyObject *argument)
 {
-    if (thread->blocks[0].address == 0) {
-        return;
-    }
     uintptr_t builtin = argument != NULL && may_be_bound_by_mechanism(argument)
                             ? (uintptr_t)argument - GC_HEADER_BYTES
                             : 0;
@@ -112,16 +110,18 @@ take_back_counted(ep_count_thread *thread, PyFrameObject *frame, PyCodeObject *c
 }
 
 /* For counters. What is called is the definition: bound builtins are made for the event. */
-static EP_WITH_FILTERS void
+static EP_WITH_FILTERS int
 count_event(PyFrameObject *frame_object, int what, PyObject *argument)
 {
     ep_frame *frame = ep_frame_of_object(frame_object);
     PyCodeObject *code = ep_frame_code(frame);
     ep_count_thread *thread = ep_count_current;
-    if (thread != NULL && thread->generation == ep_count_now_generation() && thread->calling == 0) {
+    bool fast = ep_count_is_fast(thread);
+    if (fast ? thread->blocks[0].address != 0
+             : thread != NULL && thread->generation == ep_count_now_generation() &&
+                   thread->calling == 0 && thread->blocks[0].address != 0) {
         take_back_counted(thread, frame_object, code, what == PyTrace_RETURN ? NULL : argument);
     }
-    bool fast = ep_count_is_fast(thread);
     if (what == PyTrace_CALL && counts_calls) {
         bool is_slice = open_kind(code, frame) != EP_KIND_CALL;
         if (!fast || !ep_py_count_open_fast(thread, (uintptr_t)code, (uintptr_t)code, is_slice)) {
@@ -142,13 +142,14 @@ count_event(PyFrameObject *frame_object, int what, PyObject *argument)
             ep_py_count_c_close(code, argument);
         }
     }
+    return 0;
 }
 
 static EP_WITH_FILTERS int
 hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
 {
     if (EP_UNLIKELY(counts_calls || counts_c_calls)) {
-        count_event(frame_object, what, argument);
+        (void)count_event(frame_object, what, argument);
         if (active_kinds == 0) {
             return 0;
         }
@@ -243,7 +244,8 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
     ep_log *log = ep_log_current;
     if (EP_UNLIKELY(log == NULL || log->fresh || !ep_clock_is_counter() || ep_footprint_active() ||
                     asks_more || log->own_calls != 0)) {
-        return hook_whole(frame_object, what, argument);
+        return counts_alone ? count_event(frame_object, what, argument)
+                            : hook_whole(frame_object, what, argument);
     }
     ep_frame *frame = ep_frame_of_object(frame_object);
     PyCodeObject *code = ep_frame_code(frame);
@@ -413,6 +415,7 @@ want(uint64_t kinds)
     active_kinds = kinds;
     asks_more = ep_gate_is_on() || !(kinds & EP_KINDS_C) || !(kinds & EP_KINDS_PYTHON) ||
                 !ep_py_sites_usable || counts_calls || counts_c_calls;
+    counts_alone = kinds == 0 && (counts_calls || counts_c_calls);
 }
 
 static void

@@ -261,8 +261,8 @@ def test_modes_are_read():
     assert everything == ({}, None, None)
     assert parse_modes("count") == (None, {}, None)
     assert parse_modes("count,record,report=x") == ({}, {}, "x")
-    assert both.count == {"c_calls": False, "include": ["e", "a", "a.*", "d", "d.*"]}
-    assert both.record == {"c_calls": False, "buffer": "1 GiB", "include": ["e", "b.c", "b.c.*"]}
+    assert both.counted == {"c_calls": False, "include": ["e", "a", "a.*", "d", "d.*"]}
+    assert both.recorded == {"c_calls": False, "buffer": "1 GiB", "include": ["e", "b.c", "b.c.*"]}
 
 
 @pytest.mark.parametrize("text", ["1", "on", "true"])

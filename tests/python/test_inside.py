@@ -98,7 +98,7 @@ class Numbers:
 
 
 def generated(count):
-    for i in range(count):  # noqa: UP028 - the lines are what is counted
+    for i in range(count):  # noqa: UP028 - it is to have lines
         yield i
     return count
 

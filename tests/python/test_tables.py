@@ -149,7 +149,7 @@ def test_an_empty_trace(empty):
     assert empty.events["size"].dtype == np.int64
     assert empty.events["address"].dtype == np.uint64
     assert list(empty.events) == []
-    assert repr(empty.events).startswith("events: 0 rows, 13 columns: time, event")
+    assert repr(empty.events).startswith("events: 0 rows, 15 columns: time, event")
     assert "<table>" in empty.events._repr_html_()
 
 

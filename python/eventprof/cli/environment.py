@@ -40,14 +40,14 @@ def start() -> None:
 
         modes = parse_modes(value)
         # The first that is registered is the last that runs.
-        if modes.record is not None:
+        if modes.recorded is not None:
             output = absolute(os.environ.get(OUTPUT) or _DEFAULT_OUTPUT)
-            recorder = make_recorder(modes.record, output, force=False)
+            recorder = make_recorder(modes.recorded, output, force=False)
             recorder.start()
             atexit.register(_finish)
             _recorder = recorder
-        if modes.count is not None:
-            counter = make_counter(modes.count)
+        if modes.counted is not None:
+            counter = make_counter(modes.counted)
             _report = None if modes.report is None else absolute(modes.report)
             _process = os.getpid()
             counter.start()

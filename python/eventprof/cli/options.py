@@ -188,8 +188,8 @@ COUNTED = ("calls", "c_calls", "memory", "domains", "include", "exclude", "threa
 class Modes(NamedTuple):
     """What EVENTPROF asks for: options for a recorder, for a counter; None if it asks for none."""
 
-    record: dict[str, Any] | None
-    count: dict[str, Any] | None
+    recorded: dict[str, Any] | None
+    counted: dict[str, Any] | None
     report: str | None
 
 
