@@ -703,7 +703,8 @@ add_method(PyObject *callable, PyMethodDef *method, uintptr_t tag)
         if (self != NULL && !PyModule_Check(self)) {
             owner = PyType_Check(self) ? owner_of_method((PyTypeObject *)self, method) : NULL;
             owner = owner != NULL ? owner : owner_of_method(Py_TYPE(self), method);
-            if (owner == NULL && module == NULL) {
+            /* From 3.15 on static methods have a module, too. */
+            if (owner == NULL && (module == NULL || (method->ml_flags & METH_STATIC))) {
                 owner = PyType_Check(self) ? (PyTypeObject *)self : Py_TYPE(self);
             }
         }

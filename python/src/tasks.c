@@ -22,17 +22,18 @@
 
 /* Of asyncio's Task in C: read as memory, because its getters allocate (3.13 makes the name when it is
  * first asked for, and the program would be seen to have asked). The name follows the coroutine. */
-static PyTypeObject *c_task;
-static size_t coroutine_offset;    /* in it; 0: not found */
+static _Atomic(PyTypeObject *) c_task;
+static _Atomic size_t coroutine_offset;    /* in it; 0: not found */
 
 /* {loop: task}; NULL: asyncio is not there yet. From 3.14 on of tasks in Python alone. */
-static PyObject *current_tasks;
+static _Atomic(PyObject *) current_tasks;
 /* From 3.14 on: a builtin function that gives the thread's task in C. NULL: not needed. */
-static PyObject *current_task;
+static _Atomic(PyObject *) current_task;
 static PyObject *str_module, *str_current_tasks, *str_current_task;
 static PyObject *str_c_task, *str_coroutine, *str_name;
-static uint32_t name_count, more_tasks;
-static uint32_t last_task;         /* of the last look: 1 + string id */
+static _Atomic uint32_t name_count, more_tasks;
+/* Of the last look, on whichever thread: 1 + string id. Relaxed: the string is checked. */
+static _Atomic uint32_t last_task;
 
 int
 ep_py_tasks_init(void)
@@ -53,26 +54,28 @@ static bool
 find_asyncio(void)
 {
     PyObject *modules = PyImport_GetModuleDict();
-    PyObject *module = modules != NULL ? PyDict_GetItemWithError(modules, str_module) : NULL;
-    if (module == NULL || !PyModule_Check(module)) {
+    PyObject *module = modules != NULL ? ep_py_dict_get(modules, str_module) : NULL;
+    PyObject *dict = module != NULL && PyModule_Check(module) ? PyModule_GetDict(module) : NULL;
+    PyObject *tasks = dict != NULL ? ep_py_dict_get(dict, str_current_tasks) : NULL;
+    if (tasks == NULL || !PyDict_CheckExact(tasks)) {
+        Py_XDECREF(tasks);    /* it is being imported */
+        Py_XDECREF(module);
         return false;
     }
-    PyObject *dict = PyModule_GetDict(module);
-    PyObject *tasks = PyDict_GetItemWithError(dict, str_current_tasks);
-    PyObject *type = PyDict_GetItemWithError(dict, str_c_task);
-    if (tasks == NULL || !PyDict_CheckExact(tasks)) {
-        return false;    /* it is being imported */
-    }
-    current_tasks = Py_NewRef(tasks);
+    /* What is kept here is kept for good; threads that come here at once find the same. */
+    PyObject *type = ep_py_dict_get(dict, str_c_task);
     if (type != NULL && PyType_Check(type)) {
-        c_task = (PyTypeObject *)Py_NewRef(type);
+        atomic_store_explicit(&c_task, (PyTypeObject *)type, memory_order_relaxed);
     }
 #if PY_VERSION_HEX >= 0x030E0000
-    PyObject *function = PyDict_GetItemWithError(dict, str_current_task);
+    PyObject *function = ep_py_dict_get(dict, str_current_task);
     if (function != NULL && PyCFunction_CheckExact(function)) {
-        current_task = Py_NewRef(function);
+        atomic_store_explicit(&current_task, function, memory_order_relaxed);
     }
 #endif
+    /* Release, and last: pairs with ep_py_task_of(). */
+    atomic_store_explicit(&current_tasks, tasks, memory_order_release);
+    Py_DECREF(module);
     return true;
 }
 
@@ -83,33 +86,38 @@ static void
 find_offset(PyObject *task)
 {
     PyObject *coroutine = PyObject_GenericGetAttr(task, str_coroutine);
-    size_t end = (size_t)c_task->tp_basicsize - 2 * sizeof(PyObject *);
+    size_t end = (size_t)atomic_load_explicit(&c_task, memory_order_relaxed)->tp_basicsize -
+                 2 * sizeof(PyObject *);
     for (size_t at = sizeof(PyObject); coroutine != NULL && at <= end; at += sizeof(PyObject *)) {
         if (WORD_AT(task, at) == coroutine) {
-            coroutine_offset = at;
+            atomic_store_explicit(&coroutine_offset, at, memory_order_relaxed);
             break;
         }
     }
     Py_XDECREF(coroutine);
 }
 
-static bool
-is_c_task(PyObject *task)
+/* Where a task in C keeps its coroutine; 0: it is none, or that is not known. */
+static size_t
+offset_in(PyObject *task)
 {
-    if (c_task == NULL || !PyObject_TypeCheck(task, c_task)) {
-        return false;
+    PyTypeObject *type = atomic_load_explicit(&c_task, memory_order_relaxed);
+    if (type == NULL || !PyObject_TypeCheck(task, type)) {
+        return 0;
     }
-    if (EP_UNLIKELY(coroutine_offset == 0)) {
+    if (EP_UNLIKELY(atomic_load_explicit(&coroutine_offset, memory_order_relaxed) == 0)) {
         find_offset(task);
     }
-    return coroutine_offset != 0;
+    return atomic_load_explicit(&coroutine_offset, memory_order_relaxed);
 }
 
+/* The task may be another thread's, which may be letting go of it: the caller holds it. */
 static bool
 runs(PyObject *task, const PyObject *coroutine)
 {
-    if (is_c_task(task)) {
-        return WORD_AT(task, coroutine_offset) == coroutine;
+    size_t offset = offset_in(task);
+    if (offset != 0) {
+        return WORD_AT(task, offset) == coroutine;
     }
     PyObject *own = PyObject_GenericGetAttr(task, str_coroutine);
     Py_XDECREF(own);    /* the task has another reference */
@@ -120,32 +128,38 @@ runs(PyObject *task, const PyObject *coroutine)
 static uint32_t
 string_of(ep_text text)
 {
-    /* One task takes many steps in a row. */
-    if (last_task != 0) {
-        ep_text last = ep_string_get(last_task - 1);
+    /* One task takes many steps in a row. Read once: another thread may have another in mind. */
+    uint32_t task = atomic_load_explicit(&last_task, memory_order_relaxed);
+    if (task != 0) {
+        ep_text last = ep_string_get(task - 1);
         if (last.bytes == text.bytes && memcmp(last.at, text.at, text.bytes) == 0) {
-            return last_task;
+            return task;
         }
     }
     size_t before = ep_string_count();
-    if (name_count >= TASK_LIMIT) {
-        if (more_tasks == 0) {
+    if (atomic_load_explicit(&name_count, memory_order_relaxed) >= TASK_LIMIT) {
+        task = atomic_load_explicit(&more_tasks, memory_order_relaxed);
+        if (task == 0) {
             static const char other[] = "another task";
-            more_tasks = ep_string_add((ep_text){other, sizeof other - 1}) + 1;
+            task = ep_string_add((ep_text){other, sizeof other - 1}) + 1;
+            atomic_store_explicit(&more_tasks, task, memory_order_relaxed);
         }
-        return more_tasks;
+        return task;
     }
-    last_task = ep_string_add(text) + 1;
-    name_count += ep_string_count() > before;
-    return last_task;
+    task = ep_string_add(text) + 1;
+    atomic_store_explicit(&last_task, task, memory_order_relaxed);
+    if (task > before) {
+        atomic_fetch_add_explicit(&name_count, 1, memory_order_relaxed);
+    }
+    return task;
 }
 
 static uint32_t
 name_of(PyObject *task)
 {
-    bool in_c = is_c_task(task);
-    PyObject *name = in_c ? Py_XNewRef(WORD_AT(task, coroutine_offset + sizeof(PyObject *)))
-                          : PyObject_GenericGetAttr(task, str_name);
+    size_t offset = offset_in(task);
+    PyObject *name = offset != 0 ? Py_XNewRef(WORD_AT(task, offset + sizeof(PyObject *)))
+                                 : PyObject_GenericGetAttr(task, str_name);
     char stack[NAME_BYTES], *heap = NULL;
     ep_text text = {NULL, 0};
     if (name != NULL && PyLong_CheckExact(name)) {
@@ -161,25 +175,49 @@ name_of(PyObject *task)
     return string;
 }
 
+/* Among the tasks that loops step now, on whatever threads. */
+static uint32_t
+find_in(PyObject *tasks, const PyObject *coroutine)
+{
+    PyObject *loop, *task;
+    Py_ssize_t at = 0;
+    bool found = false;
+    uint32_t name = 0;
+    EP_BEGIN_OBJECT(tasks);
+    while (!found && PyDict_Next(tasks, &at, &loop, &task)) {
+        /* Held: where there is no GIL, looking at a task in Python may let others change the
+         * dictionary. The one that is found is being stepped, so this is not its last reference. */
+        Py_INCREF(task);
+        found = runs(task, coroutine);
+        name = found ? name_of(task) : 0;
+        Py_DECREF(task);
+    }
+    EP_END_OBJECT();
+    return name;
+}
+
 uint32_t
 ep_py_task_of(ep_frame *frame)
 {
     PyObject *coroutine = ep_frame_generator(frame);
-    if (coroutine == NULL || (current_tasks == NULL && !find_asyncio())) {
+    if (coroutine == NULL) {
         return 0;
     }
-    PyObject *loop, *task;
-    Py_ssize_t at = 0;
-    while (PyDict_Next(current_tasks, &at, &loop, &task)) {
-        if (runs(task, coroutine)) {
-            return name_of(task);
+    /* Acquire; pairs with find_asyncio(). */
+    PyObject *tasks = atomic_load_explicit(&current_tasks, memory_order_acquire);
+    if (tasks == NULL) {
+        if (!find_asyncio()) {
+            return 0;
         }
+        tasks = atomic_load_explicit(&current_tasks, memory_order_acquire);
     }
-    if (current_task == NULL) {
-        return 0;
+    uint32_t name = find_in(tasks, coroutine);
+    PyObject *function = atomic_load_explicit(&current_task, memory_order_relaxed);
+    if (name != 0 || function == NULL) {
+        return name;
     }
-    task = PyObject_CallNoArgs(current_task);
-    uint32_t name = task != NULL && task != Py_None && runs(task, coroutine) ? name_of(task) : 0;
+    PyObject *task = PyObject_CallNoArgs(function);
+    name = task != NULL && task != Py_None && runs(task, coroutine) ? name_of(task) : 0;
     Py_XDECREF(task);
     PyErr_Clear();    /* no loop runs */
     return name;

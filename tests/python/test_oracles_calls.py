@@ -13,7 +13,8 @@ import programs
 import pytest
 import raw
 
-METHOD = re.compile(r"<method '(?P<name>[^']+)' of '(?P<owner>[^']+)' objects>")
+# 3.15 does not tell the owner of some.
+METHOD = re.compile(r"<method '(?P<name>[^']+)'(?: of '(?P<owner>[^']+)' objects)?>")
 # Of a subclass that overrides the C method it calls, cProfile shows the override.
 OVERRIDE = re.compile(r"<function (?:.+\.)?(?P<name>[^.]+) at .*>")
 NEW = re.compile(r"<built-in method __new__ of type object at .*>")

@@ -378,3 +378,50 @@ def test_the_programs_own_methods_are_not_called(backend):
 
     assert None not in tasks_of(trace, "job")["job"]
     assert Named.asked == 0
+
+
+def test_loops_on_threads_at_once_each_have_their_own_tasks(task_type, backend):
+    """Tasks come and go in the dictionary that another thread looks through."""
+    count = 4
+    barrier = threading.Barrier(count)
+    errors = []
+
+    def own(k):
+        async def own(n):
+            for _ in range(5):
+                await inner(k)
+
+        own.__code__ = own.__code__.replace(co_name=f"own_{k}", co_qualname=f"own_{k}")
+        return own
+
+    def run(k):
+        async def main():
+            tasks = [asyncio.ensure_future(functions[k](n)) for n in range(40)]
+            for n, task in enumerate(tasks):
+                task.set_name(f"{k} {n}")
+            await asyncio.gather(*tasks)
+
+        try:
+            loop = asyncio.new_event_loop()
+            loop.set_task_factory(lambda loop, coro, **more: task_type(coro, loop=loop, **more))
+            barrier.wait(120)
+            loop.run_until_complete(main())
+            loop.close()
+        except BaseException as error:
+            errors.append(error)
+
+    functions = [own(k) for k in range(count)]
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(count)]
+    with eventprof.record(memory=False, on_full="grow", backend=backend) as rec:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(240)
+
+    assert errors == []
+    assert not any(thread.is_alive() for thread in threads)
+    names = [f"own_{k}" for k in range(count)]
+    # A slice at its beginning, and one for each of inner's.
+    assert tasks_of(rec.trace, *names) == {
+        name: {f"{k} {n}": 6 for n in range(40)} for k, name in enumerate(names)
+    }
