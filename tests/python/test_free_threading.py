@@ -143,8 +143,10 @@ def test_recorders_that_come_and_go_take_nothing_from_one_that_stays(options):
             ended.append(1)
 
     def come_and_go(_):
+        # Each round stops all threads a dozen times, and waits until each has had a processor: on a busy
+        # machine a tenth of a second.
         rounds = 0
-        while rounds < 20 or (len(ended) < THREADS and rounds < 2000):
+        while rounds < 20 or (len(ended) < THREADS and rounds < 60):
             with eventprof.record(**options) as short:
                 leaf(0)
             if rounds % 5 == 0:
