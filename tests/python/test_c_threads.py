@@ -86,7 +86,7 @@ def test_c_threads_are_seen_by_monitoring_and_their_blocks_by_all(backend):
     rows = raw.rows(rec)
     # The hook of sys.setprofile is a thread's own, and nobody sets it on these.
     assert sorted(leaves(rows).values()) == ([10] * 3 if backend == "monitoring" else [])
-    made = [row for row in rows if row.size == SIZE + 1 and row.word == "malloc"]
+    made = [row for row in rows if row.size == SIZE + raw.BYTEARRAY_MORE and row.word == "malloc"]
     assert len(made) == 3
     assert len({row.thread for row in made} - {0}) == 3
     freed = [row for row in rows if row.word == "free" and row.address in {r.address for r in made}]
@@ -187,7 +187,7 @@ def test_recordings_begin_and_end_while_c_threads_enter_and_leave(backend):
         trace = raw.capture(rec)
         assert trace.facts()["damaged_chunks"] == 0
         assert not raw.lost(trace)
-        assert SIZE + 1 in {row.size for row in raw.rows(trace)}
+        assert SIZE + raw.BYTEARRAY_MORE in {row.size for row in raw.rows(trace)}
 
 
 # ---- Without it ----------------------------------------------------------------------------------

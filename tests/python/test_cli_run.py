@@ -437,7 +437,7 @@ PROGRAMS = {
     "dis": Case(["-m", "dis", "mod.py"], {"mod.py": "x = [i for i in range(3)]"}, varies="0x[0-9a-f]+"),
     "tokenize": Case(["-m", "tokenize", "mod.py"], {"mod.py": TEST_MODULE}),
     "ast": Case(["-m", "ast"], stdin="x = 1"),
-    "timeit": Case(["-m", "timeit", "-n", "10", "-r", "2", "1 + 1"], varies=r"[\d.]+ [nu]?sec|(?s::0: UserWarning.*)"),
+    "timeit": Case(["-m", "timeit", "-n", "10", "-r", "2", "1 + 1"], varies=r"[\d.]+ [num]?sec|(?s:\n?:0: UserWarning.*)"),
     "zipapp": Case(["-m", "zipapp", "tree", "-o", "-"], {"tree/__main__.py": "print(1)"}, varies="(?s).*"),
     "pdb": Case(["-m", "pdb", "mod.py"], {"mod.py": PDB}, stdin="b f\nc\np x\nn\np y\nw\nc\nq\n", varies=r"(?m)^.*(bdb|pdb|runpy|cli/.*|__main__)\.?(py)?>?\(\d+\).*\n.*\n"),
 }  # fmt: skip
