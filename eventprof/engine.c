@@ -1082,6 +1082,21 @@ ep_engine_thread_by_native_id(uint64_t native_id, bool expect)
     return thread;
 }
 
+ep_thread_place
+ep_engine_place_of(const ep_thread *thread)
+{
+    ep_thread_place place = {0};
+    lock_engine();
+    for (const ep_log *log = engine.logs; log != NULL; log = log->next_log) {
+        if (log->thread == thread) {
+            place = (ep_thread_place){.busy = log->busy != 0, .next = log->next};
+            break;
+        }
+    }
+    unlock_engine();
+    return place;
+}
+
 /* ---- Start, stop ----------------------------------------------------------------------------- */
 
 uint64_t

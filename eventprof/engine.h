@@ -24,6 +24,10 @@ struct ep_thread {
     _Atomic bool named;                       /* release; pairs with the reader of name */
     char name[EP_THREAD_NAME_BYTES];          /* UTF-8, terminated; written once, by the owner */
     bool attached;                            /* has, or had, a log; under the engine's lock */
+    /* The sources' own, while the thread stands still: where it stood when a window began, where its next
+     * record was to go, and what they made of it. */
+    const void *stood_at, *stood_next;
+    bool stood_open;
     _Atomic bool exited;
 };
 
@@ -176,6 +180,14 @@ const ep_thread *ep_engine_thread_locked(uint32_t id);
 /* The living thread with this native id; `expect`: made if there is none yet, for a thread that has
  * had no event. Returns: immortal, or NULL (none, or no memory). */
 ep_thread *ep_engine_thread_by_native_id(uint64_t native_id, bool expect);
+
+/* Where a thread that stands still is. */
+typedef struct ep_thread_place {
+    bool busy;            /* inside of a hook, or of the runtime's allocator */
+    const void *next;     /* of its log: another one as soon as it records. NULL: it has no log */
+} ep_thread_place;
+
+ep_thread_place ep_engine_place_of(const ep_thread *thread);
 
 /* The owner has a record at `ticks` and no room: seals the chunk, finds the next. Always leaves
  * room. */

@@ -8,6 +8,7 @@
 
 #include <Python.h>
 
+#include <opcode.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,6 +27,7 @@ typedef struct ep_frame ep_frame;
 #if PY_VERSION_HEX < 0x030C0000
 #define EP_FRAME_CODE 32
 #define EP_FRAME_GLOBALS 8
+#define EP_FRAME_OBJECT 40
 #define EP_FRAME_PREVIOUS 48
 #define EP_FRAME_OWNER 69
 #define EP_FRAME_LOCALS 72
@@ -256,6 +258,45 @@ ep_frame_is_incomplete(const ep_frame *frame)
     PyCodeObject *code = ep_frame_code(frame);
     return ep_frame_offset(frame) <
            (Py_ssize_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
+}
+
+/* Whether it stands at the first instruction of its function, or of what follows a yield. There the
+ * interpreter lets other threads in, and tells of the call. */
+static inline bool
+ep_frame_is_at_resume(const ep_frame *frame)
+{
+    PyCodeObject *code = ep_frame_code(frame);
+    Py_ssize_t offset = ep_frame_offset(frame);
+    if (offset < 0) {
+        return false;
+    }
+    switch ((unsigned char)ep_code_start(code)[offset]) {
+        case RESUME:
+#if PY_VERSION_HEX < 0x030C0000
+        case RESUME_QUICK:
+#else
+        case INSTRUMENTED_RESUME:
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+        case RESUME_CHECK:
+#endif
+            return true;
+        default:    /* a debugger's mark may be there */
+            return offset == (Py_ssize_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
+    }
+}
+
+/* In which order: 3.12 tells first, 3.13 and later last. 3.11 lets others in before and after, and makes the
+ * frame object, which a generator keeps, to tell. */
+static inline bool
+ep_frame_is_told(const ep_frame *frame)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    return EP_FRAME_FIELD(frame, PyObject *, EP_FRAME_OBJECT) != NULL;
+#else
+    (void)frame;
+    return PY_VERSION_HEX < 0x030D0000;
+#endif
 }
 
 /* Whether it is a generator's that is not running. Its state is the byte before its frame; from 3.14 on

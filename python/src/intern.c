@@ -908,12 +908,22 @@ ep_py_intern_resolve(void)
     return status;
 }
 
+ep_frame *
+ep_py_frame_at_resume(PyThreadState *ts)
+{
+    ep_frame *frame = ep_py_sites_usable ? ep_frame_of_program(ep_frame_current(ts)) : NULL;
+    return frame != NULL && ep_frame_is_at_resume(frame) ? frame : NULL;
+}
+
 ep_open_call *
-ep_py_open_calls(PyThreadState *ts, size_t *depth)
+ep_py_open_calls(PyThreadState *ts, const ep_frame *but, size_t *depth)
 {
     *depth = 0;
     size_t count = 0;
-    ep_frame *innermost = ep_py_sites_usable ? visible_frame(ep_frame_current(ts)) : NULL;
+    ep_frame *innermost = ep_py_sites_usable ? ep_frame_of_program(ep_frame_current(ts)) : NULL;
+    if (innermost != NULL) {
+        innermost = visible_frame(innermost == but ? ep_frame_previous(innermost) : innermost);
+    }
     for (ep_frame *frame = innermost; frame != NULL; frame = visible_frame(ep_frame_previous(frame))) {
         count += 1;
     }

@@ -258,9 +258,14 @@ ep_py_block_site(PyThreadState *ts)
 /* Computes the lines of sites and describes names that were met in an allocator hook. */
 int ep_py_intern_resolve(void);
 
-/* The calls open on a thread now, outermost first. Returns: new (free()), NULL without memory;
- * *depth set. The thread must not run: GIL held, or it is ours. */
-ep_open_call *ep_py_open_calls(PyThreadState *ts, size_t *depth);
+/* The calls open on a thread now, outermost first; `but`: without the innermost, if that is this frame.
+ * Returns: new (free()), NULL without memory; *depth set. The thread must not run: GIL held, or it is
+ * ours. */
+ep_open_call *ep_py_open_calls(PyThreadState *ts, const ep_frame *but, size_t *depth);
+
+/* The frame of a thread that stands still at the first instruction of a function, or of what follows a
+ * yield; NULL: it stands elsewhere. */
+ep_frame *ep_py_frame_at_resume(PyThreadState *ts);
 
 /* Names the calling thread's log after its threading.Thread. */
 EP_COLD void ep_py_name_thread(ep_log *log);

@@ -492,3 +492,52 @@ def test_uncaught_error_in_a_raw_thread_is_reported_as_ever(backend, monkeypatch
 
     assert len(reports) == 2
     assert reports[0] == reports[1]
+
+
+def test_a_window_beside_another_may_begin_at_any_instant_of_threads(backend):
+    """Also between a function's first instruction and what the interpreter tells of it."""
+    ends = 0
+    go = True
+
+    def many():
+        for i in range(20):
+            leaf(i)
+
+    def generator():
+        yield from range(20)
+
+    def work():
+        nonlocal ends
+        while go:
+            many()
+            if sys.version_info >= (3, 12):  # 3.11 does not show whether a generator's was told
+                list(generator())
+            ends += 1
+
+    def windows():
+        for _ in range(40):
+            with raw.recorder(raw.PYTHON, backend=backend) as rec:
+                seen = ends
+                deadline = time.monotonic() + 240
+                while ends < seen + 2:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.0001)
+            counts, _, found, _ = raw.capture(rec).verify(1, *[False] * 5)
+            if counts:
+                yield found
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        with raw.recorder(raw.PYTHON, backend=backend, limit=1, on_full=raw.OVERWRITE):
+            wrong = list(windows())
+    finally:
+        go = False
+        sys.setswitchinterval(interval)
+        for thread in threads:
+            thread.join()
+
+    assert wrong == []
