@@ -286,8 +286,8 @@ ep_frame_is_at_resume(const ep_frame *frame)
     }
 }
 
-/* In which order: 3.12 tells first, 3.13 and later last. 3.11 lets others in before and after, and makes the
- * frame object, which a generator keeps, to tell. */
+/* In which order: 3.12 tells first, 3.13 and later last. 3.11 lets others in before and after, and makes
+ * the frame object, which a generator keeps, to tell. */
 static inline bool
 ep_frame_is_told(const ep_frame *frame)
 {

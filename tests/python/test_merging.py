@@ -48,7 +48,9 @@ def test_the_order_given_does_not_matter():
 
 
 def test_blocks_of_two_processes_at_one_address_are_two():
-    trace = recorded(4, calls=False, c_calls=False)
+    with eventprof.record(calls=False, c_calls=False) as rec:
+        bytearray(12347)
+    trace = rec.trace
 
     merged = eventprof.merge([trace, trace])
 
