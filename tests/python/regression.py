@@ -570,7 +570,8 @@ NOTE = (
 )
 PACKAGES_NOTE = (
     "attrs, click and jinja2 whole. sqlalchemy: ``test/base`` and ``test/engine``, on sqlite in memory. "
-    f"numpy: of ``numpy._core.tests``, {', '.join(f'``{name}``' for name in NUMPY)}."
+    f"numpy: of ``numpy._core.tests``, {', '.join(f'``{name}``' for name in NUMPY)}. "
+    "Nine of them compile a module with meson, which was not there."
 )
 
 if __name__ == "__main__":
