@@ -466,7 +466,8 @@ def record(
         Leave out calls that took less: nanoseconds, or text as ``"10 us"``. What was still running
         at the end stays.
     backend : {'auto', 'monitoring', 'profile'}
-        Which hook calls come from; monitoring needs Python 3.12.
+        Which hook calls come from; monitoring needs Python 3.12. On 3.11 ``'auto'`` evaluates
+        frames beside the profile hook where no calls of C functions are asked for, at half the cost.
     clock : {'auto', 'counter', 'monotonic'}
         The processor's counter, or CLOCK_MONOTONIC, which is slower.
     output : str or os.PathLike, optional

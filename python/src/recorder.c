@@ -146,10 +146,24 @@ calls_source_in_use(void)
     return NULL;
 }
 
-/* Makes every source give what `kinds` asks of it. Fails: -1, exception set. */
-static int
-adjust_sources(uint64_t kinds, const ep_source *calls)
+/* Whether nobody asked for the profile hook by name. more: is about to run; may be NULL. */
+static bool
+may_evaluate_frames(const recorder_object *more)
 {
+    for (const recorder_object *r = running; r != NULL; r = r->next) {
+        if (r->calls_asked != NULL) {
+            return false;
+        }
+    }
+    return more == NULL || more->calls_asked == NULL;
+}
+
+/* Makes every source give what `kinds` asks of it. more: is about to run; may be NULL. Fails: -1,
+ * exception set. */
+static int
+adjust_sources(uint64_t kinds, const ep_source *calls, const recorder_object *more)
+{
+    ep_py_profile_allow_evaluator(may_evaluate_frames(more));
     bool footprint = (kinds & EP_KINDS_CALLS) && (kinds & ep_source_alloc.kinds);
     int status = 0;
     for (size_t i = 0; i < SOURCE_COUNT && status == 0; i++) {
@@ -175,7 +189,7 @@ release_sources(void)
     uint64_t seen;
     do {
         seen = change.count;
-        (void)adjust_sources(ep_engine_kinds(), calls_source_in_use());
+        (void)adjust_sources(ep_engine_kinds(), calls_source_in_use(), NULL);
         PyErr_Clear();
     } while (seen != change.count);
     ep_py_exception_restore(saved);
@@ -468,7 +482,7 @@ start_alone(recorder_object *self)
         }
         prepare_gate(self);
     }
-    if (adjust_sources(ep_engine_kinds() | kinds, calls) < 0) {
+    if (adjust_sources(ep_engine_kinds() | kinds, calls, self) < 0) {
         drop_file(self);
         leave_gate(self);
         release_sources();

@@ -10,6 +10,7 @@
 
 #include <opcode.h>
 
+#include "evaluator.h"
 #include "footprint.h"
 #include "intern.h"
 #include "module.h"
@@ -666,10 +667,29 @@ want(uint64_t kinds)
     asks_more = ep_gate_is_on() || !(kinds & EP_KINDS_C) || !ep_py_sites_usable;
 }
 
+static bool evaluator_allowed;
+
+void
+ep_py_profile_allow_evaluator(bool allowed)
+{
+    evaluator_allowed = allowed;
+}
+
+static void
+adjust_evaluator(void)
+{
+    if (evaluator_allowed && active_kinds != 0 && !(active_kinds & EP_KINDS_C)) {
+        ep_py_evaluator_put_in(hook);
+    } else {
+        ep_py_evaluator_take_out();
+    }
+}
+
 static void
 take_out(void)
 {
     want(0);
+    adjust_evaluator();
     (void)wrap_starts(false);
     PyErr_Clear();
     (void)each_thread(clear_if_ours);
@@ -686,6 +706,7 @@ adjust(uint64_t kinds)
     }
     if (active_kinds != 0) {
         want(kinds);
+        adjust_evaluator();
         return 0;
     }
     if (init_once() < 0) {
@@ -708,13 +729,15 @@ adjust(uint64_t kinds)
         ep_py_exception_restore(saved);
         return -1;
     }
+    adjust_evaluator();
     return 0;
 }
 
 static bool
 owns(void)
 {
-    return active_kinds == 0 || (!displaced_somewhere && each_thread(check_ours) == 0);
+    return active_kinds == 0 ||
+           (!displaced_somewhere && each_thread(check_ours) == 0 && ep_py_evaluator_owns());
 }
 
 static uint64_t
