@@ -11,7 +11,7 @@ import operator
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from . import _core, areas
@@ -330,10 +330,27 @@ def _need_numpy() -> None:
         )
 
 
+_FLAGGED = {
+    "hpy": ("HPY_CALL", "HPY_RETURN"),
+}
+
+
+def _flagged_kinds(flags: Mapping[str, object]) -> int:
+    """Give the kinds that have a flag of their own, as bits."""
+    words = [word for flag, words in _FLAGGED.items() if flags[flag] for word in words]
+    return sum(1 << row[0] for row in _core.kind_table() if row[1] in words)
+
+
 def _kinds(
-    calls: object, c_calls: object, memory: object, events: object, numpy: object, native: object
+    calls: object,
+    c_calls: object,
+    memory: object,
+    events: object,
+    numpy: object,
+    native: object,
+    flagged: int,
 ) -> int:
-    """Give the kinds asked for, as bits."""
+    """Give the kinds asked for, as bits; `flagged` of them have a flag of their own."""
     if _is_bool(memory):
         domains = frozenset(DOMAINS if memory else ())
     elif isinstance(memory, str) or not isinstance(memory, Iterable):
@@ -359,13 +376,13 @@ def _kinds(
             if (row[5] in domains if row[5] is not None
                 else with_c_calls if row[1].startswith("C_") else with_calls)
         ]  # fmt: skip
-    if not wanted:
+    if not wanted and not flagged:
         raise ValueError(
-            "nothing to record: one of calls, c_calls, memory, numpy and native must be on"
+            "nothing to record: one of calls, c_calls, memory, numpy, native and hpy must be on"
             if events is None
             else f"nothing to record: events must hold some of {_one_of(EVENTS)}"
         )
-    return sum(1 << row[0] for row in wanted)
+    return sum(1 << row[0] for row in wanted) | flagged
 
 
 class Options(NamedTuple):
@@ -384,6 +401,7 @@ class Options(NamedTuple):
     output: str | None = None
     force: bool = False
     overhead: bool = False
+    hpy: bool = False
 
     @property
     def events(self) -> tuple[str, ...]:
@@ -420,6 +438,7 @@ def record(
     output: str | os.PathLike[str] | None = None,
     force: bool = False,
     overhead: bool = False,
+    hpy: bool = False,
 ) -> Recorder:
     """Make a recorder: a context manager, a decorator, or something to start and stop.
 
@@ -467,7 +486,8 @@ def record(
         at the end stays.
     backend : {'auto', 'monitoring', 'profile'}
         Which hook calls come from; monitoring needs Python 3.12. On 3.11 ``'auto'`` evaluates
-        frames beside the profile hook where no calls of C functions are asked for, at half the cost.
+        frames beside the profile hook where no calls of C functions are asked for, at half
+        the cost.
     clock : {'auto', 'counter', 'monotonic'}
         The processor's counter, or CLOCK_MONOTONIC, which is slower.
     output : str or os.PathLike, optional
@@ -481,6 +501,9 @@ def record(
         Measure first what an event costs, as `eventprof.overhead` does: once a process and choice
         of options, some 50 ms. It is in the trace's metadata then, and tables can be corrected
         for it. Otherwise it is there if it was measured before.
+    hpy : bool
+        Record the calls that HPy's trace mode sees: of HPy's functions, by extension modules that
+        are loaded with ``HPY=trace``. Needs the package hpy.
 
     Returns
     -------
@@ -494,8 +517,8 @@ def record(
     MemoryError
         `buffer` is more than the machine has.
     UnsupportedError
-        This interpreter has no such backend; NumPy is not there; the library for `native` was not
-        loaded.
+        This interpreter has no such backend; NumPy or HPy is not there; the library for `native` was
+        not loaded.
     StateError
         `overhead` was asked for while a recorder runs.
 
@@ -516,7 +539,8 @@ def record(
     """
     if load_tables:
         from . import trace  # noqa: F401 - now, so that no window sees it
-    kinds = _kinds(calls, c_calls, memory, events, numpy, native)
+    flags = {"hpy": _flag("hpy", hpy)}
+    kinds = _kinds(calls, c_calls, memory, events, numpy, native, _flagged_kinds(flags))
     options = Options(
         kinds,
         parse_size("buffer", buffer),
@@ -531,7 +555,10 @@ def record(
         None if output is None else _output(output),
         _flag("force", force),
         _flag("overhead", overhead),
+        **flags,
     )
+    if options.hpy:
+        _import_hpy()
     _need_ends(kinds, options.max_depth, options.min_duration)
     if _is_bool(numpy) and numpy:
         _need_numpy()
@@ -565,6 +592,16 @@ def record(
 
         costs.overhead(**_measured_as(options))
     return Recorder(options)
+
+
+def _import_hpy() -> None:
+    """Load what is hooked: now, so that no window sees it."""
+    try:
+        import hpy.universal  # noqa: F401
+    except ImportError as error:
+        raise _core.UnsupportedError(
+            f"hpy=True needs the package hpy, which does not load ({error}): install eventprof[hpy]"
+        ) from error
 
 
 def _measured_as(options: Options) -> dict[str, Any]:

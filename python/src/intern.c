@@ -820,6 +820,24 @@ ep_py_callee_site_from(PyObject *callable, ep_frame *caller)
                     caller != NULL ? ep_frame_instruction(caller) : 0, 0);
 }
 
+/* ---- What is neither a call nor a block ------------------------------------------------------- */
+
+bool
+ep_py_is_own_interpreter(const PyThreadState *ts)
+{
+    return ts->interp == own_interpreter;
+}
+
+uint32_t
+ep_py_place_slow(uint32_t name, ep_frame *frame)
+{
+    uint32_t busy = ep_py_enter_own();
+    uint32_t id = add_site(ep_py_key_of_name(name), name, frame,
+                           frame != NULL ? ep_frame_instruction(frame) : 0, 0);
+    ep_py_leave_own(busy);
+    return id;
+}
+
 /* ---- Retrieval ------------------------------------------------------------------------------- */
 
 /* file name -> module name, of what is imported. Returns: new, NULL with an exception. */

@@ -253,6 +253,27 @@ ep_py_block_site(PyThreadState *ts)
     return EP_LIKELY(id != 0) ? id : ep_py_block_site_slow(frame);
 }
 
+/* ---- What is neither a call nor a block ------------------------------------------------------- */
+
+/* The site of `name` where `frame` executes (NULL: not in Python; then the GIL is not needed). */
+EP_COLD uint32_t ep_py_place_slow(uint32_t name, ep_frame *frame);
+
+/* HOT. The same. */
+static inline uint32_t
+ep_py_place(ep_log *log, uint32_t name, ep_frame *frame)
+{
+    uintptr_t key = ep_py_key_of_name(name);
+    uintptr_t instruction = frame != NULL ? ep_frame_instruction(frame) : 0;
+    uint32_t id = ep_call_site_recent(&log->recent, key, instruction);
+    if (EP_UNLIKELY(id == 0)) {
+        id = ep_call_site_find_recent(&log->recent, key, instruction);
+    }
+    return EP_LIKELY(id != 0) ? id : ep_py_place_slow(name, frame);
+}
+
+/* Whether it is of the interpreter that is recorded. */
+bool ep_py_is_own_interpreter(const PyThreadState *ts);
+
 /* ---- At retrieval, with the GIL -------------------------------------------------------------- */
 
 /* Computes the lines of sites and describes names that were met in an allocator hook. */

@@ -108,6 +108,7 @@ OPTIONS = (
            "(the new ones go), or grow (there is no limit)"),
     Option("backend", _text, "NAME", "where calls come from: auto, monitoring or profile"),
     Option("clock", _text, "NAME", "auto, counter or monotonic"),
+    Option("hpy", _switch, "", "calls of HPy's functions by modules loaded with HPY=trace (off)"),
     Option("overhead", _switch, "", "measure first what an event costs, and note it (off)"),
 )
 # fmt: on
