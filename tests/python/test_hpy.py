@@ -143,6 +143,31 @@ def test_times_lie_between_hpys_and_those_of_the_functions_around(module):
         assert total <= around[name] + slack, name
 
 
+def test_durations_are_hpys_where_nothing_else_is_recorded(module):
+    module.numbers(10)  # the thread's first
+    rec = raw.recorder(HPY)
+    before = durations()
+
+    with rec:
+        module.numbers(5000)
+        for _ in range(100):
+            module.text()
+            module.add(1, 2)
+
+    theirs = durations() - before
+    ours, calls = Counter(), Counter()
+    rows = hpy_rows(rec)
+    for begin, end in zip(rows[::2], rows[1::2], strict=True):
+        assert (begin.word, end.word, begin.name) == ("hpy_call", "hpy_return", end.name)
+        ours[begin.name] += end.time - begin.time
+        calls[begin.name] += 1
+    assert calls["ctx_Close"] == 5000
+    assert ours.keys() == theirs.keys()
+    for name, total in theirs.items():
+        # Times are whole ns, at both ends of a call; the rates of the clocks differ.
+        assert abs(ours[name] - total) <= 2 * calls[name] + total // 100, (name, ours[name], total)
+
+
 def test_they_are_calls_of_the_tree(module, tmp_path):
     def called():
         return module.text()
