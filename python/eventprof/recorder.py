@@ -517,8 +517,8 @@ def record(
     MemoryError
         `buffer` is more than the machine has.
     UnsupportedError
-        This interpreter has no such backend; NumPy or HPy is not there; the library for `native` was
-        not loaded.
+        This interpreter has no such backend; NumPy or HPy is not there; the library for `native`
+        was not loaded.
     StateError
         `overhead` was asked for while a recorder runs.
 
