@@ -119,6 +119,28 @@ kind_table(PyObject *module, PyObject *unused)
     return rows;
 }
 
+/* [(name, kinds as bits)] of every source: what it can give where the interpreter has its hook. */
+static PyObject *
+source_table(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    static const ep_source *const sources[] = {
+#define EP_SOURCE(name) &ep_source_##name,
+#include "sources.def"
+#undef EP_SOURCE
+    };
+    PyObject *rows = PyList_New(0);
+    for (size_t i = 0; rows != NULL && i < sizeof sources / sizeof *sources; i++) {
+        PyObject *row = Py_BuildValue("sK", sources[i]->name, (unsigned long long)sources[i]->kinds);
+        if (row == NULL || PyList_Append(rows, row) < 0) {
+            Py_CLEAR(rows);
+        }
+        Py_XDECREF(row);
+    }
+    return rows;
+}
+
 /* text(id): of the column task of calls. */
 static PyObject *
 text(PyObject *module, PyObject *number)
@@ -159,6 +181,7 @@ static PyMethodDef functions[] = {
     {"set_opcode_names", ep_py_set_opcode_names, METH_O, NULL},
     {"engine_stats", engine_stats, METH_NOARGS, NULL},
     {"kind_table", kind_table, METH_NOARGS, NULL},
+    {"source_table", source_table, METH_NOARGS, NULL},
     {"open_archive", ep_py_open_archive, METH_VARARGS, NULL},
     {"finding_table", ep_py_finding_table, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

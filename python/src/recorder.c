@@ -173,6 +173,18 @@ code_source_in_use(void)
     return NULL;
 }
 
+/* Whether nobody asked for the profile hook by name. more: is about to run; may be NULL. */
+static bool
+may_evaluate_frames(const recorder_object *more)
+{
+    for (const recorder_object *r = running; r != NULL; r = r->next) {
+        if (r->code_asked != NULL) {
+            return false;
+        }
+    }
+    return more == NULL || more->code_asked == NULL;
+}
+
 /* Of `kinds`, those that a source is asked for where code is recorded by `code`: one hook sees calls of
  * Python functions, and what it does not see comes from the one that does. */
 static uint64_t
@@ -196,10 +208,12 @@ asked_of(const ep_source *source, uint64_t kinds, const ep_source *code)
     return asked;
 }
 
-/* Makes every source give what `kinds` asks of it. Fails: -1, exception set. */
+/* Makes every source give what `kinds` asks of it. more: is about to run; may be NULL. Fails: -1,
+ * exception set. */
 static int
-adjust_sources(uint64_t kinds, const ep_source *code)
+adjust_sources(uint64_t kinds, const ep_source *code, const recorder_object *more)
 {
+    ep_py_profile_allow_evaluator(may_evaluate_frames(more));
     bool footprint = (kinds & EP_KINDS_CODE) && (kinds & ep_source_alloc.kinds);
     int status = 0;
     for (size_t i = 0; i < SOURCE_COUNT && status == 0; i++) {
@@ -231,7 +245,7 @@ release_sources(void)
     uint64_t seen;
     do {
         seen = change.count;
-        (void)adjust_sources(ep_engine_kinds(), code_source_in_use());
+        (void)adjust_sources(ep_engine_kinds(), code_source_in_use(), NULL);
         PyErr_Clear();
     } while (seen != change.count);
     ep_py_exception_restore(saved);
@@ -592,7 +606,7 @@ start_alone(recorder_object *self)
         prepare_gate(self);
     }
     choose_audit(self, self);
-    if (adjust_sources(ep_engine_kinds() | kinds, code) < 0) {
+    if (adjust_sources(ep_engine_kinds() | kinds, code, self) < 0) {
         drop_file(self);
         leave_gate(self);
         choose_audit(self, NULL);

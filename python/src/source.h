@@ -63,6 +63,10 @@ ep_kinds_of_domain(ep_domain domain)
 /* The library that native needs was preloaded. */
 bool ep_py_native_available(void);
 
+/* The profile source may evaluate frames itself where that is faster (evaluator.h). From its next
+ * adjustment on. */
+void ep_py_profile_allow_evaluator(bool allowed);
+
 /* Monitoring is there (3.12+); else calls come from profile and the rest from trace. */
 bool ep_py_monitoring_available(void);
 

@@ -9,6 +9,7 @@
 #include "frame_events.h"
 
 #include "count_calls.h"
+#include "evaluator.h"
 #include "module.h"
 #include "thread_starts.h"
 
@@ -418,9 +419,29 @@ want(uint64_t kinds)
     counts_alone = kinds == 0 && (counts_calls || counts_c_calls);
 }
 
+static bool evaluator_allowed;
+
+void
+ep_py_profile_allow_evaluator(bool allowed)
+{
+    evaluator_allowed = allowed;
+}
+
+static void
+adjust_evaluator(void)
+{
+    if (evaluator_allowed && (active_kinds & EP_KINDS_PYTHON) && !(active_kinds & EP_KINDS_C) &&
+        !counts_calls && !counts_c_calls) {
+        ep_py_evaluator_put_in(hook);
+    } else {
+        ep_py_evaluator_take_out();
+    }
+}
+
 static void
 take_out(void)
 {
+    adjust_evaluator();
     ep_py_leave_starts(&starts);
     (void)ep_py_each_thread(clear_if_ours);
 }
@@ -473,6 +494,7 @@ set_wanted(uint64_t kinds, bool calls, bool c_calls)
         ep_py_exception_restore(saved);
         return -1;
     }
+    adjust_evaluator();
     return 0;
 }
 
@@ -491,7 +513,7 @@ ep_py_profile_count(bool calls, bool c_calls)
 static bool
 owns(void)
 {
-    return !is_wanted_at_all() || (!displaced_somewhere && ep_py_each_thread(check_ours) == 0);
+    return !is_wanted_at_all() || (!displaced_somewhere && ep_py_each_thread(check_ours) == 0 && ep_py_evaluator_owns());
 }
 
 bool

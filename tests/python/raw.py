@@ -230,9 +230,29 @@ def tools() -> list:
     return out
 
 
+def _function(name: str, result, *arguments):
+    function = getattr(ctypes.pythonapi, name)
+    function.restype, function.argtypes = result, arguments
+    return function
+
+
+interpreter = _function("PyInterpreterState_Get", ctypes.c_void_p)
+_get_evaluator = _function("_PyInterpreterState_GetEvalFrameFunc", ctypes.c_void_p, ctypes.c_void_p)
+set_evaluator = _function(
+    "_PyInterpreterState_SetEvalFrameFunc", None, ctypes.c_void_p, ctypes.c_void_p
+)
+DEFAULT_EVALUATOR = ctypes.cast(ctypes.pythonapi._PyEval_EvalFrameDefault, ctypes.c_void_p).value
+
+
+def evaluator() -> int:
+    """What runs frames (PEP 523)."""
+    return _get_evaluator(interpreter())
+
+
 def hooks() -> dict:
     """Everything that a recorder changes in the interpreter."""
     return {
+        "evaluator": evaluator(),
         "profile": sys.getprofile(),
         "trace": sys.gettrace(),
         "tools": tools(),

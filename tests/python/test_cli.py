@@ -146,8 +146,8 @@ def test_events_has_the_events_of_the_trace(shown, folder):
     [
         (["--event", "call,c_call", "--event", "malloc"], lambda e: e["event"] in ("call", "c_call", "malloc")),
         (["--function", "*leaf"], lambda e: e["name"] == "leaf"),
-        (["--from", "20us"], lambda e: e["time"] >= 20_000),
-        (["--to", "0.5 ms"], lambda e: e["time"] < 500_000),
+        (["--from", "{middle} ns"], lambda e: e["time"] >= e["middle"]),
+        (["--to", "{middle_us} us"], lambda e: e["time"] < e["middle"]),
         (["--thread", "sec*"], lambda e: e["thread_name"] == "second"),
         (["--limit", "7"], lambda e: True),
     ],
@@ -155,10 +155,13 @@ def test_events_has_the_events_of_the_trace(shown, folder):
 def test_events_are_chosen(shown, folder, arguments, check):
     trace = eventprof.open(folder / "a.epr")
     names = trace.threads["name"]
+    # A time that some events are before and some behind, however long the start took.
+    middle = int(trace.events["time"][len(trace.events) // 2])
+    arguments = [each.format(middle=middle, middle_us=middle / 1000) for each in arguments]
     expected = [
         row.time
         for row in trace.events
-        if check({**row._asdict(), "thread_name": names[row.thread]})
+        if check({**row._asdict(), "thread_name": names[row.thread], "middle": middle})
     ]
     if "--limit" in arguments:
         expected = expected[:7]

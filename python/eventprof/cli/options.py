@@ -117,6 +117,7 @@ OPTIONS = (
     Option("refs", _switch, "", "objects that are created and destroyed; Python 3.13 (off)"),
     Option("audit", _text, "GLOB", "audit events of these names, '*': all; again and again",
            several=True),
+    Option("hpy", _switch, "", "calls of HPy's functions by modules loaded with HPY=trace (off)"),
     Option("overhead", _switch, "", "measure first what an event costs, and note it (off)"),
 )
 # fmt: on

@@ -1,0 +1,228 @@
+"""doc/events.rst: which events there are, and on which interpreters they come from where.
+
+Every interpreter knows what it has itself. test_events_page.py compares that with the page; where it is no longer
+right, this writes it, once with each interpreter whose build is on the path:
+
+    python tests/python/events_page.py
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+import raw
+
+from eventprof import _core
+
+PAGE = Path(__file__).parents[2] / "doc/events.rst"
+
+#: What an event says, by its word. A new row of events.def needs one here.
+MEANING = {
+    "call": "a function in Python is called, or a generator or coroutine begins",
+    "return": "it returns",
+    "yield": "a generator or coroutine is suspended",
+    "resume": "it goes on",
+    "throw": "it goes on with an exception that is thrown into it",
+    "unwind": "an exception leaves it",
+    "c_call": "something that is not in Python is called",
+    "c_return": "it returns",
+    "c_exception": "it raises",
+    "malloc": "a block is allocated",
+    "calloc": "a block of zeros is allocated",
+    "realloc": "a block has another size, and maybe another place",
+    "realloc_free": "what it was before, right before that",
+    "realloc_failed": "there was no memory for that: the block before lives on",
+    "free": "a block is freed",
+    "span_begin": "a span of the program's begins",
+    "span_end": "it ends",
+    "gc_start": "the garbage collector begins",
+    "gc_stop": "it ends",
+    "gc_collected": "what it collected",
+    "hpy_call": "a function of HPy's is called",
+    "hpy_return": "it returns",
+    "mark": "a mark of the program's",
+    "audit": "an audit event",
+    "line": "a line begins",
+    "instruction": "an instruction of the interpreter's begins",
+    "raise": "an exception is raised, in each function that it passes through",
+    "reraise": "it is raised again",
+    "handled": "it is caught",
+    "stop_iteration": "an iteration ends by one",
+    "branch": "a branch, and where it goes",
+    "jump": "a jump, and where it goes",
+    "counter": "a counter of the program's, and its value",
+    "flow": "a step of a flow of the program's, between threads",
+    "create": "an object is created",
+    "destroy": "an object is destroyed",
+}
+
+#: What cannot be asked of an interpreter, because something must be installed or loaded first.
+GIVEN = {
+    "hpy": sys.version_info < (3, 14),
+    "native": sys.platform == "linux",
+}
+NEEDS = {
+    "hpy": "the package hpy (:doc:`hpy`)",
+    "native": "``eventprof run --native``",
+    "monitoring": "sys.monitoring",
+    "profile": "PyEval_SetProfile; on 3.11, without calls of C functions, a frame evaluator as well",
+    "trace": "PyEval_SetTrace",
+    "alloc": "PyMem_SetAllocator",
+    "numpy": "PyDataMem_SetHandler",
+    "refs": "PyRefTracer_SetTracer",
+    "gc": "gc.callbacks",
+    "audit": "PySys_AddAuditHook",
+    "marks": "the program calls it",
+}
+#: Of these, one is chosen by ``backend=``.
+BACKENDS = ("monitoring", "profile", "trace")
+FAMILIES = {"call": "8", "alloc": "16", "free": "16", "point": "8", "value": "16"}
+
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}{'' if raw.HAS_GIL else 't'}"
+
+
+def _starts(source: str, kinds: int) -> bool:
+    recorder = raw.recorder(kinds, backend=source if source in BACKENDS else "auto")
+    try:
+        recorder.start()
+    except _core.UnsupportedError:
+        return False
+    recorder.stop()
+    return True
+
+
+def has(source: str, kinds: int) -> int:
+    """Of a source's kinds, those that it gives here."""
+    if source in GIVEN:
+        return kinds if GIVEN[source] else 0
+    if (source == "monitoring" and not raw.HAS_MONITORING) or (
+        source in ("profile", "trace") and not raw.HAS_GIL
+    ):
+        return 0
+    if _starts(source, kinds):
+        return kinds
+    each = [1 << number for number in range(64) if kinds >> number & 1]
+    return sum(kind for kind in each if _starts(source, kind))
+
+
+def facts() -> dict[str, list[str]]:
+    """The sources of each event, of this interpreter."""
+    sources = [(name, has(name, kinds)) for name, kinds in _core.source_table()]
+    found: dict[str, list[str]] = {}
+    for number, _, word, *_ in _core.kind_table():
+        names = found.setdefault(word, [])
+        names += [name for name, kinds in sources if kinds >> number & 1 and name not in names]
+    return {word: names for word, names in found.items() if names}
+
+
+def read() -> dict[str, dict[str, list[str]]]:
+    """What the page says: the versions of each source of each event."""
+    found: dict[str, dict[str, list[str]]] = {}
+    if PAGE.exists():
+        for word, cell in re.findall(
+            r"^   \* - ``(\w+)``\n(?:     -.*\n)+?     - from (.*)$",
+            PAGE.read_text(),
+            re.MULTILINE,
+        ):
+            found[word] = {
+                source: versions.split(", ")
+                for source, versions in re.findall(r"(\w+) \(([^)]*)\)", cell)
+            }
+    return found
+
+
+def of_version(known, version: str) -> dict[str, list[str]]:
+    """What the page says of one interpreter."""
+    found = {
+        word: [source for source, versions in by_source.items() if version in versions]
+        for word, by_source in known.items()
+    }
+    return {word: sources for word, sources in found.items() if sources}
+
+
+def versions_of(known) -> list[str]:
+    """Every interpreter that the page knows."""
+    every = {v for by_source in known.values() for versions in by_source.values() for v in versions}
+    return sorted(every, key=_order)
+
+
+def _order(version: str) -> tuple[int, bool]:
+    return int(version.rstrip("t").partition(".")[2]), version.endswith("t")
+
+
+def merge(known, own) -> dict[str, dict[str, list[str]]]:
+    """The page's facts, with those of this interpreter in place of what it said of it."""
+    merged: dict[str, dict[str, list[str]]] = {}
+    for _, _, word, *_ in _core.kind_table():
+        sources = {name for name in known.get(word, {})} | {*own.get(word, [])}
+        for source, _ in _core.source_table():
+            if source not in sources:
+                continue
+            versions = {v for v in known.get(word, {}).get(source, []) if v != VERSION}
+            if source in own.get(word, []):
+                versions.add(VERSION)
+            if versions:
+                merged.setdefault(word, {})[source] = sorted(versions, key=_order)
+    return merged
+
+
+def render(known) -> str:
+    rows = {row[2]: row for row in reversed(_core.kind_table())}
+    sources = [name for name, _ in _core.source_table() if any(name in by for by in known.values())]
+    out = [
+        "Events",
+        "======",
+        "",
+        ".. Written by tests/python/events_page.py; change that.",
+        "",
+        *textwrap.wrap(
+            "Every event that this version knows, what its record takes, and where it comes from on "
+            "which CPython. A ``t`` is a free-threaded build. :doc:`pypy` has those of PyPy. What opens "
+            "and closes makes up ``calls`` and ``allocations``. The hooks are:",
+            118,
+        ),
+        "",
+    ]
+    for name in sources:
+        out += [f"**{name}**", f"    {NEEDS[name]}"]
+    out += [
+        "",
+        *textwrap.wrap(
+            "Where there are several of monitoring, profile and trace, ``backend=`` chooses; else it is "
+            "monitoring where there is one.",
+            118,
+        ),
+        "",
+        ".. list-table::",
+        "   :header-rows: 1",
+        "   :class: longtable",
+        "",
+        "   * - event",
+        "     - is",
+        "     - bytes",
+        "     - pairing",
+        "     - comes from (CPython)",
+    ]
+    for word, by_source in known.items():
+        _, _, _, _, family, _, pairing = rows[word]
+        out += [
+            f"   * - ``{word}``",
+            f"     - {MEANING[word]}",
+            f"     - {FAMILIES[family]}",
+            f"     - {'' if pairing == 'neither' else pairing}".rstrip(),
+            "     - from "
+            + ", ".join(f"{name} ({', '.join(versions)})" for name, versions in by_source.items()),
+        ]
+    return "\n".join([*out, ""])
+
+
+def main() -> None:
+    PAGE.write_text(render(merge(read(), facts())))
+    print(f"{PAGE.name}: CPython {VERSION}")
+
+
+if __name__ == "__main__":
+    main()
