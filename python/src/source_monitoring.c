@@ -19,10 +19,24 @@ typedef struct callback_object {
     vectorcallfunc vectorcall;
 } callback_object;
 
+#if PY_VERSION_HEX >= 0x030E0000
+/* As pycore_instruments.h has it, which extensions cannot include. */
+#define EP_LOCAL_EVENTS (PY_VERSION_HEX >= 0x030F0000 ? 16 : 11)
+typedef struct monitoring_data {
+    uint8_t local_monitors[EP_LOCAL_EVENTS], active_monitors[EP_LOCAL_EVENTS];
+    uint8_t *tools;
+    uintptr_t tool_versions[8];
+    void *lines;
+    uint8_t *line_tools, *per_instruction_opcodes, *per_instruction_tools;
+} monitoring_data;
+#else
+typedef _PyCoMonitoringData monitoring_data;
+#endif
+
 bool
 ep_py_take_back_tables(ep_log *log, PyCodeObject *code)
 {
-    const _PyCoMonitoringData *data = code->_co_monitoring;
+    const monitoring_data *data = (const monitoring_data *)code->_co_monitoring;
     if (data == NULL) {
         return false;
     }
