@@ -692,9 +692,10 @@ stop_alone(recorder_object *self)
         header->functions_off = functions_left_out;
         size_t used = 0;
         for (size_t i = 0; i < SOURCE_COUNT; i++) {
-            /* They would not fit if all were, which no program can do. */
-            if ((self->displaced & 1u << i) && used + strlen(sources[i]->name) + 2 <= sizeof header->displaced) {
-                char *end = stpcpy(stpcpy(header->displaced + used, sources[i]->name), " ");
+            const char *name = sources[i]->name;
+            /* All of them would not fit; no program displaces all. */
+            if ((self->displaced & 1u << i) && used + strlen(name) + 2 <= sizeof header->displaced) {
+                char *end = stpcpy(stpcpy(header->displaced + used, name), " ");
                 used = (size_t)(end - header->displaced);
             }
         }

@@ -513,7 +513,8 @@ ep_py_profile_count(bool calls, bool c_calls)
 static bool
 owns(void)
 {
-    return !is_wanted_at_all() || (!displaced_somewhere && ep_py_each_thread(check_ours) == 0 && ep_py_evaluator_owns());
+    return !is_wanted_at_all() || (!displaced_somewhere && ep_py_each_thread(check_ours) == 0 &&
+                                   ep_py_evaluator_owns());
 }
 
 bool
