@@ -179,6 +179,7 @@ def overhead(
         clock=clock,  # type: ignore[arg-type]
         buffer=_BUFFER,
         threads="current",
+        marks=False,
     )
     recorder = make()
     loops = _compile()

@@ -57,7 +57,8 @@ _ALL_DOMAINS = 31
 _NARROWEST = 40  # columns: below that, nothing is left of a name
 
 _KINDS = {number: (word, family) for number, _, word, _, family, _, _ in _core.kind_table()}
-_CALL_BITS = sum(1 << number for number, (_, family) in _KINDS.items() if family == "call")
+#: Calls that the interpreter makes; spans and the like are none.
+_CALL_BITS = sum(1 << row[0] for row in _core.kind_table() if row[4] == "call" and row[3])
 _BLOCK_BITS = sum(1 << n for n, (_, family) in _KINDS.items() if family in ("alloc", "free"))
 _PYTHON_WORDS = ("call", "return", "yield", "resume", "throw", "unwind")
 _C_WORDS = ("c_call", "c_return", "c_exception")
@@ -252,6 +253,11 @@ class _Page:
     def _occur(self, *words: str) -> bool:
         return any(_KINDS[kind][0] in words for kind in self.recorded)
 
+    def _has_calls(self) -> bool:
+        """Whether there is a tree of calls, though it be of spans alone."""
+        in_tree = (kind for kind in self.recorded if _KINDS[kind][1] == "call")
+        return bool(self.kinds & _CALL_BITS) or next(in_tree, None) is not None
+
     def _rows_of(self, *words: str) -> Array:
         """Give a mask of the events that are one of these."""
         wanted = np.zeros(max(_KINDS) + 1, dtype=bool)
@@ -261,7 +267,7 @@ class _Page:
 
     def _unmatched_calls(self) -> Iterator[str]:
         core = self.trace._core
-        if not self.kinds & _CALL_BITS:
+        if not self._has_calls():
             return
         misplaced = self.trace.pairing["calls_misplaced"]
         if misplaced:
@@ -375,7 +381,7 @@ class _Page:
     def time(self) -> Iterator[RenderableType]:
         """Say in which functions the time went."""
         title = "Where the time went"
-        if not self.kinds & _CALL_BITS:
+        if not self._has_calls():
             return
         statistics = self.trace._function_stats
         own, total = statistics["self"], statistics["total"]
@@ -594,7 +600,7 @@ class _Page:
         if not len(table):
             return
         recorded, lost = table["recorded"], table["lost"]
-        with_calls, with_blocks = self.kinds & _CALL_BITS, self.kinds & _BLOCK_BITS
+        with_calls, with_blocks = self._has_calls(), self.kinds & _BLOCK_BITS
         heads = ["events"]
         columns: list[Callable[[int], RenderableType]] = [lambda row: f"{recorded[row]:,}"]
         if trace.loss:

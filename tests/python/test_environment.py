@@ -99,7 +99,7 @@ def test_its_options_and_its_file(folder):
         ("buffer", "buffer needs a value, as buffer=..."),
         ("calls=perhaps", "calls: 1 or 0 is meant, not 'perhaps'"),
         ("on_full=explode", "on_full must be"),
-        ("lines", "does not have that"),
+        ("native", "start the program by 'eventprof run --native'"),
     ],
 )
 def test_a_wrong_value_is_one_line_and_the_program_runs(folder, value, said):

@@ -61,6 +61,6 @@ def test_the_calls_of_record_in_the_text_are_right():
         r"^    (eventprof\.record\(.*?\))(?:\s+#.*)?$", README.read_text(), re.MULTILINE
     )
 
-    assert len(calls) == 5
+    assert len(calls) == 6
     for call in calls:
         assert eval(call, {"eventprof": eventprof}).state == "new"

@@ -321,13 +321,10 @@ def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> Any:
         from .._pypy.running import make_recorder as make
 
         return make(given, output, force)
-    from .. import UnsupportedError, recorder
+    from .. import recorder
     from ..recorder import record
 
     options = dict(given)
-    for name in options.keys() - (record.__kwdefaults__ or {}).keys() - {"domains"}:
-        flag = f"--{name.replace('_', '-')}"
-        raise UnsupportedError(f"{flag}: this version of eventprof does not have that")
     if "domains" in options:
         options["memory"] = [word.strip() for word in options.pop("domains").split(",")]
     if "buffer" not in options and options.get("on_full") != "grow":
