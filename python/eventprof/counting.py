@@ -325,8 +325,8 @@ class Counter(_core.Counter):
 
         Notes
         -----
-        What a callback calls, and what it takes, is not counted. If it raises, `sys.unraisablehook`
-        is told, and it is switched off.
+        What a callback calls, and what it takes, is not counted. If it raises,
+        ``sys.unraisablehook`` is told, and it is switched off.
         """
         self._set_trace_functions(on_enter, on_exit)
 

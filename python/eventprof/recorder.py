@@ -601,7 +601,7 @@ def record(
         Record what the program says of itself: `mark`, `span`, `counter` and `flow`. A program that
         does not call these has no such events.
     gc : bool
-        Record runs of the garbage collector, by a function in `gc.callbacks`.
+        Record runs of the garbage collector, by a function in ``gc.callbacks``.
     refs : bool
         Record objects that are created and destroyed, with their types. Needs Python 3.13.
     audit : bool or iterable of str

@@ -308,7 +308,7 @@ class Trace(Points, Questions):
             like, where it was made. ``value`` float64: a counter's value, the objects that a run of
             the collector freed, a flow's id, the offset in bytes where a branch or jump went.
             ``offset`` int32, bytes: of lines, instructions, exceptions, branches and jumps, the
-            instruction's in its function; ``opcode`` text: of instructions, its name as `dis` has
+            instruction's in its function; ``opcode`` text: of instructions, its name as ``dis`` has
             it. All from ``function`` on are null where unknown.
 
             Of an exception's events (raise, reraise, handled, stop_iteration) ``function`` and

@@ -344,7 +344,7 @@ const char ep_py_span_doc[] =
     "Raises\n------\n"
     "TypeError\n    `name` is no str.\n\n"
     "Notes\n-----\n"
-    "A span in a generator or coroutine, or entered by a `contextlib.ExitStack`, need not nest in\n"
+    "A span in a generator or coroutine, or entered by a ``contextlib.ExitStack``, need not nest in\n"
     "the calls around it: it is in `Trace.spans`, as all are, and not in `Trace.calls`.\n\n"
     "Examples\n--------\n"
     ">>> with eventprof.record() as rec:\n"

@@ -14,6 +14,9 @@
 
 #define TOOL_NAME "eventprof"
 
+/* Into the fast halves, with whatever they take to be inlined. */
+#define INTO_CALLBACK inline __attribute__((always_inline))
+
 typedef struct callback_object {
     PyObject_HEAD
     vectorcallfunc vectorcall;
@@ -60,7 +63,7 @@ ep_py_take_back_tables(ep_log *log, PyCodeObject *code)
 /* A record of what is monitored is made before the first callback of a code object. 3.12 and 3.13 make an
  * int of the offset before each (or of the line). 3.14 makes no int or takes a free one: leave it alone
  * there (taking back lost 2,743 of the program's). */
-static inline void
+static INTO_CALLBACK void
 take_back_own_but_tables(ep_log *log, PyObject *code, PyObject *offset)
 {
     if (!ep_footprint_active()) {
@@ -381,8 +384,6 @@ exception_whole(PyObject *const *args, ep_kind kind, bool gated)
  * callback, which begins anew: until the record is put, nothing here has changed anything that it
  * would do again (what was taken back is gone, and is not found twice). */
 
-#define INTO_CALLBACK inline __attribute__((always_inline))
-
 /* The log, if it can be written to at once, with ticks of the counter. */
 static inline ep_log *
 fast_log(void)
@@ -396,9 +397,9 @@ fast_log(void)
 /* Whether what happened is the program's: something like a code object (Cython's, Numba's) has no
  * name and no site under its address, so whoever looks there first need not ask. */
 static INTO_CALLBACK bool
-take_back_own_fast(ep_log *log, PyCodeObject *code, PyObject *offset)
+take_back_own_fast(ep_log *log, PyCodeObject *code, PyObject *offset, bool blocks)
 {
-    if (ep_footprint_active()) {
+    if (blocks) {
         if (EP_UNLIKELY(!PyCode_Check(code) || ep_footprint_has_tables())) {
             return false;
         }
@@ -434,11 +435,11 @@ close_by_table(ep_log *log, uintptr_t callee, ep_kind kind, PyObject *const *arg
 }
 
 static INTO_CALLBACK PyObject *
-on_open(PyObject *const *args, ep_kind kind)
+on_open(PyObject *const *args, ep_kind kind, bool blocks)
 {
     ep_log *log = fast_log();
     PyCodeObject *code = (PyCodeObject *)args[0];
-    if (EP_UNLIKELY(log == NULL || !take_back_own_fast(log, code, args[1]))) {
+    if (EP_UNLIKELY(log == NULL || !take_back_own_fast(log, code, args[1], blocks))) {
         return open_whole(args, kind, false);
     }
     ep_frame *frame = ep_frame_of_program(ep_frame_current(ep_thread_state_unasked()));
@@ -453,11 +454,11 @@ on_open(PyObject *const *args, ep_kind kind)
 }
 
 static INTO_CALLBACK PyObject *
-on_close(PyObject *const *args, ep_kind kind)
+on_close(PyObject *const *args, ep_kind kind, bool blocks)
 {
     ep_log *log = fast_log();
     PyCodeObject *code = (PyCodeObject *)args[0];
-    if (EP_UNLIKELY(log == NULL || !take_back_own_fast(log, code, args[1]))) {
+    if (EP_UNLIKELY(log == NULL || !take_back_own_fast(log, code, args[1], blocks))) {
         return close_whole(args, kind, false);
     }
     uint32_t name = ep_name_recent(&log->recent, (uintptr_t)code);
@@ -489,18 +490,18 @@ fast_callee(PyObject *callable)
 }
 
 static INTO_CALLBACK PyObject *
-on_call(PyObject *const *args, ep_kind kind)
+on_call(PyObject *const *args, ep_kind kind, bool blocks)
 {
     PyCodeObject *code = (PyCodeObject *)args[0];
-    if (Py_IS_TYPE(args[2], &PyFunction_Type) && !ep_footprint_active()) {
+    if (Py_IS_TYPE(args[2], &PyFunction_Type) && !blocks) {
         Py_RETURN_NONE;    /* PY_START follows */
     }
     ep_callee callee = fast_callee(args[2]);
     ep_log *log = callee.key != 0 ? fast_log() : NULL;
-    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code) || ep_footprint_has_tables())) {
+    if (EP_UNLIKELY(log == NULL || !PyCode_Check(code) ||
+                    !take_back_own_fast(log, code, args[1], blocks))) {
         return call_whole(args, kind, false);
     }
-    take_back_own_but_tables(log, (PyObject *)code, args[1]);
     uintptr_t instruction = (uintptr_t)ep_code_start(code) + (uintptr_t)ep_small_int(args[1]);
     uint32_t site = ep_call_site_recent(&log->recent, callee.key, instruction);
     if (EP_UNLIKELY(site == 0)) {
@@ -511,16 +512,15 @@ on_call(PyObject *const *args, ep_kind kind)
 }
 
 static INTO_CALLBACK PyObject *
-on_c_close(PyObject *const *args, ep_kind kind)
+on_c_close(PyObject *const *args, ep_kind kind, bool blocks)
 {
     PyCodeObject *code = (PyCodeObject *)args[0];
     ep_callee callee = fast_callee(args[2]);
     ep_log *log = callee.key != 0 ? fast_log() : NULL;
     if (EP_UNLIKELY(log == NULL || !PyCode_Check(code) || log->own_calls != 0 ||
-                    ep_footprint_has_tables())) {
+                    !take_back_own_fast(log, code, args[1], blocks))) {
         return c_close_whole(args, kind, false);
     }
-    take_back_own_but_tables(log, (PyObject *)code, args[1]);
     uint32_t name =
         callee.name != 0 ? callee.name : ep_name_recent(&log->recent, callee.key);
     if (EP_UNLIKELY(name == 0)) {
@@ -619,22 +619,34 @@ on_instruction_begun(PyObject *const *args, ep_kind kind)
     Py_RETURN_NONE;
 }
 
-#define CALLBACK(name, handler, ...)                                                            \
+#define CALLBACK_BY(name, result)                                                               \
     static PyObject *name(PyObject *self, PyObject *const *args, size_t count, PyObject *names) \
     {                                                                                           \
         (void)self;                                                                             \
         (void)count;                                                                            \
         (void)names;                                                                            \
-        return handler(args, __VA_ARGS__);                                                      \
+        return result;                                                                          \
     }
-CALLBACK(on_start, on_open, EP_KIND_CALL)
-CALLBACK(on_resume, on_open, EP_KIND_RESUME)
+#define CALLBACK(name, handler, ...) CALLBACK_BY(name, handler(args, __VA_ARGS__))
+/* Twice: while blocks are recorded, and without the registers that their part takes. */
+#define FAST_CALLBACK(name, handler, kind)                                                     \
+    static EP_WHOLE PyObject *name##_among_blocks(PyObject *const *args)                       \
+    {                                                                                          \
+        return handler(args, kind, true);                                                      \
+    }                                                                                          \
+    static INTO_CALLBACK PyObject *name##_fast(PyObject *const *args)                          \
+    {                                                                                          \
+        return ep_footprint_active() ? name##_among_blocks(args) : handler(args, kind, false); \
+    }                                                                                          \
+    CALLBACK_BY(name, name##_fast(args))
+FAST_CALLBACK(on_start, on_open, EP_KIND_CALL)
+FAST_CALLBACK(on_resume, on_open, EP_KIND_RESUME)
 CALLBACK(on_throw, open_whole, EP_KIND_THROW, false)
-CALLBACK(on_return, on_close, EP_KIND_RETURN)
-CALLBACK(on_yield, on_close, EP_KIND_YIELD)
-CALLBACK(on_unwind, on_close, EP_KIND_UNWIND)
-CALLBACK(on_c_call, on_call, EP_KIND_C_CALL)
-CALLBACK(on_c_return, on_c_close, EP_KIND_C_RETURN)
+FAST_CALLBACK(on_return, on_close, EP_KIND_RETURN)
+FAST_CALLBACK(on_yield, on_close, EP_KIND_YIELD)
+FAST_CALLBACK(on_unwind, on_close, EP_KIND_UNWIND)
+FAST_CALLBACK(on_c_call, on_call, EP_KIND_C_CALL)
+FAST_CALLBACK(on_c_return, on_c_close, EP_KIND_C_RETURN)
 CALLBACK(on_c_raise, c_close_whole, EP_KIND_C_EXCEPTION, false)
 
 CALLBACK(on_line, on_line_begun, EP_KIND_LINE)
