@@ -56,11 +56,16 @@ def _the_tracer_is_restored():
     if not HAS_TRACER:
         yield
         return
+    _take_out_what_tracemalloc_left()
     assert _Tracer.now() == (None, None)
     yield
+    _take_out_what_tracemalloc_left()
+    assert _Tracer.now() == (None, None)
+
+
+def _take_out_what_tracemalloc_left():
     if not tracemalloc.is_tracing() and TRACEMALLOC_STAYS:
         _Tracer.put(None, None)
-    assert _Tracer.now() == (None, None)
 
 
 def _tracemalloc_stays() -> bool:
