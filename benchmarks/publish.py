@@ -37,7 +37,10 @@ def describe(run: dict[str, Any]) -> str:
 def goals_table(run: dict[str, Any]) -> str:
     lines = [".. list-table::", "   :header-rows: 1", ""]
     rows = [{"what": "goal", "goal": "must reach", "measured": "measured", "verdict": ""}]
-    for row in rows + run["goals"]:
+    # Of a run of one question, what it answers.
+    partly = len(run["results"]) < 3
+    found = [row for row in run["goals"] if not partly or row["measured"] != "not measured"]
+    for row in rows + found:
         cells = [row["what"].removeprefix("... "), row["goal"], row["measured"], row["verdict"]]
         if row["what"].startswith("... "):
             cells[0] = f"... {cells[0]}"
@@ -50,11 +53,17 @@ def _title(text: str, line: str) -> str:
     return f"{text}\n{line * len(text)}\n"
 
 
+def _name(run: dict[str, Any]) -> str:
+    version = f"CPython {run['about']['versions']['python']}"
+    has_gil = run["results"].get("scale", {}).get("gil", True)
+    return version if has_gil else f"{version}, without the GIL"
+
+
 def page(runs: list[dict[str, Any]]) -> str:
     parts = [".. Written by ./dev bench --publish; see benchmarks.rst.\n"]
     for run in runs:
         parts += [
-            _title(f"CPython {run['about']['versions']['python']}", "-"),
+            _title(_name(run), "-"),
             describe(run) + "\n",
             goals_table(run) + "\n",
         ]
