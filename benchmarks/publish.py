@@ -55,8 +55,9 @@ def _title(text: str, line: str) -> str:
 
 def _name(run: dict[str, Any]) -> str:
     version = f"CPython {run['about']['versions']['python']}"
-    has_gil = run["results"].get("scale", {}).get("gil", True)
-    return version if has_gil else f"{version}, without the GIL"
+    if not run["results"].get("scale", {}).get("gil", True):
+        return f"{version}, without the GIL"
+    return f"{version}, retrieval alone" if list(run["results"]) == ["retrieve"] else version
 
 
 def page(runs: list[dict[str, Any]]) -> str:
