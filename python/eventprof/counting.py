@@ -5,7 +5,6 @@ Counting is the extension's; here arguments are checked, and what was counted be
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +26,7 @@ from .recorder import (
     _patterns,
     _uses_areas,
     _words,
-    wrap,
+    decorate,
 )
 
 if TYPE_CHECKING:
@@ -350,17 +349,7 @@ class Counter(_core.Counter):
         TypeError
             It is a class, or cannot be called.
         """
-        import inspect
-
-        if isinstance(function, (staticmethod, classmethod)):
-            return cast(_Function, type(function)(self(function.__func__)))
-        if inspect.isclass(function) or not callable(function):
-            what = f"the class {function.__name__}" if inspect.isclass(function) else repr(function)
-            raise TypeError(f"a counter decorates functions and methods, not {what}")
-        wrapper = wrap(lambda: cast(Any, self), function)
-        functools.update_wrapper(wrapper, function)
-        wrapper.__dict__["counter"] = self
-        return cast(_Function, wrapper)
+        return decorate("counter", self, lambda: cast(Any, self), function)
 
     def __repr__(self) -> str:
         options = self.options

@@ -957,17 +957,7 @@ class Recorder(_core.Recorder):
         TypeError
             It is a class, or cannot be called.
         """
-        import inspect
-
-        if isinstance(function, (staticmethod, classmethod)):
-            return cast(_Function, type(function)(self(function.__func__)))
-        if inspect.isclass(function) or not callable(function):
-            what = f"the class {function.__name__}" if inspect.isclass(function) else repr(function)
-            raise TypeError(f"a recorder decorates functions and methods, not {what}")
-        wrapper = wrap(lambda: _outermost(self), function)
-        functools.update_wrapper(wrapper, function)
-        wrapper.__dict__["recorder"] = self
-        return cast(_Function, wrapper)
+        return decorate("recorder", self, lambda: _outermost(self), function)
 
     def __repr__(self) -> str:
         options = self.options
@@ -1016,6 +1006,22 @@ def _outermost(recorder: Recorder) -> Recorder | _Nothing | _First:
     if not _has_gil():
         return _First(recorder)
     return recorder if recorder.state != "running" else _NOTHING
+
+
+def decorate(word: str, owner: Any, context: Callable[[], Any], function: _Function) -> _Function:
+    """Wrap a function, which shows its recorder or counter under that word; else TypeError."""
+    import inspect
+
+    if isinstance(function, (staticmethod, classmethod)):
+        inner = decorate(word, owner, context, function.__func__)
+        return cast(_Function, type(function)(inner))
+    if inspect.isclass(function) or not callable(function):
+        what = f"the class {function.__name__}" if inspect.isclass(function) else repr(function)
+        raise TypeError(f"a {word} decorates functions and methods, not {what}")
+    wrapper = wrap(context, function)
+    functools.update_wrapper(wrapper, function)
+    wrapper.__dict__[word] = owner
+    return cast(_Function, wrapper)
 
 
 def wrap(context: Callable[[], Any], function: Callable[..., Any]) -> Callable[..., Any]:
