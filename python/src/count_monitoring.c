@@ -3,6 +3,7 @@
 #include "count_calls.h"
 
 #include "module.h"
+#include "monitoring.h"
 
 #if PY_VERSION_HEX >= 0x030C0000
 
@@ -223,17 +224,6 @@ static PyType_Spec callback_spec = {
     .slots = callback_slots,
 };
 
-/* Returns: new. */
-static PyObject *
-monitoring(void)
-{
-    PyObject *module = PySys_GetObject("monitoring");
-    if (module == NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "sys.monitoring is missing");
-    }
-    return Py_XNewRef(module);
-}
-
 static bool
 is_held(PyObject *module, int id, bool *ours)
 {
@@ -269,24 +259,13 @@ take_tool(PyObject *module)
     return -1;
 }
 
-static long
-event_number(PyObject *module, const char *name)
-{
-    PyObject *namespace = PyObject_GetAttrString(module, "events");
-    PyObject *number = namespace != NULL ? PyObject_GetAttrString(namespace, name) : NULL;
-    long value = number != NULL ? PyLong_AsLong(number) : -1;
-    Py_XDECREF(number);
-    Py_XDECREF(namespace);
-    return value;
-}
-
 static int
 set_callback(PyObject *module, const struct event *event, bool in)
 {
     /* Made once, immortal: without a GIL a thread may still be calling one that was taken out. */
     static callback_object *made[EVENT_COUNT];
     callback_object **at = &made[event - events];
-    long number = event_number(module, event->name);
+    long number = ep_py_monitoring_event(module, event->name);
     if (number < 0) {
         return -1;
     }
@@ -308,7 +287,7 @@ set_events(PyObject *module, bool calls, bool c_calls)
     long mask = 0;
     for (size_t i = 0; i < EVENT_COUNT; i++) {
         if (events[i].is_c ? c_calls : calls) {
-            long number = event_number(module, events[i].name);
+            long number = ep_py_monitoring_event(module, events[i].name);
             if (number < 0 || set_callback(module, &events[i], true) < 0) {
                 return -1;
             }
@@ -360,7 +339,7 @@ ep_py_count_monitor(bool calls, bool c_calls, bool again)
     if (calls == has_calls && c_calls == has_c_calls && !(again && switched_off)) {
         return 0;
     }
-    PyObject *module = monitoring();
+    PyObject *module = ep_py_monitoring_module();
     if (module == NULL) {
         return -1;
     }
@@ -393,7 +372,7 @@ bool
 ep_py_count_monitor_owns(void)
 {
     bool ours = true;
-    PyObject *module = tool >= 0 ? monitoring() : NULL;
+    PyObject *module = tool >= 0 ? ep_py_monitoring_module() : NULL;
     if (module != NULL) {
         (void)is_held(module, tool, &ours);
     }

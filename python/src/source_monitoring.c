@@ -8,6 +8,7 @@
 #include "footprint.h"
 #include "intern.h"
 #include "module.h"
+#include "monitoring.h"
 #include "source.h"
 
 #if PY_VERSION_HEX >= 0x030C0000
@@ -744,17 +745,6 @@ static PyType_Spec callback_spec = {
     .slots = callback_slots,
 };
 
-/* Returns: new. */
-static PyObject *
-monitoring(void)
-{
-    PyObject *module = PySys_GetObject("monitoring");
-    if (module == NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "sys.monitoring is missing");
-    }
-    return Py_XNewRef(module);
-}
-
 /* The name of a tool id's holder. Returns: new (None: free), NULL with an exception. */
 static PyObject *
 holder_of(PyObject *module, int id)
@@ -809,18 +799,6 @@ take_tool(PyObject *module)
     return -1;
 }
 
-/* The number of an event, -1 with an exception. */
-static long
-event_number(PyObject *module, const char *name)
-{
-    PyObject *namespace = PyObject_GetAttrString(module, "events");
-    PyObject *number = namespace != NULL ? PyObject_GetAttrString(namespace, name) : NULL;
-    long value = number != NULL ? PyLong_AsLong(number) : -1;
-    Py_XDECREF(number);
-    Py_XDECREF(namespace);
-    return value;
-}
-
 static bool
 holds_tool(PyObject *module)
 {
@@ -841,7 +819,7 @@ may_be_fast(void)
 static int
 set_callback(PyObject *module, const struct event *event, bool in)
 {
-    long number = event_number(module, event->name);
+    long number = ep_py_monitoring_event(module, event->name);
     if (number < 0) {
         return -1;
     }
@@ -875,7 +853,7 @@ set_events(PyObject *module, uint64_t kinds)
             return -1;
         }
         bool by_itself = events[i].name[0] != 'C' || events[i].name[1] != '_';
-        mask |= in && by_itself ? event_number(module, events[i].name) : 0;
+        mask |= in && by_itself ? ep_py_monitoring_event(module, events[i].name) : 0;
     }
     PyObject *done = PyObject_CallMethod(module, "set_events", "il", tool, mask);
     Py_XDECREF(done);
@@ -924,7 +902,7 @@ adjust(uint64_t kinds)
     if (kinds == active_kinds && gated == active_gated && !again) {
         return 0;
     }
-    PyObject *module = monitoring();
+    PyObject *module = ep_py_monitoring_module();
     if (module == NULL) {
         return -1;
     }
@@ -960,7 +938,7 @@ adjust(uint64_t kinds)
 static bool
 owns(void)
 {
-    PyObject *module = active_kinds != 0 ? monitoring() : NULL;
+    PyObject *module = active_kinds != 0 ? ep_py_monitoring_module() : NULL;
     bool ours = active_kinds == 0 || (module != NULL && holds_tool(module));
     Py_XDECREF(module);
     PyErr_Clear();
