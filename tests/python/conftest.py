@@ -12,6 +12,8 @@ import raw
 # Interpreters for which not all optional packages have wheels; ./dev test says which it left out.
 LACKS_WHEELS = not raw.HAS_GIL or sys.version_info >= (3, 14)
 
+# No faulthandler_timeout in pyproject.toml: its watchdog is a new thread for each test, whose first free of a
+# block is seen, or not, by a recorder that the test starts.
 
 # What a shell starts in the background ignores it, and so would all that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
