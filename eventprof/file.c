@@ -111,6 +111,9 @@ take_slot_locked(ep_file *file)
         return NULL;
     }
     file->slot_count += 1;
+    if (file->header != NULL) {
+        atomic_store_explicit(&file->header->slots, file->slot_count, memory_order_release);
+    }
     EP_FAULT_POINT(SPILLED);
     return at;
 }
@@ -277,6 +280,7 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
         .full_ticks = UINT64_MAX,
         .start_resident_bytes = -1,
         .stop_resident_bytes = -1,
+        .slots = file->slot_count,
     };
     /* Not as an initializer: gcc 15 and later take a text without its zero for a slip. */
     memcpy(header->magic, EP_FILE_MAGIC, sizeof header->magic);
@@ -327,6 +331,7 @@ ep_file_finish(ep_file *file)
                magic == 0) {
             file->slot_count -= 1;
         }
+        atomic_store_explicit(&file->header->slots, file->slot_count, memory_order_release);
         (void)!ftruncate(file->descriptor, (off_t)(file->slot_count * EP_CHUNK_BYTES));
         /* Not at the last release: a trace may keep the chunks for long. */
         close_descriptors(file);

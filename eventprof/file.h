@@ -22,7 +22,7 @@
 
 #define EP_FILE_MAGIC "EVPLOG\x1a\n"
 #define EP_FILE_MAJOR 1    /* readers refuse a higher one */
-#define EP_FILE_MINOR 3    /* readers ignore what they do not know of a higher one */
+#define EP_FILE_MINOR 4    /* readers ignore what they do not know of a higher one */
 #define EP_FILE_BYTE_ORDER UINT32_C(0x01020304)
 #define EP_FILE_METADATA_OFFSET 4096
 #define EP_FILE_METADATA_LIMIT (UINT64_C(65536) - EP_FILE_METADATA_OFFSET)
@@ -63,6 +63,8 @@ typedef struct ep_file_header {
     char displaced[64];                /* and which were taken over by another tool */
     /* From minor version 1 on: ep_recording's, by hooks; at the stop. */
     uint64_t deep_calls, short_calls, functions_off;
+    /* From minor version 4 on: of the file, this one included; it is never shorter. */
+    _Atomic uint64_t slots;
 } ep_file_header;
 
 #define EP_FILE_FIRST_HEADER_BYTES offsetof(ep_file_header, deep_calls)    /* of minor version 0 */

@@ -188,10 +188,22 @@ check_header(const ep_file_header *header, int64_t got, ep_error *error)
     return ep_fail(error, EP_FORMAT, "its header is damaged (offset %zu): nothing can be read", offset);
 }
 
+static bool
+has_writer(const ep_file_reader *reader)
+{
+    /* It holds the lock as long as it lives. */
+    if (flock(reader->descriptor, LOCK_SH | LOCK_NB) != 0) {
+        return errno == EWOULDBLOCK;
+    }
+    (void)flock(reader->descriptor, LOCK_UN);
+    return false;
+}
+
 static ep_status
 read_header(ep_file_reader *reader, ep_error *error)
 {
     ep_file_header *header = &reader->header;
+    bool written = has_writer(reader);    /* asked first: without one, what is read is the last of it */
     int64_t got;
     uint32_t phase, before = EP_FILE_NEW;
     for (;;) {
@@ -225,15 +237,7 @@ read_header(ep_file_reader *reader, ep_error *error)
     facts->texts_lost = atomic_load_explicit(&header->texts_lost, memory_order_relaxed);
     memcpy(facts->calls_from, header->calls_from, sizeof facts->calls_from - 1);
     memcpy(facts->displaced, header->displaced, sizeof facts->displaced - 1);
-    facts->writer_lives = false;
-    if (facts->phase != EP_FILE_FINISHED) {
-        /* The writer holds it as long as it lives. */
-        if (flock(reader->descriptor, LOCK_SH | LOCK_NB) == 0) {
-            (void)flock(reader->descriptor, LOCK_UN);
-        } else {
-            facts->writer_lives = errno == EWOULDBLOCK;
-        }
-    }
+    facts->writer_lives = written && facts->phase != EP_FILE_FINISHED;
     return EP_OK;
 }
 
@@ -1193,6 +1197,18 @@ decode_all(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
     return status;
 }
 
+/* A program that lives makes its file longer, and shorter, while we look. */
+static void
+note_lost_slots(ep_file_reader *reader)
+{
+    uint64_t slots = atomic_load_explicit(&reader->header.slots, memory_order_relaxed);
+    if (!reader->facts.writer_lives && slots > 0 &&
+        (slots > UINT64_MAX / EP_CHUNK_BYTES || reader->bytes < slots * EP_CHUNK_BYTES)) {
+        note(reader, "the file ends at byte %" PRIu64 ", before the end of its %" PRIu64 " MiB",
+             reader->bytes, slots);
+    }
+}
+
 static ep_status
 load(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
 {
@@ -1214,6 +1230,7 @@ load(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
         return status;
     }
     l->header = reader->header;
+    note_lost_slots(reader);
     bool finished = reader->facts.phase == EP_FILE_FINISHED;
     l->last_ticks = l->header.start.ticks;
     status = read_slots(l, finished ? l->header.stop.ticks : UINT64_MAX, error);

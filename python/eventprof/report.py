@@ -154,6 +154,14 @@ class _Page:
     def limits(self) -> Iterator[Text]:
         """Say first what was lost, then all else that the page cannot know."""
         loss, events = self.trace.loss, sum(self.recorded.values())
+        damaged = self.trace._core.facts()["damaged_chunks"]
+        if damaged:
+            parts = show_count(damaged, "part")
+            yield Text(
+                f"DAMAGE: {parts} of the recording could not be read, and what was in there is "
+                f"missing; {show_count(events, 'event')} {'is' if events == 1 else 'are'} here.",
+                style=BAD,
+            )
         if loss:
             yield Text(self._lost(events), style=BAD)
             words = ", ".join(f"{count:,} {word}" for word, count in loss.by_kind.items())
@@ -163,9 +171,9 @@ class _Page:
                     f"Nothing is missing from {show_ns(self.known_from)} on; the time before "
                     "counts as self time of what was open then."
                 )
-        elif events:
+        elif events and not damaged:
             yield Text(f"Nothing lost: {self._all(events)}.", style=GOOD)
-        else:
+        elif not damaged:
             yield Text("Nothing lost, and nothing recorded: no event occurred.", style=GOOD)
         for limit in self._other_limits():
             yield Text.assemble(("Note: ", MARK), clean(limit, plain=self.plain))
@@ -202,9 +210,6 @@ class _Page:
                 f"another tool took over the hook of {source!r} during the recording; what that "
                 "source would have seen from then on is missing."
             )
-        if facts["damaged_chunks"]:
-            parts = show_count(facts["damaged_chunks"], "part")
-            yield f"{parts} of the recording could not be read, and what was in there is missing."
         file = trace.file
         if file is not None:
             yield from (f"{note}." for note in file["missing"])

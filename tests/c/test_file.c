@@ -904,6 +904,7 @@ START_TEST(a_cut_file_opens_as_far_as_it_is_whole)
             loaded l;
             ck_assert_int_eq(try_load(dup(copy), &l), EP_OK);
             ck_assert_uint_le(ep_model_total(&l.decoded), last);
+            ck_assert_uint_eq(l.facts.note_count > 0, (slots + 1) * EP_CHUNK_BYTES < size);
             last = ep_model_total(&l.decoded);
             clear(&l);
             for (int i = 0; i < 10; i++) {
@@ -1283,6 +1284,7 @@ assert_child_did_well(pid_t child)
     ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", status);
 }
 
+/* But for slots that are empty, which the helper thread adds when it comes to it, and their number. */
 static uint64_t
 sum_of(int descriptor)
 {
@@ -1290,7 +1292,11 @@ sum_of(int descriptor)
     uint64_t sum = 0;
     for (off_t at = 0; pread(descriptor, bytes, sizeof bytes, at) == sizeof bytes;
          at += (off_t)sizeof bytes) {
-        sum = sum * 31 + ep_sum64(bytes, sizeof bytes);
+        if (at == 0) {
+            memset(bytes + offsetof(ep_file_header, slots), 0, sizeof(uint64_t));
+        }
+        bool empty = bytes[0] == 0 && memcmp(bytes, bytes + 1, sizeof bytes - 1) == 0;
+        sum = empty ? sum : sum * 31 + ep_sum64(bytes, sizeof bytes);
     }
     close(descriptor);
     return sum;

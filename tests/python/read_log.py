@@ -21,7 +21,7 @@ HEADER = (
     ("full_ticks", "Q"), ("full_reason", "I"), ("phase", "I"), ("state", "I"), ("beat", "I"),
     ("beat0_ticks", "Q"), ("beat0_ns", "q"), ("beat1_ticks", "Q"), ("beat1_ns", "q"),
     ("texts_lost", "Q"), ("calls_from", "16s"), ("displaced", "64s"), ("deep_calls", "Q"),
-    ("short_calls", "Q"), ("functions_off", "Q"),
+    ("short_calls", "Q"), ("functions_off", "Q"), ("slots", "Q"),
 )  # fmt: skip
 HEADER_OFFSETS = {}
 _at = 0

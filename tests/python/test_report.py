@@ -349,9 +349,27 @@ def test_damage_and_displacement_are_noted(traces):
 
     said = notes(module.text(hurt))
 
-    assert any(note.startswith("Note: 2 parts of the recording could not be read") for note in said)
+    assert module.text(hurt, width=200).startswith(
+        "DAMAGE: 2 parts of the recording could not be read, and what was in there is missing; "
+        f"{len(trace.events):,} events are here."
+    )
+    assert "Nothing lost" not in module.text(hurt)
     assert any("took over the hook of 'profile'" in note for note in said)
     assert not any("displaced" in note or "took over" in note for note in notes(module.text(trace)))
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9999])
+def test_a_file_that_was_cut_off_says_so_first(tmp_path, share):
+    with eventprof.record(output=tmp_path / "whole.epr"):
+        work()
+    data = (tmp_path / "whole.epr").read_bytes()
+    (tmp_path / "cut.epr").write_bytes(data[: int(len(data) * share)])
+
+    said = module.text(eventprof.open(tmp_path / "cut.epr"), width=200)
+
+    assert said.startswith("DAMAGE: ")
+    assert "Nothing lost" not in said
+    assert f"the file ends at byte {int(len(data) * share)}, before" in said
 
 
 # ---- Where it is printed -------------------------------------------------------------------------
