@@ -7,13 +7,6 @@
 
 #if PY_VERSION_HEX >= 0x030C0000
 
-#define TOOL_NAME "eventprof counters"
-
-typedef struct callback_object {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
-} callback_object;
-
 static PyObject *disable;       /* immortal */
 static bool switched_off;       /* some place was, since the last restart */
 
@@ -201,102 +194,25 @@ static const struct event {
 
 /* ---- In and out ------------------------------------------------------------------------------ */
 
-static int tool = -1;    /* -1: none is ours */
+static ep_py_monitoring_tool tool = {.name = "eventprof counters", .remedy = "", .first_id = 3, .id = -1};
 static bool has_calls, has_c_calls;
-static PyTypeObject *callback_type;
-
-static PyMemberDef callback_members[] = {
-    {"__vectorcalloffset__", Py_T_PYSSIZET, offsetof(callback_object, vectorcall), Py_READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
-
-static PyType_Slot callback_slots[] = {
-    {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_members, callback_members},
-    {0, NULL},
-};
-
-static PyType_Spec callback_spec = {
-    .name = "eventprof._core.CountingCallback",
-    .basicsize = sizeof(callback_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION |
-             Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = callback_slots,
-};
-
-static bool
-is_held(PyObject *module, int id, bool *ours)
-{
-    PyObject *holder = PyObject_CallMethod(module, "get_tool", "i", id);
-    *ours = holder != NULL && PyUnicode_Check(holder) &&
-            PyUnicode_CompareWithASCIIString(holder, TOOL_NAME) == 0;
-    bool held = holder == NULL || !Py_IsNone(holder);
-    Py_XDECREF(holder);
-    PyErr_Clear();
-    return held;
-}
-
-/* Those first that nobody asks for by number, and not the one that a recorder takes first. */
-static int
-take_tool(PyObject *module)
-{
-    static const int ids[] = {3, 4, 5, 2, 1, 0};
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
-        bool ours;
-        if (is_held(module, ids[i], &ours) && !ours) {
-            continue;
-        }
-        PyObject *done =
-            ours ? Py_NewRef(Py_None)
-                 : PyObject_CallMethod(module, "use_tool_id", "is", ids[i], TOOL_NAME);
-        Py_XDECREF(done);
-        tool = done != NULL ? ids[i] : -1;
-        return done != NULL ? 0 : -1;
-    }
-    PyErr_SetString(ep_py_error(EP_ERROR_TOOL_IN_USE),
-                    "every tool id of sys.monitoring is taken (sys.monitoring.get_tool() says by whom); "
-                    "stop one of these tools");
-    return -1;
-}
-
-static int
-set_callback(PyObject *module, const struct event *event, bool in)
-{
-    /* Made once, immortal: without a GIL a thread may still be calling one that was taken out. */
-    static callback_object *made[EVENT_COUNT];
-    callback_object **at = &made[event - events];
-    long number = ep_py_monitoring_event(module, event->name);
-    if (number < 0) {
-        return -1;
-    }
-    if (in && *at == NULL) {
-        if ((*at = PyObject_New(callback_object, callback_type)) == NULL) {
-            return -1;
-        }
-        (*at)->vectorcall = event->callback;
-    }
-    PyObject *old = PyObject_CallMethod(module, "register_callback", "ilO", tool, number,
-                                        in ? (PyObject *)*at : Py_None);
-    Py_XDECREF(old);
-    return old != NULL ? 0 : -1;
-}
 
 static int
 set_events(PyObject *module, bool calls, bool c_calls)
 {
+    static PyObject *callbacks[EVENT_COUNT];
     long mask = 0;
     for (size_t i = 0; i < EVENT_COUNT; i++) {
         if (events[i].is_c ? c_calls : calls) {
             long number = ep_py_monitoring_event(module, events[i].name);
-            if (number < 0 || set_callback(module, &events[i], true) < 0) {
+            if (number < 0 || ep_py_monitoring_put(module, &tool, events[i].name, &callbacks[i],
+                                                   events[i].callback) < 0) {
                 return -1;
             }
             mask |= number;
         }
     }
-    PyObject *done = PyObject_CallMethod(module, "set_events", "il", tool, mask);
-    Py_XDECREF(done);
-    return done != NULL ? 0 : -1;
+    return ep_py_monitoring_ask(module, &tool, mask);
 }
 
 static int
@@ -306,30 +222,27 @@ switch_on(PyObject *module)
         return 0;
     }
     switched_off = false;
-    PyObject *done = PyObject_CallMethod(module, "restart_events", NULL);
-    switched_off = switched_off || done == NULL;
-    Py_XDECREF(done);
-    return done != NULL ? 0 : -1;
+    int status = ep_py_monitoring_restart(module);
+    switched_off = switched_off || status < 0;
+    return status;
 }
 
 static void
 take_out(PyObject *module)
 {
-    bool ours = false;
-    if (tool >= 0 && is_held(module, tool, &ours) && ours) {
+    if (ep_py_monitoring_holds(module, &tool)) {
         /* Step by step whatever fails. */
-        Py_XDECREF(PyObject_CallMethod(module, "set_events", "ii", tool, 0));
+        (void)ep_py_monitoring_ask(module, &tool, 0);
         PyErr_Clear();
         for (size_t i = 0; i < EVENT_COUNT; i++) {
-            (void)set_callback(module, &events[i], false);
+            (void)ep_py_monitoring_take_out(module, &tool, events[i].name);
             PyErr_Clear();
         }
         (void)switch_on(module);
         PyErr_Clear();
-        Py_XDECREF(PyObject_CallMethod(module, "free_tool_id", "i", tool));
-        PyErr_Clear();
+        ep_py_monitoring_free(module, &tool);
     }
-    tool = -1;
+    tool.id = -1;
     has_calls = has_c_calls = false;
 }
 
@@ -343,9 +256,7 @@ ep_py_count_monitor(bool calls, bool c_calls, bool again)
     if (module == NULL) {
         return -1;
     }
-    if ((disable == NULL && (disable = PyObject_GetAttrString(module, "DISABLE")) == NULL) ||
-        (callback_type == NULL &&
-         (callback_type = (PyTypeObject *)PyType_FromSpec(&callback_spec)) == NULL)) {
+    if (disable == NULL && (disable = PyObject_GetAttrString(module, "DISABLE")) == NULL) {
         Py_DECREF(module);
         return -1;
     }
@@ -353,7 +264,7 @@ ep_py_count_monitor(bool calls, bool c_calls, bool again)
     bool had = has_calls || has_c_calls;
     if (!calls && !c_calls) {
         take_out(module);
-    } else if ((status = tool >= 0 ? 0 : take_tool(module)) == 0) {
+    } else if ((status = tool.id >= 0 ? 0 : ep_py_monitoring_take(module, &tool)) == 0) {
         status = set_events(module, calls, c_calls);
         has_calls = calls;
         has_c_calls = c_calls;
@@ -371,11 +282,8 @@ ep_py_count_monitor(bool calls, bool c_calls, bool again)
 bool
 ep_py_count_monitor_owns(void)
 {
-    bool ours = true;
-    PyObject *module = tool >= 0 ? ep_py_monitoring_module() : NULL;
-    if (module != NULL) {
-        (void)is_held(module, tool, &ours);
-    }
+    PyObject *module = tool.id >= 0 ? ep_py_monitoring_module() : NULL;
+    bool ours = module == NULL || ep_py_monitoring_holds(module, &tool);
     Py_XDECREF(module);
     PyErr_Clear();
     return ours;

@@ -13,15 +13,8 @@
 
 #if PY_VERSION_HEX >= 0x030C0000
 
-#define TOOL_NAME "eventprof"
-
 /* Into the fast halves, with whatever they take to be inlined. */
 #define INTO_CALLBACK inline __attribute__((always_inline))
-
-typedef struct callback_object {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
-} callback_object;
 
 #if PY_VERSION_HEX >= 0x030E0000
 /* As pycore_instruments.h has it, which extensions cannot include. */
@@ -712,102 +705,14 @@ static const struct event {
 
 /* ---- In and out ------------------------------------------------------------------------------ */
 
-static int tool = -1;            /* -1: none is ours */
+static ep_py_monitoring_tool tool = {
+    .name = "eventprof",
+    .remedy = ", or pass backend='profile'",
+    .first_id = 4,
+    .id = -1,
+};
 static uint64_t active_kinds;
 static bool active_gated;
-static PyTypeObject *callback_type;
-
-static PyMemberDef callback_members[] = {
-    {"__vectorcalloffset__", Py_T_PYSSIZET, offsetof(callback_object, vectorcall), Py_READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
-
-static void
-callback_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    type->tp_free(self);
-    Py_DECREF(type);
-}
-
-static PyType_Slot callback_slots[] = {
-    {Py_tp_dealloc, callback_dealloc},
-    {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_members, callback_members},
-    {0, NULL},
-};
-
-static PyType_Spec callback_spec = {
-    .name = "eventprof._core.MonitoringCallback",
-    .basicsize = sizeof(callback_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION |
-             Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = callback_slots,
-};
-
-/* The name of a tool id's holder. Returns: new (None: free), NULL with an exception. */
-static PyObject *
-holder_of(PyObject *module, int id)
-{
-    return PyObject_CallMethod(module, "get_tool", "i", id);
-}
-
-static bool
-is_our_name(PyObject *holder)
-{
-    return PyUnicode_Check(holder) && PyUnicode_CompareWithASCIIString(holder, TOOL_NAME) == 0;
-}
-
-/* A tool id of our own: one that we could not free for want of memory, or one that is free.
- * Fails: -1, ToolInUseError naming the holders. */
-static int
-take_tool(PyObject *module)
-{
-    /* Those first that nobody asks for by number: cProfile refuses to start without 2, coverage
-     * without 1, debuggers without 0. */
-    static const int ids[] = {4, 3, 5, 2, 1, 0};
-    PyObject *holders = PyList_New(0);
-    for (size_t i = 0; holders != NULL && i < sizeof ids / sizeof *ids; i++) {
-        PyObject *holder = holder_of(module, ids[i]);
-        if (holder == NULL) {
-            Py_CLEAR(holders);
-        } else if (Py_IsNone(holder) || is_our_name(holder)) {
-            PyObject *done = Py_IsNone(holder) ? PyObject_CallMethod(module, "use_tool_id", "is",
-                                                                     ids[i], TOOL_NAME)
-                                               : Py_NewRef(holder);
-            Py_DECREF(holder);
-            Py_DECREF(holders);
-            Py_XDECREF(done);
-            tool = done != NULL ? ids[i] : -1;
-            return done != NULL ? 0 : -1;
-        } else {
-            PyObject *text = PyUnicode_FromFormat("%d: %S", ids[i], holder);
-            if (text == NULL || PyList_Append(holders, text) < 0) {
-                Py_CLEAR(holders);
-            }
-            Py_XDECREF(text);
-            Py_DECREF(holder);
-        }
-    }
-    if (holders != NULL) {
-        PyErr_Format(ep_py_error(EP_ERROR_TOOL_IN_USE),
-                     "every tool id of sys.monitoring is taken (%S); stop one of these tools, or pass "
-                     "backend='profile'",
-                     holders);
-        Py_DECREF(holders);
-    }
-    return -1;
-}
-
-static bool
-holds_tool(PyObject *module)
-{
-    PyObject *holder = tool >= 0 ? holder_of(module, tool) : NULL;
-    bool ours = holder != NULL && is_our_name(holder);
-    Py_XDECREF(holder);
-    PyErr_Clear();
-    return ours;
-}
 
 /* The fast halves read the interpreter's frames, and the thread's state without a call. */
 static bool
@@ -819,26 +724,13 @@ may_be_fast(void)
 static int
 set_callback(PyObject *module, const struct event *event, bool in)
 {
-    long number = ep_py_monitoring_event(module, event->name);
-    if (number < 0) {
-        return -1;
+    static PyObject *callbacks[EVENT_COUNT][2];
+    if (!in) {
+        return ep_py_monitoring_take_out(module, &tool, event->name);
     }
-    /* Made once, immortal: without a GIL a thread may still be calling one that was taken out. */
-    static callback_object *made[EVENT_COUNT][2];
-    PyObject *callback = Py_None;
-    if (in) {
-        bool gated = ep_gate_is_on() || !may_be_fast();
-        callback_object **at = &made[event - events][gated];
-        if (*at == NULL && (*at = PyObject_New(callback_object, callback_type)) == NULL) {
-            return -1;
-        }
-        (*at)->vectorcall = event->callback[gated];
-        callback = (PyObject *)*at;
-    }
-    PyObject *old =
-        PyObject_CallMethod(module, "register_callback", "ilO", tool, number, callback);
-    Py_XDECREF(old);
-    return old != NULL ? 0 : -1;
+    bool gated = ep_gate_is_on() || !may_be_fast();
+    return ep_py_monitoring_put(module, &tool, event->name, &callbacks[event - events][gated],
+                                event->callback[gated]);
 }
 
 /* Register what is wanted, then ask for it. The interpreter asks for C_RETURN and C_RAISE with CALL, and
@@ -855,9 +747,7 @@ set_events(PyObject *module, uint64_t kinds)
         bool by_itself = events[i].name[0] != 'C' || events[i].name[1] != '_';
         mask |= in && by_itself ? ep_py_monitoring_event(module, events[i].name) : 0;
     }
-    PyObject *done = PyObject_CallMethod(module, "set_events", "il", tool, mask);
-    Py_XDECREF(done);
-    return done != NULL ? 0 : -1;
+    return ep_py_monitoring_ask(module, &tool, mask);
 }
 
 /* Places that were switched off come back: of ours for a new set of recorders or for the next
@@ -868,18 +758,17 @@ switch_on(PyObject *module)
     if (switched_off_in == 0) {
         return 0;
     }
-    PyObject *done = PyObject_CallMethod(module, "restart_events", NULL);
-    Py_XDECREF(done);
-    switched_off_in = done != NULL ? 0 : switched_off_in;
-    return done != NULL ? 0 : -1;
+    int status = ep_py_monitoring_restart(module);
+    switched_off_in = status == 0 ? 0 : switched_off_in;
+    return status;
 }
 
 static void
 take_out(PyObject *module)
 {
-    if (holds_tool(module)) {
-        /* Step by step whatever fails: set_events(0), callbacks, id. */
-        Py_XDECREF(PyObject_CallMethod(module, "set_events", "ii", tool, 0));
+    if (ep_py_monitoring_holds(module, &tool)) {
+        /* Step by step whatever fails: no events, no callbacks, no id. */
+        (void)ep_py_monitoring_ask(module, &tool, 0);
         PyErr_Clear();
         for (size_t i = 0; i < EVENT_COUNT; i++) {
             (void)set_callback(module, &events[i], false);
@@ -887,10 +776,9 @@ take_out(PyObject *module)
         }
         (void)switch_on(module);
         PyErr_Clear();
-        Py_XDECREF(PyObject_CallMethod(module, "free_tool_id", "i", tool));
-        PyErr_Clear();
+        ep_py_monitoring_free(module, &tool);
     }
-    tool = -1;
+    tool.id = -1;
     active_kinds = 0;
 }
 
@@ -910,14 +798,11 @@ adjust(uint64_t kinds)
         Py_DECREF(module);
         return -1;
     }
-    if (callback_type == NULL) {
-        callback_type = (PyTypeObject *)PyType_FromSpec(&callback_spec);
-    }
-    int status = callback_type != NULL ? 0 : -1;
+    int status = 0;
     uint64_t had = active_kinds;
     if (kinds == 0) {
         take_out(module);
-    } else if (status == 0 && (status = tool >= 0 ? 0 : take_tool(module)) == 0) {
+    } else if ((status = tool.id >= 0 ? 0 : ep_py_monitoring_take(module, &tool)) == 0) {
         status = set_events(module, kinds);
         active_kinds = kinds;
         active_gated = gated;
@@ -939,7 +824,7 @@ static bool
 owns(void)
 {
     PyObject *module = active_kinds != 0 ? ep_py_monitoring_module() : NULL;
-    bool ours = active_kinds == 0 || (module != NULL && holds_tool(module));
+    bool ours = active_kinds == 0 || (module != NULL && ep_py_monitoring_holds(module, &tool));
     Py_XDECREF(module);
     PyErr_Clear();
     return ours;

@@ -17,6 +17,7 @@ import nasty
 import pytest
 import raw
 
+import eventprof
 from eventprof import _core
 
 if raw.HAS_MONITORING:
@@ -431,6 +432,11 @@ def test_all_tool_ids_taken_names_the_holders(free_tools):
     with raw.recorder(raw.ALL, backend="profile") as rec:
         one()
     assert "one" in {row.name for row in raw.rows(rec)}
+
+    with pytest.raises(_core.ToolInUseError, match="3: test 3") as info:
+        eventprof.count().start()
+    assert all(f"test {tool}" in str(info.value) for tool in range(6))
+    assert raw.hooks() == before
 
 
 @needs_monitoring
