@@ -396,12 +396,19 @@ ep_name_sketch(uint32_t id, const ep_name_text *text)
     pthread_mutex_unlock(&lock);
 }
 
-void *
+void
 ep_name_retire(uint32_t id)
 {
     pthread_mutex_lock(&lock);
     ep_index *index = atomic_load_explicit(&ep_name_index, memory_order_relaxed);
     atomic_store_explicit(&index->keys[id].a, RETIRED, memory_order_relaxed);
+    pthread_mutex_unlock(&lock);
+}
+
+void *
+ep_name_take_object(uint32_t id)
+{
+    pthread_mutex_lock(&lock);
     ep_name *name = entry_at(&names, id);
     void *object = name->object;
     name->object = NULL;

@@ -226,9 +226,11 @@ void ep_name_describe(uint32_t id, const ep_name_text *text);
 /* The same for a text that is not all of it: the name stays pending. */
 void ep_name_sketch(uint32_t id, const ep_name_text *text);
 
-/* The key's object is no more; its id keeps its text. Returns: its `object`, NULL if there was
- * none. */
-void *ep_name_retire(uint32_t id);
+/* The key's object is no more; its id keeps its text, and its `object`. */
+void ep_name_retire(uint32_t id);
+
+/* Returns: the name's `object`, NULL if it has none; it has none any more. */
+void *ep_name_take_object(uint32_t id);
 
 void ep_name_hide(uint32_t id);
 

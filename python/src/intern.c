@@ -17,6 +17,7 @@
 #include <numpy/ufuncobject.h>
 
 #include "file.h"
+#include "memory.h"
 #include "module.h"
 #include "tasks.h"
 
@@ -613,13 +614,38 @@ add_typed_name(PyTypeObject *type, const char *suffix, ep_name_kind kind, additi
 }
 
 /* Types die and their addresses come back. Every class already has a plain weak reference (its base
- * keeps one): sharing it costs no object and tells when the key is void. */
+ * keeps one): sharing it costs no object and tells when the key is void. But it is a block of the
+ * program's, whose free is an event like any other: not one for a hook, which is not heard while it is at
+ * work, and whose own event has its time already. So references that we hold last are given back where a
+ * recorder stops. Without a GIL they stay: another thread may be looking at one. */
+static struct {
+    uint32_t *ids;    /* names of types that can die; under the GIL */
+    size_t count, capacity;
+} mortal;
+
+void
+ep_py_release_types(void)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < mortal.count; i++) {
+        uint32_t name = mortal.ids[i];
+        PyWeakReference *reference = ep_name_get(name)->object;
+        if (Py_IsNone(reference->wr_object)) {
+            ep_name_retire(name);
+            Py_DECREF(ep_name_take_object(name));
+        } else {
+            mortal.ids[kept++] = name;
+        }
+    }
+    mortal.count = kept;
+}
+
 static bool
 type_is_alive(uint32_t name, PyTypeObject *type)
 {
     PyWeakReference *reference = ep_name_get(name)->object;
     if (reference == NULL) {
-        return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE);    /* else another thread retires it now */
+        return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE);    /* else it was given back */
     }
     return reference->wr_object == (PyObject *)type;
 }
@@ -646,6 +672,9 @@ add_type(PyTypeObject *type, uintptr_t tag)
     add_typed_name(type, of_tag[tag].suffix, of_tag[tag].kind, &add);
     if (add.id == 0 || add.id == EP_ID_SKIP || add.existed) {
         Py_XDECREF((PyObject *)add.object);
+    } else if (add.object != NULL && !EP_GIL_DISABLED &&
+               ep_grow((void **)&mortal.ids, &mortal.capacity, mortal.count + 1, sizeof *mortal.ids)) {
+        mortal.ids[mortal.count++] = add.id;
     }
     return add.id;
 }
@@ -668,10 +697,7 @@ typed_callee(PyTypeObject *type, uintptr_t tag)
     uint32_t busy = ep_py_enter_own();
     ep_py_exception saved = ep_py_exception_save();
     if (name != 0) {
-        PyObject *reference = ep_name_retire(name);
-        if (!EP_GIL_DISABLED) {    /* there another thread may be looking at it: it stays */
-            Py_XDECREF(reference);
-        }
+        ep_name_retire(name);
     }
     name = add_type(type, tag);
     ep_py_exception_restore(saved);

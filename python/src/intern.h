@@ -271,6 +271,10 @@ void ep_py_look_for_greenlets(void);
 extern EP_HIDDEN _Atomic bool ep_py_numpy_awaited;
 EP_COLD void ep_py_numpy_seen(void);
 
+/* Gives back what is held of types that are no more: frees of the program's. Under the GIL, outside of
+ * hooks, while they still record. */
+void ep_py_release_types(void);
+
 /* Around code of ours that allocates: the thread's hooks do not see it. enter returns what leave is to be
  * given. */
 uint32_t ep_py_enter_own(void);

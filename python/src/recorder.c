@@ -712,6 +712,7 @@ stop_alone(recorder_object *self)
 static void
 stop(recorder_object *self)
 {
+    ep_py_release_types();
     begin_change();
     stop_alone(self);
     end_change();

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import raw
 
+import eventprof
+
 ALLOCATING = {"malloc", "calloc", "realloc"}
 FREEING = {"free", "realloc_free"}
 
@@ -355,3 +357,22 @@ def test_calls_leave_no_allocations_of_their_own(backend, kinds):
         # somebody looks. Not ours to hide: the program runs through its generators then.
         allowed += 1500 * 6 + 2
     assert extra.total() + missing.total() <= allowed, (extra, missing)
+
+
+def test_classes_that_die_leave_nothing_behind(backend):
+    """Names of types hold their weak references, whose blocks are the program's."""
+
+    def make(count):
+        for i in range(count):
+            cls = type(f"Mortal{i}", (), {})
+            cls()
+            del cls
+            gc.collect()
+
+    make(3)
+    with eventprof.record(backend=backend) as rec:
+        make(50)
+    blocks = rec.trace.allocations
+
+    kept = blocks[np.ma.getmaskarray(blocks["end"])]
+    assert len(kept) < 25, kept.to_pandas()
