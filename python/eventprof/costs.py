@@ -53,10 +53,10 @@ def malloc(steps):
         y = None
 
 def realloc(steps):
-    data, some = bytearray(), b"x" * 300
+    data, some, rest = bytearray(1), b"x" * 300, slice(1, None)
     for _ in steps[::2]:
         data += some
-        data *= 0
+        del data[rest]
 
 def run(loops, few, steps, now):
     taken = {}

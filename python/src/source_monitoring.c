@@ -347,6 +347,16 @@ jump_whole(PyObject *const *args, ep_kind kind, bool gated)
     return Py_NewRef(result);
 }
 
+/* Where an exception came out. From 3.13 on the offset of one that comes out of a call is that of the unit
+ * before the call: of the last argument, which may be on another line. The frame knows. */
+static uintptr_t
+raising_instruction(PyObject *const *args)
+{
+    ep_frame *frame = ep_py_frame_now();
+    bool known = frame != NULL && (PyObject *)ep_frame_code(frame) == args[0];
+    return known ? ep_frame_instruction(frame) : instruction_at(args[0], args[1]);
+}
+
 /* args: code, offset, exception. Not switched off: exceptions have no place. */
 static EP_WHOLE PyObject *
 exception_whole(PyObject *const *args, ep_kind kind, bool gated)
@@ -362,8 +372,9 @@ exception_whole(PyObject *const *args, ep_kind kind, bool gated)
         /* The end of an iteration may come without: by its value. */
         PyObject *type = PyExceptionInstance_Check(args[2]) ? (PyObject *)Py_TYPE(args[2])
                                                             : PyExc_StopIteration;
-        uint32_t site =
-            ep_py_exception_site((PyTypeObject *)type, code, instruction_at(args[0], args[1]));
+        uintptr_t instruction = kind == EP_KIND_RAISE ? raising_instruction(args)
+                                                      : instruction_at(args[0], args[1]);
+        uint32_t site = ep_py_exception_site((PyTypeObject *)type, code, instruction);
         if (EP_LIKELY(site != EP_ID_SKIP && !is_deep(gated, log))) {
             ep_log_put(log, ticks, kind, site);
         }

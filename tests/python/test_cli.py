@@ -89,10 +89,14 @@ def test_report_prints_the_page(shown):
     assert max(map(len, page.splitlines())) <= 90
 
 
-def test_colours_on_request_alone(folder):
-    assert "\x1b[" not in program("report", "a.epr", cwd=folder).stdout
-    assert "\x1b[" in program("report", "a.epr", "--color", "always", cwd=folder).stdout
-    assert "\x1b[" not in program("report", "a.epr", "--color", "never", cwd=folder).stdout
+@pytest.mark.parametrize("terminal", ["xterm", "dumb"])
+def test_colours_on_request_alone(folder, terminal):
+    def page(*arguments):
+        return program("report", "a.epr", *arguments, cwd=folder, TERM=terminal).stdout
+
+    assert "\x1b[" not in page()
+    assert "\x1b[" in page("--color", "always")
+    assert "\x1b[" not in page("--color", "never")
 
 
 def test_stats_has_the_functions_of_the_trace(shown, folder):

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import traceback
 import types
 from collections import Counter
 
@@ -163,6 +164,7 @@ FILES = (json.__file__[: -len("__init__.py")], difflib.__file__, textwrap.__file
 def is_watched(file, function):
     """Of the standard library's files, and of this one's programs: what runs is the same each time."""
     ours = {"raising", "exceptions_program", "generated", "delegating", "__next__", "__iter__"}
+    ours.add("over_lines")
     return file.startswith(FILES) or (file == __file__ and function in ours)
 
 
@@ -438,6 +440,34 @@ def test_exceptions_are_those_that_the_interpreter_tells(hook, program):
     kinds = functions["kind"]
     assert {kinds[row] for row in events["function"]} <= {"type"}
     assert (events["line"] == events["caller_line"]).all()
+
+
+def over_lines(argument):
+    return raising(
+        argument
+        + 1
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("watched", [False, True], ids=["alone", "after-a-line-tool"])
+def test_an_exception_comes_out_of_the_line_of_the_call(hook, watched):
+    lines = []
+    # Another code object each time: lines are looked up once, and elsewhere after a line tool saw it.
+    program = types.FunctionType(over_lines.__code__.replace(), globals())
+
+    def run():
+        try:
+            program(0)
+        except OddError as error:
+            steps = traceback.walk_tb(error.__traceback__)
+            lines[:] = [line for _, line in steps]
+
+    if watched:
+        settrace_witness(run)
+    trace = record(run, {"raise"}, hook)
+
+    rows = rows_of(trace, "raise")
+    assert rows["line"].tolist() == lines[::-1]
 
 
 @pytest.mark.skipif(not raw.HAS_GIL, reason="trace functions of other threads need the GIL")

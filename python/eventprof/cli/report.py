@@ -63,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise Failure("--function goes with --lines", 2)
     if arguments.color == "always":
         os.environ.pop("NO_COLOR", None)
+        if os.environ.get("TERM") in ("dumb", "unknown"):
+            del os.environ["TERM"]
     elif arguments.color == "never":
         os.environ.pop("FORCE_COLOR", None)
     os.environ.update(_COLOURS[arguments.color])  # this is how rich is told
