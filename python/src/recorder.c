@@ -846,11 +846,13 @@ recorder_finalize(PyObject *object)
 static void
 recorder_dealloc(PyObject *object)
 {
-    if (PyObject_CallFinalizerFromDealloc(object) < 0) {
-        return;
-    }
     recorder_object *self = (recorder_object *)object;
     PyTypeObject *type = Py_TYPE(object);
+    /* A subclass in Python is of the collector's, has called it, and is out of the collector's lists: debug
+     * builds abort where that is called again. */
+    if (!PyType_IS_GC(type) && PyObject_CallFinalizerFromDealloc(object) < 0) {
+        return;
+    }
     if (self->weak_references != NULL) {
         PyObject_ClearWeakRefs(object);
     }

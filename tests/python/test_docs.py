@@ -44,6 +44,9 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py")
     if re.search(r"^ *>>> ", path.read_text(encoding="utf-8"), re.MULTILINE)
 )
+# These show bytes of objects, whose header is longer without the GIL.
+SHOW_SIZES = {"index.rst"}
+USUAL_SIZES = sys.getsizeof(b"") == 33
 TABLES = ("events", "calls", "allocations", "functions", "memory", "threads")
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 BLOCK = re.compile(
@@ -64,6 +67,8 @@ def need(text):
 @pytest.mark.parametrize("page", [page for page in PAGES if ">>> " in read(page)])
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if page in SHOW_SIZES and not USUAL_SIZES:
+        pytest.skip("objects have another size on this interpreter")
     text = read(page)
     need(text)
     test = doctest.DocTestParser().get_doctest(
