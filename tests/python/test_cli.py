@@ -271,7 +271,7 @@ def test_ctrl_c_ends_follow_quietly(tmp_path):
     try:
         assert reader.stdout.readline().startswith("time,")
         reader.send_signal(signal.SIGINT)
-        _, errors = reader.communicate(timeout=60)
+        _, errors = reader.communicate(timeout=240)
     finally:
         process.kill()
         process.communicate()

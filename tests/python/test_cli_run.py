@@ -254,7 +254,7 @@ HTTP = """
     thread.start()
     url = f"http://127.0.0.1:{server.server_port}/there"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    print(opener.open(url, timeout=20).read())
+    print(opener.open(url, timeout=240).read())
     server.shutdown()
     thread.join()
     server.server_close()
@@ -477,9 +477,9 @@ def test_a_jupyter_kernel_answers(tmp_path):
     try:
         kernel = manager.client()
         kernel.start_channels()
-        kernel.wait_for_ready(timeout=60)
+        kernel.wait_for_ready(timeout=240)
         assert (
-            kernel.execute_interactive("assert __name__ == '__main__'", timeout=60)["content"][
+            kernel.execute_interactive("assert __name__ == '__main__'", timeout=240)["content"][
                 "status"
             ]
             == "ok"
@@ -534,7 +534,7 @@ def test_ctrl_c_ends_it_as_it_ends_python(tmp_path):
         assert process.stdout.readline() == "ready\n"
         wait_until_asleep(process.pid)
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=240)
         results.append((output, LINE.sub("", errors), process.returncode))
 
     assert results[0] == results[1]
@@ -553,7 +553,7 @@ def test_a_server_answers_while_it_is_recorded(tmp_path):
     try:
         for _ in range(1200):
             try:
-                connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+                connection = socket.create_connection(("127.0.0.1", port), timeout=240)
                 break
             except ConnectionRefusedError:
                 time.sleep(0.05)
@@ -562,7 +562,7 @@ def test_a_server_answers_while_it_is_recorded(tmp_path):
             answer = b"".join(iter(lambda: connection.recv(4096), b""))
     finally:
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=240)
 
     assert answer.endswith(b"the page")
     assert "Keyboard interrupt received, exiting." in output

@@ -260,7 +260,7 @@ def inner(n): return len([n])
 """
 
 
-def child(code, backend, *, timeout=60, arguments=(), env=None, before=""):
+def child(code, backend, *, timeout=240, arguments=(), env=None, before=""):
     """Runs a script of its own, `before` ahead of all imports. Returns: status, output, errors."""
     script = before + PRELUDE.format(backend=backend) + textwrap.dedent(code)
     path = os.pathsep.join([os.path.dirname(raw.__file__), *sys.path])
@@ -361,7 +361,15 @@ def test_recorder_alive_in_a_module_at_exit(backend):
     assert (status, output, errors) == (0, "True\n", "")
 
 
-@pytest.mark.parametrize("allocator", ["debug", "malloc", "malloc_debug", "pymalloc"])
+# Without the GIL the interpreter refuses to start with another than mimalloc.
+ALLOCATORS = [
+    "debug",
+    *(["malloc", "malloc_debug", "pymalloc"] if raw.HAS_GIL else []),
+    *(["mimalloc", "mimalloc_debug"] if sys.version_info >= (3, 13) else []),
+]
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_under_every_allocator(allocator, backend):
     status, output, errors = child(
         """
@@ -407,7 +415,7 @@ def test_under_every_option(arguments, backend):
         + "\nwith rec: outer(1)\nprint(len(raw.rows(rec)) > 4)"
     )
     done = subprocess.run(
-        [sys.executable, *arguments, "-c", script], capture_output=True, text=True, timeout=60
+        [sys.executable, *arguments, "-c", script], capture_output=True, text=True, timeout=240
     )
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
     if arguments != ("-X", "importtime"):
@@ -445,8 +453,10 @@ def test_fork_gives_the_child_a_log_of_its_own(backend):
 
 
 def test_fork_while_threads_record(backend):
+    # A ring: threads that are not held up by a GIL fill gigabytes meanwhile, which each fork would copy.
     status, output, errors = child(
         """
+    rec = raw.recorder(raw.ALL, backend=backend, on_full=raw.OVERWRITE, limit=64 << 20)
     go = True
     def spin():
         while go:
