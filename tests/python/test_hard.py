@@ -471,7 +471,8 @@ def test_faulthandler_and_audit_hooks(backend):
     with rec:
         outer(1)
         import faulthandler
-        faulthandler.dump_traceback(file=open(os.devnull, "w"))
+        with open(os.devnull, "w") as null:
+            faulthandler.dump_traceback(file=null)
     print(sum(r.name == "outer" and r.word == "call" for r in raw.rows(rec)) >= 1)
     """,
         backend,
