@@ -2,13 +2,17 @@
  *
  * Compiled by empty_hooks.py. Same mechanisms and same events as eventprof's own sources: a profile
  * function, monitoring callbacks with their own vectorcall, wrappers around the three allocator
- * domains. */
+ * domains and behind the shim of the C library's. */
 #include <Python.h>
 #include <structmember.h>
 
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+
+#include "../python/src/shim.h"
 
 #if defined(__has_include)
 #if __has_include(<valgrind/callgrind.h>)
@@ -222,6 +226,104 @@ allocators_stop(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* ---- The C library's allocator, behind the preloaded shim ------------------------------------ */
+
+static ep_shim *shim;
+
+static void *
+empty_native_malloc(size_t size, const void *caller)
+{
+    (void)caller;
+    read_clock();
+    return shim->below.malloc(size);
+}
+
+static void *
+empty_native_calloc(size_t count, size_t size, const void *caller)
+{
+    (void)caller;
+    read_clock();
+    return shim->below.calloc(count, size);
+}
+
+static void *
+empty_native_realloc(void *old, size_t size, const void *caller)
+{
+    (void)caller;
+    read_clock();
+    return shim->below.realloc(old, size);
+}
+
+static void
+empty_native_free(void *block, const void *caller)
+{
+    (void)caller;
+    read_clock();
+    shim->below.free(block);
+}
+
+static void *
+empty_native_ask(const void *caller)
+{
+    (void)caller;
+    return NULL;
+}
+
+static void *
+empty_native_ask_pages(void *from, size_t bytes, ep_shim_pages how, const void *caller)
+{
+    (void)from;
+    (void)bytes;
+    (void)how;
+    (void)caller;
+    return NULL;
+}
+
+/* While nobody records there. */
+static PyObject *
+native_start(PyObject *self, PyObject *unused)
+{
+    static const ep_shim_hooks hooks = {
+        .malloc = empty_native_malloc,
+        .calloc = empty_native_calloc,
+        .realloc = empty_native_realloc,
+        .free = empty_native_free,
+        .ask = empty_native_ask,
+        .ask_pages = empty_native_ask_pages,
+    };
+    (void)self;
+    (void)unused;
+    shim = dlsym(RTLD_DEFAULT, EP_SHIM_SYMBOL);
+    if (shim == NULL || shim->version != EP_SHIM_VERSION) {
+        PyErr_SetString(PyExc_RuntimeError, "the shim is not preloaded");
+        return NULL;
+    }
+    atomic_store_explicit(&shim->hooks, &hooks, memory_order_release);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+native_stop(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    atomic_store_explicit(&shim->hooks, NULL, memory_order_release);
+    Py_RETURN_NONE;
+}
+
+/* native_blocks(count): as many blocks of the C library, each freed at once; with the GIL. */
+static PyObject *
+native_blocks(PyObject *self, PyObject *count)
+{
+    (void)self;
+    long blocks = PyLong_AsLong(count);
+    for (long i = 0; i < blocks; i++) {
+        char *volatile block = malloc(48);    /* or the compiler sees that nobody needs it */
+        free(block);
+    }
+    Py_RETURN_NONE;
+}
+
 /* ---- Instructions, counted by callgrind ------------------------------------------------------ */
 
 #ifdef CALLGRIND_ZERO_STATS
@@ -269,6 +371,9 @@ static PyMethodDef functions[] = {
     {"monitoring_callback", monitoring_callback, METH_NOARGS, NULL},
     {"allocators_start", allocators_start, METH_NOARGS, NULL},
     {"allocators_stop", allocators_stop, METH_NOARGS, NULL},
+    {"native_start", native_start, METH_NOARGS, NULL},
+    {"native_stop", native_stop, METH_NOARGS, NULL},
+    {"native_blocks", native_blocks, METH_O, NULL},
     {"measure", measure, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -87,6 +87,8 @@ typedef struct ep_recent_call {
 
 /* One thread's. All zero: nothing. */
 typedef struct ep_recent {
+    uintptr_t library_instruction;    /* at which one allocated last */
+    uint32_t library_site;            /* of a block there; 0: none did */
     uint64_t names[EP_RECENT_NAMES];
     uint64_t blocks[EP_RECENT_BLOCKS];
     ep_recent_call calls[EP_RECENT_CALLS];
@@ -141,6 +143,14 @@ ep_block_site_recent(ep_recent *recent, uintptr_t instruction)
 {
     return ep_recent_id(*ep_recent_block(recent, instruction),
                         ep_recent_tag(instruction >> 1, EP_RECENT_BLOCKS));
+}
+
+/* HOT. The same, of the very last one that a library asked for: it mostly asks for more than one in a
+ * call, which is one instruction of the program's. 1.8 ns of 18 an event less than the other. */
+static inline uint32_t
+ep_library_site_recent(const ep_recent *recent, uintptr_t instruction)
+{
+    return EP_LIKELY(recent->library_instruction == instruction) ? recent->library_site : 0;
 }
 
 /* HOT. As ep_site_find(). */
