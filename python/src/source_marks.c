@@ -11,6 +11,7 @@
 #include "compat.h"
 
 #include "../eventprof/include/eventprof.h"
+#include "bound.h"
 #include "intern.h"
 #include "marks.h"
 #include "module.h"
@@ -465,6 +466,16 @@ span_exit(PyObject *object, PyObject *const *args, Py_ssize_t count)
 }
 
 static PyObject *
+span_enter_bound(PyObject *object, PyObject *const *args, Py_ssize_t count)
+{
+    (void)args;
+    if (EP_UNLIKELY(count != 0)) {
+        return refuse_count("span.__enter__()", count);
+    }
+    return span_enter(object, NULL);
+}
+
+static PyObject *
 span_call(PyObject *object, PyObject *args, PyObject *keywords)
 {
     PyObject *function;
@@ -668,7 +679,9 @@ ep_py_marks_init(PyObject *module)
         name_ids = PyDict_New();
         span_type = (PyTypeObject *)PyType_FromSpec(&span_spec);
         if (other_name == 0 || str_begin == NULL || str_step == NULL || str_end == NULL ||
-            name_ids == NULL || span_type == NULL) {
+            name_ids == NULL || span_type == NULL ||
+            ep_py_bind_cheaply(span_type, "__enter__", span_enter_bound) < 0 ||
+            ep_py_bind_cheaply(span_type, "__exit__", span_exit) < 0) {
             return -1;
         }
         find_contextlib();

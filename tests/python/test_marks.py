@@ -457,6 +457,41 @@ def test_an_exception_goes_through():
     assert repr(span) == "eventprof.span('failing')" and span.name == "failing"
 
 
+def test_what_with_binds_is_given_back_and_is_in_no_table():
+    """Up to 3.13 the bound methods of spans come from a list of 16."""
+    span = eventprof.span("deep")
+
+    def nest(depth):
+        with span:
+            return depth == 0 or nest(depth - 1)
+
+    nest(40)
+    before = sys.getrefcount(span)
+    with eventprof.record(memory=("mem", "obj")) as rec:
+        nest(40)
+    assert sys.getrefcount(span) == before
+    trace = rec.trace
+    assert trace.spans["name"].tolist() == ["deep"] * 41 and (trace.spans["flags"] == 0).all()
+    assert set(trace.calls["kind"].tolist()) == {"call", "span"}, lists(trace.calls)["name"]
+    if sys.version_info < (3, 14) and not sysconfig.get_config_var("Py_GIL_DISABLED"):
+        assert "nest" not in trace.allocations["function"].tolist(), lists(trace.allocations)
+
+
+def test_the_methods_of_a_span_are_methods():
+    span = eventprof.span("methods")
+    enter, leave = span.__enter__, span.__exit__
+    assert enter.__self__ is span and enter() is span
+    assert leave(None, None, None) is False
+    assert type(span).__enter__(span) is span
+    assert type(span).__exit__(span, None, None, None) is False
+    assert type(span).__enter__.__objclass__ is type(span)
+    for wrong in (lambda: enter(1), lambda: enter(key=1), lambda: leave(key=1)):
+        with pytest.raises(TypeError):
+            wrong()
+    del span
+    assert enter().name == "methods"  # a method keeps its object
+
+
 # ---- Recorders -----------------------------------------------------------------------------------
 
 
