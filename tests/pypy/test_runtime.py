@@ -141,6 +141,35 @@ print(json.dumps({
         assert reasons.count(reason) <= told["stats"][reason]
 
 
+def too_long_inside_and_after(calls, *options):
+    """Whether a trace of so many operations was given up in a window, and after it."""
+    return run(
+        f"""
+        lines = "".join(f"  s += i * {{k}}; s ^= {{k}}\\n" for k in range(700))
+        source = "def long(n):\\n s = 0\\n for i in range(n):\\n" + lines + " return s\\n"
+        def given_up(**calls):
+            with eventprof.record(gc=False, jit=True, **calls) as rec:
+                with eventprof.record(jit=False, calls=False, c_calls=False):
+                    pass  # one that ends takes nothing from the other
+                space = {{}}
+                exec(source, space)
+                space["long"](1200)
+            rows = [row for row in rec.trace.jit if row.event == "jit_abort"]
+            return any(row.name == "long" and row.reason == "ABORT_TOO_LONG" for row in rows)
+        print(json.dumps([given_up(calls={calls}, c_calls={calls}),
+                          given_up(calls=False, c_calls=False)]))
+        """,
+        None,
+        *options,
+    )
+
+
+def test_traces_may_be_longer_while_calls_are_recorded():
+    assert too_long_inside_and_after(True) == [False, True]
+    assert too_long_inside_and_after(False) == [True, True]
+    assert too_long_inside_and_after(True, "--jit", "trace_limit=6000") == [True, True]
+
+
 def test_operations_are_kept_on_request_alone():
     told = run(
         """

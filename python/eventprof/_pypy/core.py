@@ -158,7 +158,11 @@ class Recorder:
             all_threads=not options["current_thread"],
         )
         runtime_options = {name: options[name] for name in ("jit", "gc", "operations")}
-        session.runtime = runtime.Listener(session.clock.read, **runtime_options)
+        session.runtime = runtime.Listener(
+            session.clock.read,
+            **runtime_options,
+            calls=session.want_calls or session.want_c_calls,
+        )
         self._session = session
         self._window += 1
         runtime.listen(session.runtime)
