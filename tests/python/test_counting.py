@@ -183,6 +183,24 @@ def test_random_programs_are_counted(seed):
 # ---- What programs do ----------------------------------------------------------------------------
 
 
+def test_thousands_of_functions_take_each_others_places():
+    """A thread remembers 2048 of them by address; the others are found anew."""
+    scope: dict = {}
+    for number in range(5000):
+        exec(f"def f{number}(): yield {number}", scope)
+    functions = [scope[f"f{number}"] for number in range(5000)]
+    order = random.Random(1).choices(range(5000), k=20_000)
+
+    with eventprof.count(c_calls=False, memory=False) as counter:
+        for number in order:
+            assert list(functions[number]()) == [number]
+
+    expected = Counter(f"f{number}" for number in order)
+    found = {row.name: row for row in counter.functions if row.name in expected}
+    assert {name: row.calls for name, row in found.items()} == expected
+    assert {name: row.resumes for name, row in found.items()} == expected
+
+
 def test_threads_are_counted_together_or_one_alone():
     def work():
         for _ in range(100):
