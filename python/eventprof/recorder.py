@@ -11,7 +11,7 @@ import operator
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from . import _core, areas
@@ -36,7 +36,9 @@ THREADS = ("all", "current")
 BACKENDS = ("auto", "monitoring", "profile", "trace")
 CLOCKS = ("auto", "counter", "monotonic")
 
-_LAST_CALL = 9  # the calls of the interpreter come first
+#: Events that have a flag of record() of their own, by that.
+_OF_CALLS = ("call", "return", "yield", "resume", "throw", "unwind")
+_OF_C_CALLS = ("c_call", "c_return", "c_exception")
 #: What happens inside of functions, by the flag of record() that asks for it.
 INSIDE = {
     "lines": ("line",),
@@ -47,16 +49,24 @@ INSIDE = {
 _INSIDE_WORDS = tuple(word for words in INSIDE.values() for word in words)
 #: Of them, what a trace hook sees.
 _TRACED_WORDS = ("line", "instruction", "raise", "stop_iteration")
-_KINDS = [
-    row
-    for row in _core.kind_table()
-    if row[0] <= _LAST_CALL or row[5] in ALL_DOMAINS or row[2] in _INSIDE_WORDS
-]
+#: What has nothing to do with calls and blocks, by its flag.
+_BESIDE = {
+    "marks": ("span_begin", "span_end", "mark", "counter", "flow"),
+    "gc": ("gc_start", "gc_stop", "gc_collected"),
+    "refs": ("create", "destroy"),
+    "audit": ("audit",),
+    "hpy": ("hpy_call", "hpy_return"),
+}
+_KINDS = [row for row in _core.kind_table() if row[2]]
+_BLOCK_WORDS = tuple(dict.fromkeys(row[2] for row in _KINDS if row[5] is not None))
+_CODE_WORDS = (*_OF_CALLS, *_OF_C_CALLS, *_INSIDE_WORDS)
 #: Of what filters of functions are about.
-_CODE_KINDS = sum(1 << row[0] for row in _KINDS if row[5] is None)
+_CODE_KINDS = sum(1 << row[0] for row in _KINDS if row[2] in _CODE_WORDS)
 EVENTS = tuple(dict.fromkeys(row[2] for row in _KINDS))
 #: What is recorded without asking.
-_DEFAULT_EVENTS = tuple(word for word in EVENTS if word not in _INSIDE_WORDS)
+_DEFAULT_EVENTS = tuple(
+    word for word in EVENTS if word in (*_OF_CALLS, *_OF_C_CALLS, *_BLOCK_WORDS, *_BESIDE["marks"])
+)
 
 _UNITS = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
@@ -308,14 +318,17 @@ def _depth(value: object) -> int | None:
     raise TypeError(f"max_depth must be a whole number, or None, not {value!r}")
 
 
+def _words_of(kinds: int) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(row[2] for row in _KINDS if kinds >> row[0] & 1))
+
+
 def _need_ends(kinds: int, max_depth: int | None, min_duration: int) -> None:
     """Check that calls and their ends are recorded, where that is what a limit goes by."""
     name = "max_depth" if max_depth is not None else "min_duration"
     if max_depth is None and not min_duration:
         return
-    words = {row[2] for row in _KINDS if kinds >> row[0] & 1}
-    python = {"call", "return", "yield", "resume", "throw", "unwind"}
-    c = {"c_call", "c_return", "c_exception"}
+    words = set(_words_of(kinds))
+    python, c = set(_OF_CALLS), set(_OF_C_CALLS)
     missing = [word for some in (python, c) if words & some for word in sorted(some - words)]
     if missing or not words & (python | c):
         what = f"events lacks {', '.join(missing)}" if missing else "no calls are recorded"
@@ -347,21 +360,6 @@ def _need_numpy() -> None:
         )
 
 
-_FLAGGED = {
-    "marks": ("SPAN_BEGIN", "SPAN_END", "MARK", "COUNTER", "FLOW"),
-    "gc": ("GC_START", "GC_STOP", "GC_COLLECTED"),
-    "refs": ("CREATE", "DESTROY"),
-    "audit": ("AUDIT",),
-    "hpy": ("HPY_CALL", "HPY_RETURN"),
-}
-
-
-def _flagged_kinds(flags: Mapping[str, object]) -> int:
-    """Give the kinds that have a flag of their own, as bits."""
-    words = [word for flag, words in _FLAGGED.items() if flags[flag] for word in words]
-    return sum(1 << row[0] for row in _core.kind_table() if row[1] in words)
-
-
 def _audit(value: object) -> tuple[str, ...]:
     """Give the patterns of audit events; of all, the one that matches all."""
     if _is_bool(value):
@@ -369,62 +367,115 @@ def _audit(value: object) -> tuple[str, ...]:
     return _patterns("audit", value)
 
 
-def _kinds(
-    calls: object,
-    c_calls: object,
-    memory: object,
-    inside: Mapping[str, object],
-    events: object,
-    numpy: object,
-    native: object,
-    backend: str,
-    flagged: int,
-) -> int:
-    """Give the kinds asked for, as bits; `flagged` of them by flags of their own."""
+def _domains(memory: object) -> frozenset[str]:
     if _is_bool(memory):
-        domains = frozenset(DOMAINS if memory else ())
-    elif isinstance(memory, str) or not isinstance(memory, Iterable):
+        return frozenset(DOMAINS if memory else ())
+    if isinstance(memory, str) or not isinstance(memory, Iterable):
         raise TypeError(f"memory must be True, False, or some of {_one_of(DOMAINS)} as in "
                         f"memory=['obj'], not {memory!r}")  # fmt: skip
-    else:
-        domains = _words("memory", memory, DOMAINS)
-    with_calls, with_c_calls = _flag("calls", calls), _flag("c_calls", c_calls)
-    arrays, with_native = _numpy(numpy), _flag("native", native)
-    flags = [name for name, value in inside.items() if _flag(name, value)]
-    words = None if events is None else _words("events", events, EVENTS)
-    more = {word for word, is_on in (("numpy", arrays), ("libc", with_native)) if is_on}
-    if words is not None and not domains and not more:
-        domains = frozenset(DOMAINS)
-    if arrays is None and domains == frozenset(DOMAINS):
-        more.add("numpy")
-    domains |= more
-    if words is not None:
-        if flags:
-            forgotten = ", ".join(repr(word) for name in flags for word in INSIDE[name])
+    return _words("memory", memory, DOMAINS)
+
+
+class _Asked(NamedTuple):
+    """The arguments of record() that say what is recorded, each by itself checked."""
+
+    calls: bool
+    c_calls: bool
+    memory: object  # as it was given
+    domains: frozenset[str]
+    numpy: bool | None
+    native: bool
+    inside: dict[str, bool]
+    beside: dict[str, Any]  # audit: patterns
+    audit: object  # as it was given
+
+
+def _event_words(events: object) -> frozenset[str]:
+    if not isinstance(events, str) and isinstance(events, Iterable):
+        events = list(events)
+        more = {"calls": _OF_CALLS, "c_calls": _OF_C_CALLS, "memory": _BLOCK_WORDS, **INSIDE,
+                **_BESIDE, "span": _BESIDE["marks"][:2]}  # fmt: skip
+        for word in events:
+            if isinstance(word, str) and word not in EVENTS and word in more:
+                raise ValueError(f"events may hold words of single events, not {word!r}: put "
+                                 f"{', '.join(map(repr, more[word]))} into it")  # fmt: skip
+    return _words("events", events, EVENTS)
+
+
+def _check_agreement(words: frozenset[str], asked: _Asked) -> None:
+    """Check that no other argument says something else than `events`."""
+    for flag, of_flag in (*INSIDE.items(), *_BESIDE.items()):
+        given = asked.inside.get(flag, asked.beside.get(flag))
+        if given and flag not in ("marks", "audit"):
             raise ValueError(
-                f"events says exactly what is recorded, and {flags[0]} is given, too: put "
-                f"{forgotten} into events, or leave events out"
+                f"events says exactly what is recorded, and {flag} is given, too: put "
+                f"{', '.join(map(repr, of_flag))} into events, or leave events out"
             )
-        wanted = [row for row in _KINDS if row[2] in words and row[5] in (None, *domains)]
-    else:
-        more_words = {word for name in flags for word in INSIDE[name]}
-        if _hook_inside(backend) == "trace":
-            more_words -= {"reraise", "handled"}  # of exceptions, what can be had
-        wanted = [
-            row
-            for row in _KINDS
-            if (row[5] in domains if row[5] is not None
-                else row[2] in more_words if row[2] in _INSIDE_WORDS
-                else with_c_calls if row[1].startswith("C_") else with_calls)
-        ]  # fmt: skip
-    if not wanted and (events is not None or not flagged):
+    if asked.beside["audit"] and "audit" not in words:
+        raise ValueError("audit= says which audit events are recorded, and events says that none "
+                         "are: put 'audit' into events, or leave audit out")  # fmt: skip
+    some_domain = not _is_bool(asked.memory) or asked.memory or asked.numpy or asked.native
+    for argument, of_argument, is_off in (
+        ("calls=False", _OF_CALLS, not asked.calls),
+        ("c_calls=False", _OF_C_CALLS, not asked.c_calls),
+        ("memory=False", _BLOCK_WORDS, not some_domain),
+        ("marks=False", _BESIDE["marks"], not asked.beside["marks"]),
+        ("audit=False", _BESIDE["audit"], _is_bool(asked.audit) and not asked.audit),
+    ):
+        named = [word for word in of_argument if word in words]
+        if is_off and named:
+            raise ValueError(f"events holds {', '.join(map(repr, named))}, and {argument} says "
+                             "that there are none: leave one of both out")  # fmt: skip
+    of_blocks = {"memory": not _is_bool(asked.memory), "numpy": asked.numpy, "native": asked.native}
+    for flag, is_on in of_blocks.items():
+        if is_on and words.isdisjoint(_BLOCK_WORDS):
+            raise ValueError(
+                f"{flag} says whose blocks are recorded, and events says that none are: put "
+                f"{_one_of(_BLOCK_WORDS)} into events, or leave {flag} out"
+            )
+
+
+def _domains_of(asked: _Asked) -> frozenset[str]:
+    more = {word for word, is_on in (("numpy", asked.numpy), ("libc", asked.native)) if is_on}
+    if asked.numpy is None and asked.domains == frozenset(DOMAINS):
+        more.add("numpy")
+    return asked.domains | more
+
+
+def _chosen(words: frozenset[str], domains: frozenset[str]) -> int:
+    # A span that does not nest is two flows (source_marks.c).
+    with_flow = words | {"flow"} if words & {"span_begin", "span_end"} else words
+    return sum(1 << row[0] for row in _KINDS if row[2] in with_flow and row[5] in (None, *domains))
+
+
+def _kinds(events: object, asked: _Asked, backend: str) -> int:
+    """Give the kinds asked for, as bits."""
+    if events is not None:
+        words = _event_words(events)
+        if not words:
+            raise ValueError(f"nothing to record: events must hold some of {_one_of(EVENTS)}")
+        _check_agreement(words, asked)
+        return _chosen(words, _domains_of(asked))
+    words = frozenset(
+        word
+        for of_flag, is_on in (
+            (_OF_CALLS, asked.calls),
+            (_OF_C_CALLS, asked.c_calls),
+            (_BLOCK_WORDS, True),
+            *((INSIDE[name], is_on) for name, is_on in asked.inside.items()),
+            *((_BESIDE[name], value) for name, value in asked.beside.items()),
+        )
+        for word in (of_flag if is_on else ())
+    )
+    if _hook_inside(backend) == "trace":
+        words -= {"reraise", "handled"}  # of exceptions, what can be had
+    kinds = _chosen(words, _domains_of(asked))
+    if not kinds:
         raise ValueError(
             f"nothing to record: one of calls, c_calls, memory, {', '.join(INSIDE)}, numpy, "
             "native, marks, gc, refs, hpy and audit must be on"
-            if events is None
-            else f"nothing to record: events must hold some of {_one_of(EVENTS)}"
         )
-    return sum(1 << row[0] for row in wanted) | flagged
+    return kinds
 
 
 def _hook_inside(backend: str) -> str:
@@ -437,7 +488,7 @@ def _hook_inside(backend: str) -> str:
 def _need_support(kinds: int, backend: str) -> None:
     """Check that the hook sees what is wanted of the inside of functions."""
     hook = _hook_inside(backend)
-    words = [row[2] for row in _KINDS if kinds >> row[0] & 1 and row[2] in _INSIDE_WORDS]
+    words = [word for word in _words_of(kinds) if word in _INSIDE_WORDS]
     seen = {"profile": (), "trace": _TRACED_WORDS}.get(hook, _INSIDE_WORDS)
     missing = [word for word in words if word not in seen]
     if not missing:
@@ -480,7 +531,7 @@ class Options(NamedTuple):
     @property
     def events(self) -> tuple[str, ...]:
         """The words of the events."""
-        return tuple(dict.fromkeys(row[2] for row in _KINDS if self.kinds >> row[0] & 1))
+        return _words_of(self.kinds)
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -551,11 +602,13 @@ def record(
     branches : bool
         Record which way branches and jumps went; needs monitoring.
     events : iterable of str, optional
-        Exactly these events, in place of what all of the above say, and no more is asked of the
+        Exactly these events, in place of what the flags for them say, and no more is asked of the
         interpreter: call, return, yield, resume, throw, unwind, c_call, c_return, c_exception;
         malloc, calloc, realloc, realloc_free, realloc_failed, free, whose domains `memory` still
         chooses (with `numpy` and `native`); line, instruction, raise, reraise, handled,
-        stop_iteration, branch, jump.
+        stop_iteration, branch, jump; span_begin, span_end, mark, counter, flow; gc_start, gc_stop,
+        gc_collected; create, destroy; audit, of which `audit` still chooses; hpy_call, hpy_return.
+        Marks are among them only if they are named. A flag that says something else is an error.
     buffer : int or str
         Bytes that the recording may take, or text as ``"64 MiB"`` or ``"1.5 GB"``; rounded up to
         whole MiB. A call event takes 8 bytes, an allocation 16.
@@ -646,13 +699,6 @@ def record(
     """
     if load_tables:
         from . import trace  # noqa: F401 - now, so that no window sees it
-    flags: dict[str, Any] = {
-        "marks": _flag("marks", marks),
-        "gc": _flag("gc", gc),
-        "refs": _flag("refs", refs),
-        "audit": _audit(audit),
-        "hpy": _flag("hpy", hpy),
-    }
     backend_word = _choice("backend", backend, BACKENDS)
     inside = {
         "lines": lines,
@@ -660,17 +706,23 @@ def record(
         "exceptions": exceptions,
         "branches": branches,
     }
-    kinds = _kinds(
-        calls,
-        c_calls,
+    beside = {"marks": marks, "gc": gc, "refs": refs, "hpy": hpy}
+    asked = _Asked(
+        _flag("calls", calls),
+        _flag("c_calls", c_calls),
         memory,
-        inside,
-        events,
-        numpy,
-        native,
-        backend_word,
-        _flagged_kinds(flags),
+        _domains(memory),
+        _numpy(numpy),
+        _flag("native", native),
+        {name: _flag(name, value) for name, value in inside.items()},
+        {**{name: _flag(name, value) for name, value in beside.items()}, "audit": _audit(audit)},
+        audit,
     )
+    kinds = _kinds(events, asked, backend_word)
+    flags: dict[str, Any] = {
+        name: not set(_BESIDE[name]).isdisjoint(_words_of(kinds)) for name in beside
+    }
+    flags["audit"] = asked.beside["audit"] or (("*",) if "audit" in _words_of(kinds) else ())
     options = Options(
         kinds,
         parse_size("buffer", buffer),
@@ -689,7 +741,8 @@ def record(
     )
     if options.refs and sys.version_info < (3, 13):
         raise _core.UnsupportedError(
-            "refs=True needs Python 3.13 (PyRefTracer_SetTracer); this is "
+            "refs=True, or create and destroy in events, needs Python 3.13 "
+            "(PyRefTracer_SetTracer); this is "
             f"{sys.version_info.major}.{sys.version_info.minor}"
         )
     if options.hpy:
@@ -740,7 +793,8 @@ def _import_hpy() -> None:
         import hpy.universal  # noqa: F401
     except ImportError as error:
         raise _core.UnsupportedError(
-            f"hpy=True needs the package hpy, which does not load ({error}): install eventprof[hpy]"
+            "hpy=True, or hpy_call and hpy_return in events, needs the package hpy, which does not "
+            f"load ({error}): install eventprof[hpy]"
         ) from error
 
 
@@ -961,7 +1015,11 @@ class Recorder(_core.Recorder):
 
     def __repr__(self) -> str:
         options = self.options
-        events = "all events" if options.events == _DEFAULT_EVENTS else " ".join(options.events)
+        words = options.events
+        if set(_BESIDE["marks"]) <= set(words) and words != _BESIDE["marks"]:  # as ever
+            words = tuple(word for word in words if word not in _BESIDE["marks"])
+        is_all = set(options.events) == set(_DEFAULT_EVENTS)
+        events = "all events" if is_all else " ".join(words)
         domains = f" ({' '.join(options.domains)})" if options.domains else ""
         displaced = f", displaced: {' '.join(self.displaced)}" if self.displaced else ""
         return (

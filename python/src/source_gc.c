@@ -13,7 +13,7 @@
 
 #define GENERATIONS 4    /* more than any interpreter has; what is beyond counts as the last */
 
-static _Atomic bool active;
+static _Atomic uint64_t active;    /* kinds: what somebody records; 0: nothing */
 static PyObject *callbacks;    /* gc's own list, whatever the module's attribute says later */
 static PyObject *callback;     /* ours; made once, immortal */
 static PyObject *str_generation, *str_collected, *str_uncollectable;
@@ -51,7 +51,8 @@ on_gc(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     (void)self;
     uint64_t ticks = ep_clock_ticks();
-    if (!atomic_load_explicit(&active, memory_order_relaxed) || count != 2 ||
+    uint64_t wanted = atomic_load_explicit(&active, memory_order_relaxed);
+    if (wanted == 0 || count != 2 ||
         !PyUnicode_Check(args[0]) || PyUnicode_GET_LENGTH(args[0]) < 4) {
         Py_RETURN_NONE;
     }
@@ -74,10 +75,14 @@ on_gc(PyObject *self, PyObject *const *args, Py_ssize_t count)
     if (stops) {
         collected = collected < UINT32_MAX ? collected : UINT32_MAX;
         uncollectable = uncollectable < UINT32_MAX ? uncollectable : UINT32_MAX;
-        ep_log_put_value_at(log, ep_ticks_halves(ticks), EP_KIND_GC_COLLECTED,
-                            ep_py_place(log, name, frame), collected | uncollectable << 32);
-        ep_log_put_at(log, ep_ticks_halves(ticks), EP_KIND_GC_STOP, name);
-    } else {
+        if (wanted & EP_KIND_BIT(EP_KIND_GC_COLLECTED)) {
+            ep_log_put_value_at(log, ep_ticks_halves(ticks), EP_KIND_GC_COLLECTED,
+                                ep_py_place(log, name, frame), collected | uncollectable << 32);
+        }
+        if (wanted & EP_KIND_BIT(EP_KIND_GC_STOP)) {
+            ep_log_put_at(log, ep_ticks_halves(ticks), EP_KIND_GC_STOP, name);
+        }
+    } else if (wanted & EP_KIND_BIT(EP_KIND_GC_START)) {
         uint32_t place = ep_py_place(log, name, frame);
         ep_log_put_at(log, ep_ticks_halves(ep_clock_ticks()), EP_KIND_GC_START, place);
     }
@@ -137,10 +142,10 @@ adjust(uint64_t kinds)
         if (prepare() < 0 || (place_of_ours() < 0 && PyList_Append(callbacks, callback) < 0)) {
             return -1;
         }
-        atomic_store_explicit(&active, true, memory_order_relaxed);
+        atomic_store_explicit(&active, kinds, memory_order_relaxed);
         return 0;
     }
-    atomic_store_explicit(&active, false, memory_order_relaxed);
+    atomic_store_explicit(&active, 0, memory_order_relaxed);
     for (Py_ssize_t at = place_of_ours(); at >= 0; at = place_of_ours()) {
         if (PySequence_DelItem(callbacks, at) < 0) {
             PyErr_Clear();    /* it stays, and does nothing */
@@ -153,7 +158,7 @@ adjust(uint64_t kinds)
 static bool
 owns(void)
 {
-    return !atomic_load_explicit(&active, memory_order_relaxed) || place_of_ours() >= 0;
+    return atomic_load_explicit(&active, memory_order_relaxed) == 0 || place_of_ours() >= 0;
 }
 
 const ep_source ep_source_gc = {

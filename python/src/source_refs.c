@@ -24,12 +24,14 @@ typedef struct layer {
 } layer;
 
 static layer *installed;    /* NULL: none */
+static _Atomic uint64_t active;    /* kinds: what somebody records */
 
 static void
 put(ep_kind kind, PyObject *object)
 {
     PyThreadState *ts = ep_thread_state();
-    if (EP_UNLIKELY(ts == NULL || !ep_py_is_own_interpreter(ts))) {
+    if (!(atomic_load_explicit(&active, memory_order_relaxed) & EP_KIND_BIT(kind)) ||
+        EP_UNLIKELY(ts == NULL || !ep_py_is_own_interpreter(ts))) {
         return;
     }
     ep_log *log = ep_py_log_for(kind);
@@ -74,6 +76,7 @@ is_on_top(void)
 static int
 adjust(uint64_t kinds)
 {
+    atomic_store_explicit(&active, kinds, memory_order_relaxed);
     if (kinds != 0 && installed != NULL && is_on_top()) {
         return 0;
     }

@@ -154,7 +154,7 @@ def test_monitoring_is_unsupported_on_3_11():
         ({"memory": False}, {"malloc", "free"}),
         ({"events": {"call"}}, set(EVENTS) - {"call"}),
         ({"events": {"malloc", "return"}}, set(EVENTS) - {"malloc", "return"}),
-        ({"events": {"malloc"}, "memory": False}, set(EVENTS) - {"malloc"}),
+        ({"events": {"malloc"}, "memory": ["obj"]}, set(EVENTS) - {"malloc"}),
     ],
 )
 @pytest.mark.parametrize("backend", BACKENDS)
