@@ -202,7 +202,7 @@ read_rows(decoder *d, reader *r)
             continue;
         }
         if (record.ticks < capture->start.ticks || record.ticks > capture->stop.ticks ||
-            !(capture->kinds & EP_KIND_BIT(record.kind))) {
+            !ep_record_is_for(&record, capture->kinds)) {
             continue;
         }
         if (record.ticks > capture->full_ticks) {
@@ -644,7 +644,7 @@ ep_capture_count(const ep_capture *capture, uint32_t only_thread, uint64_t recor
         ep_record record = {0};
         while (ep_cursor_next(&cursor, &record)) {
             if (record.ticks < capture->start.ticks || record.ticks > capture->stop.ticks ||
-                !(capture->kinds & EP_KIND_BIT(record.kind)) ||
+                !ep_record_is_for(&record, capture->kinds) ||
                 cursor.thread_id >= capture->thread_count ||    /* as in add_segment() */
                 (only_thread != 0 && cursor.thread_id != only_thread)) {
                 continue;

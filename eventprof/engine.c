@@ -207,7 +207,7 @@ count_lost(ep_recorder *recorder, ep_cursor cursor, bool fold, ep_capture *captu
         if (!ep_cursor_next(&cursor, &record) || record.ticks > stop) {
             break;
         }
-        if (record.ticks < start || !(recorder->options.kinds & EP_KIND_BIT(record.kind))) {
+        if (record.ticks < start || !ep_record_is_for(&record, recorder->options.kinds)) {
             continue;
         }
         if (EP_UNLIKELY(cursor.thread_id != thread_id)) {

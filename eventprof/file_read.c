@@ -358,7 +358,8 @@ check_records(loader *l, ep_chunk_header *header, size_t words, uint64_t stop_ti
         } else if (kind == EP_KIND_ESCAPE) {
             uint32_t what = EP_WORD0_PAYLOAD(*at);
             if (what >= EP_ESCAPE_COUNT || (what == EP_ESCAPE_SIZE && at[1] > INT64_MAX) ||
-                (what == EP_ESCAPE_SITE && at[1] > EP_PAYLOAD_MAX)) {
+                (what == EP_ESCAPE_SITE && at[1] > EP_PAYLOAD_MAX) ||
+                (what == EP_ESCAPE_WITHIN && at[1] >> EP_DOMAIN_COUNT != 0)) {
                 break;
             }
             huge = what == EP_ESCAPE_SIZE ? at[1] > BLOCK_BYTES_MAX ? at : NULL : huge;

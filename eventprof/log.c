@@ -83,11 +83,30 @@ ep_log_put_free_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site, u
 }
 
 void
+ep_log_put_free_within(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site, uint64_t address,
+                       uint32_t within)
+{
+    make_room(log, ticks);
+    put_two_words(log, EP_WORD0(ticks, EP_KIND_ESCAPE, EP_ESCAPE_WITHIN), within);
+    put_two_words(log, EP_WORD0(ticks, kind, site), address);
+}
+
+void
 ep_log_put_block_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size, uint64_t address,
                       uint32_t site)
 {
+    ep_log_put_block_within(log, ticks, kind, size, address, site, 0);
+}
+
+void
+ep_log_put_block_within(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size, uint64_t address,
+                        uint32_t site, uint32_t within)
+{
     make_room(log, ticks);
     _Atomic uint64_t *first = log->next;
+    if (within != 0) {
+        put_two_words(log, EP_WORD0(ticks, EP_KIND_ESCAPE, EP_ESCAPE_WITHIN), within);
+    }
     uint64_t kept_size = size, kept_address = address;
     uint32_t kept_site = site;
     if (size >= EP_PAYLOAD_MAX) {

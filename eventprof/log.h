@@ -44,6 +44,12 @@ typedef struct ep_gate_stack {
     _Atomic uint64_t left_out[EP_LEFT_OUT_COUNT];    /* calls; ever */
 } ep_gate_stack;
 
+/* Inside our own code; inside an allocator of the runtime's that is recorded. */
+#define EP_BUSY_OWN UINT32_C(1)
+#define EP_BUSY_IN(domain) (UINT32_C(2) << (domain))
+/* Of a log's busy flag, the domains of the allocators around, but for `own`: as EP_ESCAPE_WITHIN. */
+#define EP_BUSY_AROUND(busy, own) ((busy) >> 1 & ~(UINT32_C(1) << (own)))
+
 typedef struct ep_log {
     /* owner thread only */
     _Atomic uint64_t *next;          /* first free word; what it points at is 0 */
@@ -53,7 +59,7 @@ typedef struct ep_log {
     _Atomic uint64_t *last_block;    /* the last allocation record that may be taken back... */
     _Atomic uint64_t *block_before;  /* ...and the one before it, until one was */
     uint32_t high;                   /* high half of the last record's ticks */
-    uint32_t busy;                   /* inside our own code or the interpreter's allocator */
+    uint32_t busy;                   /* EP_BUSY_OWN and so on: where the thread is, 0 = in the program */
     uint32_t fresh;                  /* until a source that can name the thread has seen the log */
     uint32_t own_calls;              /* the sources' own: calls that our code made, unrecorded, open */
     const void *state;               /* the sources' own: what the runtime calls this thread */
@@ -90,6 +96,11 @@ EP_COLD void ep_log_put_free_slow(ep_log *log, uint64_t ticks, ep_kind kind, uin
                                   uint64_t address);
 EP_COLD void ep_log_put_block_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size,
                                    uint64_t address, uint32_t site);
+/* Of what an allocator asks of another one: EP_ESCAPE_WITHIN, then the record. */
+EP_COLD void ep_log_put_free_within(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site,
+                                    uint64_t address, uint32_t within);
+EP_COLD void ep_log_put_block_within(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size,
+                                     uint64_t address, uint32_t site, uint32_t within);
 
 /* Whether a record may not simply be stored: no room, or the high half of the clock moved on. */
 static inline bool
@@ -246,7 +257,16 @@ typedef struct ep_record {
     uint32_t id;           /* site or name id */
     uint64_t address;      /* ALLOC and FREE; VALUE: the value */
     uint64_t size;         /* ALLOC */
+    uint64_t within;       /* ALLOC and FREE: EP_ESCAPE_WITHIN, mostly 0 */
 } ep_record;
+
+/* Whether it is one of those that who wants `kinds` is to see. */
+static inline bool
+ep_record_is_for(const ep_record *record, uint64_t kinds)
+{
+    return (kinds & EP_KIND_BIT(record->kind)) != 0 &&
+           (EP_LIKELY(record->within == 0) || !(kinds & ep_kinds_of_domains(record->within)));
+}
 
 typedef struct ep_cursor {
     const _Atomic uint64_t *at;
@@ -288,6 +308,7 @@ ep_cursor_next(ep_cursor *cursor, ep_record *record)
         unsigned kind = EP_WORD0_KIND(word0);
         record->ticks = cursor->high | EP_WORD0_TICKS(word0);
         record->kind = kind;
+        record->within = 0;
         if (kind <= EP_KIND_C_EXCEPTION && kind != 0) {
             if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0, 1)) {
                 continue;
@@ -316,6 +337,11 @@ ep_cursor_next(ep_cursor *cursor, ep_record *record)
             record->id = EP_WORD0_PAYLOAD(word0);
             record->address = word1;
             record->size = 0;
+            if (EP_UNLIKELY(cursor->escaped) && info->family == EP_FAMILY_FREE) {
+                record->within = cursor->escaped & 1u << EP_ESCAPE_WITHIN ? cursor->escape[EP_ESCAPE_WITHIN]
+                                                                          : 0;
+                cursor->escaped = 0;
+            }
         } else {
             if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0, 2)) {
                 continue;
@@ -332,6 +358,9 @@ ep_cursor_next(ep_cursor *cursor, ep_record *record)
                 }
                 if (cursor->escaped & 1u << EP_ESCAPE_SITE) {
                     record->id = (uint32_t)cursor->escape[EP_ESCAPE_SITE];
+                }
+                if (cursor->escaped & 1u << EP_ESCAPE_WITHIN) {
+                    record->within = cursor->escape[EP_ESCAPE_WITHIN];
                 }
                 cursor->escaped = 0;
             }

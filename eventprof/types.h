@@ -128,6 +128,20 @@ static const uint64_t ep_kinds_of_two_words = 0
     ;
 #undef EP_KIND
 
+/* The kinds of some allocator domains: bits, 1 << ep_domain. */
+static inline uint64_t
+ep_kinds_of_domains(uint64_t domains)
+{
+    const uint64_t first = EP_KIND_BIT(EP_KIND_MALLOC_RAW) | EP_KIND_BIT(EP_KIND_CALLOC_RAW) |
+                           EP_KIND_BIT(EP_KIND_REALLOC_RAW) | EP_KIND_BIT(EP_KIND_REALLOC_FREE_RAW) |
+                           EP_KIND_BIT(EP_KIND_FREE_RAW) | EP_KIND_BIT(EP_KIND_REALLOC_FAILED_RAW);
+    uint64_t kinds = 0;
+    for (unsigned domain = 0; domain < EP_DOMAIN_COUNT; domain++) {
+        kinds |= domains >> domain & 1 ? first << domain : 0;
+    }
+    return kinds;
+}
+
 /* ---- Records --------------------------------------------------------------------------------- */
 
 /* Word 0:  63        32 31  26 25        0
@@ -155,12 +169,15 @@ typedef enum ep_escape {
     EP_ESCAPE_SIZE,
     EP_ESCAPE_ADDRESS,
     EP_ESCAPE_SITE,
+    /* Of an allocation or a free: bits of the domains (1 << ep_domain) whose allocators are at work
+     * around it. It is for those recorders only that have none of them: who has counts the block there. */
+    EP_ESCAPE_WITHIN,
     EP_ESCAPE_COUNT
 } ep_escape;
 
-/* Words that the longest put may write behind `end` of a log: three escapes, one allocation, one
+/* Words that the longest put may write behind `end` of a log: four escapes, one allocation, one
  * SYNC, the terminator. Every chunk leaves them free, so one compare serves all shapes. */
-#define EP_CHUNK_SLACK_WORDS 12
+#define EP_CHUNK_SLACK_WORDS 14
 
 /* ---- Chunks ---------------------------------------------------------------------------------- */
 

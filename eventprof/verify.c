@@ -499,7 +499,7 @@ ep_check_records(const ep_capture *capture, uint32_t only_thread, const ep_decod
         while (ep_cursor_next(&cursor, &record)) {
             check.records++;
             if (record.ticks < capture->start.ticks || record.ticks > capture->stop.ticks ||
-                (capture->kinds & EP_KIND_BIT(record.kind)) == 0 ||
+                !ep_record_is_for(&record, capture->kinds) ||
                 (only_thread != 0 && cursor.thread_id != only_thread)) {
                 continue;
             }

@@ -376,8 +376,11 @@ def _domains(memory: object) -> frozenset[str]:
     return _words("memory", memory, DOMAINS)
 
 
-class _Asked(NamedTuple):
-    """The arguments of record() that say what is recorded, each by itself checked."""
+class _Asked:
+    """The arguments of record() that say what is recorded, each by itself checked.
+
+    No named tuple: making one is seen by recorders that run.
+    """
 
     calls: bool
     c_calls: bool
@@ -707,17 +710,13 @@ def record(
         "branches": branches,
     }
     beside = {"marks": marks, "gc": gc, "refs": refs, "hpy": hpy}
-    asked = _Asked(
-        _flag("calls", calls),
-        _flag("c_calls", c_calls),
-        memory,
-        _domains(memory),
-        _numpy(numpy),
-        _flag("native", native),
-        {name: _flag(name, value) for name, value in inside.items()},
-        {**{name: _flag(name, value) for name, value in beside.items()}, "audit": _audit(audit)},
-        audit,
-    )
+    asked = _Asked()
+    asked.calls, asked.c_calls = _flag("calls", calls), _flag("c_calls", c_calls)
+    asked.memory, asked.domains = memory, _domains(memory)
+    asked.numpy, asked.native = _numpy(numpy), _flag("native", native)
+    asked.inside = {name: _flag(name, value) for name, value in inside.items()}
+    asked.beside = {name: _flag(name, value) for name, value in beside.items()}
+    asked.beside["audit"], asked.audit = _audit(audit), audit
     kinds = _kinds(events, asked, backend_word)
     flags: dict[str, Any] = {
         name: not set(_BESIDE[name]).isdisjoint(_words_of(kinds)) for name in beside

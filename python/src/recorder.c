@@ -208,12 +208,41 @@ asked_of(const ep_source *source, uint64_t kinds, const ep_source *code)
     return asked;
 }
 
+_Atomic uint32_t ep_py_blocks_inside;
+
+static uint32_t
+domains_of(const recorder_object *self)
+{
+    uint32_t domains = 0;
+    for (unsigned domain = 0; domain < EP_DOMAIN_COUNT; domain++) {
+        bool has = (self->core.options.kinds & ep_kinds_of_domain((ep_domain)domain)) != 0;
+        domains |= (uint32_t)has << domain;
+    }
+    return domains;
+}
+
+/* Whether a recorder has a domain and another one does not. more: is about to run; may be NULL. */
+static void
+choose_blocks_inside(const recorder_object *more)
+{
+    uint32_t all = more != NULL ? domains_of(more) : 0, inside = 0;
+    for (const recorder_object *r = running; r != NULL; r = r->next) {
+        all |= domains_of(r);
+    }
+    for (const recorder_object *r = running; r != NULL; r = r->next) {
+        inside |= all != domains_of(r) ? domains_of(r) : 0;
+    }
+    inside |= more != NULL && all != domains_of(more) ? domains_of(more) : 0;
+    atomic_store_explicit(&ep_py_blocks_inside, inside, memory_order_relaxed);
+}
+
 /* Makes every source give what `kinds` asks of it. more: is about to run; may be NULL. Fails: -1,
  * exception set. */
 static int
 adjust_sources(uint64_t kinds, const ep_source *code, const recorder_object *more)
 {
     ep_py_profile_allow_evaluator(may_evaluate_frames(more));
+    choose_blocks_inside(more);
     bool footprint = (kinds & EP_KINDS_CODE) && (kinds & ep_source_alloc.kinds);
     int status = 0;
     for (size_t i = 0; i < SOURCE_COUNT && status == 0; i++) {

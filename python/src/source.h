@@ -55,9 +55,57 @@ typedef struct ep_source {
 static inline uint64_t
 ep_kinds_of_domain(ep_domain domain)
 {
-    return EP_KIND_BIT(EP_KIND_MALLOC + domain) | EP_KIND_BIT(EP_KIND_CALLOC + domain) |
-           EP_KIND_BIT(EP_KIND_REALLOC + domain) | EP_KIND_BIT(EP_KIND_REALLOC_FREE + domain) |
-           EP_KIND_BIT(EP_KIND_REALLOC_FAILED + domain) | EP_KIND_BIT(EP_KIND_FREE + domain);
+    return ep_kinds_of_domains(UINT64_C(1) << domain);
+}
+
+/* An allocator may ask another one for what it gives out: OBJ asks RAW, RAW the C library. Who records
+ * both has the block once, as the outer one's; who records the inner one alone has it as that one's. So
+ * if two recorders differ there, it is written down twice, and the inner record says what is around it
+ * (EP_ESCAPE_WITHIN). Here: bits of the domains, 1 << ep_domain, for which that is so. */
+extern EP_HIDDEN _Atomic uint32_t ep_py_blocks_inside;
+
+/* Above 0 while the thread is in an allocator that a hook of ours called for the program, where nothing is
+ * recorded of it. */
+extern EP_HIDDEN _Thread_local uint32_t ep_py_passing __attribute__((tls_model("initial-exec")));
+
+/* busy: of the thread's log, not 0. */
+static inline bool
+ep_py_is_block_wanted_inside(uint32_t busy, ep_domain domain)
+{
+    return !(busy & (EP_BUSY_OWN | EP_BUSY_IN(domain))) &&
+           (atomic_load_explicit(&ep_py_blocks_inside, memory_order_relaxed) >> domain & 1);
+}
+
+/* HOT. For the hooks of allocators: enters the one of a domain. False: this block is no event, because it
+ * is our own or asked for by another allocator; nothing is changed then. */
+static inline bool
+ep_py_enter_allocator(ep_log *log, ep_domain domain)
+{
+    uint32_t busy = log->busy;
+    if (EP_UNLIKELY(busy != 0) && !ep_py_is_block_wanted_inside(busy, domain)) {
+        return false;
+    }
+    log->busy = busy | EP_BUSY_OWN | EP_BUSY_IN(domain);
+    return true;
+}
+
+/* Around the call of the allocator below: what that one asks for is not our own. */
+static inline void
+ep_py_begin_below(ep_log *log)
+{
+    log->busy &= ~EP_BUSY_OWN;
+}
+
+static inline void
+ep_py_end_below(ep_log *log)
+{
+    log->busy |= EP_BUSY_OWN;
+}
+
+static inline void
+ep_py_leave_allocator(ep_log *log, ep_domain domain)
+{
+    log->busy &= ~(EP_BUSY_OWN | EP_BUSY_IN(domain));
 }
 
 /* The library that native needs was preloaded. */

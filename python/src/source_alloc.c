@@ -39,6 +39,8 @@ static bool recorded[DOMAIN_COUNT], counted[DOMAIN_COUNT];
  * we installed: the allocator that was there first. */
 static PyMemAllocatorEx first_below[DOMAIN_COUNT];
 
+_Thread_local uint32_t ep_py_passing __attribute__((tls_model("initial-exec")));
+
 _Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];
 _Atomic bool ep_footprint_on, ep_footprint_boxes, ep_footprint_tables;
 _Atomic int64_t ep_footprint_more_count;
@@ -114,21 +116,17 @@ allocator_below(const layer *own, ep_domain domain)
 
 /* HOT. The log to write to, with its busy flag set; NULL: pass through. */
 static INTO_HOOKS ep_log *
-enter(const layer *own, ep_kind kind)
+enter(const layer *own, ep_kind kind, ep_domain domain)
 {
     if (own == NULL || atomic_load_explicit(&own->mode, memory_order_relaxed) < RECORDING) {
         return NULL;
     }
     ep_log *log = ep_log_mine();
     if (EP_UNLIKELY(log == NULL)) {
-        ep_engine_count_unlogged(kind);
+        ep_engine_count_unlogged(kind + domain);
         return NULL;
     }
-    if (log->busy) {
-        return NULL;    /* OBJ asking MEM or RAW for the same block, or our own cold code */
-    }
-    log->busy = 1;
-    return log;
+    return ep_py_enter_allocator(log, domain) ? log : NULL;
 }
 
 /* The calling thread's state if the thread is attached, else NULL. */
@@ -172,7 +170,7 @@ enter_counting(const layer *own, ep_domain domain)
     }
     ep_count_thread *thread = ep_count_current;
     bool is_inner = EP_LIKELY(thread != NULL) && thread->busy != 0;
-    if (is_inner || (mode != COUNTING && ep_log_current != NULL && ep_log_current->busy != 0)) {
+    if (is_inner || (mode != COUNTING && ep_log_current != NULL && (ep_log_current->busy & EP_BUSY_OWN))) {
         return NULL;    /* the second: the recorders' own cold code */
     }
     if (EP_LIKELY(thread != NULL && thread->fast_in == ep_count_now_generation())) {
@@ -212,7 +210,12 @@ put_block(ep_log *log, ep_kind kind, ep_domain domain, size_t size, void *block)
     uint64_t ticks = ep_clock_ticks();
     (void)ep_footprint_forget((uintptr_t)block);
     uint32_t site = ep_py_block_site(attached_state(log, domain));
-    ep_log_put_block(log, ticks, kind + domain, size, (uintptr_t)block, site);
+    uint32_t within = EP_BUSY_AROUND(log->busy, domain);
+    if (EP_UNLIKELY(within != 0)) {
+        ep_log_put_block_within(log, ticks, kind + domain, size, (uintptr_t)block, site, within);
+    } else {
+        ep_log_put_block(log, ticks, kind + domain, size, (uintptr_t)block, site);
+    }
 }
 
 static INTO_HOOKS void
@@ -221,7 +224,12 @@ put_free(ep_log *log, ep_kind kind, ep_domain domain, void *block)
     uint64_t ticks = ep_clock_ticks();
     PyThreadState *ts = attached_state(log, domain);
     uint32_t site = stack_may_be_torn(domain) ? 0 : ep_py_block_site(ts);
-    ep_log_put_free(log, ticks, kind + domain, site, (uintptr_t)block);
+    uint32_t within = EP_BUSY_AROUND(log->busy, domain);
+    if (EP_UNLIKELY(within != 0)) {
+        ep_log_put_free_within(log, ticks, kind + domain, site, (uintptr_t)block, within);
+    } else {
+        ep_log_put_free(log, ticks, kind + domain, site, (uintptr_t)block);
+    }
 }
 
 static INTO_HOOKS void *
@@ -229,14 +237,20 @@ whole_malloc(void *context, size_t size, ep_domain domain)
 {
     const layer *own = context;
     const PyMemAllocatorEx *below = allocator_below(own, domain);
-    ep_log *log = enter(own, EP_KIND_MALLOC + domain);
-    void *block = below->malloc(below->ctx, size);
-    if (log != NULL) {
-        if (block != NULL) {
-            put_block(log, EP_KIND_MALLOC, domain, size, block);
-        }
-        log->busy = 0;
+    ep_log *log = enter(own, EP_KIND_MALLOC, domain);
+    if (log == NULL) {
+        ep_py_passing++;
+        void *passed = below->malloc(below->ctx, size);
+        ep_py_passing--;
+        return passed;
     }
+    ep_py_begin_below(log);
+    void *block = below->malloc(below->ctx, size);
+    ep_py_end_below(log);
+    if (block != NULL) {
+        put_block(log, EP_KIND_MALLOC, domain, size, block);
+    }
+    ep_py_leave_allocator(log, domain);
     return block;
 }
 
@@ -245,14 +259,20 @@ whole_calloc(void *context, size_t count, size_t size, ep_domain domain)
 {
     const layer *own = context;
     const PyMemAllocatorEx *below = allocator_below(own, domain);
-    ep_log *log = enter(own, EP_KIND_CALLOC + domain);
-    void *block = below->calloc(below->ctx, count, size);
-    if (log != NULL) {
-        if (block != NULL) {
-            put_block(log, EP_KIND_CALLOC, domain, count * size, block);
-        }
-        log->busy = 0;
+    ep_log *log = enter(own, EP_KIND_CALLOC, domain);
+    if (log == NULL) {
+        ep_py_passing++;
+        void *passed = below->calloc(below->ctx, count, size);
+        ep_py_passing--;
+        return passed;
     }
+    ep_py_begin_below(log);
+    void *block = below->calloc(below->ctx, count, size);
+    ep_py_end_below(log);
+    if (block != NULL) {
+        put_block(log, EP_KIND_CALLOC, domain, count * size, block);
+    }
+    ep_py_leave_allocator(log, domain);
     return block;
 }
 
@@ -263,21 +283,26 @@ whole_realloc(void *context, void *old, size_t size, ep_domain domain)
 {
     const layer *own = context;
     const PyMemAllocatorEx *below = allocator_below(own, domain);
-    ep_log *log = enter(own, EP_KIND_REALLOC + domain);
+    ep_log *log = enter(own, EP_KIND_REALLOC, domain);
     if (log == NULL) {
-        return below->realloc(below->ctx, old, size);
+        ep_py_passing++;
+        void *passed = below->realloc(below->ctx, old, size);
+        ep_py_passing--;
+        return passed;
     }
     bool listed = old != NULL && ep_footprint_forget((uintptr_t)old);
     if (old != NULL && !listed) {
         put_free(log, EP_KIND_REALLOC_FREE, domain, old);
     }
+    ep_py_begin_below(log);
     void *block = below->realloc(below->ctx, old, size);
+    ep_py_end_below(log);
     if (block != NULL) {
         put_block(log, old != NULL && !listed ? EP_KIND_REALLOC : EP_KIND_MALLOC, domain, size, block);
     } else if (old != NULL && !listed) {
         put_block(log, EP_KIND_REALLOC_FAILED, domain, size, old);
     }
-    log->busy = 0;
+    ep_py_leave_allocator(log, domain);
     return block;
 }
 
@@ -286,9 +311,11 @@ whole_free(void *context, void *block, ep_domain domain)
 {
     const layer *own = context;
     const PyMemAllocatorEx *below = allocator_below(own, domain);
-    ep_log *log = block != NULL ? enter(own, EP_KIND_FREE + domain) : NULL;
+    ep_log *log = block != NULL ? enter(own, EP_KIND_FREE, domain) : NULL;
     if (log == NULL) {
+        ep_py_passing++;
         below->free(below->ctx, block);
+        ep_py_passing--;
         return;
     }
     if (EP_UNLIKELY(ep_footprint_has_boxes()) &&
@@ -298,8 +325,9 @@ whole_free(void *context, void *block, ep_domain domain)
     if (!ep_footprint_forget((uintptr_t)block)) {
         put_free(log, EP_KIND_FREE, domain, block);
     }
+    ep_py_begin_below(log);
     below->free(below->ctx, block);
-    log->busy = 0;
+    ep_py_leave_allocator(log, domain);
 }
 
 /* ---- Hooks, the fast halves ------------------------------------------------------------------ */
@@ -370,7 +398,7 @@ fast_malloc(layer *own, size_t size, ep_domain domain, void *(*whole)(void *, si
     if (EP_UNLIKELY(site > EP_ALLOC_SITE_MAX)) {
         return whole(own, size);
     }
-    log->busy = 1;
+    log->busy = EP_BUSY_IN(domain);
     void *block = own->below.malloc(own->below.ctx, size);
     if (EP_LIKELY(block != NULL)) {
         put_block_now(log, EP_KIND_MALLOC + domain, size, block, site);
@@ -391,7 +419,7 @@ fast_calloc(layer *own, size_t count, size_t size, ep_domain domain,
     if (EP_UNLIKELY(site > EP_ALLOC_SITE_MAX)) {
         return whole(own, count, size);
     }
-    log->busy = 1;
+    log->busy = EP_BUSY_IN(domain);
     void *block = own->below.calloc(own->below.ctx, count, size);
     if (EP_LIKELY(block != NULL)) {
         put_block_now(log, EP_KIND_CALLOC + domain, count * size, block, site);
@@ -413,7 +441,7 @@ fast_realloc(layer *own, void *old, size_t size, ep_domain domain,
     if (EP_UNLIKELY(site > EP_ALLOC_SITE_MAX)) {
         return whole(own, old, size);
     }
-    log->busy = 1;
+    log->busy = EP_BUSY_IN(domain);
     if (old != NULL) {
         ep_log_put_free_at(log, ep_clock_counter_halves(), EP_KIND_REALLOC_FREE + domain, site,
                            (uintptr_t)old);
@@ -442,7 +470,7 @@ fast_free(const layer *own, void *block, ep_domain domain)
         ep_log_put_free_at(log, ep_clock_counter_halves(), EP_KIND_FREE + domain, site,
                            (uintptr_t)block);
     }
-    log->busy = 1;
+    log->busy = EP_BUSY_IN(domain);
     own->below.free(own->below.ctx, block);
     log->busy = 0;
 }
@@ -585,9 +613,10 @@ mode_of(ep_domain domain)
     if (!recorded[domain]) {
         return counted[domain] ? COUNTING : DORMANT;
     }
-    return counted[domain]        ? RECORDING_COUNTING
-           : may_be_plain(domain) ? RECORDING_PLAIN
-                                  : RECORDING;
+    bool has_inner = atomic_load_explicit(&ep_py_blocks_inside, memory_order_relaxed) != 0;
+    return counted[domain]                      ? RECORDING_COUNTING
+           : may_be_plain(domain) && !has_inner ? RECORDING_PLAIN
+                                                : RECORDING;
 }
 
 static int
@@ -640,6 +669,12 @@ adjust(uint64_t kinds)
     if (was_out) {
         clear_footprint();
     }
+#if PY_VERSION_HEX < 0x030C0000
+    /* Else this thread's blocks of RAW had no place until it asked for one of another domain. */
+    if (kinds != 0 && ep_log_mine() != NULL) {
+        ep_log_mine()->state = PyThreadState_Get();
+    }
+#endif
     /* What is added first: if there is no memory, nothing has changed. */
     for (int domain = 0; domain < DOMAIN_COUNT; domain++) {
         if ((kinds & ep_kinds_of_domain((ep_domain)domain)) &&

@@ -3,8 +3,9 @@
  * shim.c, preloaded, calls the hooks here. They run wherever the program calls malloc(): on threads that
  * Python does not know, in thread-exit destructors, inside of the C library and of the allocators of the
  * other domains. Not written down are
- *   - what the thread's busy flag covers: the blocks that the other domains are made of while they are
- *     recorded, and what our own hooks need;
+ *   - what the thread's busy flag covers: what our own hooks need, and the blocks that the other domains
+ *     are made of while they are recorded, unless another recorder has this domain and not those
+ *     (ep_py_blocks_inside);
  *   - what this extension asks for, told by the caller's address (memory of traces, tables);
  *   - what the C library needs for the engine, while the calling thread is in there;
  *   - what the dynamic loader asks for: it holds locks that the engine, starting a thread, waits for.
@@ -54,6 +55,14 @@ is_from(const image *of, const void *caller)
     return (uintptr_t)caller - of->start < of->bytes;
 }
 
+/* Whether a call of ours may be the program's: of a hook that calls the allocator below, if that one ends
+ * in a jump, as Python's of the RAW domain does. */
+static EP_COLD bool
+is_below(const ep_log *log)
+{
+    return ep_py_passing != 0 || (log != NULL && log->busy != 0);
+}
+
 /* A thread's first event, or one of the engine's own for it. */
 static EP_COLD ep_log *
 first_log(ep_kind kind)
@@ -66,7 +75,7 @@ first_log(ep_kind kind)
         ep_engine_count_unlogged(kind);
         return NULL;
     }
-    log->busy = 1;
+    log->busy = EP_BUSY_OWN | EP_BUSY_IN(EP_DOMAIN_LIBC);
     return log;
 }
 
@@ -75,18 +84,26 @@ static INTO_HOOKS ep_log *
 enter(ep_kind kind, const void *caller)
 {
     if (EP_UNLIKELY(!atomic_load_explicit(&recording, memory_order_relaxed)) ||
-        EP_UNLIKELY(is_from(&own_image, caller) || is_from(&loader_image, caller))) {
+        EP_UNLIKELY(is_from(&loader_image, caller))) {
         return NULL;
     }
     ep_log *log = ep_log_current;
+    if (EP_UNLIKELY(is_from(&own_image, caller)) && !is_below(log)) {
+        return NULL;
+    }
     if (EP_UNLIKELY(log == NULL)) {
         return first_log(kind);
     }
-    if (log->busy || EP_UNLIKELY(ep_engine_inside != 0)) {
+    if (EP_UNLIKELY(ep_engine_inside != 0)) {
         return NULL;
     }
-    log->busy = 1;
-    return log;
+    return ep_py_enter_allocator(log, EP_DOMAIN_LIBC) ? log : NULL;
+}
+
+static INTO_HOOKS void
+leave(ep_log *log)
+{
+    ep_py_leave_allocator(log, EP_DOMAIN_LIBC);
 }
 
 static EP_COLD uint32_t
@@ -148,7 +165,12 @@ put_block(ep_log *log, ep_kind kind, size_t size, const void *block)
 {
     ep_ticks ticks = ticks_now();
     uint32_t site = site_now(log);
-    ep_log_put_block_at(log, ticks, kind, size, (uintptr_t)block, site, true);
+    uint32_t within = EP_BUSY_AROUND(log->busy, EP_DOMAIN_LIBC);
+    if (EP_UNLIKELY(within != 0)) {
+        ep_log_put_block_within(log, ep_clock_ticks(), kind, size, (uintptr_t)block, site, within);
+    } else {
+        ep_log_put_block_at(log, ticks, kind, size, (uintptr_t)block, site, true);
+    }
 }
 
 /* Before the real free: afterwards another thread may be given the address. */
@@ -157,7 +179,12 @@ put_free(ep_log *log, ep_kind kind, const void *block)
 {
     ep_ticks ticks = ticks_now();
     uint32_t site = site_now(log);
-    ep_log_put_free_at(log, ticks, kind, site, (uintptr_t)block);
+    uint32_t within = EP_BUSY_AROUND(log->busy, EP_DOMAIN_LIBC);
+    if (EP_UNLIKELY(within != 0)) {
+        ep_log_put_free_within(log, ep_clock_ticks(), kind, site, (uintptr_t)block, within);
+    } else {
+        ep_log_put_free_at(log, ticks, kind, site, (uintptr_t)block);
+    }
 }
 
 static void *
@@ -171,7 +198,7 @@ hook_malloc(size_t size, const void *caller)
     if (EP_LIKELY(block != NULL)) {
         put_block(log, EP_KIND_MALLOC_LIBC, size, block);
     }
-    log->busy = 0;
+    leave(log);
     return block;
 }
 
@@ -186,7 +213,7 @@ hook_calloc(size_t count, size_t size, const void *caller)
     if (EP_LIKELY(block != NULL)) {
         put_block(log, EP_KIND_CALLOC_LIBC, count * size, block);
     }
-    log->busy = 0;
+    leave(log);
     return block;
 }
 
@@ -208,7 +235,7 @@ hook_realloc(void *old, size_t size, const void *caller)
     } else if (moves) {
         put_block(log, EP_KIND_REALLOC_FAILED_LIBC, size, old);
     }
-    log->busy = 0;
+    leave(log);
     return block;
 }
 
@@ -222,7 +249,7 @@ hook_free(void *block, const void *caller)
     }
     put_free(log, EP_KIND_FREE_LIBC, block);
     below.free(block);
-    log->busy = 0;
+    leave(log);
 }
 
 static void *
@@ -238,7 +265,7 @@ hook_tell(void *asked, void *block, size_t size)
     if (block != NULL) {
         put_block(log, EP_KIND_MALLOC_LIBC, size, block);
     }
-    log->busy = 0;
+    leave(log);
 }
 
 /* ---- Pages ----------------------------------------------------------------------------------- */
@@ -379,7 +406,7 @@ hook_ask_pages(void *from, size_t bytes, ep_shim_pages how, const void *caller)
     if (how == EP_SHIM_PAGES_MOVE) {
         ep_engine_alone(take_asked, &change);
         if (!change.done) {
-            log->busy = 0;
+            leave(log);
             return NULL;
         }
         put_free(log, EP_KIND_REALLOC_FREE_LIBC, from);
@@ -410,7 +437,7 @@ hook_tell_pages(void *asked, void *to, size_t bytes, ep_shim_pages how)
             ep_engine_count_unlogged(kind);
         }
     }
-    log->busy = 0;
+    leave(log);
 }
 
 static const ep_shim_hooks hooks = {

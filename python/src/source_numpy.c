@@ -14,7 +14,8 @@
  *
  * Up to NumPy 2.4 the data comes from the C library, later from the RAW domain; blocks below 1 KiB from
  * NumPy's own cache. All of it goes through these functions, so it is written down here, once: the
- * thread's busy flag keeps the allocator below from doing it again. */
+ * thread's busy flag keeps the allocator below from doing it again, but for a recorder that has that one's
+ * domain and not this one (ep_py_blocks_inside). */
 #include "compat.h"
 
 #include <stdlib.h>
@@ -61,38 +62,48 @@ enter(ep_kind kind)
         ep_engine_count_unlogged(kind);
         return NULL;
     }
-    if (log->busy) {
-        return NULL;    /* a handler that asks another one */
-    }
-    log->busy = 1;
-    return log;
+    /* Not of a handler that asks another one. */
+    return ep_py_enter_allocator(log, EP_DOMAIN_NUMPY) ? log : NULL;
 }
 
 static void
 put_block(ep_log *log, ep_kind kind, size_t size, void *block)
 {
     uint32_t site = ep_py_block_site(ep_py_attached_state());
-    ep_log_put_block(log, ep_clock_ticks(), kind, size, (uintptr_t)block, site);
+    uint32_t within = EP_BUSY_AROUND(log->busy, EP_DOMAIN_NUMPY);
+    if (EP_UNLIKELY(within != 0)) {
+        ep_log_put_block_within(log, ep_clock_ticks(), kind, size, (uintptr_t)block, site, within);
+    } else {
+        ep_log_put_block(log, ep_clock_ticks(), kind, size, (uintptr_t)block, site);
+    }
 }
 
 static void
 put_free(ep_log *log, ep_kind kind, void *block)
 {
     uint32_t site = ep_py_block_site(ep_py_attached_state());
-    ep_log_put_free(log, ep_clock_ticks(), kind, site, (uintptr_t)block);
+    uint32_t within = EP_BUSY_AROUND(log->busy, EP_DOMAIN_NUMPY);
+    if (EP_UNLIKELY(within != 0)) {
+        ep_log_put_free_within(log, ep_clock_ticks(), kind, site, (uintptr_t)block, within);
+    } else {
+        ep_log_put_free(log, ep_clock_ticks(), kind, site, (uintptr_t)block);
+    }
 }
 
 static void *
 hook_malloc(const PyDataMemAllocator *below, size_t size)
 {
     ep_log *log = enter(EP_KIND_MALLOC_NUMPY);
-    void *block = below->malloc(below->ctx, size);
-    if (log != NULL) {
-        if (block != NULL) {
-            put_block(log, EP_KIND_MALLOC_NUMPY, size, block);
-        }
-        log->busy = 0;
+    if (log == NULL) {
+        return below->malloc(below->ctx, size);
     }
+    ep_py_begin_below(log);
+    void *block = below->malloc(below->ctx, size);
+    ep_py_end_below(log);
+    if (block != NULL) {
+        put_block(log, EP_KIND_MALLOC_NUMPY, size, block);
+    }
+    ep_py_leave_allocator(log, EP_DOMAIN_NUMPY);
     return block;
 }
 
@@ -100,13 +111,16 @@ static void *
 hook_calloc(const PyDataMemAllocator *below, size_t count, size_t size)
 {
     ep_log *log = enter(EP_KIND_CALLOC_NUMPY);
-    void *block = below->calloc(below->ctx, count, size);
-    if (log != NULL) {
-        if (block != NULL) {
-            put_block(log, EP_KIND_CALLOC_NUMPY, count * size, block);
-        }
-        log->busy = 0;
+    if (log == NULL) {
+        return below->calloc(below->ctx, count, size);
     }
+    ep_py_begin_below(log);
+    void *block = below->calloc(below->ctx, count, size);
+    ep_py_end_below(log);
+    if (block != NULL) {
+        put_block(log, EP_KIND_CALLOC_NUMPY, count * size, block);
+    }
+    ep_py_leave_allocator(log, EP_DOMAIN_NUMPY);
     return block;
 }
 
@@ -116,18 +130,21 @@ static void *
 hook_realloc(const PyDataMemAllocator *below, void *old, size_t size)
 {
     ep_log *log = enter(EP_KIND_REALLOC_NUMPY);
-    if (log != NULL && old != NULL) {
+    if (log == NULL) {
+        return below->realloc(below->ctx, old, size);
+    }
+    if (old != NULL) {
         put_free(log, EP_KIND_REALLOC_FREE_NUMPY, old);
     }
+    ep_py_begin_below(log);
     void *block = below->realloc(below->ctx, old, size);
-    if (log != NULL) {
-        if (block != NULL) {
-            put_block(log, old != NULL ? EP_KIND_REALLOC_NUMPY : EP_KIND_MALLOC_NUMPY, size, block);
-        } else if (old != NULL) {
-            put_block(log, EP_KIND_REALLOC_FAILED_NUMPY, size, old);
-        }
-        log->busy = 0;
+    ep_py_end_below(log);
+    if (block != NULL) {
+        put_block(log, old != NULL ? EP_KIND_REALLOC_NUMPY : EP_KIND_MALLOC_NUMPY, size, block);
+    } else if (old != NULL) {
+        put_block(log, EP_KIND_REALLOC_FAILED_NUMPY, size, old);
     }
+    ep_py_leave_allocator(log, EP_DOMAIN_NUMPY);
     return block;
 }
 
@@ -135,13 +152,14 @@ static void
 hook_free(const PyDataMemAllocator *below, void *block, size_t size)
 {
     ep_log *log = block != NULL ? enter(EP_KIND_FREE_NUMPY) : NULL;
-    if (log != NULL) {
-        put_free(log, EP_KIND_FREE_NUMPY, block);
+    if (log == NULL) {
+        below->free(below->ctx, block, size);
+        return;
     }
+    put_free(log, EP_KIND_FREE_NUMPY, block);
+    ep_py_begin_below(log);
     below->free(below->ctx, block, size);
-    if (log != NULL) {
-        log->busy = 0;
-    }
+    ep_py_leave_allocator(log, EP_DOMAIN_NUMPY);
 }
 
 /* Of the default handler. Its context stays NumPy's own, so that no caller meets one with the functions

@@ -371,6 +371,51 @@ START_TEST(a_recorder_gets_only_its_kinds)
 }
 END_TEST
 
+/* Of blocks that one allocator asked another one for, each recorder has one record, kept or lost. */
+START_TEST(what_is_within_counts_for_those_who_have_nothing_around_it)
+{
+    setup();
+    enum {
+        ROUNDS = 60000,
+        WITHIN = 1 << EP_DOMAIN_OBJ
+    };
+    const uint64_t raw = ep_kinds_of_domains(1 << EP_DOMAIN_RAW);
+    const uint64_t obj = ep_kinds_of_domains(1 << EP_DOMAIN_OBJ);
+    const uint64_t kinds[] = {raw, obj, raw | obj};
+    static const ep_on_full policies[] = {EP_ON_FULL_OVERWRITE, EP_ON_FULL_STOP, EP_ON_FULL_GROW};
+    for (int policy = 0; policy < 3; policy++) {
+        ep_recorder recorders[3];
+        ep_log *log = ep_log_mine();
+        for (int i = 0; i < 3; i++) {
+            ep_model_start(&recorders[i], kinds[i], 1, policies[policy], EP_CLOCK_INJECTED);
+        }
+        for (int round = 0; round < ROUNDS; round++) {
+            uint64_t address = 4096 + 16 * (uint64_t)round;
+            uint32_t site = site_ids[round % SITE_COUNT];
+            ep_log_put_block_within(log, ep_model_tick(), EP_KIND_MALLOC_RAW, 32, address, site, WITHIN);
+            ep_log_put_block(log, ep_model_tick(), EP_KIND_MALLOC_OBJ, 32, address, site);
+            ep_log_put_free(log, ep_model_tick(), EP_KIND_FREE_OBJ, site, address);
+            ep_log_put_free_within(log, ep_model_tick(), EP_KIND_FREE_RAW, site, address, WITHIN);
+        }
+        for (int i = 0; i < 3; i++) {
+            ep_model_stop(&recorders[i]);
+            ep_decoded decoded = ep_model_decode(&recorders[i]);
+            static const ep_kind all[] = {EP_KIND_MALLOC_RAW, EP_KIND_FREE_RAW, EP_KIND_MALLOC_OBJ,
+                                          EP_KIND_FREE_OBJ};
+            ck_assert_uint_eq(decoded.thread_count, 1);
+            for (int k = 0; k < 4; k++) {
+                uint64_t found = decoded.threads[0].recorded[all[k]] + decoded.threads[0].lost[all[k]];
+                ck_assert_uint_eq(found, k < 2 ? (i == 0 ? ROUNDS : 0) : (i == 0 ? 0 : ROUNDS));
+            }
+            ep_decoded_clear(&decoded);
+        }
+        for (int i = 0; i < 3; i++) {
+            ep_recorder_clear(&recorders[i]);
+        }
+    }
+}
+END_TEST
+
 START_TEST(kinds_wanted_are_the_union_of_the_running)
 {
     setup();
@@ -1891,6 +1936,7 @@ EP_TEST_MAIN("engine",
              a_window_holds_what_was_emitted_in_it,
              a_window_without_events_is_empty,
              a_recorder_gets_only_its_kinds,
+             what_is_within_counts_for_those_who_have_nothing_around_it,
              kinds_wanted_are_the_union_of_the_running,
              each_policy_and_size_keeps_the_right_part,
              a_ring_keeps_its_size,

@@ -466,6 +466,63 @@ START_TEST(a_block_with_escapes_is_not_taken_back)
 }
 END_TEST
 
+START_TEST(what_an_allocator_asked_for_says_so_and_the_next_does_not)
+{
+    enum {
+        IN_OBJ = 1 << EP_DOMAIN_OBJ,
+        IN_BOTH = IN_OBJ | 1 << EP_DOMAIN_RAW
+    };
+    ep_log *log = fresh_log(5000);
+    ep_log_put_block_within(log, 5002, EP_KIND_MALLOC_RAW, EP_PAYLOAD_MAX, 4097, 99, IN_OBJ);
+    ep_log_put_block(log, 5003, EP_KIND_MALLOC_OBJ, 32, 4096, 99);
+    ep_log_put_free(log, 5004, EP_KIND_FREE_OBJ, 99, 4096);
+    ep_log_put_free_within(log, 5005, EP_KIND_FREE_LIBC, 99, 4097, IN_BOTH);
+    ep_log_put_free(log, 5006, EP_KIND_FREE_RAW, 99, 8192);
+    static const struct {
+        unsigned kind;
+        uint64_t address, size, within;
+    } expected[] = {
+        {EP_KIND_MALLOC_RAW, 4097, EP_PAYLOAD_MAX, IN_OBJ},
+        {EP_KIND_MALLOC_OBJ, 4096, 32, 0},
+        {EP_KIND_FREE_OBJ, 4096, 0, 0},
+        {EP_KIND_FREE_LIBC, 4097, 0, IN_BOTH},
+        {EP_KIND_FREE_RAW, 8192, 0, 0},
+    };
+
+    ep_cursor cursor = ep_cursor_begin(log->chunk->header);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        ep_record record = {.within = 77};
+        ck_assert(ep_cursor_next(&cursor, &record));
+        ck_assert_uint_eq(record.kind, expected[i].kind);
+        ck_assert_uint_eq(record.address, expected[i].address);
+        ck_assert_uint_eq(record.size, expected[i].size);
+        ck_assert_uint_eq(record.within, expected[i].within);
+        ck_assert_uint_eq(record.id, 99);
+    }
+    assert_ends(&cursor);
+    ck_assert_uint_eq(ep_log_last_block(log), 0);
+    end_log();
+}
+END_TEST
+
+START_TEST(what_is_within_is_for_those_who_have_nothing_around_it)
+{
+    const uint64_t raw = ep_kinds_of_domains(1 << EP_DOMAIN_RAW);
+    const uint64_t obj_malloc = EP_KIND_BIT(EP_KIND_MALLOC_OBJ);
+    ep_record within = {.kind = EP_KIND_FREE_RAW, .within = 1 << EP_DOMAIN_OBJ};
+    ep_record alone = {.kind = EP_KIND_FREE_RAW};
+
+    ck_assert(ep_record_is_for(&within, raw));
+    ck_assert(!ep_record_is_for(&within, raw | obj_malloc));
+    ck_assert(!ep_record_is_for(&within, obj_malloc));
+    ck_assert(ep_record_is_for(&alone, raw | obj_malloc));
+    ck_assert_uint_eq(raw, EP_KIND_BIT(EP_KIND_MALLOC_RAW) | EP_KIND_BIT(EP_KIND_CALLOC_RAW) |
+                               EP_KIND_BIT(EP_KIND_REALLOC_RAW) | EP_KIND_BIT(EP_KIND_FREE_RAW) |
+                               EP_KIND_BIT(EP_KIND_REALLOC_FREE_RAW) |
+                               EP_KIND_BIT(EP_KIND_REALLOC_FAILED_RAW));
+}
+END_TEST
+
 START_TEST(a_block_of_the_chunk_before_is_not_taken_back)
 {
     ep_log *log = fresh_log(5000);
@@ -698,7 +755,7 @@ START_TEST(a_record_of_no_known_kind_ends_the_reading)
 {
     static const uint64_t words[] = {
         EP_WORD0(5003, 0, 77),                    /* kind 0 */
-        EP_WORD0(5003, EP_KIND_ESCAPE, 3),        /* an escape of nothing known */
+        EP_WORD0(5003, EP_KIND_ESCAPE, EP_ESCAPE_COUNT),    /* an escape of nothing known */
         EP_WORD0(5003, EP_KIND_ESCAPE, 12347),
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
@@ -803,6 +860,8 @@ EP_TEST_MAIN("log",
              only_the_very_last_record_is_named,
              a_block_behind_a_sync_is_taken_back_and_the_sync_stays,
              a_block_with_escapes_is_not_taken_back,
+             what_an_allocator_asked_for_says_so_and_the_next_does_not,
+             what_is_within_is_for_those_who_have_nothing_around_it,
              a_block_of_the_chunk_before_is_not_taken_back,
              a_reader_sees_a_prefix_of_whole_records,
              a_reader_never_reads_on_behind_calls_that_are_taken_back,

@@ -62,7 +62,7 @@ static uint64_t (*sums_of(const ep_capture *capture)) [EP_KIND_COUNT] {
         while (ep_cursor_next(&cursor, &record)) {
             if (record.ticks >= capture->start.ticks && record.ticks <= capture->stop.ticks) {
                 ck_assert_uint_lt(cursor.thread_id, capture->thread_count);
-                sums[cursor.thread_id][record.kind] += 1;
+                sums[cursor.thread_id][record.kind] += ep_record_is_for(&record, capture->kinds);
             }
         }
     }

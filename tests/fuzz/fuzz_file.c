@@ -142,8 +142,8 @@ put_events(script *s, uint64_t *words, size_t room, uint64_t *ticks)
         const ep_kind_info *info = &ep_kinds[kind];
         uint64_t small = take(s, 1);
         if (kind == EP_KIND_ESCAPE) {
-            words[at++] = EP_WORD0(*ticks, kind, small & 3);
-            words[at++] = take(s, 8);
+            words[at++] = EP_WORD0(*ticks, kind, small % (EP_ESCAPE_COUNT + 1));
+            words[at++] = take(s, small % (EP_ESCAPE_COUNT + 1) == EP_ESCAPE_WITHIN ? 1 : 8);
         } else if (info->family == EP_FAMILY_CALL || info->family == EP_FAMILY_POINT) {
             words[at++] = EP_WORD0(*ticks, kind, small);
         } else if (info->family == EP_FAMILY_FREE || info->family == EP_FAMILY_VALUE) {

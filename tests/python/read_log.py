@@ -213,11 +213,17 @@ def _chunk(data, slot, header, log, sites, name_of):
             callee, caller, _, line = sites.get(payload, (0, 0, -1, -1))
             line, name = line if line > 0 else None, name_of(callee or caller)
             address = second if kind in VALUES else None
-        elif 25 <= kind < 35:
-            address = second
         else:
-            size, address = escapes.get(0, payload), escapes.get(1, second >> 20 << 3)
-            escapes = {}
+            if 25 <= kind < 35:
+                address = second
+            else:
+                size, address = escapes.get(0, payload), escapes.get(1, second >> 20 << 3)
+            within, escapes = escapes.get(3, 0), {}
+            around = [domain for domain in range(5) if within >> domain & 1]
+            if any(
+                header["kinds"] >> first + domain & 1 for domain in around for first, _ in BLOCKS
+            ):
+                continue
         if not header["start_ticks"] <= ticks <= stop or not header["kinds"] >> kind & 1:
             continue
         if header["only_thread"] and thread != header["only_thread"]:
