@@ -19,13 +19,13 @@ from .recorder import (
     Domain,
     Threads,
     _choice,
+    _domain_words,
     _flag,
     _has_jit,
     _is_bool,
     _one_of,
     _patterns,
     _uses_areas,
-    _words,
     decorate,
 )
 
@@ -59,7 +59,8 @@ def count(
     c_calls : bool
         Count calls of functions that are not in Python.
     memory : bool or iterable of {'raw', 'mem', 'obj'}
-        Count what Python's allocators give out; of these domains only.
+        Count what Python's allocators give out; of these domains only. What NumPy's arrays and C
+        libraries take by themselves is not counted: `record` has it.
     include, exclude : iterable of str
         Which functions' calls are counted: as of `record`.
     threads : {'all', 'current'}
@@ -89,7 +90,11 @@ def count(
         raise TypeError(f"memory must be True, False, or some of {_one_of(DOMAINS)} as in "
                         f"memory=['obj'], not {memory!r}")  # fmt: skip
     else:
-        domains = _words("memory", memory, DOMAINS)
+        domains = _domain_words(
+            memory,
+            "what arrays and C libraries take is recorded, not counted, by record(numpy=True, "
+            "native=True)",
+        )
     options = CounterOptions(
         _flag("calls", calls),
         _flag("c_calls", c_calls),

@@ -373,7 +373,15 @@ def _domains(memory: object) -> frozenset[str]:
     if isinstance(memory, str) or not isinstance(memory, Iterable):
         raise TypeError(f"memory must be True, False, or some of {_one_of(DOMAINS)} as in "
                         f"memory=['obj'], not {memory!r}")  # fmt: skip
-    return _words("memory", memory, DOMAINS)
+    return _domain_words(memory, "numpy=True and native=True ask for the others")
+
+
+def _domain_words(memory: Iterable[object], others: str) -> frozenset[str]:
+    words = list(memory)
+    for word in words:
+        if isinstance(word, str) and word in ALL_DOMAINS and word not in DOMAINS:
+            raise ValueError(f"memory may hold {_one_of(DOMAINS)}, not {word!r}: {others}")
+    return _words("memory", words, DOMAINS)
 
 
 class _Asked:

@@ -208,6 +208,9 @@ def test_counting_and_recording_by_module(folder):
         ("report=x.txt", "report=FILE goes with count"),
         ("count,report", "report needs a file"),
         ("count,calls=0,c_calls=0", "nothing to count"),
+        ("count,native", "native is for recording: counting has the blocks of Python's allocators"),
+        ("count,numpy=1", "numpy is for recording: counting has the blocks of Python's allocators"),
+        ("count,domains=libc", "recorded, not counted, by record(numpy=True, native=True)"),
     ],
 )
 def test_what_counting_does_not_know_is_one_line(folder, value, said):
@@ -236,6 +239,21 @@ def test_run_counts(folder):
     assert again.returncode == wrong.returncode == 2
     assert "exists already; -f replaces it" in again.stderr
     assert "buffer is for recording" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--native"], "native is for recording: counting has the blocks of Python's allocators"),
+        (["--numpy", "1"], "numpy is for recording: counting has the blocks of Python's"),
+        (["--domains", "numpy"], "recorded, not counted, by record(numpy=True, native=True)"),
+    ],
+)
+def test_run_does_not_count_what_counting_does_not_have(folder, options, said):
+    found = python(folder, "-m", "eventprof", "run", "--count", *options, "-c", "print('ran')")
+
+    assert (found.stdout, found.returncode) == ("", 2)
+    assert said in found.stderr
 
 
 def test_run_counts_what_the_program_starts(folder):

@@ -237,6 +237,30 @@ def test_blocks_of_pythons_allocators_are_not_counted_twice():
     assert alone["libc"] > 1_500_000
 
 
+def test_a_counter_beside_it_hides_nothing():
+    """Its hooks stand between Python's allocators and the C library, and record nothing there."""
+    found = in_child("""
+        import eventprof
+        def work():
+            return [bytearray(SIZE + i) for i in range(100)]
+        def blocks(with_counter):
+            counter = eventprof.count(memory=["raw", "mem", "obj"])
+            if with_counter:
+                counter.start()
+            with recorder() as rec:
+                kept = work()
+            if with_counter:
+                counter.stop()
+            return [len([size for _, size in large(rec.trace) if size < 2 * SIZE]),
+                    counter.get_call_counts().get("work", 0) if with_counter else 1]
+        blocks(True), blocks(False)
+        print(json.dumps([blocks(False), blocks(True)]))
+    """)
+
+    assert found[0][0] >= 100
+    assert found == [found[0], found[0]]
+
+
 # What the C library itself says was asked of it, in bytes that are in use. Without its caches of freed
 # blocks, which it counts as in use.
 IN_USE = """

@@ -107,6 +107,8 @@ def test_sizes(value, size):
         ({"memory": 3}, TypeError, ["memory", "3"]),
         ({"memory": ["ram"]}, ValueError, ["memory", "'ram'", "did you mean 'raw'?"]),
         ({"memory": [1]}, TypeError, ["memory", "1"]),
+        ({"memory": ["numpy"]}, ValueError, ["memory", "'numpy'", "numpy=True and native=True"]),
+        ({"memory": ["obj", "libc"]}, ValueError, ["memory", "'libc'", "native=True"]),
         ({"events": ["cal"]}, ValueError, ["events", "'cal'", "did you mean 'call'?"]),
         ({"events": "call"}, TypeError, ["events", "['call']"]),
         ({"events": [None]}, TypeError, ["events", "None"]),

@@ -265,6 +265,9 @@ def check_counted(given: Mapping[str, Any]) -> None:
         There is one.
     """
     for name in given:
+        if name in ("numpy", "native"):
+            raise ValueError(f"{name} is for recording: counting has the blocks of Python's "
+                             f"allocators; leave {name} out, or count")  # fmt: skip
         if name not in COUNTED:
             raise ValueError(f"{name.replace('_', '-')} is for recording; counting has "
                              f"{', '.join(COUNTED)}")  # fmt: skip

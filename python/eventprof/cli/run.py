@@ -100,7 +100,8 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
         refuse_unknown(parser, extra)
     if program is None:
         parser.error("no program: give a script, -m MODULE, -c CODE, or - for standard input")
-    if arguments.native and sys.implementation.name != "pypy":  # where the recorder refuses it
+    # Counting refuses it, and the recorder of PyPy does.
+    if arguments.native and not arguments.count and sys.implementation.name != "pypy":
         _preload()
     recording = (Counting if arguments.count else Recording)(parser, arguments, program)
     try:
