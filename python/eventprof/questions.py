@@ -7,6 +7,7 @@ so.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -664,9 +665,10 @@ class Questions:
         Parameters
         ----------
         query : str
-            The tables are events, calls, allocations, functions, memory, threads, marks, spans,
-            counters, flows, gc, audit and objects; their column ``row`` is what columns such as
-            ``function``, ``parent`` and ``call`` refer to.
+            The tables are events, calls, allocations, functions, lines, memory, resident, threads,
+            marks, spans, counters, flows, gc, audit, objects and runtime; their column ``row`` is
+            what columns such as ``function``, ``parent`` and ``call`` refer to. Those that the
+            query does not name are not computed.
 
         Returns
         -------
@@ -680,15 +682,16 @@ class Questions:
         """
         duckdb = require("duckdb", "duckdb", "sql()")
         connection = duckdb.connect()
+        words = set(re.findall(r"\w+", query.lower()))
         for name in _SQL_TABLES:
-            if name in query:  # the others need not be computed
+            if name in words:
                 connection.register(name, getattr(self, name)._numbered())
         return connection.sql(query)
 
 
 _SQL_TABLES = (
-    "events", "calls", "allocations", "functions", "memory", "threads", "marks", "spans",
-    "counters", "flows", "gc", "audit", "objects",
+    "events", "calls", "allocations", "functions", "lines", "memory", "resident", "threads",
+    "marks", "spans", "counters", "flows", "gc", "audit", "objects", "runtime",
 )  # fmt: skip
 _DIFFED = ("calls", "total", "self", "allocated")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import sys
 import threading
@@ -261,6 +262,46 @@ def test_duckdb(any_trace, name):
     rows = duckdb.sql("select * from eventprof_table").fetchall()
 
     assert rows == list(zip(*escaped(lists(eventprof_table)).values(), strict=True))
+
+
+def test_sql_has_every_table_by_its_name():
+    pytest.importorskip("duckdb")
+    with eventprof.record(lines=True, gc=True, threads="current") as rec:
+        for n in range(7):
+            leaf(n)
+    trace = rec.trace
+    tables = sorted(
+        name
+        for kind in type(trace).__mro__
+        for name, member in vars(kind).items()
+        if not name.startswith("_")
+        and isinstance(member, (property, functools.cached_property))
+        and isinstance(getattr(trace, name), Table)
+    )
+    assert {"lines", "resident", "events", "marks", "runtime"} <= set(tables)
+
+    for name in tables:
+        ((rows,),) = trace.sql(f"select count(*) from {name}").fetchall()
+        assert rows == len(getattr(trace, name)), name
+    query = "select hits from LINES where name = 'leaf'"
+    assert trace.sql(query).fetchall() == [(7,)]
+
+
+def test_sql_makes_no_table_that_is_not_named(trace, monkeypatch):
+    pytest.importorskip("duckdb")
+    made = []
+    for name in ("lines", "calls", "gc"):
+        monkeypatch.setattr(
+            eventprof.Trace,
+            name,
+            property(lambda self, name=name: made.append(name)),
+            raising=False,
+        )
+
+    assert trace.sql("select count(*) as deadlines from events").fetchall() == [
+        (len(trace.events),)
+    ]
+    assert made == []
 
 
 @pytest.mark.slow
