@@ -11,8 +11,20 @@
 
 #define THREADS 8
 
-static const ep_kind mix[] = {EP_KIND_CALL, EP_KIND_MALLOC_OBJ, EP_KIND_C_CALL, EP_KIND_C_RETURN,
-                              EP_KIND_FREE_OBJ, EP_KIND_RETURN};
+static const ep_kind mix[] = {
+    EP_KIND_CALL,
+    EP_KIND_MALLOC_OBJ,
+    EP_KIND_C_CALL,
+    EP_KIND_C_RETURN,
+    EP_KIND_FREE_OBJ,
+    EP_KIND_RETURN,
+    EP_KIND_SPAN_BEGIN,
+    EP_KIND_LINE,
+    EP_KIND_COUNTER,
+    EP_KIND_MARK,
+    EP_KIND_BRANCH,
+    EP_KIND_SPAN_END,
+};
 #define MIX (sizeof mix / sizeof mix[0])
 
 /* Of one thread: what it emitted is as many of each kind of the mix. */
@@ -37,6 +49,12 @@ emit(void *argument)
         ep_log_put(log, ticks, EP_KIND_C_CALL, 1);
         ep_log_put(log, ticks, EP_KIND_C_RETURN, 1);
         ep_log_put_free(log, ticks, EP_KIND_FREE_OBJ, 1, 4096 + 16 * (i & 1023));
+        ep_log_put(log, ticks, EP_KIND_SPAN_BEGIN, 1);
+        ep_log_put(log, ticks, EP_KIND_LINE, 1);
+        ep_log_put_value_at(log, ep_ticks_halves(ticks), EP_KIND_COUNTER, 1, i);
+        ep_log_put(log, ticks, EP_KIND_MARK, 1);
+        ep_log_put_value_at(log, ep_ticks_halves(ticks), EP_KIND_BRANCH, 1, i);
+        ep_log_put(log, ticks, EP_KIND_SPAN_END, 1);
         ep_log_put(log, ticks, EP_KIND_RETURN, 1);
     }
     atomic_fetch_sub(&running, 1);

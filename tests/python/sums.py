@@ -20,15 +20,22 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import eventprof
 from eventprof import _core
 
 THREADS = 8
+HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 KINDS = {number: identifier for number, identifier, *_ in _core.kind_table()}
 # A window may find a thread before its first round, or after its last: locks and the thread's own state.
 AROUND = 200
-#: Policy, buffer, on file.
+CALL_WORDS = ("CALL", "RETURN", "C_CALL", "C_RETURN")
+#: Known to the last one: what the rounds alone do.
+SAID = ("SPAN_BEGIN", "SPAN_END", "MARK", "COUNTER", "FLOW", "GC_START", "GC_STOP", "GC_COLLECTED",
+        "LINE", "AUDIT")  # fmt: skip
+#: Policy, buffer, on file. Those of "all" are of calls, blocks, lines, audit events, the collector's runs and what
+#: the program says of itself.
 CASES = {
     "overwrite-1": ("overwrite", "1 MiB", False),
     "overwrite-8": ("overwrite", "8 MiB", False),
@@ -41,7 +48,21 @@ CASES = {
     "file-1": ("overwrite", "1 MiB", True),
     "file-64": ("overwrite", "64 MiB", True),
     "file-stop-64": ("stop", "64 MiB", True),
+    "all-overwrite-1": ("overwrite", "1 MiB", False),
+    "all-overwrite-64": ("overwrite", "64 MiB", False),
+    "all-stop-64": ("stop", "64 MiB", False),
+    "all-grow": ("grow", "1 MiB", False),
+    "all-file-64": ("overwrite", "64 MiB", True),
 }
+#: By the first word of the case: of record().
+OPTIONS: dict[bool, dict[str, Any]] = {
+    False: {},
+    True: {"lines": True, "gc": True, "audit": ["sums.*"]},
+}
+
+
+def says_all(case):
+    return case.startswith("all-")
 
 
 def leaf(size):
@@ -49,21 +70,35 @@ def leaf(size):
     len("")
 
 
-def spin(rounds, begin, done):
+SPAN = eventprof.span("a round")
+
+
+def saying(size):
+    with SPAN:
+        leaf(size)
+        eventprof.mark("a mark")
+        eventprof.counter("a counter", 1.5)
+        eventprof.flow("a flow", 7, "step")
+    sys.audit("sums.round")
+    if HAS_GIL:  # else one that runs keeps the others from it
+        gc.collect(0)
+
+
+def spin(rounds, begin, done, step):
     begin.acquire()
     for _ in itertools.repeat(None, rounds):  # makes no object
-        leaf(1000)
+        step(1000)
     done.release()
 
 
-def run_threads(count, rounds, meanwhile=lambda: None):
+def run_threads(count, rounds, step, meanwhile=lambda: None):
     """Returns: the native ids. All is over when it does."""
     before = _thread._count()
     ids: dict[int, int] = {}
 
     def work(n):
         ids[n] = threading.get_native_id()
-        spin(rounds, begin[n], done[n])
+        spin(rounds, begin[n], done[n], step)
 
     begin = [_thread.allocate_lock() for _ in range(count)]
     done = [_thread.allocate_lock() for _ in range(count)]
@@ -92,19 +127,30 @@ def sums(trace, ids):
     return [found.get(native_id, Counter()) for native_id in ids]
 
 
-def learn():
+def learn(all_of_it):
     """By kind, what a round emits, and what a thread without rounds."""
-    run_threads(1, 50_000)  # what is compiled or specialised on the way is behind us
+    step = saying if all_of_it else leaf
+    run_threads(1, 50_000, step)  # what is compiled or specialised on the way is behind us
     seen = []
     for rounds in (0, 1000):
-        with eventprof.record(buffer="64 MiB", on_full="grow") as rec:
-            ids = run_threads(1, rounds)
+        with eventprof.record(buffer="64 MiB", on_full="grow", **OPTIONS[all_of_it]) as rec:
+            ids = run_threads(1, rounds, step)
         (counts,) = sums(rec.trace, ids)
         seen.append(counts)
     none, some = seen
     a_round = {kind: round((some[kind] - none[kind]) / 1000) for kind in some}
     a_round = {kind: count for kind, count in a_round.items() if count}
     words = {KINDS[kind]: count for kind, count in a_round.items()}
+    if all_of_it:
+        assert all(
+            words[word] == 1 for word in SAID if not word.startswith("GC") and word != "LINE"
+        )
+        assert [words.get(word, 0) for word in SAID if word.startswith("GC")] == [HAS_GIL] * 3, (
+            words
+        )
+        assert words["CALL"] == words["RETURN"] == 2, words
+        assert words["LINE"] >= 10, words
+        return a_round, none
     assert words["CALL"] == words["RETURN"] == 1, words
     assert words["CALLOC_OBJ"] == words["FREE_OBJ"] == 1, words
     assert words["C_CALL"] == words["C_RETURN"] in (1, 2), (
@@ -115,6 +161,7 @@ def learn():
 
 def run(case, events, folder, a_round, none):
     policy, buffer, on_file = CASES[case]
+    all_of_it = says_all(case)
     rounds = events // (THREADS * sum(a_round.values()))
     output = os.path.join(folder, f"{case}.epr") if on_file else None
     looks = 0
@@ -128,8 +175,9 @@ def run(case, events, folder, a_round, none):
             rec.snapshot()
 
     begun = time.monotonic()
-    with eventprof.record(buffer=buffer, on_full=policy, output=output) as rec:
-        ids = run_threads(THREADS, rounds, meanwhile)
+    options = {"buffer": buffer, "on_full": policy, "output": output, **OPTIONS[all_of_it]}
+    with eventprof.record(**options) as rec:
+        ids = run_threads(THREADS, rounds, saying if all_of_it else leaf, meanwhile)
     seconds = time.monotonic() - begun
     traces = [rec.trace]
     if output is not None:
@@ -143,7 +191,7 @@ def run(case, events, folder, a_round, none):
                 wanted = a_round.get(kind, 0) * rounds + none[kind]
                 word = KINDS[kind]
                 # Calls are known to the last one.
-                most = 0 if word in ("CALL", "RETURN", "C_CALL", "C_RETURN") else AROUND
+                most = 0 if word in (*CALL_WORDS, *SAID) else AROUND
                 if not wanted - none[kind] * (most > 0) <= counts[kind] <= wanted + most:
                     wrong.append(f"thread {row}, {word}: {counts[kind]}, not {wanted}")
             emitted += counts.total()
@@ -166,8 +214,9 @@ def main() -> int:
     parser.add_argument("case", nargs="*", choices=[[], *CASES])
     given = parser.parse_args()
     gc.disable()  # finalizers of garbage would be calls, too
-    a_round, none = learn()
-    right = [run(case, given.events, given.folder, a_round, none) for case in given.case or CASES]
+    cases = given.case or list(CASES)
+    learned = {all_of_it: learn(all_of_it) for all_of_it in {says_all(case) for case in cases}}
+    right = [run(case, given.events, given.folder, *learned[says_all(case)]) for case in cases]
     return 0 if all(right) else 1
 
 
