@@ -413,7 +413,7 @@ def page(directory: Path) -> None:
             break_on_hyphens=False,
         )
 
-    def cell(result: dict[str, Any] | None) -> str:
+    def cell(result: dict[str, Any] | None, version: str | None) -> str:
         if result is None:
             return "not run"
         bare, ours = result["status"]
@@ -427,16 +427,17 @@ def page(directory: Path) -> None:
             said += f"; **{differ} differ**"
         elif bare != ours and not result["unsteady"]:
             said += f"; **{bare}, then {ours}**"
-        return said
+        return f"{result['package']}: {said}" if result["package"] not in (False, version) else said
 
     def table(names: list[str]) -> list[str]:
         out = [".. list-table::", "   :header-rows: 1", "", "   * - suite"]
         out += [f"     - {python}" for python in pythons]
         for name in names:
             runs = by_suite[name]
-            version = next((r["package"] for r in runs.values() if r["package"]), None)
+            versions = [r["package"] for r in runs.values() if r["package"]]
+            version = max(versions, key=versions.count, default=None)
             out.append(f"   * - {name} {version}" if version else f"   * - ``{name}``")
-            out += [f"     - {cell(runs.get(python))}" for python in pythons]
+            out += [f"     - {cell(runs.get(python), version)}" for python in pythons]
         return [*out, ""]
 
     packages = [name for name in PACKAGES if name in by_suite]
@@ -569,9 +570,10 @@ NOTE = (
     "take longest, and the machine was busy."
 )
 PACKAGES_NOTE = (
-    "attrs, click and jinja2 whole. sqlalchemy: ``test/base`` and ``test/engine``, on sqlite in memory. "
+    "attrs, click and jinja2 whole. sqlalchemy: ``test/base`` and ``test/engine``, on sqlite in memory; "
+    "``test_concurrency_fn`` gives a process ten seconds. "
     f"numpy: of ``numpy._core.tests``, {', '.join(f'``{name}``' for name in NUMPY)}. "
-    "Nine of them compile a module with meson, which was not there."
+    "Nine of them compile a module, for which meson, ninja and Cython must be there."
 )
 
 if __name__ == "__main__":
