@@ -58,6 +58,8 @@ def run(n):
 """,
 }
 
+INSIDE = {"statements": "def run(n):\n for i in range(n):\n  a = i\n  b = a + 1\n  a = b"}
+
 # What eventprof is asked for, and what of the others' ways it is held against.
 MIXES: dict[str, tuple[str, dict[str, str]]] = {
     "calls": ("calls", CALLS),
@@ -67,6 +69,8 @@ MIXES: dict[str, tuple[str, dict[str, str]]] = {
     "both": ("calls+allocations", BOTH),
     "counting": ("calls", CALLS),
     "counting both": ("calls+allocations", BOTH),
+    "lines": ("lines", INSIDE),
+    "instructions": ("instructions", INSIDE),
 }
 
 

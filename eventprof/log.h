@@ -111,12 +111,19 @@ ep_log_needs_slow(const ep_log *log, ep_ticks ticks)
            ticks.high != log->high;
 }
 
+/* How far ahead of the records their lines are fetched, in bytes. Their pages are new, or of a ring's round
+ * before: in no cache, where the next clock would wait for the store. ns an event less, over the empty
+ * hook: the C library's blocks 1.5 of 16.5, blocks 1 of 17, instructions 0.5 of 17, calls 0 to 1 of 13;
+ * half as far and twice or four times as far gain as much or less. */
+#define EP_LOG_AHEAD 512
+
 /* The word behind the record is zeroed before word 0 is released: a reader that meets a non-zero
  * word 0 (acquire, ep_cursor_next) sees the whole record and a valid end of the log behind it. */
 static inline void
 ep_log_publish(_Atomic uint64_t *at, int words, uint64_t word0)
 {
     EP_FAULT_POINT(WRITE);
+    __builtin_prefetch((const void *)((uintptr_t)at + EP_LOG_AHEAD), 1);
     atomic_store_explicit(&at[words], 0, memory_order_relaxed);    /* ordered by the release below */
     EP_FAULT_POINT(PUBLISH);
     atomic_store_explicit(&at[0], word0, memory_order_release);
