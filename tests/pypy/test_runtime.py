@@ -56,7 +56,7 @@ def summary(path):
     """PYPYLOG's jit-summary: {line's name: number}."""
     return {
         found[1].strip(): int(found[2])
-        for found in re.finditer(r"^([^:\n]+):\s+(\d+)", path.read_text(), re.MULTILINE)
+        for found in re.finditer(r"^(\S[^\n]*?):\s+(\d+)", path.read_text(), re.MULTILINE)
     }
 
 
@@ -120,22 +120,45 @@ def test_the_green_key_is_a_function_and_a_line():
         assert instruction > 0
 
 
-def test_aborts_have_their_reason_and_no_more_of_them_than_counted():
+#: What jit-summary calls the reasons.
+ABORTS = {
+    "abort: trace too long": "ABORT_TOO_LONG",
+    "abort: compiling": "ABORT_BRIDGE",
+    "abort: vable escape": "ABORT_ESCAPE",
+    "abort: bad loop": "ABORT_BAD_LOOP",
+    "abort: force quasi-immut": "ABORT_FORCE_QUASIIMMUT",
+    "abort: segmenting trace": "ABORT_SEGMENTED_TRACE",
+}
+
+
+def test_aborts_have_their_reason_and_no_more_of_them_than_counted(tmp_path):
+    log = tmp_path / "log"
     told = run(
         LONG
         + """
 with eventprof.record(calls=False, c_calls=False, gc=False) as rec:
     long(1200)
+# Nothing is traced from here on, so that the log says what there is now.
+pypyjit.set_param(trace_eagerness=10**9, threshold=10**9, function_threshold=10**9)
+after = eventprof.stats_snapshot()
 rows = [row for row in rec.trace.jit if row.event == "jit_abort"]
 print(json.dumps({
+    "after": after.counters,
+    "tracing": [after.counters[name] for name in ("TRACING", "BACKEND")],
     "stats": rec.trace.stats.counters,
     "reasons": [row.reason for row in rows],
     "names": [row.name for row in rows],
 }))
-"""
+""",
+        log,
     )
 
+    shown = summary(log)
     reasons = told["reasons"]
+    for line, name in ABORTS.items():
+        assert shown[line] == told["after"][name], line
+    assert shown["abort: trace too long"] >= reasons.count("ABORT_TOO_LONG") > 0
+    assert [shown["Tracing"], shown["Backend"]] == told["tracing"]
     assert "ABORT_TOO_LONG" in reasons and "long" in told["names"]
     for reason in set(reasons):
         assert reasons.count(reason) <= told["stats"][reason]
