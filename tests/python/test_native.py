@@ -11,6 +11,7 @@ import sysconfig
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import eventprof
@@ -526,6 +527,51 @@ def test_what_was_preloaded_stays(tmp_path):
     )
 
     assert found.stdout.strip() == str(other)
+
+
+def find_jemalloc():
+    for folder in ("/usr/lib", "/usr/lib64", "/usr/local/lib"):
+        for found in (
+            *Path(folder).glob("libjemalloc.so.2"),
+            *Path(folder).glob("*/libjemalloc.so.2"),
+        ):
+            return str(found)
+    return None
+
+
+def test_another_allocator_that_is_preloaded_is_called(tmp_path):
+    """With jemalloc below: all blocks are seen, and are jemalloc's, as it says itself."""
+    jemalloc = find_jemalloc()
+    if jemalloc is None:
+        pytest.skip("jemalloc is not installed")
+    script = f"""
+        import ctypes
+        libc = ctypes.PyDLL(None)
+        libc.malloc.restype = libc.aligned_alloc.restype = ctypes.c_void_p
+        size_t, pointer = ctypes.c_size_t, ctypes.c_void_p
+        def allocated():
+            now, epoch = size_t(), ctypes.c_uint64(1)
+            libc.mallctl(b"epoch", None, None, ctypes.byref(epoch), size_t(8))
+            libc.mallctl(b"stats.allocated", ctypes.byref(now), ctypes.byref(size_t(8)), None, size_t(0))
+            return now.value
+        before = allocated()
+        kept = [libc.malloc(size_t({SIZE})) for _ in range(100)]
+        kept.append(libc.aligned_alloc(size_t(64), size_t(64 * 999)))
+        print(allocated() - before)
+        for each in kept[:50]:
+            libc.free(pointer(each))
+    """
+
+    found = run(
+        tmp_path, "--native", "-o", "out.epr", "script.py", script=script, LD_PRELOAD=jemalloc
+    )
+
+    assert int(found.stdout) >= 100 * SIZE + 64 * 999
+    blocks = libc_blocks(tmp_path / "out.epr")
+    ours = blocks[blocks["size"] == SIZE]
+    assert len(ours) == 100
+    assert np.ma.getmaskarray(ours["end"]).sum() == 50
+    assert (blocks["size"] == 64 * 999).sum() == 1
 
 
 def test_an_exit_status_passes(tmp_path):
