@@ -167,7 +167,8 @@ put_block(ep_log *log, ep_kind kind, size_t size, const void *block)
     uint32_t site = site_now(log);
     uint32_t within = EP_BUSY_AROUND(log->busy, EP_DOMAIN_LIBC);
     if (EP_UNLIKELY(within != 0)) {
-        ep_log_put_block_within(log, ep_clock_ticks(), kind, size, (uintptr_t)block, site, within);
+        ep_log_put_block_within(log, ep_ticks_whole(ticks), kind, size, (uintptr_t)block, site,
+                                within);
     } else {
         ep_log_put_block_at(log, ticks, kind, size, (uintptr_t)block, site, true);
     }
@@ -181,7 +182,7 @@ put_free(ep_log *log, ep_kind kind, const void *block)
     uint32_t site = site_now(log);
     uint32_t within = EP_BUSY_AROUND(log->busy, EP_DOMAIN_LIBC);
     if (EP_UNLIKELY(within != 0)) {
-        ep_log_put_free_within(log, ep_clock_ticks(), kind, site, (uintptr_t)block, within);
+        ep_log_put_free_within(log, ep_ticks_whole(ticks), kind, site, (uintptr_t)block, within);
     } else {
         ep_log_put_free_at(log, ticks, kind, site, (uintptr_t)block);
     }
