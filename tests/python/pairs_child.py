@@ -192,6 +192,9 @@ def leave_out(name, other, found):
         return [row[:-1] for row in found]  # their offsets are others then
     if name == "refs" and other in CODE:
         return [row for row in found if row[1] != "int"]  # offsets, for callbacks
+    if sys.version_info >= (3, 14) and name == "branches" and other == "instructions":
+        # The interpreter gives the offset of what is behind the branch then.
+        return [row[:-1] for row in found]
     if sys.version_info < (3, 12) and other in CODE and name == "obj":
         # Frame objects, for the hook, which a traceback need not make any more.
         return [row for row in found if row[1] not in ("failing", "handling", "work")]

@@ -712,6 +712,7 @@ def test_events_and_flags_exclude_each_other():
         eventprof.record(exceptions=1)
 
 
+@pytest.mark.skipif(not raw.HAS_GIL, reason="these hooks need the GIL, which is said first")
 def test_what_a_hook_does_not_see_is_an_error_that_names_who_does():
     needs = "monitoring" if HAS_MONITORING else "3.12"
     with pytest.raises(eventprof.UnsupportedError, match=f"branch, jump.*{needs}"):
