@@ -32,6 +32,8 @@ def results(request):
 def test_each_order_of_start_and_stop(tool, results, tmp_path):
     if not neighbours.is_here(tool):
         pytest.skip(f"{tool} is not here")
+    if tool == "cProfile" and not raw.HAS_GIL and sys.version_info < (3, 14):
+        pytest.skip("of threads that run at once it loses calls, or hangs, without a recorder, too")
     debug = {"PYTHONMALLOC": "debug"} if "PYTHONMALLOC=debug" in tool else {}
     process = subprocess.run(
         [sys.executable, neighbours.__file__, tool],
