@@ -52,6 +52,9 @@ def recorders():
         yield eventprof.record(events=BLOCKS, memory=domains, numpy=False, threads="current")
 
 
+@pytest.mark.skipif(
+    not raw.HAS_GIL, reason="without the GIL no block of OBJ or MEM is one of RAW's"
+)
 def test_a_block_is_the_inner_ones_for_whoever_records_that_alone(tmp_path):
     """Of RAW it is asked by OBJ (MEM, in some versions), for the same block."""
     path = tmp_path / "raw.epr"
@@ -74,6 +77,9 @@ def test_a_block_is_the_inner_ones_for_whoever_records_that_alone(tmp_path):
     assert len(log.events) == len(first.trace.events)
 
 
+@pytest.mark.skipif(
+    not raw.HAS_GIL, reason="without the GIL no block of OBJ or MEM is one of RAW's"
+)
 def test_what_was_lost_is_each_recorders_own():
     """A full buffer: events that are kept and those that are counted are those that it has alone."""
     count = 70_000
@@ -96,6 +102,9 @@ def test_what_was_lost_is_each_recorders_own():
         assert rec.trace.loss
 
 
+@pytest.mark.skipif(
+    not raw.HAS_GIL, reason="without the GIL no block of OBJ or MEM is one of RAW's"
+)
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 def test_recorders_that_come_and_go(order):
     """Whoever is there at a time decides what is written down, not what any of them has."""
