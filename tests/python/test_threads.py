@@ -223,18 +223,22 @@ def test_threads_that_run_already(backend):
             pass
 
     def loop():
+        answers.put("in the loop")
         got = inbox.get()
         answers.put(leaf(got))
         return got
 
     thread = threading.Thread(target=serve, name="server")
     thread.start()
+    answers.get()
     inbox.put(1)
+    answers.get()
     answers.get()
 
     rec = raw.recorder(raw.CALLS, backend=backend)
     with rec:
         inbox.put(2)
+        answers.get()
         answers.get()
         inbox.put(0)
         answers.get()
