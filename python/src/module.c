@@ -65,11 +65,29 @@ at_exit(PyObject *module, PyObject *unused)
 }
 
 static PyObject *
+before_fork(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    ep_py_recorders_before_fork();
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+after_fork_in_parent(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    ep_py_recorders_after_fork(false);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
 after_fork_in_child(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    ep_py_recorders_after_fork();
+    ep_py_recorders_after_fork(true);
     Py_RETURN_NONE;
 }
 
@@ -255,7 +273,10 @@ init_process(void)
 {
     static bool done;
     static PyMethodDef exit_definition = {"stop_recorders", at_exit, METH_NOARGS, NULL};
-    static PyMethodDef fork_definition = {"after_fork", after_fork_in_child, METH_NOARGS, NULL};
+    static PyMethodDef before_definition = {"before_fork", before_fork, METH_NOARGS, NULL};
+    static PyMethodDef parent_definition = {"after_fork_in_parent", after_fork_in_parent, METH_NOARGS,
+                                            NULL};
+    static PyMethodDef child_definition = {"after_fork_in_child", after_fork_in_child, METH_NOARGS, NULL};
     if (done) {
         return 0;
     }
@@ -269,7 +290,12 @@ init_process(void)
     ep_thread_state_find();
     if (ep_py_intern_init() < 0 || ep_py_recorders_init() < 0 ||
         register_with("atexit", "register", NULL, &exit_definition) < 0 ||
-        register_with("os", "register_at_fork", "after_in_child", &fork_definition) < 0) {
+        register_with("os", "register_at_fork", "after_in_child", &child_definition) < 0) {
+        return -1;
+    }
+    if (EP_GIL_DISABLED &&
+        (register_with("os", "register_at_fork", "before", &before_definition) < 0 ||
+         register_with("os", "register_at_fork", "after_in_parent", &parent_definition) < 0)) {
         return -1;
     }
     done = true;

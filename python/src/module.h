@@ -96,6 +96,7 @@ void ep_py_recorders_stop_all(void);
 bool ep_py_recorders_change_here(void);
 
 /* Names the calls open in the child, where every log begins empty. */
-void ep_py_recorders_after_fork(void);
+void ep_py_recorders_after_fork(bool child);
+void ep_py_recorders_before_fork(void);
 
 #endif

@@ -757,9 +757,25 @@ ep_py_recorders_stop_all(void)
     end_change();
 }
 
+/* Without a GIL: a thread that changes hooks stops the world, in the end by way of the interpreter's own
+ * functions, and one that is about to has a lock of the interpreter's. It waits for a fork with that, and
+ * the child, which has the lock without the thread, would wait for ever where it stops the world itself
+ * (3.13; two threads in gc.get_referrers() and os.fork() show it). So a fork waits for the change. */
 void
-ep_py_recorders_after_fork(void)
+ep_py_recorders_before_fork(void)
 {
+    take_change();
+}
+
+void
+ep_py_recorders_after_fork(bool child)
+{
+    if (EP_GIL_DISABLED) {
+        end_change();
+    }
+    if (!child) {
+        return;
+    }
     if (!is_changing()) {
         /* Whoever holds it, or waits for it, is not here. */
         bool interrupted = change.holder != 0;
