@@ -770,7 +770,8 @@ ep_py_recorders_before_fork(void)
 void
 ep_py_recorders_after_fork(bool child)
 {
-    if (EP_GIL_DISABLED) {
+    /* Not if we were imported between the two: the change would be another thread's. */
+    if (EP_GIL_DISABLED && is_changing()) {
         end_change();
     }
     if (!child) {
