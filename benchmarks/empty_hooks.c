@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "../python/src/shim.h"
+#include "../python/src/hooks/shim.h"
 
 #if defined(__has_include)
 #if __has_include(<valgrind/callgrind.h>)

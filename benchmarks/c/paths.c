@@ -99,6 +99,8 @@ static ep_blocks blocks;
 static void
 record_with(uint64_t chunks, ep_on_full on_full)
 {
+    /* Chunks of one size: what is counted is a record, not how a thread's first chunks grow. */
+    ep_engine_first_bytes = EP_CHUNK_BYTES;
     ep_recorder_options options = {.kinds = ALL_KINDS,
                                    .limit_bytes = chunks * EP_CHUNK_BYTES,
                                    .on_full = on_full,

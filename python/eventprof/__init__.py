@@ -40,6 +40,7 @@ else:
     from ._pypy.recorder import Recorder, record
 
 if TYPE_CHECKING:
+    from ._words import EventsLostWarning
     from .costs import Overhead, overhead
     from .counting import Counter, count
     from .event_profiler import EventProfiler, EventProfilerDebug, WithEventProfiler
@@ -56,6 +57,7 @@ __all__ = [
     "Error",
     "EventProfiler",
     "EventProfilerDebug",
+    "EventsLostWarning",
     "Finding",
     "Follower",
     "FormatError",
@@ -89,6 +91,7 @@ _core.set_own_directory(os.path.dirname(record.__code__.co_filename) + os.sep)
 _LAZY = {
     "Counter": "counting",
     "EventProfiler": "event_profiler",
+    "EventsLostWarning": "_words",
     "EventProfilerDebug": "event_profiler",
     "Finding": "verification",
     "WithEventProfiler": "event_profiler",
@@ -106,6 +109,7 @@ _LAZY = {
 }
 if sys.implementation.name == "pypy":
     _LAZY |= dict.fromkeys(_LAZY, "_pypy.absent") | {
+        "EventsLostWarning": "_words",
         "Loss": "_pypy.trace",
         "Table": "_pypy.tables",
         "Trace": "_pypy.trace",
@@ -127,4 +131,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_LAZY))
+    return sorted({*__all__, "__version__", "__doc__", "__file__", "__path__", "__name__"})

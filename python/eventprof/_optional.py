@@ -31,7 +31,7 @@ def require(module: str, extra: str, user: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != module:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # it is there, and lacks something itself
         raise ModuleNotFoundError(
             f"{user} needs {module}, which is not installed: pip install 'eventprof[{extra}]'",

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
+class EventsLostWarning(UserWarning):
+    """A recorder had no room for all events: what its trace says is too small."""
+
+
 def did_you_mean(word: object, known: Iterable[str]) -> str:
     """Give the end of an error message: the known word that is nearest, if one is near."""
     if not isinstance(word, str):
@@ -13,6 +17,13 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
     near = difflib.get_close_matches(word.lower(), list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def printable(text: str) -> str:
+    """Escape what a terminal would obey, and surrogates, which no encoding has."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def plural(count: int, what: str) -> str:

@@ -110,7 +110,9 @@ def _sum_by(rows: Array, values: Array, count: int) -> Array:
 
 
 def _less(values: Array, share: Array) -> Array:
-    return np.maximum(0, np.rint(values - share)).astype(np.int64)
+    # NumPy up to 2.4 says Any of it.
+    less: Array = np.maximum(0, np.rint(values - share)).astype(np.int64)
+    return less
 
 
 def calls(trace: Trace, table: Table, compensate: Compensate) -> Table:

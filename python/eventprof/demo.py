@@ -1,7 +1,8 @@
 """Record a real program and show what came out: ``python -m eventprof.demo [--out FILE]``.
 
 The program tokenizes, parses, walks, compiles and pickles modules of the standard library, on a
-pool of threads. What is shown comes from the tables that every trace has.
+pool of threads. What is shown comes from the tables that every trace has. The recording is kept in
+a file, for the other verbs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import itertools
 import os
 import pickle
 import platform
+import shlex
+import shutil
 import statistics
 import sys
 import time
@@ -201,7 +204,10 @@ def _show_memory(trace: Trace, glyphs: _Glyphs) -> None:
     times, live = _live(trace.events)
     width = _WIDTH - 4
     starts = _bins(times, trace.duration, width)
-    most = [np.max(live[a:b], initial=0) for a, b in itertools.pairwise(starts.tolist())]
+    # With what was alive as the interval began: nothing may happen in it.
+    most = [
+        np.max(live[max(a - 1, 0) : b], initial=0) for a, b in itertools.pairwise(starts.tolist())
+    ]
     at = int(np.argmax(live))
     print(f"  {glyphs.curve(np.array(most))}")
     print(f"  peak: {_bytes(int(live[at]))}, {_duration(int(times[at]))} after the start")
@@ -242,14 +248,40 @@ def _show_moment(trace: Trace) -> None:
         before = event.time
 
 
-def _write(events: Table, path: Path) -> str:
-    """Write the events; give the line that reads them."""
-    frame = events.to_pandas()
+def _command() -> str:
+    """Give what starts this environment's ``eventprof`` from a shell."""
+    script = Path(sys.executable).with_name("eventprof")
+    if not script.exists():
+        return f"{shlex.quote(sys.executable)} -m eventprof"
+    if shutil.which("eventprof") == str(script):
+        return "eventprof"
+    beside = os.path.relpath(script)
+    return shlex.quote(str(script) if beside.startswith("..") else beside)
+
+
+def _write(trace: Trace, path: Path) -> list[str]:
+    """Write the recording, or its events as a dataframe; give the lines that look at it."""
+    if path.suffix == ".epr":
+        trace.save(path, force=True)
+        verbs = "report", "events"
+        return [f"  {_command()} {verb} {shlex.quote(str(path))}" for verb in verbs] + [
+            "",
+            "  >>> import eventprof",
+            f"  >>> trace = eventprof.open({str(path)!r})",
+            "  >>> print(trace)",
+        ]
+    frame = trace.events.to_pandas()
     if path.suffix == ".parquet":
         frame.to_parquet(path)
-        return f"pandas.read_parquet({str(path)!r})"
-    frame.to_pickle(path, compression=None)
-    return f"pandas.read_pickle({str(path)!r})"
+        line = f"pandas.read_parquet({str(path)!r})"
+    else:
+        frame.to_pickle(path, compression=None)
+        line = f"pandas.read_pickle({str(path)!r})"
+    return [
+        "  >>> import pandas",
+        f"  >>> events = {line}",
+        "  >>> events.groupby('name', observed=True).size().nlargest(5)",
+    ]
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -258,12 +290,12 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--out",
         metavar="FILE",
         type=Path,
-        default=Path("eventprof-demo.pkl"),
-        help="where the events go: .pkl, or .parquet if pyarrow is there (default: %(default)s)",
+        default=Path("eventprof-demo.epr"),
+        help="the recording (.epr), or its events by pandas: .pkl, .parquet (default: %(default)s)",
     )
     given = parser.parse_args(arguments)
-    if given.out.suffix not in (".pkl", ".parquet"):
-        parser.error(f"--out: {given.out} ends neither with .pkl nor with .parquet")
+    if given.out.suffix not in (".epr", ".pkl", ".parquet"):
+        parser.error(f"--out: {given.out} does not end with .epr, .pkl or .parquet")
     if not given.out.absolute().parent.is_dir():
         parser.error(f"--out: there is no folder {given.out.absolute().parent}")
     return given
@@ -283,7 +315,10 @@ def main(arguments: list[str] | None = None) -> int:
         The exit status.
     """
     path = _arguments(arguments).out
-    require("pandas", "pandas", "the demo's last part")
+    if path.suffix != ".epr":
+        require("pandas", "pandas", f"--out *{path.suffix}")
+    if path.suffix == ".parquet":
+        require("pyarrow", "arrow", "--out *.parquet")
     for function in (digest, job):
         _make_visible(function)
     glyphs = _Glyphs(sys.stdout.encoding)
@@ -321,15 +356,15 @@ def main(arguments: list[str] | None = None) -> int:
 
     began = time.perf_counter()
     try:
-        line = _write(events, path)
+        lines = _write(trace, path)
     except OSError as error:
         print(f"\nThe events could not be written: {error}", file=sys.stderr)
         return 1
     print(
         f"\nAll {len(events):,} events are in {path} ({_bytes(path.stat().st_size)}, written in"
-        f" {time.perf_counter() - began:.1f} s). To look at them:\n\n  >>> import pandas"
-        f"\n  >>> events = {line}\n  >>> events.groupby('name', observed=True).size().nlargest(5)\n"
+        f" {time.perf_counter() - began:.1f} s). To look at them:\n"
     )
+    print(*lines, "", sep="\n")
     return 0
 
 

@@ -28,6 +28,7 @@ _BRAILLE_LEFT = (0x40, 0x04, 0x02, 0x01)  # the dots of a cell, from the bottom 
 _BRAILLE_RIGHT = (0x80, 0x20, 0x10, 0x08)
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _PLOT_ROWS = 8
+_LONGEST = 2000  # characters of a name that is shortened part by part
 
 # ---- Numbers and names as text -------------------------------------------------------------------
 
@@ -104,7 +105,7 @@ def _cut(text: str, width: int, dots: str) -> str:
     room = width - cell_len(dots)
     if room < 3:
         return dots[:width]
-    head = tail = text
+    head, tail = text[:room], text[-room:]  # a character has a cell at least, or none at all
     while cell_len(head) > room // 3:
         head = head[:-1]
     while cell_len(tail) > room - cell_len(head):
@@ -114,6 +115,8 @@ def _cut(text: str, width: int, dots: str) -> str:
 
 def shorten(text: str, width: int, separator: str, dots: str) -> str:
     """Shorten a dotted name or a path: whole parts of its middle go, as long as the last fits."""
+    if len(text) > _LONGEST:  # nobody reads it, and each step below takes as long as the text
+        return _cut(text, width, dots)
     if cell_len(text) <= width:
         return text
     first, *middle, last = text.split(separator) if separator in text else ("", text)
@@ -151,12 +154,12 @@ class Name:
         self.style = style
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        width = cell_len(self.text)
+        width = cell_len(self.text[:_LONGEST])
         return Measurement(min(8, width), width).with_maximum(options.max_width)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         width, text = options.max_width, self.text
-        if cell_len(text) > width:
+        if len(text) > _LONGEST or cell_len(text) > width:
             text = text.replace(".<locals>", "")
         text = shorten(text, width, "/" if self.path else ".", self.dots)
         yield Text(text, style=self.style, no_wrap=True)

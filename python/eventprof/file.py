@@ -46,7 +46,9 @@ def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace | Follo
     ----------
     path : str or path-like
         What `Trace.save`, ``record(output=...)`` or ``eventprof run`` wrote; a log whatever ended
-        its program, or while that still runs.
+        its program, or while that still runs. Or what another tool wrote: Chrome trace JSON (as
+        VizTracer does), Perfetto's protobuf, speedscope's JSON, collapsed stacks, pstats' files
+        (as cProfile does), memray's, and those of Python 3.15's profiling.sampling.
     follow : bool
         Give an iterator of the events as they come, instead of all until now.
 
@@ -61,6 +63,8 @@ def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace | Follo
     FormatError
         It is no such file, or so damaged that nothing of it can be read. What is damaged in part
         may show only when the events are read.
+    ModuleNotFoundError
+        Only the library of the tool that wrote it can read it, and is not installed.
     UnsupportedError
         A newer eventprof wrote it, or with a compression that this one was built without.
     OSError
@@ -104,12 +108,26 @@ def _open(source: str) -> Trace:
         begin = os.pread(fd, 8, 0)
         for magic, opener in _OPENERS.items():
             if begin and magic.startswith(begin[: len(magic)]):
-                return opener(fd, source)
+                trace = opener(fd, source)
+                trace._rights = mode & 0o666
+                return trace
+        if begin:
+            from .importing import read
+
+            found = read(fd, source)
+            if found is not None:
+                found._rights = mode & 0o666
+                return found
     finally:
         os.close(fd)
-    what = "it is empty" if not begin else f"it is no file of eventprof's (it begins {begin!r})"
+    what = (
+        "it is empty"
+        if not begin
+        else f"it is of no format that is known here (it begins {begin!r})"
+    )
     raise _core.FormatError(
-        f"{source}: {what}, offset 0; open what Trace.save() or 'eventprof run' wrote"
+        f"{source}: {what}, offset 0; open what Trace.save() or 'eventprof run' wrote, or "
+        "another tool as Chrome trace JSON, Perfetto, speedscope, collapsed, pstats or memray"
     )
 
 

@@ -6,10 +6,13 @@ Prints to a file; which trace, and whether colours, is the caller's business.
 from __future__ import annotations
 
 import linecache
+import os
 from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+
+from ._words import printable
 
 if TYPE_CHECKING:
     from .tables import Table
@@ -68,7 +71,7 @@ def _filled(lines: Table, name: str) -> Any:
 def _write_function(lines: Table, weight: Any, whole: float, file: IO[str]) -> None:
     name, path = lines["name"][0], lines["file"][0]
     share = 100 * float(weight.sum()) / whole
-    print(f"{_shown(name or '?')}  ({_shown(path or '?')})  {share:.1f} %", file=file)
+    _print(f"{printable(name or '?')}  ({printable(path or '?')})  {share:.1f} %", file)
     cells = {
         int(row.line): [
             _number(row.hits),
@@ -84,7 +87,7 @@ def _write_function(lines: Table, weight: Any, whole: float, file: IO[str]) -> N
     widths = [max(map(len, column)) for column in list(zip(*table, strict=True))[:-1]]
     for row in table:
         numbers = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=False))
-        print(f"  {numbers}  {row[-1]}".rstrip(), file=file)
+        _print(f"  {numbers}  {row[-1]}".rstrip(), file)
     print(file=file)
 
 
@@ -103,12 +106,19 @@ def _with_source(cells: dict[int, list[str]], path: str | None) -> Iterator[Sequ
 
 
 def _source(path: str | None, line: int) -> str:
-    text = "" if path is None else linecache.getline(path, line).rstrip()
-    return _shown(text.expandtabs(4))
+    try:
+        # A recording may name whatever its program made up: a device, or what is no path.
+        if path is None or not (os.path.isfile(path) or path in linecache.cache):
+            return ""
+        return printable(linecache.getline(path, line).rstrip().expandtabs(4))
+    except ValueError:
+        return ""
 
 
-def _shown(text: str) -> str:
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+def _print(text: str, file: IO[str]) -> None:
+    """Print a line, with escapes for what the file's encoding does not have."""
+    encoding = getattr(file, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=file)
 
 
 def _number(value: int | None) -> str:

@@ -50,7 +50,7 @@ def merge(traces: Iterable[Trace]) -> Trace:
         ]
     )
     earliest = every[starts.index(first)]
-    return Trace(
+    merged = Trace(
         core,
         {
             **{key: earliest.get(key) for key in _KEPT if key in earliest},
@@ -58,6 +58,9 @@ def merge(traces: Iterable[Trace]) -> Trace:
             "merged": every,
         },
     )
+    for part in parts:
+        merged._rights &= part._rights
+    return merged
 
 
 _KEPT = (

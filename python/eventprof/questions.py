@@ -1,7 +1,7 @@
 """Questions that a trace answers: about an instant, an interval, a function, the peak, what leaks.
 
 Every answer is made of tables. Where events were lost that could change it, the table's name says
-so.
+so, and the answer's own words do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from ._optional import require
-from ._words import did_you_mean
+from ._words import did_you_mean, printable
 from .tables import Array, Table
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class Instant:
         What was alive, by function, the most first: function, name, module, bytes, blocks.
     live_bytes, live_blocks : int
         The sums. Blocks older than the window are not in them.
+    loss : str
+        What is missing and may falsify the answer, in words; empty: nothing.
     """
 
     time: int
@@ -56,11 +58,12 @@ class Instant:
     live: Table
     live_bytes: int
     live_blocks: int
+    loss: str = ""
 
     def __repr__(self) -> str:
         return (
             f"<at {self.time:,} ns: {len(self.open):,} calls open, {self.live_bytes:,} bytes in "
-            f"{self.live_blocks:,} blocks alive>\n{self.open!r}\n{self.live!r}"
+            f"{self.live_blocks:,} blocks alive{self.loss}>\n{self.open!r}\n{self.live!r}"
         )
 
 
@@ -83,6 +86,8 @@ class Interval:
         (ns in it), allocated (bytes in it), blocks.
     allocated, freed : int
         Bytes.
+    loss : str
+        What is missing and may falsify the answer, in words; empty: nothing.
     """
 
     start: int
@@ -93,11 +98,13 @@ class Interval:
     functions: Table
     allocated: int
     freed: int
+    loss: str = ""
 
     def __repr__(self) -> str:
         return (
             f"<{self.start:,} to {self.end:,} ns: {len(self.events):,} events, "
-            f"{self.allocated:,} bytes allocated, {self.freed:,} freed>\n{self.functions!r}"
+            f"{self.allocated:,} bytes allocated, {self.freed:,} freed{self.loss}>\n"
+            f"{self.functions!r}"
         )
 
 
@@ -118,6 +125,8 @@ class Within:
         (ns while it was open), allocated (bytes), freed, blocks.
     total : int
         How long it was open, in ns; of recursive calls the outermost.
+    loss : str
+        What is missing and may falsify the answer, in words; empty: nothing.
     """
 
     function: int
@@ -125,9 +134,12 @@ class Within:
     calls: Table
     below: Table
     total: int
+    loss: str = ""
 
     def __repr__(self) -> str:
-        return f"<during {self.name}: {len(self.calls):,} calls, {self.total:,} ns>\n{self.below!r}"
+        name = printable(self.name)
+        head = f"during {name}: {len(self.calls):,} calls, {self.total:,} ns{self.loss}"
+        return f"<{head}>\n{self.below!r}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -142,6 +154,8 @@ class Peak:
         What was alive then, of what was allocated in the window.
     by_function, by_site, by_stack : Table
         Whose it was, the most first.
+    loss : str
+        What is missing and may falsify the answer, in words; empty: nothing.
     """
 
     time: int | None
@@ -150,12 +164,14 @@ class Peak:
     by_function: Table
     by_site: Table
     by_stack: Table
+    loss: str = ""
 
     def __repr__(self) -> str:
         if self.time is None:
-            return "<no peak: nothing was allocated>"
+            return f"<no peak: nothing was allocated{self.loss}>"
         return (
-            f"<peak at {self.time:,} ns: {self.bytes:,} bytes in {self.blocks:,} blocks>\n"
+            f"<peak at {self.time:,} ns: {self.bytes:,} bytes in {self.blocks:,} blocks"
+            f"{self.loss}>\n"
             f"{self.by_site!r}"
         )
 
@@ -331,7 +347,9 @@ class Questions:
         )
         groups = core.alive(core.moment(time), "function")
         live = self._groups("live memory", groups, "function")
-        return Instant(time, opened, live, int(groups[1].sum()), int(groups[2].sum()))
+        return Instant(
+            time, opened, live, int(groups[1].sum()), int(groups[2].sum()), self._title("")
+        )
 
     def between(self: Trace, start: int, end: int) -> Interval:  # type: ignore[misc]
         """Say what happened between two instants.
@@ -372,6 +390,7 @@ class Questions:
             self._function_sums(calls, blocks, start, end),
             int(sizes[blocks].sum()),
             int(sizes[dead].sum()),
+            self._title(""),
         )
 
     def _function_sums(  # type: ignore[misc]
@@ -473,7 +492,8 @@ class Questions:
                 "blocks": blocks[rows],
             },
         )
-        return Within(row, name, self.calls[mine], table, int(duration[outermost].sum()))
+        total = int(duration[outermost].sum())
+        return Within(row, name or "", self.calls[mine], table, total, self._title(""))
 
     def peak(self: Trace) -> Peak:  # type: ignore[misc]
         """Say when the most memory was alive, and whose it was.
@@ -490,7 +510,7 @@ class Questions:
         }
         return Peak(
             time if time >= 0 else None, live, blocks, tables["function"], tables["site"],
-            tables["stack"],
+            tables["stack"], self._title(""),
         )  # fmt: skip
 
     def leaks(self: Trace, by: By = "site") -> Table:  # type: ignore[misc]
@@ -666,6 +686,7 @@ class Questions:
         ----------
         query : str
             The tables are events, calls, allocations, functions, lines, memory, resident, threads,
+            tree, own, gil,
             marks, spans, counters, flows, gc, audit, objects and runtime; their column ``row`` is
             what columns such as ``function``, ``parent`` and ``call`` refer to. Those that the
             query does not name are not computed.
@@ -691,6 +712,7 @@ class Questions:
 
 _SQL_TABLES = (
     "events", "calls", "allocations", "functions", "lines", "memory", "resident", "threads",
+    "tree", "own", "gil",
     "marks", "spans", "counters", "flows", "gc", "audit", "objects", "runtime",
 )  # fmt: skip
 _DIFFED = ("calls", "total", "self", "allocated")

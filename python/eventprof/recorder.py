@@ -72,8 +72,9 @@ _UNITS = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
 }  # fmt: skip
+_SIZE_UNITS = "B, kB, MB, GB, TB, KiB, MiB, GiB and TiB"
 _SIZE = re.compile(r"\s*(\d[\d_]*(?:\.\d+)?|\.\d+)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
-_TIMES = {"": 1, "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
+_TIMES = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 _TIME = re.compile(r"\s*(\d[\d_]*(?:\.\d+)?|\.\d+)\s*([a-zµ]*)\s*", re.IGNORECASE)
 _MAX_DURATION = 2**62  # ns; more than any run takes, and the core's int64 holds it
 
@@ -86,9 +87,8 @@ load_tables = True
 
 
 def _is_bool(value: object) -> bool:
-    # What NumPy has of them counts, too, and without NumPy there is none.
-    numpy = sys.modules.get("numpy")
-    return isinstance(value, bool) or (numpy is not None and isinstance(value, numpy.bool_))
+    # What NumPy has of them counts, too: without NumPy there is none, nor while it is being loaded.
+    return isinstance(value, (bool, getattr(sys.modules.get("numpy"), "bool_", bool)))
 
 
 def _flag(name: str, value: object) -> bool:
@@ -203,10 +203,61 @@ def describe_run(options: Options) -> dict[str, Any]:
         },
         "eventprof": _core.VERSION,
         "python": f"{sys.implementation.name} {sys.version.split()[0]}",
+        "gil": _has_gil(),
         "platform": f"{system.sysname} {system.release} {system.machine}",
         "hostname": system.nodename,
-        "argv": tuple(sys.argv) if hasattr(sys, "argv") else (),
+        "argv": _command(),
     }
+
+
+def _command() -> tuple[str, ...]:
+    """Give the program and its arguments; with -m and -c what these were given, too."""
+    given = tuple(getattr(sys, "argv", ()))
+    # Until the module is found, or the code runs, sys.argv says no more than the option.
+    if given[:1] not in (("-m",), ("-c",)):
+        return given
+    rest, command = given[1:], tuple(getattr(sys, "orig_argv", ()))
+    before = command[: len(command) - len(rest)]
+    if len(before) < 2 or command[len(before) :] != rest:
+        return given
+    joined = re.match(f"-[a-zA-Z]*{given[0][1]}(.+)", before[-1], re.DOTALL)
+    what = joined[1] if joined and not before[-2].endswith(given[0][1]) else before[-1]
+    return (given[0], what, *rest)
+
+
+def _is_loading(module: str) -> bool:
+    """Whether a module is being imported: by code below, where a signal's handler calls us."""
+    loaded = sys.modules.get(module)
+    return bool(getattr(getattr(loaded, "__spec__", None), "_initializing", False))
+
+
+@functools.cache
+def _automatic_buffer() -> int:
+    """Give an eighth of the memory that is available, in whole MiB; 64 MiB at least."""
+    available = _available_memory()
+    return max(available // 8 >> 20 << 20, 64 << 20)
+
+
+def _available_memory() -> int:
+    """Give the bytes that this process could still take: the system's, and what its group may."""
+    try:
+        available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (ValueError, OSError):
+        available = 0
+    try:
+        with open("/proc/meminfo", "rb") as file:
+            for line in file:
+                if line.startswith(b"MemAvailable:"):
+                    available = int(line.split()[1]) << 10
+                    break
+        # Of a container: version 2 of cgroups.
+        with open("/sys/fs/cgroup/memory.max", "rb") as file:
+            most = int(file.read())
+        with open("/sys/fs/cgroup/memory.current", "rb") as file:
+            available = min(available, max(most - int(file.read()), 0))
+    except (OSError, ValueError):
+        pass  # there is no such file, or no limit
+    return available
 
 
 def parse_size(name: str, value: object) -> int:
@@ -238,8 +289,8 @@ def parse_size(name: str, value: object) -> int:
         found = _SIZE.fullmatch(value)
         unit = None if found is None else _UNITS.get(found[2].lower())
         if found is None or unit is None:
-            hint = "" if found is None else did_you_mean(found[2], filter(None, _UNITS))
-            raise ValueError(f"{name} {form}, not {value!r}{hint}")
+            units = f"; there is no unit {found[2]!r}, but {_SIZE_UNITS}" if found else ""
+            raise ValueError(f"{name} {form}, not {value!r}{units}")
         size = int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
     elif _is_bool(value):
         raise TypeError(f"{name} {form}, not {value!r}")
@@ -259,6 +310,15 @@ def parse_size(name: str, value: object) -> int:
             f"{name}={value!r}: more than this machine's memory, {memory / 2**30:.1f} GiB"
         )
     return size
+
+
+def _no_time_unit(found: re.Match[str] | None) -> str:
+    """Give the end of a message about a time whose unit is missing or is none."""
+    if found is None:
+        return ""
+    if not found[2]:
+        return f": a unit is missing, as in '{found[1]} us'; there are ns, us, ms and s"
+    return f"; there is no unit {found[2]!r}, but ns, us, ms and s"
 
 
 def parse_duration(name: str, value: object) -> int:
@@ -287,9 +347,10 @@ def parse_duration(name: str, value: object) -> int:
     if isinstance(value, str):
         found = _TIME.fullmatch(value.replace("\N{GREEK SMALL LETTER MU}", "µ"))
         unit = None if found is None else _TIMES.get(found[2].lower())
+        if found is not None and not found[2] and float(found[1]) == 0:
+            unit = 1  # of nothing, no unit is needed
         if found is None or unit is None:
-            hint = "" if found is None else did_you_mean(found[2], filter(None, _TIMES))
-            raise ValueError(f"{name} {form}, not {value!r}{hint}")
+            raise ValueError(f"{name} {form}, not {value!r}{_no_time_unit(found)}")
         time = int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
     elif _is_bool(value):
         raise TypeError(f"{name} {form}, not {value!r}")
@@ -566,7 +627,7 @@ def record(
     exceptions: bool = False,
     branches: bool = False,
     events: Iterable[str] | None = None,
-    buffer: int | str = "256 MiB",
+    buffer: int | str = "auto",
     on_full: OnFull = "overwrite",
     threads: Threads = "all",
     include: Iterable[str] = (),
@@ -622,7 +683,8 @@ def record(
         Marks are among them only if they are named. A flag that says something else is an error.
     buffer : int or str
         Bytes that the recording may take, or text as ``"64 MiB"`` or ``"1.5 GB"``; rounded up to
-        whole MiB. A call event takes 8 bytes, an allocation 16.
+        whole MiB. A call event takes 8 bytes, an allocation 16. With ``"auto"`` an eighth of the
+        memory that was available when the process first asked, 64 MiB at least.
     on_full : {'overwrite', 'stop', 'grow'}
         What happens then: the oldest events go, the new ones go, or `buffer` is no limit.
     threads : {'all', 'current'}
@@ -708,7 +770,8 @@ def record(
        name    module    calls
     0  sorted  builtins      1
     """
-    if load_tables:
+    # In a signal's handler NumPy may be half loaded; then the first trace loads the tables.
+    if load_tables and not _is_loading("numpy"):
         from . import trace  # noqa: F401 - now, so that no window sees it
     backend_word = _choice("backend", backend, BACKENDS)
     inside = {
@@ -732,7 +795,7 @@ def record(
     flags["audit"] = asked.beside["audit"] or (("*",) if "audit" in _words_of(kinds) else ())
     options = Options(
         kinds,
-        parse_size("buffer", buffer),
+        _automatic_buffer() if buffer == "auto" else parse_size("buffer", buffer),
         _choice("on_full", on_full, ON_FULL),
         _choice("threads", threads, THREADS),
         backend_word,
@@ -792,6 +855,34 @@ def record(
 
         costs.overhead(**_measured_as(options))
     return Recorder(options)
+
+
+def _warn_of_loss(lost: int, options: Options, reason: str | None) -> None:
+    import warnings
+
+    from ._words import EventsLostWarning
+
+    causes = {
+        "memory": "no memory was left",
+        "disk": "the disk of the file was full",
+        "small_disk": "the disk of the file was full before the buffer was",
+        "cut": "somebody cut the file off while it was written",
+    }
+    if reason in causes:
+        warnings.warn(
+            f"{lost:,} events found no room, as {causes[reason]}: what the trace says is too small",
+            EventsLostWarning,
+            stacklevel=3,
+        )
+        return
+    kept = "the oldest went" if options.on_full == "overwrite" else "the newest went"
+    warnings.warn(
+        f"{lost:,} events found no room in {-(-options.limit_bytes // 2**20):,} MiB ({kept}): what "
+        "the trace says is too small; record with a larger buffer=, with on_full='grow', or less "
+        "of it (include=, memory=False)",
+        EventsLostWarning,
+        stacklevel=3,
+    )
 
 
 def _import_hpy() -> None:
@@ -915,6 +1006,9 @@ class Recorder(_core.Recorder):
         if self._trace is None or self._trace_window != self._windows:
             self._trace_window = self._windows
             self._trace = self._make_trace()
+            lost = self._trace._core.lost()
+            if lost:
+                _warn_of_loss(lost, self.options, self._count()[2])
         return self._trace
 
     def snapshot(self) -> Trace:
@@ -949,25 +1043,25 @@ class Recorder(_core.Recorder):
 
         Notes
         -----
-        A chunk is 1 MiB of address space; memory is behind those parts that were written to, or
-        are soon. Chunks that recorders share are counted for each.
+        A chunk has 4 KiB to 1 MiB of address space; memory is behind those parts that were written
+        to, or are soon. Chunks that recorders share are counted for each.
         """
-        chunks, file_chunks, list_bytes = self._held()
+        chunks, chunk_bytes, file_bytes_held, list_bytes = self._held()
         engine = _core.engine_stats()
         file_bytes = None
         if self.output is not None:
             try:
                 file_bytes = os.stat(self.output).st_blocks * 512
             except OSError:  # removed, or elsewhere by now
-                file_bytes = file_chunks * engine["chunk_bytes"]
+                file_bytes = file_bytes_held
         return {
             "chunks": chunks,
-            "chunk_bytes": chunks * engine["chunk_bytes"],
+            "chunk_bytes": chunk_bytes,
             "list_bytes": list_bytes,
             "file_bytes": file_bytes,
             "all_chunks": engine["chunks_mapped"],
             "free_chunks": engine["chunks_free"],
-            "all_chunk_bytes": engine["chunks_mapped"] * engine["chunk_bytes"],
+            "all_chunk_bytes": engine["bytes_mapped"],
             "threads": engine["threads"],
             "logs": engine["logs"],
             "log_bytes": engine["log_bytes"],

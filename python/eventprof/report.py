@@ -90,7 +90,7 @@ class _Page:
     def _known_from(self) -> int:
         """Give the time from which on nothing was overwritten, on any thread."""
         threads = self.trace.threads
-        if self.trace.loss.reason != "overwritten":
+        if self.trace.loss.reason not in ("overwritten", "small_disk"):
             return 0
         firsts = np.ma.filled(threads["first"], self.trace.duration)
         return int(firsts[threads["lost"] > 0].max())
@@ -98,6 +98,7 @@ class _Page:
     def sections(self) -> Iterator[RenderableType]:
         """Give the whole page."""
         yield from self.limits()
+        yield from self.first()
         yield from self.section("What was recorded", self.what())
         yield from self.time()
         yield from self.memory()
@@ -192,6 +193,8 @@ class _Page:
             "limit": f"the buffer was full {end}",
             "memory": f"no memory was left {end}",
             "disk": f"the disk of its file was full {end}",
+            "small_disk": "the disk was full before the buffer, the oldest were overwritten",
+            "cut": "somebody cut the file off while it was written",
         }[str(loss.reason)]
         return (
             f"LOSS: {loss.total:,} of {show_count(total, 'event')} "
@@ -205,6 +208,8 @@ class _Page:
         options = metadata.get("options", {})
         if trace.loss.reason in ("limit", "memory", "disk") and not trace.loss:
             yield f"recording ended after {show_ns(trace.duration)}, where the buffer was full."
+        if trace.loss.reason == "cut" and not trace.loss:
+            yield "somebody cut the file off while it was written: what was there is gone."
         for source in metadata.get("displaced", ()):
             yield (
                 f"another tool took over the hook of {source!r} during the recording; what that "
@@ -213,6 +218,13 @@ class _Page:
         file = trace.file
         if file is not None:
             yield from (f"{note}." for note in file["missing"])
+            if file.get("children_lost"):
+                count = file["children_lost"]
+                processes = f"{count:,} forked process{'' if count == 1 else 'es'}"
+                yield (
+                    f"{processes} could not write a file ({file['children_error']}): what was "
+                    "recorded there is lost."
+                )
             if file["live"]:
                 yield "the program is still being recorded; this is what it did until now."
             elif file["unfinished"]:
@@ -305,6 +317,19 @@ class _Page:
         unfreed = int(np.count_nonzero(flags & ALLOCATION_FLAGS["free_lost"]))
         if unfreed:
             yield f"the free of {show_count(unfreed, 'block')} was not seen; the lives are bounds."
+
+    # ---- What people ask first ---------------------------------------------------------------
+
+    def first(self) -> Iterator[RenderableType]:
+        """Say what is slow and where the peak is, in own code."""
+        from .answers.first import sections
+
+        lines = sections(self.trace)
+        if lines:
+            texts = [Text(clean(line, plain=self.plain), no_wrap=True) for line in lines]
+            for text in texts:
+                text.overflow = "ellipsis" if not self.plain else "crop"
+            yield from self.section("In own code", *texts, side="eventprof tree shows more")
 
     # ---- What was recorded -------------------------------------------------------------------
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import operator
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast, overload
 
 import numpy as np
 
 from . import _core
 from ._optional import require
-from ._words import did_you_mean
+from ._words import did_you_mean, printable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -286,6 +286,21 @@ def _constant(array: Array) -> Callable[[], Array]:
     return lambda: array
 
 
+def _rebuild(name: str, length: int, columns: list[tuple[Any, ...]]) -> Table:
+    """Make a table of what `Table.__reduce__` gave."""
+
+    def column(
+        title: str, values: Array, dtype: Any, nulls: Mask | None, texts: tuple[str, ...] | None,
+        unit: str, doc: str, hexadecimal: bool,
+    ) -> Column:  # fmt: skip
+        words = None if texts is None else Words(lambda: texts)
+        null: Null = "never" if nulls is None else _constant(nulls)
+        return Column(title, _constant(values), dtype, null=null, words=words, unit=unit, doc=doc,
+                      hexadecimal=hexadecimal)  # fmt: skip
+
+    return Table(name, [column(*each) for each in columns], length)
+
+
 def _values_and_nulls(given: Any) -> tuple[Array, Mask | None]:
     """Give views of an array, or an array of a sequence; text as objects."""
     if isinstance(given, np.ma.MaskedArray):
@@ -408,6 +423,37 @@ class Table:
                 f"(it has: {', '.join(self._columns)})"
             ) from None
 
+    def __getattr__(self, name: str) -> NoReturn:
+        """Say how a column is had; there are no columns as attributes."""
+        known = () if name == "_columns" else self._columns
+        if name in known:
+            said = f"a table has no attribute {name!r}; its column of this name is table[{name!r}]"
+        else:
+            said = (
+                f"a table has no attribute {name!r}{did_you_mean(name, [*known, *dir(type(self))])}"
+            )
+        raise AttributeError(said, name=name, obj=self)
+
+    def __reduce__(self) -> tuple[Callable[..., Table], tuple[Any, ...]]:
+        """Copy all columns into a pickle; the trace that the table is of is not in it."""
+        return _rebuild, (
+            self.name,
+            self._length,
+            [
+                (
+                    c.name,
+                    c.values(),
+                    c.dtype,
+                    c.nulls(),
+                    None if c.words is None else c.words.texts(),
+                    c.unit,
+                    c.doc,
+                    c.hexadecimal,
+                )
+                for c in self._columns.values()
+            ],
+        )
+
     def _text_column(self, name: str) -> tuple[Column, Words]:
         column = self._column(name)
         if column.words is None:
@@ -479,6 +525,48 @@ class Table:
             },
         )
 
+    def top(self, column: str, count: int = 10) -> Table:
+        """Give the rows with the largest values of a column, the largest first.
+
+        Parameters
+        ----------
+        column : str
+            Of numbers.
+        count : int
+            How many rows, at most.
+
+        Returns
+        -------
+        Table
+            With all columns; rows whose value is unknown are left out.
+
+        Raises
+        ------
+        KeyError
+            There is no such column.
+        ValueError
+            It is a text column, or `count` is less than 1.
+
+        Examples
+        --------
+        >>> table = Table.from_columns("fruit", {"name": ["fig", "pear"], "grams": [40, 70]})
+        >>> table.top("grams", 1)["name"].tolist()
+        ['pear']
+        """
+        of = self._column(column)
+        if of.words is not None:
+            raise ValueError(f"column {column!r} of {self.name} is text: top() takes numbers")
+        if count < 1:
+            raise ValueError(f"count: at least one row, not {count}")
+        values, nulls = of.values(), of.nulls()
+        rows = np.arange(self._length) if nulls is None else np.flatnonzero(~nulls)
+        keys = values[rows]
+        if keys.dtype.kind == "u":
+            order = np.argsort(keys.max(initial=0) - keys, kind="stable")
+        else:
+            order = np.argsort(-keys, kind="stable")
+        return self[rows[order[:count]].astype(np.int64)]
+
     # ---- Parts of it -----------------------------------------------------------------------------
 
     @overload
@@ -498,7 +586,15 @@ class Table:
                 self.name, [self._column(name) for name in names], self._length,
                 self._compensated_part(lambda table: table[names]),
             )  # fmt: skip
-        if isinstance(key, (np.ndarray, list, tuple)):
+        if isinstance(key, (bool, np.bool_)):
+            raise TypeError(
+                f"{self.name}[{key}]: a mask has a value for each row; compare a column, as in "
+                f"table[table['name'] == 'sorted'] (table.name is the table's own name)"
+            )
+        is_number = isinstance(key, np.generic)  # which has __array__, too
+        if isinstance(key, (np.ndarray, list, tuple)) or (
+            hasattr(key, "__array__") and not is_number
+        ):
             rows = self._rows(key)
             return self._select(lambda values: values.take(rows), len(rows))
         try:
@@ -731,7 +827,7 @@ class Table:
     def _headline(self) -> str:
         rows = "1 row" if self._length == 1 else f"{self._length:,} rows"
         count = len(self._columns)
-        return f"{self.name}: {rows}, {'1 column' if count == 1 else f'{count} columns'}"
+        return f"{printable(self.name)}: {rows}, {'1 column' if count == 1 else f'{count} columns'}"
 
     def __repr__(self) -> str:
         if self._length == 0:

@@ -7,7 +7,7 @@ null, its unit, its meaning. The numbers come from the extension, which computes
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from . import _core
 from ._words import did_you_mean, plural, show_ns
+from .answers import Answers
 from .points import Points, event_kinds
 from .questions import Questions
 from .tables import Array, Column, Compensate, Null, Table, Words, code_type, encode
@@ -54,7 +55,7 @@ class Loss:
         By the word of the ``event`` column.
     by_thread : dict of int to int
         By the row in ``threads``.
-    reason : {None, 'overwritten', 'limit', 'memory', 'disk', 'damaged'}
+    reason : {None, 'overwritten', 'limit', 'memory', 'disk', 'small_disk', 'cut', 'damaged'}
         The oldest were overwritten, or recording ended: at the buffer's limit, or for want of
         memory or of room for the file. Or the file that they were in is damaged.
     """
@@ -79,6 +80,8 @@ class Loss:
             "limit": "the buffer was full",
             "memory": "there was no memory",
             "disk": "the file found no more room on its disk",
+            "small_disk": "the disk was full before the buffer, and the oldest were overwritten",
+            "cut": "the file was cut off while it was written",
             "damaged": "the file is damaged",
         }
         return (
@@ -87,7 +90,7 @@ class Loss:
         )
 
 
-class Trace(Points, Questions):
+class Trace(Points, Questions, Answers):
     """What one window recorded, as tables; each column is computed when first asked for.
 
     Made by `Recorder.trace` and `Recorder.snapshot`.
@@ -122,6 +125,8 @@ class Trace(Points, Questions):
         self._core = core
         self._recorder_metadata = dict(metadata)
         self._file = file
+        #: What others may do with the file that it was read from, and so with one that is saved.
+        self._rights = 0o666
 
     # ---- Facts -----------------------------------------------------------------------------------
 
@@ -154,7 +159,9 @@ class Trace(Points, Questions):
         full = self._facts["full"]
         if full is None and self._file is not None and self._facts["damaged_chunks"]:
             full = "damaged"
-        return Loss(by_kind, by_thread, full if by_thread or full != "damaged" else None)
+        if not by_thread and full in ("damaged", "small_disk"):
+            full = None
+        return Loss(by_kind, by_thread, full)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
@@ -285,9 +292,14 @@ class Trace(Points, Questions):
 
     def _title(self, name: str) -> str:
         """Give a table's name; of a trace with loss, which may falsify it, with that word."""
-        if not self.loss:
-            return name
-        return f"{name} (with loss: {self.loss.total:,} events are missing)"
+        missing = []
+        if self.loss:
+            are = "event is" if self.loss.total == 1 else "events are"
+            missing.append(f"{self.loss.total:,} {are} missing")
+        damaged = self._facts["damaged_chunks"]
+        if damaged:
+            missing.append(f"{plural(damaged, 'part')} could not be read")
+        return f"{name} (with loss: {', '.join(missing)})" if missing else name
 
     @cached_property
     def events(self) -> Table:
@@ -846,20 +858,158 @@ class Trace(Points, Questions):
         ------
         FileExistsError
             There is something already, and `force` was not given.
+        ValueError
+            The name says another format, as ``.json`` does: `export` writes those.
         OSError
             The system refused: the disk is full, there is no such directory. Nothing is left
             behind then, and what was there before is as it was.
 
         Notes
         -----
+        Of a trace that was opened from a file the new one gives nobody more rights than that does.
         The file appears when it is whole, in one step. Some 50 M events a second, and other threads
         go on meanwhile.
         """
         from .saving import save
 
-        save(self._core, self._recorder_metadata, path, force)
+        save(self._core, self._recorder_metadata, path, force, self._rights)
+
+    def __reduce__(self) -> tuple[Callable[..., Trace], tuple[Any, ...]]:
+        """Put an archive of the trace into a pickle: about 1 byte an event."""
+        from . import saving
+
+        archive = saving.to_bytes(self._core, self._recorder_metadata)
+        return _of_archive, (archive, self._recorder_metadata, self.file)
+
+    def export(
+        self,
+        path: str | os.PathLike[str] | IO[bytes],
+        format: str | None = None,
+        *,
+        table: str | None = None,
+        weight: str | None = None,
+        threads: Sequence[str] | str | None = None,
+        between: tuple[int, int] | None = None,
+        functions: Sequence[str] | str | None = None,
+        own: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[str]:
+        """Write the trace as a file that another tool reads.
+
+        Parameters
+        ----------
+        path : str, path-like or binary file
+            Where to. A file that is there is replaced, whole or not at all. A name that ends with
+            ``.gz`` is compressed.
+        format : str, optional
+            perfetto, chrome, firefox, speedscope, collapsed, callgrind, pprof, pstats, csv, jsonl,
+            parquet, arrow, sqlite, duckdb or otlp; without, what the file's name ends with says
+            which.
+        table : str, optional
+            Of csv, jsonl, parquet and arrow: which table; calls without.
+        weight : str, optional
+            Of collapsed: self (ns), calls, allocated, blocks, at_peak or live; self without.
+        threads : str or sequence of str, optional
+            Only threads of these names, which may be globs, or native ids.
+        between : (int, int), optional
+            Only what happened from the one time to the other, in ns since the window's start; calls
+            are cut there.
+        functions : str or sequence of str, optional
+            Only calls of functions that these globs match, as those of ``include=``, and the calls
+            inside.
+        own : bool
+            Leave out the standard library and what is installed: their time and memory count for
+            the function that called them.
+        progress : callable, optional
+            Is called now and then with how many calls are written, and how many there are.
+
+        Returns
+        -------
+        list of str
+            What the format could not carry.
+
+        Raises
+        ------
+        ValueError
+            There is no such format, table, thread or function; or the format cannot do what was
+            asked.
+        ModuleNotFoundError
+            The format needs a package that is not installed.
+        OSError
+            The system refused. Nothing is left behind then, and what was there is as it was.
+
+        Examples
+        --------
+        >>> with eventprof.record(memory=False) as rec:
+        ...     sorted("text")
+        ['e', 't', 't', 'x']
+        >>> rec.trace.export("sorted.json")
+        []
+        >>> rec.trace.export("sorted.csv", table="functions")
+        []
+        """
+        from .export import export
+
+        return export(
+            self,
+            path,
+            format,
+            table=table,
+            weight=weight,
+            threads=threads,
+            between=between,
+            functions=functions,
+            own=own,
+            progress=progress,
+        )
 
     # ---- For people ------------------------------------------------------------------------------
+
+    def show(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        title: str | None = None,
+        grain: int = 1,
+        force: bool = False,
+    ) -> str:
+        """Show the trace as a page: every call on a timeline, over who held the memory.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            Where the page goes; nothing is opened then. Without, it is written to a temporary
+            folder and opened in the browser.
+        title : str, optional
+            What stands above it; without, the program's name.
+        grain : int
+            Times are rounded down to multiples of so many ns, which makes a smaller page.
+        force : bool
+            Replace what is at `path`.
+
+        Returns
+        -------
+        str
+            The path of the page: one HTML file that needs no server and no network.
+
+        Raises
+        ------
+        FileExistsError
+            There is something at `path` already, and `force` was not given.
+        ValueError
+            The grain is less than 1.
+        OSError
+            The system refused: the disk is full, there is no such directory. Nothing is left
+            behind then.
+        """
+        from .viewer import open_page, write
+
+        if grain < 1:
+            raise ValueError(f"grain: at least 1 ns, not {grain}")
+        if path is None:
+            return open_page(self, title=title, grain=grain)
+        write(self, path, title=title, grain=grain, force=force)
+        return os.fspath(path)
 
     def __repr__(self) -> str:
         lost = f", {self.loss.total:,} lost" if self.loss else ""
@@ -900,6 +1050,14 @@ class Trace(Points, Questions):
         from .report import report
 
         report(self, file, width, limit)
+
+
+def _of_archive(archive: bytes, metadata: dict[str, Any], file: dict[str, Any] | None) -> Trace:
+    """Make a trace of what `Trace.__reduce__` gave."""
+    from . import saving
+
+    core = saving.from_bytes(archive)
+    return Trace(core, metadata, None if file is None else lambda: file)
 
 
 def _number(

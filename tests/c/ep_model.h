@@ -9,12 +9,12 @@
 #include <string.h>
 
 #include "ep_check.h"
-#include "eventprof/decode.h"
-#include "eventprof/engine.h"
-#include "eventprof/log.h"
-#include "eventprof/memory.h"
-#include "eventprof/names.h"
-#include "eventprof/os.h"
+#include "decode.h"
+#include "engine.h"
+#include "log.h"
+#include "memory.h"
+#include "names.h"
+#include "os.h"
 
 /* ---- The injected clock ---------------------------------------------------------------------- */
 

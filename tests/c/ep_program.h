@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "ep_check.h"
-#include "eventprof/memory.h"
-#include "eventprof/pair.h"
+#include "memory.h"
+#include "pair.h"
 
 #define THREADS 5
 #define FUNCTIONS 7

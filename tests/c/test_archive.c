@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "eventprof/archive.h"
-#include "eventprof/archive_parts.h"
+#include "archive.h"
+#include "archive_parts.h"
 
 #define NAME_COUNT 40
 #define SITE_COUNT 100

@@ -11,6 +11,7 @@ static void
 setup(void)
 {
     ep_model_setup();
+    ep_engine_first_bytes = EP_CHUNK_BYTES;    /* tests fill one, and cut one into batches */
     for (uint32_t i = 0; i < SITE_COUNT && site_ids[SITE_COUNT - 1] == 0; i++) {
         char qualname[16];
         int bytes = snprintf(qualname, sizeof qualname, "f%u", i);
@@ -311,7 +312,7 @@ START_TEST(a_thread_that_only_had_calls_open_is_listed)
     setup();
     ep_recorder recorder;
     ep_model_start(&recorder, EP_MODEL_ALL_KINDS, 1, EP_ON_FULL_GROW, EP_CLOCK_INJECTED);
-    const ep_open_call open[] = {{site_ids[3], EP_KIND_CALL, 0}, {site_ids[4], EP_KIND_RESUME, 0}};
+    const ep_open_call open[] = {{site_ids[3], EP_KIND_CALL, 0, 0}, {site_ids[4], EP_KIND_RESUME, 0, 0}};
     uint32_t thread_id = log_number(2)->thread->id;
     ck_assert_int_eq(ep_recorder_set_open(&recorder, thread_id, open, 2), EP_OK);
     ep_model_stop(&recorder);
@@ -570,7 +571,7 @@ START_TEST(calls_open_at_the_head_have_rows)
     ep_recorder recorder;
     ep_functions functions;
     ep_model_start(&recorder, EP_MODEL_ALL_KINDS, 1, EP_ON_FULL_GROW, EP_CLOCK_INJECTED);
-    const ep_open_call open[] = {{site, EP_KIND_CALL, 0}};
+    const ep_open_call open[] = {{site, EP_KIND_CALL, 0, 0}};
     ck_assert_int_eq(ep_recorder_set_open(&recorder, log_number(0)->thread->id, open, 1), EP_OK);
     ep_model_stop(&recorder);
     ep_decoded decoded = ep_model_decode(&recorder);
@@ -629,7 +630,7 @@ START_TEST(decoding_without_memory_fails_and_works_again)
         event.id = opens ? site_ids[event.id % SITE_COUNT] : 0;
         ep_model_put(log_number(i / 100 % 3), &event);
     }
-    const ep_open_call open[] = {{site_ids[3], EP_KIND_CALL, 0}};
+    const ep_open_call open[] = {{site_ids[3], EP_KIND_CALL, 0, 0}};
     ck_assert_int_eq(ep_recorder_set_open(&recorder, log_number(0)->thread->id, open, 1), EP_OK);
     ep_model_stop(&recorder);
     ep_capture capture;

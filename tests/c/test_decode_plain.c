@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "ep_check.h"
-#include "eventprof/decode_plain.h"
+#include "decode_plain.h"
 
 #define WORDS 6000
 #define LAST_KIND EP_KIND_DESTROY

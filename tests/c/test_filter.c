@@ -1,5 +1,5 @@
 /* filter.c: globs, verdicts, and dropping rows with their ends. */
-#include "filter.h"
+#include "filter_apply.h"
 
 #include <string.h>
 

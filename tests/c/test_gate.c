@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "ep_model.h"
+#include "filter_apply.h"
 
 static ep_text
 text(const char *of)
@@ -279,9 +280,9 @@ START_TEST(hooks_and_filter_leave_what_the_filter_leaves)
                             .min_duration_ns = round % 3 != 1 ? (int64_t)ep_model_below(&random, 200)
                                                               : 0};
         size_t count = random_ops(&random, ops, 300, 10);
-        ep_open_call open[3] = {{sites[0], EP_KIND_CALL, 0},
-                                {sites[1], EP_KIND_CALL, 0},
-                                {sites[0], EP_KIND_CALL, 0}};
+        ep_open_call open[3] = {{sites[0], EP_KIND_CALL, 0, 0},
+                                {sites[1], EP_KIND_CALL, 0, 0},
+                                {sites[0], EP_KIND_CALL, 0, 0}};
         size_t open_count = ep_model_below(&random, 4);
         uint64_t before[EP_LEFT_OUT_COUNT], after[EP_LEFT_OUT_COUNT];
         ep_filtered whole = {0}, part = {0};
@@ -329,7 +330,7 @@ START_TEST(calls_left_out_are_recorded_late_for_another_recorder)
     const ep_filter *both[] = {&depth, &none};
     ep_gate_prepare(both, 2);
     start(&second);
-    const ep_open_call one = {sites[0], EP_KIND_CALL, 0};
+    const ep_open_call one = {sites[0], EP_KIND_CALL, 0, 0};
     ep_open_call open[4] = {one, one, one, one};
     ck_assert_int_eq(ep_recorder_set_open(&second, log->thread->id, open, 4), EP_OK);
     ep_gate_open(NULL, both, 2);

@@ -1,7 +1,7 @@
 /* lines.h: hits, time and bytes of lines. A promise each. */
 #include "ep_program.h"
 
-#include "eventprof/lines.h"
+#include "lines.h"
 
 /* Site s is of function s % FUNCTIONS; here its line is 10 * s, so that each is a line of its own. */
 typedef struct study {

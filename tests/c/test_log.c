@@ -8,6 +8,7 @@ static ep_log *
 fresh_log(uint64_t ticks)
 {
     ep_model_setup();
+    ep_engine_first_bytes = EP_CHUNK_BYTES;    /* one chunk has room for a test */
     atomic_store(&ep_model_now, ticks);
     ep_model_start(&keeper, EP_MODEL_ALL_KINDS, 1000, EP_ON_FULL_GROW, EP_CLOCK_INJECTED);
     ep_log *log = ep_log_mine();

@@ -1,7 +1,7 @@
 /* pair.h: the call tree and the lives of blocks. Three kinds of test: a promise each, random
  * programs that know their own tree, and any stream at all against a plain reading of pair.h. */
 #include "ep_program.h"
-#include "eventprof/apart.h"
+#include "apart.h"
 
 #include <limits.h>
 
@@ -290,6 +290,24 @@ START_TEST(calls_open_at_end_end_with_the_window)
     ck_assert_int_eq(calls.duration[0], 12347);
     ck_assert_uint_eq(calls.close_row[0], EP_ROW_NONE);
     ck_assert_uint_eq(calls.flags[0], EP_CALL_OPEN_AT_END);
+    ep_calls_clear(&calls);
+    program_free(p);
+}
+END_TEST
+
+START_TEST(calls_open_at_end_end_where_their_thread_does)
+{
+    static const int64_t until_ns[THREADS] = {40, 100};
+    program *p = program_new();
+    p->input.open_until_ns = until_ns;
+    program_open(p, 0, EP_KIND_CALL, 1);
+    program_call(p, 1, EP_KIND_CALL, 1);
+    p->input.length_ns = 100;
+
+    ep_calls calls = program_calls(p);
+
+    ck_assert_int_eq(calls.start[0] + calls.duration[0], 40);
+    ck_assert_int_eq(calls.start[1] + calls.duration[1], 100);
     ep_calls_clear(&calls);
     program_free(p);
 }
@@ -1661,6 +1679,7 @@ EP_TEST_MAIN("pair",
              calls_open_at_start_come_first,
              calls_open_at_start_begin_where_the_ring_does,
              calls_open_at_end_end_with_the_window,
+             calls_open_at_end_end_where_their_thread_does,
              threads_have_stacks_of_their_own,
              call_is_recursive_while_its_function_is_open_on_the_thread,
              empty_window_has_no_calls_and_no_blocks,

@@ -1,11 +1,11 @@
 /* summary.h: statistics by function and call, memory over time, whose blocks are alive. A promise
  * each, and random programs against the same numbers counted the slow way. */
 #include "ep_program.h"
-#include "eventprof/apart.h"
+#include "apart.h"
 
 #include <limits.h>
 
-#include "eventprof/summary.h"
+#include "summary.h"
 
 /* ---- Tools ----------------------------------------------------------------------------------- */
 

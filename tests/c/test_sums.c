@@ -7,7 +7,7 @@
 
 #define EP_TEST_TIMEOUT 1800
 #include "ep_model.h"
-#include "eventprof/file.h"
+#include "file_read.h"
 
 #define THREADS 8
 

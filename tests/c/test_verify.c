@@ -2,8 +2,8 @@
  * in one place, they are wrong there, and the first finding says in which way. */
 #include "ep_program.h"
 
-#include "eventprof/engine.h"
-#include "eventprof/verify.h"
+#include "engine.h"
+#include "verify.h"
 
 #define ALL_KINDS (((UINT64_C(1) << (EP_KIND_DESTROY + 1)) - 1) & ~UINT64_C(1))
 #define ADDRESSES 24
@@ -212,7 +212,7 @@ open_call(subject *to, int32_t thread, open_one call, bool before)
 {
     ep_open_stack *open = &to->threads[thread].open;
     open->calls = must(realloc(open->calls, (open->depth + 1) * sizeof *open->calls));
-    open->calls[open->depth++] = (ep_open_call){call.site, call.kind, before};
+    open->calls[open->depth++] = (ep_open_call){call.site, call.kind, before, 0};
 }
 
 static void

@@ -12,10 +12,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "eventprof/archive.h"
-#include "eventprof/names.h"
-#include "eventprof/pair.h"
-#include "eventprof/summary.h"
+#include "archive.h"
+#include "names.h"
+#include "pair.h"
+#include "summary.h"
 
 /* More than a seed can be changed into by accident; a file made for it may have as many as it
  * likes, and takes as long. */

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "eventprof/decode.h"
-#include "eventprof/names.h"
-#include "eventprof/pair.h"
+#include "decode.h"
+#include "names.h"
+#include "pair.h"
 
 #define WORDS_MAX 2048
 

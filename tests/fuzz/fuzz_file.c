@@ -14,10 +14,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "eventprof/file.h"
-#include "eventprof/names.h"
-#include "eventprof/pair.h"
-#include "eventprof/summary.h"
+#include "file_read.h"
+#include "names.h"
+#include "pair.h"
+#include "summary.h"
 
 #define SLOTS_MAX 6
 #define START_TICKS UINT64_C(0x500001000)
@@ -54,8 +54,8 @@ put_header(int descriptor, script *s)
     static const char metadata[] = "{}";
     ep_file_header header = {
         .magic = EP_FILE_MAGIC,
-        .major = EP_FILE_MAJOR,
-        .minor = EP_FILE_MINOR,
+        .major = 1,
+        .minor = 4,
         .byte_order = EP_FILE_BYTE_ORDER,
         .header_bytes = sizeof header,
         .slot_bytes = EP_CHUNK_BYTES,
@@ -71,7 +71,18 @@ put_header(int descriptor, script *s)
         .full_ticks = UINT64_MAX,
         .phase = EP_FILE_RECORDING,
     };
-    unsigned edits = (unsigned)take(s, 1) & 15;
+    unsigned first = (unsigned)take(s, 1), edits = first & 15;
+    if (first & 16) {
+        /* The same places, with pages of nothing between the head and the first slot. */
+        header.major = EP_FILE_MAJOR;
+        header.minor = EP_FILE_MINOR;
+        header.slot_bytes = EP_CHUNK_BYTES_MIN;
+        header.head_bytes = 2 * EP_CHUNK_BYTES_MIN;
+        for (unsigned i = 0; i < 2; i++) {
+            atomic_store(&header.state_offset[i], EP_FILE_1_STATE_OFFSET(i));
+            atomic_store(&header.state_room[i], EP_FILE_1_STATE_BYTES);
+        }
+    }
     for (unsigned i = 0; i < edits; i++) {
         size_t offset = take(s, 2) % (sizeof header - 7);
         uint64_t value = take(s, 8);
@@ -113,8 +124,8 @@ put_states(int descriptor, script *s)
                            .thread_count = count,
                            .bytes = flags & 8 ? (uint32_t)take(s, 4) : (uint32_t)bytes,
                            .sum = flags & 16 ? 1 : ep_sum64(body, bytes)};
-    put(descriptor, EP_FILE_STATE_OFFSET(flags >> 7), &state, sizeof state);
-    put(descriptor, EP_FILE_STATE_OFFSET(flags >> 7) + sizeof state, body, bytes);
+    put(descriptor, EP_FILE_1_STATE_OFFSET(flags >> 7), &state, sizeof state);
+    put(descriptor, EP_FILE_1_STATE_OFFSET(flags >> 7) + sizeof state, body, bytes);
 }
 
 static size_t
@@ -226,6 +237,7 @@ put_slot(int descriptor, script *s, uint64_t slot, uint64_t *ticks)
         header.resident_bytes = (int64_t)take(s, 8);
         header.thread_id = take(s, 8);
     }
+    header.bytes = EP_CHUNK_BYTES;    /* of version 1: not looked at */
     atomic_store(&header.shared, flags >> 1 & 1);
     atomic_store(&header.wanted, !(flags & 4));
     size_t room = sizeof words / 8 - 1, used;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "eventprof/filter.h"
-#include "eventprof/names.h"
+#include "filter.h"
+#include "names.h"
 
 #define LONGEST 24    /* the model takes its time */
 

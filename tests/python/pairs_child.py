@@ -11,7 +11,7 @@ import json
 import sys
 
 import numpy as np
-import raw  # noqa: F401 - what it loads is not seen then
+import raw  # what it loads is not seen then
 
 import eventprof
 from eventprof import _core
@@ -197,7 +197,13 @@ def leave_out(name, other, found):
         return [row[:-1] for row in found]
     if sys.version_info < (3, 12) and other in CODE and name == "obj":
         # Frame objects, for the hook, which a traceback need not make any more.
-        return [row for row in found if row[1] not in ("failing", "handling", "work")]
+        own = ["failing", "handling", "work"]
+        if raw.MENDS_GENERATORS:
+            own += [
+                "objects",
+                "blocks",
+            ]  # a dict for gc.callbacks; and what it leaves in the free lists
+        return [row for row in found if row[1] not in own]
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import gc
 import sys
 import threading
 from collections import Counter
@@ -44,6 +45,9 @@ HAS_MONITORING = sys.version_info >= (3, 12)
 HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 BACKENDS = [*(["monitoring"] if HAS_MONITORING else []), *(["profile"] if HAS_GIL else [])]
 
+#: Releases that crash when the collector runs beside a hook: ours puts a builtin into gc.callbacks as well.
+MENDS_GENERATORS = sys.version_info < (3, 11, 3)
+
 # Bytes that the block of a bytearray has beyond its own: from 3.15 on it is a bytes object.
 BYTEARRAY_MORE = 33 if sys.version_info >= (3, 15) else 1
 
@@ -71,6 +75,13 @@ def _close_unwinds() -> bool:
 
 
 CLOSE_UNWINDS = _close_unwinds()
+
+
+def gc_callbacks():
+    """Without the builtin that mends the frames of generators."""
+    return [
+        each for each in gc.callbacks if getattr(each, "__name__", "") != "mend_generator_stacks"
+    ]
 
 
 def recorder(

@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 
 RECORDING, METADATA, STRINGS, NAMES, SITES, THREADS, OPEN, RESIDENT, EVENTS, INDEX = range(1, 11)
-TASKS = 11
+TASKS, WINDOWS = 11, 12
 OPENS, CLOSES = {1, 4, 5, 7, 40, 42, 44}, {2, 3, 6, 8, 9, 41, 43, 45}
 POINTS, VALUES = {*range(46, 54)}, {*range(54, 61)}
 ALLOCATIONS, FREES = {*range(10, 25), *range(35, 40)}, {*range(25, 35)}
@@ -236,7 +236,7 @@ def read(path):
     """A dictionary of all that the file holds."""
     found = sections(Path(path).read_bytes())
     known = {"metadata": None, "strings": [None], "names": [(None,) * 5], "sites": [(0, 0, -1, -1)],
-             "threads": [], "open": [], "resident": [], "events": [], "tasks": []}  # fmt: skip
+             "threads": [], "open": [], "resident": [], "events": [], "tasks": [], "windows": []}  # fmt: skip
     for kind, items, _, raw in found:
         data = Bytes(raw)
         if kind == RECORDING:
@@ -247,7 +247,7 @@ def read(path):
             known["metadata"] = json.loads(data.take(len(raw)))
         elif kind == EVENTS:
             continue
-        elif kind < INDEX or kind == TASKS:
+        elif kind < INDEX or kind in (TASKS, WINDOWS):
             for _ in range(items):
                 known[LISTS[kind]].append(READERS[kind](data, known))
         else:
@@ -267,7 +267,7 @@ def string(data, known):
 
 
 LISTS = {STRINGS: "strings", NAMES: "names", SITES: "sites", THREADS: "threads", OPEN: "open",
-         RESIDENT: "resident", TASKS: "tasks"}  # fmt: skip
+         RESIDENT: "resident", TASKS: "tasks", WINDOWS: "windows"}  # fmt: skip
 READERS = {
     STRINGS: lambda data, known: data.take(data.varint()).decode("utf-8", "surrogatepass"),
     NAMES: lambda data, known: (
@@ -291,4 +291,5 @@ READERS = {
     OPEN: lambda data, known: (data.varint(), data.varint(), data.varint()),
     RESIDENT: lambda data, known: (data.zigzag(), data.zigzag()),
     TASKS: lambda data, known: (data.varint(), string(data, known)),
+    WINDOWS: lambda data, known: (data.varint(), data.zigzag(), data.zigzag()),
 }

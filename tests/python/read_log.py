@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 MASK = (1 << 64) - 1
-SLOT = 1 << 20
-WORDS = (SLOT - 128) // 8
+MIB = 1 << 20
 NONE = 0xFFFFFFFF
 
 HEADER = (
@@ -21,7 +20,9 @@ HEADER = (
     ("full_ticks", "Q"), ("full_reason", "I"), ("phase", "I"), ("state", "I"), ("beat", "I"),
     ("beat0_ticks", "Q"), ("beat0_ns", "q"), ("beat1_ticks", "Q"), ("beat1_ns", "q"),
     ("texts_lost", "Q"), ("calls_from", "16s"), ("displaced", "64s"), ("deep_calls", "Q"),
-    ("short_calls", "Q"), ("functions_off", "Q"), ("slots", "Q"),
+    ("short_calls", "Q"), ("functions_off", "Q"), ("slots", "Q"), ("head_bytes", "Q"),
+    ("state_offset0", "Q"), ("state_offset1", "Q"), ("state_room0", "Q"), ("state_room1", "Q"),
+    ("limits", "I"), ("children_lost", "I"), ("children_error", "I"), ("reserved", "I"),
 )  # fmt: skip
 HEADER_OFFSETS = {}
 _at = 0
@@ -95,13 +96,20 @@ def read(path) -> Log:
     data = Path(path).read_bytes()
     values = struct.unpack_from("<" + "".join(form for _, form in HEADER), data)
     header = dict(zip((name for name, _ in HEADER), values, strict=True))
-    assert header["magic"] == b"EVPLOG\x1a\n" and header["major"] == 1
-    assert header["byte_order"] == 0x01020304 and header["slot_bytes"] == SLOT
+    assert header["magic"] == b"EVPLOG\x1a\n" and header["major"] in (1, 2)
+    assert header["byte_order"] == 0x01020304
+    which = header["state"] & 1
+    unit, head_bytes, begin = (
+        header["slot_bytes"],
+        header["head_bytes"],
+        header[f"state_offset{which}"],
+    )
+    if header["major"] == 1:
+        head_bytes, begin = MIB, 65536 + which * 491520
     log = Log()
     log.finished = header["phase"] == 2
 
     # The state that counts.
-    begin = 65536 + (header["state"] & 1) * 491520
     dropped, count, size, total, _ = struct.unpack_from("<QIIQQ", data, begin)
     body = data[begin + 32 : begin + 32 + size]
     if total == 0:
@@ -121,16 +129,22 @@ def read(path) -> Log:
         at += 16 + 16 * (counts + depth)
 
     chunks, texts = [], []
-    for slot in range(SLOT, len(data), SLOT):
-        head = data[slot : slot + 128]
-        if len(head) < 128:
+    slot = head_bytes
+    while slot + 128 <= len(data):
+        magic, state, sequence = struct.unpack_from("<IIQ", data, slot)
+        wanted, _, size = struct.unpack_from("<QQI", data, slot + 80)
+        if header["major"] == 1:
+            size = MIB
+        elif (
+            magic not in (0x43505645, 0x4E505645, 0x53505645) or not 0 < size <= MIB or size % unit
+        ):
+            slot += unit
             continue
-        magic, state, sequence = struct.unpack_from("<IIQ", head)
-        wanted = struct.unpack_from("<Q", head, 80)[0]
         if magic == 0x4E505645 and state:
-            texts.append((sequence, slot))
+            texts.append((sequence, slot, size))
         elif magic == 0x43505645 and state and wanted and sequence != dropped:
-            chunks.append((sequence, slot))
+            chunks.append((sequence, slot, size))
+        slot += size
 
     strings, names, sites = _texts(data, sorted(texts), log)
 
@@ -138,16 +152,16 @@ def read(path) -> Log:
         entry = names.get(name)
         return strings.get(entry[0], "?") if entry else None
 
-    for _, slot in sorted(chunks):
-        _chunk(data, slot, header, log, sites, name_of)
+    for _, slot, size in sorted(chunks):
+        _chunk(data, slot, size, header, log, sites, name_of)
     log.events.sort(key=lambda event: event.ticks)
     return log
 
 
 def _texts(data, slots, log):
     strings, names, sites = {}, {}, {}
-    for _, slot in slots:
-        at, end = slot + 128, slot + SLOT
+    for _, slot, room in slots:
+        at, end = slot + 128, slot + room
         while at + 8 <= end and at + 8 <= len(data):
             words, kind = struct.unpack_from("<II", data, at)
             if words < 2 or at + 8 * words > end:
@@ -170,7 +184,7 @@ def _texts(data, slots, log):
     return strings, names, sites
 
 
-def _chunk(data, slot, header, log, sites, name_of):
+def _chunk(data, slot, size, header, log, sites, name_of):
     state = struct.unpack_from("<I", data, slot + 4)[0]
     thread = struct.unpack_from("<Q", data, slot + 16)[0]
     high = struct.unpack_from("<Q", data, slot + 24)[0] >> 32
@@ -178,7 +192,7 @@ def _chunk(data, slot, header, log, sites, name_of):
         struct.unpack_from("<Q", data, slot + 56)[0],
         struct.unpack_from("<Q", data, slot + 88)[0],
     )
-    limit = min(WORDS, (len(data) - slot - 128) // 8)
+    limit = (min(size, len(data) - slot) - 128) // 8
     if state == 2:
         if used > limit or sum64(data[slot + 128 : slot + 128 + 8 * used]) != total:
             log.damaged = True

@@ -117,15 +117,16 @@ def many_threads(count: int, output: str | None) -> int:
     allowed = BOUND + count * BYTES_A_THREAD
     print(
         f"{count} short threads in {seconds:.1f} s, {count / seconds:.0f} a second; logs {before['logs']} -> "
-        f"{after['logs']}, chunks {before['all_chunks']} -> {after['all_chunks']} in memory, "
-        f"{before['chunks']} -> {after['chunks']} kept; resident {from_bytes / MIB:.1f} -> {to_bytes / MIB:.1f} MiB, "
+        f"{after['logs']}, chunks {before['all_chunk_bytes'] / MIB:.1f} -> {after['all_chunk_bytes'] / MIB:.1f} MiB in memory, "
+        f"{before['chunk_bytes'] / MIB:.1f} -> {after['chunk_bytes'] / MIB:.1f} kept; resident {from_bytes / MIB:.1f} -> {to_bytes / MIB:.1f} MiB, "
         f"{grown / count:.0f} bytes a thread; allowed {allowed / MIB:+.1f} MiB"
     )
     return int(
         made < count
         or after["logs"] > before["logs"] + 32
-        or after["all_chunks"] > ring + 32
-        or after["chunks"] > ring + 32
+        # Chunks have 4 KiB to 1 MiB.
+        or after["all_chunk_bytes"] > (ring + 32) * MIB
+        or after["chunk_bytes"] > (ring + 1) * MIB
         or grown > allowed
     )
 

@@ -65,6 +65,62 @@ def same(plain, recorded):
     assert recorded.returncode == plain.returncode
 
 
+RECORDS_ITSELF = """
+import eventprof
+def leaf(n):
+    return n
+with eventprof.record(output="own-%p.epr", force=True):
+    leaf(1)
+print("worked")
+"""
+
+
+@pytest.mark.parametrize("by", ["run", "environment", "environment and run", "run and run"])
+def test_a_program_that_records_itself_works(by, tmp_path):
+    """Each recording has its file, and the program ends as without."""
+    (tmp_path / "main.py").write_text(RECORDS_ITSELF)
+    run = [sys.executable, "-m", "eventprof", "run", "-q"]
+    command = {
+        "run": [*run, "-o", "1.epr", "main.py"],
+        "environment": [sys.executable, "main.py"],
+        "environment and run": [*run, "-o", "1.epr", "main.py"],
+        "run and run": [
+            *run,
+            "-o",
+            "1.epr",
+            "-m",
+            "eventprof",
+            "run",
+            "-q",
+            "-o",
+            "2.epr",
+            "main.py",
+        ],
+    }[by]
+    more = {"EVENTPROF": "1", "EVENTPROF_OUTPUT": "0.epr"} if by.startswith("environment") else {}
+
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**environment(), **more},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n", "")
+    files = sorted(path.name for path in tmp_path.glob("*.epr"))
+    own = [name for name in files if name.startswith("own-")]
+    others = {"run": ["1.epr"], "environment": ["0.epr"], "environment and run": ["1.epr"],
+              "run and run": ["1.epr", "2.epr"]}[by]  # fmt: skip
+    assert files == sorted([*others, *own]) and len(own) == 1
+    for name in files:
+        trace = eventprof.open(tmp_path / name)
+        called = [str(name) for name in trace.calls["name"]]
+        assert called.count("leaf") == 1, name
+        assert not trace.loss and not trace.file["unfinished"], name
+
+
 # ---- Programs ------------------------------------------------------------------------------------
 
 
@@ -383,7 +439,7 @@ PROGRAMS = {
     "bad syntax": script("def f(:\n", status=1, line=False),
     "bad syntax in code": Case(["-c", "1+"], status=1, line=False),
     "bad syntax in a module": Case(["-m", "mod"], {"mod.py": "1+"}, status=1),
-    "no such module": Case(["-m", "surely_not"], status=1),
+    "no such module": Case(["-m", "surely_not"], status=1, line=False),
     "no __main__": Case(["empty"], {"empty/x.py": ""}, status=1),
     "hook": script(OWN_HOOK, status=1),
     "bad hook": script(BAD_HOOK, status=1),
@@ -666,3 +722,91 @@ def test_what_stands_in_the_way_of_an_archive_is_said_and_the_file_stays(tmp_pat
     assert found.returncode == 0 and "Traceback" not in found.stderr
     assert "no archive: No such file or directory; the file is as it was recorded" in found.stderr
     assert len(eventprof.open(tmp_path / "moved/main.epr").events) > 0
+
+
+# ---- What is left behind, and what is shown ------------------------------------------------------
+
+
+def test_a_module_that_there_is_not_leaves_no_file(tmp_path):
+    plain, recorded, lines = both(tmp_path, "-m", "nosuchmod")
+
+    same(plain, recorded)
+    assert not lines
+    assert not list(tmp_path.glob("*.epr"))
+
+
+def test_a_module_is_named_with_its_arguments(tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__main__.py").write_text("import sys; print(sys.argv[1:])")
+
+    for arguments, argv in (
+        (["-m", "package", "--help"], ("-m", "package", "--help")),
+        (["-mpackage", "a"], ("-m", "package", "a")),
+        (["-c", "print(1)", "b"], ("-c", "print(1)", "b")),
+    ):
+        done = execute([*RUN[:-1], "named.epr", "-q", "-f", *arguments], tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert eventprof.open(tmp_path / "named.epr").metadata["argv"] == argv
+
+
+@pytest.mark.parametrize("start", [["-m", "eventprof"], ["-Bm", "eventprof"], ["-meventprof"], []])
+@pytest.mark.parametrize(
+    "last", [["-c", "CODE", "x"], ["-cCODE"], ["main.py", "-m"], ["-mmain", "y"]]
+)
+def test_the_interpreters_own_arguments_are_the_same(tmp_path, start, last):
+    code = "import sys; print(sys.orig_argv[1:])"
+    (tmp_path / "main.py").write_text(code)
+    last = [word.replace("CODE", code) for word in last]
+    script = [str(Path(sys.executable).with_name("eventprof"))]
+    flags = ["-B"] if start[:1] == ["-Bm"] else []
+
+    plain = execute([sys.executable, *flags, *last], tmp_path)
+    recorded = execute(
+        [*(script if not start else [sys.executable, *start]), "run", "-q", "-o", "o.epr", *last],
+        tmp_path,
+    )
+
+    same(plain, recorded)
+
+
+def test_the_first_line_is_left_out_as_with_x(tmp_path):
+    (tmp_path / "main.py").write_text("#!no python\nprint(1)\n1/0\n")
+
+    plain = execute([sys.executable, "-x", "main.py"], tmp_path)
+    recorded = execute([sys.executable, "-x", *RUN[1:], "-q", "main.py"], tmp_path)
+
+    assert plain.stdout == "1\n"
+    same(plain, recorded)
+
+
+@pytest.mark.parametrize("arguments", [["main.py"], ["-m", "main"], ["."]])
+@pytest.mark.parametrize("script", [False, True])
+def test_what_starts_the_program_is_not_in_the_recording(tmp_path, arguments, script):
+    (tmp_path / "main.py").write_text("def f(): pass\nf()\n")
+    (tmp_path / "__main__.py").write_text("def f(): pass\nf()\n")
+    start = RUN[:-2]
+    if script:
+        start = [str(Path(sys.executable).with_name("eventprof")), "run"]
+
+    done = execute([*start, "-q", "-o", "out.epr", *arguments], tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    trace = eventprof.open(tmp_path / "out.epr")
+    assert not {"runpy", "eventprof"} & set(trace.functions["module"])
+    assert trace.functions["name"].tolist().count("<module>") == 1
+    assert "exec" not in trace.calls[trace.calls["depth"] == 0]["name"].tolist()
+    assert trace.verify().ok
+    assert trace.pairing["unmatched_ends"] == 0
+
+
+def test_a_file_that_cannot_be_is_named_as_it_would_be(tmp_path):
+    for arguments, said in (
+        (["-o", "no/such-%p.epr"], "No such file or directory"),
+        (["-o", "/dev/null"], "no regular file"),
+        (["-o", "/dev/null", "-f"], "no regular file"),
+    ):
+        done = execute([*RUN[:-2], *arguments, "-c", "0"], tmp_path)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert "%p" not in done.stderr
+        assert "exists already" not in done.stderr

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import eventprof
 from eventprof import demo
 
-pd = pytest.importorskip("pandas")
 
-
-def run(folder, *arguments):
+def run(folder, *arguments, module="eventprof.demo", path=sys.path):
     return subprocess.run(
-        [sys.executable, "-X", f"pycache_prefix={folder}", "-m", "eventprof.demo", *arguments],
+        [sys.executable, "-X", f"pycache_prefix={folder}", "-m", *module.split(), *arguments],
         cwd=folder,
-        env={"PYTHONIOENCODING": "utf-8", "PYTHONPATH": ":".join(filter(None, sys.path))},
+        env={"PYTHONIOENCODING": "utf-8", "PYTHONPATH": ":".join(filter(None, path))},
         capture_output=True,
         encoding="utf-8",
         timeout=240,
@@ -27,30 +29,80 @@ def run(folder, *arguments):
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
+    """What it says and writes where pandas is not installed."""
     folder = tmp_path_factory.mktemp("demo")
-    done = run(folder)
+    (folder / "sitecustomize.py").write_text("import sys\nsys.modules['pandas'] = None\n")
+    done = run(folder, module="eventprof demo", path=[str(folder), *sys.path])
     assert done.returncode == 0, done.stderr
     return folder, done
+
+
+def shown_count(done):
+    return int(re.search(r"([\d,]+) events, in order", done.stdout)[1].replace(",", ""))
 
 
 def test_nothing_is_lost_and_the_file_has_every_event(shown):
     folder, done = shown
 
-    count = int(re.search(r"([\d,]+) events, in order", done.stdout)[1].replace(",", ""))
+    trace = eventprof.open(folder / "eventprof-demo.epr")
 
     assert "lost: none" in done.stdout
-    events = pd.read_pickle(folder / "eventprof-demo.pkl")
-    assert len(events) == count > 100_000
-    assert events.time.is_monotonic_increasing
-    assert {"call", "return", "c_call", "malloc", "free"} <= set(events.event)
+    assert len(trace.events) == shown_count(done) > 100_000
+    assert (np.diff(trace.events["time"]) >= 0).all()
+    assert {"call", "return", "c_call", "malloc", "free"} <= {*trace.events.categories("event")}
+    assert (folder / "eventprof-demo.epr").stat().st_size < 40 << 20
 
 
-def test_the_line_that_opens_the_file_works(shown):
+def test_it_ends_with_a_command_that_looks_at_the_file(shown):
     folder, done = shown
 
-    lines = re.findall(r">>> (.*)", done.stdout)
+    command = re.search(r"^  (.*) report eventprof-demo\.epr$", done.stdout, re.MULTILINE)[1]
 
-    subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=folder, check=True)
+    looked = subprocess.run(
+        f"{command} report eventprof-demo.epr",
+        shell=True,
+        cwd=folder,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+    assert looked.returncode == 0, looked.stderr
+    assert "digest" in looked.stdout
+
+
+def test_a_dataframe_has_every_event_too(tmp_path):
+    pandas = pytest.importorskip("pandas")
+
+    done = run(tmp_path, "--out", "events.pkl")
+
+    assert done.returncode == 0, done.stderr
+    events = pandas.read_pickle(tmp_path / "events.pkl")
+    assert len(events) == shown_count(done) > 100_000
+    assert events.time.is_monotonic_increasing
+    lines = re.findall(r">>> (.*)", done.stdout)
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=tmp_path, check=True)
+
+
+def test_live_memory_stays_where_nothing_happens():
+    with eventprof.record(calls=False, c_calls=False) as rec:
+        block = bytearray(8 << 20)
+        time.sleep(0.2)  # without an event
+        del block
+    trace = rec.trace
+    curves = []
+
+    class Glyphs:
+        def curve(self, values):
+            curves.append(values)
+            return ""
+
+    demo._show_memory(trace, Glyphs())
+
+    events = trace.events
+    large = np.flatnonzero(np.ma.filled(events["size"], 0) >= 8 << 20)
+    began, ended = (int(events["time"][row]) * len(curves[0]) // trace.duration for row in large)
+    assert ended - began > 2
+    assert curves[0][began + 1 : ended].min() >= 8 << 20
 
 
 def test_it_fits_a_terminal_of_100_columns(shown):
@@ -78,7 +130,7 @@ def test_a_plain_terminal_gets_plain_characters(encoding):
     assert glyphs.curve(np.array([0, 9])) == " #"
 
 
-@pytest.mark.parametrize("out", ["events.txt", "nowhere/events.pkl"])
+@pytest.mark.parametrize("out", ["events.txt", "nowhere/events.pkl", "nowhere/events.epr"])
 def test_a_file_that_cannot_be_written_is_named_before_anything_runs(tmp_path, out):
     done = run(tmp_path, "--out", out)
 

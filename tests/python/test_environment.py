@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -302,14 +303,123 @@ def test_words_are_read():
 
 @pytest.mark.parametrize(
     ("text", "ns"),
-    [("0", 0), ("17", 17), ("17ns", 17), ("1.5 ms", 1_500_000), ("2s", 2 * 10**9), (".5us", 500),
+    [("0", 0), ("0.0", 0), ("17ns", 17), ("1.5 ms", 1_500_000), ("2s", 2 * 10**9), (".5us", 500),
      ("1_000us", 10**6), ("2min", 120 * 10**9)],
 )  # fmt: skip
 def test_times_are_read(text, ns):
     assert parse_time(text) == ns
 
 
-@pytest.mark.parametrize("text", ["", "ms", "1 week", "-1s", "1e3", "nan"])
+@pytest.mark.parametrize("text", ["", "ms", "10", "1.5", "1 week", "-1s", "1e3", "nan"])
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(ValueError, match="a time is a number and a unit"):
         parse_time(text)
+
+
+# ---- The end by an exception ---------------------------------------------------------------------
+
+
+RAISING = """
+    import sys, threading
+
+    def fails():
+        raise ValueError("the end")
+
+    fails()
+"""
+
+
+@pytest.mark.parametrize("start", [[], ["-m", "eventprof", "run", "-q", "-o", "end.epr"]])
+def test_printing_the_traceback_is_not_recorded(tmp_path, start):
+    (tmp_path / "main.py").write_text(textwrap.dedent(RAISING))
+    env = {**os.environ, **({} if start else {"EVENTPROF": "1", "EVENTPROF_OUTPUT": "end.epr"})}
+
+    done = subprocess.run(
+        [sys.executable, *start, "main.py"], cwd=tmp_path, env=env, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback (most recent call last):\n  File ")
+    assert done.stderr.endswith("ValueError: the end\n")
+    assert "excepthook" not in done.stderr
+    trace = eventprof.open(tmp_path / "end.epr")
+    words = trace.events["event"].tolist()
+    assert "unwind" in words
+    last = max(row for row, word in enumerate(words) if word == "unwind")
+    of_code = {"call", "c_call", "resume", "throw"}
+    assert not of_code.intersection(words[last:])
+    assert trace.file["unfinished"] is False
+    assert trace.verify().ok
+
+
+def test_a_hook_of_the_programs_and_its_threads_are_recorded(tmp_path):
+    (tmp_path / "main.py").write_text(
+        textwrap.dedent("""
+        import sys, threading, time
+
+        def hook(*_):
+            inside_of_the_hook()
+
+        def inside_of_the_hook():
+            pass
+
+        def other():
+            main.join()
+            after_the_end()
+
+        def after_the_end():
+            pass
+
+        main = threading.main_thread()
+        if sys.argv[1] == "hook":
+            sys.excepthook = hook
+        else:
+            assert sys.excepthook is sys.__excepthook__
+            event = threading.Event()
+            threading.Thread(target=lambda: (event.wait(), after_the_end())).start()
+            threading.Timer(0.2, event.set).start()
+        raise ValueError
+        """)
+    )
+    for word, name in (("hook", "inside_of_the_hook"), ("thread", "after_the_end")):
+        for start in ([], ["-m", "eventprof", "run", "-q", "-f", "-o", f"{word}.epr"]):
+            env = {**os.environ, **({} if start else {"EVENTPROF": "1"})}
+            env["EVENTPROF_OUTPUT"] = f"{word}-env.epr"
+            done = subprocess.run(
+                [sys.executable, *start, "main.py", word], cwd=tmp_path, env=env, timeout=120,
+                capture_output=True,
+            )  # fmt: skip
+            assert done.returncode == 1, done.stderr
+            trace = eventprof.open(tmp_path / (f"{word}.epr" if start else f"{word}-env.epr"))
+            assert name in set(trace.functions["name"])
+
+
+def test_record_in_a_signals_handler_while_numpy_is_loaded(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent("""
+            import signal, sys
+            import eventprof
+            assert "numpy" not in sys.modules
+            recorders = []
+
+            def handler(*_):
+                if not recorders:
+                    recorders.append(eventprof.record(memory=False))
+                    recorders[0].start()
+
+            signal.signal(signal.SIGALRM, handler)
+
+            class Finder:
+                def find_spec(self, name, path=None, target=None):
+                    if name == "numpy.version":
+                        signal.raise_signal(signal.SIGALRM)
+
+            sys.meta_path.insert(0, Finder())
+            import numpy
+            recorders[0].stop()
+            print(len(recorders[0].trace.events) > 0, numpy.arange(3).sum())
+        """)], capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+    assert (done.stdout, done.stderr) == ("True 3\n", "")

@@ -17,7 +17,9 @@ from test_oracles_memory import allocation_histogram
 import eventprof
 
 pytestmark = [
-    pytest.mark.skipif(sys.version_info >= (3, 12), reason="of Python 3.11"),
+    pytest.mark.skipif(
+        not (3, 11, 4) <= sys.version_info < (3, 12), reason="of Python 3.11, from 3.11.4 on"
+    ),
     pytest.mark.usefixtures("restored"),
 ]
 

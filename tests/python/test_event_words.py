@@ -104,7 +104,8 @@ def may_change(word, backend):
             return {"tools"}
         # Other threads get the hook as they begin.
         hook = {"trace" if backend == "trace" and word not in C else "profile"}
-        return {*hook, "starters", "threading profile", "evaluator"}
+        mended = {"gc"} if raw.MENDS_GENERATORS else set()
+        return {*hook, *mended, "starters", "threading profile", "evaluator"}
     return set()
 
 

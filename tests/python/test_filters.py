@@ -730,7 +730,7 @@ def test_a_folder_of_an_area_is_no_glob():
 @pytest.mark.parametrize(
     ("value", "ns"),
     [(0, 0), (7, 7), ("10 us", 10_000), ("1.5ms", 1_500_000), ("2 S", 2_000_000_000), ("3µs", 3000),
-     ("3\N{GREEK SMALL LETTER MU}s", 3000), ("12", 12)],
+     ("3\N{GREEK SMALL LETTER MU}s", 3000), ("0", 0), ("12 ns", 12)],
 )  # fmt: skip
 def test_min_duration_reads(value, ns):
     assert eventprof.record(min_duration=value).options.min_duration == ns
@@ -747,6 +747,7 @@ def test_min_duration_reads(value, ns):
         ({"min_duration": 1.5}, TypeError, ["min_duration", "'10 us'", "1.5"]),
         ({"min_duration": -1}, ValueError, ["min_duration", "-1"]),
         ({"min_duration": "5 u"}, ValueError, ["min_duration", "'10 us'", "'5 u'"]),
+        ({"min_duration": "10"}, ValueError, ["min_duration", "'10'", "a unit is missing"]),
         ({"min_duration": "1 week"}, ValueError, ["min_duration", "'1 week'"]),
         ({"min_duration": 2**63}, ValueError, ["min_duration", str(2**63)]),
         ({"min_duration": False}, TypeError, ["min_duration", "False"]),

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
+import signal
+
 import programs
 import pytest
 import raw
@@ -182,5 +187,71 @@ def test_no_call_of_a_program_without_greenlets_is_misplaced(name, backend):
     run()
     with eventprof.record(memory=False, backend=backend) as rec:
         run()
+
+    assert rec.trace.pairing["calls_misplaced"] == 0
+
+
+# ---- What is not greenlets -----------------------------------------------------------------------
+
+
+class Node:
+    def __init__(self):
+        self.me = self
+
+    def __del__(self):
+        leaf(1)
+
+
+def even(n):
+    Node()
+    return n == 0 or odd(n - 1)
+
+
+def odd(n):
+    Node()
+    return n != 0 and even(n - 1)
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_finalizers_that_a_collection_runs_switch_nothing(memory, backend, capsys):
+    """From 3.13 on it runs at the entry of a function, before the interpreter tells of that call."""
+    before = gc.get_threshold()
+    gc.set_threshold(20)
+    try:
+        with eventprof.record(memory=memory, backend=backend) as rec:
+            for _ in range(100):
+                even(20)
+                leaf([])
+    finally:
+        gc.set_threshold(*before)
+
+    assert sum(event == "call" for event, _ in pairs(rec.trace, "__del__")) > 100
+    assert rec.trace.verify(), rec.trace.verify()
+    assert rec.trace.pairing["calls_misplaced"] == 0
+    rec.trace.report()
+    assert "switches greenlets" not in " ".join(capsys.readouterr().out.split())
+
+
+def test_handlers_of_signals_switch_nothing(backend):
+    """Nor do those that raise, whose function never begins."""
+    interrupt = ctypes.pythonapi.PyErr_SetInterruptEx
+    raises: list[bool] = []
+
+    def handler(*_):
+        leaf(1)
+        if raises:
+            raise KeyError
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with eventprof.record(memory=False, backend=backend) as rec:
+            for _ in range(2):
+                list(map(leaf, map(interrupt, [signal.SIGUSR1])))
+            raises.append(True)
+            for _ in range(2):
+                with contextlib.suppress(KeyError):
+                    list(map(leaf, map(interrupt, [signal.SIGUSR1])))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
     assert rec.trace.pairing["calls_misplaced"] == 0

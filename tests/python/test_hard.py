@@ -36,14 +36,19 @@ def deep(n):
 def test_100_000_calls_deep(kinds, backend):
     limit = sys.getrecursionlimit()
     rec = raw.recorder(kinds, backend=backend)
+    gc.collect()
+    gc.disable()  # what earlier tests left would be finalized here, by calls of its own
     sys.setrecursionlimit(200_000)
     try:
         with rec:
             assert deep(100_000) == 100_000
     finally:
         sys.setrecursionlimit(limit)
+        gc.enable()
 
     trace = raw.capture(rec)
+    strangers = [row for row in raw.rows(trace, lambda name, *_: name != "deep") if row.name]
+    assert not [row[1:5] for row in strangers if row.word == "call"]
     kind, depth = trace.events("kind"), trace.events("depth")
     calls = depth[kind == raw.KIND["CALL"]]
     assert len(calls) == 100_001

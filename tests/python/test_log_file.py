@@ -29,7 +29,7 @@ import eventprof
 
 pytestmark = pytest.mark.usefixtures("restored")
 
-SLOT = 1 << 20
+MIB = 1 << 20
 FOLDER = str(Path(eventprof.__file__).parent.parent)
 
 
@@ -477,24 +477,71 @@ def test_a_relative_path_is_one_of_where_it_was_given(tmp_path, monkeypatch):
     assert os.path.exists(rec.output)
 
 
-def test_two_files_at_once(tmp_path):
+@pytest.mark.parametrize("order", ["inside", "overlapping"])
+def test_several_files_at_once(order, tmp_path):
+    first, second, third = (eventprof.record(output=tmp_path / f"{name}.epr") for name in "abc")
+    first.start()
+    work(10)
+    second.start()
+    work(30_000)  # more than one chunk
+    third.start()
+    work(20)
+    for rec in (third, second, first) if order == "inside" else (first, second, third):
+        rec.stop()
+        work(3)
+
+    calls = []
+    for rec in (first, second, third):
+        file = eventprof.open(rec.output)
+        assert not file.loss and not file.file["missing"] and not file.file["unfinished"]
+        assert_same(file, rec.trace)
+        assert file.verify().ok
+        calls.append(names_called(file).count("leaf"))
+    inside = [30_036, 30_023, 20] if order == "inside" else [30_030, 30_023, 26]
+    assert calls == inside
+
+    with second:  # once more, with nothing beside it: it streams
+        work(3)
+    assert_same(eventprof.open(second.output), second.trace)
+
+
+def test_a_file_that_is_recorded_into_is_not_replaced(tmp_path):
     first = eventprof.record(output=tmp_path / "a.epr")
-    second = eventprof.record(output=tmp_path / "b.epr")
     same_path = eventprof.record(output=tmp_path / "a.epr", force=True)
     with first:
         work(10)
-        for other in (second, same_path):
-            with pytest.raises(
-                eventprof.StateError, match=r"another recorder records into .*a\.epr.*stop it first"
-            ):
-                other.start()
-        work(10)
+        with pytest.raises(
+            eventprof.StateError, match=r"another recorder records into .*a\.epr.*another name"
+        ):
+            same_path.start()
 
-    assert os.listdir(tmp_path) == ["a.epr"]
     assert_same(eventprof.open(first.output), first.trace)
-    with second:
-        work(3)
-    assert_same(eventprof.open(second.output), second.trace)
+
+
+def test_a_second_file_of_a_forked_child(tmp_path):
+    code = """
+        import eventprof, os, sys
+        def leaf(n):
+            return n
+        os.chdir(sys.argv[1])
+        with eventprof.record(output="outer.epr"):
+            with eventprof.record(output="inner.epr") as inner:
+                leaf(1)
+                child = os.fork()
+                for n in range(5 if child else 7):
+                    leaf(n)
+            if child == 0:
+                sys.exit(0 if inner.output.endswith(f"inner-{os.getpid()}.epr") else 3)
+            sys.exit(os.waitpid(child, 0)[1])
+    """
+    status, _ = run_to_end(code, tmp_path)
+
+    assert status == 0
+    child = next(tmp_path.glob("inner-*.epr"))
+    for path, count in ((tmp_path / "inner.epr", 6), (child, 7)):
+        trace = eventprof.open(path)
+        assert names_called(trace).count("leaf") == count
+        assert not trace.loss and not trace.file["unfinished"]
 
 
 def test_recorders_of_memory_beside_it(tmp_path):
@@ -679,7 +726,7 @@ def test_a_limit_of_the_system(on_full, tmp_path):
 def test_no_room_for_a_file_at_all(tmp_path):
     code = """
         import os, resource, sys, eventprof
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 12, resource.RLIM_INFINITY))
         rec = eventprof.record(output=sys.argv[1])
         try:
             rec.start()
@@ -745,20 +792,37 @@ def put(data, offset, form, *values):
     return bytes(changed)
 
 
+def slots_of(data):
+    """Offsets of the slots."""
+    at = struct.unpack_from("<Q", data, log_header()["head_bytes"])[0]
+    while at < len(data):
+        yield at
+        at += size_at(data, at)
+
+
+def size_at(data, slot):
+    return struct.unpack_from("<I", data, slot + 96)[0]
+
+
 def chunk_at(data):
     """Offset of the first slot of events that is sealed, wanted, and longer than what is cut off."""
     sealed = struct.pack("<II", 0x43505645, 2)
     return next(
         o
-        for o in range(SLOT, len(data), SLOT)
+        for o in slots_of(data)
         if data[o : o + 8] == sealed
+        and size_at(data, o) > 20_064
         and any(data[o + 80 : o + 88])
         and any(data[o + 20_000 : o + 20_064])
     )
 
 
+def state_at(data, which):
+    return struct.unpack_from("<Q", data, log_header()[f"state_offset{which}"])[0]
+
+
 def texts_at(data):
-    return next(o for o in range(SLOT, len(data), SLOT) if data[o : o + 4] == b"EVPN")
+    return next(o for o in slots_of(data) if data[o : o + 4] == b"EVPN")
 
 
 BAD = {
@@ -767,14 +831,14 @@ BAD = {
     "text": lambda d: b"hello, world\n" * 1000,
     "zeros": lambda d: bytes(len(d)),
     "ones": lambda d: b"\xff" * len(d),
-    "random": lambda d: random.Random(1).randbytes(3 * SLOT),
-    "magic and random": lambda d: d[:8] + random.Random(2).randbytes(3 * SLOT),
-    "header and random": lambda d: d[:4096] + random.Random(3).randbytes(3 * SLOT),
+    "random": lambda d: random.Random(1).randbytes(3 * MIB),
+    "magic and random": lambda d: d[:8] + random.Random(2).randbytes(3 * MIB),
+    "header and random": lambda d: d[:4096] + random.Random(3).randbytes(3 * MIB),
     "magic alone": lambda d: d[:8],
     "half a header": lambda d: d[:100],
     "header alone": lambda d: d[:4096],
-    "cut in the first slot": lambda d: d[: SLOT // 2],
-    "first slot alone": lambda d: d[:SLOT],
+    "cut in the first slot": lambda d: d[: next(slots_of(d)) + 2000],
+    "head alone": lambda d: d[: next(slots_of(d))],
     "cut in a chunk": lambda d: d[: chunk_at(d) + 12345],
     "cut by one byte": lambda d: d[:-1],
     "newer major": lambda d: put(d, 8, "H", 99),
@@ -782,11 +846,18 @@ BAD = {
     "slots of no size": lambda d: put(d, 20, "I", 0),
     "slots of all sizes": lambda d: put(d, 20, "I", 0xFFFFFFFF),
     "chunk beyond the file": lambda d: put(d, chunk_at(d) + 56, "Q", 1 << 62),
-    "chunk of all ones": lambda d: d[: chunk_at(d) + 16] + b"\xff" * (SLOT - 16) + d[chunk_at(d) + SLOT :],
+    "chunk of all ones": lambda d: d[: chunk_at(d) + 16] + b"\xff" * 9000 + d[chunk_at(d) + 9016 :],
     "texts beyond the file": lambda d: put(d, texts_at(d) + 128, "Q", 1 << 32 | 0xFFFFFFF0),
     "a text id of all ones": lambda d: put(d, texts_at(d) + 136, "I", 0xFFFFFFFF),
     "metadata beyond the limit": lambda d: put(d, 4096, "I", 0),
-    "state beyond its room": lambda d: put(d, 65536, "QIIQQ", 0, 5, 0xFFFFFFFF, 1, 0),
+    "state beyond its room": lambda d: put(
+        put(d, state_at(d, 0), "QIIQQ", 0, 5, 0xFFFFFFFF, 1, 0),
+        state_at(d, 1), "QIIQQ", 0, 5, 0xFFFFFFFF, 1, 0),
+    "a state beyond the file": lambda d: put(d, log_header()["state_offset0"], "QQ", 1 << 62, 1 << 62),
+    "states of any room": lambda d: put(d, log_header()["state_room0"], "QQ", 2**64 - 1, 2**64 - 1),
+    "head beyond the file": lambda d: put(d, log_header()["head_bytes"], "Q", 1 << 62),
+    "a slot of no size": lambda d: put(d, chunk_at(d) + 96, "I", 0),
+    "a slot of any size": lambda d: put(d, chunk_at(d) + 96, "I", 0xFFFFF000),
 }  # fmt: skip
 
 READ = """
@@ -869,7 +940,7 @@ def log_header():
 def test_changed_anywhere(good, tmp_path):
     """Bytes of headers, states and first records changed at random: it opens, or says why not."""
     dice = random.Random(4)
-    starts = [0, 65536, 65536 + 491520, chunk_at(good), texts_at(good)]
+    starts = [0, state_at(good, 0), state_at(good, 1), chunk_at(good), texts_at(good)]
     path = tmp_path / "a.epr"
     path.write_bytes(good)
     with path.open("r+b") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import numpy as np
 import pytest
@@ -88,3 +89,32 @@ def test_loss_is_that_of_all():
 def test_what_is_no_trace_is_refused(given, error):
     with pytest.raises(error, match="merge"):
         eventprof.merge(given)
+
+
+def test_calls_open_at_the_end_of_one_process_end_with_it(tmp_path):
+    def record():
+        rec = eventprof.record(memory=False, c_calls=False)
+        inner(rec)
+        return rec.trace
+
+    def inner(rec):
+        rec.start()
+        leaf(1)
+        rec.stop()
+
+    first = record()
+    time.sleep(0.2)
+    last = record()
+    (before,) = [call for call in first.calls if call.name.endswith("inner")]
+
+    merged = eventprof.merge([first, last])
+    merged.save(tmp_path / "merged.epr")
+
+    for trace in (merged, eventprof.open(tmp_path / "merged.epr")):
+        calls = [call for call in trace.calls if call.name.endswith("inner")]
+        assert [call.duration for call in calls] == [
+            before.duration,
+            *(call.duration for call in last.calls if call.name.endswith("inner")),
+        ]
+        assert trace.duration > 200_000_000
+        assert trace.verify().ok

@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 import raw
 
+import eventprof
+
 pytestmark = pytest.mark.usefixtures("restored")
 
 
@@ -503,3 +505,39 @@ print([r.name for r in raw.rows(rec) if r.word == "c_return" and r.name in ("fir
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == ["['first', 'second', 'third']"] * 2
+
+
+# ---- Cython --------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="seen by monitoring alone")
+def test_a_function_of_cython_has_its_own_name():
+    import numpy.random
+
+    function = numpy.random.default_rng
+    if type(function).__name__ != "cython_function_or_method":
+        pytest.skip("this NumPy was built without functions that Cython binds")
+    with eventprof.record() as rec:
+        function(1)
+        function(2)
+
+    (row,) = [row for row in rec.trace.functions if row.name == "default_rng"]
+    assert (row.module, row.kind) == (function.__module__, "c")
+    assert row.calls == 2
+    assert "cython_function_or_method" not in set(rec.trace.functions["name"])
+
+
+def test_a_class_that_is_called_as_cythons_is_not_asked():
+    asked = []
+
+    class cython_function_or_method:
+        def __call__(self):
+            pass
+
+    cython_function_or_method.__module__ = property(asked.append)
+    call = cython_function_or_method()
+    with eventprof.record() as rec:
+        call()
+
+    assert not asked
+    assert rec.trace.verify().ok

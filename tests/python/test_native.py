@@ -165,8 +165,10 @@ def test_pages():
             unmap(d, 20)
             e = map(5, protection=0)
             f = map(5, file=file.fileno(), protection=1)
+            g = map(1 << 18, flags=0x4000)    # MAP_NORESERVE: 1 GiB of addresses
             unmap(e, 5)
             unmap(f, 5)
+            unmap(g, 1 << 18)
             assert libc.munmap(pointer(1), size_t(PAGE)) == -1
         print(json.dumps([row for row in rows(rec.trace) if row[1] and row[1] % PAGE == 0]))
     """)

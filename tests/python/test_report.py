@@ -23,6 +23,7 @@ from eventprof import report as module
 from eventprof.drawing import Curve, draw_bar, draw_lane, short_path, shorten, show_bytes, show_ns
 
 TIME = "Where the time went"
+OWN = "In own code"
 MEMORY = ["Where the memory went", "Memory over time", "Hot allocation sites"]
 ALIVE, TEMPORARY = "Alive at the end", "Temporary blocks"
 WIDTHS = (40, 80, 100, 140)
@@ -131,9 +132,9 @@ def notes(text):
 @pytest.mark.parametrize(
     ("case", "expected"),
     [
-        ("everything", ["What was recorded", TIME, *MEMORY, ALIVE, TEMPORARY, "Threads"]),
-        ("calls", ["What was recorded", TIME, "Threads"]),
-        ("memory", ["What was recorded", *MEMORY, ALIVE, TEMPORARY, "Threads"]),
+        ("everything", [OWN, "What was recorded", TIME, *MEMORY, ALIVE, TEMPORARY, "Threads"]),
+        ("calls", [OWN, "What was recorded", TIME, "Threads"]),
+        ("memory", [OWN, "What was recorded", *MEMORY, ALIVE, TEMPORARY, "Threads"]),
         ("no blocks", ["What was recorded", "Where the memory went"]),
     ],
 )

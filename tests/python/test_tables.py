@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
+import pickle
 import sys
 import threading
 import weakref
@@ -654,3 +655,121 @@ def test_tables_do_not_depend_on_what_was_asked_for_first(tmp_path):
         for name in table.columns:
             values, others = table._column(name).values(), other._column(name).values()
             assert np.array_equal(values, others, equal_nan=values.dtype.kind == "f"), name
+
+
+# ---- A comparison that compares nothing ----------------------------------------------------------
+
+
+def some_functions():
+    with eventprof.record() as rec:
+        sorted([3, 1, 2])
+        len("text")
+    return rec.trace.functions
+
+
+def test_a_comparison_of_the_tables_name_is_no_row():
+    functions = some_functions()
+
+    for key in (functions.name == "sorted", True, np.bool_(False)):
+        with pytest.raises(TypeError, match=r"table\['name'\] == 'sorted'"):
+            functions[key]
+
+
+@pytest.mark.parametrize("make", [list, tuple, np.array, "pandas"])
+def test_a_mask_of_any_sort_gives_its_rows(make):
+    functions = some_functions()
+    mask = functions["name"] == "sorted"
+    if make == "pandas":
+        make = pytest.importorskip("pandas").Series
+
+    assert functions[make(mask)]["name"].tolist() == ["sorted"]
+
+
+def test_a_column_as_an_attribute_is_an_error_that_says_how():
+    functions = some_functions()
+
+    with pytest.raises(AttributeError, match=r"its column of this name is table\['calls'\]"):
+        functions.calls
+    with pytest.raises(AttributeError, match="did you mean 'columns'"):
+        functions.colums
+    assert not hasattr(functions, "__array__")
+
+
+# ---- Pickles -------------------------------------------------------------------------------------
+
+
+def same_tables(one, other):
+    assert one.columns == other.columns
+    for name in one.columns:
+        assert one._column(name).items() == other._column(name).items()
+    assert repr(one) == repr(other)
+    assert list(one.describe()) == list(other.describe())
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_a_table_comes_out_of_a_pickle_as_it_went_in(protocol):
+    with eventprof.record() as rec:
+        [bytearray(12347) for _ in range(3)]
+        sorted([3, 1, 2])
+    trace = rec.trace
+
+    for table in (trace.events, trace.calls, trace.allocations, trace.functions[:1], trace.threads):
+        copied = pickle.loads(pickle.dumps(table, protocol))
+        same_tables(copied, table)
+        same_tables(copied[copied[copied.columns[0]] == 0], table[table[table.columns[0]] == 0])
+
+
+def test_a_trace_comes_out_of_a_pickle_as_it_went_in():
+    with eventprof.record() as rec:
+        [bytearray(12347) for _ in range(3)]
+    trace = rec.trace
+
+    copied = pickle.loads(pickle.dumps(trace))
+
+    for name in ("events", "calls", "allocations", "functions", "threads"):
+        same_tables(getattr(copied, name), getattr(trace, name))
+    assert copied.metadata == trace.metadata
+    assert copied.loss.total == trace.loss.total
+    assert copied.file is None
+    same_tables(pickle.loads(pickle.dumps(trace.peak())).by_site, trace.peak().by_site)
+
+
+def test_the_file_of_a_trace_is_known_out_of_a_pickle(tmp_path):
+    with eventprof.record(output=tmp_path / "log.epr"):
+        len("text")
+    trace = eventprof.open(tmp_path / "log.epr")
+
+    assert pickle.loads(pickle.dumps(trace)).file == trace.file
+
+
+def test_a_running_recorder_is_no_part_of_a_pickle():
+    with pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(eventprof.record())
+
+
+# ---- Loss in answers -----------------------------------------------------------------------------
+
+
+def test_every_answer_that_loss_may_falsify_says_so():
+    def work():
+        return [bytearray(10) for _ in range(3)]
+
+    with eventprof.record(buffer=1 << 20) as rec:
+        for _ in range(40_000):
+            work()
+    trace = rec.trace
+    assert trace.loss
+
+    answers = {
+        "peak": trace.peak(), "at": trace.at(trace.duration), "between": trace.between(0, 10),
+        "during": trace.during(work), "leaks": trace.leaks(), "temporary": trace.temporary(),
+        "callers": trace.callers(work), "callees": trace.callees(work), "diff": trace.diff(trace),
+    }  # fmt: skip
+    for name, answer in answers.items():
+        assert "with loss" in repr(answer).partition("\n")[0], name
+    with eventprof.record() as rec:
+        work()
+    whole = rec.trace
+    for answer in (whole.peak(), whole.at(0), whole.between(0, 1), whole.during(work)):
+        assert answer.loss == ""
+        assert "with loss" not in repr(answer)

@@ -19,6 +19,7 @@ import nasty
 import programs
 import pytest
 import raw
+from read_log import HEADER_OFFSETS
 
 import eventprof
 from eventprof import verification
@@ -321,16 +322,17 @@ def swap_a_call_and_its_end(path):
     """Swap two records that follow each other in the log; give the name of the function."""
     content = bytearray(path.read_bytes())
     call, back = raw.KIND["CALL"], raw.KIND["RETURN"]
-    for slot in range(1 << 20, len(content), 1 << 20):
-        if content[slot : slot + 4] != b"EVPC":
+    slot = struct.unpack_from("<Q", content, HEADER_OFFSETS["head_bytes"])[0]
+    while slot < len(content):
+        at, slot = slot + 128, slot + struct.unpack_from("<I", content, slot + 96)[0]
+        if content[at - 128 : at - 124] != b"EVPC":
             continue
-        at = slot + 128
-        while at + 8 < min(slot + (1 << 20), len(content)):
+        while at + 8 < min(slot, len(content)):
             (word,), (after,) = WORD.unpack_from(content, at), WORD.unpack_from(content, at + 8)
             kind = word >> 26 & 63
             if word == 0:
                 break
-            if kind == call and after >> 26 & 63 == back and at > slot + 4096:
+            if kind == call and after >> 26 & 63 == back:
                 WORD.pack_into(content, at, after)
                 WORD.pack_into(content, at + 8, word)
                 path.write_bytes(content)

@@ -19,6 +19,9 @@ from typing import Any, NoReturn
 VERBS = {
     "run": "record a program",
     "report": "print a page: where the time and the memory went",
+    "tree": "print the tree of calls: time and bytes of each branch",
+    "analyze": "name what is likely wrong: findings, with lines and numbers",
+    "view": "show a page: every call on a timeline, over who held the memory",
     "stats": "list functions with their counts, times and bytes",
     "events": "list events, also of a program that still runs",
     "info": "say what a file holds, how it ended and what is missing",
@@ -26,6 +29,7 @@ VERBS = {
     "diff": "compare two recordings by function",
     "merge": "join the recordings of several processes",
     "save": "turn a recording into a compact archive",
+    "export": "write a file that another tool reads: Perfetto, speedscope, CSV and others",
     "demo": "record a program that comes along, and show what came out",
     "completion": "print a script that completes commands in a shell",
     "man": "print the manual page",
@@ -92,12 +96,12 @@ def _without_verb(given: list[str]) -> int:
             given = given[1:]
         else:
             return main(["--help"])
-    from .._words import did_you_mean
+    from .._words import did_you_mean, printable
 
     word = given[0]
     if os.path.exists(word) or word.endswith((".epr", ".py")):
         verb = "report" if word.endswith(".epr") else "run"
-        hint = f"; to use the file: eventprof {verb} {word}"
+        hint = f"; to use the file: eventprof {verb} {printable(word)}"
     else:
         hint = did_you_mean(word, VERBS) or f"; the verbs are {', '.join(VERBS)}"
     what = "option" if word.startswith("-") else "verb"
@@ -145,7 +149,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong, and exit with status 2."""
-        self.exit(2, f"{self.prog}: {message}\nTry '{self.prog} --help'.\n")
+        from .._words import printable
+
+        self.exit(2, f"{printable(f'{self.prog}: {message}')}\nTry '{self.prog} --help'.\n")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -217,5 +223,7 @@ def _guarded(verb: str, module: ModuleType | None, found: argparse.Namespace) ->
         said = str(error)
     except (Error, MemoryError) as error:
         said = str(error) or type(error).__name__
-    print(f"{name}: {said}", file=sys.stderr)
+    from .._words import printable
+
+    print(printable(f"{name}: {said}"), file=sys.stderr)
     return failed

@@ -1,14 +1,14 @@
 """Record a program that comes along, and show what came out.
 
 It tokenizes, parses, compiles and pickles modules of the standard library on a pool of threads.
-Needs pandas.
+The recording is kept in a file, for the other verbs.
 """
 
 from __future__ import annotations
 
 import argparse
 
-EXAMPLES = (("eventprof demo --out events.pkl", "the events, as a pickled dataframe"),)
+EXAMPLES = (("eventprof demo --out demo.epr", "the recording, for eventprof report demo.epr"),)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -16,8 +16,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="FILE",
-        default="eventprof-demo.pkl",
-        help="where the events go: .pkl, or .parquet if pyarrow is there (%(default)s)",
+        default="eventprof-demo.epr",
+        help="the recording (.epr), or its events by pandas: .pkl, .parquet (%(default)s)",
     )
 
 

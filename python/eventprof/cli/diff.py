@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     for path, trace in ((arguments.before, before), (arguments.after, after)):
         missing = warn_of_loss(trace)
         if missing:
-            print(f"{path}: {missing}", file=sys.stderr)
+            print(rows.printable(f"{path}: {missing}"), file=sys.stderr)
     return 0
 
 

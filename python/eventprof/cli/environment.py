@@ -46,6 +46,7 @@ def start() -> None:
             recorder.start()
             atexit.register(_finish)
             _recorder = recorder
+            _watch_exceptions()
         if modes.counted is not None:
             counter = make_counter(modes.counted)
             _report = None if modes.report is None else absolute(modes.report)
@@ -54,10 +55,35 @@ def start() -> None:
             atexit.register(_finish_counting)
             _counter = counter
     except Exception as error:
-        where = getattr(error, "filename", None)
+        where = _expanded(getattr(error, "filename", None))
         said = f"{where}: {error.strerror}" if isinstance(error, OSError) and where else error
         what = "nothing is recorded" if _recorder is None else "nothing is counted"
         _say(f"{VARIABLE}={value}: {said}; {what}")
+
+
+def _watch_exceptions() -> None:
+    """End the recording where an exception ends the program: printing it is not the program's."""
+    from .options import others_run  # now: later, the import would be recorded
+
+    original = sys.__excepthook__
+
+    def excepthook(kind: Any, value: Any, trace: Any, /) -> None:
+        # Called by the interpreter at its end, no frame is below; a program may call it, too.
+        at_end = sys._getframe().f_back is None and not sys.flags.interactive
+        recorder = _recorder if at_end else None
+        if recorder is not None and recorder.state == "running" and not others_run():
+            recorder.stop()
+        original(kind, value, trace)
+
+    # Both: a program that asks whether its hook is the interpreter's finds that it is.
+    if sys.excepthook is original:
+        sys.excepthook = sys.__excepthook__ = excepthook
+
+
+def _expanded(path: str | None) -> str | None:
+    from .options import expanded
+
+    return None if path is None else expanded(path)
 
 
 def _finish() -> None:
@@ -116,7 +142,8 @@ def _words(given: Mapping[str, Any]) -> list[str]:
     words = []
     for name, value in given.items():
         values = value if isinstance(value, list) else [value]
-        words += [f"{name}={int(v) if isinstance(v, bool) else v}" for v in values]
+        unit = "ns" if name == "min_duration" else ""
+        words += [f"{name}={int(v) if isinstance(v, bool) else v}{unit}" for v in values]
     return words
 
 
@@ -137,4 +164,6 @@ def export(given: Mapping[str, Any], output: str) -> None:
 
 def _say(text: str) -> None:
     with contextlib.suppress(AttributeError, OSError, ValueError):  # there is no standard error
-        print(f"eventprof: {text}", file=sys.stderr, flush=True)
+        from .._words import printable
+
+        print(printable(f"eventprof: {text}"), file=sys.stderr, flush=True)

@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         missing = warn_of_loss(trace)
     sys.stdout.flush()
     if missing:
-        print(missing, file=sys.stderr)
+        print(rows.printable(missing), file=sys.stderr)
     return 0
 
 
@@ -140,7 +140,8 @@ def _choose(
         mask &= known[events.codes("event")]
     if arguments.function:
         # One more, False, for row -1: no function.
-        wanted = np.append(rows.match_functions(trace, arguments.function), False)
+        found = rows.match_functions(trace, arguments.function, may_come=arguments.follow)
+        wanted = np.append(found, False)
         mask &= wanted[np.ma.filled(events["function"], -1)]
     if arguments.thread:
         mask &= _match_threads(trace, arguments.thread, arguments.follow)[events["thread"]]

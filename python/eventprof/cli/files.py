@@ -23,13 +23,15 @@ def add_file(parser: argparse.ArgumentParser, name: str = "file", *, several: bo
     )
 
 
-def load(path: str) -> Trace:
+def load(path: str, *, may_be_empty: bool = False) -> Trace:
     """Open a recording.
 
     Parameters
     ----------
     path : str
         Of a log or an archive.
+    may_be_empty : bool
+        Whether a damaged file of which no event is left is wanted all the same.
 
     Returns
     -------
@@ -39,7 +41,7 @@ def load(path: str) -> Trace:
     Raises
     ------
     Failure
-        It is no recording, or damaged beyond reading.
+        It is no recording, or damaged beyond reading, or of its events none is left.
     OSError
         It cannot be read.
     """
@@ -48,7 +50,18 @@ def load(path: str) -> Trace:
     with readable(path):
         trace = eventprof.open(path)
         _ = trace._facts  # reads the events: nothing that is wrong with the file comes later
-        return trace
+    if not may_be_empty and is_stub(trace):
+        file = trace.file or {}
+        raise Failure(
+            f"{path}: DAMAGE: {'; '.join(file['missing'])}; no event is left of this recording"
+        )
+    return trace
+
+
+def is_stub(trace: Trace) -> bool:
+    """Tell whether no event is left of a file, because it is damaged."""
+    file = trace.file or {}
+    return not trace._facts["events"] and bool(file.get("missing")) and not file.get("live")
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import rows
-from .files import add_file, load
+from .files import add_file, is_stub, load
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -30,16 +30,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Say it."""
-    trace = load(arguments.file)
+    trace = load(arguments.file, may_be_empty=True)
+    status = 1 if is_stub(trace) else 0
     if arguments.json:
         print(json.dumps(_all(trace), default=str, indent=2))
-        return 0
+        return status
     lines = list(_lines(arguments.file, trace))
     width = max(len(head) for head, _ in lines)
     for head, said in lines:
         print(f"{head:<{width}}  {rows.printable(said)}".rstrip())
     sys.stdout.flush()
-    return 0
+    return status
 
 
 def _all(trace: Trace) -> dict[str, Any]:
@@ -65,7 +66,15 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
     codec = f", {file['codec']}" if file.get("codec") else ""
     version = file.get("version", "?")
     shown = ".".join(map(str, version)) if isinstance(version, (tuple, list)) else version
-    yield "format", f"{file.get('format', '?')}, version {shown}{codec}"
+    imported = metadata.get("imported")
+    if imported is None:
+        yield "format", f"{file.get('format', '?')}, version {shown}{codec}"
+    else:
+        yield "format", f"{imported['format']}, of another tool"
+        for lack in imported["lacks"]:
+            yield "  lacks", lack
+        for note in imported["notes"]:
+            yield "  left out", note
     yield "size", show_bytes(file.get("bytes", 0))
     for section, size in dict(file.get("sizes", {})).items():
         yield f"  {section}", show_bytes(size)

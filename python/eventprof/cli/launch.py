@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import io
 import os
+import re
 import sys
 from collections.abc import Callable
 from importlib.machinery import BuiltinImporter, SourceFileLoader, SourcelessFileLoader
@@ -35,11 +36,14 @@ class Program(NamedTuple):
         The path, the module's name, the code, or ``-``.
     arguments : list of str
         What follows.
+    joined : bool
+        Whether an option and its value were one word, as -mMODULE.
     """
 
     kind: str
     what: str
     arguments: list[str]
+    joined: bool = False
 
     @property
     def name(self) -> str:
@@ -78,6 +82,7 @@ class Launch:
         self._path: str | None = None
         self._names: dict[str, Any] = {}
         self._imported: tuple[str, bool] | None = None
+        self._found = True
         getattr(self, f"_find_{program.kind}")()
 
     # ---- Finding it ----------------------------------------------------------------------------
@@ -137,7 +142,7 @@ class Launch:
             loader = SourcelessFileLoader
             self._code = marshal.loads(content[16:])
         else:
-            self._compile(content, path)
+            self._compile(_without_first_line(content), path)
         self._names = {
             "__file__": path,
             **_cached(),
@@ -154,8 +159,11 @@ class Launch:
 
     @property
     def starts(self) -> bool:
-        """Whether there is anything to record: a script with an error of syntax does not run."""
-        return self._error is None
+        """Whether there is anything to record: a script with an error of syntax does not run.
+
+        A module that there is not neither, which is known once `prepare` was called.
+        """
+        return self._error is None and self._found
 
     def prepare(self) -> None:
         """Make the process look as the program expects it."""
@@ -183,6 +191,8 @@ class Launch:
         names.update(self._names)
         sys.modules["__main__"] = module
         self._main = names
+        if self._imported == (program.what, True) and not _may_be_module(program.what):
+            self._found = False
         if self._imported is not None:
             import runpy
 
@@ -192,15 +202,19 @@ class Launch:
     def _command(self) -> list[str]:
         program = self._program
         flag = {"module": ["-m"], "code": ["-c"]}.get(program.kind, [])
+        if program.joined:
+            return [f"{flag[0]}{program.what}", *program.arguments]
         return [*flag, program.what, *program.arguments]
 
-    def run(self, begin: Callable[[], None]) -> None:
+    def run(self, begin: Callable[[], None], end: Callable[[], None] = lambda: None) -> None:
         """Run it.
 
         Parameters
         ----------
         begin : callable
             Called at the last moment.
+        end : callable
+            Called when an exception has left the program, before the interpreter shows it.
 
         Raises
         ------
@@ -215,6 +229,8 @@ class Launch:
         except SystemExit:
             raise
         except BaseException as error:
+            if getattr(sys, "excepthook", None) is sys.__excepthook__:
+                end()
             _show_by_hook(error, _below(error.__traceback__))
             raise
         if self._imported is None:  # the interpreter does that too, before threads and atexit
@@ -233,6 +249,19 @@ class Launch:
         self._run_module_as_main(*self._imported)
 
 
+def _may_be_module(name: str) -> bool:
+    """Whether a module of this name may be found; of one in a package, whether there is that.
+
+    No code of the program's runs.
+    """
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(name.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        return True  # the interpreter says what is wrong
+
+
 def _is_container(path: str) -> bool:
     """Tell whether it is a directory or an archive with modules in it."""
     for hook in sys.path_hooks:
@@ -242,6 +271,23 @@ def _is_container(path: str) -> bool:
             continue
         return True
     return False
+
+
+#: Options of the interpreter that take no value, as letters of one word.
+_LETTERS = "[bBdEhiIOPqRsSuvVx?]*"
+
+
+def _without_first_line(content: bytes) -> bytes:
+    """Leave out what -x leaves out; lines keep their numbers."""
+    words = iter(_interpreter(sys.orig_argv, len(sys.argv)))
+    next(words, None)
+    for word in words:
+        if word in ("-W", "-X", "--check-hash-based-pycs"):
+            next(words, None)
+        elif re.fullmatch(f"-{_LETTERS}", word) and "x" in word:
+            end = content.find(b"\n")
+            return content[end:] if end >= 0 else b""
+    return content
 
 
 def _interpreter(command: list[str], given: int) -> list[str]:
@@ -255,9 +301,13 @@ def _interpreter(command: list[str], given: int) -> list[str]:
         The length of ``sys.argv``.
     """
     head = command[: len(command) - given + 1]  # up to what sys.argv[0] is made of
-    if len(head) > 2 and head[-2] == "-m":
-        return head[:-2]
-    return head[:-1] if len(head) > 1 else head
+    if len(head) < 2:
+        return head
+    apart = re.fullmatch(f"-({_LETTERS})m", head[-2]) if len(head) > 2 else None
+    if apart is not None:  # -m eventprof, or -Im eventprof
+        return [*head[:-2], *([f"-{apart[1]}"] if apart[1] else [])]
+    joined = re.fullmatch(f"-({_LETTERS})m.+", head[-1])
+    return [*head[:-1], *([f"-{joined[1]}"] if joined is not None and joined[1] else [])]
 
 
 def _below(trace: TracebackType | None) -> TracebackType | None:

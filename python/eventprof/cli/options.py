@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 _TIME_UNITS = {
-    "": 1, "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9,
+    "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9,
 }  # fmt: skip
 _TIME = re.compile(r"\s*(\d[\d_]*(?:\.\d*)?|\.\d+)\s*([a-zµ]*)\s*")
 _YES, _NO = ("1", "on", "true", "yes"), ("0", "off", "false", "no")
@@ -29,7 +29,7 @@ def parse_time(text: str) -> int:
     Parameters
     ----------
     text : str
-        A number and a unit: ns (without one, too), us, ms, s or min.
+        A number and a unit: ns, us, ms, s or min; 0 needs none.
 
     Returns
     -------
@@ -42,8 +42,12 @@ def parse_time(text: str) -> int:
         The text cannot be read.
     """
     found = _TIME.fullmatch(text)
+    if found is not None and not found[2] and float(found[1]) == 0:
+        return 0
     if found is None or found[2] not in _TIME_UNITS:
-        raise ValueError(f"a time is a number and a unit, as '2.5ms', not {text!r}")
+        bare = found is not None and not found[2]
+        missing = f": its unit is missing; there are {', '.join(_TIME_UNITS)}" if bare else ""
+        raise ValueError(f"a time is a number and a unit, as '2.5ms', not {text!r}{missing}")
     if "." in found[1]:
         return round(float(found[1]) * _TIME_UNITS[found[2]])
     return int(found[1]) * _TIME_UNITS[found[2]]
@@ -391,10 +395,23 @@ def write_counts(counter: Any, path: str | None) -> None:
             print("eventprof: ", end="", file=sys.__stderr__)
             counter.report(sys.__stderr__)
         return
-    words = {"%p": str(os.getpid()), "%h": os.uname().nodename, "%%": "%"}
-    path = re.sub("%[ph%]", lambda found: words[found[0]], path)
-    with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+    with open(expanded(path), "w", encoding="utf-8", errors="backslashreplace") as file:
         counter.report(file, limit=1_000_000)
+
+
+def expanded(path: str) -> str:
+    """Put the process and the host into a file's name."""
+    words = {"%p": str(os.getpid()), "%h": os.uname().nodename, "%%": "%"}
+    return re.sub("%[ph%]", lambda found: words[found[0]], path)
+
+
+def others_run() -> bool:
+    """Whether the process waits for other threads when this one ends."""
+    import _thread
+
+    active = getattr(sys.modules.get("threading"), "_active", {})
+    own = _thread.get_ident()
+    return any(ident != own and not thread.daemon for ident, thread in list(active.items()))
 
 
 def absolute(output: str) -> str:
@@ -404,10 +421,13 @@ def absolute(output: str) -> str:
 
 def explain(error: BaseException, output: str) -> str:
     """Say why a recording cannot start, and what to do."""
-    if isinstance(error, FileExistsError):
-        return f"{error.filename or output}: exists already; -f replaces it"
     if isinstance(error, OSError):
-        where = error.filename or output
+        where = expanded(output) if error.filename in (None, output) else error.filename
+        if isinstance(error, FileExistsError) and not os.path.isfile(where):
+            return f"{where}: this is no regular file, which a recording needs; -o names another"
+    if isinstance(error, FileExistsError):
+        return f"{where}: exists already; -f replaces it"
+    if isinstance(error, OSError):
         return f"{where}: {error.strerror or error}; -o names another place"
     return str(error) or type(error).__name__
 

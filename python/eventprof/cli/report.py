@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     ("eventprof report FILE", "the page, as wide as the terminal"),
+    ("eventprof report FILE --short", "twenty lines: what is slow, where the peak is"),
     ("eventprof report FILE --lines", "functions line by line, with their source"),
     ("eventprof report FILE --limit 40 --width 140 > page.txt", "longer tables, in a file"),
 )
@@ -38,6 +39,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=rows.count,
         default=15,
         help="rows of the longest table, 1 or more (15); with --lines, functions",
+    )
+    parser.add_argument(
+        "--short",
+        action="store_true",
+        help="twenty lines: what is slow, where the peak is, in own code, and what is not seen",
     )
     parser.add_argument(
         "--lines",
@@ -61,6 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
         return _print_lines(trace, arguments)
     if arguments.function:
         raise Failure("--function goes with --lines", 2)
+    if not trace._facts["events"] and len(trace.functions):
+        return _print_sums(trace, arguments)
+    if arguments.short:
+        return _print_short(trace, arguments)
     if arguments.color == "always":
         os.environ.pop("NO_COLOR", None)
         if os.environ.get("TERM") in ("dumb", "unknown"):
@@ -75,6 +85,27 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _print_sums(trace: Trace, arguments: argparse.Namespace) -> int:
+    """Print what there is of a source that has sums by function alone."""
+    from . import stats
+
+    limit = arguments.limit or len(trace.functions)
+    print(f"{rows.printable(arguments.file)}: sums by function; the source has no events")
+    stats.show(trace.functions, "self", limit)
+    return 0
+
+
+def _print_short(trace: Trace, arguments: argparse.Namespace) -> int:
+    import shutil
+
+    from ..answers.first import short_report
+    from ..answers.show import is_plain
+
+    width = arguments.width or shutil.get_terminal_size((100, 25)).columns
+    print("\n".join(short_report(trace, width, plain=is_plain(sys.stdout))))
+    return 0
+
+
 def _print_lines(trace: Trace, arguments: argparse.Namespace) -> int:
     from ..line_report import write_lines
 
@@ -84,5 +115,5 @@ def _print_lines(trace: Trace, arguments: argparse.Namespace) -> int:
         print(f"and {more:,} more functions; --limit 0 shows all")
     missing = warn_of_loss(trace)
     if missing:
-        print(missing, file=sys.stderr)
+        print(rows.printable(missing), file=sys.stderr)
     return 0

@@ -11,11 +11,16 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import _words
+from . import Failure
+
 if TYPE_CHECKING:
     from ..tables import Array, Table
     from ..trace import Trace
 
 _AT_A_TIME = 8192
+#: What a spreadsheet takes for the begin of a formula; tab and newline are escaped before.
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def add_formats(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +59,40 @@ def write_csv(tables: Iterable[Table], file: IO[str], *, heading: bool = True) -
             writer.writerow(table.columns)
             heading = False
         for part in _parts(table):
-            writer.writerows(zip(*_items(part), strict=True))
+            columns = [
+                _csv_texts(part, name, file) if part._column(name).words is not None else items
+                for name, items in zip(part.columns, _items(part), strict=True)
+            ]
+            writer.writerows(zip(*columns, strict=True))
+
+
+def _csv_texts(table: Table, name: str, file: IO[str]) -> list[str | None]:
+    """Give the cells of a text column; each distinct text is looked at once."""
+    column = table._column(name)
+    used = np.unique(column.values())
+    texts = column.words.objects() if column.words is not None else ()
+    cells = {code: safe_cell(texts[code], file) for code in used.tolist() if code >= 0}
+    return [cells.get(code) for code in column.values().tolist()]
+
+
+def safe_cell(text: str, file: IO[str]) -> str:
+    """Give a text as a cell that neither a terminal nor a spreadsheet executes.
+
+    Parameters
+    ----------
+    text : str
+        A name, a path: whatever a program made up.
+    file : text file
+        Where to: what its encoding does not have is escaped.
+
+    Returns
+    -------
+    str
+        With backslash escapes for what cannot be printed, and with an apostrophe in front if it
+        begins as a formula does: by =, +, - or @, or by the wide forms of these.
+    """
+    text = encodable(_words.printable(text), file)
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def write_json(tables: Iterable[Table], file: IO[str]) -> None:
@@ -103,13 +141,16 @@ def write_text(
 
 def printable(text: str) -> str:
     """Escape what a terminal would obey, and what standard output cannot encode."""
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return encodable(_words.printable(text), sys.stdout)
+
+
+def encodable(text: str, file: IO[str]) -> str:
+    """Escape what a file's encoding does not have."""
+    encoding = getattr(file, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def match_functions(trace: Trace, patterns: Sequence[str]) -> Array:
+def match_functions(trace: Trace, patterns: Sequence[str], *, may_come: bool = False) -> Array:
     """Find the functions that globs mean, as include= does.
 
     Parameters
@@ -119,11 +160,18 @@ def match_functions(trace: Trace, patterns: Sequence[str]) -> Array:
     patterns : sequence of str
         Each is matched against the module, the file, the qualified name, and module and qualified
         name with a dot between.
+    may_come : bool
+        Whether the program still runs: a function that there is not may be called later.
 
     Returns
     -------
     array of bool
         By row of `functions`.
+
+    Raises
+    ------
+    Failure
+        No function is meant, and no more may come.
     """
     table = trace.functions
     found = np.zeros(len(table), dtype=bool)
@@ -133,7 +181,15 @@ def match_functions(trace: Trace, patterns: Sequence[str]) -> Array:
         if name is not None and module is not None:
             texts.append(f"{module}.{name}")
         found[at] = any(fnmatch.fnmatchcase(text, glob) for text in texts for glob in patterns)
+    if not found.any() and not may_come:
+        known = [name for name in table["name"] if name is not None]
+        hint = _words.did_you_mean(patterns[0], known) if len(patterns) == 1 else ""
+        given = " or ".join(map(repr, patterns))
+        raise Failure(f"--function: no function of this recording matches {given}{hint or _GLOBS}")
     return found
+
+
+_GLOBS = "; globs as '*name*' match parts of names"
 
 
 def full_name(name: str | None, module: str | None) -> str:

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from .._words import plural, show_ns
+from .._words import plural, printable, show_ns
 from . import options, refuse_unknown
 from .launch import Launch, NotFound, Program
 
@@ -30,6 +30,7 @@ EXAMPLES = (
     ("eventprof run -o out.epr -m pytest tests", "a module, as python -m does"),
     ("eventprof run --no-memory --include 'mypackage.*' script.py", "calls of one package alone"),
     ("eventprof run --buffer '500 MiB' script.py", "no more on disk than this, the newest events"),
+    ("eventprof run --view script.py", "and look at it in the browser"),
     ("eventprof run --count script.py", "no file: calls and times by function, at the end"),
 )
 
@@ -54,6 +55,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     out.add_argument("-q", "--quiet", action="store_true", help="print no line at the end")
     out.add_argument(
         "--report", action="store_true", help="print the report at the end, on standard error"
+    )
+    out.add_argument(
+        "--view",
+        action="store_true",
+        help="open the page of the recording in the browser when the program has ended",
     )
     out.add_argument(
         "--count",
@@ -111,11 +117,29 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
     if not launch.starts:
         launch.prepare()
         launch.run(lambda: None)
+    _leave_out_launcher()
     launch.prepare()  # first: the file names the program's arguments
+    if not launch.starts:
+        launch.run(lambda: None)
     recording.open()
     atexit.register(recording.finish)  # before the program registers any, so that it is the last
-    launch.run(recording.start)
+    launch.run(recording.start, recording.end)
     return 0
+
+
+def _leave_out_launcher() -> None:
+    """Count as code of ours what this program was started by, and what -m needs."""
+    if sys.implementation.name == "pypy":
+        return
+    import runpy
+
+    from .. import _core
+
+    _core.add_launcher_file(runpy.run_path.__code__.co_filename)
+    main = sys.modules.get("__main__")
+    script = getattr(main, "__file__", None)  # bin/eventprof
+    if isinstance(script, str) and getattr(main, "__spec__", None) is None:
+        _core.add_launcher_file(script)
 
 
 def _preload() -> None:
@@ -178,13 +202,13 @@ def _program(words: list[str]) -> Program | None:
     for flag, kind in (("-m", "module"), ("-c", "code")):
         if first.startswith(flag):
             if first != flag:
-                return Program(kind, first[2:], rest)
+                return Program(kind, first[2:], rest, joined=True)
             return Program(kind, rest[0], rest[1:]) if rest else None
     return Program("stdin" if first == "-" else "script", first, rest)
 
 
 def _give_up(said: str) -> NoReturn:
-    print(f"eventprof run: {said}", file=sys.stderr)
+    print(printable(f"eventprof run: {said}"), file=sys.stderr)
     sys.exit(2)
 
 
@@ -220,6 +244,9 @@ class Recording:
         self.recorder: Any = None
         # Imported before the program, which may take modules away.
         self._report: Any = None
+        self._view: Any = None
+        if arguments.view and sys.implementation.name == "pypy":
+            parser.error("--view: the page needs CPython: eventprof view FILE there")
 
     def open(self) -> None:
         """Make the recorder and its file; exit with status 2 if that is not possible."""
@@ -242,6 +269,13 @@ class Recording:
                 from ..report import report
 
                 self._report = report
+        if self._arguments.view:
+            import webbrowser  # noqa: F401 - now, as the report above
+
+            from .. import viewer
+
+            viewer.load()
+            self._view = viewer.open_page
         if not self._arguments.follow_fork:
             os.register_at_fork(after_in_child=self._leave_child)
         if self._arguments.follow_exec:
@@ -263,6 +297,11 @@ class Recording:
             atexit.unregister(self.finish)
             _give_up(options.explain(error, self._output))
         self._own_path = self.recorder.output
+
+    def end(self) -> None:
+        """Stop at an exception that ends the program: printing it is the interpreter's work."""
+        if self.recorder.state == "running" and not options.others_run():
+            self.recorder.stop()
 
     def _leave_child(self) -> None:
         """Give up the recording of a forked child, and its file."""
@@ -291,6 +330,10 @@ class Recording:
             if self._arguments.report and stream is not None:
                 self._report(recorder.trace, stream)
                 stream.flush()
+            if self._view is not None:
+                page = self._view(recorder.trace)
+                if not self._arguments.quiet and stream is not None:
+                    print(f"eventprof: the page is {page}", file=stream, flush=True)
         except (OSError, ValueError):
             pass  # nobody reads it any more
         except (
@@ -336,19 +379,23 @@ class Counting:
             parser.error("--count: -o names a file, not a directory")
         if arguments.archive:
             parser.error("--count: nothing is recorded that --archive could put away")
+        if arguments.view:
+            parser.error("--count: nothing is recorded that --view could show")
         try:
             self._options = options.from_arguments(arguments)
             options.check_counted(self._options)
         except ValueError as error:
             parser.error(f"--{error}")
         self._counter: Any = None
+        self._ended = False
 
     def open(self) -> None:
         """Make the counter; exit with status 2 if that is not possible."""
         from .. import Error
 
-        if self._path is not None and os.path.exists(self._path) and not self._arguments.force:
-            _give_up(f"{self._path}: exists already; -f replaces it")
+        path = None if self._path is None else options.expanded(self._path)
+        if path is not None and os.path.isfile(path) and not self._arguments.force:
+            _give_up(f"{path}: exists already; -f replaces it")
         try:
             self._counter = options.make_counter(self._options)
         except (Error, TypeError, ValueError) as error:
@@ -370,15 +417,22 @@ class Counting:
             atexit.unregister(self.finish)
             _give_up(str(error))
 
+    def end(self) -> None:
+        """Stop at an exception that ends the program; the report comes at exit."""
+        if self._counter.state == "running" and not options.others_run():
+            self._counter.stop()
+            self._ended = True
+
     def _counter_stop(self) -> None:
         if self._counter.state == "running":
             self._counter.stop()
 
     def finish(self) -> None:
         """Stop, and write the report: the last that runs at exit."""
-        if self._counter.state != "running":
+        if self._counter.state != "running" and not self._ended:
             return
-        self._counter.stop()
+        if self._counter.state == "running":
+            self._counter.stop()
         forked = os.getpid() != self._process
         if forked and "%p" not in (self._path or ""):
             return
@@ -398,9 +452,17 @@ def summary(recorder: Any) -> str:
     events, lost, early, duration = recorder._count()
     said = f"{plural(events, 'event')} in {show_ns(duration)}"
     if lost:
-        why = {"limit": "the file was full", "memory": "there was no memory"}
-        reason = why.get(early or "", "the oldest were overwritten")
-        said += f", {lost:,} LOST ({reason}; see --buffer)"
+        why = {
+            "limit": "the file was full; see --buffer",
+            "memory": "there was no memory",
+            "disk": "the disk was full",
+            "small_disk": "the disk was full before the buffer, the oldest were overwritten",
+            "cut": "somebody cut the file off while it was written",
+        }
+        reason = why.get(early or "", "the oldest were overwritten; see --buffer")
+        said += f", {lost:,} LOST ({reason})"
+    elif early == "cut":
+        said += ", and somebody cut the file off while it was written"
     else:
         said += ", none lost"
     for source in recorder.displaced:
@@ -408,4 +470,4 @@ def summary(recorder: Any) -> str:
     path = os.fspath(recorder.output)
     nearby = os.path.relpath(path)
     shown = shlex.quote(nearby if len(nearby) < len(path) else path)
-    return f"eventprof: {said}; to look at it: eventprof report {shown}"
+    return f"eventprof: {said}; to look at it: eventprof report {printable(shown)}"

@@ -9,7 +9,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from . import Failure
+from . import Failure, rows
 from .files import add_file, load
 
 if TYPE_CHECKING:
@@ -41,12 +41,15 @@ def write(trace: Trace, arguments: argparse.Namespace, sources: list[str]) -> in
 
     try:
         trace.save(arguments.output, force=arguments.force)
+    except ValueError as error:
+        raise Failure(str(error), 2) from None
     except FileExistsError:
         raise Failure(f"{arguments.output}: exists already; -f replaces it") from None
     before = sum(os.path.getsize(path) for path in sources)
     after = os.path.getsize(arguments.output)
+    events = f"{trace._facts['events']:,} events"
     print(
-        f"{arguments.output}: {trace._facts['events']:,} events, {show_bytes(after)}"
+        f"{rows.printable(arguments.output)}: {events}, {show_bytes(after)}"
         f" (from {show_bytes(before)})"
     )
     return 0

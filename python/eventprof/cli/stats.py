@@ -60,7 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     keep = np.ones(len(table), dtype=bool)
     if arguments.function:
         keep = rows.match_functions(trace, arguments.function)
-    sort = arguments.sort or ("self" if np.any(table["calls"]) else "allocated")
+    timed = np.ma.filled(table["calls"], 0).any() or np.ma.filled(table["self"], 0).any()
+    sort = arguments.sort or ("self" if timed else "allocated")
     order = np.flatnonzero(keep)[_order(table[keep], sort)]
     if arguments.reverse:
         order = order[::-1]
@@ -78,8 +79,16 @@ def run(arguments: argparse.Namespace) -> int:
     # Apart from the rows, so that they can be read by a program.
     missing = warn_of_loss(trace)
     if missing:
-        print(missing, file=sys.stderr)
+        print(rows.printable(missing), file=sys.stderr)
     return 0
+
+
+def show(table: Table, sort: str, limit: int) -> None:
+    """Print the functions that come first in an order."""
+    order = _order(table, sort)
+    _print(table[order[:limit].astype(np.int64)], sort)
+    if len(table) > limit:
+        print(f"and {len(table) - limit:,} more")
 
 
 def _order(table: Table, name: str) -> Any:

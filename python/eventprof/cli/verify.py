@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             found = _verify(path, arguments)
         except Failure as failure:
-            print(f"eventprof verify: {failure}", file=sys.stderr)
+            print(rows.printable(f"eventprof verify: {failure}"), file=sys.stderr)
             status = 2
             continue
         if arguments.json:

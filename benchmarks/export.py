@@ -1,0 +1,111 @@
+"""Every export of 1 M calls: processor time, bytes, memory; beside VizTracer saving the same.
+
+    python benchmarks/export.py [--calls N] [--memory]
+
+Each line is the best of three, one after the other; VizTracer's come between. What the trace's own
+columns take is there before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import eventprof
+from eventprof.export import FORMATS
+
+
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+
+def work(calls):
+    while calls > 0:
+        fib(20)  # 21,891 calls
+        [str(k) for k in range(1000)]
+        calls -= 22_892
+
+
+def resident(what):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(what)) << 10
+
+
+def measure(run):
+    """Give seconds of the processor and how many bytes more were resident."""
+    before = resident("VmRSS")
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # the peak is now
+    except OSError:
+        before = resident("VmHWM")
+    begin = time.process_time()
+    run()
+    return time.process_time() - begin, max(resident("VmHWM") - before, 0)
+
+
+def viztracer_save(calls, path):
+    try:
+        from viztracer import VizTracer
+    except ImportError:
+        return None
+    tracer = VizTracer(tracer_entries=2 * calls, verbose=0)
+    tracer.start()
+    work(calls)
+    tracer.stop()
+    found = measure(lambda: tracer.save(str(path)))
+    tracer.clear()
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--calls", type=int, default=1_000_000)
+    parser.add_argument("--memory", action="store_true", help="record allocations, too")
+    parser.add_argument("--formats", help="only these, as perfetto,chrome; otlp takes minutes")
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    with eventprof.record(memory=arguments.memory, buffer="2 GiB") as rec:
+        work(arguments.calls)
+    trace = rec.trace
+    calls = len(trace.calls)
+    for name in trace.calls.columns:
+        trace.calls[name]
+    if arguments.memory:
+        len(trace.memory)
+    print(f"{calls:,} calls, {len(trace.events):,} events")
+    print(f"{'format':<12}{'seconds':>9}{'M events/s':>12}{'B/call':>9}{'gzip':>7}{'MiB more':>10}")
+    best = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(arguments.rounds):
+            for word in arguments.formats.split(",") if arguments.formats else FORMATS:
+                path = Path(folder) / f"out.{word}"
+                try:
+                    took = measure(lambda path=path, word=word: trace.export(path, word))
+                except ModuleNotFoundError:
+                    continue
+                note(best, word, took, path)
+            path = Path(folder) / "viz.json"
+            took = viztracer_save(arguments.calls, path)
+            if took is not None:
+                note(best, "VizTracer", took, path)
+    for word, (seconds, more, size, zipped) in best.items():
+        rate = 2 * calls / seconds / 1e6
+        print(
+            f"{word:<12}{seconds:>9.3f}{rate:>12.2f}{size / calls:>9.1f}{zipped / calls:>7.1f}"
+            f"{more / (1 << 20):>10.0f}"
+        )
+
+
+def note(best, word, took, path):
+    if word not in best or took[0] < best[word][0]:
+        zipped = len(gzip.compress(path.read_bytes(), 1)) if word not in best else best[word][3]
+        best[word] = (*took, os.path.getsize(path), zipped)
+    path.unlink()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Makes the pictures of doc/page.rst and README.rst in doc/pictures, with a headless Chromium:
+
+    python doc/pictures.py
+
+It needs pandas. Programs are recorded anew, so numbers in the pictures differ each time.
+"""
+
+from __future__ import annotations
+
+import io
+import queue
+import random
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests/python"))
+
+from browser import Browser  # noqa: E402
+
+import eventprof  # noqa: E402
+
+# ---- A job with pandas ---------------------------------------------------------------------------
+
+
+def make_csv(rows: int) -> str:
+    made = random.Random(5)
+    lines = (f"{n},{made.randrange(400)},{made.random() * 90:.2f}," for n in range(rows))
+    return "order,customer,price,\n" + "\n".join(lines)
+
+
+def load(text: str):
+    import pandas as pd
+
+    return pd.read_csv(io.StringIO(text))
+
+
+def discount(price: float) -> float:
+    return price * 0.9 if price > 50 else price
+
+
+def clean(orders):
+    orders = orders.drop(columns=orders.columns[-1])
+    orders["price"] = orders["price"].map(discount)
+    return orders.dropna()
+
+
+def join(orders):
+    import pandas as pd
+
+    customers = pd.DataFrame(
+        {"customer": range(400), "region": [f"region {n % 7}" for n in range(400)]}
+    )
+    return orders.merge(customers, on="customer")
+
+
+def report(orders):
+    return orders.groupby("region")["price"].agg(["sum", "mean", "max"])
+
+
+def sales():
+    import pandas as pd
+
+    report(join(clean(load(make_csv(100)))))  # what is imported late is imported now
+    del pd
+    text = make_csv(60_000)
+    with eventprof.record(buffer="1 GiB") as rec:
+        with eventprof.span("load"):
+            orders = load(text)
+        with eventprof.span("clean"):
+            orders = clean(orders)
+        with eventprof.span("join and report"):
+            report(join(orders))
+    return rec.trace
+
+
+# ---- Threads that wait ---------------------------------------------------------------------------
+
+
+def prepare(job: int) -> list[bytes]:
+    return [bytes(200 + n % 50) for n in range(60 + job % 30)]
+
+
+def handle(item: list[bytes], lock: threading.Lock) -> int:
+    with lock:
+        total = sum(len(each) for each in item)
+        time.sleep(0.0006)
+    return total
+
+
+def produce(jobs: queue.Queue, count: int) -> None:
+    for job in range(count):
+        eventprof.flow("job", job, "begin")
+        jobs.put((job, prepare(job)))
+        eventprof.counter("waiting jobs", jobs.qsize())
+
+
+def consume(jobs: queue.Queue, lock: threading.Lock, results: list) -> None:
+    while (found := jobs.get()) is not None:
+        job, item = found
+        eventprof.flow("job", job, "end")
+        results.append((handle(item, lock), item))
+
+
+def waiting():
+    jobs: queue.Queue = queue.Queue(6)
+    lock, results = threading.Lock(), []
+    workers = [
+        threading.Thread(target=consume, args=(jobs, lock, results), name=f"worker_{n}")
+        for n in range(3)
+    ]
+    with eventprof.record(buffer="256 MiB") as rec:
+        for worker in workers:
+            worker.start()
+        produce(jobs, 40)
+        for _ in workers:
+            jobs.put(None)
+        for worker in workers:
+            worker.join()
+        eventprof.mark("all done")
+    return rec.trace
+
+
+# ---- Pictures ------------------------------------------------------------------------------------
+
+
+def find(page: Browser, name: str, rank: int = 0) -> int:
+    """The number of the longest call of a function, or of the one after."""
+    return page.run(
+        f"(({{data: d}}) => [...d.func.keys()].filter((n) => d.nameOf(d.func[n]) === {name!r})"
+        f".sort((a, b) => d.dur[b] - d.dur[a])[{rank}])(eventprofPage)"
+    )
+
+
+def main() -> None:
+    for file, functions in (
+        ("sales.py", (make_csv, load, discount, clean, join, report, sales, main)),
+        ("queue.py", (prepare, handle, produce, consume, waiting)),
+    ):
+        for function in functions:  # as if each program were a file
+            function.__code__ = function.__code__.replace(co_filename=f"/home/me/{file}")
+    (HERE / "pictures").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        pages = {}
+        for name, make, title in (("sales", sales, "sales.py"), ("waiting", waiting, "queue.py")):
+            pages[name] = Path(folder) / f"{name}.html"
+            make().show(pages[name], title=title)
+        page = Browser(1000, 700)
+
+        def picture(file: str) -> None:
+            page.settle()
+            page.picture(HERE / "pictures" / file)
+            print(file, (HERE / "pictures" / file).stat().st_size)
+
+        try:
+            page.open(pages["sales"], "#theme=light")
+            picture("sales-light.png")
+            page.key("m")
+            page.run("eventprofPage.update({tab: 'flame', unit: 'live'})")
+            picture("sales-peak-flame.png")
+            page.open(pages["waiting"], "#theme=dark")
+            call = find(page, "handle", 20)
+            begin, sixth = page.run(
+                f"(({{data: d}}) => [d.start[{call}], d.duration / 9])(eventprofPage)"
+            )
+            view = f"{{v0: {begin - sixth / 2}, v1: {begin + sixth / 2}}}"
+            page.run(f"eventprofPage.app.reveal({call}, {view})")
+            page.run(f"eventprofPage.update({{call: {call}, tab: 'call'}})")
+            page.run(f"eventprofPage.update({{fn: eventprofPage.data.func[{call}]}})")
+            picture("waiting-dark.png")
+            page.run("eventprofPage.update({tab: 'durations', theme: 'light'})")
+            picture("waiting-light.png")
+            assert page.console == [], page.console
+        finally:
+            page.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,307 @@
+/* POSIX (Linux, macOS) behind os.h, and the heap helpers that need a .c file. */
+#include "os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sched.h>
+#include <sys/syscall.h>
+#endif
+
+#include "memory.h"
+
+#ifdef EP_FAULT_POINTS
+_Atomic long ep_fault_countdown = -1;
+void (*_Atomic ep_fault_handler)(ep_fault_point point);
+
+bool
+ep_fault_now(void)
+{
+    long left = atomic_load_explicit(&ep_fault_countdown, memory_order_relaxed);
+    if (left < 0 || left == EP_FAULT_ALWAYS) {
+        return left == EP_FAULT_ALWAYS;
+    }
+    return atomic_fetch_sub_explicit(&ep_fault_countdown, 1, memory_order_relaxed) == 0;
+}
+#endif
+
+bool
+ep_grow_raw(void **block, size_t *capacity, size_t need, size_t size)
+{
+    if (need <= *capacity) {
+        return true;
+    }
+    size_t grown = *capacity ? *capacity : 16;
+    while (grown < need) {
+        grown *= 2;
+    }
+    void *moved = ep_realloc(*block, grown, size);
+    if (moved == NULL) {
+        return false;
+    }
+    *block = moved;
+    *capacity = grown;
+    return true;
+}
+
+bool
+ep_grow(void **block, size_t *capacity, size_t need, size_t size)
+{
+    size_t before = *capacity;
+    if (!ep_grow_raw(block, capacity, need, size)) {
+        return false;
+    }
+    if (*capacity > before) {
+        memset((char *)*block + before * size, 0, (*capacity - before) * size);
+    }
+    return true;
+}
+
+void *
+ep_os_map(size_t bytes)
+{
+    if (ep_fault_now()) {
+        return NULL;
+    }
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) {
+        return NULL;
+    }
+#ifdef MADV_NOHUGEPAGE
+    /* Most of it may never be touched; and the writer is not to wait for a huge page. */
+    (void)madvise(at, bytes, MADV_NOHUGEPAGE);
+#endif
+    return at;
+}
+
+#define HUGE_BYTES (UINT64_C(1) << 21)
+#define PAGE_BYTES 4096
+
+static void *
+map_aligned(size_t bytes, size_t alignment)
+{
+    char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED || ((uintptr_t)at & (alignment - 1)) == 0) {
+        return at != MAP_FAILED ? at : NULL;    /* since Linux 6.7 always */
+    }
+    (void)munmap(at, bytes);
+    at = mmap(NULL, bytes + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) {
+        return NULL;
+    }
+    size_t before = -(uintptr_t)at & (alignment - 1);
+    if (before > 0) {
+        (void)munmap(at, before);
+    }
+    (void)munmap(at + before + bytes, alignment - before);
+    return at + before;
+}
+
+void *
+ep_os_map_touched(size_t bytes)
+{
+    if (ep_fault_now()) {
+        return NULL;
+    }
+    char *at = map_aligned(bytes, HUGE_BYTES);
+    if (at == NULL) {
+        return NULL;
+    }
+#ifdef MADV_HUGEPAGE
+    (void)madvise(at, bytes, MADV_HUGEPAGE);
+#endif
+#ifdef MADV_POPULATE_WRITE
+    if (madvise(at, bytes, MADV_POPULATE_WRITE) == 0) {
+        return at;
+    }
+#endif
+    for (size_t i = 0; i < bytes; i += PAGE_BYTES) {
+        *(volatile char *)(at + i) = 0;
+    }
+    return at;
+}
+
+size_t
+ep_os_page_bytes(void)
+{
+    long bytes = sysconf(_SC_PAGESIZE);
+    return bytes > PAGE_BYTES ? (size_t)bytes : PAGE_BYTES;
+}
+
+void
+ep_os_unmap(void *at, size_t bytes)
+{
+    (void)munmap(at, bytes);
+}
+
+void
+ep_os_expect_use(void *at, size_t bytes)
+{
+#ifdef MADV_HUGEPAGE
+    const uintptr_t huge = HUGE_BYTES;
+    uintptr_t first = ((uintptr_t)at + huge - 1) & ~(huge - 1);
+    uintptr_t end = ((uintptr_t)at + bytes) & ~(huge - 1);
+    if (end > first) {
+        (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
+    }
+#else
+    (void)at;
+    (void)bytes;
+#endif
+}
+
+uint64_t
+ep_os_thread_id(void)
+{
+#ifdef __linux__
+    return (uint64_t)syscall(SYS_gettid);
+#else
+    uint64_t id = 0;
+    pthread_threadid_np(NULL, &id);
+    return id;
+#endif
+}
+
+uint64_t
+ep_os_process_id(void)
+{
+    return (uint64_t)getpid();
+}
+
+uint64_t
+ep_os_parent_process_id(void)
+{
+    return (uint64_t)getppid();
+}
+
+static int64_t
+clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+bool
+ep_os_thread_lives(uint64_t thread_id)
+{
+#ifdef __linux__
+    int error = errno;
+    bool lives = syscall(SYS_tgkill, getpid(), (pid_t)thread_id, 0) == 0 || errno != ESRCH;
+    errno = error;
+    return lives;
+#else
+    (void)thread_id;
+    return true;
+#endif
+}
+
+size_t
+ep_os_processor_count(void)
+{
+#ifdef __linux__
+    cpu_set_t set;    /* fails where there are more than it holds */
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        return (size_t)CPU_COUNT(&set);
+    }
+#endif
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count > 0 ? (size_t)count : 1;
+}
+
+int64_t
+ep_os_monotonic_ns(void)
+{
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+int64_t
+ep_os_realtime_ns(void)
+{
+    return clock_ns(CLOCK_REALTIME);
+}
+
+int64_t
+ep_os_boottime_ns(void)
+{
+#ifdef CLOCK_BOOTTIME
+    return clock_ns(CLOCK_BOOTTIME);
+#else
+    return clock_ns(CLOCK_MONOTONIC);
+#endif
+}
+
+int64_t
+ep_os_resident_bytes(void)
+{
+#ifdef __linux__
+    /* Without stdio: it allocates, and the reader may be inside of an allocator. */
+    int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+        return -1;
+    }
+    char text[128];
+    ssize_t bytes = read(file, text, sizeof text - 1);
+    close(file);
+    if (bytes <= 0) {
+        return -1;
+    }
+    text[bytes] = 0;
+    const char *second = strchr(text, ' ');
+    return second != NULL ? (int64_t)strtoll(second, NULL, 10) * sysconf(_SC_PAGESIZE) : -1;
+#else
+    return -1;
+#endif
+}
+
+/* ---- End of a thread ------------------------------------------------------------------------- */
+
+static pthread_key_t exit_key;
+static void (*exit_handler)(void *);
+static _Thread_local int exit_rounds;
+
+/* pthread runs destructors in rounds while any key is set, PTHREAD_DESTRUCTOR_ITERATIONS at most.
+ * Waiting for the second lets us see what the destructors of others allocate. Not for the last one:
+ * a thread whose value is first set in a destructor does not get there, and would never be heard of
+ * again. */
+static void
+exit_round(void *value)
+{
+    if (++exit_rounds == 1) {
+        pthread_setspecific(exit_key, value);
+        return;
+    }
+    exit_handler(value);
+}
+
+ep_status
+ep_os_thread_exit_install(void (*on_exit)(void *))
+{
+    exit_handler = on_exit;
+    return pthread_key_create(&exit_key, exit_round) == 0 ? EP_OK : EP_NOMEM;
+}
+
+void
+ep_os_thread_exit_set(void *value)
+{
+    (void)pthread_setspecific(exit_key, value);    /* fails: that log is never given back, no more */
+}
+
+bool
+ep_os_thread_exit_over(void)
+{
+    return exit_rounds >= PTHREAD_DESTRUCTOR_ITERATIONS;
+}
+
+ep_status
+ep_os_fork_install(void (*prepare)(void), void (*parent)(void), void (*child)(void))
+{
+    return pthread_atfork(prepare, parent, child) == 0 ? EP_OK : EP_NOMEM;
+}

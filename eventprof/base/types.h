@@ -1,0 +1,300 @@
+/* eventprof core: every shared struct and constant. Read this first.
+ *
+ * Words: an *event* is one thing that happened; a *record* its bytes in the log; a *chunk* 4 KiB to
+ * 1 MiB of records; a *log* a thread's chunks; the *engine* the one recording machine of the process; a
+ * *recorder* a window on it; a *trace* what a recorder yields. A *name* is an interned function; a
+ * *site* is a name together with the instruction it was called from.
+ *
+ * The way of an event:
+ *   hook -> ep_log_put (log.h, inline) -> chunk -> [sealed, kept or dropped: engine.c] -> decode.c
+ *        -> pair.c -> summary.c -> tables
+ */
+#ifndef EP_TYPES_H
+#define EP_TYPES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EP_LIKELY(x) __builtin_expect(!!(x), 1)
+#define EP_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define EP_COLD __attribute__((cold, noinline))
+/* On variables that hooks read: one load instead of two, as no other image can have its own. */
+#define EP_HIDDEN __attribute__((visibility("hidden")))
+#define EP_CHECKED __attribute__((warn_unused_result))
+#define EP_PRINTF(text, first) __attribute__((format(printf, text, first)))
+
+/* ---- Status ---------------------------------------------------------------------------------- */
+
+typedef enum ep_status {
+#define EP_STATUS(NAME, text) EP_##NAME,
+#include "status.def"
+#undef EP_STATUS
+    EP_STATUS_COUNT
+} ep_status;
+
+/* Owned by the caller; holds its text inside, so that "out of memory" needs no memory. */
+typedef struct ep_error {
+    char text[256];
+    int os_error;    /* of EP_IO: errno; 0: none */
+} ep_error;
+
+/* Says what failed, if `error` is not NULL. Returns: the status. */
+EP_PRINTF(3, 4) ep_status ep_fail(ep_error *error, ep_status status, const char *format, ...);
+
+/* The same for what the system refused. Returns: EP_IO. */
+ep_status ep_fail_os(ep_error *error, int os_error);
+
+/* ---- Kinds ----------------------------------------------------------------------------------- */
+
+typedef enum ep_family {
+    EP_FAMILY_CALL,
+    EP_FAMILY_ALLOC,
+    EP_FAMILY_FREE,
+    EP_FAMILY_POINT,
+    EP_FAMILY_VALUE,
+    EP_FAMILY_CONTROL
+} ep_family;
+
+typedef enum ep_domain {
+    EP_DOMAIN_RAW,
+    EP_DOMAIN_MEM,
+    EP_DOMAIN_OBJ,
+    EP_DOMAIN_NUMPY,
+    EP_DOMAIN_LIBC,
+    EP_DOMAIN_NONE,
+    EP_DOMAIN_COUNT = EP_DOMAIN_NONE
+} ep_domain;
+
+typedef enum ep_pairing {
+    EP_PAIRING_NEITHER,
+    EP_PAIRING_OPENS,
+    EP_PAIRING_CLOSES
+} ep_pairing;
+
+typedef enum ep_kind {
+#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING) EP_KIND_##NAME = number,
+#include "events.def"
+#undef EP_KIND
+} ep_kind;
+
+#define EP_KIND_COUNT 64
+
+/* What happens inside of a function of the program's, as the interpreter tells it; not calls. */
+static inline bool
+ep_kind_is_inside(unsigned kind)
+{
+    return kind >= EP_KIND_LINE && kind <= EP_KIND_JUMP;
+}
+
+#define EP_KIND_BIT(kind) (UINT64_C(1) << (kind))
+
+/* First kind of each allocator operation; add an ep_domain. */
+#define EP_KIND_MALLOC EP_KIND_MALLOC_RAW
+#define EP_KIND_CALLOC EP_KIND_CALLOC_RAW
+#define EP_KIND_REALLOC EP_KIND_REALLOC_RAW
+#define EP_KIND_REALLOC_FREE EP_KIND_REALLOC_FREE_RAW
+#define EP_KIND_FREE EP_KIND_FREE_RAW
+#define EP_KIND_REALLOC_FAILED EP_KIND_REALLOC_FAILED_RAW
+
+typedef struct ep_kind_info {
+    const char *name;    /* the identifier: "MALLOC_RAW"; NULL where the number is unused */
+    const char *word;    /* what the event column says: "malloc" */
+    uint16_t legacy;     /* the drop-in's code */
+    uint8_t family;      /* ep_family */
+    uint8_t domain;      /* ep_domain */
+    uint8_t pairing;     /* ep_pairing */
+    uint8_t words;       /* length of a record in 64-bit words */
+} ep_kind_info;
+
+extern EP_HIDDEN const ep_kind_info ep_kinds[EP_KIND_COUNT];
+
+/* Families, as bits of their kinds. Two words: each row of these has its place among the blocks of
+ * ep_columns. */
+#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING) \
+    | (EP_FAMILY_##FAMILY == EP_FAMILY_CALL ? EP_KIND_BIT(number) : 0)
+static const uint64_t ep_kinds_of_calls = 0
+#include "events.def"
+    ;
+#undef EP_KIND
+#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING)                    \
+    | (EP_FAMILY_##FAMILY == EP_FAMILY_ALLOC || EP_FAMILY_##FAMILY == EP_FAMILY_FREE || \
+               EP_FAMILY_##FAMILY == EP_FAMILY_VALUE                                    \
+           ? EP_KIND_BIT(number)                                                        \
+           : 0)
+static const uint64_t ep_kinds_of_two_words = 0
+#include "events.def"
+    ;
+#undef EP_KIND
+
+/* The kinds of some allocator domains: bits, 1 << ep_domain. */
+static inline uint64_t
+ep_kinds_of_domains(uint64_t domains)
+{
+    const uint64_t first = EP_KIND_BIT(EP_KIND_MALLOC_RAW) | EP_KIND_BIT(EP_KIND_CALLOC_RAW) |
+                           EP_KIND_BIT(EP_KIND_REALLOC_RAW) | EP_KIND_BIT(EP_KIND_REALLOC_FREE_RAW) |
+                           EP_KIND_BIT(EP_KIND_FREE_RAW) | EP_KIND_BIT(EP_KIND_REALLOC_FAILED_RAW);
+    uint64_t kinds = 0;
+    for (unsigned domain = 0; domain < EP_DOMAIN_COUNT; domain++) {
+        kinds |= domains >> domain & 1 ? first << domain : 0;
+    }
+    return kinds;
+}
+
+/* ---- Records --------------------------------------------------------------------------------- */
+
+/* Word 0:  63        32 31  26 25        0
+ *         [ticks, low ][kind ][ payload  ]      never zero, because a kind never is
+ *
+ * Example: a call (kind 1) of site 5 at tick 0x1_2345_6789:
+ *   0x23456789 << 32 | 1 << 26 | 5 = 0x2345678904000005
+ */
+#define EP_PAYLOAD_BITS 26
+#define EP_PAYLOAD_MAX ((UINT32_C(1) << EP_PAYLOAD_BITS) - 1)
+#define EP_WORD0(ticks, kind, payload) \
+    ((uint64_t)(ticks) << 32 | (uint64_t)(kind) << EP_PAYLOAD_BITS | (uint64_t)(payload))
+#define EP_WORD0_KIND(word) ((unsigned)((word) >> EP_PAYLOAD_BITS) & 63)
+#define EP_WORD0_PAYLOAD(word) ((uint32_t)(word) & EP_PAYLOAD_MAX)
+#define EP_WORD0_TICKS(word) ((uint32_t)((word) >> 32))
+
+/* Word 1 of an allocation: 44 bits of address >> 3, 20 bits of site. What does not fit (an
+ * unaligned or 5-level address, a size or site too large) comes in ESCAPE records right before
+ * it. */
+#define EP_ALLOC_SITE_BITS 20
+#define EP_ALLOC_SITE_MAX ((UINT32_C(1) << EP_ALLOC_SITE_BITS) - 1)
+#define EP_ALLOC_ADDRESS_LIMIT (UINT64_C(1) << 47)
+
+typedef enum ep_escape {
+    EP_ESCAPE_SIZE,
+    EP_ESCAPE_ADDRESS,
+    EP_ESCAPE_SITE,
+    /* Of an allocation or a free: bits of the domains (1 << ep_domain) whose allocators are at work
+     * around it. It is for those recorders only that have none of them: who has counts the block there. */
+    EP_ESCAPE_WITHIN,
+    EP_ESCAPE_COUNT
+} ep_escape;
+
+/* Words that the longest put may write behind `end` of a log: four escapes, one allocation, one
+ * SYNC, the terminator. Every chunk leaves them free, so one compare serves all shapes. */
+#define EP_CHUNK_SLACK_WORDS 14
+
+/* ---- Chunks ---------------------------------------------------------------------------------- */
+
+/* A thread's chunks double from the one to the other: a quiet thread takes little, a busy one seldom
+ * needs a new one. Each is a multiple of the smallest, or of the system's pages if they are larger. */
+#define EP_CHUNK_BYTES_MIN (UINT64_C(1) << 12)
+#define EP_CHUNK_BYTES (UINT64_C(1) << 20)
+
+typedef enum ep_chunk_state {
+    EP_CHUNK_FREE,
+    EP_CHUNK_OPEN,
+    EP_CHUNK_SEALED
+} ep_chunk_state;
+
+/* One instant on both clocks; see clock.h. */
+typedef struct ep_anchor {
+    uint64_t ticks;
+    int64_t monotonic_ns;
+} ep_anchor;
+
+/* The first 128 bytes of a chunk's mapping. Reaches files: append only. */
+typedef struct ep_chunk_header {
+    uint32_t magic;             /* EP_CHUNK_MAGIC */
+    _Atomic uint32_t state;     /* ep_chunk_state */
+    uint64_t sequence;          /* order of opening in the process; grows, never reused */
+    uint64_t thread_id;         /* of the first record; THREAD records change it */
+    ep_anchor opened;           /* ticks: the base of the first record's high half */
+    ep_anchor sealed;           /* valid once state is SEALED */
+    uint64_t used_words;        /* valid once state is SEALED */
+    _Atomic uint8_t shared;     /* another thread went on in it: there is a THREAD record */
+    uint8_t reserved[7];
+    int64_t resident_bytes;     /* of the process, when it was opened; -1: unknown */
+    /* In a log file only. */
+    _Atomic uint64_t wanted;    /* the file's recorder keeps it; 0: it is somebody else's */
+    uint64_t sum;               /* ep_sum64() of the used words; valid once state is SEALED */
+    uint32_t bytes;             /* of the mapping; 0: EP_CHUNK_BYTES */
+    uint8_t reserved_too[28];   /* ends in a zero word: see ep_log_address_before() */
+} ep_chunk_header;
+
+#define EP_CHUNK_MAGIC UINT32_C(0x43505645) /* "EVPC" */
+#define EP_CHUNK_HEADER_BYTES 128
+#define EP_CHUNK_WORDS_OF(bytes) (((bytes) - EP_CHUNK_HEADER_BYTES) / 8)
+#define EP_CHUNK_WORDS EP_CHUNK_WORDS_OF(EP_CHUNK_BYTES)    /* of the largest */
+
+_Static_assert(sizeof(ep_chunk_header) == EP_CHUNK_HEADER_BYTES, "the header reaches files");
+
+/* Words of records that it has room for. */
+static inline size_t
+ep_chunk_words(const ep_chunk_header *header)
+{
+    return EP_CHUNK_WORDS_OF(header->bytes != 0 ? header->bytes : EP_CHUNK_BYTES);
+}
+
+/* ---- Names and sites ------------------------------------------------------------------------- */
+
+typedef enum ep_name_kind {
+    EP_NAME_PYTHON,    /* a code object */
+    EP_NAME_C,         /* a builtin function or method */
+    EP_NAME_TYPE,      /* a class that was called */
+    EP_NAME_OBJECT,    /* another callable, named after its type */
+    EP_NAME_USER,      /* what the program calls its spans, marks, counters and flows */
+    EP_NAME_GC,        /* a run of the garbage collector */
+    EP_NAME_AUDIT,     /* an audit event */
+    EP_NAME_HPY,       /* a function of HPy's interface */
+    EP_NAME_KIND_COUNT
+} ep_name_kind;
+
+/* Text of a name. UTF-8 (surrogates as three bytes), not terminated; views for the callee's use. */
+typedef struct ep_text {
+    const char *at;    /* NULL: unknown */
+    size_t bytes;
+} ep_text;
+
+#define EP_STRING_NONE UINT32_MAX
+
+/* ---- Decoded columns (decode.h fills them) --------------------------------------------------- */
+
+/* Every event of one recorder's window, in order of time; rows of one thread keep their order.
+ * All arrays are owned by this struct, `count` or `alloc_count` long.
+ * A row's `id` is a name id for kinds that close a call, and else a site id (0: no site). */
+typedef struct ep_columns {
+    size_t count;
+    int64_t *time_ns;      /* since the window's start; never decreasing */
+    uint8_t *kind;         /* ep_kind; never a CONTROL kind */
+    int32_t *thread;       /* row in the trace's thread table */
+    uint32_t *id;
+    /* Allocator events and those of the family VALUE, in row order. */
+    size_t alloc_count;
+    uint64_t *alloc_row;   /* index into the arrays above */
+    uint64_t *address;     /* of the block; realloc_failed: of the old block; VALUE: the value */
+    int64_t *size;         /* bytes asked for; -1 on free and realloc_free until paired (pair.h), VALUE */
+    void *memory;          /* what all arrays but `thread` lie in; NULL: each is a block of its own */
+} ep_columns;
+
+/* ids -> rows of the trace's function table. -1: unknown. Built once a trace (decode.h). */
+typedef struct ep_id_map {
+    size_t site_count;                /* arrays are this long; index = site id; [0] is "no site" */
+    int32_t *site_function;           /* calls: the callee; allocator events: the executing function */
+    int32_t *site_caller;             /* calls: the calling function; allocator events: -1 */
+    int32_t *site_line;               /* the line of the call or of the allocation; -1: unknown */
+    size_t name_count;
+    int32_t *name_function;           /* index = name id */
+    size_t function_count;
+} ep_id_map;
+
+/* A call that was open when the window began, innermost last. */
+typedef struct ep_open_call {
+    uint32_t site_id;
+    uint8_t kind;      /* CALL, RESUME, THROW or C_CALL */
+    uint8_t before;    /* it was open when the window began; else a ring lost its record */
+    uint8_t doubted;   /* it stood at its entry then: that it begins may still be told (ep_engine_doubt) */
+} ep_open_call;
+
+typedef struct ep_open_stack {
+    size_t depth;
+    size_t capacity;
+    ep_open_call *calls;
+} ep_open_stack;
+
+#endif

@@ -1,0 +1,602 @@
+/* A trace -> an archive: first what is small and needed by all (names, sites, threads), so that a
+ * file whose end is missing can still be read, then blocks of events, then the index. */
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "archive_parts.h"
+
+#include "memory.h"
+#include "names.h"
+
+typedef struct writer {
+    int fd;
+    ep_error *error;
+    const ep_recording *recording;
+    const ep_decoded *decoded;
+    uint64_t offset;                 /* in the file */
+    /* the section that is being filled */
+    uint8_t *bytes;
+    size_t count, capacity;
+    uint64_t items;
+    uint8_t *packed;
+    size_t packed_capacity;
+    ep_packer packer;
+    ep_section *index;               /* all sections so far */
+    size_t index_count, index_capacity;
+    /* ids: index = the process's, value = the file's; 0: not in the file */
+    uint32_t *sites, *names, *strings;
+    size_t site_count, name_count, string_count;    /* of the process, when writing began */
+    uint32_t *site_callee;           /* index = the file's site */
+    size_t file_sites, file_names, file_strings;    /* one more than the highest id in the file */
+} writer;
+
+static void
+writer_clear(writer *w)
+{
+    free(w->bytes);
+    free(w->packed);
+    ep_packer_clear(&w->packer);
+    free(w->index);
+    free(w->sites);
+    free(w->names);
+    free(w->strings);
+    free(w->site_callee);
+}
+
+/* ---- Out ------------------------------------------------------------------------------------- */
+
+static ep_status
+write_all(writer *w, const uint8_t *at, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t written = write(w->fd, at, bytes);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            int cause = written < 0 ? errno : ENOSPC;
+            ep_fail(w->error, EP_IO, "%s", strerror(cause));
+            errno = cause;
+            return EP_IO;
+        }
+        at += written;
+        w->offset += (uint64_t)written;
+        bytes -= (size_t)written;
+    }
+    return EP_OK;
+}
+
+/* Writes one section. Small ones, and what hardly gets smaller, are stored as they are. */
+static ep_status
+write_section(writer *w, ep_section_type type, const uint8_t *bytes, size_t count, uint64_t items,
+              uint64_t blocks)
+{
+    ep_codec codec = count >= 64 ? ep_codec_best() : EP_CODEC_RAW;
+    size_t bound = ep_codec_bound(codec, count), stored = 0;
+    if (!ep_grow_raw((void **)&w->packed, &w->packed_capacity, bound + 1, 1)) {
+        return EP_NOMEM;
+    }
+    ep_status status = ep_pack(&w->packer, codec, bytes, count, w->packed, &stored);
+    if (status != EP_OK) {
+        return status;
+    }
+    const uint8_t *out = w->packed;
+    if (stored >= count || count / EP_SECTION_RATIO_GOAL > stored) {
+        codec = EP_CODEC_RAW;
+        out = bytes;
+        stored = count;
+    }
+    if (!ep_grow((void **)&w->index, &w->index_capacity, w->index_count + 1, sizeof *w->index)) {
+        return EP_NOMEM;
+    }
+    ep_section section = {
+        .offset = w->offset,
+        .type = type,
+        .codec = (uint8_t)codec,
+        .raw_bytes = count,
+        .stored_bytes = stored,
+        .items = items,
+        .blocks = blocks,
+        .crc = ep_crc32(0, out, stored),
+    };
+    uint8_t header[EP_SECTION_HEADER_BYTES];
+    ep_section_pack(&section, header);
+    w->index[w->index_count++] = section;
+    status = write_all(w, header, sizeof header);
+    return status != EP_OK ? status : write_all(w, out, stored);
+}
+
+/* What was put since the last time, as a section; nothing if there is nothing. */
+static ep_status
+end_section(writer *w, ep_section_type type)
+{
+    ep_status status =
+        w->items > 0 ? write_section(w, type, w->bytes, w->count, w->items, 0) : EP_OK;
+    w->count = 0;
+    w->items = 0;
+    return status;
+}
+
+/* Between items: ends the section if it is long enough. */
+static ep_status
+next_item(writer *w, ep_section_type type)
+{
+    w->items += 1;
+    return w->count >= EP_SECTION_RAW_GOAL ? end_section(w, type) : EP_OK;
+}
+
+/* Room for `bytes` more. Fails: NULL. */
+static uint8_t *
+reserve(writer *w, size_t bytes)
+{
+    if (!ep_grow_raw((void **)&w->bytes, &w->capacity, w->count + bytes, 1)) {
+        return NULL;
+    }
+    return w->bytes + w->count;
+}
+
+/* The pointer that reserve() gave, moved on by what was stored there. */
+static void
+advance(writer *w, const uint8_t *to)
+{
+    w->count = (size_t)(to - w->bytes);
+}
+
+static ep_status
+write_header(writer *w)
+{
+    uint8_t header[EP_ARCHIVE_HEADER_BYTES] = {0};
+    memcpy(&header[0], EP_ARCHIVE_MAGIC, 8);
+    memcpy(&header[8], EP_ARCHIVE_TRANSFER, 4);
+    ep_store_le(&header[12], EP_ARCHIVE_MAJOR, 2);
+    ep_store_le(&header[14], EP_ARCHIVE_MINOR, 2);
+    snprintf((char *)&header[16], EP_VERSION_BYTES, "%s", EP_ARCHIVE_READER);
+    snprintf((char *)&header[32], EP_VERSION_BYTES, "%s", EP_VERSION);
+    ep_store_le(&header[60], ep_crc32(0, header, 60), 4);
+    return write_all(w, header, sizeof header);
+}
+
+static ep_status
+write_recording(writer *w)
+{
+    const ep_recording *r = w->recording;
+    uint64_t frequency;
+    memcpy(&frequency, &r->frequency_hz, 8);
+    const uint64_t fields[] = {
+        r->kinds,
+        r->start.ticks,
+        (uint64_t)r->start.monotonic_ns,
+        (uint64_t)r->start_realtime_ns,
+        (uint64_t)r->start_boottime_ns,
+        frequency,
+        r->step_ticks,
+        r->process_id,
+        r->filtered,
+        (uint64_t)w->decoded->duration_ns,
+        w->decoded->columns.count,
+        w->decoded->damaged_chunks,
+        (uint64_t)r->full_reason | (uint64_t)r->unfinished << 32 | (uint64_t)(r->limits & 3) << 33,
+        r->deep_calls,
+        r->short_calls,
+        r->functions_off,
+    };
+    _Static_assert(sizeof fields == EP_RECORDING_BYTES, "as the page says");
+    uint8_t bytes[EP_RECORDING_BYTES];
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        ep_store_le(&bytes[8 * i], fields[i], 8);
+    }
+    return write_section(w, EP_SECTION_RECORDING, bytes, sizeof bytes, 1, 0);
+}
+
+static ep_status
+write_metadata(writer *w)
+{
+    const ep_recording *r = w->recording;
+    if (r->metadata == NULL) {
+        return EP_OK;
+    }
+    if (r->metadata_bytes > EP_SECTION_RAW_MAX) {
+        return ep_fail(w->error, EP_ARGUMENT, "the metadata has %zu bytes; 64 MiB fit",
+                       r->metadata_bytes);
+    }
+    return write_section(w, EP_SECTION_METADATA, (const uint8_t *)r->metadata, r->metadata_bytes, 1,
+                         0);
+}
+
+/* ---- Names, sites, strings: those that the trace mentions ------------------------------------ */
+
+static bool
+is_name(unsigned kind)
+{
+    return ep_kinds[kind].family == EP_FAMILY_CALL && ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
+}
+
+static void
+mark(uint32_t *map, size_t count, uint32_t id)
+{
+    if (id < count) {
+        map[id] = 1;
+    }
+}
+
+/* Turns marks into ids of the file, in order of the process's. Id 0 stays "none". Returns: one more
+ * than the highest. */
+static size_t
+number_marked(uint32_t *map, size_t count)
+{
+    uint32_t next = 1;
+    map[0] = 0;
+    for (size_t i = 1; i < count; i++) {
+        map[i] = map[i] ? next++ : 0;
+    }
+    return next;
+}
+
+static void
+mark_events(writer *w)
+{
+    const ep_columns *c = &w->decoded->columns;
+    uint8_t of_name[EP_KIND_COUNT];
+    for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
+        of_name[kind] = is_name(kind);
+    }
+    for (size_t row = 0; row < c->count; row++) {
+        bool name = of_name[c->kind[row]];
+        mark(name ? w->names : w->sites, name ? w->name_count : w->site_count, c->id[row]);
+    }
+    for (size_t i = 0; i < w->decoded->thread_count; i++) {
+        const ep_open_stack *open = &w->decoded->threads[i].open;
+        for (size_t j = 0; j < open->depth; j++) {
+            mark(w->sites, w->site_count, open->calls[j].site_id);
+        }
+    }
+}
+
+/* String id -> string of the file; 0: unknown. */
+static uint32_t
+string_of(const writer *w, uint32_t id)
+{
+    return id < w->string_count ? w->strings[id] : 0;
+}
+
+static ep_status
+number_ids(writer *w)
+{
+    w->site_count = ep_site_count();
+    w->name_count = ep_name_count();
+    w->string_count = ep_string_count();
+    w->sites = ep_calloc(w->site_count, sizeof *w->sites);
+    w->names = ep_calloc(w->name_count, sizeof *w->names);
+    w->strings = ep_calloc(w->string_count, sizeof *w->strings);
+    if (w->sites == NULL || w->names == NULL || w->strings == NULL) {
+        return EP_NOMEM;
+    }
+    mark_events(w);
+    w->file_sites = number_marked(w->sites, w->site_count);
+    for (uint32_t id = 1; id < w->site_count; id++) {
+        if (w->sites[id] != 0) {
+            mark(w->names, w->name_count, ep_site_get(id)->callee);
+            mark(w->names, w->name_count, ep_site_get(id)->caller);
+            if (ep_site_get(id)->task != 0) {
+                mark(w->strings, w->string_count, ep_site_get(id)->task - 1);
+            }
+        }
+    }
+    w->file_names = number_marked(w->names, w->name_count);
+    for (uint32_t id = 1; id < w->name_count; id++) {
+        if (w->names[id] != 0) {
+            const ep_name *name = ep_name_get(id);
+            mark(w->strings, w->string_count, name->qualname);
+            mark(w->strings, w->string_count, name->module);
+            mark(w->strings, w->string_count, name->file);
+        }
+    }
+    /* Here 0 is a string as any other. */
+    w->file_strings = 1;
+    for (size_t i = 0; i < w->string_count; i++) {
+        w->strings[i] = w->strings[i] ? (uint32_t)w->file_strings++ : 0;
+    }
+    w->site_callee = ep_calloc(w->file_sites, sizeof *w->site_callee);
+    return w->site_callee != NULL ? EP_OK : EP_NOMEM;
+}
+
+static ep_status
+write_strings(writer *w)
+{
+    ep_status status = EP_OK;
+    for (uint32_t id = 0; id < w->string_count && status == EP_OK; id++) {
+        if (w->strings[id] == 0) {
+            continue;
+        }
+        ep_text text = ep_string_get(id);
+        if (text.bytes > EP_SECTION_RAW_GOAL) {
+            text.bytes = 0;    /* nothing has such a name */
+        }
+        uint8_t *to = reserve(w, EP_VARINT_BYTES + text.bytes);
+        if (to == NULL) {
+            return EP_NOMEM;
+        }
+        to = ep_store_varint(to, text.bytes);
+        memcpy(to, text.at, text.bytes);
+        advance(w, to + text.bytes);
+        status = next_item(w, EP_SECTION_STRINGS);
+    }
+    return status != EP_OK ? status : end_section(w, EP_SECTION_STRINGS);
+}
+
+static ep_status
+write_names(writer *w)
+{
+    ep_status status = EP_OK;
+    for (uint32_t id = 1; id < w->name_count && status == EP_OK; id++) {
+        if (w->names[id] == 0) {
+            continue;
+        }
+        const ep_name *name = ep_name_get(id);
+        uint8_t *to = reserve(w, 5 * EP_VARINT_BYTES);
+        if (to == NULL) {
+            return EP_NOMEM;
+        }
+        to = ep_store_varint(to, string_of(w, name->qualname));
+        to = ep_store_varint(to, string_of(w, name->module));
+        to = ep_store_varint(to, string_of(w, name->file));
+        to = ep_store_varint(to, ep_zigzag(name->line));
+        to = ep_store_varint(to, name->kind);
+        advance(w, to);
+        status = next_item(w, EP_SECTION_NAMES);
+    }
+    return status != EP_OK ? status : end_section(w, EP_SECTION_NAMES);
+}
+
+static ep_status
+write_sites(writer *w)
+{
+    ep_status status = EP_OK;
+    for (uint32_t id = 1; id < w->site_count && status == EP_OK; id++) {
+        if (w->sites[id] == 0) {
+            continue;
+        }
+        const ep_site *site = ep_site_get(id);
+        uint32_t callee = site->callee < w->name_count ? w->names[site->callee] : 0;
+        uint32_t caller = site->caller < w->name_count ? w->names[site->caller] : 0;
+        w->site_callee[w->sites[id]] = callee;
+        uint8_t *to = reserve(w, 4 * EP_VARINT_BYTES);
+        if (to == NULL) {
+            return EP_NOMEM;
+        }
+        to = ep_store_varint(to, callee);
+        to = ep_store_varint(to, caller);
+        to = ep_store_varint(to, ep_zigzag(site->offset));
+        to = ep_store_varint(to, ep_zigzag(site->line == EP_LINE_PENDING ? -1 : site->line));
+        advance(w, to);
+        status = next_item(w, EP_SECTION_SITES);
+    }
+    return status != EP_OK ? status : end_section(w, EP_SECTION_SITES);
+}
+
+/* Of the sites that have one; without any there is no such section. */
+static ep_status
+write_tasks(writer *w)
+{
+    ep_status status = EP_OK;
+    for (uint32_t id = 1; id < w->site_count && status == EP_OK; id++) {
+        uint32_t task = w->sites[id] != 0 ? ep_site_get(id)->task : 0;
+        if (task == 0 || string_of(w, task - 1) == 0) {
+            continue;
+        }
+        uint8_t *to = reserve(w, 2 * EP_VARINT_BYTES);
+        if (to == NULL) {
+            return EP_NOMEM;
+        }
+        to = ep_store_varint(to, w->sites[id]);
+        to = ep_store_varint(to, string_of(w, task - 1));
+        advance(w, to);
+        status = next_item(w, EP_SECTION_TASKS);
+    }
+    return status != EP_OK ? status : end_section(w, EP_SECTION_TASKS);
+}
+
+/* ---- Threads, open calls, the resident set --------------------------------------------------- */
+
+static uint8_t *
+store_counts(uint8_t *to, const uint64_t counts[EP_KIND_COUNT])
+{
+    unsigned pairs = 0;
+    for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
+        pairs += counts[kind] != 0;
+    }
+    to = ep_store_varint(to, pairs);
+    for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
+        if (counts[kind] != 0) {
+            to = ep_store_varint(to, kind);
+            to = ep_store_varint(to, counts[kind]);
+        }
+    }
+    return to;
+}
+
+static ep_status
+write_threads(writer *w)
+{
+    ep_status status = EP_OK;
+    for (size_t i = 0; i < w->decoded->thread_count && status == EP_OK; i++) {
+        const ep_trace_thread *thread = &w->decoded->threads[i];
+        const ep_thread *who = thread->thread;
+        /* Acquire: pairs with ep_thread_set_name(). */
+        bool named = who != NULL && atomic_load_explicit(&who->named, memory_order_acquire);
+        size_t name_bytes = named ? strlen(who->name) : 0;
+        uint8_t *to = reserve(w, (8 + 4 * EP_KIND_COUNT) * EP_VARINT_BYTES + EP_THREAD_NAME_BYTES);
+        if (to == NULL) {
+            return EP_NOMEM;
+        }
+        to = ep_store_varint(to, (who != NULL) | (named ? 2 : 0));
+        to = ep_store_varint(to, who != NULL ? who->id : 0);
+        to = ep_store_varint(to, who != NULL ? who->native_id : 0);
+        to = ep_store_varint(to, name_bytes);
+        memcpy(to, named ? who->name : "", name_bytes);
+        to += name_bytes;
+        to = ep_store_varint(to, ep_zigzag(thread->first_ns));
+        to = ep_store_varint(to, ep_zigzag(thread->last_ns));
+        to = store_counts(to, thread->recorded);
+        to = store_counts(to, thread->lost);
+        advance(w, to);
+        status = next_item(w, EP_SECTION_THREADS);
+    }
+    return status != EP_OK ? status : end_section(w, EP_SECTION_THREADS);
+}
+
+static ep_status
+write_open(writer *w)
+{
+    ep_status status = EP_OK;
+    for (size_t i = 0; i < w->decoded->thread_count; i++) {
+        const ep_open_stack *open = &w->decoded->threads[i].open;
+        for (size_t j = 0; j < open->depth && status == EP_OK; j++) {
+            uint8_t *to = reserve(w, 3 * EP_VARINT_BYTES);
+            if (to == NULL) {
+                return EP_NOMEM;
+            }
+            uint32_t site = open->calls[j].site_id;
+            to = ep_store_varint(to, i);
+            to = ep_store_varint(to, open->calls[j].kind);
+            to = ep_store_varint(to, site < w->site_count ? w->sites[site] : 0);
+            advance(w, to);
+            status = next_item(w, EP_SECTION_OPEN);
+        }
+    }
+    return status != EP_OK ? status : end_section(w, EP_SECTION_OPEN);
+}
+
+/* Of a merged trace: when each thread's process was recorded, where that is not all the time. */
+static ep_status
+write_windows(writer *w)
+{
+    ep_status status = EP_OK;
+    for (size_t i = 0; i < w->decoded->thread_count && status == EP_OK; i++) {
+        const ep_trace_thread *thread = &w->decoded->threads[i];
+        if (thread->until_ns == 0 ||
+            (thread->from_ns == 0 && thread->until_ns == w->decoded->duration_ns)) {
+            continue;
+        }
+        uint8_t *to = reserve(w, 3 * EP_VARINT_BYTES);
+        if (to == NULL) {
+            return EP_NOMEM;
+        }
+        to = ep_store_varint(to, i);
+        to = ep_store_varint(to, ep_zigzag(thread->from_ns));
+        to = ep_store_varint(to, ep_zigzag(thread->until_ns));
+        advance(w, to);
+        status = next_item(w, EP_SECTION_WINDOWS);
+    }
+    return status != EP_OK ? status : end_section(w, EP_SECTION_WINDOWS);
+}
+
+static ep_status
+write_resident(writer *w)
+{
+    ep_status status = EP_OK;
+    for (size_t i = 0; i < w->decoded->resident_count && status == EP_OK; i++) {
+        uint8_t *to = reserve(w, 2 * EP_VARINT_BYTES);
+        if (to == NULL) {
+            return EP_NOMEM;
+        }
+        to = ep_store_varint(to, ep_zigzag(w->decoded->resident_ns[i]));
+        to = ep_store_varint(to, ep_zigzag(w->decoded->resident_bytes[i]));
+        advance(w, to);
+        status = next_item(w, EP_SECTION_RESIDENT);
+    }
+    return status != EP_OK ? status : end_section(w, EP_SECTION_RESIDENT);
+}
+
+/* ---- Events and index ------------------------------------------------------------------------ */
+
+static ep_status
+write_events(writer *w)
+{
+    const ep_columns *c = &w->decoded->columns;
+    const ep_block_names names = {
+        .site_count = w->file_sites,
+        .name_count = w->file_names,
+        .site_callee = w->site_callee,
+        .site_map = w->sites,
+        .name_map = w->names,
+        .site_map_count = w->site_count,
+        .name_map_count = w->name_count,
+        .thread_count = w->decoded->thread_count,
+    };
+    if (c->count == 0) {
+        return EP_OK;
+    }
+    ep_block_coder *coder = ep_block_coder_new(&names, true);
+    if (coder == NULL) {
+        return EP_NOMEM;
+    }
+    ep_status status = EP_OK;
+    for (size_t row = 0, block = 0; row < c->count && status == EP_OK; row += EP_BLOCK_EVENTS) {
+        size_t count = c->count - row < EP_BLOCK_EVENTS ? c->count - row : EP_BLOCK_EVENTS;
+        size_t first = block, bytes;
+        const uint8_t *at = ep_block_encode(coder, c, row, count, &block, &bytes);
+        status = write_section(w, EP_SECTION_EVENTS, at, bytes, count, block - first);
+    }
+    ep_block_coder_free(coder);
+    return status;
+}
+
+static ep_status
+write_index(writer *w)
+{
+    size_t entry = 8 + EP_SECTION_HEADER_BYTES;
+    uint64_t offset = w->offset;
+    uint8_t *to = reserve(w, w->index_count * entry);
+    if (to == NULL) {
+        return EP_NOMEM;
+    }
+    for (size_t i = 0; i < w->index_count; i++) {
+        ep_store_le(to, w->index[i].offset, 8);
+        ep_section_pack(&w->index[i], to + 8);
+        to += entry;
+    }
+    advance(w, to);
+    w->items = w->index_count;
+    ep_status status = end_section(w, EP_SECTION_INDEX);
+    if (status != EP_OK) {
+        return status;
+    }
+    uint8_t trailer[EP_TRAILER_BYTES] = {0};
+    ep_store_le(&trailer[0], offset, 8);
+    ep_store_le(&trailer[8], w->offset, 8);
+    memcpy(&trailer[20], EP_ARCHIVE_END, 8);
+    ep_store_le(&trailer[28], ep_crc32(0, trailer, 28), 4);
+    return write_all(w, trailer, sizeof trailer);
+}
+
+ep_status
+ep_archive_write(int fd, const ep_recording *recording, const ep_decoded *decoded, ep_error *error)
+{
+    static ep_status (*const steps[])(writer *) = {
+        write_header,
+        write_recording,
+        write_metadata,
+        number_ids,
+        write_strings,
+        write_names,
+        write_sites,
+        write_tasks,
+        write_threads,
+        write_open,
+        write_windows,
+        write_resident,
+        write_events,
+        write_index,
+    };
+    writer w = {.fd = fd, .error = error, .recording = recording, .decoded = decoded};
+    ep_status status = EP_OK;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && status == EP_OK; i++) {
+        status = steps[i](&w);
+    }
+    int cause = errno;
+    writer_clear(&w);
+    errno = cause;    /* free() may change it */
+    return status;
+}

@@ -1,0 +1,54 @@
+/* Reading a log file (file.h): decoded columns, and what the file shows of itself. */
+#ifndef EP_FILE_READ_H
+#define EP_FILE_READ_H
+
+#include "decode.h"
+#include "file.h"
+#include "recording.h"
+#include "types.h"
+#include "verify.h"
+
+typedef struct ep_file_reader ep_file_reader;
+
+#define EP_FILE_NOTES 8
+
+/* What the file shows of itself; grows more exact when the events are loaded. */
+typedef struct ep_file_facts {
+    uint16_t major, minor;
+    ep_file_phase phase;
+    bool writer_lives;             /* more may come */
+    bool counter;                  /* its clock is the processor's counter */
+    uint64_t bytes;
+    uint64_t event_slots, text_slots, other_slots;    /* other: given up, or never used */
+    uint64_t only_thread;
+    uint64_t parent_process_id;
+    uint64_t texts_lost;
+    uint32_t children_lost, children_error;    /* as in the header */
+    char calls_from[16], displaced[64];    /* as in the header, terminated */
+    bool words_damaged;            /* of these two, which are empty then */
+    uint64_t note_count;           /* what is missing or damaged, the first of it in words */
+    char notes[EP_FILE_NOTES][160];
+} ep_file_facts;
+
+/* Reads and checks the header; takes the descriptor over. Anything may be in the file: nothing is
+ * believed, and no more memory is taken than a few times its length. Returns: new in *out
+ * (ep_file_close). Fails: EP_FORMAT, EP_IO, EP_NOMEM. */
+EP_CHECKED ep_status ep_file_open(int descriptor, ep_file_reader **out, ep_error *error);
+void ep_file_close(ep_file_reader *reader);
+
+const ep_file_facts *ep_file_get_facts(const ep_file_reader *reader);
+
+/* Every event of the file, as of now, with ids of this process; may be called again while the
+ * writer lives. *recording is filled (ep_recording_clear). Returns: new in *out (ep_decoded_clear).
+ * Fails: EP_FORMAT, EP_IO, EP_NOMEM; nothing to clear then. */
+EP_CHECKED ep_status ep_file_load(ep_file_reader *reader, ep_recording *recording, ep_decoded *out,
+                                  ep_error *error);
+
+/* The next load looks at the records once more, for verify.h. out: until the reader is closed. */
+void ep_file_check_records(ep_file_reader *reader, ep_record_check *out);
+
+/* The recording without its events. */
+EP_CHECKED ep_status ep_file_describe(ep_file_reader *reader, ep_recording *recording,
+                                      ep_error *error);
+
+#endif

@@ -1,0 +1,49 @@
+/* A fold: one pass over the events of a recording, in bounded memory.
+ *
+ *   trace, log or archive -> stream (batches of rows, in order of time) -> fold, fold, fold
+ *
+ * A question is a struct of functions. Several questions run in one pass: each is given every batch. */
+#ifndef EP_FOLD_H
+#define EP_FOLD_H
+
+#include "pair.h"
+#include "types.h"
+
+/* What is known before the first event. Views, valid until the fold's end() has returned. */
+typedef struct ep_fold_facts {
+    const ep_id_map *map;                  /* every site and name of the events */
+    size_t thread_count;
+    const ep_open_stack *open_at_start;    /* thread_count long */
+    const int64_t *open_from_ns;           /* thread_count long: where those calls begin */
+    int64_t length_ns;                     /* of the window */
+    bool has_lock;                         /* the interpreter has a lock: events show who held it */
+} ep_fold_facts;
+
+/* Rows `from` .. `to` - 1 of the columns are new. Rows from `to` on may be looked at; they come again.
+ * They reach at least EP_PAIR_SKEW_NS behind the last new row, or to the end of the recording. */
+typedef struct ep_batch {
+    const ep_columns *columns;
+    size_t from, to;
+    size_t alloc_from;    /* the first allocator event (index of alloc_row) at or behind `from` */
+} ep_batch;
+
+typedef struct ep_fold ep_fold;
+
+typedef struct ep_fold_type {
+    const char *name;
+    /* Fails: EP_NOMEM. */
+    EP_CHECKED ep_status (*begin)(ep_fold *fold, const ep_fold_facts *facts);
+    /* Fails: EP_NOMEM. */
+    EP_CHECKED ep_status (*events)(ep_fold *fold, const ep_batch *batch);
+    /* No event follows: what is open ends with the window. Fails: EP_NOMEM. */
+    EP_CHECKED ep_status (*end)(ep_fold *fold);
+    /* Frees what the fold holds; a zeroed fold is allowed. */
+    void (*clear)(ep_fold *fold);
+} ep_fold_type;
+
+/* The first member of every fold. */
+struct ep_fold {
+    const ep_fold_type *type;
+};
+
+#endif

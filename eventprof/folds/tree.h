@@ -1,0 +1,117 @@
+/* The calling-context tree (Ammons, Ball, Larus 1997): calls, time and bytes by path of calls.
+ *
+ *   nodes   0 (outside all calls)            leaves: what a node allocated, by the line that did
+ *           +- 1 main                        main, line 7:   3 blocks
+ *           |  +- 2 load, called in line 7   load, line 21: 90 blocks
+ *           |  +- 3 load, called in line 9
+ *           +- 4 worker
+ *
+ * A node is a call site below its parent: a function, who called it and in which line. Threads share the
+ * tree. Parents come before their children. What a node has is its own, but for `total`, `waited`,
+ * `longest` and `shortest`: sums over children are the reader's (ep_tree_below).
+ *
+ * Bytes at the peak, exactly, in one pass: every new maximum of the live bytes gets a number, the *epoch*.
+ * Before the live bytes of a leaf change, the leaf saves them under the epoch, unless it did. At the end a
+ * leaf that changed since the last maximum has saved what it had then; one that did not has it still. */
+#ifndef EP_TREE_H
+#define EP_TREE_H
+
+#include "fold.h"
+#include "tenures.h"
+
+#define EP_TREE_NODES_MAX ((size_t)1 << 20)    /* nodes, without those of the open calls */
+
+#define EP_PLACE_UNKNOWN (-1)
+#define EP_PLACE_OTHER (-2)    /* function of a node that stands for many small ones */
+
+/* Of a node: callee, caller, line of the call. Of a leaf: the function that was executing, -1, its line. */
+typedef struct ep_place {
+    int32_t function, caller, line;    /* rows of the map; -1: unknown */
+} ep_place;
+
+typedef struct ep_tree_node {
+    uint32_t parent;          /* node 0 is its own */
+    uint32_t place;
+    int64_t calls, resumes;   /* begun in the window */
+    int64_t raised;           /* that ended by an exception */
+    int64_t total, self;      /* ns */
+    int64_t waited, waited_self;    /* ns of both in which another thread had the interpreter's lock */
+    int64_t longest, shortest;      /* ns, of whole calls; -1: there is none */
+    uint64_t freed;           /* bytes freed here, whoever allocated them */
+    uint32_t last_id, last_leaf;    /* the leaf asked for last; last_leaf 0: none */
+} ep_tree_node;
+
+typedef struct ep_tree_leaf {
+    uint32_t node, place;
+    uint64_t epoch;           /* of `at_peak` */
+    uint64_t allocated, blocks;
+    uint64_t live, live_blocks;
+    uint64_t at_peak;         /* after end(): bytes alive at the peak */
+    uint64_t temporary, temporary_blocks;    /* freed at once, or by the call that made them */
+} ep_tree_leaf;
+
+/* (u32, u32) -> index + 1. */
+typedef struct ep_pair_slot {
+    uint32_t a, b, index;
+} ep_pair_slot;
+
+typedef struct ep_pair_map {
+    ep_pair_slot *slots;
+    size_t mask, used;
+} ep_pair_map;
+
+struct ep_tree_thread;
+struct ep_tree_block;
+
+typedef struct ep_tree {
+    ep_fold fold;
+    size_t max_nodes;
+
+    ep_tree_node *nodes;
+    size_t node_count, node_capacity;
+    ep_tree_leaf *leaves;     /* [0] is none */
+    size_t leaf_count, leaf_capacity;
+    ep_place *places;
+    size_t place_count, place_capacity;
+    uint64_t folded;          /* nodes that "other" stands for */
+
+    int64_t peak_ns;          /* -1: no block was ever alive */
+    uint64_t peak, peak_blocks;
+    uint64_t live, live_blocks;
+    uint64_t domain_live[EP_DOMAIN_COUNT];
+    uint64_t domain_at_peak[EP_DOMAIN_COUNT];    /* after end() */
+    uint64_t domain_epoch[EP_DOMAIN_COUNT];
+    uint64_t unknown_frees;
+    uint64_t unmatched, ends_unseen;
+
+    /* while it runs */
+    ep_fold_facts facts;
+    ep_pair_map children, leaf_map;    /* (parent, place) -> node; (node, place) -> leaf */
+    uint32_t *place_of_site;  /* place + 1; 0: not looked up yet */
+    uint32_t *place_slots;    /* place + 1, by hash */
+    size_t place_mask;
+    struct ep_tree_thread *threads;
+    struct ep_tree_block *slots;    /* live blocks by address */
+    size_t slot_mask, slot_used;
+    struct ep_tree_block *late;     /* blocks whose free was logged too late */
+    size_t late_count, late_capacity;
+    ep_tenure_clock clock;
+    uint64_t lock_kinds;
+    uint64_t epoch;
+    uint64_t calls_begun, births;
+} ep_tree;
+
+/* Before the first run. max_nodes: 0 for EP_TREE_NODES_MAX. Afterwards fold.type->clear() frees it.
+ *
+ * A run pairs calls as ep_pair_calls() and blocks as ep_pair_blocks() do. One difference: where a realloc
+ * failed, and another thread allocated meanwhile, its old block is not counted in between. */
+void ep_tree_open(ep_tree *tree, size_t max_nodes);
+
+/* Whose function a node runs; EP_PLACE_UNKNOWN, EP_PLACE_OTHER. */
+static inline int32_t
+ep_tree_function(const ep_tree *tree, size_t node)
+{
+    return tree->places[tree->nodes[node].place].function;
+}
+
+#endif

@@ -1,0 +1,562 @@
+#include "names.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "memory.h"
+
+/* Entries live in blocks that never move, so that readers need no lock. */
+#define BLOCK_BITS 12
+#define BLOCK_ENTRIES (1u << BLOCK_BITS)
+#define BLOCK_COUNT ((EP_PAYLOAD_MAX >> BLOCK_BITS) + 1)
+#define FIRST_KEYS 1024
+#define SLOTS_PER_KEY 4
+#define ARENA_BYTES 65536
+
+typedef struct blocks {
+    void *at[BLOCK_COUNT];
+    size_t entry_bytes;
+    _Atomic size_t count;    /* entries below it are whole: released after they are written */
+} blocks;
+
+typedef struct string_entry {
+    const char *at;
+    uint32_t bytes;
+    uint32_t hash;
+} string_entry;
+
+_Atomic(ep_index *) ep_name_index, ep_site_index;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static blocks names = {.entry_bytes = sizeof(ep_name)};
+static blocks sites = {.entry_bytes = sizeof(ep_site)};
+static blocks strings = {.entry_bytes = sizeof(string_entry)};
+static uint32_t *string_slots;    /* id + 1; 0: empty */
+static size_t string_mask;
+static char *arena;
+static size_t arena_left;
+static _Atomic size_t bytes_held;
+
+static void *
+hold(size_t count, size_t size)
+{
+    void *block = ep_calloc(count, size);
+    if (block != NULL) {
+        atomic_fetch_add_explicit(&bytes_held, count * size, memory_order_relaxed);
+    }
+    return block;
+}
+
+static void *
+entry_at(const blocks *of, size_t id)
+{
+    return (char *)of->at[id >> BLOCK_BITS] + (id & (BLOCK_ENTRIES - 1)) * of->entry_bytes;
+}
+
+static size_t
+entry_count(const blocks *of)
+{
+    return atomic_load_explicit(&of->count, memory_order_acquire);
+}
+
+/* Room for one more at index count. Fails: NULL (no memory, or no ids left). */
+static void *
+next_entry(blocks *of)
+{
+    size_t id = atomic_load_explicit(&of->count, memory_order_relaxed);
+    if (id > EP_PAYLOAD_MAX) {
+        return NULL;
+    }
+    void **block = &of->at[id >> BLOCK_BITS];
+    if (*block == NULL && (*block = hold(BLOCK_ENTRIES, of->entry_bytes)) == NULL) {
+        return NULL;
+    }
+    return entry_at(of, id);
+}
+
+/* Makes the entry that next_entry() gave visible. Returns: its id. */
+static uint32_t
+publish_entry(blocks *of)
+{
+    return (uint32_t)atomic_fetch_add_explicit(&of->count, 1, memory_order_release);
+}
+
+/* ---- Index ----------------------------------------------------------------------------------- */
+
+static void
+release(void *block, size_t count, size_t size)
+{
+    if (block != NULL) {
+        atomic_fetch_sub_explicit(&bytes_held, count * size, memory_order_relaxed);
+        free(block);
+    }
+}
+
+/* Only an index that no reader has seen. */
+static void
+free_index(ep_index *index)
+{
+    if (index != NULL) {
+        release(index->keys, index->capacity, sizeof *index->keys);
+        release(index->slots, index->mask + 1, sizeof *index->slots);
+        release(index, 1, sizeof *index);
+    }
+}
+
+static ep_index *
+new_index(size_t capacity)
+{
+    ep_index *index = hold(1, sizeof *index);
+    if (index == NULL) {
+        return NULL;
+    }
+    index->capacity = capacity;
+    index->mask = capacity * SLOTS_PER_KEY - 1;
+    index->keys = hold(capacity, sizeof *index->keys);
+    index->slots = hold(index->mask + 1, sizeof *index->slots);
+    if (index->keys == NULL || index->slots == NULL) {
+        free_index(index);
+        return NULL;
+    }
+    return index;
+}
+
+static void
+insert_key(ep_index *index, uint32_t id, uintptr_t a, uintptr_t b)
+{
+    atomic_store_explicit(&index->keys[id].a, a, memory_order_relaxed);
+    atomic_store_explicit(&index->keys[id].b, b, memory_order_relaxed);
+    size_t slot = ep_key_hash(a, b);
+    while (atomic_load_explicit(&index->slots[slot & index->mask], memory_order_relaxed) != 0) {
+        slot++;
+    }
+    /* Release; pairs with the acquire in ep_index_find(). */
+    atomic_store_explicit(&index->slots[slot & index->mask], id, memory_order_release);
+}
+
+/* A retired key matches no address: objects are aligned, and a tag is small. */
+#define RETIRED ((uintptr_t)1)
+
+/* Room for a key of `id`. Fails: NULL. */
+static ep_index *
+index_with_room(_Atomic(ep_index *) *of, uint32_t id)
+{
+    ep_index *old = atomic_load_explicit(of, memory_order_relaxed);
+    if (id < old->capacity) {
+        return old;
+    }
+    ep_index *index = new_index(old->capacity * 2);
+    if (index == NULL) {
+        return NULL;
+    }
+    index->older = old;
+    for (uint32_t i = 1; i < old->capacity; i++) {
+        uintptr_t a = atomic_load_explicit(&old->keys[i].a, memory_order_relaxed);
+        uintptr_t b = atomic_load_explicit(&old->keys[i].b, memory_order_relaxed);
+        if (a != RETIRED) {
+            insert_key(index, i, a, b);
+        }
+    }
+    atomic_store_explicit(of, index, memory_order_release);
+    return index;
+}
+
+/* ---- Strings --------------------------------------------------------------------------------- */
+
+static uint32_t
+hash_text(ep_text text)
+{
+    uint64_t hash = UINT64_C(0xCBF29CE484222325);    /* FNV-1a */
+    for (size_t i = 0; i < text.bytes; i++) {
+        hash = (hash ^ (unsigned char)text.at[i]) * UINT64_C(0x100000001B3);
+    }
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+static bool
+grow_string_slots(void)
+{
+    size_t mask = string_mask ? string_mask * 2 + 1 : 4095;
+    uint32_t *slots = hold(mask + 1, sizeof *slots);
+    if (slots == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < entry_count(&strings); i++) {
+        size_t slot = ((string_entry *)entry_at(&strings, i))->hash;
+        while (slots[slot & mask] != 0) {
+            slot++;
+        }
+        slots[slot & mask] = (uint32_t)i + 1;
+    }
+    release(string_slots, string_mask + 1, sizeof *string_slots);
+    string_slots = slots;
+    string_mask = mask;
+    return true;
+}
+
+static char *
+copy_text(ep_text text)
+{
+    if (text.bytes > arena_left) {
+        size_t bytes = text.bytes > ARENA_BYTES / 8 ? text.bytes : ARENA_BYTES;
+        char *fresh = hold(bytes, 1);
+        if (fresh == NULL) {
+            return NULL;
+        }
+        if (bytes != ARENA_BYTES) {
+            memcpy(fresh, text.at, text.bytes);
+            return fresh;    /* of its own; the arena stays */
+        }
+        arena = fresh;
+        arena_left = bytes;
+    }
+    char *at = arena;
+    memcpy(at, text.at, text.bytes);
+    arena += text.bytes;
+    arena_left -= text.bytes;
+    return at;
+}
+
+_Atomic(const ep_names_sink *) ep_names_sink_now;
+
+/* A log file has its texts before any record that refers to them can be written. */
+static void
+tell_string(uint32_t id)
+{
+    const ep_names_sink *sink = atomic_load_explicit(&ep_names_sink_now, memory_order_relaxed);
+    if (EP_UNLIKELY(sink != NULL)) {
+        sink->string(id, ep_string_get(id));
+    }
+}
+
+static void
+tell_name(uint32_t id)
+{
+    const ep_names_sink *sink = atomic_load_explicit(&ep_names_sink_now, memory_order_relaxed);
+    if (EP_UNLIKELY(sink != NULL)) {
+        sink->name(id, ep_name_get(id));
+    }
+}
+
+static void
+tell_site(uint32_t id)
+{
+    const ep_names_sink *sink = atomic_load_explicit(&ep_names_sink_now, memory_order_relaxed);
+    if (EP_UNLIKELY(sink != NULL)) {
+        sink->site(id, ep_site_get(id));
+    }
+}
+
+/* Fails: EP_STRING_NONE. */
+static uint32_t
+intern_string(ep_text text)
+{
+    if (text.at == NULL || text.bytes > UINT32_MAX) {
+        return EP_STRING_NONE;
+    }
+    if ((entry_count(&strings) + 1) * 2 > string_mask && !grow_string_slots()) {
+        return EP_STRING_NONE;
+    }
+    uint32_t hash = hash_text(text);
+    size_t slot = hash;
+    for (; string_slots[slot & string_mask] != 0; slot++) {
+        uint32_t id = string_slots[slot & string_mask] - 1;
+        const string_entry *entry = entry_at(&strings, id);
+        if (entry->hash == hash && entry->bytes == text.bytes &&
+            memcmp(entry->at, text.at, text.bytes) == 0) {
+            return id;
+        }
+    }
+    string_entry *entry = next_entry(&strings);
+    char *copy = text.bytes ? copy_text(text) : (char *)"";
+    if (entry == NULL || copy == NULL) {
+        return EP_STRING_NONE;
+    }
+    *entry = (string_entry){.at = copy, .bytes = (uint32_t)text.bytes, .hash = hash};
+    uint32_t id = publish_entry(&strings);
+    string_slots[slot & string_mask] = id + 1;
+    tell_string(id);
+    return id;
+}
+
+uint32_t
+ep_string_add(ep_text text)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t id = intern_string(text);
+    pthread_mutex_unlock(&lock);
+    return id;
+}
+
+ep_text
+ep_string_get(uint32_t id)
+{
+    if (id == EP_STRING_NONE || id >= entry_count(&strings)) {
+        return (ep_text){NULL, 0};
+    }
+    const string_entry *entry = entry_at(&strings, id);
+    return (ep_text){entry->at, entry->bytes};
+}
+
+size_t
+ep_string_count(void)
+{
+    return entry_count(&strings);
+}
+
+/* ---- Names and sites ------------------------------------------------------------------------- */
+
+ep_status
+ep_names_init(void)
+{
+    if (atomic_load_explicit(&ep_site_index, memory_order_relaxed) != NULL) {
+        return EP_OK;
+    }
+    ep_index *of_names = new_index(FIRST_KEYS), *of_sites = new_index(FIRST_KEYS);
+    ep_name *no_name = next_entry(&names);
+    ep_site *no_site = next_entry(&sites);
+    if (of_names == NULL || of_sites == NULL || no_name == NULL || no_site == NULL) {
+        free_index(of_names);
+        free_index(of_sites);
+        return EP_NOMEM;
+    }
+    *no_name = (ep_name){.qualname = EP_STRING_NONE,
+                         .module = EP_STRING_NONE,
+                         .file = EP_STRING_NONE,
+                         .line = -1};
+    *no_site = (ep_site){.offset = -1, .line = -1};
+    publish_entry(&names);
+    publish_entry(&sites);
+    atomic_store_explicit(&ep_name_index, of_names, memory_order_release);
+    atomic_store_explicit(&ep_site_index, of_sites, memory_order_release);
+    return EP_OK;
+}
+
+static void
+describe(ep_name *name, const ep_name_text *text)
+{
+    name->qualname = intern_string(text->qualname);
+    name->module = intern_string(text->module);
+    name->file = intern_string(text->file);
+    name->line = text->line;
+    name->kind = (uint8_t)text->kind;
+    name->pending = false;
+}
+
+uint32_t
+ep_name_add(uintptr_t key, uintptr_t tag, const ep_name_text *text, void *object, bool *existed)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t id = ep_name_find(key, tag);
+    if (existed != NULL) {
+        *existed = id != 0;
+    }
+    if (id == 0) {
+        ep_name *name = next_entry(&names);
+        ep_index *index = index_with_room(&ep_name_index, (uint32_t)entry_count(&names));
+        if (name != NULL && index != NULL) {
+            *name = (ep_name){.qualname = EP_STRING_NONE,
+                              .module = EP_STRING_NONE,
+                              .file = EP_STRING_NONE,
+                              .line = -1,
+                              .pending = true,
+                              .object = object};
+            if (text != NULL) {
+                describe(name, text);
+            }
+            EP_FAULT_POINT(INTERN);
+            id = publish_entry(&names);
+            tell_name(id);
+            EP_FAULT_POINT(INTERNED);
+            insert_key(index, id, key, tag);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return id;
+}
+
+void
+ep_name_describe(uint32_t id, const ep_name_text *text)
+{
+    pthread_mutex_lock(&lock);
+    ep_name *name = entry_at(&names, id);
+    if (name->pending) {
+        describe(name, text);
+        tell_name(id);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void
+ep_name_sketch(uint32_t id, const ep_name_text *text)
+{
+    pthread_mutex_lock(&lock);
+    ep_name *name = entry_at(&names, id);
+    if (name->pending) {
+        describe(name, text);
+        name->pending = true;
+        tell_name(id);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void
+ep_name_retire(uint32_t id)
+{
+    pthread_mutex_lock(&lock);
+    ep_index *index = atomic_load_explicit(&ep_name_index, memory_order_relaxed);
+    atomic_store_explicit(&index->keys[id].a, RETIRED, memory_order_relaxed);
+    pthread_mutex_unlock(&lock);
+}
+
+void *
+ep_name_take_object(uint32_t id)
+{
+    pthread_mutex_lock(&lock);
+    ep_name *name = entry_at(&names, id);
+    void *object = name->object;
+    name->object = NULL;
+    pthread_mutex_unlock(&lock);
+    return object;
+}
+
+void
+ep_name_hide(uint32_t id)
+{
+    ((ep_name *)entry_at(&names, id))->hidden = true;
+}
+
+uint32_t
+ep_site_add(uintptr_t callee, uintptr_t instruction, const ep_site *site)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t id = ep_site_find(callee, instruction);
+    if (id == 0) {
+        ep_site *entry = next_entry(&sites);
+        ep_index *index = index_with_room(&ep_site_index, (uint32_t)entry_count(&sites));
+        if (entry != NULL && index != NULL) {
+            *entry = *site;
+            EP_FAULT_POINT(INTERN);
+            id = publish_entry(&sites);
+            tell_site(id);
+            EP_FAULT_POINT(INTERNED);
+            insert_key(index, id, callee, instruction);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return id;
+}
+
+/* ---- Names without an address ---------------------------------------------------------------- */
+
+/* Keys that no address can be: the first word is odd. Two hashes, 127 bits together. */
+typedef struct text_key {
+    uint64_t a, b;
+} text_key;
+
+static void
+mix_bytes(text_key *key, const void *bytes, size_t count)
+{
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < count; i++) {
+        key->a = (key->a ^ at[i]) * UINT64_C(0x100000001B3);
+        key->b = (key->b + at[i] + 1) * UINT64_C(0x9E3779B97F4A7C15);
+        key->b ^= key->b >> 29;
+    }
+}
+
+static void
+mix_text(text_key *key, ep_text text)
+{
+    uint64_t bytes = text.at != NULL ? text.bytes : UINT64_MAX;
+    mix_bytes(key, &bytes, sizeof bytes);
+    mix_bytes(key, text.at, text.at != NULL ? text.bytes : 0);
+}
+
+uint32_t
+ep_name_of_text(const ep_name_text *text)
+{
+    text_key key = {.a = UINT64_C(0xCBF29CE484222325)};
+    int32_t rest[] = {text->line, (int32_t)text->kind};
+    mix_text(&key, text->qualname);
+    mix_text(&key, text->module);
+    mix_text(&key, text->file);
+    mix_bytes(&key, rest, sizeof rest);
+    return ep_name_add((uintptr_t)key.a | 1, (uintptr_t)key.b, text, NULL, NULL);
+}
+
+uint32_t
+ep_site_of_names(const ep_site *site)
+{
+    uint32_t fields[] = {site->callee, site->caller, (uint32_t)site->offset, (uint32_t)site->line};
+    text_key key = {.a = UINT64_C(0xCBF29CE484222325)};
+    mix_bytes(&key, fields, sizeof fields);
+    mix_bytes(&key, &site->task, sizeof site->task);
+    return ep_site_add((uintptr_t)key.a | 1, (uintptr_t)key.b, site);
+}
+
+size_t
+ep_name_count(void)
+{
+    return entry_count(&names);
+}
+
+size_t
+ep_site_count(void)
+{
+    return entry_count(&sites);
+}
+
+const ep_name *
+ep_name_get(uint32_t id)
+{
+    return entry_at(&names, id);
+}
+
+const ep_site *
+ep_site_get(uint32_t id)
+{
+    return entry_at(&sites, id);
+}
+
+void
+ep_site_set_line(uint32_t id, int32_t line)
+{
+    ((ep_site *)entry_at(&sites, id))->line = line;
+    tell_site(id);
+}
+
+void
+ep_names_tell_all(const ep_names_sink *sink, void (*begin)(void *), void *context)
+{
+    pthread_mutex_lock(&lock);
+    begin(context);
+    for (size_t id = 0; id < entry_count(&strings); id++) {
+        sink->string((uint32_t)id, ep_string_get((uint32_t)id));
+    }
+    for (size_t id = 1; id < entry_count(&names); id++) {
+        sink->name((uint32_t)id, ep_name_get((uint32_t)id));
+    }
+    for (size_t id = 1; id < entry_count(&sites); id++) {
+        sink->site((uint32_t)id, ep_site_get((uint32_t)id));
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+size_t
+ep_names_bytes(void)
+{
+    return atomic_load_explicit(&bytes_held, memory_order_relaxed);
+}
+
+void
+ep_names_before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void
+ep_names_after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}

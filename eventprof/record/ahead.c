@@ -1,0 +1,145 @@
+#include "ahead.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "engine.h"
+#include "file.h"
+#include "memory.h"
+#include "os.h"
+
+/* More are made when fewer are ready; of memory two at once, which make one huge page. */
+#define READY_ENOUGH 2
+#define READY_COUNT (READY_ENOUGH + 1)
+#define MADE_AT_ONCE 2
+#define PAGE_BYTES 4096
+
+static struct {
+    pthread_mutex_t join_lock;    /* one at a time joins; taken before the other */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pthread_t thread;
+    bool running;                 /* thread is to be joined */
+    bool ending;
+    void *ready[READY_COUNT];
+    int count;
+    ep_file *file;                /* what it makes are slots of this; NULL: of memory */
+} ahead = {.join_lock = PTHREAD_MUTEX_INITIALIZER,
+           .lock = PTHREAD_MUTEX_INITIALIZER,
+           .wake = PTHREAD_COND_INITIALIZER};
+
+/* Returns: how many, which follow each other at *made. */
+static int
+map_touched(ep_file *file, char **made)
+{
+    if (file == NULL) {
+        *made = ep_os_map_touched(MADE_AT_ONCE * EP_CHUNK_BYTES);
+        return *made != NULL ? MADE_AT_ONCE : 0;
+    }
+    char *at = *made = (char *)ep_file_take_slot(file, EP_CHUNK_BYTES);
+    /* The first page has the slot's header. */
+    for (size_t i = PAGE_BYTES; at != NULL && i < EP_CHUNK_BYTES; i += PAGE_BYTES) {
+        *(volatile char *)(at + i) = 0;
+    }
+    return at != NULL ? 1 : 0;
+}
+
+static void *
+run(void *unused)
+{
+    (void)unused;
+    ep_engine_inside = 1;    /* to its end: an event of its own would wait for who waits for it */
+    pthread_mutex_lock(&ahead.lock);
+    while (!ahead.ending) {
+        if (ahead.count >= READY_ENOUGH) {
+            pthread_cond_wait(&ahead.wake, &ahead.lock);
+            continue;
+        }
+        ep_file *file = ahead.file;    /* it changes while no thread runs */
+        pthread_mutex_unlock(&ahead.lock);
+        char *made;
+        int count = map_touched(file, &made);
+        pthread_mutex_lock(&ahead.lock);
+        if (count == 0) {
+            break;    /* no memory: the writer will see that for itself */
+        }
+        while (count-- > 0) {
+            ahead.ready[ahead.count++] = made + (size_t)count * EP_CHUNK_BYTES;
+        }
+    }
+    pthread_mutex_unlock(&ahead.lock);
+    return NULL;
+}
+
+/* A thread that no signal of the program can end up on. */
+static void
+start_thread(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGBUS);    /* of its own accesses: guard.h; blocked, it would end the process */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    ahead.ending = false;
+    ahead.running = !ep_fault_now() && pthread_create(&ahead.thread, NULL, run, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void *
+ep_ahead_take(void)
+{
+    pthread_mutex_lock(&ahead.lock);
+    void *taken = ahead.count > 0 ? ahead.ready[--ahead.count] : NULL;
+    if (!ahead.running) {
+        start_thread();
+    } else {
+        pthread_cond_signal(&ahead.wake);
+    }
+    pthread_mutex_unlock(&ahead.lock);
+    return taken;
+}
+
+/* Leaves with the lock held, and no thread. */
+static void
+join_thread_and_lock(void)
+{
+    pthread_mutex_lock(&ahead.join_lock);
+    pthread_mutex_lock(&ahead.lock);
+    if (ahead.running) {
+        ahead.ending = true;
+        pthread_cond_signal(&ahead.wake);
+        pthread_mutex_unlock(&ahead.lock);
+        pthread_join(ahead.thread, NULL);    /* a chunk's touching away at most: 0.5 ms */
+        pthread_mutex_lock(&ahead.lock);
+        ahead.running = false;
+    }
+    pthread_mutex_unlock(&ahead.join_lock);
+}
+
+void
+ep_ahead_stop(void)
+{
+    ep_ahead_use_file(ahead.file);
+}
+
+void
+ep_ahead_use_file(ep_file *file)
+{
+    join_thread_and_lock();
+    while (ahead.count > 0) {
+        ep_os_unmap(ahead.ready[--ahead.count], EP_CHUNK_BYTES);
+    }
+    ahead.file = file;
+    pthread_mutex_unlock(&ahead.lock);
+}
+
+void
+ep_ahead_before_fork(void)
+{
+    join_thread_and_lock();
+}
+
+void
+ep_ahead_after_fork(void)
+{
+    pthread_mutex_unlock(&ahead.lock);
+}

@@ -1,0 +1,187 @@
+/* Records: the cold half of writing them, and reading the rare ones. engine.c finds the chunks. */
+#include "log.h"
+
+#include "engine.h"
+
+_Thread_local ep_log *ep_log_current;
+
+/* Stores a two-word record where room is known to be. */
+static void
+put_two_words(ep_log *log, uint64_t word0, uint64_t word1)
+{
+    _Atomic uint64_t *at = log->next;
+    atomic_store_explicit(&at[1], word1, memory_order_relaxed);
+    ep_log_publish(at, 2, word0);
+    log->next = at + 2;
+}
+
+bool
+ep_log_ends_with_block(const ep_log *log, uint64_t address)
+{
+    const _Atomic uint64_t *first = log->scratch;
+    if (log->chunk != NULL) {
+        first = (const _Atomic uint64_t *)((const char *)log->chunk->header + EP_CHUNK_HEADER_BYTES);
+    }
+    if (address == 0 || log->next - first < 2) {
+        return false;
+    }
+    uint64_t word0 = atomic_load_explicit(&log->next[-2], memory_order_relaxed);
+    uint64_t word1 = atomic_load_explicit(&log->next[-1], memory_order_relaxed);
+    return ep_kinds[EP_WORD0_KIND(word0)].family == EP_FAMILY_ALLOC &&
+           ep_kinds[EP_WORD0_KIND(word0)].name != NULL &&
+           word1 >> EP_ALLOC_SITE_BITS << 3 == address;
+}
+
+/* Makes ep_log_needs_slow() false for a record at `ticks`. */
+static void
+make_room(ep_log *log, uint64_t ticks)
+{
+    if (log->next >= atomic_load_explicit(&log->end, memory_order_relaxed)) {
+        EP_FAULT_POINT(RESERVE);
+        ep_log_next_chunk(log, ticks);
+    }
+    if ((uint32_t)(ticks >> 32) != log->high) {
+        put_two_words(log, EP_WORD0(ticks, EP_KIND_SYNC, 0), ticks);
+        log->high = (uint32_t)(ticks >> 32);
+    }
+    /* A SYNC may have crossed `end`; the slack behind it holds the record all the same. */
+}
+
+void
+ep_log_put_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t payload)
+{
+    make_room(log, ticks);
+    _Atomic uint64_t *at = log->next;
+    ep_log_publish(at, 1, EP_WORD0(ticks, kind, payload));
+    log->next = at + 1;
+}
+
+void
+ep_log_put_free_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site, uint64_t address)
+{
+    make_room(log, ticks);
+    put_two_words(log, EP_WORD0(ticks, kind, site), address);
+}
+
+void
+ep_log_put_free_within(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site, uint64_t address,
+                       uint32_t within)
+{
+    make_room(log, ticks);
+    put_two_words(log, EP_WORD0(ticks, EP_KIND_ESCAPE, EP_ESCAPE_WITHIN), within);
+    put_two_words(log, EP_WORD0(ticks, kind, site), address);
+}
+
+void
+ep_log_put_block_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size, uint64_t address,
+                      uint32_t site)
+{
+    ep_log_put_block_within(log, ticks, kind, size, address, site, 0);
+}
+
+void
+ep_log_put_block_within(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size, uint64_t address,
+                        uint32_t site, uint32_t within)
+{
+    make_room(log, ticks);
+    _Atomic uint64_t *first = log->next;
+    if (within != 0) {
+        put_two_words(log, EP_WORD0(ticks, EP_KIND_ESCAPE, EP_ESCAPE_WITHIN), within);
+    }
+    uint64_t kept_size = size, kept_address = address;
+    uint32_t kept_site = site;
+    if (size >= EP_PAYLOAD_MAX) {
+        put_two_words(log, EP_WORD0(ticks, EP_KIND_ESCAPE, EP_ESCAPE_SIZE), size);
+        kept_size = EP_PAYLOAD_MAX;
+    }
+    if ((address & 7) || address >= EP_ALLOC_ADDRESS_LIMIT) {
+        put_two_words(log, EP_WORD0(ticks, EP_KIND_ESCAPE, EP_ESCAPE_ADDRESS), address);
+        kept_address = 0;
+    }
+    if (site > EP_ALLOC_SITE_MAX) {
+        put_two_words(log, EP_WORD0(ticks, EP_KIND_ESCAPE, EP_ESCAPE_SITE), site);
+        kept_site = 0;
+    }
+    /* Taking back would need the escapes to go, too: the next block would be given their values. */
+    log->block_before = NULL;
+    log->last_block = log->next == first ? first : NULL;
+    put_two_words(log, EP_WORD0(ticks, kind, kept_size),
+                  kept_address >> 3 << EP_ALLOC_SITE_BITS | kept_site);
+}
+
+ep_cursor
+ep_cursor_begin(const ep_chunk_header *header)
+{
+    const _Atomic uint64_t *words = (const _Atomic uint64_t *)(header + 1);
+    size_t limit = ep_chunk_words(header) - 1;    /* the last word is a terminator at most */
+    /* Acquire; pairs with the release in engine.c: used_words is valid. */
+    bool live = atomic_load_explicit(&header->state, memory_order_acquire) != EP_CHUNK_SEALED;
+    if (!live && header->used_words < limit) {
+        limit = header->used_words;
+    }
+    return (ep_cursor){
+        .at = words,
+        .limit = words + limit,
+        .high = header->opened.ticks >> 32 << 32,
+        .thread_id = header->thread_id,
+        .live = live,
+    };
+}
+
+/* A record that its owner may take back, and write others in its place, while we look at it: a
+ * block's of two words, a call's of one. False: it did; look again. */
+bool
+ep_cursor_settle(ep_cursor *cursor, uint64_t word0, int words)
+{
+    /* Acquire: if the word behind was written after a take-back, then so was our word 0. */
+    uint64_t behind = atomic_load_explicit(&cursor->at[words], memory_order_acquire);
+    if (atomic_load_explicit(&cursor->at[0], memory_order_acquire) != word0) {
+        return false;
+    }
+    if (behind == 0) {
+        /* The log's end: a later look behind this record could meet the middle of another. */
+        cursor->limit = cursor->at + words;
+    }
+    cursor->last = cursor->at;
+    cursor->last_word0 = word0;
+    return true;
+}
+
+/* Word 0 at the cursor was read. False: it is not the start of a record, because the record before
+ * it was taken back, and with it the end of what is written was passed. */
+bool
+ep_cursor_stands(ep_cursor *cursor)
+{
+    if (atomic_load_explicit(cursor->last, memory_order_acquire) == cursor->last_word0) {
+        return true;
+    }
+    cursor->limit = cursor->at;
+    return false;
+}
+
+bool
+ep_cursor_control(ep_cursor *cursor, uint64_t word0)
+{
+    uint64_t word1 = atomic_load_explicit(&cursor->at[1], memory_order_relaxed);
+    switch (EP_WORD0_KIND(word0)) {
+        case EP_KIND_SYNC:
+            cursor->high = word1 >> 32 << 32;
+            break;
+        case EP_KIND_THREAD:
+            cursor->thread_id = word1;
+            break;
+        case EP_KIND_ESCAPE:
+            if (EP_WORD0_PAYLOAD(word0) >= EP_ESCAPE_COUNT) {
+                cursor->damaged = true;
+                return false;
+            }
+            cursor->escape[EP_WORD0_PAYLOAD(word0)] = word1;
+            cursor->escaped |= 1u << EP_WORD0_PAYLOAD(word0);
+            break;
+        default:
+            cursor->damaged = true;
+            return false;
+    }
+    cursor->at += 2;
+    return true;
+}

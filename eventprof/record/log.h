@@ -1,0 +1,407 @@
+/* One thread's log: the inline half that hooks run, and reading records back.
+ *
+ * One writer, its thread; readers anywhere. What to do when a chunk is full, who keeps it and what
+ * is lost is engine.c's business (ep_log_next_chunk).
+ *
+ *   chunk 3 (sealed)   chunk 9 (current)
+ *   [rrrrrrrrrrrr]     [rrrrrr0.....|slack]
+ *                             ^next ^end */
+#ifndef EP_LOG_H
+#define EP_LOG_H
+
+#include "clock.h"
+#include "fault.h"
+#include "names.h"
+#include "thread.h"
+#include "types.h"
+
+typedef struct ep_chunk ep_chunk;
+
+/* Room for counting when no chunk can be had; the same code then counts and drops its records. */
+#define EP_SCRATCH_WORDS 128
+
+typedef enum ep_left_out {
+    EP_LEFT_OUT_DEEP,
+    EP_LEFT_OUT_SHORT,
+    EP_LEFT_OUT_COUNT
+} ep_left_out;
+
+typedef struct ep_gate_call {
+    uint64_t ticks;            /* full; 0: it was open when the window began */
+    _Atomic uint64_t *at;      /* its record; NULL: not recorded, too deep. Stale once the chunk is
+                                  full: compare before use */
+    uint32_t site;
+    uint8_t kind;
+} ep_gate_call;
+
+/* A thread's calls that are open: gate.h. Owner only but for left_out. */
+typedef struct ep_gate_stack {
+    ep_gate_call *calls;
+    size_t depth, capacity;
+    size_t before;             /* of them, the first: open when the window began */
+    uint64_t generation;       /* of limits; another than the gate's: begin anew */
+    bool lame;                 /* no memory for it: everything is recorded */
+    _Atomic uint64_t left_out[EP_LEFT_OUT_COUNT];    /* calls; ever */
+} ep_gate_stack;
+
+/* What the thread allocated since it is in our own code, unordered, and has not freed. */
+#define EP_OWN_BLOCKS 62
+typedef struct ep_own_blocks {
+    uint32_t count;
+    bool is_full;    /* there were more, and whose a block is that is not here is not known */
+    uintptr_t address[EP_OWN_BLOCKS];
+} ep_own_blocks;
+
+/* The thread is to be named; open calls of it are doubted (ep_engine_doubt). */
+#define EP_FRESH_NAMELESS UINT32_C(1)
+#define EP_FRESH_DOUBTED UINT32_C(2)
+/* For good: the end of a call may come whose begin was left out (source_profile.c). */
+#define EP_FRESH_HALVES UINT32_C(4)
+
+/* Inside our own code; inside an allocator of the runtime's that is recorded. */
+#define EP_BUSY_OWN UINT32_C(1)
+/* Beside EP_BUSY_OWN: whatever is freed meanwhile is our own as well. */
+#define EP_BUSY_OURS (UINT32_C(1) << 31)
+#define EP_BUSY_IN(domain) (UINT32_C(2) << (domain))
+/* Of a log's busy flag, the domains of the allocators around, but for `own`: as EP_ESCAPE_WITHIN. */
+#define EP_BUSY_AROUND(busy, own) ((busy) >> 1 & ~(UINT32_C(1) << (own)))
+
+typedef struct ep_log {
+    /* owner thread only */
+    _Atomic uint64_t *next;          /* first free word; what it points at is 0 */
+    /* From here on no record may begin; SLACK words follow. Under the engine's lock others may move
+     * it down to the first word, so that the next record leaves the chunk. */
+    _Atomic uint64_t *_Atomic end;
+    _Atomic uint64_t *last_block;    /* the last allocation record that may be taken back... */
+    _Atomic uint64_t *block_before;  /* ...and the one before it, until one was */
+    uint32_t high;                   /* high half of the last record's ticks */
+    uint32_t busy;                   /* EP_BUSY_OWN and so on: where the thread is, 0 = in the program */
+    uint32_t fresh;                  /* EP_FRESH_*: what a source is to see to before its next event */
+    uint32_t own_calls;              /* the sources' own: calls that our code made, unrecorded, open */
+    uint64_t not_before;             /* ticks of the last event that came up inside our own code: that of
+                                        the hook around it, whose clock was read before, is not earlier */
+    const void *state;               /* the sources' own: what the runtime calls this thread */
+    /* owner changes it under the engine's lock, others read it there */
+    ep_chunk *chunk;                 /* NULL: writing into scratch */
+    bool closed;                     /* its records are on a clock of before: no window begins here */
+    uint32_t next_bytes;             /* of its next chunk, if nothing else limits that; 0: it had none */
+    /* constant */
+    ep_thread *thread;               /* immortal: outlives the log */
+    struct ep_log *next_log;         /* the engine's list; under its lock */
+    ep_gate_stack gate;
+    _Atomic uint64_t scratch[EP_SCRATCH_WORDS];
+    ep_recent recent;                /* owner only */
+    ep_own_blocks own_blocks;        /* owner only */
+} ep_log;
+
+/* NULL until the thread's first event. Initial-exec: one load, no call. A pointer, never the
+ * struct: static TLS has room for little (16 KiB failed to load on 3.11-3.13). */
+extern _Thread_local ep_log *ep_log_current __attribute__((tls_model("initial-exec")));
+
+/* The calling thread's log, made on first use. Ask before reading the clock: a first event whose
+ * ticks are older than its log could lie in a window that is closed already. NULL: no memory, or
+ * the thread is past its end; count with ep_engine_count_unlogged. */
+EP_COLD ep_log *ep_log_attach(void);
+
+static inline ep_log *
+ep_log_mine(void)
+{
+    ep_log *log = ep_log_current;
+    return EP_LIKELY(log != NULL) ? log : ep_log_attach();
+}
+
+/* Cold halves: a new chunk, a SYNC, ESCAPEs - then the record. */
+EP_COLD void ep_log_put_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t payload);
+EP_COLD void ep_log_put_free_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site,
+                                  uint64_t address);
+EP_COLD void ep_log_put_block_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size,
+                                   uint64_t address, uint32_t site);
+/* Of what an allocator asks of another one: EP_ESCAPE_WITHIN, then the record. */
+EP_COLD void ep_log_put_free_within(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site,
+                                    uint64_t address, uint32_t within);
+EP_COLD void ep_log_put_block_within(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size,
+                                     uint64_t address, uint32_t site, uint32_t within);
+
+/* Whether a record may not simply be stored: no room, or the high half of the clock moved on. */
+static inline bool
+ep_log_needs_slow(const ep_log *log, ep_ticks ticks)
+{
+    /* Relaxed: whoever moves `end` needs no more than that some later record sees it. */
+    return log->next >= atomic_load_explicit(&log->end, memory_order_relaxed) ||
+           ticks.high != log->high;
+}
+
+/* How far ahead of the records their lines are fetched, in bytes. Their pages are new, or of a ring's round
+ * before: in no cache, where the next clock would wait for the store. ns an event less, over the empty
+ * hook: the C library's blocks 1.5 of 16.5, blocks 1 of 17, instructions 0.5 of 17, calls 0 to 1 of 13;
+ * half as far and twice or four times as far gain as much or less. */
+#define EP_LOG_AHEAD 512
+
+/* The word behind the record is zeroed before word 0 is released: a reader that meets a non-zero
+ * word 0 (acquire, ep_cursor_next) sees the whole record and a valid end of the log behind it. */
+static inline void
+ep_log_publish(_Atomic uint64_t *at, int words, uint64_t word0)
+{
+    EP_FAULT_POINT(WRITE);
+    __builtin_prefetch((const void *)((uintptr_t)at + EP_LOG_AHEAD), 1);
+    atomic_store_explicit(&at[words], 0, memory_order_relaxed);    /* ordered by the release below */
+    EP_FAULT_POINT(PUBLISH);
+    atomic_store_explicit(&at[0], word0, memory_order_release);
+    EP_FAULT_POINT(PUBLISHED);
+}
+
+/* HOT, budget 2 ns. A record of the CALL or POINT family. payload: a name id (CLOSES), else a site
+ * id. */
+static inline void
+ep_log_put_at(ep_log *log, ep_ticks ticks, ep_kind kind, uint32_t payload)
+{
+    if (EP_UNLIKELY(ep_log_needs_slow(log, ticks))) {
+        ep_log_put_slow(log, ep_ticks_whole(ticks), kind, payload);
+        return;
+    }
+    _Atomic uint64_t *at = log->next;
+    ep_log_publish(at, 1, EP_WORD0(ticks.low, kind, payload));
+    log->next = at + 1;
+}
+
+static inline void
+ep_log_put(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t payload)
+{
+    ep_log_put_at(log, ep_ticks_halves(ticks), kind, payload);
+}
+
+/* HOT. A record of the FREE family. */
+static inline void
+ep_log_put_free_at(ep_log *log, ep_ticks ticks, ep_kind kind, uint32_t site, uint64_t address)
+{
+    if (EP_UNLIKELY(ep_log_needs_slow(log, ticks))) {
+        ep_log_put_free_slow(log, ep_ticks_whole(ticks), kind, site, address);
+        return;
+    }
+    _Atomic uint64_t *at = log->next;
+    atomic_store_explicit(&at[1], address, memory_order_relaxed);
+    ep_log_publish(at, 2, EP_WORD0(ticks.low, kind, site));
+    log->next = at + 2;
+}
+
+static inline void
+ep_log_put_free(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site, uint64_t address)
+{
+    ep_log_put_free_at(log, ep_ticks_halves(ticks), kind, site, address);
+}
+
+/* HOT. A record of the VALUE family. */
+static inline void
+ep_log_put_value_at(ep_log *log, ep_ticks ticks, ep_kind kind, uint32_t site, uint64_t value)
+{
+    ep_log_put_free_at(log, ticks, kind, site, value);
+}
+
+/* HOT. A record of the ALLOC family. `for_good`, constant: it will not be taken back, and the one
+ * before it neither. */
+static inline void
+ep_log_put_block_at(ep_log *log, ep_ticks ticks, ep_kind kind, uint64_t size, uint64_t address,
+                    uint32_t site, bool for_good)
+{
+    /* An unaligned or high address has bits where there should be none: one test. */
+    uint64_t shifted = address >> 3 | address << 61;
+    if (EP_UNLIKELY(ep_log_needs_slow(log, ticks) || size >= EP_PAYLOAD_MAX ||
+                    site > EP_ALLOC_SITE_MAX || shifted >= EP_ALLOC_ADDRESS_LIMIT >> 3)) {
+        ep_log_put_block_slow(log, ep_ticks_whole(ticks), kind, size, address, site);
+        return;
+    }
+    _Atomic uint64_t *at = log->next;
+    atomic_store_explicit(&at[1], shifted << EP_ALLOC_SITE_BITS | site, memory_order_relaxed);
+    ep_log_publish(at, 2, EP_WORD0(ticks.low, kind, size));
+    if (!for_good) {
+        log->block_before = log->last_block;
+        log->last_block = at;
+    }
+    log->next = at + 2;
+}
+
+static inline void
+ep_log_put_block(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size, uint64_t address,
+                 uint32_t site)
+{
+    ep_log_put_block_at(log, ep_ticks_halves(ticks), kind, size, address, site, false);
+}
+
+/* The address of the thread's last record if that is an allocation, else 0. */
+static inline uint64_t
+ep_log_last_block(const ep_log *log)
+{
+    if (log->last_block == NULL || log->last_block != log->next - 2) {
+        return 0;
+    }
+    return atomic_load_explicit(&log->last_block[1], memory_order_relaxed) >> EP_ALLOC_SITE_BITS << 3;
+}
+
+/* Takes back the last record; only right after ep_log_last_block() named it. If the record before
+ * it is an allocation as well, that is the last one then: one event of the interpreter makes up to
+ * two blocks. A reader may have seen them: it errs by two events at the very end of a live log (the
+ * cursor sees to it that it does not read on where such a record ended). */
+static inline void
+ep_log_take_back(ep_log *log)
+{
+    log->next = log->last_block;
+    log->last_block = log->block_before;
+    log->block_before = NULL;
+    atomic_store_explicit(log->next, 0, memory_order_relaxed);
+    /* Release; pairs with the acquire loads of a live cursor: who sees what is written from here on
+     * sees that this record is gone. */
+    atomic_thread_fence(memory_order_release);
+}
+
+/* HOT. The block that the log's last record may be of; if that is no block's, anything. */
+static inline uint64_t
+ep_log_address_before(const ep_log *log)
+{
+    /* Before a chunk's first record: the end of its header, which is 0. */
+    return atomic_load_explicit(&log->next[-1], memory_order_relaxed) >> EP_ALLOC_SITE_BITS << 3;
+}
+
+/* Whether the log ends with the record of this block, however many were taken back before it. Only for
+ * an address that is known to be of a block: what is no record of one could look like it. */
+EP_COLD bool ep_log_ends_with_block(const ep_log *log, uint64_t address);
+
+/* Takes back the last record, which the caller knows to be a call's, of one word. A reader may have
+ * seen it, and calls around it that go after it: it errs by these at the very end of a live log. */
+static inline void
+ep_log_take_back_call(ep_log *log)
+{
+    log->next -= 1;
+    atomic_store_explicit(log->next, 0, memory_order_relaxed);
+    /* Release; as in ep_log_take_back(). */
+    atomic_thread_fence(memory_order_release);
+}
+
+/* The time of an event whose clock was read before the hook did its own work. */
+static inline uint64_t
+ep_log_not_before(const ep_log *log, uint64_t ticks)
+{
+    return EP_LIKELY(ticks >= log->not_before) ? ticks : log->not_before;
+}
+
+/* ---- Reading --------------------------------------------------------------------------------- */
+
+typedef struct ep_record {
+    uint64_t ticks;        /* full */
+    uint32_t kind;         /* never CONTROL */
+    uint32_t id;           /* site or name id */
+    uint64_t address;      /* ALLOC and FREE; VALUE: the value */
+    uint64_t size;         /* ALLOC */
+    uint64_t within;       /* ALLOC and FREE: EP_ESCAPE_WITHIN, mostly 0 */
+} ep_record;
+
+/* Whether it is one of those that who wants `kinds` is to see. */
+static inline bool
+ep_record_is_for(const ep_record *record, uint64_t kinds)
+{
+    return (kinds & EP_KIND_BIT(record->kind)) != 0 &&
+           (EP_LIKELY(record->within == 0) || !(kinds & ep_kinds_of_domains(record->within)));
+}
+
+typedef struct ep_cursor {
+    const _Atomic uint64_t *at;
+    const _Atomic uint64_t *limit;    /* nothing is read at or behind it */
+    uint64_t high;                    /* high half, shifted into place */
+    uint64_t thread_id;               /* of the records from here on */
+    uint64_t escape[EP_ESCAPE_COUNT];
+    unsigned escaped;                 /* bits: which of them hold a value for the next record */
+    bool live;                        /* not sealed: the last records may be taken back meanwhile */
+    /* live: the last call or block read, NULL if none. What was read before it can only be taken
+     * back after it; so while it stands with this in front, `at` is where a record begins. */
+    const _Atomic uint64_t *last;
+    uint64_t last_word0;
+    bool damaged;                     /* a record of no known kind was met; the cursor stays there */
+} ep_cursor;
+
+/* Reads one chunk from its start. Safe while its owner writes. */
+ep_cursor ep_cursor_begin(const ep_chunk_header *header);
+EP_COLD bool ep_cursor_control(ep_cursor *cursor, uint64_t word0);
+EP_COLD bool ep_cursor_settle(ep_cursor *cursor, uint64_t word0, int words);
+EP_COLD bool ep_cursor_stands(ep_cursor *cursor);
+
+/* False at the end of what is written. For what comes later begin anew. */
+static inline bool
+ep_cursor_next(ep_cursor *cursor, ep_record *record)
+{
+    for (;;) {
+        if (EP_UNLIKELY(cursor->at >= cursor->limit)) {
+            return false;
+        }
+        /* Acquire: pairs with ep_log_publish(). */
+        uint64_t word0 = atomic_load_explicit(&cursor->at[0], memory_order_acquire);
+        if (EP_UNLIKELY(word0 == 0)) {
+            return false;
+        }
+        if (EP_UNLIKELY(cursor->last != NULL) && !ep_cursor_stands(cursor)) {
+            return false;
+        }
+        unsigned kind = EP_WORD0_KIND(word0);
+        record->ticks = cursor->high | EP_WORD0_TICKS(word0);
+        record->kind = kind;
+        record->within = 0;
+        if (kind <= EP_KIND_C_EXCEPTION && kind != 0) {
+            if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0, 1)) {
+                continue;
+            }
+            record->id = EP_WORD0_PAYLOAD(word0);
+            cursor->at += 1;
+            return true;
+        }
+        const ep_kind_info *info = &ep_kinds[kind];
+        if (info->words == 1) {
+            if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0, 1)) {
+                continue;
+            }
+            record->id = EP_WORD0_PAYLOAD(word0);
+            cursor->at += 1;
+            return true;
+        }
+        if (EP_UNLIKELY(info->words != 2 || info->family == EP_FAMILY_CONTROL)) {
+            if (!ep_cursor_control(cursor, word0)) {
+                return false;
+            }
+            continue;
+        }
+        uint64_t word1 = atomic_load_explicit(&cursor->at[1], memory_order_relaxed);
+        if (info->family == EP_FAMILY_FREE || info->family == EP_FAMILY_VALUE) {
+            record->id = EP_WORD0_PAYLOAD(word0);
+            record->address = word1;
+            record->size = 0;
+            if (EP_UNLIKELY(cursor->escaped) && info->family == EP_FAMILY_FREE) {
+                record->within = cursor->escaped & 1u << EP_ESCAPE_WITHIN ? cursor->escape[EP_ESCAPE_WITHIN]
+                                                                          : 0;
+                cursor->escaped = 0;
+            }
+        } else {
+            if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0, 2)) {
+                continue;
+            }
+            record->id = (uint32_t)word1 & EP_ALLOC_SITE_MAX;
+            record->address = word1 >> EP_ALLOC_SITE_BITS << 3;
+            record->size = EP_WORD0_PAYLOAD(word0);
+            if (EP_UNLIKELY(cursor->escaped)) {
+                if (cursor->escaped & 1u << EP_ESCAPE_SIZE) {
+                    record->size = cursor->escape[EP_ESCAPE_SIZE];
+                }
+                if (cursor->escaped & 1u << EP_ESCAPE_ADDRESS) {
+                    record->address = cursor->escape[EP_ESCAPE_ADDRESS];
+                }
+                if (cursor->escaped & 1u << EP_ESCAPE_SITE) {
+                    record->id = (uint32_t)cursor->escape[EP_ESCAPE_SITE];
+                }
+                if (cursor->escaped & 1u << EP_ESCAPE_WITHIN) {
+                    record->within = cursor->escape[EP_ESCAPE_WITHIN];
+                }
+                cursor->escaped = 0;
+            }
+        }
+        cursor->at += 2;
+        return true;
+    }
+}
+
+#endif

@@ -1,0 +1,29 @@
+/* What is known of a recording besides its events. A trace carries it, and so does a file. */
+#ifndef EP_RECORDING_H
+#define EP_RECORDING_H
+
+#include "engine.h"
+#include "types.h"
+
+typedef struct ep_recording {
+    uint64_t kinds;                /* bits of ep_kind that were asked for */
+    ep_anchor start;
+    int64_t start_realtime_ns;     /* the same instant on the other clocks of the system */
+    int64_t start_boottime_ns;
+    double frequency_hz;           /* ticks a second */
+    uint64_t step_ticks;           /* the clock's smallest step; 0: unknown */
+    uint64_t process_id;
+    ep_full_reason full_reason;
+    uint32_t limits;               /* bits: EP_LIMIT_... (file.h) */
+    /* What filters left out (filter.h). */
+    uint64_t filtered;             /* events, by name; not known if functions_off */
+    uint64_t deep_calls, short_calls;
+    uint64_t functions_off;        /* whose calls were not recorded, and not counted */
+    bool unfinished;               /* a log file whose recorder did not come to its stop */
+    char *metadata;                /* JSON, UTF-8, of the package; owned; NULL: none */
+    size_t metadata_bytes;
+} ep_recording;
+
+void ep_recording_clear(ep_recording *recording);
+
+#endif

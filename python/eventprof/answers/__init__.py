@@ -1,0 +1,11 @@
+"""Answers from one pass over a recording: the tree of calls, own code, who held the lock, findings.
+
+tree.py has the tree as arrays, own.py says what the user's own code is, table.py makes tables,
+show.py prints; findings.py runs the rules of rules.py.
+"""
+
+from __future__ import annotations
+
+from .mixin import Answers
+
+__all__ = ["Answers"]

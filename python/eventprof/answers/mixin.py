@@ -1,0 +1,181 @@
+"""What a trace answers from one pass: `Trace` has these as its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from typing import IO, TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from ..tables import Table
+    from ..trace import Trace
+    from .findings import Finding
+    from .tree import Tree
+
+
+class Answers:
+    """The tree of calls, own code, who held the interpreter's lock."""
+
+    _own_patterns: tuple[str, ...] | None = None
+
+    @property
+    def has_lock(self) -> bool:
+        """Whether the interpreter that was recorded had its lock, the GIL."""
+        trace = cast("Trace", self)
+        return trace._recorder_metadata.get("gil", True) is not False
+
+    @cached_property
+    def _tree(self) -> Tree:
+        from .tree import Tree
+
+        return Tree(cast("Trace", self))
+
+    @cached_property
+    def tree(self) -> Table:
+        """The calling-context tree: calls, time and bytes by path of calls.
+
+        Returns
+        -------
+        Table
+            Row 0 is the whole; parents come before their children. ``node`` and ``parent`` int32,
+            rows of this table; ``depth`` int32. ``function`` int32, row of `functions`; ``name``,
+            ``file`` text and ``line`` int32, its first line; ``caller_file`` text and
+            ``caller_line`` int32: where it was called. ``calls`` and ``resumes`` int64, begun in
+            the window; ``raised``, those that an exception ended. ``total``, ``self``, ``waited``,
+            ``waited_self`` int64, ns: the last two
+            are the parts of the first two in which another thread had the interpreter's lock, null
+            for an interpreter without one. ``longest`` and ``shortest`` int64, ns, of whole calls.
+            ``allocated``, ``blocks``, ``live`` (at the end), ``at_peak`` and ``temporary`` int64,
+            with all that is below; with ``_self`` behind, of the node alone; ``freed_self`` bytes
+            that it freed, whoever allocated them.
+
+        Notes
+        -----
+        A node is a function, its caller and the line of the call, below its parent; all threads
+        share the tree. Some 60 M events a second. Above a million nodes the smallest become one
+        child "other" of the node above them.
+        """
+        from .table import tree_table
+
+        return tree_table(cast("Trace", self), self._tree)
+
+    @cached_property
+    def gil(self) -> Table:
+        """Who held the interpreter's lock, as far as events show.
+
+        Returns
+        -------
+        Table
+            One row a tenure, a maximal run of events of one thread: ``thread`` int32, row of
+            `threads`; ``start`` and ``end`` int64, ns; ``events`` int64. Between two tenures the
+            holder is not known. Without rows for an interpreter that has no such lock.
+        """
+        from .table import gil_table
+
+        return gil_table(cast("Trace", self))
+
+    @property
+    def own(self) -> Table:
+        """What the user's own lines cost, with all that libraries did for them.
+
+        Returns
+        -------
+        Table
+            One row an own line, those that took the most time first: ``function`` int32, row of
+            `functions`; ``name``, ``file`` text; ``line`` int32, null for the time that a function
+            took beside its calls; ``calls`` int64 made in the line; ``total`` int64, ns, in what
+            the line called; ``self`` int64, ns, that is charged to the line: not in other own
+            lines; ``waited`` int64, ns, of that; ``allocated``, ``blocks``, ``live`` and
+            ``at_peak`` int64, charged to the line.
+
+        Notes
+        -----
+        What the standard library and installed packages do is charged to the nearest own line that
+        called them. Own is what `set_own` says, or else what lies neither in the standard library
+        nor in site-packages.
+        """
+        from .table import own_table
+
+        return own_table(cast("Trace", self), self._tree, self._own_patterns)
+
+    def set_own(self, *patterns: str) -> None:
+        """Say what own code is.
+
+        Parameters
+        ----------
+        *patterns : str
+            Globs of modules, files or qualified names, as include= takes; none: what lies neither
+            in the standard library nor in site-packages.
+        """
+        for pattern in patterns:
+            if not isinstance(pattern, str):
+                raise TypeError(f"set_own takes globs as text, not {type(pattern).__name__}")
+        self._own_patterns = patterns or None
+
+    def analyze(self) -> list[Finding]:
+        """Find what is likely wrong with the program.
+
+        Returns
+        -------
+        list of Finding
+            The gravest first: ``rule``, ``claim``, ``advice``, ``share`` (0 to 1), ``numbers``,
+            ``evidence`` (lines), ``command``, ``handle``. Empty where nothing is wrong.
+        """
+        from .findings import find
+
+        return find(cast("Trace", self))
+
+    def show_tree(
+        self,
+        *,
+        all: bool = False,
+        call: int | None = None,
+        slowest: str | None = None,
+        at: int | None = None,
+        span: str | None = None,
+        own: Sequence[str] | str = (),
+        limit: int = 25,
+        width: int | None = None,
+        file: IO[str] | None = None,
+    ) -> None:
+        """Print the tree of calls, or that of one call.
+
+        Parameters
+        ----------
+        all : bool
+            Show the insides of the standard library and of installed packages, too.
+        call : int, optional
+            A row of `calls`: its children in order, beside the median of the same function.
+        slowest : str, optional
+            The same for the slowest call of a function of this name.
+        at : int, optional
+            A time in ns: the calls that were open then.
+        span : str, optional
+            The same as `slowest` for a span.
+        own : str or sequence of str
+            Globs: what own code is, as `set_own`.
+        limit : int
+            The most lines.
+        width : int, optional
+            In columns; without, the terminal's, or 100.
+        file : text file, optional
+            Where to; standard output without.
+
+        Raises
+        ------
+        ValueError
+            There is no such call, function, span or time; or two of them were given.
+        """
+        from .show import show_tree
+
+        wanted: dict[str, Any] = {"call": call, "slowest": slowest, "at": at, "span": span}
+        show_tree(
+            cast("Trace", self),
+            sys.stdout if file is None else file,
+            wanted,
+            all=all,
+            own=(own,) if isinstance(own, str) else tuple(own),
+            limit=limit,
+            width=width,
+        )

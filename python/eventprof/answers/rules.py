@@ -1,0 +1,512 @@
+"""The rules that find what is likely wrong with a program.
+
+They go by counts, bytes and shares of the whole, with wide margins: what a busy machine does to
+times must not make a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from .. import _core
+from .._words import show_bytes, show_ns
+from .findings import Case, Evidence, Finding
+
+Rule: TypeAlias = Callable[[Case], Iterator[Finding]]
+
+_MIB = 1 << 20
+
+# ---- Calls in a loop -----------------------------------------------------------------------------
+
+#: Calls that one call, or none, could do: module or None, names, how many calls in one call of the
+#: function around them are too many, what to do.
+IN_A_LOOP: tuple[tuple[str, str | None, tuple[str, ...], int, str], ...] = (
+    ("n-plus-one", "sqlite3", ("Cursor.execute", "Connection.execute"), 50,
+     "Ask once for all rows (IN, JOIN), or use executemany."),
+    ("n-plus-one", "psycopg", ("Cursor.execute",), 50, "Ask once for all rows, or executemany."),
+    ("n-plus-one", "sqlalchemy.engine.base", ("Connection.execute",), 50,
+     "Ask once for all rows, or load relations eagerly."),
+    ("n-plus-one", "requests.sessions", ("Session.request",), 20,
+     "Ask for many at once, or keep several requests under way."),
+    ("n-plus-one", "urllib.request", ("urlopen",), 20, "Ask for many at once."),
+    ("commit-in-loop", "sqlite3", ("Connection.commit",), 50, "Commit once, behind the loop."),
+    ("compile-in-loop", "re", ("compile", "_compile"), 200,
+     "Compile the pattern once, outside of the loop."),
+    ("compile-in-loop", "builtins", ("eval", "exec", "compile"), 100,
+     "Compile the text once, or do without it."),
+    ("open-in-loop", "_io", ("open",), 200, "Open the file once, outside of the loop."),
+    ("open-in-loop", "io", ("open",), 200, "Open the file once, outside of the loop."),
+    ("stat-in-loop", "posix", ("stat",), 1000, "Ask once (os.scandir), and keep the answer."),
+    ("process-in-loop", "subprocess", ("Popen.__init__",), 20,
+     "Start one process for all, or do the work in this one."),
+    ("copy-in-loop", "copy", ("deepcopy",), 200, "Copy what changes only, or do not copy."),
+    ("list-from-the-front", "builtins", ("list.insert",), 1000,
+     "Each call moves the whole list: use collections.deque, or append and reverse."),
+    ("list-search", "builtins", ("list.remove", "list.index", "list.count"), 1000,
+     "Each call looks through the list: use a set or a dict."),
+    ("concat-in-loop", "numpy", ("append", "concatenate", "vstack", "hstack"), 100,
+     "Each call copies the array: collect the parts in a list, and join them once."),
+    ("concat-in-loop", "pandas.core.reshape.concat", ("concat",), 50,
+     "Each call copies the frame: collect the parts in a list, and join them once."),
+    ("print-in-loop", "builtins", ("print",), 2000, "Print once, behind the loop."),
+)  # fmt: skip
+
+
+def calls_in_a_loop(case: Case) -> Iterator[Finding]:
+    """Find what own code calls again and again where one call could do."""
+    tree = case.tree
+    wanted: dict[tuple[str | None, str], int] = {}
+    for at, (_, module, names, _, _) in enumerate(IN_A_LOOP):
+        for name in names:
+            wanted[module, name] = at
+    row_of = np.full(len(tree.functions) + 1, -1)
+    for at, (known, module, *_) in enumerate(tree.functions):
+        row_of[at] = wanted.get((module, known or ""), -1)
+    called = case.own[np.maximum(tree.caller, -1)]
+    calls = tree.own("calls")
+    around = np.maximum(tree.own("calls") + tree.own("resumes"), 1)[tree.parent]
+    rows = row_of[np.maximum(tree.function, -1)]
+    for at, (rule, _, _, many, advice) in enumerate(IN_A_LOOP):
+        nodes = np.flatnonzero((rows == at) & called & (calls >= many * around))
+        if not len(nodes):
+            continue
+        nodes = nodes[np.argsort(-calls[nodes], kind="stable")]
+        count = int(calls[nodes].sum())
+        time = int(tree.nodes["total"][nodes].sum())
+        each = float(calls[nodes[0]] / around[nodes[0]])
+        # Of a short run the time may be the machine's: the share of the calls is the program's.
+        inside = int(tree.below("calls")[nodes].sum())
+        share = max(time / case.whole, inside / max(int(tree.below("calls")[0]), 1))
+        if share < 0.02:
+            continue
+        yield Finding(
+            rule,
+            f"{tree.name(int(nodes[0]))} is called {count:,} times, {each:,.0f} times in one "
+            f"call of the function around it: {show_ns(time)}, {time / case.whole:.0%} of the time",
+            advice,
+            share,
+            {"calls": count, "calls_each": round(each, 1), "time": time},
+            tuple(case.node_evidence(int(node)) for node in nodes[:5]),
+            "eventprof tree FILE",
+        )
+
+
+# ---- Time ----------------------------------------------------------------------------------------
+
+
+def growing_calls(case: Case) -> Iterator[Finding]:
+    """Find own functions that do more, or take longer, from call to call: quadratic work."""
+    core = case.trace._core
+    function, duration, start = core.calls("function"), core.calls("duration"), core.calls("start")
+    flags = core.calls("flags")
+    own = case.own[np.maximum(function, -1)] & (flags & (1 | 2 | 16 | 32) == 0)
+    rows = np.flatnonzero(own)
+    for of in np.unique(function[rows]).tolist():
+        mine = rows[function[rows] == of]
+        total = int(duration[mine].sum())
+        if len(mine) < 200 or total < 0.3 * case.whole or total < 20_000_000:
+            continue
+        mine = mine[np.argsort(start[mine], kind="stable")]
+        parts = np.array([np.median(part) for part in np.array_split(duration[mine], 10)])
+        rising = int((np.diff(parts) > 0).sum())
+        if rising < 8 or parts[-1] < 5 * max(parts[0], 1.0) or parts[-1] < 2 * parts[4]:
+            continue
+        if parts[-1] < 10_000:
+            continue
+        yield Finding(
+            "growing-calls",
+            f"{case.tree.function_name(of)} takes longer from call to call: "
+            f"{show_ns(int(parts[0]))} at first, {show_ns(int(parts[-1]))} at last, "
+            f"over {len(mine):,} calls",
+            "The work of a call grows with what was done before. Keep an index or a total.",
+            total / case.whole,
+            {"calls": len(mine), "first": int(parts[0]), "last": int(parts[-1]), "time": total},
+            (case.line_evidence(of, -1),),
+            f"eventprof tree FILE --slowest {case.tree.functions[of][0]}",
+        )
+
+
+def one_slow_call(case: Case) -> Iterator[Finding]:
+    """Find one call that is far slower than the others of its function."""
+    core = case.trace._core
+    function, duration, parent = (
+        core.calls("function"),
+        core.calls("duration"),
+        core.calls("parent"),
+    )
+    flags = core.calls("flags")
+    whole_calls = flags & (1 | 2 | 16) == 0
+    own = case.own[np.maximum(function, -1)] & whole_calls
+    slow = np.flatnonzero(own & (duration >= max(0.25 * case.trace.duration, 50_000_000)))
+    inside = None
+    told: set[int] = set()
+    for row in slow.tolist():
+        of = int(function[row])
+        same = np.flatnonzero((function == of) & whole_calls)
+        median = float(np.median(duration[same]))
+        if of in told or len(same) < 20 or duration[row] < 20 * max(median, 1.0):
+            continue
+        if np.count_nonzero(duration[same] > duration[row] / 4) > 2:
+            continue
+        if inside is None:
+            above = np.append(0, parent + 1).astype(np.uint32)
+            inside = _core.tree_below(above, np.ones(len(above), dtype=np.int64))[1:]
+        more = inside[row] >= 20 * float(np.median(inside[same]))
+        blocked = _blocked_in(case, row)
+        # A call that did no more than others, and did not wait, may have been unlucky: the machine.
+        if not more and blocked < duration[row] / 2:
+            continue
+        told.add(of)
+        yield Finding(
+            "one-slow-call",
+            f"one call of {case.tree.function_name(of)} took {show_ns(int(duration[row]))}, the "
+            f"median of {len(same):,} is {show_ns(int(median))}",
+            "Look at what this call did that others did not.",
+            float(duration[row]) / case.whole,
+            {"call": row, "time": int(duration[row]), "median": int(median), "calls": len(same),
+             "calls_inside": int(inside[row]), "blocked": int(blocked)},
+            (case.line_evidence(of, -1),),
+            f"eventprof tree FILE --call {row}",
+        )  # fmt: skip
+
+
+def _blocked_in(case: Case, row: int) -> int:
+    """Give the time of blocking builtins inside of a call."""
+    core = case.trace._core
+    start, duration, thread = core.calls("start"), core.calls("duration"), core.calls("thread")
+    blocking = case.tree.is_blocking[np.maximum(core.calls("function"), -1)]
+    inside = (
+        blocking & (thread == thread[row]) & (start >= start[row])
+        & (start + duration <= start[row] + duration[row])
+    )  # fmt: skip
+    return int(duration[inside].sum())
+
+
+def imports(case: Case) -> Iterator[Finding]:
+    """Find runs that do little but import."""
+    tree = case.tree
+    of = [
+        at for at, row in enumerate(tree.functions)
+        if row[0] == "_find_and_load" and (row[1] or "").startswith("importlib")
+    ]  # fmt: skip
+    if not of:
+        return
+    nodes = np.flatnonzero(tree.outermost(np.where(np.isin(tree.function, of), 0, -1)))
+    nodes = nodes[np.argsort(-tree.nodes["total"][nodes], kind="stable")]
+    time = int(tree.nodes["total"][nodes].sum())
+    if time < 0.4 * case.whole or time < 50_000_000:
+        return
+    yield Finding(
+        "import-time",
+        f"imports take {show_ns(time)}, {time / case.whole:.0%} of the time",
+        "Import what is rarely needed in the function that needs it.",
+        time / case.whole,
+        {"time": time, "imports": int(tree.own("calls")[nodes].sum())},
+        tuple(case.node_evidence(int(node)) for node in nodes[:5]),
+        "eventprof tree FILE --all",
+    )
+
+
+def collections(case: Case) -> Iterator[Finding]:
+    """Find programs that run the garbage collector again and again."""
+    tree = case.tree
+    of = [at for at, row in enumerate(tree.functions) if row[:2] == ("collect", "gc")]
+    called = case.own[np.maximum(tree.caller, -1)]
+    nodes = np.flatnonzero(np.isin(tree.function, of) & called)
+    count, time = int(tree.own("calls")[nodes].sum()), int(tree.nodes["total"][nodes].sum())
+    all_calls = max(int(tree.below("calls")[0]), 1)
+    if count >= 20 and (time >= 0.1 * case.whole or count >= 0.1 * all_calls):
+        yield Finding(
+            "gc-by-hand",
+            f"gc.collect() is called {count:,} times: {show_ns(time)}, "
+            f"{time / case.whole:.0%} of the time",
+            "Leave it to the interpreter, or call it once.",
+            max(time / case.whole, count / all_calls),
+            {"calls": count, "time": time},
+            tuple(case.node_evidence(int(node)) for node in nodes[:5]),
+            "eventprof tree FILE",
+        )
+    runs = [at for at, row in enumerate(tree.functions) if row[4] == "gc"]
+    own_runs = np.flatnonzero(np.isin(tree.function, runs))
+    count, time = int(tree.own("calls")[own_runs].sum()), int(tree.own("self")[own_runs].sum())
+    if not len(nodes) and count >= 50 and time >= 0.3 * case.whole and time >= 50_000_000:
+        yield Finding(
+            "gc-share",
+            f"the garbage collector ran {count:,} times: {show_ns(time)}, "
+            f"{time / case.whole:.0%} of the time",
+            "Make fewer objects that live long, or raise its threshold (gc.set_threshold).",
+            time / case.whole,
+            {"runs": count, "time": time},
+            (),
+            "eventprof report FILE",
+        )
+
+
+# ---- Memory --------------------------------------------------------------------------------------
+
+
+def _own_rows(case: Case) -> Any:
+    return np.flatnonzero(case.lines["function"] >= 0)
+
+
+def churn(case: Case) -> Iterator[Finding]:
+    """Find own lines that allocate large blocks only to free them at once."""
+    lines, peak = case.lines, int(case.tree.facts["peak"])
+    made, blocks = lines["allocated"], np.maximum(lines["blocks"], 1)
+    whole = max(int(made.sum()), 1)
+    for at in _own_rows(case).tolist():
+        kept = int(lines["live"][at])
+        if made[at] < 32 * _MIB or made[at] < 20 * peak or made[at] < 0.5 * whole:
+            continue
+        if made[at] / blocks[at] < 2048 or kept > 0.1 * made[at]:
+            continue
+        yield Finding(
+            "churn",
+            f"a line allocated {show_bytes(int(made[at]))} in {int(blocks[at]):,} blocks and freed "
+            f"them, where never more than {show_bytes(peak)} were alive",
+            "Copies that are thrown away: change in place, slice less, or join once.",
+            float(made[at]) / whole,
+            {"allocated": int(made[at]), "blocks": int(blocks[at]), "peak": peak},
+            (case.line_evidence(int(lines["function"][at]), int(lines["line"][at])),),
+            "eventprof tree FILE",
+        )
+
+
+def growth(case: Case) -> Iterator[Finding]:
+    """Find own lines whose blocks pile up from beginning to end."""
+    lines, tree = case.lines, case.tree
+    live, blocks = lines["live"], lines["live_blocks"]
+    end = int(tree.facts["live"])
+    if end < _MIB or end < 0.7 * tree.facts["peak"]:
+        return
+    core = case.trace._core
+    for at in _own_rows(case).tolist():
+        if live[at] < 0.5 * end or blocks[at] < 100 or live[at] < 0.5 * lines["allocated"][at]:
+            continue
+        function, line = int(lines["function"][at]), int(lines["line"][at])
+        # In each quarter of all allocations: a result that is built at last is no leak.
+        of_line = np.flatnonzero(
+            (core.allocations("end") < 0)
+            & (core.allocations("size") > 0)
+            & np.isin(core.allocations("call"), _calls_charged_to(case, function, line))
+        )
+        total = len(core.allocations("end"))
+        quarters = np.histogram(of_line, bins=4, range=(0, total))[0] if len(of_line) else None
+        if quarters is None or quarters.min() < 0.1 * len(of_line):
+            continue
+        yield Finding(
+            "growth",
+            f"{int(blocks[at]):,} blocks of one line, {show_bytes(int(live[at]))}, live at "
+            "the end; they piled up from beginning to end",
+            "Something keeps them: a cache without a bound, a list that is never emptied.",
+            float(live[at]) / max(int(tree.facts["peak"]), 1),
+            {"live": int(live[at]), "blocks": int(blocks[at]), "peak": int(tree.facts["peak"])},
+            (case.line_evidence(function, line),),
+            "eventprof report FILE",
+        )
+
+
+def _calls_charged_to(case: Case, function: int, line: int) -> Any:
+    """Give the calls whose blocks are charged to an own line."""
+    core = case.trace._core
+    of, parent = core.calls("function"), core.calls("parent")
+    caller, caller_line = core.calls("caller"), core.calls("caller_line")
+    own = case.own[np.maximum(of, -1)]
+    called = case.own[np.maximum(caller, -1)]
+    mine = (of == function) | (~own & (caller == function) & (caller_line == line))
+    # Each call is charged as the nearest one above it that is own, or was made by own code.
+    at = np.where(own | called | (parent < 0), np.arange(len(of)), parent)
+    while True:  # pointers double
+        further = at[at]
+        if np.array_equal(further, at):
+            break
+        at = further
+    return np.flatnonzero(mine[at])
+
+
+def peak_holder(case: Case) -> Iterator[Finding]:
+    """Find the own line that holds most of a large peak."""
+    lines, peak = case.lines, int(case.tree.facts["peak"])
+    if peak < 32 * _MIB:
+        return
+    tree = case.tree
+    of = np.flatnonzero([row[0] == "_find_and_load" for row in tree.functions])
+    at_import = np.isin(tree.function, of)
+    imported = set(zip(tree.caller[at_import].tolist(), tree.line[at_import].tolist(), strict=True))
+    for at in _own_rows(case).tolist():
+        held = int(lines["at_peak"][at])
+        # What an import holds is code: nobody can take it in parts.
+        if held < 0.5 * peak or (int(lines["function"][at]), int(lines["line"][at])) in imported:
+            continue
+        yield Finding(
+            "peak-holder",
+            f"one line holds {show_bytes(held)} of the {show_bytes(peak)} at the peak",
+            "Take the data in parts, or free it sooner.",
+            0.5 * held / peak,
+            {"at_peak": held, "peak": peak, "time": int(case.tree.facts["peak_time"])},
+            (case.line_evidence(int(lines["function"][at]), int(lines["line"][at])),),
+            "eventprof tree FILE",
+        )
+
+
+# ---- Exceptions, threads, loss -------------------------------------------------------------------
+
+#: Calls that end by an exception as a matter of course.
+_ENDS_BY_EXCEPTION = {"next", "send", "throw", "__next__", "_find_spec", "getattr", "hasattr"}
+
+
+def exceptions(case: Case) -> Iterator[Finding]:
+    """Find exceptions that are raised and caught again and again."""
+    tree = case.tree
+    raised, calls = tree.own("raised"), tree.own("calls") + tree.own("resumes")
+    own = case.own[np.maximum(tree.function, -1)] | case.own[np.maximum(tree.caller, -1)]
+    usual = np.zeros(len(tree.functions) + 1, dtype=bool)
+    for at, (name, *_) in enumerate(tree.functions):
+        usual[at] = (name or "").rpartition(".")[2] in _ENDS_BY_EXCEPTION
+    raises = (
+        own & ~usual[np.maximum(tree.function, -1)] & (raised >= 1000) & (raised >= 0.2 * calls)
+    )
+    # Where it is caught: what is above did not raise as often.
+    raises &= raised[tree.parent] < raised
+    nodes = np.flatnonzero(raises)
+    if not len(nodes):
+        return
+    nodes = nodes[np.argsort(-raised[nodes], kind="stable")]
+    count = int(raised[nodes].sum())
+    time = int(tree.nodes["total"][nodes].sum())
+    yield Finding(
+        "exceptions",
+        f"{tree.name(int(nodes[0]))} ended by an exception {count:,} times out of "
+        f"{int(calls[nodes].sum()):,}: exceptions as control flow",
+        "Ask before (in, get, a check of the text), where failing is the rule.",
+        max(time / case.whole, 0.05),
+        {"raised": count, "calls": int(calls[nodes].sum()), "time": time},
+        tuple(case.node_evidence(int(node)) for node in nodes[:5]),
+        "eventprof tree FILE",
+    )
+
+
+def lock_waiting(case: Case) -> Iterator[Finding]:
+    """Find threads that wait for each other to give up the interpreter's lock."""
+    trace, tree = case.trace, case.tree
+    if not tree.has_lock or len(trace._thread_rows) < 2:
+        return
+    tenures = trace._core.tenures()
+    many = np.bincount(tenures["thread"], minlength=len(trace._thread_rows))
+    # A thread that changes hands at each call talks to another; it does not compete with it.
+    length = np.bincount(tenures["thread"], weights=tenures["end"] - tenures["start"],
+                         minlength=len(trace._thread_rows))  # fmt: skip
+    busy = np.flatnonzero((many >= 3) & (length >= 0.1 * trace.duration))
+    waited = int(tree.lock_waited.sum())
+    work = int(length[busy].sum())
+    if len(busy) < 2 or work < 0.5 * trace.duration or waited < 0.5 * work or work < 50_000_000:
+        return
+    names = [trace._thread_rows[at][0] or f"thread {at}" for at in busy.tolist()]
+    yield Finding(
+        "lock-waiting",
+        f"{len(busy)} threads compute in turn: together they waited {show_ns(waited)} for the "
+        f"interpreter's lock, and worked {show_ns(work)} in {show_ns(trace.duration)}",
+        "Threads do not make Python code faster here: use processes, or a build without the lock.",
+        min(0.5 * waited / max(work, 1), 0.9),
+        {"threads": len(busy), "waited": waited, "worked": work, "tenures": int(many.sum())},
+        tuple(Evidence(name, None, None) for name in names[:5]),
+        "eventprof tree FILE",
+    )
+
+
+_LOCK_NAMES = {"lock.acquire", "RLock.acquire", "lock.__enter__", "RLock.__enter__"}
+
+
+def contended_lock(case: Case) -> Iterator[Finding]:
+    """Find own lines that wait long for a lock of the program's."""
+    tree = case.tree
+    of = [
+        at for at, row in enumerate(tree.functions) if row[1] == "_thread" and row[0] in _LOCK_NAMES
+    ]
+    called = case.own[np.maximum(tree.caller, -1)]
+    nodes = np.flatnonzero(np.isin(tree.function, of) & called)
+    nodes = nodes[np.argsort(-tree.nodes["total"][nodes], kind="stable")]
+    time, calls = int(tree.nodes["total"][nodes].sum()), int(tree.own("calls")[nodes].sum())
+    if time < 0.5 * case.trace.duration or time < 50_000_000 or calls < 4:
+        return
+    yield Finding(
+        "contended-lock",
+        f"threads waited {show_ns(time)} for a lock, in {calls:,} calls, in a run of "
+        f"{show_ns(case.trace.duration)}",
+        "Hold the lock for less: do not sleep, read or compute under it.",
+        min(time / case.whole, 1.0),
+        {"time": time, "calls": calls},
+        tuple(case.node_evidence(int(node)) for node in nodes[:5]),
+        "eventprof tree FILE",
+    )
+
+
+def blocked_event_loop(case: Case) -> Iterator[Finding]:
+    """Find blocking calls that own coroutines make in an event loop."""
+    tree = case.tree
+    loops = [
+        at for at, row in enumerate(tree.functions)
+        if row[0] == "Handle._run" and row[1] == "asyncio.events"
+    ]  # fmt: skip
+    if not loops:
+        return
+    below = np.isin(tree.function, loops)
+    # Parents come before their children, so one round a level is enough; pointers double.
+    up = tree.parent.astype(np.int64)
+    while up.any():
+        below = below | below[up]
+        up = up[up]
+    called = case.own[np.maximum(tree.caller, -1)]
+    blocking = tree.is_blocking[np.maximum(tree.function, -1)]
+    nodes = np.flatnonzero(below & called & blocking)
+    nodes = nodes[np.argsort(-tree.nodes["total"][nodes], kind="stable")]
+    time = int(tree.nodes["total"][nodes].sum())
+    if time < 50_000_000 or time < 0.2 * case.trace.duration:
+        return
+    yield Finding(
+        "blocked-event-loop",
+        f"{tree.name(int(nodes[0]))} stops the event loop: {show_ns(time)} in "
+        f"{int(tree.own('calls')[nodes].sum()):,} calls",
+        "Await the asynchronous form (asyncio.sleep, to_thread).",
+        min(time / case.whole, 1.0),
+        {"time": time, "calls": int(tree.own("calls")[nodes].sum())},
+        tuple(case.node_evidence(int(node)) for node in nodes[:5]),
+        "eventprof tree FILE",
+    )
+
+
+def lost_events(case: Case) -> Iterator[Finding]:
+    """Say that events are missing, before anybody believes the numbers."""
+    loss = case.trace.loss
+    if not loss:
+        return
+    kept = int(case.trace._facts["events"])
+    yield Finding(
+        "lost-events",
+        f"{loss.total:,} of {loss.total + kept:,} events are missing: all numbers are too small",
+        "Record with a larger buffer (--buffer), or to a file without a bound (--on-full grow).",
+        1.0,
+        {"lost": loss.total, "kept": kept},
+        (),
+        "eventprof info FILE",
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    lost_events,
+    blocked_event_loop,
+    contended_lock,
+    calls_in_a_loop,
+    growing_calls,
+    one_slow_call,
+    imports,
+    collections,
+    churn,
+    growth,
+    exceptions,
+    lock_waiting,
+    peak_holder,
+)

@@ -1,0 +1,318 @@
+"""The tree of calls as text: the heaviest branches, own code first."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._words import did_you_mean, show_bytes, show_ns
+from ..tables import Array
+from .tree import OTHER, Tree
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+#: Branches below this share of the time and of the bytes are folded.
+SMALLEST = 0.01
+
+
+@dataclass
+class Branch:
+    """A node as it is shown: own children below it, and what was left out."""
+
+    node: int
+    total: int
+    self: int
+    waited: int
+    allocated: int
+    at_peak: int
+    calls: int
+    children: list[Branch] = field(default_factory=list)
+    folded: int = 0
+    folded_total: int = 0
+
+
+def visible_nodes(tree: Tree, own: Array) -> Array:
+    """Mark what is shown of own code: own functions, and what they call themselves."""
+    is_own = own[np.maximum(tree.function, -1)]
+    called = own[np.maximum(tree.caller, -1)]
+    visible: Array = is_own | called
+    outermost = (tree.parent == 0) & ~is_own
+    # What starts a thread is not of interest where own code runs in it.
+    below = np.zeros(tree.count, dtype=np.int64)
+    below[is_own] = 1
+    from .. import _core
+
+    has_own = _core.tree_below(tree.parent, below) > 0
+    visible |= outermost & ~has_own
+    visible[0] = True
+    return visible
+
+
+def build(tree: Tree, own: Array | None, limit: int, root: int = 0) -> Branch:
+    """Choose the branches to show.
+
+    Parameters
+    ----------
+    tree : Tree
+        Of the trace.
+    own : array of bool or None
+        Which functions are own; None: show all.
+    limit : int
+        The most branches.
+    root : int
+        Where to begin.
+
+    Returns
+    -------
+    Branch
+        The root, with its children, the heaviest first.
+    """
+    visible = np.ones(tree.count, dtype=bool) if own is None else visible_nodes(tree, own)
+    visible[root] = True
+    up = np.where(visible[tree.parent], tree.parent, 0).astype(np.int64)
+    pending = ~visible[tree.parent]
+    if pending.any():  # the nearest visible node above: pointers double
+        at = np.where(visible, np.arange(tree.count), tree.parent).astype(np.int64)
+        while True:
+            further = at[at]
+            if np.array_equal(further, at):
+                break
+            at = further
+        up = at[tree.parent]
+    figures = {name: tree.below(name) for name in ("total", "lock_waited", "allocated", "at_peak")}
+    self_time = np.zeros(tree.count, dtype=np.int64)
+    keepers = np.flatnonzero(visible)
+    at = np.where(visible, np.arange(tree.count), up)
+    np.add.at(self_time, at, tree.own("self"))
+    calls = tree.own("calls")
+    whole = max(int(figures["total"][root]), 1)
+    bytes_whole = max(int(figures["at_peak"][root]), 1)
+    made_whole = max(int(figures["allocated"][root]), 1)
+    weight = figures["total"] / whole
+    if figures["total"][root] == 0:
+        weight = np.maximum(figures["at_peak"] / bytes_whole, figures["allocated"] / made_whole)
+    order = np.argsort(up[keepers], kind="stable")
+    keepers = keepers[order]
+    parents = up[keepers]
+    starts = np.searchsorted(parents, np.arange(tree.count))
+    ends = np.searchsorted(parents, np.arange(tree.count), side="right")
+
+    def branch(node: int) -> Branch:
+        return Branch(
+            node, int(figures["total"][node]), int(self_time[node]),
+            int(figures["lock_waited"][node]),
+            int(figures["allocated"][node]), int(figures["at_peak"][node]), int(calls[node]),
+        )  # fmt: skip
+
+    import heapq
+
+    top = branch(root)
+    heap: list[tuple[float, int, Branch]] = []
+
+    def open_branch(parent: Branch) -> None:
+        for node in keepers[starts[parent.node] : ends[parent.node]].tolist():
+            if node == parent.node:
+                continue
+            share = max(float(weight[node]), float(figures["at_peak"][node]) / bytes_whole)
+            if share < SMALLEST or len(heap) > 10 * limit:
+                parent.folded += 1
+                parent.folded_total += int(figures["total"][node])
+            else:
+                heapq.heappush(heap, (-share, node, parent))
+
+    open_branch(top)
+    shown = 1
+    while heap:
+        _, node, parent = heapq.heappop(heap)
+        if shown >= limit:
+            parent.folded += 1
+            parent.folded_total += int(figures["total"][node])
+            continue
+        child = branch(node)
+        parent.children.append(child)
+        shown += 1
+        open_branch(child)
+    stack = [top]
+    while stack:
+        now = stack.pop()
+        now.children.sort(key=lambda child: (-child.total, -child.at_peak, child.node))
+        stack += now.children
+    return top
+
+
+def place_of(tree: Tree, node: int) -> str:
+    """Say where a node was called, or else where its function begins."""
+    from ..drawing import short_path
+
+    functions = tree.functions
+    caller, line = int(tree.caller[node]), int(tree.line[node])
+    if caller >= 0 and line > 0 and functions[caller][2]:
+        return f"{short_path(str(functions[caller][2]))}:{line}"
+    function = int(tree.function[node])
+    if function >= 0 and functions[function][2] and functions[function][3]:
+        return f"{short_path(str(functions[function][2]))}:{functions[function][3]}"
+    return ""
+
+
+def percent(part: float, whole: float) -> str:
+    """Give a share, without decimals."""
+    return f"{100 * part / whole:3.0f} %" if whole > 0 else "    -"
+
+
+def text_lines(trace: Trace, tree: Tree, top: Branch, width: int, plain: bool) -> list[str]:
+    """Lay the branches out."""
+    has_time = top.total > 0
+    has_waited = tree.has_lock and len(trace._thread_rows) > 1 and top.waited > 0
+    has_memory = bool(tree.facts["peak"]) or top.allocated > 0
+    heads = []
+    if has_time:
+        heads += ["time", "", "self"]
+    if has_waited:
+        heads += ["waited"]
+    has_allocated = has_memory and width >= 100
+    heads += ["allocated"] if has_allocated else []
+    heads += ["at peak"] if has_memory else []
+    heads += ["calls"]
+    whole = top.total
+    rows: list[tuple[list[str], str, str, str]] = []  # numbers, lead, name, place
+    tees = ("|- ", "`- ", "|  ", "   ") if plain else ("├ ", "└ ", "│ ", "  ")
+    # Recursion in the program is no recursion here: a stack of what is still to be shown.
+    stack: list[tuple[Branch | str, str, str]] = [(top, "", "")]
+    while stack:
+        what, lead, below = stack.pop()
+        if isinstance(what, str):
+            rows.append((["" for _ in heads], lead, what, ""))
+            continue
+        cells = []
+        if has_time:
+            cells += [show_ns(what.total), percent(what.total, whole), show_ns(what.self)]
+        if has_waited:
+            cells += [show_ns(what.waited) if what.waited else ""]
+        if has_allocated:
+            cells += [show_bytes(what.allocated)]
+        if has_memory:
+            cells += [show_bytes(what.at_peak)]
+        cells += [f"{what.calls:,}" if what.node else ""]
+        rows.append((cells, lead, tree.name(what.node), place_of(tree, what.node)))
+        items: list[Branch | str] = list(what.children)
+        if what.folded:
+            small = f"{what.folded:,} more: {show_ns(what.folded_total)}" if has_time else (
+                f"{what.folded:,} more"
+            )  # fmt: skip
+            items.append(f"... {small}" if plain else f"… {small}")
+        for at, item in reversed(list(enumerate(items))):
+            last = at == len(items) - 1
+            stack.append((item, below + tees[1 if last else 0], below + tees[3 if last else 2]))
+    widths = [
+        max(map(len, column)) for column in zip(heads, *(row[0] for row in rows), strict=True)
+    ]
+    room = max(width - sum(widths) - 2 * len(widths), 20)
+    lines = []
+    for cells, lead, name, place in ((heads, "", "", ""), *rows):
+        numbers = "  ".join(c.rjust(w) for c, w in zip(cells, widths, strict=True))
+        lines.append(f"{numbers}  {fit(lead, name, place, room, plain)}".rstrip())
+    return lines
+
+
+def fit(lead: str, name: str, place: str, room: int, plain: bool) -> str:
+    """Fit a branch into the room: the place goes first, then the lead, then the name's head."""
+    dots = "..." if plain else "…"
+    if len(lead) > room // 2:
+        lead = dots + lead[len(dots) - room // 2 :]
+    if len(lead) + len(name) > room:
+        name = dots + name[len(dots) + len(lead) - room :]
+    text = f"{lead}{name}"
+    return f"{text}  {place}" if len(text) + 2 + len(place) <= room else text
+
+
+def own_or_all(trace: Trace, tree: Tree, all: bool, patterns: Sequence[str] | None) -> Array | None:
+    """Give the own functions, or None: all are to be shown, or none of the functions is own."""
+    if all:
+        return None
+    own = tree.is_own(patterns if patterns else trace._own_patterns)
+    used = own[np.maximum(tree.function[1:], -1)].any() or own[np.maximum(tree.caller, -1)].any()
+    return own if used else None
+
+
+def headline(trace: Trace, tree: Tree) -> str:
+    """Say in one line what was recorded, and what is missing."""
+    parts = [f"{trace._facts['events']:,} events in {show_ns(trace.duration)}"]
+    if tree.facts["peak"]:
+        parts.append(f"peak {show_bytes(tree.facts['peak'])} at {show_ns(tree.facts['peak_time'])}")
+    loss = trace.loss.total
+    parts.append(f"{loss:,} EVENTS LOST: all numbers are too small" if loss else "nothing lost")
+    if tree.facts["folded"]:
+        parts.append(f"{tree.facts['folded']:,} small nodes are folded into 'other'")
+    return ", ".join(parts)
+
+
+def tree_rows(tree: Tree, top: Branch) -> list[dict[str, Any]]:
+    """Give the branches as rows for a program."""
+    rows = []
+    stack: list[tuple[Branch, int]] = [(top, 0)]
+    while stack:
+        branch, depth = stack.pop()
+        function = int(tree.function[branch.node])
+        known = tree.functions[function] if function >= 0 else (None, None, None, None, None)
+        rows.append({
+            "node": branch.node, "depth": depth,
+            "name": "other" if function == OTHER else known[0], "module": known[1],
+            "file": known[2], "line": known[3],
+            "caller_line": int(tree.line[branch.node]) if tree.line[branch.node] > 0 else None,
+            "calls": branch.calls, "total": branch.total, "self": branch.self,
+            "waited": branch.waited if tree.has_lock else None,
+            "allocated": branch.allocated, "at_peak": branch.at_peak,
+            "folded": branch.folded, "folded_total": branch.folded_total,
+        })  # fmt: skip
+        stack += [(child, depth + 1) for child in reversed(branch.children)]
+    return rows
+
+
+def is_plain(file: IO[str]) -> bool:
+    """Whether to keep to ASCII."""
+    encoding = (getattr(file, "encoding", None) or "utf-8").lower().replace("-", "")
+    return not encoding.startswith("utf")
+
+
+def show_tree(
+    trace: Trace,
+    file: IO[str],
+    wanted: Mapping[str, Any],
+    *,
+    all: bool,
+    own: Sequence[str],
+    limit: int,
+    width: int | None,
+) -> None:
+    """Print the tree, or one call; see `Trace.show_tree`."""
+    asked = {name: value for name, value in wanted.items() if value is not None}
+    if len(asked) > 1:
+        raise ValueError(f"one of {' and '.join(asked)} at a time")
+    if limit < 1:
+        raise ValueError(f"limit: at least one line, not {limit}")
+    columns = width if width is not None else shutil.get_terminal_size((100, 25)).columns
+    plain = is_plain(file)
+    if asked:
+        from .one_call import find_call, open_at, show_call
+
+        if "at" in asked:
+            lines = open_at(trace, asked["at"], columns)
+        else:
+            lines = show_call(trace, find_call(trace, asked), limit, columns, plain)
+        print("\n".join(lines), file=file)
+        return
+    tree = trace._tree
+    top = build(tree, own_or_all(trace, tree, all, own), limit)
+    print(headline(trace, tree), file=file)
+    print("\n".join(text_lines(trace, tree, top, columns, plain)), file=file)
+
+
+def unknown_name(name: str, known: Sequence[str], what: str) -> ValueError:
+    """Make the error for a name that nothing has."""
+    near = did_you_mean(name, list(dict.fromkeys(known))[:20000])
+    return ValueError(f"there is no {what} {name!r}{near}")

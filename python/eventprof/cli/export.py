@@ -1,0 +1,151 @@
+"""Turn a recording into a file that another tool reads.
+
+The format is what --format says, or what the name of the output ends with. An existing file is
+replaced, whole or not at all; -o - writes to standard output, and a name that ends with .gz is
+compressed. What a format cannot carry is told on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+
+from . import Failure
+from .files import add_file, load, warn_of_loss
+from .options import parse_time
+
+EXAMPLES = (
+    ("eventprof export FILE --format perfetto", "for ui.perfetto.dev; beside FILE"),
+    ("eventprof export FILE -o calls.json", "Chrome trace JSON"),
+    ("eventprof export FILE -o calls.csv --function 'json.*'", "calls of json, as a table"),
+    ("eventprof export FILE --format collapsed -o - | flamegraph.pl > flame.svg", "a picture"),
+)
+
+_TOLD_AFTER = 2.0  # s
+_BAR = 30
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Say which arguments there are."""
+    from ..export import FORMATS, TABLES, WEIGHTS
+
+    add_file(parser)
+    parser.add_argument(
+        "--format",
+        metavar="FORMAT",
+        choices=tuple(FORMATS),
+        help="; ".join(f"{word}: {known.what}" for word, known in FORMATS.items()),
+    )
+    parser.add_argument("-o", "--output", metavar="OUT", help="the file; -: standard output")
+    parser.add_argument(
+        "--table",
+        metavar="TABLE",
+        choices=TABLES,
+        help=f"of csv, jsonl, parquet and arrow: {', '.join(TABLES)} (calls)",
+    )
+    parser.add_argument(
+        "--weight",
+        metavar="WHAT",
+        choices=WEIGHTS,
+        help=f"of collapsed: {', '.join(WEIGHTS)} (self, in ns)",
+    )
+    parser.add_argument(
+        "--thread",
+        metavar="THREAD",
+        action="append",
+        help="only threads of this name, which may be a glob, or of this native id",
+    )
+    parser.add_argument(
+        "--between",
+        metavar=("FROM", "TO"),
+        nargs=2,
+        help="only what happened between two times, as 1.5ms 2ms; calls are cut there",
+    )
+    parser.add_argument(
+        "--function",
+        metavar="GLOB",
+        action="append",
+        help="only calls of functions whose module, file or qualified name match, and the calls "
+        "inside; again and again",
+    )
+    parser.add_argument(
+        "--own",
+        action="store_true",
+        help="leave out the standard library and what is installed: their time counts for what "
+        "called them",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Export it."""
+    from ..export import FORMATS, find_format
+
+    between = None
+    try:
+        if arguments.between is not None:
+            low, high = map(parse_time, arguments.between)
+            between = (low, high)
+    except ValueError as error:
+        raise Failure(f"--between: {error}", 2) from None
+    output = arguments.output
+    try:
+        word = find_format(None if output in (None, "-") else output, arguments.format)
+    except ValueError:
+        raise Failure(
+            f"which format? --format says it, or how the name of -o ends; there are "
+            f"{', '.join(FORMATS)}",
+            2,
+        ) from None
+    if output is None:
+        output = os.path.splitext(arguments.file)[0] + FORMATS[word].extensions[0]
+    trace = load(arguments.file)
+    progress = _Progress()
+    try:
+        notes = trace.export(
+            sys.stdout.buffer if output == "-" else output,
+            word,
+            table=arguments.table,
+            weight=arguments.weight,
+            threads=arguments.thread,
+            between=between,
+            functions=arguments.function,
+            own=arguments.own,
+            progress=progress,
+        )
+    except ValueError as error:
+        raise Failure(str(error), 2) from None
+    finally:
+        progress.end()
+    missing = warn_of_loss(trace)
+    for note in [*notes, *([missing] if missing else [])]:
+        print(note, file=sys.stderr)
+    if output != "-":
+        from ..drawing import show_bytes
+
+        print(f"{output}: {word}, {show_bytes(os.path.getsize(output))}")
+    return 0
+
+
+class _Progress:
+    """Draws a bar on standard error: after two seconds, on a terminal only."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._shown = -1
+
+    def __call__(self, done: int, total: int) -> None:
+        if time.monotonic() - self._began < _TOLD_AFTER or not sys.stderr.isatty():
+            return
+        percent = 100 * done // max(total, 1)
+        if percent != self._shown:
+            self._shown = percent
+            filled = _BAR * percent // 100
+            bar = "#" * filled + "." * (_BAR - filled)
+            print(f"\rexporting [{bar}] {percent} %", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Take the bar away."""
+        if self._shown >= 0:
+            print("\r" + " " * (_BAR + 20) + "\r", end="", file=sys.stderr, flush=True)

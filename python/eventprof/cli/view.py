@@ -1,0 +1,75 @@
+"""Show a recording as a page: every call on a timeline, over who held the memory.
+
+The page is one HTML file that needs no server and no network. With -o it is written there and
+nothing is opened; without, it is written to a temporary folder and opened in the browser.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+
+from .._words import show_bytes
+from . import Failure
+from .files import add_file, load, warn_of_loss
+
+EXAMPLES = (
+    ("eventprof view FILE", "open it in the browser"),
+    ("eventprof view FILE -o page.html", "write it, to be sent or kept"),
+    ("eventprof view FILE -o page.html --time-grain 32ns", "a smaller page"),
+)
+
+_UNITS = {"": 1, "ns": 1, "us": 1000, "ms": 1_000_000}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Say which arguments there are."""
+    add_file(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="PAGE", help="where the page goes; nothing is opened then"
+    )
+    parser.add_argument("-f", "--force", action="store_true", help="replace a file that exists")
+    parser.add_argument("--title", metavar="TEXT", help="what stands above it (the program's name)")
+    parser.add_argument(
+        "--time-grain",
+        metavar="TIME",
+        type=_grain,
+        default=1,
+        help="round times down to multiples of this, as 32ns: a smaller page (1ns)",
+    )
+
+
+def _grain(text: str) -> int:
+    match = re.fullmatch(r"(\d+) ?(ns|us|ms|)", text)
+    size = int(match[1]) * _UNITS[match[2]] if match else 0
+    if not 1 <= size <= 1_000_000_000:
+        raise argparse.ArgumentTypeError(f"a time from 1ns to 1000ms, as 32ns, not {text!r}")
+    return size
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write it, and open it unless it was asked for by name."""
+    from ..viewer import open_page, write
+
+    trace = load(arguments.file)
+    path = arguments.output
+    if path is None:
+        path = open_page(trace, title=arguments.title, grain=arguments.time_grain)
+        print(f"{path}: opened in the browser")
+    else:
+        try:
+            size = write(
+                trace,
+                path,
+                title=arguments.title,
+                grain=arguments.time_grain,
+                force=arguments.force,
+            )
+        except FileExistsError:
+            raise Failure(f"{path}: exists already; -f replaces it") from None
+        print(f"{path}: {trace._facts['events']:,} events, {show_bytes(size)}")
+    missing = warn_of_loss(trace)
+    if missing:
+        print(missing, file=sys.stderr)
+    return 0

@@ -1,0 +1,265 @@
+"""Traces as the files that other tools read: one module a format, one row each in `FORMATS`.
+
+A module has ``write(view, out, options)``: the chosen calls (`_view.View`), a binary file that only
+goes forward, and what the user asked for. What a format cannot carry goes to ``options.notes``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import importlib
+import os
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from .._words import did_you_mean
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+
+class Format(NamedTuple):
+    """One row of `FORMATS`.
+
+    Attributes
+    ----------
+    module : str
+        Of this package.
+    extensions : tuple of str
+        How names of such files end, the usual one first.
+    what : str
+        For people.
+    takes : str
+        Whether it is of one table ("table"), or weighs stacks ("weight"), or neither ("").
+    path : bool
+        Whether it has to be written to a file of its own: not to a pipe.
+    """
+
+    module: str
+    extensions: tuple[str, ...]
+    what: str
+    takes: str = ""
+    path: bool = False
+
+
+#: The formats by word, in the order of the help page.
+FORMATS = {
+    "perfetto": Format("perfetto", (".pftrace", ".perfetto-trace", ".perfetto"),
+                       "Perfetto's protobuf: ui.perfetto.dev, trace_processor"),
+    "chrome": Format("chrome", (".json",),
+                     "Chrome trace JSON: ui.perfetto.dev, chrome://tracing, vizviewer"),
+    "firefox": Format("firefox", (".firefox.json", ".profile.json"),
+                      "Firefox Profiler's JSON: profiler.firefox.com"),
+    "speedscope": Format("speedscope", (".speedscope.json", ".speedscope"), "speedscope.app"),
+    "collapsed": Format("collapsed", (".collapsed", ".folded"),
+                        "collapsed stacks: flamegraph.pl, inferno, speedscope", "weight"),
+    "callgrind": Format("callgrind", (".callgrind",), "callgrind_annotate, KCachegrind"),
+    "pprof": Format("pprof", (".pb.gz", ".pprof", ".pb"), "go tool pprof, Grafana"),
+    "pstats": Format("pstats", (".pstats", ".prof"), "pstats, SnakeViz, gprof2dot"),
+    "csv": Format("csv_rows", (".csv",), "comma-separated values of one table", "table"),
+    "jsonl": Format("jsonl", (".jsonl", ".ndjson"), "one table, an object a line", "table"),
+    "parquet": Format("parquet", (".parquet",), "one table as Parquet; needs pyarrow", "table"),
+    "arrow": Format("arrow", (".arrow", ".feather"), "one table as Arrow IPC; needs pyarrow",
+                    "table"),
+    "sqlite": Format("sqlite", (".sqlite", ".sqlite3", ".db"), "all tables as an SQLite file",
+                     path=True),
+    "duckdb": Format("duckdb_file", (".duckdb", ".ddb"),
+                     "all tables as a DuckDB file; needs duckdb and pyarrow", path=True),
+    "otlp": Format("otlp", (".otlp",), "OpenTelemetry spans (OTLP protobuf); needs OpenTelemetry"),
+}  # fmt: skip
+
+#: What can be exported as a table by itself.
+TABLES = (
+    "events", "calls", "allocations", "functions", "memory", "resident", "threads", "lines",
+    "marks", "spans", "counters", "flows", "gc", "audit", "objects",
+)  # fmt: skip
+
+#: What stacks can be weighed by.
+WEIGHTS = ("self", "calls", "allocated", "blocks", "at_peak", "live")
+
+
+@dataclass
+class Options:
+    """What the user asked for, and what came of it.
+
+    Attributes
+    ----------
+    table : str
+        Which, of `TABLES`.
+    weight : str
+        Which, of `WEIGHTS`.
+    path : str
+        Of the file that is written, for formats that need one; it is empty.
+    notes : list of str
+        What could not be carried over, and how much of it.
+    """
+
+    table: str = "calls"
+    weight: str = "self"
+    path: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def find_format(path: str | None, word: str | None) -> str:
+    """Choose the format: by its word, or by how the file's name ends.
+
+    Parameters
+    ----------
+    path : str or None
+        The file's name, if it has one.
+    word : str or None
+        Of `FORMATS`.
+
+    Returns
+    -------
+    str
+        The format's word.
+
+    Raises
+    ------
+    ValueError
+        There is no such format, or the name ends as no format's does.
+    """
+    if word is not None:
+        if word not in FORMATS:
+            hint = did_you_mean(word, FORMATS) or f"; there are {', '.join(FORMATS)}"
+            raise ValueError(f"format: there is no {word!r}{hint}")
+        return word
+    found = by_extension(path or "")
+    if found is None:
+        raise ValueError(
+            f"{path}: which format? Its name ends as none does; give format=, one of "
+            f"{', '.join(FORMATS)}"
+        )
+    return found
+
+
+def by_extension(path: str) -> str | None:
+    """Give the format that a file's name says, the longest ending first; None: none does."""
+    name = os.path.basename(path).lower()
+    endings = sorted(
+        ((end, word) for word, known in FORMATS.items() for end in known.extensions),
+        key=lambda both: -len(both[0]),
+    )
+    for candidate in (name, name.removesuffix(".gz")):
+        for ending, word in endings:
+            if candidate.endswith(ending):
+                return word
+    return "callgrind" if name.startswith("callgrind.out") else None
+
+
+def export(
+    trace: Trace,
+    path: str | os.PathLike[str] | IO[bytes],
+    format: str | None = None,
+    *,
+    table: str | None = None,
+    weight: str | None = None,
+    threads: Sequence[str] | str | None = None,
+    between: tuple[int, int] | None = None,
+    functions: Sequence[str] | str | None = None,
+    own: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[str]:
+    """Write a trace for another tool; see `Trace.export`."""
+    from ._view import View
+
+    target = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(target, str) and not hasattr(path, "write"):
+        raise TypeError(f"path must be str, path-like or a binary file, not {path!r}")
+    word = find_format(target, format)
+    known = FORMATS[word]
+    options = Options(
+        _checked("table", table, TABLES, "calls", known, word),
+        _checked("weight", weight, WEIGHTS, "self", known, word),
+    )
+    view = View(
+        trace,
+        threads=_several("threads", threads),
+        between=_checked_between(between),
+        functions=_several("functions", functions),
+        own=own,
+        progress=progress,
+    )
+    module = importlib.import_module(f".{known.module}", __name__)
+    if target is None:
+        if known.path:
+            raise ValueError(f"format: {word} needs a file of its own, and cannot go to a stream")
+        module.write(view, path, options)
+    else:
+        _write_file(module, view, target, options, known.path)
+    return options.notes
+
+
+def _checked(
+    what: str, given: str | None, known: Sequence[str], default: str, format: Format, word: str
+) -> str:
+    if given is None:
+        return default
+    if format.takes != what:
+        can = [name for name, other in FORMATS.items() if other.takes == what]
+        raise ValueError(f"{what}: {word} has none; {', '.join(can)} do")
+    if given not in known:
+        hint = did_you_mean(given, known) or f"; there are {', '.join(known)}"
+        raise ValueError(f"{what}: there is no {given!r}{hint}")
+    return given
+
+
+def _several(what: str, given: Sequence[str] | str | None) -> Sequence[str] | None:
+    words = [given] if isinstance(given, str) else given
+    if words is not None and not all(isinstance(word, str) for word in words):
+        raise TypeError(f"{what}: names or globs are meant, not {given!r}")
+    return words
+
+
+def _checked_between(between: tuple[int, int] | None) -> tuple[int, int] | None:
+    if between is None:
+        return None
+    try:
+        low, high = (int(time) for time in between)
+    except (TypeError, ValueError):
+        raise TypeError(f"between: two times in ns are meant, not {between!r}") from None
+    if low > high:
+        raise ValueError(f"between: {low} ns is after {high} ns")
+    return low, high
+
+
+def _write_file(
+    module: object, view: object, target: str, options: Options, own_file: bool
+) -> None:
+    """Write beside the target, then give it its name: nobody sees half a file."""
+    try:
+        facts = os.stat(target)
+    except FileNotFoundError:
+        facts = None
+    if facts is not None and not stat.S_ISREG(facts.st_mode) and not own_file:
+        # A device or a pipe must not be replaced by a file.
+        with open(target, "wb") as out:
+            module.write(view, out, options)  # type: ignore[attr-defined]
+        return
+    real = os.path.realpath(target)  # a link stays one
+    beside = f"{real}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
+    try:
+        # Not open(): as for every file, other users may do what the umask allows.
+        fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, target) from None
+    try:
+        with open(fd, "wb") as out:
+            if facts is not None:
+                os.fchmod(fd, stat.S_IMODE(facts.st_mode))
+            options.path = beside
+            if own_file or not target.endswith(".gz") or getattr(module, "COMPRESSED", False):
+                module.write(view, out, options)  # type: ignore[attr-defined]
+            else:
+                with gzip.GzipFile("", "wb", 6, out, mtime=0) as compressed:
+                    module.write(view, compressed, options)  # type: ignore[attr-defined]
+        if own_file and facts is not None:
+            os.chmod(beside, stat.S_IMODE(facts.st_mode))  # its library may have made it anew
+        os.replace(beside, real)
+    finally:
+        with contextlib.suppress(FileNotFoundError):  # it has its name
+            os.unlink(beside)

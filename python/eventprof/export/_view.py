@@ -1,0 +1,499 @@
+"""What is exported of a trace: the calls that were chosen, their times, bytes and names."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import _core
+
+if TYPE_CHECKING:
+    from ..tables import Array, Table
+    from ..trace import Trace
+
+#: Rows that are rendered at a time: what an export needs beyond the trace is some times that.
+AT_A_TIME = 1 << 16
+
+_NO_MODULES = (None, "builtins")
+
+
+def utf8(text: str) -> bytes:
+    """Encode a name; surrogates, which UTF-8 cannot hold, become backslash escapes."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def one_line(text: str) -> str:
+    """Escape what would end a line, or what a terminal would obey."""
+    text = utf8(text).decode()
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def json_text(text: str) -> str:
+    """Give a JSON string, in ASCII."""
+    return json.dumps(utf8(text).decode())
+
+
+def full_name(name: str | None, module: str | None) -> str:
+    """Name a function as the report does."""
+    known = name or "(no name)"
+    if module in _NO_MODULES or (module == "__main__" and known != "<module>"):
+        return known
+    return f"{module}.{known}"
+
+
+class Texts:
+    """Distinct texts as bytes, for the extension's render_rows()."""
+
+    def __init__(self, texts: Sequence[bytes]) -> None:
+        self.offsets = np.zeros(len(texts) + 1, np.int64)
+        np.cumsum([len(text) for text in texts], out=self.offsets[1:])
+        self.bytes = b"".join(texts)
+
+    def part(self, codes: Array) -> tuple[str, Any, Any, bytes]:
+        """Give the part of a row that is one of the texts, by int32 code; -1: nothing."""
+        return "text", np.ascontiguousarray(codes, np.int32), self.offsets, self.bytes
+
+
+def number(values: Array) -> tuple[str, Any]:
+    """Give the part of a row that is a whole number."""
+    return "int", np.ascontiguousarray(values, np.int64)
+
+
+def microseconds(values: Array) -> tuple[str, Any]:
+    """Give the part of a row that is a time: ns as microseconds with three decimals."""
+    return "us", np.ascontiguousarray(values, np.int64)
+
+
+class View:
+    """The calls of a trace that were chosen, and what belongs to them.
+
+    Parameters
+    ----------
+    trace : Trace
+        Whose.
+    threads : sequence of str, optional
+        Names, globs or native ids of threads; all without.
+    between : (int, int), optional
+        Times in ns: calls are cut there.
+    functions : sequence of str, optional
+        Globs as of include=: calls of these, and the calls inside.
+    own : bool
+        Leave out the standard library and what is installed: their time and memory count for what
+        called them.
+    progress : callable, optional
+        Called with what is done and how much there is.
+
+    Attributes
+    ----------
+    chosen : bool
+        Whether something was left out. Then ``rows`` are the rows of `Trace.calls` that were not.
+    start, duration : array of int64
+        Of each call, in order of start, in ns.
+    parent : array of int32
+        Which of the chosen calls it lies in; -1: none.
+    thread, function : array of int32
+        Rows of the trace's tables; -1: unknown.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        *,
+        threads: Sequence[str] | None = None,
+        between: tuple[int, int] | None = None,
+        functions: Sequence[str] | None = None,
+        own: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self.trace = trace
+        self.between = between
+        self.progress = progress
+        self._threads = threads
+        self._globs = functions
+        self._own = own
+        self.chosen = bool(threads or between or functions or own)
+        load = trace._core.calls
+        start: Array = load("start")
+        duration: Array = load("duration")
+        parent: Array = load("parent")
+        count = len(start)
+        self._near: Array | None = None
+        if self.chosen:
+            end = start + duration
+            keep = self._keep(start, end, parent)
+            near = _nearest(parent, keep)
+            self.rows: Array = np.flatnonzero(keep)
+            number_of = np.full(count + 1, -1, np.int32)
+            number_of[self.rows] = np.arange(len(self.rows), dtype=np.int32)
+            # What is not kept counts for the nearest call around it that is.
+            self._near = number_of[np.where(keep, np.arange(count), near)]
+            parent = number_of[near[self.rows]]
+            start, end = start[self.rows], end[self.rows]
+            if between is not None:
+                start, end = np.maximum(start, between[0]), np.minimum(end, between[1])
+            duration = end - start
+        # Without a choice these are the trace's own columns, and take no memory.
+        self.start: Array = np.ascontiguousarray(start)
+        self.duration: Array = np.ascontiguousarray(duration)
+        self.parent: Array = np.ascontiguousarray(parent, np.int32)
+        self.thread: Array = np.ascontiguousarray(self.take("thread"), np.int32)
+        self.function: Array = np.ascontiguousarray(self.take("function"), np.int32)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, column: str) -> Array:
+        """Give a column of calls, of those that were chosen."""
+        values: Array = self.trace._core.calls(column)
+        return values[self.rows] if self.chosen else values
+
+    @property
+    def line(self) -> Array:
+        """The line of each call; -1: unknown."""
+        return self.take("caller_line")
+
+    @cached_property
+    def sites(self) -> tuple[Array, list[tuple[int, int]]]:
+        """Where each call was made, by number from 1 (0: unknown); function and line of each."""
+        code, distinct = intern([self.take("caller"), self.line])
+        places = list(zip(*(column.tolist() for column in distinct), strict=True))
+        # What is unknown is 0, the others keep their order.
+        numbers = np.zeros(len(places), np.int32)
+        chosen = [at for at, place in enumerate(places) if min(place) >= 0]
+        numbers[chosen] = np.arange(1, len(chosen) + 1)
+        for at in range(0, len(code), AT_A_TIME):
+            code[at : at + AT_A_TIME] = numbers[code[at : at + AT_A_TIME]]
+        return code, [places[at] for at in chosen]
+
+    def blocks(self) -> Iterator[slice]:
+        """Give the rows, some at a time; says how far it is."""
+        for first in range(0, len(self), AT_A_TIME):
+            if self.progress is not None:
+                self.progress(first, len(self))
+            yield slice(first, min(first + AT_A_TIME, len(self)))
+
+    # ---- What was chosen -------------------------------------------------------------------------
+
+    def _keep(self, start: Array, end: Array, parent: Array) -> Array:
+        load = self.trace._core.calls
+        keep = np.ones(len(start), bool)
+        function = load("function")
+        if self._threads:
+            keep &= self.thread_mask[load("thread")]
+        if self.between is not None:
+            low, high = self.between
+            keep &= (start < high) & ((end > low) | (start >= low))
+        if self._globs:
+            wanted = np.append(_matching(self.trace, self._globs), False)
+            keep &= _inside(parent, wanted[function])
+        if self._own:
+            keep &= np.append(own_functions(self.trace), False)[function]
+        return keep
+
+    @cached_property
+    def thread_mask(self) -> Array:
+        """Which rows of `Trace.threads` were chosen.
+
+        Raises
+        ------
+        ValueError
+            None matches.
+        """
+        table = self.trace.threads
+        if not self._threads:
+            return np.ones(len(table), bool)
+        found = [
+            str(native_id) in self._threads
+            or any(fnmatch.fnmatchcase(name or "", glob) for glob in self._threads)
+            for name, native_id in zip(table["name"], table["native_id"].tolist(), strict=True)
+        ]
+        if not any(found):
+            names = ", ".join(f"{t.name or '(no name)'} ({t.native_id})" for t in table)
+            raise ValueError(f"thread: there is no such thread; there are {names}")
+        return np.array(found, bool)
+
+    def times(self, times: Array) -> Array:
+        """Give a mask of the times that lie in what was chosen."""
+        if self.between is None:
+            return np.ones(len(times), bool)
+        return (times >= self.between[0]) & (times < self.between[1])
+
+    # ---- Bytes -----------------------------------------------------------------------------------
+
+    @cached_property
+    def has_memory(self) -> bool:
+        """Whether allocations were recorded."""
+        kinds = self.trace._facts["kinds"]
+        return bool(kinds >> 10 & ((1 << 25) - 1))
+
+    @cached_property
+    def memory(self) -> tuple[Array, Array, Array]:
+        """Bytes allocated and freed, and blocks allocated, in each call itself; int64."""
+        if self.between is None:
+            columns = [np.asarray(c).astype(np.int64) for c in self.trace._call_memory(False)]
+            if not self.chosen:
+                return columns[0], columns[1], columns[2]
+            return tuple(self._sum(c) for c in columns)  # type: ignore[return-value]
+        load = self.trace._core.allocations
+        size = np.maximum(load("size"), 0)
+        born = self.times(load("start"))
+        call = np.where(born, load("call"), -1)
+        freed_in = np.where(self.times(load("end")), load("freed_in"), -1)
+        return (
+            self.by_call(call, size),
+            self.by_call(freed_in, size),
+            self.by_call(call, np.ones(len(size), np.int64)),
+        )
+
+    def by_call(self, calls: Array, weights: Array) -> Array:
+        """Sum weights by chosen call, given rows of `Trace.calls`; -1 is dropped. Exact."""
+        known = calls >= 0
+        calls, weights = calls[known], weights[known]
+        if self._near is not None:
+            calls = self._near[calls]
+            known = calls >= 0
+            calls, weights = calls[known], weights[known]
+        sums = np.zeros(len(self), np.int64)
+        np.add.at(sums, calls, weights)
+        return sums
+
+    def _sum(self, per_call: Array) -> Array:
+        return self.by_call(np.arange(len(per_call)), per_call)
+
+    @cached_property
+    def living(self) -> tuple[Array, Array]:
+        """Bytes that each call allocated itself and that live at the end, and at the peak."""
+        load = self.trace._core.allocations
+        size, call = np.maximum(load("size"), 0), load("call")
+        if self.between is not None:
+            call = np.where(self.times(load("start")), call, -1)
+        alive = self.by_call(np.where(load("end") < 0, call, -1), size)
+        moment = self.trace._core.peak(31)[3]
+        at_peak = (load("birth") < moment) & (load("death") >= moment)
+        return alive, self.by_call(np.where(at_peak, call, -1), size)
+
+    # ---- Names -----------------------------------------------------------------------------------
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The full name of each function; last, for what has none."""
+        table = self.trace.functions
+        return [
+            *(full_name(*both) for both in zip(table["name"], table["module"], strict=True)),
+            "(unknown)",
+        ]
+
+    @cached_property
+    def files(self) -> list[str | None]:
+        """The file of each function; last, None."""
+        return [*self.trace.functions["file"], None]
+
+    @cached_property
+    def first_lines(self) -> list[int | None]:
+        """The first line of each function; last, None."""
+        return [*self.trace.functions._column("line").items(), None]
+
+    @cached_property
+    def thread_names(self) -> list[str]:
+        """A name for each thread, also for one that never had any."""
+        table = self.trace.threads
+        return [
+            name or (f"thread {native_id}" if native_id else "(unknown thread)")
+            for name, native_id in zip(
+                table["name"], table._column("native_id").items(), strict=True
+            )
+        ]
+
+    @cached_property
+    def thread_ids(self) -> list[int]:
+        """A number for each thread, no two the same; the system's where known."""
+        found: list[int] = []
+        used = set()
+        for row, given in enumerate(self.trace.threads._column("native_id").items()):
+            number = given or 1
+            while number in used:
+                number = row + 1 if number != row + 1 else number + (1 << 22)
+            used.add(number)
+            found.append(number)
+        return found
+
+    @cached_property
+    def process(self) -> int:
+        """The process's number; 1 if it is not known."""
+        return int(self.trace.metadata.get("pid") or 1)
+
+    @cached_property
+    def title(self) -> str:
+        """What the program was, in one line."""
+        arguments = self.trace.metadata.get("argv") or ()
+        return one_line(" ".join(map(str, arguments)) or "python")
+
+    @property
+    def loss(self) -> str | None:
+        """What is missing, in words; None: nothing."""
+        return repr(self.trace.loss)[1:-1] if self.trace.loss else None
+
+    # ---- Order -----------------------------------------------------------------------------------
+
+    @cached_property
+    def steps(self) -> list[Array]:
+        """For each thread, begins (a row) and ends (~row) of its calls, properly nested."""
+        steps, first = _core.nest_calls(self.parent, self.thread, len(self.trace.threads))
+        all_steps = np.frombuffer(steps, np.int32)
+        bounds = np.frombuffer(first, np.int64).tolist()
+        return [all_steps[a:b] for a, b in pairwise(bounds)]
+
+    def parts_of(self, steps: Array) -> Iterator[tuple[Array, Array]]:
+        """Give the steps of a thread and their times, some at a time; times never decrease."""
+        last = 0
+        for first in range(0, len(steps), AT_A_TIME):
+            part = steps[first : first + AT_A_TIME]
+            ends = part < 0
+            call = np.where(ends, ~part, part)
+            times = self.start[call] + np.where(ends, self.duration[call], 0)
+            times = np.maximum.accumulate(np.maximum(times, last))
+            last = int(times[-1])
+            yield part, times
+
+    @property
+    def depth(self) -> Array:
+        """How many of the chosen calls enclose each."""
+        if not self.chosen:
+            return self.take("depth")
+        count = len(self)
+        depth = np.append((self.parent >= 0).astype(np.int32), np.int32(0))
+        above = np.append(np.where(self.parent < 0, count, self.parent), count)
+        while not (above == count).all():
+            # Twice as far each time.
+            depth = depth + depth[above]
+            above = above[above]
+        return depth[:-1]
+
+    def own_times(self) -> Array:
+        """Give the time of each call without the chosen calls inside."""
+        if not self.chosen:
+            own: Array = self.trace._core.calls("self_time")
+            return own
+        inside = np.zeros(len(self), np.int64)
+        has_parent = self.parent >= 0
+        np.add.at(inside, self.parent[has_parent], self.duration[has_parent])
+        return np.maximum(self.duration - inside, 0)
+
+    def table(self, name: str) -> Table:
+        """Give a table of the trace, the rows that were chosen."""
+        found: Table = getattr(self.trace, name)
+        if not self.chosen:
+            return found
+        if name == "calls":
+            return found[self.rows]
+        mask = np.ones(len(found), bool)
+        if self._threads and "thread" in found:
+            mask &= self.thread_mask[found["thread"]]
+        if self.between is not None and ("time" in found or "start" in found):
+            mask &= self.times(np.asarray(found["time" if "time" in found else "start"]))
+        if (self._globs or self._own) and "function" in found:
+            wanted = np.ones(len(self.trace.functions), bool)
+            if self._globs:
+                wanted &= _matching(self.trace, self._globs)
+            if self._own:
+                wanted &= own_functions(self.trace)
+            mask &= np.append(wanted, False)[np.ma.filled(found["function"], -1)]
+        return found[np.flatnonzero(mask)]
+
+
+def _matching(trace: Trace, globs: Sequence[str]) -> Array:
+    """Give a mask of the functions that globs match.
+
+    Raises
+    ------
+    ValueError
+        None does.
+    """
+    from ..cli import Failure
+    from ..cli.rows import match_functions
+
+    try:
+        return match_functions(trace, globs)
+    except Failure as failure:
+        said = str(failure).removeprefix("--function: ")
+        raise ValueError(f"functions: {said}") from None
+
+
+def _nearest(parent: Array, keep: Array) -> Array:
+    """Give the nearest call around each that is kept; the number of calls where there is none."""
+    count = len(parent)
+    kept = np.append(keep, True)
+    near = np.append(np.where(parent < 0, count, parent), count)
+    while True:
+        # Twice as far each time.
+        following = np.where(kept[near], near, near[near])
+        if np.array_equal(following, near):
+            return near[:-1]
+        near = following
+
+
+def _inside(parent: Array, wanted: Array) -> Array:
+    """Give a mask of the calls that are wanted, or lie in one that is."""
+    count = len(parent)
+    found: Array = np.append(wanted, False)
+    above = np.append(np.where(parent < 0, count, parent), count)
+    while True:
+        found = found | found[above]
+        if (above == count).all():
+            return found[:-1]
+        above = above[above]
+
+
+def own_functions(trace: Trace) -> Array:
+    """Give a mask of the functions that are neither the standard library's nor installed."""
+    from .. import areas
+
+    described = trace.metadata.get("areas")
+    described = described if isinstance(described, dict) else areas.folders()
+    folders = tuple(
+        folder.rstrip("/") + "/" for word in areas.WORDS for folder in described.get(word) or ()
+    )
+    return np.array(
+        [
+            file is not None and not file.startswith(("<frozen", folders[0] if folders else "<"))
+            and not file.startswith(folders)
+            for file in trace.functions["file"]
+        ],
+        dtype=bool,
+    )  # fmt: skip
+
+
+def intern(columns: list[Array]) -> tuple[Array, list[Array]]:
+    """Give a number to what each row of int32 columns has; needs little memory.
+
+    Returns
+    -------
+    array of int32, list of arrays of int32
+        Of each row its number; the columns by number.
+    """
+    if len(columns) > 2:
+        first, distinct = intern(columns[:-1])
+        code, (of_first, last) = intern([first, columns[-1]])
+        return code, [*(column[of_first] for column in distinct), last]
+    known: dict[int, int] = {}
+    code = np.empty(len(columns[0]), np.int32)
+    for at in range(0, len(code), AT_A_TIME):
+        rows = slice(at, at + AT_A_TIME)
+        key = columns[0][rows].astype(np.int64)
+        if len(columns) == 2:
+            key = key << 32 | (columns[1][rows].astype(np.int64) & 0xFFFFFFFF)
+        keys, inverse = np.unique(key, return_inverse=True)
+        numbers = [known.setdefault(each, len(known)) for each in keys.tolist()]
+        code[rows] = np.array(numbers, np.int32)[inverse.reshape(-1)]
+    found = np.array(list(known), np.int64)
+    if len(columns) == 1:
+        return code, [found.astype(np.int32)]
+    return code, [(found >> 32).astype(np.int32), found.astype(np.uint32).view(np.int32)]

@@ -1,0 +1,22 @@
+"""One table as an Arrow IPC file, by pyarrow; texts are dictionaries."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING
+
+from .._optional import require
+
+if TYPE_CHECKING:
+    from . import Options
+    from ._view import View
+
+_ROWS = 1 << 17
+
+
+def write(view: View, out: IO[bytes], options: Options) -> None:
+    """Write it."""
+    pyarrow = require("pyarrow", "arrow", "Arrow IPC")
+    ipc = require("pyarrow.ipc", "arrow", "Arrow IPC")
+    table = pyarrow.table(view.table(options.table))
+    with ipc.new_file(out, table.schema) as writer:
+        writer.write_table(table, max_chunksize=_ROWS)

@@ -1,0 +1,214 @@
+"""Chrome trace JSON: a complete event ("X") a call, counters, marks, flows."""
+
+from __future__ import annotations
+
+import json
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import _core
+from ._view import Texts, intern, json_text, microseconds, number, utf8
+
+if TYPE_CHECKING:
+    from ..tables import Array
+    from . import Options
+    from ._view import View
+
+#: Changes of live memory that are written one by one; of more, the largest of equal intervals.
+CHANGES_MAX = 100_000
+_INTERVALS = 20_000
+_RAISED, _OPEN, _YIELDED = 8, 1 | 2 | 16, 4
+_PHASES = {"begin": "s", "step": "t", "end": "f"}
+
+
+def write(view: View, out: IO[bytes], options: Options) -> None:
+    """Write it; times are microseconds with three decimals, from the window's start."""
+    out.write(b'{"traceEvents":[\n')
+    out.write(_names(view))
+    _write_calls(view, out)
+    for line in [*_points(view), *_flows(view)]:
+        out.write(line.encode("ascii"))
+    memory = _write_memory(view, out)
+    out.write(
+        b'{"ph":"M","name":"process_sort_index","pid":%d,"args":{"sort_index":0}}\n' % view.process
+    )
+    out.write(b'],\n"displayTimeUnit":"ns","otherData":')
+    facts = {
+        **{key: value for key, value in view.trace.metadata.items() if key != "areas"},
+        "memory": memory,
+        "loss": view.loss,
+        "functions": _places(view),
+    }
+    out.write(json.dumps(facts, default=str).encode("ascii") + b"}\n")
+
+
+def _names(view: View) -> bytes:
+    pid = view.process
+    lines = [
+        f'{{"ph":"M","name":"process_name","pid":{pid},"args":{{"name":{json_text(view.title)}}}}},'
+    ]
+    for row, (tid, name) in enumerate(zip(view.thread_ids, view.thread_names, strict=True)):
+        if view.thread_mask[row]:
+            lines.append(
+                f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":'
+                f'{{"name":{json_text(name)}}}}},'
+            )
+    return "\n".join([*lines, ""]).encode("ascii")
+
+
+def _write_calls(view: View, out: IO[bytes]) -> None:
+    from ..trace import _CALL_WORDS
+
+    names = Texts([json_text(name).encode("ascii") for name in view.names])
+    threads = Texts([b"%d" % number for number in view.thread_ids])
+    kinds = sorted(_CALL_WORDS)
+    words = Texts([json_text(_CALL_WORDS[kind]).encode() for kind in kinds])
+    code = np.zeros(64, np.int32)
+    code[kinds] = np.arange(len(kinds))
+    line, (lines,) = intern([view.line])
+    line_texts = Texts([b"null" if at < 0 else b"%d" % at for at in lines.tolist()])
+    kind, flags = view.take("kind"), view.take("flags")
+    flag_texts = Texts([_flags(bits) for bits in range(32)])
+    unknown = len(view.names) - 1
+    memory = view.memory if view.has_memory else None
+    depth = view.depth.astype(np.int64) if len(view) and not view.duration.all() else None
+    for rows in view.blocks():
+        function = view.function[rows]
+        parts: list[Any] = [
+            b'{"ph":"X","name":',
+            names.part(np.where(function < 0, unknown, function)),
+            b',"cat":',
+            words.part(code[kind[rows]]),
+            b',"pid":%d,"tid":' % view.process,
+            threads.part(view.thread[rows]),
+            b',"ts":',
+            microseconds(view.start[rows]),
+            b',"dur":',
+            microseconds(view.duration[rows]),
+            b',"args":{"line":',
+            line_texts.part(line[rows]),
+        ]
+        if memory is not None:
+            parts.append(("some", memory[0][rows], b',"allocated":'))
+            parts.append(("some", memory[1][rows], b',"freed":'))
+        if depth is not None:
+            # Times do not tell where a call without any duration lies.
+            empty = view.duration[rows] == 0
+            parts.append(("some", np.where(empty, depth[rows] + 1, 0), b',"depth":'))
+        parts.append(flag_texts.part(flags[rows] & 31))
+        parts.append(b"}},\n")
+        out.write(_core.render_rows(len(function), tuple(parts)))
+
+
+def _places(view: View) -> list[list[Any]]:
+    """Give what a name of a call does not tell of its function: for what reads it again."""
+    table = view.trace.functions
+    rows = zip(
+        view.names[:-1], table["name"], table["module"], view.files[:-1], view.first_lines[:-1],
+        table["kind"], strict=True,
+    )  # fmt: skip
+    return [
+        [x if x is None or isinstance(x, int) else utf8(x).decode() for x in row] for row in rows
+    ]
+
+
+def _flags(bits: int) -> bytes:
+    text = b',"raised":true' if bits & _RAISED else b""
+    text += b',"yielded":true' if bits & _YIELDED else b""
+    return text + (b',"open":true' if bits & _OPEN else b"")
+
+
+def _points(view: View) -> list[str]:
+    found = []
+    pid, tids = view.process, view.thread_ids
+    for mark in view.table("marks"):
+        found.append(
+            f'{{"ph":"i","s":"t","cat":"mark","name":{json_text(mark.name or "?")},"pid":{pid},'
+            f'"tid":{tids[mark.thread]},"ts":{_us(mark.time)}}},\n'
+        )
+    for counter in view.table("counters"):
+        value = json.dumps(counter.value) if np.isfinite(counter.value) else "null"
+        found.append(
+            f'{{"ph":"C","cat":"counter","name":{json_text(counter.name or "?")},"pid":{pid},'
+            f'"ts":{_us(counter.time)},"args":{{"value":{value}}}}},\n'
+        )
+    return found
+
+
+def _flows(view: View) -> list[str]:
+    found = []
+    for flow in view.table("flows"):
+        to_slice_around = ',"bp":"e"' if flow.phase == "end" else ""
+        found.append(
+            f'{{"ph":"{_PHASES[flow.phase]}","cat":"flow","name":{json_text(flow.name or "?")},'
+            f'"id":{flow.id},"pid":{view.process},"tid":{view.thread_ids[flow.thread]},'
+            f'"ts":{_us(flow.time)}{to_slice_around}}},\n'
+        )
+    return found
+
+
+def _us(ns: int) -> str:
+    return f"{ns // 1000}.{ns % 1000:03d}"
+
+
+def live_bytes(view: View, limit: int) -> tuple[dict[str, tuple[Array, Array]], str]:
+    """Give live memory over time, by domain, and how it was thinned out, in words.
+
+    Parameters
+    ----------
+    view : View
+        Of which trace.
+    limit : int
+        Of more changes than that in a domain, the largest of equal intervals are given.
+
+    Returns
+    -------
+    dict of str to (times, bytes), str
+        By domain; those in which nothing was allocated are not there.
+    """
+    found = {}
+    told = "every change"
+    for bit, domain in enumerate(("raw", "mem", "obj", "numpy", "libc")):
+        time, live, _ = view.trace._core.curve(1 << bit)
+        if not len(time) or not np.any(live):
+            continue
+        if len(time) > limit:
+            told = f"the largest of each of {_INTERVALS:,} intervals"
+            duration = max(view.trace.duration, 1)
+            bins = np.minimum(time * _INTERVALS // duration, _INTERVALS - 1)
+            first = np.flatnonzero(np.diff(bins, prepend=-1))
+            live = np.maximum.reduceat(live, first)
+            time = time[first]
+        chosen = view.times(time)
+        found[domain] = np.ascontiguousarray(time[chosen]), np.ascontiguousarray(live[chosen])
+    return found, told
+
+
+def _write_memory(view: View, out: IO[bytes]) -> str | None:
+    if not view.has_memory:
+        return None
+    domains, told = live_bytes(view, CHANGES_MAX)
+    for domain, (time, live) in domains.items():
+        head = f'{{"ph":"C","cat":"memory","name":"live {domain}","pid":{view.process},"ts":'
+        out.write(
+            _core.render_rows(
+                len(time),
+                (head.encode(), microseconds(time), b',"args":{"bytes":', number(live), b"}},\n"),
+            )
+        )
+    resident = view.trace.resident
+    chosen = view.times(resident["time"])
+    out.write(
+        _core.render_rows(
+            int(chosen.sum()),
+            (
+                b'{"ph":"C","cat":"memory","name":"resident","pid":%d,"ts":' % view.process,
+                microseconds(resident["time"][chosen]),
+                b',"args":{"bytes":',
+                number(resident["bytes"][chosen]),
+                b"}},\n",
+            ),
+        )
+    )
+    return told

@@ -1,0 +1,95 @@
+"""pprof's protobuf, compressed by gzip: a sample a node of the tree."""
+
+from __future__ import annotations
+
+import gzip
+from typing import IO, TYPE_CHECKING
+
+from ._proto import integer, message, packed
+from ._tree import Tree
+from ._view import utf8
+
+if TYPE_CHECKING:
+    from . import Options
+    from ._view import View
+
+COMPRESSED = True
+
+_UNITS = {"allocated": "bytes", "blocks": "count", "at_peak": "bytes", "live": "bytes"}
+
+
+def write(view: View, out: IO[bytes], options: Options) -> None:
+    """Write it: calls, ns; allocated bytes and blocks, and what lives at the peak and the end."""
+    tree = Tree(view, sites=True, threads=len(view.thread_names) > 1)
+    columns = {"calls": tree.calls + tree.resumes, "wall": tree.self}
+    memory = tree.memory()
+    columns |= {word: memory[word] for word in _UNITS if word in memory}
+    strings: dict[bytes, int] = {b"": 0}
+
+    def string(text: str) -> int:
+        return strings.setdefault(utf8(text), len(strings))
+
+    units = {"calls": "count", "wall": "nanoseconds", **_UNITS}
+    parts = [
+        message(1, integer(1, string(word)), integer(2, string(units[word]))) for word in columns
+    ]
+    parts += _samples(view, tree, list(columns.values()), string)
+    unknown = len(view.names) - 1
+    for row in sorted({unknown if row < 0 else row for row in tree.function.tolist()}):
+        name = string(view.names[row])
+        parts.append(
+            message(
+                5,
+                integer(1, row + 1),
+                integer(2, name),
+                integer(3, name),
+                integer(4, string(view.files[row] or "")),
+                integer(5, view.first_lines[row] or 0),
+            )
+        )
+    metadata = view.trace.metadata
+    parts.append(integer(9, metadata["start_ns"]))
+    parts.append(integer(10, view.trace.duration))
+    parts.append(message(11, integer(1, string("wall")), integer(2, string("nanoseconds"))))
+    parts.append(integer(12, 1))
+    for comment in filter(None, [view.title, view.loss and f"with loss: {view.loss}"]):
+        parts.append(integer(13, string(comment)))
+    parts.append(integer(14, string("wall")))
+    parts += [message(6, text) for text in strings]
+    out.write(gzip.compress(b"".join(parts), 6, mtime=0))
+
+
+def _samples(view: View, tree: Tree, columns: list, string) -> list[bytes]:  # type: ignore[no-untyped-def, type-arg]
+    """Give the samples, and the locations that they mention: a function and the line it is at."""
+    parts = []
+    locations: dict[tuple[int, int], int] = {}
+    unknown = len(view.names) - 1
+    function = [unknown if row < 0 else row for row in tree.function.tolist()]
+    parents, lines = tree.parent.tolist(), tree.line.tolist()
+    values = list(zip(*(column.tolist() for column in columns), strict=True))
+    thread_label = string("thread")
+
+    def location(row: int, line: int) -> int:
+        if line < 0:
+            line = view.first_lines[row] or 0
+        return locations.setdefault((row, line), len(locations) + 1)
+
+    stacks: list[list[int]] = []
+    for node, parent in enumerate(parents):
+        # Leaf first. What encloses it is at the line that called it.
+        above = []
+        if parent >= 0:
+            above = [location(function[parent], lines[node]), *stacks[parent][1:]]
+        stacks.append([location(function[node], -1), *above])
+        if not any(values[node]):
+            continue
+        label = []
+        if tree.thread[node] >= 0:
+            name = string(view.thread_names[tree.thread[node]])
+            label = [message(3, integer(1, thread_label), integer(2, name))]
+        parts.append(message(2, packed(1, stacks[node]), packed(2, values[node]), *label))
+    for (row, line), number in locations.items():
+        parts.append(
+            message(4, integer(1, number), message(4, integer(1, row + 1), integer(2, line)))
+        )
+    return parts

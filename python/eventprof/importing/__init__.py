@@ -1,0 +1,146 @@
+"""What other tools recorded, read as a trace: one module a format, found by how a file begins.
+
+A module has ``read(path, data, builder)``: ``data`` is the whole file, decompressed. It fills the
+builder, and says there what the source does not have.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import os
+import zlib
+from typing import TYPE_CHECKING
+
+from .. import _core
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+_GZIP = b"\x1f\x8b"
+_LZ4 = b"\x04\x22\x4d\x18"
+_HEAD = 1 << 16
+
+
+class Unreadable(ValueError):
+    """What is wrong with a file, in words that follow its name."""
+
+
+def read(fd: int, path: str) -> Trace | None:
+    """Read a file of another tool.
+
+    Parameters
+    ----------
+    fd : int
+        The file; it stays open.
+    path : str
+        Its name, for messages and for what only its own library reads.
+
+    Returns
+    -------
+    Trace or None
+        None: it is of no format that is known here.
+
+    Raises
+    ------
+    FormatError
+        It is of a known format, and cannot be read.
+    ModuleNotFoundError
+        It is of one that only its own library reads, which is not installed.
+    """
+    head = os.pread(fd, _HEAD, 0)
+    if head.startswith(_GZIP):
+        head = _decompressed_head(head)
+    word = recognise(head, path)
+    if word is None:
+        return None
+    from ._build import Builder
+
+    size = os.fstat(fd).st_size
+    with open(os.dup(fd), "rb") as file:
+        file.seek(0)
+        data = file.read()
+    builder = Builder(word, path, size)
+    try:
+        if data.startswith(_GZIP):
+            data = gzip.decompress(data)
+        importlib.import_module(f".{word}", __name__).read(path, data, builder)
+        return builder.trace()
+    except (Unreadable, EOFError, gzip.BadGzipFile, zlib.error, RecursionError) as error:
+        raise _core.FormatError(f"{path}: {_NAMES[word]} that cannot be read: {error}") from None
+    except (ImportError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        # Nothing in somebody's file is believed: what is not as the format says ends here.
+        what = f"{type(error).__name__}: {error}"
+        raise _core.FormatError(
+            f"{path}: {_NAMES[word]} that is not as the format says ({what})"
+        ) from None
+
+
+#: What messages call the formats.
+_NAMES = {
+    "chrome": "Chrome trace JSON",
+    "perfetto": "a Perfetto trace",
+    "speedscope": "a speedscope file",
+    "collapsed": "collapsed stacks",
+    "pstats": "statistics of pstats",
+    "memray": "a recording of memray",
+    "sampling": "a recording of profiling.sampling",
+    "sampling_jsonl": "statistics of profiling.sampling",
+}
+
+
+def _decompressed_head(head: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(31).decompress(head, _HEAD)
+    except zlib.error:
+        return b""
+
+
+def recognise(head: bytes, path: str) -> str | None:
+    """Give the module that reads a file, by how that begins; None: there is none."""
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if head[:4] in (b"HCAT", b"TACH"):
+        return "sampling"
+    if head.startswith(b"memray\0") or (head.startswith(_LZ4) and b"mem" in head[:32]):
+        return "memray"
+    # A dict of tuples, as marshal writes it; in JSON a text or the end follows the brace.
+    if head[:1] in (b"{", b"\xfb") and head[1:2] in (b"\xa9", b")", b"(", b"\xa8", b"0"):
+        return "pstats"
+    if text.startswith(b"{") and b'"type"' in text[:40] and b'"run_id"' in text[:400]:
+        return "sampling_jsonl"
+    if text.startswith((b"{", b"[")):
+        if b"speedscope.app/file-format-schema" in head or b'"profiles"' in head[:4096]:
+            return "speedscope"
+        if b'"traceEvents"' in head or (b'"ph"' in head and text.startswith(b"[")):
+            return "chrome"
+        if b'"shared"' in head and b'"frames"' in head:
+            return "speedscope"
+        return None
+    # A trace is packets, each with its length.
+    if head[:1] == b"\x0a" and _is_packets(head):
+        return "perfetto"
+    line = text.split(b"\n", 1)[0].rstrip()
+    count = line.rpartition(b" ")
+    if count[0] and count[2].isdigit() and b"\0" not in head:
+        return "collapsed"
+    return None
+
+
+def _is_packets(head: bytes) -> bool:
+    at, seen = 0, 0
+    while at < len(head) and seen < 4:
+        if head[at] != 0x0A:
+            return False
+        at += 1
+        size = shift = 0
+        while at < len(head):
+            size |= (head[at] & 127) << shift
+            shift += 7
+            at += 1
+            if head[at - 1] < 128:
+                break
+        at += size
+        seen += 1
+    return seen > 0

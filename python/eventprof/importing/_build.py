@@ -1,0 +1,327 @@
+"""Builds a trace of calls, blocks and points that a reader tells one after another."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from ..tables import Table
+from ..trace import Trace
+
+_KINDS = {name: number for number, name, *_ in _core.kind_table()}
+_NAME_KINDS = ("python", "c", "type", "object", "user", "gc", "audit", "hpy")
+CALL, RETURN, UNWIND, YIELD = (_KINDS[k] for k in ("CALL", "RETURN", "UNWIND", "YIELD"))
+C_CALL, C_RETURN, C_EXCEPTION = (_KINDS[k] for k in ("C_CALL", "C_RETURN", "C_EXCEPTION"))
+#: How a call of that kind ends, by itself and by an exception.
+_ENDS = {
+    C_CALL: (C_RETURN, C_EXCEPTION),
+    _KINDS["SPAN_BEGIN"]: (_KINDS["SPAN_END"],) * 2,
+    _KINDS["GC_START"]: (_KINDS["GC_STOP"],) * 2,
+    _KINDS["HPY_CALL"]: (_KINDS["HPY_RETURN"],) * 2,
+}
+#: How calls of the table begin, by the word of its column kind.
+BEGINS = {
+    "call": CALL, "resume": _KINDS["RESUME"], "throw": _KINDS["THROW"], "c_call": C_CALL,
+    "span": _KINDS["SPAN_BEGIN"], "gc": _KINDS["GC_START"], "hpy": _KINDS["HPY_CALL"],
+}  # fmt: skip
+
+_UINT64 = (1 << 64) - 1
+
+
+class Thread:
+    """One thread's events, in order; made by `Builder.thread`."""
+
+    __slots__ = ("_builder", "depth", "kinds", "last", "refs", "row", "stack", "times", "words")
+
+    def __init__(self, builder: Builder, row: int) -> None:
+        self._builder = builder
+        self.row = row
+        self.times: list[int] = []
+        self.kinds: list[int] = []
+        self.refs: list[int] = []
+        # (address, size) of the rows that have any.
+        self.words: list[tuple[int, int]] = []
+        self.stack: list[tuple[int, int]] = []
+        self.last = 0
+
+    def _add(self, time: int, kind: int, ref: int) -> None:
+        self.last = max(time, self.last)
+        self.times.append(self.last)
+        self.kinds.append(kind)
+        self.refs.append(ref)
+
+    def begin(self, time: int, function: int, line: int = -1, kind: int = CALL) -> None:
+        """Begin a call. An earlier time than the last is taken for that."""
+        caller = self.stack[-1][0] if self.stack else -1
+        self._add(time, kind, self._builder.site(function, caller, line))
+        self.stack.append((function, kind))
+
+    def end(self, time: int, *, raised: bool = False, yielded: bool = False) -> None:
+        """End the innermost call; without any it is counted."""
+        if not self.stack:
+            self._builder.unmatched += 1
+            return
+        function, kind = self.stack.pop()
+        usual = YIELD if yielded else UNWIND if raised else RETURN
+        ends = _ENDS.get(kind)
+        self._add(time, usual if ends is None else ends[raised], function)
+
+    def end_all(self, time: int) -> None:
+        """End every call."""
+        while self.stack:
+            self.end(time)
+
+    def mark(self, time: int, name: str) -> None:
+        """Add a mark."""
+        self._add(time, _KINDS["MARK"], self._point(name))
+
+    def counter(self, time: int, name: str, value: float) -> None:
+        """Add a counter's value."""
+        self._add(time, _KINDS["COUNTER"], self._point(name))
+        self.words.append((struct.unpack("<Q", struct.pack("<d", value))[0], -1))
+
+    def flow(self, time: int, name: str, number: int, phase: int) -> None:
+        """Add a station of a flow; phase: 0 begins, 1 steps, 2 ends."""
+        self._add(time, _KINDS["FLOW"], self._point(name))
+        self.words.append(((number << 2 | phase) & _UINT64, -1))
+
+    def block(
+        self, time: int, what: str, address: int, size: int, function: int = -1, line: int = -1
+    ) -> None:
+        """Add an event of an allocator, as MALLOC_LIBC or FREE_OBJ; a free has no size."""
+        self._add(time, _KINDS[what], self._builder.site(-1, function, line))
+        self.words.append((address & _UINT64, size))
+
+    def _point(self, name: str) -> int:
+        caller = self.stack[-1][0] if self.stack else -1
+        return self._builder.site(self._builder.function(name, kind="user"), caller, -1)
+
+    def spans(self, found: Iterable[tuple[int, int, int, int, int, bool, bool, int]]) -> None:
+        """Add calls in order of start, parents before their children.
+
+        Parameters
+        ----------
+        found : iterable of tuples
+            (start, end, function, line, kind, raised, yielded, depth); depth -1: as the times say.
+        """
+        open_calls: list[tuple[int, bool, bool]] = []
+
+        def close() -> None:
+            end, raised, yielded = open_calls.pop()
+            self.end(end, raised=raised, yielded=yielded)
+
+        for start, end, function, line, kind, raised, yielded, depth in found:
+            if depth >= 0:
+                while len(open_calls) > depth:
+                    close()
+            else:
+                while open_calls and open_calls[-1][0] <= start:
+                    close()
+            if open_calls and end > open_calls[-1][0]:
+                # It cannot last longer than what it lies in: rounding, or two stacks on one thread.
+                if end - open_calls[-1][0] > 1:
+                    self._builder.overlaps += 1
+                end = open_calls[-1][0]
+            self.begin(start, function, line, kind)
+            open_calls.append((end, raised, yielded))
+        while open_calls:
+            close()
+
+
+class Builder:
+    """Collects what a file holds.
+
+    Attributes
+    ----------
+    lacks : list of str
+        What a source of that kind never has, for the metadata.
+    notes : list of str
+        What of this file was not taken over.
+    missing : list of str
+        What should be in this file, and is not.
+    metadata : dict
+        What the file knows of the run.
+    start_ns : int
+        When it began, since 1970; 0: unknown.
+    """
+
+    def __init__(self, format: str, path: str, size: int) -> None:
+        self.format = format
+        self.lacks: list[str] = []
+        self.notes: list[str] = []
+        self.missing: list[str] = []
+        self.metadata: dict[str, Any] = {}
+        self.start_ns = 0
+        self.monotonic_ns = 0
+        self.duration: int | None = None
+        self.unmatched = 0
+        self.overlaps = 0
+        self.statistics: Table | None = None
+        self._path, self._size = path, size
+        self._functions: dict[tuple[Any, ...], int] = {}
+        self._sites: dict[tuple[int, int, int], int] = {}
+        self._threads: dict[Any, Thread] = {}
+        self._thread_names: list[tuple[str | None, int]] = []
+
+    def function(
+        self,
+        name: str | None,
+        module: str | None = None,
+        file: str | None = None,
+        line: int | None = None,
+        kind: str = "python",
+    ) -> int:
+        """Give the row of a function."""
+        key = (name, module, file, line, kind)
+        found = self._functions.get(key)
+        if found is None:
+            found = self._functions[key] = len(self._functions)
+        return found
+
+    def site(self, callee: int, caller: int, line: int) -> int:
+        """Give the number of a place."""
+        key = (callee, caller, line)
+        found = self._sites.get(key)
+        if found is None:
+            found = self._sites[key] = len(self._sites)
+        return found
+
+    def thread(self, key: Any, name: str | None = None, native_id: int = 0) -> Thread:
+        """Give the thread of a key; its name, once it is known."""
+        found = self._threads.get(key)
+        if found is None:
+            found = self._threads[key] = Thread(self, len(self._threads))
+            self._thread_names.append((name, native_id))
+        elif name is not None and self._thread_names[found.row][0] is None:
+            self._thread_names[found.row] = name, native_id
+        return found
+
+    # ---- Making it -------------------------------------------------------------------------------
+
+    def trace(self) -> Trace:
+        """Make the trace of all that was told."""
+        threads = [t for t in self._threads.values() if t.times]
+        rows = {thread.row: at for at, thread in enumerate(threads)}
+        times = np.concatenate(
+            [np.empty(0, np.int64), *(np.array(t.times, np.int64) for t in threads)]
+        )
+        counts = [len(t.times) for t in threads]
+        order = np.argsort(times, kind="stable")  # a thread's own events keep their order
+        kinds = np.concatenate(
+            [np.empty(0, np.uint8), *(np.array(t.kinds, np.uint8) for t in threads)]
+        )
+        refs = np.concatenate(
+            [np.empty(0, np.int32), *(np.array(t.refs, np.int32) for t in threads)]
+        )
+        thread = np.repeat(np.arange(len(threads), dtype=np.int32), counts)
+        first = int(times.min()) if len(times) else 0
+        base = min(first, 0)
+        words = [word for t in threads for word in t.words]
+        address = np.array([word[0] for word in words], np.uint64)
+        size = np.array([word[1] for word in words], np.int64)
+        # Which of them a row has: as many rows with values come before it.
+        family = np.zeros(64, bool)
+        family[
+            [n for n, _, _, _, f, *_ in _core.kind_table() if f in ("alloc", "free", "value")]
+        ] = True
+        with_words = family[kinds]
+        number = np.cumsum(with_words) - 1
+        word_order = number[order][with_words[order]]
+        last = int(times.max()) - base if len(times) else 0
+        duration = last if self.duration is None else max(self.duration, last)
+        kinds_seen = 0
+        for kind in np.unique(kinds).tolist():
+            kinds_seen |= 1 << kind
+        core = _core.make_trace(
+            [
+                (_bytes(name), _bytes(module), _bytes(file), -1 if line is None else line,
+                 _NAME_KINDS.index(kind))
+                for name, module, file, line, kind in self._functions
+            ],
+            list(self._sites),
+            [(_bytes(self._thread_names[row][0]), self._thread_names[row][1]) for row in rows],
+            (times[order] - base, kinds[order], thread[order], refs[order], address[word_order],
+             size[word_order]),
+            (duration, self.start_ns, self.monotonic_ns, int(self.metadata.get("pid") or 0),
+             kinds_seen),
+        )  # fmt: skip
+        if self.unmatched:
+            self.notes.append(f"{self.unmatched:,} ends of calls without a begin")
+        if self.overlaps:
+            self.notes.append(f"{self.overlaps:,} calls that overlap were cut")
+        metadata = {
+            **self.metadata,
+            "imported": {
+                "format": self.format,
+                "lacks": tuple(self.lacks),
+                "notes": (*self.missing, *self.notes),
+            },
+        }
+        facts = {
+            "path": self._path,
+            "format": self.format,
+            "version": "of another tool",
+            "bytes": self._size,
+            "unfinished": False,
+            "live": False,
+            "missing": list(self.missing),
+            "missing_count": len(self.missing),
+        }
+        trace = Trace(core, metadata, lambda: facts)
+        if self.statistics is not None:
+            # The source has sums alone: they are its table of functions.
+            trace.__dict__["functions"] = self.statistics
+        return trace
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("utf-8", "surrogatepass")
+
+
+def statistics(
+    rows: list[tuple[str, str | None, str | None, int | None, str]],
+    sums: dict[str, list[int] | None],
+) -> Table:
+    """Give a table of functions of a source that has sums alone.
+
+    Parameters
+    ----------
+    rows : list of tuples
+        Name, module, file, line and kind of each.
+    sums : dict
+        Of columns to their values; None, and a column that is not there: unknown.
+    """
+    columns: dict[str, Any] = {
+        "name": [row[0] for row in rows],
+        "module": [row[1] for row in rows],
+        "file": [row[2] for row in rows],
+        "line": np.ma.MaskedArray(
+            np.array([row[3] or 0 for row in rows], np.int32),
+            mask=np.array([row[3] is None for row in rows], bool),
+        ),
+        "kind": [row[4] for row in rows],
+    }
+    units = {}
+    for name, unit in _STATISTICS.items():
+        kind = np.float64 if name == "mean" else np.int64
+        given = sums.get(name)
+        if given is not None:
+            columns[name] = np.array(given, kind)
+        else:
+            columns[name] = np.ma.MaskedArray(
+                np.zeros(len(rows), kind), mask=np.ones(len(rows), bool)
+            )
+        units[name] = unit
+    return Table.from_columns("functions", columns, units=units)
+
+
+_STATISTICS = {
+    "calls": "", "resumes": "", "recursive": "", "total": "ns", "self": "ns", "mean": "ns",
+    "min": "ns", "max": "ns", "p50": "ns", "p95": "ns", "p99": "ns", "allocated": "bytes",
+    "freed": "bytes", "net": "bytes", "blocks": "", "alive": "bytes", "churn": "bytes",
+    "temporary": "bytes", "peak_live": "bytes",
+}  # fmt: skip

@@ -1,0 +1,45 @@
+"""Collapsed stacks: a line a stack, with what it weighs."""
+
+from __future__ import annotations
+
+import re
+
+from . import Unreadable
+from ._build import Builder
+from .speedscope import samples
+
+#: What profiling.sampling writes.
+_PLACE = re.compile(r"(.*):([^:]*):(\d+)")
+_ESCAPE = re.compile(r"\\x3b")
+
+
+def read(path: str, data: bytes, builder: Builder) -> None:
+    """Fill the builder: one after another, as if the weights were ns."""
+    found: dict[tuple[str, ...], int] = {}
+    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+        if not line.strip():
+            continue
+        stack, _, weight = line.rpartition(" ")
+        if not weight.isdigit() or not stack:
+            raise Unreadable(f"line {number} does not end with a number")
+        frames = tuple(_ESCAPE.sub(";", frame) for frame in stack.split(";"))
+        found[frames] = found.get(frames, 0) + int(weight)
+    builder.lacks += [
+        "counts of calls", "order", "threads", "allocations", "lines of calls", "exceptions",
+        "times: what the numbers count is not said",
+    ]  # fmt: skip
+    stacks = sorted(found)
+    places = all(_PLACE.fullmatch(frame) for frames in stacks for frame in frames[1:])
+
+    def function(frame: str) -> int:
+        place = _PLACE.fullmatch(frame) if places else None
+        if place is None:
+            return builder.function(frame)
+        return builder.function(place[2], None, place[1], None)
+
+    samples(
+        builder.thread(0, "(all threads)"),
+        [[function(frame) for frame in frames] for frames in stacks],
+        [found[frames] for frames in stacks],
+        0,
+    )

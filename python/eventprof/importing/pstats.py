@@ -1,0 +1,121 @@
+"""pstats' files: sums by function, which cProfile and others write."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from . import Unreadable
+from ._build import Builder, statistics
+
+_REF = 0x80
+
+
+def read(path: str, data: bytes, builder: Builder) -> None:
+    """Fill the builder: there are functions, and no events."""
+    stats = _Reader(data).read()
+    if not isinstance(stats, dict):
+        raise Unreadable("it is no dict")
+    rows: list[tuple[str, str | None, str | None, int | None, str]] = []
+    sums: dict[str, list[int] | None] = {
+        "calls": [], "recursive": [], "total": [], "self": [], "resumes": [],
+    }  # fmt: skip
+    for (file, line, name), (primitive, calls, own, total, *_) in stats.items():
+        if file == "~":
+            rows.append((_bare(name), None, None, None, "c"))
+        else:
+            rows.append((name, None, file, line, "python"))
+        for key, value in (
+            ("calls", calls),
+            ("recursive", calls - primitive),
+            ("total", round(total * 1e9)),
+            ("self", round(own * 1e9)),
+            ("resumes", 0),
+        ):
+            column = sums[key]
+            assert column is not None
+            column.append(value)
+    builder.lacks += ["events", "calls", "threads", "allocations", "order", "exceptions"]
+    builder.statistics = statistics(rows, sums)
+
+
+def _bare(name: str) -> str:
+    """Give the name of a builtin: cProfile says <built-in method builtins.len>."""
+    for head in ("<built-in method ", "<method "):
+        if name.startswith(head) and name.endswith(">"):
+            return name[len(head) : -1]
+    return name
+
+
+class _Reader:
+    """Reads the few types that are in such a file: marshal itself trusts what it reads."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+        self._refs: list[Any] = []
+
+    def _take(self, size: int) -> bytes:
+        found = self._data[self._at : self._at + size]
+        if size < 0 or len(found) != size:
+            raise Unreadable(f"it ends at offset {self._at}, in the middle of something")
+        self._at += size
+        return found
+
+    def _number(self, layout: str) -> Any:
+        return struct.unpack("<" + layout, self._take(struct.calcsize("<" + layout)))[0]
+
+    def read(self, depth: int = 0) -> Any:
+        """Read the next object."""
+        offset = self._at
+        code = self._take(1)[0]
+        type_ = chr(code & ~_REF)
+        if depth > 16:
+            raise Unreadable(f"offset {offset}: it is nested too deeply")
+        if type_ == "r":
+            return self._refs[self._number("I")]
+        place = -1
+        if code & _REF:
+            place = len(self._refs)
+            self._refs.append(None)
+        value = self._value(type_, offset, depth)
+        if place >= 0:
+            self._refs[place] = value
+        return value
+
+    def _value(self, type_: str, offset: int, depth: int) -> Any:
+        if type_ == "i":
+            return self._number("i")
+        if type_ == "g":
+            return self._number("d")
+        if type_ in "zZ":
+            return self._take(self._take(1)[0]).decode("ascii")
+        if type_ in "aA":
+            return self._take(self._number("I")).decode("ascii")
+        if type_ in "ut":
+            return self._take(self._number("I")).decode("utf-8", "surrogatepass")
+        if type_ in "()":
+            count = self._take(1)[0] if type_ == ")" else self._number("I")
+            return tuple(self.read(depth + 1) for _ in range(count))
+        if type_ == "{":
+            return self._dict(depth)
+        if type_ == "l":
+            return self._long()
+        if type_ == "N":
+            return None
+        raise Unreadable(f"offset {offset}: a type {type_!r} has no place in it")
+
+    def _dict(self, depth: int) -> dict[Any, Any]:
+        found = {}
+        while self._data[self._at : self._at + 1] != b"0":
+            key = self.read(depth + 1)
+            found[key] = self.read(depth + 1)
+        self._at += 1
+        return found
+
+    def _long(self) -> int:
+        count = self._number("i")
+        value = 0
+        for at in range(abs(count)):
+            value |= self._number("H") << 15 * at
+        return -value if count < 0 else value

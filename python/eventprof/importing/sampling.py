@@ -1,0 +1,167 @@
+"""The binary files of profiling.sampling (Python 3.15): samples of stacks, with their times."""
+
+from __future__ import annotations
+
+import importlib
+import struct
+import sys
+from typing import Any
+
+from .._optional import require
+from . import Unreadable
+from ._build import Builder, Thread
+
+_HEADER = "I4B4xQQQIQQII"
+_ZSTD = 1
+_REPEAT, _FULL, _SUFFIX, _POP_PUSH = range(4)
+
+
+class _Bytes:
+    def __init__(self, data: bytes, order: str) -> None:
+        self.data = data
+        self.at = 0
+        self._order = order
+
+    def unpack(self, layout: str) -> Any:
+        found = struct.unpack_from(self._order + layout, self.data, self.at)
+        self.at += struct.calcsize(self._order + layout)
+        return found
+
+    def byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+            if shift > 63:
+                raise Unreadable(f"offset {self.at}: a number that does not end")
+
+    def signed(self) -> int:
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+
+def read(path: str, data: bytes, builder: Builder) -> None:
+    """Fill the builder: a sample lasts until the next one of its thread."""
+    order = "<" if data[:4] == b"HCAT" else ">"
+    if len(data) < 96:
+        raise Unreadable("it is shorter than its header and footer")
+    version = struct.unpack_from(order + "I", data, 4)[0]
+    python = tuple(data[8:11])
+    start, interval, count = struct.unpack_from(order + "QQQ", data, 12)
+    strings_at, frames_at = struct.unpack_from(order + "QQ", data, 40)
+    compression = struct.unpack_from(order + "I", data, 56)[0]
+    if not 64 <= strings_at <= frames_at <= len(data) - 32:
+        raise Unreadable("its tables lie outside of it; was the program killed?")
+    frames = _frames(data, order, strings_at, frames_at)
+    body = data[64:strings_at]
+    if compression == _ZSTD:
+        body = _decompress(path, body)
+    elif compression:
+        raise Unreadable(f"compression {compression} is not known")
+    builder.start_ns = start * 1000
+    builder.metadata.update(
+        python=".".join(map(str, python)),
+        recorded_by=f"profiling.sampling, format {version}",
+        sampling_interval_ns=interval * 1000,
+    )
+    builder.lacks += ["counts of calls: it was sampled", "allocations", "exceptions"]
+    functions = [
+        (builder.function(name, None, file or None, None), line) for file, name, line in frames
+    ]
+    seen = _read_samples(_Bytes(body, order), builder, functions, interval * 1000)
+    if seen != count:
+        builder.missing.append(f"{count - seen:,} of {count:,} samples")
+
+
+def _frames(data: bytes, order: str, strings_at: int, frames_at: int) -> list[tuple[str, str, int]]:
+    count, frame_count = struct.unpack_from(order + "II", data, len(data) - 32)
+    reader = _Bytes(data, order)
+    reader.at = strings_at
+    strings = []
+    for _ in range(count):
+        size = reader.varint()
+        strings.append(data[reader.at : reader.at + size].decode("utf-8", "replace"))
+        reader.at += size
+    reader.at = frames_at
+    frames = []
+    for _ in range(frame_count):
+        file, name = reader.varint(), reader.varint()
+        line = reader.signed()
+        for _ in range(3):  # the line's end, and the columns
+            reader.signed()
+        reader.byte()  # the opcode
+        frames.append((strings[file], strings[name], line))
+    return frames
+
+
+def _decompress(path: str, body: bytes) -> bytes:
+    if sys.version_info >= (3, 14):
+        zstd = importlib.import_module("compression.zstd")
+        return bytes(zstd.decompress(body))
+    zstandard = require("zstandard", "zstd", f"{path}: compressed by zstd, it")
+    return bytes(zstandard.ZstdDecompressor().decompressobj().decompress(body))
+
+
+def _read_samples(
+    reader: _Bytes, builder: Builder, functions: list[tuple[int, int]], interval: int
+) -> int:
+    # By thread: its time, its stack (innermost first).
+    states: dict[Any, list[Any]] = {}
+    seen = 0
+    while reader.at < len(reader.data):
+        key = reader.unpack("QI")
+        encoding = reader.byte()
+        thread = builder.thread(key, f"thread {key[0]}", 0)
+        state = states.setdefault(key, [0, []])
+        if encoding == _REPEAT:
+            for _ in range(reader.varint()):
+                state[0] += reader.varint() * 1000
+                reader.byte()  # the thread's state
+                seen += 1
+                _sample(thread, state[0], state[1], state[1], functions)
+            continue
+        state[0] += reader.varint() * 1000
+        reader.byte()
+        seen += 1
+        before = state[1]
+        if encoding == _FULL:
+            kept: list[int] = []
+            new = reader.varint()
+        elif encoding == _SUFFIX:
+            shared, new = reader.varint(), reader.varint()
+            kept = before[len(before) - shared :]
+        elif encoding == _POP_PUSH:
+            popped, new = reader.varint(), reader.varint()
+            kept = before[popped:]
+        else:
+            raise Unreadable(f"offset {reader.at} of its samples: there is no encoding {encoding}")
+        state[1] = [reader.varint() for _ in range(new)] + kept
+        _sample(thread, state[0], before, state[1], functions)
+    for key, (time, _) in states.items():
+        builder.thread(key).end_all(time + interval)
+    return seen
+
+
+def _sample(
+    thread: Thread, time: int, before: list[int], now: list[int], functions: list[tuple[int, int]]
+) -> None:
+    """Go on with what two samples have in common: the same functions, at whatever line."""
+    same = 0
+    while (
+        same < min(len(before), len(now))
+        and functions[before[-1 - same]][0] == functions[now[-1 - same]][0]
+    ):
+        same += 1
+    while len(thread.stack) > same:
+        thread.end(time)
+    for at in range(len(thread.stack), len(now)):
+        # Its line is where it is; that of the call is where what is around it is.
+        line = functions[now[len(now) - at]][1] if at > 0 else -1
+        thread.begin(time, functions[now[-1 - at]][0], max(line, -1))

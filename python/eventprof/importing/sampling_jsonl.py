@@ -1,0 +1,55 @@
+"""The JSON lines of profiling.sampling (Python 3.15): sums of samples by frame."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from . import Unreadable
+from ._build import Builder, statistics
+
+
+def read(path: str, data: bytes, builder: Builder) -> None:
+    """Fill the builder: there are functions, and no events."""
+    strings: dict[int, str] = {}
+    frames: dict[int, dict[str, Any]] = {}
+    sums: dict[tuple[str, str], list[int]] = {}
+    interval = 0
+    ended = False
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            raise Unreadable(f"line {number} is no JSON") from None
+        kind = record["type"]
+        if kind == "meta":
+            interval = int(record["sample_interval_usec"]) * 1000
+            builder.metadata["recorded_by"] = f"profiling.sampling, mode {record.get('mode', '?')}"
+            builder.metadata["sampling_interval_ns"] = interval
+        elif kind == "str_def":
+            strings.update((entry["str_id"], entry["value"]) for entry in record["defs"])
+        elif kind == "frame_def":
+            frames.update((entry["frame_id"], entry) for entry in record["defs"])
+        elif kind == "agg":
+            for entry in record["entries"]:
+                frame = frames[entry["frame_id"]]
+                key = strings[frame["path_str_id"]], strings[frame["func_str_id"]]
+                found = sums.setdefault(key, [0, 0])
+                found[0] += entry["self"]
+                # Its lines are frames of their own, and only one of them is in a sample.
+                found[1] += entry["cumulative"]
+        elif kind == "end":
+            ended = True
+    if not ended:
+        builder.missing.append("the end of the file: it was cut off")
+    builder.lacks += [
+        "events", "calls", "counts of calls: it was sampled", "threads", "allocations",
+        "the total of recursive functions, which is counted by line",
+    ]  # fmt: skip
+    builder.statistics = statistics(
+        [(name, None, file, None, "python") for file, name in sums],
+        {
+            "self": [own * interval for own, _ in sums.values()],
+            "total": [total * interval for _, total in sums.values()],
+        },
+    )

@@ -1,0 +1,204 @@
+// What is known of one call, beside the median call of its function; and of one instant.
+
+import { showUnit } from "./flame.js";
+import { state, update } from "./state.js";
+import { clean, make, showBytes, showCount, showTime } from "./text.js";
+
+const FLAG_WORDS = /** @type {[number, string][]} */ ([
+  [1, "open when recording began"], [2, "open when recording ended"], [4, "suspended by a yield"],
+  [8, "ended by an exception"], [16, "its end was not seen"], [32, "recursive"],
+]);
+const MOST = 60;
+const MOST_BLOCKS = 20;
+
+/** @param {import("./data.js").Data} data @param {number} call */
+export function wordsOf(data, call) {
+  const { head } = data;
+  const parent = data.parentOf(call);
+  const kind = head.kinds[data.kind[call]];
+  const thread = head.threads[data.rows[data.rowOf(call)].thread];
+  const words = [clean(data.nameOf(data.func[call])), clean(data.placeOf(data.func[call]))];
+  words.push(`${showTime(data.dur[call])}${data.flags[call] & 19 ? " at least" : ""}, began at ${showTime(data.start[call])}, ${kind}, ${clean(thread.name)}`);
+  if (parent >= 0) {
+    words.push(`called by ${clean(data.nameOf(data.func[parent]))}${data.line[call] ? `, line ${data.line[call]}` : ""}`);
+  } else if (data.line[call]) words.push(`called from line ${data.line[call]}`);
+  if (data.task && data.task[call]) words.push(`task ${clean(head.tasks[data.task[call] - 1])}`);
+  const flags = FLAG_WORDS.filter(([bit]) => data.flags[call] & bit).map(([, word]) => word);
+  if (flags.length) words.push(flags.join(", "));
+  return words;
+}
+
+/** Sums of the calls that a call made, by function. @param {import("./data.js").Data} data @param {number} call */
+export function childrenByFunction(data, call) {
+  /** @type {Map<number, {calls: number, time: number}>} */
+  const found = new Map();
+  for (const child of data.childrenOf(call)) {
+    const f = data.func[child];
+    const sums = found.get(f) || { calls: 0, time: 0 };
+    sums.calls++;
+    sums.time += data.dur[child];
+    found.set(f, sums);
+  }
+  return found;
+}
+
+export class CallDetail {
+  /** @param {import("./data.js").Data} data @param {HTMLElement} pane @param {import("./histogram.js").Histogram} histogram @param {(call: number) => void} go */
+  constructor(data, pane, histogram, go) {
+    this.data = data;
+    this.histogram = histogram;
+    this.go = go;
+    this.box = make("div", { class: "scroll text" });
+    pane.append(this.box);
+    this.key = "";
+  }
+
+  draw() {
+    const { data } = this;
+    const { call } = state;
+    const key = `${call},${data.complete}`;
+    if (key === this.key) return;
+    this.key = key;
+    if (call < 0 || call >= data.count || !data.complete) {
+      this.box.replaceChildren(make("p", { class: "soft" }, "Click a call on the timeline to see what it did, beside the median call of its function."));
+      return;
+    }
+    const f = data.func[call];
+    const before = state.fn;
+    state.fn = f;
+    this.histogram.compute();
+    state.fn = before;
+    const { calls } = this.histogram;
+    const median = calls[calls.length >> 1];
+    const both = [call, median];
+    const path = [];
+    for (let up = data.parentOf(call); up >= 0 && path.length < MOST; up = data.parentOf(up)) path.unshift(up);
+    const memory = both.map((each) => data.memoryOf(each));
+    const inside = both.map((each) => childrenByFunction(data, each));
+    const [title, ...rest] = wordsOf(data, call);
+    const link = (/** @type {number} */ to, /** @type {string} */ text) => make("button", { type: "button", class: "link", onclick: () => this.go(to) }, make("bdi", {}, text));
+    const fact = (/** @type {string} */ name, /** @type {(each: number, n: number) => string} */ value) =>
+      make("tr", {}, make("th", { scope: "row" }, name), ...both.map((each, n) => make("td", { class: "number" }, value(each, n))));
+    const made = [...new Set([...inside[0].keys(), ...inside[1].keys()])];
+    const time = (/** @type {number} */ n, /** @type {number} */ g) => inside[n].get(g)?.time || 0;
+    made.sort((a, b) => Math.max(time(0, b), time(1, b)) - Math.max(time(0, a), time(1, a)));
+    this.box.replaceChildren(
+      make("h2", {}, make("bdi", {}, title)),
+      ...rest.map((text) => make("div", { class: "soft" }, make("bdi", {}, text))),
+      make("div", { class: "path" }, ...path.flatMap((each) => [link(each, clean(data.nameOf(data.func[each]))), " \u203a "]), title),
+      make("table", { class: "facts" },
+        make("thead", {}, make("tr", {}, make("td"), make("th", { scope: "col" }, "this call"),
+          make("th", { scope: "col" }, median === call ? "the median is this call" : link(median, `median of ${showCount(calls.length)}`)))),
+        make("tbody", {},
+          fact("time", (each) => showTime(data.dur[each])),
+          fact("self", (each) => showTime(data.selfOf(each))),
+          ...(data.blocks ? [
+            fact("allocated, itself", (_, n) => `${showBytes(memory[n].bytes)} in ${showCount(memory[n].blocks)}`),
+            fact("allocated, with all inside", (_, n) => `${showBytes(memory[n].below)} in ${showCount(memory[n].blocksBelow)}`),
+          ] : []),
+          ...made.slice(0, MOST).map((g) => fact(`\u2937 ${clean(data.nameOf(g))}`, (_, n) => {
+            const sums = inside[n].get(g);
+            return sums ? `${showTime(sums.time)} in ${showCount(sums.calls)}` : "-";
+          })))),
+      ...(made.length > MOST ? [make("div", { class: "soft" }, `and ${showCount(made.length - MOST)} more functions`)] : []),
+      ...this.blocks(call, link),
+    );
+  }
+
+  /** The largest blocks that a call made itself, and which call freed each. @param {number} call @param {(to: number, text: string) => HTMLElement} link */
+  blocks(call, link) {
+    const { data } = this;
+    const { thread, depth } = data.rows[data.rowOf(call)];
+    const last = data.start[call] + data.dur[call];
+    const found = [];
+    let low = 0;
+    let high = data.eventsHere;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (data.time[middle] < data.start[call]) low = middle + 1;
+      else high = middle;
+    }
+    for (let at = low; at < data.eventsHere && data.time[at] <= last; at++) {
+      if (data.born[at] && data.eventThread[at] === thread && data.eventDepth[at] === depth + 1 && data.callOfEvent(at) === call) found.push(data.block[at]);
+    }
+    if (!found.length) return [];
+    found.sort((a, b) => data.size[b] - data.size[a]);
+    return [
+      make("h3", {}, `Blocks it allocated itself${found.length > MOST_BLOCKS ? `, the ${MOST_BLOCKS} largest of ${showCount(found.length)}` : ""}`),
+      make("table", { class: "facts" }, make("tbody", {}, ...found.slice(0, MOST_BLOCKS).map((block) => {
+        const death = data.death[block];
+        const in_ = death ? data.callOfEvent(death) : -1;
+        return make("tr", {},
+          make("td", { class: "number" }, showBytes(data.size[block])),
+          make("td", {}, data.blockLine[block] ? `line ${data.blockLine[block]}` : ""),
+          make("td", {}, death ? `lived ${showTime(data.time[death] - data.time[data.birth[block]])}` : "alive at the end"),
+          make("td", {}, ...(in_ >= 0 ? ["freed in ", link(in_, clean(data.nameOf(data.func[in_])))] : [])));
+      }))),
+    ];
+  }
+}
+
+export class InstantDetail {
+  /** @param {import("./data.js").Data} data @param {HTMLElement} pane @param {(call: number) => void} go */
+  constructor(data, pane, go) {
+    this.data = data;
+    this.go = go;
+    this.box = make("div", { class: "scroll text" });
+    pane.append(this.box);
+    this.key = "";
+  }
+
+  draw() {
+    const { data } = this;
+    const key = `${state.instant},${data.complete}`;
+    if (key === this.key) return;
+    this.key = key;
+    if (state.instant === null || !data.complete) {
+      this.box.replaceChildren(make("p", { class: "soft" }, "Click the picture of memory, or an empty place of the timeline, to see what was running and what was alive at that instant."));
+      return;
+    }
+    const time = state.instant;
+    const { bytes, blocks, rows } = aliveByFunction(data, time);
+    const open = data.openAt(time);
+    this.box.replaceChildren(
+      make("h2", {}, `At ${time.toLocaleString("en", { maximumFractionDigits: 0 })} ns`),
+      make("div", { class: "columns" },
+        make("div", {},
+          make("h3", {}, `Running: ${showCount(open.length)} open calls`),
+          make("table", {}, make("tbody", {}, ...open.slice(0, 400).map((call) => {
+            const row = data.rows[data.rowOf(call)];
+            return make("tr", {},
+              make("td", { class: "soft" }, row.depth === 0 || call === open[0] ? make("bdi", {}, clean(data.head.threads[row.thread].name)) : ""),
+              make("td", { class: "number" }, showTime(time - data.start[call])),
+              make("td", {}, make("button", { type: "button", class: "link", onclick: () => this.go(call) }, make("bdi", {}, clean(data.nameOf(data.func[call]))))));
+          })))),
+        data.blocks
+          ? make("div", {},
+              make("h3", {}, `Alive: ${showBytes(bytes)} in ${showCount(blocks)} blocks `,
+                make("button", { type: "button", onclick: () => update({ tab: "flame", unit: "live" }) }, "as a flame graph")),
+              make("table", {}, make("tbody", {}, ...rows.slice(0, 200).map(([f, size, count]) => make("tr", {},
+                make("td", { class: "number" }, showUnit("live", size)), make("td", { class: "number" }, showCount(count)),
+                make("td", {}, make("bdi", {}, clean(data.nameOf(f)))))))))
+          : make("div", { class: "soft" }, "Memory was not recorded.")),
+    );
+  }
+}
+
+/** What is alive at a time, by function, the most first. @param {import("./data.js").Data} data @param {number} time */
+export function aliveByFunction(data, time) {
+  const size = new Float64Array(data.none + 1);
+  const count = new Float64Array(data.none + 1);
+  let bytes = 0;
+  let blocks = 0;
+  data.alive(time, (block) => {
+    size[data.holder[block]] += data.size[block];
+    count[data.holder[block]]++;
+    bytes += data.size[block];
+    blocks++;
+  });
+  /** @type {[number, number, number][]} */
+  const rows = [];
+  for (let f = 0; f <= data.none; f++) if (count[f]) rows.push([f, size[f], count[f]]);
+  rows.sort((a, b) => b[1] - a[1]);
+  return { bytes, blocks, rows };
+}

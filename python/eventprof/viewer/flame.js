@@ -1,0 +1,167 @@
+// Flame graphs of the selected range or instant, by a unit: time, calls, bytes, blocks, what is alive.
+
+import { cssOf } from "./colour.js";
+import { state, update } from "./state.js";
+import { clean, fit, make, showBytes, showCount, showTime } from "./text.js";
+import { FONT } from "./timeline.js";
+import { Context, invert } from "./tree.js";
+
+export const UNITS = [
+  ["self", "time"], ["calls", "calls"], ["allocated", "bytes allocated"], ["kept", "bytes kept"],
+  ["blocks", "blocks allocated"], ["live", "bytes alive at the instant"],
+];
+const BAR = 18;
+const MOST_ROWS = 1000; // of a canvas
+
+/** @param {string} unit @param {number} value */
+export function showUnit(unit, value) {
+  return unit === "self" ? showTime(value) : unit === "calls" || unit === "blocks" ? showCount(value) : showBytes(value);
+}
+
+export class Flame {
+  /** @param {import("./data.js").Data} data @param {HTMLElement} pane @param {(text: string[]|null, x: number, y: number) => void} tell */
+  constructor(data, pane, tell) {
+    this.data = data;
+    this.tell = tell;
+    /** @type {Context|null} */
+    this.known = null;
+    this.focus = 0;
+    this.key = "";
+    /** @type {{node: number, x: number, y: number, w: number}[]} */
+    this.boxes = [];
+    this.select = /** @type {HTMLSelectElement} */ (make("select", { "aria-label": "unit of the flame graph", onchange: () => update({ unit: this.select.value }) }));
+    for (const [value, text] of UNITS) {
+      if (!data.blocks && !["self", "calls"].includes(value)) continue;
+      this.select.append(make("option", { value }, text));
+    }
+    this.turned = /** @type {HTMLInputElement} */ (make("input", { type: "checkbox", onchange: () => update({ inverted: this.turned.checked }) }));
+    this.said = make("span", { class: "soft" });
+    this.back = make("button", { type: "button", onclick: () => { this.focus = 0; update({}); } }, "whole graph");
+    this.canvas = /** @type {HTMLCanvasElement} */ (make("canvas", { tabIndex: 0, role: "img" }));
+    this.box = make("div", { class: "scroll" }, this.canvas);
+    pane.append(
+      make("div", { class: "bar" }, this.select, make("label", {}, this.turned, " callees first (inverted)"), this.back, this.said),
+      this.box,
+    );
+    this.canvas.addEventListener("click", (event) => {
+      const node = this.under(event.offsetX, event.offsetY);
+      if (node < 0) return;
+      this.focus = node;
+      update({ fn: this.graph.tree.func[node] });
+    });
+    this.canvas.addEventListener("mousemove", (event) => {
+      const node = this.under(event.offsetX, event.offsetY);
+      if (node < 0) tell(null, 0, 0);
+      else tell(this.words(node), event.clientX, event.clientY);
+    });
+    this.canvas.addEventListener("mouseleave", () => tell(null, 0, 0));
+    /** @type {{tree: import("./tree.js").Tree, self: Float64Array, total: Float64Array}} */
+    this.graph = /** @type {any} */ (null);
+  }
+
+  get context() {
+    if (!this.known) this.known = new Context(this.data);
+    return this.known;
+  }
+
+  /** @param {number} node */
+  words(node) {
+    const { tree, self, total } = this.graph;
+    const f = tree.func[node];
+    const of = total[0] || 1;
+    return [
+      clean(this.data.nameOf(f)), clean(this.data.placeOf(f)),
+      `${showUnit(state.unit, total[node])} (${((100 * total[node]) / of).toFixed(1)} %), itself ${showUnit(state.unit, self[node] || 0)}`,
+    ];
+  }
+
+  /** The values by function and path, for what is selected. */
+  compute() {
+    const [t0, t1] = state.range || [0, this.data.duration];
+    const key = [state.unit, state.unit === "live" ? state.instant ?? t1 : `${t0},${t1}`, state.inverted].join();
+    if (key === this.key) return;
+    this.key = key;
+    this.focus = 0;
+    let self = this.context.values(state.unit, t0, t1 + (state.range ? 0 : 1), state.instant ?? (this.data.head.peak ? this.data.head.peak[0] : t1));
+    let tree = this.context.tree;
+    if (state.inverted) ({ tree, self } = invert(tree, self));
+    this.graph = { tree, self, total: tree.totals(self) };
+    this.children = /** @type {Map<number, number[]>} */ (new Map());
+    for (let n = 1; n < tree.count; n++) {
+      if (this.graph.total[n] <= 0) continue;
+      const list = this.children.get(tree.parent[n]);
+      if (list) list.push(n);
+      else this.children.set(tree.parent[n], [n]);
+    }
+    for (const list of this.children.values()) list.sort((a, b) => this.graph.total[b] - this.graph.total[a]);
+  }
+
+  /** @param {import("./colour.js").Palette} look */
+  draw(look) {
+    this.select.value = state.unit;
+    this.turned.checked = state.inverted;
+    this.compute();
+    const { tree, total } = this.graph;
+    const wide = Math.max(50, this.box.clientWidth - 4);
+    this.boxes = [];
+    let deepest = 0;
+    const focus = this.focus;
+    const path = [];
+    for (let n = focus; n > 0; n = tree.parent[n]) path.unshift(n);
+    path.forEach((node, y) => this.boxes.push({ node, x: 0, y, w: wide }));
+    const base = total[focus] || 1;
+    const stack = [{ node: focus, x: 0, y: path.length - 1 }];
+    while (stack.length) {
+      const { node, x, y } = /** @type {any} */ (stack.pop());
+      let left = x;
+      for (const child of this.children?.get(node) || []) {
+        const w = (total[child] / base) * wide;
+        if (w < 0.4) break; // they come in order of size
+        if (y + 1 < MOST_ROWS) {
+          this.boxes.push({ node: child, x: left, y: y + 1, w });
+          stack.push({ node: child, x: left, y: y + 1 });
+          deepest = Math.max(deepest, y + 1);
+        }
+        left += w;
+      }
+    }
+    deepest = Math.max(deepest, path.length);
+    const scale = window.devicePixelRatio || 1;
+    const high = (deepest + 1) * BAR;
+    const { canvas } = this;
+    canvas.width = Math.round(wide * scale);
+    canvas.height = Math.min(16000, Math.round(high * scale));
+    canvas.style.width = `${wide}px`;
+    canvas.style.height = `${high}px`;
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    context.fillStyle = cssOf(look.back);
+    context.fillRect(0, 0, wide, high);
+    context.font = FONT;
+    context.textBaseline = "middle";
+    for (const { node, x, y, w } of this.boxes) {
+      context.fillStyle = cssOf(look.calls[tree.func[node]]);
+      if (path.includes(node) && node !== focus) context.globalAlpha = 0.55;
+      context.fillRect(x, y * BAR, Math.max(0.5, w - (w > 3 ? 1 : 0)), BAR - 1);
+      context.globalAlpha = 1;
+      if (w > 30) {
+        context.fillStyle = look.text;
+        context.fillText(fit(context, clean(this.data.nameOf(tree.func[node])), w - 8), x + 4, y * BAR + BAR / 2);
+      }
+    }
+    const where = state.unit === "live"
+      ? `at ${showTime(state.instant ?? (this.data.head.peak ? this.data.head.peak[0] : this.data.duration))}${state.instant === null && this.data.head.peak ? ", the peak" : ""}`
+      : state.range ? `${showTime(state.range[0])} to ${showTime(state.range[1])}` : "whole run";
+    const sum = total[0] > 0 ? `${showUnit(state.unit, total[0])}` : "nothing to show here";
+    this.said.textContent = `${where}: ${sum}`;
+    canvas.setAttribute("aria-label", `Flame graph, ${where}: ${sum}`);
+    this.back.hidden = !focus;
+  }
+
+  /** @param {number} x @param {number} y */
+  under(x, y) {
+    const row = Math.floor(y / BAR);
+    const box = this.boxes.find((each) => each.y === row && x >= each.x && x < each.x + each.w);
+    return box ? box.node : -1;
+  }
+}

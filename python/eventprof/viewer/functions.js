@@ -1,0 +1,125 @@
+// The table of functions, of the whole run or of the selected range.
+
+import { state, update } from "./state.js";
+import { clean, make, showBytes, showCount, showTime } from "./text.js";
+
+const ROWS = 200;
+
+export class Functions {
+  /** @param {import("./data.js").Data} data @param {HTMLElement} pane */
+  constructor(data, pane) {
+    this.data = data;
+    this.order = "self";
+    this.filter = /** @type {HTMLInputElement} */ (make("input", { type: "search", placeholder: "filter: name, module or file:line", "aria-label": "filter functions", oninput: () => update({ filter: this.filter.value }) }));
+    this.said = make("span", { class: "soft", role: "status" });
+    this.head = make("tr");
+    this.body = make("tbody");
+    this.whole = make("button", { type: "button", onclick: () => update({ range: null }) }, "whole run");
+    pane.append(
+      make("div", { class: "bar" }, this.filter, this.whole, this.said),
+      make("div", { class: "scroll" }, make("table", {}, make("thead", {}, this.head), this.body)),
+    );
+    this.key = "";
+  }
+
+  /** @returns {{key: string, text: string, of: ArrayLike<number>, show: (value: number) => string}[]} */
+  columns() {
+    const f = this.data.head.functions;
+    const blocks = this.data.blocks > 0;
+    if (!state.range) {
+      return [
+        { key: "self", text: "self", of: f.self, show: showTime },
+        { key: "total", text: "total", of: f.total, show: showTime },
+        { key: "calls", text: "calls", of: f.calls, show: showCount },
+        { key: "p50", text: "median", of: f.p50, show: (v) => (v < 0 ? "-" : showTime(v)) },
+        { key: "max", text: "slowest", of: f.max, show: (v) => (v < 0 ? "-" : showTime(v)) },
+        ...(blocks ? [
+          { key: "allocated", text: "allocated", of: f.allocated, show: showBytes },
+          { key: "blocks", text: "blocks", of: f.blocks, show: showCount },
+          { key: "peak_live", text: "at the peak", of: f.peak_live, show: showBytes },
+          { key: "alive", text: "at the end", of: f.alive, show: showBytes },
+        ] : []),
+      ];
+    }
+    const sums = this.sums();
+    return [
+      { key: "self", text: "self", of: sums.self, show: showTime },
+      { key: "calls", text: "calls begun", of: sums.calls, show: showCount },
+      ...(blocks ? [
+        { key: "allocated", text: "allocated", of: sums.allocated, show: showBytes },
+        { key: "blocks", text: "blocks", of: sums.blocks, show: showCount },
+        { key: "kept", text: "kept", of: sums.kept, show: showBytes },
+      ] : []),
+    ];
+  }
+
+  sums() {
+    const [t0, t1] = /** @type {[number, number]} */ (state.range);
+    const key = `${t0},${t1}`;
+    if (this.sumsKey !== key) {
+      this.sumsKey = key;
+      this.known = this.data.sums(t0, t1);
+    }
+    return /** @type {ReturnType<import("./data.js").Data["sums"]>} */ (this.known);
+  }
+
+  draw() {
+    const key = JSON.stringify([state.range, state.filter, state.fn, this.order]);
+    if (key === this.key) return;
+    this.key = key;
+    if (this.filter.value !== state.filter) this.filter.value = state.filter;
+    const columns = this.columns();
+    if (!columns.some((column) => column.key === this.order)) this.order = "self";
+    const by = /** @type {(typeof columns)[0]} */ (columns.find((column) => column.key === this.order)).of;
+    const { head, none } = this.data;
+    const matches = matcher(this.data, state.filter);
+    const rows = [];
+    for (let f = 0; f < none; f++) {
+      if (state.range && !columns.some((column) => column.of[f])) continue;
+      if (matches(f)) rows.push(f);
+    }
+    rows.sort((a, b) => by[b] - by[a]);
+    this.head.replaceChildren(
+      ...columns.map(({ key: name, text }) =>
+        make("th", { scope: "col", class: "number", "aria-sort": name === this.order ? "descending" : "none" },
+          make("button", { type: "button", onclick: () => { this.order = name; update({}); } }, name === this.order ? `${text} \u25be` : text))),
+      make("th", { scope: "col" }, "function"), make("th", { scope: "col" }, "module"), make("th", { scope: "col" }, "where"),
+    );
+    this.body.replaceChildren(...rows.slice(0, ROWS).map((f) => {
+      const place = this.data.placeOf(f);
+      const short = place.split("/").slice(-2).join("/");
+      return make("tr", {
+        tabIndex: 0, class: f === state.fn ? "chosen" : "",
+        onclick: () => update({ fn: f, brush: null, tab: "durations" }),
+        onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") update({ fn: f, brush: null, tab: "durations" }); },
+      },
+      ...columns.map(({ of, show }) => make("td", { class: "number" }, show(of[f]))),
+      make("td", {}, make("bdi", {}, clean(this.data.nameOf(f)))),
+      make("td", {}, make("bdi", {}, clean(head.functions.modules[head.functions.module[f]] || ""))),
+      make("td", { title: clean(place), class: "soft" }, make("bdi", {}, clean(short))));
+    }));
+    let said = rows.length > ROWS ? `the first ${ROWS} of ${showCount(rows.length)}` : `${showCount(rows.length)} functions`;
+    if (state.range) {
+      const sums = this.sums();
+      const [t0, t1] = state.range;
+      said = `range ${showTime(t0)} to ${showTime(t1)}, ${showTime(t1 - t0)}: `;
+      said += `${showCount(sums.calls.reduce((a, b) => a + b, 0))} calls begun`;
+      if (this.data.blocks) said += `; ${showBytes(sums.bytes)} allocated in ${showCount(sums.made)} blocks: ${showBytes(sums.keptBytes)} kept, ${showBytes(sums.temporary)} temporary; ${showBytes(sums.freed)} freed`;
+    }
+    this.said.textContent = said;
+    this.whole.hidden = !state.range;
+  }
+}
+
+/** Gives what says whether a function matches: a part of its name or module, or file:line. @param {import("./data.js").Data} data @param {string} text */
+export function matcher(data, text) {
+  const wanted = text.trim().toLowerCase();
+  if (!wanted) return () => true;
+  const { name, modules, module, files, file, line } = data.head.functions;
+  const place = /^(.*):(\d+)$/.exec(wanted);
+  return (/** @type {number} */ f) =>
+    (name[f] || "").toLowerCase().includes(wanted) ||
+    `${modules[module[f]] || ""}.${name[f] || ""}`.toLowerCase().includes(wanted) ||
+    (files[file[f]] || "").toLowerCase().includes(wanted) ||
+    (place !== null && (files[file[f]] || "").toLowerCase().endsWith(place[1]) && line[f] === Number(place[2]));
+}

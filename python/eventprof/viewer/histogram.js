@@ -1,0 +1,142 @@
+// How long the calls of one function took: bars of equal ratio; a brush marks calls on the timeline.
+
+import { cssOf } from "./colour.js";
+import { state, update } from "./state.js";
+import { clean, make, showCount, showTime } from "./text.js";
+import { FONT } from "./timeline.js";
+
+const HIGH = 150;
+
+export class Histogram {
+  /** @param {import("./data.js").Data} data @param {HTMLElement} pane @param {(call: number) => void} go */
+  constructor(data, pane, go) {
+    this.data = data;
+    this.go = go;
+    this.fn = -1;
+    /** Calls of the function, the slowest first. */
+    this.calls = new Uint32Array(0);
+    this.bars = new Float64Array(0);
+    this.low = 0;
+    this.ratio = 1;
+    this.title = make("strong");
+    this.said = make("span", { class: "soft", role: "status" });
+    const step = (/** @type {string} */ text, /** @type {number} */ by) => make("button", { type: "button", onclick: () => this.step(by) }, text);
+    this.canvas = /** @type {HTMLCanvasElement} */ (make("canvas", { role: "img" }));
+    this.box = make("div", { class: "scroll" }, this.canvas);
+    this.bar = make("div", { class: "bar" }, this.title, step("slowest", 0), step("next slower", -1), step("next faster", 1),
+      make("button", { type: "button", onclick: () => update({ brush: null }) }, "no brush"), this.said);
+    pane.append(this.bar, this.box);
+    let from = -1;
+    this.canvas.addEventListener("pointerdown", (event) => {
+      from = event.offsetX;
+      this.canvas.setPointerCapture(event.pointerId);
+    });
+    this.canvas.addEventListener("pointerup", (event) => {
+      if (from < 0 || !this.calls.length) return;
+      const [a, b] = [Math.min(from, event.offsetX), Math.max(from, event.offsetX)];
+      from = -1;
+      const bars = this.bars.length;
+      const at = (/** @type {number} */ x) => Math.max(0, Math.min(bars - 1, Math.floor((x / this.wide) * bars)));
+      update({ brush: [this.edge(at(a)), this.edge(at(b) + 1) - 1e-6] });
+    });
+    this.wide = 1;
+  }
+
+  /** The lower edge of a bar, ns. @param {number} bar */
+  edge(bar) {
+    return bar === 0 ? 0 : this.low * this.ratio ** bar;
+  }
+
+  /** The calls that the brush marks, or all; the slowest first. */
+  chosen() {
+    if (!state.brush) return this.calls;
+    const [low, high] = state.brush;
+    return this.calls.filter((call) => this.data.dur[call] >= low && this.data.dur[call] <= high);
+  }
+
+  /** Goes to the slowest call (0), or on from the selected one. @param {number} by */
+  step(by) {
+    const calls = this.chosen();
+    if (!calls.length) return;
+    const at = by === 0 ? 0 : calls.indexOf(state.call) + by;
+    this.go(calls[Math.max(0, Math.min(calls.length - 1, at))]);
+  }
+
+  compute() {
+    if (this.fn === state.fn) return;
+    this.fn = state.fn;
+    const { func, dur, count } = this.data;
+    let n = 0;
+    for (let i = 0; i < count; i++) if (func[i] === this.fn) n++;
+    this.calls = new Uint32Array(n);
+    n = 0;
+    for (let i = 0; i < count; i++) if (func[i] === this.fn) this.calls[n++] = i;
+    this.calls.sort((a, b) => dur[b] - dur[a] || a - b);
+    const bars = 60;
+    this.bars = new Float64Array(bars);
+    if (!n) return;
+    this.low = Math.max(1, dur[this.calls[n - 1]]);
+    const high = Math.max(this.low * 1.01, dur[this.calls[0]]);
+    this.ratio = (high / this.low) ** (1 / bars) * (1 + 1e-9);
+    for (const call of this.calls) {
+      const bar = dur[call] <= this.low ? 0 : Math.floor(Math.log(dur[call] / this.low) / Math.log(this.ratio));
+      this.bars[Math.min(bars - 1, bar)]++;
+    }
+  }
+
+  /** @param {import("./colour.js").Palette} look */
+  draw(look) {
+    this.bar.hidden = false;
+    if (state.fn < 0 || state.fn >= this.data.none) {
+      this.title.textContent = "Click a function in the table, a flame graph or a call to see how long its calls took.";
+      this.said.textContent = "";
+      this.canvas.hidden = true;
+      return;
+    }
+    this.compute();
+    this.canvas.hidden = false;
+    this.title.textContent = clean(this.data.nameOf(state.fn));
+    const { calls, bars } = this;
+    const wide = Math.max(50, this.box.clientWidth - 4);
+    this.wide = wide;
+    const scale = window.devicePixelRatio || 1;
+    const { canvas } = this;
+    canvas.width = Math.round(wide * scale);
+    canvas.height = Math.round(HIGH * scale);
+    canvas.style.width = `${wide}px`;
+    canvas.style.height = `${HIGH}px`;
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    context.fillStyle = cssOf(look.back);
+    context.fillRect(0, 0, wide, HIGH);
+    context.font = FONT;
+    context.textBaseline = "middle";
+    const most = bars.reduce((a, b) => Math.max(a, b), 1);
+    const each = wide / bars.length;
+    for (let bar = 0; bar < bars.length; bar++) {
+      const marked = !state.brush || (this.edge(bar) <= state.brush[1] && this.edge(bar + 1) >= state.brush[0] + 1e-3);
+      const high = bars[bar] ? Math.max(2, (bars[bar] / most) * (HIGH - 40)) : 0;
+      context.fillStyle = cssOf(look.calls[state.fn]);
+      context.globalAlpha = marked ? 1 : 0.3;
+      context.fillRect(bar * each + 0.5, HIGH - 20 - high, each - 1, high);
+    }
+    context.globalAlpha = 1;
+    context.fillStyle = look.soft;
+    let free = 0;
+    for (let bar = 0; bar < bars.length; bar += 6) {
+      const text = showTime(bar === 0 ? this.low : this.edge(bar));
+      const x = bar * each;
+      if (x < free || x + context.measureText(text).width > wide) continue;
+      context.fillText(text, x, HIGH - 9);
+      free = x + context.measureText(text).width + 12;
+    }
+    context.fillText(`up to ${showCount(most)} calls a bar; bars of equal ratio; drag to mark some`, 4, 9);
+    const { dur } = this.data;
+    const chosen = this.chosen();
+    this.said.textContent = calls.length
+      ? `${showCount(calls.length)} calls, median ${showTime(dur[calls[calls.length >> 1]])}, slowest ${showTime(dur[calls[0]])}` +
+        (state.brush ? `; marked: ${showCount(chosen.length)}` : "")
+      : "no call of it was recorded";
+    canvas.setAttribute("aria-label", `Durations of ${clean(this.data.nameOf(state.fn))}: ${this.said.textContent}`);
+  }
+}

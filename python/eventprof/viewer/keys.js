@@ -1,0 +1,39 @@
+// What each key does.
+
+import { byId, make } from "./text.js";
+
+/** @typedef {{keys: string[], shown: string, what: string, run: () => void}} Key */
+
+/** @param {Key[]} keys */
+export function bindKeys(keys) {
+  /** @type {Map<string, () => void>} */
+  const known = new Map();
+  for (const { keys: names, run } of keys) for (const name of names) known.set(name, run);
+  window.addEventListener("keydown", (event) => {
+    const target = /** @type {HTMLElement} */ (event.target);
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape" && byId("keys").open) return;
+    if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) {
+      if (event.key === "Escape") target.blur();
+      return;
+    }
+    if (target.closest("[role=tablist], table") && /^(Arrow|Enter)/.test(event.key)) return;
+    if (target.tagName === "BUTTON" && (event.key === "Enter" || event.key === " ")) return;
+    const run = known.get(event.key.length === 1 ? event.key.toLowerCase() + (event.shiftKey && /[a-z]/i.test(event.key) ? "+" : "") : event.key);
+    if (!run) return;
+    event.preventDefault();
+    run();
+  });
+  byId("keys").replaceChildren(
+    make("h2", {}, "Keys and mouse"),
+    make("table", {}, make("tbody", {},
+      ...keys.filter(({ shown }) => shown).map(({ shown, what }) => make("tr", {}, make("th", { scope: "row" }, shown), make("td", {}, what))),
+      ...[
+        ["wheel, pinch", "zoom about the pointer"], ["Shift+wheel", "earlier, later"], ["wheel over the names", "scroll the lanes"],
+        ["drag", "move the picture"], ["Shift+drag", "select a range: sums, flame graph"],
+        ["click", "a call; or an instant: what ran, what was alive"], ["double click", "fit a call into the view"],
+        ["click a thread's name", "fold or unfold it"],
+      ].map(([a, b]) => make("tr", {}, make("th", { scope: "row" }, a), make("td", {}, b))))),
+    make("button", { type: "button", onclick: () => byId("keys").close() }, "close"),
+  );
+}

@@ -1,0 +1,517 @@
+// Starts the page: decodes what is in view first, joins the parts, and answers tests (window.eventprofPage).
+
+import { AREA_NAMES, areaColour, palette } from "./colour.js";
+import { Data } from "./data.js";
+import { CallDetail, InstantDetail, aliveByFunction, wordsOf } from "./detail.js";
+import { rangeInView } from "./draw.js";
+import { Flame } from "./flame.js";
+import { Functions } from "./functions.js";
+import { Histogram } from "./histogram.js";
+import { bindKeys } from "./keys.js";
+import { GUTTER, RULER } from "./lanes.js";
+import { Memory } from "./memory.js";
+import { Overview } from "./overview.js";
+import { Search } from "./search.js";
+import { flush, fromFragment, onChange, state, toFragment, update } from "./state.js";
+import { byId, clean, make, showBytes, showCount, showTime } from "./text.js";
+import { Timeline } from "./timeline.js";
+
+const SHORTEST = 20; // ns that the view shows at least
+const MOST_BACKGROUND = 4e7; // calls and events of blocks up to which all is decoded unasked
+const TABS = [["functions", "Functions"], ["flame", "Flame graph"], ["durations", "Durations"], ["call", "Call"], ["instant", "Instant"]];
+
+class App {
+  /** @param {Data} data */
+  constructor(data) {
+    this.data = data;
+    this.plain = { ...state, v0: 0, v1: Math.max(SHORTEST, data.duration) };
+    Object.assign(state, this.plain, fromFragment(location.hash));
+    if (!(state.v1 > state.v0)) Object.assign(state, { v0: this.plain.v0, v1: this.plain.v1 });
+    if (state.call >= data.count) state.call = -1;
+    if (!TABS.some(([name]) => name === state.tab)) state.tab = "functions";
+    this.timeline = new Timeline(data, byId("timeline"));
+    this.memory = new Memory(data, byId("memory"));
+    this.overview = new Overview(data, byId("overview"));
+    this.frames = /** @type {number[]} */ ([]);
+    this.panel = 0.36; // of the window's height
+    const panes = byId("panes");
+    /** @type {Record<string, HTMLElement>} */
+    this.panes = {};
+    for (const [name, text] of TABS) {
+      this.panes[name] = make("div", { id: `pane-${name}`, class: "pane", role: "tabpanel", "aria-labelledby": `tab-${name}` });
+      panes.append(this.panes[name]);
+      byId("tabs").append(make("button", { id: `tab-${name}`, type: "button", role: "tab", "aria-controls": `pane-${name}`, onclick: () => update({ tab: name }) }, text));
+    }
+    byId("tabs").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+      if (!by) return;
+      const at = TABS.findIndex(([name]) => name === state.tab);
+      const name = TABS[(at + by + TABS.length) % TABS.length][0];
+      update({ tab: name });
+      byId(`tab-${name}`).focus();
+    });
+    const go = (/** @type {number} */ call) => this.show(call);
+    this.functions = new Functions(data, this.panes.functions);
+    this.flame = new Flame(data, this.panes.flame, (words, x, y) => this.tip(words, x, y));
+    this.histogram = new Histogram(data, this.panes.durations, go);
+    this.call = new CallDetail(data, this.panes.call, this.histogram, go);
+    this.instant = new InstantDetail(data, this.panes.instant, go);
+    this.search = new Search(data, this.timeline, go);
+    this.fillHead();
+    this.setPalette();
+    this.bind();
+    onChange((changed) => this.draw(changed));
+  }
+
+  fillHead() {
+    const { head } = this.data;
+    byId("title").textContent = clean(head.title);
+    byId("summary").textContent = head.summary;
+    const told = byId("told");
+    told.textContent = head.told.lost ? `${showCount(head.told.lost)} events lost` : "nothing lost";
+    told.className = head.told.lost ? "bad" : "good";
+    byId("limits").replaceChildren(
+      ...[...head.told.limits.map((/** @type {string} */ text) => clean(text)), head.told.facts.map(clean).join(", ")]
+        .map((text, n) => make("span", { class: head.told.lost && n === 0 ? "bad" : "", dir: "auto" }, text)));
+    byId("limits").title = head.told.limits.map(clean).join("\n");
+    byId("memory-box").hidden = !this.data.blocks;
+  }
+
+  setPalette() {
+    const dark = state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+    document.documentElement.dataset.theme = dark ? "dark" : "light";
+    this.look = palette(this.data.head.functions, state.colour, dark);
+    byId("colour").value = state.colour;
+    const used = new Set(this.data.head.functions.area);
+    byId("legend").replaceChildren(...(state.colour === "area" ? AREA_NAMES : []).flatMap((name, area) => {
+      if (!used.has(area)) return [];
+      const swatch = make("i");
+      swatch.style.background = areaColour(area, dark);
+      return [make("span", {}, swatch, name)];
+    }));
+  }
+
+  /** @param {Partial<typeof state>} changed */
+  draw(changed) {
+    const before = performance.now();
+    if ("theme" in changed || "colour" in changed) this.setPalette();
+    if ("folded" in changed) this.timeline.relay();
+    this.clampView();
+    this.search.apply();
+    const { look } = this;
+    const wide = byId("timeline-box").clientWidth;
+    const high = byId("timeline-box").clientHeight;
+    this.timeline.draw(wide, high, look);
+    if (this.data.blocks) this.memory.draw(wide, byId("memory-box").clientHeight, look, this.timeline.cursor);
+    this.overview.draw(wide, look);
+    for (const [name] of TABS) {
+      const here = name === state.tab;
+      this.panes[name].hidden = !here;
+      const tab = byId(`tab-${name}`);
+      tab.setAttribute("aria-selected", String(here));
+      tab.tabIndex = here ? 0 : -1;
+    }
+    if (state.tab === "functions") {
+      if (!state.range || this.data.complete) this.functions.draw();
+    } else if (state.tab === "call") this.call.draw();
+    else if (state.tab === "instant") this.instant.draw();
+    else if (this.data.complete) {
+      if (state.tab === "flame") this.drawFlame(changed);
+      else this.histogram.draw(look);
+    }
+    if (byId("search") !== document.activeElement) byId("search").value = state.search;
+    this.frames.push(performance.now() - before);
+    if (this.frames.length > 1000) this.frames.shift();
+    this.wantTiles();
+    this.remember();
+  }
+
+  /** The flame graph does not depend on the view: it is drawn when something else changed. @param {Partial<typeof state>} changed */
+  drawFlame(changed) {
+    const keys = Object.keys(changed);
+    if (this.flame.key && keys.length && keys.every((key) => ["v0", "v1", "scroll", "folded", "call"].includes(key))) return;
+    this.flame.draw(this.look);
+  }
+
+  clampView() {
+    const whole = this.plain.v1;
+    let span = Math.max(SHORTEST, Math.min(state.v1 - state.v0, whole * 1.1));
+    if (!Number.isFinite(span)) span = whole;
+    let v0 = Math.max(-span * 0.5, Math.min(state.v0, whole - span * 0.5));
+    if (!Number.isFinite(v0)) v0 = 0;
+    state.v0 = v0;
+    state.v1 = v0 + span;
+  }
+
+  remember() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      try {
+        history.replaceState(null, "", `#${toFragment(this.plain)}`);
+      } catch {
+        // in a frame without an address there is none to write
+      }
+    }, 250);
+  }
+
+  /** @param {number} factor @param {number} time stays where it is */
+  zoom(factor, time) {
+    const span = Math.max(SHORTEST, Math.min((state.v1 - state.v0) * factor, this.plain.v1 * 1.1));
+    const part = (time - state.v0) / (state.v1 - state.v0);
+    update({ v0: time - part * span, v1: time - part * span + span });
+  }
+
+  /** @param {number} part of the view's width */
+  pan(part) {
+    const by = part * (state.v1 - state.v0);
+    update({ v0: state.v0 + by, v1: state.v1 + by });
+  }
+
+  /** Shows a call: in view, selected. @param {number} call */
+  show(call) {
+    const { data } = this;
+    const begin = data.start[call];
+    const span = state.v1 - state.v0;
+    const patch = /** @type {Partial<typeof state>} */ ({ call, fn: data.func[call] });
+    const wide = (data.dur[call] / span) * this.timeline.span;
+    if (begin < state.v0 || begin + data.dur[call] > state.v1 || wide < 3) {
+      const want = Math.max(SHORTEST, wide < 3 || data.dur[call] > span ? data.dur[call] * 8 : span);
+      patch.v0 = begin + data.dur[call] / 2 - want / 2;
+      patch.v1 = patch.v0 + want;
+    }
+    this.reveal(call, patch);
+  }
+
+  /** Changes the state so that the row of a call is in view. @param {number} call @param {Partial<typeof state>} patch */
+  reveal(call, patch) {
+    const { data, timeline } = this;
+    const thread = data.rows[data.rowOf(call)].thread;
+    if (state.folded.includes(thread)) patch.folded = state.folded.filter((each) => each !== thread);
+    Object.assign(state, patch);
+    timeline.relay();
+    const place = timeline.placeOf(call);
+    if (place && (place.y < RULER || place.y > timeline.raster.high - 20)) patch.scroll = state.scroll + place.y - timeline.raster.high / 2;
+    update(patch);
+  }
+
+  /** Fits a call into the view. @param {number} call */
+  fitCall(call) {
+    const { start, dur } = this.data;
+    const span = Math.max(SHORTEST, dur[call] * 1.1);
+    const v0 = start[call] + dur[call] / 2 - span / 2;
+    this.reveal(call, { v0, v1: v0 + span, call, fn: this.data.func[call] });
+  }
+
+  /** @param {string[]|null} words @param {number} x @param {number} y */
+  tip(words, x, y) {
+    const tip = byId("tip");
+    tip.hidden = !words;
+    if (!words) return;
+    tip.replaceChildren(...words.filter(Boolean).map((text, n) => make("div", { class: n ? "" : "first" }, make("bdi", {}, text))));
+    const { width, height } = tip.getBoundingClientRect();
+    tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 6))}px`;
+    tip.style.top = `${y + 18 + height > innerHeight ? Math.max(4, y - height - 10) : y + 18}px`;
+  }
+
+  /** @param {number} call */
+  callWords(call) {
+    const { data } = this;
+    const words = wordsOf(data, call);
+    if (data.complete && data.dur[call] < data.duration / 2) words.splice(3, 0, this.costWords(call));
+    return words;
+  }
+
+  /** @param {number} call */
+  costWords(call) {
+    const { data } = this;
+    let text = `self ${showTime(data.selfOf(call))}`;
+    if (data.blocks) {
+      const memory = data.memoryOf(call);
+      text += `; allocated ${showBytes(memory.below)} in ${showCount(memory.blocksBelow)} blocks, itself ${showBytes(memory.bytes)}`;
+    }
+    return text;
+  }
+
+  // ---- Tiles -----------------------------------------------------------------------------------
+
+  /** Decodes tiles one after the other: those in view first. */
+  async wantTiles() {
+    if (this.busy) return;
+    this.busy = true;
+    try {
+      for (;;) {
+        const next = this.nextTile();
+        if (!next) break;
+        await next();
+        update({});
+        await new Promise((done) => setTimeout(done, 0));
+      }
+      if (this.data.complete && !this.finished) {
+        this.finished = true;
+        performance.mark("whole");
+        this.done?.();
+        update({});
+      }
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  nextTile() {
+    const { data } = this;
+    for (const { row } of this.timeline.drawn) {
+      const [from, to] = rangeInView(data, data.rows[row], state.v0, state.v1);
+      for (let tile = Math.floor(from / data.tileRows); tile * data.tileRows < to; tile++) {
+        if (data.callTiles[tile] === 0) return () => data.callTile(tile);
+      }
+    }
+    if (data.count + data.events > MOST_BACKGROUND && state.tab === "functions" && !state.range) return null;
+    const block = data.blockTiles.indexOf(0);
+    if (block >= 0) return () => data.blockTile(block);
+    const call = data.callTiles.indexOf(0);
+    if (call >= 0) return () => data.callTile(call);
+    return null;
+  }
+
+  // ---- The mouse and the keys ------------------------------------------------------------------
+
+  bind() {
+    const { timeline } = this;
+    const canvas = /** @type {HTMLCanvasElement} */ (byId("timeline"));
+    const memory = /** @type {HTMLCanvasElement} */ (byId("memory"));
+    for (const each of [canvas, memory]) {
+      each.addEventListener("wheel", (event) => {
+        event.preventDefault();
+        const unit = event.deltaMode === 1 ? 16 : 1;
+        if (event.offsetX < GUTTER && each === canvas) update({ scroll: state.scroll + event.deltaY * unit });
+        else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan(((event.deltaX || event.deltaY) * unit) / timeline.span);
+        else this.zoom(1.0015 ** (event.deltaY * unit * (event.ctrlKey ? 5 : 1)), timeline.timeAt(event.offsetX));
+      }, { passive: false });
+      this.bindDrag(each, each === memory);
+      each.addEventListener("pointerleave", () => {
+        timeline.cursor = null;
+        timeline.hover = -1;
+        this.tip(null, 0, 0);
+        update({});
+      });
+    }
+    canvas.addEventListener("dblclick", (event) => {
+      const call = timeline.under(event.offsetX, event.offsetY);
+      if (call >= 0) this.fitCall(call);
+    });
+    this.bindOverview();
+    byId("search").addEventListener("input", () => update({ search: byId("search").value }));
+    byId("search").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      if (event.key === "Enter") this.search.next(!event.shiftKey);
+    });
+    byId("before").addEventListener("click", () => this.search.next(false));
+    byId("after").addEventListener("click", () => this.search.next(true));
+    byId("colour").addEventListener("change", () => update({ colour: byId("colour").value }));
+    byId("fit").addEventListener("click", () => this.fitAll());
+    byId("theme").addEventListener("click", () => this.turnTheme());
+    byId("help").addEventListener("click", () => byId("keys").showModal());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => update({ theme: state.theme }));
+    const box = new ResizeObserver(() => { this.flame.key = ""; update({}); });
+    box.observe(byId("timeline-box"));
+    box.observe(byId("panel"));
+    window.addEventListener("hashchange", () => {
+      update({ ...this.plain, ...fromFragment(location.hash), folded: fromFragment(location.hash).folded || [] });
+    });
+    window.addEventListener("beforeprint", () => flush());
+    const divider = byId("divider");
+    divider.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => divider.setPointerCapture(event.pointerId));
+    divider.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
+      if (!divider.hasPointerCapture(event.pointerId)) return;
+      byId("panel").style.height = `${Math.max(60, Math.min(innerHeight - 220, innerHeight - event.clientY))}px`;
+    });
+    const centre = () => timeline.cursor ?? (state.v0 + state.v1) / 2;
+    bindKeys([
+      { keys: ["w", "+", "="], shown: "W  +", what: "zoom in", run: () => this.zoom(0.7, centre()) },
+      { keys: ["s", "-"], shown: "S  -", what: "zoom out", run: () => this.zoom(1 / 0.7, centre()) },
+      { keys: ["a", "ArrowLeft"], shown: "A  \u2190", what: "earlier", run: () => this.pan(-0.2) },
+      { keys: ["d", "ArrowRight"], shown: "D  \u2192", what: "later", run: () => this.pan(0.2) },
+      { keys: ["ArrowUp"], shown: "\u2191  \u2193", what: "scroll the lanes", run: () => update({ scroll: state.scroll - 51 }) },
+      { keys: ["ArrowDown"], shown: "", what: "", run: () => update({ scroll: state.scroll + 51 }) },
+      { keys: ["0"], shown: "0", what: "the whole run", run: () => this.fitAll() },
+      { keys: ["f"], shown: "F", what: "fit the selected call", run: () => { if (state.call >= 0) this.fitCall(state.call); } },
+      { keys: ["p"], shown: "P", what: "go to the call that made the selected one", run: () => this.step("parent") },
+      { keys: ["c"], shown: "C", what: "go to the first call that it made", run: () => this.step("child") },
+      { keys: ["]", "."], shown: "[  ]", what: "the call before, after, in the same row", run: () => this.step("after") },
+      { keys: ["[", ","], shown: "", what: "", run: () => this.step("before") },
+      { keys: ["Enter"], shown: "Enter", what: "what runs and is alive in the middle of the view", run: () => this.pick(centre()) },
+      { keys: ["/"], shown: "/", what: "search", run: () => byId("search").focus() },
+      { keys: ["n"], shown: "N  Shift+N", what: "next hit, the one before", run: () => this.search.next(true) },
+      { keys: ["n+"], shown: "", what: "", run: () => this.search.next(false) },
+      { keys: ["m"], shown: "M", what: "the peak of memory", run: () => { if (this.data.head.peak) this.pick(this.data.head.peak[0]); } },
+      { keys: ["t"], shown: "T", what: "light or dark", run: () => this.turnTheme() },
+      { keys: ["?"], shown: "?", what: "this help", run: () => byId("keys").showModal() },
+      { keys: ["Escape"], shown: "Esc", what: "select nothing, search nothing", run: () => update({ call: -1, range: null, instant: null, brush: null, search: "" }) },
+    ]);
+  }
+
+  /** @param {number} time */
+  pick(time) {
+    const instant = Math.max(0, Math.min(this.data.duration, Math.floor(time)));
+    update({ instant, tab: state.tab === "flame" && state.unit === "live" ? "flame" : "instant" });
+  }
+
+  /** @param {"parent"|"child"|"before"|"after"} where */
+  step(where) {
+    const { data } = this;
+    let call = state.call;
+    if (call < 0) call = data.openAt((state.v0 + state.v1) / 2)[0] ?? -1;
+    else if (where === "parent") call = data.parentOf(call);
+    else if (where === "child") call = data.childrenOf(call)[0] ?? -1;
+    else {
+      const row = data.rows[data.rowOf(call)];
+      call += where === "after" ? 1 : -1;
+      if (call < row.first || call >= row.end) call = -1;
+    }
+    if (call >= 0) this.show(call);
+  }
+
+  fitAll() {
+    update({ v0: this.plain.v0, v1: this.plain.v1 });
+  }
+
+  turnTheme() {
+    update({ theme: this.look?.dark ? "light" : "dark" });
+  }
+
+  bindOverview() {
+    const canvas = byId("overview");
+    const move = (/** @type {PointerEvent} */ event) => {
+      const half = (state.v1 - state.v0) / 2;
+      const time = this.overview.timeAt(event.offsetX);
+      update({ v0: time - half, v1: time + half });
+    };
+    canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
+      canvas.setPointerCapture(event.pointerId);
+      move(event);
+    });
+    canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
+      if (canvas.hasPointerCapture(event.pointerId)) move(event);
+    });
+  }
+
+  /** @param {HTMLCanvasElement} canvas @param {boolean} memory */
+  bindDrag(canvas, memory) {
+    const { timeline } = this;
+    /** @type {null|{x: number, y: number, v0: number, v1: number, scroll: number, range: boolean, moved: boolean}} */
+    let from = null;
+    canvas.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      canvas.focus({ preventScroll: true });
+      canvas.setPointerCapture(event.pointerId);
+      from = { x: event.offsetX, y: event.offsetY, v0: state.v0, v1: state.v1, scroll: state.scroll, range: event.shiftKey, moved: false };
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (!from) {
+        this.point(event, memory);
+        return;
+      }
+      if (Math.abs(event.offsetX - from.x) + Math.abs(event.offsetY - from.y) > 3) from.moved = true;
+      if (!from.moved) return;
+      this.tip(null, 0, 0);
+      if (from.range) {
+        timeline.drag = this.rangeOf(from.x, event.offsetX);
+        update({});
+      } else {
+        const by = ((from.x - event.offsetX) * (from.v1 - from.v0)) / timeline.span;
+        update({ v0: from.v0 + by, v1: from.v1 + by, ...(memory ? {} : { scroll: from.scroll + from.y - event.offsetY }) });
+      }
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      const begun = from;
+      from = null;
+      timeline.drag = null;
+      if (!begun) return;
+      if (begun.range && begun.moved) {
+        const range = this.rangeOf(begun.x, event.offsetX);
+        update({ range, tab: state.tab === "flame" ? "flame" : "functions" });
+      } else if (!begun.moved) this.click(event, memory);
+    });
+    canvas.addEventListener("pointercancel", () => {
+      from = null;
+      timeline.drag = null;
+    });
+  }
+
+  /** @param {number} a @param {number} b @returns {[number, number]} */
+  rangeOf(a, b) {
+    const [x0, x1] = [Math.min(a, b), Math.max(a, b)].map((x) => Math.round(Math.max(0, Math.min(this.data.duration, this.timeline.timeAt(x)))));
+    return [x0, Math.max(x1, x0 + 1)];
+  }
+
+  /** @param {PointerEvent} event @param {boolean} memory */
+  point(event, memory) {
+    const { timeline, data } = this;
+    const { offsetX: x, offsetY: y } = event;
+    timeline.cursor = x >= GUTTER ? timeline.timeAt(x) : null;
+    timeline.hover = -1;
+    if (memory) {
+      const band = this.memory.under(x, y);
+      if (x < GUTTER || !data.complete) this.tip(null, 0, 0);
+      else {
+        const bands = data.bandsAt(timeline.timeAt(x));
+        const words = [`${showBytes(bands.reduce((a, b) => a + b, 0))} live`];
+        if (band >= 0) words.unshift(`${this.memory.names[band]}: ${showBytes(bands[band])}`);
+        this.tip(words, event.clientX, event.clientY);
+      }
+    } else {
+      const call = timeline.under(x, y);
+      timeline.hover = call;
+      this.tip(call < 0 ? null : this.callWords(call), event.clientX, event.clientY);
+    }
+    update({});
+  }
+
+  /** @param {PointerEvent} event @param {boolean} memory */
+  click(event, memory) {
+    const { timeline } = this;
+    const { offsetX: x, offsetY: y } = event;
+    if (x < GUTTER) {
+      const lane = memory ? undefined : timeline.laneAt(y);
+      if (lane && lane.kind === "thread") {
+        const folded = state.folded.includes(lane.thread) ? state.folded.filter((each) => each !== lane.thread) : [...state.folded, lane.thread];
+        update({ folded });
+      }
+      return;
+    }
+    const call = memory ? -1 : timeline.under(x, y);
+    if (call >= 0) update({ call, fn: this.data.func[call], brush: null, tab: state.tab === "durations" ? "durations" : "call" });
+    else this.pick(timeline.timeAt(x));
+  }
+}
+
+async function start() {
+  const data = await Data.open();
+  const app = new App(data);
+  const whole = new Promise((done) => (app.done = /** @type {() => void} */ (done)));
+  const rest = document.readyState === "loading" ? new Promise((done) => document.addEventListener("DOMContentLoaded", done)) : null;
+  app.busy = true; // no tiles before the rest of the page is here
+  flush();
+  performance.mark("first");
+  if (rest) await rest;
+  await data.links();
+  app.busy = false;
+  await app.wantTiles();
+  /** What tests ask, and anyone who is curious. */
+  Object.assign(window, {
+    eventprofPage: {
+      app, data, state, update, flush, whole,
+      under: (/** @type {number} */ x, /** @type {number} */ y) => app.timeline.under(x, y),
+      bandsAt: (/** @type {number} */ time) => [...data.bandsAt(time)],
+      alive: (/** @type {number} */ time) => aliveByFunction(data, time),
+      sums: (/** @type {number} */ t0, /** @type {number} */ t1) => data.sums(t0, t1),
+      frames: app.frames,
+    },
+  });
+}
+
+start().catch((error) => {
+  const box = byId("limits");
+  box.className = "bad";
+  box.textContent = `This page cannot be shown: ${error && error.message}`;
+  console.error(error);
+});

@@ -1,0 +1,228 @@
+// Live memory under the timeline, on the same axis: a band for each of the largest holders, and one for all others.
+
+import { cssOf } from "./colour.js";
+import { Raster } from "./draw.js";
+import { GUTTER } from "./lanes.js";
+import { lowerBound, upperBound } from "./lod.js";
+import { state } from "./state.js";
+import { clean, fit, showBytes } from "./text.js";
+import { FONT } from "./timeline.js";
+
+const FEW = 300; // events that are walked rather than looked up
+
+export class Memory {
+  /** @param {import("./data.js").Data} data @param {HTMLCanvasElement} canvas */
+  constructor(data, canvas) {
+    this.data = data;
+    this.raster = new Raster(canvas);
+    this.names = data.head.bands.map((/** @type {number} */ f) => clean(data.nameOf(f)));
+    this.names.push("all others");
+    this.columns = new Float64Array(0); // live bytes of each band in each column of pixels
+    this.most = 1; // bytes that the height stands for
+    this.used = 0;
+  }
+
+  /** @param {number} wide @param {number} high @param {import("./colour.js").Palette} look @param {number|null} cursor */
+  draw(wide, high, look, cursor) {
+    const { raster, data } = this;
+    raster.resize(wide, high, GUTTER);
+    const { pixels, width, height, scale, context } = raster;
+    this.fill(width);
+    const { bands } = data;
+    let most = 0;
+    for (let x = 0; x < width; x++) {
+      let total = 0;
+      for (let b = 0; b < bands; b++) total += this.columns[x * bands + b];
+      if (total > most) most = total;
+    }
+    this.most = Math.max(1, most);
+    const room = height - Math.round(16 * scale); // for the text above
+    pixels.fill(look.back);
+    for (let x = 0; x < width; x++) {
+      let sum = 0;
+      let y = height;
+      for (let b = 0; b < bands; b++) {
+        sum += this.columns[x * bands + b];
+        const top = height - Math.round((sum / this.most) * room);
+        for (; y > top; y--) pixels[(y - 1) * width + x] = look.bands[b === bands - 1 ? look.bands.length - 1 : b];
+      }
+    }
+    raster.show();
+    context.font = FONT;
+    context.textBaseline = "middle";
+    context.fillStyle = look.soft;
+    const text = `live, up to ${showBytes(most)} in view`;
+    context.fillText(text, GUTTER + 6, 8);
+    this.used = GUTTER + 6 + context.measureText(text).width; // of the line of text
+    this.drawResident(high, wide, look);
+    this.drawPeak(high, wide, look, room / scale);
+    this.drawLegend(high, look);
+    this.drawLines(high, wide, look, cursor);
+  }
+
+  /** Finds the bytes of each column: those when the most were live in it. @param {number} width */
+  fill(width) {
+    const { data } = this;
+    const { bands, head } = data;
+    if (this.columns.length !== width * bands) this.columns = new Float64Array(width * bands);
+    const columns = this.columns;
+    const each = (state.v1 - state.v0) / width;
+    if (data.eventsHere < data.events) {
+      const bins = head.curve.length ? head.curve[0].length : 0;
+      for (let x = 0; x < width; x++) {
+        const time = state.v0 + (x + 0.5) * each;
+        const bin = Math.min(bins - 1, Math.floor((time / Math.max(1, data.duration)) * bins));
+        for (let b = 0; b < bands; b++) columns[x * bands + b] = bin >= 0 && time >= 0 && bins ? head.curve[b][bin] : 0;
+      }
+      return;
+    }
+    const now = new Float64Array(bands); // after the events before `known`
+    const most = new Float64Array(bands);
+    let from = lowerBound(data.time, state.v0, 0, data.events);
+    data.bandsBefore(from, now);
+    let known = from;
+    for (let x = 0; x < width; x++) {
+      const to = lowerBound(data.time, state.v0 + (x + 1) * each, from, data.events);
+      if (to > from && to - known < FEW) {
+        let total = now.reduce((a, b) => a + b, 0);
+        let largest = -1;
+        for (; known < to; known++) {
+          total += data.apply(known, now);
+          if (known >= from && total > largest) {
+            largest = total;
+            most.set(now);
+          }
+        }
+        columns.set(most, x * bands);
+      } else if (to > from) {
+        known = data.mostIn(from, to) + 1;
+        columns.set(data.bandsBefore(known, now), x * bands);
+      } else {
+        for (; known < from && from - known < FEW; known++) data.apply(known, now);
+        if (known < from) data.bandsBefore((known = from), now);
+        columns.set(now, x * bands);
+      }
+      from = to;
+    }
+  }
+
+  /** @param {number} time */
+  xOf(time) {
+    return GUTTER + ((time - state.v0) / (state.v1 - state.v0)) * (this.raster.wide - GUTTER);
+  }
+
+  /** @param {number} high @param {number} wide @param {import("./colour.js").Palette} look */
+  drawResident(high, wide, look) {
+    const [times, bytes] = this.data.head.resident;
+    if (times.length < 2) return;
+    const { context } = this.raster;
+    const most = bytes.reduce((/** @type {number} */ a, /** @type {number} */ b) => Math.max(a, b), 1);
+    context.save();
+    context.beginPath();
+    context.rect(GUTTER, 0, wide, high);
+    context.clip();
+    context.beginPath();
+    const y = (/** @type {number} */ value) => high - 1 - (value / most) * (high - 18);
+    // Only what is in view: dashes of a line of a million pixels would take 50 ms.
+    const first = Math.max(0, upperBound(times, state.v0, 0, times.length) - 1);
+    const last = Math.min(times.length - 1, lowerBound(times, state.v1, 0, times.length));
+    for (let n = first; n <= last; n++) {
+      const x = Math.max(GUTTER - 20, Math.min(this.xOf(times[n]), wide + 20));
+      if (n === first) context.moveTo(x, y(bytes[n]));
+      else {
+        context.lineTo(x, y(bytes[n - 1]));
+        context.lineTo(x, y(bytes[n]));
+      }
+    }
+    context.strokeStyle = look.text;
+    context.setLineDash([5, 3]);
+    context.lineWidth = 1.25;
+    context.stroke();
+    context.restore();
+    context.fillStyle = look.soft;
+    const text = `- - resident set, up to ${showBytes(most)} (own scale)`;
+    const need = context.measureText(text).width;
+    if (this.used + need + 30 > wide) return;
+    context.fillText(text, this.used + 24, 8);
+    this.used += 24 + need;
+  }
+
+  /** @param {number} high @param {number} wide @param {import("./colour.js").Palette} look @param {number} room */
+  drawPeak(high, wide, look, room) {
+    const { peak } = this.data.head;
+    if (!peak) return;
+    const x = this.xOf(peak[0]);
+    if (x < GUTTER || x > wide) return;
+    const { context } = this.raster;
+    const y = high - (peak[1] / this.most) * room;
+    context.fillStyle = cssOf(look.hit);
+    context.beginPath();
+    context.moveTo(x, y);
+    context.lineTo(x - 4, y - 7);
+    context.lineTo(x + 4, y - 7);
+    context.fill();
+    const text = `peak ${showBytes(peak[1])}`;
+    const need = context.measureText(text).width;
+    if (x + 7 > this.used + 12 && x + need + 12 < wide) context.fillText(text, x + 7, 8);
+    else if (x - need - 7 > this.used + 12) context.fillText(text, x - need - 7, 8);
+    else if (this.used + need + 40 < wide && x < this.used) context.fillText(text, this.used + 24, 8);
+  }
+
+  /** @param {number} high @param {import("./colour.js").Palette} look */
+  drawLegend(high, look) {
+    const { context } = this.raster;
+    context.fillStyle = cssOf(look.back);
+    context.fillRect(0, 0, GUTTER, high);
+    context.fillStyle = cssOf(look.line);
+    context.fillRect(GUTTER - 1, 0, 1, high);
+    const rows = this.names.length;
+    const step = Math.min(14, (high - 4) / rows);
+    if (step < 9) {
+      context.fillStyle = look.text;
+      context.fillText("live memory", 6, 10);
+      return;
+    }
+    for (let n = 0; n < rows; n++) {
+      const b = rows - 1 - n; // as they are stacked
+      const y = 3 + step * (n + 0.5);
+      context.fillStyle = cssOf(look.bands[b === rows - 1 ? look.bands.length - 1 : b]);
+      context.fillRect(6, y - 4, 9, 9);
+      context.fillStyle = look.text;
+      context.fillText(fit(context, this.names[b], GUTTER - 28), 20, y + 1);
+    }
+  }
+
+  /** @param {number} high @param {number} wide @param {import("./colour.js").Palette} look @param {number|null} cursor */
+  drawLines(high, wide, look, cursor) {
+    const { context } = this.raster;
+    if (state.range) {
+      const x0 = Math.max(GUTTER, this.xOf(state.range[0]));
+      const x1 = Math.min(wide, this.xOf(state.range[1]));
+      context.fillStyle = look.accent;
+      context.globalAlpha = 0.13;
+      if (x1 > x0) context.fillRect(x0, 0, x1 - x0, high);
+      context.globalAlpha = 1;
+    }
+    for (const [time, colour] of /** @type {[number|null, string][]} */ ([[cursor, look.soft], [state.instant, cssOf(look.hit)]])) {
+      if (time === null) continue;
+      const x = this.xOf(time);
+      if (x < GUTTER) continue;
+      context.fillStyle = colour;
+      context.fillRect(Math.round(x), 0, 1, high);
+    }
+  }
+
+  /** The band under a point, CSS pixels; -1: none. @param {number} x @param {number} y */
+  under(x, y) {
+    const { bands } = this.data;
+    const column = Math.floor((x - GUTTER) * this.raster.scale);
+    if (column < 0 || column * bands >= this.columns.length) return -1;
+    const room = this.raster.high - 16;
+    const bytes = ((this.raster.high - y) / room) * this.most;
+    for (let b = 0, sum = 0; b < bands; b++) {
+      sum += this.columns[column * bands + b];
+      if (sum > bytes) return b;
+    }
+    return -1;
+  }
+}

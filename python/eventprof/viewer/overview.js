@@ -1,0 +1,88 @@
+// The whole run in one strip: how many calls began when, live bytes as a line, and the view as a window.
+
+import { cssOf } from "./colour.js";
+import { GUTTER } from "./lanes.js";
+import { state } from "./state.js";
+import { FONT } from "./timeline.js";
+
+export class Overview {
+  /** @param {import("./data.js").Data} data @param {HTMLCanvasElement} canvas */
+  constructor(data, canvas) {
+    this.data = data;
+    this.canvas = canvas;
+    this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
+    this.density = new Float64Array(0);
+    this.wide = 1;
+  }
+
+  /** @param {number} x */
+  timeAt(x) {
+    return ((x - GUTTER) / Math.max(1, this.wide - GUTTER)) * this.data.duration;
+  }
+
+  /** How many calls began in each column. @param {number} width */
+  count(width) {
+    const { data } = this;
+    this.density = new Float64Array(width);
+    const each = Math.max(1, data.duration) / width;
+    const starts = /** @type {Float64Array} */ (data.coarseStart);
+    const spans = /** @type {Float64Array} */ (data.coarseSpan);
+    for (const row of data.rows) {
+      for (let g = row.coarse; g < row.coarseEnd; g++) {
+        const calls = Math.min(data.head.coarse.size, row.end - row.first - (g - row.coarse) * data.head.coarse.size);
+        const x0 = Math.min(width - 1, Math.floor(starts[g] / each));
+        const x1 = calls === 1 ? x0 : Math.min(width - 1, Math.floor((starts[g] + spans[g]) / each));
+        for (let x = x0; x <= x1; x++) this.density[x] += calls / (x1 - x0 + 1);
+      }
+    }
+  }
+
+  /** @param {number} wide @param {import("./colour.js").Palette} look */
+  draw(wide, look) {
+    const scale = window.devicePixelRatio || 1;
+    const high = 34;
+    const { canvas, context, data } = this;
+    if (canvas.width !== Math.round(wide * scale) || canvas.height !== Math.round(high * scale)) {
+      canvas.width = Math.round(wide * scale);
+      canvas.height = Math.round(high * scale);
+      canvas.style.height = `${high}px`;
+    }
+    this.wide = wide;
+    const width = Math.max(1, Math.floor(wide - GUTTER));
+    if (this.density.length !== width) this.count(width);
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    context.fillStyle = cssOf(look.back);
+    context.fillRect(0, 0, wide, high);
+    context.font = FONT;
+    context.textBaseline = "middle";
+    context.fillStyle = look.soft;
+    context.fillText("whole run", 6, 10);
+    context.fillText(data.blocks ? "calls begun, live bytes" : "calls begun", 6, 24);
+    const most = this.density.reduce((a, b) => Math.max(a, b), 1);
+    context.fillStyle = cssOf(look.bands[look.bands.length - 1]);
+    for (let x = 0; x < width; x++) {
+      const part = Math.sqrt(this.density[x] / most) * (high - 6);
+      if (part) context.fillRect(GUTTER + x, high - 2 - part, 1, part);
+    }
+    const { curve } = data.head;
+    if (curve.length) {
+      const bins = curve[0].length;
+      const totals = Array.from({ length: bins }, (_, bin) => curve.reduce((/** @type {number} */ sum, /** @type {number[]} */ band) => sum + band[bin], 0));
+      const top = Math.max(1, ...totals);
+      context.beginPath();
+      totals.forEach((total, bin) => context.lineTo(GUTTER + ((bin + 0.5) / bins) * width, high - 2 - (total / top) * (high - 6)));
+      context.strokeStyle = look.accent;
+      context.lineWidth = 1.5;
+      context.stroke();
+    }
+    const x0 = GUTTER + (state.v0 / Math.max(1, data.duration)) * width;
+    const x1 = GUTTER + (state.v1 / Math.max(1, data.duration)) * width;
+    context.fillStyle = look.dark ? "rgb(0 0 0 / .55)" : "rgb(90 100 120 / .28)";
+    if (x0 > GUTTER) context.fillRect(GUTTER, 0, x0 - GUTTER, high);
+    if (x1 < wide) context.fillRect(Math.max(GUTTER, x1), 0, wide - Math.max(GUTTER, x1), high);
+    context.strokeStyle = look.soft;
+    context.lineWidth = 1;
+    const left = Math.max(GUTTER, x0);
+    context.strokeRect(left + 0.5, 0.5, Math.max(2, Math.min(wide, x1) - left - 1), high - 1);
+  }
+}

@@ -1,0 +1,128 @@
+// Texts for people: numbers with units, names that cannot disturb what stands around them.
+
+const ODD = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+
+/** Shows characters that cannot be seen, or turn others around, as their codes. @param {string} text */
+export function clean(text) {
+  return text.replace(ODD, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+/** @type {Map<string, Intl.NumberFormat>} */
+const formats = new Map();
+
+/** As toLocaleString, which makes its format anew each time. @param {number} value @param {number} least @param {number} most digits behind the point */
+function digitsOf(value, least, most) {
+  const key = `${least},${most}`;
+  let format = formats.get(key);
+  if (!format) formats.set(key, (format = new Intl.NumberFormat("en", { minimumFractionDigits: least, maximumFractionDigits: most })));
+  return format.format(value);
+}
+
+/** @param {number} ns */
+export function showTime(ns) {
+  if (ns === 0) return "0 s";
+  const size = Math.abs(ns);
+  const [unit, each] = size >= 1e9 ? ["s", 1e9] : size >= 1e6 ? ["ms", 1e6] : size >= 1e3 ? ["us", 1e3] : ["ns", 1];
+  const value = ns / each;
+  const digits = Math.abs(value) >= 100 || unit === "ns" ? 0 : Math.abs(value) >= 10 ? 1 : 2;
+  return `${digitsOf(value, 0, digits)} ${unit}`;
+}
+
+/** @param {number} bytes */
+export function showBytes(bytes) {
+  const size = Math.abs(bytes);
+  for (const [unit, each] of /** @type {[string, number][]} */ ([["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]])) {
+    if (size >= each) return `${(bytes / each).toLocaleString("en", { maximumSignificantDigits: 3 })} ${unit}`;
+  }
+  return `${Math.round(bytes)} B`;
+}
+
+/** @param {number} count */
+export function showCount(count) {
+  return digitsOf(count, 0, 0);
+}
+
+/** A time of the ruler, with as many digits as the step needs. @param {number} ns @param {number} step */
+export function showTick(ns, step) {
+  const [unit, each] = step >= 1e8 || ns >= 1e10 ? ["s", 1e9] : step >= 1e5 || ns >= 1e7 ? ["ms", 1e6] : ["us", 1e3];
+  const digits = Math.max(0, Math.min(9, Math.ceil(Math.log10(each / step) - 1e-9)));
+  return `${digitsOf(ns / each, digits, digits)} ${unit}`;
+}
+
+/** A round step so that about `count` of them fit. @param {number} span @param {number} count */
+export function roundStep(span, count) {
+  const raw = span / Math.max(1, count);
+  const base = 10 ** Math.floor(Math.log10(raw));
+  for (const each of [1, 2, 5, 10]) if (each * base >= raw) return each * base;
+  return 10 * base;
+}
+
+/**
+ * Makes an element; texts become text, never markup.
+ * @param {string} tag @param {Record<string, any>} [properties] @param {...(Node|string)} children
+ */
+export function make(tag, properties, ...children) {
+  const element = document.createElement(tag);
+  for (const [key, value] of Object.entries(properties || {})) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key === "class") element.className = value;
+    else if (key in element && key !== "role") /** @type {any} */ (element)[key] = value;
+    else element.setAttribute(key, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+/** @param {string} id @returns {any} */
+export function byId(id) {
+  return document.getElementById(id);
+}
+
+/** @type {Map<string, number>} */
+const widths = new Map();
+/** @type {Map<string, string>} */
+const cuts = new Map();
+const MEASURED = 50000;
+
+/** How wide a text is. @param {CanvasRenderingContext2D} context @param {string} text */
+export function widthOf(context, text) {
+  let width = widths.get(text);
+  if (width === undefined) {
+    if (widths.size > MEASURED) widths.clear();
+    width = context.measureText(text).width;
+    widths.set(text, width);
+  }
+  return width;
+}
+
+/**
+ * Cuts a text so that it fits; gives "" where nothing useful would.
+ * @param {CanvasRenderingContext2D} context @param {string} text @param {number} room
+ */
+export function fit(context, text, room) {
+  const width = widthOf(context, text);
+  if (width <= room) return text;
+  const steps = Math.floor(room / 4); // rooms of about one size share a text
+  const key = `${steps} ${text}`;
+  let cut = cuts.get(key);
+  if (cut === undefined) {
+    if (cuts.size > MEASURED) cuts.clear();
+    cut = cutTo(context, text, steps * 4, width);
+    cuts.set(key, cut);
+  }
+  return cut;
+}
+
+/** @param {CanvasRenderingContext2D} context @param {string} text @param {number} room @param {number} width */
+function cutTo(context, text, room, width) {
+  let letters = Math.floor((text.length * room) / width);
+  while (letters >= 2) {
+    let cut = text.slice(0, letters);
+    if (/[\ud800-\udbff]$/.test(cut)) cut = cut.slice(0, -1);
+    cut += "\u2026";
+    const over = context.measureText(cut).width - room;
+    if (over <= 0) return cut;
+    letters -= Math.max(1, Math.floor((over / width) * text.length));
+  }
+  return "";
+}

@@ -1,0 +1,405 @@
+// The timeline: every thread's calls, marks and counters under one ruler.
+
+import { cssOf } from "./colour.js";
+import { Raster, copyDown, paintRow } from "./draw.js";
+import { GUTTER, RULER, ROW, layOut } from "./lanes.js";
+import { lowerBound } from "./lod.js";
+import { state } from "./state.js";
+import { clean, fit, roundStep, showCount, showTick, showTime, widthOf } from "./text.js";
+
+export const FONT = "11px ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
+const OPEN_AT_START = 1;
+const OPEN_AT_END = 2;
+const RAISED = 8;
+
+export class Timeline {
+  /** @param {import("./data.js").Data} data @param {HTMLCanvasElement} canvas */
+  constructor(data, canvas) {
+    this.data = data;
+    this.raster = new Raster(canvas);
+    this.layout = layOut(data);
+    this.numbers = new Int32Array(0);
+    /** Rows that are drawn: which row, where its numbers begin, from where to where it stands. @type {{row: number, at: number, y: number, end: number}[]} */
+    this.drawn = [];
+    this.names = data.head.functions.name.map((/** @type {string|null} */ name) => clean(name || "(no name)"));
+    this.names.push("(unknown)");
+    /** @type {Uint8Array|null} */
+    this.hits = null;
+    this.cursor = /** @type {number|null} */ (null);
+    this.hover = -1;
+    this.drag = /** @type {[number, number]|null} */ (null);
+    this.pending = false; // something in view is not decoded yet
+  }
+
+  relay() {
+    this.layout = layOut(this.data);
+  }
+
+  /** Width of the part that shows time, CSS pixels. */
+  get span() {
+    return Math.max(1, this.raster.wide - GUTTER);
+  }
+
+  /** @param {number} x CSS pixels in the canvas */
+  timeAt(x) {
+    return state.v0 + ((x - GUTTER) * (state.v1 - state.v0)) / this.span;
+  }
+
+  /** @param {number} time */
+  xOf(time) {
+    return GUTTER + ((time - state.v0) / (state.v1 - state.v0)) * this.span;
+  }
+
+  /** @param {number} wide @param {number} high @param {import("./colour.js").Palette} look */
+  draw(wide, high, look) {
+    const { raster, data } = this;
+    raster.resize(wide, high, GUTTER);
+    const { scale, pixels, width, height } = raster;
+    const context = raster.context;
+    state.scroll = Math.max(0, Math.min(state.scroll, this.layout.height - high + RULER));
+    pixels.fill(look.back);
+    this.drawn = [];
+    const wanted = this.wanted();
+    /** @type {[number, number, number, number][]} */
+    const labels = [];
+    let at = 0;
+    const top = RULER - state.scroll;
+    const visible = [];
+    for (const lane of this.layout.lanes) {
+      if (lane.y + lane.height + top < RULER || lane.y + top > high) continue;
+      visible.push(lane);
+      const back = look.back;
+      for (const { row, y } of lane.rows) {
+        const y0 = Math.round((y + top) * scale);
+        const y1 = Math.round((y + top + lane.high) * scale) - (lane.folded ? 0 : 1);
+        if (y1 <= RULER * scale || y0 >= height) continue;
+        if (this.numbers.length < at + width) {
+          const more = new Int32Array(Math.max(at + width, this.numbers.length * 2));
+          more.set(this.numbers);
+          this.numbers = more;
+        }
+        const line = Math.max(0, y0);
+        paintRow(data, data.rows[row], state.v0, state.v1, width, pixels, line * width, this.numbers, at,
+          { colours: look.calls, back, wanted, hits: this.hits },
+          lane.folded ? () => {} : (call, x0, x1) => labels.push([call, x0, x1, y + top]));
+        copyDown(pixels, width, line, Math.min(height, y1) - line);
+        this.drawn.push({ row, at, y: y0 / scale, end: y1 / scale });
+        at += width;
+      }
+    }
+    raster.show();
+    context.font = FONT;
+    context.textBaseline = "middle";
+    this.write(labels, look);
+    for (const lane of visible) {
+      if (lane.kind === "marks") this.drawMarks(lane, top, look);
+      else if (lane.kind === "counter") this.drawCounter(lane, top, look);
+      else this.drawGaps(lane, top, look);
+    }
+    this.drawSelection(high, look);
+    this.drawGutter(visible, top, high, look);
+    drawRuler(context, GUTTER, wide, 0, look);
+    this.drawCursor(high, look);
+  }
+
+  /** Which calls are not faded, while a brush of the histogram is set. */
+  wanted() {
+    if (!state.brush || state.fn < 0) return null;
+    const [low, high] = state.brush;
+    const { dur, func } = this.data;
+    return (/** @type {number} */ call) => func[call] === state.fn && dur[call] >= low && dur[call] <= high;
+  }
+
+  /** @param {[number, number, number, number][]} labels @param {import("./colour.js").Palette} look */
+  write(labels, look) {
+    const { context, scale } = this.raster;
+    const { func, flags, dur } = this.data;
+    for (const [call, x0, x1, y] of labels) {
+      const left = GUTTER + x0 / scale;
+      const room = (x1 - x0) / scale - 8;
+      const dim = this.hits && !this.hits[func[call]];
+      context.fillStyle = dim ? look.soft : look.text;
+      let name = this.names[func[call]];
+      if (flags[call] & RAISED) name = `\u2717 ${name}`;
+      const shown = fit(context, name, room);
+      if (!shown) continue;
+      const middle = y + ROW / 2;
+      context.fillText(shown, left + 4, middle);
+      if (shown === name) {
+        const used = widthOf(context, name) + 10;
+        if (room - used < 24) continue;
+        const time = showTime(dur[call]) + (flags[call] & (OPEN_AT_START | OPEN_AT_END) ? " or more" : "");
+        const more = widthOf(context, time);
+        if (room - used > more + 4) {
+          context.globalAlpha = 0.7;
+          context.fillText(time, left + 4 + room - more, middle);
+          context.globalAlpha = 1;
+        }
+      }
+    }
+  }
+
+  /** @param {import("./lanes.js").Lane} lane @param {number} top @param {import("./colour.js").Palette} look */
+  drawMarks(lane, top, look) {
+    const { context } = this.raster;
+    const { marks, flows } = this.data.head;
+    const y = lane.y + top;
+    let free = -1e9;
+    for (const [time, , name] of marks) {
+      const x = this.xOf(time);
+      if (x < GUTTER || x > this.raster.wide) continue;
+      context.fillStyle = look.accent;
+      context.fillRect(x, y, 1, lane.height);
+      const shown = clean(name || "");
+      if (x > free) {
+        context.fillStyle = look.text;
+        context.fillText(shown, x + 4, y + lane.height / 2);
+        free = x + 10 + context.measureText(shown).width;
+      }
+    }
+    /** @type {Map<string, [number, number]>} */
+    const last = new Map();
+    const middle = (/** @type {number} */ thread) => {
+      const found = this.layout.lanes.find((each) => each.kind === "thread" && each.thread === thread);
+      return found ? found.y + top + Math.min(found.height, ROW) / 2 : y;
+    };
+    context.strokeStyle = look.accent;
+    context.lineWidth = 1;
+    context.globalAlpha = 0.6;
+    for (const [time, thread, name, id] of flows) {
+      const here = /** @type {[number, number]} */ ([this.xOf(time), middle(thread)]);
+      const before = last.get(`${name}\0${id}`);
+      if (before && Math.max(before[0], here[0]) > GUTTER && Math.min(before[0], here[0]) < this.raster.wide) {
+        context.save();
+        context.beginPath();
+        context.rect(GUTTER, RULER, this.raster.wide, this.raster.high);
+        context.clip();
+        context.beginPath();
+        const bend = Math.max(12, (here[0] - before[0]) / 2);
+        context.moveTo(...before);
+        context.bezierCurveTo(before[0] + bend, before[1], here[0] - bend, here[1], ...here);
+        context.stroke();
+        context.restore();
+      }
+      last.set(`${name}\0${id}`, here);
+    }
+    context.globalAlpha = 1;
+  }
+
+  /** @param {import("./lanes.js").Lane} lane @param {number} top @param {import("./colour.js").Palette} look */
+  drawCounter(lane, top, look) {
+    const { context } = this.raster;
+    const values = lane.series.map((each) => each[1]).filter((value) => value !== null);
+    const most = values.reduce((a, b) => Math.max(a, b), 0);
+    const least = values.reduce((a, b) => Math.min(a, b), 0);
+    const y = (/** @type {number} */ value) =>
+      lane.y + top + lane.height - 2 - ((value - least) / (most - least || 1)) * (lane.height - 4);
+    context.save();
+    context.beginPath();
+    context.rect(GUTTER, RULER, this.raster.wide, this.raster.high);
+    context.clip();
+    context.beginPath();
+    let open = false;
+    for (const [time, value] of lane.series) {
+      if (value === null) { open = false; continue; }
+      const x = Math.max(GUTTER - 20, Math.min(this.xOf(time), this.raster.wide + 20));
+      if (!open) context.moveTo(x, y(value));
+      else {
+        context.lineTo(x, this.lastY || 0);
+        context.lineTo(x, y(value));
+      }
+      this.lastY = y(value);
+      open = true;
+    }
+    if (open) context.lineTo(Math.min(this.raster.wide, this.xOf(this.data.duration)), this.lastY || 0);
+    context.strokeStyle = look.accent;
+    context.lineWidth = 1.5;
+    context.stroke();
+    context.fillStyle = look.soft;
+    context.fillText(`${least.toLocaleString("en")} to ${most.toLocaleString("en")}`, GUTTER + 4, lane.y + top + 7);
+    context.restore();
+  }
+
+  /** Hatches what was lost of a thread. @param {import("./lanes.js").Lane} lane @param {number} top @param {import("./colour.js").Palette} look */
+  drawGaps(lane, top, look) {
+    const { head } = this.data;
+    const thread = head.threads[lane.thread];
+    if (!thread.lost) return;
+    const overwritten = head.told.reason === "overwritten";
+    const t0 = overwritten ? 0 : (thread.last ?? 0);
+    const t1 = overwritten ? (thread.first ?? this.data.duration) : this.data.duration;
+    const x0 = Math.max(GUTTER, this.xOf(t0));
+    const x1 = Math.min(this.raster.wide, this.xOf(t1));
+    if (x1 <= x0) return;
+    const { context } = this.raster;
+    context.save();
+    context.beginPath();
+    context.rect(x0, lane.y + top, x1 - x0, lane.height);
+    context.clip();
+    context.strokeStyle = look.line === 0 ? look.soft : cssOf(look.hit);
+    context.globalAlpha = 0.35;
+    context.lineWidth = 1;
+    context.beginPath();
+    for (let x = x0 - lane.height; x < x1; x += 7) {
+      context.moveTo(x, lane.y + top + lane.height);
+      context.lineTo(x + lane.height, lane.y + top);
+    }
+    context.stroke();
+    context.globalAlpha = 1;
+    context.fillStyle = look.text;
+    const shown = fit(context, `${showCount(thread.lost)} events lost`, x1 - x0 - 8);
+    context.fillText(shown, x0 + 4, lane.y + top + lane.height - 9);
+    context.restore();
+  }
+
+  /** @param {number} high @param {import("./colour.js").Palette} look */
+  drawSelection(high, look) {
+    const { context } = this.raster;
+    const range = this.drag || state.range;
+    if (range) {
+      const x0 = Math.max(GUTTER, this.xOf(range[0]));
+      const x1 = Math.min(this.raster.wide, this.xOf(range[1]));
+      if (x1 > x0) {
+        context.fillStyle = look.accent;
+        context.globalAlpha = 0.13;
+        context.fillRect(x0, RULER, x1 - x0, high);
+        context.globalAlpha = 1;
+        context.fillRect(x0, RULER, 1, high);
+        context.fillRect(x1 - 1, RULER, 1, high);
+      }
+    }
+    for (const [call, colour, thick] of /** @type {[number, string, number][]} */ ([[this.hover, look.strong, 1], [state.call, look.strong, 2]])) {
+      const place = call < 0 ? null : this.placeOf(call);
+      if (!place) continue;
+      const x0 = Math.max(GUTTER - 2, place.x0);
+      const x1 = Math.min(this.raster.wide + 2, place.x1);
+      if (x1 < GUTTER || x0 > this.raster.wide) continue;
+      context.strokeStyle = colour;
+      context.lineWidth = thick;
+      context.strokeRect(x0 + thick / 2, place.y + thick / 2, Math.max(2, x1 - x0 - thick), ROW - 1 - thick);
+    }
+    if (state.instant !== null) {
+      const x = this.xOf(state.instant);
+      if (x >= GUTTER) {
+        context.fillStyle = cssOf(look.hit);
+        context.fillRect(Math.round(x), RULER, 1, high);
+      }
+    }
+  }
+
+  /** @param {number} high @param {import("./colour.js").Palette} look */
+  drawCursor(high, look) {
+    if (this.cursor === null) return;
+    const x = this.xOf(this.cursor);
+    if (x < GUTTER) return;
+    const { context } = this.raster;
+    context.fillStyle = look.soft;
+    context.globalAlpha = 0.6;
+    context.fillRect(Math.round(x), RULER, 1, high);
+    context.globalAlpha = 1;
+    drawFlag(context, x, showTick(this.cursor, (state.v1 - state.v0) / 1000), this.raster.wide, look);
+  }
+
+  /** @param {import("./lanes.js").Lane[]} lanes @param {number} top @param {number} high @param {import("./colour.js").Palette} look */
+  drawGutter(lanes, top, high, look) {
+    const { context } = this.raster;
+    context.fillStyle = cssOf(look.back);
+    context.fillRect(0, 0, GUTTER, high);
+    context.fillStyle = cssOf(look.line);
+    context.fillRect(GUTTER - 1, 0, 1, high);
+    for (const lane of lanes) {
+      const y = Math.max(RULER, Math.min(lane.y + top, high));
+      const middle = Math.min(lane.y + top + lane.height - 9, Math.max(lane.y + top + 9, RULER + 9));
+      context.fillStyle = look.text;
+      const sign = lane.kind === "thread" ? (lane.folded ? "\u25b8 " : "\u25be ") : "";
+      context.fillText(fit(context, sign + clean(lane.name), GUTTER - 16), 6, middle);
+      context.fillStyle = cssOf(look.line);
+      if (lane.y + top + lane.height + 3 > RULER) context.fillRect(0, lane.y + top + lane.height + 3, this.raster.wide, 1);
+      void y;
+    }
+  }
+
+  /** Where a call stands, if its row is laid out. @param {number} call */
+  placeOf(call) {
+    const row = this.data.rowOf(call);
+    for (const lane of this.layout.lanes) {
+      for (const each of lane.rows) {
+        if (each.row === row && !lane.folded) {
+          const x0 = this.xOf(this.data.start[call]);
+          return { x0, x1: Math.max(x0 + 2, this.xOf(this.data.start[call] + this.data.dur[call])), y: each.y + RULER - state.scroll, lane };
+        }
+      }
+    }
+    return null;
+  }
+
+  /** The call under a point of the canvas, CSS pixels; -1: none. @param {number} x @param {number} y */
+  under(x, y) {
+    if (x < GUTTER || y < RULER) return -1;
+    const column = Math.floor((x - GUTTER) * this.raster.scale);
+    if (column >= this.raster.width) return -1;
+    for (const { at, y: from, end } of this.drawn) if (y >= from && y < end) return this.numbers[at + column];
+    return -1;
+  }
+
+  /** The lane at a height. @param {number} y */
+  laneAt(y) {
+    const at = y - RULER + state.scroll;
+    return this.layout.lanes.find((lane) => at >= lane.y && at < lane.y + lane.height);
+  }
+
+  /** The next call of the functions searched for, after a time, or before it. @param {Uint8Array} hits @param {number} time @param {boolean} forward */
+  nextHit(hits, time, forward) {
+    const { start, func, rows } = this.data;
+    let best = -1;
+    for (const { first, end } of rows) {
+      if (forward) {
+        let i = lowerBound(start, time, first, end);
+        while (i < end && (start[i] <= time || !hits[func[i]])) {
+          i++;
+          if (best >= 0 && i < end && start[i] >= start[best]) break;
+        }
+        if (i < end && start[i] > time && hits[func[i]] && (best < 0 || start[i] < start[best])) best = i;
+      } else {
+        let i = lowerBound(start, time, first, end) - 1;
+        while (i >= first && !hits[func[i]]) {
+          i--;
+          if (best >= 0 && i >= first && start[i] <= start[best]) break;
+        }
+        if (i >= first && hits[func[i]] && (best < 0 || start[i] > start[best])) best = i;
+      }
+    }
+    return best;
+  }
+}
+
+/** @param {CanvasRenderingContext2D} context @param {number} x @param {string} text @param {number} wide @param {import("./colour.js").Palette} look */
+export function drawFlag(context, x, text, wide, look) {
+  const room = context.measureText(text).width + 8;
+  const left = Math.max(GUTTER, Math.min(x - room / 2, wide - room));
+  context.fillStyle = look.strong;
+  context.fillRect(left, 2, room, RULER - 5);
+  context.fillStyle = cssOf(look.back);
+  context.fillText(text, left + 4, RULER / 2);
+}
+
+/** @param {CanvasRenderingContext2D} context @param {number} from @param {number} wide @param {number} y @param {import("./colour.js").Palette} look */
+export function drawRuler(context, from, wide, y, look) {
+  context.fillStyle = cssOf(look.back);
+  context.fillRect(0, y, wide, RULER - 1);
+  context.fillStyle = cssOf(look.line);
+  context.fillRect(0, y + RULER - 1, wide, 1);
+  const span = state.v1 - state.v0;
+  const step = roundStep(span, (wide - from) / 110);
+  for (let tick = Math.ceil(state.v0 / step) * step; tick <= state.v1; tick += step) {
+    const x = from + ((tick - state.v0) / span) * (wide - from);
+    context.fillStyle = cssOf(look.line);
+    context.fillRect(Math.round(x), y + RULER - 7, 1, 6);
+    const text = showTick(Math.abs(tick) < step / 1e6 ? 0 : tick, step);
+    if (x + 4 + context.measureText(text).width < wide) {
+      context.fillStyle = look.soft;
+      context.fillText(text, x + 4, y + RULER / 2);
+    }
+    if (tick + step === tick) break; // beyond what numbers can tell apart
+  }
+}

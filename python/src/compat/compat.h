@@ -1,0 +1,507 @@
+/* What differs between CPython versions, behind inline functions: callers carry no #if.
+ *
+ * Interpreter frames are read by offset: no internal header is needed, and 124,000 call sites of a
+ * nasty program agreed with what the callee sees, on every version. ep_frames_check() (intern.c)
+ * proves the offsets at import, on a call at a known line; sites are off if it fails. */
+#ifndef EP_COMPAT_H
+#define EP_COMPAT_H
+
+#include <Python.h>
+
+#include <opcode.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "types.h"
+
+#ifdef Py_GIL_DISABLED
+#define EP_GIL_DISABLED 1
+#else
+#define EP_GIL_DISABLED 0
+#endif
+
+/* One frame of the interpreter. Its memory may be reused once it returned: never kept. */
+typedef struct ep_frame ep_frame;
+
+#if PY_VERSION_HEX < 0x030C0000
+#define EP_FRAME_CODE 32
+#define EP_FRAME_GLOBALS 8
+#define EP_FRAME_OBJECT 40
+#define EP_FRAME_PREVIOUS 48
+#define EP_FRAME_STACK_TOP 64
+#define EP_FRAME_OWNER 69
+#define EP_FRAME_LOCALS 72
+#elif PY_VERSION_HEX < 0x030E0000
+#define EP_FRAME_CODE 0
+#define EP_FRAME_GLOBALS 24
+#define EP_FRAME_PREVIOUS 8
+#define EP_FRAME_OWNER 70
+#define EP_FRAME_LOCALS 72
+#else
+#define EP_FRAME_CODE 0
+#define EP_FRAME_GLOBALS 24
+#define EP_FRAME_PREVIOUS 8
+#define EP_FRAME_OWNER (EP_GIL_DISABLED ? 78 : 74)
+#define EP_FRAME_LOCALS 80
+#define EP_FRAME_COPY 72
+#endif
+#define EP_FRAME_INSTRUCTION 56
+/* Bits of a value on a frame's stack that are no address. */
+#define EP_FRAME_TAG (PY_VERSION_HEX >= 0x030E0000 ? 3 : 0)
+#define EP_CODE_UNIT_BYTES 2
+#define EP_OWNER_GENERATOR 1
+#if PY_VERSION_HEX < 0x030E0000
+#define EP_GENERATOR_STATE \
+    ((ptrdiff_t)offsetof(PyGenObject, gi_frame_state) - (ptrdiff_t)offsetof(PyGenObject, gi_iframe))
+#define EP_GENERATOR_FRAME offsetof(PyGenObject, gi_iframe)
+#else
+#define EP_GENERATOR_STATE (-5)
+#define EP_GENERATOR_FRAME (sizeof(PyObject) + 56)
+#endif
+/* From here on a frame is the interpreter's own, without code of the program's. */
+#define EP_OWNER_INTERPRETER 3
+
+#define EP_FRAME_FIELD(frame, type, offset) (*(type *)((char *)(frame) + (offset)))
+
+#if PY_VERSION_HEX >= 0x030C0000 && defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
+#define EP_THREAD_STATE_IS_LOCAL 1
+#else
+#define EP_THREAD_STATE_IS_LOCAL 0
+#endif
+
+/* From the thread pointer to the interpreter's variable, the same on every thread; 0: not known. */
+extern EP_HIDDEN ptrdiff_t ep_thread_state_offset;
+
+/* Once, from module init, with the GIL. */
+void ep_thread_state_find(void);
+
+#if EP_THREAD_STATE_IS_LOCAL
+static inline char *
+ep_thread_pointer(void)
+{
+    char *pointer;
+#ifdef __x86_64__
+    __asm__("mov %%fs:0, %0" : "=r"(pointer));
+#else
+    __asm__("mrs %0, tpidr_el0" : "=r"(pointer));
+#endif
+    return pointer;
+}
+
+/* Only where the offset is known. */
+static inline PyThreadState *
+ep_thread_state_read(void)
+{
+#ifdef __x86_64__
+    PyThreadState *state;
+    __asm__ volatile("mov %%fs:(%1), %0" : "=r"(state) : "r"(ep_thread_state_offset));
+    return state;
+#else
+    return *(PyThreadState *const volatile *)(void *)(ep_thread_pointer() + ep_thread_state_offset);
+#endif
+}
+#endif
+
+/* HOT. The calling thread's state, NULL if it has none (3.11: that of whoever has the GIL). */
+static inline PyThreadState *
+ep_thread_state(void)
+{
+#if EP_THREAD_STATE_IS_LOCAL
+    if (EP_LIKELY(ep_thread_state_offset != 0)) {
+        return ep_thread_state_read();
+    }
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+    return PyThreadState_GetUnchecked();
+#else
+    return _PyThreadState_UncheckedGet();
+#endif
+}
+
+/* HOT. The same, where !ep_thread_state_is_asked() or that cannot be. */
+static inline PyThreadState *
+ep_thread_state_unasked(void)
+{
+#if EP_THREAD_STATE_IS_LOCAL
+    return ep_thread_state_read();
+#else
+    return ep_thread_state();
+#endif
+}
+
+/* The calling thread's state if it is attached, that is holds the GIL where there is one; else NULL. For
+ * allocators that are called with it and without. */
+static inline PyThreadState *
+ep_py_attached_state(void)
+{
+    PyThreadState *ts = ep_thread_state();
+#if PY_VERSION_HEX < 0x030C0000
+    /* 3.11 gives that of whoever has the GIL: it may be gone before it could be looked into. */
+    if (ts == NULL || ts != PyGILState_GetThisThreadState()) {
+        return NULL;
+    }
+#endif
+    return ts;
+}
+
+/* Whether that is a call. */
+static inline bool
+ep_thread_state_is_asked(void)
+{
+    return !EP_THREAD_STATE_IS_LOCAL || EP_UNLIKELY(ep_thread_state_offset == 0);
+}
+
+/* In a hook that a generator's frame comes to: whether by an exception that is thrown into it. Before
+ * 3.13, where the frame itself says so: false. */
+static inline bool
+ep_thread_is_thrown_into(void)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return ep_thread_state()->what_event == PY_MONITORING_EVENT_PY_THROW;
+#else
+    return false;
+#endif
+}
+
+/* Up to 3.12 the way to the current frame leads through the C stack: not to be taken where that is
+ * being replaced (ep_py_greenlets). */
+#define EP_FRAMES_NEED_STACK (PY_VERSION_HEX < 0x030D0000)
+
+static inline ep_frame *
+ep_frame_current(PyThreadState *ts)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return (ep_frame *)ts->current_frame;
+#else
+    return (ep_frame *)ts->cframe->current_frame;
+#endif
+}
+
+static inline bool
+ep_frame_is_own(const ep_frame *frame)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) >= EP_OWNER_INTERPRETER;
+#else
+    (void)frame;
+    return false;
+#endif
+}
+
+/* The nearest frame with code of the program's, `frame` included. */
+static inline ep_frame *
+ep_frame_of_program(ep_frame *frame)
+{
+    while (frame != NULL && ep_frame_is_own(frame)) {
+        frame = EP_FRAME_FIELD(frame, ep_frame *, EP_FRAME_PREVIOUS);
+    }
+    return frame;
+}
+
+static inline ep_frame *
+ep_frame_previous(ep_frame *frame)
+{
+    return ep_frame_of_program(EP_FRAME_FIELD(frame, ep_frame *, EP_FRAME_PREVIOUS));
+}
+
+/* Borrowed from the frame. */
+static inline PyCodeObject *
+ep_frame_code(const ep_frame *frame)
+{
+    uintptr_t code = EP_FRAME_FIELD(frame, uintptr_t, EP_FRAME_CODE);
+#if PY_VERSION_HEX >= 0x030E0000
+    code &= ~(uintptr_t)3;    /* a stack reference: its tag */
+#endif
+    return (PyCodeObject *)code;
+}
+
+/* In the code object's own copy of its bytecode, whichever the thread executes: free-threaded 3.14 and
+ * later have one a thread, whose memory may go before the code does. */
+static inline uintptr_t
+ep_frame_instruction(const ep_frame *frame)
+{
+    uintptr_t instruction = EP_FRAME_FIELD(frame, uintptr_t, EP_FRAME_INSTRUCTION);
+#if EP_GIL_DISABLED && PY_VERSION_HEX >= 0x030E0000
+    int32_t copy = EP_FRAME_FIELD(frame, int32_t, EP_FRAME_COPY);
+    if (copy > 0) {
+        PyCodeObject *code = ep_frame_code(frame);
+        instruction += (uintptr_t)code->co_code_adaptive - (uintptr_t)code->co_tlbc->entries[copy];
+    }
+#endif
+    return instruction;
+}
+
+static inline PyObject *
+ep_frame_globals(const ep_frame *frame)
+{
+    return EP_FRAME_FIELD(frame, PyObject *, EP_FRAME_GLOBALS);
+}
+
+static inline char *
+ep_code_start(PyCodeObject *code)
+{
+    return (char *)code->co_code_adaptive;
+}
+
+/* Of the current instruction, in bytes. */
+static inline Py_ssize_t
+ep_frame_offset(const ep_frame *frame)
+{
+    return (char *)ep_frame_instruction(frame) - ep_code_start(ep_frame_code(frame));
+}
+
+/* A frame that is still being set up (cells, generator creation): the program cannot see it yet. */
+static inline bool
+ep_frame_is_incomplete(const ep_frame *frame)
+{
+    if (EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) == EP_OWNER_GENERATOR) {
+        return false;
+    }
+    PyCodeObject *code = ep_frame_code(frame);
+    return ep_frame_offset(frame) <
+           (Py_ssize_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
+}
+
+/* Whether it stands at the first instruction of its function, or of what follows a yield. There the
+ * interpreter lets other threads in, and tells of the call. */
+static inline bool
+ep_frame_is_at_resume(const ep_frame *frame)
+{
+    PyCodeObject *code = ep_frame_code(frame);
+    Py_ssize_t offset = ep_frame_offset(frame);
+    if (offset < 0) {
+        return false;
+    }
+    switch ((unsigned char)ep_code_start(code)[offset]) {
+        case RESUME:
+#if PY_VERSION_HEX < 0x030C0000
+        case RESUME_QUICK:
+#else
+        case INSTRUMENTED_RESUME:
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+        case RESUME_CHECK:
+#endif
+            return true;
+        default:    /* a debugger's mark may be there */
+            return offset == (Py_ssize_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
+    }
+}
+
+/* In which order: 3.12 tells first, 3.13 and later last. 3.11 lets others in before and after, and makes
+ * the frame object, which a generator keeps, to tell. */
+static inline bool
+ep_frame_is_told(const ep_frame *frame)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    return EP_FRAME_FIELD(frame, PyObject *, EP_FRAME_OBJECT) != NULL;
+#else
+    (void)frame;
+    return PY_VERSION_HEX < 0x030D0000;
+#endif
+}
+
+/* Whether it is a generator's that is not running. Its state is the byte before its frame; from 3.14 on
+ * the object's fields are in internal headers only. */
+static inline bool
+ep_frame_is_suspended(const ep_frame *frame)
+{
+    if (EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) != EP_OWNER_GENERATOR) {
+        return false;
+    }
+#if PY_VERSION_HEX >= 0x030F0000
+    unsigned char state = EP_FRAME_FIELD(frame, unsigned char, EP_GENERATOR_STATE);
+    return state >= 1 && state <= 3;    /* at a yield, and two of yield from; 0: not begun, 4: runs */
+#else
+    return EP_FRAME_FIELD(frame, int8_t, EP_GENERATOR_STATE) < 0;
+#endif
+}
+
+/* The generator or coroutine whose frame it is, borrowed from the frame; NULL: of a call. The object ends
+ * where the frame's locals begin. */
+static inline PyObject *
+ep_frame_generator(const ep_frame *frame)
+{
+    return EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) == EP_OWNER_GENERATOR
+               ? (PyObject *)((char *)frame - EP_GENERATOR_FRAME)
+               : NULL;
+}
+
+/* The interpreter frame behind a frame object. */
+static inline ep_frame *
+ep_frame_of_object(PyFrameObject *frame)
+{
+    return EP_FRAME_FIELD(frame, ep_frame *, sizeof(PyObject) + sizeof(void *));
+}
+
+/* Whether a frame object's trace function is to be told of instructions: the interpreter tests for 0, the
+ * attribute f_trace_opcodes writes 0 or 1. */
+static inline char *
+ep_frame_traces_opcodes(PyFrameObject *frame)
+{
+    return &EP_FRAME_FIELD(frame, char, sizeof(PyObject) + 3 * sizeof(void *) + sizeof(int) + 1);
+}
+
+/* A frame object's f_trace: NULL or a strong reference. */
+static inline PyObject **
+ep_frame_trace_function(PyFrameObject *frame)
+{
+    return &EP_FRAME_FIELD(frame, PyObject *, sizeof(PyObject) + 2 * sizeof(void *));
+}
+
+/* A small non-negative int (an instruction's offset). */
+static inline Py_ssize_t
+ep_small_int(PyObject *number)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return (Py_ssize_t)((PyLongObject *)number)->long_value.ob_digit[0];
+#else
+    return (Py_ssize_t)((PyLongObject *)number)->ob_digit[0];
+#endif
+}
+
+/* The pending exception, put aside while our own code runs. */
+typedef struct ep_py_exception {
+#if PY_VERSION_HEX >= 0x030C0000
+    PyObject *value;
+#else
+    PyObject *type, *value, *traceback;
+#endif
+} ep_py_exception;
+
+static inline ep_py_exception
+ep_py_exception_save(void)
+{
+    ep_py_exception saved;
+#if PY_VERSION_HEX >= 0x030C0000
+    saved.value = PyErr_GetRaisedException();
+#else
+    PyErr_Fetch(&saved.type, &saved.value, &saved.traceback);
+#endif
+    return saved;
+}
+
+static inline void
+ep_py_exception_restore(ep_py_exception saved)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    PyErr_SetRaisedException(saved.value);
+#else
+    PyErr_Restore(saved.type, saved.value, saved.traceback);
+#endif
+}
+
+static inline bool
+ep_py_is_finalizing(void)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsFinalizing();
+#else
+    return _Py_IsFinalizing();
+#endif
+}
+
+/* The pending exception ended a thread that was started with `function`: reports it as the
+ * interpreter would. Returns: whether it did; false, if the interpreter's own report, which names
+ * what it called by its repr, will say the same. */
+static inline bool
+ep_py_report_thread_error(PyObject *function)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    (void)function;
+    return false;
+#else
+    if (PyErr_ExceptionMatches(PyExc_SystemExit)) {
+        return false;
+    }
+    _PyErr_WriteUnraisableMsg("in thread started by", function);
+    return true;
+#endif
+}
+
+/* ---- Without a GIL --------------------------------------------------------------------------- */
+
+/* Calls then(context) while no other thread of the interpreter runs Python code or our hooks: with a GIL
+ * that is so anyway. Threads that are not attached go on (RAW allocations). `then` makes no object,
+ * runs no Python code and lets nobody in. */
+#if EP_GIL_DISABLED
+void ep_py_alone(void (*then)(void *), void *context);
+#else
+static inline void
+ep_py_alone(void (*then)(void *), void *context)
+{
+    then(context);
+}
+#endif
+
+/* Around what another thread must not change meanwhile: locks `object` where there is no GIL. */
+#if EP_GIL_DISABLED
+#define EP_BEGIN_OBJECT(object) Py_BEGIN_CRITICAL_SECTION(object)
+#define EP_END_OBJECT() Py_END_CRITICAL_SECTION()
+#else
+#define EP_BEGIN_OBJECT(object) {
+#define EP_END_OBJECT() }
+#endif
+
+/* As PyDict_GetItemWithError(), but new: another thread may drop what a dictionary holds. */
+static inline PyObject *
+ep_py_dict_get(PyObject *dict, PyObject *key)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject *value;
+    (void)PyDict_GetItemRef(dict, key, &value);
+    return value;
+#else
+    return Py_XNewRef(PyDict_GetItemWithError(dict, key));
+#endif
+}
+
+static inline PyObject *
+ep_py_dict_get_text(PyObject *dict, const char *key)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject *value;
+    (void)PyDict_GetItemStringRef(dict, key, &value);
+    return value;
+#else
+    return Py_XNewRef(PyDict_GetItemString(dict, key));
+#endif
+}
+
+/* Exported by every version, declared only in internal headers. */
+PyAPI_FUNC(int) _PyEval_SetProfile(PyThreadState *ts, Py_tracefunc hook, PyObject *argument);
+
+/* 3.13 and later: of one thread only by itself, or of all at once. */
+#define EP_TRACES_ANY_THREAD (PY_VERSION_HEX < 0x030D0000)
+
+/* The threads of this interpreter, one after the other. On 3.11 a thread's state is in the list before it
+ * is whole (new_threadstate in pystate.c), and who makes it holds no GIL: a hook that was set then would be
+ * written through a null pointer. Waiting takes some instructions; who makes it waits for nothing of ours.
+ * In a forked child it may be nobody any more, hence the bound. */
+static inline PyThreadState *
+ep_py_whole_thread(PyThreadState *ts)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    const volatile PyThreadState *state = ts;
+    for (int i = 0; i < 10000 && state != NULL && (!state->_initialized || state->cframe == NULL); i++) {
+        sched_yield();
+    }
+#endif
+    return ts;
+}
+
+static inline PyThreadState *
+ep_py_first_thread(void)
+{
+    return ep_py_whole_thread(PyInterpreterState_ThreadHead(PyInterpreterState_Get()));
+}
+
+static inline PyThreadState *
+ep_py_next_thread(PyThreadState *ts)
+{
+    return ep_py_whole_thread(PyThreadState_Next(ts));
+}
+
+#endif

@@ -1,0 +1,379 @@
+/* The extension eventprof._core: exceptions, types, functions. All state is the process's, as the
+ * hooks are; so there is one module, in the interpreter that imports it first. */
+#include "control.h"
+
+#include "arrow.h"
+#include "arrays.h"
+#include "compat.h"
+#include "errors.h"
+#include "count.h"
+#include "intern.h"
+#include "legacy.h"
+#include "marks.h"
+#include "patterns.h"
+#include "render.h"
+#include "source.h"
+#include "trace_object.h"
+
+static PyObject *
+set_own_directory(PyObject *module, PyObject *path)
+{
+    (void)module;
+    char stack[1024], *heap;
+    ep_text text = ep_py_text(path, stack, sizeof stack - 1, &heap);
+    if (text.at == stack) {
+        stack[text.bytes] = 0;
+        ep_py_set_own_directory(stack);
+    }
+    free(heap);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+add_launcher_file(PyObject *module, PyObject *path)
+{
+    (void)module;
+    char stack[1024], *heap;
+    ep_text text = ep_py_text(path, stack, sizeof stack - 1, &heap);
+    if (text.at == stack) {
+        stack[text.bytes] = 0;
+        ep_py_add_launcher_file(stack);
+    }
+    free(heap);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+name_thread(PyObject *module, PyObject *args)
+{
+    (void)module;
+    unsigned long long native_id;
+    PyObject *name;
+    if (!PyArg_ParseTuple(args, "KU:name_thread", &native_id, &name)) {
+        return NULL;
+    }
+    ep_thread *thread = ep_engine_thread_by_native_id(native_id, false);
+    char stack[256], *heap;
+    ep_text text = ep_py_text(name, stack, sizeof stack, &heap);
+    if (thread != NULL) {
+        ep_thread_set_name(thread, text);
+    }
+    free(heap);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+at_exit(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    ep_py_counters_stop_all();
+    ep_py_recorders_stop_all();
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+before_fork(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    ep_py_recorders_before_fork();
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+after_fork_in_parent(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    ep_py_recorders_after_fork(false);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+after_fork_in_child(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    ep_py_recorders_after_fork(true);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+engine_stats(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    ep_engine_stats stats = ep_engine_get_stats();
+    return Py_BuildValue("{s:O,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n,s:n}",
+                         "recording", ep_engine_kinds() != 0 ? Py_True : Py_False, "bytes_mapped",
+                         (Py_ssize_t)stats.bytes_mapped, "bytes_free",
+                         (Py_ssize_t)stats.bytes_free, "log_bytes",
+                         (Py_ssize_t)(stats.logs * sizeof(ep_log) +
+                                      stats.threads * sizeof(ep_thread)),
+                         "chunks_mapped",
+                         (Py_ssize_t)stats.chunks_mapped, "chunks_free",
+                         (Py_ssize_t)stats.chunks_free, "logs", (Py_ssize_t)stats.logs, "threads",
+                         (Py_ssize_t)stats.threads, "names", (Py_ssize_t)ep_name_count() - 1,
+                         "sites", (Py_ssize_t)ep_site_count() - 1, "names_bytes",
+                         (Py_ssize_t)ep_names_bytes());
+}
+
+/* [(number, identifier, word, legacy code, family, domain, pairing)] of every kind that is a
+ * row. */
+static PyObject *
+kind_table(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    static const char *const families[] = {"call", "alloc", "free", "point", "value"};
+    static const char *const domains[] = {"raw", "mem", "obj", "numpy", "libc", NULL};
+    static const char *const pairings[] = {"neither", "opens", "closes"};
+    PyObject *rows = PyList_New(0);
+    for (int kind = 1; rows != NULL && kind < EP_KIND_COUNT; kind++) {
+        const ep_kind_info *info = &ep_kinds[kind];
+        if (info->name == NULL || info->family == EP_FAMILY_CONTROL) {
+            continue;
+        }
+        PyObject *row = Py_BuildValue("issiszs", kind, info->name, info->word, (int)info->legacy,
+                                      families[info->family], domains[info->domain],
+                                      pairings[info->pairing]);
+        if (row == NULL || PyList_Append(rows, row) < 0) {
+            Py_CLEAR(rows);
+        }
+        Py_XDECREF(row);
+    }
+    return rows;
+}
+
+/* [(name, kinds as bits)] of every source: what it can give where the interpreter has its hook. */
+static PyObject *
+source_table(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    static const ep_source *const sources[] = {
+#define EP_SOURCE(name) &ep_source_##name,
+#include "sources.def"
+#undef EP_SOURCE
+    };
+    PyObject *rows = PyList_New(0);
+    for (size_t i = 0; rows != NULL && i < sizeof sources / sizeof *sources; i++) {
+        PyObject *row = Py_BuildValue("sK", sources[i]->name, (unsigned long long)sources[i]->kinds);
+        if (row == NULL || PyList_Append(rows, row) < 0) {
+            Py_CLEAR(rows);
+        }
+        Py_XDECREF(row);
+    }
+    return rows;
+}
+
+/* text(id): of the column task of calls. */
+static PyObject *
+text(PyObject *module, PyObject *number)
+{
+    (void)module;
+    unsigned long id = PyLong_AsUnsignedLong(number);
+    return PyErr_Occurred() ? NULL : ep_py_string(id < EP_STRING_NONE ? (uint32_t)id : EP_STRING_NONE);
+}
+
+/* Whether record(native=True) is possible in this process. */
+static PyObject *
+native_available(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(ep_py_native_available());
+}
+
+#define FAST(function) (PyCFunction)(void (*)(void)) function, METH_FASTCALL
+
+static PyMethodDef functions[] = {
+    {"native_available", native_available, METH_NOARGS, NULL},
+    {"mark", FAST(ep_py_mark), ep_py_mark_doc},
+    {"counter", FAST(ep_py_counter), ep_py_counter_doc},
+    {"flow", FAST(ep_py_flow), ep_py_flow_doc},
+    {"span", FAST(ep_py_span), ep_py_span_doc},
+    {"text", text, METH_O, NULL},
+    {"gather", ep_py_gather, METH_VARARGS, NULL},
+    {"make_trace", ep_py_make_trace, METH_VARARGS, NULL},
+    {"render_rows", ep_py_render_rows, METH_VARARGS, NULL},
+    {"nest_calls", ep_py_nest_calls, METH_VARARGS, NULL},
+    {"fold_calls", ep_py_fold_calls, METH_VARARGS, NULL},
+    {"perfetto_slices", ep_py_perfetto_slices, METH_VARARGS, NULL},
+    {"perfetto_counters", ep_py_perfetto_counters, METH_VARARGS, NULL},
+    {"tree_below", ep_py_tree_below, METH_VARARGS, NULL},
+    {"tree_outermost", ep_py_tree_outermost, METH_VARARGS, NULL},
+    {"arrow_schema", ep_py_arrow_schema, METH_VARARGS, NULL},
+    {"arrow_stream", ep_py_arrow_stream, METH_VARARGS, NULL},
+    {"merge", ep_py_merge, METH_O, NULL},
+    {"open_log", ep_py_open_log, METH_VARARGS, NULL},
+    {"legacy_places", ep_py_legacy_places, METH_O, NULL},
+    {"legacy_names", ep_py_legacy_names, METH_O, NULL},
+    {"set_own_directory", set_own_directory, METH_O, NULL},
+    {"add_launcher_file", add_launcher_file, METH_O, NULL},
+    {"add_area", ep_py_add_area, METH_VARARGS, NULL},
+    {"name_thread", name_thread, METH_VARARGS, NULL},
+    {"set_opcode_names", ep_py_set_opcode_names, METH_O, NULL},
+    {"engine_stats", engine_stats, METH_NOARGS, NULL},
+    {"kind_table", kind_table, METH_NOARGS, NULL},
+    {"source_table", source_table, METH_NOARGS, NULL},
+    {"open_archive", ep_py_open_archive, METH_VARARGS, NULL},
+    {"finding_table", ep_py_finding_table, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static int
+register_with(const char *module_name, const char *function_name, const char *keyword,
+              PyMethodDef *definition)
+{
+    PyObject *module = PyImport_ImportModule(module_name);
+    PyObject *function = module != NULL ? PyObject_GetAttrString(module, function_name) : NULL;
+    PyObject *callback = PyCFunction_New(definition, NULL);
+    PyObject *done = NULL;
+    if (function != NULL && callback != NULL) {
+        PyObject *keywords = keyword != NULL ? Py_BuildValue("{s:O}", keyword, callback) : NULL;
+        PyObject *args = keyword != NULL ? PyTuple_New(0) : PyTuple_Pack(1, callback);
+        if (args != NULL && (keyword == NULL || keywords != NULL)) {
+            done = PyObject_Call(function, args, keywords);
+        }
+        Py_XDECREF(args);
+        Py_XDECREF(keywords);
+    }
+    Py_XDECREF(callback);
+    Py_XDECREF(function);
+    Py_XDECREF(module);
+    Py_XDECREF(done);
+    return done != NULL ? 0 : -1;
+}
+
+/* Once a process, whoever imports us again. */
+static int
+init_process(void)
+{
+    static bool done;
+    static PyMethodDef exit_definition = {"stop_recorders", at_exit, METH_NOARGS, NULL};
+    static PyMethodDef before_definition = {"before_fork", before_fork, METH_NOARGS, NULL};
+    static PyMethodDef parent_definition = {"after_fork_in_parent", after_fork_in_parent, METH_NOARGS,
+                                            NULL};
+    static PyMethodDef child_definition = {"after_fork_in_child", after_fork_in_child, METH_NOARGS, NULL};
+    if (done) {
+        return 0;
+    }
+    ep_status status = ep_names_init();
+    status = status != EP_OK ? status : ep_engine_init();
+    status = status != EP_OK ? status : ep_count_init();
+    if (status != EP_OK) {
+        ep_py_raise(status, NULL);
+        return -1;
+    }
+    ep_thread_state_find();
+    if (ep_py_intern_init() < 0 || ep_py_recorders_init() < 0 ||
+        register_with("atexit", "register", NULL, &exit_definition) < 0 ||
+        register_with("os", "register_at_fork", "after_in_child", &child_definition) < 0) {
+        return -1;
+    }
+    if (EP_GIL_DISABLED &&
+        (register_with("os", "register_at_fork", "before", &before_definition) < 0 ||
+         register_with("os", "register_at_fork", "after_in_parent", &parent_definition) < 0)) {
+        return -1;
+    }
+    done = true;
+    return 0;
+}
+
+static PyTypeObject *
+add_type(PyObject *module, PyType_Spec *spec)
+{
+    PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    if (type != NULL && PyModule_AddType(module, type) < 0) {
+        Py_CLEAR(type);
+    }
+    return type;
+}
+
+/* The first one to come, for ever: its objects are in our static variables. Fails: -1. */
+static int
+take_interpreter(void)
+{
+    static _Atomic int64_t owner = -1;
+    int64_t own = PyInterpreterState_GetID(PyInterpreterState_Get()), found = -1;
+    if (atomic_load(&owner) < 0 && PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        /* One that has a GIL of its own: NumPy refuses it, and would after we had taken it. */
+        PyObject *numpy = PyImport_ImportModule("numpy");
+        if (numpy == NULL) {
+            PyErr_Clear();
+            PyErr_Format(PyExc_ImportError,
+                         "eventprof needs NumPy, which does not load in interpreter %lld, a "
+                         "sub-interpreter; import eventprof in the main interpreter, which records that "
+                         "one, or record this program in a process of its own",
+                         (long long)own);
+            return -1;
+        }
+        Py_DECREF(numpy);
+    }
+    if (atomic_compare_exchange_strong(&owner, &found, own) || found == own) {
+        return 0;
+    }
+    PyErr_Format(PyExc_ImportError,
+                 "eventprof records one interpreter of a process: here that is interpreter %lld, which "
+                 "imported it first, and this is interpreter %lld; record this one's program in a process "
+                 "of its own",
+                 (long long)found, (long long)own);
+    return -1;
+}
+
+static int
+module_exec(PyObject *module)
+{
+    if (take_interpreter() < 0 || ep_py_add_errors(module) < 0 || init_process() < 0) {
+        return -1;
+    }
+    PyTypeObject *recorder = add_type(module, &ep_py_recorder_spec);
+    PyTypeObject *trace = add_type(module, &ep_py_trace_spec);
+    PyTypeObject *counter = add_type(module, &ep_py_counter_spec);
+    PyTypeObject *legacy_log = add_type(module, &ep_py_legacy_log_spec);
+    if (recorder == NULL || trace == NULL || legacy_log == NULL || counter == NULL) {
+        Py_XDECREF(counter);
+        Py_XDECREF(recorder);
+        Py_XDECREF(trace);
+        Py_XDECREF(legacy_log);
+        return -1;
+    }
+    Py_DECREF(counter);
+    Py_DECREF(recorder);
+    Py_DECREF(legacy_log);
+    Py_XSETREF(ep_py_trace_type, trace);    /* keeps it for ep_py_trace_new() */
+    if (ep_py_marks_init(module) < 0) {
+        return -1;
+    }
+    if (PyModule_AddStringConstant(module, "VERSION", EP_VERSION) < 0) {
+        return -1;
+    }
+    return PyModule_AddIntConstant(module, "SITES_USABLE", ep_py_sites_usable);
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, module_exec},
+#if PY_VERSION_HEX >= 0x030C0000
+    /* Any may have it: take_interpreter() says no to a second one, and why. */
+    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "eventprof._core",
+    .m_methods = functions,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC
+PyInit__core(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,311 @@
+/* Counters' own callbacks of sys.monitoring (3.12+), under a tool id of their own: the recorders' are as
+ * if these were not there, and the other way round. */
+#include "count_calls.h"
+
+#include "errors.h"
+#include "monitoring.h"
+
+#if PY_VERSION_HEX >= 0x030C0000
+
+static PyObject *disable;       /* immortal */
+static bool switched_off;       /* some place was, since the last restart */
+
+static EP_COLD PyObject *
+switch_off(void)
+{
+    switched_off = true;    /* threads write the same at once; cleared while none of them runs */
+    return Py_NewRef(disable);
+}
+
+/* ---- Callbacks: args: code, offset, ... ------------------------------------------------------- */
+
+#define INTO_CALLBACK inline __attribute__((always_inline))
+#define WHOLE __attribute__((noinline))
+
+/* What the interpreter allocated for this event: as in source_monitoring.c. */
+static INTO_CALLBACK void
+take_back_own(ep_count_thread *thread, PyObject *code, PyObject *offset)
+{
+    if (thread->blocks[0].address == 0) {
+        return;
+    }
+#if PY_VERSION_HEX < 0x030E0000
+    bool box = ep_count_take_block(thread, (uintptr_t)offset);
+#else
+    bool box = true;
+    (void)offset;
+#endif
+    if (EP_UNLIKELY(thread->blocks[0].address != 0) && PyCode_Check(code) &&
+        ep_count_take_block(thread, (uintptr_t)((PyCodeObject *)code)->_co_monitoring) && !box) {
+        (void)ep_count_take_block(thread, (uintptr_t)offset);
+    }
+    ep_count_keep_blocks(thread);
+}
+
+/* Of a thread that may not be fast. */
+static void
+take_back_own_whole(PyObject *code, PyObject *offset)
+{
+    ep_count_thread *thread = ep_count_current;
+    if (thread != NULL && thread->generation == ep_count_now_generation() && thread->calling == 0) {
+        take_back_own(thread, code, offset);
+    }
+}
+
+static WHOLE PyObject *
+open_whole(PyObject *const *args, bool is_slice, bool has_place)
+{
+    take_back_own_whole(args[0], args[1]);
+    if (EP_LIKELY(PyCode_Check(args[0])) &&
+        ep_py_count_open((PyCodeObject *)args[0], is_slice) == EP_PY_COUNT_NEVER && has_place) {
+        return switch_off();
+    }
+    Py_RETURN_NONE;
+}
+
+static WHOLE PyObject *
+close_whole(PyObject *const *args, bool has_place)
+{
+    take_back_own_whole(args[0], args[1]);
+    if (EP_LIKELY(PyCode_Check(args[0])) &&
+        ep_py_count_close((PyCodeObject *)args[0]) == EP_PY_COUNT_NEVER && has_place) {
+        return switch_off();
+    }
+    Py_RETURN_NONE;
+}
+
+static WHOLE PyObject *
+call_whole(PyObject *const *args)
+{
+    take_back_own_whole(args[0], args[1]);
+    if (EP_LIKELY(PyCode_Check(args[0])) &&
+        !ep_py_call_never_ends((PyCodeObject *)args[0], args[1], args[2]) &&
+        ep_py_count_c_open((PyCodeObject *)args[0], args[2]) == EP_PY_COUNT_NEVER) {
+        return switch_off();
+    }
+    Py_RETURN_NONE;
+}
+
+static WHOLE PyObject *
+c_close_whole(PyObject *const *args)
+{
+    take_back_own_whole(args[0], args[1]);
+    if (EP_LIKELY(PyCode_Check(args[0])) &&
+        !ep_py_call_never_ends((PyCodeObject *)args[0], args[1], args[2])) {
+        ep_py_count_c_close((PyCodeObject *)args[0], args[2]);
+    }
+    Py_RETURN_NONE;
+}
+
+/* Something like a code object (Cython's, Numba's) is among what the thread knows as little as it has a
+ * name: nobody need ask here. */
+static INTO_CALLBACK PyObject *
+on_open(PyObject *const *args, bool is_slice, bool has_place)
+{
+    ep_count_thread *thread = ep_count_current;
+    if (EP_LIKELY(ep_count_is_fast(thread))) {
+        take_back_own(thread, args[0], args[1]);
+        if (EP_LIKELY(ep_py_count_open_fast(thread, (uintptr_t)args[0], (uintptr_t)args[0], is_slice))) {
+            Py_RETURN_NONE;
+        }
+    }
+    return open_whole(args, is_slice, has_place);
+}
+
+static INTO_CALLBACK PyObject *
+on_close(PyObject *const *args, bool has_place)
+{
+    ep_count_thread *thread = ep_count_current;
+    if (EP_LIKELY(ep_count_is_fast(thread))) {
+        take_back_own(thread, args[0], args[1]);
+        if (EP_LIKELY(ep_py_count_close_fast(thread, (uintptr_t)args[0]))) {
+            Py_RETURN_NONE;
+        }
+    }
+    return close_whole(args, has_place);
+}
+
+static INTO_CALLBACK PyObject *
+on_call(PyObject *const *args)
+{
+    ep_count_thread *thread = ep_count_current;
+    if (EP_LIKELY(ep_count_is_fast(thread))) {
+        take_back_own(thread, args[0], args[1]);
+        PyObject *callable = args[2];
+        if (Py_IS_TYPE(callable, &PyFunction_Type) ||
+            (Py_IS_TYPE(callable, &PyMethod_Type) &&
+             Py_IS_TYPE(PyMethod_GET_FUNCTION(callable), &PyFunction_Type))) {
+            Py_RETURN_NONE;    /* PY_START follows */
+        }
+        uintptr_t known = ep_py_count_known_of(callable);
+        if (EP_LIKELY(known != 0) &&
+            EP_LIKELY(ep_py_count_open_fast(thread, known, (uintptr_t)callable, false))) {
+            Py_RETURN_NONE;
+        }
+    }
+    return call_whole(args);
+}
+
+static INTO_CALLBACK PyObject *
+on_c_close(PyObject *const *args)
+{
+    ep_count_thread *thread = ep_count_current;
+    if (EP_LIKELY(ep_count_is_fast(thread))) {
+        take_back_own(thread, args[0], args[1]);
+        if (EP_LIKELY(ep_py_count_close_fast(thread, (uintptr_t)args[2]))) {
+            Py_RETURN_NONE;
+        }
+    }
+    return c_close_whole(args);
+}
+
+#define CALLBACK(name, ...)                                                                     \
+    static PyObject *name(PyObject *self, PyObject *const *args, size_t count, PyObject *names) \
+    {                                                                                           \
+        (void)self;                                                                             \
+        (void)count;                                                                            \
+        (void)names;                                                                            \
+        return __VA_ARGS__;                                                                     \
+    }
+CALLBACK(on_start, on_open(args, false, true))
+CALLBACK(on_resume, on_open(args, true, true))
+CALLBACK(on_throw, on_open(args, true, false))
+CALLBACK(on_return, on_close(args, true))
+CALLBACK(on_yield, on_close(args, true))
+CALLBACK(on_unwind, on_close(args, false))
+CALLBACK(on_c_call, on_call(args))
+CALLBACK(on_c_return, on_c_close(args))
+CALLBACK(on_c_raise, on_c_close(args))
+
+static const struct event {
+    const char *name;
+    bool is_c;
+    vectorcallfunc callback;
+} events[] = {
+    {"PY_START", false, on_start},
+    {"PY_RESUME", false, on_resume},
+    {"PY_THROW", false, on_throw},
+    {"PY_RETURN", false, on_return},
+    {"PY_YIELD", false, on_yield},
+    {"PY_UNWIND", false, on_unwind},
+    {"CALL", true, on_c_call},
+    {"C_RETURN", true, on_c_return},    /* these two need CALL */
+    {"C_RAISE", true, on_c_raise},
+};
+#define EVENT_COUNT (sizeof events / sizeof *events)
+
+/* ---- In and out ------------------------------------------------------------------------------ */
+
+static ep_py_monitoring_tool tool = {.name = "eventprof counters", .remedy = "", .first_id = 3, .id = -1};
+static bool has_calls, has_c_calls;
+
+static int
+set_events(PyObject *module, bool calls, bool c_calls)
+{
+    static PyObject *callbacks[EVENT_COUNT];
+    long mask = 0;
+    for (size_t i = 0; i < EVENT_COUNT; i++) {
+        if (events[i].is_c ? c_calls : calls) {
+            long number = ep_py_monitoring_event(module, events[i].name);
+            if (number < 0 || ep_py_monitoring_put(module, &tool, events[i].name, &callbacks[i],
+                                                   events[i].callback) < 0) {
+                return -1;
+            }
+            mask |= number;
+        }
+    }
+    return ep_py_monitoring_ask(module, &tool, mask);
+}
+
+static int
+switch_on(PyObject *module)
+{
+    if (!switched_off) {
+        return 0;
+    }
+    switched_off = false;
+    int status = ep_py_monitoring_restart(module);
+    switched_off = switched_off || status < 0;
+    return status;
+}
+
+static void
+take_out(PyObject *module)
+{
+    if (ep_py_monitoring_holds(module, &tool)) {
+        /* Step by step whatever fails. */
+        (void)ep_py_monitoring_ask(module, &tool, 0);
+        PyErr_Clear();
+        for (size_t i = 0; i < EVENT_COUNT; i++) {
+            (void)ep_py_monitoring_take_out(module, &tool, events[i].name);
+            PyErr_Clear();
+        }
+        (void)switch_on(module);
+        PyErr_Clear();
+        ep_py_monitoring_free(module, &tool);
+    }
+    tool.id = -1;
+    has_calls = has_c_calls = false;
+}
+
+int
+ep_py_count_monitor(bool calls, bool c_calls, bool again)
+{
+    if (calls == has_calls && c_calls == has_c_calls && !(again && switched_off)) {
+        return 0;
+    }
+    PyObject *module = ep_py_monitoring_module();
+    if (module == NULL) {
+        return -1;
+    }
+    if (disable == NULL && (disable = PyObject_GetAttrString(module, "DISABLE")) == NULL) {
+        Py_DECREF(module);
+        return -1;
+    }
+    int status = 0;
+    bool had = has_calls || has_c_calls;
+    if (!calls && !c_calls) {
+        take_out(module);
+    } else if ((status = tool.id >= 0 ? 0 : ep_py_monitoring_take(module, &tool)) == 0) {
+        status = set_events(module, calls, c_calls);
+        has_calls = calls;
+        has_c_calls = c_calls;
+        status = status == 0 && again ? switch_on(module) : status;
+        if (status < 0 && !had) {
+            ep_py_exception saved = ep_py_exception_save();
+            take_out(module);
+            ep_py_exception_restore(saved);
+        }
+    }
+    Py_DECREF(module);
+    return status;
+}
+
+bool
+ep_py_count_monitor_owns(void)
+{
+    PyObject *module = tool.id >= 0 ? ep_py_monitoring_module() : NULL;
+    bool ours = module == NULL || ep_py_monitoring_holds(module, &tool);
+    Py_XDECREF(module);
+    PyErr_Clear();
+    return ours;
+}
+
+#else
+
+int
+ep_py_count_monitor(bool calls, bool c_calls, bool again)
+{
+    (void)calls;
+    (void)c_calls;
+    (void)again;
+    return 0;
+}
+
+bool
+ep_py_count_monitor_owns(void)
+{
+    return true;
+}
+
+#endif

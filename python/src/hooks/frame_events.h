@@ -1,0 +1,189 @@
+/* What profile and trace hooks make of a frame: which sort of call begins or ends, and what the
+ * interpreter allocated on the way to them. Both are passed a frame object. */
+#ifndef EP_FRAME_EVENTS_H
+#define EP_FRAME_EVENTS_H
+
+#include "compat.h"
+
+#include <opcode.h>
+
+#include "footprint.h"
+#include "intern.h"
+#include "source.h"
+
+/* Forms of the opcodes that tell resume, throw and yield apart. */
+static const bool is_resume[256] = {
+    [RESUME] = true,
+#ifdef RESUME_QUICK
+    [RESUME_QUICK] = true,
+#endif
+#ifdef RESUME_CHECK
+    [RESUME_CHECK] = true,
+#endif
+#ifdef RESUME_CHECK_JIT
+    [RESUME_CHECK_JIT] = true,
+#endif
+#ifdef INSTRUMENTED_RESUME
+    [INSTRUMENTED_RESUME] = true,
+#endif
+};
+static const bool is_yield[256] = {
+    [YIELD_VALUE] = true,
+#ifdef INSTRUMENTED_YIELD_VALUE
+    [INSTRUMENTED_YIELD_VALUE] = true,
+#endif
+};
+
+/* 3.12 passes None for the value of an unwound call, too. An unwound generator may stand at its
+ * yield; but only one that yields is suspended by now. */
+#define UNWIND_PASSES_NONE (PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000)
+#if UNWIND_PASSES_NONE
+static const bool is_return[256] = {
+    [RETURN_VALUE] = true,
+    [RETURN_CONST] = true,
+    [INSTRUMENTED_RETURN_VALUE] = true,
+    [INSTRUMENTED_RETURN_CONST] = true,
+};
+#endif
+
+/* ---- Calls ---------------------------------------------------------------------------------- */
+
+typedef struct instruction {
+    unsigned char opcode, argument;
+} instruction;
+
+/* Under line monitoring (coverage) the opcode in place is a stand-in; the code's bytes say what
+ * for. */
+static EP_COLD instruction
+instruction_below(PyCodeObject *code, ep_frame *frame)
+{
+    instruction found = {0, 0};
+    Py_ssize_t offset = ep_frame_offset(frame);
+    uint32_t busy = ep_py_enter_own();
+    PyObject *bytes = PyCode_GetCode(code);
+    if (bytes != NULL && offset >= 0 && offset + 1 < PyBytes_GET_SIZE(bytes)) {
+        found.opcode = (unsigned char)PyBytes_AS_STRING(bytes)[offset];
+        found.argument = (unsigned char)PyBytes_AS_STRING(bytes)[offset + 1];
+    }
+    Py_XDECREF(bytes);
+    PyErr_Clear();
+    ep_py_leave_own(busy);
+    return found;
+}
+
+static inline instruction
+current_instruction(PyCodeObject *code, ep_frame *frame)
+{
+    const unsigned char *at = (const unsigned char *)ep_frame_instruction(frame);
+#ifdef INSTRUMENTED_LINE
+    if (EP_UNLIKELY(at[0] == INSTRUMENTED_LINE || at[0] == INSTRUMENTED_INSTRUCTION)) {
+        return instruction_below(code, frame);
+    }
+#else
+    (void)instruction_below;
+    (void)code;
+#endif
+    return (instruction){at[0], at[1]};
+}
+
+static inline bool
+is_generator(PyCodeObject *code)
+{
+    return (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) != 0;
+}
+
+static inline ep_kind
+open_kind(PyCodeObject *code, ep_frame *frame)
+{
+    if (EP_LIKELY(!is_generator(code))) {
+        return EP_KIND_CALL;
+    }
+    instruction now = current_instruction(code, frame);
+    /* It stands at the yield that the exception comes out of, or has moved on (3.13). */
+    if (!is_resume[now.opcode] || ep_thread_is_thrown_into()) {
+        return EP_KIND_THROW;
+    }
+    return (now.argument & 3) == 0 ? EP_KIND_CALL : EP_KIND_RESUME;
+}
+
+static inline ep_kind
+close_kind(PyCodeObject *code, ep_frame *frame, PyObject *value)
+{
+    if (value == NULL) {
+        return EP_KIND_UNWIND;
+    }
+#if UNWIND_PASSES_NONE
+    if (value == Py_None) {
+        return ep_frame_is_suspended(frame)                         ? EP_KIND_YIELD
+               : is_return[current_instruction(code, frame).opcode] ? EP_KIND_RETURN
+                                                                    : EP_KIND_UNWIND;
+    }
+#endif
+    if (is_generator(code)) {
+        /* 3.13 has moved on to the resume behind the yield by now. */
+        instruction now = current_instruction(code, frame);
+        if (is_yield[now.opcode] || (is_resume[now.opcode] && (now.argument & 3) != 0)) {
+            return EP_KIND_YIELD;
+        }
+    }
+    return EP_KIND_RETURN;
+}
+
+#define GC_HEADER_BYTES (EP_GIL_DISABLED ? 0 : 16)
+
+/* The mechanism binds methods to instances. What is bound to a class was so by the program. */
+static inline bool
+may_be_bound_by_mechanism(PyObject *builtin)
+{
+    return PyCFunction_Check(builtin) && !(PyCFunction_GET_FLAGS(builtin) & METH_CLASS);
+}
+
+/* What the mechanism allocated on the way to us: the frame object, a bound builtin, line tables. */
+static inline void
+take_back_own(ep_log *log, PyFrameObject *frame, PyCodeObject *code, PyObject *argument)
+{
+    uintptr_t builtin = argument != NULL && may_be_bound_by_mechanism(argument)
+                            ? (uintptr_t)argument - GC_HEADER_BYTES
+                            : 0;
+    for (bool more = true; more;) {
+        more = ep_footprint_take_lasting(log, (uintptr_t)frame - GC_HEADER_BYTES) ||
+               ep_footprint_take_lasting(log, builtin) ||
+#if PY_VERSION_HEX < 0x030C0000
+               ep_footprint_take_lasting(log, (uintptr_t)code->_co_linearray);
+#else
+               ep_footprint_take_lasting(log, (uintptr_t)code->_co_monitoring) ||
+               (ep_footprint_has_tables() && ep_py_take_back_tables(log, code)) ||
+               ep_footprint_take_box(log);
+#endif
+    }
+}
+
+/* References to a frame object in the hook if nobody but the interpreter has any. */
+#define FRAME_REFERENCES (PY_VERSION_HEX < 0x030C0000 ? 1 : 2)
+
+/* The call ends, and somebody keeps its frame object; an exception's traceback, most of all.
+ * Without the mechanism that would have made it: so it is the program's now. */
+static EP_COLD void
+give_frame_to_program(ep_log *log, uint64_t ticks, PyFrameObject *frame, PyCodeObject *code)
+{
+    uintptr_t block = (uintptr_t)frame - GC_HEADER_BYTES;
+    if (ep_footprint_forget(block)) {
+        Py_ssize_t bytes =
+            _PyObject_VAR_SIZE(Py_TYPE(frame), code->co_nlocalsplus + code->co_stacksize);
+        ep_log_put_block(log, ticks, EP_KIND_MALLOC + EP_DOMAIN_OBJ,
+                         (uint64_t)bytes + GC_HEADER_BYTES, block,
+                         ep_py_block_site(ep_thread_state()));
+    }
+}
+
+/* A call ended, unless it only yields: what the mechanism made for it may be the program's now. */
+static inline void
+leave_frame(ep_log *log, uint64_t ticks, PyFrameObject *frame, PyCodeObject *code, ep_kind kind)
+{
+    if (EP_UNLIKELY(Py_REFCNT(frame) > FRAME_REFERENCES) && kind != EP_KIND_YIELD &&
+        ep_footprint_active()) {
+        give_frame_to_program(log, ticks, frame, code);
+    }
+}
+
+#endif

@@ -1,0 +1,138 @@
+#include "generator_stacks.h"
+
+#if PY_VERSION_HEX < 0x030C0000
+
+#include "errors.h"
+
+static unsigned users;
+static PyObject *callbacks;    /* gc's own list, whatever the module's attribute says later */
+static PyObject *callback;     /* made once, immortal */
+
+/* ---- Frames ---------------------------------------------------------------------------------- */
+
+/* `current`: the innermost frame of one run of the interpreter's loop. Only there may `stacktop` be wrong:
+ * the frames below it had theirs set when they made their call. */
+static void
+mend_frame(ep_frame *current)
+{
+    if (EP_FRAME_FIELD(current, unsigned char, EP_FRAME_OWNER) == EP_OWNER_GENERATOR &&
+        /* Without a frame object its entry is just being told of, and `stacktop` is needed. */
+        EP_FRAME_FIELD(current, PyObject *, EP_FRAME_OBJECT) != NULL &&
+        EP_FRAME_FIELD(current, int, EP_FRAME_STACK_TOP) >= 0) {
+        EP_FRAME_FIELD(current, int, EP_FRAME_STACK_TOP) = -1;
+    }
+}
+
+static void
+mend_thread(PyThreadState *ts)
+{
+    /* cframe: NULL on a thread that is being made. */
+    for (_PyCFrame *run = ts->cframe; run != NULL; run = run->previous) {
+        /* In a hook, the frame that it is told of needs its `stacktop`: the interpreter turned tracing off
+         * in that frame's run and in those above. */
+        bool is_told_of = ts->tracing != 0 && run->use_tracing == 0;
+        if (run->current_frame != NULL && !is_told_of) {
+            mend_frame((ep_frame *)run->current_frame);
+        }
+    }
+}
+
+static void
+mend_all(void)
+{
+    PyThreadState *ts = ep_py_first_thread();
+    for (; ts != NULL; ts = ep_py_next_thread(ts)) {
+        mend_thread(ts);
+    }
+}
+
+/* ---- The callback ---------------------------------------------------------------------------- */
+
+static bool
+is_last(void)
+{
+    Py_ssize_t count = PyList_GET_SIZE(callbacks);
+    return count > 0 && PyList_GET_ITEM(callbacks, count - 1) == callback;
+}
+
+/* phase: 'start' or 'stop'. */
+static PyObject *
+on_gc(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    (void)self;
+    (void)args;
+    (void)count;
+    /* The last callback counts: one in Python lets other threads run, which make new wrong values. If one
+     * came after ours, ours is called once more. Moving ours would skip the next one in the list. */
+    if (users != 0 && !is_last() && PyList_Append(callbacks, callback) < 0) {
+        PyErr_Clear();
+    }
+    mend_all();
+    Py_RETURN_NONE;
+}
+
+/* Fails: -1, exception set. */
+static int
+prepare(void)
+{
+    static PyMethodDef definition = {"mend_generator_stacks", (PyCFunction)(void (*)(void))on_gc,
+                                     METH_FASTCALL, NULL};
+    if (callback != NULL) {
+        return 0;
+    }
+    PyObject *module = PyImport_ImportModule("gc");
+    PyObject *list = module != NULL ? PyObject_GetAttrString(module, "callbacks") : NULL;
+    Py_XDECREF(module);
+    if (list == NULL) {
+        return -1;
+    }
+    if (!PyList_Check(list)) {
+        Py_DECREF(list);
+        PyErr_SetString(ep_py_error(EP_ERROR_TOOL_IN_USE),
+                        "gc.callbacks is no list: another tool replaced it. Calls and lines cannot be "
+                        "recorded on CPython 3.11.0 to 3.11.2 without it; use 3.11.3 or later");
+        return -1;
+    }
+    callbacks = list;
+    callback = PyCFunction_New(&definition, NULL);
+    return callback != NULL ? 0 : -1;
+}
+
+static void
+take_out(void)
+{
+    for (Py_ssize_t at = PyList_GET_SIZE(callbacks) - 1; at >= 0; at--) {
+        if (at < PyList_GET_SIZE(callbacks) && PyList_GET_ITEM(callbacks, at) == callback &&
+            PySequence_DelItem(callbacks, at) < 0) {
+            PyErr_Clear();    /* it stays, and does no harm */
+        }
+    }
+}
+
+int
+ep_py_generator_stacks_watch(unsigned user)
+{
+    if (!ep_py_generator_stacks_are_wrong()) {
+        return 0;
+    }
+    if (prepare() < 0 || (!is_last() && PyList_Append(callbacks, callback) < 0)) {
+        return -1;
+    }
+    users |= user;
+    return 0;
+}
+
+void
+ep_py_generator_stacks_leave(unsigned user)
+{
+    if (!(users & user)) {
+        return;
+    }
+    users &= ~user;
+    if (users == 0) {
+        mend_all();    /* frames that go on run without the callback */
+        take_out();
+    }
+}
+
+#endif

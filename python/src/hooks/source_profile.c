@@ -1,0 +1,641 @@
+/* The source of calls by PyEval_SetProfile: 3.11, and `backend="profile"` elsewhere.
+ *
+ * The hook is a thread's own. Existing threads are set at start; new ones are met where they are
+ * made: _thread's start functions are wrapped while the source is in. C threads that enter by
+ * PyGILState_Ensure are not seen (monitoring sees them).
+ *
+ * The interpreter passes an object of ours to the hook, so that sys.getprofile() shows who holds it
+ * and sys.setprofile() can put it back. */
+#include "frame_events.h"
+
+#include "count_calls.h"
+#include "evaluator.h"
+#include "errors.h"
+#include "generator_stacks.h"
+#include "thread_starts.h"
+
+static uint64_t active_kinds;
+static bool counts_calls, counts_c_calls;    /* of counters, beside the recorders' or alone */
+static bool counts_alone;
+/* What the hook's fast half does not know: filters, calls that are not wanted, call sites that
+ * cannot be read. */
+static bool asks_more;
+static PyObject *hook_object;       /* passed to the hook; made once, immortal */
+static bool displaced_somewhere;    /* a thread whose hook was another tool's when we came */
+static _Atomic uint64_t interruption_count;    /* see ep_source */
+static uint64_t starter_id;         /* the thread that put us in: it must have our hook */
+
+static inline bool
+is_wanted_at_all(void)
+{
+    return active_kinds != 0 || counts_calls || counts_c_calls;
+}
+
+/* ---- The hook -------------------------------------------------------------------------------- */
+
+bool
+ep_footprint_take_box(ep_log *log)
+{
+#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030E0000
+    uintptr_t block = ep_log_last_block(log);
+    if (block == 0) {
+        return false;
+    }
+    uint64_t size = EP_WORD0_PAYLOAD(atomic_load_explicit(log->last_block, memory_order_relaxed));
+    PyLongObject *object = (PyLongObject *)block;
+    if (size < 24 || size > 48 || !Py_IS_TYPE((PyObject *)object, &PyLong_Type) ||
+        !PyUnstable_Long_IsCompact(object)) {
+        return false;
+    }
+    ep_frame *frame = ep_py_frame_now();
+    return frame != NULL && PyUnstable_Long_CompactValue(object) == ep_frame_offset(frame) &&
+           ep_footprint_take_lasting(log, block);
+#else
+    (void)log;
+    return false;
+#endif
+}
+
+/* From 3.13 on the hook is told that f(*args) begins, with what is behind a bound method f, and not of its
+ * end. It is told of both where f itself is what it is passed: that is on the frame's stack then. */
+#define MAY_NEVER_END (PY_VERSION_HEX >= 0x030D0000)
+
+/* HOT. Whether a call of C in a frame need not be looked at: calls of other sorts have an end. */
+static inline bool
+surely_ends(const ep_frame *frame)
+{
+#if MAY_NEVER_END
+    unsigned char opcode = *(const unsigned char *)ep_frame_instruction(frame);
+    return EP_LIKELY(opcode == INSTRUMENTED_CALL) || opcode == INSTRUMENTED_CALL_KW;
+#else
+    (void)frame;
+    return true;
+#endif
+}
+
+#if MAY_NEVER_END
+/* Compares what may be left there of earlier calls, too, and looks into nothing. */
+static bool
+is_on_stack(const ep_frame *frame, PyCodeObject *code, PyObject *object)
+{
+    const uintptr_t *locals = &EP_FRAME_FIELD(frame, const uintptr_t, EP_FRAME_LOCALS);
+    const uintptr_t *stack = locals + code->co_nlocalsplus;
+    for (int i = 0; i < code->co_stacksize; i++) {
+        if ((stack[i] & ~(uintptr_t)EP_FRAME_TAG) == (uintptr_t)object) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static EP_COLD bool
+never_ends_whole(const ep_frame *frame, PyCodeObject *code, PyObject *callable)
+{
+    return ep_py_is_spread_call(code, ep_frame_offset(frame)) && !is_on_stack(frame, code, callable);
+}
+#endif
+
+/* Of an event of a call of C. Its end is left out as well, if it comes. */
+static inline bool
+never_ends(const ep_frame *frame, PyCodeObject *code, PyObject *callable)
+{
+#if MAY_NEVER_END
+    return !surely_ends(frame) && never_ends_whole(frame, code, callable);
+#else
+    (void)frame;
+    (void)code;
+    (void)callable;
+    return false;
+#endif
+}
+
+/* Not into the hook, whose registers they would take where there are no filters. */
+#define EP_WITH_FILTERS __attribute__((noinline))
+
+/* There is no switching off here: what nobody wants still costs the way to us and this. */
+static EP_WITH_FILTERS bool
+is_wanted(int what, PyCodeObject *code, PyObject *argument)
+{
+    return what >= PyTrace_C_CALL ? ep_py_callee_wish(code, argument) == EP_PY_WANTED
+                                  : ep_py_code_is_wanted(code);
+}
+
+static EP_WITH_FILTERS void
+put_gated(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t id)
+{
+    if (ep_kinds[kind].pairing == EP_PAIRING_OPENS) {
+        ep_gate_put_open(log, ticks, kind, id);
+    } else {
+        ep_gate_put_close(log, ticks, kind, id);
+    }
+}
+
+/* As ep_py_callee(), where nothing needs to be called; key 0: something else. */
+static inline ep_callee
+fast_callee(PyObject *callable)
+{
+    PyTypeObject *type = Py_TYPE(callable);
+    PyMethodDef *method = NULL;
+    if (type == &PyCFunction_Type) {
+        method = ((PyCFunctionObject *)callable)->m_ml;
+        method = EP_LIKELY(method != ep_py_new_method) ? method : NULL;
+    } else if (type == &PyMethodDescr_Type) {
+        method = ((PyMethodDescrObject *)callable)->d_method;
+    }
+    return (ep_callee){.key = (uintptr_t)method};
+}
+
+/* What the mechanism allocated on the way to us: not to be counted either. */
+static EP_WITH_FILTERS void
+take_back_counted(ep_count_thread *thread, PyFrameObject *frame, PyCodeObject *code, PyObject *argument)
+{
+    uintptr_t builtin = argument != NULL && may_be_bound_by_mechanism(argument)
+                            ? (uintptr_t)argument - GC_HEADER_BYTES
+                            : 0;
+    for (bool more = true; more;) {
+        more = ep_count_take_block(thread, (uintptr_t)frame - GC_HEADER_BYTES) ||
+               ep_count_take_block(thread, builtin) ||
+#if PY_VERSION_HEX < 0x030C0000
+               ep_count_take_block(thread, (uintptr_t)code->_co_linearray);
+#else
+               ep_count_take_block(thread, (uintptr_t)code->_co_monitoring);
+#endif
+    }
+    ep_count_keep_blocks(thread);
+}
+
+/* For counters. What is called is the definition: bound builtins are made for the event. */
+static EP_WITH_FILTERS int
+count_event_whole(PyFrameObject *frame_object, int what, PyObject *argument)
+{
+    ep_frame *frame = ep_frame_of_object(frame_object);
+    PyCodeObject *code = ep_frame_code(frame);
+    bool is_c = what >= PyTrace_C_CALL && what <= PyTrace_C_RETURN;
+    ep_count_thread *thread = ep_count_current;
+    bool fast = ep_count_is_fast(thread);
+    if (fast ? thread->blocks[0].address != 0
+             : thread != NULL && thread->generation == ep_count_now_generation() &&
+                   thread->calling == 0 && thread->blocks[0].address != 0) {
+        take_back_counted(thread, frame_object, code, what == PyTrace_RETURN ? NULL : argument);
+    }
+    if (is_c && never_ends(frame, code, argument)) {
+        return 0;
+    }
+    if (what == PyTrace_CALL && counts_calls) {
+        bool is_slice = open_kind(code, frame) != EP_KIND_CALL;
+        if (!fast || !ep_py_count_open_fast(thread, (uintptr_t)code, (uintptr_t)code, is_slice)) {
+            (void)ep_py_count_open(code, is_slice);
+        }
+    } else if (what == PyTrace_RETURN && counts_calls) {
+        if (!fast || !ep_py_count_close_fast(thread, (uintptr_t)code)) {
+            (void)ep_py_count_close(code);
+        }
+    } else if (what == PyTrace_C_CALL && counts_c_calls) {
+        uintptr_t known = ep_py_count_known_of(argument);
+        if (!fast || known == 0 ||
+            !ep_py_count_open_fast(thread, known, (uintptr_t)argument, false)) {
+            (void)ep_py_count_c_open(code, argument);
+        }
+    } else if ((what == PyTrace_C_RETURN || what == PyTrace_C_EXCEPTION) && counts_c_calls) {
+        if (!fast || !ep_py_count_close_fast(thread, (uintptr_t)argument)) {
+            ep_py_count_c_close(code, argument);
+        }
+    }
+    return 0;
+}
+
+/* HOT. The fast half of that, which calls nothing, so that no register is saved for a call. */
+static EP_WITH_FILTERS int
+count_event(PyFrameObject *frame_object, int what, PyObject *argument)
+{
+    ep_count_thread *thread = ep_count_current;
+    if (EP_UNLIKELY(!ep_count_is_fast(thread)) || thread->blocks[0].address != 0 ||
+        EP_UNLIKELY(!counts_calls || !counts_c_calls)) {
+        return count_event_whole(frame_object, what, argument);
+    }
+    ep_frame *frame = ep_frame_of_object(frame_object);
+    uintptr_t code = (uintptr_t)ep_frame_code(frame), known;
+    bool done = false;
+    switch (what) {
+        case PyTrace_CALL:
+            done = ep_py_count_open_fast(thread, code, code,
+                                         open_kind((PyCodeObject *)code, frame) != EP_KIND_CALL);
+            break;
+        case PyTrace_RETURN:
+            done = ep_py_count_close_fast(thread, code);
+            break;
+        case PyTrace_C_CALL:
+            known = surely_ends(frame) ? ep_py_count_known_of(argument) : 0;
+            done = known != 0 && ep_py_count_open_fast(thread, known, (uintptr_t)argument, false);
+            break;
+        case PyTrace_C_RETURN:
+        case PyTrace_C_EXCEPTION:
+            done = ep_py_count_close_fast(thread, (uintptr_t)argument);
+            break;
+        default:
+            break;
+    }
+    return EP_LIKELY(done) ? 0 : count_event_whole(frame_object, what, argument);
+}
+
+static EP_WITH_FILTERS int
+hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
+{
+    if (EP_UNLIKELY(counts_calls || counts_c_calls)) {
+        (void)count_event(frame_object, what, argument);
+        if (active_kinds == 0) {
+            return 0;
+        }
+    }
+    uint64_t ticks = ep_clock_ticks();
+    ep_log *log = ep_py_log_for(what == PyTrace_CALL ? EP_KIND_CALL : EP_KIND_RETURN);
+    if (EP_UNLIKELY(log == NULL)) {
+        return 0;
+    }
+    ep_frame *frame = ep_frame_of_object(frame_object);
+    PyCodeObject *code = ep_frame_code(frame);
+    if (ep_footprint_active()) {
+        take_back_own(log, frame_object, code, what == PyTrace_RETURN ? NULL : argument);
+    }
+    if (what >= PyTrace_C_CALL && never_ends(frame, code, argument)) {
+        log->fresh |= EP_FRESH_HALVES;    /* the fast half does not look at ends */
+        return 0;
+    }
+    if (!(active_kinds & (what >= PyTrace_C_CALL ? EP_KINDS_C : EP_KINDS_PYTHON))) {
+        if (what == PyTrace_RETURN && ep_footprint_active()) {
+            leave_frame(log, ticks, frame_object, code, close_kind(code, frame, argument));
+        }
+        return 0;
+    }
+    if (EP_UNLIKELY(ep_gate_asks_names()) && !is_wanted(what, code, argument)) {
+        if (what == PyTrace_RETURN && ep_footprint_active()) {
+            leave_frame(log, ticks, frame_object, code, close_kind(code, frame, argument));
+        }
+        return 0;
+    }
+    ep_kind kind;
+    uint32_t id;
+    switch (what) {
+        case PyTrace_CALL:
+            kind = open_kind(code, frame);
+            id = ep_py_code_site(code, ep_py_sites_usable ? frame : NULL);
+            break;
+        case PyTrace_RETURN:
+            kind = close_kind(code, frame, argument);
+            id = ep_py_code_name(code);
+            leave_frame(log, ticks, frame_object, code, kind);
+            break;
+        case PyTrace_C_CALL:
+            kind = EP_KIND_C_CALL;
+            id = ep_py_callee_site(argument, ep_frame_instruction(frame));
+            break;
+        case PyTrace_C_RETURN:
+            kind = EP_KIND_C_RETURN;
+            id = ep_py_callee_name(argument);
+            break;
+        case PyTrace_C_EXCEPTION:
+            kind = EP_KIND_C_EXCEPTION;
+            id = ep_py_callee_name(argument);
+            break;
+        default:
+            return 0;
+    }
+    bool ends_c_call = what == PyTrace_C_RETURN || what == PyTrace_C_EXCEPTION;
+    if (EP_UNLIKELY(id == EP_ID_SKIP || (ends_c_call && ep_py_ends_own_call(log, code)))) {
+        return 0;
+    }
+    ticks = ep_log_not_before(log, ticks);
+    if (EP_UNLIKELY(ep_gate_asks_calls())) {
+        put_gated(log, ticks, kind, id);
+    } else {
+        ep_log_put(log, ticks, kind, id);
+    }
+    return 0;
+}
+
+static void
+count_interruption(void)
+{
+    atomic_fetch_add_explicit(&interruption_count, 1, memory_order_relaxed);    /* a count alone */
+}
+
+static inline uint32_t
+call_site(ep_log *log, uintptr_t callee, uintptr_t from)
+{
+    uint32_t id = ep_call_site_recent(&log->recent, callee, from);
+    return EP_LIKELY(id != 0) ? id : ep_call_site_find_recent(&log->recent, callee, from);
+}
+
+static inline uint32_t
+name_of(ep_log *log, uintptr_t callee)
+{
+    uint32_t id = ep_name_recent(&log->recent, callee);
+    return EP_LIKELY(id != 0) ? id : ep_name_find_recent(&log->recent, callee);
+}
+
+/* The hook of every thread: the fast half, which calls nothing. What is out of the ordinary, blocks
+ * recorded as well, and filters: the whole, which begins anew. */
+static int
+hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
+{
+    (void)self;
+    ep_log *log = ep_log_current;
+    if (EP_UNLIKELY(log == NULL || log->fresh || !ep_clock_is_counter() || ep_footprint_active() ||
+                    asks_more || log->own_calls != 0)) {
+        return counts_alone ? count_event(frame_object, what, argument)
+                            : hook_whole(frame_object, what, argument);
+    }
+    ep_frame *frame = ep_frame_of_object(frame_object);
+    PyCodeObject *code = ep_frame_code(frame);
+    ep_callee callee;
+    ep_frame *caller;
+    ep_kind kind;
+    uint32_t id = 0;
+    switch (what) {
+        case PyTrace_CALL:
+            kind = open_kind(code, frame);
+            caller = ep_frame_previous(frame);
+            id = call_site(log, (uintptr_t)code,
+                           caller != NULL ? ep_frame_instruction(caller) : 0);
+            break;
+        case PyTrace_RETURN:
+            kind = close_kind(code, frame, argument);
+            id = name_of(log, (uintptr_t)code);
+            break;
+        case PyTrace_C_CALL:
+            kind = EP_KIND_C_CALL;
+            callee = fast_callee(argument);
+            id = surely_ends(frame) && callee.key != 0
+                     ? call_site(log, callee.key, ep_frame_instruction(frame))
+                     : 0;
+            break;
+        case PyTrace_C_RETURN:
+            kind = EP_KIND_C_RETURN;
+            callee = fast_callee(argument);
+            id = callee.key != 0 ? name_of(log, callee.key) : 0;
+            break;
+        default:
+            break;
+    }
+    if (EP_UNLIKELY(id == 0)) {
+        return hook_whole(frame_object, what, argument);
+    }
+    ep_log_put_at(log, ep_clock_counter_halves(), kind, id);
+    return 0;
+}
+
+/* ---- The object behind sys.getprofile() ------------------------------------------------------ */
+
+static int
+what_of(PyObject *event)
+{
+    static const char *const names[] = {
+        [PyTrace_CALL] = "call",
+        [PyTrace_RETURN] = "return",
+        [PyTrace_C_CALL] = "c_call",
+        [PyTrace_C_EXCEPTION] = "c_exception",
+        [PyTrace_C_RETURN] = "c_return",
+    };
+    for (int what = 0; PyUnicode_Check(event) && what <= PyTrace_C_RETURN; what++) {
+        if (names[what] != NULL && PyUnicode_CompareWithASCIIString(event, names[what]) == 0) {
+            return what;
+        }
+    }
+    return -1;
+}
+
+/* sys.setprofile(old) with us as old: the first event comes through here, and puts the C hook
+ * back. */
+static PyObject *
+hook_call(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    PyObject *frame, *event, *argument;
+    (void)keywords;
+    if (!PyArg_ParseTuple(args, "O!UO:profile hook", &PyFrame_Type, &frame, &event, &argument)) {
+        return NULL;
+    }
+    if (!is_wanted_at_all()) {
+        PyEval_SetProfile(NULL, NULL);    /* we are no longer recording: out of the way */
+        Py_RETURN_NONE;
+    }
+    count_interruption();
+    PyEval_SetProfile(hook, self);
+    int what = what_of(event);
+    if (what >= 0) {
+        (void)hook(self, (PyFrameObject *)frame, what, argument);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+hook_repr(PyObject *self)
+{
+    (void)self;
+    return PyUnicode_FromString("<eventprof profile hook>");
+}
+
+static PyType_Slot hook_slots[] = {
+    {Py_tp_call, hook_call},
+    {Py_tp_repr, hook_repr},
+    {0, NULL},
+};
+
+static PyType_Spec hook_spec = {
+    .name = "eventprof._core.ProfileHook",
+    .basicsize = sizeof(PyObject),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = hook_slots,
+};
+
+/* ---- New threads ----------------------------------------------------------------------------- */
+
+static void
+begin_thread(void)
+{
+    if (is_wanted_at_all() && PyThreadState_Get()->c_profilefunc == NULL) {
+        PyEval_SetProfile(hook, hook_object);
+    }
+}
+
+static void
+end_thread(void)
+{
+    if (is_wanted_at_all() && PyThreadState_Get()->c_profilefunc != hook) {
+        count_interruption();    /* nobody could see it later: the thread ends here */
+    }
+}
+
+static ep_starts_watcher starts = {.begin = begin_thread, .end = end_thread};
+
+/* ---- In and out ------------------------------------------------------------------------------ */
+
+static int
+set_if_free(PyThreadState *ts)
+{
+    if (ts->c_profilefunc == NULL) {
+        return _PyEval_SetProfile(ts, hook, hook_object);
+    }
+    displaced_somewhere = displaced_somewhere || ts->c_profilefunc != hook;
+    return 0;
+}
+
+static int
+clear_if_ours(PyThreadState *ts)
+{
+    if (ts->c_profilefunc == hook) {
+        (void)_PyEval_SetProfile(ts, NULL, NULL);
+        PyErr_Clear();
+    }
+    return 0;
+}
+
+static int
+check_ours(PyThreadState *ts)
+{
+    return ts->c_profilefunc == hook || (ts->c_profilefunc == NULL && ts->id != starter_id) ? 0 : 1;
+}
+
+static int
+init_once(void)
+{
+    if (hook_object != NULL) {
+        return 0;
+    }
+    PyObject *hook_type = PyType_FromSpec(&hook_spec);
+    if (hook_type == NULL) {
+        return -1;
+    }
+    hook_object = PyObject_New(PyObject, (PyTypeObject *)hook_type);
+    return hook_object != NULL ? 0 : -1;
+}
+
+static void
+want(uint64_t kinds)
+{
+    active_kinds = kinds;
+    asks_more = ep_gate_is_on() || !(kinds & EP_KINDS_C) || !(kinds & EP_KINDS_PYTHON) ||
+                !ep_py_sites_usable || counts_calls || counts_c_calls;
+    counts_alone = kinds == 0 && (counts_calls || counts_c_calls);
+}
+
+static bool evaluator_allowed;
+
+void
+ep_py_profile_allow_evaluator(bool allowed)
+{
+    evaluator_allowed = allowed;
+}
+
+static void
+adjust_evaluator(void)
+{
+    if (evaluator_allowed && (active_kinds & EP_KINDS_PYTHON) && !(active_kinds & EP_KINDS_C) &&
+        !counts_calls && !counts_c_calls) {
+        ep_py_evaluator_put_in(hook);
+    } else {
+        ep_py_evaluator_take_out();
+    }
+}
+
+static void
+take_out(void)
+{
+    adjust_evaluator();
+    ep_py_leave_starts(&starts);
+    (void)ep_py_each_thread(clear_if_ours);
+    ep_py_generator_stacks_leave(EP_STACKS_PROFILE);
+}
+
+/* `was_in`: the hooks are in already. */
+static int
+put_in(bool was_in)
+{
+    if (was_in) {
+        return 0;
+    }
+    if (init_once() < 0) {
+        return -1;
+    }
+    PyThreadState *ts = PyThreadState_Get();
+    if (ts->c_profilefunc != NULL && ts->c_profilefunc != hook) {
+        if (active_kinds == EP_KINDS_NONE && !counts_calls && !counts_c_calls) {
+            return 0;
+        }
+        PyErr_Format(ep_py_error(EP_ERROR_TOOL_IN_USE),
+                     "another profiler holds this thread's profile hook (%R); stop it first%s",
+                     ts->c_profileobj != NULL ? ts->c_profileobj : Py_None,
+                     ep_py_monitoring_available() ? ", or pass backend='monitoring'" : "");
+        return -1;
+    }
+    displaced_somewhere = false;
+    starter_id = ts->id;
+    return ep_py_generator_stacks_watch(EP_STACKS_PROFILE) < 0 || ep_py_watch_starts(&starts) < 0 ||
+                   ep_py_each_thread(set_if_free) < 0
+               ? -1
+               : 0;
+}
+
+/* The recorders' part, and the counters'. Fails: -1, exception set, as it was before. */
+static int
+set_wanted(uint64_t kinds, bool calls, bool c_calls)
+{
+    bool was_in = is_wanted_at_all(), had_calls = counts_calls, had_c_calls = counts_c_calls;
+    uint64_t had_kinds = active_kinds;
+    counts_calls = calls;
+    counts_c_calls = c_calls;
+    want(kinds);
+    if (!is_wanted_at_all()) {
+        if (was_in) {
+            take_out();
+        }
+    } else if (put_in(was_in) < 0) {
+        ep_py_exception saved = ep_py_exception_save();
+        counts_calls = had_calls;
+        counts_c_calls = had_c_calls;
+        want(had_kinds);
+        take_out();
+        ep_py_exception_restore(saved);
+        return -1;
+    }
+    adjust_evaluator();
+    return 0;
+}
+
+static int
+adjust(uint64_t kinds)
+{
+    return set_wanted(kinds, counts_calls, counts_c_calls);
+}
+
+int
+ep_py_profile_count(bool calls, bool c_calls)
+{
+    return set_wanted(active_kinds, calls, c_calls);
+}
+
+static bool
+owns(void)
+{
+    return !is_wanted_at_all() || (!displaced_somewhere && ep_py_each_thread(check_ours) == 0 &&
+                                   ep_py_evaluator_owns());
+}
+
+bool
+ep_py_profile_owns(void)
+{
+    return owns();
+}
+
+static uint64_t
+interruptions(void)
+{
+    return atomic_load_explicit(&interruption_count, memory_order_relaxed);
+}
+
+const ep_source ep_source_profile = {
+    .name = "profile",
+    .kinds = EP_KINDS_CALLS,
+    .adjust = adjust,
+    .owns = owns,
+    .interruptions = interruptions,
+};

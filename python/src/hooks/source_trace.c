@@ -1,0 +1,562 @@
+/* The source of what code does by PyEval_SetTrace: lines, instructions and exceptions on 3.11, and
+ * `backend="trace"`.
+ *
+ * The hook is a thread's own, as a profile hook is (source_profile.c); but a trace function that is
+ * there already (coverage, a debugger) goes on: ours takes its place in front of it, is passed its
+ * object, so that sys.gettrace() shows what it did, and calls it. Who comes later displaces us.
+ *
+ * It sees no calls of functions that are not in Python (the profile hook does), no branches and
+ * jumps, and not where an exception is raised again or handled. */
+#include "frame_events.h"
+
+#include "errors.h"
+#include "generator_stacks.h"
+#include "thread_starts.h"
+
+static uint64_t active_kinds;
+/* What the hook's fast half does not know: filters, places that cannot be read. */
+static bool asks_more;
+static PyObject *hook_object;       /* passed to the hook; made once, immortal */
+static PyObject *str_trace_opcodes; /* interned, immortal */
+static _Atomic uint64_t interruption_count;    /* see ep_source */
+static uint64_t starter_id;         /* the thread that put us in: it must have our hook */
+
+/* Whose function is behind ours. Changed and read with the GIL. */
+typedef struct behind {
+    uint64_t thread_id;
+    Py_tracefunc function;
+} behind;
+
+static behind *behinds;
+static size_t behind_count, behind_capacity;
+
+/* What we write to f_trace_opcodes, as true as the 1 of those who ask for "opcode" events. */
+#define OPCODES_ARE_OURS 2
+
+static int hook(PyObject *self, PyFrameObject *frame, int what, PyObject *argument);
+
+/* ---- Who was there before -------------------------------------------------------------------- */
+
+static Py_tracefunc
+function_behind(const PyThreadState *ts)
+{
+    for (size_t i = 0; i < behind_count; i++) {
+        if (behinds[i].thread_id == ts->id) {
+            return behinds[i].function;
+        }
+    }
+    return NULL;
+}
+
+/* Puts our hook in front of what the thread has. Nothing else of the thread changes, so that no count of
+ * tracing threads does. Fails: -1, exception set. */
+static int
+go_in_front(PyThreadState *ts)
+{
+    if (ts->c_tracefunc == NULL || ts->c_tracefunc == hook) {
+        return 0;
+    }
+    if (behind_count == behind_capacity) {
+        size_t capacity = behind_capacity * 2 + 8;
+        behind *more = realloc(behinds, capacity * sizeof *more);
+        if (more == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        behinds = more;
+        behind_capacity = capacity;
+    }
+    behinds[behind_count++] = (behind){.thread_id = ts->id, .function = ts->c_tracefunc};
+    ts->c_tracefunc = hook;
+    return 0;
+}
+
+static int
+give_back(PyThreadState *ts)
+{
+    Py_tracefunc function = ts->c_tracefunc == hook ? function_behind(ts) : NULL;
+    if (function != NULL) {
+        ts->c_tracefunc = function;
+    }
+    return 0;
+}
+
+/* Calls it. Its exception is the program's, as without us; it may take itself away, and us with it. */
+static EP_COLD int
+pass_on(PyObject *object, PyFrameObject *frame, int what, PyObject *argument)
+{
+    Py_tracefunc function = function_behind(PyThreadState_Get());
+    if (function == NULL ||
+        (what == PyTrace_OPCODE && *ep_frame_traces_opcodes(frame) == OPCODES_ARE_OURS)) {
+        return 0;
+    }
+    return function(object, frame, what, argument);
+}
+
+/* ---- The hook -------------------------------------------------------------------------------- */
+
+/* Asks for "opcode" events of this call. */
+static EP_COLD void
+trace_opcodes(PyFrameObject *frame)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    uint32_t busy = ep_log_current->busy;
+    ep_log_current->busy = 1;
+    ep_py_exception saved = ep_py_exception_save();
+    /* 3.13 heeds only a frame that has a trace function of its own, which the setter tests for NULL. */
+    PyObject **local = ep_frame_trace_function(frame), *before = *local;
+    *local = before != NULL ? before : Py_None;
+    (void)PyObject_SetAttr((PyObject *)frame, str_trace_opcodes, Py_True);
+    *local = before;
+    PyErr_Clear();
+    ep_py_exception_restore(saved);
+    ep_log_current->busy = busy;
+#endif
+    *ep_frame_traces_opcodes(frame) = OPCODES_ARE_OURS;
+}
+
+/* The end of an iteration comes as an exception, too: at the instruction that iterates. */
+static ep_kind
+exception_kind(PyObject *type, PyCodeObject *code, ep_frame *frame)
+{
+    static const bool iterates[256] = {
+        [FOR_ITER] = true,
+        [SEND] = true,
+#if PY_VERSION_HEX >= 0x030C0000
+        [END_FOR] = true,
+        [END_SEND] = true,
+#endif
+    };
+    bool is_end = PyExceptionClass_Check(type) &&
+                  PyType_IsSubtype((PyTypeObject *)type, (PyTypeObject *)PyExc_StopIteration) &&
+                  iterates[instruction_below(code, frame).opcode];
+    return is_end ? EP_KIND_STOP_ITERATION : EP_KIND_RAISE;
+}
+
+static uint64_t
+kinds_of(int what)
+{
+    switch (what) {
+        case PyTrace_CALL:
+        case PyTrace_RETURN:
+            return EP_KINDS_PYTHON;
+        case PyTrace_LINE:
+            return EP_KIND_BIT(EP_KIND_LINE);
+        case PyTrace_OPCODE:
+            return EP_KIND_BIT(EP_KIND_INSTRUCTION);
+        case PyTrace_EXCEPTION:
+            return EP_KINDS_EXCEPTIONS;
+        default:
+            return 0;
+    }
+}
+
+static void
+put(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t id)
+{
+    ticks = ep_log_not_before(log, ticks);
+    if (EP_LIKELY(!ep_gate_asks_calls())) {
+        ep_log_put(log, ticks, kind, id);
+    } else if (ep_kinds[kind].pairing == EP_PAIRING_OPENS) {
+        ep_gate_put_open(log, ticks, kind, id);
+    } else if (ep_kinds[kind].pairing == EP_PAIRING_CLOSES) {
+        ep_gate_put_close(log, ticks, kind, id);
+    } else if (!ep_gate_is_deep(log)) {
+        ep_log_put(log, ticks, kind, id);
+    }
+}
+
+static __attribute__((noinline)) void
+record_whole(PyFrameObject *frame_object, int what, PyObject *argument)
+{
+    uint64_t ticks = ep_clock_ticks();
+    ep_log *log = ep_py_log_for(what == PyTrace_CALL     ? EP_KIND_CALL
+                                : what == PyTrace_RETURN ? EP_KIND_RETURN
+                                                         : EP_KIND_LINE);
+    if (EP_UNLIKELY(log == NULL)) {
+        return;
+    }
+    ep_frame *frame = ep_frame_of_object(frame_object);
+    PyCodeObject *code = ep_frame_code(frame);
+    if (ep_footprint_active()) {
+        take_back_own(log, frame_object, code, NULL);
+    }
+    if ((active_kinds & EP_KIND_BIT(EP_KIND_INSTRUCTION)) && !*ep_frame_traces_opcodes(frame_object)) {
+        trace_opcodes(frame_object);
+    }
+    bool wanted = (active_kinds & kinds_of(what)) &&
+                  (!ep_gate_asks_names() || ep_py_code_is_wanted(code));
+    ep_kind kind = EP_KIND_LINE;
+    uint32_t id = EP_ID_SKIP;
+    switch (what) {
+        case PyTrace_CALL:
+            if (wanted) {
+                kind = open_kind(code, frame);
+                id = ep_py_code_site(code, ep_py_sites_usable ? frame : NULL);
+            }
+            break;
+        case PyTrace_RETURN:
+            kind = close_kind(code, frame, argument);
+            id = wanted ? ep_py_code_name(code) : EP_ID_SKIP;
+            leave_frame(log, ticks, frame_object, code, kind);
+            break;
+        case PyTrace_LINE:
+            if (wanted) {
+                id = ep_py_place_site(code, ep_frame_instruction(frame));
+            }
+            break;
+        case PyTrace_OPCODE:
+            if (wanted) {
+                kind = EP_KIND_INSTRUCTION;
+                id = ep_py_opcode_site(code, ep_frame_instruction(frame));
+            }
+            break;
+        case PyTrace_EXCEPTION:
+            if (wanted && PyTuple_Check(argument) && PyTuple_GET_SIZE(argument) > 0 &&
+                PyType_Check(PyTuple_GET_ITEM(argument, 0))) {
+                PyObject *type = PyTuple_GET_ITEM(argument, 0);
+                kind = exception_kind(type, code, frame);
+                id = active_kinds & EP_KIND_BIT(kind)
+                         ? ep_py_exception_site((PyTypeObject *)type, code,
+                                                ep_frame_instruction(frame))
+                         : EP_ID_SKIP;
+            }
+            break;
+        default:
+            break;
+    }
+    if (EP_LIKELY(id != EP_ID_SKIP)) {
+        put(log, ticks, kind, id);
+    }
+}
+
+/* The fast half, which calls nothing but what finds an id. False: nothing was done. */
+static inline bool
+record_fast(PyFrameObject *frame_object, int what)
+{
+    ep_log *log = ep_log_current;
+    if (EP_UNLIKELY(log == NULL || log->fresh || !ep_clock_is_counter() || ep_footprint_active() ||
+                    asks_more)) {
+        return false;
+    }
+    ep_frame *frame = ep_frame_of_object(frame_object);
+    uintptr_t at = ep_frame_instruction(frame);
+    ep_kind kind;
+    uint32_t id;
+    if (what == PyTrace_LINE) {
+        if (!(active_kinds & EP_KIND_BIT(EP_KIND_LINE))) {
+            return !(active_kinds & EP_KIND_BIT(EP_KIND_INSTRUCTION)) ||
+                   *ep_frame_traces_opcodes(frame_object);
+        }
+        kind = EP_KIND_LINE;
+        id = ep_block_site_recent(&log->recent, at);
+        id = EP_LIKELY(id != 0) ? id : ep_block_site_find_recent(&log->recent, at);
+    } else if (what == PyTrace_OPCODE) {
+        if (!(active_kinds & EP_KIND_BIT(EP_KIND_INSTRUCTION))) {
+            return true;
+        }
+        kind = EP_KIND_INSTRUCTION;
+        id = ep_call_site_recent(&log->recent, EP_KEY_OPCODE, at);
+        id = EP_LIKELY(id != 0)
+                 ? id
+                 : ep_call_site_find_recent(&log->recent, EP_KEY_OPCODE, at);
+    } else {
+        return false;
+    }
+    if (EP_UNLIKELY(id == 0 || ((active_kinds & EP_KIND_BIT(EP_KIND_INSTRUCTION)) &&
+                                !*ep_frame_traces_opcodes(frame_object)))) {
+        return false;
+    }
+    ep_log_put_at(log, ep_clock_counter_halves(), kind, id);
+    return true;
+}
+
+static int
+hook(PyObject *self, PyFrameObject *frame, int what, PyObject *argument)
+{
+    if (EP_UNLIKELY(active_kinds == 0)) {
+        /* Left behind on a thread that we could not reach: out of the way. */
+        if (self == hook_object) {
+            PyEval_SetTrace(NULL, NULL);
+        }
+        return 0;
+    }
+    if (EP_UNLIKELY(!record_fast(frame, what))) {
+        record_whole(frame, what, argument);
+    }
+    return EP_LIKELY(self == hook_object) ? 0 : pass_on(self, frame, what, argument);
+}
+
+/* ---- The object behind sys.gettrace() -------------------------------------------------------- */
+
+/* sys.settrace(old) with us as old: the first call comes through here, and puts the C hook back. */
+static PyObject *
+hook_call(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    PyObject *frame, *event, *argument;
+    (void)keywords;
+    if (!PyArg_ParseTuple(args, "O!UO:trace hook", &PyFrame_Type, &frame, &event, &argument)) {
+        return NULL;
+    }
+    if (active_kinds == 0) {
+        PyEval_SetTrace(NULL, NULL);    /* we are no longer recording: out of the way */
+        Py_RETURN_NONE;
+    }
+    atomic_fetch_add_explicit(&interruption_count, 1, memory_order_relaxed);    /* a count alone */
+    PyEval_SetTrace(hook, self);
+    if (PyUnicode_CompareWithASCIIString(event, "call") == 0) {
+        (void)hook(self, (PyFrameObject *)frame, PyTrace_CALL, argument);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+hook_repr(PyObject *self)
+{
+    (void)self;
+    return PyUnicode_FromString("<eventprof trace hook>");
+}
+
+static PyType_Slot hook_slots[] = {
+    {Py_tp_call, hook_call},
+    {Py_tp_repr, hook_repr},
+    {0, NULL},
+};
+
+static PyType_Spec hook_spec = {
+    .name = "eventprof._core.TraceHook",
+    .basicsize = sizeof(PyObject),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = hook_slots,
+};
+
+/* ---- New threads ----------------------------------------------------------------------------- */
+
+static void
+begin_thread(void)
+{
+    if (active_kinds != 0 && PyThreadState_Get()->c_tracefunc == NULL) {
+        PyEval_SetTrace(hook, hook_object);
+    }
+}
+
+static void
+end_thread(void)
+{
+    if (active_kinds != 0 && PyThreadState_Get()->c_tracefunc != hook) {
+        /* Nobody could see it later: the thread ends here. */
+        atomic_fetch_add_explicit(&interruption_count, 1, memory_order_relaxed);
+    }
+}
+
+static ep_starts_watcher starts = {.begin = begin_thread, .end = end_thread};
+
+/* ---- In and out ------------------------------------------------------------------------------ */
+
+#if EP_TRACES_ANY_THREAD
+
+static int
+set_if_free(PyThreadState *ts)
+{
+    return ts->c_tracefunc == NULL ? _PyEval_SetTrace(ts, hook, hook_object) : 0;
+}
+
+static int
+set_all(void)
+{
+    return ep_py_each_thread(set_if_free);
+}
+
+static int
+clear_if_ours(PyThreadState *ts)
+{
+    if (ts->c_tracefunc == hook) {
+        (void)_PyEval_SetTrace(ts, NULL, NULL);
+        PyErr_Clear();
+    }
+    return 0;
+}
+
+static void
+clear_all(void)
+{
+    (void)ep_py_each_thread(clear_if_ours);
+}
+
+#else
+
+/* The objects of those in front of whom we went, while all threads are set at once. */
+static PyObject *objects;
+
+static int
+keep_object(PyThreadState *ts)
+{
+    if (function_behind(ts) == NULL || ts->c_traceobj == NULL) {
+        return 0;
+    }
+    PyObject *key = PyLong_FromUnsignedLongLong(ts->id);
+    int status = key != NULL ? PyDict_SetItem(objects, key, ts->c_traceobj) : -1;
+    Py_XDECREF(key);
+    return status;
+}
+
+static int
+put_object_back(PyThreadState *ts)
+{
+    PyObject *key = PyLong_FromUnsignedLongLong(ts->id);
+    PyObject *object = key != NULL ? PyDict_GetItemWithError(objects, key) : NULL;
+    if (object != NULL && ts->c_tracefunc == hook) {
+        PyObject *ours = ts->c_traceobj;
+        ts->c_traceobj = Py_NewRef(object);
+        Py_XDECREF(ours);
+    }
+    Py_XDECREF(key);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int
+set_all(void)
+{
+    objects = PyDict_New();
+    int status = objects != NULL ? ep_py_each_thread(keep_object) : -1;
+    if (status == 0) {
+        PyEval_SetTraceAllThreads(hook, hook_object);
+        status = ep_py_each_thread(put_object_back);
+    }
+    Py_CLEAR(objects);
+    return status;
+}
+
+static int
+is_not_ours(PyThreadState *ts)
+{
+    return ts->c_tracefunc != NULL && ts->c_tracefunc != hook;
+}
+
+/* Threads that cannot be reached, for the sake of others', clear themselves at their next event. */
+static void
+clear_all(void)
+{
+    if (ep_py_each_thread(is_not_ours) == 0) {
+        PyEval_SetTraceAllThreads(NULL, NULL);
+    } else if (PyThreadState_Get()->c_tracefunc == hook) {
+        PyEval_SetTrace(NULL, NULL);
+    }
+    PyErr_Clear();
+}
+
+#endif
+
+static int
+check_ours(PyThreadState *ts)
+{
+    return ts->c_tracefunc == hook || (ts->c_tracefunc == NULL && ts->id != starter_id) ? 0 : 1;
+}
+
+static int
+init_once(void)
+{
+    if (hook_object != NULL) {
+        return 0;
+    }
+    str_trace_opcodes = PyUnicode_InternFromString("f_trace_opcodes");
+    PyObject *hook_type = str_trace_opcodes != NULL ? PyType_FromSpec(&hook_spec) : NULL;
+    if (hook_type == NULL) {
+        return -1;
+    }
+    hook_object = PyObject_New(PyObject, (PyTypeObject *)hook_type);
+    return hook_object != NULL ? 0 : -1;
+}
+
+/* 3.12 asks itself for instructions only if a frame has asked before the hook is set. It asks for them
+ * from then on, whoever traces. */
+static int
+ask_for_opcodes(void)
+{
+#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
+    PyObject *frame = (PyObject *)PyEval_GetFrame();    /* borrowed */
+    char before = frame != NULL ? *ep_frame_traces_opcodes((PyFrameObject *)frame) : 0;
+    if (frame != NULL && PyObject_SetAttr(frame, str_trace_opcodes, Py_True) < 0) {
+        return -1;
+    }
+    if (frame != NULL) {
+        *ep_frame_traces_opcodes((PyFrameObject *)frame) = before;
+    }
+#endif
+    return 0;
+}
+
+static void
+want(uint64_t kinds)
+{
+    active_kinds = kinds;
+    asks_more = ep_gate_is_on() || !ep_py_sites_usable;
+}
+
+static void
+take_out(void)
+{
+    want(0);
+    ep_py_leave_starts(&starts);
+    (void)ep_py_each_thread(give_back);
+    behind_count = 0;
+    clear_all();
+    ep_py_generator_stacks_leave(EP_STACKS_TRACE);
+}
+
+static int
+adjust(uint64_t kinds)
+{
+    if (kinds == 0) {
+        if (active_kinds != 0) {
+            take_out();
+        }
+        return 0;
+    }
+    bool asks_opcodes = (kinds & ~active_kinds & EP_KIND_BIT(EP_KIND_INSTRUCTION)) != 0;
+    if (init_once() < 0 || (asks_opcodes && ask_for_opcodes() < 0)) {
+        return -1;
+    }
+    if (active_kinds != 0) {
+        want(kinds);
+#if EP_TRACES_ANY_THREAD
+        PyThreadState *ts = PyThreadState_Get();
+        if (asks_opcodes && ts->c_tracefunc == hook) {
+            return _PyEval_SetTrace(ts, hook, ts->c_traceobj);
+        }
+#endif
+        return 0;
+    }
+    starter_id = PyThreadState_Get()->id;
+    behind_count = 0;
+    want(kinds);
+    if (ep_py_generator_stacks_watch(EP_STACKS_TRACE) < 0 || ep_py_watch_starts(&starts) < 0 ||
+        ep_py_each_thread(go_in_front) < 0 || set_all() < 0) {
+        ep_py_exception saved = ep_py_exception_save();
+        take_out();
+        ep_py_exception_restore(saved);
+        return -1;
+    }
+    return 0;
+}
+
+static bool
+owns(void)
+{
+    return active_kinds == 0 || ep_py_each_thread(check_ours) == 0;
+}
+
+static uint64_t
+interruptions(void)
+{
+    return atomic_load_explicit(&interruption_count, memory_order_relaxed);
+}
+
+const ep_source ep_source_trace = {
+    .name = "trace",
+    .kinds = EP_KINDS_PYTHON | EP_KIND_BIT(EP_KIND_LINE) | EP_KIND_BIT(EP_KIND_INSTRUCTION) |
+             EP_KIND_BIT(EP_KIND_RAISE) | EP_KIND_BIT(EP_KIND_STOP_ITERATION),
+    .adjust = adjust,
+    .owns = owns,
+    .interruptions = interruptions,
+};

@@ -1,0 +1,379 @@
+/* Python objects -> ids of the core. find: inline, hot. The rest: once a function or call site. */
+#ifndef EP_INTERN_H
+#define EP_INTERN_H
+
+#include "compat.h"
+
+#include "engine.h"
+#include "gate.h"
+#include "log.h"
+#include "names.h"
+#include "own_blocks.h"
+
+/* What a cold lookup answers for a callable that is not to be recorded: eventprof's own. */
+#define EP_ID_SKIP UINT32_MAX
+
+/* Tags of name keys: what the address stands for. */
+enum {
+    EP_TAG_PLAIN,
+    EP_TAG_TYPE,
+    EP_TAG_NEW,
+    EP_TAG_INSTANCE,
+    EP_TAG_UFUNC,
+    EP_TAG_VOLATILE
+};
+
+/* Once, from module init. Fails: -1, exception set. */
+int ep_py_intern_init(void);
+
+/* Whether call sites can be read from the interpreter's frames here. */
+extern EP_HIDDEN bool ep_py_sites_usable;
+
+/* ---- Python functions ------------------------------------------------------------------------ */
+
+EP_COLD uint32_t ep_py_code_name_slow(PyCodeObject *code, PyObject *globals);
+EP_COLD uint32_t ep_py_code_site_slow(PyCodeObject *code, ep_frame *frame);
+
+/* HOT. The name id of a code object (0: no memory; EP_ID_SKIP). */
+static inline uint32_t
+ep_py_code_name(PyCodeObject *code)
+{
+    uint32_t id = ep_name_find((uintptr_t)code, EP_TAG_PLAIN);
+    return EP_LIKELY(id != 0) ? id : ep_py_code_name_slow(code, NULL);
+}
+
+/* HOT. The site of a call whose callee runs in `frame`. */
+static inline uint32_t
+ep_py_code_site(PyCodeObject *code, ep_frame *frame)
+{
+    ep_frame *caller = frame != NULL ? ep_frame_previous(frame) : NULL;
+    uintptr_t instruction = caller != NULL ? ep_frame_instruction(caller) : 0;
+    uint32_t id = ep_site_find((uintptr_t)code, instruction);
+    return EP_LIKELY(id != 0) ? id : ep_py_code_site_slow(code, frame);
+}
+
+/* ---- Other callables ------------------------------------------------------------------------- */
+
+/* What stands for a callable in the tables. */
+typedef struct ep_callee {
+    uintptr_t key;        /* of its sites: an address, or name id << 4 | 8 where that is not enough */
+    uint32_t name;        /* 0: not looked up yet; key is a plain address */
+} ep_callee;
+
+static inline uintptr_t
+ep_py_key_of_name(uint32_t name)
+{
+    return (uintptr_t)name << 4 | 8;
+}
+
+/* What is behind bound methods: the function, or the object that holds the method definition. */
+static inline PyObject *
+ep_py_unbound(PyObject *callable)
+{
+    while (Py_IS_TYPE(callable, &PyMethod_Type)) {
+        callable = PyMethod_GET_FUNCTION(callable);
+    }
+    return callable;
+}
+
+/* Cold half of ep_py_callee: types, instances, anything that needs checking. */
+ep_callee ep_py_callee_slow(PyObject *callable);
+EP_COLD uint32_t ep_py_callee_name_slow(PyObject *callable, ep_callee callee);
+EP_COLD uint32_t ep_py_callee_site_slow(PyObject *callable, ep_callee callee,
+                                        uintptr_t instruction);
+
+extern EP_HIDDEN PyMethodDef *ep_py_new_method;    /* type.__new__'s definition: one for all types */
+
+/* HOT. */
+static inline ep_callee
+ep_py_callee(PyObject *callable)
+{
+    PyMethodDef *method;
+    PyTypeObject *type = Py_TYPE(callable);
+    if (type == &PyMethodDescr_Type || type == &PyClassMethodDescr_Type) {
+        method = ((PyMethodDescrObject *)callable)->d_method;
+    } else if (type == &PyCFunction_Type || type == &PyCMethod_Type) {
+        method = ((PyCFunctionObject *)callable)->m_ml;
+        if (EP_UNLIKELY(method == ep_py_new_method)) {
+            return ep_py_callee_slow(callable);
+        }
+    } else {
+        return ep_py_callee_slow(callable);
+    }
+    return (ep_callee){.key = (uintptr_t)method};
+}
+
+/* HOT. */
+static inline uint32_t
+ep_py_callee_name(PyObject *callable)
+{
+    ep_callee callee = ep_py_callee(callable);
+    if (callee.name != 0) {
+        return callee.name;
+    }
+    uint32_t id = ep_name_find(callee.key, EP_TAG_PLAIN);
+    return EP_LIKELY(id != 0) ? id : ep_py_callee_name_slow(callable, callee);
+}
+
+/* The thread's innermost frame of the program; NULL where frames cannot be read. */
+static inline ep_frame *
+ep_py_frame_now(void)
+{
+    return ep_py_sites_usable ? ep_frame_of_program(ep_frame_current(ep_thread_state())) : NULL;
+}
+
+/* HOT. `instruction`: of the call, in the thread's current frame. */
+static inline uint32_t
+ep_py_callee_site(PyObject *callable, uintptr_t instruction)
+{
+    ep_callee callee = ep_py_callee(callable);
+    if (EP_UNLIKELY(callee.name == EP_ID_SKIP)) {
+        return EP_ID_SKIP;
+    }
+    uint32_t id = ep_site_find(callee.key, instruction);
+    return EP_LIKELY(id != 0) ? id : ep_py_callee_site_slow(callable, callee, instruction);
+}
+
+bool ep_py_is_own_code(PyCodeObject *code);
+
+/* The name of the function that runs in a frame, its text with it. */
+uint32_t ep_py_frame_name(ep_frame *frame);
+/* The same in an allocator hook: the text may be still to come. */
+uint32_t ep_py_frame_name_quietly(ep_frame *frame);
+/* Gives a name the text that an allocator hook left to be found, if that can be found now. */
+void ep_py_describe_code(PyCodeObject *code, uint32_t name);
+
+/* HOT. Whether the C call that ends in `code` is one of our own code's, which was not recorded. */
+static inline bool
+ep_py_ends_own_call(ep_log *log, PyCodeObject *code)
+{
+    if (EP_LIKELY(log->own_calls == 0) || !ep_py_is_own_code(code)) {
+        return false;
+    }
+    log->own_calls -= 1;
+    return true;
+}
+
+/* Whether f(*args) is at an instruction of `code`, by its offset in bytes. The interpreter does not tell of
+ * the end of such a call if f is a bound method (3.13 and later; before, of neither end). */
+EP_COLD bool ep_py_is_spread_call(PyCodeObject *code, Py_ssize_t offset);
+
+/* Where callable is what CALL passes: whether that call will have no end. It is not recorded then. */
+static inline bool
+ep_py_call_never_ends(PyCodeObject *code, PyObject *offset, PyObject *callable)
+{
+    return Py_IS_TYPE(callable, &PyMethod_Type) && ep_py_is_spread_call(code, ep_small_int(offset));
+}
+
+/* ---- Inside of functions --------------------------------------------------------------------- */
+
+/* In place of the callee's address in the keys of instructions' sites, whose task is the name of the
+ * opcode. Lines, branches and jumps share the sites of blocks. */
+#define EP_KEY_OPCODE 2
+
+EP_COLD uint32_t ep_py_place_site_slow(PyCodeObject *code, uintptr_t instruction);
+EP_COLD uint32_t ep_py_opcode_site_slow(PyCodeObject *code, uintptr_t instruction);
+
+/* A place in `code`, which is running. Both: EP_ID_SKIP, our own. */
+static inline uint32_t
+ep_py_place_site(PyCodeObject *code, uintptr_t instruction)
+{
+    uint32_t id = ep_site_find(0, instruction);
+    return EP_LIKELY(id != 0) ? id : ep_py_place_site_slow(code, instruction);
+}
+
+static inline uint32_t
+ep_py_opcode_site(PyCodeObject *code, uintptr_t instruction)
+{
+    uint32_t id = ep_site_find(EP_KEY_OPCODE, instruction);
+    return EP_LIKELY(id != 0) ? id : ep_py_opcode_site_slow(code, instruction);
+}
+
+/* Where frames cannot be read: a line is all that is known. */
+EP_COLD uint32_t ep_py_line_site(PyCodeObject *code, int line);
+
+/* Of an exception of `type` at a place in `code`, which is running. */
+EP_COLD uint32_t ep_py_exception_site(PyTypeObject *type, PyCodeObject *code, uintptr_t instruction);
+
+/* set_opcode_names(names): what the opcodes 0, 1, ... are called. Once, before instructions are
+ * recorded. */
+PyObject *ep_py_set_opcode_names(PyObject *module, PyObject *names);
+
+/* ---- What nobody wants ----------------------------------------------------------------------- */
+
+EP_COLD ep_verdict ep_py_verdict_slow(PyCodeObject *code, uint32_t name);
+
+/* `code`: that of the name, NULL if it is of something else. */
+static inline ep_verdict
+ep_py_verdict(PyCodeObject *code, uint32_t name)
+{
+    ep_verdict verdict;
+    return EP_LIKELY(ep_gate_find(name, &verdict)) ? verdict : ep_py_verdict_slow(code, name);
+}
+
+/* HOT. While ep_gate_asks_names(). Whether calls of `code` are wanted by anybody. */
+static inline bool
+ep_py_code_is_wanted(PyCodeObject *code)
+{
+    uint32_t name = ep_py_code_name(code);
+    if (EP_UNLIKELY(name == EP_ID_SKIP || name == 0)) {
+        return true;    /* the rest of the hook knows */
+    }
+    if (EP_LIKELY(ep_verdict_wants(ep_py_verdict(code, name)))) {
+        return true;
+    }
+    ep_gate_note(name);
+    return false;
+}
+
+typedef enum ep_py_wish {
+    EP_PY_WANTED,
+    EP_PY_UNWANTED,
+    EP_PY_NOTHING_WANTED    /* whatever is called from there, that is not in Python */
+} ep_py_wish;
+
+/* HOT. The same for a call of something that is not in Python, by `caller`. */
+static inline ep_py_wish
+ep_py_callee_wish(PyCodeObject *caller, PyObject *callable)
+{
+    ep_verdict from = 0;
+    if (EP_LIKELY(ep_py_sites_usable)) {    /* else sites have no callers */
+        uint32_t name = ep_py_code_name(caller);
+        if (EP_UNLIKELY(name == EP_ID_SKIP || name == 0)) {
+            return EP_PY_WANTED;
+        }
+        from = ep_py_verdict(caller, name);
+    }
+    if (!ep_verdict_wants_any_from(from)) {
+        return EP_PY_NOTHING_WANTED;
+    }
+    if (Py_IS_TYPE(ep_py_unbound(callable), &PyFunction_Type)) {
+        return EP_PY_UNWANTED;    /* is seen when it starts */
+    }
+    uint32_t name = ep_py_callee_name(callable);
+    if (EP_UNLIKELY(name == EP_ID_SKIP || name == 0)) {
+        return EP_PY_WANTED;
+    }
+    ep_verdict verdict = ep_py_verdict(NULL, name);
+    if (EP_LIKELY(ep_verdict_wants_from(verdict, from))) {
+        return EP_PY_WANTED;
+    }
+    if (ep_verdict_excluded(verdict)) {
+        ep_gate_note(name);
+    }
+    return EP_PY_UNWANTED;
+}
+
+/* As the two above, whatever the thread executes now: `frame` (of code) and `callable` were called
+ * by the frame `caller` (NULL: by nobody in Python). */
+EP_COLD uint32_t ep_py_code_site_from(PyCodeObject *code, ep_frame *frame, ep_frame *caller);
+EP_COLD uint32_t ep_py_callee_site_from(PyObject *callable, ep_frame *caller);
+
+/* ---- Allocations ----------------------------------------------------------------------------- */
+
+/* greenlet is loaded. It frees, by PyMem_Free, the copy of a C stack that it just put back; until 3.12
+ * what leads to the thread's frames was on the stack that this overwrote. */
+extern EP_HIDDEN _Atomic bool ep_py_greenlets;
+
+/* Once a start, with the GIL; what is imported later is seen in ep_py_block_site_slow(). */
+void ep_py_look_for_greenlets(void);
+
+/* Somebody waits for NumPy to be loaded: ep_py_block_site_slow() says when that may be, and calls
+ * ep_py_numpy_seen(), which is source_numpy.c's. */
+extern EP_HIDDEN _Atomic bool ep_py_numpy_awaited;
+EP_COLD void ep_py_numpy_seen(void);
+
+/* Gives back what is held of types that are no more: frees of the program's. Under the GIL, outside of
+ * hooks, while they still record. */
+void ep_py_release_types(void);
+
+EP_COLD uint32_t ep_py_block_site_slow(ep_frame *frame);
+
+/* HOT. Where the thread is executing. Allocator hooks: touches nothing but frames and tables.
+ * ts NULL or without frames: 0. */
+static inline uint32_t
+ep_py_block_site(PyThreadState *ts)
+{
+    if (EP_UNLIKELY(ts == NULL || !ep_py_sites_usable)) {
+        return 0;
+    }
+    ep_frame *frame = ep_frame_of_program(ep_frame_current(ts));
+    if (EP_UNLIKELY(frame == NULL)) {
+        return 0;
+    }
+    uint32_t id = ep_site_find(0, ep_frame_instruction(frame));
+    return EP_LIKELY(id != 0) ? id : ep_py_block_site_slow(frame);
+}
+
+/* ---- What is neither a call nor a block ------------------------------------------------------- */
+
+/* The site of `name` where `frame` executes (NULL: not in Python; then the GIL is not needed). */
+EP_COLD uint32_t ep_py_place_slow(uint32_t name, ep_frame *frame);
+
+/* HOT. The same. */
+static inline uint32_t
+ep_py_place(ep_log *log, uint32_t name, ep_frame *frame)
+{
+    uintptr_t key = ep_py_key_of_name(name);
+    uintptr_t instruction = frame != NULL ? ep_frame_instruction(frame) : 0;
+    uint32_t id = ep_call_site_recent(&log->recent, key, instruction);
+    if (EP_UNLIKELY(id == 0)) {
+        id = ep_call_site_find_recent(&log->recent, key, instruction);
+    }
+    return EP_LIKELY(id != 0) ? id : ep_py_place_slow(name, frame);
+}
+
+/* The name of a type; EP_ID_SKIP: it is ours. Makes no object. */
+uint32_t ep_py_type_name(PyTypeObject *type);
+
+/* Whether it is of the interpreter that is recorded. */
+bool ep_py_is_own_interpreter(const PyThreadState *ts);
+
+/* ---- At retrieval, with the GIL -------------------------------------------------------------- */
+
+/* Computes the lines of sites and describes names that were met in an allocator hook. */
+int ep_py_intern_resolve(void);
+
+/* The calls open on a thread now, outermost first; `but`: without the innermost, if that is this frame.
+ * Returns: new (free()), NULL without memory; *depth set. The thread must not run: GIL held, or it is
+ * ours. */
+ep_open_call *ep_py_open_calls(PyThreadState *ts, ep_thread *thread, const ep_frame *but,
+                               size_t *depth);
+
+/* The frame of a thread that stands still at the first instruction of a function, or of what follows a
+ * yield; NULL: it stands elsewhere. */
+ep_frame *ep_py_frame_at_resume(PyThreadState *ts);
+
+/* What EP_FRESH_* asks for, before an event of `kind`: names the calling thread's log after its
+ * threading.Thread, and looks which of the calls that windows found at their entry are told of now. */
+EP_COLD void ep_py_see_to(ep_log *log, ep_kind kind);
+
+/* HOT. The calling thread's log, in a hook that holds the GIL. NULL: no memory, counted. */
+static inline ep_log *
+ep_py_log_for(ep_kind kind)
+{
+    ep_log *log = ep_log_mine();
+    if (EP_UNLIKELY(log == NULL)) {
+        ep_engine_count_unlogged(kind);
+        return NULL;
+    }
+    if (EP_UNLIKELY(log->fresh)) {
+        ep_py_see_to(log, kind);
+    }
+    return log;
+}
+
+/* Copies a str as UTF-8 (surrogates as three bytes) without making Python objects. Returns: view
+ * into *heap (free() it) or `stack`; .at NULL if it is not a str, or without memory. */
+ep_text ep_py_text(PyObject *text, char *stack, size_t stack_bytes, char **heap);
+
+/* Our package's directory: code in it is never recorded. */
+void ep_py_set_own_directory(const char *directory);
+/* Code of this file counts as ours, too. */
+void ep_py_add_launcher_file(const char *file);
+
+/* Text by its string id. Returns: new; None for an unknown text. Surrogates come back as they
+ * were. */
+PyObject *ep_py_string(uint32_t string);
+
+#endif

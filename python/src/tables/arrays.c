@@ -1,0 +1,197 @@
+/* The NumPy half of the extension. */
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#include "arrays.h"
+
+#include <numpy/arrayobject.h>
+
+#include "array.h"
+
+static const int numbers[] = {
+    [EP_PY_INT8] = NPY_INT8,
+    [EP_PY_UINT8] = NPY_UINT8,
+    [EP_PY_INT32] = NPY_INT32,
+    [EP_PY_UINT32] = NPY_UINT32,
+    [EP_PY_INT64] = NPY_INT64,
+    [EP_PY_UINT64] = NPY_UINT64,
+    [EP_PY_FLOAT64] = NPY_FLOAT64,
+};
+
+/* At the first array, not at import: a program that is recorded by the command line need not load
+ * NumPy, which takes ten times as long as all of ours. */
+static int
+load_numpy(void)
+{
+    if (PyArray_API == NULL) {
+        import_array1(-1);
+    }
+    return 0;
+}
+
+PyObject *
+ep_py_view(PyObject *owner, const void *data, size_t count, ep_py_type type)
+{
+    if (load_numpy() < 0) {
+        return NULL;
+    }
+    npy_intp shape[] = {(npy_intp)count};
+    if (count == 0) {
+        return PyArray_SimpleNew(1, shape, numbers[type]);    /* data may be NULL */
+    }
+    PyObject *array = PyArray_SimpleNewFromData(1, shape, numbers[type], (void *)data);
+    if (array == NULL) {
+        return NULL;
+    }
+    PyArray_CLEARFLAGS((PyArrayObject *)array, NPY_ARRAY_WRITEABLE);
+    if (PyArray_SetBaseObject((PyArrayObject *)array, Py_NewRef(owner)) < 0) {
+        Py_DECREF(array);
+        return NULL;
+    }
+    return array;
+}
+
+static void
+free_memory(PyObject *capsule)
+{
+    ep_free(PyCapsule_GetPointer(capsule, NULL));
+}
+
+/* `data` becomes the array's. Returns: new. Fails: NULL, data freed. */
+static PyObject *
+owning_array(void *data, size_t count, ep_py_type type)
+{
+    npy_intp shape[] = {(npy_intp)count};
+    PyObject *owner = PyCapsule_New(data, NULL, free_memory);
+    if (owner == NULL) {
+        free(data);
+        return NULL;
+    }
+    PyObject *array = PyArray_SimpleNewFromData(1, shape, numbers[type], data);
+    if (array == NULL) {
+        Py_DECREF(owner);
+        return NULL;
+    }
+    if (PyArray_SetBaseObject((PyArrayObject *)array, owner) < 0) {    /* steals owner */
+        Py_DECREF(array);
+        return NULL;
+    }
+    return array;
+}
+
+PyObject *
+ep_py_array(size_t count, ep_py_type type, void **data)
+{
+    static const unsigned char bytes[] = {
+        [EP_PY_INT8] = 1,
+        [EP_PY_UINT8] = 1,
+        [EP_PY_INT32] = 4,
+        [EP_PY_UINT32] = 4,
+        [EP_PY_INT64] = 8,
+        [EP_PY_UINT64] = 8,
+        [EP_PY_FLOAT64] = 8,
+    };
+    if (load_numpy() < 0) {
+        return NULL;
+    }
+    npy_intp shape[] = {(npy_intp)count};
+    /* NumPy asks for huge pages, too, but from 4 MiB on, and on no boundary of them. */
+    if (count * bytes[type] >= EP_ARRAY_ALIGN_FROM) {
+        *data = ep_array_new(count, bytes[type]);
+        return *data != NULL ? owning_array(*data, count, type) : PyErr_NoMemory();
+    }
+    PyObject *array = PyArray_SimpleNew(1, shape, numbers[type]);
+    if (array != NULL) {
+        *data = PyArray_DATA((PyArrayObject *)array);
+    }
+    return array;
+}
+
+PyObject *
+ep_py_constant(size_t count, ep_py_type type, int8_t value)
+{
+    void *data;
+    PyObject *one = ep_py_array(1, type, &data);
+    if (one == NULL) {
+        return NULL;
+    }
+    PyObject *number = PyLong_FromLong(value);
+    int status = number != NULL ? PyArray_SETITEM((PyArrayObject *)one, data, number) : -1;
+    Py_XDECREF(number);
+    npy_intp shape[] = {(npy_intp)count}, strides[] = {0};
+    PyObject *array =
+        status < 0 ? NULL
+                   : PyArray_New(&PyArray_Type, 1, shape, numbers[type], strides, data, 0, 0, NULL);
+    if (array == NULL || PyArray_SetBaseObject((PyArrayObject *)array, Py_NewRef(one)) < 0) {
+        Py_CLEAR(array);
+    }
+    Py_DECREF(one);
+    return array;
+}
+
+/* from[last] stands for -1 and for what is outside of the table. */
+#define GATHER(type, index_type)                            \
+    do {                                                    \
+        const type *from = PyArray_DATA(table);             \
+        const index_type *index = PyArray_DATA(indices);    \
+        type *to = PyArray_DATA(result);                    \
+        for (npy_intp i = 0; i < count; i++) {              \
+            npy_int32 at = index[i];                        \
+            valid = valid && at >= -1 && at < last;         \
+            to[i] = from[at < 0 || at >= last ? last : at]; \
+        }                                                   \
+    } while (0)
+
+#define GATHER_BY(index_type)              \
+    do {                                   \
+        if (type == NPY_INT8) {            \
+            GATHER(npy_int8, index_type);  \
+        } else if (type == NPY_INT16) {    \
+            GATHER(npy_int16, index_type); \
+        } else if (type == NPY_INT32) {    \
+            GATHER(npy_int32, index_type); \
+        } else {                           \
+            GATHER(npy_int64, index_type); \
+        }                                  \
+    } while (0)
+
+PyObject *
+ep_py_gather(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyArrayObject *table, *indices;
+    if (load_numpy() < 0) {
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(args, "O!O!:gather", &PyArray_Type, &table, &PyArray_Type, &indices)) {
+        return NULL;
+    }
+    int type = PyArray_TYPE(table), index_type = PyArray_TYPE(indices);
+    if (PyArray_NDIM(table) != 1 || PyArray_NDIM(indices) != 1 || PyArray_SIZE(table) < 1 ||
+        !PyArray_IS_C_CONTIGUOUS(table) || !PyArray_IS_C_CONTIGUOUS(indices) ||
+        (index_type != NPY_INT32 && index_type != NPY_UINT8) ||
+        (type != NPY_INT8 && type != NPY_INT16 && type != NPY_INT32 && type != NPY_INT64)) {
+        PyErr_SetString(PyExc_TypeError,
+                        "gather() takes a contiguous table of signed integers that is not empty, and "
+                        "contiguous int32 or uint8 indices");
+        return NULL;
+    }
+    npy_intp count = PyArray_SIZE(indices);
+    npy_int32 last = (npy_int32)PyArray_SIZE(table) - 1;
+    PyArrayObject *result = (PyArrayObject *)PyArray_SimpleNew(1, &count, type);
+    if (result == NULL) {
+        return NULL;
+    }
+    bool valid = true;
+    Py_BEGIN_ALLOW_THREADS
+    if (index_type == NPY_INT32) {
+        GATHER_BY(npy_int32);
+    } else {
+        GATHER_BY(npy_uint8);
+    }
+    Py_END_ALLOW_THREADS
+    if (!valid) {
+        Py_DECREF(result);
+        PyErr_SetString(PyExc_IndexError, "gather(): an index is outside of the table");
+        return NULL;
+    }
+    return (PyObject *)result;
+}

@@ -1,0 +1,38 @@
+/* Columns of a trace as NumPy arrays. */
+#ifndef EP_ARRAYS_H
+#define EP_ARRAYS_H
+
+#include <Python.h>
+
+#include "types.h"
+
+/* Element types of a column; NumPy's are arrays.c's business. */
+typedef enum ep_py_type {
+    EP_PY_INT8,
+    EP_PY_UINT8,
+    EP_PY_INT32,
+    EP_PY_UINT32,
+    EP_PY_INT64,
+    EP_PY_UINT64,
+    EP_PY_FLOAT64
+} ep_py_type;
+
+/* A read-only array over `data`, which `owner` keeps alive. Returns: new. */
+PyObject *ep_py_view(PyObject *owner, const void *data, size_t count, ep_py_type type);
+
+/* A fresh array. *data: view into it. Returns: new. */
+PyObject *ep_py_array(size_t count, ep_py_type type, void **data);
+
+/* A read-only array of one value, which takes no memory (its stride is 0). Returns: new. */
+PyObject *ep_py_constant(size_t count, ep_py_type type, int8_t value);
+
+/* gather(table, indices): table[indices] for int32 or uint8 indices, where -1 takes table's last
+ * element, which nothing else may. Module-level function for the package; a table of signed
+ * integers. */
+PyObject *ep_py_gather(PyObject *module, PyObject *args);
+
+/* tree_below(parent, values), tree_outermost(parent, keys): sums over a tree; trace_fold.c. */
+PyObject *ep_py_tree_below(PyObject *module, PyObject *args);
+PyObject *ep_py_tree_outermost(PyObject *module, PyObject *args);
+
+#endif

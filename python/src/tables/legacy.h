@@ -1,0 +1,14 @@
+/* Rows as cpyquickhelper's EventProfiler gave them: what event_profiler.py is made of. */
+#ifndef EP_LEGACY_H
+#define EP_LEGACY_H
+
+#include "trace_object.h"
+
+/* _core.LegacyLog: what the user logs himself, and the rows of both. */
+extern PyType_Spec ep_py_legacy_log_spec;
+
+/* Module-level functions. */
+PyObject *ep_py_legacy_places(PyObject *module, PyObject *places);
+PyObject *ep_py_legacy_names(PyObject *module, PyObject *ids);
+
+#endif

@@ -1,0 +1,31 @@
+/* Rows into bytes, for the exporters: module-level functions of the extension.
+ * Arrays are contiguous buffers: int64 for numbers and times, int32 for codes and rows. */
+#ifndef EP_RENDER_H
+#define EP_RENDER_H
+
+#include <Python.h>
+
+/* render_rows(rows, parts) -> bytes: every row is its parts, one after another. A part is bytes; or
+ * ("int", numbers); or ("us", numbers), ns as microseconds with three decimals; or ("some", numbers,
+ * bytes), the bytes and the number where that is not 0; or ("masked", numbers, mask, bytes), the bytes
+ * where the mask is true; or ("text", codes, offsets, bytes), the texts of a dictionary, where -1 is
+ * nothing. */
+PyObject *ep_py_render_rows(PyObject *module, PyObject *args);
+
+/* nest_calls(parent, thread, threads) -> (steps, first): calls in order of start as begins (a row) and
+ * ends (~row), properly nested; those of thread t are steps[first[t] : first[t + 1]]. Both are
+ * bytearrays, of int32 and int64. */
+PyObject *ep_py_nest_calls(PyObject *module, PyObject *args);
+
+/* fold_calls(parent, key) -> (node of each call, parent of each node, key of each node): the calls
+ * with the same key under the same parent are one node; parents come first. bytearrays of int32. */
+PyObject *ep_py_fold_calls(PyObject *module, PyObject *args);
+
+/* perfetto_slices(steps, start, duration, function, site, unknown, sequence, depth, depth_max, last_ns)
+ * -> (bytes, depth, last_ns, left_out): packets of one thread; go on with what was given back. */
+PyObject *ep_py_perfetto_slices(PyObject *module, PyObject *args);
+
+/* perfetto_counters(time, value, sequence, last_ns) -> (bytes, last_ns). */
+PyObject *ep_py_perfetto_counters(PyObject *module, PyObject *args);
+
+#endif

@@ -1,0 +1,126 @@
+/* _core.Trace to and from a file: descriptors and bytes. Paths, temporary files and what to say of
+ * them are the package's. */
+
+#include <errno.h>
+
+#include "archive.h"
+#include "trace_object.h"
+
+PyObject *
+ep_py_raise_io(ep_status status, const ep_error *error, int cause, PyObject *path)
+{
+    if (status == EP_IO) {
+        errno = cause;
+        return PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, path);
+    }
+    if (path != NULL && (status == EP_FORMAT || status == EP_UNSUPPORTED)) {
+        PyErr_Format(ep_py_error(status == EP_FORMAT ? EP_ERROR_FORMAT : EP_ERROR_UNSUPPORTED),
+                     "%S: %s", path, error->text);
+        return NULL;
+    }
+    return ep_py_raise(status, error);
+}
+
+/* save(fd, metadata): metadata is JSON, in UTF-8. */
+PyObject *
+ep_py_trace_save(PyObject *object, PyObject *args)
+{
+    ep_py_trace *self = (ep_py_trace *)object;
+    int fd;
+    PyObject *metadata;
+    if (!PyArg_ParseTuple(args, "iS:save", &fd, &metadata) ||
+        ep_py_trace_reach(self, EP_STEP_DECODED, 0) < 0) {
+        return NULL;
+    }
+    ep_recording recording = self->recording;
+    recording.metadata = PyBytes_AS_STRING(metadata);    /* a view */
+    recording.metadata_bytes = (size_t)PyBytes_GET_SIZE(metadata);
+    ep_error error = {.text = ""};
+    ep_status status;
+    int cause;
+    Py_BEGIN_ALLOW_THREADS
+    /* Pairing fills in sizes of frees meanwhile: the writer does not look at those. */
+    status = ep_archive_write(fd, &recording, &self->decoded, &error);
+    cause = errno;
+    Py_END_ALLOW_THREADS
+    if (status != EP_OK) {
+        return ep_py_raise_io(status, &error, cause, NULL);
+    }
+    Py_RETURN_NONE;
+}
+
+/* {section: (how many, items, raw bytes, stored bytes)} */
+static PyObject *
+sections_object(const ep_archive_info *info)
+{
+    PyObject *result = PyDict_New();
+    for (int i = 0; result != NULL && i < EP_ARCHIVE_SECTION_TYPES; i++) {
+        const ep_archive_section *s = &info->sections[i];
+        if (s->name == NULL) {
+            continue;
+        }
+        PyObject *row = Py_BuildValue("KKKK", (unsigned long long)s->sections,
+                                      (unsigned long long)s->items, (unsigned long long)s->raw_bytes,
+                                      (unsigned long long)s->stored_bytes);
+        if (row == NULL || PyDict_SetItemString(result, s->name, row) < 0) {
+            Py_CLEAR(result);
+        }
+        Py_XDECREF(row);
+    }
+    return result;
+}
+
+static PyObject *
+info_object(const ep_archive *archive)
+{
+    const ep_archive_info *info = ep_archive_get_info(archive);
+    const ep_recording *recording = ep_archive_recording(archive);
+    return Py_BuildValue(
+        "{s:s,s:(II),s:s,s:s,s:K,s:K,s:K,s:K,s:z,s:O,s:N}", "format", "archive", "version",
+        info->major, info->minor, "writer",
+        info->writer, "codec", info->codec, "bytes", (unsigned long long)info->file_bytes, "events",
+        (unsigned long long)info->events, "events_written", (unsigned long long)info->events_written,
+        "damaged", (unsigned long long)info->damaged, "damage",
+        info->damaged > 0 ? info->damage : NULL, "unfinished",
+        recording->unfinished ? Py_True : Py_False, "sections", sections_object(info));
+}
+
+/* open_archive(fd, path) -> (Trace, metadata or None, info). The descriptor stays the caller's; the
+ * path is for messages. The trace loads its events when first asked for them. */
+PyObject *
+ep_py_open_archive(PyObject *module, PyObject *args)
+{
+    (void)module;
+    int fd;
+    PyObject *path;
+    if (!PyArg_ParseTuple(args, "iO:open_archive", &fd, &path)) {
+        return NULL;
+    }
+    ep_archive *archive = NULL;
+    ep_error error = {.text = ""};
+    ep_status status;
+    int cause;
+    Py_BEGIN_ALLOW_THREADS
+    status = ep_archive_open(fd, &archive, &error);
+    cause = errno;
+    Py_END_ALLOW_THREADS
+    if (status != EP_OK) {
+        return ep_py_raise_io(status, &error, cause, path);
+    }
+    ep_recording recording = *ep_archive_recording(archive);
+    PyObject *metadata = recording.metadata != NULL
+                             ? PyBytes_FromStringAndSize(recording.metadata,
+                                                         (Py_ssize_t)recording.metadata_bytes)
+                             : Py_NewRef(Py_None);
+    PyObject *info = info_object(archive);
+    recording.metadata = NULL;    /* the archive's */
+    recording.metadata_bytes = 0;
+    PyObject *trace = ep_py_trace_of_archive(archive, &recording, path);
+    if (metadata == NULL || info == NULL || trace == NULL) {
+        Py_XDECREF(metadata);
+        Py_XDECREF(info);
+        Py_XDECREF(trace);
+        return NULL;
+    }
+    return Py_BuildValue("NNN", trace, metadata, info);
+}

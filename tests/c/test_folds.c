@@ -1,0 +1,360 @@
+/* folds/: the tree and the tenures. A promise each, and random programs against pairing and summaries. */
+#include "ep_program.h"
+
+#include "stream.h"
+#include "summary.h"
+#include "tenures.h"
+#include "tree.h"
+
+/* ---- Tools ----------------------------------------------------------------------------------- */
+
+static int32_t no_caller[SITES];
+static int32_t line_of_site[SITES];
+
+/* Batches of random length over columns in memory. */
+typedef struct random_stream {
+    ep_stream stream;
+    const ep_columns *columns;
+    size_t row, block, most;
+    uint64_t random;
+} random_stream;
+
+static ep_status
+random_next(ep_stream *stream, ep_batch *out)
+{
+    random_stream *self = (random_stream *)stream;
+    const ep_columns *c = self->columns;
+    size_t left = c->count - self->row;
+    size_t rows = 1 + (size_t)below(&self->random, self->most);
+    rows = rows < left ? rows : left;
+    *out = (ep_batch){c, self->row, self->row + rows, self->block};
+    self->row += rows;
+    while (self->block < c->alloc_count && c->alloc_row[self->block] < self->row) self->block++;
+    return EP_OK;
+}
+
+static ep_fold_facts
+facts_of(program *p)
+{
+    for (int site = 0; site < SITES; site++) {
+        no_caller[site] = -1;
+        line_of_site[site] = site / FUNCTIONS;
+    }
+    p->map.site_caller = no_caller;
+    p->map.site_line = line_of_site;
+    return (ep_fold_facts){
+        .map = &p->map,
+        .thread_count = THREADS,
+        .open_at_start = p->open,
+        .length_ns = p->input.length_ns,
+        .has_lock = true,
+    };
+}
+
+/* most: rows of a batch. Returns: new. */
+static ep_tree
+tree_of(program *p, size_t max_nodes, size_t most)
+{
+    ep_tree tree;
+    ep_tree_open(&tree, max_nodes);
+    ep_fold *folds[] = {&tree.fold};
+    ep_fold_facts facts = facts_of(p);
+    random_stream stream = {
+        .stream = {.next = random_next}, .columns = &p->columns, .most = most, .random = most};
+    ck_assert_int_eq(ep_fold_run(&stream.stream, &facts, folds, 1, NULL), EP_OK);
+    return tree;
+}
+
+static void
+tree_free(ep_tree *tree)
+{
+    tree->fold.type->clear(&tree->fold);
+}
+
+static bool
+is_outermost(const ep_tree *tree, size_t node)
+{
+    int32_t function = ep_tree_function(tree, node);
+    while (node != 0) {
+        node = tree->nodes[node].parent;
+        if (node != 0 && ep_tree_function(tree, node) == function)
+            return false;
+    }
+    return true;
+}
+
+/* Sums of the tree by function; the last row is that of none. */
+static void
+sum_up(const ep_tree *tree, ep_function_stats *rows)
+{
+    memset(rows, 0, (FUNCTIONS + 1) * sizeof *rows);
+    for (size_t i = 1; i < tree->node_count; i++) {
+        const ep_tree_node *node = &tree->nodes[i];
+        int32_t function = ep_tree_function(tree, i);
+        ep_function_stats *row = &rows[function >= 0 ? function : FUNCTIONS];
+        row->calls += node->calls;
+        row->resumes += node->resumes;
+        row->self += node->self;
+        row->total += is_outermost(tree, i) ? node->total : 0;
+        row->freed += (int64_t)node->freed;
+    }
+    for (size_t i = 1; i < tree->leaf_count; i++) {
+        const ep_tree_leaf *leaf = &tree->leaves[i];
+        int32_t function = ep_tree_function(tree, leaf->node);
+        ep_function_stats *row = &rows[function >= 0 ? function : FUNCTIONS];
+        row->allocated += (int64_t)leaf->allocated;
+        row->blocks += (int64_t)leaf->blocks;
+        row->alive += (int64_t)leaf->live;
+        row->alive_blocks += (int64_t)leaf->live_blocks;
+        row->temporary += (int64_t)leaf->temporary;
+        row->temporary_blocks += (int64_t)leaf->temporary_blocks;
+        row->peak_live += (int64_t)leaf->at_peak;
+    }
+}
+
+static void
+assert_same(program *p, const ep_tree *tree, bool with_times)
+{
+    ep_calls calls = program_calls(p);
+    ep_blocks blocks = program_blocks(p, &calls);
+    ep_summary wanted;
+    ck_assert_int_eq(ep_summary_functions(&p->input, &calls, &blocks, NULL, &wanted), EP_OK);
+    ep_peak peak = ep_summary_peak(&blocks, EP_DOMAINS_ALL);
+    ep_function_stats found[FUNCTIONS + 1];
+    sum_up(tree, found);
+
+    ck_assert_int_eq(tree->peak_ns, peak.time);
+    ck_assert_uint_eq(tree->peak, (uint64_t)peak.live);
+    ck_assert_uint_eq(tree->peak_blocks, (uint64_t)peak.blocks);
+    ck_assert_uint_eq(tree->unmatched, calls.unmatched_count);
+    uint64_t at_peak = 0;
+    for (unsigned i = 0; i < EP_DOMAIN_COUNT; i++) at_peak += tree->domain_at_peak[i];
+    ck_assert_uint_eq(at_peak, tree->peak);
+    for (size_t i = 0; i <= FUNCTIONS; i++) {
+        const ep_function_stats *a = &found[i], *b = &wanted.rows[i];
+        ck_assert_int_eq(a->calls, b->calls);
+        ck_assert_int_eq(a->resumes, b->resumes);
+        ck_assert_int_eq(a->self, b->self);
+        /* Functions that are not known are one to the summary of pairs, as they are here. */
+        if (with_times)
+            ck_assert_int_eq(a->total, b->total);
+        ck_assert_int_eq(a->allocated, b->allocated);
+        ck_assert_int_eq(a->blocks, b->blocks);
+        ck_assert_int_eq(a->alive, b->alive);
+        ck_assert_int_eq(a->alive_blocks, b->alive_blocks);
+        ck_assert_int_eq(a->temporary, b->temporary);
+        ck_assert_int_eq(a->temporary_blocks, b->temporary_blocks);
+        ck_assert_int_eq(a->peak_live, b->peak_live);
+        if (i < FUNCTIONS)
+            ck_assert_int_eq(a->freed, b->freed);
+    }
+    ep_summary_clear(&wanted);
+    ep_blocks_clear(&blocks);
+    ep_calls_clear(&calls);
+}
+
+/* ---- Random programs ------------------------------------------------------------------------- */
+
+#define ADDRESSES 40
+
+static void
+write_block_event(program *p, uint64_t *random, int32_t thread)
+{
+    uint64_t address = 0x1000 + 16 * below(random, ADDRESSES);
+    unsigned domain = (unsigned)below(random, EP_DOMAIN_COUNT);
+    int64_t size = (int64_t)below(random, 5000);
+    switch (below(random, 6)) {
+        case 0:
+            program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, address, -1);
+            program_alloc(p, thread, EP_KIND_REALLOC + domain,
+                          0x1000 + 16 * below(random, ADDRESSES), size);
+            break;
+        case 1:
+            program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, address, -1);
+            program_alloc(p, thread, EP_KIND_REALLOC_FAILED + domain, address, size);
+            break;
+        case 2:
+        case 3:
+            program_alloc(p, thread, EP_KIND_FREE + domain, address, -1);
+            break;
+        default:
+            program_alloc(p, thread, EP_KIND_MALLOC + domain, address, size);
+    }
+}
+
+static program *
+random_program(uint64_t seed, bool one_thread)
+{
+    static const ep_kind opens[] = {EP_KIND_CALL, EP_KIND_CALL, EP_KIND_RESUME, EP_KIND_C_CALL,
+                                    EP_KIND_SPAN_BEGIN};
+    static const ep_kind closes[] = {EP_KIND_RETURN, EP_KIND_YIELD, EP_KIND_UNWIND, EP_KIND_C_RETURN,
+                                     EP_KIND_SPAN_END};
+    uint64_t random = seed;
+    program *p = program_new();
+    for (uint64_t i = below(&random, 4); i > 0; i--) {
+        program_open(p, (int32_t)below(&random, THREADS), EP_KIND_CALL, random_site(&random));
+    }
+    uint64_t events = below(&random, 2000);
+    for (uint64_t i = 0; i < events; i++) {
+        int32_t thread = one_thread ? 0 : (int32_t)below(&random, THREADS);
+        uint64_t what = below(&random, 10);
+        /* Some threads' clocks differ by little, some blocks are reused much later. */
+        p->now += one_in(&random, 20) ? (int64_t)below(&random, 3 * EP_PAIR_SKEW_NS) : 0;
+        if (what < 3) {
+            program_call(p, thread, opens[below(&random, 5)], random_site(&random));
+        } else if (what < 6) {
+            program_call(p, thread, closes[below(&random, 5)],
+                         NAME_OF(below(&random, FUNCTIONS)));
+        } else {
+            write_block_event(p, &random, thread);
+        }
+    }
+    return p;
+}
+
+START_TEST(tree_adds_up_to_what_pairs_give)
+{
+    for (uint64_t seed = 1; seed < 300; seed++) {
+        program *p = random_program(seed, seed % 3 == 0);
+
+        ep_tree tree = tree_of(p, 0, 1 + seed % 97);
+
+        assert_same(p, &tree, true);
+        tree_free(&tree);
+        program_free(p);
+    }
+}
+END_TEST
+
+START_TEST(batches_make_no_difference)
+{
+    for (uint64_t seed = 1; seed < 60; seed++) {
+        program *p = random_program(seed, false);
+
+        ep_tree whole = tree_of(p, 0, SIZE_MAX), parts = tree_of(p, 0, 3);
+
+        ck_assert_uint_eq(whole.node_count, parts.node_count);
+        for (size_t i = 0; i < whole.node_count; i++) {
+            ck_assert_uint_eq(whole.nodes[i].parent, parts.nodes[i].parent);
+            ck_assert_int_eq(whole.nodes[i].total, parts.nodes[i].total);
+            ck_assert_int_eq(whole.nodes[i].waited, parts.nodes[i].waited);
+        }
+        for (size_t i = 1; i < whole.leaf_count; i++) {
+            ck_assert_uint_eq(whole.leaves[i].at_peak, parts.leaves[i].at_peak);
+        }
+        tree_free(&whole);
+        tree_free(&parts);
+        program_free(p);
+    }
+}
+END_TEST
+
+START_TEST(a_bound_loses_nothing)
+{
+    for (uint64_t seed = 1; seed < 100; seed++) {
+        program *p = random_program(seed, seed % 2 == 0);
+
+        ep_tree whole = tree_of(p, 0, 64), small = tree_of(p, 20, 64);
+
+        int64_t self[2] = {0}, calls[2] = {0};
+        uint64_t held[2] = {0}, live[2] = {0};
+        const ep_tree *trees[] = {&whole, &small};
+        for (int t = 0; t < 2; t++) {
+            for (size_t i = 1; i < trees[t]->node_count; i++) {
+                self[t] += trees[t]->nodes[i].self;
+                calls[t] += trees[t]->nodes[i].calls;
+                ck_assert_uint_lt(trees[t]->nodes[i].parent, i);
+            }
+            for (size_t i = 1; i < trees[t]->leaf_count; i++) {
+                held[t] += trees[t]->leaves[i].at_peak;
+                live[t] += trees[t]->leaves[i].live;
+            }
+        }
+        ck_assert_int_eq(self[0], self[1]);
+        ck_assert_int_eq(calls[0], calls[1]);
+        ck_assert_uint_eq(held[0], held[1]);
+        ck_assert_uint_eq(held[0], whole.peak);
+        ck_assert_uint_eq(live[0], live[1]);
+        tree_free(&whole);
+        tree_free(&small);
+        program_free(p);
+    }
+}
+END_TEST
+
+/* ---- Promises -------------------------------------------------------------------------------- */
+
+START_TEST(waited_is_the_time_inside_tenures_of_others)
+{
+    program *p = program_new();
+    /* Thread 0: a call from 0 to 100. Thread 1: events at 20 and 50. Thread 2: at 60, alone. */
+    program_call(p, 0, EP_KIND_CALL, 1);
+    p->now = 20;
+    program_call(p, 1, EP_KIND_CALL, 2);
+    p->now = 50;
+    program_call(p, 1, EP_KIND_RETURN, NAME_OF(2));
+    p->now = 60;
+    program_call(p, 2, EP_KIND_C_CALL, 3);
+    p->now = 100;
+    program_call(p, 0, EP_KIND_RETURN, NAME_OF(1));
+
+    ep_tree tree = tree_of(p, 0, 2);
+
+    ck_assert_int_eq(tree.nodes[1].total, 100);
+    ck_assert_int_eq(tree.nodes[1].waited, 30);
+    ck_assert_int_eq(tree.nodes[2].waited, 0);
+    tree_free(&tree);
+    program_free(p);
+}
+END_TEST
+
+START_TEST(tenures_are_maximal_runs_of_a_thread)
+{
+    program *p = program_new();
+    static const int32_t threads[] = {0, 0, 1, 1, 1, 0, 2};
+    for (size_t i = 0; i < 7; i++) program_call(p, threads[i], EP_KIND_CALL, 1);
+    program_alloc(p, 3, EP_KIND_MALLOC_RAW, 0x1000, 10);    /* not under the lock */
+    ep_tenures tenures;
+    ep_tenures_open(&tenures);
+    ep_fold *folds[] = {&tenures.fold};
+    ep_fold_facts facts = facts_of(p);
+    random_stream stream = {
+        .stream = {.next = random_next}, .columns = &p->columns, .most = 2, .random = 5};
+
+    ck_assert_int_eq(ep_fold_run(&stream.stream, &facts, folds, 1, NULL), EP_OK);
+
+    ck_assert_uint_eq(tenures.count, 4);
+    ck_assert_int_eq(tenures.rows[1].thread, 1);
+    ck_assert_int_eq(tenures.rows[1].start_ns, 2);
+    ck_assert_int_eq(tenures.rows[1].end_ns, 4);
+    ck_assert_int_eq(tenures.rows[1].events, 3);
+    tenures.fold.type->clear(&tenures.fold);
+    program_free(p);
+}
+END_TEST
+
+START_TEST(recursion_a_million_deep_ends)
+{
+    program *p = program_new();
+    const size_t depth = 1000000;
+    for (size_t i = 0; i < depth; i++) program_call(p, 0, EP_KIND_CALL, 1);
+    for (size_t i = 0; i < depth; i++) program_call(p, 0, EP_KIND_RETURN, NAME_OF(1));
+
+    ep_tree tree = tree_of(p, 1000, 65536);    /* all calls are open: they are kept for the while */
+
+    int64_t self = 0;
+    for (size_t i = 1; i < tree.node_count; i++) self += tree.nodes[i].self;
+    ck_assert_int_eq(self, tree.nodes[1].total);
+    ck_assert_uint_eq(tree.unmatched, 0);
+    tree_free(&tree);
+    program_free(p);
+}
+END_TEST
+
+EP_TEST_MAIN("folds",
+             waited_is_the_time_inside_tenures_of_others,
+             tenures_are_maximal_runs_of_a_thread,
+             recursion_a_million_deep_ends,
+             tree_adds_up_to_what_pairs_give,
+             batches_make_no_difference,
+             a_bound_loses_nothing)

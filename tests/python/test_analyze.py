@@ -1,0 +1,178 @@
+"""Findings: each planted fault is named first, clean programs have none; JSON, budget, words."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+from pathlib import Path
+
+import faulty
+import pytest
+
+import eventprof
+from eventprof.answers import findings, rules
+from eventprof.cli import main
+
+
+def record(function):
+    gc.collect()
+    gc.freeze()  # a run of the collector takes no longer for what earlier tests left
+    try:
+        function()  # what it imports and compiles is there
+        faulty.CACHE.clear()
+        faulty.LISTENERS.clear()
+        with eventprof.record(buffer="1 GiB") as rec:
+            function()
+    finally:
+        gc.unfreeze()
+    return rec.trace
+
+
+def test_there_are_20_programs_of_each_sort():
+    assert len(faulty.FAULTY) >= 20 and len(faulty.CLEAN) >= 20
+
+
+@pytest.mark.parametrize(
+    ("rule", "program"), faulty.FAULTY, ids=[function.__name__ for _, function in faulty.FAULTY]
+)
+def test_planted_faults_are_named_first(rule, program):
+    found = record(program).analyze()
+
+    assert [finding.rule for finding in found][:1] == [rule], found
+    first = found[0]
+    assert first.numbers and first.claim and first.advice
+    assert first.command.startswith("eventprof ")
+    assert not first.evidence or first.evidence[0].name
+
+
+@pytest.mark.parametrize("program", faulty.CLEAN, ids=lambda function: function.__name__)
+def test_programs_without_faults_have_no_findings(program):
+    assert record(program).analyze() == []
+
+
+def test_evidence_is_the_line_of_the_fault():
+    found = record(faulty.asks_for_each_row).analyze()[0]
+
+    first = faulty.asks_for_each_row.__code__.co_firstlineno
+    assert found.evidence[0].file == faulty.__file__
+    assert found.evidence[0].line == first + 6
+    assert found.numbers["calls"] == 300
+
+
+# ---- What takes longer from call to call, and imports: by numbers, not by the clock --------------
+
+
+class Fake:
+    """As much of a trace as a rule asks for."""
+
+    def __init__(self, **columns):
+        self._core = self
+        self._columns = columns
+        self.duration = int(columns["duration"].sum())
+
+    def calls(self, name):
+        return self._columns[name]
+
+
+@pytest.mark.parametrize(("growth", "found"), [(1.0, 1), (0.0, 0)])
+def test_growing_calls(growth, found):
+    import numpy as np
+
+    count = 1000
+    duration = (100_000 * (1 + growth * np.arange(count) / 20)).astype(np.int64)
+    start = np.cumsum(duration) - duration
+    zeros = np.zeros(count, dtype=np.int32)
+    trace = Fake(function=zeros, duration=duration, start=start, flags=zeros)
+
+    class Tree:
+        def __init__(self):
+            self.nodes = {"total": np.array([duration.sum()])}
+            self.functions = [("add", "__main__", "program.py", 3, "python")]
+
+        def function_name(self, _):
+            return "add"
+
+    case = findings.Case(trace, Tree(), np.array([True, False]))
+
+    assert len(list(rules.growing_calls(case))) == found
+
+
+# ---- As text and as JSON -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    path = tmp_path_factory.mktemp("analyze") / "faulty.epr"
+    record(
+        lambda: (faulty.asks_for_each_row(), faulty.copies_deep(), faulty.asks_forgiveness())
+    ).save(path)
+    return str(path)
+
+
+def test_text_has_claim_line_advice_and_command(recording, capsys):
+    assert main(["analyze", recording]) == 0
+
+    said = capsys.readouterr().out
+    assert "nothing lost" in said.splitlines()[0]
+    assert re.search(r"^1\. ", said, re.MULTILINE)
+    assert "faulty.py:" in said
+    assert f"more: eventprof tree {recording}" in said
+
+
+def test_json_follows_its_schema(recording, capsys):
+    assert main(["analyze", recording, "--json"]) == 0
+
+    document = json.loads(capsys.readouterr().out)
+    schema = json.loads(
+        (Path(__file__).parents[2] / "doc" / "findings.schema.json").read_text(encoding="utf-8")
+    )
+    conform(document, schema, schema)
+    assert document["findings"][0]["handle"] == "f-1"
+
+
+def conform(value, schema, root):
+    """As much of JSON Schema as the file uses."""
+    if "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float),
+             "null": type(None)}  # fmt: skip
+    wanted = schema.get("type", [])
+    wanted = [wanted] if isinstance(wanted, str) else wanted
+    assert not wanted or isinstance(value, tuple(kinds[kind] for kind in wanted)), (value, schema)
+    if "const" in schema:
+        assert value == schema["const"]
+    if isinstance(value, dict):
+        properties = schema.get("properties", {})
+        assert set(schema.get("required", ())) <= set(value)
+        for key, item in value.items():
+            if key in properties:
+                conform(item, properties[key], root)
+            else:
+                extra = schema.get("additionalProperties", True)
+                assert extra is not False, key
+                if isinstance(extra, dict):
+                    conform(item, extra, root)
+    if isinstance(value, list):
+        for item in value:
+            conform(item, schema.get("items", {}), root)
+
+
+def test_budget_is_kept_and_says_what_was_left_out(recording, capsys):
+    whole = main(["analyze", recording]), capsys.readouterr().out
+    small = main(["analyze", recording, "--budget", "120"]), capsys.readouterr().out
+
+    assert len(whole[1]) > 120 * 4
+    assert len(small[1].split("\n", 1)[1]) <= 120 * 4
+    assert "left out: --budget" in small[1]
+    main(["analyze", recording, "--json", "--budget", "100"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["left_out"] >= 1
+
+
+def test_lost_events_come_first():
+    with eventprof.record(buffer="1 MiB") as rec:
+        for number in range(60_000):
+            len(str(number))
+
+    assert rec.trace.analyze()[0].rule == "lost-events"

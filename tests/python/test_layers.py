@@ -1,0 +1,148 @@
+"""The folders of the core and of the extension may include only what lies below them (meson.build)."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+CORE = ROOT / "eventprof"
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+
+
+def folders_below() -> dict[str, list[str]]:
+    text = (ROOT / "meson.build").read_text()
+    table = re.search(r"^core_below = \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
+    assert table is not None
+    rows = re.findall(r"^  '(\w+)': \[(.*?)\],$", table[1], re.MULTILINE)
+    return {folder: re.findall(r"'(\w+)'", below) for folder, below in rows}
+
+
+BELOW = folders_below()
+
+
+def headers() -> dict[str, str]:
+    """Header or table -> its folder."""
+    found = {}
+    for folder in BELOW:
+        for path in (CORE / folder).iterdir():
+            if path.suffix in (".h", ".def"):
+                assert path.name not in found, f"two headers are called {path.name}"
+                found[path.name] = folder
+    return found
+
+
+HEADERS = headers()
+
+
+def test_every_folder_of_the_core_is_in_the_table():
+    assert {path.name for path in CORE.iterdir() if path.is_dir()} == set(BELOW)
+    assert [path.name for path in CORE.iterdir() if path.suffix in (".c", ".h", ".def")] == []
+
+
+def test_a_folder_comes_after_what_it_may_include():
+    seen: list[str] = []
+    for folder, below in BELOW.items():
+        assert set(below) <= set(seen), folder
+        for lower in below:
+            assert set(BELOW[lower]) <= set(below), (
+                f"{folder} may include {lower}, but not all that it needs"
+            )
+        seen.append(folder)
+
+
+@pytest.mark.parametrize("folder", BELOW)
+def test_includes_obey_the_order(folder):
+    allowed = {folder, *BELOW[folder]}
+    for path in sorted((CORE / folder).glob("*.[ch]")):
+        for name in INCLUDE.findall(path.read_text()):
+            assert "/" not in name, f"{path.name} includes {name}: a path goes around the order"
+            assert HEADERS[name] in allowed, f"{folder}/{path.name} includes {HEADERS[name]}/{name}"
+
+
+def compiler() -> list[str]:
+    command = os.environ.get("CC", "").split() or ["cc"]
+    if shutil.which(command[0]) is None:
+        pytest.skip("no C compiler")
+    return command
+
+
+def compiles(folder: str, source: str) -> bool:
+    """With the include path that meson.build gives the folder."""
+    paths = [f"-iquote{CORE / lower}" for lower in BELOW[folder]]
+    flags = ["-std=c11", "-D_GNU_SOURCE", '-DEP_VERSION="0"', f"-iquote{CORE / folder}", *paths]
+    done = subprocess.run(
+        [*compiler(), *flags, "-fsyntax-only", "-xc", "-"],
+        input=source,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        assert "No such file" in done.stderr or "file not found" in done.stderr, done.stderr
+    return done.returncode == 0
+
+
+@pytest.mark.parametrize("folder", BELOW)
+def test_an_include_against_the_order_does_not_compile(folder):
+    lowest = {name: above for name, above in HEADERS.items() if name.endswith(".h")}
+    for name, lives_in in lowest.items():
+        allowed = lives_in in {folder, *BELOW[folder]}
+        if allowed or name in ("log.h", "names.h", "file.h", "decode.h", "file_read.h", "count.h"):
+            assert compiles(folder, f'#include "{name}"\n') == allowed, f"{folder}: {name}"
+
+
+@pytest.mark.parametrize("folder", BELOW)
+def test_every_folder_says_what_lives_there(folder):
+    text = (CORE / folder / "README.md").read_text()
+    assert 5 <= len(text.splitlines()) <= 8
+    assert "May include:" in text
+
+
+# ---- The extension: each folder may include those before it, and the core --------------------------
+
+EXTENSION = ROOT / "python" / "src"
+
+
+def extension_folders() -> list[str]:
+    text = (ROOT / "meson.build").read_text()
+    table = re.search(r"^  extension_sources = \{\n(.*?)^  \}", text, re.MULTILINE | re.DOTALL)
+    assert table is not None
+    return re.findall(r"^    '(\w+)': files\($", table[1], re.MULTILINE)
+
+
+EXTENSION_FOLDERS = extension_folders()
+
+
+def test_every_folder_of_the_extension_is_in_the_table():
+    assert {path.name for path in EXTENSION.iterdir() if path.is_dir()} == set(EXTENSION_FOLDERS)
+    assert [path.name for path in EXTENSION.iterdir() if path.suffix in (".c", ".h", ".def")] == []
+
+
+@pytest.mark.parametrize("folder", EXTENSION_FOLDERS)
+def test_includes_of_the_extension_obey_the_order(folder):
+    lives_in = {
+        path.name: name
+        for name in EXTENSION_FOLDERS
+        for path in (EXTENSION / name).iterdir()
+        if path.suffix in (".h", ".def")
+    }
+    assert not set(lives_in) & set(HEADERS), "a header of the core has that name"
+    allowed = EXTENSION_FOLDERS[: EXTENSION_FOLDERS.index(folder) + 1]
+    for path in sorted((EXTENSION / folder).glob("*.[ch]")):
+        for name in INCLUDE.findall(path.read_text()):
+            if name in HEADERS or name == "../../eventprof/include/eventprof.h":
+                continue
+            assert lives_in[name] in allowed, (
+                f"{folder}/{path.name} includes {lives_in[name]}/{name}"
+            )
+
+
+@pytest.mark.parametrize("folder", EXTENSION_FOLDERS)
+def test_every_folder_of_the_extension_says_what_lives_there(folder):
+    text = (EXTENSION / folder / "README.md").read_text()
+    assert 5 <= len(text.splitlines()) <= 8
+    assert "May include:" in text

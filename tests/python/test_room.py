@@ -1,0 +1,88 @@
+"""How much room a recorder has, and what it says of events that found none."""
+
+from __future__ import annotations
+
+import builtins
+import warnings
+
+import pytest
+
+import eventprof
+from eventprof import recorder
+from eventprof.tables import Table
+
+
+def test_the_default_is_an_eighth_of_the_available_memory(monkeypatch):
+    monkeypatch.setattr(recorder, "_available_memory", lambda: 8 << 30)
+    recorder._automatic_buffer.cache_clear()
+    try:
+        assert eventprof.record().options.limit_bytes == 1 << 30
+        assert eventprof.record(buffer="auto").options.limit_bytes == 1 << 30
+    finally:
+        recorder._automatic_buffer.cache_clear()
+
+
+def test_64_mib_at_least(monkeypatch):
+    monkeypatch.setattr(recorder, "_available_memory", lambda: 0)
+    recorder._automatic_buffer.cache_clear()
+    try:
+        assert eventprof.record().options.limit_bytes == 64 << 20
+    finally:
+        recorder._automatic_buffer.cache_clear()
+
+
+def test_available_memory_is_known_without_proc(monkeypatch):
+    def refuse(*_):
+        raise OSError("no such file")
+
+    monkeypatch.setattr(builtins, "open", refuse)
+
+    assert recorder._available_memory() > 0
+
+
+def lose():
+    with eventprof.record(buffer="1 MiB") as rec:
+        for number in range(100_000):
+            len(str(number))
+    return rec
+
+
+def test_lost_events_are_told_once_with_the_remedy():
+    rec = lose()
+
+    with pytest.warns(eventprof.EventsLostWarning, match="larger buffer=") as said:
+        assert rec.trace.loss
+    assert len(said) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert rec.trace.loss
+
+
+def test_a_warning_that_is_an_error_leaves_the_trace():
+    rec = lose()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(eventprof.EventsLostWarning):
+            _ = rec.trace
+        assert len(rec.trace.events) > 0
+
+
+def test_nothing_lost_is_not_told():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with eventprof.record() as rec:
+            len("text")
+        assert not rec.trace.loss
+
+
+def test_top_gives_the_largest_first():
+    table = Table.from_columns("fruit", {"name": ["a", "b", "c"], "grams": [5, 9, 7]})
+
+    assert table.top("grams", 2)["name"].tolist() == ["b", "c"]
+    with pytest.raises(ValueError, match="is text"):
+        table.top("name")
+    with pytest.raises(ValueError, match="at least one"):
+        table.top("grams", 0)
+    with pytest.raises(KeyError, match="did you mean"):
+        table.top("gramms")
