@@ -11,6 +11,7 @@
 
 #include "decode.h"
 #include "engine.h"
+#include "functions.h"
 #include "log.h"
 #include "names.h"
 #include "pair.h"

@@ -16,6 +16,7 @@
 #ifndef EP_PAIR_H
 #define EP_PAIR_H
 
+#include "progress.h"
 #include "types.h"
 
 /* ---- Input ----------------------------------------------------------------------------------- */
@@ -39,21 +40,6 @@ typedef struct ep_pair_input {
     int64_t lost_from_ns;                  /* an event at this time or later may have been lost,
                                               on any thread; 0: a ring lost its head */
 } ep_pair_input;
-
-/* Tells how far a long piece of work is, every EP_PROGRESS_ROWS rows. False asks to stop: the work
- * then fails with EP_STATE. */
-#define EP_PROGRESS_ROWS ((size_t)1 << 20)
-
-typedef struct ep_progress {
-    bool (*tell)(void *context, size_t done, size_t total);
-    void *context;
-} ep_progress;
-
-static inline bool
-ep_progress_tell(const ep_progress *progress, size_t done, size_t total)
-{
-    return progress == NULL || progress->tell(progress->context, done, total);
-}
 
 /* The kinds (EP_KIND_BIT) of a family that open, or that close, a pair. */
 static inline uint64_t

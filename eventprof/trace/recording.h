@@ -26,4 +26,12 @@ typedef struct ep_recording {
 
 void ep_recording_clear(ep_recording *recording);
 
+/* Adds what is known of a part of a merged recording, without its metadata. is_first: the merged one begins
+ * with this part, and has its clocks. */
+void ep_recording_join(ep_recording *recording, const ep_recording *part, bool is_first);
+
+/* Why events are missing: "limit", "memory", "disk", "cut", "small_disk". limits: bits, EP_LIMIT_...
+ * Returns: view, static; NULL: for no such reason. */
+const char *ep_full_word(ep_full_reason reason, uint32_t limits);
+
 #endif

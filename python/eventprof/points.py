@@ -360,7 +360,7 @@ def _gc(trace: Trace) -> Table:
         live = np.append(live, np.int64(0))  # index -1: before the first change
         before = live[np.searchsorted(time, start, side="left") - 1]
         after = live[np.searchsorted(time, start + duration, side="right") - 1]
-        freed = trace._call_memory(True)[1][calls]
+        freed = trace._core.calls("freed_below")[calls]
 
     return Table(
         trace._title("gc"),

@@ -474,8 +474,8 @@ class Questions:
         self_time = _sum_by(own, core.calls("self_time")[calls], count)
         times = _sum_by(own, np.ones(len(calls), dtype=np.int64), count)
         allocated, freed, blocks = (
-            _sum_by(own, column[calls].astype(np.int64), count)
-            for column in core.call_memory(False)
+            _sum_by(own, core.calls(column)[calls].astype(np.int64), count)
+            for column in ("allocated", "freed", "blocks")
         )
         rows = np.flatnonzero(times)
         rows = rows[np.argsort(-self_time[rows], kind="stable")].astype(np.int32)

@@ -632,32 +632,30 @@ class Trace(Points, Questions, Answers):
         1  squares     3     4
         2  squares     4     3
         """
-        functions, lines, hits, time, self_time, allocated, blocks = self._core.lines()
+        load = self._core.lines
         recorded = {WORDS[kind] for kind in WORDS if self._facts["kinds"] >> kind & 1}
         began = "line" in recorded
         allocates = not recorded.isdisjoint(("malloc", "calloc", "realloc"))
-        function = Column(
-            "function", lambda: functions, np.int32, null="negative", doc="row of functions"
-        )
+        function, name = self._function_columns(load)
+        count = len(load("line"))
 
-        def number(name: str, values: Array, known: bool, unit: str, doc: str) -> Column:
-            mask = np.full(len(values), not known)
-            return Column(name, lambda: values, np.int64, null=lambda: mask, unit=unit, doc=doc)
+        def number(name: str, known: bool, unit: str, doc: str) -> Column:
+            return _number(load, name, np.int64, lambda: np.full(count, not known), unit, doc)
 
         return Table(
             self._title("lines"),
             [
                 function,
-                self._text_of_function("name", function, "the function's qualified name"),
+                name,
                 self._text_of_function("file", function, "its source file"),
-                Column("line", lambda: lines, np.int32, doc="in the file"),
-                number("hits", hits, began, "", "how often it began"),
-                number("time", time, began, "ns", "until the call's next line, or its end"),
-                number("self_time", self_time, began, "ns", "without recorded calls inside"),
-                number("allocated", allocated, allocates, "bytes", "while it was executing"),
-                number("blocks", blocks, allocates, "", "allocated"),
+                _number(load, "line", np.int32, "never", "", "in the file"),
+                number("hits", began, "", "how often it began"),
+                number("time", began, "ns", "until the call's next line, or its end"),
+                number("self_time", began, "ns", "without recorded calls inside"),
+                number("allocated", allocates, "bytes", "while it was executing"),
+                number("blocks", allocates, "", "allocated"),
             ],
-            len(functions),
+            count,
         )
 
     @cached_property
@@ -665,27 +663,14 @@ class Trace(Points, Questions, Answers):
         return self._core.function_stats()
 
     def _call_memory_columns(self, below: bool) -> list[Column]:
-        def column(name: str, at: int, dtype: Any, unit: str) -> Column:
-            return Column(
-                name + "_below" if below else name,
-                lambda: self._call_memory(below)[at],
-                dtype,
-                unit=unit,
-                doc="with the calls inside" if below else "in the call itself",
-            )
-
+        suffix = "_below" if below else ""
+        doc = "with the calls inside" if below else "in the call itself"
+        load = self._core.calls
         return [
-            column("allocated", 0, np.int64, "bytes"),
-            column("freed", 1, np.int64, "bytes"),
-            column("blocks", 2, np.int32, ""),
+            _number(load, "allocated" + suffix, np.int64, "never", "bytes", doc),
+            _number(load, "freed" + suffix, np.int64, "never", "bytes", doc),
+            _number(load, "blocks" + suffix, np.int32, "never", "", doc),
         ]
-
-    def _call_memory(self, below: bool) -> tuple[Array, Array, Array]:
-        known = self.__dict__.setdefault("_call_memory_known", {})
-        if below not in known:
-            known[below] = self._core.call_memory(below)
-        memory: tuple[Array, Array, Array] = known[below]
-        return memory
 
     @cached_property
     def memory(self) -> Table:

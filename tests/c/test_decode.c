@@ -1,5 +1,6 @@
 /* decode.h: records to columns, threads merged, and the table of functions. */
 #include "ep_model.h"
+#include "functions.h"
 
 #include <stdio.h>
 

@@ -4,6 +4,7 @@
  * A test remembers what it emits in *tapes*, one a log, and holds every trace against them. */
 #include "ahead.h"
 #include "ep_model.h"
+#include "functions.h"
 
 #include <semaphore.h>
 #include <stdio.h>

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "archive.h"
+#include "functions.h"
 #include "names.h"
 #include "pair.h"
 #include "summary.h"

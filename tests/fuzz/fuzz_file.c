@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "file_read.h"
+#include "functions.h"
 #include "names.h"
 #include "pair.h"
 #include "summary.h"

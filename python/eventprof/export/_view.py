@@ -238,7 +238,8 @@ class View:
     def memory(self) -> tuple[Array, Array, Array]:
         """Bytes allocated and freed, and blocks allocated, in each call itself; int64."""
         if self.between is None:
-            columns = [np.asarray(c).astype(np.int64) for c in self.trace._call_memory(False)]
+            load = self.trace._core.calls
+            columns = [load(name).astype(np.int64) for name in ("allocated", "freed", "blocks")]
             if not self.chosen:
                 return columns[0], columns[1], columns[2]
             return tuple(self._sum(c) for c in columns)  # type: ignore[return-value]

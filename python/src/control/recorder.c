@@ -1028,7 +1028,7 @@ recorder_count(PyObject *object, PyObject *unused)
         lost_sum += lost[kind];
     }
     long long ns = capture.stop.monotonic_ns - capture.start.monotonic_ns;
-    const char *reason = ep_py_full_reason(capture.full_reason, capture.limits);
+    const char *reason = ep_full_word(capture.full_reason, capture.limits);
     ep_capture_clear(&capture);
     return Py_BuildValue("KKzL", (unsigned long long)recorded_sum, (unsigned long long)lost_sum,
                          reason, ns);

@@ -7,13 +7,13 @@
 #include "array.h"
 
 static const int numbers[] = {
-    [EP_PY_INT8] = NPY_INT8,
-    [EP_PY_UINT8] = NPY_UINT8,
-    [EP_PY_INT32] = NPY_INT32,
-    [EP_PY_UINT32] = NPY_UINT32,
-    [EP_PY_INT64] = NPY_INT64,
-    [EP_PY_UINT64] = NPY_UINT64,
-    [EP_PY_FLOAT64] = NPY_FLOAT64,
+    [EP_TYPE_INT8] = NPY_INT8,
+    [EP_TYPE_UINT8] = NPY_UINT8,
+    [EP_TYPE_INT32] = NPY_INT32,
+    [EP_TYPE_UINT32] = NPY_UINT32,
+    [EP_TYPE_INT64] = NPY_INT64,
+    [EP_TYPE_UINT64] = NPY_UINT64,
+    [EP_TYPE_FLOAT64] = NPY_FLOAT64,
 };
 
 /* At the first array, not at import: a program that is recorded by the command line need not load
@@ -28,7 +28,7 @@ load_numpy(void)
 }
 
 PyObject *
-ep_py_view(PyObject *owner, const void *data, size_t count, ep_py_type type)
+ep_py_view(PyObject *owner, const void *data, size_t count, ep_type type)
 {
     if (load_numpy() < 0) {
         return NULL;
@@ -57,7 +57,7 @@ free_memory(PyObject *capsule)
 
 /* `data` becomes the array's. Returns: new. Fails: NULL, data freed. */
 static PyObject *
-owning_array(void *data, size_t count, ep_py_type type)
+owning_array(void *data, size_t count, ep_type type)
 {
     npy_intp shape[] = {(npy_intp)count};
     PyObject *owner = PyCapsule_New(data, NULL, free_memory);
@@ -78,24 +78,16 @@ owning_array(void *data, size_t count, ep_py_type type)
 }
 
 PyObject *
-ep_py_array(size_t count, ep_py_type type, void **data)
+ep_py_array(size_t count, ep_type type, void **data)
 {
-    static const unsigned char bytes[] = {
-        [EP_PY_INT8] = 1,
-        [EP_PY_UINT8] = 1,
-        [EP_PY_INT32] = 4,
-        [EP_PY_UINT32] = 4,
-        [EP_PY_INT64] = 8,
-        [EP_PY_UINT64] = 8,
-        [EP_PY_FLOAT64] = 8,
-    };
+    size_t bytes = ep_type_bytes(type);
     if (load_numpy() < 0) {
         return NULL;
     }
     npy_intp shape[] = {(npy_intp)count};
     /* NumPy asks for huge pages, too, but from 4 MiB on, and on no boundary of them. */
-    if (count * bytes[type] >= EP_ARRAY_ALIGN_FROM) {
-        *data = ep_array_new(count, bytes[type]);
+    if (count * bytes >= EP_ARRAY_ALIGN_FROM) {
+        *data = ep_array_new(count, bytes);
         return *data != NULL ? owning_array(*data, count, type) : PyErr_NoMemory();
     }
     PyObject *array = PyArray_SimpleNew(1, shape, numbers[type]);
@@ -106,7 +98,7 @@ ep_py_array(size_t count, ep_py_type type, void **data)
 }
 
 PyObject *
-ep_py_constant(size_t count, ep_py_type type, int8_t value)
+ep_py_constant(size_t count, ep_type type, int8_t value)
 {
     void *data;
     PyObject *one = ep_py_array(1, type, &data);

@@ -4,27 +4,16 @@
 
 #include <Python.h>
 
-#include "types.h"
-
-/* Element types of a column; NumPy's are arrays.c's business. */
-typedef enum ep_py_type {
-    EP_PY_INT8,
-    EP_PY_UINT8,
-    EP_PY_INT32,
-    EP_PY_UINT32,
-    EP_PY_INT64,
-    EP_PY_UINT64,
-    EP_PY_FLOAT64
-} ep_py_type;
+#include "columns.h"
 
 /* A read-only array over `data`, which `owner` keeps alive. Returns: new. */
-PyObject *ep_py_view(PyObject *owner, const void *data, size_t count, ep_py_type type);
+PyObject *ep_py_view(PyObject *owner, const void *data, size_t count, ep_type type);
 
 /* A fresh array. *data: view into it. Returns: new. */
-PyObject *ep_py_array(size_t count, ep_py_type type, void **data);
+PyObject *ep_py_array(size_t count, ep_type type, void **data);
 
 /* A read-only array of one value, which takes no memory (its stride is 0). Returns: new. */
-PyObject *ep_py_constant(size_t count, ep_py_type type, int8_t value);
+PyObject *ep_py_constant(size_t count, ep_type type, int8_t value);
 
 /* gather(table, indices): table[indices] for int32 or uint8 indices, where -1 takes table's last
  * element, which nothing else may. Module-level function for the package; a table of signed

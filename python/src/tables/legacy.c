@@ -107,7 +107,7 @@ ep_py_legacy_places(PyObject *module, PyObject *places)
     size_t count = (size_t)in.len / sizeof(uint32_t);
     PyObject *result = PyTuple_New(4);
     for (int i = 0; i < 4 && result != NULL; i++) {
-        PyObject *array = ep_py_array(count, EP_PY_INT32, (void **)&out[i]);
+        PyObject *array = ep_py_array(count, EP_TYPE_INT32, (void **)&out[i]);
         if (array == NULL) {
             Py_CLEAR(result);
         } else {
@@ -370,7 +370,7 @@ typedef struct row_columns {
 
 /* One trace being read. */
 typedef struct trace_reader {
-    ep_py_trace_parts parts;
+    const ep_trace *of;    /* its calls and blocks are paired; view */
     int32_t *native_id;    /* index: thread row */
     size_t row, alloc;     /* next */
 } trace_reader;
@@ -410,10 +410,10 @@ size_change(const ep_columns *c, size_t alloc, const ep_kind_info *info)
 static size_t
 put_trace_rows(rows_job *job, trace_reader *trace, int64_t before_ns, size_t at)
 {
-    const ep_columns *c = &trace->parts.decoded->columns;
-    const ep_calls *calls = trace->parts.calls;
+    const ep_columns *c = &trace->of->decoded.columns;
+    const ep_calls *calls = &trace->of->calls;
     const row_columns *out = &job->out;
-    int64_t base = trace->parts.start_monotonic_ns + job->offset_ns;
+    int64_t base = trace->of->recording.start.monotonic_ns + job->offset_ns;
     size_t row = trace->row, alloc = trace->alloc;
     for (; row < c->count && c->time_ns[row] < before_ns; row++, at++) {
         unsigned kind = c->kind[row];
@@ -457,14 +457,14 @@ put_rows(rows_job *job)
     size_t at = 0, next = 0;
     for (size_t i = 0; i < job->trace_count; i++) {
         trace_reader *trace = &job->traces[i];
-        int64_t start = trace->parts.start_monotonic_ns;
-        while (trace->row < trace->parts.decoded->columns.count) {
+        int64_t start = trace->of->recording.start.monotonic_ns;
+        while (trace->row < trace->of->decoded.columns.count) {
             if (next == job->logged_count) {
                 at = put_trace_rows(job, trace, INT64_MAX, at);
                 break;
             }
             at = put_trace_rows(job, trace, job->logged[next].monotonic_ns - start, at);
-            if (trace->row < trace->parts.decoded->columns.count) {
+            if (trace->row < trace->of->decoded.columns.count) {
                 put_logged(job, &job->logged[next++], at++);
             }
         }
@@ -494,10 +494,11 @@ rows_job_open(rows_job *job, legacy_log *log, PyObject *traces, Py_ssize_t logge
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(traces); i++) {
         trace_reader *trace = &job->traces[job->trace_count];
-        if (ep_py_trace_get_parts(PyTuple_GET_ITEM(traces, i), &trace->parts) < 0) {
+        trace->of = ep_py_trace_paired(PyTuple_GET_ITEM(traces, i));
+        if (trace->of == NULL) {
             return -1;
         }
-        const ep_decoded *decoded = trace->parts.decoded;
+        const ep_decoded *decoded = &trace->of->decoded;
         job->trace_count++;
         trace->native_id = calloc(decoded->thread_count + 1, sizeof *trace->native_id);
         if (trace->native_id == NULL) {
@@ -533,15 +534,15 @@ static PyObject *
 make_columns(row_columns *columns, size_t count)
 {
     const struct {
-        ep_py_type type;
+        ep_type type;
         void *at;
     } arrays[] = {
-        {EP_PY_INT64, &columns->time},
-        {EP_PY_INT8, &columns->event},
-        {EP_PY_INT64, &columns->value1},
-        {EP_PY_INT64, &columns->value2},
-        {EP_PY_INT32, &columns->place},
-        {EP_PY_INT32, &columns->thread},
+        {EP_TYPE_INT64, &columns->time},
+        {EP_TYPE_INT8, &columns->event},
+        {EP_TYPE_INT64, &columns->value1},
+        {EP_TYPE_INT64, &columns->value2},
+        {EP_TYPE_INT32, &columns->place},
+        {EP_TYPE_INT32, &columns->thread},
     };
     const int n = sizeof arrays / sizeof *arrays;
     PyObject *result = PyTuple_New(n + 1);
@@ -573,7 +574,7 @@ log_rows(PyObject *object, PyObject *args)
     if (rows_job_open(&job, (legacy_log *)object, traces, logged_count) == 0) {
         size_t count = job.logged_count;
         for (size_t i = 0; i < job.trace_count; i++) {
-            count += job.traces[i].parts.decoded->columns.count;
+            count += job.traces[i].of->decoded.columns.count;
         }
         result = make_columns(&job.out, count);
     }
@@ -584,7 +585,7 @@ log_rows(PyObject *object, PyObject *args)
         void *data;
         PyObject *places = job.table.failed
                                ? PyErr_NoMemory()
-                               : ep_py_array(job.table.count, EP_PY_UINT32, &data);
+                               : ep_py_array(job.table.count, EP_TYPE_UINT32, &data);
         if (places == NULL) {
             Py_CLEAR(result);
         } else {
@@ -668,7 +669,7 @@ log_raw(PyObject *object, PyObject *const *args, Py_ssize_t count)
             goto done;
         }
     }
-    result = ep_py_array(job.count * RAW_COLUMNS, EP_PY_INT64, (void **)&job.out);
+    result = ep_py_array(job.count * RAW_COLUMNS, EP_TYPE_INT64, (void **)&job.out);
     if (result != NULL) {
         Py_BEGIN_ALLOW_THREADS
         put_raw(&job);

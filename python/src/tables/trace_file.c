@@ -1,16 +1,19 @@
 /* _core.Trace to and from a file: descriptors and bytes. Paths, temporary files and what to say of
  * them are the package's. */
 
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
 #include <errno.h>
 
-#include "archive.h"
+#include "open.h"
 #include "trace_object.h"
 
 PyObject *
-ep_py_raise_io(ep_status status, const ep_error *error, int cause, PyObject *path)
+ep_py_raise_io(ep_status status, const ep_error *error, PyObject *path)
 {
     if (status == EP_IO) {
-        errno = cause;
+        errno = error->os_error;
         return PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, path);
     }
     if (path != NULL && (status == EP_FORMAT || status == EP_UNSUPPORTED)) {
@@ -29,22 +32,21 @@ ep_py_trace_save(PyObject *object, PyObject *args)
     int fd;
     PyObject *metadata;
     if (!PyArg_ParseTuple(args, "iS:save", &fd, &metadata) ||
-        ep_py_trace_reach(self, EP_STEP_DECODED, 0) < 0) {
+        ep_py_trace_reach(self, EP_STEP_DECODED) < 0) {
         return NULL;
     }
-    ep_recording recording = self->recording;
+    ep_recording recording = self->trace.recording;
     recording.metadata = PyBytes_AS_STRING(metadata);    /* a view */
     recording.metadata_bytes = (size_t)PyBytes_GET_SIZE(metadata);
     ep_error error = {.text = ""};
     ep_status status;
-    int cause;
     Py_BEGIN_ALLOW_THREADS
     /* Pairing fills in sizes of frees meanwhile: the writer does not look at those. */
-    status = ep_archive_write(fd, &recording, &self->decoded, &error);
-    cause = errno;
+    status = ep_archive_write(fd, &recording, &self->trace.decoded, &error);
+    error.os_error = errno;
     Py_END_ALLOW_THREADS
     if (status != EP_OK) {
-        return ep_py_raise_io(status, &error, cause, NULL);
+        return ep_py_raise_io(status, &error, NULL);
     }
     Py_RETURN_NONE;
 }
@@ -71,10 +73,9 @@ sections_object(const ep_archive_info *info)
 }
 
 static PyObject *
-info_object(const ep_archive *archive)
+info_object(const ep_trace *trace)
 {
-    const ep_archive_info *info = ep_archive_get_info(archive);
-    const ep_recording *recording = ep_archive_recording(archive);
+    const ep_archive_info *info = ep_trace_archive_info(trace);
     return Py_BuildValue(
         "{s:s,s:(II),s:s,s:s,s:K,s:K,s:K,s:K,s:z,s:O,s:N}", "format", "archive", "version",
         info->major, info->minor, "writer",
@@ -82,7 +83,7 @@ info_object(const ep_archive *archive)
         (unsigned long long)info->events, "events_written", (unsigned long long)info->events_written,
         "damaged", (unsigned long long)info->damaged, "damage",
         info->damaged > 0 ? info->damage : NULL, "unfinished",
-        recording->unfinished ? Py_True : Py_False, "sections", sections_object(info));
+        trace->recording.unfinished ? Py_True : Py_False, "sections", sections_object(info));
 }
 
 /* open_archive(fd, path) -> (Trace, metadata or None, info). The descriptor stays the caller's; the
@@ -96,31 +97,21 @@ ep_py_open_archive(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "iO:open_archive", &fd, &path)) {
         return NULL;
     }
-    ep_archive *archive = NULL;
+    ep_trace trace;
     ep_error error = {.text = ""};
     ep_status status;
-    int cause;
     Py_BEGIN_ALLOW_THREADS
-    status = ep_archive_open(fd, &archive, &error);
-    cause = errno;
+    status = ep_trace_open_archive(fd, &trace, &error);
     Py_END_ALLOW_THREADS
     if (status != EP_OK) {
-        return ep_py_raise_io(status, &error, cause, path);
+        return ep_py_raise_io(status, &error, path);
     }
-    ep_recording recording = *ep_archive_recording(archive);
-    PyObject *metadata = recording.metadata != NULL
-                             ? PyBytes_FromStringAndSize(recording.metadata,
-                                                         (Py_ssize_t)recording.metadata_bytes)
-                             : Py_NewRef(Py_None);
-    PyObject *info = info_object(archive);
-    recording.metadata = NULL;    /* the archive's */
-    recording.metadata_bytes = 0;
-    PyObject *trace = ep_py_trace_of_archive(archive, &recording, path);
-    if (metadata == NULL || info == NULL || trace == NULL) {
-        Py_XDECREF(metadata);
-        Py_XDECREF(info);
-        Py_XDECREF(trace);
+    ep_py_trace *self = ep_py_trace_of(&trace, path);
+    if (self == NULL) {
         return NULL;
     }
-    return Py_BuildValue("NNN", trace, metadata, info);
+    const ep_recording *recording = &self->trace.recording;
+    /* y#: None without metadata */
+    return Py_BuildValue("Ny#N", self, recording->metadata, (Py_ssize_t)recording->metadata_bytes,
+                         info_object(&self->trace));
 }

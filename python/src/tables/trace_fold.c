@@ -2,8 +2,8 @@
 #include "trace_object.h"
 
 #include "arrays.h"
-#include "names.h"
-#include "stream.h"
+#include "of_trace.h"
+#include "sums.h"
 #include "tenures.h"
 #include "tree.h"
 
@@ -12,14 +12,8 @@
 typedef struct field {
     const char *name;
     size_t at;
-    ep_py_type type;
+    ep_type type;
 } field;
-
-static size_t
-bytes_of(ep_py_type type)
-{
-    return type == EP_PY_INT32 || type == EP_PY_UINT32 ? 4 : 8;
-}
 
 /* Puts one array a field into a dict. Fails: -1, exception set. */
 static int
@@ -27,14 +21,11 @@ put_fields(PyObject *into, const field *fields, const void *rows, size_t count, 
 {
     for (const field *f = fields; f->name != NULL; f++) {
         void *data;
-        size_t bytes = bytes_of(f->type);
         PyObject *array = ep_py_array(count, f->type, &data);
         if (array == NULL) {
             return -1;
         }
-        for (size_t i = 0; i < count; i++) {
-            memcpy((char *)data + i * bytes, (const char *)rows + i * stride + f->at, bytes);
-        }
+        ep_rows_gather(rows, count, stride, f->at, ep_type_bytes(f->type), data);
         int status = PyDict_SetItemString(into, f->name, array);
         Py_DECREF(array);
         if (status < 0) {
@@ -44,64 +35,55 @@ put_fields(PyObject *into, const field *fields, const void *rows, size_t count, 
     return 0;
 }
 
-/* ---- Running --------------------------------------------------------------------------------- */
-
-/* The events of a trace in memory. */
-static ep_status
-run_folds(ep_py_trace *self, ep_fold *const *folds, size_t count, bool has_lock, const char *what)
+/* Runs a fold over a trace. Fails: -1, exception set. */
+static int
+run_fold(ep_py_trace *self, ep_fold *fold, bool has_lock, const char *what)
 {
-    ep_py_telling telling;
-    ep_py_telling_begin(&telling, what);
-    ep_fold_facts facts = {
-        .map = self->input.map,
-        .thread_count = self->input.thread_count,
-        .open_at_start = self->input.open_at_start,
-        .open_from_ns = self->input.open_from_ns,
-        .length_ns = self->input.length_ns,
-        .has_lock = has_lock,
-    };
-    ep_column_stream stream;
-    ep_column_stream_open(&stream, self->input.columns);
-    ep_status status = ep_fold_run(&stream.stream, &facts, folds, count, &telling.progress);
-    ep_py_telling_end(&telling);
-    return status;
+    ep_status status;
+    ep_error error = {.text = ""};
+    EP_PY_WITHOUT_GIL(self, status = ep_fold_trace(&self->trace, &fold, 1, has_lock, what, &error));
+    if (status != EP_OK) {
+        ep_py_raise_io(status, &error, self->path);
+        return -1;
+    }
+    return 0;
 }
 
 /* ---- The tree -------------------------------------------------------------------------------- */
 
 static const field node_fields[] = {
-    {"parent", offsetof(ep_tree_node, parent), EP_PY_UINT32},
-    {"place", offsetof(ep_tree_node, place), EP_PY_UINT32},
-    {"calls", offsetof(ep_tree_node, calls), EP_PY_INT64},
-    {"resumes", offsetof(ep_tree_node, resumes), EP_PY_INT64},
-    {"raised", offsetof(ep_tree_node, raised), EP_PY_INT64},
-    {"total", offsetof(ep_tree_node, total), EP_PY_INT64},
-    {"self", offsetof(ep_tree_node, self), EP_PY_INT64},
-    {"waited", offsetof(ep_tree_node, waited), EP_PY_INT64},
-    {"waited_self", offsetof(ep_tree_node, waited_self), EP_PY_INT64},
-    {"longest", offsetof(ep_tree_node, longest), EP_PY_INT64},
-    {"shortest", offsetof(ep_tree_node, shortest), EP_PY_INT64},
-    {"freed", offsetof(ep_tree_node, freed), EP_PY_INT64},
+    {"parent", offsetof(ep_tree_node, parent), EP_TYPE_UINT32},
+    {"place", offsetof(ep_tree_node, place), EP_TYPE_UINT32},
+    {"calls", offsetof(ep_tree_node, calls), EP_TYPE_INT64},
+    {"resumes", offsetof(ep_tree_node, resumes), EP_TYPE_INT64},
+    {"raised", offsetof(ep_tree_node, raised), EP_TYPE_INT64},
+    {"total", offsetof(ep_tree_node, total), EP_TYPE_INT64},
+    {"self", offsetof(ep_tree_node, self), EP_TYPE_INT64},
+    {"waited", offsetof(ep_tree_node, waited), EP_TYPE_INT64},
+    {"waited_self", offsetof(ep_tree_node, waited_self), EP_TYPE_INT64},
+    {"longest", offsetof(ep_tree_node, longest), EP_TYPE_INT64},
+    {"shortest", offsetof(ep_tree_node, shortest), EP_TYPE_INT64},
+    {"freed", offsetof(ep_tree_node, freed), EP_TYPE_INT64},
     {NULL, 0, 0},
 };
 
 static const field leaf_fields[] = {
-    {"node", offsetof(ep_tree_leaf, node), EP_PY_UINT32},
-    {"place", offsetof(ep_tree_leaf, place), EP_PY_UINT32},
-    {"allocated", offsetof(ep_tree_leaf, allocated), EP_PY_INT64},
-    {"blocks", offsetof(ep_tree_leaf, blocks), EP_PY_INT64},
-    {"live", offsetof(ep_tree_leaf, live), EP_PY_INT64},
-    {"live_blocks", offsetof(ep_tree_leaf, live_blocks), EP_PY_INT64},
-    {"at_peak", offsetof(ep_tree_leaf, at_peak), EP_PY_INT64},
-    {"temporary", offsetof(ep_tree_leaf, temporary), EP_PY_INT64},
-    {"temporary_blocks", offsetof(ep_tree_leaf, temporary_blocks), EP_PY_INT64},
+    {"node", offsetof(ep_tree_leaf, node), EP_TYPE_UINT32},
+    {"place", offsetof(ep_tree_leaf, place), EP_TYPE_UINT32},
+    {"allocated", offsetof(ep_tree_leaf, allocated), EP_TYPE_INT64},
+    {"blocks", offsetof(ep_tree_leaf, blocks), EP_TYPE_INT64},
+    {"live", offsetof(ep_tree_leaf, live), EP_TYPE_INT64},
+    {"live_blocks", offsetof(ep_tree_leaf, live_blocks), EP_TYPE_INT64},
+    {"at_peak", offsetof(ep_tree_leaf, at_peak), EP_TYPE_INT64},
+    {"temporary", offsetof(ep_tree_leaf, temporary), EP_TYPE_INT64},
+    {"temporary_blocks", offsetof(ep_tree_leaf, temporary_blocks), EP_TYPE_INT64},
     {NULL, 0, 0},
 };
 
 static const field place_fields[] = {
-    {"function", offsetof(ep_place, function), EP_PY_INT32},
-    {"caller", offsetof(ep_place, caller), EP_PY_INT32},
-    {"line", offsetof(ep_place, line), EP_PY_INT32},
+    {"function", offsetof(ep_place, function), EP_TYPE_INT32},
+    {"caller", offsetof(ep_place, caller), EP_TYPE_INT32},
+    {"line", offsetof(ep_place, line), EP_TYPE_INT32},
     {NULL, 0, 0},
 };
 
@@ -142,20 +124,13 @@ ep_py_trace_tree(PyObject *object, PyObject *args)
     ep_py_trace *self = (ep_py_trace *)object;
     Py_ssize_t max_nodes;
     int has_lock;
-    if (!PyArg_ParseTuple(args, "np:tree", &max_nodes, &has_lock) ||
-        ep_py_trace_reach(self, EP_STEP_FUNCTIONS, 0) < 0) {
+    if (!PyArg_ParseTuple(args, "np:tree", &max_nodes, &has_lock)) {
         return NULL;
     }
     ep_tree tree;
     ep_tree_open(&tree, max_nodes > 0 ? (size_t)max_nodes : 0);
-    ep_fold *folds[] = {&tree.fold};
-    ep_status status;
-    Py_BEGIN_ALLOW_THREADS
-    PyThread_acquire_lock(self->lock, WAIT_LOCK);
-    status = run_folds(self, folds, 1, has_lock != 0, "building the tree");
-    PyThread_release_lock(self->lock);
-    Py_END_ALLOW_THREADS
-    PyObject *result = status == EP_OK ? tree_object(&tree) : ep_py_raise(status, NULL);
+    PyObject *result =
+        run_fold(self, &tree.fold, has_lock != 0, "building the tree") == 0 ? tree_object(&tree) : NULL;
     tree.fold.type->clear(&tree.fold);
     return result;
 }
@@ -166,28 +141,18 @@ ep_py_trace_tenures(PyObject *object, PyObject *unused)
 {
     (void)unused;
     static const field fields[] = {
-        {"thread", offsetof(ep_tenure, thread), EP_PY_INT32},
-        {"start", offsetof(ep_tenure, start_ns), EP_PY_INT64},
-        {"end", offsetof(ep_tenure, end_ns), EP_PY_INT64},
-        {"events", offsetof(ep_tenure, events), EP_PY_INT64},
+        {"thread", offsetof(ep_tenure, thread), EP_TYPE_INT32},
+        {"start", offsetof(ep_tenure, start_ns), EP_TYPE_INT64},
+        {"end", offsetof(ep_tenure, end_ns), EP_TYPE_INT64},
+        {"events", offsetof(ep_tenure, events), EP_TYPE_INT64},
         {NULL, 0, 0},
     };
     ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_FUNCTIONS, 0) < 0) {
-        return NULL;
-    }
     ep_tenures tenures;
     ep_tenures_open(&tenures);
-    ep_fold *folds[] = {&tenures.fold};
-    ep_status status;
-    Py_BEGIN_ALLOW_THREADS
-    PyThread_acquire_lock(self->lock, WAIT_LOCK);
-    status = run_folds(self, folds, 1, true, "finding who held the lock");
-    PyThread_release_lock(self->lock);
-    Py_END_ALLOW_THREADS
-    PyObject *result = status == EP_OK ? fields_object(fields, tenures.rows, tenures.count,
-                                                       sizeof *tenures.rows)
-                                       : ep_py_raise(status, NULL);
+    PyObject *result = run_fold(self, &tenures.fold, true, "finding who held the lock") == 0
+                           ? fields_object(fields, tenures.rows, tenures.count, sizeof *tenures.rows)
+                           : NULL;
     tenures.fold.type->clear(&tenures.fold);
     return result;
 }
@@ -198,19 +163,8 @@ ep_py_trace_lost(PyObject *object, PyObject *unused)
 {
     (void)unused;
     ep_py_trace *self = (ep_py_trace *)object;
-    unsigned long long lost = 0;
-    Py_BEGIN_ALLOW_THREADS
-    PyThread_acquire_lock(self->lock, WAIT_LOCK);
-    size_t count = self->has_decoded ? self->decoded.thread_count : self->capture.thread_count;
-    for (size_t i = 0; i < count; i++) {
-        const uint64_t *of = self->has_decoded ? self->decoded.threads[i].lost
-                                               : self->capture.threads[i].lost;
-        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-            lost += of[kind];
-        }
-    }
-    PyThread_release_lock(self->lock);
-    Py_END_ALLOW_THREADS
+    uint64_t lost;
+    EP_PY_WITHOUT_GIL(self, lost = ep_trace_lost(&self->trace));
     return PyLong_FromUnsignedLongLong(lost);
 }
 
@@ -248,47 +202,15 @@ ep_py_tree_below(PyObject *module, PyObject *args)
     }
     size_t count = (size_t)parent.len / 4;
     void *data;
-    PyObject *array = ep_py_array(count, EP_PY_INT64, &data);
+    PyObject *array = ep_py_array(count, EP_TYPE_INT64, &data);
     if (array != NULL && count > 0) {
         uint64_t *sums = data;
         memcpy(sums, values.buf, count * 8);
-        for (size_t i = count; i-- > 1;) {
-            sums[((const uint32_t *)parent.buf)[i]] += sums[i];
-        }
+        ep_tree_below(parent.buf, sums, count);
     }
     PyBuffer_Release(&parent);
     PyBuffer_Release(&values);
     return array;
-}
-
-/* Marks the nodes that have no other of their key above them. `next` and `open`: scratch. */
-static void
-mark_outermost(const uint32_t *parent, const int32_t *keys, size_t count, uint32_t *first,
-               uint32_t *next, uint32_t *open, uint64_t *marks)
-{
-    for (size_t i = count; i-- > 1;) {    /* lists of children, index + 1, the oldest first */
-        next[i] = first[parent[i]];
-        first[parent[i]] = (uint32_t)i + 1;
-    }
-    size_t node = 0;
-    bool down = true;
-    for (;;) {
-        if (down && keys[node] >= 0) {
-            marks[node] = open[keys[node]]++ == 0;
-        }
-        if (down && first[node] != 0) {
-            node = first[node] - 1;
-            continue;
-        }
-        if (keys[node] >= 0) {
-            open[keys[node]]--;
-        }
-        if (node == 0) {
-            return;
-        }
-        down = next[node] != 0;
-        node = down ? next[node] - 1 : parent[node];
-    }
 }
 
 /* tree_outermost(parent, keys): int64, 1 for nodes with a key (int32, not negative) that no node above
@@ -302,26 +224,12 @@ ep_py_tree_outermost(PyObject *module, PyObject *args)
         return NULL;
     }
     size_t count = (size_t)parent.len / 4;
-    int32_t largest = 0;
-    for (size_t i = 0; i < count; i++) {
-        int32_t key = ((const int32_t *)keys.buf)[i];
-        largest = key > largest ? key : largest;
-    }
     void *data;
-    PyObject *array = ep_py_array(count, EP_PY_INT64, &data);
-    uint32_t *first = calloc(count + 1, sizeof *first), *next = calloc(count + 1, sizeof *next);
-    uint32_t *open = calloc((size_t)largest + 1, sizeof *open);
-    if (array != NULL && (first == NULL || next == NULL || open == NULL)) {
+    PyObject *array = ep_py_array(count, EP_TYPE_INT64, &data);
+    if (array != NULL && ep_tree_outermost(parent.buf, keys.buf, count, data) != EP_OK) {
         Py_CLEAR(array);
         PyErr_NoMemory();
     }
-    if (array != NULL && count > 0) {
-        memset(data, 0, count * 8);
-        mark_outermost(parent.buf, keys.buf, count, first, next, open, data);
-    }
-    free(first);
-    free(next);
-    free(open);
     PyBuffer_Release(&parent);
     PyBuffer_Release(&keys);
     return array;

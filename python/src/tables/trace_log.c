@@ -1,29 +1,10 @@
 /* _core.open_log: a trace whose events come from a log file, when they are first asked for. */
 
-#include <errno.h>
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
 
-#include "file_read.h"
+#include "open.h"
 #include "trace_object.h"
-
-ep_status
-ep_py_trace_load(ep_py_trace *self, ep_error *error)
-{
-    ep_recording recording;
-    ep_file_check_records(self->file, self->check_records ? &self->record_check : NULL);
-    ep_status status = ep_file_load(self->file, &recording, &self->decoded, error);
-    if (status != EP_OK) {
-        errno = error->os_error;
-        return status;
-    }
-    self->file_facts = *ep_file_get_facts(self->file);
-    free(recording.metadata);    /* the package has them */
-    recording.metadata = NULL;
-    recording.metadata_bytes = 0;
-    self->recording = recording;
-    ep_file_close(self->file);
-    self->file = NULL;
-    return EP_OK;
-}
 
 /* {name: value}, as far as is known: more so once the events are loaded. */
 PyObject *
@@ -31,7 +12,7 @@ ep_py_trace_file_facts(PyObject *object, PyObject *unused)
 {
     (void)unused;
     ep_py_trace *self = (ep_py_trace *)object;
-    const ep_file_facts *facts = self->file != NULL ? ep_file_get_facts(self->file) : &self->file_facts;
+    const ep_file_facts *facts = ep_trace_log_facts(&self->trace);
     PyObject *notes = PyList_New(0);
     for (uint64_t i = 0; notes != NULL && i < facts->note_count && i < EP_FILE_NOTES; i++) {
         const char *words = facts->notes[i];
@@ -68,29 +49,17 @@ ep_py_open_log(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "iO:open_log", &descriptor, &path)) {
         return NULL;
     }
+    ep_trace trace;
     ep_error error = {.text = ""};
-    ep_file_reader *reader;
-    ep_status status = ep_file_open(descriptor, &reader, &error);
+    ep_status status = ep_trace_open_log(descriptor, &trace, &error);
     if (status != EP_OK) {
-        return ep_py_raise_io(status, &error, error.os_error, path);
+        return ep_py_raise_io(status, &error, path);
     }
-    ep_recording recording;
-    status = ep_file_describe(reader, &recording, &error);
-    ep_py_trace *self = status == EP_OK ? ep_py_trace_alloc() : NULL;
+    ep_py_trace *self = ep_py_trace_of(&trace, path);
     if (self == NULL) {
-        ep_file_close(reader);
-        if (status != EP_OK) {
-            return ep_py_raise_io(status, &error, error.os_error, path);
-        }
-        ep_recording_clear(&recording);
         return NULL;
     }
-    self->file = reader;
-    self->path = Py_NewRef(path);
-    PyObject *result = Py_BuildValue("NNK", self,
-                                     PyBytes_FromStringAndSize(recording.metadata,
-                                                               (Py_ssize_t)recording.metadata_bytes),
-                                     (unsigned long long)recording.process_id);
-    ep_recording_clear(&recording);
-    return result;
+    const ep_recording *recording = &self->trace.recording;
+    return Py_BuildValue("Ny#K", self, recording->metadata, (Py_ssize_t)recording->metadata_bytes,
+                         (unsigned long long)recording->process_id);
 }

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "made.h"
 #include "memory.h"
 #include "names.h"
 
 /* What is not known of a recording, a file says as null; here it is nothing. */
 typedef struct made {
-    ep_py_trace *trace;    /* new */
+    ep_trace trace;
     size_t function_count, site_count, thread_count;
     uint32_t *names;       /* name id by function */
     uint32_t *sites;       /* site id by site */
@@ -100,7 +101,7 @@ make_sites(made *m, PyObject *sites)
 static bool
 make_threads(made *m, PyObject *threads)
 {
-    ep_decoded *d = &m->trace->decoded;
+    ep_decoded *d = &m->trace.decoded;
     m->thread_count = (size_t)PyList_GET_SIZE(threads);
     d->threads = ep_calloc(m->thread_count, sizeof *d->threads);
     d->read_threads = ep_calloc(m->thread_count, sizeof *d->read_threads);
@@ -134,94 +135,37 @@ make_threads(made *m, PyObject *threads)
 }
 
 static bool
-has_value(uint8_t kind)
-{
-    ep_family family = ep_kinds[kind].family;
-    return family == EP_FAMILY_ALLOC || family == EP_FAMILY_FREE || family == EP_FAMILY_VALUE;
-}
-
-/* Returns: what is wrong with a row, NULL if nothing is. */
-static const char *
-make_row(made *m, size_t row, size_t blocks, int64_t duration_ns, size_t *block)
-{
-    ep_decoded *d = &m->trace->decoded;
-    ep_columns *c = &d->columns;
-    int64_t time = ((const int64_t *)m->time.buf)[row];
-    uint8_t kind = ((const uint8_t *)m->kind.buf)[row];
-    int32_t thread = ((const int32_t *)m->thread.buf)[row];
-    int32_t ref = ((const int32_t *)m->ref.buf)[row];
-    if (time < (row > 0 ? c->time_ns[row - 1] : 0) || time > duration_ns) {
-        return "times are not in order";
-    }
-    if (kind >= EP_KIND_COUNT || ep_kinds[kind].word == NULL || ep_kinds[kind].word[0] == 0) {
-        return "there is no such kind";
-    }
-    if (thread < 0 || (size_t)thread >= m->thread_count) {
-        return "there is no such thread";
-    }
-    bool closes = ep_kinds[kind].family == EP_FAMILY_CALL &&
-                  ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
-    if (ref < -1 || (ref >= 0 && (size_t)ref >= (closes ? m->function_count : m->site_count))) {
-        return "there is no such function or place";
-    }
-    c->time_ns[row] = time;
-    c->kind[row] = kind;
-    c->thread[row] = thread;
-    c->id[row] = ref < 0 ? 0 : closes ? m->names[ref]
-                                      : m->sites[ref];
-    if (has_value(kind)) {
-        if (*block == blocks) {
-            return "there are too few addresses";
-        }
-        c->alloc_row[*block] = row;
-        c->address[*block] = ((const uint64_t *)m->address.buf)[*block];
-        c->size[*block] = ((const int64_t *)m->size.buf)[*block];
-        *block += 1;
-    }
-    ep_trace_thread *t = &d->threads[thread];
-    bool first = true;
-    for (int k = 0; k < EP_KIND_COUNT && first; k++) {
-        first = t->recorded[k] == 0;
-    }
-    t->first_ns = first ? time : t->first_ns;
-    t->last_ns = time;
-    t->recorded[kind] += 1;
-    return NULL;
-}
-
-static bool
 make_rows(made *m, int64_t duration_ns)
 {
-    ep_columns *c = &m->trace->decoded.columns;
-    size_t rows = (size_t)m->kind.len, blocks = (size_t)m->address.len / sizeof *c->address;
-    if ((size_t)m->time.len != rows * sizeof *c->time_ns ||
-        (size_t)m->thread.len != rows * sizeof *c->thread ||
-        (size_t)m->ref.len != rows * sizeof(int32_t) || m->size.len != m->address.len ||
-        rows > EP_PAIR_MAX || duration_ns < 0) {
+    const ep_made rows = {
+        .count = (size_t)m->kind.len,
+        .block_count = (size_t)m->address.len / sizeof *rows.address,
+        .time_ns = m->time.buf,
+        .kind = m->kind.buf,
+        .thread = m->thread.buf,
+        .ref = m->ref.buf,
+        .address = m->address.buf,
+        .size = m->size.buf,
+        .names = m->names,
+        .function_count = m->function_count,
+        .sites = m->sites,
+        .site_count = m->site_count,
+        .duration_ns = duration_ns,
+    };
+    if ((size_t)m->time.len != rows.count * sizeof *rows.time_ns ||
+        (size_t)m->thread.len != rows.count * sizeof *rows.thread ||
+        (size_t)m->ref.len != rows.count * sizeof *rows.ref || m->size.len != m->address.len) {
         refuse("the columns are not equally long");
         return false;
     }
-    c->thread = ep_calloc(rows, sizeof *c->thread);
-    if (c->thread == NULL || !ep_columns_reserve(c, rows, blocks)) {
-        PyErr_NoMemory();
-        return false;
+    ep_error error = {.text = ""};
+    ep_status status = ep_decoded_make(&rows, &m->trace.decoded, &error);
+    if (status == EP_ARGUMENT) {
+        refuse(error.text);
+    } else if (status != EP_OK) {
+        ep_py_raise(status, &error);
     }
-    size_t block = 0;
-    const char *wrong = NULL;
-    for (size_t row = 0; row < rows && wrong == NULL; row++) {
-        wrong = make_row(m, row, blocks, duration_ns, &block);
-    }
-    if (wrong == NULL && block != blocks) {
-        wrong = "there are too many addresses";
-    }
-    if (wrong != NULL) {
-        refuse(wrong);
-        return false;
-    }
-    c->count = rows;
-    c->alloc_count = blocks;
-    m->trace->decoded.duration_ns = duration_ns;
-    return true;
+    return status == EP_OK;
 }
 
 /* make_trace(functions, sites, threads, (time, kind, thread, ref, address, size), (duration,
@@ -241,20 +185,21 @@ ep_py_make_trace(PyObject *module, PyObject *args)
                           &process_id, &kinds)) {
         return NULL;
     }
-    m.trace = ep_py_trace_alloc();
-    if (m.trace != NULL && make_names(&m, functions) && make_sites(&m, sites) &&
-        make_threads(&m, threads) && make_rows(&m, duration_ns)) {
-        ep_recording *recording = &m.trace->recording;
-        recording->kinds = kinds;
-        recording->start.monotonic_ns = monotonic_ns;
-        recording->start_realtime_ns = realtime_ns;
-        recording->start_boottime_ns = monotonic_ns;
-        recording->frequency_hz = 1e9;
-        recording->process_id = process_id;
-        m.trace->has_decoded = true;
-        result = Py_NewRef((PyObject *)m.trace);
+    if (make_names(&m, functions) && make_sites(&m, sites) && make_threads(&m, threads) &&
+        make_rows(&m, duration_ns)) {
+        m.trace.recording = (ep_recording){
+            .kinds = kinds,
+            .start = {.monotonic_ns = monotonic_ns},
+            .start_realtime_ns = realtime_ns,
+            .start_boottime_ns = monotonic_ns,
+            .frequency_hz = 1e9,
+            .process_id = process_id,
+        };
+        m.trace.has_decoded = true;
+        result = (PyObject *)ep_py_trace_of(&m.trace, NULL);
+    } else {
+        ep_trace_clear(&m.trace);
     }
-    Py_XDECREF(m.trace);
     PyMem_Free(m.names);
     PyMem_Free(m.sites);
     Py_buffer *views[] = {&m.time, &m.kind, &m.thread, &m.ref, &m.address, &m.size};

@@ -3,139 +3,63 @@
 
 #include "arrays.h"
 
-/* Runs a piece of the core's work without the GIL, one thread at a time. */
-#define WITHOUT_GIL(self, work)                         \
-    do {                                                \
-        Py_BEGIN_ALLOW_THREADS                          \
-        PyThread_acquire_lock((self)->lock, WAIT_LOCK); \
-        work;                                           \
-        PyThread_release_lock((self)->lock);            \
-        Py_END_ALLOW_THREADS                            \
-    } while (0)
-
 /* ---- Arrays ---------------------------------------------------------------------------------- */
 
-/* A fresh array of `count` elements of `bytes` each, taken from every `stride` bytes of `from`. */
+/* A fresh array of a member of each of `count` structs. */
 static PyObject *
-gathered(const void *from, size_t count, size_t stride, size_t bytes, ep_py_type type)
+gathered(const void *rows, size_t count, size_t stride, size_t member_at, ep_type type)
 {
     void *data;
     PyObject *array = ep_py_array(count, type, &data);
-    for (size_t i = 0; array != NULL && i < count; i++) {
-        memcpy((char *)data + i * bytes, (const char *)from + i * stride, bytes);
+    if (array != NULL) {
+        ep_rows_gather(rows, count, stride, member_at, ep_type_bytes(type), data);
     }
     return array;
 }
 
-#define GATHERED(rows, count, field, type)                                    \
-    gathered((rows) != NULL ? &(rows)[0].field : NULL, count, sizeof *(rows), \
-             sizeof(rows)[0].field, type)
+#define GATHERED(rows, count, struct, field, type) \
+    gathered(rows, count, sizeof(struct), offsetof(struct, field), type)
+
+/* A fresh array of int64. */
+static PyObject *
+copied(const int64_t *values, size_t count)
+{
+    return gathered(values, count, sizeof *values, 0, EP_TYPE_INT64);
+}
 
 /* (keys, bytes, blocks) of groups. */
 static PyObject *
 groups_object(const ep_groups *groups)
 {
-    return Py_BuildValue("NNN", GATHERED(groups->rows, groups->count, key, EP_PY_INT32),
-                         GATHERED(groups->rows, groups->count, bytes, EP_PY_INT64),
-                         GATHERED(groups->rows, groups->count, blocks, EP_PY_INT64));
+    return Py_BuildValue("NNN", GATHERED(groups->rows, groups->count, ep_group, key, EP_TYPE_INT32),
+                         GATHERED(groups->rows, groups->count, ep_group, bytes, EP_TYPE_INT64),
+                         GATHERED(groups->rows, groups->count, ep_group, blocks, EP_TYPE_INT64));
 }
 
-/* ---- Functions and calls --------------------------------------------------------------------- */
+/* ---- Functions ------------------------------------------------------------------------------- */
 
-static ep_status
-reach_summary(ep_py_trace *self)
-{
-    ep_status status = EP_OK;
-    if (!self->has_summary) {
-        ep_py_telling telling;
-        ep_py_telling_begin(&telling, "counting by function");
-        status = ep_summary_functions(&self->input, &self->calls, &self->blocks, &telling.progress,
-                                      &self->summary);
-        ep_py_telling_end(&telling);
-        self->has_summary = status == EP_OK;
-    }
-    return status;
-}
-
-/* {column: array}; the last row is what belongs to no function. */
+/* {column: array} of what is summed up; the last row is what belongs to no function. */
 PyObject *
 ep_py_trace_function_stats(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    static const struct {
-        const char *name;
-        size_t at;
-        ep_py_type type;
-    } fields[] = {
-#define FIELD(name) {#name, offsetof(ep_function_stats, name), EP_PY_INT64}
-        FIELD(calls),
-        FIELD(resumes),
-        FIELD(recursive),
-        FIELD(total),
-        FIELD(self),
-        FIELD(whole),
-        FIELD(min),
-        FIELD(max),
-        FIELD(p50),
-        FIELD(p95),
-        FIELD(p99),
-        FIELD(allocated),
-        FIELD(freed),
-        FIELD(net),
-        FIELD(blocks),
-        FIELD(alive),
-        FIELD(alive_blocks),
-        FIELD(churn),
-        FIELD(temporary),
-        FIELD(temporary_blocks),
-        FIELD(peak_live),
-#undef FIELD
-        {"mean", offsetof(ep_function_stats, mean), EP_PY_FLOAT64},
-    };
     ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_BLOCKS, 0) < 0) {
+    if (ep_py_trace_reach(self, EP_STEP_SUMMARY) < 0) {
         return NULL;
     }
-    ep_status status;
-    WITHOUT_GIL(self, status = reach_summary(self));
-    if (status != EP_OK) {
-        return ep_py_raise(status, NULL);
-    }
+    const ep_summary *summary = &self->trace.summary;
     PyObject *columns = PyDict_New();
-    for (size_t i = 0; columns != NULL && i < sizeof fields / sizeof *fields; i++) {
-        PyObject *array = gathered((const char *)self->summary.rows + fields[i].at,
-                                   self->summary.count, sizeof *self->summary.rows, 8,
-                                   fields[i].type);
-        if (array == NULL || PyDict_SetItemString(columns, fields[i].name, array) < 0) {
+    for (const ep_column *c = ep_table_columns; columns != NULL && c->name != NULL; c++) {
+        if (c->table != EP_TABLE_FUNCTIONS || c->step != EP_STEP_SUMMARY) {
+            continue;
+        }
+        PyObject *array = gathered(summary->rows, summary->count, c->stride, c->member_at, c->type);
+        if (array == NULL || PyDict_SetItemString(columns, c->name, array) < 0) {
             Py_CLEAR(columns);
         }
         Py_XDECREF(array);
     }
     return columns;
-}
-
-/* call_memory(below) -> (allocated, freed, blocks) by call. */
-PyObject *
-ep_py_trace_call_memory(PyObject *object, PyObject *below)
-{
-    ep_py_trace *self = (ep_py_trace *)object;
-    int wants_below = PyObject_IsTrue(below);
-    if (wants_below < 0 || ep_py_trace_reach(self, EP_STEP_BLOCKS, 0) < 0) {
-        return NULL;
-    }
-    ep_call_memory memory = {0};
-    ep_status status;
-    WITHOUT_GIL(self, status = ep_summary_call_memory(&self->calls, &self->blocks, wants_below,
-                                                      &memory));
-    if (status != EP_OK) {
-        return ep_py_raise(status, NULL);
-    }
-    PyObject *result =
-        Py_BuildValue("NNN", gathered(memory.allocated, memory.count, 8, 8, EP_PY_INT64),
-                      gathered(memory.freed, memory.count, 8, 8, EP_PY_INT64),
-                      gathered(memory.blocks, memory.count, 4, 4, EP_PY_INT32));
-    ep_call_memory_clear(&memory);
-    return result;
 }
 
 /* ---- Memory over time ------------------------------------------------------------------------ */
@@ -157,18 +81,18 @@ ep_py_trace_curve(PyObject *object, PyObject *domains)
 {
     ep_py_trace *self = (ep_py_trace *)object;
     unsigned wanted = domains_of(domains);
-    if (wanted == 0 || ep_py_trace_reach(self, EP_STEP_BLOCKS_ALONE, 0) < 0) {
+    if (wanted == 0 || ep_py_trace_reach(self, EP_STEP_BLOCKS_ALONE) < 0) {
         return NULL;
     }
     ep_curve curve = {0};
     ep_status status;
-    WITHOUT_GIL(self, status = ep_summary_curve(&self->blocks, wanted, &curve));
+    EP_PY_WITHOUT_GIL(self, status = ep_summary_curve(&self->trace.blocks, wanted, &curve));
     if (status != EP_OK) {
         return ep_py_raise(status, NULL);
     }
-    PyObject *result = Py_BuildValue("NNN", gathered(curve.time, curve.count, 8, 8, EP_PY_INT64),
-                                     gathered(curve.live, curve.count, 8, 8, EP_PY_INT64),
-                                     gathered(curve.blocks, curve.count, 8, 8, EP_PY_INT64));
+    PyObject *result = Py_BuildValue("NNN", copied(curve.time, curve.count),
+                                     copied(curve.live, curve.count),
+                                     copied(curve.blocks, curve.count));
     ep_curve_clear(&curve);
     return result;
 }
@@ -184,7 +108,7 @@ ep_py_trace_bins(PyObject *object, PyObject *args)
         return NULL;
     }
     unsigned wanted = domains_of(domains);
-    if (wanted == 0 || ep_py_trace_reach(self, EP_STEP_BLOCKS_ALONE, 0) < 0) {
+    if (wanted == 0 || ep_py_trace_reach(self, EP_STEP_BLOCKS_ALONE) < 0) {
         return NULL;
     }
     if (count < 1) {
@@ -195,11 +119,11 @@ ep_py_trace_bins(PyObject *object, PyObject *args)
     if (bins == NULL) {
         return PyErr_NoMemory();
     }
-    WITHOUT_GIL(self, ep_summary_bins(&self->blocks, wanted, (size_t)count, bins));
-    PyObject *result = Py_BuildValue("NNNN", GATHERED(bins, (size_t)count, min, EP_PY_INT64),
-                                     GATHERED(bins, (size_t)count, max, EP_PY_INT64),
-                                     GATHERED(bins, (size_t)count, last, EP_PY_INT64),
-                                     GATHERED(bins, (size_t)count, blocks, EP_PY_INT64));
+    EP_PY_WITHOUT_GIL(self, ep_summary_bins(&self->trace.blocks, wanted, (size_t)count, bins));
+    PyObject *result = Py_BuildValue("NNNN", GATHERED(bins, (size_t)count, ep_bin, min, EP_TYPE_INT64),
+                                     GATHERED(bins, (size_t)count, ep_bin, max, EP_TYPE_INT64),
+                                     GATHERED(bins, (size_t)count, ep_bin, last, EP_TYPE_INT64),
+                                     GATHERED(bins, (size_t)count, ep_bin, blocks, EP_TYPE_INT64));
     free(bins);
     return result;
 }
@@ -210,11 +134,11 @@ ep_py_trace_peak(PyObject *object, PyObject *domains)
 {
     ep_py_trace *self = (ep_py_trace *)object;
     unsigned wanted = domains_of(domains);
-    if (wanted == 0 || ep_py_trace_reach(self, EP_STEP_BLOCKS_ALONE, 0) < 0) {
+    if (wanted == 0 || ep_py_trace_reach(self, EP_STEP_BLOCKS_ALONE) < 0) {
         return NULL;
     }
     ep_peak peak;
-    WITHOUT_GIL(self, peak = ep_summary_peak(&self->blocks, wanted));
+    EP_PY_WITHOUT_GIL(self, peak = ep_summary_peak(&self->trace.blocks, wanted));
     return Py_BuildValue("LLLn", (long long)peak.time, (long long)peak.live, (long long)peak.blocks,
                          (Py_ssize_t)peak.moment);
 }
@@ -227,21 +151,10 @@ ep_py_trace_moment(PyObject *object, PyObject *time)
 {
     ep_py_trace *self = (ep_py_trace *)object;
     long long ns = PyLong_AsLongLong(time);
-    if (PyErr_Occurred() || ep_py_trace_reach(self, EP_STEP_BLOCKS_ALONE, 0) < 0) {
+    if (PyErr_Occurred() || ep_py_trace_reach(self, EP_STEP_BLOCKS_ALONE) < 0) {
         return NULL;
     }
-    return PyLong_FromSize_t(ep_blocks_moment(&self->input, ns));
-}
-
-static ep_status
-reach_stacks(ep_py_trace *self)
-{
-    ep_status status = EP_OK;
-    if (!self->has_stacks) {
-        status = ep_summary_stacks(&self->calls, &self->stacks);
-        self->has_stacks = status == EP_OK;
-    }
-    return status;
+    return PyLong_FromSize_t(ep_blocks_moment(&self->trace.input, ns));
 }
 
 /* Fails: -1, exception set. */
@@ -260,27 +173,31 @@ group_by_of(const char *word)
 }
 
 static ep_status
-group_blocks(ep_py_trace *self, bool temporary, size_t moment, ep_group_by by, ep_groups *out)
+group_blocks(ep_trace *trace, bool temporary, size_t moment, ep_group_by by, ep_groups *out)
 {
-    ep_status status = by == EP_BY_STACK ? reach_stacks(self) : EP_OK;
+    ep_status status = ep_blocks_fill(&trace->blocks, &trace->calls, EP_BLOCKS_FLAGS);
+    if (status == EP_OK && by == EP_BY_STACK) {
+        status = ep_trace_reach(trace, EP_STEP_STACKS, NULL);
+    }
     if (status != EP_OK) {
         return status;
     }
     return temporary
-               ? ep_summary_temporary(&self->blocks, &self->calls, &self->stacks, by, out)
-               : ep_summary_alive(&self->blocks, &self->calls, &self->stacks, moment, by, out);
+               ? ep_summary_temporary(&trace->blocks, &trace->calls, &trace->stacks, by, out)
+               : ep_summary_alive(&trace->blocks, &trace->calls, &trace->stacks, moment, by, out);
 }
 
 static PyObject *
 grouped(ep_py_trace *self, bool temporary, size_t moment, const char *word)
 {
     int by = group_by_of(word);
-    if (by < 0 || ep_py_trace_reach(self, EP_STEP_BLOCKS, EP_BLOCKS_FLAGS) < 0) {
+    if (by < 0 || ep_py_trace_reach(self, EP_STEP_BLOCKS) < 0) {
         return NULL;
     }
     ep_groups groups = {0};
     ep_status status;
-    WITHOUT_GIL(self, status = group_blocks(self, temporary, moment, (ep_group_by)by, &groups));
+    EP_PY_WITHOUT_GIL(self, status = group_blocks(&self->trace, temporary, moment, (ep_group_by)by,
+                                                  &groups));
     if (status != EP_OK) {
         return ep_py_raise(status, NULL);
     }
@@ -297,10 +214,10 @@ ep_py_trace_alive(PyObject *object, PyObject *args)
     Py_ssize_t moment;
     const char *by;
     if (!PyArg_ParseTuple(args, "ns:alive", &moment, &by) ||
-        ep_py_trace_reach(self, EP_STEP_BLOCKS, 0) < 0) {
+        ep_py_trace_reach(self, EP_STEP_BLOCKS) < 0) {
         return NULL;
     }
-    size_t last = self->decoded.columns.alloc_count;
+    size_t last = self->trace.decoded.columns.alloc_count;
     return grouped(self, false, moment < 0 || (size_t)moment > last ? last : (size_t)moment, by);
 }
 
@@ -321,18 +238,13 @@ ep_py_trace_stacks(PyObject *object, PyObject *unused)
 {
     (void)unused;
     ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_CALLS, 0) < 0) {
+    if (ep_py_trace_reach(self, EP_STEP_STACKS) < 0) {
         return NULL;
     }
-    ep_status status;
-    WITHOUT_GIL(self, status = reach_stacks(self));
-    if (status != EP_OK) {
-        return ep_py_raise(status, NULL);
-    }
-    const ep_stacks *stacks = &self->stacks;
-    return Py_BuildValue("NNN", ep_py_view(object, stacks->parent, stacks->count, EP_PY_INT32),
-                         ep_py_view(object, stacks->site, stacks->count, EP_PY_UINT32),
-                         ep_py_view(object, stacks->call_stack, self->calls.count, EP_PY_INT32));
+    const ep_stacks *stacks = &self->trace.stacks;
+    return Py_BuildValue("NNN", ep_py_view(object, stacks->parent, stacks->count, EP_TYPE_INT32),
+                         ep_py_view(object, stacks->site, stacks->count, EP_TYPE_UINT32),
+                         ep_py_view(object, stacks->call_stack, self->trace.calls.count, EP_TYPE_INT32));
 }
 
 /* sites() -> (function, caller, line) by site id; -1: unknown. */
@@ -341,45 +253,12 @@ ep_py_trace_sites(PyObject *object, PyObject *unused)
 {
     (void)unused;
     ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_FUNCTIONS, 0) < 0) {
+    if (ep_py_trace_reach(self, EP_STEP_FUNCTIONS) < 0) {
         return NULL;
     }
-    const ep_id_map *map = &self->functions.map;
+    const ep_id_map *map = &self->trace.functions.map;
     return Py_BuildValue("NNN",
-                         ep_py_view(object, map->site_function, map->site_count, EP_PY_INT32),
-                         ep_py_view(object, map->site_caller, map->site_count, EP_PY_INT32),
-                         ep_py_view(object, map->site_line, map->site_count, EP_PY_INT32));
-}
-
-/* ---- Lines ----------------------------------------------------------------------------------- */
-
-/* (function, line, hits, time, self, allocated, blocks), a row a line. */
-PyObject *
-ep_py_trace_lines(PyObject *object, PyObject *unused)
-{
-    (void)unused;
-    ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_BLOCKS, 0) < 0) {
-        return NULL;
-    }
-    ep_lines lines = {0};
-    ep_status status;
-    ep_py_telling telling;
-    ep_py_telling_begin(&telling, "timing lines");
-    WITHOUT_GIL(self, status = ep_lines_build(&self->input, &self->calls, &self->blocks,
-                                              &telling.progress, &lines));
-    ep_py_telling_end(&telling);
-    if (status != EP_OK) {
-        return ep_py_raise(status, NULL);
-    }
-    PyObject *result =
-        Py_BuildValue("NNNNNNN", GATHERED(lines.rows, lines.count, function, EP_PY_INT32),
-                      GATHERED(lines.rows, lines.count, line, EP_PY_INT32),
-                      GATHERED(lines.rows, lines.count, hits, EP_PY_INT64),
-                      GATHERED(lines.rows, lines.count, time_ns, EP_PY_INT64),
-                      GATHERED(lines.rows, lines.count, self_ns, EP_PY_INT64),
-                      GATHERED(lines.rows, lines.count, allocated, EP_PY_INT64),
-                      GATHERED(lines.rows, lines.count, blocks, EP_PY_INT64));
-    ep_lines_clear(&lines);
-    return result;
+                         ep_py_view(object, map->site_function, map->site_count, EP_TYPE_INT32),
+                         ep_py_view(object, map->site_caller, map->site_count, EP_TYPE_INT32),
+                         ep_py_view(object, map->site_line, map->site_count, EP_TYPE_INT32));
 }

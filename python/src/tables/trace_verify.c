@@ -74,45 +74,27 @@ ep_py_trace_verify(PyObject *object, PyObject *args)
                           &calls_displaced, &memory_displaced)) {
         return NULL;
     }
-    self->check_records = true;    /* as long as they are there */
-    if (ep_py_trace_reach(self, EP_STEP_FUNCTIONS, 0) < 0) {
+    self->trace.check_records = true;    /* as long as they are there */
+    if (ep_py_trace_reach(self, EP_STEP_FUNCTIONS) < 0) {
         return NULL;
     }
-    const ep_verify_input input = {
-        .columns = &self->decoded.columns,
-        .map = &self->functions.map,
-        .threads = self->decoded.threads,
-        .thread_count = self->decoded.thread_count,
-        .kinds = self->recording.kinds,
-        .duration_ns = self->decoded.duration_ns,
-        .lost_tail = self->recording.full_reason != EP_FULL_NOT,
+    const ep_verify_input known = {
         .filtered = filtered,
         .one_thread = one_thread,
         .hook_frees = hook_frees,
-        .damaged = self->decoded.damaged_chunks > 0,
         .calls_displaced = calls_displaced,
         .memory_displaced = memory_displaced,
     };
     ep_verification found = {0};
     ep_status status;
-    Py_BEGIN_ALLOW_THREADS
-    /* Pairing fills sizes meanwhile otherwise. */
-    PyThread_acquire_lock(self->lock, WAIT_LOCK);
-    ep_py_telling telling;
-    ep_py_telling_begin(&telling, "verifying");
-    status = ep_verify(&input, (size_t)limit, &telling.progress, &found);
-    if (status == EP_OK && self->record_check.done) {
-        ep_verify_records(&self->record_check, input.threads, input.thread_count, &found);
-    }
-    ep_py_telling_end(&telling);
-    PyThread_release_lock(self->lock);
-    Py_END_ALLOW_THREADS
+    /* Under the lock: pairing fills sizes. */
+    EP_PY_WITHOUT_GIL(self, status = ep_trace_verify(&self->trace, &known, (size_t)limit, &found));
     if (status != EP_OK) {
         return ep_py_raise(status, NULL);
     }
-    PyObject *records = self->record_check.done
-                            ? Py_BuildValue("KK", (unsigned long long)self->record_check.records,
-                                            (unsigned long long)self->record_check.chunks)
+    PyObject *records = self->trace.record_check.done
+                            ? Py_BuildValue("KK", (unsigned long long)self->trace.record_check.records,
+                                            (unsigned long long)self->trace.record_check.chunks)
                             : Py_NewRef(Py_None);
     PyObject *result = Py_BuildValue("NNNN", counts_object(found.counts), counts_object(found.excused),
                                      findings_object(&found), records);

@@ -1,0 +1,66 @@
+/* Columns of the tables calls and allocations that pairing has not made (pair.h). */
+#include <string.h>
+
+#include "columns_parts.h"
+#include "names.h"
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+void
+ep_fill_call_name(const ep_trace *trace, void *to)
+{
+    memcpy(to, trace->calls.function, trace->calls.count * sizeof *trace->calls.function);
+    ep_functions_to_strings(&trace->functions, to, trace->calls.count, EP_NAME_PART_QUALNAME);
+}
+
+void
+ep_fill_call_caller(const ep_trace *trace, void *to)
+{
+    const int32_t *by_site = trace->functions.map.site_caller;
+    int32_t *caller = to;
+    for (size_t call = 0; call < trace->calls.count; call++) {
+        caller[call] = by_site[ep_call_site(&trace->calls, call)];
+    }
+}
+
+void
+ep_fill_call_line(const ep_trace *trace, void *to)
+{
+    const int32_t *by_site = trace->functions.map.site_line;
+    int32_t *line = to;
+    for (size_t call = 0; call < trace->calls.count; call++) {
+        line[call] = by_site[ep_call_site(&trace->calls, call)];
+    }
+}
+
+/* String ids: of its own site, else of the call that it lies in. */
+void
+ep_fill_call_task(const ep_trace *trace, void *to)
+{
+    const int32_t *parent = trace->calls.parent;
+    int32_t *task = to;
+    for (size_t call = 0; call < trace->calls.count; call++) {
+        uint32_t own = ep_site_get(ep_call_site(&trace->calls, call))->task;
+        task[call] = own != 0 ? (int32_t)own - 1 : parent[call] >= 0 ? task[parent[call]]
+                                                                     : -1;
+    }
+}
+
+/* ---- allocations ----------------------------------------------------------------------------- */
+
+void
+ep_fill_block_name(const ep_trace *trace, void *to)
+{
+    memcpy(to, trace->blocks.function, trace->blocks.count * sizeof *trace->blocks.function);
+    ep_functions_to_strings(&trace->functions, to, trace->blocks.count, EP_NAME_PART_QUALNAME);
+}
+
+void
+ep_fill_block_line(const ep_trace *trace, void *to)
+{
+    const int32_t *by_site = trace->functions.map.site_line;
+    int32_t *line = to;
+    for (size_t block = 0; block < trace->blocks.count; block++) {
+        line[block] = by_site[ep_block_site(&trace->blocks, block)];
+    }
+}

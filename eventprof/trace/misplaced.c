@@ -1,0 +1,79 @@
+/* Calls that lie in another call than the one that made them; the contract is in trace.h. */
+#include <stdlib.h>
+
+#include "memory.h"
+#include "trace.h"
+
+static const uint64_t python_kinds = EP_KIND_BIT(EP_KIND_CALL) | EP_KIND_BIT(EP_KIND_RETURN) |
+                                     EP_KIND_BIT(EP_KIND_YIELD) | EP_KIND_BIT(EP_KIND_RESUME) |
+                                     EP_KIND_BIT(EP_KIND_THROW) | EP_KIND_BIT(EP_KIND_UNWIND);
+
+static bool
+has_every_call(const ep_trace *trace)
+{
+    const ep_recording *r = &trace->recording;
+    return (r->kinds & python_kinds) == python_kinds && r->filtered == 0 && r->deep_calls == 0 &&
+           r->short_calls == 0 && r->functions_off == 0 && trace->input.lost_from_ns == EP_NOTHING_LOST;
+}
+
+/* Whether a call of `function` is around `call`. */
+static bool
+is_inside(const ep_calls *calls, int32_t call, int32_t function)
+{
+    for (int32_t around = calls->parent[call]; around >= 0; around = calls->parent[around]) {
+        if (ep_call_function(calls, (size_t)around) == function) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What is thrown into a generator is called by the one that delegates to it, which need not run.
+ *
+ * Not counted are calls made at the entry of a function, before the interpreter told of that function:
+ * those of signal handlers, and of finalizers that a collection runs. That function begins next, or never
+ * (it was interrupted by an exception). What a greenlet goes on with has begun, and is around, or its end
+ * was not where it belongs. */
+ep_status
+ep_trace_count_misplaced(const ep_trace *trace, size_t *out)
+{
+    const ep_calls *calls = &trace->calls;
+    const int32_t *callers = trace->functions.map.site_caller;
+    *out = 0;
+    if (!has_every_call(trace)) {
+        return EP_OK;
+    }
+    int32_t *around = ep_realloc(NULL, calls->count, sizeof *around);    /* the nearest of Python */
+    int32_t *next = ep_realloc(NULL, calls->count, sizeof *next);    /* the function that it calls next */
+    if (around == NULL || next == NULL) {
+        free(around);
+        free(next);
+        return EP_NOMEM;
+    }
+    for (size_t call = 0; call < calls->count; call++) {
+        int32_t parent = calls->parent[call];
+        uint8_t of_parent = parent >= 0 ? ep_call_kind(calls, (size_t)parent) : EP_KIND_CALL;
+        bool in_python = (python_kinds & EP_KIND_BIT(of_parent)) != 0;
+        around[call] = in_python ? parent : around[parent];
+        next[call] = -1;
+    }
+    for (size_t call = calls->count; call-- > 0;) {
+        uint8_t kind = ep_call_kind(calls, call);
+        int32_t caller = callers[ep_call_site(calls, call)], parent = around[call];
+        if ((kind != EP_KIND_CALL && kind != EP_KIND_RESUME) || caller < 0 || parent < 0) {
+            continue;
+        }
+        if (ep_call_function(calls, (size_t)parent) != caller) {
+            bool had_begun = next[parent] != caller &&
+                             (calls->end_unseen_count != 0 || is_inside(calls, parent, caller));
+            if (!had_begun) {
+                continue;
+            }
+            *out += 1;
+        }
+        next[parent] = ep_call_function(calls, call);
+    }
+    free(around);
+    free(next);
+    return EP_OK;
+}

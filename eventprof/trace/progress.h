@@ -1,0 +1,42 @@
+/* How far a long step is, for somebody who waits. */
+#ifndef EP_PROGRESS_H
+#define EP_PROGRESS_H
+
+#include "types.h"
+
+/* Tells how far a long piece of work is, every EP_PROGRESS_ROWS rows. False asks to stop: the work
+ * then fails with EP_STATE. */
+#define EP_PROGRESS_ROWS ((size_t)1 << 20)
+
+typedef struct ep_progress {
+    bool (*tell)(void *context, size_t done, size_t total);
+    void *context;
+} ep_progress;
+
+static inline bool
+ep_progress_tell(const ep_progress *progress, size_t done, size_t total)
+{
+    return progress == NULL || progress->tell(progress->context, done, total);
+}
+
+/* A long step under way. */
+typedef struct ep_work {
+    ep_progress progress;    /* to hand to the step; refers to this struct */
+    const struct ep_watcher *watcher;
+    const char *what;        /* "pairing calls"; static */
+    int64_t began_ns;        /* monotonic */
+    bool shown;              /* the watcher's own */
+} ep_work;
+
+/* Watches long steps. It is told of one step at a time, and not always on the same thread. */
+typedef struct ep_watcher {
+    /* False asks to stop, as that of ep_progress. */
+    bool (*tell)(ep_work *work, size_t done, size_t total);
+    void (*end)(ep_work *work);
+} ep_watcher;
+
+/* watcher: static, or NULL: nobody watches. */
+void ep_work_begin(ep_work *work, const ep_watcher *watcher, const char *what);
+void ep_work_end(ep_work *work);
+
+#endif

@@ -1,0 +1,102 @@
+/* A trace: what one window recorded. Each step is computed when first asked for, and kept.
+ *
+ *   origin or capture -> decoded -> functions -> calls, blocks -> sums
+ *
+ * columns.h gives what was computed by table and name; files/open.h makes a trace of a file.
+ * One thread at a time may work on a trace; a step may start another for its own time (apart.h). */
+#ifndef EP_TRACE_H
+#define EP_TRACE_H
+
+#include "decode.h"
+#include "filter_apply.h"
+#include "functions.h"
+#include "lines.h"
+#include "pair.h"
+#include "progress.h"
+#include "recording.h"
+#include "summary.h"
+#include "types.h"
+#include "verify.h"
+
+typedef struct ep_trace ep_trace;
+
+/* Where the events are until the first step has read them: a file (files/open.h). The first member of what
+ * a reader keeps there. */
+typedef struct ep_trace_origin ep_trace_origin;
+
+struct ep_trace_origin {
+    /* Fills trace->decoded and what else it knows of the recording; may give back what it read from.
+     * Fails: as the reader does; error->os_error of EP_IO is set. The trace is as before then. */
+    EP_CHECKED ep_status (*load)(ep_trace_origin *origin, ep_trace *trace, ep_error *error);
+    void (*close)(ep_trace_origin *origin);    /* frees it */
+};
+
+struct ep_trace {
+    /* What it is made of. */
+    ep_trace_origin *origin;          /* owned; NULL: the capture, or decoded columns from the start */
+    ep_capture capture;               /* given back once decoded */
+    uint32_t only_thread;             /* of the capture; 0: all */
+    ep_recording recording;           /* what is known of it grows with the steps */
+    ep_filter filter;                 /* of what is decoded */
+    const ep_watcher *watcher;        /* of long steps; may be NULL */
+    bool check_records;               /* look at the records while they are there: verify() will be asked */
+    ep_record_check record_check;
+    /* The steps. */
+    bool has_decoded, has_input, has_functions, has_calls, has_blocks, has_summary, has_stacks, has_lines;
+    bool has_curve, has_memory[2];
+    ep_decoded decoded;
+    ep_functions functions;
+    ep_open_stack *open;              /* index = thread row; views into decoded */
+    int64_t *open_from_ns;            /* index = thread row */
+    int64_t *open_until_ns;           /* the same */
+    ep_pair_input input;
+    ep_calls calls;
+    ep_blocks blocks;
+    ep_summary summary;
+    ep_stacks stacks;
+    ep_lines lines;
+    ep_curve curve;                   /* of all domains */
+    ep_call_memory memory[2];         /* of calls themselves; with the calls below them */
+};
+
+typedef enum ep_step {
+    EP_STEP_DECODED,
+    EP_STEP_FUNCTIONS,
+    EP_STEP_CALLS,
+    EP_STEP_BLOCKS,          /* with calls */
+    EP_STEP_BLOCKS_ALONE,    /* with the sizes of frees, for what needs neither functions nor calls */
+    EP_STEP_STACKS,
+    EP_STEP_SUMMARY,
+    EP_STEP_LINES,
+    EP_STEP_CURVE,
+    EP_STEP_CALL_MEMORY,
+    EP_STEP_CALL_MEMORY_BELOW
+} ep_step;
+
+/* Makes *out a trace of what a recorder of this process recorded. steals capture. */
+void ep_trace_of_capture(ep_capture *capture, uint32_t only_thread, ep_trace *out);
+
+/* Computes what a step needs and is not there yet. error: may be NULL.
+ * Fails: EP_NOMEM; EP_STATE, the watcher asked to stop; as the origin does. What was computed stays. */
+EP_CHECKED ep_status ep_trace_reach(ep_trace *trace, ep_step step, ep_error *error);
+
+/* Frees what the object holds; a zeroed or closed object is allowed. */
+void ep_trace_clear(ep_trace *trace);
+
+/* Returns: view, until the trace is cleared; NULL: it never had one. */
+const char *ep_trace_thread_name(const ep_trace_thread *thread);
+
+/* Events that found no room, as far as is known now. */
+uint64_t ep_trace_lost(const ep_trace *trace);
+
+/* Replays it (verify.h). Of `known` these are read: filtered, one_thread, hook_frees, calls_displaced,
+ * memory_displaced; the trace knows the rest. Needs EP_STEP_FUNCTIONS. Fails: as ep_verify(). */
+EP_CHECKED ep_status ep_trace_verify(ep_trace *trace, const ep_verify_input *known, size_t limit,
+                                     ep_verification *out);
+
+/* Calls of Python functions that lie in calls of others than called them: the thread went over to another
+ * stack of calls in between, as greenlets do. 0 where calls were left out or lost. Needs EP_STEP_CALLS.
+ * Fails: EP_NOMEM. */
+EP_CHECKED ep_status ep_trace_count_misplaced(const ep_trace *trace, size_t *out);
+
+#endif
