@@ -1,7 +1,7 @@
 """What a recorder yields: a trace and its tables.
 
-A column is a row in one of the lists below: a name, how it is loaded, its type, which values are
-null, its unit, its meaning. The numbers come from the extension, which computes them step by step.
+columns.def of the core lists the columns: a name, where the values are, their type, which of them are null,
+unit and meaning. The numbers come from the extension, which computes them step by step.
 """
 
 from __future__ import annotations
@@ -9,22 +9,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from . import _core
 from ._words import did_you_mean, plural, show_ns
 from .answers import Answers
+from .columns import Description, Loader, described, number, strings
 from .points import Points, event_kinds
 from .questions import Questions
 from .tables import Array, Column, Compensate, Null, Table, Words, code_type, encode
 
 if TYPE_CHECKING:
     from .verification import Verification
-
-#: Gives a column of the extension by its name.
-_Loader: TypeAlias = Callable[[str], Array]
 
 _KINDS = tuple(_core.kind_table())
 #: What the event column says, by kind.
@@ -331,30 +329,9 @@ class Trace(Points, Questions, Answers):
         -----
         Source: every enabled hook. Events that found no room are in `loss`.
         """
-        load = self._core.events
-        function, name = self._function_columns(load)
         return Table(
-            "events",
-            [
-                _number(load, "time", np.int64, "never", "ns", "since the window's start"),
-                self._kind_column("event", lambda _: event_kinds(self), "what happened"),
-                _number(load, "thread", np.int32, "never", "", "row of threads"),
-                function,
-                name,
-                _number(load, "line", np.int32, "negative", "",
-                        "of call events the function's first, else the one that was executing"),
-                _number(load, "address", np.uint64, "zero", "", "of the block", True),
-                _number(load, "size", np.int64, "negative", "bytes", "of the block"),
-                _domain_column(load),
-                _number(load, "depth", np.int32, "negative", "", "how many calls enclose it"),
-                _number(load, "caller", np.int32, "negative", "", "row of functions"),
-                _number(load, "caller_line", np.int32, "negative", "", "where it was called"),
-                _number(load, "value", np.float64, "nan", "", "of counters and the like"),
-                _number(load, "offset", np.int32, "negative", "bytes", "of the instruction"),
-                self._opcode_column(),
-            ],
-            self._facts["events"],
-        )  # fmt: skip
+            "events", self._described("events", self._core.events), self._facts["events"]
+        )
 
     @cached_property
     def calls(self) -> Table:
@@ -378,29 +355,12 @@ class Trace(Points, Questions, Answers):
             the task's slice began; null outside of tasks.
         """
         load = self._core.calls
-        function, name = self._function_columns(load)
         return Table(
             self._title("calls"),
-            [
-                _number(load, "start", np.int64, "never", "ns", "since the window's start"),
-                _number(load, "duration", np.int64, "never", "ns", "from start to end"),
-                _number(load, "self_time", np.int64, "never", "ns", "without the calls inside"),
-                _number(load, "thread", np.int32, "never", "", "row of threads"),
-                function,
-                name,
-                self._kind_column("kind", load, "how it began", _CALL_WORDS),
-                _number(load, "depth", np.int32, "never", "", "how many calls enclose it"),
-                _number(load, "parent", np.int32, "negative", "", "row of calls"),
-                _number(load, "caller", np.int32, "negative", "", "row of functions"),
-                _number(load, "caller_line", np.int32, "negative", "", "where it was called"),
-                _number(load, "flags", np.uint8, "never", "", _bits(CALL_FLAGS)),
-                *self._call_memory_columns(False),
-                *self._call_memory_columns(True),
-                self._task_column(),
-            ],
+            self._described("calls", load),
             len(load("parent")),
             self._compensate_calls,
-        )  # fmt: skip
+        )
 
     @cached_property
     def allocations(self) -> Table:
@@ -421,33 +381,42 @@ class Trace(Points, Questions, Answers):
             eventprof.trace.
         """
         load = self._core.allocations
-        function, name = self._function_columns(load)
         return Table(
             self._title("allocations"),
-            [
-                _number(load, "address", np.uint64, "never", "", "of the block", True),
-                _number(load, "size", np.int64, "negative", "bytes", "asked for"),
-                _domain_column(load),
-                _number(load, "thread", np.int32, "never", "", "row of threads"),
-                _number(load, "start", np.int64, "never", "ns", "since the window's start"),
-                _number(load, "end", np.int64, "negative", "ns", "null: it lives on"),
-                _number(load, "call", np.int32, "negative", "", "row of calls: open at its birth"),
-                function,
-                name,
-                _number(load, "line", np.int32, "negative", "", "that was executing"),
-                _number(load, "freed_in", np.int32, "negative", "", "row of calls"),
-                _number(load, "free_thread", np.int32, "negative", "", "row of threads"),
-                _number(load, "previous", np.int32, "negative", "",
-                        "row of allocations: what a realloc turned into this one"),
-                _number(load, "flags", np.uint8, "never", "", _bits(ALLOCATION_FLAGS)),
-            ],
+            self._described("allocations", load),
             len(load("previous")),
-        )  # fmt: skip
+        )
 
-    def _function_columns(self, load: _Loader) -> tuple[Column, Column]:
-        """Give the columns function, and name, which is made of it."""
-        function = _number(load, "function", np.int32, "negative", "", "row of functions")
-        return function, self._text_of_function("name", function, "the function's qualified name")
+    def _described(self, table: str, load: Loader) -> list[Column]:
+        """Give the columns of a table as columns.def describes them."""
+        made: dict[str, Column] = {}
+        for of in described(table):
+            made[of.name] = self._described_column(of, load, made)
+        return list(made.values())
+
+    def _described_column(
+        self, of: Description, load: Loader, before: Mapping[str, Column]
+    ) -> Column:
+        if of.reading == "event":
+            return self._kind_column(of.name, lambda _: event_kinds(self), of.meaning)
+        if of.reading == "call":
+            return self._kind_column(of.name, load, of.meaning, _CALL_WORDS)
+        if of.reading == "domain":
+            return _domain_column(load, of.meaning)
+        if of.reading == "string" and of.name in ("name", "file"):
+            return self._text_of_function(of.name, before["function"], of.meaning)
+        if of.reading == "string":
+            return strings(of, load)
+        return number(of, load, self._recorded)
+
+    @property
+    def _recorded(self) -> set[str]:
+        """Of lines and memory, what was recorded."""
+        words = {WORDS[kind] for kind in WORDS if self._facts["kinds"] >> kind & 1}
+        recorded = {"lines"} if "line" in words else set()
+        if not words.isdisjoint(("malloc", "calloc", "realloc")):
+            recorded.add("memory")
+        return recorded
 
     def _text_of_function(self, name: str, function: Column, doc: str) -> Column:
         texts = self.functions._column(name)
@@ -458,44 +427,8 @@ class Trace(Points, Questions, Answers):
             doc=doc,
         )
 
-    def _opcode_column(self) -> Column:
-        def words() -> tuple[str, ...]:
-            return tuple(_core.text(number) or "" for number in self._opcode_codes[1].tolist())
-
-        return Column(
-            "opcode", lambda: self._opcode_codes[0], words=Words(words), doc="of instructions"
-        )
-
-    @cached_property
-    def _opcode_codes(self) -> tuple[Array, Array]:
-        """The opcodes of events as rows, -1: none, of an array of their texts' numbers."""
-        numbers = self._core.events("opcode") + 1
-        known = np.flatnonzero(np.bincount(numbers, minlength=1)[1:])
-        codes = np.full(len(numbers) if not len(known) else int(known[-1]) + 2, -1, np.int32)
-        codes[known + 1] = np.arange(len(known))
-        return codes[numbers], known
-
-    def _task_column(self) -> Column:
-        def words() -> tuple[str, ...]:
-            return tuple(_core.text(number) or "" for number in self._task_codes[1].tolist())
-
-        return Column(
-            "task",
-            lambda: self._task_codes[0],
-            words=Words(words),
-            doc="name of the asyncio task that it is part of",
-        )
-
-    @cached_property
-    def _task_codes(self) -> tuple[Array, Array]:
-        """The tasks of calls as rows, -1: none, of an array of their texts' numbers."""
-        numbers = self._core.calls("task")
-        known = np.unique(numbers)
-        known = known[known >= 0]
-        return np.where(numbers < 0, -1, np.searchsorted(known, numbers)), known
-
     def _kind_column(
-        self, name: str, load: _Loader, doc: str, words: Mapping[int, str] = WORDS
+        self, name: str, load: Loader, doc: str, words: Mapping[int, str] = WORDS
     ) -> Column:
         texts = tuple(dict.fromkeys(words.values()))
         code = np.full(max(words) + 2, -1, dtype=code_type(len(texts)))
@@ -540,43 +473,18 @@ class Trace(Points, Questions, Answers):
         names, modules, files, lines, kinds = zip(*rows, strict=True) if rows else ((),) * 5
         line_values = np.array([-1 if line is None else line for line in lines], dtype=np.int32)
 
-        def statistic(name: str, unit: str, doc: str, *, may_lack: bool = False) -> Column:
-            return Column(
-                name,
-                lambda: self._function_stats[name][: len(rows)],
-                np.float64 if name == "mean" else np.int64,
-                null="negative" if may_lack else "never",
-                unit=unit,
-                doc=doc,
-            )
+        texts = {"name": names, "module": modules, "file": files, "kind": kinds}
+
+        def load(name: str) -> Array:
+            return line_values if name == "line" else self._function_stats[name][: len(rows)]
 
         return Table(
             self._title("functions"),
             [
-                _text("name", names, "qualified name"),
-                _text("module", modules, "where it was defined"),
-                _text("file", files, "source file"),
-                Column("line", lambda: line_values, np.int32, null="negative", doc="its first"),
-                _text("kind", kinds, "python, c, type, object, user, gc, audit", null="never"),
-                statistic("calls", "", "begun in the window"),
-                statistic("resumes", "", "slices begun by resume or throw"),
-                statistic("recursive", "", "of both, with the function open already"),
-                statistic("total", "ns", "with the function open"),
-                statistic("self", "ns", "with the function innermost"),
-                statistic("mean", "ns", "of a call", may_lack=True),
-                statistic("min", "ns", "of a call", may_lack=True),
-                statistic("max", "ns", "of a call", may_lack=True),
-                statistic("p50", "ns", "of a call", may_lack=True),
-                statistic("p95", "ns", "of a call", may_lack=True),
-                statistic("p99", "ns", "of a call", may_lack=True),
-                statistic("allocated", "bytes", "by it"),
-                statistic("freed", "bytes", "by it"),
-                statistic("net", "bytes", "allocated less freed"),
-                statistic("blocks", "", "allocated"),
-                statistic("alive", "bytes", "of allocated: at the end"),
-                statistic("churn", "bytes", "of allocated: freed again"),
-                statistic("temporary", "bytes", "of churn: at once"),
-                statistic("peak_live", "bytes", "of allocated: at the peak"),
+                _text(of.name, texts[of.name], of.meaning, null=cast("Null", of.null))
+                if of.name in texts
+                else number(of, load)
+                for of in described("functions")
             ],
             len(rows),
             self._compensate_functions,
@@ -633,44 +541,11 @@ class Trace(Points, Questions, Answers):
         2  squares     4     3
         """
         load = self._core.lines
-        recorded = {WORDS[kind] for kind in WORDS if self._facts["kinds"] >> kind & 1}
-        began = "line" in recorded
-        allocates = not recorded.isdisjoint(("malloc", "calloc", "realloc"))
-        function, name = self._function_columns(load)
-        count = len(load("line"))
-
-        def number(name: str, known: bool, unit: str, doc: str) -> Column:
-            return _number(load, name, np.int64, lambda: np.full(count, not known), unit, doc)
-
-        return Table(
-            self._title("lines"),
-            [
-                function,
-                name,
-                self._text_of_function("file", function, "its source file"),
-                _number(load, "line", np.int32, "never", "", "in the file"),
-                number("hits", began, "", "how often it began"),
-                number("time", began, "ns", "until the call's next line, or its end"),
-                number("self_time", began, "ns", "without recorded calls inside"),
-                number("allocated", allocates, "bytes", "while it was executing"),
-                number("blocks", allocates, "", "allocated"),
-            ],
-            count,
-        )
+        return Table(self._title("lines"), self._described("lines", load), len(load("line")))
 
     @cached_property
     def _function_stats(self) -> dict[str, Array]:
         return self._core.function_stats()
-
-    def _call_memory_columns(self, below: bool) -> list[Column]:
-        suffix = "_below" if below else ""
-        doc = "with the calls inside" if below else "in the call itself"
-        load = self._core.calls
-        return [
-            _number(load, "allocated" + suffix, np.int64, "never", "bytes", doc),
-            _number(load, "freed" + suffix, np.int64, "never", "bytes", doc),
-            _number(load, "blocks" + suffix, np.int32, "never", "", doc),
-        ]
 
     @cached_property
     def memory(self) -> Table:
@@ -718,11 +593,9 @@ class Trace(Points, Questions, Answers):
             There is no such domain.
         """
         time, live, blocks = self._core.curve(self._domain_bits(domains))
-        return Table.from_columns(
-            self._title("memory"),
-            {"time": time, "live": live, "blocks": blocks},
-            units={"time": "ns", "live": "bytes"},
-        )
+        values = {"time": time, "live": live, "blocks": blocks}
+        columns = [number(of, values.__getitem__) for of in described("memory")]
+        return Table(self._title("memory"), columns, len(time))
 
     @cached_property
     def resident(self) -> Table:
@@ -809,20 +682,20 @@ class Trace(Points, Questions, Answers):
         )
         recorded_sums = np.array([sum(counts.values()) for counts in recorded], dtype=np.int64)
         silent = recorded_sums == 0
-
-        def number(name: str, values: Any, null: Null, unit: str, doc: str) -> Column:
-            array = np.array(values, dtype=np.int64)
-            return Column(name, lambda: array, np.int64, null=null, unit=unit, doc=doc)
-
+        values = {
+            "native_id": np.array(native_ids, dtype=np.int64),
+            "first": np.where(silent, -1, np.array(firsts, dtype=np.int64)),
+            "last": np.where(silent, -1, np.array(lasts, dtype=np.int64)),
+            "recorded": recorded_sums,
+            "lost": np.array([sum(counts.values()) for counts in lost], dtype=np.int64),
+        }
         return Table(
             "threads",
             [
-                _text("name", names, "as threading knows it"),
-                number("native_id", native_ids, "zero", "", "the system's"),
-                number("first", firsts, lambda: silent, "ns", "its first event"),
-                number("last", lasts, lambda: silent, "ns", "its last event"),
-                number("recorded", recorded_sums, "never", "events", "in this trace"),
-                number("lost", [sum(c.values()) for c in lost], "never", "events", "without room"),
+                _text(of.name, names, of.meaning)
+                if of.reading == "string"
+                else number(of, values.__getitem__)
+                for of in described("threads")
             ],
             len(rows),
         )
@@ -1045,38 +918,8 @@ def _of_archive(archive: bytes, metadata: dict[str, Any], file: dict[str, Any] |
     return Trace(core, metadata, None if file is None else lambda: file)
 
 
-def _number(
-    load: _Loader,
-    name: str,
-    dtype: Any,
-    null: Null,
-    unit: str,
-    doc: str,
-    hexadecimal: bool = False,
-) -> Column:
-    """Give a column that the extension has by the same name."""
-    return Column(
-        name,
-        lambda: load(name),
-        dtype,
-        null=null,
-        unit=unit,
-        doc=doc,
-        hexadecimal=hexadecimal,
-    )
-
-
-def _bits(flags: Mapping[str, int]) -> str:
-    return ", ".join(f"{bit} {name}" for name, bit in flags.items())
-
-
-def _domain_column(load: _Loader) -> Column:
-    return Column(
-        "domain",
-        lambda: load("domain"),
-        words=Words(lambda: _DOMAINS),
-        doc="which allocator",
-    )
+def _domain_column(load: Loader, doc: str) -> Column:
+    return Column("domain", lambda: load("domain"), words=Words(lambda: _DOMAINS), doc=doc)
 
 
 def _text(name: str, texts: tuple[str | None, ...], doc: str, *, null: Null = "negative") -> Column:

@@ -21,6 +21,7 @@ import textwrap
 from contextlib import redirect_stderr
 from pathlib import Path
 
+import columns_page
 import pytest
 
 import eventprof
@@ -229,6 +230,13 @@ def documented(text):
         if cells[0]:  # else the line before goes on
             found[cells[0]] = tuple(cells[1:4])
     return found
+
+
+@pytest.mark.parametrize("page", columns_page.PAGES)
+def test_tables_of_columns_are_those_of_columns_def(page):
+    text = read(page)
+
+    assert columns_page.written(page, text) == text, "python tests/python/columns_page.py mends it"
 
 
 @pytest.mark.parametrize("name", TABLES)

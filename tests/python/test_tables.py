@@ -103,6 +103,29 @@ def test_columns_are_those_of_the_contract(any_trace, name):
     assert table.describe()["meaning"].tolist().count(None) == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [("calls", eventprof.trace.CALL_FLAGS), ("allocations", eventprof.trace.ALLOCATION_FLAGS)],
+)
+def test_the_meaning_of_flags_names_every_bit(any_trace, name, flags):
+    meanings = {row.column: row.meaning for row in getattr(any_trace, name).describe()}
+
+    assert meanings["flags"] == ", ".join(f"{bit} {word}" for word, bit in flags.items())
+
+
+@pytest.mark.parametrize("name", [*TABLES, "lines"])
+def test_the_columns_of_a_table_are_those_of_columns_def(any_trace, name):
+    described = [row[1:] for row in eventprof._core.column_table() if row[0] == name]
+
+    rows = list(getattr(any_trace, name).describe())
+
+    assert [row.column for row in rows] == [of[0] for of in described]
+    for row, (_, kind, reading, null, null_if, unit, meaning, _more) in zip(rows, described, strict=True):
+        assert row.type == (kind if reading in ("number", "address") else "text")
+        assert (row.unit or "", row.meaning) == (unit, meaning)
+        assert row.nullable == (null != "never") == bool(null_if)
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_types_do_not_depend_on_the_run(trace, empty, name):
     full, nothing = getattr(trace, name), getattr(empty, name)

@@ -207,6 +207,55 @@ trace_lines(PyObject *object, PyObject *name)
     return column_of(object, EP_TABLE_LINES, name);
 }
 
+/* column_table() -> [(table, name, type, reading, null, when that is, unit, meaning, more)] of the columns
+ * that tables show; columns.def says what these are. */
+PyObject *
+ep_py_column_table(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    static const char *const types[] = {
+        [EP_TYPE_INT8] = "int8",
+        [EP_TYPE_UINT8] = "uint8",
+        [EP_TYPE_INT32] = "int32",
+        [EP_TYPE_UINT32] = "uint32",
+        [EP_TYPE_INT64] = "int64",
+        [EP_TYPE_UINT64] = "uint64",
+        [EP_TYPE_FLOAT64] = "float64",
+    };
+    static const char *const readings[] = {
+        [EP_READ_NUMBER] = "number",
+        [EP_READ_ADDRESS] = "address",
+        [EP_READ_EVENT] = "event",
+        [EP_READ_CALL] = "call",
+        [EP_READ_DOMAIN] = "domain",
+        [EP_READ_FUNCTION] = "function",
+        [EP_READ_STRING] = "string",
+    };
+    static const char *const nulls[] = {
+        [EP_NULL_NEVER] = "never",
+        [EP_NULL_NEGATIVE] = "negative",
+        [EP_NULL_ZERO] = "zero",
+        [EP_NULL_NAN] = "nan",
+        [EP_NULL_NO_LINES] = "no lines",
+        [EP_NULL_NO_MEMORY] = "no memory",
+    };
+    PyObject *rows = PyList_New(0);
+    for (const ep_column *c = ep_table_columns; rows != NULL && c->name != NULL; c++) {
+        if (c->inner) {
+            continue;
+        }
+        PyObject *row = Py_BuildValue("sssssssss", ep_table_names[c->table], c->name, types[c->type],
+                                      readings[c->reading], nulls[c->null], c->null_if, c->unit,
+                                      c->meaning, c->more);
+        if (row == NULL || PyList_Append(rows, row) < 0) {
+            Py_CLEAR(rows);
+        }
+        Py_XDECREF(row);
+    }
+    return rows;
+}
+
 /* ---- The small tables ------------------------------------------------------------------------ */
 
 /* A text that many functions in a row share, their module or file: one object for all of them. */

@@ -56,6 +56,9 @@ PyObject *ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *i
  * set. */
 const ep_trace *ep_py_trace_paired(PyObject *trace);
 
+/* trace.c */
+PyObject *ep_py_column_table(PyObject *module, PyObject *unused);
+
 /* trace_file.c */
 PyObject *ep_py_open_archive(PyObject *module, PyObject *args);
 PyObject *ep_py_trace_save(PyObject *self, PyObject *args);
