@@ -167,7 +167,7 @@ ep_anchor ep_engine_birth(void);
 void ep_thread_set_name(ep_thread *thread, ep_text name);
 /* Returns: immortal, or NULL for an id that no thread has. */
 const ep_thread *ep_engine_thread(uint32_t id);
-/* The same for those who hold the engine's lock: file.c. */
+/* The same for those who hold the engine's lock. */
 const ep_thread *ep_engine_thread_locked(uint32_t id);
 
 /* The living thread with this native id; `expect`: made if there is none yet, for a thread that has
