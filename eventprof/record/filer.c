@@ -1,5 +1,5 @@
 /* The filer: the running recorder whose log file takes the chunks. What is written to its file, and to the
- * files of those that run beside it. store/file.h has the bytes. */
+ * files of those that run beside it. store/format.h has the bytes. */
 #include <string.h>
 
 #include "ahead.h"
