@@ -270,8 +270,7 @@ find_slot(uint64_t ticks, size_t bytes)
     }
     if (chunk == NULL && recorder->options.on_full == EP_ON_FULL_OVERWRITE) {
         recorder->limits |= EP_LIMIT_SMALL_DISK;
-        atomic_fetch_or_explicit(&ep_file_get_header(recorder->file)->limits, EP_LIMIT_SMALL_DISK,
-                                 memory_order_relaxed);
+        ep_file_put_limit(recorder->file, EP_LIMIT_SMALL_DISK);
         while (chunk == NULL && ep_kept_drop_oldest(recorder)) {
             chunk = pop_nearest(pop_free_slot, class);
         }

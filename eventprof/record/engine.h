@@ -33,13 +33,6 @@ typedef enum ep_on_full {
     EP_ON_FULL_GROW          /* take more memory; without any, as STOP */
 } ep_on_full;
 
-typedef enum ep_full_reason {
-    EP_FULL_NOT,
-    EP_FULL_LIMIT,
-    EP_FULL_NOMEM,
-    EP_FULL_DISK     /* its file cannot grow */
-} ep_full_reason;
-
 typedef struct ep_recorder_options {
     uint64_t kinds;            /* bits of ep_kind */
     uint64_t limit_bytes;      /* of chunks opened since the start; EP_LIMIT_BYTES_MIN at least. Beyond it

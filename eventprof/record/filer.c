@@ -116,19 +116,16 @@ ep_filer_drop(ep_recorder *recorder, ep_chunk *chunk)
 void
 ep_filer_begin(ep_recorder *recorder)
 {
-    ep_file_header *header = ep_file_get_header(recorder->file);
-    header->kinds = recorder->options.kinds;
-    header->clock_mode = ep_clock_current;
-    header->only_thread = recorder->file_thread;
-    header->step_ticks = ep_clock_step_ticks();
-    header->birth = ep_engine.birth;
-    header->start = recorder->start;
-    header->start_realtime_ns = recorder->start_realtime_ns;
-    header->start_boottime_ns =
-        ep_os_boottime_ns() - ep_os_monotonic_ns() + recorder->start.monotonic_ns;
-    header->start_resident_bytes = recorder->start_resident_bytes;
-    header->beats[0] = recorder->start;
-    atomic_store_explicit(&header->phase, EP_FILE_RECORDING, memory_order_release);
+    ep_file_start start = {
+        .kinds = recorder->options.kinds,
+        .clock_mode = ep_clock_current,
+        .only_thread = recorder->file_thread,
+        .birth = ep_engine.birth,
+        .start = recorder->start,
+        .start_realtime_ns = recorder->start_realtime_ns,
+        .start_resident_bytes = recorder->start_resident_bytes,
+    };
+    ep_file_put_start(recorder->file, &start);
 }
 
 static void
@@ -203,9 +200,7 @@ ep_filer_end(ep_recorder *recorder)
     EP_FAULT_POINT(STOP_STATE);
     put_final_state(recorder, NULL);
     EP_FAULT_POINT(STOP_STATED);
-    ep_file_header *header = ep_file_get_header(recorder->file);
-    header->stop = recorder->stop;
-    header->stop_resident_bytes = recorder->stop_resident_bytes;
+    ep_file_put_stop(recorder->file, recorder->stop, recorder->stop_resident_bytes);
     ep_file_end_texts();
     ep_ahead_use_file(NULL);
     ep_file_finish(recorder->file);
@@ -246,12 +241,9 @@ ep_filer_write_late(ep_recorder *recorder)
     }
     put_final_state(recorder, unwritten);
     free(unwritten);
-    ep_file_header *header = ep_file_get_header(recorder->file);
-    header->stop = recorder->stop;
-    header->stop_resident_bytes = recorder->stop_resident_bytes;
+    ep_file_put_stop(recorder->file, recorder->stop, recorder->stop_resident_bytes);
     ep_full_reason reason = whole ? recorder->full_reason : EP_FULL_DISK;
-    header->full_ticks = recorder->full_ticks;
-    atomic_store_explicit(&header->full_reason, reason, memory_order_release);
+    ep_file_put_full(recorder->file, recorder->full_ticks, reason);
     recorder->limits |= ep_file_is_cut(recorder->file) ? EP_LIMIT_CUT : 0;
     ep_file_finish(recorder->file);
 }
@@ -313,8 +305,6 @@ ep_filer_end_cut(ep_recorder *recorder)
     }
     put_final_state(recorder, unwritten);
     free(unwritten);
-    ep_file_header *header = ep_file_get_header(recorder->file);
-    header->stop = recorder->stop;
-    header->stop_resident_bytes = recorder->stop_resident_bytes;
+    ep_file_put_stop(recorder->file, recorder->stop, recorder->stop_resident_bytes);
     ep_file_finish(recorder->file);
 }

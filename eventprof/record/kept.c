@@ -97,9 +97,7 @@ ep_kept_become_full(ep_recorder *recorder, uint64_t ticks, ep_full_reason reason
         recorder->full_ticks = ticks - 1;
         recorder->full_sequence = ep_engine.next_sequence;
         if (recorder == ep_engine.filer && !ep_engine.filer_is_child) {
-            ep_file_header *header = ep_file_get_header(recorder->file);
-            header->full_ticks = recorder->full_ticks;
-            atomic_store_explicit(&header->full_reason, reason, memory_order_release);
+            ep_file_put_full(recorder->file, recorder->full_ticks, reason);
             ep_ahead_use_file(NULL);
         }
     }

@@ -209,12 +209,6 @@ ep_file_is_at(const ep_file *file, const char *pattern)
     return is;
 }
 
-ep_file_header *
-ep_file_get_header(ep_file *file)
-{
-    return file->header;
-}
-
 static bool
 is_zero(const char *at, size_t bytes)
 {

@@ -8,6 +8,7 @@
 #ifndef EP_FILE_H
 #define EP_FILE_H
 
+#include "clock.h"
 #include "format.h"
 #include "thread.h"
 #include "types.h"
@@ -35,7 +36,6 @@ void ep_file_release(ep_file *file);
 const char *ep_file_path(const ep_file *file);
 /* Whether the pattern gives this process the path of that file. */
 bool ep_file_is_at(const ep_file *file, const char *pattern);
-ep_file_header *ep_file_get_header(ep_file *file);
 
 /* Lengths of slots are multiples of this: pages. */
 size_t ep_file_slot_unit(const ep_file *file);
@@ -59,10 +59,46 @@ void ep_file_end_texts(void);
 void ep_file_begin_other_texts(ep_file *file);
 void ep_file_end_other_texts(void);
 
+/* ---- What its header says: written here alone ------------------------------------------------- */
+
+typedef struct ep_file_start {
+    uint64_t kinds;
+    ep_clock_mode clock_mode;
+    uint32_t only_thread;              /* 0: all */
+    ep_anchor birth, start;
+    int64_t start_realtime_ns;
+    int64_t start_resident_bytes;      /* -1: unknown */
+} ep_file_start;
+
+/* The recording begins. */
+void ep_file_put_start(ep_file *file, const ep_file_start *start);
+
+/* Events later than `ticks` are lost, and why. */
+void ep_file_put_full(ep_file *file, uint64_t ticks, ep_full_reason reason);
+
+/* Adds to what befell the file: EP_LIMIT_... */
+void ep_file_put_limit(ep_file *file, uint32_t limit);
+
+/* An instant not long ago. */
+void ep_file_put_beat(ep_file *file, ep_anchor anchor);
+
+/* The recording ended then; ep_file_finish() says so to readers. */
+void ep_file_put_stop(ep_file *file, ep_anchor stop, int64_t resident_bytes);
+
+/* Which hook calls come from. Copies. */
+void ep_file_put_calls_from(ep_file *file, const char *name);
+
+/* A hook that another tool took over. Copies; left out once there is no room. */
+void ep_file_put_displaced(ep_file *file, const char *name);
+
+/* How many calls, and functions, hooks left out: see ep_recording. */
+void ep_file_put_left_out(ep_file *file, uint64_t deep_calls, uint64_t short_calls, uint64_t functions_off);
+
 /* Publishes what was lost, and that the chunk `dropped_sequence` is (UINT64_MAX: none). */
 void ep_file_put_state(ep_file *file, uint64_t dropped_sequence, ep_window_thread *const *threads,
                        size_t thread_count);
-void ep_file_put_beat(ep_file *file, ep_anchor anchor);
+
+/* ---- Its end --------------------------------------------------------------------------------- */
 
 /* The recording is over: cuts off what nobody used at its end. */
 void ep_file_finish(ep_file *file);

@@ -1,9 +1,75 @@
 /* What a log file's header and its two states say of the recording. */
 #include <string.h>
 
+#include "clock.h"
 #include "fault.h"
 #include "file_parts.h"
 #include "os.h"
+
+/* ---- The header ------------------------------------------------------------------------------ */
+
+void
+ep_file_put_start(ep_file *file, const ep_file_start *start)
+{
+    ep_file_header *header = file->header;
+    header->kinds = start->kinds;
+    header->clock_mode = start->clock_mode;
+    header->only_thread = start->only_thread;
+    header->step_ticks = ep_clock_step_ticks();
+    header->birth = start->birth;
+    header->start = start->start;
+    header->start_realtime_ns = start->start_realtime_ns;
+    header->start_boottime_ns = ep_os_boottime_ns() - ep_os_monotonic_ns() + start->start.monotonic_ns;
+    header->start_resident_bytes = start->start_resident_bytes;
+    header->beats[0] = start->start;
+    /* Release: who sees the phase sees all of this. */
+    atomic_store_explicit(&header->phase, EP_FILE_RECORDING, memory_order_release);
+}
+
+void
+ep_file_put_full(ep_file *file, uint64_t ticks, ep_full_reason reason)
+{
+    file->header->full_ticks = ticks;
+    atomic_store_explicit(&file->header->full_reason, reason, memory_order_release);
+}
+
+void
+ep_file_put_limit(ep_file *file, uint32_t limit)
+{
+    atomic_fetch_or_explicit(&file->header->limits, limit, memory_order_relaxed);
+}
+
+void
+ep_file_put_stop(ep_file *file, ep_anchor stop, int64_t resident_bytes)
+{
+    file->header->stop = stop;
+    file->header->stop_resident_bytes = resident_bytes;
+}
+
+void
+ep_file_put_calls_from(ep_file *file, const char *name)
+{
+    strncpy(file->header->calls_from, name, sizeof file->header->calls_from - 1);
+}
+
+void
+ep_file_put_displaced(ep_file *file, const char *name)
+{
+    char *names = file->header->displaced;
+    size_t used = strnlen(names, sizeof file->header->displaced);
+    /* All of them would not fit; no program displaces all. */
+    if (used + strlen(name) + 2 <= sizeof file->header->displaced) {
+        stpcpy(stpcpy(names + used, name), " ");
+    }
+}
+
+void
+ep_file_put_left_out(ep_file *file, uint64_t deep_calls, uint64_t short_calls, uint64_t functions_off)
+{
+    file->header->deep_calls = deep_calls;
+    file->header->short_calls = short_calls;
+    file->header->functions_off = functions_off;
+}
 
 void
 ep_file_put_beat(ep_file *file, ep_anchor anchor)
@@ -13,6 +79,8 @@ ep_file_put_beat(ep_file *file, ep_anchor anchor)
     header->beats[next & 1] = anchor;
     atomic_store_explicit(&header->beat, next & 1, memory_order_release);
 }
+
+/* ---- The states ------------------------------------------------------------------------------ */
 
 bool
 ep_file_move_state(ep_file *file, uint32_t which, size_t bytes)

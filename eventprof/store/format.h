@@ -28,6 +28,13 @@ typedef enum ep_file_phase {
     EP_FILE_FINISHED      /* `stop` holds */
 } ep_file_phase;
 
+typedef enum ep_full_reason {
+    EP_FULL_NOT,
+    EP_FULL_LIMIT,
+    EP_FULL_NOMEM,
+    EP_FULL_DISK     /* its file cannot grow */
+} ep_full_reason;
+
 typedef struct ep_file_header {
     char magic[8];
     uint16_t major, minor;

@@ -540,8 +540,7 @@ open_file(recorder_object *self, const ep_source *calls)
         return -1;
     }
     if (calls != NULL) {
-        ep_file_header *header = ep_file_get_header(file);
-        strncpy(header->calls_from, calls->name, sizeof header->calls_from - 1);
+        ep_file_put_calls_from(file, calls->name);
     }
     ep_recorder_set_file(&self->core, file, 0);
     return 0;
@@ -721,17 +720,11 @@ stop_alone(recorder_object *self)
         }
     }
     if (self->core.file != NULL) {
-        ep_file_header *header = ep_file_get_header(self->core.file);
-        header->deep_calls = left_out[EP_LEFT_OUT_DEEP];
-        header->short_calls = left_out[EP_LEFT_OUT_SHORT];
-        header->functions_off = functions_left_out;
-        size_t used = 0;
+        ep_file_put_left_out(self->core.file, left_out[EP_LEFT_OUT_DEEP], left_out[EP_LEFT_OUT_SHORT],
+                             functions_left_out);
         for (size_t i = 0; i < SOURCE_COUNT; i++) {
-            const char *name = sources[i]->name;
-            /* All of them would not fit; no program displaces all. */
-            if ((self->displaced & 1u << i) && used + strlen(name) + 2 <= sizeof header->displaced) {
-                char *end = stpcpy(stpcpy(header->displaced + used, name), " ");
-                used = (size_t)(end - header->displaced);
+            if (self->displaced & 1u << i) {
+                ep_file_put_displaced(self->core.file, sources[i]->name);
             }
         }
     }
