@@ -8,8 +8,8 @@ import warnings
 import pytest
 
 import eventprof
-from eventprof import recorder
-from eventprof.tables import Table
+from eventprof.recording import recorder
+from eventprof.trace.table import Table
 
 
 def test_the_default_is_an_eighth_of_the_available_memory(monkeypatch):

@@ -263,7 +263,7 @@ _DELEGATES = frozenset(dis.opmap[name] for name in ("YIELD_FROM",) if name in di
 #: neither it nor what is below.
 SHOWN, PASSED, HIDDEN = range(3)
 #: Ours that run other people's code.
-_PASSING = ("recorder.py", os.path.join("cli", "launch.py"))
+_PASSING = (os.path.join("recording", "recorder.py"), os.path.join("cli", "launch.py"))
 
 
 class Code:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import Any, Self, cast
 
-from .. import recorder as shared
+from ..recording import recorder as shared
 from . import decode
 from .core import missing
 from .trace import Trace

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..tables import Array, Column, Null, Table, encode
+from ..trace.table import Array, Column, Null, Table, encode
 from .tree import OTHER, Tree
 
 if TYPE_CHECKING:

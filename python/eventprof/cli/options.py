@@ -328,8 +328,8 @@ def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> Any:
         from .._pypy.running import make_recorder as make
 
         return make(given, output, force)
-    from .. import recorder
-    from ..recorder import record
+    from ..recording import recorder
+    from ..recording.recorder import record
 
     options = dict(given)
     if "domains" in options:
@@ -367,7 +367,7 @@ def make_counter(given: Mapping[str, Any]) -> Any:
         from .. import UnsupportedError
 
         raise UnsupportedError("counting needs CPython; on PyPy, record()")
-    from ..counting import count
+    from ..recording.counting import count
 
     options = dict(given)
     if "domains" in options:

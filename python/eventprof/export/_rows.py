@@ -11,7 +11,7 @@ from .. import _core
 from ._view import AT_A_TIME, Texts
 
 if TYPE_CHECKING:
-    from ..tables import Column, Table
+    from ..trace.table import Column, Table
 
 
 def render(

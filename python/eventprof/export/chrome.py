@@ -11,7 +11,7 @@ from .. import _core
 from ._view import Texts, intern, json_text, microseconds, number, utf8
 
 if TYPE_CHECKING:
-    from ..tables import Array
+    from ..trace.table import Array
     from . import Options
     from ._view import View
 

@@ -9,9 +9,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Literal, overload
 
-from . import _core, areas
+from .. import _core
+from ..recording import areas
+from ..trace import Trace
 from .following import Follower
-from .trace import Trace
 
 
 def _tuples(value: Any) -> Any:
@@ -112,7 +113,7 @@ def _open(source: str) -> Trace:
                 trace._rights = mode & 0o666
                 return trace
         if begin:
-            from .importing import read
+            from ..importing import read
 
             found = read(fd, source)
             if found is not None:

@@ -11,7 +11,7 @@ import os
 import stat
 from typing import Any
 
-from . import _core
+from .. import _core
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: A file system without hard links.
@@ -111,7 +111,7 @@ def _check_name(target: str) -> None:
     """Refuse a name that says something else: who opens x.json means to read JSON."""
     if target.endswith(".epr"):
         return
-    from .export import by_extension
+    from ..export import by_extension
 
     word = by_extension(target)
     if word is not None:

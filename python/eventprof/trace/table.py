@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast, overl
 
 import numpy as np
 
-from . import _core
-from ._optional import require
-from ._words import did_you_mean, printable
+from .. import _core
+from .._optional import require
+from .._words import did_you_mean, printable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,11 +12,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._words import printable
+from .._words import printable
 
 if TYPE_CHECKING:
-    from .tables import Table
-    from .trace import Trace
+    from ..trace import Trace
+    from ..trace.table import Table
 
 #: More lines in a row than this that did not run are left out.
 _SILENT = 4
@@ -126,6 +126,6 @@ def _number(value: int | None) -> str:
 
 
 def _time(ns: int | None) -> str:
-    from ._words import show_ns
+    from .._words import show_ns
 
     return "" if not ns else show_ns(ns)

@@ -28,7 +28,9 @@ except ModuleNotFoundError as error:
         name="rich",
     ) from None
 
-from . import _core
+from .. import _core
+from ..trace import ALLOCATION_FLAGS, CALL_FLAGS
+from ..trace.table import Array
 from .drawing import (
     BAD,
     GOOD,
@@ -47,11 +49,9 @@ from .drawing import (
     show_percent,
     three_digits,
 )
-from .tables import Array
-from .trace import ALLOCATION_FLAGS, CALL_FLAGS
 
 if TYPE_CHECKING:
-    from .trace import Trace
+    from ..trace import Trace
 
 _ALL_DOMAINS = 31
 _NARROWEST = 40  # columns: below that, nothing is left of a name
@@ -322,7 +322,7 @@ class _Page:
 
     def first(self) -> Iterator[RenderableType]:
         """Say what is slow and where the peak is, in own code."""
-        from .answers.first import sections
+        from ..answers.first import sections
 
         lines = sections(self.trace)
         if lines:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _core
-from ._words import plural, show_ns
+from .. import _core
+from .._words import plural, show_ns
 
 if TYPE_CHECKING:
     from .trace import Trace

@@ -13,12 +13,12 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from . import _core
-from ._words import did_you_mean, plural, show_ns
-from .answers import Answers
+from .. import _core
+from .._words import did_you_mean, plural, show_ns
+from ..answers import Answers
 from .points import Points, event_kinds
 from .questions import Questions
-from .tables import Array, Column, Compensate, Null, Table, Words, code_type, encode
+from .table import Array, Column, Compensate, Null, Table, Words, code_type, encode
 
 if TYPE_CHECKING:
     from .verification import Verification
@@ -870,13 +870,13 @@ class Trace(Points, Questions, Answers):
         The file appears when it is whole, in one step. Some 50 M events a second, and other threads
         go on meanwhile.
         """
-        from .saving import save
+        from ..files.saving import save
 
         save(self._core, self._recorder_metadata, path, force, self._rights)
 
     def __reduce__(self) -> tuple[Callable[..., Trace], tuple[Any, ...]]:
         """Put an archive of the trace into a pickle: about 1 byte an event."""
-        from . import saving
+        from ..files import saving
 
         archive = saving.to_bytes(self._core, self._recorder_metadata)
         return _of_archive, (archive, self._recorder_metadata, self.file)
@@ -948,7 +948,7 @@ class Trace(Points, Questions, Answers):
         >>> rec.trace.export("sorted.csv", table="functions")
         []
         """
-        from .export import export
+        from ..export import export
 
         return export(
             self,
@@ -1002,7 +1002,7 @@ class Trace(Points, Questions, Answers):
             The system refused: the disk is full, there is no such directory. Nothing is left
             behind then.
         """
-        from .viewer import open_page, write
+        from ..viewer import open_page, write
 
         if grain < 1:
             raise ValueError(f"grain: at least 1 ns, not {grain}")
@@ -1024,7 +1024,7 @@ class Trace(Points, Questions, Answers):
         )
 
     def __str__(self) -> str:
-        from .report import text
+        from ..show.report import text
 
         return text(self)
 
@@ -1047,14 +1047,14 @@ class Trace(Points, Questions, Answers):
         TypeError, ValueError
             A number is none, or too small; nothing was printed.
         """
-        from .report import report
+        from ..show.report import report
 
         report(self, file, width, limit)
 
 
 def _of_archive(archive: bytes, metadata: dict[str, Any], file: dict[str, Any] | None) -> Trace:
     """Make a trace of what `Trace.__reduce__` gave."""
-    from . import saving
+    from ..files import saving
 
     core = saving.from_bytes(archive)
     return Trace(core, metadata, None if file is None else lambda: file)

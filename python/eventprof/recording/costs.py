@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from . import _core
+from .. import _core
 
 _REPEATS = 25
 _STEPS = 400  # of a loop, each of which makes two events of its sort

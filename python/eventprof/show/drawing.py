@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions
 from rich.measure import Measurement
 from rich.text import Text
 
-from .tables import Array
+from ..trace.table import Array
 
 HEAD = "bold cyan"
 GOOD = "green"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .costs import SORTS
-from .tables import Array, Column, Compensate, Table
+from ..recording.costs import SORTS
+from .table import Array, Column, Compensate, Table
 
 if TYPE_CHECKING:
     from .trace import Trace

@@ -14,11 +14,12 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
-from . import _core, areas
-from ._words import did_you_mean
+from .. import _core
+from .._words import did_you_mean
+from . import areas
 
 if TYPE_CHECKING:
-    from .trace import Trace
+    from ..trace import Trace
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -772,7 +773,7 @@ def record(
     """
     # In a signal's handler NumPy may be half loaded; then the first trace loads the tables.
     if load_tables and not _is_loading("numpy"):
-        from . import trace  # noqa: F401 - now, so that no window sees it
+        from .. import trace  # noqa: F401 - now, so that no window sees it
     backend_word = _choice("backend", backend, BACKENDS)
     inside = {
         "lines": lines,
@@ -860,7 +861,7 @@ def record(
 def _warn_of_loss(lost: int, options: Options, reason: str | None) -> None:
     import warnings
 
-    from ._words import EventsLostWarning
+    from .._words import EventsLostWarning
 
     causes = {
         "memory": "no memory was left",
@@ -1078,7 +1079,7 @@ class Recorder(_core.Recorder):
 
     def _save(self, path: str) -> None:
         """Write an archive in place of whatever is there; as `trace.save`, without a trace."""
-        from .saving import save
+        from ..files.saving import save
 
         save(self._capture(), self._metadata(), path, force=True)
 
@@ -1237,9 +1238,9 @@ def wrap(context: Callable[[], Any], function: Callable[..., Any]) -> Callable[.
 
 def _trace_class() -> type[Trace]:
     # An import statement runs code of importlib's, which recorders would see.
-    loaded = sys.modules.get(f"{__package__}.trace")
+    loaded = sys.modules.get("eventprof.trace")
     if loaded is None:
-        from . import trace
+        from .. import trace
 
         return trace.Trace
     kind: type[Trace] = loaded.Trace

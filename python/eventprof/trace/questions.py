@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from ._optional import require
-from ._words import did_you_mean, printable
-from .tables import Array, Table
+from .._optional import require
+from .._words import did_you_mean, printable
+from .table import Array, Table
 
 if TYPE_CHECKING:
     from .trace import Trace

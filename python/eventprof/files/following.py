@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from .tables import Table
-from .trace import Trace
+from ..trace import Trace
+from ..trace.table import Table
 
 #: The end of a live log is read last: a hook takes back up to so many records of a thread.
 _HELD_BACK = 4

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from . import _core
+from .. import _core
 
 #: Names the shim to the loader.
 PRELOAD = "LD_PRELOAD"

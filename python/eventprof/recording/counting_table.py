@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .tables import Column, Null, Table, encode
+from ..trace.table import Column, Null, Table, encode
 
 _TEXTS = (
     ("name", 0, "qualified name"),

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import EllipsisType
 from typing import IO, TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
-from . import _core, areas
-from ._words import plural, show_bytes, show_ns
+from .. import _core
+from .._words import plural, show_bytes, show_ns
+from . import areas
 from .recorder import (
     DOMAINS,
     THREADS,
@@ -30,7 +31,7 @@ from .recorder import (
 )
 
 if TYPE_CHECKING:
-    from .tables import Table
+    from ..trace.table import Table
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

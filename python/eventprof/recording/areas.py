@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 
-from . import _core
+from .. import _core
 
 #: The order of the core's ep_area, which begins with 1.
 WORDS = ("stdlib", "site-packages")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from . import _core
+from .. import _core
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -53,4 +53,4 @@ def get_include() -> str:
     str
         For the compiler's ``-I``.
     """
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
+    return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "include")

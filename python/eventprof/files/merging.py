@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from . import _core
-from .trace import Trace
+from .. import _core
+from ..trace import Trace
 
 #: Clocks of one machine's one start agree this well: REALTIME may have been set a little meanwhile.
 _SAME_BOOT_NS = 1_000_000_000

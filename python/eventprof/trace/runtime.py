@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .tables import Table
+from .table import Table
 
 _FIRST = ("time", "event", "thread", "name", "module", "file", "line", "details")
 _INT32 = ("thread", "line")

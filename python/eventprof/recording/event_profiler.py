@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _core
-from ._optional import require
+from .. import _core
+from .._optional import require
 
 if TYPE_CHECKING:
     import pandas as pd

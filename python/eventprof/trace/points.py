@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from . import _core
-from ._words import did_you_mean
-from .tables import Array, Column, Table, Words
+from .. import _core
+from .._words import did_you_mean
+from .table import Array, Column, Table, Words
 
 if TYPE_CHECKING:
     from .trace import Trace

@@ -1,0 +1,1 @@
+"""Traces as text for people: the report and what it is drawn of."""
