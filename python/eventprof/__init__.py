@@ -35,7 +35,8 @@ from ._core import (
 )
 
 if TYPE_CHECKING or sys.implementation.name != "pypy":
-    from .recording.recorder import Recorder, record
+    from .recording.record import record
+    from .recording.recorder import Recorder
 else:
     from ._pypy.recorder import Recorder, record
 

@@ -25,7 +25,7 @@ import pytest
 import raw
 
 import eventprof
-from eventprof.recording.recorder import INSIDE
+from eventprof.recording.events import INSIDE
 from eventprof.show.line_report import write_lines
 
 HAS_MONITORING = sys.version_info >= (3, 12)

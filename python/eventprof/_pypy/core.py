@@ -93,7 +93,7 @@ def __getattr__(name: str) -> Any:
 
 
 class Recorder:
-    """A window on what happens; the arguments are checked in recorder.py."""
+    """A window on what happens; the arguments are checked in recording/."""
 
     _session: log.Session
 

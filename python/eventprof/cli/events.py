@@ -109,7 +109,7 @@ def _follow(path: str, show: Callable[[Trace, Table], None], writer: _Writer) ->
 
 def _words(given: list[str] | None) -> list[str] | None:
     from .._words import did_you_mean
-    from ..recording.recorder import EVENTS
+    from ..recording.events import EVENTS
 
     if given is None:
         return None

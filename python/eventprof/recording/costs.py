@@ -161,7 +161,7 @@ def overhead(
     >>> sorted(costs)
     ['c_call', 'call', 'resume']
     """
-    from .recorder import record
+    from .record import record
 
     key = (calls, c_calls, memory, backend, clock)
     if key in _known and not again:

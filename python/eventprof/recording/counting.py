@@ -14,21 +14,10 @@ from typing import IO, TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 from .. import _core
 from .._words import plural, show_bytes, show_ns
 from . import areas
-from .recorder import (
-    DOMAINS,
-    THREADS,
-    Domain,
-    Threads,
-    _choice,
-    _domain_words,
-    _flag,
-    _has_jit,
-    _is_bool,
-    _one_of,
-    _patterns,
-    _uses_areas,
-    decorate,
-)
+from .arguments import DOMAINS, THREADS, Domain, Threads, choice, flag, is_bool, one_of, patterns
+from .decorate import decorate
+from .events import domain_words
+from .options import has_jit, uses_areas
 
 if TYPE_CHECKING:
     from ..trace.table import Table
@@ -85,29 +74,29 @@ def count(
     >>> counter.get_call_counts()["sorted"]
     2
     """
-    if _is_bool(memory):
+    if is_bool(memory):
         domains = frozenset(DOMAINS if memory else ())
     elif isinstance(memory, str) or not isinstance(memory, Iterable):
-        raise TypeError(f"memory must be True, False, or some of {_one_of(DOMAINS)} as in "
+        raise TypeError(f"memory must be True, False, or some of {one_of(DOMAINS)} as in "
                         f"memory=['obj'], not {memory!r}")  # fmt: skip
     else:
-        domains = _domain_words(
+        domains = domain_words(
             memory,
             "what arrays and C libraries take is recorded, not counted, by record(numpy=True, "
             "native=True)",
         )
     options = CounterOptions(
-        _flag("calls", calls),
-        _flag("c_calls", c_calls),
+        flag("calls", calls),
+        flag("c_calls", c_calls),
         tuple(domain for domain in DOMAINS if domain in domains),
-        _patterns("include", include),
-        _patterns("exclude", exclude),
-        _choice("threads", threads, THREADS),
+        patterns("include", include),
+        patterns("exclude", exclude),
+        choice("threads", threads, THREADS),
     )
     if not (options.calls or options.c_calls):
         raise ValueError("nothing to count: one of calls and c_calls must be on; blocks go by the "
                          "calls that they were made in")  # fmt: skip
-    if _has_jit():
+    if has_jit():
         import warnings
 
         warnings.warn(
@@ -179,7 +168,7 @@ class Counter(_core.Counter):
 
     def __new__(cls, options: CounterOptions) -> Self:
         """Make a counter that is not started."""
-        if _uses_areas(cast(Any, options)):
+        if uses_areas(cast(Any, options)):
             areas.tell()
         self = super().__new__(
             cls,

@@ -40,7 +40,7 @@ def decorate(span: _core.Span, function: _Function) -> _Function:
     if inspect.isclass(function) or not callable(function):
         what = f"the class {function.__name__}" if inspect.isclass(function) else repr(function)
         raise TypeError(f"a span decorates functions and methods, not {what}")
-    from .recorder import wrap
+    from .decorate import wrap
 
     return cast(_Function, functools.update_wrapper(wrap(lambda: span, function), function))
 
