@@ -1,7 +1,7 @@
-"""Moved to eventprof.trace.questions: for imports and pickles of before."""
+"""Moved into eventprof.trace: for imports and pickles of before."""
 
-import sys
+from eventprof.trace.by_function import find_function
+from eventprof.trace.holders import Peak
+from eventprof.trace.moments import Instant, Interval, Within
 
-from eventprof.trace import questions
-
-sys.modules[__name__] = questions
+__all__ = ["Instant", "Interval", "Peak", "Within", "find_function"]

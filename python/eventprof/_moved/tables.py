@@ -1,7 +1,6 @@
-"""Moved to eventprof.trace.table: for imports and pickles of before."""
+"""Moved into eventprof.trace: for imports and pickles of before."""
 
-import sys
+from eventprof.trace.column import Column, Words, code_type, encode
+from eventprof.trace.table import Table, _rebuild
 
-from eventprof.trace import table
-
-sys.modules[__name__] = table
+__all__ = ["Column", "Table", "Words", "_rebuild", "code_type", "encode"]

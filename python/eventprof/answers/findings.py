@@ -14,7 +14,7 @@ from .tree import Tree
 
 if TYPE_CHECKING:
     from ..trace import Trace
-    from ..trace.table import Array
+    from ..trace.column import Array
 
 #: Of the JSON that `as_json` gives: doc/findings.schema.json.
 SCHEMA_VERSION = 1

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from .._words import did_you_mean, show_bytes, show_ns
-from ..trace.table import Array
+from ..trace.column import Array
 from .tree import OTHER, Tree
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from .options import parse_time
 
 if TYPE_CHECKING:
     from ..trace import Trace
-    from ..trace.table import Array, Table
+    from ..trace.column import Array
+    from ..trace.table import Table
 
 EXAMPLES = (
     ("eventprof events FILE --limit 50", "the first fifty"),

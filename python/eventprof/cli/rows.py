@@ -16,7 +16,8 @@ from . import Failure
 
 if TYPE_CHECKING:
     from ..trace import Trace
-    from ..trace.table import Array, Table
+    from ..trace.column import Array
+    from ..trace.table import Table
 
 _AT_A_TIME = 8192
 #: What a spreadsheet takes for the begin of a formula; tab and newline are escaped before.

@@ -15,7 +15,8 @@ from .. import _core
 
 if TYPE_CHECKING:
     from ..trace import Trace
-    from ..trace.table import Array, Table
+    from ..trace.column import Array
+    from ..trace.table import Table
 
 #: Rows that are rendered at a time: what an export needs beyond the trace is some times that.
 AT_A_TIME = 1 << 16

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..trace.table import Column, Null, Table, encode
+from ..trace.column import Column, Null, encode
+from ..trace.table import Table
 
 _TEXTS = (
     ("name", 0, "qualified name"),

@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions
 from rich.measure import Measurement
 from rich.text import Text
 
-from ..trace.table import Array
+from ..trace.column import Array
 
 HEAD = "bold cyan"
 GOOD = "green"

@@ -30,7 +30,7 @@ except ModuleNotFoundError as error:
 
 from .. import _core
 from ..trace import ALLOCATION_FLAGS, CALL_FLAGS
-from ..trace.table import Array
+from ..trace.column import Array
 from .drawing import (
     BAD,
     GOOD,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from .trace import ALLOCATION_FLAGS, CALL_FLAGS, WORDS, Loss, Trace, _of_archive
+from .kinds import ALLOCATION_FLAGS, CALL_FLAGS, WORDS
+from .loss import Loss
+from .trace import Trace, _of_archive
 
 __all__ = ["ALLOCATION_FLAGS", "CALL_FLAGS", "WORDS", "Loss", "Trace", "_of_archive"]

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..recording.costs import SORTS
-from .table import Array, Column, Compensate, Table
+from .column import Array, Column
+from .table import Compensate, Table
 
 if TYPE_CHECKING:
-    from .trace import Trace
+    from .tables import Tables
 
 _OPEN_AT_START, _NO_END, _RECURSIVE = 1, 2 | 16, 32
 
 
-def costs_of(trace: Trace, compensate: Compensate) -> dict[str, float]:
+def costs_of(trace: Tables, compensate: Compensate) -> dict[str, float]:
     """Give ns an event by sort.
 
     Raises
@@ -54,12 +55,12 @@ def costs_of(trace: Trace, compensate: Compensate) -> dict[str, float]:
     return costs
 
 
-def shares(trace: Trace, costs: Mapping[str, float]) -> tuple[Array, Array]:
+def shares(trace: Tables, costs: Mapping[str, float]) -> tuple[Array, Array]:
     """Give the recorder's share of the duration and of the self time of each call, in ns.
 
     Parameters
     ----------
-    trace : Trace
+    trace : Tables
         Whose calls.
     costs : mapping
         ns an event, by sort.
@@ -69,7 +70,7 @@ def shares(trace: Trace, costs: Mapping[str, float]) -> tuple[Array, Array]:
     tuple of ndarray of float64
         By row of `Trace.calls`.
     """
-    from .trace import WORDS
+    from .kinds import WORDS
 
     core = trace._core
     parent, depth, flags = core.calls("parent"), core.calls("depth"), core.calls("flags")
@@ -115,7 +116,7 @@ def _less(values: Array, share: Array) -> Array:
     return less
 
 
-def calls(trace: Trace, table: Table, compensate: Compensate) -> Table:
+def calls(trace: Tables, table: Table, compensate: Compensate) -> Table:
     """Give `Trace.calls` without the recorder's share."""
     share, self_share = shares(trace, costs_of(trace, compensate))
     return _with(
@@ -127,7 +128,7 @@ def calls(trace: Trace, table: Table, compensate: Compensate) -> Table:
     )
 
 
-def functions(trace: Trace, table: Table, compensate: Compensate) -> Table:
+def functions(trace: Tables, table: Table, compensate: Compensate) -> Table:
     """Give `Trace.functions` without the recorder's share: from the calls, as it was made."""
     by_call = calls(trace, trace.calls, compensate)
     duration, self_time = by_call["duration"], by_call["self_time"]

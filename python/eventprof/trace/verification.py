@@ -227,7 +227,7 @@ class _Wording:
     def _event(self, row: int | None) -> str:
         if row is None:
             return "events"
-        from .trace import WORDS
+        from .kinds import WORDS
 
         kind = int(self._trace._core.events("kind")[row])
         return WORDS.get(kind, f"an event of kind {kind}")

@@ -24,7 +24,7 @@ import numpy as np
 
 from .. import __version__
 from .._words import plural, show_ns
-from ..trace.table import Array
+from ..trace.column import Array
 
 if TYPE_CHECKING:
     from ..trace import Trace
