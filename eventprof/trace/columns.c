@@ -36,12 +36,12 @@
     },
 #define VIEW(step_, pairs_, field) \
     .step = EP_STEP_##step_, .pairs = (pairs_), .array_at = offsetof(ep_trace, field)
-#define ROWS(step_, field, row, member)                                            \
+#define ROWS(step_, field, row, member)                                                    \
     .step = EP_STEP_##step_, .array_at = offsetof(ep_trace, field), .stride = sizeof(row), \
     .member_at = offsetof(row, member)
 #define FILL(step_, pairs_, function) \
     .step = EP_STEP_##step_, .pairs = (pairs_), .fill = ep_fill_##function
-#define BLOCKS(step_, otherwise_, function)                                             \
+#define BLOCKS(step_, otherwise_, function)                                 \
     .step = EP_STEP_##step_, .fill = ep_fill_##function, .of_blocks = true, \
     .otherwise = (otherwise_)
 #define NEVER .null = EP_NULL_NEVER, .null_if = ""

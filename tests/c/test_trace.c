@@ -13,7 +13,12 @@
 
 /* ---- The program ----------------------------------------------------------------------------- */
 
-enum { MAIN = 1, READ, PARSE, FUNCTIONS };    /* main calls read and, from C, parse */
+enum {
+    MAIN = 1,
+    READ,
+    PARSE,
+    FUNCTIONS
+};    /* main calls read and, from C, parse */
 
 static uint32_t names[FUNCTIONS], calls[FUNCTIONS], places[FUNCTIONS];
 static char log_path[64], archive_path[64];
@@ -30,8 +35,7 @@ setup(void)
                              .line = (int32_t)i * 10,
                              .kind = i == PARSE ? EP_NAME_C : EP_NAME_PYTHON};
         names[i] = ep_name_of_text(&text);
-        ep_site call = {.callee = names[i], .caller = i == MAIN ? 0 : names[MAIN], .offset = 2,
-                        .line = i == MAIN ? -1 : 10 + (int32_t)i};
+        ep_site call = {.callee = names[i], .caller = i == MAIN ? 0 : names[MAIN], .offset = 2, .line = i == MAIN ? -1 : 10 + (int32_t)i};
         ep_site place = {.caller = names[i], .offset = 4, .line = (int32_t)i * 10 + 1};
         calls[i] = ep_site_of_names(&call);
         places[i] = ep_site_of_names(&place);
@@ -142,10 +146,10 @@ show(ep_trace *trace, ep_table table, const char *name, char *out, size_t bytes)
     ep_values_clear(&values);
 }
 
-#define EXPECT(trace, table, name, text)                       \
-    do {                                                       \
-        char shown_[512];                                      \
-        show(trace, table, name, shown_, sizeof shown_);       \
+#define EXPECT(trace, table, name, text)                                  \
+    do {                                                                  \
+        char shown_[512];                                                 \
+        show(trace, table, name, shown_, sizeof shown_);                  \
         ck_assert_msg(strcmp(shown_, text) == 0, "%s: %s", name, shown_); \
     } while (0)
 
@@ -299,9 +303,7 @@ START_TEST(rows_of_another_tool_become_a_trace)
     const int32_t thread[] = {0, 0, 0}, ref[] = {0, 1, 0};
     const uint64_t address[] = {0x10000};
     const uint32_t sites[] = {calls[MAIN], places[MAIN]};
-    ep_made rows = {.count = 3, .block_count = 1, .time_ns = time_ns, .kind = kind, .thread = thread,
-                    .ref = ref, .address = address, .size = size, .names = &names[MAIN],
-                    .function_count = 1, .sites = sites, .site_count = 2, .duration_ns = 9};
+    ep_made rows = {.count = 3, .block_count = 1, .time_ns = time_ns, .kind = kind, .thread = thread, .ref = ref, .address = address, .size = size, .names = &names[MAIN], .function_count = 1, .sites = sites, .site_count = 2, .duration_ns = 9};
     ep_trace trace = {.has_decoded = true};
     ep_error error = {.text = ""};
     trace.decoded.threads = ep_calloc(1, sizeof *trace.decoded.threads);

@@ -120,7 +120,9 @@ def test_the_columns_of_a_table_are_those_of_columns_def(any_trace, name):
     rows = list(getattr(any_trace, name).describe())
 
     assert [row.column for row in rows] == [of[0] for of in described]
-    for row, (_, kind, reading, null, null_if, unit, meaning, _more) in zip(rows, described, strict=True):
+    for row, (_, kind, reading, null, null_if, unit, meaning, _more) in zip(
+        rows, described, strict=True
+    ):
         assert row.type == (kind if reading in ("number", "address") else "text")
         assert (row.unit or "", row.meaning) == (unit, meaning)
         assert row.nullable == (null != "never") == bool(null_if)

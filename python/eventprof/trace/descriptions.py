@@ -1,4 +1,4 @@
-"""The columns of a trace's tables, as columns.def describes them, and how their values become columns."""
+"""The columns of a trace's tables, as columns.def describes them, made of the core's values."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ class Description(NamedTuple):
 @cache
 def described(table: str) -> tuple[Description, ...]:
     """Give the descriptions of a table's columns, in order."""
-    return tuple(
-        Description(*row) for row in _core.column_table() if table == row[0]
-    )
+    return tuple(Description(*row) for row in _core.column_table() if table == row[0])
 
 
 def number(of: Description, load: Loader, recorded: Container[str] = ()) -> Column:

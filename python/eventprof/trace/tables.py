@@ -1,6 +1,6 @@
 """The tables of what was recorded: events, calls, allocations, functions, lines, threads.
 
-columns.def of the core lists the columns: name, where the values are, type, which are null, unit and
+columns.def of the core lists them: name, where the values are, type, which are null, unit and
 meaning. The numbers come from the extension, which computes them step by step.
 """
 
@@ -54,9 +54,7 @@ class Tables(Facts):
         -----
         Source: every enabled hook. Events that found no room are in `loss`.
         """
-        return Table(
-            "events", self._described("events", self._core.events), self._facts["events"]
-        )
+        return Table("events", self._described("events", self._core.events), self._facts["events"])
 
     @cached_property
     def calls(self) -> Table:
