@@ -101,8 +101,8 @@ def test_an_exit_stack_gives_each_what_is_its_own(backend):
     ends = ["c_call", "c_return"] if sys.version_info >= (3, 15) else []
     assert [row.word for row in of_lock] == ends
     calls = trace.calls
-    (parent,) = calls["parent"][calls["name"] == "after"]
-    assert calls["name"][parent] == "ExitStack.__exit__"
+    (wrapper,) = calls["parent"][calls["name"] == "after"]
+    assert calls["name"][calls["parent"][wrapper]] == "ExitStack.__exit__"
 
 
 @pytest.mark.parametrize(
