@@ -695,7 +695,7 @@ class Trace(Points, Questions, Answers):
         -------
         Table
             ``time`` int64, ns; ``live`` int64, bytes; ``blocks`` int64. See `memory_of` for one
-            domain, and `memory_bins` for plots.
+            domain, and `memory_bins` for plots; ``memory.plot()`` draws it by matplotlib.
         """
         return self.memory_of()
 
@@ -732,8 +732,10 @@ class Trace(Points, Questions, Answers):
         ValueError
             There is no such domain.
         """
+        from .viewer.plots import MemoryTable
+
         time, live, blocks = self._core.curve(self._domain_bits(domains))
-        return Table.from_columns(
+        return MemoryTable.from_columns(
             self._title("memory"),
             {"time": time, "live": live, "blocks": blocks},
             units={"time": "ns", "live": "bytes"},
@@ -1010,6 +1012,34 @@ class Trace(Points, Questions, Answers):
             return open_page(self, title=title, grain=grain)
         write(self, path, title=title, grain=grain, force=force)
         return os.fspath(path)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the timeline by matplotlib: the outermost calls of the first threads.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            Where to; without, in a figure of its own.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            ``axes.figure.savefig("timeline.svg")`` writes it. `show` shows every call.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            matplotlib is not installed: ``pip install 'eventprof[plot]'``.
+        """
+        from .viewer.plots import timeline
+
+        return timeline(self, axes)
+
+    def _repr_html_(self) -> str:
+        """Give what a notebook shows: a line of facts, and the small timeline over live memory."""
+        from .viewer.picture import summary
+
+        return summary(self)
 
     def __repr__(self) -> str:
         lost = f", {self.loss.total:,} lost" if self.loss else ""
