@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .._words import plural, show_bytes, show_ns
-from ..tables import Array
+from ..trace.column import Array
 from .data import _area
 
 if TYPE_CHECKING:

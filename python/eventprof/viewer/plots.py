@@ -8,7 +8,7 @@ import numpy as np
 
 from .._optional import require
 from .._words import show_bytes, show_ns
-from ..tables import Table
+from ..trace.table import Table
 from .picture import COLOURS, slices, thread_name
 
 if TYPE_CHECKING:
