@@ -332,13 +332,13 @@ class Trace(UserEvents, Collector, Objects, Memory, Moments, Callers, Comparison
         ModuleNotFoundError
             matplotlib is not installed: ``pip install 'eventprof[plot]'``.
         """
-        from .viewer.plots import timeline
+        from ..viewer.plots import timeline
 
         return timeline(self, axes)
 
     def _repr_html_(self) -> str:
         """Give what a notebook shows: a line of facts, and the small timeline over live memory."""
-        from .viewer.picture import summary
+        from ..viewer.picture import summary
 
         return summary(self)
 
