@@ -22,7 +22,7 @@ BELOW = {
     "answers": {"recording", "trace", "show"},
     "files": {"recording", "trace"},
     "show": {"trace", "answers"},
-    "viewer": {"trace"},
+    "viewer": {"trace", "answers"},
     "export": {"trace"},
     "importing": {"trace"},
     "cli": set(),
