@@ -46,10 +46,12 @@ typedef struct ep_gate_stack {
 
 /* What the thread allocated since it is in our own code, unordered, and has not freed. */
 #define EP_OWN_BLOCKS 62
+#define EP_MUTED_BLOCKS (1 << 17)    /* a power of 2 */
 typedef struct ep_own_blocks {
     uint32_t count;
     bool is_full;    /* there were more, and whose a block is that is not here is not known */
     uintptr_t address[EP_OWN_BLOCKS];
+    uintptr_t *muted;    /* EP_MUTED_BLOCKS, instead of those, while the log is EP_FRESH_MUTED */
 } ep_own_blocks;
 
 /* The thread is to be named; open calls of it are doubted (ep_engine_doubt). */
@@ -57,6 +59,8 @@ typedef struct ep_own_blocks {
 #define EP_FRESH_DOUBTED UINT32_C(2)
 /* For good: the end of a call may come whose begin was left out (source_profile.c). */
 #define EP_FRESH_HALVES UINT32_C(4)
+/* Until it is taken back: what the thread does is none of the program's (own_blocks.h). */
+#define EP_FRESH_MUTED UINT32_C(8)
 
 /* Inside our own code; inside an allocator of the runtime's that is recorded. */
 #define EP_BUSY_OWN UINT32_C(1)
