@@ -1079,6 +1079,21 @@ recorder_get_output(PyObject *object, void *unused)
     return file != NULL ? PyUnicode_DecodeFSDefault(ep_file_path(file)) : Py_NewRef(Py_None);
 }
 
+/* (forked children that could not write a file, why not the last of them); None without a file. */
+static PyObject *
+recorder_get_children_lost(PyObject *object, void *unused)
+{
+    (void)unused;
+    ep_file *file = ((recorder_object *)object)->core.file;
+    if (file == NULL) {
+        Py_RETURN_NONE;
+    }
+    const ep_file_header *header = ep_file_get_header(file);
+    uint32_t count = atomic_load_explicit(&header->children_lost, memory_order_relaxed);
+    uint32_t why = atomic_load_explicit(&header->children_error, memory_order_relaxed);
+    return Py_BuildValue("Is", (unsigned)count, strerror((int)why));
+}
+
 static PyObject *
 recorder_get_displaced(PyObject *object, void *unused)
 {
@@ -1133,6 +1148,7 @@ static PyGetSetDef recorder_properties[] = {
      "The clock of the last window: 'counter', 'monotonic'; None: there was none.", NULL},
     {"output", recorder_get_output, NULL,
      "Path of the last window's log file; None: there is none.", NULL},
+    {"_children_lost", recorder_get_children_lost, NULL, NULL, NULL},
     {"displaced", recorder_get_displaced, NULL,
      "Names of the sources whose hook another tool took over during the window.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
