@@ -85,6 +85,8 @@ typedef struct ep_log {
     uint64_t not_before;             /* ticks of the last event that came up inside our own code: that of
                                         the hook around it, whose clock was read before, is not earlier */
     const void *state;               /* the sources' own: what the runtime calls this thread */
+    const void *thrown_into;         /* the sources' own: of the generator that last had an exception thrown
+                                        into it, until it unwinds (entry.h) */
     /* owner changes it under the engine's lock, others read it there */
     ep_chunk *chunk;                 /* NULL: writing into scratch */
     bool closed;                     /* its records are on a clock of before: no window begins here */
@@ -278,6 +280,14 @@ ep_log_take_back_call(ep_log *log)
     atomic_store_explicit(log->next, 0, memory_order_relaxed);
     /* Release; as in ep_log_take_back(). */
     atomic_thread_fence(memory_order_release);
+}
+
+/* The last word that was written: of a call's record, all of it. The header's last one if the chunk has
+ * no record yet; 0 without a chunk. */
+static inline uint64_t
+ep_log_last_word(const ep_log *log)
+{
+    return log->chunk != NULL ? atomic_load_explicit(log->next - 1, memory_order_relaxed) : 0;
 }
 
 /* The time of an event whose clock was read before the hook did its own work. */
