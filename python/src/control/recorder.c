@@ -288,14 +288,13 @@ static PyObject *
 recorder_get_children_lost(PyObject *object, void *unused)
 {
     (void)unused;
-    ep_file *file = ((recorder_object *)object)->core.file;
+    const ep_file *file = ((ep_py_recorder *)object)->core.file;
     if (file == NULL) {
         Py_RETURN_NONE;
     }
-    const ep_file_header *header = ep_file_get_header(file);
-    uint32_t count = atomic_load_explicit(&header->children_lost, memory_order_relaxed);
-    uint32_t why = atomic_load_explicit(&header->children_error, memory_order_relaxed);
-    return Py_BuildValue("Is", (unsigned)count, strerror((int)why));
+    int os_error;
+    uint32_t count = ep_file_get_children_lost(file, &os_error);
+    return Py_BuildValue("Is", (unsigned)count, strerror(os_error));
 }
 
 static PyObject *
