@@ -88,19 +88,19 @@ class Tables(Facts):
         Returns
         -------
         Table
-            ``start``, ``duration`` and ``self`` (without the calls inside) int64, ns.
-            ``thread`` int32, row of `threads`. ``function`` int32, row of `functions`, its ``name``
-            and ``file`` text and ``line`` int32, the first. ``kind`` text, how it began: call,
-            resume, throw or c_call; or what else it is: span, gc or hpy. A generator has a row for
-            each of its runs. ``depth`` int32. ``parent`` int32, row of this table, null for
-            outermost calls. ``caller`` int32 and ``caller_line`` int32. ``flags`` uint8, a sum of:
-            1 open when the window began, 2 open when it ended, 4 ended by a yield, 8 ended by an
-            exception, 16 its end was not seen, 32 recursive. The duration of a call with 1, 2 or 16 is that within the
-            window, a lower bound. The bits' names are in `CALL_FLAGS` of eventprof.trace.
-            ``allocated`` and ``freed`` int64, bytes, and ``blocks`` (allocated) int32, in the call
-            itself; ``allocated_below``, ``freed_below`` and ``blocks_below`` with the calls
-            inside. ``task`` text: the name of the asyncio task that it was part of, as it was when
-            the task's slice began; null outside of tasks.
+            ``start``, ``duration`` and ``self`` (without the calls inside) int64, ns. ``thread``
+            int32, row of `threads`. ``function`` int32, row of `functions`, its ``name`` and
+            ``file`` text and ``line`` int32, the first. ``kind`` text, how it began: call, resume,
+            throw or c_call; or what else it is: span, gc or hpy. A generator has a row for each of
+            its runs. ``depth`` int32. ``parent`` int32, row of this table, null for outermost
+            calls. ``caller`` int32 and ``caller_line`` int32. ``flags`` uint8, a sum of: 1 open
+            when the window began, 2 open when it ended, 4 ended by a yield, 8 ended by an
+            exception, 16 its end was not seen, 32 recursive. The duration of a call with 1, 2 or 16
+            is that within the window, a lower bound. The bits' names are in `CALL_FLAGS` of
+            eventprof.trace. ``allocated`` and ``freed`` int64, bytes, and ``blocks`` (allocated)
+            int32, in the call itself; ``allocated_below``, ``freed_below`` and ``blocks_below``
+            with the calls inside. ``task`` text: the name of the asyncio task that it was part of,
+            as it was when the task's slice began; null outside of tasks.
         """
         load = self._core.calls
         function, name = self._function_columns(load)
