@@ -189,7 +189,7 @@ class _Calls:
 
         As `Tree.owners` has it: of an own function it is no line, but its function and line -1.
         """
-        function, line = np.full(self.count + 1, -1), np.full(self.count + 1, -1)
+        function, line = (np.full(self.count + 1, -1, dtype=np.int32) for _ in range(2))
         for _, _, first, count in sorted(self.rows, key=lambda row: row[1]):
             part = slice(first, first + count)
             of, caller = self.function[part], self.caller[part]
