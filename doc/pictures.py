@@ -2,7 +2,8 @@
 
     python doc/pictures.py
 
-It needs pandas, FastAPI and httpx. Programs are recorded anew, so numbers in the pictures differ each time.
+It needs pandas, FastAPI and httpx. Programs are recorded anew, so numbers in the pictures differ
+each time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The small picture of a trace, as SVG: what a notebook shows, and what others draw with matplotlib.
+"""The small picture of a trace, as SVG: what a notebook shows, and what matplotlib draws.
 
 `slices` and `live` reduce a trace to what a picture of some width can show; nothing else here looks
 at tables.
