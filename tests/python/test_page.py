@@ -570,7 +570,9 @@ def test_bands_by_line_sum_to_the_total_to_the_byte(shown, trace, by):
         at_peak = values(table, "at_peak")
         wanted = {
             (int(f), max(int(n), 0)): int(v)
-            for f, n, v in zip(values(table, "function"), values(table, "line"), at_peak, strict=True)
+            for f, n, v in zip(
+                values(table, "function"), values(table, "line"), at_peak, strict=True
+            )
             if v
         }
         rows = shown.run(f"eventprofPage.alive({trace.peak().time})")["rows"]
@@ -620,7 +622,9 @@ def test_shift_drag_on_memory_tells_kept_from_freed(shown, trace):
 def test_a_block_leads_to_the_calls_that_made_and_freed_it(shown, trace, order):
     time = trace.peak().time
     shown.key("m")
-    rows = shown.run("[...document.querySelectorAll('#pane-instant .blocks tr')].map((r) => r.innerText)")
+    rows = shown.run(
+        "[...document.querySelectorAll('#pane-instant .blocks tr')].map((r) => r.innerText)"
+    )
     blocks = trace.allocations
     start, end, size = (values(blocks, name) for name in ("start", "end", "size"))
     alive = np.flatnonzero((start <= time) & ((end < 0) | (end > time)))
@@ -749,7 +753,9 @@ def others_held(trace, thread, t0, t1):
 
 def waited_of_calls(trace):
     calls = trace.calls
-    start, duration, thread = (values(calls, name).tolist() for name in ("start", "duration", "thread"))
+    start, duration, thread = (
+        values(calls, name).tolist() for name in ("start", "duration", "thread")
+    )
     return [
         others_held(trace, of, t0, t0 + length)
         for of, t0, length in zip(thread, start, duration, strict=True)
@@ -813,7 +819,9 @@ def test_slices_are_hatched_where_another_thread_had_the_lock(browser, tmp_path,
     seen = 0
     for thread, marks in hatched:
         each = (v1 - v0) / len(marks)
-        mine = sorted((row for row in rows if row["thread"] == thread), key=lambda row: row["depth"])
+        mine = sorted(
+            (row for row in rows if row["thread"] == thread), key=lambda row: row["depth"]
+        )
         under = [
             shown.run(
                 f"Array.from({{length: {len(marks)}}}, (_, x) => eventprofPage.under({GUTTER} + x + 0.5, {row['y']}))"
@@ -851,7 +859,9 @@ def record_turns():
     sys.setswitchinterval(0.0005)
     try:
         with eventprof.record(memory=False) as rec:
-            threads = [threading.Thread(target=spin, args=(k, turns), name=f"spin_{k}") for k in range(2)]
+            threads = [
+                threading.Thread(target=spin, args=(k, turns), name=f"spin_{k}") for k in range(2)
+            ]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -911,7 +921,10 @@ def test_findings_lead_to_their_places(browser, finding):
     assert "list-from-the-front" in [each.rule for each in found]
     browser.run("document.querySelector('#tab-findings').click()")
     browser.settle()
-    assert browser.run("document.querySelector('#tab-findings').innerText") == f"Findings ({len(found)})"
+    assert (
+        browser.run("document.querySelector('#tab-findings').innerText")
+        == f"Findings ({len(found)})"
+    )
     sections = browser.run(
         "[...document.querySelectorAll('#pane-findings .finding')].map((f) => [f.querySelector('h3').innerText, f.innerText])"
     )
@@ -920,7 +933,9 @@ def test_findings_lead_to_their_places(browser, finding):
         assert each.advice in said
         assert all(evidence.place() in said for evidence in each.evidence)
     at = [each.rule for each in found].index("list-from-the-front")
-    browser.run(f"document.querySelectorAll('#pane-findings .finding')[{at}].querySelector('li button').click()")
+    browser.run(
+        f"document.querySelectorAll('#pane-findings .finding')[{at}].querySelector('li button').click()"
+    )
     browser.settle()
     call, name, duration, line = browser.run(
         "(({data, state}) => [state.call, data.nameOf(data.func[state.call]), data.dur[state.call], data.line[state.call]])(eventprofPage)"
@@ -937,7 +952,9 @@ def test_where_nothing_is_wrong_the_findings_say_so(shown, trace):
     if not trace.analyze():
         shown.run("eventprofPage.update({tab: 'findings'})")
         shown.settle()
-        assert "Nothing was found" in shown.run("document.querySelector('#pane-findings').innerText")
+        assert "Nothing was found" in shown.run(
+            "document.querySelector('#pane-findings').innerText"
+        )
     assert shown.run("eventprofPage.data.head.findings.map((f) => f.claim)") == [
         each.claim for each in trace.analyze()
     ]

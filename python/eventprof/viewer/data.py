@@ -189,16 +189,14 @@ class _Calls:
 
         As `Tree.owners` has it: of an own function it is no line, but its function and line -1.
         """
-        function, line = np.full(self.count + 1, -1), np.full(self.count + 1, -1)
+        function, line = (np.full(self.count + 1, -1, dtype=np.int32) for _ in range(2))
         for _, _, first, count in sorted(self.rows, key=lambda row: row[1]):
             part = slice(first, first + count)
             of, caller = self.function[part], self.caller[part]
             above = self.parent[part]  # of no parent -1, whose owner is none
             is_own, called = own[np.maximum(of, -1)], own[np.maximum(caller, -1)]
             function[part] = np.where(is_own, of, np.where(called, caller, function[above]))
-            line[part] = np.where(
-                is_own, -1, np.where(called, self.caller_line[part], line[above])
-            )
+            line[part] = np.where(is_own, -1, np.where(called, self.caller_line[part], line[above]))
         return function, line
 
     def tiles(self) -> Iterator[tuple[dict[str, Any], list[Array]]]:
@@ -296,7 +294,8 @@ class _Places:
 
     def of(self, function: Array, line: Array) -> Array:
         """Give the numbers of some of the pairs."""
-        return self._number[self._offset[function] + line]
+        numbers: Array = self._number[self._offset[function] + line]
+        return numbers
 
 
 class _Blocks:
@@ -475,12 +474,14 @@ def _findings(trace: Trace, calls: _Calls) -> list[dict[str, Any]]:
         return []
     tree, found = trace._tree, trace.analyze()
     function_of = {(row[0] or "(no name)", row[2]): n for n, row in enumerate(tree.functions)}
-    places = []
+    places: list[tuple[int, int | None, int | None]] = []
     for finding in found:
         for evidence in finding.evidence:
             if evidence.node is not None:
                 node = evidence.node
-                places.append((int(tree.function[node]), int(tree.caller[node]), tree.line[node]))
+                places.append(
+                    (int(tree.function[node]), int(tree.caller[node]), int(tree.line[node]))
+                )
             else:
                 places.append((function_of.get((evidence.name, evidence.file), -1), None, None))
     wanted = np.zeros(len(tree.functions) + 1, dtype=bool)

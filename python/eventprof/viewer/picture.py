@@ -1,4 +1,4 @@
-"""The small picture of a trace, as SVG: what a notebook shows, and what others draw with matplotlib.
+"""The small picture of a trace, as SVG: what a notebook shows, and what matplotlib draws.
 
 `slices` and `live` reduce a trace to what a picture of some width can show; nothing else here looks
 at tables.
@@ -40,6 +40,13 @@ class Slice(NamedTuple):
 def _clean(text: str) -> str:
     """Show characters that cannot be seen, or turn others around, as their codes."""
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+
+
+def fit(text: str, letters: int) -> str:
+    """Cut a text to so many letters; empty where nothing useful would be left."""
+    if len(text) <= letters:
+        return text
+    return f"{text[: letters - 1]}\u2026" if letters >= 4 else ""
 
 
 def slices(trace: Trace, columns: int) -> list[Slice]:
@@ -125,7 +132,7 @@ def svg(trace: Trace, width: int = 900) -> str:
     for n, row in enumerate(rows):
         if n == 0 or rows[n - 1][0] != row[0]:
             y += 4
-            name = html.escape(thread_name(trace, row[0])[:16])
+            name = html.escape(fit(thread_name(trace, row[0]), 17))
             parts.append(f'<text x="4" y="{y + 9:.0f}">{name}</text>')
         top[row] = y
         y += _ROW
@@ -137,11 +144,11 @@ def svg(trace: Trace, width: int = 900) -> str:
             f'height="{_ROW - 1}" fill="{COLOURS[each.area]}">'
             f"<title>{html.escape(each.name)}: {show_ns(each.duration)}</title></rect>"
         )
-        letters = int((wide - 6) / 6)
-        if letters >= 3:
+        name = fit(each.name, int((wide - 6) / 6))
+        if name:
             parts.append(
                 f'<text x="{x + 3:.2f}" y="{top[each.thread, each.depth] + 9:.0f}">'
-                f"{html.escape(each.name[:letters])}</text>"
+                f"{html.escape(name)}</text>"
             )
     _, most = live(trace, room)
     if len(most) and most.max() > 0:

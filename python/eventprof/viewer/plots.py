@@ -9,7 +9,7 @@ import numpy as np
 from .._optional import require
 from .._words import show_bytes, show_ns
 from ..trace.table import Table
-from .picture import COLOURS, slices, thread_name
+from .picture import COLOURS, fit, slices, thread_name
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -94,12 +94,11 @@ def timeline(trace: Trace, axes: Any = None) -> Any:
         )
     span = max(trace.duration, 1)
     for each in drawn:
-        letters = int(each.duration / span * 110) - 1
-        if letters >= 3:
+        name = fit(each.name, int(each.duration / span * 110) - 1)
+        if name:
             axes.text(
                 each.start + each.duration / 2, place[each.thread, each.depth],
-                each.name[:letters].replace("$", r"\$"), ha="center", va="center", fontsize=7,
-                clip_on=True,
+                name.replace("$", r"\$"), ha="center", va="center", fontsize=7, clip_on=True,
             )  # fmt: skip
     outer = [row for n, row in enumerate(rows) if n == 0 or rows[n - 1][0] != row[0]]
     names = [thread_name(trace, thread).replace("$", r"\$") for thread, _ in outer]
