@@ -61,8 +61,16 @@ typedef struct found_slot {
     size_t bytes;
 } found_slot;
 
+/* Where a chunk that is a header alone has its records. */
+typedef struct chunk_place {
+    found_slot slot;
+    bool checked;    /* what is wrong with them was noted */
+} chunk_place;
+
 typedef struct loader {
     ep_file_reader *reader;
+    bool streams;                       /* chunks are headers alone; their records are read again */
+    bool threads_known;                 /* no other gets a small id */
     bool last_try;                      /* what the writer takes away meanwhile is left out */
     bool outrun;                        /* it did: once more from the start */
     ep_file_header header;              /* as of this load */
@@ -73,6 +81,8 @@ typedef struct loader {
     size_t event_slot_count, event_slot_capacity, text_slot_count, text_slot_capacity;
     ep_chunk *chunks;
     size_t chunk_count, chunk_capacity;
+    chunk_place *places;                /* streams: of each chunk */
+    size_t place_capacity;
     void **texts;                       /* text slots, whole */
     size_t text_count, text_capacity;
     uint64_t text_bytes;                /* of all of them */
@@ -352,7 +362,7 @@ small_thread_id(loader *l, uint64_t id)
     if (id == 0 || id > UINT32_MAX) {
         return 0;
     }
-    if (l->thread_count * 2 >= l->thread_mask && !grow_thread_slots(l)) {
+    if (!l->threads_known && l->thread_count * 2 >= l->thread_mask && !grow_thread_slots(l)) {
         return 0;
     }
     size_t slot = (uint32_t)id * UINT64_C(0x9E3779B97F4A7C15) >> 32;
@@ -362,7 +372,7 @@ small_thread_id(loader *l, uint64_t id)
             return (uint32_t)entry & ((1u << SMALL_ID_BITS) - 1);
         }
     }
-    if (l->thread_count > THREADS_MAX ||
+    if (l->threads_known || l->thread_count > THREADS_MAX ||
         !ep_grow((void **)&l->threads, &l->thread_capacity, l->thread_count + 1, sizeof *l->threads)) {
         return 0;
     }
@@ -481,20 +491,25 @@ is_whole(const ep_file_reader *reader)
            reader->bytes >= units * header->slot_bytes;
 }
 
+static void
+note_impossible_thread(ep_file_reader *reader, const found_slot *found, const ep_chunk_header *chunk)
+{
+    note(reader, "chunk at offset %" PRIu64 ": of thread %" PRIu64 ", which cannot be", found->offset,
+         chunk->thread_id);
+}
+
+/* Reads what is in a slot into `chunk`, which has room for it and two words more, zeroed; tells: notes what is
+ * wrong with it. *out: whether it is a chunk; then it is sealed, and its used words are whole.
+ * Fails: EP_IO, EP_NOMEM. */
 static ep_status
-add_chunk(loader *l, const found_slot *found, uint64_t stop_ticks)
+read_chunk(loader *l, const found_slot *found, uint64_t stop_ticks, bool tells, ep_chunk_header *chunk,
+           bool *out)
 {
     ep_file_reader *reader = l->reader;
     const uint64_t offset = found->offset;
-    ep_chunk_header *chunk = ep_calloc(found->bytes, 1);
-    if (chunk == NULL ||
-        !ep_grow((void **)&l->chunks, &l->chunk_capacity, l->chunk_count + 1, sizeof *l->chunks)) {
-        free(chunk);
-        return EP_NOMEM;
-    }
+    *out = false;
     int64_t got = read_at(reader, offset, chunk, found->bytes);
     if (got < (int64_t)sizeof *chunk) {
-        free(chunk);
         return got < 0 ? EP_IO : EP_OK;
     }
     bool sealed = atomic_load_explicit(&chunk->state, memory_order_relaxed) == EP_CHUNK_SEALED;
@@ -504,39 +519,82 @@ add_chunk(loader *l, const found_slot *found, uint64_t stop_ticks)
     } else if (reader->facts.writer_lives) {
         ep_status status = read_live(reader, offset, found->bytes, chunk, &words);
         if (status != EP_OK) {
-            free(chunk);
             return status;
         }
     }
     if (chunk->sequence != found->sequence || !is_still(reader, found)) {
-        free(chunk);
         l->outrun = true;
         return EP_OK;
     }
     bool right_sum = !sealed || (words == claimed && chunk->sum == ep_sum64(chunk + 1, words * 8));
     uint32_t thread = small_thread_id(l, chunk->thread_id);
     if (thread == 0) {
-        note(reader, "chunk at offset %" PRIu64 ": of thread %" PRIu64 ", which cannot be", offset,
-             chunk->thread_id);
-        free(chunk);
+        if (tells) {
+            note_impossible_thread(reader, found, chunk);
+        }
         return EP_OK;
     }
     chunk->thread_id = thread;
     size_t whole = check_records(l, chunk, words, stop_ticks);
-    if (!right_sum || (sealed && whole != words)) {
+    if (tells && (!right_sum || (sealed && whole != words))) {
         note(reader, "chunk at offset %" PRIu64 ": damaged; %zu of %zu bytes of records were read",
              offset, whole * 8,
              claimed > EP_CHUNK_WORDS_OF(found->bytes) ? (size_t)EP_CHUNK_WORDS_OF(found->bytes) * 8
                                                        : claimed * 8);
-    } else if (!sealed && (uint64_t)got < found->bytes && whole == words && !is_whole(reader)) {
+    } else if (tells && !sealed && (uint64_t)got < found->bytes && whole == words && !is_whole(reader)) {
         note(reader, "chunk at offset %" PRIu64 ": the file ends in it, at byte %" PRIu64, offset,
              offset + (uint64_t)got);
     }
     atomic_store_explicit(&chunk->state, EP_CHUNK_SEALED, memory_order_relaxed);
     chunk->bytes = (uint32_t)found->bytes;
+    *out = true;
+    return EP_OK;
+}
+
+/* Of a finished file the header of a chunk says enough, but for one that threads share. */
+static bool
+says_header_enough(const loader *l, const ep_chunk_header *chunk)
+{
+    return l->streams && l->reader->facts.phase == EP_FILE_FINISHED &&
+           atomic_load_explicit(&chunk->state, memory_order_relaxed) == EP_CHUNK_SEALED &&
+           !atomic_load_explicit(&chunk->shared, memory_order_relaxed);
+}
+
+static ep_status
+add_chunk(loader *l, const found_slot *found, uint64_t stop_ticks)
+{
+    /* Two words more: a decoder may look behind the last. */
+    ep_chunk_header *chunk = ep_calloc(found->bytes + 16, 1);
+    if (chunk == NULL ||
+        !ep_grow((void **)&l->chunks, &l->chunk_capacity, l->chunk_count + 1, sizeof *l->chunks) ||
+        !ep_grow((void **)&l->places, &l->place_capacity, l->chunk_count + 1, sizeof *l->places)) {
+        free(chunk);
+        return EP_NOMEM;
+    }
+    bool is_chunk = false, whole = true;
+    ep_status status = EP_OK;
+    if (l->streams && read_at(l->reader, found->offset, chunk, sizeof *chunk) == sizeof *chunk &&
+        chunk->sequence == found->sequence && says_header_enough(l, chunk)) {
+        uint32_t thread = small_thread_id(l, chunk->thread_id);
+        if (thread == 0) {
+            note_impossible_thread(l->reader, found, chunk);
+        }
+        chunk->thread_id = thread;
+        chunk->bytes = (uint32_t)found->bytes;
+        is_chunk = thread != 0;
+        whole = false;
+    } else {
+        status = read_chunk(l, found, stop_ticks, true, chunk, &is_chunk);
+    }
+    if (status != EP_OK || !is_chunk) {
+        free(chunk);
+        return status;
+    }
     /* Most of a killed program's last chunks are empty. */
-    ep_chunk_header *fitting = realloc(chunk, sizeof *chunk + (whole + 2) * 8);
+    size_t kept = l->streams ? 0 : chunk->used_words;
+    ep_chunk_header *fitting = realloc(chunk, sizeof *chunk + (kept + 2) * 8);
     chunk = fitting != NULL ? fitting : chunk;
+    l->places[l->chunk_count] = (chunk_place){.slot = *found, .checked = whole};
     l->chunks[l->chunk_count++] = (ep_chunk){.header = chunk};
     return EP_OK;
 }
@@ -1055,7 +1113,7 @@ sort_threads(loader *l)
         header->thread_id = small_thread_id(l, ids[header->thread_id]);
         uint64_t *at = (uint64_t *)(header + 1), *end = at + header->used_words;
         bool shared = atomic_load_explicit(&header->shared, memory_order_relaxed);
-        while (shared && at < end) {
+        while (shared && !l->streams && at < end) {
             if (EP_WORD0_KIND(*at) == EP_KIND_THREAD) {
                 at[1] = small_thread_id(l, ids[at[1]]);
             }
@@ -1140,27 +1198,33 @@ build_clock(loader *l, ep_clock_map *map)
     return EP_OK;
 }
 
-/* File ids in the columns become ids of this process. */
+/* Ids of the file become ids of this process: in rows from `from` on. */
 static void
-translate(loader *l, ep_decoded *decoded)
+translate_rows(loader *l, ep_columns *c, size_t from)
 {
     const id_table *names = &l->name_ids, *sites = &l->site_ids;
-    ep_columns *c = &decoded->columns;
     const id_table *table[EP_KIND_COUNT];
     for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
         bool closes = ep_kinds[kind].family == EP_FAMILY_CALL &&
                       ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
         table[kind] = closes ? names : sites;
     }
-    for (size_t row = 0; row < c->count; row++) {
+    for (size_t row = from; row < c->count; row++) {
         const id_table *ids = table[c->kind[row]];
         uint32_t id = c->id[row];
         uint32_t mine = id < ids->count ? ids->ids[id] : 0;
         l->unknown_ids += mine == 0 && id != 0;
         c->id[row] = mine;
     }
-    for (size_t i = 0; i < decoded->thread_count; i++) {
-        ep_open_stack *open = &decoded->threads[i].open;
+}
+
+/* The same in the stacks of open calls. */
+static void
+translate_window(loader *l)
+{
+    const id_table *sites = &l->site_ids;
+    for (size_t i = 0; i < l->window_count; i++) {
+        ep_open_stack *open = &l->window[i].open;
         for (size_t k = 0; k < open->depth; k++) {
             uint32_t id = open->calls[k].site_id;
             open->calls[k].site_id = id < sites->count ? sites->ids[id] : 0;
@@ -1219,6 +1283,7 @@ clear_loader(loader *l)
     free(l->event_slots);
     free(l->text_slots);
     free(l->chunks);
+    free(l->places);
     free(l->texts);
     free(l->threads);
     free(l->thread_slots);
@@ -1230,29 +1295,43 @@ clear_loader(loader *l)
     free(l->state);
 }
 
+/* The chunks of a file as a decoder takes them. */
+typedef struct file_capture {
+    ep_capture capture;
+    ep_clock_map map;
+    ep_chunk **chunks;
+} file_capture;
+
+static void
+clear_capture(file_capture *c)
+{
+    ep_clock_map_free(&c->map);
+    free(c->chunks);
+}
+
+/* Returns: new in *out (clear_capture), with views into the loader, and in *recording. */
 static ep_status
-decode_all(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
+make_capture(loader *l, file_capture *out, ep_recording *recording, ep_error *error)
 {
     ep_file_header *header = &l->header;
     bool finished = l->reader->facts.phase == EP_FILE_FINISHED;
-    ep_clock_map map = {0};
-    ep_chunk **chunks = ep_calloc(l->chunk_count, sizeof *chunks);
-    ep_status status = chunks != NULL ? build_clock(l, &map) : EP_NOMEM;
+    *out = (file_capture){.chunks = ep_calloc(l->chunk_count, sizeof *out->chunks)};
+    ep_status status = out->chunks != NULL ? build_clock(l, &out->map) : EP_NOMEM;
     if (status == EP_OK) {
-        status = fill_recording(l, &map, recording, error);
+        status = fill_recording(l, &out->map, recording, error);
     }
     if (status != EP_OK) {
-        ep_clock_map_free(&map);
-        free(chunks);
+        clear_capture(out);
         return status;
     }
     for (size_t i = 0; i < l->chunk_count; i++) {
-        chunks[i] = &l->chunks[i];
+        out->chunks[i] = &l->chunks[i];
     }
     for (size_t i = 0; i < l->thread_count; i++) {
         l->threads[i].id = (uint32_t)i;
     }
-    ep_capture capture = {
+    translate_window(l);
+    out->capture = (ep_capture){
         .kinds = header->kinds,
         .start = header->start,
         .stop = finished ? header->stop : (ep_anchor){.ticks = l->last_ticks},
@@ -1263,30 +1342,47 @@ decode_all(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
                       : header->full_ticks + 1 < header->start.ticks ? header->start.ticks
                                                                      : header->full_ticks,
         .full_reason = recording->full_reason,
-        .chunks = chunks,
+        .chunks = out->chunks,
         .chunk_count = l->chunk_count,
         .threads = l->window,
         .thread_count = l->window_count,
-        .clock = map,
+        .clock = out->map,
         .read_threads = l->threads,
     };
-    status = ep_decode(&capture, l->only_thread, out);
+    return EP_OK;
+}
+
+/* All rows are translated: what they refer to goes with them. */
+static void
+settle_decoded(loader *l, ep_decoded *out)
+{
+    out->read_threads = l->threads;
+    l->threads = NULL;
+    if (l->unknown_ids > 0) {
+        note(l->reader, "%zu events name a function or place that is not in the file", l->unknown_ids);
+    }
+    out->damaged_chunks += l->reader->facts.note_count;
+}
+
+static ep_status
+decode_all(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
+{
+    file_capture file;
+    ep_status status = make_capture(l, &file, recording, error);
+    if (status != EP_OK) {
+        return status;
+    }
+    status = ep_decode(&file.capture, l->only_thread, out);
     if (status == EP_OK && l->reader->check != NULL) {
-        ep_check_records(&capture, l->only_thread, out, l->reader->check);
+        ep_check_records(&file.capture, l->only_thread, out, l->reader->check);
     }
     if (status == EP_OK) {
-        out->read_threads = l->threads;
-        l->threads = NULL;
-        translate(l, out);
-        if (l->unknown_ids > 0) {
-            note(l->reader, "%zu events name a function or place that is not in the file", l->unknown_ids);
-        }
-        out->damaged_chunks += l->reader->facts.note_count;
+        translate_rows(l, &out->columns, 0);
+        settle_decoded(l, out);
     } else {
         ep_recording_clear(recording);
     }
-    ep_clock_map_free(&map);
-    free(chunks);
+    clear_capture(&file);
     return status;
 }
 
@@ -1303,8 +1399,9 @@ note_lost_slots(ep_file_reader *reader)
     }
 }
 
+/* Everything that a capture is made of. */
 static ep_status
-load(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
+load(loader *l, ep_error *error)
 {
     ep_file_reader *reader = l->reader;
     reader->facts.note_count = 0;
@@ -1345,8 +1442,7 @@ load(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
     name_threads_of_state(l);
     status = sort_threads(l);
     status = status != EP_OK ? status : map_ids(l);
-    status = status != EP_OK ? status : fill_window(l);
-    return status != EP_OK ? status : decode_all(l, recording, out, error);
+    return status != EP_OK ? status : fill_window(l);
 }
 
 ep_status
@@ -1354,8 +1450,11 @@ ep_file_load(ep_file_reader *reader, ep_recording *recording, ep_decoded *out, e
 {
     for (int attempt = 1;; attempt++) {
         loader l = {.reader = reader, .last_try = attempt == TRIES};
-        ep_status status = load(&l, recording, out, error);
+        ep_status status = load(&l, error);
         bool again = status == EP_OK && l.outrun && !l.last_try;
+        if (status == EP_OK && !again) {
+            status = decode_all(&l, recording, out, error);
+        }
         clear_loader(&l);
         if (!again) {
             return status;
@@ -1378,4 +1477,131 @@ ep_file_describe(ep_file_reader *reader, ep_recording *recording, ep_error *erro
     status = status != EP_OK ? status : fill_recording(&l, &map, recording, error);
     ep_clock_map_free(&map);
     return status;
+}
+
+/* ---- Batch by batch -------------------------------------------------------------------------- */
+
+struct ep_file_stream {
+    ep_chunk_source source;    /* the first member */
+    loader loader;
+    file_capture file;
+    ep_decoder *decoder;
+    uint64_t stop_ticks;
+    ep_chunk_header *spare;    /* a buffer of the largest chunk, for the next; may be NULL */
+};
+
+static ep_status
+load_chunk(ep_chunk_source *source, size_t index, const ep_chunk_header **out)
+{
+    ep_file_stream *s = (ep_file_stream *)source;
+    chunk_place *place = &s->loader.places[index];
+    bool large = place->slot.bytes == EP_CHUNK_BYTES, is_chunk;
+    ep_chunk_header *chunk = large ? s->spare : NULL;
+    s->spare = large ? NULL : s->spare;
+    if (chunk == NULL) {
+        chunk = ep_calloc(place->slot.bytes + 16, 1);
+    }
+    if (chunk == NULL) {
+        return EP_NOMEM;
+    }
+    ep_status status = read_chunk(&s->loader, &place->slot, s->stop_ticks, !place->checked, chunk,
+                                  &is_chunk);
+    place->checked = true;
+    if (status != EP_OK) {
+        free(chunk);
+        return status;
+    }
+    if (!is_chunk) {    /* it was one a moment ago: somebody writes to the file */
+        chunk->used_words = 0;
+    }
+    chunk->bytes = (uint32_t)place->slot.bytes;
+    memset((uint64_t *)(chunk + 1) + chunk->used_words, 0, 16);    /* what was there before */
+    *out = chunk;
+    return EP_OK;
+}
+
+static void
+let_chunk_go(ep_chunk_source *source, const ep_chunk_header *chunk)
+{
+    ep_file_stream *s = (ep_file_stream *)source;
+    ep_chunk_header *mine = (ep_chunk_header *)chunk;
+    if (s->spare == NULL && chunk->bytes == EP_CHUNK_BYTES) {
+        s->spare = mine;
+    } else {
+        free(mine);
+    }
+}
+
+ep_status
+ep_file_stream_open(ep_file_reader *reader, ep_recording *recording, ep_file_stream **out,
+                    ep_error *error)
+{
+    if (reader->facts.writer_lives) {
+        return ep_fail(error, EP_STATE, "its program still writes to it");
+    }
+    ep_file_stream *s = ep_calloc(1, sizeof *s);
+    if (s == NULL) {
+        return EP_NOMEM;
+    }
+    s->source = (ep_chunk_source){.load = load_chunk, .let_go = let_chunk_go};
+    s->loader = (loader){.reader = reader, .streams = true, .last_try = true};
+    ep_status status = load(&s->loader, error);
+    if (status == EP_OK) {
+        status = make_capture(&s->loader, &s->file, recording, error);
+    }
+    if (status == EP_OK) {
+        s->loader.threads_known = true;
+        s->stop_ticks = reader->facts.phase == EP_FILE_FINISHED ? s->loader.header.stop.ticks : UINT64_MAX;
+        status = ep_decoder_open(&s->file.capture, s->loader.only_thread, &s->source, &s->decoder);
+        if (status != EP_OK) {
+            ep_recording_clear(recording);
+        }
+    }
+    if (status != EP_OK) {
+        ep_file_stream_close(s);
+        return status;
+    }
+    *out = s;
+    return EP_OK;
+}
+
+const ep_decoded *
+ep_file_stream_head(const ep_file_stream *stream)
+{
+    return ep_decoder_head(stream->decoder);
+}
+
+ep_status
+ep_file_stream_next(ep_file_stream *s, ep_columns *to, size_t limit, ep_error *error)
+{
+    size_t from = to->count;
+    ep_status status = ep_decoder_next(s->decoder, to, limit);
+    translate_rows(&s->loader, to, from);
+    return status == EP_IO ? ep_fail_os(error, errno) : status;
+}
+
+void
+ep_file_stream_progress(const ep_file_stream *s, size_t *done, size_t *total)
+{
+    ep_decoder_progress(s->decoder, done, total);
+}
+
+void
+ep_file_stream_end(ep_file_stream *s, ep_decoded *out)
+{
+    ep_decoder_end(s->decoder, out);
+    settle_decoded(&s->loader, out);
+}
+
+void
+ep_file_stream_close(ep_file_stream *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    ep_decoder_close(s->decoder);
+    free(s->spare);
+    clear_capture(&s->file);
+    clear_loader(&s->loader);
+    free(s);
 }
