@@ -90,7 +90,9 @@ append(ep_sliding_stream *s)
         }
     }
     ep_status status = s->source->append(s->source, &s->columns, wanted);
-    return status != EP_OK ? status : ep_functions_add(s->functions, &s->columns, before);
+    return status != EP_OK || s->functions == NULL
+               ? status
+               : ep_functions_add(s->functions, &s->columns, before);
 }
 
 static ep_status

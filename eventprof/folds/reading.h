@@ -24,7 +24,7 @@ struct ep_row_source {
 typedef struct ep_sliding_stream {
     ep_stream stream;
     ep_row_source *source;             /* view */
-    ep_functions_builder *functions;   /* view: is told of every row before a fold sees it */
+    ep_functions_builder *functions;   /* view: told of every row before a fold sees it; or NULL */
     ep_columns columns;
     size_t capacity;                   /* rows that the columns have room for */
     size_t from, safe;
