@@ -75,7 +75,10 @@ def assert_same_without_columns(path):
     assert arrays.keys() == wanted.keys()
     for name, values in wanted.items():
         assert np.array_equal(arrays[name], values), name
-    assert passed.file["missing"] == decoded.file["missing"]
+    # The same notes, of which the first eight are told, in the order in which chunks are read.
+    count = decoded.file["missing_count"]
+    assert passed.file["missing_count"] == count
+    assert count > 8 or sorted(passed.file["missing"]) == sorted(decoded.file["missing"])
     # Rows come when they are asked for, and refer to the same functions.
     assert len(passed.calls) == len(decoded.calls)
     assert passed.calls["name"].tolist()[:100] == decoded.calls["name"].tolist()[:100]
