@@ -242,6 +242,18 @@ def test_memory_does_not_grow_with_the_events(tmp_path, verb):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
+def test_analyze_takes_rows_only_where_a_rule_needs_them(tmp_path):
+    few_own_calls = RECORD.replace("kept.append(branch(number))", "kept += [bytes(600), len(kept)]")
+    kib = {}
+    for count in (5_000, 400_000):
+        run(few_own_calls, tmp_path / f"{count}.epr", count)
+        kib[count], events = map(int, run(READ, "analyze", tmp_path / f"{count}.epr"))
+
+    assert events > 2_000_000
+    assert kib[400_000] - kib[5_000] < 16 * 1024
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
 def test_memory_does_not_grow_with_the_events_of_an_archive(tmp_path):
     kib = {}
     for count in (30_000, 120_000):
