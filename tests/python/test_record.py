@@ -16,7 +16,8 @@ import pytest
 import raw
 
 import eventprof
-from eventprof.recorder import EVENTS, parse_size
+from eventprof.recording.events import EVENTS
+from eventprof.recording.quantities import parse_size
 
 LATER_THAN_3_11 = sys.version_info >= (3, 12)
 BACKENDS = raw.BACKENDS
@@ -546,7 +547,7 @@ def test_calls_and_statistics_agree():
     assert of_leaf["calls"].tolist() == [57]
     assert len(calls) == 57
     assert of_leaf["total"][0] == calls["duration"].sum()
-    assert of_leaf["self"][0] == calls["self_time"].sum()
+    assert of_leaf["self"][0] == calls["self"].sum()
     sizes = trace.allocations["size"]
     assert sizes.sum() == trace.functions["allocated"].sum()
 

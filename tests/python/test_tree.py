@@ -175,6 +175,44 @@ def test_bound_folds_the_smallest_into_other_and_loses_nothing():
     }
 
 
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(PROGRAMS)
+def test_sums_by_function_equal_the_table_of_functions(program):
+    with eventprof.record() as rec:
+        Machine().run(program)
+    trace = rec.trace
+
+    sums = trace._tree.by_function()
+
+    stats = trace._core.function_stats()
+    count = len(trace._core.functions())
+    names = {"calls": "calls", "resumes": "resumes", "total": "total", "self": "self",
+             "allocated_self": "allocated", "blocks_self": "blocks", "live_self": "alive",
+             "at_peak_self": "peak_live"}  # fmt: skip
+    for mine, theirs in names.items():
+        assert sums[mine].tolist() == np.asarray(stats[theirs])[:count].tolist(), mine
+    for name in ("allocated", "blocks", "live", "at_peak", "waited", "blocked"):
+        assert (sums[name] >= sums[f"{name}_self"]).all(), name
+
+
+def test_recursion_is_counted_once_by_function():
+    def down(depth):
+        return [bytes(1000 + depth)] + (down(depth - 1) if depth else [])
+
+    with eventprof.record() as rec:
+        kept = down(5)
+
+    tree = rec.trace._tree
+    sums = tree.by_function()
+    row = next(at for at, known in enumerate(tree.functions) if known[0].endswith("<locals>.down"))
+    assert len(kept) == 6 and sums["calls"][row] == 6
+    of = rec.trace._core.calls("function") == row
+    assert sums["total"][row] == rec.trace._core.calls("duration")[of].max()
+    assert sums["allocated"][row] == tree.below("allocated")[tree.function == row].max()
+    assert sums["allocated"][row] >= sum(1000 + depth for depth in range(6))
+    assert sums["allocated"][row] <= tree.below("allocated")[0]
+
+
 def test_recursion_100_000_deep():
     code = "def down(n):\n    return 0 if n == 0 else 1 + down(n - 1)\n"
     space: dict = {}

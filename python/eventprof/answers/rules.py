@@ -99,10 +99,16 @@ def calls_in_a_loop(case: Case) -> Iterator[Finding]:
 
 def growing_calls(case: Case) -> Iterator[Finding]:
     """Find own functions that do more, or take longer, from call to call: quadratic work."""
+    # Rows of calls take memory for each: only where the tree says that there may be such a function.
+    sums = case.tree.by_function()
+    may_be = case.own[:-1] & (sums["calls"] >= 200)
+    may_be &= sums["total"] >= max(0.3 * case.whole, 20_000_000)
+    if not may_be.any():
+        return
     core = case.trace._core
     function, duration, start = core.calls("function"), core.calls("duration"), core.calls("start")
     flags = core.calls("flags")
-    own = case.own[np.maximum(function, -1)] & (flags & (1 | 2 | 16 | 32) == 0)
+    own = may_be[np.maximum(function, 0)] & (function >= 0) & (flags & (1 | 2 | 16 | 32) == 0)
     rows = np.flatnonzero(own)
     for of in np.unique(function[rows]).tolist():
         mine = rows[function[rows] == of]
@@ -131,6 +137,12 @@ def growing_calls(case: Case) -> Iterator[Finding]:
 
 def one_slow_call(case: Case) -> Iterator[Finding]:
     """Find one call that is far slower than the others of its function."""
+    slowest = max(0.25 * case.trace.duration, 50_000_000)
+    sums = case.tree.by_function()
+    often = case.own[:-1] & (sums["calls"] >= 20)
+    of = case.tree.function
+    if not (np.append(often, False)[np.maximum(of, -1)] & (case.tree.own("longest") >= slowest)).any():
+        return
     core = case.trace._core
     function, duration, parent = (
         core.calls("function"),
@@ -140,7 +152,7 @@ def one_slow_call(case: Case) -> Iterator[Finding]:
     flags = core.calls("flags")
     whole_calls = flags & (1 | 2 | 16) == 0
     own = case.own[np.maximum(function, -1)] & whole_calls
-    slow = np.flatnonzero(own & (duration >= max(0.25 * case.trace.duration, 50_000_000)))
+    slow = np.flatnonzero(own & (duration >= slowest))
     inside = None
     told: set[int] = set()
     for row in slow.tolist():

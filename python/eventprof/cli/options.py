@@ -328,19 +328,18 @@ def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> Any:
         from .._pypy.running import make_recorder as make
 
         return make(given, output, force)
-    from .. import recorder
-    from ..recorder import record
+    from ..recording import record as recording
 
     options = dict(given)
     if "domains" in options:
         options["memory"] = [word.strip() for word in options.pop("domains").split(",")]
     if "buffer" not in options and options.get("on_full") != "grow":
         options["buffer"] = default_buffer(os.path.dirname(output))
-    recorder.load_tables = False
+    recording.load_tables = False
     try:
-        return record(output=output, force=force, **options)
+        return recording.record(output=output, force=force, **options)
     finally:
-        recorder.load_tables = True
+        recording.load_tables = True
 
 
 def make_counter(given: Mapping[str, Any]) -> Any:
@@ -367,7 +366,7 @@ def make_counter(given: Mapping[str, Any]) -> Any:
         from .. import UnsupportedError
 
         raise UnsupportedError("counting needs CPython; on PyPy, record()")
-    from ..counting import count
+    from ..recording.counting import count
 
     options = dict(given)
     if "domains" in options:
@@ -412,6 +411,46 @@ def others_run() -> bool:
     active = getattr(sys.modules.get("threading"), "_active", {})
     own = _thread.get_ident()
     return any(ident != own and not thread.daemon for ident, thread in list(active.items()))
+
+
+def show_error(hook: Callable[..., object], *error: object) -> object:
+    """Let the interpreter show an exception that nobody caught, and record nothing of that.
+
+    It takes more events than most programs that fail at once, and is none of the program's.
+
+    Parameters
+    ----------
+    hook : callable
+        The interpreter's own.
+    *error : object
+        What it takes.
+    """
+    if sys.implementation.name == "pypy":
+        return hook(*error)
+    from .. import _core
+
+    return _core.call_muted(hook, *error)
+
+
+def leave_out_errors_of_threads() -> None:
+    """Do the same where an exception ends a thread."""
+    if sys.implementation.name == "pypy":
+        return
+    import _thread
+
+    original = _thread._excepthook  # type: ignore[attr-defined]
+
+    def excepthook(arguments: Any, /) -> None:
+        show_error(original, arguments)
+
+    # Where threading takes it from when it is imported; not by us, for the program would see that.
+    _thread._excepthook = excepthook  # type: ignore[attr-defined]
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        # Both: a program that asks whether its hook is the interpreter's finds that it is.
+        if threading.excepthook is original:
+            threading.excepthook = excepthook
+        threading.__excepthook__ = excepthook
 
 
 def absolute(output: str) -> str:

@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it."""
-    trace = load(arguments.file)
+    trace = load(arguments.file, fold=arguments.short)
     if arguments.lines:
         return _print_lines(trace, arguments)
     if arguments.function:
@@ -107,7 +107,7 @@ def _print_short(trace: Trace, arguments: argparse.Namespace) -> int:
 
 
 def _print_lines(trace: Trace, arguments: argparse.Namespace) -> int:
-    from ..line_report import write_lines
+    from ..show.line_report import write_lines
 
     wanted = rows.match_functions(trace, arguments.function) if arguments.function else None
     more = write_lines(trace, sys.stdout, limit=arguments.limit, functions=wanted)
