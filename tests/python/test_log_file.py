@@ -51,7 +51,7 @@ TABLES = ("events", "calls", "allocations", "functions", "memory", "threads")
 
 
 #: What the two tell by clocks of their own: the file's lacks the chunks that were in use before it.
-TIMES = {"time", "start", "end", "duration", "self_time", "total", "self", "mean", "min", "max", "p50",
+TIMES = {"time", "start", "end", "duration", "total", "self", "mean", "min", "max", "p50",
          "p95", "p99", "first", "last"}  # fmt: skip
 
 
