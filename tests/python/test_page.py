@@ -343,7 +343,7 @@ def test_hover_says_what_the_tables_know(shown, trace, order):
         "bytes": calls["allocated"][row], "blocks": calls["blocks"][row],
         "below": calls["allocated_below"][row], "blocksBelow": calls["blocks_below"][row],
     }  # fmt: skip
-    assert shown.run(f"eventprofPage.data.selfOf({call})") == calls["self_time"][row]
+    assert shown.run(f"eventprofPage.data.selfOf({call})") == calls["self"][row]
 
 
 def test_a_click_shows_a_call_beside_the_median(shown, trace, order):
@@ -704,7 +704,7 @@ def test_the_flame_graph_of_time_has_the_self_time_of_each_stack(shown, trace):
     found = paths(shown)
     wanted = Counter()
     for stack, time in zip(
-        stacks_of_calls(trace), values(trace.calls, "self_time").tolist(), strict=True
+        stacks_of_calls(trace), values(trace.calls, "self").tolist(), strict=True
     ):
         wanted[stack] += time
     assert found == {stack: time for stack, time in wanted.items() if time}
@@ -1262,7 +1262,7 @@ class Stretched:
 
     @property
     def calls(self):
-        return self._times("calls", ("start", "duration", "self_time"))
+        return self._times("calls", ("start", "duration", "self"))
 
     @property
     def allocations(self):

@@ -537,6 +537,8 @@ _STATISTICS = (
     "calls", "resumes", "total", "self", "p50", "max", "allocated", "freed", "blocks", "alive",
     "peak_live",
 )  # fmt: skip
+#: Of them, what the table calls otherwise than the page.
+_COLUMNS = {"alive": "live", "peak_live": "at_peak"}
 
 
 def _functions(trace: Trace) -> dict[str, Any]:
@@ -556,7 +558,7 @@ def _functions(trace: Trace) -> dict[str, Any]:
         "line": table._column("line").values().tolist(),
         "kind": texts["kind"],
         "area": area,
-        **{name: table._column(name).values().tolist() for name in _STATISTICS},
+        **{name: table._column(_COLUMNS.get(name, name)).values().tolist() for name in _STATISTICS},
     }
 
 
