@@ -259,6 +259,10 @@ load(ep_loader *l, ep_error *error)
     }
     l->header = reader->header;
     note_lost_slots(reader);
+    if (reader->facts.awaits_stop && !reader->facts.writer_lives) {
+        ep_reader_note(reader, "the events: it ran beside a recorder with a file, and was not stopped; what both "
+                               "recorded is in the other file");
+    }
     if (reader->facts.words_damaged) {
         ep_reader_note(reader, "words of its header are damaged, behind offset %zu: which hook saw calls",
                        offsetof(ep_file_header, calls_from));

@@ -17,6 +17,7 @@ typedef struct ep_file_facts {
     uint16_t major, minor;
     ep_file_phase phase;
     bool writer_lives;             /* more may come */
+    bool awaits_stop;              /* it is written when its recorder stops: EP_LIMIT_LATE */
     bool counter;                  /* its clock is the processor's counter */
     uint64_t bytes;
     uint64_t event_slots, text_slots, other_slots;    /* other: given up, or never used */

@@ -255,7 +255,7 @@ def spin(until):
 
 
 @pytest.mark.skipif(not raw.HAS_GIL, reason="without the lock nobody waits for it")
-def test_two_threads_that_compute_wait_half_of_the_time():
+def test_a_call_waits_while_other_threads_hold_the_lock():
     until = time.perf_counter() + 1.0
     threads = [threading.Thread(target=spin, args=(until,), name=f"spin {n}") for n in range(2)]
     with eventprof.record(memory=False) as rec:
@@ -265,15 +265,23 @@ def test_two_threads_that_compute_wait_half_of_the_time():
             thread.join()
     trace = rec.trace
 
+    # A tenure: a run of one thread's events. How much lies between tenures is the machine's affair.
+    when, who = trace.events["time"], trace.events["thread"]
+    first = np.flatnonzero(np.diff(who, prepend=-1))
+    last = np.append(first[1:], len(who)) - 1
+    wanted = 0
+    spins = np.flatnonzero(trace.calls["name"] == "spin")
+    for thread, begin, length in zip(
+        *(trace.calls[name][spins].tolist() for name in ("thread", "start", "duration")), strict=True
+    ):
+        others = (who[first] != thread) & (when[first] >= begin) & (when[last] <= begin + length)
+        wanted += int((when[last] - when[first])[others].sum())
     tree = trace._tree
     names = [row[0] for row in tree.functions]
     node = [n for n in range(1, tree.count) if tree.function[n] == names.index("spin")]
-    total = sum(int(tree.nodes["total"][n]) for n in node)
-    waited = sum(int(tree.nodes["waited"][n]) for n in node)
-
-    # Two calls of the same length, one of which runs at a time; what is missing lies between tenures.
-    assert 0.4 < waited / total < 0.55
-    assert len(trace.gil) > 2
+    assert len(spins) == 2
+    assert sum(int(tree.nodes["waited"][n]) for n in node) == wanted > 0
+    assert len(trace.gil) == len(first) > 2
 
 
 def test_one_thread_waits_for_nobody():
@@ -334,6 +342,10 @@ def test_live_bytes_by_line_are_those_of_tracemalloc():
         # There a comprehension is a function of its own, in which tracemalloc sees one block more.
         for line in (first + 2, first + 5):
             assert 0 <= wanted.pop(line) - own.pop(line) < 100
+    if sys.version_info >= (3, 14):
+        # At the return the interpreter allocates a block for the hook: without a recorder tracemalloc does
+        # not have it, and the recorder leaves it out.
+        assert wanted.pop(first + 5) - own.pop(first + 5) in (0, 32)
     assert {line: size for line, size in own.items() if size} == wanted
 
 

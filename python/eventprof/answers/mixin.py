@@ -132,7 +132,7 @@ class Answers:
         all: bool = False,
         call: int | None = None,
         slowest: str | None = None,
-        at: int | None = None,
+        at: int | str | None = None,
         span: str | None = None,
         own: Sequence[str] | str = (),
         limit: int = 25,
@@ -149,8 +149,8 @@ class Answers:
             A row of `calls`: its children in order, beside the median of the same function.
         slowest : str, optional
             The same for the slowest call of a function of this name.
-        at : int, optional
-            A time in ns: the calls that were open then.
+        at : int or str, optional
+            A time in ns, or text as ``"1.5 ms"``: the calls that were open then.
         span : str, optional
             The same as `slowest` for a span.
         own : str or sequence of str
