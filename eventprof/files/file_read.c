@@ -195,7 +195,8 @@ settle_decoded(ep_loader *l, ep_decoded *out)
     out->read_threads = l->threads;
     l->threads = NULL;
     if (l->unknown_ids > 0) {
-        ep_reader_note(l->reader, "%zu events name a function or place that is not in the file", l->unknown_ids);
+        ep_reader_note(l->reader, "%zu events name a function or place that is not in the file",
+                       l->unknown_ids);
     }
     out->damaged_chunks += l->reader->facts.note_count;
 }
@@ -345,7 +346,7 @@ load_chunk(ep_chunk_source *source, size_t index, const ep_chunk_header **out)
         return EP_NOMEM;
     }
     ep_status status = ep_loader_read_chunk(&s->loader, &place->slot, s->stop_ticks, !place->checked, chunk,
-                                  &is_chunk);
+                                            &is_chunk);
     place->checked = true;
     if (status != EP_OK) {
         free(chunk);
