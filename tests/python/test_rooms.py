@@ -23,7 +23,7 @@ BELOW = {
     "files": {"recording", "trace"},
     "show": {"trace", "answers"},
     "viewer": {"trace"},
-    "export": {"trace"},
+    "export": {"recording", "trace"},
     "importing": {"trace"},
     "cli": set(),
     "_pypy": {"recording"},
