@@ -22,7 +22,7 @@ BELOW = {
     "answers": {"recording", "trace", "show"},
     "files": {"recording", "trace"},
     "show": {"trace", "answers"},
-    "viewer": {"trace"},
+    "viewer": {"trace", "answers"},
     "export": {"recording", "trace"},
     "importing": {"trace"},
     "cli": set(),

@@ -53,8 +53,8 @@ class Answers:
         Notes
         -----
         A node is a function, its caller and the line of the call, below its parent; all threads
-        share the tree. Some 60 M events a second. Above a million nodes the smallest become one
-        child "other" of the node above them.
+        share the tree. A file is read for it chunk by chunk, and its columns are not made. Above a
+        million nodes the smallest become one child "other" of the node above them.
         """
         from .table import tree_table
 

@@ -314,6 +314,34 @@ class Trace(UserEvents, Collector, Objects, Memory, Moments, Callers, Comparison
         write(self, path, title=title, grain=grain, force=force)
         return os.fspath(path)
 
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the timeline by matplotlib: the outermost calls of the first threads.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            Where to; without, in a figure of its own.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            ``axes.figure.savefig("timeline.svg")`` writes it. `show` shows every call.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            matplotlib is not installed: ``pip install 'eventprof[plot]'``.
+        """
+        from ..viewer.plots import timeline
+
+        return timeline(self, axes)
+
+    def _repr_html_(self) -> str:
+        """Give what a notebook shows: a line of facts, and the small timeline over live memory."""
+        from ..viewer.picture import summary
+
+        return summary(self)
+
     def __repr__(self) -> str:
         lost = f", {self.loss.total:,} lost" if self.loss else ""
         damaged = self._facts["damaged_chunks"]
