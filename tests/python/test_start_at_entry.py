@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import signal
+import sys
 
 import pytest
 
@@ -218,6 +219,9 @@ def is_thrown_into():
     "program", [ends_at_entry, ends_at_entry_of_another, ends_behind_a_yield, is_thrown_into]
 )
 def test_a_handler_raises(backend, on_signal, program, c_calls, memory):
+    if sys.version_info < (3, 12) and program is not is_thrown_into:
+        pytest.skip("3.11 tells of the end alone, too, and it is recorded")
+
     def handler(*_):
         raise Raised
 

@@ -438,14 +438,14 @@ def leave_out_errors_of_threads() -> None:
         return
     import _thread
 
-    original = _thread._excepthook  # type: ignore[attr-defined]
+    original = _thread._excepthook
 
     def excepthook(arguments: Any, /) -> None:
         show_error(original, arguments)
 
     # Where threading takes it from when it is imported; not by us, for the program would see that.
-    _thread._excepthook = excepthook  # type: ignore[attr-defined]
-    threading = sys.modules.get("threading")
+    _thread._excepthook = excepthook
+    threading: Any = sys.modules.get("threading")
     if threading is not None:
         # Both: a program that asks whether its hook is the interpreter's finds that it is.
         if threading.excepthook is original:

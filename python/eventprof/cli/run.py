@@ -466,10 +466,10 @@ def summary(recorder: Any) -> str:
         said += ", and somebody cut the file off while it was written"
     else:
         said += ", none lost"
-    children, why = getattr(recorder, "_children_lost", None) or (0, "")  # PyPy's has none
+    children, error = getattr(recorder, "_children_lost", None) or (0, "")  # PyPy's has none
     if children:
         processes = "1 forked process" if children == 1 else f"{children:,} forked processes"
-        said += f", {processes} could not write a file ({why}): what was recorded there is lost"
+        said += f", {processes} could not write a file ({error}): what was recorded there is lost"
     for source in recorder.displaced:
         said += f", another tool took over {source}"
     path = os.fspath(recorder.output)
