@@ -73,10 +73,12 @@ static const uint8_t stream_bytes[STREAM_COUNT] = {
 
 /* ---- The model ------------------------------------------------------------------------------- */
 
-/* kind | id << 6. 0: none */
-#define SYMBOL(kind, id) ((uint32_t)(kind) | (uint32_t)(id) << 6)
-#define SYMBOL_KIND(symbol) ((symbol) & 63)
-#define SYMBOL_ID(symbol) ((symbol) >> 6)
+/* A kind and an id: id << 6 with the low 6 bits of the kind below, and its high one on top. So it is the
+ * same as before there were kinds above 63, and hashes of it are. 0: none */
+#define SYMBOL(kind, id) \
+    (((uint32_t)(kind) & 63) | (uint32_t)(id) << 6 | (uint32_t)(kind) >> 6 << 31)
+#define SYMBOL_KIND(symbol) (((symbol) & 63) | (symbol) >> 31 << 6)
+#define SYMBOL_ID(symbol) ((symbol) >> 6 & EP_PAYLOAD_MAX)
 
 #define TWO_BITS 16
 #define ONE_BITS 12
@@ -442,7 +444,7 @@ put_kind(ep_block_coder *coder, writer *w, thread_model *t, unsigned kind, uint3
     model *m = &coder->model;
     uint32_t symbol;
     bool in_call = ep_kinds[kind].family == EP_FAMILY_CALL;
-    if (in_call && ep_kinds[kind].pairing == EP_PAIRING_CLOSES) {
+    if (ep_kind_has_name(kind)) {
         uint32_t name = map_id(names->name_map, names->name_map_count, process_id);
         symbol = SYMBOL(kind, top_name(coder, t) == name ? 0 : name + 1);
         close_call(coder, t, name);
@@ -574,7 +576,7 @@ get_symbol(ep_block_coder *coder, reader *r, const thread_model *t)
     if (token % 2 == 0) {
         return SYMBOL(kind, 0);
     }
-    bool name = ep_kinds[kind].family == EP_FAMILY_CALL && ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
+    bool name = ep_kind_has_name(kind);
     uint64_t id = ep_input_varint(&r->in[STREAM_IDS]);
     /* An end has the name's id + 1. */
     if (id == 0 || id >= (name ? coder->names.name_count + 1 : coder->names.site_count)) {
@@ -697,7 +699,7 @@ get_run(ep_block_coder *coder, reader *r, ep_columns *c, rows *at, int32_t threa
         c->kind[at->row] = (uint8_t)kind;
         c->thread[at->row] = thread;
         c->id[at->row] = follow_symbol(coder, t, symbol);
-        if (ep_kinds_of_two_words & EP_KIND_BIT(kind)) {
+        if (ep_kinds[kind].words == 2) {
             if (EP_UNLIKELY(at->block == c->alloc_count)) {
                 r->wrong = "it has more allocator events and values than it says";
                 return;

@@ -164,7 +164,7 @@ write_recording(writer *w)
     uint64_t frequency;
     memcpy(&frequency, &r->frequency_hz, 8);
     const uint64_t fields[] = {
-        r->kinds,
+        (uint64_t)r->kinds,    /* the others: write_kinds() */
         r->start.ticks,
         (uint64_t)r->start.monotonic_ns,
         (uint64_t)r->start_realtime_ns,
@@ -206,12 +206,6 @@ write_metadata(writer *w)
 
 /* ---- Names, sites, strings: those that the trace mentions ------------------------------------ */
 
-static bool
-is_name(unsigned kind)
-{
-    return ep_kinds[kind].family == EP_FAMILY_CALL && ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
-}
-
 static void
 mark(uint32_t *map, size_t count, uint32_t id)
 {
@@ -237,12 +231,8 @@ static void
 mark_events(writer *w)
 {
     const ep_columns *c = &w->decoded->columns;
-    uint8_t of_name[EP_KIND_COUNT];
-    for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
-        of_name[kind] = is_name(kind);
-    }
     for (size_t row = 0; row < c->count; row++) {
-        bool name = of_name[c->kind[row]];
+        bool name = ep_kind_has_name(c->kind[row]);
         mark(name ? w->names : w->sites, name ? w->name_count : w->site_count, c->id[row]);
     }
     for (size_t i = 0; i < w->decoded->thread_count; i++) {

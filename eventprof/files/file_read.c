@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "file_kinds.h"
 #include "file_read.h"
 #include "memory.h"
 
@@ -92,6 +93,9 @@ typedef struct loader {
     size_t window_count;
     uint32_t only_thread;               /* small; 0: all */
     size_t unknown_ids;
+    ep_record_shape shape;
+    uint64_t unknown_events;            /* of kinds that are not known here */
+    ep_kind_set unknown_kinds;
 } loader;
 
 static EP_PRINTF(2, 3) void
@@ -430,14 +434,13 @@ check_records(loader *l, ep_chunk_header *header, size_t words, uint64_t stop_ti
 /* Of a chunk that its owner writes meanwhile: what two reads agree on, and the first of them saw
  * published, is whole. */
 static ep_status
-read_live(const ep_file_reader *reader, uint64_t offset, size_t bytes, ep_chunk_header *chunk,
-          size_t *words)
+read_live(const loader *l, uint64_t offset, size_t bytes, ep_chunk_header *chunk, size_t *words)
 {
     ep_chunk_header *again = ep_calloc(bytes, 1);
     if (again == NULL) {
         return EP_NOMEM;
     }
-    int64_t got = read_at(reader, offset, again, bytes);
+    int64_t got = read_at(l->reader, offset, again, bytes);
     if (got < (int64_t)sizeof *again || again->sequence != chunk->sequence) {
         *words = 0;    /* another chunk by now: not this one's records */
     } else {
@@ -445,7 +448,7 @@ read_live(const ep_file_reader *reader, uint64_t offset, size_t bytes, ep_chunk_
         size_t at = 0, limit = ((size_t)got - sizeof *again) / 8;
         limit = limit < *words ? limit : *words;
         while (at < limit && before[at] != 0 && before[at] == after[at]) {
-            size_t length = ep_kinds[EP_WORD0_KIND(before[at])].words;
+            size_t length = ep_record_words(&l->shape, before[at]);
             /* The whole record: it may have been taken back meanwhile, and another begun there. */
             if (length == 0 || at + length > limit ||
                 memcmp(before + at, after + at, length * 8) != 0) {
@@ -481,6 +484,40 @@ is_whole(const ep_file_reader *reader)
            reader->bytes >= units * header->slot_bytes;
 }
 
+/* The chunk with its records as this version has them, `growth` words longer. *words: how many there are, and
+ * then are; *read: how many of them could be read. Returns: in place of `chunk`, which is taken over; NULL: no
+ * memory. */
+static ep_chunk_header *
+translate_chunk(loader *l, ep_chunk_header *chunk, size_t growth, uint64_t stop_ticks, size_t *words,
+                size_t *read)
+{
+    ep_chunk_header *to = chunk;
+    if (growth != 0) {
+        to = ep_calloc(sizeof *to + (*words + growth + 1) * 8, 1);
+        if (to == NULL) {
+            free(chunk);
+            return NULL;
+        }
+        memcpy(to, chunk, sizeof *to);
+    }
+    ep_translation translation = {
+        .shape = &l->shape,
+        .asked = ep_file_kinds(&l->header),
+        .high = chunk->opened.ticks >> 32 << 32,
+        .start_ticks = l->header.start.ticks,
+        .stop_ticks = stop_ticks,
+    };
+    ep_translate_records(&translation, (uint64_t *)(chunk + 1), *words, (uint64_t *)(to + 1));
+    l->unknown_events += translation.unknown_events;
+    l->unknown_kinds |= translation.unknown_kinds;
+    *words = translation.written;
+    *read = translation.read;
+    if (to != chunk) {
+        free(chunk);
+    }
+    return to;
+}
+
 static ep_status
 add_chunk(loader *l, const found_slot *found, uint64_t stop_ticks)
 {
@@ -502,7 +539,7 @@ add_chunk(loader *l, const found_slot *found, uint64_t stop_ticks)
     if (sealed) {
         words = claimed < words ? claimed : words;
     } else if (reader->facts.writer_lives) {
-        ep_status status = read_live(reader, offset, found->bytes, chunk, &words);
+        ep_status status = read_live(l, offset, found->bytes, chunk, &words);
         if (status != EP_OK) {
             free(chunk);
             return status;
@@ -522,18 +559,28 @@ add_chunk(loader *l, const found_slot *found, uint64_t stop_ticks)
         return EP_OK;
     }
     chunk->thread_id = thread;
+    const size_t there = words;
+    size_t read = words, growth = 0;
+    if (l->shape.differs) {
+        growth = ep_translation_growth(&l->shape, (uint64_t *)(chunk + 1), words);
+        chunk = translate_chunk(l, chunk, growth, stop_ticks, &words, &read);
+        if (chunk == NULL) {
+            return EP_NOMEM;
+        }
+    }
     size_t whole = check_records(l, chunk, words, stop_ticks);
-    if (!right_sum || (sealed && whole != words)) {
+    bool all = whole == words && read == there;
+    if (!right_sum || (sealed && !all)) {
         note(reader, "chunk at offset %" PRIu64 ": damaged; %zu of %zu bytes of records were read",
-             offset, whole * 8,
+             offset, (whole == words ? read : whole) * 8,
              claimed > EP_CHUNK_WORDS_OF(found->bytes) ? (size_t)EP_CHUNK_WORDS_OF(found->bytes) * 8
                                                        : claimed * 8);
-    } else if (!sealed && (uint64_t)got < found->bytes && whole == words && !is_whole(reader)) {
+    } else if (!sealed && (uint64_t)got < found->bytes && all && !is_whole(reader)) {
         note(reader, "chunk at offset %" PRIu64 ": the file ends in it, at byte %" PRIu64, offset,
              offset + (uint64_t)got);
     }
     atomic_store_explicit(&chunk->state, EP_CHUNK_SEALED, memory_order_relaxed);
-    chunk->bytes = (uint32_t)found->bytes;
+    chunk->bytes = (uint32_t)(found->bytes + growth * 8);
     /* Most of a killed program's last chunks are empty. */
     ep_chunk_header *fitting = realloc(chunk, sizeof *chunk + (whole + 2) * 8);
     chunk = fitting != NULL ? fitting : chunk;
@@ -993,13 +1040,14 @@ fill_window(loader *l)
             memcpy(&pair, at, sizeof pair);
             at += sizeof pair;
             if (i < head.count_count) {
-                if (pair.first < EP_KIND_COUNT && pair.second <= COUNT_MAX) {
+                if (pair.first < EP_KIND_COUNT && ep_kinds_has(ep_kinds_of_events, (unsigned)pair.first) &&
+                    pair.second <= COUNT_MAX) {
                     thread->lost[pair.first] = pair.second;
                 }
                 continue;
             }
             ep_open_stack *open = &thread->open;
-            unsigned kind = (unsigned)pair.first & 63;
+            unsigned kind = (unsigned)pair.first & (EP_KIND_COUNT - 1);
             if (ep_kinds[kind].family != EP_FAMILY_CALL || ep_kinds[kind].pairing != EP_PAIRING_OPENS) {
                 continue;
             }
@@ -1148,9 +1196,7 @@ translate(loader *l, ep_decoded *decoded)
     ep_columns *c = &decoded->columns;
     const id_table *table[EP_KIND_COUNT];
     for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-        bool closes = ep_kinds[kind].family == EP_FAMILY_CALL &&
-                      ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
-        table[kind] = closes ? names : sites;
+        table[kind] = ep_kind_has_name((unsigned)kind) ? names : sites;
     }
     for (size_t row = 0; row < c->count; row++) {
         const id_table *ids = table[c->kind[row]];
@@ -1173,7 +1219,7 @@ fill_recording(loader *l, const ep_clock_map *map, ep_recording *recording, ep_e
 {
     const ep_file_header *header = &l->header;
     *recording = (ep_recording){
-        .kinds = header->kinds,
+        .kinds = ep_file_kinds(header) & (ep_kinds_of_events | EP_KIND_BIT(0)),
         .start = header->start,
         .start_realtime_ns = header->start_realtime_ns,
         .start_boottime_ns = header->start_boottime_ns,
@@ -1253,7 +1299,7 @@ decode_all(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
         l->threads[i].id = (uint32_t)i;
     }
     ep_capture capture = {
-        .kinds = header->kinds,
+        .kinds = ep_file_kinds(header) & (ep_kinds_of_events | EP_KIND_BIT(0)),
         .start = header->start,
         .stop = finished ? header->stop : (ep_anchor){.ticks = l->last_ticks},
         .start_realtime_ns = header->start_realtime_ns,
@@ -1282,6 +1328,9 @@ decode_all(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
             note(l->reader, "%zu events name a function or place that is not in the file", l->unknown_ids);
         }
         out->damaged_chunks += l->reader->facts.note_count;
+        l->reader->facts.unknown_events = l->unknown_events;
+        ep_unknown_words(header, l->unknown_kinds, l->reader->facts.unknown_words,
+                         sizeof l->reader->facts.unknown_words);
     } else {
         ep_recording_clear(recording);
     }
@@ -1324,6 +1373,7 @@ load(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
         return status;
     }
     l->header = reader->header;
+    l->shape = ep_record_shape_of(&l->header);
     note_lost_slots(reader);
     if (reader->facts.words_damaged) {
         note(reader, "words of its header are damaged, behind offset %zu: which hook saw calls",

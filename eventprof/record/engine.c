@@ -43,7 +43,7 @@ static struct {
     size_t chunks_mapped, chunks_free, bytes_mapped, bytes_free;    /* of memory */
     uint64_t next_sequence;
     ep_anchor birth;                  /* far from any window, for the slope of the clock */
-    _Atomic uint64_t kinds;
+    ep_shared_kinds kinds;
     _Atomic uint64_t unlogged[EP_KIND_COUNT];
     uint64_t left_out[EP_LEFT_OUT_COUNT];    /* by threads that ended */
     bool initialised;
@@ -65,16 +65,6 @@ unlock_engine(void)
     pthread_mutex_unlock(&engine.lock);
     ep_engine_inside -= 1;
 }
-
-/* Calls that open. */
-#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING)                  \
-    (EP_FAMILY_##FAMILY == EP_FAMILY_CALL && EP_PAIRING_##PAIRING == EP_PAIRING_OPENS \
-         ? UINT64_C(1) << number                                                      \
-         : 0) |
-static const uint64_t opening_calls =
-#include "events.def"
-    0;
-#undef EP_KIND
 
 /* ---- Stacks of open calls -------------------------------------------------------------------- */
 
@@ -140,7 +130,7 @@ static inline void
 apply_call(ep_open_stack *stack, unsigned kind, uint32_t id)
 {
     size_t depth = stack->depth;
-    if (opening_calls & EP_KIND_BIT(kind)) {
+    if (ep_kinds_has(ep_kinds_that_open_calls, kind)) {
         if (EP_LIKELY(depth < stack->capacity)) {
             stack->calls[depth] = (ep_open_call){.site_id = id, .kind = (uint8_t)kind};
             stack->depth = depth + 1;
@@ -158,7 +148,7 @@ apply_call(ep_open_stack *stack, unsigned kind, uint32_t id)
  * by sampling, with ep_cursor_next() and a call per open and close -> like this: 7.7 -> 4.2 (object
  * churn, allocations), 5.2 -> 2.7 (richards, calls). */
 static void
-count_plain(ep_cursor *cursor, uint64_t kinds, uint32_t first, bool fold, ep_window_thread *thread)
+count_plain(ep_cursor *cursor, ep_kind_set kinds, uint32_t first, bool fold, ep_window_thread *thread)
 {
     uint32_t count[2][EP_KIND_COUNT] = {{0}};    /* two: one would be a chain through memory */
     const _Atomic uint64_t *at = cursor->at;
@@ -170,14 +160,14 @@ count_plain(ep_cursor *cursor, uint64_t kinds, uint32_t first, bool fold, ep_win
             break;
         }
         if (kind - 1u <= EP_KIND_C_EXCEPTION - 1u) {
-            if (fold && (kinds & EP_KIND_BIT(kind))) {
+            if (fold && ep_kinds_has(kinds, kind)) {
                 apply_call(&thread->open, kind, EP_WORD0_PAYLOAD(word0));
             }
             at += 1;
         } else if (kind - EP_KIND_MALLOC <= EP_KIND_REALLOC_FAILED_LIBC - EP_KIND_MALLOC) {
             at += 2;
         } else if (ep_kinds[kind].words != 0 && ep_kinds[kind].family != EP_FAMILY_CONTROL) {
-            if (fold && (kinds & ep_kinds_of_calls & EP_KIND_BIT(kind))) {
+            if (fold && ep_kinds_has(kinds & ep_kinds_of_calls, kind)) {
                 apply_call(&thread->open, kind, EP_WORD0_PAYLOAD(word0));
             }
             at += ep_kinds[kind].words;
@@ -188,7 +178,7 @@ count_plain(ep_cursor *cursor, uint64_t kinds, uint32_t first, bool fold, ep_win
     }
     cursor->at = at;
     for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
-        if (kinds & EP_KIND_BIT(kind)) {
+        if (ep_kinds_has(kinds, kind)) {
             thread->lost[kind] += (uint64_t)count[0][kind] + count[1][kind];
         }
     }
@@ -945,7 +935,7 @@ capture_threads(ep_recorder *recorder, ep_capture *capture)
             unlogged =
                 atomic_load_explicit(&engine.unlogged[kind], memory_order_relaxed) - unlogged;
         }
-        if (recorder->options.kinds & EP_KIND_BIT(kind)) {
+        if (ep_kinds_has(recorder->options.kinds, (unsigned)kind)) {
             capture->threads[0].lost[kind] += unlogged;
         }
     }
@@ -1367,10 +1357,10 @@ ep_engine_settle(ep_thread *thread, uint32_t index, bool begins)
 
 /* ---- Start, stop ----------------------------------------------------------------------------- */
 
-uint64_t
+ep_kind_set
 ep_engine_kinds(void)
 {
-    return atomic_load_explicit(&engine.kinds, memory_order_relaxed);
+    return ep_shared_kinds_get(&engine.kinds);
 }
 
 void
@@ -1382,11 +1372,11 @@ ep_engine_count_unlogged(ep_kind kind)
 static void
 update_kinds(void)
 {
-    uint64_t kinds = 0;
+    ep_kind_set kinds = 0;
     for (ep_recorder *r = engine.recorders; r != NULL; r = r->next) {
         kinds |= r->state == EP_RECORDER_RUNNING ? r->options.kinds : 0;
     }
-    atomic_store_explicit(&engine.kinds, kinds, memory_order_relaxed);
+    ep_shared_kinds_set(&engine.kinds, kinds);
 }
 
 void
@@ -1418,7 +1408,7 @@ static void
 begin_file(ep_recorder *recorder)
 {
     ep_file_header *header = ep_file_get_header(recorder->file);
-    header->kinds = recorder->options.kinds;
+    ep_file_set_kinds(header, recorder->options.kinds);
     header->clock_mode = ep_clock_current;
     header->only_thread = recorder->file_thread;
     header->step_ticks = ep_clock_step_ticks();

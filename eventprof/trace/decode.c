@@ -170,7 +170,7 @@ append_record(reader *r, const ep_record *record)
     c->kind[row] = (uint8_t)record->kind;
     c->id[row] = record->id;
     r->recorded[record->kind] += 1;
-    if (ep_kinds_of_two_words & EP_KIND_BIT(record->kind)) {
+    if (ep_kinds[record->kind].words == 2) {
         size_t block = c->alloc_count++;
         c->alloc_row[block] = row;
         c->address[block] = record->address;
@@ -735,14 +735,9 @@ static bool
 map_rows(builder *b, const ep_columns *columns)
 {
     int32_t *const maps[2] = {b->result.map.site_function, b->result.map.name_function};
-    uint8_t is_name[EP_KIND_COUNT];
-    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-        is_name[kind] = ep_kinds[kind].family == EP_FAMILY_CALL &&
-                        ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
-    }
     for (size_t row = 0; row < columns->count; row++) {
         uint32_t id = columns->id[row];
-        bool name = is_name[columns->kind[row]];
+        bool name = ep_kind_has_name(columns->kind[row]);
         if (EP_LIKELY(maps[name][id] != UNSEEN)) {
             continue;
         }

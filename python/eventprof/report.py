@@ -56,13 +56,16 @@ if TYPE_CHECKING:
 _ALL_DOMAINS = 31
 _NARROWEST = 40  # columns: below that, nothing is left of a name
 
-_KINDS = {number: (word, family) for number, _, word, _, family, _, _ in _core.kind_table()}
+_KINDS = {row[0]: (row[2], row[4]) for row in _core.kind_table()}
 #: Calls that the interpreter makes; spans and the like are none.
 _CALL_BITS = sum(1 << row[0] for row in _core.kind_table() if row[4] == "call" and row[3])
 _BLOCK_BITS = sum(1 << n for n, (_, family) in _KINDS.items() if family in ("alloc", "free"))
-_PYTHON_WORDS = ("call", "return", "yield", "resume", "throw", "unwind")
-_C_WORDS = ("c_call", "c_return", "c_exception")
-_BLOCK_WORDS = ("malloc", "calloc", "realloc", "realloc_free", "free")
+_PYTHON_WORDS = tuple(row[2] for row in _core.kind_table() if row[7] == "python")
+_C_WORDS = tuple(row[2] for row in _core.kind_table() if row[7] == "c")
+#: Those of which each block has some: the others are of requests that failed.
+_BLOCK_WORDS = tuple(
+    dict.fromkeys(r[2] for r in _core.kind_table() if r[7] == "block" and r[6] != "neither")
+)
 
 
 # ---- The page ------------------------------------------------------------------------------------

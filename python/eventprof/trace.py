@@ -30,7 +30,11 @@ _KINDS = tuple(_core.kind_table())
 #: What the event column says, by kind.
 WORDS = {kind: word for kind, _, word, *_ in _KINDS}
 #: How calls of the tree are called that are none of the interpreter's.
-_CALL_WORDS = WORDS | {40: "span", 42: "gc", 44: "hpy"}
+_CALL_WORDS = WORDS | {
+    kind: group
+    for kind, _, _, _, family, _, pairing, group in _KINDS
+    if family == "call" and pairing == "opens" and group not in ("python", "c")
+}
 _DOMAINS = ("raw", "mem", "obj", "numpy", "libc")
 
 #: Bits of the flags column of calls: pair.h's ep_call_flag.

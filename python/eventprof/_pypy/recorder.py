@@ -92,9 +92,10 @@ def record(
     flags = {"jit": jit, "gc": gc, "operations": operations}
     flags = {name: shared._flag(name, value) for name, value in flags.items()}
     shared._flag("force", force)
-    python = ("call", "return", "yield", "resume", "throw", "unwind")
-    words = (*(python if with_calls else ()), *(("c_call", "c_return", "c_exception")
-                                                if with_c_calls else ()))  # fmt: skip
+    words = (
+        *(shared._OF_CALLS if with_calls else ()),
+        *(shared._OF_C_CALLS if with_c_calls else ()),
+    )
     if events is not None:
         words = tuple(shared._words("events", events, tuple(_KINDS)))
     kinds = sum(1 << _KINDS[word] for word in words)

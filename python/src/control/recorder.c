@@ -16,6 +16,7 @@
 #include "footprint.h"
 #include "gate.h"
 #include "intern.h"
+#include "kinds.h"
 #include "os.h"
 #include "patterns.h"
 #include "source.h"
@@ -189,23 +190,23 @@ may_evaluate_frames(const recorder_object *more)
 
 /* Of `kinds`, those that a source is asked for where code is recorded by `code`: one hook sees calls of
  * Python functions, and what it does not see comes from the one that does. */
-static uint64_t
-asked_of(const ep_source *source, uint64_t kinds, const ep_source *code)
+static ep_kind_set
+asked_of(const ep_source *source, ep_kind_set kinds, const ep_source *code)
 {
     if (!(source->kinds & EP_KINDS_CODE)) {
         return kinds & source->kinds;
     }
-    uint64_t asked = 0;
+    ep_kind_set asked = 0;
     if (source == code) {
         asked = kinds & source->kinds;
     } else if (code == &ep_source_trace && source == &ep_source_profile) {
-        asked = kinds & EP_KINDS_C;
+        asked = kinds & ep_kinds_c;
     } else if (code == &ep_source_profile &&
                source == (ep_py_monitoring_available() ? &ep_source_monitoring : &ep_source_trace)) {
-        asked = kinds & EP_KINDS_INSIDE & source->kinds;
+        asked = kinds & ep_kinds_inside & source->kinds;
     } else if (code == &ep_source_trace && source == &ep_source_monitoring &&
                ep_py_monitoring_available()) {
-        asked = kinds & EP_KINDS_INSIDE & ~ep_source_trace.kinds;
+        asked = kinds & ep_kinds_inside & ~ep_source_trace.kinds;
     }
     return asked;
 }
@@ -241,14 +242,14 @@ choose_blocks_inside(const recorder_object *more)
 /* Makes every source give what `kinds` asks of it. more: is about to run; may be NULL. Fails: -1,
  * exception set. */
 static int
-adjust_sources(uint64_t kinds, const ep_source *code, const recorder_object *more)
+adjust_sources(ep_kind_set kinds, const ep_source *code, const recorder_object *more)
 {
     ep_py_profile_allow_evaluator(may_evaluate_frames(more));
     choose_blocks_inside(more);
     bool footprint = (kinds & EP_KINDS_CODE) && (kinds & ep_source_alloc.kinds);
     int status = 0;
     for (size_t i = 0; i < SOURCE_COUNT && status == 0; i++) {
-        uint64_t asked = asked_of(sources[i], kinds, code);
+        ep_kind_set asked = asked_of(sources[i], kinds, code);
         if (PY_VERSION_HEX < 0x030C0000 && footprint && code == &ep_source_trace &&
             sources[i] == &ep_source_profile) {
             /* 3.11 binds builtins for whoever traces, and shows them to a profile hook only. */
@@ -263,7 +264,7 @@ adjust_sources(uint64_t kinds, const ep_source *code, const recorder_object *mor
     }
     atomic_store_explicit(&ep_footprint_boxes, footprint && code != &ep_source_monitoring,
                           memory_order_relaxed);
-    const uint64_t tables = EP_KIND_BIT(EP_KIND_LINE) | EP_KIND_BIT(EP_KIND_INSTRUCTION);
+    const ep_kind_set tables = EP_KIND_BIT(EP_KIND_LINE) | EP_KIND_BIT(EP_KIND_INSTRUCTION);
     atomic_store_explicit(&ep_footprint_tables, footprint && (kinds & tables), memory_order_relaxed);
     return status;
 }
@@ -316,7 +317,7 @@ choose_code_source(const recorder_object *self)
         return &ep_source_monitoring;
     }
     /* A trace hook is called for calls in any case: one hook for both, where that will do. */
-    return self->core.options.kinds & EP_KINDS_INSIDE ? &ep_source_trace : &ep_source_profile;
+    return self->core.options.kinds & ep_kinds_inside ? &ep_source_trace : &ep_source_profile;
 }
 
 /* ---- The gate -------------------------------------------------------------------------------- */
@@ -589,7 +590,7 @@ begin_window(void *context)
     self->next = running;
     running = self;
     now->status = ep_recorder_start(&self->core, &now->error);
-    if (now->status == EP_OK && (self->core.options.kinds & EP_KINDS_PYTHON)) {
+    if (now->status == EP_OK && (self->core.options.kinds & ep_kinds_python)) {
         now->status = describe_open_calls(self, now->hook_was_in);
     }
     if (now->status != EP_OK) {
@@ -609,9 +610,9 @@ start_alone(recorder_object *self)
                         "this recorder is already running; stop it before it starts again");
         return -1;
     }
-    uint64_t kinds = self->core.options.kinds;
+    ep_kind_set kinds = self->core.options.kinds;
     const ep_source *code = code_source_in_use(), *used = NULL;
-    bool hook_was_in = (ep_engine_kinds() & EP_KINDS_PYTHON) != 0;
+    bool hook_was_in = (ep_engine_kinds() & ep_kinds_python) != 0;
     if (kinds & EP_KINDS_CODE) {
         code = used = choose_code_source(self);
         if (code == NULL) {
@@ -801,7 +802,7 @@ ep_py_recorders_after_fork(bool child)
     }
     (void)ep_py_log_for(EP_KIND_CALL);
     for (recorder_object *r = running; r != NULL; r = r->next) {
-        if (r->core.options.kinds & EP_KINDS_PYTHON) {
+        if (r->core.options.kinds & ep_kinds_python) {
             (void)!describe_open_calls(r, true);    /* else the child's first returns will be unmatched */
         }
         begin_counts(r);
@@ -821,15 +822,17 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     PyObject *include = NULL, *exclude = NULL, *output = NULL, *child_output = NULL, *audit = NULL;
     PyObject *metadata = NULL;
     int replace = 0;
-    unsigned long long kinds = 0, limit_bytes = 0;
+    ep_kind_set kinds = 0;
+    unsigned long long limit_bytes = 0;
     int on_full = EP_ON_FULL_OVERWRITE, current_thread = 0;
     const char *backend = "auto", *clock = "auto";
     long long max_depth = -1, min_duration_ns = 0;    /* -1: any */
     (void)args;
     PyObject *empty = PyTuple_New(0);
     int parsed = empty != NULL &&
-                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$KKisspO!O!LLO!O!O!pO!:Recorder",
-                                             names, &kinds, &limit_bytes, &on_full, &backend,
+                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$O&KisspO!O!LLO!O!O!pO!:Recorder",
+                                             names, ep_py_kinds_from, &kinds, &limit_bytes, &on_full,
+                                             &backend,
                                              &clock, &current_thread, &PyTuple_Type, &include,
                                              &PyTuple_Type, &exclude, &max_depth,
                                              &min_duration_ns, &PyBytes_Type, &output,
