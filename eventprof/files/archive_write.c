@@ -189,6 +189,41 @@ write_recording(writer *w)
     return write_section(w, EP_SECTION_RECORDING, bytes, sizeof bytes, 1, 0);
 }
 
+/* The kinds that were asked for, and those that there are counts of. */
+static ep_status
+write_kinds(writer *w)
+{
+    ep_kind_set asked = w->recording->kinds, kinds = asked;
+    for (size_t i = 0; i < w->decoded->thread_count; i++) {
+        const ep_trace_thread *thread = &w->decoded->threads[i];
+        for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
+            bool counted = thread->recorded[kind] != 0 || thread->lost[kind] != 0;
+            kinds |= counted ? EP_KIND_BIT(kind) : 0;
+        }
+    }
+    ep_status status = EP_OK;
+    for (unsigned kind = 0; kind < EP_KIND_COUNT && status == EP_OK; kind++) {
+        const ep_kind_info *info = &ep_kinds[kind];
+        if (!ep_kinds_has(kinds & ep_kinds_of_events, kind)) {
+            continue;
+        }
+        size_t bytes = strlen(info->word);
+        uint8_t *to = reserve(w, 6 * EP_VARINT_BYTES + bytes);
+        if (to == NULL) {
+            return EP_NOMEM;
+        }
+        const uint64_t fields[] = {kind, ep_kinds_has(asked, kind), info->family, info->domain,
+                                   info->pairing, bytes};
+        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+            to = ep_store_varint(to, fields[i]);
+        }
+        memcpy(to, info->word, bytes);
+        advance(w, to + bytes);
+        status = next_item(w, EP_SECTION_KINDS);
+    }
+    return status != EP_OK ? status : end_section(w, EP_SECTION_KINDS);
+}
+
 static ep_status
 write_metadata(writer *w)
 {
@@ -567,6 +602,7 @@ ep_archive_write(int fd, const ep_recording *recording, const ep_decoded *decode
     static ep_status (*const steps[])(writer *) = {
         write_header,
         write_recording,
+        write_kinds,
         write_metadata,
         number_ids,
         write_strings,

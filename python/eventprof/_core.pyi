@@ -166,6 +166,8 @@ class _FileInfo(TypedDict):
     damaged: int
     damage: str | None
     unfinished: bool
+    unknown_events: int
+    unknown_kinds: str
     sections: dict[str, tuple[int, int, int, int]]
 
 class Trace:

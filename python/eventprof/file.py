@@ -131,6 +131,18 @@ def _open(source: str) -> Trace:
     )
 
 
+def unknown_kinds(file: dict[str, Any]) -> str | None:
+    """Say which events of a file are left out, because a later eventprof wrote them."""
+    count = file.get("unknown_events")
+    if not count:
+        return None
+    what, are = ("event", "is") if count == 1 else ("events", "are")
+    return (
+        f"{count:,} {what} of kinds that this eventprof does not know ({file['unknown_kinds']}) "
+        f"{are} left out; a newer eventprof shows them"
+    )
+
+
 def _open_archive(fd: int, path: str) -> Trace:
     core, metadata, info = _core.open_archive(fd, path)
     if info["damaged"]:

@@ -47,6 +47,7 @@ from .drawing import (
     show_percent,
     three_digits,
 )
+from .file import unknown_kinds
 from .tables import Array
 from .trace import ALLOCATION_FLAGS, CALL_FLAGS
 
@@ -221,6 +222,9 @@ class _Page:
         file = trace.file
         if file is not None:
             yield from (f"{note}." for note in file["missing"])
+            unknown = unknown_kinds(file)
+            if unknown is not None:
+                yield f"{unknown}."
             if file.get("children_lost"):
                 count = file["children_lost"]
                 processes = f"{count:,} forked process{'' if count == 1 else 'es'}"

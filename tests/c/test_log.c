@@ -113,7 +113,7 @@ START_TEST(a_call_is_the_word_that_types_h_shows)
     ep_log_put(log, UINT64_C(0x123456789), EP_KIND_CALL, 5);
 
     ck_assert_uint_eq(words_used(log), 1);
-    ck_assert_uint_eq(atomic_load(first_word(log)), UINT64_C(0x2345678904000005));
+    ck_assert_uint_eq(atomic_load(first_word(log)), UINT64_C(0x2345678902000005));
     end_log();
 }
 END_TEST
