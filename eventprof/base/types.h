@@ -6,7 +6,7 @@
  * *site* is a name together with the instruction it was called from.
  *
  * The way of an event:
- *   hook -> ep_log_put (log.h, inline) -> chunk -> [sealed, kept or dropped: engine.c] -> decode.c
+ *   hook -> ep_log_put (log.h, inline) -> chunk -> [sealed, kept or dropped: kept.c] -> decode.c
  *        -> pair.c -> summary.c -> tables
  */
 #ifndef EP_TYPES_H

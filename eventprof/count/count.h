@@ -89,7 +89,7 @@ typedef struct ep_count_view {
     uint64_t lost;            /* calls and blocks that found no memory to be counted in */
     uint64_t unmatched;       /* ends that fitted no open call */
     bool begun;               /* the source put the calls on it that were open at the start */
-    /* under the lock of count.c */
+    /* under the lock of count_parts.h */
     ep_counter *counter;
     struct ep_count_thread *thread;    /* NULL: it ended */
     uint64_t stop_ticks;      /* as its frames have them; valid once the counter stopped */

@@ -197,7 +197,7 @@ EP_CHECKED ep_status ep_pack(ep_packer *packer, ep_codec codec, const uint8_t *f
 EP_CHECKED ep_status ep_unpack(ep_packer *packer, ep_codec codec, const uint8_t *from,
                                size_t stored_bytes, uint8_t *to, size_t raw_bytes);
 
-/* ---- Blocks of events (archive_block.c) ------------------------------------------------------ */
+/* ---- Blocks of events (archive_block.c, _encode.c, _decode.c) --------------------------------- */
 
 /* Events of a block that is written; readers take up to MAX. */
 #define EP_BLOCK_EVENTS ((size_t)1 << 18)

@@ -3,7 +3,7 @@
 #ifndef EP_FILE_KINDS_H
 #define EP_FILE_KINDS_H
 
-#include "file.h"
+#include "format.h"
 #include "types.h"
 
 /* How the records of one file are told apart. */

@@ -1,9 +1,9 @@
-/* Reading a log file (file.h): decoded columns, and what the file shows of itself. */
+/* Reading a log file (format.h): decoded columns, and what the file shows of itself. */
 #ifndef EP_FILE_READ_H
 #define EP_FILE_READ_H
 
 #include "decode.h"
-#include "file.h"
+#include "format.h"
 #include "recording.h"
 #include "types.h"
 #include "verify.h"

@@ -33,13 +33,6 @@ typedef enum ep_on_full {
     EP_ON_FULL_GROW          /* take more memory; without any, as STOP */
 } ep_on_full;
 
-typedef enum ep_full_reason {
-    EP_FULL_NOT,
-    EP_FULL_LIMIT,
-    EP_FULL_NOMEM,
-    EP_FULL_DISK     /* its file cannot grow */
-} ep_full_reason;
-
 typedef struct ep_recorder_options {
     ep_kind_set kinds;
     uint64_t limit_bytes;      /* of chunks opened since the start; EP_LIMIT_BYTES_MIN at least. Beyond it
@@ -167,7 +160,7 @@ ep_anchor ep_engine_birth(void);
 void ep_thread_set_name(ep_thread *thread, ep_text name);
 /* Returns: immortal, or NULL for an id that no thread has. */
 const ep_thread *ep_engine_thread(uint32_t id);
-/* The same for those who hold the engine's lock: file.c. */
+/* The same for those who hold the engine's lock. */
 const ep_thread *ep_engine_thread_locked(uint32_t id);
 
 /* The living thread with this native id; `expect`: made if there is none yet, for a thread that has

@@ -1,4 +1,4 @@
-/* Records: the cold half of writing them, and reading the rare ones. engine.c finds the chunks. */
+/* Records: the cold half of writing them, and reading the rare ones. chunks.c finds the chunks. */
 #include "log.h"
 
 #include "engine.h"
@@ -114,7 +114,7 @@ ep_cursor_begin(const ep_chunk_header *header)
 {
     const _Atomic uint64_t *words = (const _Atomic uint64_t *)(header + 1);
     size_t limit = ep_chunk_words(header) - 1;    /* the last word is a terminator at most */
-    /* Acquire; pairs with the release in engine.c: used_words is valid. */
+    /* Acquire; pairs with the release in chunks.c: used_words is valid. */
     bool live = atomic_load_explicit(&header->state, memory_order_acquire) != EP_CHUNK_SEALED;
     if (!live && header->used_words < limit) {
         limit = header->used_words;

@@ -1,7 +1,7 @@
 /* One thread's log: the inline half that hooks run, and reading records back.
  *
  * One writer, its thread; readers anywhere. What to do when a chunk is full, who keeps it and what
- * is lost is engine.c's business (ep_log_next_chunk).
+ * is lost is the engine's business (ep_log_next_chunk).
  *
  *   chunk 3 (sealed)   chunk 9 (current)
  *   [rrrrrrrrrrrr]     [rrrrrr0.....|slack]

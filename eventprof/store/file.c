@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -11,241 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "file_parts.h"
 #include "guard.h"
 #include "memory.h"
-#include "names.h"
 #include "os.h"
-
-#define ZEROS_BYTES 65536
-
-struct ep_file {
-    _Atomic uint32_t refs;
-    pthread_mutex_t lock;               /* of length, cut and the text chunk */
-    int descriptor;                     /* -1: abandoned */
-    int alive;                          /* holds the lock that says so; -1: none */
-    char *path, *child_path;
-    ep_file_header *header;             /* the head */
-    size_t unit, head_bytes;
-    uint64_t length;
-    int guard;                          /* its number in guard.h */
-    bool cut;                           /* somebody else made it shorter */
-    ep_chunk_header *texts;             /* NULL: none yet, or no room */
-    size_t text_bytes;                  /* of the slot of texts */
-    _Atomic uint64_t *text_next;
-    uint64_t text_sequence;
-    /* The states; what the header says of them is for readers. */
-    struct {
-        ep_chunk_header *slot;          /* NULL: none yet */
-        size_t bytes;                   /* of the slot */
-    } states[2];
-    uint32_t state_now;                 /* which of them counts */
-    uint64_t dropped_sequence;          /* as the one that counts says */
-};
-
-_Atomic(ep_file *) ep_file_of_texts;
-/* On a thread that writes all texts to another file: that file. */
-static _Thread_local ep_file *other_file_of_texts;
-/* Who holds it sees the file live; taken before the file's own. */
-static pthread_mutex_t texts_lock = PTHREAD_MUTEX_INITIALIZER;
-
-uint64_t
-ep_sum64(const void *at, size_t bytes)
-{
-    const uint64_t factor = UINT64_C(0x9E3779B97F4A7C15);
-    uint64_t sums[4] = {1, 2, 3, 4};
-    const char *from = at;
-    size_t i = 0;
-    for (; i + 32 <= bytes; i += 32) {
-        uint64_t words[4];
-        memcpy(words, from + i, sizeof words);
-        for (int lane = 0; lane < 4; lane++) {
-            sums[lane] = (sums[lane] ^ words[lane]) * factor;
-        }
-    }
-    for (; i + 8 <= bytes; i += 8) {
-        uint64_t word;
-        memcpy(&word, from + i, sizeof word);
-        sums[0] = (sums[0] ^ word) * factor;
-    }
-    uint64_t sum = bytes;
-    for (int lane = 0; lane < 4; lane++) {
-        sum = (sum ^ sums[lane] ^ sums[lane] >> 29) * factor;
-    }
-    return sum;
-}
-
-/* ---- Slots ----------------------------------------------------------------------------------- */
-
-/* Gives the slot its room on the disk: a write into a mapped hole of a full disk is a SIGBUS. */
-static bool
-allocate(int descriptor, uint64_t offset, size_t bytes)
-{
-#ifdef __linux__
-    int result;
-    do {
-        result = fallocate(descriptor, 0, (off_t)offset, (off_t)bytes);
-    } while (result != 0 && errno == EINTR);
-    if (result == 0) {
-        return true;
-    }
-    if (errno != EOPNOTSUPP && errno != ENOSYS) {
-        return false;
-    }
-#endif
-    static const char zeros[ZEROS_BYTES];
-    for (size_t done = 0; done < bytes;) {
-        size_t left = bytes - done < sizeof zeros ? bytes - done : sizeof zeros;
-        ssize_t written = pwrite(descriptor, zeros, left, (off_t)(offset + done));
-        if (written < 0 && errno == EINTR) {
-            continue;
-        }
-        if (written <= 0) {
-            return false;
-        }
-        done += (size_t)written;
-    }
-    return true;
-}
-
-/* A file that others cut is not made longer again: what lies between would be holes. */
-static bool
-is_cut_locked(ep_file *file)
-{
-    struct stat now;
-    if (file->cut || file->descriptor < 0) {
-        return file->cut;
-    }
-    if (ep_guard_was_hit(file->guard) ||
-        (fstat(file->descriptor, &now) == 0 && (uint64_t)now.st_size < file->length)) {
-        file->cut = true;
-        atomic_fetch_or_explicit(&file->header->limits, EP_LIMIT_CUT, memory_order_relaxed);
-    }
-    return file->cut;
-}
-
-bool
-ep_file_is_cut(ep_file *file)
-{
-    pthread_mutex_lock(&file->lock);
-    bool cut = is_cut_locked(file);
-    pthread_mutex_unlock(&file->lock);
-    return cut;
-}
-
-size_t
-ep_file_slot_unit(const ep_file *file)
-{
-    return file->unit;
-}
-
-/* Returns: the next `bytes` of the file, zeroed; NULL as ep_file_take_slot(). */
-static void *
-extend_locked(ep_file *file, size_t bytes)
-{
-    if (file->descriptor < 0 || ep_fault_now() || is_cut_locked(file)) {
-        return NULL;
-    }
-    void *at = MAP_FAILED;
-    if (allocate(file->descriptor, file->length, bytes)) {
-        EP_FAULT_POINT(SPILL);
-        at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file->descriptor,
-                  (off_t)file->length);
-    }
-    if (at == MAP_FAILED) {
-        /* What fallocate made of it goes: others may use the disk. */
-        (void)!ftruncate(file->descriptor, (off_t)file->length);
-        return NULL;
-    }
-    file->length += bytes;
-    return at;
-}
-
-static ep_chunk_header *
-take_slot_locked(ep_file *file, size_t bytes)
-{
-    ep_chunk_header *slot = extend_locked(file, bytes);
-    if (slot == NULL) {
-        return NULL;
-    }
-    slot->bytes = (uint32_t)bytes;
-    slot->magic = EP_CHUNK_MAGIC;
-    atomic_store_explicit(&file->header->slots, file->length / file->unit, memory_order_release);
-    EP_FAULT_POINT(SPILLED);
-    return slot;
-}
-
-ep_chunk_header *
-ep_file_take_slot(ep_file *file, size_t bytes)
-{
-    int error = errno;
-    pthread_mutex_lock(&file->lock);
-    ep_chunk_header *at = take_slot_locked(file, bytes);
-    pthread_mutex_unlock(&file->lock);
-    errno = error;
-    return at;
-}
-
-/* Slots of texts and states double. */
-static size_t
-slot_bytes_for(const ep_file *file, size_t least, size_t before)
-{
-    size_t bytes = before > 0 ? 2 * before : file->unit;
-    while (bytes < least) {
-        bytes *= 2;
-    }
-    return bytes < EP_CHUNK_BYTES ? bytes : EP_CHUNK_BYTES;
-}
-
-static void
-seal_texts(ep_file *file)
-{
-    ep_chunk_header *texts = file->texts;
-    if (texts == NULL) {
-        return;
-    }
-    texts->used_words = (uint64_t)(file->text_next - (_Atomic uint64_t *)(texts + 1));
-    texts->sum = ep_sum64(texts + 1, texts->used_words * 8);
-    atomic_store_explicit(&texts->state, EP_CHUNK_SEALED, memory_order_release);
-    ep_os_unmap(texts, file->text_bytes);
-    file->texts = NULL;
-}
-
-/* Gives a state a slot of `bytes` and more, if there is room; else, false, it stays where it is. */
-static bool
-move_state(ep_file *file, uint32_t which, size_t bytes)
-{
-    size_t before = file->states[which].bytes;
-    if (before == EP_CHUNK_BYTES) {
-        return false;
-    }
-    size_t grown = slot_bytes_for(file, bytes, before);
-    pthread_mutex_lock(&file->lock);
-    ep_chunk_header *slot = take_slot_locked(file, grown);
-    uint64_t end = file->length;
-    pthread_mutex_unlock(&file->lock);
-    if (slot == NULL) {
-        return false;
-    }
-    slot->magic = EP_FILE_STATE_MAGIC;
-    if (before > 0) {
-        ep_os_unmap(file->states[which].slot, before);
-    }
-    file->states[which].slot = slot;
-    file->states[which].bytes = grown;
-    /* Nobody reads there until header->state says so, which is a release. */
-    atomic_store_explicit(&file->header->state_offset[which], end - grown + sizeof *slot,
-                          memory_order_relaxed);
-    atomic_store_explicit(&file->header->state_room[which], grown - sizeof *slot, memory_order_relaxed);
-    return true;
-}
-
-static bool
-is_zero(const char *at, size_t bytes)
-{
-    return at[0] == 0 && memcmp(at, at + 1, bytes - 1) == 0;
-}
-
-/* ---- Life ------------------------------------------------------------------------------------ */
 
 static void
 close_descriptors(ep_file *file)
@@ -384,7 +152,7 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
     }
     file->alive = lock_alive(file->path, file->descriptor);
     errno = 0;
-    file->header = extend_locked(file, file->head_bytes);
+    file->header = ep_file_extend_locked(file, file->head_bytes);
     if (file->header == NULL) {
         int os_error = errno;
         (void)unlink(file->path);
@@ -412,7 +180,7 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
     fill_kind_table(header->kind_table);
     /* Now: on a disk that is full later there is room to say so. */
     errno = 0;
-    if (!move_state(file, 0, 0) || !move_state(file, 1, 0)) {
+    if (!ep_file_move_state(file, 0, 0) || !ep_file_move_state(file, 1, 0)) {
         int os_error = errno;
         (void)unlink(file->path);
         free_file(file);
@@ -454,10 +222,10 @@ ep_file_is_at(const ep_file *file, const char *pattern)
     return is;
 }
 
-ep_file_header *
-ep_file_get_header(ep_file *file)
+static bool
+is_zero(const char *at, size_t bytes)
 {
-    return file->header;
+    return at[0] == 0 && memcmp(at, at + 1, bytes - 1) == 0;
 }
 
 /* Where the last slot ends that holds something, without the pages at its end that nobody wrote to; but
@@ -497,12 +265,12 @@ void
 ep_file_finish(ep_file *file)
 {
     pthread_mutex_lock(&file->lock);
-    seal_texts(file);
+    ep_file_seal_texts(file);
     EP_FAULT_POINT(FINISH);
     atomic_store_explicit(&file->header->phase, EP_FILE_FINISHED, memory_order_release);
     EP_FAULT_POINT(FINISHED);
     if (file->descriptor >= 0) {
-        if (!is_cut_locked(file)) {
+        if (!ep_file_is_cut_locked(file)) {
             file->length = used_length(file);
             atomic_store_explicit(&file->header->slots, file->length / file->unit, memory_order_release);
             (void)!ftruncate(file->descriptor, (off_t)file->length);
@@ -539,268 +307,4 @@ ep_file_create_for_child(const ep_file *parent)
     }
     memcpy(file->header->calls_from, parent->header->calls_from, sizeof file->header->calls_from);
     return file;
-}
-
-/* ---- States ---------------------------------------------------------------------------------- */
-
-void
-ep_file_put_beat(ep_file *file, ep_anchor anchor)
-{
-    ep_file_header *header = file->header;
-    uint32_t next = atomic_load_explicit(&header->beat, memory_order_relaxed) ^ 1;
-    header->beats[next & 1] = anchor;
-    atomic_store_explicit(&header->beat, next & 1, memory_order_release);
-}
-
-/* Appends a thread. False: no room. */
-static bool
-put_thread_state(char **at, const char *end, uint32_t thread_id, const ep_window_thread *thread)
-{
-    ep_file_thread_state head = {.thread_id = thread_id, .depth = (uint32_t)thread->open.depth};
-    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-        head.count_count += thread->lost[kind] != 0;
-    }
-    size_t pairs = head.count_count + thread->open.depth;
-    if (pairs == 0) {
-        return true;
-    }
-    if (sizeof head + pairs * sizeof(ep_file_pair) > (size_t)(end - *at)) {
-        return false;
-    }
-    memcpy(*at, &head, sizeof head);
-    ep_file_pair *pair = (ep_file_pair *)(*at + sizeof head);
-    for (uint64_t kind = 0; kind < EP_KIND_COUNT; kind++) {
-        if (thread->lost[kind] != 0) {
-            *pair++ = (ep_file_pair){kind, thread->lost[kind]};
-        }
-    }
-    for (size_t i = 0; i < thread->open.depth; i++) {
-        const ep_open_call *call = &thread->open.calls[i];
-        *pair++ = (ep_file_pair){call->kind | (uint64_t)call->before << 8, call->site_id};
-    }
-    *at = (char *)pair;
-    return true;
-}
-
-static size_t
-state_bytes_for(ep_window_thread *const *threads, size_t thread_count)
-{
-    size_t bytes = sizeof(ep_chunk_header) + sizeof(ep_file_state);
-    for (size_t i = 0; i < thread_count; i++) {
-        if (threads[i] != NULL) {
-            size_t pairs = threads[i]->open.depth;
-            for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-                pairs += threads[i]->lost[kind] != 0;
-            }
-            bytes += pairs > 0 ? sizeof(ep_file_thread_state) + pairs * sizeof(ep_file_pair) : 0;
-        }
-    }
-    return bytes;
-}
-
-void
-ep_file_put_state(ep_file *file, uint64_t dropped_sequence, ep_window_thread *const *threads,
-                  size_t thread_count)
-{
-    ep_file_header *header = file->header;
-    uint32_t next = file->state_now ^ 1;
-    size_t need = state_bytes_for(threads, thread_count);
-    if (need > file->states[next].bytes) {
-        (void)move_state(file, next, need);
-    }
-    if (dropped_sequence == UINT64_MAX) {
-        dropped_sequence = file->dropped_sequence;    /* so that a reader sees that there was one */
-    }
-    char *begin = (char *)(file->states[next].slot + 1);
-    const char *end = (char *)file->states[next].slot + file->states[next].bytes;
-    char *body = begin + sizeof(ep_file_state), *at = body;
-    ep_file_state state = {.dropped_sequence = dropped_sequence};
-    /* The state before this one counts before the one that goes is overwritten: after a kill, too. */
-    atomic_thread_fence(memory_order_release);
-    for (size_t i = 0; i < thread_count; i++) {
-        if (threads[i] == NULL) {
-            continue;
-        }
-        char *before = at;
-        if (!put_thread_state(&at, end, (uint32_t)i, threads[i])) {
-            state.incomplete += 1;
-        }
-        state.thread_count += at != before;
-    }
-    state.bytes = (uint32_t)(at - body);
-    state.sum = ep_sum64(body, state.bytes);
-    memcpy(begin, &state, sizeof state);
-    EP_FAULT_POINT(STATE);
-    /* Release: who sees the index sees the state, after a kill at any instruction as well. */
-    atomic_store_explicit(&header->state, next, memory_order_release);
-    file->state_now = next;
-    file->dropped_sequence = dropped_sequence;
-}
-
-/* ---- Texts ----------------------------------------------------------------------------------- */
-
-static bool
-next_text_chunk(ep_file *file, size_t words)
-{
-    size_t least = sizeof(ep_chunk_header) + (words + 1) * 8;
-    size_t bytes = slot_bytes_for(file, least, file->text_bytes);
-    ep_chunk_header *fresh = take_slot_locked(file, bytes);
-    if (fresh == NULL) {
-        return false;
-    }
-    EP_FAULT_POINT(TEXT_SLOT);
-    seal_texts(file);
-    file->text_bytes = bytes;
-    fresh->sequence = file->text_sequence++;
-    fresh->magic = EP_FILE_TEXT_MAGIC;
-    file->texts = fresh;
-    file->text_next = (_Atomic uint64_t *)(fresh + 1);
-    atomic_store_explicit(&fresh->state, EP_CHUNK_OPEN, memory_order_release);
-    return true;
-}
-
-/* A record: fields as 32-bit words, then bytes, padded; the first word is published last, after the
- * terminator behind it. False: no room. */
-static bool
-put_text_locked(ep_file *file, ep_file_text type, const uint32_t *fields, size_t field_count,
-                const char *bytes, size_t byte_count)
-{
-    size_t words = 1 + (field_count * 4 + byte_count + 7) / 8;
-    size_t left = 0;
-    if (file->texts != NULL) {
-        left = (size_t)((_Atomic uint64_t *)(file->texts + 1) + EP_CHUNK_WORDS_OF(file->text_bytes) -
-                        file->text_next);
-    }
-    if (words >= left && !next_text_chunk(file, words)) {
-        return false;
-    }
-    _Atomic uint64_t *at = file->text_next;
-    char *body = (char *)(at + 1);
-    memcpy(body, fields, field_count * 4);
-    if (byte_count > 0) {
-        memcpy(body + field_count * 4, bytes, byte_count);
-    }
-    atomic_store_explicit(&at[words], 0, memory_order_relaxed);
-    EP_FAULT_POINT(TEXT);
-    atomic_store_explicit(&at[0], (uint64_t)type << 32 | words, memory_order_release);
-    file->text_next = at + words;
-    return true;
-}
-
-static void
-put_text(ep_file_text type, const uint32_t *fields, size_t field_count, const char *bytes,
-         size_t byte_count)
-{
-    int os_error = errno;    /* the program's: hooks come here */
-    pthread_mutex_lock(&texts_lock);
-    ep_file *file = other_file_of_texts;
-    if (file == NULL) {
-        file = atomic_load_explicit(&ep_file_of_texts, memory_order_relaxed);
-    }
-    if (file != NULL) {
-        pthread_mutex_lock(&file->lock);
-        if (!put_text_locked(file, type, fields, field_count, bytes, byte_count)) {
-            atomic_fetch_add_explicit(&file->header->texts_lost, 1, memory_order_relaxed);
-        }
-        pthread_mutex_unlock(&file->lock);
-    }
-    pthread_mutex_unlock(&texts_lock);
-    errno = os_error;
-}
-
-static void
-put_string(uint32_t id, ep_text text)
-{
-    size_t bytes = text.bytes < EP_FILE_STRING_LIMIT ? text.bytes : EP_FILE_STRING_LIMIT;
-    uint32_t fields[] = {id, (uint32_t)bytes};
-    put_text(EP_FILE_TEXT_STRING, fields, 2, text.at, bytes);
-}
-
-static void
-put_name(uint32_t id, const ep_name *name)
-{
-    uint32_t fields[] = {id, name->qualname, name->module, name->file, (uint32_t)name->line, name->kind};
-    put_text(EP_FILE_TEXT_NAME, fields, 6, NULL, 0);
-}
-
-static void
-put_site(uint32_t id, const ep_site *site)
-{
-    uint32_t fields[] = {id, site->callee, site->caller, (uint32_t)site->offset, (uint32_t)site->line,
-                         site->task};
-    /* Version 1.1 had five; few have a sixth. */
-    put_text(EP_FILE_TEXT_SITE, fields, site->task != 0 ? 6 : 5, NULL, 0);
-}
-
-void
-ep_file_put_thread(const ep_thread *thread)
-{
-    bool named = atomic_load_explicit(&thread->named, memory_order_acquire);
-    size_t bytes = named ? strlen(thread->name) : 0;
-    uint32_t fields[] = {thread->id, (uint32_t)bytes, (uint32_t)thread->native_id,
-                         (uint32_t)(thread->native_id >> 32)};
-    put_text(EP_FILE_TEXT_THREAD, fields, 4, thread->name, bytes);
-}
-
-static const ep_names_sink names_sink = {
-    .string = put_string,
-    .name = put_name,
-    .site = put_site,
-};
-
-static void
-set_file_of_texts(void *file)
-{
-    pthread_mutex_lock(&texts_lock);
-    atomic_store_explicit(&ep_file_of_texts, file, memory_order_release);
-    atomic_store_explicit(&ep_names_sink_now, file != NULL ? &names_sink : NULL, memory_order_release);
-    pthread_mutex_unlock(&texts_lock);
-}
-
-void
-ep_file_begin_texts(ep_file *file)
-{
-    ep_names_tell_all(&names_sink, set_file_of_texts, file);
-}
-
-static void
-set_other_file_of_texts(void *file)
-{
-    other_file_of_texts = file;
-}
-
-void
-ep_file_begin_other_texts(ep_file *file)
-{
-    ep_names_tell_all(&names_sink, set_other_file_of_texts, file);
-}
-
-void
-ep_file_end_other_texts(void)
-{
-    set_other_file_of_texts(NULL);
-}
-
-void
-ep_file_end_texts(void)
-{
-    set_file_of_texts(NULL);
-}
-
-void
-ep_file_before_fork(void)
-{
-    pthread_mutex_lock(&texts_lock);
-    ep_guard_before_fork();
-}
-
-void
-ep_file_after_fork(bool child)
-{
-    ep_guard_after_fork();
-    if (child) {
-        atomic_store_explicit(&ep_file_of_texts, NULL, memory_order_relaxed);
-        atomic_store_explicit(&ep_names_sink_now, NULL, memory_order_relaxed);
-    }
-    pthread_mutex_unlock(&texts_lock);
 }

@@ -1,149 +1,17 @@
-/* The log file: a recording that is on file while it is made. doc/epr-log.rst specifies the bytes.
+/* Writing the log file: a recording that is on file while it is made. format.h has its bytes.
  *
- *   head: header | metadata     slot, slot, ...: each a chunk of records, of text, or a state
- *
- * Slots are as long as the first header in them says, 4 KiB to 1 MiB, and mapped shared, so that every
- * record is in the kernel's page cache the moment it is written: whatever ends the process, the file
- * holds it. What a ring dropped (counts, and the calls that were open where it now begins) is in two
- * states that are written in turn; one word of the header says which of them counts.
+ * Slots are mapped shared, so that every record is in the kernel's page cache the moment it is written:
+ * whatever ends the process, the file holds it.
  *
  * One process writes; a forked child has a file of its own and never touches this one. The file's
  * lock is a leaf: nothing is called under it but the C library. */
 #ifndef EP_FILE_H
 #define EP_FILE_H
 
-#include "names.h"
+#include "clock.h"
+#include "format.h"
 #include "thread.h"
 #include "types.h"
-
-/* ---- Bytes ----------------------------------------------------------------------------------- */
-
-#define EP_FILE_MAGIC "EVPLOG\x1a\n"
-#define EP_FILE_MAJOR 2    /* readers refuse a higher one */
-#define EP_FILE_MINOR 0    /* readers ignore what they do not know of a higher one */
-#define EP_FILE_BYTE_ORDER UINT32_C(0x01020304)
-#define EP_FILE_METADATA_OFFSET 4096
-#define EP_FILE_METADATA_LIMIT (UINT64_C(65536) - EP_FILE_METADATA_OFFSET)
-/* Of version 1: all slots had 1 MiB, and both states lay in the first. */
-#define EP_FILE_1_STATE_OFFSET(which) (UINT64_C(65536) + (uint64_t)(which) * EP_FILE_1_STATE_BYTES)
-#define EP_FILE_1_STATE_BYTES UINT64_C(491520)
-/* A state has one slot: it cannot be longer. */
-#define EP_FILE_STATE_LIMIT (EP_CHUNK_BYTES - EP_CHUNK_HEADER_BYTES)
-
-typedef enum ep_file_phase {
-    EP_FILE_NEW,          /* no recording yet */
-    EP_FILE_RECORDING,
-    EP_FILE_FINISHED      /* `stop` holds */
-} ep_file_phase;
-
-#define EP_FILE_KIND_WORD_BYTES 20
-
-/* What a kind of event is, for readers that do not know it. */
-typedef struct ep_file_kind {
-    uint8_t words;                     /* length of its records in 64-bit words; 0: there is none */
-    uint8_t family, pairing, domain;   /* ep_family, ep_pairing, ep_domain */
-    char word[EP_FILE_KIND_WORD_BYTES];    /* as the event column has it; ended by a zero */
-} ep_file_kind;
-
-typedef struct ep_file_header {
-    char magic[8];
-    uint16_t major, minor;
-    uint32_t byte_order;
-    uint32_t header_bytes;             /* of this struct: a later one is longer */
-    uint32_t slot_bytes;               /* slots begin and end at multiples of this */
-    uint64_t process_id, parent_process_id;
-    uint64_t kinds;                    /* below 64 that were asked for; ep_file_kinds() */
-    uint32_t clock_mode;               /* ep_clock_mode */
-    uint32_t only_thread;              /* id of the one thread that is wanted; 0: all */
-    uint64_t step_ticks;
-    ep_anchor birth, start, stop;
-    int64_t start_realtime_ns, start_boottime_ns;
-    int64_t start_resident_bytes, stop_resident_bytes;
-    uint64_t metadata_bytes;
-    uint64_t full_ticks;               /* events later than this are lost; all ones: it was not full */
-    _Atomic uint32_t full_reason;      /* ep_full_reason */
-    _Atomic uint32_t phase;            /* ep_file_phase */
-    _Atomic uint32_t state;            /* which of the two counts */
-    _Atomic uint32_t beat;             /* which of `beats` counts */
-    ep_anchor beats[2];                /* an instant not long ago: for the slope of the clock */
-    _Atomic uint64_t texts_lost;       /* names, sites and threads that found no room */
-    char calls_from[16];               /* words of the package's: which hook calls came from, */
-    char displaced[64];                /* and which were taken over by another tool */
-    /* From minor version 1 on: ep_recording's, by hooks; at the stop. */
-    uint64_t deep_calls, short_calls, functions_off;
-    /* From version 1.4 on: the length of the file in units of slot_bytes; it is never shorter. */
-    _Atomic uint64_t slots;
-    /* From version 2.0 on: where the first slot begins, where the two states do, and their room. */
-    uint64_t head_bytes;
-    _Atomic uint64_t state_offset[2];    /* 0: not written yet */
-    _Atomic uint64_t state_room[2];
-    _Atomic uint32_t limits;             /* bits: EP_LIMIT_... */
-    _Atomic uint32_t children_lost;      /* forked processes that could not write a file of their own */
-    _Atomic uint32_t children_error;     /* errno of the last of them */
-    uint32_t reserved;
-    uint64_t kinds_high;                 /* as `kinds`, from 64 on */
-    ep_file_kind kind_table[EP_KIND_COUNT];    /* index = kind */
-} ep_file_header;
-
-/* The kinds that were asked for. */
-static inline ep_kind_set
-ep_file_kinds(const ep_file_header *header)
-{
-    return (ep_kind_set)header->kinds_high << 64 | header->kinds;
-}
-
-static inline void
-ep_file_set_kinds(ep_file_header *header, ep_kind_set kinds)
-{
-    header->kinds = (uint64_t)kinds;
-    header->kinds_high = (uint64_t)(kinds >> 64);
-}
-
-/* What befell the file of a recording that went on. */
-#define EP_LIMIT_SMALL_DISK 1u    /* the disk was full before the buffer was: it holds less than that */
-#define EP_LIMIT_CUT 2u           /* somebody else cut the file off; what came after is not in it */
-
-#define EP_FILE_FIRST_HEADER_BYTES offsetof(ep_file_header, deep_calls)    /* of minor version 0 */
-
-_Static_assert(sizeof(ep_file_header) <= EP_FILE_METADATA_OFFSET, "the metadata lie behind it");
-
-/* A state: this, then for each thread an ep_file_thread_state, its counts (kind, lost), its calls. */
-typedef struct ep_file_state {
-    uint64_t dropped_sequence;         /* the chunk whose loss was counted last: not to be read */
-    uint32_t thread_count;
-    uint32_t bytes;                    /* of what follows */
-    uint64_t sum;                      /* ep_sum64() of what follows */
-    uint64_t incomplete;               /* threads that found no room */
-} ep_file_state;
-
-typedef struct ep_file_thread_state {
-    uint32_t thread_id, count_count, depth, reserved;
-} ep_file_thread_state;
-
-typedef struct ep_file_pair {
-    uint64_t first, second;            /* kind, lost; or kind | before << 8, site of an open call */
-} ep_file_pair;
-
-/* A slot with this magic holds a state, behind a chunk's header. */
-#define EP_FILE_STATE_MAGIC UINT32_C(0x53505645) /* "EVPS" */
-
-/* Texts: a chunk with this magic whose records are of these types. */
-#define EP_FILE_TEXT_MAGIC UINT32_C(0x4E505645) /* "EVPN" */
-
-typedef enum ep_file_text {
-    EP_FILE_TEXT_STRING = 1,    /* fields: id, bytes; then the bytes */
-    EP_FILE_TEXT_NAME,          /* id, qualname, module, file, line, kind */
-    EP_FILE_TEXT_SITE,          /* id, callee, caller, offset, line */
-    EP_FILE_TEXT_THREAD         /* id, bytes, native id (low, high); then the bytes of its name */
-} ep_file_text;
-
-#define EP_FILE_STRING_LIMIT 65536    /* bytes of a text that are kept */
-
-/* Four sums over every fourth word, folded. Not cryptographic; cheap enough for every sealed
- * chunk: 0.05 ms a MiB, measured. `bytes` is a multiple of 8. */
-uint64_t ep_sum64(const void *at, size_t bytes);
-
-/* ---- Writing --------------------------------------------------------------------------------- */
 
 typedef struct ep_file ep_file;
 
@@ -168,7 +36,6 @@ void ep_file_release(ep_file *file);
 const char *ep_file_path(const ep_file *file);
 /* Whether the pattern gives this process the path of that file. */
 bool ep_file_is_at(const ep_file *file, const char *pattern);
-ep_file_header *ep_file_get_header(ep_file *file);
 
 /* Lengths of slots are multiples of this: pages. */
 size_t ep_file_slot_unit(const ep_file *file);
@@ -192,10 +59,46 @@ void ep_file_end_texts(void);
 void ep_file_begin_other_texts(ep_file *file);
 void ep_file_end_other_texts(void);
 
+/* ---- What its header says: written here alone ------------------------------------------------- */
+
+typedef struct ep_file_start {
+    ep_kind_set kinds;
+    ep_clock_mode clock_mode;
+    uint32_t only_thread;              /* 0: all */
+    ep_anchor birth, start;
+    int64_t start_realtime_ns;
+    int64_t start_resident_bytes;      /* -1: unknown */
+} ep_file_start;
+
+/* The recording begins. */
+void ep_file_put_start(ep_file *file, const ep_file_start *start);
+
+/* Events later than `ticks` are lost, and why. */
+void ep_file_put_full(ep_file *file, uint64_t ticks, ep_full_reason reason);
+
+/* Adds to what befell the file: EP_LIMIT_... */
+void ep_file_put_limit(ep_file *file, uint32_t limit);
+
+/* An instant not long ago. */
+void ep_file_put_beat(ep_file *file, ep_anchor anchor);
+
+/* The recording ended then; ep_file_finish() says so to readers. */
+void ep_file_put_stop(ep_file *file, ep_anchor stop, int64_t resident_bytes);
+
+/* Which hook calls come from. Copies. */
+void ep_file_put_calls_from(ep_file *file, const char *name);
+
+/* A hook that another tool took over. Copies; left out once there is no room. */
+void ep_file_put_displaced(ep_file *file, const char *name);
+
+/* How many calls, and functions, hooks left out: see ep_recording. */
+void ep_file_put_left_out(ep_file *file, uint64_t deep_calls, uint64_t short_calls, uint64_t functions_off);
+
 /* Publishes what was lost, and that the chunk `dropped_sequence` is (UINT64_MAX: none). */
 void ep_file_put_state(ep_file *file, uint64_t dropped_sequence, ep_window_thread *const *threads,
                        size_t thread_count);
-void ep_file_put_beat(ep_file *file, ep_anchor anchor);
+
+/* ---- Its end --------------------------------------------------------------------------------- */
 
 /* The recording is over: cuts off what nobody used at its end. */
 void ep_file_finish(ep_file *file);

@@ -6,10 +6,10 @@
 
 #define EP_THREAD_NAME_BYTES 64
 
-/* A thread that ever recorded. Immortal: rows of traces refer to it, and there are few. */
-/* More functions at their entry, each interrupted there by what called the next, are not thought of. */
+/* Limit: so many functions that stand at their entry, each interrupted there by what called the next. */
 #define EP_DOUBTED_MAX 16
 
+/* A thread that ever recorded. Immortal: rows of traces refer to it, and there are few. */
 typedef struct ep_thread {
     uint32_t id;                              /* 1, 2, ...: order of first events; 0 is "unknown" */
     uint64_t native_id;

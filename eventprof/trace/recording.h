@@ -14,7 +14,7 @@ typedef struct ep_recording {
     uint64_t step_ticks;           /* the clock's smallest step; 0: unknown */
     uint64_t process_id;
     ep_full_reason full_reason;
-    uint32_t limits;               /* bits: EP_LIMIT_... (file.h) */
+    uint32_t limits;               /* bits: EP_LIMIT_... (format.h) */
     /* What filters left out (filter.h). */
     uint64_t filtered;             /* events, by name; not known if functions_off */
     uint64_t deep_calls, short_calls;

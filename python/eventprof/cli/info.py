@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..file import unknown_kinds
+from ..trace.kinds import unknown_kinds
 from . import rows
 from .files import add_file, is_stub, load
 
@@ -60,7 +60,7 @@ def _all(trace: Trace) -> dict[str, Any]:
 
 
 def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
-    from ..drawing import show_bytes, show_count, show_ns
+    from ..show.drawing import show_bytes, show_count, show_ns
 
     file, metadata = trace.file or {}, trace.metadata
     yield "file", path

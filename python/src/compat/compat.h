@@ -1,7 +1,7 @@
 /* What differs between CPython versions, behind inline functions: callers carry no #if.
  *
  * Interpreter frames are read by offset: no internal header is needed, and 124,000 call sites of a
- * nasty program agreed with what the callee sees, on every version. ep_frames_check() (intern.c)
+ * nasty program agreed with what the callee sees, on every version. check_frames() (intern.c)
  * proves the offsets at import, on a call at a known line; sites are off if it fails. */
 #ifndef EP_COMPAT_H
 #define EP_COMPAT_H

@@ -1,0 +1,57 @@
+/* What the files that count share. Nobody else includes this; count.h is the interface. */
+#ifndef EP_COUNT_PARTS_H
+#define EP_COUNT_PARTS_H
+
+#include <pthread.h>
+
+#include "count.h"
+
+#define EP_COUNT_PAGE_SLOTS 32
+
+/* Slots stay where they are: frames and the sources' callbacks point at them. */
+typedef struct ep_count_page {
+    struct ep_count_page *next;
+    ep_count_slot slots[EP_COUNT_PAGE_SLOTS];
+} ep_count_page;
+
+/* Counters' lists of views, the running counters, and threads that come and go: all under the lock. Cold
+ * paths only; nothing but the C library is called under it. */
+struct ep_counting {
+    pthread_mutex_t lock;
+    ep_counter *running[EP_COUNTERS_MAX];
+    size_t running_count;
+    uint64_t last_serial;
+};
+
+extern EP_HIDDEN struct ep_counting ep_counting;
+
+/* ---- count.c --------------------------------------------------------------------------------- */
+
+/* The clock of all counters from now on. */
+void ep_count_start_clock(void);
+
+/* Ends all that is open: the thread does. */
+void ep_count_close_all(ep_count_view *view, uint64_t ticks);
+
+/* ---- count_views.c --------------------------------------------------------------------------- */
+
+void ep_count_each_slot(ep_count_view *view, void (*visit)(ep_count_slot *));
+
+/* Nothing was counted, nothing is open, and no thread has it. */
+void ep_count_reset_view(ep_count_view *view);
+
+/* One for a thread that has none. Returns: NULL without memory. */
+ep_count_view *ep_count_take_view(ep_counter *counter, ep_count_thread *thread);
+
+/* The counter goes: its view may be the next one's. */
+void ep_count_give_view(ep_count_view *view);
+
+/* What a thread lists may be of windows long past: serials tell. */
+ep_count_view *ep_count_view_of(const ep_counter *counter, const ep_count_thread *thread);
+
+/* ---- count_threads.c ------------------------------------------------------------------------- */
+
+/* The calling thread's own. Returns: NULL without memory, or once the thread has ended. */
+ep_count_thread *ep_count_new_thread(void);
+
+#endif

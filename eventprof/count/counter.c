@@ -1,0 +1,117 @@
+/* Counters: they start and stop. */
+#include "count_parts.h"
+#include "memory.h"
+
+_Atomic uint64_t ep_count_generation = 1;
+
+static void
+next_generation(void)
+{
+    atomic_store_explicit(&ep_count_generation, ep_count_now_generation() + 1, memory_order_relaxed);
+}
+
+ep_counter *
+ep_counter_new(void)
+{
+    return ep_calloc(1, sizeof(ep_counter));
+}
+
+void
+ep_counter_changed(void)
+{
+    next_generation();
+}
+
+ep_counter *
+ep_counter_running(size_t at)
+{
+    return at < ep_counting.running_count ? ep_counting.running[at] : NULL;
+}
+
+static void
+reset_views(ep_counter *counter)
+{
+    counter->free_views = NULL;
+    for (ep_count_view *view = counter->views; view != NULL; view = view->next) {
+        ep_count_reset_view(view);
+        view->next_free = counter->free_views;
+        counter->free_views = view;
+    }
+    counter->lost = 0;
+}
+
+ep_status
+ep_counter_start(ep_counter *counter, uint64_t ticks)
+{
+    ep_count_thread *mine = ep_count_current;
+    if (mine == NULL && (mine = ep_count_new_thread()) == NULL) {
+        return EP_NOMEM;
+    }
+    pthread_mutex_lock(&ep_counting.lock);
+    bool can = !counter->running && ep_counting.running_count < EP_COUNTERS_MAX;
+    if (can) {
+        reset_views(counter);
+        counter->serial = ++ep_counting.last_serial;
+        counter->start_ticks = ticks;
+        counter->only = counter->this_thread_only ? mine : NULL;
+        counter->running = true;
+        ep_counting.running[ep_counting.running_count++] = counter;
+        next_generation();
+    }
+    pthread_mutex_unlock(&ep_counting.lock);
+    return can ? EP_OK : EP_STATE;
+}
+
+void
+ep_counter_stop(ep_counter *counter, uint64_t ticks)
+{
+    pthread_mutex_lock(&ep_counting.lock);
+    for (size_t i = 0; i < ep_counting.running_count; i++) {
+        if (ep_counting.running[i] == counter) {
+            ep_counting.running[i] = ep_counting.running[--ep_counting.running_count];
+            break;
+        }
+    }
+    if (counter->running) {
+        counter->running = false;
+        counter->stop_ticks = ticks;
+        for (ep_count_view *view = counter->views; view != NULL; view = view->next) {
+            view->stop_ticks = ticks - (view->thread != NULL ? view->thread->aside : 0);
+        }
+        next_generation();
+    }
+    pthread_mutex_unlock(&ep_counting.lock);
+}
+
+void
+ep_counter_free(ep_counter *counter)
+{
+    if (counter == NULL) {
+        return;
+    }
+    ep_counter_stop(counter, counter->stop_ticks);
+    pthread_mutex_lock(&ep_counting.lock);
+    while (counter->views != NULL) {
+        ep_count_view *view = counter->views;
+        counter->views = view->next;
+        ep_count_give_view(view);
+    }
+    pthread_mutex_unlock(&ep_counting.lock);
+    free(counter);
+}
+
+size_t
+ep_counter_bytes(ep_counter *counter)
+{
+    size_t bytes = sizeof *counter;
+    pthread_mutex_lock(&ep_counting.lock);
+    for (const ep_count_view *view = counter->views; view != NULL; view = view->next) {
+        bytes += sizeof *view + (size_t)(view->limit - view->frames) * sizeof *view->frames +
+                 view->index_slots * sizeof *view->index;
+        for (const ep_count_page *page = view->pages; page != NULL; page = page->next) {
+            bytes += sizeof *page;
+        }
+    }
+    pthread_mutex_unlock(&ep_counting.lock);
+    return bytes;
+}

@@ -1,0 +1,265 @@
+/* What the encoder and the decoder of blocks share. Each block can be decoded without the others.
+ *
+ * What makes it small is guessing: both directions keep the same model of what was so far, and where
+ * the guess is right one small constant is stored, of which the compressor leaves next to nothing.
+ *   kind and id   the same as after the same two (or one) events of the thread before
+ *   end of a call its function is that of the innermost open call
+ *   size          the same as last time at this site after the same event
+ *   malloc        the address that was freed last in its size class (the allocators' free lists are
+ *                 stacks), or the one behind the last of its class
+ *   free          as many allocations after the block's own as last time at this site
+ *   value         the same as last time at this site after the same event
+ * The times' noise is what remains: one byte an event, plus one where it is 192 ns or more. */
+#ifndef EP_ARCHIVE_MODEL_H
+#define EP_ARCHIVE_MODEL_H
+
+#include "archive_parts.h"
+
+/* ---- Layout ----------------------------------------------------------------------------------
+ *
+ * [head 24][length of each stream 4 * 8][streams]
+ * head: events 4, allocator events 4, first time 8, last time 8 */
+typedef enum stream_id {
+    STREAM_THREADS,      /* varint row, varint events; again and again */
+    STREAM_TIMES,        /* a byte an event: ns since the event before, or 192 + high part */
+    STREAM_LONG_TIMES,   /* the low byte of those, or the rest of the longest */
+    STREAM_KINDS,        /* a byte an event, a token */
+    STREAM_IDS,          /* varint, of tokens that say so */
+    STREAM_SIZES,        /* varint an allocation: 0 as guessed, else size + 1; a value: zigzag of
+                            how much more than guessed */
+    STREAM_PLACES,       /* a byte an allocation, a varint a free */
+    STREAM_ADDRESSES,    /* of those whose place says so */
+    STREAM_COUNT
+} stream_id;
+
+#define HEAD_BYTES 24
+#define LENGTHS_BYTES (4 * STREAM_COUNT)
+
+/* Times. A delta is TOKEN, or TOKEN = 192 + h, and then 192 + (h << 8 | byte), or 255, and then
+ * 192 + (63 << 8) + varint. */
+#define TIME_LONG 192
+#define TIME_LONGEST 255
+#define TIME_LONGEST_FROM (UINT64_C(192) + (63 << 8))
+
+/* Kinds. 2 + 2 * (kind - 1) + 1: an id follows; without the 1: it is 0 (of an end: the innermost
+ * open call's function). */
+#define KIND_AS_AFTER_TWO 0
+#define KIND_AS_AFTER_ONE 1
+
+/* Places of allocations: 0..31 how deep in the class's free list, then: */
+#define FREE_LIST 32
+#define PLACE_BEHIND 32      /* the last of the class */
+#define PLACE_FREED_LAST 33  /* whatever the class */
+#define PLACE_NEAR 34        /* varint zigzag of the distance / 16 to the last of the class */
+#define PLACE_FAR 35         /* the 8 bytes */
+/* Places of frees: 0 as guessed, 1 near and 2 far as above (from the last that was so), else 2 + how
+ * many allocations ago the block was made. */
+#define FREE_NEAR 1
+#define FREE_FAR 2
+
+/* A longest event, in bytes of all streams. */
+#define EVENT_BYTES (2 * EP_VARINT_BYTES + 2 + 5 * EP_VARINT_BYTES)
+
+/* ---- The model ------------------------------------------------------------------------------- */
+
+/* A kind and an id: id << 6 with the low 6 bits of the kind below, and its high one on top. So it is the
+ * same as before there were kinds above 63, and hashes of it are. 0: none */
+#define SYMBOL(kind, id) \
+    (((uint32_t)(kind) & 63) | (uint32_t)(id) << 6 | (uint32_t)(kind) >> 6 << 31)
+#define SYMBOL_KIND(symbol) (((symbol) & 63) | (symbol) >> 31 << 6)
+#define SYMBOL_ID(symbol) ((symbol) >> 6 & EP_PAYLOAD_MAX)
+
+#define TWO_BITS 16
+#define ONE_BITS 12
+#define SIZE_BITS 14
+#define AGO_BITS 12
+#define RECENT ((size_t)1 << 16)
+#define CLASSES 128
+/* How far down the stack an end that is not the innermost call's is looked for. */
+#define LOOK_DOWN 8
+/* Encoding only: where a block of recent address stands. Forgets; then its free is stored whole. */
+#define SEEN_BITS 17
+
+typedef struct open_node {
+    uint32_t name;           /* of the file */
+    uint32_t below;          /* index + 1; 0: the bottom */
+} open_node;
+
+typedef struct thread_model {
+    uint64_t epoch;          /* of the block for which the rest holds */
+    uint32_t top;            /* index + 1 in nodes; 0: no call is open that began in this block */
+    uint32_t before, before_that;    /* symbols */
+} thread_model;
+
+typedef struct free_list {
+    uint64_t last;                   /* address allocated last */
+    uint32_t count;
+    uint64_t freed[FREE_LIST];       /* the last freed last */
+} free_list;
+
+typedef struct recent_block {
+    uint64_t address;
+    uint32_t class;
+} recent_block;
+
+typedef struct seen_block {
+    uint64_t address;
+    uint32_t number;         /* of its allocation, from 1; 0: nothing here */
+} seen_block;
+
+typedef struct model {
+    uint32_t after_two[1 << TWO_BITS], after_one[1 << ONE_BITS];
+    uint64_t size[1 << SIZE_BITS];
+    uint32_t ago[1 << AGO_BITS];
+    free_list lists[CLASSES];
+    uint64_t freed_last;             /* address */
+    uint64_t far_freed;              /* address that the last NEAR or FAR free had */
+    uint32_t allocated;              /* so far: number of the last */
+    uint32_t node_count;
+} model;
+
+struct ep_block_coder {
+    ep_block_names names;
+    uint64_t epoch;                  /* blocks begun */
+    model model;
+    recent_block recent[RECENT];     /* index = number of the allocation, modulo */
+    thread_model *threads;           /* by row */
+    open_node *nodes;                /* EP_BLOCK_EVENTS_MAX, or fewer when writing */
+    /* writing */
+    seen_block *seen;
+    uint8_t *streams;                /* each in room of its own */
+    uint8_t *bytes;                  /* the result */
+};
+
+static inline size_t
+hash_two(uint32_t a, uint32_t b, int bits)
+{
+    return (a * UINT32_C(0x9E3779B1) ^ b * UINT32_C(0x85EBCA6B)) >> (32 - bits);
+}
+
+static inline size_t
+hash_one(uint32_t a, int bits)
+{
+    return a * UINT32_C(0x9E3779B1) >> (32 - bits);
+}
+
+/* Blocks of a class share a free list. Up to 512 bytes obmalloc's of 16 bytes each; above, and in
+ * the raw domain, malloc's, whose chunks have 8 bytes more. */
+static inline unsigned
+class_of(unsigned domain, uint64_t size, uint64_t *stride)
+{
+    size = size < INT64_MAX ? size : INT64_MAX;    /* a file may say anything */
+    if (size <= 512 && (domain == EP_DOMAIN_MEM || domain == EP_DOMAIN_OBJ)) {
+        unsigned class = size != 0 ? (unsigned)((size + 15) / 16) : 1;
+        *stride = class * 16;
+        return class;    /* 1..32 */
+    }
+    uint64_t chunk = size <= 24 ? 32 : (size + 8 + 15) & ~UINT64_C(15);
+    *stride = chunk;
+    if (chunk <= 1024) {
+        return 32 + (unsigned)(chunk / 16 - 1);    /* 33..95 */
+    }
+    return 96 + (unsigned)(63 - __builtin_clzll(chunk)) % 32;
+}
+
+static inline void
+model_begin(ep_block_coder *coder)
+{
+    memset(&coder->model, 0, sizeof coder->model);
+    coder->epoch += 1;
+    if (coder->seen != NULL) {
+        memset(coder->seen, 0, sizeof *coder->seen << SEEN_BITS);
+    }
+}
+
+/* Few of the threads have events in a block: each is made ready when it has. */
+static inline thread_model *
+thread_of(ep_block_coder *coder, size_t row)
+{
+    thread_model *t = &coder->threads[row];
+    if (t->epoch != coder->epoch) {
+        *t = (thread_model){.epoch = coder->epoch};
+    }
+    return t;
+}
+
+/* An event is over: what may come after it is known better now. */
+static inline void
+learn(model *m, thread_model *t, uint32_t symbol)
+{
+    m->after_two[hash_two(t->before, t->before_that, TWO_BITS)] = symbol;
+    m->after_one[hash_one(t->before, ONE_BITS)] = symbol;
+    t->before_that = t->before;
+    t->before = symbol;
+}
+
+static inline void
+open_call(ep_block_coder *coder, thread_model *t, uint32_t name)
+{
+    coder->nodes[coder->model.node_count] = (open_node){name, t->top};
+    t->top = ++coder->model.node_count;
+}
+
+/* The name of the innermost open call; 0: none is known. */
+static inline uint32_t
+top_name(const ep_block_coder *coder, const thread_model *t)
+{
+    return t->top != 0 ? coder->nodes[t->top - 1].name : 0;
+}
+
+/* The innermost call ends if `name` is its function's; else the nearest one whose it is, with those
+ * inside; else none. */
+static inline void
+close_call(const ep_block_coder *coder, thread_model *t, uint32_t name)
+{
+    uint32_t at = t->top;
+    for (int i = 0; at != 0 && i < LOOK_DOWN; i++) {
+        const open_node *node = &coder->nodes[at - 1];
+        if (node->name == name) {
+            t->top = node->below;
+            return;
+        }
+        at = node->below;
+    }
+}
+
+/* Takes a block off a free list: the `depth`-th from the top. */
+static inline void
+list_take(free_list *list, unsigned depth)
+{
+    uint32_t at = list->count - 1 - depth;
+    memmove(&list->freed[at], &list->freed[at + 1], depth * sizeof list->freed[0]);
+    list->count -= 1;
+}
+
+static inline void
+list_put(free_list *list, uint64_t address)
+{
+    if (list->count == FREE_LIST) {
+        list_take(list, FREE_LIST - 1);
+    }
+    list->freed[list->count++] = address;
+}
+
+static inline void
+note_allocation(ep_block_coder *coder, free_list *list, unsigned class, uint64_t address)
+{
+    model *m = &coder->model;
+    list->last = address;
+    m->allocated += 1;
+    coder->recent[m->allocated % RECENT] = (recent_block){address, class};
+}
+
+static inline void
+note_free(ep_block_coder *coder, uint32_t ago, uint64_t address)
+{
+    model *m = &coder->model;
+    m->freed_last = address;
+    if (ago != 0) {
+        list_put(&m->lists[coder->recent[(m->allocated + 1 - ago) % RECENT].class], address);
+    } else {
+        m->far_freed = address;
+    }
+}
+
+#endif

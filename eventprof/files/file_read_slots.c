@@ -1,0 +1,413 @@
+/* The slots of a log file: which there are, and their records, checked. A writer that lives changes them
+ * meanwhile. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "file_read_parts.h"
+#include "memory.h"
+
+#define BLOCK_BYTES_MAX (UINT64_C(1) << 48)
+/* Slots without anything in a row, after which the file system is asked where there is more: a file
+ * that claims a petabyte must not take its time. No writer leaves as many. */
+#define EMPTY_SLOTS 256
+
+/* ---- Records --------------------------------------------------------------------------------- */
+
+/* Walks the records of a chunk in memory: makes thread ids small, notes the last ticks of the
+ * window, and ends the chunk in front of what cannot be a record. Returns: bytes of the chunk that
+ * are whole. */
+static size_t
+check_records(ep_loader *l, ep_chunk_header *header, size_t words, uint64_t stop_ticks)
+{
+    uint64_t *const begin = (uint64_t *)(header + 1), *at = begin;
+    uint64_t *const end = begin + words;
+    const uint64_t start = l->header.start.ticks;
+    uint64_t high = header->opened.ticks >> 32 << 32, last = l->last_ticks;
+    const uint64_t *huge = NULL;    /* an ESCAPE of a size that no block has: of a request that failed */
+    while (at < end && *at != 0) {
+        unsigned kind = EP_WORD0_KIND(*at);
+        const ep_kind_info *info = &ep_kinds[kind];
+        uint64_t ticks = high | EP_WORD0_TICKS(*at);
+        if (info->name == NULL || at + info->words > end) {
+            break;
+        }
+        if (kind == EP_KIND_SYNC) {
+            high = at[1] >> 32 << 32;
+        } else if (kind == EP_KIND_THREAD) {
+            uint32_t small = ep_loader_thread_id(l, at[1]);
+            if (small == 0) {
+                break;
+            }
+            at[1] = small;
+            atomic_store_explicit(&header->shared, 1, memory_order_relaxed);
+        } else if (kind == EP_KIND_ESCAPE) {
+            uint32_t what = EP_WORD0_PAYLOAD(*at);
+            if (what >= EP_ESCAPE_COUNT || (what == EP_ESCAPE_SIZE && at[1] > INT64_MAX) ||
+                (what == EP_ESCAPE_SITE && at[1] > EP_PAYLOAD_MAX) ||
+                (what == EP_ESCAPE_WITHIN && at[1] >> EP_DOMAIN_COUNT != 0)) {
+                break;
+            }
+            huge = what == EP_ESCAPE_SIZE ? at[1] > BLOCK_BYTES_MAX ? at : NULL : huge;
+        } else if (huge != NULL && info->family == EP_FAMILY_ALLOC && info->pairing == EP_PAIRING_OPENS) {
+            at = (uint64_t *)huge;
+            break;
+        } else if (ticks >= start && ticks <= stop_ticks) {
+            if (ticks - start > EP_SPAN_TICKS_MAX) {
+                break;
+            }
+            last = ticks > last ? ticks : last;
+        }
+        huge = info->family == EP_FAMILY_ALLOC ? NULL : huge;
+        at += info->words;
+    }
+    l->last_ticks = last;
+    size_t whole = (size_t)(at - begin);
+    header->used_words = whole;
+    return whole;
+}
+
+/* Of a chunk that its owner writes meanwhile: what two reads agree on, and the first of them saw
+ * published, is whole. */
+static ep_status
+read_live(const ep_loader *l, uint64_t offset, size_t bytes, ep_chunk_header *chunk, size_t *words)
+{
+    ep_chunk_header *again = ep_calloc(bytes, 1);
+    if (again == NULL) {
+        return EP_NOMEM;
+    }
+    int64_t got = ep_reader_read_at(l->reader, offset, again, bytes);
+    if (got < (int64_t)sizeof *again || again->sequence != chunk->sequence) {
+        *words = 0;    /* another chunk by now: not this one's records */
+    } else {
+        const uint64_t *before = (uint64_t *)(chunk + 1), *after = (uint64_t *)(again + 1);
+        size_t at = 0, limit = ((size_t)got - sizeof *again) / 8;
+        limit = limit < *words ? limit : *words;
+        while (at < limit && before[at] != 0 && before[at] == after[at]) {
+            size_t length = ep_record_words(&l->shape, before[at]);
+            /* The whole record: it may have been taken back meanwhile, and another begun there. */
+            if (length == 0 || at + length > limit ||
+                memcmp(before + at, after + at, length * 8) != 0) {
+                break;
+            }
+            at += length;
+        }
+        memcpy(chunk, again, sizeof *again + at * 8);
+        *words = at;
+    }
+    free(again);
+    return EP_OK;
+}
+
+/* A writer that lives may have given the slot to another chunk while we read: its header is written
+ * before its records are. */
+static bool
+is_still(const ep_file_reader *reader, const ep_found_slot *found)
+{
+    ep_chunk_header now;
+    return !reader->facts.writer_lives ||
+           (ep_reader_read_at(reader, found->offset, &now, sizeof now) == sizeof now &&
+            now.sequence == found->sequence);
+}
+
+/* Whether the file is as long as its writer left it; a finished one may end inside of its last slot. */
+static bool
+is_whole(const ep_file_reader *reader)
+{
+    const ep_file_header *header = &reader->header;
+    uint64_t units = atomic_load_explicit(&header->slots, memory_order_relaxed);
+    return header->major > 1 && units <= UINT64_MAX / header->slot_bytes &&
+           reader->bytes >= units * header->slot_bytes;
+}
+
+/* The chunk with its records as this version has them, `growth` words longer. *words: how many there are, and
+ * then are; *read: how many of them could be read. Returns: in place of `chunk`, which is taken over; NULL: no
+ * memory. */
+static ep_chunk_header *
+translate_chunk(ep_loader *l, ep_chunk_header *chunk, size_t growth, uint64_t stop_ticks, size_t *words,
+                size_t *read)
+{
+    ep_chunk_header *to = chunk;
+    if (growth != 0) {
+        to = ep_calloc(sizeof *to + (*words + growth + 1) * 8, 1);
+        if (to == NULL) {
+            free(chunk);
+            return NULL;
+        }
+        memcpy(to, chunk, sizeof *to);
+    }
+    ep_translation translation = {
+        .shape = &l->shape,
+        .asked = ep_file_kinds(&l->header),
+        .high = chunk->opened.ticks >> 32 << 32,
+        .start_ticks = l->header.start.ticks,
+        .stop_ticks = stop_ticks,
+    };
+    ep_translate_records(&translation, (uint64_t *)(chunk + 1), *words, (uint64_t *)(to + 1));
+    l->unknown_events += translation.unknown_events;
+    l->unknown_kinds |= translation.unknown_kinds;
+    *words = translation.written;
+    *read = translation.read;
+    if (to != chunk) {
+        free(chunk);
+    }
+    return to;
+}
+
+static ep_status
+add_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
+{
+    ep_file_reader *reader = l->reader;
+    const uint64_t offset = found->offset;
+    ep_chunk_header *chunk = ep_calloc(found->bytes, 1);
+    if (chunk == NULL ||
+        !ep_grow((void **)&l->chunks, &l->chunk_capacity, l->chunk_count + 1, sizeof *l->chunks)) {
+        free(chunk);
+        return EP_NOMEM;
+    }
+    int64_t got = ep_reader_read_at(reader, offset, chunk, found->bytes);
+    if (got < (int64_t)sizeof *chunk) {
+        free(chunk);
+        return got < 0 ? EP_IO : EP_OK;
+    }
+    bool sealed = atomic_load_explicit(&chunk->state, memory_order_relaxed) == EP_CHUNK_SEALED;
+    size_t words = ((size_t)got - sizeof *chunk) / 8, claimed = chunk->used_words;
+    if (sealed) {
+        words = claimed < words ? claimed : words;
+    } else if (reader->facts.writer_lives) {
+        ep_status status = read_live(l, offset, found->bytes, chunk, &words);
+        if (status != EP_OK) {
+            free(chunk);
+            return status;
+        }
+    }
+    if (chunk->sequence != found->sequence || !is_still(reader, found)) {
+        free(chunk);
+        l->outrun = true;
+        return EP_OK;
+    }
+    bool right_sum = !sealed || (words == claimed && chunk->sum == ep_sum64(chunk + 1, words * 8));
+    uint32_t thread = ep_loader_thread_id(l, chunk->thread_id);
+    if (thread == 0) {
+        ep_reader_note(reader, "chunk at offset %" PRIu64 ": of thread %" PRIu64 ", which cannot be",
+                       offset, chunk->thread_id);
+        free(chunk);
+        return EP_OK;
+    }
+    chunk->thread_id = thread;
+    const size_t there = words;
+    size_t read = words, growth = 0;
+    if (l->shape.differs) {
+        growth = ep_translation_growth(&l->shape, (uint64_t *)(chunk + 1), words);
+        chunk = translate_chunk(l, chunk, growth, stop_ticks, &words, &read);
+        if (chunk == NULL) {
+            return EP_NOMEM;
+        }
+    }
+    size_t whole = check_records(l, chunk, words, stop_ticks);
+    bool all = whole == words && read == there;
+    if (!right_sum || (sealed && !all)) {
+        size_t room = EP_CHUNK_WORDS_OF(found->bytes);
+        ep_reader_note(reader,
+                       "chunk at offset %" PRIu64 ": damaged; %zu of %zu bytes of records were read",
+                       offset, (whole == words ? read : whole) * 8,
+                       (claimed < room ? claimed : room) * 8);
+    } else if (!sealed && (uint64_t)got < found->bytes && all && !is_whole(reader)) {
+        ep_reader_note(reader, "chunk at offset %" PRIu64 ": the file ends in it, at byte %" PRIu64, offset,
+                       offset + (uint64_t)got);
+    }
+    atomic_store_explicit(&chunk->state, EP_CHUNK_SEALED, memory_order_relaxed);
+    chunk->bytes = (uint32_t)(found->bytes + growth * 8);
+    /* Most of a killed program's last chunks are empty. */
+    ep_chunk_header *fitting = realloc(chunk, sizeof *chunk + (whole + 2) * 8);
+    chunk = fitting != NULL ? fitting : chunk;
+    l->chunks[l->chunk_count++] = (ep_chunk){.header = chunk};
+    return EP_OK;
+}
+
+static ep_status
+add_text_slot(ep_loader *l, const ep_found_slot *found)
+{
+    ep_chunk_header *texts = ep_calloc(found->bytes, 1);
+    if (texts == NULL || !ep_grow((void **)&l->texts, &l->text_capacity, l->text_count + 1,
+                                  sizeof *l->texts)) {
+        free(texts);
+        return EP_NOMEM;
+    }
+    if (ep_reader_read_at(l->reader, found->offset, texts, found->bytes) < 0) {
+        free(texts);
+        return EP_IO;
+    }
+    if (atomic_load_explicit(&texts->state, memory_order_relaxed) == EP_CHUNK_SEALED &&
+        (texts->used_words > EP_CHUNK_WORDS_OF(found->bytes) ||
+         texts->sum != ep_sum64(texts + 1, texts->used_words * 8))) {
+        ep_reader_note(l->reader, "names at offset %" PRIu64 ": damaged", found->offset);
+    }
+    texts->bytes = (uint32_t)found->bytes;
+    l->text_bytes += found->bytes;
+    l->texts[l->text_count++] = texts;
+    return EP_OK;
+}
+
+/* ---- Slots ----------------------------------------------------------------------------------- */
+
+static int
+by_sequence(const void *a, const void *b)
+{
+    const ep_found_slot *x = a, *y = b;
+    return (x->sequence > y->sequence) - (x->sequence < y->sequence);
+}
+
+/* The first place from `offset` on at which there may be anything, in steps of the unit. */
+static uint64_t
+skip_hole(const ep_file_reader *reader, uint64_t offset)
+{
+    off_t data = lseek(reader->descriptor, (off_t)offset, SEEK_DATA);
+    if (data < 0) {
+        return errno == ENXIO ? reader->bytes : offset;
+    }
+    uint64_t found = (uint64_t)data / reader->header.slot_bytes * reader->header.slot_bytes;
+    return found > offset ? found : offset;
+}
+
+static bool
+add_slot(ep_found_slot **list, size_t *count, size_t *capacity, uint64_t sequence, uint64_t offset,
+         size_t bytes)
+{
+    if (!ep_grow((void **)list, capacity, *count + 1, sizeof **list)) {
+        return false;
+    }
+    (*list)[(*count)++] = (ep_found_slot){sequence, offset, bytes};
+    return true;
+}
+
+/* The length of the slot that begins with this header; 0: none does. Of version 1, all have the same. */
+static size_t
+slot_bytes_of(const ep_file_reader *reader, const ep_chunk_header *header)
+{
+    if (reader->header.major == 1) {
+        return EP_CHUNK_BYTES;
+    }
+    bool known = header->magic == EP_CHUNK_MAGIC || header->magic == EP_FILE_TEXT_MAGIC ||
+                 header->magic == EP_FILE_STATE_MAGIC;
+    return known && header->bytes > 0 && header->bytes <= EP_CHUNK_BYTES &&
+                   header->bytes % reader->header.slot_bytes == 0
+               ? header->bytes
+               : 0;
+}
+
+/* Which slots hold texts, and which events of chunks up to `last_sequence`; in order of sequence. */
+static ep_status
+list_slots(ep_loader *l, uint64_t last_sequence)
+{
+    ep_file_reader *reader = l->reader;
+    ep_file_facts *facts = &reader->facts;
+    size_t empty = 0, bytes;
+    l->event_slot_count = l->text_slot_count = 0;
+    facts->other_slots = 0;
+    for (uint64_t at = reader->header.head_bytes; at < reader->bytes; at += bytes) {
+        if (empty == EMPTY_SLOTS) {
+            uint64_t next = skip_hole(reader, at);
+            facts->other_slots += next != at;
+            at = next;
+            empty = 0;
+            if (at >= reader->bytes) {
+                break;
+            }
+        }
+        ep_chunk_header header = {0};
+        int64_t got = ep_reader_read_at(reader, at, &header, sizeof header);
+        if (got < 0) {
+            return EP_IO;
+        }
+        bytes = slot_bytes_of(reader, &header);
+        bool whole = bytes > 0 && (size_t)got == sizeof header &&
+                     atomic_load_explicit(&header.state, memory_order_relaxed) != EP_CHUNK_FREE;
+        bool room = true;
+        if (whole && header.magic == EP_FILE_TEXT_MAGIC) {
+            room = add_slot(&l->text_slots, &l->text_slot_count, &l->text_slot_capacity, header.sequence,
+                            at, bytes);
+        } else if (whole && header.magic == EP_CHUNK_MAGIC && header.sequence <= last_sequence &&
+                   atomic_load_explicit(&header.wanted, memory_order_relaxed) != 0 &&
+                   header.sequence != l->dropped_sequence) {
+            room = add_slot(&l->event_slots, &l->event_slot_count, &l->event_slot_capacity,
+                            header.sequence, at, bytes);
+        } else {
+            facts->other_slots += header.magic != EP_FILE_STATE_MAGIC;
+        }
+        if (!room) {
+            return EP_NOMEM;
+        }
+        empty = header.magic == 0 ? empty + 1 : 0;
+        /* What is no slot is damaged, or was never used: the next may begin at any page. */
+        bytes = bytes > 0 ? bytes : reader->header.slot_bytes;
+    }
+    if (l->event_slot_count > 1) {
+        qsort(l->event_slots, l->event_slot_count, sizeof *l->event_slots, by_sequence);
+    }
+    if (l->text_slot_count > 1) {
+        qsort(l->text_slots, l->text_slot_count, sizeof *l->text_slots, by_sequence);
+    }
+    facts->event_slots = l->event_slot_count;
+    facts->text_slots = l->text_slot_count;
+    return EP_OK;
+}
+
+/* The chunk that the state of this moment says was dropped last. */
+static uint64_t
+read_dropped_sequence(const ep_file_reader *reader)
+{
+    ep_file_header header;
+    ep_file_state state;
+    if (ep_reader_read_at(reader, 0, &header, sizeof header) != sizeof header) {
+        return UINT64_MAX;
+    }
+    uint32_t which = atomic_load_explicit(&header.state, memory_order_relaxed) & 1;
+    uint64_t offset = header.major == 1
+                          ? EP_FILE_1_STATE_OFFSET(which)
+                          : atomic_load_explicit(&header.state_offset[which], memory_order_relaxed);
+    if (offset > INT64_MAX || ep_reader_read_at(reader, offset, &state, sizeof state) != sizeof state) {
+        return UINT64_MAX;
+    }
+    return state.sum == 0 ? UINT64_MAX : state.dropped_sequence;
+}
+
+/* The chunks that there are at one instant, of a file whose writer goes on. All that were opened up
+ * to the last that a first look saw are there at the second look; what a thread wrote into the ones
+ * before is then whole. A chunk that was dropped since the state was read is in neither. */
+static ep_status
+list_slots_of_living(ep_loader *l, ep_error *error)
+{
+    ep_status status = list_slots(l, UINT64_MAX);
+    if (status == EP_OK && l->event_slot_count > 0) {
+        uint64_t last = l->event_slots[l->event_slot_count - 1].sequence;
+        status = ep_reader_read_size(l->reader, error);
+        status = status != EP_OK ? status : list_slots(l, last);
+    }
+    l->outrun = read_dropped_sequence(l->reader) != l->dropped_sequence;
+    return status;
+}
+
+ep_status
+ep_loader_read_slots(ep_loader *l, uint64_t stop_ticks, ep_error *error)
+{
+    ep_file_reader *reader = l->reader;
+    ep_status status = reader->facts.writer_lives ? list_slots_of_living(l, error)
+                                                  : list_slots(l, UINT64_MAX);
+    for (size_t i = 0; i < l->event_slot_count && status == EP_OK; i++) {
+        if (l->outrun && !l->last_try) {
+            return EP_OK;
+        }
+        status = add_chunk(l, &l->event_slots[i], stop_ticks);
+    }
+    if (status == EP_OK && reader->facts.writer_lives) {
+        status = ep_reader_read_size(reader, error);
+        status = status != EP_OK ? status : list_slots(l, 0);
+        reader->facts.event_slots = l->chunk_count;
+    }
+    for (size_t i = 0; i < l->text_slot_count && status == EP_OK; i++) {
+        status = add_text_slot(l, &l->text_slots[i]);
+    }
+    return status;
+}

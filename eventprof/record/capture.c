@@ -1,0 +1,131 @@
+/* Captures: what a recorder kept and lost up to now, for decode.c. */
+#include <string.h>
+
+#include "engine_parts.h"
+#include "file.h"
+#include "memory.h"
+#include "os.h"
+
+ep_status
+ep_capture_threads(ep_recorder *recorder, ep_capture *capture)
+{
+    size_t thread_count = ep_engine.thread_count + 1;
+    capture->threads = ep_calloc(thread_count, sizeof *capture->threads);
+    if (capture->threads == NULL) {
+        return EP_NOMEM;
+    }
+    capture->thread_count = thread_count;
+    for (size_t i = 0; i < thread_count && i < recorder->thread_capacity; i++) {
+        const ep_window_thread *from = recorder->threads[i];
+        if (from == NULL) {
+            continue;
+        }
+        ep_window_thread *to = &capture->threads[i];
+        memcpy(to->lost, from->lost, sizeof to->lost);
+        if (ep_open_stack_copy(&from->open, &to->open) != EP_OK) {
+            return EP_NOMEM;
+        }
+    }
+    bool running = recorder->state == EP_RECORDER_RUNNING;
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        uint64_t unlogged = recorder->unlogged[kind];
+        if (running) {
+            unlogged =
+                atomic_load_explicit(&ep_engine.unlogged[kind], memory_order_relaxed) - unlogged;
+        }
+        if (ep_kinds_has(recorder->options.kinds, (unsigned)kind)) {
+            capture->threads[0].lost[kind] += unlogged;
+        }
+    }
+    if (!recorder->settled) {
+        ep_loss_count_unsealed(recorder, capture);
+    }
+    return EP_OK;
+}
+
+void
+ep_capture_free_threads(ep_capture *capture)
+{
+    for (size_t i = 0; i < capture->thread_count; i++) {
+        free(capture->threads[i].open.calls);
+    }
+    free(capture->threads);
+    capture->threads = NULL;
+    capture->thread_count = 0;
+}
+
+static ep_status
+capture_locked(ep_recorder *recorder, ep_capture *capture)
+{
+    size_t chunk_count = recorder->kept_end - recorder->kept_first;
+    capture->chunks = ep_calloc(chunk_count, sizeof *capture->chunks);
+    if (capture->chunks == NULL || ep_capture_threads(recorder, capture) != EP_OK) {
+        return EP_NOMEM;
+    }
+    ep_status status = ep_clock_map_add(&capture->clock, ep_engine.birth);
+    status = status ? status : ep_clock_map_add(&capture->clock, capture->start);
+    status = status ? status : ep_clock_map_add(&capture->clock, capture->stop);
+    for (size_t i = 0; i < chunk_count && status == EP_OK; i++) {
+        ep_chunk *chunk = recorder->kept[recorder->kept_first + i];
+        if (chunk->file != NULL && chunk->header->magic != EP_CHUNK_MAGIC) {
+            capture->limits |= EP_LIMIT_CUT;    /* others cut it off with its file */
+            continue;
+        }
+        capture->chunks[capture->chunk_count++] = chunk;
+        chunk->refs += 1;
+        /* The anchors that a log file has, so that it gives the same times. */
+        if (recorder->file == NULL || recorder->file_is_late || chunk->file == recorder->file ||
+            chunk->copy != NULL) {
+            status = ep_clock_map_add(&capture->clock, chunk->header->opened);
+        }
+    }
+    ep_clock_map_finish(&capture->clock);
+    return status;
+}
+
+ep_status
+ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error)
+{
+    if (recorder->state == EP_RECORDER_NEW) {
+        return ep_fail(error, EP_STATE, "the recorder was not started");
+    }
+    ep_engine_lock();
+    bool running = recorder->state == EP_RECORDER_RUNNING;
+    ep_capture capture = {
+        .kinds = recorder->options.kinds,
+        .start = recorder->start,
+        .start_realtime_ns = recorder->start_realtime_ns,
+        .start_resident_bytes = recorder->start_resident_bytes,
+        .stop_resident_bytes =
+            running ? ep_os_resident_bytes() : recorder->stop_resident_bytes,
+        .stop = running ? ep_clock_anchor() : recorder->stop,
+        .full_ticks = recorder->full_ticks,
+        .full_reason = recorder->full_reason,
+        .limits = recorder->limits,
+    };
+    ep_status status = capture_locked(recorder, &capture);
+    ep_engine_unlock();
+    if (status != EP_OK) {
+        ep_capture_clear(&capture);
+        return ep_fail(error, status, "no memory for a trace");
+    }
+    *out = capture;
+    return EP_OK;
+}
+
+void
+ep_capture_clear(ep_capture *capture)
+{
+    ep_engine_lock();
+    for (size_t i = 0; i < capture->chunk_count; i++) {
+        ep_chunk_release(capture->chunks[i]);
+    }
+    if (ep_engine.running_count == 0) {
+        ep_chunks_trim(EP_SPARE_BYTES_WHEN_IDLE);
+    }
+    ep_engine_unlock();
+    ep_capture_free_threads(capture);
+    free(capture->chunks);
+    ep_clock_map_free(&capture->clock);
+    *capture = (ep_capture){0};
+}

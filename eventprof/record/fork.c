@@ -1,0 +1,166 @@
+/* What a fork does to the engine. The child begins with empty logs: what was recorded before belongs to
+ * the parent, and so does the parent's log file. */
+#include <string.h>
+
+#include "ahead.h"
+#include "engine_parts.h"
+#include "file.h"
+#include "names.h"
+#include "os.h"
+
+void
+ep_engine_before_fork(void)
+{
+    ep_engine_lock();
+    ep_ahead_before_fork();
+    ep_names_before_fork();
+    ep_file_before_fork();
+    EP_FAULT_POINT(FORK);
+}
+
+void
+ep_engine_after_fork_in_parent(void)
+{
+    EP_FAULT_POINT(FORK_PARENT);
+    ep_file_after_fork(false);
+    ep_names_after_fork();
+    ep_ahead_after_fork();
+    ep_engine_unlock();
+}
+
+/* In the child: a slot of the parent's file becomes memory of ours, with the records that are in it. What
+ * is behind them may have been cut off. False: no memory; the slot is left as it is. */
+static bool
+make_private(ep_chunk *chunk)
+{
+    if (chunk->file == NULL) {
+        return true;
+    }
+    ep_chunk_header *copy = ep_os_map(chunk->bytes);
+    if (copy == NULL) {
+        return false;
+    }
+    ep_cursor cursor = ep_cursor_begin(chunk->header);
+    const _Atomic uint64_t *begin = cursor.at;
+    ep_record record;
+    while (ep_cursor_next(&cursor, &record)) {
+    }
+    memcpy(copy, chunk->header, sizeof *copy + (size_t)(cursor.at - begin) * 8);
+    ep_os_unmap(chunk->header, chunk->bytes);
+    if (chunk->rest != NULL) {
+        chunk->rest = (_Atomic uint64_t *)((char *)copy + ((char *)chunk->rest - (char *)chunk->header));
+    }
+    chunk->header = copy;
+    ep_file_release(chunk->file);
+    chunk->file = NULL;
+    ep_engine.chunks_mapped += 1;
+    ep_engine.bytes_mapped += chunk->bytes;
+    return true;
+}
+
+/* In the child. Returns: the running recorder whose file is the parent's, NULL if there is none. */
+static ep_recorder *
+leave_file_to_parent(void)
+{
+    ep_recorder *filer = ep_engine.filer;
+    ep_engine.filer = NULL;
+    ep_ahead_use_file(NULL);
+    ep_chunks_unmap_slots();
+    if (filer != NULL) {
+        ep_file_abandon(filer->file);
+    }
+    return filer;
+}
+
+void
+ep_engine_after_fork_in_child(void)
+{
+    EP_FAULT_POINT(FORK_CHILD);
+    ep_file_after_fork(true);
+    ep_names_after_fork();
+    ep_ahead_after_fork();
+    ep_recorder *filer = leave_file_to_parent();
+    EP_FAULT_POINT(FORK_LEFT);
+    ep_recorder *running = NULL;
+    while (ep_engine.recorders != NULL) {
+        ep_recorder *r = ep_engine.recorders;
+        if (r->state == EP_RECORDER_RUNNING) {
+            ep_engine.recorders = r->next;
+            r->next = running;
+            running = r;
+        } else {
+            ep_recorder_settle(r);
+        }
+    }
+    ep_log *mine = ep_log_current;
+    while (ep_engine.logs != NULL) {
+        ep_log *log = ep_engine.logs;
+        ep_log_unlink(log);
+        atomic_store_explicit(&log->thread->exited, log != mine, memory_order_relaxed);
+        if (log->chunk != NULL && make_private(log->chunk)) {
+            /* The zero word alone says how far the other threads had come. */
+            _Atomic uint64_t *words = (_Atomic uint64_t *)(log->chunk->header + 1);
+            ep_chunk_seal(log->chunk, words + EP_CHUNK_WORDS_OF(log->chunk->bytes));
+        }
+        if (log != mine) {
+            ep_log_free(log);
+        }
+    }
+    while (ep_engine.partial_chunks != NULL) {
+        ep_chunk *partial = ep_engine.partial_chunks;
+        if (make_private(partial)) {
+            ep_chunk_seal_partial(partial);
+        } else {
+            ep_engine.partial_chunks = partial->next;
+        }
+    }
+    for (size_t i = 0; i < ep_engine.thread_count; i++) {
+        ep_thread *thread = ep_engine.threads[i];
+        if (!thread->attached) {    /* expected; and not here */
+            atomic_store_explicit(&thread->exited, true, memory_order_relaxed);
+        }
+    }
+    ep_engine.expected_count = 0;
+    ep_engine.recorders = running;
+    for (ep_recorder *r = running; r != NULL; r = r->next) {
+        if (r->file_is_late && !r->file_is_parents) {
+            ep_file_abandon(r->file);
+            r->file_is_parents = true;
+        }
+        ep_kept_release(r);
+        r->first_sequence = ep_engine.next_sequence;
+        r->full_reason = EP_FULL_NOT;
+        r->full_ticks = r->full_sequence = UINT64_MAX;
+        for (size_t i = 0; i < r->thread_capacity; i++) {
+            if (r->threads[i] != NULL) {
+                memset(r->threads[i]->lost, 0, sizeof r->threads[i]->lost);
+                r->threads[i]->open.depth = 0;
+            }
+        }
+        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+            r->unlogged[kind] = atomic_load_explicit(&ep_engine.unlogged[kind], memory_order_relaxed);
+        }
+        r->start_realtime_ns = ep_os_realtime_ns();
+        r->start_resident_bytes = ep_os_resident_bytes();
+        r->start = ep_clock_anchor();
+    }
+    if (mine != NULL) {
+        mine->thread->native_id = ep_os_thread_id();
+        mine->next_log = NULL;
+        ep_engine.logs = mine;
+        ep_engine.log_count = 1;
+        mine->next_bytes = 0;    /* most children do little */
+        uint64_t ticks = ep_clock_ticks();
+        ep_log_use_scratch(mine, ticks);    /* its chunk may be unmapped by now */
+        ep_chunk *chunk = filer == NULL ? ep_chunk_find(ticks, ep_chunk_first_bytes(), true) : NULL;
+        if (chunk != NULL) {
+            ep_log_use_chunk(mine, chunk, ticks);
+        } else if (filer != NULL) {
+            /* The first record asks for a chunk, and so for a file. */
+            atomic_store_explicit(&mine->end, mine->scratch, memory_order_relaxed);
+        }
+    }
+    ep_engine.filer = filer;
+    ep_engine.filer_is_child = filer != NULL;
+    ep_engine_unlock();
+}

@@ -1,0 +1,160 @@
+/* The chunks that a recorder keeps, and the limit and the policy that say how many. */
+#include <string.h>
+
+#include "ahead.h"
+#include "engine_parts.h"
+#include "file.h"
+#include "memory.h"
+#include "os.h"
+
+/* A chunk is no larger than this part of a limit and thread: so much of a ring is dropped at once. */
+#define LIMIT_PARTS 4
+
+bool
+ep_kept_has(const ep_recorder *recorder, const ep_chunk *chunk)
+{
+    for (size_t i = recorder->kept_first; i < recorder->kept_end; i++) {
+        if (recorder->kept[i] == chunk) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What a chunk that the recorder keeps counts against its limit. */
+static uint64_t
+charge_of(const ep_recorder *recorder, const ep_chunk *chunk)
+{
+    return chunk->sequence >= recorder->first_sequence ? chunk->bytes : 0;
+}
+
+bool
+ep_kept_add(ep_recorder *recorder, ep_chunk *chunk)
+{
+    if (recorder->kept_end == recorder->kept_capacity && recorder->kept_first > 0) {
+        size_t count = recorder->kept_end - recorder->kept_first;
+        memmove(recorder->kept, &recorder->kept[recorder->kept_first],
+                count * sizeof *recorder->kept);
+        recorder->kept_first = 0;
+        recorder->kept_end = count;
+    }
+    if (!ep_grow((void **)&recorder->kept, &recorder->kept_capacity, recorder->kept_end + 1,
+                 sizeof *recorder->kept)) {
+        return false;
+    }
+    recorder->kept[recorder->kept_end++] = chunk;
+    recorder->charged_bytes += charge_of(recorder, chunk);
+    chunk->refs += 1;
+    if (recorder == ep_engine.filer && chunk->file != NULL && chunk->file == recorder->file) {
+        /* Release: its header is whole. */
+        atomic_store_explicit(&chunk->header->wanted, 1, memory_order_release);
+    }
+    return true;
+}
+
+void
+ep_kept_release(ep_recorder *recorder)
+{
+    while (recorder->kept_first < recorder->kept_end) {
+        ep_chunk_release(recorder->kept[recorder->kept_first++]);
+    }
+    recorder->kept_first = recorder->kept_end = 0;
+    recorder->charged_bytes = 0;
+}
+
+bool
+ep_kept_drop_oldest(ep_recorder *recorder)
+{
+    for (size_t i = recorder->kept_first; i < recorder->kept_end; i++) {
+        ep_chunk *chunk = recorder->kept[i];
+        if (chunk->rest != NULL) {
+            ep_chunk_seal_partial(chunk);
+        }
+        if (atomic_load_explicit(&chunk->header->state, memory_order_relaxed) != EP_CHUNK_SEALED) {
+            continue;
+        }
+        ep_loss_count(recorder, ep_cursor_begin(chunk->header), true, NULL);
+        if (recorder == ep_engine.filer) {
+            ep_filer_drop(recorder, chunk);
+        }
+        memmove(&recorder->kept[recorder->kept_first + 1], &recorder->kept[recorder->kept_first],
+                (i - recorder->kept_first) * sizeof *recorder->kept);
+        recorder->kept_first += 1;
+        recorder->charged_bytes -= charge_of(recorder, chunk);
+        ep_chunk_release(chunk);
+        return true;
+    }
+    return false;
+}
+
+/* ---- Limits ---------------------------------------------------------------------------------- */
+
+void
+ep_kept_become_full(ep_recorder *recorder, uint64_t ticks, ep_full_reason reason)
+{
+    if (recorder->full_reason == EP_FULL_NOT) {
+        recorder->full_reason = reason;
+        recorder->full_ticks = ticks - 1;
+        recorder->full_sequence = ep_engine.next_sequence;
+        if (recorder == ep_engine.filer && !ep_engine.filer_is_child) {
+            ep_file_put_full(recorder->file, recorder->full_ticks, reason);
+            ep_ahead_use_file(NULL);
+        }
+    }
+}
+
+uint64_t
+ep_kept_limit(const ep_recorder *recorder)
+{
+    uint64_t limit = recorder->options.limit_bytes;
+    return limit > EP_LIMIT_BYTES_MIN ? limit : EP_LIMIT_BYTES_MIN;
+}
+
+/* The largest size of a chunk that is no more than `room`; the smallest one, if all are. */
+static size_t
+chunk_bytes_in(uint64_t room)
+{
+    size_t bytes = ep_os_page_bytes();
+    while (bytes < EP_CHUNK_BYTES && 2 * bytes <= room) {
+        bytes *= 2;
+    }
+    return bytes;
+}
+
+size_t
+ep_kept_largest_chunk(const ep_recorder *recorder)
+{
+    size_t threads = ep_engine.log_count > 0 ? ep_engine.log_count : 1;
+    return recorder->options.on_full == EP_ON_FULL_GROW || ep_engine_first_bytes > 0
+               ? EP_CHUNK_BYTES
+               : chunk_bytes_in(ep_kept_limit(recorder) / (LIMIT_PARTS * threads));
+}
+
+void
+ep_kept_apply_limit(ep_recorder *recorder, uint64_t ticks, bool first, size_t *bytes)
+{
+    if (recorder->options.on_full == EP_ON_FULL_GROW) {
+        return;
+    }
+    size_t largest = ep_kept_largest_chunk(recorder);
+    *bytes = *bytes < largest ? *bytes : largest;
+    uint64_t limit = ep_kept_limit(recorder);
+    bool overwrites = recorder->options.on_full == EP_ON_FULL_OVERWRITE;
+    /* Until none is left that nobody writes. */
+    while (overwrites && recorder->charged_bytes + *bytes > limit && ep_kept_drop_oldest(recorder)) {
+    }
+    if (recorder->charged_bytes + *bytes <= limit) {
+        return;
+    }
+    uint64_t room = recorder->charged_bytes < limit ? limit - recorder->charged_bytes : 0;
+    *bytes = chunk_bytes_in(room);
+    if (*bytes > room && !overwrites && !first) {
+        ep_kept_become_full(recorder, ticks, EP_FULL_LIMIT);
+    }
+}
+
+bool
+ep_kept_takes(const ep_recorder *recorder)
+{
+    return recorder->state == EP_RECORDER_RUNNING && recorder->full_reason == EP_FULL_NOT;
+}

@@ -1,0 +1,282 @@
+/* Threads and their logs: a log is attached at a thread's first event, and given back when it ends. */
+#include <errno.h>
+#include <string.h>
+
+#include "engine_parts.h"
+#include "file.h"
+#include "gate.h"
+#include "memory.h"
+#include "os.h"
+
+/* A dead thread's chunk goes to the next new thread while this much of it is left. */
+#define PARTIAL_MIN_WORDS 64
+/* Fewer logs than this are not searched for those of dead threads. */
+#define MANY_LOGS 16
+
+/* ---- Entries of threads ---------------------------------------------------------------------- */
+
+/* Returns: immortal, or NULL without memory. */
+static ep_thread *
+new_thread(uint64_t native_id)
+{
+    if (!ep_grow((void **)&ep_engine.threads, &ep_engine.thread_capacity, ep_engine.thread_count + 1,
+                 sizeof *ep_engine.threads)) {
+        return NULL;
+    }
+    ep_thread *thread = ep_calloc(1, sizeof *thread);
+    if (thread == NULL) {
+        return NULL;
+    }
+    thread->id = (uint32_t)ep_engine.thread_count + 1;
+    thread->native_id = native_id;
+    ep_engine.threads[ep_engine.thread_count++] = thread;
+    if (ep_file_wants_texts()) {
+        ep_file_put_thread(thread);
+    }
+    return thread;
+}
+
+/* From the newest: the system gives ids of dead threads again. */
+static ep_thread *
+find_thread(uint64_t native_id)
+{
+    for (size_t i = ep_engine.thread_count; i-- > 0;) {
+        ep_thread *thread = ep_engine.threads[i];
+        if (thread->native_id == native_id) {
+            return atomic_load_explicit(&thread->exited, memory_order_relaxed) ? NULL : thread;
+        }
+    }
+    return NULL;
+}
+
+/* The calling thread's entry: one that a recorder's start expected, or a new one. */
+static ep_thread *
+register_thread(void)
+{
+    uint64_t native_id = ep_os_thread_id();
+    ep_thread *thread = ep_engine.expected_count > 0 ? find_thread(native_id) : NULL;
+    if (thread != NULL && !thread->attached) {
+        ep_engine.expected_count -= 1;
+    } else {
+        thread = new_thread(native_id);
+    }
+    if (thread != NULL) {
+        thread->attached = true;
+    }
+    return thread;
+}
+
+void
+ep_threads_forget_dead(void)
+{
+    for (size_t i = ep_engine.thread_count; ep_engine.expected_count > 0 && i-- > 0;) {
+        ep_thread *thread = ep_engine.threads[i];
+        if (!thread->attached && !atomic_load_explicit(&thread->exited, memory_order_relaxed) &&
+            !ep_os_thread_lives(thread->native_id)) {
+            atomic_store_explicit(&thread->exited, true, memory_order_relaxed);
+            ep_engine.expected_count -= 1;
+        }
+    }
+}
+
+void
+ep_thread_set_name(ep_thread *thread, ep_text name)
+{
+    if (atomic_load_explicit(&thread->named, memory_order_relaxed) || name.at == NULL) {
+        return;
+    }
+    size_t bytes = name.bytes < EP_THREAD_NAME_BYTES - 1 ? name.bytes : EP_THREAD_NAME_BYTES - 1;
+    while (bytes < name.bytes && bytes > 0 && ((unsigned char)name.at[bytes] & 0xC0) == 0x80) {
+        bytes -= 1;    /* cut between characters */
+    }
+    memcpy(thread->name, name.at, bytes);
+    thread->name[bytes] = 0;
+    atomic_store_explicit(&thread->named, true, memory_order_release);
+    /* Without a look whether a file wants it: one that begins now could miss the name, and we it. */
+    ep_file_put_thread(thread);
+}
+
+const ep_thread *
+ep_engine_thread_locked(uint32_t id)
+{
+    return id > 0 && id <= ep_engine.thread_count ? ep_engine.threads[id - 1] : NULL;
+}
+
+const ep_thread *
+ep_engine_thread(uint32_t id)
+{
+    ep_engine_lock();
+    const ep_thread *thread = ep_engine_thread_locked(id);
+    ep_engine_unlock();
+    return thread;
+}
+
+ep_thread *
+ep_engine_thread_by_native_id(uint64_t native_id, bool expect)
+{
+    ep_engine_lock();
+    ep_thread *thread = find_thread(native_id);
+    if (thread == NULL && expect) {
+        thread = new_thread(native_id);
+        ep_engine.expected_count += thread != NULL;
+    }
+    ep_engine_unlock();
+    return thread;
+}
+
+ep_thread_place
+ep_engine_place_of(const ep_thread *thread)
+{
+    ep_thread_place place = {0};
+    ep_engine_lock();
+    for (const ep_log *log = ep_engine.logs; log != NULL; log = log->next_log) {
+        if (log->thread == thread) {
+            place = (ep_thread_place){.busy = log->busy != 0, .next = log->next};
+            break;
+        }
+    }
+    ep_engine_unlock();
+    return place;
+}
+
+/* ---- Logs ------------------------------------------------------------------------------------ */
+
+void
+ep_log_unlink(ep_log *log)
+{
+    for (ep_log **at = &ep_engine.logs; *at != NULL; at = &(*at)->next_log) {
+        if (*at == log) {
+            *at = log->next_log;
+            ep_engine.log_count -= 1;
+            return;
+        }
+    }
+}
+
+static void
+add_left_out(const ep_log *log, uint64_t *counts)
+{
+    for (int i = 0; i < EP_LEFT_OUT_COUNT; i++) {
+        counts[i] += atomic_load_explicit(&log->gate.left_out[i], memory_order_relaxed);
+    }
+}
+
+void
+ep_log_free(ep_log *log)
+{
+    add_left_out(log, ep_engine.left_out);
+    free(log->gate.calls);
+    free(log);
+}
+
+void
+ep_engine_left_out(uint64_t *counts)
+{
+    ep_engine_lock();
+    memcpy(counts, ep_engine.left_out, sizeof ep_engine.left_out);
+    for (const ep_log *log = ep_engine.logs; log != NULL; log = log->next_log) {
+        add_left_out(log, counts);
+    }
+    ep_engine_unlock();
+}
+
+/* Its owner is no more, or in its last moments. */
+static void
+give_back_log(ep_log *log)
+{
+    /* Below zero if the log was closed. */
+    ptrdiff_t left = atomic_load_explicit(&log->end, memory_order_relaxed) - log->next;
+    if (log->chunk == NULL) {
+        ep_loss_count_scratch(log);
+    } else if (log->chunk->refs > 0 && left >= PARTIAL_MIN_WORDS) {
+        log->chunk->rest = log->next;
+        log->chunk->next = ep_engine.partial_chunks;
+        ep_engine.partial_chunks = log->chunk;
+    } else {
+        ep_chunk_seal(log->chunk, log->next);
+    }
+    ep_log_unlink(log);
+    atomic_store_explicit(&log->thread->exited, true, memory_order_relaxed);
+    if (ep_engine.running_count == 0) {
+        ep_chunks_trim(EP_SPARE_BYTES_WHEN_IDLE);
+    }
+    ep_log_free(log);
+}
+
+/* A thread that was first heard of in the last round of its destructors never came back with its log.
+ * Looked for whenever there are twice as many logs as the last time left: so they are at most half of
+ * all, and a program of few threads pays nothing. */
+static void
+give_back_dead_logs(void)
+{
+    if (ep_engine.log_count < ep_engine.look_at || ep_engine.log_count < MANY_LOGS) {
+        return;
+    }
+    for (ep_log *log = ep_engine.logs, *next; log != NULL; log = next) {
+        next = log->next_log;
+        if (!ep_os_thread_lives(log->thread->native_id)) {
+            give_back_log(log);
+        }
+    }
+    ep_engine.look_at = 2 * ep_engine.log_count;
+}
+
+void
+ep_log_on_thread_exit(void *value)
+{
+    ep_log_current = NULL;    /* what still allocates on this thread gets a log anew, see attach */
+    ep_engine_lock();
+    EP_FAULT_POINT(DETACH);
+    give_back_log(value);
+    ep_engine_unlock();
+}
+
+static ep_log *
+attach(void)
+{
+    /* After the last round nobody would give the log back. */
+    ep_log *log = ep_os_thread_exit_over() ? NULL : ep_calloc(1, sizeof *log);
+    if (log == NULL) {
+        return NULL;
+    }
+    log->fresh = EP_FRESH_NAMELESS;
+    uint64_t ticks = ep_clock_ticks();
+    ep_engine_lock();
+    give_back_dead_logs();
+    log->thread = register_thread();
+    if (log->thread == NULL) {
+        ep_engine_unlock();
+        free(log);
+        return NULL;
+    }
+    if (log->thread->doubted_count != 0) {
+        log->fresh |= EP_FRESH_DOUBTED;
+    }
+    log->next_log = ep_engine.logs;
+    ep_engine.logs = log;
+    ep_engine.log_count += 1;
+    EP_FAULT_POINT(ATTACH);
+    ep_chunk *chunk;
+    if (ep_engine.partial_chunks != NULL) {
+        ep_log_use_partial(log, ep_engine.partial_chunks, ticks);
+    } else if ((chunk = ep_chunk_find(ticks, ep_chunk_first_bytes(), true)) != NULL) {
+        ep_log_use_chunk(log, chunk, ticks);
+    } else {
+        ep_log_use_scratch(log, ticks);
+    }
+    ep_engine_unlock();
+    ep_log_current = log;
+    ep_os_thread_exit_set(log);
+    return log;
+}
+
+ep_log *
+ep_log_attach(void)
+{
+    int error = errno;
+    ep_engine_inside += 1;
+    ep_log *log = attach();
+    ep_engine_inside -= 1;
+    errno = error;
+    return log;
+}

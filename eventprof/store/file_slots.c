@@ -1,0 +1,131 @@
+/* The slots of a log file: each makes the file longer, and is mapped. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fault.h"
+#include "file_parts.h"
+#include "guard.h"
+#include "os.h"
+
+#define ZEROS_BYTES 65536
+
+/* Gives the slot its room on the disk: a write into a mapped hole of a full disk is a SIGBUS. */
+static bool
+allocate(int descriptor, uint64_t offset, size_t bytes)
+{
+#ifdef __linux__
+    int result;
+    do {
+        result = fallocate(descriptor, 0, (off_t)offset, (off_t)bytes);
+    } while (result != 0 && errno == EINTR);
+    if (result == 0) {
+        return true;
+    }
+    if (errno != EOPNOTSUPP && errno != ENOSYS) {
+        return false;
+    }
+#endif
+    static const char zeros[ZEROS_BYTES];
+    for (size_t done = 0; done < bytes;) {
+        size_t left = bytes - done < sizeof zeros ? bytes - done : sizeof zeros;
+        ssize_t written = pwrite(descriptor, zeros, left, (off_t)(offset + done));
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return false;
+        }
+        done += (size_t)written;
+    }
+    return true;
+}
+
+bool
+ep_file_is_cut_locked(ep_file *file)
+{
+    struct stat now;
+    if (file->cut || file->descriptor < 0) {
+        return file->cut;
+    }
+    if (ep_guard_was_hit(file->guard) ||
+        (fstat(file->descriptor, &now) == 0 && (uint64_t)now.st_size < file->length)) {
+        file->cut = true;
+        atomic_fetch_or_explicit(&file->header->limits, EP_LIMIT_CUT, memory_order_relaxed);
+    }
+    return file->cut;
+}
+
+bool
+ep_file_is_cut(ep_file *file)
+{
+    pthread_mutex_lock(&file->lock);
+    bool cut = ep_file_is_cut_locked(file);
+    pthread_mutex_unlock(&file->lock);
+    return cut;
+}
+
+size_t
+ep_file_slot_unit(const ep_file *file)
+{
+    return file->unit;
+}
+
+void *
+ep_file_extend_locked(ep_file *file, size_t bytes)
+{
+    if (file->descriptor < 0 || ep_fault_now() || ep_file_is_cut_locked(file)) {
+        return NULL;
+    }
+    void *at = MAP_FAILED;
+    if (allocate(file->descriptor, file->length, bytes)) {
+        EP_FAULT_POINT(SPILL);
+        at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file->descriptor,
+                  (off_t)file->length);
+    }
+    if (at == MAP_FAILED) {
+        /* What fallocate made of it goes: others may use the disk. */
+        (void)!ftruncate(file->descriptor, (off_t)file->length);
+        return NULL;
+    }
+    file->length += bytes;
+    return at;
+}
+
+ep_chunk_header *
+ep_file_take_slot_locked(ep_file *file, size_t bytes)
+{
+    ep_chunk_header *slot = ep_file_extend_locked(file, bytes);
+    if (slot == NULL) {
+        return NULL;
+    }
+    slot->bytes = (uint32_t)bytes;
+    slot->magic = EP_CHUNK_MAGIC;
+    atomic_store_explicit(&file->header->slots, file->length / file->unit, memory_order_release);
+    EP_FAULT_POINT(SPILLED);
+    return slot;
+}
+
+ep_chunk_header *
+ep_file_take_slot(ep_file *file, size_t bytes)
+{
+    int error = errno;
+    pthread_mutex_lock(&file->lock);
+    ep_chunk_header *at = ep_file_take_slot_locked(file, bytes);
+    pthread_mutex_unlock(&file->lock);
+    errno = error;
+    return at;
+}
+
+size_t
+ep_file_slot_bytes_for(const ep_file *file, size_t least, size_t before)
+{
+    size_t bytes = before > 0 ? 2 * before : file->unit;
+    while (bytes < least) {
+        bytes *= 2;
+    }
+    return bytes < EP_CHUNK_BYTES ? bytes : EP_CHUNK_BYTES;
+}

@@ -1,0 +1,119 @@
+/* One change at a time: hooks go in and out, and the others wait. */
+#include "control_parts.h"
+
+#include "source.h"
+
+struct ep_py_change ep_py_change;
+
+int
+ep_py_recorders_init(void)
+{
+    if (ep_py_change.lock == NULL && (ep_py_change.lock = PyThread_allocate_lock()) == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    return 0;
+}
+
+bool
+ep_py_recorders_change_here(void)
+{
+    return atomic_load_explicit(&ep_py_change.holder, memory_order_relaxed) ==
+           PyThread_get_thread_ident();
+}
+
+void
+ep_py_change_take(void)
+{
+    if (!ep_py_recorders_change_here()) {
+        PyLockStatus status = PyThread_acquire_lock_timed(ep_py_change.lock, 0, 0);
+        /* At the end of the interpreter other threads stand still, with the lock or without. */
+        while (status != PY_LOCK_ACQUIRED && !ep_py_is_finalizing()) {
+            Py_BEGIN_ALLOW_THREADS
+            status = PyThread_acquire_lock_timed(ep_py_change.lock, 10000, 0);
+            Py_END_ALLOW_THREADS
+        }
+        atomic_store_explicit(&ep_py_change.holder, PyThread_get_thread_ident(), memory_order_relaxed);
+        ep_py_change.depth = 0;
+    }
+    ep_py_change.depth++;
+}
+
+void
+ep_py_change_begin(void)
+{
+    ep_py_change_take();
+    ep_py_change.count++;
+}
+
+void
+ep_py_change_end(void)
+{
+    if (ep_py_change.depth == 1) {
+        ep_py_counters_settle();
+    }
+    if (--ep_py_change.depth == 0) {
+        atomic_store_explicit(&ep_py_change.holder, 0, memory_order_relaxed);
+        PyThread_release_lock(ep_py_change.lock);
+    }
+}
+
+bool
+ep_py_begin_change(void)
+{
+    bool can = !ep_py_recorders_change_here();
+    if (can) {
+        ep_py_change_begin();
+    }
+    return can;
+}
+
+void
+ep_py_end_change(void)
+{
+    ep_py_change_end();
+}
+
+void
+ep_py_look_begin(void)
+{
+    if (EP_GIL_DISABLED) {
+        ep_py_change_take();
+    }
+}
+
+void
+ep_py_look_end(void)
+{
+    if (EP_GIL_DISABLED) {
+        ep_py_change_end();
+    }
+}
+
+/* Without a GIL: a thread that changes hooks stops the world, in the end by way of the interpreter's own
+ * functions, and one that is about to has a lock of the interpreter's. It waits for a fork with that, and
+ * the child, which has the lock without the thread, would wait for ever where it stops the world itself
+ * (3.13; two threads in gc.get_referrers() and os.fork() show it). So a fork waits for the change. */
+void
+ep_py_recorders_before_fork(void)
+{
+    ep_py_change_take();
+}
+
+bool
+ep_py_change_after_fork(bool child)
+{
+    /* Not if we were imported between the two: the change would be another thread's. */
+    if (EP_GIL_DISABLED && ep_py_recorders_change_here()) {
+        ep_py_change_end();
+    }
+    if (!child || ep_py_recorders_change_here()) {
+        return false;
+    }
+    /* Whoever holds it, or waits for it, is not here. */
+    bool interrupted = ep_py_change.holder != 0;
+    ep_py_change.lock = PyThread_allocate_lock();
+    ep_py_change.holder = 0;
+    ep_py_change.depth = 0;
+    return interrupted;
+}

@@ -1,0 +1,146 @@
+/* What a thread was doing when a window began, and what its first event there shows: its name, and which
+ * calls were open. */
+#include "intern.h"
+
+#include <string.h>
+
+#include "intern_parts.h"
+
+static PyObject *str_thread_name;    /* interned, immortal */
+
+ep_frame *
+ep_py_frame_at_resume(PyThreadState *ts)
+{
+    ep_frame *frame = ep_py_sites_usable ? ep_frame_of_program(ep_frame_current(ts)) : NULL;
+    return frame != NULL && ep_frame_is_at_resume(frame) ? frame : NULL;
+}
+
+ep_open_call *
+ep_py_open_calls(PyThreadState *ts, ep_thread *thread, const ep_frame *but, size_t *depth)
+{
+    *depth = 0;
+    size_t count = 0;
+    ep_frame *innermost = ep_py_sites_usable ? ep_frame_of_program(ep_frame_current(ts)) : NULL;
+    if (innermost != NULL) {
+        innermost = ep_py_visible_frame(innermost == but ? ep_frame_previous(innermost) : innermost);
+    }
+    for (ep_frame *frame = innermost; frame != NULL;
+         frame = ep_py_visible_frame(ep_frame_previous(frame))) {
+        count += 1;
+    }
+    ep_open_call *calls = calloc(count ? count : 1, sizeof *calls);
+    if (calls == NULL) {
+        return NULL;
+    }
+    const int generator = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+    size_t at = count;
+    for (ep_frame *frame = innermost; frame != NULL;
+         frame = ep_py_visible_frame(ep_frame_previous(frame))) {
+        PyCodeObject *code = ep_frame_code(frame);
+        at -= 1;
+        calls[at].kind = code->co_flags & generator ? EP_KIND_RESUME : EP_KIND_CALL;
+        calls[at].site_id = ep_py_code_site(code, frame);
+        if (EP_UNLIKELY(ep_frame_is_at_resume(frame)) && thread != NULL &&
+            calls[at].site_id != EP_ID_SKIP) {
+            calls[at].doubted = true;
+            ep_engine_doubt(thread, frame, calls[at].site_id);
+        }
+    }
+    *depth = count;
+    return calls;
+}
+
+/* Before a thread registers itself, its object is the first local of its outermost frame. */
+static PyObject *
+thread_of_bootstrap(ep_frame *frame)
+{
+    ep_frame *outermost = NULL;
+    while (frame != NULL) {
+        outermost = frame;
+        frame = ep_frame_previous(frame);
+    }
+    if (outermost == NULL ||
+        PyUnicode_CompareWithASCIIString(ep_frame_code(outermost)->co_name, "_bootstrap") != 0) {
+        return NULL;
+    }
+    uintptr_t self = EP_FRAME_FIELD(outermost, uintptr_t, EP_FRAME_LOCALS);
+#if PY_VERSION_HEX >= 0x030E0000
+    self &= ~(uintptr_t)3;
+#endif
+    return (PyObject *)self;
+}
+
+static void
+name_thread(ep_log *log)
+{
+    log->fresh &= ~EP_FRESH_NAMELESS;
+    uint32_t busy = ep_py_enter_own();
+    ep_py_exception saved = ep_py_exception_save();
+    PyObject *modules = PyImport_GetModuleDict();
+    PyObject *threading = modules != NULL ? ep_py_dict_get_text(modules, "threading") : NULL;
+    PyObject *active = threading != NULL && PyModule_Check(threading)
+                           ? ep_py_dict_get_text(PyModule_GetDict(threading), "_active")
+                           : NULL;
+    PyObject *ident = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
+    PyObject *thread = NULL;
+    if (active != NULL && ident != NULL && PyDict_CheckExact(active)) {
+        thread = ep_py_dict_get(active, ident);
+    }
+    if (thread == NULL) {
+        thread = Py_XNewRef(thread_of_bootstrap(ep_py_frame_now()));
+    }
+    PyObject *name = thread != NULL ? PyObject_GenericGetAttr(thread, str_thread_name) : NULL;
+    char stack[EP_THREAD_NAME_BYTES * 4], *heap;
+    ep_thread_set_name(log->thread, ep_py_text(name, stack, sizeof stack, &heap));
+    free(heap);
+    Py_XDECREF(name);
+    Py_XDECREF(thread);
+    Py_XDECREF(ident);
+    Py_XDECREF(active);
+    Py_XDECREF(threading);
+    PyErr_Clear();
+    ep_py_exception_restore(saved);
+    ep_py_leave_own(busy);
+}
+
+/* Which of the calls that were found at their entry the event that comes now is about: the interpreter
+ * tells that such a call begins while it still stands there, and of anything else that it does only
+ * after it went on. */
+static void
+settle_doubted(ep_log *log, ep_kind kind)
+{
+    ep_frame *frame = ep_py_frame_now();
+    ep_frame *caller = frame != NULL ? ep_frame_previous(frame) : NULL;
+    bool opens = kind == EP_KIND_CALL || kind == EP_KIND_RESUME;
+    bool closes = kind == EP_KIND_RETURN || kind == EP_KIND_YIELD || kind == EP_KIND_UNWIND;
+    ep_thread *thread = log->thread;
+    for (uint32_t i = thread->doubted_count; i-- > 0;) {
+        const void *doubted = thread->doubted[i].frame;
+        if (doubted == frame && (opens || closes || !ep_frame_is_at_resume(frame))) {
+            ep_engine_settle(thread, i, opens && ep_frame_is_at_resume(frame));
+        } else if (doubted == caller && !ep_frame_is_at_resume(caller)) {
+            ep_engine_settle(thread, i, false);
+        }
+    }
+    if (thread->doubted_count == 0) {
+        log->fresh &= ~EP_FRESH_DOUBTED;
+    }
+}
+
+void
+ep_py_see_to(ep_log *log, ep_kind kind)
+{
+    if (log->fresh & EP_FRESH_NAMELESS) {
+        name_thread(log);
+    }
+    if (log->fresh & EP_FRESH_DOUBTED) {
+        settle_doubted(log, kind);
+    }
+}
+
+int
+ep_py_open_calls_init(void)
+{
+    str_thread_name = PyUnicode_InternFromString("_name");
+    return str_thread_name != NULL ? 0 : -1;
+}
