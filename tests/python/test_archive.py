@@ -565,7 +565,7 @@ def test_kinds_of_a_later_version_are_left_out(old, tmp_path):
     assert trace.file["unknown_events"] == 40
     assert trace.file["unknown_kinds"] == "later"
     assert trace.metadata["damaged_chunks"] == 0
-    for column in ("event", "time", "function", "value"):
+    for column in ("event", "time", "line", "value"):
         kept = now.events[column][~gone]
         assert repr(trace.events[column].tolist()) == repr(kept.tolist())
     assert not trace.loss
