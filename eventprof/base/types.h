@@ -190,7 +190,8 @@ static const ep_kind_set ep_kinds_of_calls =
 #include "kind_set.def"
     ;
 
-#define EP_KIND_IS(family, domain, pairing, group) ((family) == EP_FAMILY_CALL && (pairing) == EP_PAIRING_OPENS)
+#define EP_KIND_IS(family, domain, pairing, group) \
+    ((family) == EP_FAMILY_CALL && (pairing) == EP_PAIRING_OPENS)
 static const ep_kind_set ep_kinds_that_open_calls =
 #include "kind_set.def"
     ;

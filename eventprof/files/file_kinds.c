@@ -92,10 +92,11 @@ ep_translate_records(ep_translation *t, const uint64_t *from, size_t count, uint
         const uint32_t ticks = EP_WORD0_TICKS(word0);
         uint32_t payload = payload_of(shape, word0);
         const uint8_t family = shape->family[kind];
+        const bool takes_escapes = family == EP_FAMILY_ALLOC || family == EP_FAMILY_FREE;
         t->read += words;
         if (!is_known(kind)) {
             leave_out(t, kind, t->high | ticks, first_escape);
-            has_size = has_size && family != EP_FAMILY_ALLOC && family != EP_FAMILY_FREE;
+            has_size = has_size && !takes_escapes;
             continue;
         }
         if (kind == EP_KIND_SYNC) {
@@ -105,16 +106,17 @@ ep_translate_records(ep_translation *t, const uint64_t *from, size_t count, uint
             put(t, to, EP_WORD0(ticks, EP_KIND_ESCAPE, EP_ESCAPE_SIZE));
             put(t, to, payload);
         }
-        has_size = kind == EP_KIND_ESCAPE ? has_size || payload == EP_ESCAPE_SIZE
-                                          : has_size && family != EP_FAMILY_ALLOC && family != EP_FAMILY_FREE;
+        const bool is_escape = kind == EP_KIND_ESCAPE;
+        has_size = (has_size && !takes_escapes) || (is_escape && payload == EP_ESCAPE_SIZE);
         /* A number that has no room any more is of a name or site that no process can have: unknown. */
         payload = payload < EP_PAYLOAD_MAX ? payload : EP_PAYLOAD_MAX;
-        bool is_site = kind == EP_KIND_ESCAPE && payload == EP_ESCAPE_SITE;
+        bool is_such_site = is_escape && payload == EP_ESCAPE_SITE && word1 > EP_PAYLOAD_MAX &&
+                            word1 >> PAYLOAD_BITS_1 == 0;
         put(t, to, EP_WORD0(ticks, kind, payload));
         if (words > 1) {
-            put(t, to, is_site && word1 >> PAYLOAD_BITS_1 == 0 && word1 > EP_PAYLOAD_MAX ? EP_PAYLOAD_MAX : word1);
+            put(t, to, is_such_site ? EP_PAYLOAD_MAX : word1);
         }
-        first_escape = kind == EP_KIND_ESCAPE ? first_escape : t->written;
+        first_escape = is_escape ? first_escape : t->written;
     }
 }
 
@@ -132,8 +134,9 @@ ep_unknown_words(const ep_file_header *header, ep_kind_set kinds, char *to, size
         for (size_t i = 0; i < length; i++) {
             length = word[i] > ' ' && word[i] <= '~' ? length : 0;    /* damaged */
         }
-        int more = length > 0 ? snprintf(to + at, bytes - at, "%s%.*s", at > 0 ? ", " : "", (int)length, word)
-                              : snprintf(to + at, bytes - at, "%skind %u", at > 0 ? ", " : "", kind);
+        const char *comma = at > 0 ? ", " : "";
+        int more = length > 0 ? snprintf(to + at, bytes - at, "%s%.*s", comma, (int)length, word)
+                              : snprintf(to + at, bytes - at, "%skind %u", comma, kind);
         if (more < 0 || (size_t)more >= bytes - at) {
             return;
         }

@@ -121,9 +121,9 @@ is_whole(const ep_file_reader *reader)
            reader->bytes >= units * header->slot_bytes;
 }
 
-/* The chunk with its records as this version has them, `growth` words longer. *words: how many there are, and
- * then are; *read: how many of them could be read. Returns: in place of `chunk`, which is taken over; NULL: no
- * memory. */
+/* Makes the records of a chunk such as this version writes, `growth` words longer at most. *words: how many
+ * there are, and then are; *read: how many of them could be read. Returns: in place of `chunk`, which is
+ * taken over. Fails: NULL, no memory. */
 static ep_chunk_header *
 translate_chunk(ep_loader *l, ep_chunk_header *chunk, size_t growth, uint64_t stop_ticks, size_t *words,
                 size_t *read)

@@ -513,9 +513,7 @@ def varints(*numbers):
     return bytes(out)
 
 
-@pytest.mark.parametrize(
-    "old", ["mark", "counter", "span_begin"], ids=["point", "value", "call"]
-)
+@pytest.mark.parametrize("old", ["mark", "counter", "span_begin"], ids=["point", "value", "call"])
 def test_kinds_of_a_later_version_are_left_out(old, tmp_path):
     """The same archive as if one kind were one that this version does not know: its events are read and
     left out, and all others are what they were."""
