@@ -96,6 +96,7 @@ typedef enum ep_kind {
 #define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING, GROUP) EP_KIND_##NAME = number,
 #include "events.def"
 #undef EP_KIND
+    EP_KIND_END    /* behind the last row: no number from here on is used */
 } ep_kind;
 
 #define EP_KIND_BITS 7

@@ -51,7 +51,7 @@ static inline void
 apply_call(ep_open_stack *stack, unsigned kind, uint32_t id)
 {
     size_t depth = stack->depth;
-    if (ep_kinds_has(ep_kinds_that_open_calls, kind)) {
+    if (ep_kinds[kind].pairing == EP_PAIRING_OPENS) {
         if (EP_LIKELY(depth < stack->capacity)) {
             stack->calls[depth] = (ep_open_call){.site_id = id, .kind = (uint8_t)kind};
             stack->depth = depth + 1;
@@ -88,7 +88,7 @@ ep_recorder_thread(ep_recorder *recorder, uint64_t thread_id)
 static void
 count_plain(ep_cursor *cursor, ep_kind_set kinds, uint32_t first, bool fold, ep_window_thread *thread)
 {
-    uint32_t count[2][EP_KIND_COUNT] = {{0}};    /* two: one would be a chain through memory */
+    uint32_t count[2][EP_KIND_END] = {{0}};    /* two: one would be a chain through memory */
     const _Atomic uint64_t *at = cursor->at;
     for (size_t i = 0; at < cursor->limit; i++) {
         /* Relaxed: sealed. */
@@ -98,7 +98,7 @@ count_plain(ep_cursor *cursor, ep_kind_set kinds, uint32_t first, bool fold, ep_
             break;
         }
         if (kind - 1u <= EP_KIND_C_EXCEPTION - 1u) {
-            if (fold && ep_kinds_has(kinds, kind)) {
+            if (fold && ((uint64_t)kinds >> kind & 1)) {
                 apply_call(&thread->open, kind, EP_WORD0_PAYLOAD(word0));
             }
             at += 1;
@@ -115,7 +115,7 @@ count_plain(ep_cursor *cursor, ep_kind_set kinds, uint32_t first, bool fold, ep_
         count[i & 1][kind] += 1;
     }
     cursor->at = at;
-    for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
+    for (unsigned kind = 0; kind < EP_KIND_END; kind++) {
         if (ep_kinds_has(kinds, kind)) {
             thread->lost[kind] += (uint64_t)count[0][kind] + count[1][kind];
         }
