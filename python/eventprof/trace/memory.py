@@ -24,7 +24,7 @@ class Memory(Tables):
         -------
         Table
             ``time`` int64, ns; ``live`` int64, bytes; ``blocks`` int64. See `memory_of` for one
-            domain, and `memory_bins` for plots.
+            domain, and `memory_bins` for plots; ``memory.plot()`` draws it by matplotlib.
         """
         return self.memory_of()
 
@@ -61,8 +61,10 @@ class Memory(Tables):
         ValueError
             There is no such domain.
         """
+        from ..viewer.plots import MemoryTable
+
         time, live, blocks = self._core.curve(self._domain_bits(domains))
-        return Table.from_columns(
+        return MemoryTable.from_columns(
             self._title("memory"),
             {"time": time, "live": live, "blocks": blocks},
             units={"time": "ns", "live": "bytes"},
