@@ -122,7 +122,8 @@ is_whole(const ep_file_reader *reader)
 }
 
 /* Makes the records of a chunk such as this version writes. The chunk has room for `growth` words more.
- * tells: count what is left out. *words: how many there are, and then are; *read: how many of them could be read. Fails: EP_NOMEM. */
+ * tells: count what is left out. *words: how many there are, and then are; *read: how many of them could
+ * be read. Fails: EP_NOMEM. */
 static ep_status
 translate_chunk(ep_loader *l, ep_chunk_header *chunk, size_t growth, uint64_t stop_ticks, bool tells,
                 size_t *words, size_t *read)
