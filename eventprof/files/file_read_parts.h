@@ -125,8 +125,8 @@ ep_loader_chunk_room(const ep_loader *l, size_t bytes)
  * refers to was written before it. */
 ep_status ep_loader_read_slots(ep_loader *l, uint64_t stop_ticks, ep_error *error);
 
-/* Reads what is in a slot into `chunk`, which has room for it and two words more, zeroed; tells: notes what is
- * wrong with it. *out: whether it is a chunk; then it is sealed, and its used words are whole.
+/* Reads what is in a slot into `chunk`, which has room for it and two words more, zeroed; tells: notes
+ * what is wrong with it. *out: whether it is a chunk; then it is sealed, and its used words are whole.
  * Fails: EP_IO, EP_NOMEM. */
 EP_CHECKED ep_status ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks,
                                           bool tells, ep_chunk_header *chunk, bool *out);
