@@ -36,7 +36,7 @@ typedef struct ep_archive_section {
     uint64_t raw_bytes, stored_bytes;
 } ep_archive_section;
 
-#define EP_ARCHIVE_SECTION_TYPES 13
+#define EP_ARCHIVE_SECTION_TYPES 14
 
 typedef struct ep_archive_info {
     unsigned major, minor;     /* of the format */
@@ -47,6 +47,8 @@ typedef struct ep_archive_info {
     uint64_t events_written;   /* that the trace had */
     uint64_t damaged;          /* parts that cannot be read; more may show when it is loaded */
     uint64_t damage_offset;    /* of the first */
+    uint64_t unknown_events;   /* left out: of kinds that this version does not know, */
+    char unknown_words[160];   /* and what the file calls these */
     char damage[160];          /* "block 7 at offset 12345: ..."; "": there is none */
     ep_archive_section sections[EP_ARCHIVE_SECTION_TYPES];    /* name NULL: not in the file */
 } ep_archive_info;

@@ -217,6 +217,7 @@ new_coder(const ep_archive *a)
         .site_map = a->sites,
         .name_map = a->names,
         .thread_count = a->decoded.thread_count,
+        .kinds = a->kinds,
     };
     return ep_block_coder_new(&names, false);
 }

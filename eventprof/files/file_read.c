@@ -72,7 +72,7 @@ fill_recording(ep_loader *l, const ep_clock_map *map, ep_recording *recording, e
 {
     const ep_file_header *header = &l->header;
     *recording = (ep_recording){
-        .kinds = header->kinds,
+        .kinds = ep_file_kinds(header) & (ep_kinds_of_events | EP_KIND_BIT(0)),
         .start = header->start,
         .start_realtime_ns = header->start_realtime_ns,
         .start_boottime_ns = header->start_boottime_ns,
@@ -168,7 +168,7 @@ make_capture(ep_loader *l, file_capture *out, ep_recording *recording, ep_error 
     }
     ep_loader_translate_window(l);
     out->capture = (ep_capture){
-        .kinds = header->kinds,
+        .kinds = ep_file_kinds(header) & (ep_kinds_of_events | EP_KIND_BIT(0)),
         .start = header->start,
         .stop = finished ? header->stop : (ep_anchor){.ticks = l->last_ticks},
         .start_realtime_ns = header->start_realtime_ns,
@@ -199,6 +199,9 @@ settle_decoded(ep_loader *l, ep_decoded *out)
                        l->unknown_ids);
     }
     out->damaged_chunks += l->reader->facts.note_count;
+    l->reader->facts.unknown_events = l->unknown_events;
+    ep_unknown_words(&l->header, l->unknown_kinds, l->reader->facts.unknown_words,
+                     sizeof l->reader->facts.unknown_words);
 }
 
 static ep_status
@@ -258,6 +261,7 @@ load(ep_loader *l, ep_error *error)
         return status;
     }
     l->header = reader->header;
+    l->shape = ep_record_shape_of(&l->header);
     note_lost_slots(reader);
     if (reader->facts.awaits_stop && !reader->facts.writer_lives) {
         ep_reader_note(reader, "the events: it ran beside a recorder with a file, and was not stopped; "
@@ -340,7 +344,7 @@ load_chunk(ep_chunk_source *source, size_t index, const ep_chunk_header **out)
     ep_chunk_header *chunk = large ? s->spare : NULL;
     s->spare = large ? NULL : s->spare;
     if (chunk == NULL) {
-        chunk = ep_calloc(place->slot.bytes + 16, 1);
+        chunk = ep_calloc(ep_loader_chunk_room(&s->loader, place->slot.bytes) + 16, 1);
     }
     if (chunk == NULL) {
         return EP_NOMEM;
@@ -354,8 +358,8 @@ load_chunk(ep_chunk_source *source, size_t index, const ep_chunk_header **out)
     }
     if (!is_chunk) {    /* it was one a moment ago: somebody writes to the file */
         chunk->used_words = 0;
+        chunk->bytes = (uint32_t)place->slot.bytes;
     }
-    chunk->bytes = (uint32_t)place->slot.bytes;
     memset((uint64_t *)(chunk + 1) + chunk->used_words, 0, 16);    /* what was there before */
     *out = chunk;
     return EP_OK;

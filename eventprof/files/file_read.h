@@ -27,6 +27,8 @@ typedef struct ep_file_facts {
     uint32_t children_lost, children_error;    /* as in the header */
     char calls_from[16], displaced[64];    /* as in the header, terminated */
     bool words_damaged;            /* of these two, which are empty then */
+    uint64_t unknown_events;       /* left out: of kinds that this version does not know, */
+    char unknown_words[160];       /* and what the file calls these */
     uint64_t note_count;           /* what is missing or damaged, the first of it in words */
     char notes[EP_FILE_NOTES][160];
 } ep_file_facts;

@@ -2,6 +2,7 @@
 #ifndef EP_FILE_READ_PARTS_H
 #define EP_FILE_READ_PARTS_H
 
+#include "file_kinds.h"
 #include "file_read.h"
 
 /* No recording lasts longer, and no clock is slower or faster: so that no product overflows. */
@@ -82,6 +83,9 @@ typedef struct ep_loader {
     size_t window_count;
     uint32_t only_thread;               /* small; 0: all */
     size_t unknown_ids;
+    ep_record_shape shape;
+    uint64_t unknown_events;            /* of kinds that are not known here */
+    ep_kind_set unknown_kinds;
 } ep_loader;
 
 /* ---- file_read_header.c ---------------------------------------------------------------------- */
@@ -107,6 +111,13 @@ uint32_t ep_loader_thread_id(ep_loader *l, uint64_t id);
 /* Small ids in the order of the file's, so that rows are in the order of the program's own trace:
  * until now they are in order of sight. No small id is given after this but for a known id. */
 ep_status ep_loader_sort_threads(ep_loader *l);
+
+/* Room for a chunk of that length: translated, each two words of version 1 may become four. */
+static inline size_t
+ep_loader_chunk_room(const ep_loader *l, size_t bytes)
+{
+    return l->header.major == 1 ? bytes * 2 : bytes;
+}
 
 /* ---- file_read_slots.c ----------------------------------------------------------------------- */
 

@@ -204,9 +204,7 @@ ep_loader_translate_rows(ep_loader *l, ep_columns *c, size_t from)
     const ep_id_table *names = &l->name_ids, *sites = &l->site_ids;
     const ep_id_table *table[EP_KIND_COUNT];
     for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-        bool closes = ep_kinds[kind].family == EP_FAMILY_CALL &&
-                      ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
-        table[kind] = closes ? names : sites;
+        table[kind] = ep_kind_has_name((unsigned)kind) ? names : sites;
     }
     for (size_t row = from; row < c->count; row++) {
         const ep_id_table *ids = table[c->kind[row]];

@@ -310,9 +310,9 @@ typedef struct ep_record {
 
 /* Whether it is one of those that who wants `kinds` is to see. */
 static inline bool
-ep_record_is_for(const ep_record *record, uint64_t kinds)
+ep_record_is_for(const ep_record *record, ep_kind_set kinds)
 {
-    return (kinds & EP_KIND_BIT(record->kind)) != 0 &&
+    return ep_kinds_has(kinds, record->kind) &&
            (EP_LIKELY(record->within == 0) || !(kinds & ep_kinds_of_domains(record->within)));
 }
 

@@ -62,7 +62,7 @@ void ep_file_end_other_texts(void);
 /* ---- What its header says: written here alone ------------------------------------------------- */
 
 typedef struct ep_file_start {
-    uint64_t kinds;
+    ep_kind_set kinds;
     ep_clock_mode clock_mode;
     uint32_t only_thread;              /* 0: all */
     ep_anchor birth, start;

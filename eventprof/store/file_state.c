@@ -12,7 +12,7 @@ void
 ep_file_put_start(ep_file *file, const ep_file_start *start)
 {
     ep_file_header *header = file->header;
-    header->kinds = start->kinds;
+    ep_file_set_kinds(header, start->kinds);
     header->clock_mode = start->clock_mode;
     header->only_thread = start->only_thread;
     header->step_ticks = ep_clock_step_ticks();

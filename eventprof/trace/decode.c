@@ -179,7 +179,7 @@ append_record(reader *r, const ep_record *record)
     c->kind[row] = (uint8_t)record->kind;
     c->id[row] = record->id;
     r->recorded[record->kind] += 1;
-    if (ep_kinds_of_two_words & EP_KIND_BIT(record->kind)) {
+    if (ep_kinds[record->kind].words == 2) {
         size_t block = c->alloc_count++;
         c->alloc_row[block] = row;
         c->address[block] = record->address;

@@ -78,14 +78,9 @@ ep_status
 ep_functions_add(ep_functions_builder *b, const ep_columns *columns, size_t from)
 {
     int32_t *const maps[2] = {b->result.map.site_function, b->result.map.name_function};
-    uint8_t is_name[EP_KIND_COUNT];
-    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-        is_name[kind] = ep_kinds[kind].family == EP_FAMILY_CALL &&
-                        ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
-    }
     for (size_t row = from; row < columns->count; row++) {
         uint32_t id = columns->id[row];
-        bool name = is_name[columns->kind[row]];
+        bool name = ep_kind_has_name(columns->kind[row]);
         if (EP_LIKELY(maps[name][id] != UNSEEN)) {
             continue;
         }

@@ -937,6 +937,63 @@ def log_header():
     return read_log.HEADER_OFFSETS
 
 
+def of_a_later_version(data, number):
+    """The same log as if marks were of a kind that this version does not know."""
+    import read_log
+
+    mark, at = 46, read_log.HEADER_OFFSETS
+    kinds = struct.unpack_from("<Q", data, at["kinds"])[0]
+    data = put(data, at["kinds"], "Q", kinds & ~(1 << mark))
+    data = put(data, at["kinds_high"], "Q", 1 << number - 64)
+    row = at["kind_table"] + 24 * number
+    data = put(data, row, "4B20s", *data[row - 24 * (number - mark) :][:4], b"later")
+    for slot in slots_of(data):
+        magic, state = struct.unpack_from("<II", data, slot)
+        if magic != 0x43505645 or not state:
+            continue
+        count = (min(size_at(data, slot), len(data) - slot) - 128) // 8
+        words = list(struct.unpack_from(f"<{count}Q", data, slot + 128))
+        place = 0
+        while place < len(words) and words[place]:
+            kind = words[place] >> 25 & 127
+            if kind == mark:
+                words[place] += number - mark << 25
+            place += 1 if kind in read_log.CALLS or kind in read_log.POINTS else 2
+        data = put(data, slot + 128, f"{len(words)}Q", *words)
+        if state == 2:
+            used = struct.unpack_from("<Q", data, slot + 56)[0]
+            total = read_log.sum64(data[slot + 128 : slot + 128 + 8 * used])
+            data = put(data, slot + 88, "Q", total)
+    return data
+
+
+def test_kinds_of_a_later_version_are_left_out(tmp_path, capsys):
+    import read_log
+
+    path, later = tmp_path / "now.epr", tmp_path / "later.epr"
+    with eventprof.record(output=path):
+        for _ in range(50):
+            eventprof.mark("here")
+            work(3)
+    later.write_bytes(of_a_later_version(path.read_bytes(), 101))
+
+    now, trace = eventprof.open(path), eventprof.open(later)
+
+    marks = now.events["event"] == "mark"
+    assert marks.sum() == 50
+    assert trace.file["unknown_events"] == 50
+    assert trace.file["unknown_kinds"] == "later"
+    assert not trace.file["missing"]
+    assert trace.metadata["damaged_chunks"] == 0
+    assert trace.events["event"].tolist() == now.events["event"][~marks].tolist()
+    assert trace.events["time"].tolist() == now.events["time"][~marks].tolist()
+    assert [event.word for event in read_log.read(later).events] == trace.events["event"].tolist()
+    trace.report()
+    told = " ".join(capsys.readouterr().out.split())
+    assert "50 events of kinds that this eventprof does not know (later) are left out" in told
+    assert trace.verify()
+
+
 def test_changed_anywhere(good, tmp_path):
     """Bytes of headers, states and first records changed at random: it opens, or says why not."""
     dice = random.Random(4)

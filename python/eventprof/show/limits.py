@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ..trace import ALLOCATION_FLAGS, CALL_FLAGS
 from ..trace.column import Array
+from ..trace.kinds import unknown_kinds
 from .drawing import BAD, GOOD, MARK, clean, show_count, show_ns, show_percent
 from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, KINDS, PYTHON_WORDS, Layout
 
@@ -81,6 +82,9 @@ def _other_limits(page: Layout) -> Iterator[str]:
     file = trace.file
     if file is not None:
         yield from (f"{note}." for note in file["missing"])
+        unknown = unknown_kinds(file)
+        if unknown is not None:
+            yield f"{unknown}."
         if file.get("children_lost"):
             count = file["children_lost"]
             processes = f"{count:,} forked process{'' if count == 1 else 'es'}"

@@ -75,7 +75,7 @@ def shares(trace: Tables, costs: Mapping[str, float]) -> tuple[Array, Array]:
     core = trace._core
     parent, depth, flags = core.calls("parent"), core.calls("depth"), core.calls("flags")
     count = len(parent)
-    sorts = np.zeros(64)
+    sorts = np.zeros(max(WORDS) + 1)
     for kind, word in WORDS.items():
         known = {"call": "call", "c_call": "c_call", "resume": "resume", "throw": "resume"}
         sorts[kind] = costs[known[word]] if word in known else 0.0
@@ -84,7 +84,7 @@ def shares(trace: Tables, costs: Mapping[str, float]) -> tuple[Array, Array]:
     inner = parent >= 0
     self_share = own + _sum_by(parent[inner], own[inner], count)
     # Allocator events, wherever they happened.
-    of_event = np.zeros(64)
+    of_event = np.zeros(max(WORDS) + 1)
     for kind, word in WORDS.items():
         if word.startswith("realloc"):
             of_event[kind] = costs["realloc"]

@@ -8,6 +8,7 @@
 #include "errors.h"
 #include "count.h"
 #include "intern.h"
+#include "kinds.h"
 #include "legacy.h"
 #include "marks.h"
 #include "own_blocks.h"
@@ -139,7 +140,7 @@ engine_stats(PyObject *module, PyObject *unused)
                          (Py_ssize_t)ep_names_bytes());
 }
 
-/* [(number, identifier, word, legacy code, family, domain, pairing)] of every kind that is a
+/* [(number, identifier, word, legacy code, family, domain, pairing, group)] of every kind that is a
  * row. */
 static PyObject *
 kind_table(PyObject *module, PyObject *unused)
@@ -155,9 +156,9 @@ kind_table(PyObject *module, PyObject *unused)
         if (info->name == NULL || info->family == EP_FAMILY_CONTROL) {
             continue;
         }
-        PyObject *row = Py_BuildValue("issiszs", kind, info->name, info->word, (int)info->legacy,
+        PyObject *row = Py_BuildValue("issiszss", kind, info->name, info->word, (int)info->legacy,
                                       families[info->family], domains[info->domain],
-                                      pairings[info->pairing]);
+                                      pairings[info->pairing], ep_kind_group_words[info->group]);
         if (row == NULL || PyList_Append(rows, row) < 0) {
             Py_CLEAR(rows);
         }
@@ -179,7 +180,7 @@ source_table(PyObject *module, PyObject *unused)
     };
     PyObject *rows = PyList_New(0);
     for (size_t i = 0; rows != NULL && i < sizeof sources / sizeof *sources; i++) {
-        PyObject *row = Py_BuildValue("sK", sources[i]->name, (unsigned long long)sources[i]->kinds);
+        PyObject *row = Py_BuildValue("sN", sources[i]->name, ep_py_kinds(sources[i]->kinds));
         if (row == NULL || PyList_Append(rows, row) < 0) {
             Py_CLEAR(rows);
         }

@@ -12,6 +12,7 @@
 #include "file.h"
 #include "gate.h"
 #include "intern.h"
+#include "kinds.h"
 #include "patterns.h"
 #include "source.h"
 #include "trace_object.h"
@@ -25,15 +26,17 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     PyObject *include = NULL, *exclude = NULL, *output = NULL, *child_output = NULL, *audit = NULL;
     PyObject *metadata = NULL;
     int replace = 0;
-    unsigned long long kinds = 0, limit_bytes = 0;
+    ep_kind_set kinds = 0;
+    unsigned long long limit_bytes = 0;
     int on_full = EP_ON_FULL_OVERWRITE, current_thread = 0;
     const char *backend = "auto", *clock = "auto";
     long long max_depth = -1, min_duration_ns = 0;    /* -1: any */
     (void)args;
     PyObject *empty = PyTuple_New(0);
     int parsed = empty != NULL &&
-                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$KKisspO!O!LLO!O!O!pO!:Recorder",
-                                             names, &kinds, &limit_bytes, &on_full, &backend,
+                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$O&KisspO!O!LLO!O!O!pO!:Recorder",
+                                             names, ep_py_kinds_from, &kinds, &limit_bytes, &on_full,
+                                             &backend,
                                              &clock, &current_thread, &PyTuple_Type, &include,
                                              &PyTuple_Type, &exclude, &max_depth,
                                              &min_duration_ns, &PyBytes_Type, &output,

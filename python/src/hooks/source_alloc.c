@@ -778,7 +778,7 @@ set_wanted(ep_domain domain, bool to_record, bool to_count)
 }
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     bool was_out = !recorded[0] && !recorded[1] && !recorded[2];
     bool had[DOMAIN_COUNT];
@@ -845,15 +845,9 @@ ep_py_alloc_owns(void)
     return owns();
 }
 
-#define KINDS_OF(operation)                                                            \
-    (EP_KIND_BIT(operation + EP_DOMAIN_RAW) | EP_KIND_BIT(operation + EP_DOMAIN_MEM) | \
-     EP_KIND_BIT(operation + EP_DOMAIN_OBJ))
-
 const ep_source ep_source_alloc = {
     .name = "alloc",
-    .kinds = KINDS_OF(EP_KIND_MALLOC) | KINDS_OF(EP_KIND_CALLOC) | KINDS_OF(EP_KIND_REALLOC) |
-             KINDS_OF(EP_KIND_REALLOC_FREE) | KINDS_OF(EP_KIND_REALLOC_FAILED) |
-             KINDS_OF(EP_KIND_FREE),
+    .kinds = ep_kinds_raw | ep_kinds_mem | ep_kinds_obj,
     .adjust = adjust,
     .owns = owns,
 };

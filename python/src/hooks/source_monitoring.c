@@ -701,7 +701,7 @@ CALLBACK(on_stop_iteration_gated, exception_whole, EP_KIND_STOP_ITERATION, true)
 /* Bit numbers moved in 3.14: events go by name. */
 static const struct event {
     const char *name;
-    uint64_t kinds;
+    ep_kind_set kinds;
     vectorcallfunc callback[2];    /* [1]: gated */
 } events[] = {
     {"PY_START", EP_KIND_BIT(EP_KIND_CALL), {on_start, on_start_gated}},
@@ -710,7 +710,7 @@ static const struct event {
     {"PY_RETURN", EP_KIND_BIT(EP_KIND_RETURN), {on_return, on_return_gated}},
     {"PY_YIELD", EP_KIND_BIT(EP_KIND_YIELD), {on_yield, on_yield_gated}},
     {"PY_UNWIND", EP_KIND_BIT(EP_KIND_UNWIND), {on_unwind, on_unwind_gated}},
-    {"CALL", EP_KINDS_C, {on_c_call, on_c_call_gated}},
+    {"CALL", ep_kinds_c, {on_c_call, on_c_call_gated}},
     /* These two need CALL. */
     {"C_RETURN", EP_KIND_BIT(EP_KIND_C_RETURN), {on_c_return, on_c_return_gated}},
     {"C_RAISE", EP_KIND_BIT(EP_KIND_C_EXCEPTION), {on_c_raise, on_c_raise_gated}},
@@ -738,7 +738,7 @@ static ep_py_monitoring_tool tool = {
     .first_id = 4,
     .id = -1,
 };
-static uint64_t active_kinds;
+static ep_kind_set active_kinds;
 static bool active_gated;
 
 /* The fast halves read the interpreter's frames, and the thread's state without a call. */
@@ -763,7 +763,7 @@ set_callback(PyObject *module, const struct event *event, bool in)
 /* Register what is wanted, then ask for it. The interpreter asks for C_RETURN and C_RAISE with CALL, and
  * refuses to do so without; their callbacks alone say whether they are wanted. */
 static int
-set_events(PyObject *module, uint64_t kinds)
+set_events(PyObject *module, ep_kind_set kinds)
 {
     long mask = 0;
     for (size_t i = 0; i < EVENT_COUNT; i++) {
@@ -810,7 +810,7 @@ take_out(PyObject *module)
 }
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     bool gated = ep_gate_is_on();
     bool again = switched_off_in != 0 && switched_off_in != ep_gate_generation();
@@ -826,7 +826,7 @@ adjust(uint64_t kinds)
         return -1;
     }
     int status = 0;
-    uint64_t had = active_kinds;
+    ep_kind_set had = active_kinds;
     if (kinds == 0) {
         take_out(module);
     } else if ((status = tool.id >= 0 ? 0 : ep_py_monitoring_take(module, &tool)) == 0) {
@@ -866,7 +866,7 @@ ep_py_monitoring_available(void)
 #else
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     (void)kinds;
     return 0;

@@ -439,7 +439,7 @@ owns(void)
 }
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     atomic_store_explicit(&recording, kinds != 0, memory_order_relaxed);
     if (kinds != 0) {
@@ -478,9 +478,7 @@ ep_py_numpy_seen(void)
 
 const ep_source ep_source_numpy = {
     .name = "numpy",
-    .kinds = EP_KIND_BIT(EP_KIND_MALLOC_NUMPY) | EP_KIND_BIT(EP_KIND_CALLOC_NUMPY) |
-             EP_KIND_BIT(EP_KIND_REALLOC_NUMPY) | EP_KIND_BIT(EP_KIND_REALLOC_FREE_NUMPY) |
-             EP_KIND_BIT(EP_KIND_REALLOC_FAILED_NUMPY) | EP_KIND_BIT(EP_KIND_FREE_NUMPY),
+    .kinds = ep_kinds_numpy,
     .adjust = adjust,
     .owns = owns,
 };

@@ -15,7 +15,7 @@
 #include "generator_stacks.h"
 #include "thread_starts.h"
 
-static uint64_t active_kinds;
+static ep_kind_set active_kinds;
 static bool counts_calls, counts_c_calls;    /* of counters, beside the recorders' or alone */
 static bool counts_alone;
 /* What the hook's fast half does not know: filters, calls that are not wanted, call sites that
@@ -262,7 +262,7 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
         log->fresh |= EP_FRESH_HALVES;    /* the fast half does not look at ends */
         return 0;
     }
-    if (!(active_kinds & (what >= PyTrace_C_CALL ? EP_KINDS_C : EP_KINDS_PYTHON))) {
+    if (!(active_kinds & (what >= PyTrace_C_CALL ? ep_kinds_c : ep_kinds_python))) {
         if (what == PyTrace_RETURN && ep_footprint_active()) {
             leave_frame(log, ticks, frame_object, code, close_kind(code, frame, argument));
         }
@@ -523,10 +523,10 @@ init_once(void)
 }
 
 static void
-want(uint64_t kinds)
+want(ep_kind_set kinds)
 {
     active_kinds = kinds;
-    asks_more = ep_gate_is_on() || !(kinds & EP_KINDS_C) || !(kinds & EP_KINDS_PYTHON) ||
+    asks_more = ep_gate_is_on() || !(kinds & ep_kinds_c) || !(kinds & ep_kinds_python) ||
                 !ep_py_sites_usable || counts_calls || counts_c_calls;
     counts_alone = kinds == 0 && (counts_calls || counts_c_calls);
 }
@@ -542,7 +542,7 @@ ep_py_profile_allow_evaluator(bool allowed)
 static void
 adjust_evaluator(void)
 {
-    if (evaluator_allowed && (active_kinds & EP_KINDS_PYTHON) && !(active_kinds & EP_KINDS_C) &&
+    if (evaluator_allowed && (active_kinds & ep_kinds_python) && !(active_kinds & ep_kinds_c) &&
         !counts_calls && !counts_c_calls) {
         ep_py_evaluator_put_in(hook);
     } else {
@@ -590,10 +590,10 @@ put_in(bool was_in)
 
 /* The recorders' part, and the counters'. Fails: -1, exception set, as it was before. */
 static int
-set_wanted(uint64_t kinds, bool calls, bool c_calls)
+set_wanted(ep_kind_set kinds, bool calls, bool c_calls)
 {
     bool was_in = is_wanted_at_all(), had_calls = counts_calls, had_c_calls = counts_c_calls;
-    uint64_t had_kinds = active_kinds;
+    ep_kind_set had_kinds = active_kinds;
     counts_calls = calls;
     counts_c_calls = c_calls;
     want(kinds);
@@ -615,7 +615,7 @@ set_wanted(uint64_t kinds, bool calls, bool c_calls)
 }
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     return set_wanted(kinds, counts_calls, counts_c_calls);
 }
@@ -647,7 +647,7 @@ interruptions(void)
 
 const ep_source ep_source_profile = {
     .name = "profile",
-    .kinds = EP_KINDS_CALLS,
+    .kinds = (ep_kinds_python | ep_kinds_c),
     .adjust = adjust,
     .owns = owns,
     .interruptions = interruptions,

@@ -8,6 +8,7 @@
 
 #include "arrays.h"
 #include "intern.h"
+#include "kinds.h"
 #include "os.h"
 #include "patterns.h"
 #include "source.h"
@@ -408,9 +409,7 @@ fill_function(const ep_py_trace *self, void *to)
     /* One table a kind: closing kinds name a name, the others a site. */
     const int32_t *table[EP_KIND_COUNT];
     for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-        bool closes_call = ep_kinds[kind].family == EP_FAMILY_CALL &&
-                           ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
-        table[kind] = closes_call ? map->name_function : map->site_function;
+        table[kind] = ep_kind_has_name((unsigned)kind) ? map->name_function : map->site_function;
     }
     int32_t *function = to;
     for (size_t row = 0; row < c->count; row++) {
@@ -432,7 +431,7 @@ fill_line(const ep_py_trace *self, void *to)
             line[row] = map->site_line[id];
             continue;
         }
-        uint32_t name = info->pairing == EP_PAIRING_CLOSES ? id : ep_site_callee(id);
+        uint32_t name = info->has_name ? id : ep_site_callee(id);
         line[row] = ep_name_get(name)->line > 0 ? ep_name_get(name)->line : -1;
     }
 }
@@ -484,8 +483,8 @@ fill_address(const ep_py_trace *self, void *to)
     memset(address, 0, c->count * sizeof *address);
     for (size_t i = 0; i < c->alloc_count; i++) {
         unsigned kind = c->kind[c->alloc_row[i]];
-        bool is_address = ep_kinds[kind].family != EP_FAMILY_VALUE || kind == EP_KIND_CREATE ||
-                          kind == EP_KIND_DESTROY;
+        bool is_address = ep_kinds[kind].family != EP_FAMILY_VALUE ||
+                          ep_kinds[kind].group == EP_GROUP_OBJECT;
         address[c->alloc_row[i]] = is_address ? c->address[i] : 0;
     }
 }
@@ -505,11 +504,10 @@ value_of(unsigned kind, uint64_t word)
         case EP_KIND_FLOW:
             value = (double)(word >> 2);
             break;
-        case EP_KIND_BRANCH:
-        case EP_KIND_JUMP:
-            value = (double)word;
-            break;
         default:
+            value = ep_kinds[kind].family == EP_FAMILY_VALUE && ep_kinds[kind].group != EP_GROUP_OBJECT
+                        ? (double)word
+                        : NAN;
             break;
     }
     return value;
@@ -897,7 +895,7 @@ trace_facts(PyObject *object, PyObject *unused)
     const ep_recording *recording = &self->recording;
     const ep_decoded *head = ep_py_trace_head(self);
     return Py_BuildValue(
-        "{s:L,s:L,s:L,s:d,s:z,s:K,s:K,s:K,s:K,s:K,s:K,s:n}", "duration_ns",
+        "{s:L,s:L,s:L,s:d,s:z,s:K,s:K,s:K,s:K,s:K,s:N,s:n}", "duration_ns",
         (long long)head->duration_ns, "start_monotonic_ns",
         (long long)recording->start.monotonic_ns, "start_realtime_ns",
         (long long)recording->start_realtime_ns, "clock_frequency_hz", recording->frequency_hz, "full",
@@ -906,7 +904,7 @@ trace_facts(PyObject *object, PyObject *unused)
         (unsigned long long)recording->filtered, "functions_off",
         (unsigned long long)recording->functions_off, "deep_calls",
         (unsigned long long)recording->deep_calls, "short_calls",
-        (unsigned long long)recording->short_calls, "kinds", (unsigned long long)recording->kinds,
+        (unsigned long long)recording->short_calls, "kinds", ep_py_kinds(recording->kinds),
         "events", (Py_ssize_t)(self->has_decoded ? head->columns.count : ep_decoded_events(head)));
 }
 
@@ -929,7 +927,7 @@ static bool
 has_every_call(const ep_py_trace *self)
 {
     const ep_recording *r = &self->recording;
-    return (r->kinds & EP_KINDS_PYTHON) == EP_KINDS_PYTHON && r->filtered == 0 && r->deep_calls == 0 &&
+    return (r->kinds & ep_kinds_python) == ep_kinds_python && r->filtered == 0 && r->deep_calls == 0 &&
            r->short_calls == 0 && r->functions_off == 0 && self->input.lost_from_ns == EP_NOTHING_LOST;
 }
 
@@ -972,7 +970,7 @@ count_misplaced(const ep_py_trace *self, size_t *out)
     for (size_t call = 0; call < calls->count; call++) {
         int32_t parent = calls->parent[call];
         uint8_t of_parent = parent >= 0 ? ep_call_kind(calls, (size_t)parent) : EP_KIND_CALL;
-        bool in_python = (EP_KINDS_PYTHON & EP_KIND_BIT(of_parent)) != 0;
+        bool in_python = ep_kinds[of_parent].group == EP_GROUP_PYTHON;
         around[call] = in_python ? parent : around[parent];
         next[call] = -1;
     }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kinds.h"
 #include "memory.h"
 #include "names.h"
 
@@ -159,8 +160,7 @@ make_row(made *m, size_t row, size_t blocks, int64_t duration_ns, size_t *block)
     if (thread < 0 || (size_t)thread >= m->thread_count) {
         return "there is no such thread";
     }
-    bool closes = ep_kinds[kind].family == EP_FAMILY_CALL &&
-                  ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
+    bool closes = ep_kind_has_name(kind);
     if (ref < -1 || (ref >= 0 && (size_t)ref >= (closes ? m->function_count : m->site_count))) {
         return "there is no such function or place";
     }
@@ -234,11 +234,12 @@ ep_py_make_trace(PyObject *module, PyObject *args)
     made m = {0};
     PyObject *functions, *sites, *threads, *result = NULL;
     long long duration_ns, realtime_ns, monotonic_ns;
-    unsigned long long process_id, kinds;
-    if (!PyArg_ParseTuple(args, "O!O!O!(y*y*y*y*y*y*)(LLLKK):make_trace", &PyList_Type, &functions,
+    unsigned long long process_id;
+    ep_kind_set kinds;
+    if (!PyArg_ParseTuple(args, "O!O!O!(y*y*y*y*y*y*)(LLLKO&):make_trace", &PyList_Type, &functions,
                           &PyList_Type, &sites, &PyList_Type, &threads, &m.time, &m.kind, &m.thread,
                           &m.ref, &m.address, &m.size, &duration_ns, &realtime_ns, &monotonic_ns,
-                          &process_id, &kinds)) {
+                          &process_id, ep_py_kinds_from, &kinds)) {
         return NULL;
     }
     m.trace = ep_py_trace_alloc();

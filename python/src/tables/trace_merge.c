@@ -9,7 +9,8 @@ join_facts(ep_py_trace *self, const ep_py_trace *part, int64_t offset_ns)
 {
     ep_recording *to = &self->recording;
     const ep_recording *from = &part->recording;
-    uint64_t kinds = to->kinds | from->kinds, filtered = to->filtered + from->filtered;
+    ep_kind_set kinds = to->kinds | from->kinds;
+    uint64_t filtered = to->filtered + from->filtered;
     uint64_t deep_calls = to->deep_calls + from->deep_calls;
     uint64_t short_calls = to->short_calls + from->short_calls;
     uint64_t functions_off = to->functions_off + from->functions_off;
