@@ -8,14 +8,33 @@ const ep_kind_info ep_kinds[EP_KIND_COUNT] = {
 #define WORDS_POINT 1
 #define WORDS_VALUE 2
 #define WORDS_CONTROL 2
-#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING) \
-    [number] = {#NAME,                                               \
-                word,                                                \
-                legacy,                                              \
-                EP_FAMILY_##FAMILY,                                  \
-                EP_DOMAIN_##DOMAIN,                                  \
-                EP_PAIRING_##PAIRING,                                \
-                WORDS_##FAMILY},
+#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING, GROUP) \
+    [number] = {#NAME,                                                      \
+                word,                                                       \
+                legacy,                                                     \
+                EP_FAMILY_##FAMILY,                                         \
+                EP_DOMAIN_##DOMAIN,                                         \
+                EP_PAIRING_##PAIRING,                                       \
+                EP_GROUP_##GROUP,                                           \
+                WORDS_##FAMILY,                                             \
+                EP_FAMILY_##FAMILY == EP_FAMILY_CALL && EP_PAIRING_##PAIRING == EP_PAIRING_CLOSES},
 #include "events.def"
 #undef EP_KIND
+};
+
+const char *const ep_kind_group_words[EP_GROUP_COUNT] = {
+    [EP_GROUP_PYTHON] = "python",
+    [EP_GROUP_C] = "c",
+    [EP_GROUP_BLOCK] = "block",
+    [EP_GROUP_SPAN] = "span",
+    [EP_GROUP_MARK] = "mark",
+    [EP_GROUP_GC] = "gc",
+    [EP_GROUP_HPY] = "hpy",
+    [EP_GROUP_AUDIT] = "audit",
+    [EP_GROUP_LINE] = "line",
+    [EP_GROUP_INSTRUCTION] = "instruction",
+    [EP_GROUP_EXCEPTION] = "exception",
+    [EP_GROUP_BRANCH] = "branch",
+    [EP_GROUP_OBJECT] = "object",
+    [EP_GROUP_CONTROL] = "",
 };

@@ -73,22 +73,34 @@ typedef enum ep_pairing {
     EP_PAIRING_CLOSES
 } ep_pairing;
 
+/* What is asked for together. A group's word is in ep_kind_group_words (kinds.c). */
+typedef enum ep_kind_group {
+    EP_GROUP_PYTHON,         /* calls of Python functions, and their ends */
+    EP_GROUP_C,              /* calls of builtin functions, methods and types */
+    EP_GROUP_BLOCK,          /* of an allocator; DOMAIN says of which */
+    EP_GROUP_SPAN,           /* what the program says of itself: spans, */
+    EP_GROUP_MARK,           /* and the rest of it */
+    EP_GROUP_GC,
+    EP_GROUP_HPY,
+    EP_GROUP_AUDIT,
+    EP_GROUP_LINE,           /* from here to EP_GROUP_BRANCH: inside of a function */
+    EP_GROUP_INSTRUCTION,
+    EP_GROUP_EXCEPTION,
+    EP_GROUP_BRANCH,
+    EP_GROUP_OBJECT,         /* word 1 is an address */
+    EP_GROUP_CONTROL,
+    EP_GROUP_COUNT
+} ep_kind_group;
+
 typedef enum ep_kind {
-#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING) EP_KIND_##NAME = number,
+#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING, GROUP) EP_KIND_##NAME = number,
 #include "events.def"
 #undef EP_KIND
+    EP_KIND_END    /* behind the last row: no number from here on is used */
 } ep_kind;
 
-#define EP_KIND_COUNT 64
-
-/* What happens inside of a function of the program's, as the interpreter tells it; not calls. */
-static inline bool
-ep_kind_is_inside(unsigned kind)
-{
-    return kind >= EP_KIND_LINE && kind <= EP_KIND_JUMP;
-}
-
-#define EP_KIND_BIT(kind) (UINT64_C(1) << (kind))
+#define EP_KIND_BITS 7
+#define EP_KIND_COUNT (1 << EP_KIND_BITS)
 
 /* First kind of each allocator operation; add an ep_domain. */
 #define EP_KIND_MALLOC EP_KIND_MALLOC_RAW
@@ -105,56 +117,176 @@ typedef struct ep_kind_info {
     uint8_t family;      /* ep_family */
     uint8_t domain;      /* ep_domain */
     uint8_t pairing;     /* ep_pairing */
+    uint8_t group;       /* ep_kind_group */
     uint8_t words;       /* length of a record in 64-bit words */
+    bool has_name;       /* it closes a call: the id of its record is a name; of all others, a site */
 } ep_kind_info;
 
 extern EP_HIDDEN const ep_kind_info ep_kinds[EP_KIND_COUNT];
 
-/* Families, as bits of their kinds. Two words: each row of these has its place among the blocks of
- * ep_columns. */
-#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING) \
-    | (EP_FAMILY_##FAMILY == EP_FAMILY_CALL ? EP_KIND_BIT(number) : 0)
-static const uint64_t ep_kinds_of_calls = 0
-#include "events.def"
+/* HOT. Whether the id of a row or record of this kind is a name, and not a site. */
+static inline bool
+ep_kind_has_name(unsigned kind)
+{
+    return ep_kinds[kind].has_name;
+}
+
+/* What happens inside of a function of the program's, as the interpreter tells it; not calls. */
+static inline bool
+ep_kind_is_inside(unsigned kind)
+{
+    return ep_kinds[kind].group >= EP_GROUP_LINE && ep_kinds[kind].group <= EP_GROUP_BRANCH;
+}
+
+/* "python", "c", ...: for Python and for messages. */
+extern EP_HIDDEN const char *const ep_kind_group_words[EP_GROUP_COUNT];
+
+/* ---- Sets of kinds --------------------------------------------------------------------------- */
+
+/* Bit k is kind k. Combine sets with | & ~, and ask for one kind with ep_kinds_has(). */
+__extension__ typedef unsigned __int128 ep_kind_set;
+
+#define EP_KIND_BIT(kind) ((ep_kind_set)1 << (kind))
+#define EP_KINDS_ALL (~(ep_kind_set)0)
+
+/* HOT. Cheaper than `set & EP_KIND_BIT(kind)` where the kind is not a constant. */
+static inline bool
+ep_kinds_has(ep_kind_set set, unsigned kind)
+{
+    uint64_t half = kind < 64 ? (uint64_t)set : (uint64_t)(set >> 64);
+    return half >> (kind & 63) & 1;
+}
+
+/* A set that one thread changes while others read it. Relaxed: a reader may see one half of a new set
+ * and the other half of the old one; it then records, or leaves out, an event at the very moment of
+ * the change, as it also may with one word. */
+typedef struct ep_shared_kinds {
+    _Atomic uint64_t half[2];
+} ep_shared_kinds;
+
+static inline void
+ep_shared_kinds_set(ep_shared_kinds *shared, ep_kind_set set)
+{
+    atomic_store_explicit(&shared->half[0], (uint64_t)set, memory_order_relaxed);
+    atomic_store_explicit(&shared->half[1], (uint64_t)(set >> 64), memory_order_relaxed);
+}
+
+static inline ep_kind_set
+ep_shared_kinds_get(const ep_shared_kinds *shared)
+{
+    return (ep_kind_set)atomic_load_explicit(&shared->half[1], memory_order_relaxed) << 64 |
+           atomic_load_explicit(&shared->half[0], memory_order_relaxed);
+}
+
+/* Each of the sets below is a constant, which kind_set.def makes of the rows of events.def for which
+ * EP_KIND_IS holds. */
+
+#define EP_KIND_IS(family, domain, pairing, group) ((family) != EP_FAMILY_CONTROL)
+static const ep_kind_set ep_kinds_of_events =
+#include "kind_set.def"
     ;
-#undef EP_KIND
-#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING)                    \
-    | (EP_FAMILY_##FAMILY == EP_FAMILY_ALLOC || EP_FAMILY_##FAMILY == EP_FAMILY_FREE || \
-               EP_FAMILY_##FAMILY == EP_FAMILY_VALUE                                    \
-           ? EP_KIND_BIT(number)                                                        \
-           : 0)
-static const uint64_t ep_kinds_of_two_words = 0
-#include "events.def"
+
+#define EP_KIND_IS(family, domain, pairing, group) ((family) == EP_FAMILY_CALL)
+static const ep_kind_set ep_kinds_of_calls =
+#include "kind_set.def"
     ;
-#undef EP_KIND
+
+#define EP_KIND_IS(family, domain, pairing, group) \
+    ((family) == EP_FAMILY_CALL && (pairing) == EP_PAIRING_OPENS)
+static const ep_kind_set ep_kinds_that_open_calls =
+#include "kind_set.def"
+    ;
+
+/* Each such row has its place among the blocks of ep_columns. */
+#define EP_KIND_IS(family, domain, pairing, group) \
+    ((family) == EP_FAMILY_ALLOC || (family) == EP_FAMILY_FREE || (family) == EP_FAMILY_VALUE)
+static const ep_kind_set ep_kinds_of_two_words =
+#include "kind_set.def"
+    ;
+
+#define EP_KIND_IS(family, domain, pairing, group) ((group) == EP_GROUP_PYTHON)
+static const ep_kind_set ep_kinds_python =
+#include "kind_set.def"
+    ;
+
+#define EP_KIND_IS(family, domain, pairing, group) ((group) == EP_GROUP_C)
+static const ep_kind_set ep_kinds_c =
+#include "kind_set.def"
+    ;
+
+#define EP_KIND_IS(family, domain, pairing, group) ((group) == EP_GROUP_GC)
+static const ep_kind_set ep_kinds_gc =
+#include "kind_set.def"
+    ;
+
+#define EP_KIND_IS(family, domain, pairing, group) ((group) == EP_GROUP_HPY)
+static const ep_kind_set ep_kinds_hpy =
+#include "kind_set.def"
+    ;
+
+/* What a program says of itself. */
+#define EP_KIND_IS(family, domain, pairing, group) ((group) == EP_GROUP_SPAN || (group) == EP_GROUP_MARK)
+static const ep_kind_set ep_kinds_user =
+#include "kind_set.def"
+    ;
+
+#define EP_KIND_IS(family, domain, pairing, group) ((group) == EP_GROUP_EXCEPTION)
+static const ep_kind_set ep_kinds_exceptions =
+#include "kind_set.def"
+    ;
+
+/* ep_kind_is_inside(). */
+#define EP_KIND_IS(family, domain, pairing, group) ((group) >= EP_GROUP_LINE && (group) <= EP_GROUP_BRANCH)
+static const ep_kind_set ep_kinds_inside =
+#include "kind_set.def"
+    ;
+
+/* Blocks, by the allocator that gives them out. */
+#define EP_KIND_IS(family, domain, pairing, group) ((domain) == EP_DOMAIN_RAW)
+static const ep_kind_set ep_kinds_raw =
+#include "kind_set.def"
+    ;
+#define EP_KIND_IS(family, domain, pairing, group) ((domain) == EP_DOMAIN_MEM)
+static const ep_kind_set ep_kinds_mem =
+#include "kind_set.def"
+    ;
+#define EP_KIND_IS(family, domain, pairing, group) ((domain) == EP_DOMAIN_OBJ)
+static const ep_kind_set ep_kinds_obj =
+#include "kind_set.def"
+    ;
+#define EP_KIND_IS(family, domain, pairing, group) ((domain) == EP_DOMAIN_NUMPY)
+static const ep_kind_set ep_kinds_numpy =
+#include "kind_set.def"
+    ;
+#define EP_KIND_IS(family, domain, pairing, group) ((domain) == EP_DOMAIN_LIBC)
+static const ep_kind_set ep_kinds_libc =
+#include "kind_set.def"
+    ;
 
 /* The kinds of some allocator domains: bits, 1 << ep_domain. */
-static inline uint64_t
+static inline ep_kind_set
 ep_kinds_of_domains(uint64_t domains)
 {
-    const uint64_t first = EP_KIND_BIT(EP_KIND_MALLOC_RAW) | EP_KIND_BIT(EP_KIND_CALLOC_RAW) |
-                           EP_KIND_BIT(EP_KIND_REALLOC_RAW) | EP_KIND_BIT(EP_KIND_REALLOC_FREE_RAW) |
-                           EP_KIND_BIT(EP_KIND_FREE_RAW) | EP_KIND_BIT(EP_KIND_REALLOC_FAILED_RAW);
-    uint64_t kinds = 0;
-    for (unsigned domain = 0; domain < EP_DOMAIN_COUNT; domain++) {
-        kinds |= domains >> domain & 1 ? first << domain : 0;
-    }
-    return kinds;
+    return (domains & 1u << EP_DOMAIN_RAW ? ep_kinds_raw : 0) |
+           (domains & 1u << EP_DOMAIN_MEM ? ep_kinds_mem : 0) |
+           (domains & 1u << EP_DOMAIN_OBJ ? ep_kinds_obj : 0) |
+           (domains & 1u << EP_DOMAIN_NUMPY ? ep_kinds_numpy : 0) |
+           (domains & 1u << EP_DOMAIN_LIBC ? ep_kinds_libc : 0);
 }
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
-/* Word 0:  63        32 31  26 25        0
+/* Word 0:  63        32 31  25 24        0
  *         [ticks, low ][kind ][ payload  ]      never zero, because a kind never is
  *
  * Example: a call (kind 1) of site 5 at tick 0x1_2345_6789:
- *   0x23456789 << 32 | 1 << 26 | 5 = 0x2345678904000005
+ *   0x23456789 << 32 | 1 << 25 | 5 = 0x2345678902000005
  */
-#define EP_PAYLOAD_BITS 26
+#define EP_PAYLOAD_BITS (32 - EP_KIND_BITS)
 #define EP_PAYLOAD_MAX ((UINT32_C(1) << EP_PAYLOAD_BITS) - 1)
 #define EP_WORD0(ticks, kind, payload) \
     ((uint64_t)(ticks) << 32 | (uint64_t)(kind) << EP_PAYLOAD_BITS | (uint64_t)(payload))
-#define EP_WORD0_KIND(word) ((unsigned)((word) >> EP_PAYLOAD_BITS) & 63)
+#define EP_WORD0_KIND(word) ((unsigned)((word) >> EP_PAYLOAD_BITS) & (EP_KIND_COUNT - 1))
 #define EP_WORD0_PAYLOAD(word) ((uint32_t)(word) & EP_PAYLOAD_MAX)
 #define EP_WORD0_TICKS(word) ((uint32_t)((word) >> 32))
 

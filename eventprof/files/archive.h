@@ -36,7 +36,7 @@ typedef struct ep_archive_section {
     uint64_t raw_bytes, stored_bytes;
 } ep_archive_section;
 
-#define EP_ARCHIVE_SECTION_TYPES 13
+#define EP_ARCHIVE_SECTION_TYPES 14
 
 typedef struct ep_archive_info {
     unsigned major, minor;     /* of the format */
@@ -47,6 +47,8 @@ typedef struct ep_archive_info {
     uint64_t events_written;   /* that the trace had */
     uint64_t damaged;          /* parts that cannot be read; more may show when it is loaded */
     uint64_t damage_offset;    /* of the first */
+    uint64_t unknown_events;   /* left out: of kinds that this version does not know, */
+    char unknown_words[160];   /* and what the file calls these */
     char damage[160];          /* "block 7 at offset 12345: ..."; "": there is none */
     ep_archive_section sections[EP_ARCHIVE_SECTION_TYPES];    /* name NULL: not in the file */
 } ep_archive_info;
@@ -59,5 +61,24 @@ const ep_archive_info *ep_archive_get_info(const ep_archive *archive);
  * Returns: new in *out (ep_decoded_clear). Fails: EP_NOMEM, EP_IO, EP_UNSUPPORTED; *out untouched
  * and the archive as before. */
 EP_CHECKED ep_status ep_archive_load(ep_archive *archive, ep_decoded *out, ep_error *error);
+
+/* ---- The same batch by batch, a block in memory ------------------------------------------------ */
+
+typedef struct ep_archive_stream ep_archive_stream;
+
+/* May be done again and again, and before ep_archive_load(), not behind it. The archive must outlive it.
+ * Returns: new in *out (ep_archive_stream_close). Fails: EP_NOMEM, EP_STATE. */
+EP_CHECKED ep_status ep_archive_stream_open(ep_archive *archive, ep_archive_stream **out, ep_error *error);
+/* All but the columns, as the file says, and as it is after the last event of a stream. Returns: view,
+ * until the archive is closed or loaded. */
+const ep_decoded *ep_archive_head(const ep_archive *archive);
+/* Rows that the next batch has at most; 0: there is none. */
+size_t ep_archive_stream_room(const ep_archive_stream *stream);
+/* Appends them to columns with that much room. None, of a damaged block: it is left out, and noted.
+ * Fails: EP_NOMEM, EP_IO, EP_UNSUPPORTED. */
+EP_CHECKED ep_status ep_archive_stream_next(ep_archive_stream *stream, ep_columns *to, ep_error *error);
+/* After the last: what the head and ep_archive_get_info() say is settled. */
+void ep_archive_stream_end(ep_archive_stream *stream);
+void ep_archive_stream_close(ep_archive_stream *stream);    /* NULL is fine */
 
 #endif

@@ -26,9 +26,10 @@ get_time(reader *r)
 }
 
 static bool
-kind_is_event(unsigned kind)
+kind_is_event(const ep_block_coder *coder, unsigned kind)
 {
-    return ep_kinds[kind].name != NULL && ep_kinds[kind].family != EP_FAMILY_CONTROL;
+    const ep_kind_info *info = &coder->names.kinds[kind];
+    return info->words != 0 && info->family != EP_FAMILY_CONTROL;
 }
 
 /* 0: something is wrong. */
@@ -42,14 +43,14 @@ get_symbol(ep_block_coder *coder, reader *r, const thread_model *t)
                                           : m->after_one[hash_one(t->before, ONE_BITS)];
     }
     unsigned kind = (token - 2u) / 2 + 1;
-    if (token >= KIND_TOKENS || !kind_is_event(kind)) {
+    if (kind >= EP_KIND_COUNT || !kind_is_event(coder, kind)) {
         r->wrong = "an event is of no known kind";
         return 0;
     }
     if (token % 2 == 0) {
         return SYMBOL(kind, 0);
     }
-    bool name = ep_kinds[kind].family == EP_FAMILY_CALL && ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
+    bool name = coder->names.kinds[kind].has_name;
     uint64_t id = ep_input_varint(&r->in[STREAM_IDS]);
     /* An end has the name's id + 1. */
     if (id == 0 || id >= (name ? coder->names.name_count + 1 : coder->names.site_count)) {
@@ -68,7 +69,7 @@ get_near(reader *r, uint64_t to)
 }
 
 static uint64_t
-get_allocation(ep_block_coder *coder, reader *r, unsigned kind, uint32_t symbol, uint32_t before,
+get_allocation(ep_block_coder *coder, reader *r, unsigned domain, uint32_t symbol, uint32_t before,
                uint64_t *size)
 {
     model *m = &coder->model;
@@ -76,7 +77,7 @@ get_allocation(ep_block_coder *coder, reader *r, unsigned kind, uint32_t symbol,
     uint64_t stored = ep_input_varint(&r->in[STREAM_SIZES]);
     *size = *guess = stored == 0 ? *guess : stored - 1;
     uint64_t stride, address = 0;
-    unsigned class = class_of(kind, *size, &stride);
+    unsigned class = class_of(domain, *size, &stride);
     free_list *list = &m->lists[class];
     uint8_t place = ep_input_byte(&r->in[STREAM_PLACES]);
     if (EP_LIKELY(place < list->count)) {
@@ -136,10 +137,10 @@ follow_symbol(ep_block_coder *coder, thread_model *t, uint32_t symbol)
     const ep_block_names *names = &coder->names;
     unsigned kind = SYMBOL_KIND(symbol);
     uint32_t id = SYMBOL_ID(symbol);
-    if (ep_kinds[kind].family != EP_FAMILY_CALL) {
+    if (names->kinds[kind].family != EP_FAMILY_CALL) {
         return names->site_map[id];
     }
-    if (ep_kinds[kind].pairing == EP_PAIRING_CLOSES) {
+    if (names->kinds[kind].has_name) {
         uint32_t name = id == 0 ? top_name(coder, t) : id - 1;
         close_call(coder, t, name);
         return names->name_map[name];
@@ -150,15 +151,16 @@ follow_symbol(ep_block_coder *coder, thread_model *t, uint32_t symbol)
 
 typedef struct rows {
     size_t row, block;       /* next */
+    size_t events, blocks;   /* of the file that are still to come */
     uint64_t time, last_time;
     int64_t size_sum;
 } rows;
 
 static void
-get_run(ep_block_coder *coder, reader *r, ep_columns *c, rows *at, int32_t thread, size_t end)
+get_run(ep_block_coder *coder, reader *r, ep_columns *c, rows *at, int32_t thread, size_t events)
 {
     thread_model *t = thread_of(coder, (size_t)thread);
-    for (; at->row < end; at->row++) {
+    for (; events > 0; events--) {
         at->time += get_time(r);
         uint32_t symbol = get_symbol(coder, r, t);
         if (EP_UNLIKELY(symbol == 0 || at->time > at->last_time || r->wrong != NULL)) {
@@ -167,37 +169,42 @@ get_run(ep_block_coder *coder, reader *r, ep_columns *c, rows *at, int32_t threa
                                         : "its times are not in order";
             return;
         }
-        unsigned kind = SYMBOL_KIND(symbol), family = ep_kinds[kind].family;
+        unsigned kind = SYMBOL_KIND(symbol);
+        const ep_kind_info *info = &coder->names.kinds[kind];
+        size_t known = info->name != NULL;    /* else the next row is put in its place */
         c->time_ns[at->row] = (int64_t)at->time;
         c->kind[at->row] = (uint8_t)kind;
         c->thread[at->row] = thread;
         c->id[at->row] = follow_symbol(coder, t, symbol);
-        if (ep_kinds_of_two_words & EP_KIND_BIT(kind)) {
-            if (EP_UNLIKELY(at->block == c->alloc_count)) {
+        if (info->words == 2) {
+            if (EP_UNLIKELY(at->blocks == 0)) {
                 r->wrong = "it has more allocator events and values than it says";
                 return;
             }
             uint64_t size = UINT64_MAX;
             c->alloc_row[at->block] = at->row;
             c->address[at->block] =
-                family == EP_FAMILY_ALLOC  ? get_allocation(coder, r, kind, symbol, t->before, &size)
-                : family == EP_FAMILY_FREE ? get_free(coder, r, symbol, t->before)
-                                           : get_value(coder, r, symbol, t->before);
+                info->family == EP_FAMILY_ALLOC
+                    ? get_allocation(coder, r, info->domain, symbol, t->before, &size)
+                : info->family == EP_FAMILY_FREE ? get_free(coder, r, symbol, t->before)
+                                                 : get_value(coder, r, symbol, t->before);
             c->size[at->block] = (int64_t)size;
-            at->block += 1;
-            if (family == EP_FAMILY_ALLOC) {
+            at->block += known;
+            at->blocks -= 1;
+            if (info->family == EP_FAMILY_ALLOC && known) {
                 /* A failed realloc's is what was asked for, and in no sum. */
-                uint64_t most = ep_kinds[kind].pairing == EP_PAIRING_NEITHER
+                uint64_t most = info->pairing == EP_PAIRING_NEITHER
                                     ? INT64_MAX
                                     : (uint64_t)(EP_ARCHIVE_SUM_MAX - at->size_sum);
                 if (EP_UNLIKELY(size > most)) {
                     r->wrong = "a size is out of range";
                     return;
                 }
-                at->size_sum += ep_kinds[kind].pairing == EP_PAIRING_NEITHER ? 0 : (int64_t)size;
+                at->size_sum += info->pairing == EP_PAIRING_NEITHER ? 0 : (int64_t)size;
             }
         }
         learn(&coder->model, t, symbol);
+        at->row += known;
     }
 }
 
@@ -245,23 +252,24 @@ commit(const ep_columns *c, size_t from, const rows *at, ep_block_totals *totals
 }
 
 static const char *
-decode_rows(ep_block_coder *coder, reader *r, ep_columns *c, rows *at, size_t end)
+decode_rows(ep_block_coder *coder, reader *r, ep_columns *c, rows *at)
 {
     ep_input *threads = &r->in[STREAM_THREADS];
-    while (at->row < end) {
+    while (at->events > 0) {
         uint64_t thread = ep_input_varint(threads), length = ep_input_varint(threads);
         if (thread >= coder->names.thread_count) {
             return "an event is of a thread that is not in the file";
         }
-        if (length == 0 || length > end - at->row) {
+        if (length == 0 || length > at->events) {
             return "its threads have more events than it says";
         }
-        get_run(coder, r, c, at, (int32_t)thread, at->row + (size_t)length);
+        get_run(coder, r, c, at, (int32_t)thread, (size_t)length);
+        at->events -= (size_t)length;
         if (r->wrong != NULL) {
             return r->wrong;
         }
     }
-    if (at->time != at->last_time || at->block != c->alloc_count || !streams_are_used_up(r)) {
+    if (at->time != at->last_time || at->blocks != 0 || !streams_are_used_up(r)) {
         return "its parts do not fit together";
     }
     return NULL;
@@ -284,16 +292,22 @@ ep_block_decode(ep_block_coder *coder, const uint8_t *bytes, size_t count, const
         return "its times are not in order, or later than the recording";
     }
     model_begin(coder);
-    /* For the time being the count of what will be there: the end of the room. */
-    size_t before = columns->count, blocks_before = columns->alloc_count;
-    columns->alloc_count += section->blocks;
-    rows at = {before, blocks_before, first, last, totals->size_sum};
-    const char *wrong = decode_rows(coder, &r, columns, &at, before + section->items);
+    size_t before = columns->count;
+    rows at = {
+        .row = before,
+        .block = columns->alloc_count,
+        .events = (size_t)section->items,
+        .blocks = (size_t)section->blocks,
+        .time = first,
+        .last_time = last,
+        .size_sum = totals->size_sum,
+    };
+    const char *wrong = decode_rows(coder, &r, columns, &at);
     if (wrong != NULL) {
-        columns->alloc_count = blocks_before;
         return wrong;
     }
     columns->count = at.row;
+    columns->alloc_count = at.block;
     commit(columns, before, &at, totals);
     return NULL;
 }

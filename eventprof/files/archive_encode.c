@@ -68,7 +68,7 @@ put_allocation(ep_block_coder *coder, writer *w, unsigned kind, uint32_t symbol,
     put_varint(w, STREAM_SIZES, *guess == size ? 0 : size + 1);
     *guess = size;
     uint64_t stride, distance;
-    unsigned class = class_of(kind, size, &stride);
+    unsigned class = class_of(ep_kinds[kind].domain, size, &stride);
     free_list *list = &m->lists[class];
     unsigned depth = 0;
     while (depth < list->count && list->freed[list->count - 1 - depth] != address) {
@@ -141,7 +141,7 @@ put_kind(ep_block_coder *coder, writer *w, thread_model *t, unsigned kind, uint3
     model *m = &coder->model;
     uint32_t symbol;
     bool in_call = ep_kinds[kind].family == EP_FAMILY_CALL;
-    if (in_call && ep_kinds[kind].pairing == EP_PAIRING_CLOSES) {
+    if (ep_kind_has_name(kind)) {
         uint32_t name = map_id(names->name_map, names->name_map_count, process_id);
         symbol = SYMBOL(kind, top_name(coder, t) == name ? 0 : name + 1);
         close_call(coder, t, name);

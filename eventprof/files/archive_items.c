@@ -1,6 +1,7 @@
 /* The items of an archive's sections: all but its events. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "archive_parts.h"
 #include "archive_read_parts.h"
@@ -47,6 +48,37 @@ read_recording(ep_archive *a, ep_input *in)
         in->bad = true;
     }
     a->has_recording = true;
+    return EP_OK;
+}
+
+/* Of a kind that is not known here, what its events take of the streams: they are read, and left out. */
+static ep_status
+read_kind(ep_archive *a, ep_input *in)
+{
+    uint64_t kind = ep_input_varint(in), flags = ep_input_varint(in), family = ep_input_varint(in);
+    uint64_t domain = ep_input_varint(in), pairing = ep_input_varint(in), bytes = ep_input_varint(in);
+    const uint8_t *word = ep_input_take(in, bytes);
+    if (word == NULL || kind == 0 || kind >= EP_KIND_COUNT || family >= EP_FAMILY_CONTROL ||
+        domain > EP_DOMAIN_NONE || pairing > EP_PAIRING_CLOSES) {
+        in->bad = true;
+        return EP_OK;
+    }
+    ep_kind_info *info = &a->kinds[kind];
+    if (info->name != NULL) {
+        a->recording.kinds |= flags & 1 ? EP_KIND_BIT(kind) : 0;
+        return EP_OK;
+    }
+    bool one_word = family == EP_FAMILY_CALL || family == EP_FAMILY_POINT;
+    *info = (ep_kind_info){
+        .family = (uint8_t)family,
+        .domain = (uint8_t)domain,
+        .pairing = (uint8_t)pairing,
+        .words = one_word ? 1 : 2,
+        .has_name = family == EP_FAMILY_CALL && pairing == EP_PAIRING_CLOSES,
+    };
+    size_t before = strlen(a->info.unknown_words);
+    snprintf(a->info.unknown_words + before, sizeof a->info.unknown_words - before, "%s%.*s",
+             before > 0 ? ", " : "", (int)(bytes < 64 ? bytes : 64), (const char *)word);
     return EP_OK;
 }
 
@@ -176,19 +208,25 @@ read_task(ep_archive *a, ep_input *in)
     return id != 0 ? EP_OK : EP_NOMEM;
 }
 
-static void
-get_counts(ep_input *in, uint64_t counts[EP_KIND_COUNT])
+/* Returns: how many events are of kinds that are not known here. */
+static uint64_t
+get_counts(ep_archive *a, ep_input *in, uint64_t counts[EP_KIND_COUNT])
 {
-    uint64_t pairs = ep_input_varint(in);
+    uint64_t pairs = ep_input_varint(in), unknown = 0;
     for (uint64_t i = 0; i < pairs && !in->bad; i++) {
         uint64_t kind = ep_input_varint(in), count = ep_input_varint(in);
-        if (kind >= EP_KIND_COUNT || ep_kinds[kind].name == NULL ||
-            ep_kinds[kind].family == EP_FAMILY_CONTROL || count > EP_ARCHIVE_COUNT_MAX) {
+        if (kind >= EP_KIND_COUNT || a->kinds[kind].words == 0 ||
+            a->kinds[kind].family == EP_FAMILY_CONTROL || count > EP_ARCHIVE_COUNT_MAX) {
             in->bad = true;
-            return;
+            break;
         }
-        counts[kind] = count;
+        if (a->kinds[kind].name != NULL) {
+            counts[kind] = count;
+        } else {
+            unknown += count;
+        }
     }
+    return unknown;
 }
 
 static int64_t
@@ -224,8 +262,8 @@ read_thread(ep_archive *a, ep_input *in)
     atomic_store_explicit(&who->named, (flags & 2) != 0, memory_order_relaxed);
     thread->first_ns = get_time(in, a->duration_ns);
     thread->last_ns = get_time(in, a->duration_ns);
-    get_counts(in, thread->recorded);
-    get_counts(in, thread->lost);
+    a->info.unknown_events += get_counts(a, in, thread->recorded);
+    (void)get_counts(a, in, thread->lost);
     d->thread_count += 1;
     /* Sums of times over threads are to fit; and a row is an int32. */
     in->bad = in->bad || d->thread_count > INT32_MAX ||
@@ -294,6 +332,7 @@ static const struct {
     bool needed;             /* without it, nothing can be read */
 } readers[] = {
     {EP_SECTION_RECORDING, read_recording, true},
+    {EP_SECTION_KINDS, read_kind, false},
     {EP_SECTION_METADATA, read_metadata, false},
     {EP_SECTION_STRINGS, read_string, true},
     {EP_SECTION_NAMES, read_name, true},
@@ -354,6 +393,7 @@ ep_status
 ep_archive_read_all_items(ep_archive *a)
 {
     a->name_count = a->site_count = 1;
+    memcpy(a->kinds, ep_kinds, sizeof a->kinds);
     if (!ep_grow((void **)&a->names, &a->name_capacity, 1, sizeof *a->names) ||
         !ep_grow((void **)&a->sites, &a->site_capacity, 1, sizeof *a->sites) ||
         !ep_grow((void **)&a->site_callee, &a->callee_capacity, 1, sizeof *a->site_callee)) {

@@ -45,7 +45,6 @@ typedef enum stream_id {
  * open call's function). */
 #define KIND_AS_AFTER_TWO 0
 #define KIND_AS_AFTER_ONE 1
-#define KIND_TOKENS 128
 
 /* Places of allocations: 0..31 how deep in the class's free list, then: */
 #define FREE_LIST 32
@@ -63,10 +62,12 @@ typedef enum stream_id {
 
 /* ---- The model ------------------------------------------------------------------------------- */
 
-/* kind | id << 6. 0: none */
-#define SYMBOL(kind, id) ((uint32_t)(kind) | (uint32_t)(id) << 6)
-#define SYMBOL_KIND(symbol) ((symbol) & 63)
-#define SYMBOL_ID(symbol) ((symbol) >> 6)
+/* A kind and an id: id << 6 with the low 6 bits of the kind below, and its high one on top. So it is the
+ * same as before there were kinds above 63, and hashes of it are. 0: none */
+#define SYMBOL(kind, id) \
+    (((uint32_t)(kind) & 63) | (uint32_t)(id) << 6 | (uint32_t)(kind) >> 6 << 31)
+#define SYMBOL_KIND(symbol) (((symbol) & 63) | (symbol) >> 31 << 6)
+#define SYMBOL_ID(symbol) ((symbol) >> 6 & EP_PAYLOAD_MAX)
 
 #define TWO_BITS 16
 #define ONE_BITS 12
@@ -145,9 +146,8 @@ hash_one(uint32_t a, int bits)
 /* Blocks of a class share a free list. Up to 512 bytes obmalloc's of 16 bytes each; above, and in
  * the raw domain, malloc's, whose chunks have 8 bytes more. */
 static inline unsigned
-class_of(unsigned kind, uint64_t size, uint64_t *stride)
+class_of(unsigned domain, uint64_t size, uint64_t *stride)
 {
-    unsigned domain = ep_kinds[kind].domain;
     size = size < INT64_MAX ? size : INT64_MAX;    /* a file may say anything */
     if (size <= 512 && (domain == EP_DOMAIN_MEM || domain == EP_DOMAIN_OBJ)) {
         unsigned class = size != 0 ? (unsigned)((size + 15) / 16) : 1;

@@ -57,6 +57,7 @@ typedef enum ep_section_type {
     EP_SECTION_INDEX,
     EP_SECTION_TASKS,
     EP_SECTION_WINDOWS,
+    EP_SECTION_KINDS,
     EP_SECTION_TYPE_COUNT
 } ep_section_type;
 
@@ -212,6 +213,7 @@ typedef struct ep_block_names {
     const uint32_t *name_map;
     size_t site_map_count, name_map_count;
     size_t thread_count;
+    const ep_kind_info *kinds;          /* reading: by kind; those not known here have no name */
 } ep_block_names;
 
 /* names: a view. Returns: new. Fails: NULL, out of memory. */

@@ -8,6 +8,7 @@ struct ep_archive {
     int fd;
     uint64_t file_bytes;             /* when it was opened */
     ep_archive_info info;
+    ep_archive_info opened;          /* as it was before events were read */
     bool has_recording, loaded;
     ep_recording recording;
     int64_t duration_ns;
@@ -23,6 +24,7 @@ struct ep_archive {
     size_t name_count, name_capacity, site_count, site_capacity, callee_capacity;
     ep_decoded decoded;              /* threads and resident samples; no events */
     size_t thread_capacity, thread_info_capacity, resident_capacity, bytes_capacity;
+    ep_kind_info kinds[EP_KIND_COUNT];    /* ours, and those that only the file knows: without a name */
     /* reading a section */
     uint8_t *stored, *raw;
     size_t stored_capacity, raw_capacity;

@@ -21,6 +21,7 @@ const char *const ep_section_names[EP_SECTION_TYPE_COUNT] = {
     [EP_SECTION_INDEX] = "index",
     [EP_SECTION_TASKS] = "tasks",
     [EP_SECTION_WINDOWS] = "windows",
+    [EP_SECTION_KINDS] = "kinds",
 };
 
 void

@@ -164,7 +164,7 @@ write_recording(writer *w)
     uint64_t frequency;
     memcpy(&frequency, &r->frequency_hz, 8);
     const uint64_t fields[] = {
-        r->kinds,
+        (uint64_t)r->kinds,    /* the others: write_kinds() */
         r->start.ticks,
         (uint64_t)r->start.monotonic_ns,
         (uint64_t)r->start_realtime_ns,
@@ -189,6 +189,41 @@ write_recording(writer *w)
     return write_section(w, EP_SECTION_RECORDING, bytes, sizeof bytes, 1, 0);
 }
 
+/* The kinds that were asked for, and those that there are counts of. */
+static ep_status
+write_kinds(writer *w)
+{
+    ep_kind_set asked = w->recording->kinds, kinds = asked;
+    for (size_t i = 0; i < w->decoded->thread_count; i++) {
+        const ep_trace_thread *thread = &w->decoded->threads[i];
+        for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
+            bool counted = thread->recorded[kind] != 0 || thread->lost[kind] != 0;
+            kinds |= counted ? EP_KIND_BIT(kind) : 0;
+        }
+    }
+    ep_status status = EP_OK;
+    for (unsigned kind = 0; kind < EP_KIND_COUNT && status == EP_OK; kind++) {
+        const ep_kind_info *info = &ep_kinds[kind];
+        if (!ep_kinds_has(kinds & ep_kinds_of_events, kind)) {
+            continue;
+        }
+        size_t bytes = strlen(info->word);
+        uint8_t *to = reserve(w, 6 * EP_VARINT_BYTES + bytes);
+        if (to == NULL) {
+            return EP_NOMEM;
+        }
+        const uint64_t fields[] = {kind, ep_kinds_has(asked, kind), info->family, info->domain,
+                                   info->pairing, bytes};
+        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+            to = ep_store_varint(to, fields[i]);
+        }
+        memcpy(to, info->word, bytes);
+        advance(w, to + bytes);
+        status = next_item(w, EP_SECTION_KINDS);
+    }
+    return status != EP_OK ? status : end_section(w, EP_SECTION_KINDS);
+}
+
 static ep_status
 write_metadata(writer *w)
 {
@@ -205,12 +240,6 @@ write_metadata(writer *w)
 }
 
 /* ---- Names, sites, strings: those that the trace mentions ------------------------------------ */
-
-static bool
-is_name(unsigned kind)
-{
-    return ep_kinds[kind].family == EP_FAMILY_CALL && ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
-}
 
 static void
 mark(uint32_t *map, size_t count, uint32_t id)
@@ -237,12 +266,8 @@ static void
 mark_events(writer *w)
 {
     const ep_columns *c = &w->decoded->columns;
-    uint8_t of_name[EP_KIND_COUNT];
-    for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
-        of_name[kind] = is_name(kind);
-    }
     for (size_t row = 0; row < c->count; row++) {
-        bool name = of_name[c->kind[row]];
+        bool name = ep_kind_has_name(c->kind[row]);
         mark(name ? w->names : w->sites, name ? w->name_count : w->site_count, c->id[row]);
     }
     for (size_t i = 0; i < w->decoded->thread_count; i++) {
@@ -577,6 +602,7 @@ ep_archive_write(int fd, const ep_recording *recording, const ep_decoded *decode
     static ep_status (*const steps[])(writer *) = {
         write_header,
         write_recording,
+        write_kinds,
         write_metadata,
         number_ids,
         write_strings,

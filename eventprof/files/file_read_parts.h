@@ -2,6 +2,7 @@
 #ifndef EP_FILE_READ_PARTS_H
 #define EP_FILE_READ_PARTS_H
 
+#include "file_kinds.h"
 #include "file_read.h"
 
 /* No recording lasts longer, and no clock is slower or faster: so that no product overflows. */
@@ -41,8 +42,16 @@ typedef struct ep_found_slot {
     size_t bytes;
 } ep_found_slot;
 
+/* Where a chunk that is a header alone has its records. */
+typedef struct ep_chunk_place {
+    ep_found_slot slot;
+    bool checked;    /* what is wrong with them was noted */
+} ep_chunk_place;
+
 typedef struct ep_loader {
     ep_file_reader *reader;
+    bool streams;                       /* chunks are headers alone; their records are read again */
+    bool threads_known;                 /* no other gets a small id */
     bool last_try;                      /* what the writer takes away meanwhile is left out */
     bool outrun;                        /* it did: once more from the start */
     ep_file_header header;              /* as of this load */
@@ -53,6 +62,8 @@ typedef struct ep_loader {
     size_t event_slot_count, event_slot_capacity, text_slot_count, text_slot_capacity;
     ep_chunk *chunks;
     size_t chunk_count, chunk_capacity;
+    ep_chunk_place *places;             /* of each chunk */
+    size_t place_capacity;
     void **texts;                       /* text slots, whole */
     size_t text_count, text_capacity;
     uint64_t text_bytes;                /* of all of them */
@@ -72,6 +83,9 @@ typedef struct ep_loader {
     size_t window_count;
     uint32_t only_thread;               /* small; 0: all */
     size_t unknown_ids;
+    ep_record_shape shape;
+    uint64_t unknown_events;            /* of kinds that are not known here */
+    ep_kind_set unknown_kinds;
 } ep_loader;
 
 /* ---- file_read_header.c ---------------------------------------------------------------------- */
@@ -98,11 +112,24 @@ uint32_t ep_loader_thread_id(ep_loader *l, uint64_t id);
  * until now they are in order of sight. No small id is given after this but for a known id. */
 ep_status ep_loader_sort_threads(ep_loader *l);
 
+/* Room for a chunk of that length: translated, each two words of version 1 may become four. */
+static inline size_t
+ep_loader_chunk_room(const ep_loader *l, size_t bytes)
+{
+    return l->header.major == 1 ? bytes * 2 : bytes;
+}
+
 /* ---- file_read_slots.c ----------------------------------------------------------------------- */
 
 /* The oldest events first, because a ring takes those away first; the texts last: what a record
  * refers to was written before it. */
 ep_status ep_loader_read_slots(ep_loader *l, uint64_t stop_ticks, ep_error *error);
+
+/* Reads what is in a slot into `chunk`, which has room for it and two words more, zeroed; tells: notes
+ * what is wrong with it. *out: whether it is a chunk; then it is sealed, and its used words are whole.
+ * Fails: EP_IO, EP_NOMEM. */
+EP_CHECKED ep_status ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks,
+                                          bool tells, ep_chunk_header *chunk, bool *out);
 
 /* ---- file_read_texts.c ----------------------------------------------------------------------- */
 
@@ -112,8 +139,11 @@ void ep_loader_read_texts(ep_loader *l);
 /* Makes names and sites of this process of all that were read. */
 ep_status ep_loader_map_ids(ep_loader *l);
 
-/* File ids in the columns become ids of this process. */
-void ep_loader_translate(ep_loader *l, ep_decoded *decoded);
+/* Ids of the file become ids of this process: in rows from `from` on. */
+void ep_loader_translate_rows(ep_loader *l, ep_columns *columns, size_t from);
+
+/* The same in the stacks of open calls of the window. */
+void ep_loader_translate_window(ep_loader *l);
 
 /* ---- file_read_state.c ----------------------------------------------------------------------- */
 

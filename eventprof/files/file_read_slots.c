@@ -71,14 +71,13 @@ check_records(ep_loader *l, ep_chunk_header *header, size_t words, uint64_t stop
 /* Of a chunk that its owner writes meanwhile: what two reads agree on, and the first of them saw
  * published, is whole. */
 static ep_status
-read_live(const ep_file_reader *reader, uint64_t offset, size_t bytes, ep_chunk_header *chunk,
-          size_t *words)
+read_live(const ep_loader *l, uint64_t offset, size_t bytes, ep_chunk_header *chunk, size_t *words)
 {
     ep_chunk_header *again = ep_calloc(bytes, 1);
     if (again == NULL) {
         return EP_NOMEM;
     }
-    int64_t got = ep_reader_read_at(reader, offset, again, bytes);
+    int64_t got = ep_reader_read_at(l->reader, offset, again, bytes);
     if (got < (int64_t)sizeof *again || again->sequence != chunk->sequence) {
         *words = 0;    /* another chunk by now: not this one's records */
     } else {
@@ -86,7 +85,7 @@ read_live(const ep_file_reader *reader, uint64_t offset, size_t bytes, ep_chunk_
         size_t at = 0, limit = ((size_t)got - sizeof *again) / 8;
         limit = limit < *words ? limit : *words;
         while (at < limit && before[at] != 0 && before[at] == after[at]) {
-            size_t length = ep_kinds[EP_WORD0_KIND(before[at])].words;
+            size_t length = ep_record_words(&l->shape, before[at]);
             /* The whole record: it may have been taken back meanwhile, and another begun there. */
             if (length == 0 || at + length > limit ||
                 memcmp(before + at, after + at, length * 8) != 0) {
@@ -122,20 +121,57 @@ is_whole(const ep_file_reader *reader)
            reader->bytes >= units * header->slot_bytes;
 }
 
+/* Makes the records of a chunk such as this version writes. The chunk has room for `growth` words more.
+ * tells: count what is left out. *words: how many there are, and then are; *read: how many of them could
+ * be read. Fails: EP_NOMEM. */
 static ep_status
-add_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
+translate_chunk(ep_loader *l, ep_chunk_header *chunk, size_t growth, uint64_t stop_ticks, bool tells,
+                size_t *words, size_t *read)
+{
+    uint64_t *from = (uint64_t *)(chunk + 1), *to = from;
+    if (growth != 0) {
+        to = ep_calloc(*words + growth, sizeof *to);
+        if (to == NULL) {
+            return EP_NOMEM;
+        }
+    }
+    ep_translation translation = {
+        .shape = &l->shape,
+        .asked = ep_file_kinds(&l->header),
+        .high = chunk->opened.ticks >> 32 << 32,
+        .start_ticks = l->header.start.ticks,
+        .stop_ticks = stop_ticks,
+    };
+    ep_translate_records(&translation, from, *words, to);
+    if (tells) {
+        l->unknown_events += translation.unknown_events;
+        l->unknown_kinds |= translation.unknown_kinds;
+    }
+    *words = translation.written;
+    *read = translation.read;
+    if (to != from) {
+        memcpy(from, to, *words * sizeof *to);
+        free(to);
+    }
+    return EP_OK;
+}
+
+static void
+note_impossible_thread(ep_file_reader *reader, const ep_found_slot *found, const ep_chunk_header *chunk)
+{
+    ep_reader_note(reader, "chunk at offset %" PRIu64 ": of thread %" PRIu64 ", which cannot be",
+                   found->offset, chunk->thread_id);
+}
+
+ep_status
+ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks, bool tells,
+                     ep_chunk_header *chunk, bool *out)
 {
     ep_file_reader *reader = l->reader;
     const uint64_t offset = found->offset;
-    ep_chunk_header *chunk = ep_calloc(found->bytes, 1);
-    if (chunk == NULL ||
-        !ep_grow((void **)&l->chunks, &l->chunk_capacity, l->chunk_count + 1, sizeof *l->chunks)) {
-        free(chunk);
-        return EP_NOMEM;
-    }
+    *out = false;
     int64_t got = ep_reader_read_at(reader, offset, chunk, found->bytes);
     if (got < (int64_t)sizeof *chunk) {
-        free(chunk);
         return got < 0 ? EP_IO : EP_OK;
     }
     bool sealed = atomic_load_explicit(&chunk->state, memory_order_relaxed) == EP_CHUNK_SEALED;
@@ -143,42 +179,95 @@ add_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
     if (sealed) {
         words = claimed < words ? claimed : words;
     } else if (reader->facts.writer_lives) {
-        ep_status status = read_live(reader, offset, found->bytes, chunk, &words);
+        ep_status status = read_live(l, offset, found->bytes, chunk, &words);
         if (status != EP_OK) {
-            free(chunk);
             return status;
         }
     }
     if (chunk->sequence != found->sequence || !is_still(reader, found)) {
-        free(chunk);
         l->outrun = true;
         return EP_OK;
     }
     bool right_sum = !sealed || (words == claimed && chunk->sum == ep_sum64(chunk + 1, words * 8));
     uint32_t thread = ep_loader_thread_id(l, chunk->thread_id);
     if (thread == 0) {
-        ep_reader_note(reader, "chunk at offset %" PRIu64 ": of thread %" PRIu64 ", which cannot be",
-                       offset, chunk->thread_id);
-        free(chunk);
+        if (tells) {
+            note_impossible_thread(reader, found, chunk);
+        }
         return EP_OK;
     }
     chunk->thread_id = thread;
+    const size_t there = words;
+    size_t read = words, growth = 0;
+    if (l->shape.differs) {
+        growth = ep_translation_growth(&l->shape, (uint64_t *)(chunk + 1), words);
+        ep_status status = translate_chunk(l, chunk, growth, stop_ticks, tells, &words, &read);
+        if (status != EP_OK) {
+            return status;
+        }
+    }
     size_t whole = check_records(l, chunk, words, stop_ticks);
-    if (!right_sum || (sealed && whole != words)) {
+    bool all = whole == words && read == there;
+    if (tells && (!right_sum || (sealed && !all))) {
         size_t room = EP_CHUNK_WORDS_OF(found->bytes);
         ep_reader_note(reader,
                        "chunk at offset %" PRIu64 ": damaged; %zu of %zu bytes of records were read",
-                       offset, whole * 8,
+                       offset, (whole == words ? read : whole) * 8,
                        (claimed < room ? claimed : room) * 8);
-    } else if (!sealed && (uint64_t)got < found->bytes && whole == words && !is_whole(reader)) {
+    } else if (tells && !sealed && (uint64_t)got < found->bytes && all && !is_whole(reader)) {
         ep_reader_note(reader, "chunk at offset %" PRIu64 ": the file ends in it, at byte %" PRIu64, offset,
                        offset + (uint64_t)got);
     }
     atomic_store_explicit(&chunk->state, EP_CHUNK_SEALED, memory_order_relaxed);
-    chunk->bytes = (uint32_t)found->bytes;
+    chunk->bytes = (uint32_t)(found->bytes + growth * 8);
+    *out = true;
+    return EP_OK;
+}
+
+/* Of a finished file the header of a chunk says enough, but for one that threads share. */
+static bool
+says_header_enough(const ep_loader *l, const ep_chunk_header *chunk)
+{
+    return l->streams && l->reader->facts.phase == EP_FILE_FINISHED &&
+           atomic_load_explicit(&chunk->state, memory_order_relaxed) == EP_CHUNK_SEALED &&
+           !atomic_load_explicit(&chunk->shared, memory_order_relaxed);
+}
+
+static ep_status
+add_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
+{
+    /* Two words more: a decoder may look behind the last. */
+    ep_chunk_header *chunk = ep_calloc(ep_loader_chunk_room(l, found->bytes) + 16, 1);
+    if (chunk == NULL ||
+        !ep_grow((void **)&l->chunks, &l->chunk_capacity, l->chunk_count + 1, sizeof *l->chunks) ||
+        !ep_grow((void **)&l->places, &l->place_capacity, l->chunk_count + 1, sizeof *l->places)) {
+        free(chunk);
+        return EP_NOMEM;
+    }
+    bool is_chunk = false, whole = true;
+    ep_status status = EP_OK;
+    if (l->streams && ep_reader_read_at(l->reader, found->offset, chunk, sizeof *chunk) == sizeof *chunk &&
+        chunk->sequence == found->sequence && says_header_enough(l, chunk)) {
+        uint32_t thread = ep_loader_thread_id(l, chunk->thread_id);
+        if (thread == 0) {
+            note_impossible_thread(l->reader, found, chunk);
+        }
+        chunk->thread_id = thread;
+        chunk->bytes = (uint32_t)found->bytes;
+        is_chunk = thread != 0;
+        whole = false;
+    } else {
+        status = ep_loader_read_chunk(l, found, stop_ticks, true, chunk, &is_chunk);
+    }
+    if (status != EP_OK || !is_chunk) {
+        free(chunk);
+        return status;
+    }
     /* Most of a killed program's last chunks are empty. */
-    ep_chunk_header *fitting = realloc(chunk, sizeof *chunk + (whole + 2) * 8);
+    size_t kept = l->streams ? 0 : chunk->used_words;
+    ep_chunk_header *fitting = realloc(chunk, sizeof *chunk + (kept + 2) * 8);
     chunk = fitting != NULL ? fitting : chunk;
+    l->places[l->chunk_count] = (ep_chunk_place){.slot = *found, .checked = whole};
     l->chunks[l->chunk_count++] = (ep_chunk){.header = chunk};
     return EP_OK;
 }

@@ -101,13 +101,14 @@ ep_loader_fill_window(ep_loader *l)
             memcpy(&pair, at, sizeof pair);
             at += sizeof pair;
             if (i < head.count_count) {
-                if (pair.first < EP_KIND_COUNT && pair.second <= COUNT_MAX) {
+                if (pair.first < EP_KIND_COUNT && ep_kinds_has(ep_kinds_of_events, (unsigned)pair.first) &&
+                    pair.second <= COUNT_MAX) {
                     thread->lost[pair.first] = pair.second;
                 }
                 continue;
             }
             ep_open_stack *open = &thread->open;
-            unsigned kind = (unsigned)pair.first & 63;
+            unsigned kind = (unsigned)pair.first & (EP_KIND_COUNT - 1);
             if (ep_kinds[kind].family != EP_FAMILY_CALL || ep_kinds[kind].pairing != EP_PAIRING_OPENS) {
                 continue;
             }

@@ -16,6 +16,7 @@ typedef struct log_origin {
     ep_trace_origin origin;
     ep_file_reader *reader;    /* NULL: the events are read */
     ep_file_facts facts;       /* valid from then on */
+    ep_decoded head;           /* trace->head of a fold's pass; lives on, for arrays of it were given out */
 } log_origin;
 
 static void
@@ -25,6 +26,7 @@ close_log(ep_trace_origin *origin)
     if (log->reader != NULL) {
         ep_file_close(log->reader);
     }
+    ep_decoded_clear(&log->head);
     free(log);
 }
 
@@ -33,6 +35,9 @@ load_log(ep_trace_origin *origin, ep_trace *trace, ep_error *error)
 {
     log_origin *log = (log_origin *)origin;
     ep_recording recording;
+    if (log->reader == NULL) {
+        return ep_fail(error, EP_STATE, "the events of this log were read already");
+    }
     ep_file_check_records(log->reader, trace->check_records ? &trace->record_check : NULL);
     ep_status status = ep_file_load(log->reader, &recording, &trace->decoded, error);
     if (status != EP_OK) {
@@ -40,6 +45,7 @@ load_log(ep_trace_origin *origin, ep_trace *trace, ep_error *error)
     }
     ep_recording_clear(&trace->recording);
     trace->recording = recording;
+    trace->head = NULL;
     log->facts = *ep_file_get_facts(log->reader);
     ep_file_close(log->reader);
     log->reader = NULL;
@@ -79,6 +85,26 @@ ep_trace_log_facts(const ep_trace *trace)
     return log->reader != NULL ? ep_file_get_facts(log->reader) : &log->facts;
 }
 
+ep_file_reader *
+ep_trace_log_reader(const ep_trace *trace)
+{
+    bool is_log = trace->origin != NULL && trace->origin->load == load_log;
+    return is_log ? ((const log_origin *)trace->origin)->reader : NULL;
+}
+
+void
+ep_trace_set_log_head(ep_trace *trace, ep_decoded *head)
+{
+    log_origin *log = (log_origin *)trace->origin;
+    if (trace->head == NULL) {
+        log->head = *head;
+        *head = (ep_decoded){0};
+        trace->head = &log->head;
+    } else {
+        ep_decoded_clear(head);
+    }
+}
+
 /* ---- Archives -------------------------------------------------------------------------------- */
 
 typedef struct archive_origin {
@@ -108,10 +134,14 @@ static ep_status
 load_archive(ep_trace_origin *origin, ep_trace *trace, ep_error *error)
 {
     archive_origin *from = (archive_origin *)origin;
+    if (from->archive == NULL) {
+        return ep_fail(error, EP_STATE, "the events of this archive were read already");
+    }
     ep_status status = with_os_error(ep_archive_load(from->archive, &trace->decoded, error), error);
     if (status == EP_OK) {
         ep_archive_close(from->archive);
         from->archive = NULL;
+        trace->head = NULL;    /* what it had is the columns' now */
     }
     return status;
 }
@@ -152,6 +182,13 @@ ep_trace_open_archive(int descriptor, ep_trace *out, ep_error *error)
     from->archive = archive;
     *out = (ep_trace){.origin = &from->origin, .recording = recording};
     return EP_OK;
+}
+
+ep_archive *
+ep_trace_archive(const ep_trace *trace)
+{
+    bool is_archive = trace->origin != NULL && trace->origin->load == load_archive;
+    return is_archive ? ((const archive_origin *)trace->origin)->archive : NULL;
 }
 
 const ep_archive_info *

@@ -33,4 +33,15 @@ const ep_file_facts *ep_trace_log_facts(const ep_trace *trace);
 /* trace: of ep_trace_open_archive(). Returns: view, until the events are read; NULL from then on. */
 const ep_archive_info *ep_trace_archive_info(const ep_trace *trace);
 
+/* ---- For folds (folds/of_trace.h) ------------------------------------------------------------ */
+
+/* What a trace is read from. trace: any. Returns: views, until the events are read; NULL from then on, and
+ * if it is not of such a file. */
+ep_file_reader *ep_trace_log_reader(const ep_trace *trace);
+ep_archive *ep_trace_archive(const ep_trace *trace);
+
+/* Makes *head, of a pass over the log, trace->head; a later one is not needed. steals what *head holds.
+ * An archive has its own: ep_archive_head(). */
+void ep_trace_set_log_head(ep_trace *trace, ep_decoded *head);
+
 #endif

@@ -41,7 +41,7 @@ tenures_events(ep_fold *fold, const ep_batch *batch)
         now = self->rows[--self->count];    /* it may go on */
     }
     for (size_t row = batch->from; row < batch->to; row++) {
-        if ((self->kinds >> columns->kind[row] & 1) == 0) {
+        if (!ep_kinds_has(self->kinds, columns->kind[row])) {
             continue;
         }
         int32_t thread = columns->thread[row];

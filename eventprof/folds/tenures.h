@@ -9,11 +9,11 @@
 
 #include "fold.h"
 
-/* Kinds (EP_KIND_BIT) that are recorded under the lock. */
-static inline uint64_t
+/* Kinds that are recorded under the lock. */
+static inline ep_kind_set
 ep_kinds_under_lock(void)
 {
-    return ~ep_kinds_of_domains(UINT64_C(1) << EP_DOMAIN_RAW | UINT64_C(1) << EP_DOMAIN_LIBC);
+    return ~(ep_kinds_raw | ep_kinds_libc);
 }
 
 /* The tenure that goes on, and the time of those that ended. */
@@ -64,7 +64,7 @@ typedef struct ep_tenures {
     ep_fold fold;
     ep_tenure *rows;
     size_t count, capacity;
-    uint64_t kinds;
+    ep_kind_set kinds;
     bool has_lock;
 } ep_tenures;
 

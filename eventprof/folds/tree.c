@@ -8,13 +8,9 @@
 
 /* ---- What runs ------------------------------------------------------------------------------- */
 
-#define OF_C \
-    (EP_KIND_BIT(EP_KIND_C_CALL) | EP_KIND_BIT(EP_KIND_C_RETURN) | EP_KIND_BIT(EP_KIND_C_EXCEPTION))
-
 /* An end fits an opening when their keys are equal, as in pair.c. */
 #define KEY(function, is_c) ((function) * 2 + (is_c))
 #define KEY_FLOOR INT32_MIN
-#define RAISED (EP_KIND_BIT(EP_KIND_UNWIND) | EP_KIND_BIT(EP_KIND_C_EXCEPTION))
 
 typedef struct frame {
     uint32_t node;
@@ -578,7 +574,7 @@ begin_call(ep_tree *tree, ep_tree_thread *t, unsigned kind, uint32_t site, int64
     tree->nodes[node].resumes += !before && resumes;
     frame call = {
         .node = node,
-        .key = KEY(ep_site_function(map, site), (OF_C & EP_KIND_BIT(kind)) != 0),
+        .key = KEY(ep_site_function(map, site), ep_kinds_has(ep_kinds_c, kind)),
         .start_ns = time_ns,
         .waited_from_ns = waited_ns,
         .call = ++tree->calls_begun,
@@ -617,8 +613,8 @@ end_call(ep_tree *tree, ep_tree_thread *t, unsigned kind, uint32_t name, int64_t
 {
     const ep_id_map *map = tree->facts.map;
     int32_t function = name < map->name_count ? map->name_function[name] : -1;
-    int32_t key = KEY(function, (OF_C & EP_KIND_BIT(kind)) != 0);
-    bool raised = (RAISED & EP_KIND_BIT(kind)) != 0;
+    int32_t key = KEY(function, ep_kinds_has(ep_kinds_c, kind));
+    bool raised = ep_kinds_has(EP_KINDS_RAISED, kind);
     if (EP_LIKELY(t->depth > 0 && t->frames[t->depth].key == key)) {
         tree->nodes[t->frames[t->depth].node].raised += raised;
         pop(tree, t, time_ns, waited_ns, false);
@@ -726,7 +722,7 @@ take_live(ep_tree *tree, const ep_tree_block *block)
 /* What the log says next of an address that is still in use: of another thread, and so soon that its clock
  * may differ, a free is that of the older block. */
 static EP_COLD bool
-is_freed_late(const ep_tree *tree, const ep_columns *columns, size_t event, uint64_t deaths)
+is_freed_late(const ep_tree *tree, const ep_columns *columns, size_t event)
 {
     size_t birth_row = (size_t)columns->alloc_row[event];
     if (tree->facts.thread_count < 2) {
@@ -741,7 +737,7 @@ is_freed_late(const ep_tree *tree, const ep_columns *columns, size_t event, uint
         if (columns->address[next] == columns->address[event] &&
             (ep_kinds[kind].family == EP_FAMILY_ALLOC || ep_kinds[kind].family == EP_FAMILY_FREE) &&
             ep_kinds[kind].pairing != EP_PAIRING_NEITHER) {
-            return (deaths & EP_KIND_BIT(kind)) != 0 &&
+            return ep_kinds[kind].family == EP_FAMILY_FREE &&
                    columns->thread[row] != columns->thread[birth_row];
         }
     }
@@ -749,9 +745,9 @@ is_freed_late(const ep_tree *tree, const ep_columns *columns, size_t event, uint
 }
 
 static EP_COLD EP_CHECKED ep_status
-begin_over(ep_tree *tree, size_t at, const ep_columns *columns, size_t event, uint64_t deaths)
+begin_over(ep_tree *tree, size_t at, const ep_columns *columns, size_t event)
 {
-    if (!is_freed_late(tree, columns, event, deaths)) {
+    if (!is_freed_late(tree, columns, event)) {
         take_live(tree, &tree->slots[at]);    /* its free was lost */
     } else {
         if (!ep_grow_raw((void **)&tree->late, &tree->late_capacity, tree->late_count + 1,
@@ -766,7 +762,7 @@ begin_over(ep_tree *tree, size_t at, const ep_columns *columns, size_t event, ui
 
 static inline EP_CHECKED ep_status
 begin_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_columns *columns, size_t event,
-            size_t row, uint64_t deaths)
+            size_t row)
 {
     const frame *call = &t->frames[t->depth];
     uint64_t address = columns->address[event];
@@ -777,7 +773,7 @@ begin_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_columns *
     }
     size_t at = block_find(tree, address);
     if (EP_UNLIKELY(tree->slots[at].leaf != 0)) {
-        if (begin_over(tree, at, columns, event, deaths) != EP_OK) {
+        if (begin_over(tree, at, columns, event) != EP_OK) {
             return EP_NOMEM;
         }
         at = block_find(tree, address);
@@ -959,41 +955,36 @@ tree_events(ep_fold *fold, const ep_batch *batch)
 {
     ep_tree *tree = (ep_tree *)fold;
     const ep_columns *columns = batch->columns;
-    const uint64_t opens = ep_kinds_that(EP_PAIRING_OPENS, EP_FAMILY_CALL);
-    const uint64_t closes = ep_kinds_that(EP_PAIRING_CLOSES, EP_FAMILY_CALL);
-    const uint64_t births = ep_kinds_that(EP_PAIRING_OPENS, EP_FAMILY_ALLOC);
-    const uint64_t deaths = ep_kinds_that(EP_PAIRING_CLOSES, EP_FAMILY_FREE);
-    const uint64_t failures = ep_kinds_that(EP_PAIRING_NEITHER, EP_FAMILY_ALLOC);
-    const uint64_t lock_kinds = tree->lock_kinds;
+    const ep_kind_set lock_kinds = tree->lock_kinds;
     size_t event = batch->alloc_from;
 
     for (size_t row = batch->from; row < batch->to; row++) {
         unsigned kind = columns->kind[row];
-        uint64_t bit = EP_KIND_BIT(kind);
+        const ep_kind_info *info = &ep_kinds[kind];
         int32_t thread = columns->thread[row];
         int64_t time_ns = columns->time_ns[row];
         ep_tree_thread *t = &tree->threads[thread];
         ep_status status = EP_OK;
         int64_t waited_ns = 0;
-        if ((lock_kinds & bit) != 0) {
+        if (ep_kinds_has(lock_kinds, kind)) {
             ep_tenure_event(&tree->clock, thread, time_ns);
             waited_ns = ep_tenure_others_ns(&tree->clock, thread);
         }
-        if ((opens & bit) != 0) {
+        if (info->family == EP_FAMILY_CALL && info->pairing == EP_PAIRING_OPENS) {
             status = begin_call(tree, t, kind, columns->id[row], time_ns, waited_ns, false);
-        } else if ((closes & bit) != 0) {
+        } else if (info->family == EP_FAMILY_CALL) {
             end_call(tree, t, kind, columns->id[row], time_ns, waited_ns);
-        } else if ((ep_kinds_of_two_words & bit) != 0) {
+        } else if (info->words == 2) {
             if (EP_LIKELY(event + PREFETCH_EVENTS < columns->alloc_count)) {
                 uint64_t soon = columns->address[event + PREFETCH_EVENTS];
                 __builtin_prefetch(&tree->slots[block_home(soon, tree->slot_mask)], 1);
             }
-            if ((births & bit) != 0) {
+            if (info->family == EP_FAMILY_ALLOC && info->pairing == EP_PAIRING_OPENS) {
                 t->moving = t->moving && !ep_kind_is(kind, EP_KIND_REALLOC);
-                status = begin_block(tree, t, thread, columns, event, row, deaths);
-            } else if ((deaths & bit) != 0) {
+                status = begin_block(tree, t, thread, columns, event, row);
+            } else if (info->family == EP_FAMILY_FREE) {
                 status = free_block(tree, t, thread, columns, event, row);
-            } else if ((failures & bit) != 0) {
+            } else if (info->family == EP_FAMILY_ALLOC) {
                 status = revive_block(tree, t, columns, event, row);
             }
             event++;
@@ -1028,8 +1019,9 @@ tree_end(ep_fold *fold)
         ep_tree_thread *t = &tree->threads[thread];
         int64_t waited_ns = tree->lock_kinds != 0 ? ep_tenure_others_ns(&tree->clock, (int32_t)thread)
                                                   : 0;
+        const int64_t *until_ns = tree->facts.open_until_ns;
         while (t->depth > 0) {
-            pop(tree, t, tree->facts.length_ns, waited_ns, true);
+            pop(tree, t, until_ns != NULL ? until_ns[thread] : tree->facts.length_ns, waited_ns, true);
         }
     }
     for (size_t i = 1; i < tree->leaf_count; i++) {

@@ -96,7 +96,7 @@ typedef struct ep_tree {
     struct ep_tree_block *late;     /* blocks whose free was logged too late */
     size_t late_count, late_capacity;
     ep_tenure_clock clock;
-    uint64_t lock_kinds;
+    ep_kind_set lock_kinds;
     uint64_t epoch;
     uint64_t calls_begun, births;
 } ep_tree;

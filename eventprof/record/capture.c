@@ -33,7 +33,7 @@ ep_capture_threads(ep_recorder *recorder, ep_capture *capture)
             unlogged =
                 atomic_load_explicit(&ep_engine.unlogged[kind], memory_order_relaxed) - unlogged;
         }
-        if (recorder->options.kinds & EP_KIND_BIT(kind)) {
+        if (ep_kinds_has(recorder->options.kinds, (unsigned)kind)) {
             capture->threads[0].lost[kind] += unlogged;
         }
     }

@@ -41,10 +41,10 @@ ep_engine_birth(void)
     return birth;
 }
 
-uint64_t
+ep_kind_set
 ep_engine_kinds(void)
 {
-    return atomic_load_explicit(&ep_engine.kinds, memory_order_relaxed);
+    return ep_shared_kinds_get(&ep_engine.kinds);
 }
 
 void
@@ -56,11 +56,11 @@ ep_engine_count_unlogged(ep_kind kind)
 void
 ep_engine_update_kinds(void)
 {
-    uint64_t kinds = 0;
+    ep_kind_set kinds = 0;
     for (ep_recorder *r = ep_engine.recorders; r != NULL; r = r->next) {
         kinds |= r->state == EP_RECORDER_RUNNING ? r->options.kinds : 0;
     }
-    atomic_store_explicit(&ep_engine.kinds, kinds, memory_order_relaxed);
+    ep_shared_kinds_set(&ep_engine.kinds, kinds);
 }
 
 ep_engine_stats

@@ -34,7 +34,7 @@ typedef enum ep_on_full {
 } ep_on_full;
 
 typedef struct ep_recorder_options {
-    uint64_t kinds;            /* bits of ep_kind */
+    ep_kind_set kinds;
     uint64_t limit_bytes;      /* of chunks opened since the start; EP_LIMIT_BYTES_MIN at least. Beyond it
                                   each living thread may have one of the smallest */
     ep_on_full on_full;
@@ -80,7 +80,7 @@ typedef struct ep_recorder {
 EP_CHECKED ep_status ep_engine_init(void);
 
 /* Union of the kinds that running recorders want. */
-uint64_t ep_engine_kinds(void);
+ep_kind_set ep_engine_kinds(void);
 
 /* Above 0 while the calling thread is in the engine: what the C library allocates for it then is not the
  * program's, and a hook that wrote it down would wait for a lock that its own thread has. */
@@ -128,7 +128,7 @@ void ep_recorder_clear_to_start(ep_recorder *recorder);
 /* ---- Captures: what decode.c works on -------------------------------------------------------- */
 
 typedef struct ep_capture {
-    uint64_t kinds;
+    ep_kind_set kinds;
     ep_anchor start, stop;
     int64_t start_realtime_ns;
     int64_t start_resident_bytes, stop_resident_bytes;    /* -1: unknown */

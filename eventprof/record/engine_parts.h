@@ -32,7 +32,7 @@ struct ep_engine {
     size_t chunks_mapped, chunks_free, bytes_mapped, bytes_free;    /* of memory */
     uint64_t next_sequence;
     ep_anchor birth;                  /* far from any window, for the slope of the clock */
-    _Atomic uint64_t kinds;
+    ep_shared_kinds kinds;
     _Atomic uint64_t unlogged[EP_KIND_COUNT];
     uint64_t left_out[EP_LEFT_OUT_COUNT];    /* by threads that ended */
     bool initialised;

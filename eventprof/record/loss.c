@@ -5,16 +5,6 @@
 #include "engine_parts.h"
 #include "memory.h"
 
-/* Calls that open. */
-#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING)                  \
-    (EP_FAMILY_##FAMILY == EP_FAMILY_CALL && EP_PAIRING_##PAIRING == EP_PAIRING_OPENS \
-         ? UINT64_C(1) << number                                                      \
-         : 0) |
-static const uint64_t opening_calls =
-#include "events.def"
-    0;
-#undef EP_KIND
-
 /* ---- Stacks of open calls -------------------------------------------------------------------- */
 
 ep_status
@@ -61,7 +51,7 @@ static inline void
 apply_call(ep_open_stack *stack, unsigned kind, uint32_t id)
 {
     size_t depth = stack->depth;
-    if (opening_calls & EP_KIND_BIT(kind)) {
+    if (ep_kinds[kind].pairing == EP_PAIRING_OPENS) {
         if (EP_LIKELY(depth < stack->capacity)) {
             stack->calls[depth] = (ep_open_call){.site_id = id, .kind = (uint8_t)kind};
             stack->depth = depth + 1;
@@ -96,9 +86,9 @@ ep_recorder_thread(ep_recorder *recorder, uint64_t thread_id)
  * by sampling, with ep_cursor_next() and a call per open and close -> like this: 7.7 -> 4.2 (object
  * churn, allocations), 5.2 -> 2.7 (richards, calls). */
 static void
-count_plain(ep_cursor *cursor, uint64_t kinds, uint32_t first, bool fold, ep_window_thread *thread)
+count_plain(ep_cursor *cursor, ep_kind_set kinds, uint32_t first, bool fold, ep_window_thread *thread)
 {
-    uint32_t count[2][EP_KIND_COUNT] = {{0}};    /* two: one would be a chain through memory */
+    uint32_t count[2][EP_KIND_END] = {{0}};    /* two: one would be a chain through memory */
     const _Atomic uint64_t *at = cursor->at;
     for (size_t i = 0; at < cursor->limit; i++) {
         /* Relaxed: sealed. */
@@ -108,14 +98,14 @@ count_plain(ep_cursor *cursor, uint64_t kinds, uint32_t first, bool fold, ep_win
             break;
         }
         if (kind - 1u <= EP_KIND_C_EXCEPTION - 1u) {
-            if (fold && (kinds & EP_KIND_BIT(kind))) {
+            if (fold && ((uint64_t)kinds >> kind & 1)) {
                 apply_call(&thread->open, kind, EP_WORD0_PAYLOAD(word0));
             }
             at += 1;
         } else if (kind - EP_KIND_MALLOC <= EP_KIND_REALLOC_FAILED_LIBC - EP_KIND_MALLOC) {
             at += 2;
         } else if (ep_kinds[kind].words != 0 && ep_kinds[kind].family != EP_FAMILY_CONTROL) {
-            if (fold && (kinds & ep_kinds_of_calls & EP_KIND_BIT(kind))) {
+            if (fold && ep_kinds_has(kinds & ep_kinds_of_calls, kind)) {
                 apply_call(&thread->open, kind, EP_WORD0_PAYLOAD(word0));
             }
             at += ep_kinds[kind].words;
@@ -125,8 +115,8 @@ count_plain(ep_cursor *cursor, uint64_t kinds, uint32_t first, bool fold, ep_win
         count[i & 1][kind] += 1;
     }
     cursor->at = at;
-    for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
-        if (kinds & EP_KIND_BIT(kind)) {
+    for (unsigned kind = 0; kind < EP_KIND_END; kind++) {
+        if (ep_kinds_has(kinds, kind)) {
             thread->lost[kind] += (uint64_t)count[0][kind] + count[1][kind];
         }
     }

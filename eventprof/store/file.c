@@ -107,6 +107,18 @@ expand(const char *pattern, uint64_t process_id)
     return path;
 }
 
+static void
+fill_kind_table(ep_file_kind table[EP_KIND_COUNT])
+{
+    for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
+        const ep_kind_info *info = &ep_kinds[kind];
+        if (info->name != NULL) {
+            table[kind] = (ep_file_kind){info->words, info->family, info->pairing, info->domain, {0}};
+            strncpy(table[kind].word, info->word, EP_FILE_KIND_WORD_BYTES - 1);
+        }
+    }
+}
+
 ep_status
 ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
 {
@@ -165,6 +177,7 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
         .slots = file->length / file->unit,
         .head_bytes = file->head_bytes,
     };
+    fill_kind_table(header->kind_table);
     /* Now: on a disk that is full later there is room to say so. */
     errno = 0;
     if (!ep_file_move_state(file, 0, 0) || !ep_file_move_state(file, 1, 0)) {

@@ -62,7 +62,7 @@ void ep_file_end_other_texts(void);
 /* ---- What its header says: written here alone ------------------------------------------------- */
 
 typedef struct ep_file_start {
-    uint64_t kinds;
+    ep_kind_set kinds;
     ep_clock_mode clock_mode;
     uint32_t only_thread;              /* 0: all */
     ep_anchor birth, start;
@@ -78,6 +78,9 @@ void ep_file_put_full(ep_file *file, uint64_t ticks, ep_full_reason reason);
 
 /* Adds to what befell the file: EP_LIMIT_... */
 void ep_file_put_limit(ep_file *file, uint32_t limit);
+
+/* Returns: how many forked children could not write a file; in *os_error why not the last of them. */
+uint32_t ep_file_get_children_lost(const ep_file *file, int *os_error);
 
 /* An instant not long ago. */
 void ep_file_put_beat(ep_file *file, ep_anchor anchor);

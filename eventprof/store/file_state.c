@@ -12,7 +12,7 @@ void
 ep_file_put_start(ep_file *file, const ep_file_start *start)
 {
     ep_file_header *header = file->header;
-    header->kinds = start->kinds;
+    ep_file_set_kinds(header, start->kinds);
     header->clock_mode = start->clock_mode;
     header->only_thread = start->only_thread;
     header->step_ticks = ep_clock_step_ticks();
@@ -37,6 +37,13 @@ void
 ep_file_put_limit(ep_file *file, uint32_t limit)
 {
     atomic_fetch_or_explicit(&file->header->limits, limit, memory_order_relaxed);
+}
+
+uint32_t
+ep_file_get_children_lost(const ep_file *file, int *os_error)
+{
+    *os_error = (int)atomic_load_explicit(&file->header->children_error, memory_order_relaxed);
+    return atomic_load_explicit(&file->header->children_lost, memory_order_relaxed);
 }
 
 void

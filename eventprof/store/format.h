@@ -35,6 +35,15 @@ typedef enum ep_full_reason {
     EP_FULL_DISK     /* its file cannot grow */
 } ep_full_reason;
 
+#define EP_FILE_KIND_WORD_BYTES 20
+
+/* What a kind of event is, for readers that do not know it. */
+typedef struct ep_file_kind {
+    uint8_t words;                     /* length of its records in 64-bit words; 0: there is none */
+    uint8_t family, pairing, domain;   /* ep_family, ep_pairing, ep_domain */
+    char word[EP_FILE_KIND_WORD_BYTES];    /* as the event column has it; ended by a zero */
+} ep_file_kind;
+
 typedef struct ep_file_header {
     char magic[8];
     uint16_t major, minor;
@@ -42,7 +51,7 @@ typedef struct ep_file_header {
     uint32_t header_bytes;             /* of this struct: a later one is longer */
     uint32_t slot_bytes;               /* slots begin and end at multiples of this */
     uint64_t process_id, parent_process_id;
-    uint64_t kinds;
+    uint64_t kinds;                    /* below 64 that were asked for: ep_file_kinds() */
     uint32_t clock_mode;               /* ep_clock_mode */
     uint32_t only_thread;              /* id of the one thread that is wanted; 0: all */
     uint64_t step_ticks;
@@ -71,11 +80,29 @@ typedef struct ep_file_header {
     _Atomic uint32_t children_lost;      /* forked processes that could not write a file of their own */
     _Atomic uint32_t children_error;     /* errno of the last of them */
     uint32_t reserved;
+    uint64_t kinds_high;                 /* as `kinds`, from 64 on */
+    ep_file_kind kind_table[EP_KIND_COUNT];    /* index = kind */
 } ep_file_header;
+
+/* The kinds that were asked for. */
+static inline ep_kind_set
+ep_file_kinds(const ep_file_header *header)
+{
+    return (ep_kind_set)header->kinds_high << 64 | header->kinds;
+}
+
+static inline void
+ep_file_set_kinds(ep_file_header *header, ep_kind_set kinds)
+{
+    header->kinds = (uint64_t)kinds;
+    header->kinds_high = (uint64_t)(kinds >> 64);
+}
 
 /* What befell the file of a recording that went on. */
 #define EP_LIMIT_SMALL_DISK 1u    /* the disk was full before the buffer was: it holds less than that */
 #define EP_LIMIT_CUT 2u           /* somebody else cut the file off; what came after is not in it */
+#define EP_LIMIT_LATE 4u          /* another recorder's file took the events: this one is written
+                                     when its recorder stops */
 
 #define EP_FILE_FIRST_HEADER_BYTES offsetof(ep_file_header, deep_calls)    /* of minor version 0 */
 

@@ -10,29 +10,34 @@
 
 /* ---- The list -------------------------------------------------------------------------------- */
 
-#define EP_COLUMN(table_, name_, type_, reading_, source, null, unit_, meaning_, more_) \
-    {                                                                                   \
-        .name = #name_,                                                                 \
-        .table = EP_TABLE_##table_,                                                     \
-        .type = EP_TYPE_##type_,                                                        \
-        .reading = EP_READ_##reading_,                                                  \
-        source,                                                                         \
-        null,                                                                           \
-        .unit = unit_,                                                                  \
-        .meaning = meaning_,                                                            \
-        .more = more_,                                                                  \
+#define NAMED(table_, name_, type_) .name = #name_, .table = EP_TABLE_##table_, .type = EP_TYPE_##type_
+#define SAID(unit_, meaning_, more_) .unit = unit_, .meaning = meaning_, .more = more_
+#define EP_COLUMN(table, name, type, reading_, source, null, unit, meaning, more) \
+    {                                                                             \
+        NAMED(table, name, type),                                                 \
+        .formerly = "",                                                           \
+        .reading = EP_READ_##reading_,                                            \
+        source,                                                                   \
+        null,                                                                     \
+        SAID(unit, meaning, more),                                                \
     },
-#define EP_INNER(table_, name_, type_, source) \
-    {                                          \
-        .name = #name_,                        \
-        .table = EP_TABLE_##table_,            \
-        .type = EP_TYPE_##type_,               \
-        .inner = true,                         \
-        source,                                \
-        NEVER,                                 \
-        .unit = "",                            \
-        .meaning = "",                         \
-        .more = "",                            \
+#define EP_RENAMED(table, name, formerly_, type, reading_, source, null, unit, meaning, more) \
+    {                                                                                         \
+        NAMED(table, name, type),                                                             \
+        .formerly = #formerly_,                                                               \
+        .reading = EP_READ_##reading_,                                                        \
+        source,                                                                               \
+        null,                                                                                 \
+        SAID(unit, meaning, more),                                                            \
+    },
+#define EP_INNER(table, name, type, source) \
+    {                                       \
+        NAMED(table, name, type),           \
+        .formerly = "",                     \
+        .inner = true,                      \
+        source,                             \
+        NEVER,                              \
+        SAID("", "", ""),                   \
     },
 #define VIEW(step_, pairs_, field) \
     .step = EP_STEP_##step_, .pairs = (pairs_), .array_at = offsetof(ep_trace, field)
@@ -105,19 +110,14 @@ ep_column_find(ep_table table, const char *name)
 
 /* ---- Texts ----------------------------------------------------------------------------------- */
 
+/* Of those that the interpreter does not make: their group. */
 static const char *
-word_of_call(int64_t kind)
+word_of_call(const ep_kind_info *info)
 {
-    switch (kind) {
-        case EP_KIND_SPAN_BEGIN:
-            return "span";
-        case EP_KIND_GC_START:
-            return "gc";
-        case EP_KIND_HPY_CALL:
-            return "hpy";
-        default:
-            return ep_kinds[kind].word;
-    }
+    bool opens = info->family == EP_FAMILY_CALL && info->pairing == EP_PAIRING_OPENS;
+    return opens && info->group != EP_GROUP_PYTHON && info->group != EP_GROUP_C
+               ? ep_kind_group_words[info->group]
+               : info->word;
 }
 
 ep_text
@@ -142,7 +142,7 @@ ep_column_text(const ep_column *column, int64_t code)
             word = code < EP_KIND_COUNT ? ep_kinds[code].word : NULL;
             break;
         case EP_READ_CALL:
-            word = code < EP_KIND_COUNT ? word_of_call(code) : NULL;
+            word = code < EP_KIND_COUNT ? word_of_call(&ep_kinds[code]) : NULL;
             break;
         case EP_READ_DOMAIN:
             word = code < EP_DOMAIN_COUNT ? domains[code] : NULL;
@@ -303,7 +303,7 @@ ep_value_is_known(const ep_trace *trace, const ep_column *column, const ep_value
         case EP_NULL_NAN:
             return !isnan(((const double *)values->at)[row]);
         case EP_NULL_NO_LINES:
-            return (trace->recording.kinds & EP_KIND_BIT(EP_KIND_LINE)) != 0;
+            return ep_kinds_has(trace->recording.kinds, EP_KIND_LINE);
         case EP_NULL_NO_MEMORY:
             return (trace->recording.kinds & ep_kinds_of_domains(EP_DOMAINS_ALL)) != 0;
     }

@@ -13,9 +13,7 @@ ep_fill_event_function(const ep_trace *trace, void *to)
     /* One table a kind: closing kinds name a name, the others a site. */
     const int32_t *table[EP_KIND_COUNT];
     for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-        bool closes_call = ep_kinds[kind].family == EP_FAMILY_CALL &&
-                           ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
-        table[kind] = closes_call ? map->name_function : map->site_function;
+        table[kind] = ep_kind_has_name((unsigned)kind) ? map->name_function : map->site_function;
     }
     int32_t *function = to;
     for (size_t row = 0; row < c->count; row++) {
@@ -44,7 +42,7 @@ ep_fill_event_line(const ep_trace *trace, void *to)
             line[row] = map->site_line[id];
             continue;
         }
-        uint32_t name = info->pairing == EP_PAIRING_CLOSES ? id : ep_site_callee(id);
+        uint32_t name = info->has_name ? id : ep_site_callee(id);
         line[row] = ep_name_get(name)->line > 0 ? ep_name_get(name)->line : -1;
     }
 }
@@ -96,8 +94,8 @@ ep_fill_event_address(const ep_trace *trace, void *to)
     memset(address, 0, c->count * sizeof *address);
     for (size_t i = 0; i < c->alloc_count; i++) {
         unsigned kind = c->kind[c->alloc_row[i]];
-        bool is_address = ep_kinds[kind].family != EP_FAMILY_VALUE || kind == EP_KIND_CREATE ||
-                          kind == EP_KIND_DESTROY;
+        bool is_address = ep_kinds[kind].family != EP_FAMILY_VALUE ||
+                          ep_kinds[kind].group == EP_GROUP_OBJECT;
         address[c->alloc_row[i]] = is_address ? c->address[i] : 0;
     }
 }
@@ -117,11 +115,10 @@ value_of(unsigned kind, uint64_t word)
         case EP_KIND_FLOW:
             value = (double)(word >> 2);
             break;
-        case EP_KIND_BRANCH:
-        case EP_KIND_JUMP:
-            value = (double)word;
-            break;
         default:
+            value = ep_kinds[kind].family == EP_FAMILY_VALUE && ep_kinds[kind].group != EP_GROUP_OBJECT
+                        ? (double)word
+                        : NAN;
             break;
     }
     return value;

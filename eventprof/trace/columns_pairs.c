@@ -14,6 +14,24 @@ ep_fill_call_name(const ep_trace *trace, void *to)
 }
 
 void
+ep_fill_call_file(const ep_trace *trace, void *to)
+{
+    memcpy(to, trace->calls.function, trace->calls.count * sizeof *trace->calls.function);
+    ep_functions_to_strings(&trace->functions, to, trace->calls.count, EP_NAME_PART_FILE);
+}
+
+void
+ep_fill_call_first_line(const ep_trace *trace, void *to)
+{
+    int32_t *line = to;
+    for (size_t call = 0; call < trace->calls.count; call++) {
+        int32_t function = trace->calls.function[call];
+        int32_t first = function >= 0 ? ep_name_get(trace->functions.name_id[function])->line : 0;
+        line[call] = first > 0 ? first : -1;
+    }
+}
+
+void
 ep_fill_call_caller(const ep_trace *trace, void *to)
 {
     const int32_t *by_site = trace->functions.map.site_caller;

@@ -11,7 +11,7 @@
 typedef struct ep_plain {
     /* the caller's */
     const uint64_t *limit;      /* nothing is read at or behind it, but for one word */
-    uint64_t kinds;             /* that are wanted: EP_KIND_BIT */
+    ep_kind_set kinds;          /* that are wanted */
     uint64_t high;              /* high half of all ticks, shifted into place */
     uint64_t first_ticks, last_ticks;
     ep_clock_stretch stretch;

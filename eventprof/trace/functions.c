@@ -1,18 +1,11 @@
-/* The rows of the function table, and the maps from ids to them. */
-#include "functions.h"
+/* Rows of the function table for the ids that events mention, in order of first mention. */
+#include "decode.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 #include "array.h"
 #include "memory.h"
 #include "names.h"
-
-typedef struct builder {
-    ep_functions result;
-    size_t capacity;
-    uint32_t *slots;         /* function row + 1 by text; 0: empty */
-    size_t mask;
-} builder;
 
 static bool
 same_text(const ep_name *a, const ep_name *b)
@@ -35,7 +28,7 @@ text_hash(const ep_name *name)
 
 /* The row of a name, made if it is new. -1: no name. Fails: NO_MEMORY. */
 static int32_t
-function_of(builder *b, uint32_t name_id)
+function_of(ep_functions_builder *b, uint32_t name_id)
 {
     int32_t *known = &b->result.map.name_function[name_id];
     if (name_id == 0) {
@@ -63,7 +56,7 @@ function_of(builder *b, uint32_t name_id)
 
 /* Sites of calls name the callee; sites of allocations the function that was executing. */
 static bool
-map_site(builder *b, uint32_t site_id)
+map_site(ep_functions_builder *b, uint32_t site_id)
 {
     ep_id_map *map = &b->result.map;
     if (map->site_function[site_id] != UNSEEN) {
@@ -81,31 +74,27 @@ map_site(builder *b, uint32_t site_id)
 }
 
 /* HOT, 1-2 ns a row: nearly always the id was seen before. */
-static bool
-map_rows(builder *b, const ep_columns *columns)
+ep_status
+ep_functions_add(ep_functions_builder *b, const ep_columns *columns, size_t from)
 {
     int32_t *const maps[2] = {b->result.map.site_function, b->result.map.name_function};
-    uint8_t is_name[EP_KIND_COUNT];
-    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-        is_name[kind] = ep_kinds[kind].family == EP_FAMILY_CALL &&
-                        ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
-    }
-    for (size_t row = 0; row < columns->count; row++) {
+    for (size_t row = from; row < columns->count; row++) {
         uint32_t id = columns->id[row];
-        bool name = is_name[columns->kind[row]];
+        bool name = ep_kind_has_name(columns->kind[row]);
         if (EP_LIKELY(maps[name][id] != UNSEEN)) {
             continue;
         }
         if (name ? function_of(b, id) == NO_MEMORY : !map_site(b, id)) {
-            return false;
+            return EP_NOMEM;
         }
     }
-    return true;
+    return EP_OK;
 }
 
-static ep_status
-build(builder *b, const ep_decoded *decoded)
+ep_status
+ep_functions_begin(ep_functions_builder *b, const ep_trace_thread *threads, size_t thread_count)
 {
+    *b = (ep_functions_builder){.mask = 1023};
     ep_id_map *map = &b->result.map;
     map->site_count = ep_site_count();
     map->name_count = ep_name_count();
@@ -113,7 +102,6 @@ build(builder *b, const ep_decoded *decoded)
     map->site_caller = ep_realloc(NULL, map->site_count, sizeof *map->site_caller);
     map->site_line = ep_realloc(NULL, map->site_count, sizeof *map->site_line);
     map->name_function = ep_realloc(NULL, map->name_count, sizeof *map->name_function);
-    b->mask = 1023;
     while (b->mask < map->name_count * 2) {
         b->mask = b->mask * 2 + 1;
     }
@@ -129,17 +117,21 @@ build(builder *b, const ep_decoded *decoded)
     for (size_t i = 0; i < map->name_count; i++) {
         map->name_function[i] = UNSEEN;
     }
-    for (size_t i = 0; i < decoded->thread_count; i++) {
-        const ep_open_stack *open = &decoded->threads[i].open;
+    for (size_t i = 0; i < thread_count; i++) {
+        const ep_open_stack *open = &threads[i].open;
         for (size_t j = 0; j < open->depth; j++) {
             if (!map_site(b, open->calls[j].site_id)) {
                 return EP_NOMEM;
             }
         }
     }
-    if (!map_rows(b, &decoded->columns)) {
-        return EP_NOMEM;
-    }
+    return EP_OK;
+}
+
+void
+ep_functions_end(ep_functions_builder *b, ep_functions *out)
+{
+    ep_id_map *map = &b->result.map;
     for (size_t i = 0; i < map->site_count; i++) {
         map->site_function[i] = map->site_function[i] == UNSEEN ? -1 : map->site_function[i];
     }
@@ -147,20 +139,32 @@ build(builder *b, const ep_decoded *decoded)
         map->name_function[i] = map->name_function[i] == UNSEEN ? -1 : map->name_function[i];
     }
     map->function_count = b->result.count;
-    return EP_OK;
+    *out = b->result;
+    b->result = (ep_functions){0};
+    ep_functions_drop(b);
+}
+
+void
+ep_functions_drop(ep_functions_builder *b)
+{
+    ep_functions_clear(&b->result);
+    free(b->slots);
+    *b = (ep_functions_builder){0};
 }
 
 ep_status
 ep_functions_build(const ep_decoded *decoded, ep_functions *out)
 {
-    builder b = {0};
-    ep_status status = build(&b, decoded);
-    free(b.slots);
+    ep_functions_builder b;
+    ep_status status = ep_functions_begin(&b, decoded->threads, decoded->thread_count);
+    if (status == EP_OK) {
+        status = ep_functions_add(&b, &decoded->columns, 0);
+    }
     if (status != EP_OK) {
-        ep_functions_clear(&b.result);
+        ep_functions_drop(&b);
         return status;
     }
-    *out = b.result;
+    ep_functions_end(&b, out);
     return EP_OK;
 }
 

@@ -165,7 +165,7 @@ time_row(work *w, size_t row)
     unsigned kind = c->kind[row];
     int32_t call = ep_row_call(w->calls, row);
     charge_self(w, thread, now_ns);
-    if (ep_kinds[kind].family == EP_FAMILY_CALL && ep_kinds[kind].pairing == EP_PAIRING_CLOSES) {
+    if (ep_kind_has_name(kind)) {
         if (call >= 0) {    /* else it ends nothing that we know of */
             while (thread->depth > 0 && thread->open[thread->depth - 1].call >= call) {
                 end_line(w, thread, now_ns);

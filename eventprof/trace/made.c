@@ -6,7 +6,7 @@
 static bool
 has_value(uint8_t kind)
 {
-    return (ep_kinds_of_two_words & EP_KIND_BIT(kind)) != 0;
+    return ep_kinds_has(ep_kinds_of_two_words, kind);
 }
 
 /* Returns: what is wrong with a row, NULL if nothing is. */
@@ -26,8 +26,7 @@ make_row(const ep_made *from, size_t row, ep_decoded *out)
     if (thread < 0 || (size_t)thread >= out->thread_count) {
         return "there is no such thread";
     }
-    bool closes = ep_kinds[kind].family == EP_FAMILY_CALL &&
-                  ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
+    bool closes = ep_kind_has_name(kind);
     if (ref < -1 || (ref >= 0 && (size_t)ref >= (closes ? from->function_count : from->site_count))) {
         return "there is no such function or place";
     }

@@ -4,15 +4,11 @@
 #include "memory.h"
 #include "trace.h"
 
-static const uint64_t python_kinds = EP_KIND_BIT(EP_KIND_CALL) | EP_KIND_BIT(EP_KIND_RETURN) |
-                                     EP_KIND_BIT(EP_KIND_YIELD) | EP_KIND_BIT(EP_KIND_RESUME) |
-                                     EP_KIND_BIT(EP_KIND_THROW) | EP_KIND_BIT(EP_KIND_UNWIND);
-
 static bool
 has_every_call(const ep_trace *trace)
 {
     const ep_recording *r = &trace->recording;
-    return (r->kinds & python_kinds) == python_kinds && r->filtered == 0 && r->deep_calls == 0 &&
+    return (r->kinds & ep_kinds_python) == ep_kinds_python && r->filtered == 0 && r->deep_calls == 0 &&
            r->short_calls == 0 && r->functions_off == 0 && trace->input.lost_from_ns == EP_NOTHING_LOST;
 }
 
@@ -53,7 +49,7 @@ ep_trace_count_misplaced(const ep_trace *trace, size_t *out)
     for (size_t call = 0; call < calls->count; call++) {
         int32_t parent = calls->parent[call];
         uint8_t of_parent = parent >= 0 ? ep_call_kind(calls, (size_t)parent) : EP_KIND_CALL;
-        bool in_python = (python_kinds & EP_KIND_BIT(of_parent)) != 0;
+        bool in_python = ep_kinds[of_parent].group == EP_GROUP_PYTHON;
         around[call] = in_python ? parent : around[parent];
         next[call] = -1;
     }

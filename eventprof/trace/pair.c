@@ -2,14 +2,6 @@
 #include "array.h"
 #include "pair.h"
 
-#define PYTHON_CLOSES \
-    (EP_KIND_BIT(EP_KIND_RETURN) | EP_KIND_BIT(EP_KIND_YIELD) | EP_KIND_BIT(EP_KIND_UNWIND))
-#define OF_C \
-    (EP_KIND_BIT(EP_KIND_C_CALL) | EP_KIND_BIT(EP_KIND_C_RETURN) | EP_KIND_BIT(EP_KIND_C_EXCEPTION))
-#define RAISED (EP_KIND_BIT(EP_KIND_UNWIND) | EP_KIND_BIT(EP_KIND_C_EXCEPTION))
-
-_Static_assert((PYTHON_CLOSES & OF_C) == 0, "a key tells Python from C");
-
 /* ---- The stacks ------------------------------------------------------------------------------ */
 
 /* An end fits an opening when their keys are equal: 2 * function + (1 for C). */
@@ -97,15 +89,12 @@ static void
 fill_steps(call_pairing *pairing, const ep_id_map *map)
 {
     static const int32_t unknown = -1;
-    uint64_t opens = ep_kinds_that(EP_PAIRING_OPENS, EP_FAMILY_CALL);
-    uint64_t closes = ep_kinds_that(EP_PAIRING_CLOSES, EP_FAMILY_CALL);
 
     for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
-        uint64_t bit = EP_KIND_BIT(kind);
         stack_step *step = &pairing->steps[kind];
-        step->opens = (opens & bit) != 0 ? -1 : 0;
-        step->closes = (closes & bit) != 0 ? -1 : 0;
-        step->is_c = (OF_C & bit) != 0;
+        step->opens = ep_kinds_has(ep_kinds_that_open_calls, kind) ? -1 : 0;
+        step->closes = ep_kind_has_name(kind) ? -1 : 0;
+        step->is_c = ep_kinds_has(ep_kinds_c, kind);
         step->functions = &unknown;
         if (step->opens) {
             step->functions = pairing->site_functions;
@@ -114,7 +103,7 @@ fill_steps(call_pairing *pairing, const ep_id_map *map)
         if (step->closes) {
             step->functions = pairing->name_functions;
             step->limit = (uint32_t)map->name_count;
-            step->flags |= (RAISED & bit) != 0 ? EP_CALL_RAISED : 0;
+            step->flags |= ep_kinds_has(EP_KINDS_RAISED, kind) ? EP_CALL_RAISED : 0;
             step->flags |= kind == EP_KIND_YIELD ? EP_CALL_YIELDED : 0;
         }
     }
@@ -503,16 +492,14 @@ void
 ep_calls_row_depth(const ep_calls *calls, size_t first, size_t count, int32_t *out)
 {
     const uint8_t *kinds = calls->input->columns->kind;
-    uint64_t opens = ep_kinds_that(EP_PAIRING_OPENS, EP_FAMILY_CALL);
-    uint64_t closes = ep_kinds_that(EP_PAIRING_CLOSES, EP_FAMILY_CALL);
 
     for (size_t i = 0; i < count; i++) {
         int32_t call = calls->row_call[first + i];
-        uint64_t bit = EP_KIND_BIT(kinds[first + i]);
+        const ep_kind_info *info = &ep_kinds[kinds[first + i]];
         if (call < 0) {
-            out[i] = (closes & bit) != 0 ? -1 : 0;
+            out[i] = ep_kind_has_name(kinds[first + i]) ? -1 : 0;
         } else {
-            out[i] = calls->depth[call] + (((opens | closes) & bit) == 0);
+            out[i] = calls->depth[call] + (info->family != EP_FAMILY_CALL);
         }
     }
 }

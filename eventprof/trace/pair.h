@@ -41,19 +41,8 @@ typedef struct ep_pair_input {
                                               on any thread; 0: a ring lost its head */
 } ep_pair_input;
 
-/* The kinds (EP_KIND_BIT) of a family that open, or that close, a pair. */
-static inline uint64_t
-ep_kinds_that(ep_pairing pairing, ep_family family)
-{
-    uint64_t kinds = 0;
-    for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
-        const ep_kind_info *info = &ep_kinds[kind];
-        if (info->name != NULL && info->family == family && info->pairing == pairing) {
-            kinds |= EP_KIND_BIT(kind);
-        }
-    }
-    return kinds;
-}
+/* Ends of calls that an exception left. */
+#define EP_KINDS_RAISED (EP_KIND_BIT(EP_KIND_UNWIND) | EP_KIND_BIT(EP_KIND_C_EXCEPTION))
 
 /* Is it this allocator operation, in any domain? first: EP_KIND_MALLOC and the like. */
 static inline bool

@@ -111,14 +111,30 @@ typedef struct suspect {
     int32_t older;
 } suspect;
 
+/* What an allocator event is to its block. */
+typedef enum block_role {
+    ROLE_VALUE,    /* nothing */
+    ROLE_BIRTH,
+    ROLE_DEATH,
+    ROLE_FAILURE
+} block_role;
+
+static block_role
+role_of(const ep_kind_info *info)
+{
+    if (info->family == EP_FAMILY_ALLOC) {
+        return info->pairing == EP_PAIRING_OPENS ? ROLE_BIRTH : ROLE_FAILURE;
+    }
+    return info->family == EP_FAMILY_FREE ? ROLE_DEATH : ROLE_VALUE;
+}
+
 typedef struct block_pairing {
     ep_blocks blocks;
     address_table table;
+    uint8_t roles[EP_KIND_COUNT];    /* block_role */
     suspect *suspects;    /* in order of birth */
     size_t suspect_count;
     size_t suspect_capacity;
-    uint64_t births;      /* kinds: EP_KIND_BIT */
-    uint64_t deaths;
     uint32_t *moving;     /* by thread: 1 + the allocator event of the realloc_free whose realloc is
                              still to come; 0: none */
 } block_pairing;
@@ -141,8 +157,9 @@ block_pairing_open(block_pairing *pairing, const ep_pair_input *input)
         return EP_ARGUMENT;
     }
 
-    pairing->births = ep_kinds_that(EP_PAIRING_OPENS, EP_FAMILY_ALLOC);
-    pairing->deaths = ep_kinds_that(EP_PAIRING_CLOSES, EP_FAMILY_FREE);
+    for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
+        pairing->roles[kind] = (uint8_t)role_of(&ep_kinds[kind]);
+    }
     blocks->input = input;
     blocks->birth = ep_array_new(event_count, sizeof *blocks->birth);
     blocks->death = ep_array_new(event_count, sizeof *blocks->death);
@@ -332,16 +349,17 @@ pair_events(block_pairing *pairing, const ep_progress *progress)
 
     for (size_t event = 0; event < columns->alloc_count; event++) {
         unsigned kind = columns->kind[columns->alloc_row[event]];
+        const uint8_t role = pairing->roles[kind];
         ep_status status = EP_OK;
         if (EP_LIKELY(event + PREFETCH_EVENTS < columns->alloc_count)) {
             uint64_t soon = columns->address[event + PREFETCH_EVENTS];
             __builtin_prefetch(&pairing->table.slots[table_home(&pairing->table, soon)], 1);
         }
-        if ((pairing->births & EP_KIND_BIT(kind)) != 0) {
+        if (role == ROLE_BIRTH) {
             status = pair_birth(pairing, event, ep_kind_is(kind, EP_KIND_REALLOC));
-        } else if ((pairing->deaths & EP_KIND_BIT(kind)) != 0) {
+        } else if (role == ROLE_DEATH) {
             pair_death(pairing, event, ep_kind_is(kind, EP_KIND_REALLOC_FREE));
-        } else if (ep_kinds[kind].family == EP_FAMILY_ALLOC) {
+        } else if (role == ROLE_FAILURE) {
             status = pair_failure(pairing, event);
         } else {
             pairing->blocks.event_block[event] = -1;    /* a value */

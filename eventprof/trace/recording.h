@@ -6,7 +6,7 @@
 #include "types.h"
 
 typedef struct ep_recording {
-    uint64_t kinds;                /* bits of ep_kind that were asked for */
+    ep_kind_set kinds;             /* that were asked for */
     ep_anchor start;
     int64_t start_realtime_ns;     /* the same instant on the other clocks of the system */
     int64_t start_boottime_ns;

@@ -115,25 +115,12 @@ reach_input(ep_trace *trace)
     bool lost = false;
     for (size_t i = 0; i < decoded->thread_count; i++) {
         const ep_trace_thread *thread = &decoded->threads[i];
-        uint64_t thread_lost = 0, recorded = 0;
         for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-            thread_lost += thread->lost[kind];
-            recorded += thread->recorded[kind];
+            lost = lost || thread->lost[kind] > 0;
         }
-        lost = lost || thread_lost > 0;
         trace->open[i] = thread->open;
-        /* Else all the time that the ring lost would be theirs. */
-        bool lost_head =
-            trace->recording.full_reason == EP_FULL_NOT && thread_lost > 0 && recorded > 0;
-        trace->open_from_ns[i] = lost_head ? thread->first_ns : thread->from_ns;
-        trace->open_until_ns[i] = thread->until_ns > 0 ? thread->until_ns : decoded->duration_ns;
-        /* A damaged archive may have events outside of what it says: no call is negative. */
-        if (recorded > 0 && thread->first_ns < trace->open_from_ns[i]) {
-            trace->open_from_ns[i] = thread->first_ns;
-        }
-        if (recorded > 0 && thread->last_ns > trace->open_until_ns[i]) {
-            trace->open_until_ns[i] = thread->last_ns;
-        }
+        trace->open_from_ns[i] = ep_open_from_ns(thread, trace->recording.full_reason);
+        trace->open_until_ns[i] = ep_open_until_ns(thread, decoded->duration_ns);
     }
     /* Full: the head is whole, the tail is missing. Otherwise a ring lost its head. */
     bool tail = trace->recording.full_reason != EP_FULL_NOT;
@@ -279,16 +266,21 @@ ep_status
 ep_trace_reach(ep_trace *trace, ep_step step, ep_error *error)
 {
     ep_error unused;
+    if ((step == EP_STEP_HEAD || step == EP_STEP_NAMES) && trace->head != NULL) {
+        return EP_OK;
+    }
     ep_status status = reach_decoded(trace, error != NULL ? error : &unused);
-    if (status == EP_OK && step != EP_STEP_DECODED) {
+    if (status == EP_OK && step != EP_STEP_HEAD && step != EP_STEP_DECODED) {
         status = reach_input(trace);
     }
     if (status != EP_OK) {
         return status;
     }
     switch (step) {
+        case EP_STEP_HEAD:
         case EP_STEP_DECODED:
             break;
+        case EP_STEP_NAMES:
         case EP_STEP_FUNCTIONS:
             return reach_functions(trace);
         case EP_STEP_CALLS:
@@ -328,10 +320,11 @@ uint64_t
 ep_trace_lost(const ep_trace *trace)
 {
     uint64_t lost = 0;
-    size_t count = trace->has_decoded ? trace->decoded.thread_count : trace->capture.thread_count;
+    const ep_decoded *head = ep_trace_head(trace);
+    bool is_read = trace->has_decoded || trace->head != NULL;
+    size_t count = is_read ? head->thread_count : trace->capture.thread_count;
     for (size_t i = 0; i < count; i++) {
-        const uint64_t *of = trace->has_decoded ? trace->decoded.threads[i].lost
-                                                : trace->capture.threads[i].lost;
+        const uint64_t *of = is_read ? head->threads[i].lost : trace->capture.threads[i].lost;
         for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
             lost += of[kind];
         }
@@ -350,7 +343,7 @@ ep_trace_verify(ep_trace *trace, const ep_verify_input *known, size_t limit, ep_
     input.kinds = trace->recording.kinds;
     input.duration_ns = trace->decoded.duration_ns;
     input.lost_tail = trace->recording.full_reason != EP_FULL_NOT;
-    input.damaged = trace->decoded.damaged_chunks > 0;
+    input.damaged = trace->decoded.damaged_chunks > 0 || (trace->recording.limits & EP_LIMIT_CUT) != 0;
     ep_work work;
     ep_work_begin(&work, trace->watcher, "verifying");
     ep_status status = ep_verify(&input, limit, &work.progress, out);

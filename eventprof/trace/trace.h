@@ -2,7 +2,8 @@
  *
  *   origin or capture -> decoded -> functions -> calls, blocks -> sums
  *
- * columns.h gives what was computed by table and name; files/open.h makes a trace of a file.
+ * columns.h gives what was computed by table and name; files/open.h makes a trace of a file, which a
+ * fold can read without making columns of it (folds/of_trace.h).
  * One thread at a time may work on a trace; a step may start another for its own time (apart.h). */
 #ifndef EP_TRACE_H
 #define EP_TRACE_H
@@ -45,6 +46,8 @@ struct ep_trace {
     bool has_decoded, has_input, has_functions, has_calls, has_blocks, has_summary, has_stacks, has_lines;
     bool has_curve, has_memory[2];
     ep_decoded decoded;
+    const ep_decoded *head;           /* after a fold read the file, when `functions` are known too: all but
+                                         the columns; view of the origin's; NULL: none read it */
     ep_functions functions;
     ep_open_stack *open;              /* index = thread row; views into decoded */
     int64_t *open_from_ns;            /* index = thread row */
@@ -59,7 +62,11 @@ struct ep_trace {
     ep_call_memory memory[2];         /* of calls themselves; with the calls below them */
 };
 
+/* HEAD and NAMES are DECODED and FUNCTIONS for those who look at no columns: a fold's pass over the file is
+ * enough. */
 typedef enum ep_step {
+    EP_STEP_HEAD,
+    EP_STEP_NAMES,
     EP_STEP_DECODED,
     EP_STEP_FUNCTIONS,
     EP_STEP_CALLS,
@@ -79,6 +86,14 @@ void ep_trace_of_capture(ep_capture *capture, uint32_t only_thread, ep_trace *ou
 /* Computes what a step needs and is not there yet. error: may be NULL.
  * Fails: EP_NOMEM; EP_STATE, the watcher asked to stop; as the origin does. What was computed stays. */
 EP_CHECKED ep_status ep_trace_reach(ep_trace *trace, ep_step step, ep_error *error);
+
+/* After EP_STEP_HEAD: threads, resident set, duration. Its columns may be empty. Returns: view, until the
+ * next step; arrays in it live as long as the trace. */
+static inline const ep_decoded *
+ep_trace_head(const ep_trace *trace)
+{
+    return trace->has_decoded || trace->head == NULL ? &trace->decoded : trace->head;
+}
 
 /* Frees what the object holds; a zeroed or closed object is allowed. */
 void ep_trace_clear(ep_trace *trace);

@@ -66,15 +66,6 @@ ep_verify_at(const ep_verify_input *input, ep_finding_sort sort, size_t row)
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
-#define PYTHON_KINDS                                                                        \
-    (EP_KIND_BIT(EP_KIND_CALL) | EP_KIND_BIT(EP_KIND_RETURN) | EP_KIND_BIT(EP_KIND_YIELD) | \
-     EP_KIND_BIT(EP_KIND_RESUME) | EP_KIND_BIT(EP_KIND_THROW) | EP_KIND_BIT(EP_KIND_UNWIND))
-#define C_KINDS \
-    (EP_KIND_BIT(EP_KIND_C_CALL) | EP_KIND_BIT(EP_KIND_C_RETURN) | EP_KIND_BIT(EP_KIND_C_EXCEPTION))
-#define SPAN_KINDS (EP_KIND_BIT(EP_KIND_SPAN_BEGIN) | EP_KIND_BIT(EP_KIND_SPAN_END))
-#define GC_KINDS (EP_KIND_BIT(EP_KIND_GC_START) | EP_KIND_BIT(EP_KIND_GC_STOP))
-#define HPY_KINDS (EP_KIND_BIT(EP_KIND_HPY_CALL) | EP_KIND_BIT(EP_KIND_HPY_RETURN))
-
 #define KEY(function, is_c) ((int64_t)(function) * 2 + (is_c))
 
 typedef struct open_call {
@@ -97,7 +88,7 @@ typedef struct verifier {
     const ep_verify_input *input;
     ep_verification result;
     ep_block_verifier blocks;
-    uint64_t call_kinds;             /* of Python, C or another sort, that were recorded whole */
+    ep_kind_set call_kinds;          /* of Python, C or another sort, that were recorded whole */
     call_stack *stacks;              /* by thread */
     uint64_t (*rows)[EP_KIND_COUNT]; /* by thread: events of a kind */
     size_t *first, *last;            /* by thread: rows; NO_ROW: none */
@@ -115,7 +106,7 @@ function_of(const ep_id_map *map, bool names, uint32_t id)
 static bool
 is_c(unsigned kind)
 {
-    return (C_KINDS & EP_KIND_BIT(kind)) != 0;
+    return ep_kinds[kind].group == EP_GROUP_C;
 }
 
 static EP_CHECKED ep_status
@@ -132,7 +123,7 @@ push(call_stack *stack, int64_t key, uint32_t row, unsigned kind)
         .key = key,
         .row = row,
         .fresh = row == EP_ROW_NONE,
-        .span = (SPAN_KINDS & EP_KIND_BIT(kind)) != 0,
+        .span = ep_kinds[kind].group == EP_GROUP_SPAN,
     };
     return EP_OK;
 }
@@ -170,12 +161,12 @@ end_may_be_older(const verifier *v, call_stack *stack, unsigned kind)
 {
     open_call *top = stack->depth > 0 ? &stack->calls[stack->depth - 1] : NULL;
     bool no_python = (v->call_kinds & EP_KIND_BIT(EP_KIND_CALL)) == 0;
-    if (v->input->damaged || v->input->calls_displaced || (SPAN_KINDS & EP_KIND_BIT(kind))) {
+    if (v->input->damaged || v->input->calls_displaced || ep_kinds[kind].group == EP_GROUP_SPAN) {
         return true;
     }
     if (top == NULL) {
         /* Only Python's frames are looked at when a window begins. */
-        return v->input->filtered || (is_c(kind) && no_python) || (GC_KINDS & EP_KIND_BIT(kind));
+        return v->input->filtered || (is_c(kind) && no_python) || ep_kinds[kind].group == EP_GROUP_GC;
     }
     if (top->row != EP_ROW_NONE) {
         return false;
@@ -183,7 +174,7 @@ end_may_be_older(const verifier *v, call_stack *stack, unsigned kind)
     bool fresh = top->fresh;
     top->fresh = false;
     return v->input->filtered || (is_c(kind) && (fresh || no_python)) ||
-           (GC_KINDS & EP_KIND_BIT(kind));
+           ep_kinds[kind].group == EP_GROUP_GC;
 }
 
 /* Whether nothing but spans is open inside of the first `depth` calls: the program left them open. */
@@ -249,7 +240,7 @@ replay_call(verifier *v, size_t row)
         finding.found = id;
         ep_verify_report(&v->result, v->input->damaged, &finding);
     }
-    if ((v->call_kinds & EP_KIND_BIT(kind)) == 0) {
+    if (!ep_kinds_has(v->call_kinds, kind)) {
         return EP_OK;
     }
     call_stack *stack = &v->stacks[c->thread[row]];
@@ -267,7 +258,7 @@ push_open_calls(verifier *v)
         const ep_open_stack *open = &v->input->threads[thread].open;
         for (size_t i = 0; i < open->depth; i++) {
             const ep_open_call *call = &open->calls[i];
-            if ((v->call_kinds & EP_KIND_BIT(call->kind)) == 0) {
+            if (!ep_kinds_has(v->call_kinds, call->kind)) {
                 continue;
             }
             int64_t key = KEY(function_of(v->input->map, false, call->site_id), is_c(call->kind));
@@ -311,12 +302,12 @@ check_row(verifier *v, size_t row, bool has_block)
         finding.found = c->thread[row];
         ep_verify_report(&v->result, false, &finding);
     }
-    if (EP_UNLIKELY(!known_kind || (input->kinds & EP_KIND_BIT(kind)) == 0)) {
+    if (EP_UNLIKELY(!known_kind || !ep_kinds_has(input->kinds, kind))) {
         ep_finding finding = ep_verify_at(input, EP_FINDING_UNKNOWN_KIND, row);
         finding.found = kind;
         ep_verify_report(&v->result, false, &finding);
     }
-    if (EP_UNLIKELY(known_kind && ((ep_kinds_of_two_words & EP_KIND_BIT(kind)) != 0) != has_block)) {
+    if (EP_UNLIKELY(known_kind && (ep_kinds[kind].words == 2) != has_block)) {
         ep_finding finding = ep_verify_at(input, EP_FINDING_BLOCK_ROWS, row);
         ep_verify_report(&v->result, false, &finding);
         return false;
@@ -352,7 +343,7 @@ replay_rows(verifier *v, const ep_progress *progress)
             v->first[thread] = v->first[thread] == EP_FINDING_NO_ROW ? row : v->first[thread];
             v->last[thread] = row;
             ep_status status = EP_OK;
-            if (ep_kinds_of_calls & EP_KIND_BIT(c->kind[row])) {
+            if (ep_kinds[c->kind[row]].family == EP_FAMILY_CALL) {
                 status = replay_call(v, row);
             } else {
                 check_site(v, row);
@@ -388,7 +379,7 @@ check_counts(verifier *v, size_t thread)
         recorded += known->recorded[kind];
         rows += v->rows[thread][kind];
         same = same && known->recorded[kind] == v->rows[thread][kind];
-        possible = possible && (known->lost[kind] == 0 || (v->input->kinds & EP_KIND_BIT(kind)) != 0);
+        possible = possible && (known->lost[kind] == 0 || ep_kinds_has(v->input->kinds, kind));
     }
     if (!same || !possible) {
         finding.expected = (int64_t)recorded;
@@ -414,6 +405,20 @@ check_counts(verifier *v, size_t thread)
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
+/* The calls of those groups of which all was asked for: of others a begin or an end may be missing. */
+static ep_kind_set
+whole_sorts_of_calls(ep_kind_set asked)
+{
+    ep_kind_set of_group[EP_GROUP_COUNT] = {0}, whole = 0;
+    for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
+        of_group[ep_kinds[kind].group] |= ep_kinds_of_calls & EP_KIND_BIT(kind);
+    }
+    for (size_t group = 0; group < EP_GROUP_COUNT; group++) {
+        whole |= (asked & of_group[group]) == of_group[group] ? of_group[group] : 0;
+    }
+    return whole;
+}
+
 static EP_CHECKED ep_status
 open_verifier(verifier *v, size_t limit)
 {
@@ -431,13 +436,7 @@ open_verifier(verifier *v, size_t limit)
     for (size_t i = 0; i < threads; i++) {
         v->first[i] = v->last[i] = EP_FINDING_NO_ROW;
     }
-    uint64_t kinds = v->input->kinds;
-    v->call_kinds = ((kinds & PYTHON_KINDS) == PYTHON_KINDS ? PYTHON_KINDS : 0) |
-                    ((kinds & C_KINDS) == C_KINDS ? C_KINDS : 0);
-    static const uint64_t pairs[] = {SPAN_KINDS, GC_KINDS, HPY_KINDS};
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        v->call_kinds |= (kinds & pairs[i]) == pairs[i] ? pairs[i] : 0;
-    }
+    v->call_kinds = whole_sorts_of_calls(v->input->kinds);
     ep_status status = ep_block_verifier_open(&v->blocks, v->input, &v->result);
     return status != EP_OK ? status : push_open_calls(v);
 }

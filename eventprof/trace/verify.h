@@ -46,7 +46,7 @@ typedef struct ep_verify_input {
     const ep_id_map *map;
     const ep_trace_thread *threads;
     size_t thread_count;
-    uint64_t kinds;               /* that were asked for */
+    ep_kind_set kinds;            /* that were asked for */
     int64_t duration_ns;
     bool lost_tail;               /* recording ended early: what is lost comes after what is there */
     bool filtered;                /* calls were left out by name, depth or duration */

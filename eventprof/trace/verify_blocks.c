@@ -256,7 +256,7 @@ ep_block_verifier_next(ep_block_verifier *blocks, size_t event)
         return EP_OK;
     }
     check_block(blocks, event, row);
-    if ((blocks->kinds & EP_KIND_BIT(c->kind[row])) == 0) {
+    if (!ep_kinds_has(blocks->kinds, c->kind[row])) {
         return EP_OK;
     }
     follow_realloc(blocks, event, row);
@@ -283,18 +283,12 @@ ep_block_verifier_next(ep_block_verifier *blocks, size_t event)
 /* ---- The whole ------------------------------------------------------------------------------- */
 
 /* Kinds of the domains of which all was asked for: of others a free or malloc may be missing. */
-static uint64_t
-whole_domains(uint64_t kinds)
+static ep_kind_set
+whole_domains(ep_kind_set kinds)
 {
-    static const unsigned operations[] = {EP_KIND_MALLOC, EP_KIND_CALLOC, EP_KIND_REALLOC,
-                                          EP_KIND_REALLOC_FREE, EP_KIND_FREE,
-                                          EP_KIND_REALLOC_FAILED};
-    uint64_t whole = 0;
+    ep_kind_set whole = 0;
     for (unsigned domain = 0; domain < EP_DOMAIN_COUNT; domain++) {
-        uint64_t of_domain = 0;
-        for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
-            of_domain |= EP_KIND_BIT(operations[i] + domain);
-        }
+        ep_kind_set of_domain = ep_kinds_of_domains(UINT64_C(1) << domain);
         whole |= (kinds & of_domain) == of_domain ? of_domain : 0;
     }
     return whole;

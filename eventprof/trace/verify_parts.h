@@ -27,7 +27,7 @@ typedef struct ep_moving {
 typedef struct ep_block_verifier {
     const ep_verify_input *input;
     ep_verification *to;
-    uint64_t kinds;            /* of domains that were recorded whole */
+    ep_kind_set kinds;         /* of domains that were recorded whole */
     int64_t lost_until_ns;     /* an event up to here may be lost; -1: none was */
     ep_address *slots;
     size_t capacity, used, live;

@@ -405,7 +405,7 @@ START_TEST(random_words_decode_without_harm)
         for (size_t i = 0; i < EP_CHUNK_WORDS; i++) {
             uint64_t kind = ep_model_below(&random, 1000) ? 1 + ep_model_below(&random, 39)
                                                           : ep_model_below(&random, 64);
-            words[i] = EP_WORD0(ep_model_random(&random), kind, ep_model_below(&random, 1 << 26));
+            words[i] = EP_WORD0(ep_model_random(&random), kind, ep_model_below(&random, 1 << 25));
         }
         header->used_words = ep_model_below(&random, 2) ? EP_CHUNK_WORDS : UINT64_MAX;
 

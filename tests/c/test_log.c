@@ -113,7 +113,7 @@ START_TEST(a_call_is_the_word_that_types_h_shows)
     ep_log_put(log, UINT64_C(0x123456789), EP_KIND_CALL, 5);
 
     ck_assert_uint_eq(words_used(log), 1);
-    ck_assert_uint_eq(atomic_load(first_word(log)), UINT64_C(0x2345678904000005));
+    ck_assert_uint_eq(atomic_load(first_word(log)), UINT64_C(0x2345678902000005));
     end_log();
 }
 END_TEST
@@ -149,9 +149,9 @@ START_TEST(every_size_address_and_site_reads_back)
     static const uint64_t sizes[] = {0,
                                      1,
                                      512,
-                                     (UINT64_C(1) << 26) - 2,
-                                     (UINT64_C(1) << 26) - 1,
-                                     UINT64_C(1) << 26,
+                                     (UINT64_C(1) << 25) - 2,
+                                     (UINT64_C(1) << 25) - 1,
+                                     UINT64_C(1) << 25,
                                      UINT64_C(1) << 40,
                                      INT64_MAX};
     static const uint64_t addresses[] = {0,
@@ -163,7 +163,7 @@ START_TEST(every_size_address_and_site_reads_back)
                                          UINT64_C(1) << 47,
                                          (UINT64_C(1) << 56) + 3,
                                          UINT64_MAX};
-    static const uint32_t sites[] = {0, 1, (1 << 20) - 1, 1 << 20, (1 << 26) - 1};
+    static const uint32_t sites[] = {0, 1, (1 << 20) - 1, 1 << 20, (1 << 25) - 1};
     static const ep_kind kinds[] = {EP_KIND_MALLOC_RAW, EP_KIND_REALLOC_NUMPY, EP_KIND_FREE_OBJ,
                                     EP_KIND_REALLOC_FAILED_LIBC};
     ep_log *log = fresh_log(5000);
@@ -826,7 +826,7 @@ START_TEST(a_chunk_of_random_words_is_read_without_harm)
             /* Kinds that exist, nearly always, so that the reading gets far. */
             uint64_t kind = ep_model_below(&random, 5000) ? 1 + ep_model_below(&random, 39)
                                                           : ep_model_below(&random, 64);
-            words[i] = EP_WORD0(ep_model_random(&random), kind, ep_model_below(&random, 1 << 26));
+            words[i] = EP_WORD0(ep_model_random(&random), kind, ep_model_below(&random, 1 << 25));
         }
 
         ep_cursor cursor = ep_cursor_begin(header);

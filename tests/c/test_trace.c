@@ -9,7 +9,9 @@
 
 #include "columns.h"
 #include "made.h"
+#include "of_trace.h"
 #include "open.h"
+#include "tree.h"
 
 /* ---- The program ----------------------------------------------------------------------------- */
 
@@ -35,7 +37,10 @@ setup(void)
                              .line = (int32_t)i * 10,
                              .kind = i == PARSE ? EP_NAME_C : EP_NAME_PYTHON};
         names[i] = ep_name_of_text(&text);
-        ep_site call = {.callee = names[i], .caller = i == MAIN ? 0 : names[MAIN], .offset = 2, .line = i == MAIN ? -1 : 10 + (int32_t)i};
+        ep_site call = {.callee = names[i],
+                        .caller = i == MAIN ? 0 : names[MAIN],
+                        .offset = 2,
+                        .line = i == MAIN ? -1 : 10 + (int32_t)i};
         ep_site place = {.caller = names[i], .offset = 4, .line = (int32_t)i * 10 + 1};
         calls[i] = ep_site_of_names(&call);
         places[i] = ep_site_of_names(&place);
@@ -170,6 +175,8 @@ START_TEST(columns_say_what_happened)
     EXPECT(&trace, EP_TABLE_EVENTS, "depth", "0 1 1 1 2 2 1 1 1 0");
     EXPECT(&trace, EP_TABLE_EVENTS, "caller_line", "- - - 12 - - 12 13 13 -");
     EXPECT(&trace, EP_TABLE_CALLS, "name", "main read parse");
+    EXPECT(&trace, EP_TABLE_CALLS, "file", "program.py program.py program.py");
+    EXPECT(&trace, EP_TABLE_CALLS, "line", "10 20 30");
     EXPECT(&trace, EP_TABLE_CALLS, "kind", "call call c_call");
     EXPECT(&trace, EP_TABLE_CALLS, "parent", "- 0 0");
     EXPECT(&trace, EP_TABLE_CALLS, "allocated", "12347 101 0");
@@ -180,7 +187,7 @@ START_TEST(columns_say_what_happened)
     EXPECT(&trace, EP_TABLE_FUNCTIONS, "name", "main read parse");
     EXPECT(&trace, EP_TABLE_FUNCTIONS, "kind", "python python c");
     EXPECT(&trace, EP_TABLE_FUNCTIONS, "calls", "1 1 1");
-    EXPECT(&trace, EP_TABLE_FUNCTIONS, "alive", "12347 0 0");
+    EXPECT(&trace, EP_TABLE_FUNCTIONS, "live", "12347 0 0");
     EXPECT(&trace, EP_TABLE_LINES, "name", "main read");
     EXPECT(&trace, EP_TABLE_LINES, "hits", "1 0");
     EXPECT(&trace, EP_TABLE_LINES, "allocated", "12347 101");
@@ -214,6 +221,79 @@ START_TEST(a_log_and_an_archive_have_the_columns_that_memory_has)
     ck_assert_uint_eq(ep_trace_log_facts(&of_log)->event_slots, 1);
     ep_trace_clear(&of_log);
     ep_trace_clear(&of_archive);
+    forget(&trace);
+}
+END_TEST
+
+/* Builds the tree of calls. */
+static void
+fold(ep_trace *trace)
+{
+    ep_error error = {.text = ""};
+    ep_tree tree;
+    ep_tree_open(&tree, 0);
+    ep_fold *folds[] = {&tree.fold};
+    ck_assert_msg(ep_fold_trace(trace, folds, 1, true, "building the tree", &error) == EP_OK, "%s",
+                  error.text);
+    ck_assert_uint_eq(tree.node_count, 4);    /* with the root */
+    ck_assert_uint_eq(tree.live, 12347);
+    tree.fold.type->clear(&tree.fold);
+}
+
+START_TEST(a_fold_reads_a_file_without_columns_which_may_be_asked_for_later)
+{
+    setup();
+    ep_trace trace = record();
+    const char *const paths[] = {log_path, archive_path};
+
+    for (size_t i = 0; i < 2; i++) {
+        ep_trace of_file;
+        ck_assert_int_eq(ep_trace_open(paths[i], &of_file, NULL), EP_OK);
+        size_t metadata_bytes = of_file.recording.metadata_bytes;
+        fold(&of_file);
+        fold(&of_file);
+
+        ck_assert_int_eq(ep_trace_reach(&of_file, EP_STEP_NAMES, NULL), EP_OK);
+        ck_assert(!of_file.has_decoded);
+        const ep_decoded *head = ep_trace_head(&of_file);
+        ck_assert_uint_eq(ep_decoded_events(head), 10);
+        ck_assert_int_eq(head->duration_ns, trace.decoded.duration_ns);
+        ck_assert_uint_eq(of_file.functions.count, 3);
+        ck_assert_uint_eq(of_file.recording.metadata_bytes, metadata_bytes);
+        ck_assert_uint_eq(ep_trace_lost(&of_file), 0);
+
+        for (const ep_column *column = ep_table_columns; column->name != NULL; column++) {
+            char memory[1024], file[1024];
+            show(&trace, column->table, column->name, memory, sizeof memory);
+            show(&of_file, column->table, column->name, file, sizeof file);
+            ck_assert_msg(strcmp(memory, file) == 0, "%s: %s, and %s", column->name, memory, file);
+        }
+        ck_assert(ep_trace_head(&of_file) == &of_file.decoded);
+        fold(&of_file);
+        ep_trace_clear(&of_file);
+    }
+    fold(&trace);
+    forget(&trace);
+}
+END_TEST
+
+START_TEST(a_fold_over_a_file_with_a_filter_reads_columns)
+{
+    setup();
+    ep_trace trace = record(), of_log;
+    ck_assert_int_eq(ep_trace_open(log_path, &of_log, NULL), EP_OK);
+    of_log.filter.limits_depth = true;
+    of_log.filter.max_depth = 0;
+    ep_tree tree;
+    ep_tree_open(&tree, 0);
+    ep_fold *folds[] = {&tree.fold};
+
+    ck_assert_int_eq(ep_fold_trace(&of_log, folds, 1, true, "building the tree", NULL), EP_OK);
+    ck_assert_uint_eq(tree.node_count, 2);
+    ck_assert(of_log.has_decoded);
+
+    tree.fold.type->clear(&tree.fold);
+    ep_trace_clear(&of_log);
     forget(&trace);
 }
 END_TEST
@@ -303,7 +383,21 @@ START_TEST(rows_of_another_tool_become_a_trace)
     const int32_t thread[] = {0, 0, 0}, ref[] = {0, 1, 0};
     const uint64_t address[] = {0x10000};
     const uint32_t sites[] = {calls[MAIN], places[MAIN]};
-    ep_made rows = {.count = 3, .block_count = 1, .time_ns = time_ns, .kind = kind, .thread = thread, .ref = ref, .address = address, .size = size, .names = &names[MAIN], .function_count = 1, .sites = sites, .site_count = 2, .duration_ns = 9};
+    ep_made rows = {
+        .count = 3,
+        .block_count = 1,
+        .time_ns = time_ns,
+        .kind = kind,
+        .thread = thread,
+        .ref = ref,
+        .address = address,
+        .size = size,
+        .names = &names[MAIN],
+        .function_count = 1,
+        .sites = sites,
+        .site_count = 2,
+        .duration_ns = 9,
+    };
     ep_trace trace = {.has_decoded = true};
     ep_error error = {.text = ""};
     trace.decoded.threads = ep_calloc(1, sizeof *trace.decoded.threads);
@@ -358,7 +452,9 @@ START_TEST(a_watcher_may_stop_a_step_which_can_be_asked_for_again)
 END_TEST
 
 EP_TEST_MAIN("trace", columns_say_what_happened, a_log_and_an_archive_have_the_columns_that_memory_has,
-             steps_may_be_asked_for_in_any_order, the_filter_of_a_trace_leaves_calls_out,
-             what_is_no_trace_is_refused, a_column_that_there_is_not_is_refused,
-             a_trace_without_events_has_empty_columns, rows_of_another_tool_become_a_trace,
+             a_fold_reads_a_file_without_columns_which_may_be_asked_for_later,
+             a_fold_over_a_file_with_a_filter_reads_columns, steps_may_be_asked_for_in_any_order,
+             the_filter_of_a_trace_leaves_calls_out, what_is_no_trace_is_refused,
+             a_column_that_there_is_not_is_refused, a_trace_without_events_has_empty_columns,
+             rows_of_another_tool_become_a_trace,
              a_watcher_may_stop_a_step_which_can_be_asked_for_again)

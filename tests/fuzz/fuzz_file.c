@@ -49,6 +49,20 @@ put(int descriptor, uint64_t offset, const void *from, size_t bytes)
 
 /* ---- Expanding ------------------------------------------------------------------------------- */
 
+#define PAYLOAD_BITS_1 26    /* of word 0 in version 1 */
+#define LATER_KIND 100       /* that only the file's table of kinds knows */
+
+static unsigned payload_bits;
+
+static uint64_t
+word0_of(uint64_t ticks, unsigned kind, uint64_t payload)
+{
+    if (payload == EP_PAYLOAD_MAX) {
+        payload = (UINT64_C(1) << payload_bits) - 1;
+    }
+    return ticks << 32 | (uint64_t)kind << payload_bits | payload;
+}
+
 static void
 put_header(int descriptor, script *s)
 {
@@ -73,7 +87,11 @@ put_header(int descriptor, script *s)
         .phase = EP_FILE_RECORDING,
     };
     unsigned first = (unsigned)take(s, 1), edits = first & 15;
+    payload_bits = PAYLOAD_BITS_1;
     if (first & 16) {
+        payload_bits = EP_PAYLOAD_BITS;
+        header.kinds_high = UINT64_MAX;
+        header.kind_table[LATER_KIND] = (ep_file_kind){2, EP_FAMILY_ALLOC, 0, EP_DOMAIN_OBJ, "later"};
         /* The same places, with pages of nothing between the head and the first slot. */
         header.major = EP_FILE_MAJOR;
         header.minor = EP_FILE_MINOR;
@@ -144,28 +162,32 @@ put_events(script *s, uint64_t *words, size_t room, uint64_t *ticks)
             words[at++] = take(s, 8);
             continue;
         }
-        unsigned kind = op & 63;
+        unsigned kind = (op & 63) != 0 || payload_bits == PAYLOAD_BITS_1 ? op & 63 : LATER_KIND;
         *ticks += take(s, 1) << (op >> 6) * 7;
         if (*ticks >> 32 != high) {
             high = *ticks >> 32;
-            words[at++] = EP_WORD0(*ticks, EP_KIND_SYNC, 0);
+            words[at++] = word0_of(*ticks, EP_KIND_SYNC, 0);
             words[at++] = *ticks;
         }
         const ep_kind_info *info = &ep_kinds[kind];
         uint64_t small = take(s, 1);
         if (kind == EP_KIND_ESCAPE) {
-            words[at++] = EP_WORD0(*ticks, kind, small % (EP_ESCAPE_COUNT + 1));
+            words[at++] = word0_of(*ticks, kind, small % (EP_ESCAPE_COUNT + 1));
             words[at++] = take(s, small % (EP_ESCAPE_COUNT + 1) == EP_ESCAPE_WITHIN ? 1 : 8);
-        } else if (info->family == EP_FAMILY_CALL || info->family == EP_FAMILY_POINT) {
-            words[at++] = EP_WORD0(*ticks, kind, small);
+        } else if (kind != LATER_KIND &&
+                   (info->family == EP_FAMILY_CALL || info->family == EP_FAMILY_POINT)) {
+            words[at++] = word0_of(*ticks, kind, small);
         } else if (info->family == EP_FAMILY_FREE || info->family == EP_FAMILY_VALUE) {
-            words[at++] = EP_WORD0(*ticks, kind, small & 7);
+            words[at++] = word0_of(*ticks, kind, small & 7);
             words[at++] = (small >> 3) * 16;
         } else if (info->family == EP_FAMILY_ALLOC) {
-            words[at++] = EP_WORD0(*ticks, kind, sizes[small & 7]);
+            words[at++] = word0_of(*ticks, kind, sizes[small & 7]);
             words[at++] = (small >> 3) * 16 >> 3 << EP_ALLOC_SITE_BITS | (small & 3);
+        } else if (kind == LATER_KIND) {
+            words[at++] = word0_of(*ticks, kind, small);
+            words[at++] = small;
         } else {
-            words[at++] = EP_WORD0(*ticks, kind, 0);
+            words[at++] = word0_of(*ticks, kind, 0);
             words[at++] = kind == EP_KIND_SYNC ? *ticks : small;
         }
     }

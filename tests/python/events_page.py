@@ -104,7 +104,7 @@ def has(source: str, kinds: int) -> int:
         return 0
     if _starts(source, kinds):
         return kinds
-    each = [1 << number for number in range(64) if kinds >> number & 1]
+    each = [1 << number for number in range(128) if kinds >> number & 1]
     return sum(kind for kind in each if _starts(source, kind))
 
 

@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 
 RECORDING, METADATA, STRINGS, NAMES, SITES, THREADS, OPEN, RESIDENT, EVENTS, INDEX = range(1, 11)
-TASKS, WINDOWS = 11, 12
+TASKS, WINDOWS, KINDS = 11, 12, 13
 OPENS, CLOSES = {1, 4, 5, 7, 40, 42, 44}, {2, 3, 6, 8, 9, 41, 43, 45}
 POINTS, VALUES = {*range(46, 54)}, {*range(54, 61)}
 ALLOCATIONS, FREES = {*range(10, 25), *range(35, 40)}, {*range(25, 35)}
@@ -159,8 +159,9 @@ class Block:
         elif k == 1:
             symbol = self.after_one[one]
         else:
-            symbol = (k - 2) // 2 + 1 | (ids.varint() if k % 2 else 0) << 6
-        kind, number = symbol & 63, symbol >> 6
+            kind, number = (k - 2) // 2 + 1, ids.varint() if k % 2 else 0
+            symbol = kind & 63 | number << 6 | kind >> 6 << 31
+        kind, number = symbol & 63 | symbol >> 31 << 6, symbol >> 6 & 0x1FFFFFF
         address = size = None
         stack = self.stacks.setdefault(thread, [])
         if kind in OPENS:
@@ -236,7 +237,8 @@ def read(path):
     """A dictionary of all that the file holds."""
     found = sections(Path(path).read_bytes())
     known = {"metadata": None, "strings": [None], "names": [(None,) * 5], "sites": [(0, 0, -1, -1)],
-             "threads": [], "open": [], "resident": [], "events": [], "tasks": [], "windows": []}  # fmt: skip
+             "threads": [], "open": [], "resident": [], "events": [], "tasks": [], "windows": [],
+             "kinds": []}  # fmt: skip
     for kind, items, _, raw in found:
         data = Bytes(raw)
         if kind == RECORDING:
@@ -247,7 +249,7 @@ def read(path):
             known["metadata"] = json.loads(data.take(len(raw)))
         elif kind == EVENTS:
             continue
-        elif kind < INDEX or kind in (TASKS, WINDOWS):
+        elif kind < INDEX or kind in (TASKS, WINDOWS, KINDS):
             for _ in range(items):
                 known[LISTS[kind]].append(READERS[kind](data, known))
         else:
@@ -267,7 +269,7 @@ def string(data, known):
 
 
 LISTS = {STRINGS: "strings", NAMES: "names", SITES: "sites", THREADS: "threads", OPEN: "open",
-         RESIDENT: "resident", TASKS: "tasks", WINDOWS: "windows"}  # fmt: skip
+         RESIDENT: "resident", TASKS: "tasks", WINDOWS: "windows", KINDS: "kinds"}  # fmt: skip
 READERS = {
     STRINGS: lambda data, known: data.take(data.varint()).decode("utf-8", "surrogatepass"),
     NAMES: lambda data, known: (
@@ -292,4 +294,8 @@ READERS = {
     RESIDENT: lambda data, known: (data.zigzag(), data.zigzag()),
     TASKS: lambda data, known: (data.varint(), string(data, known)),
     WINDOWS: lambda data, known: (data.varint(), data.zigzag(), data.zigzag()),
+    KINDS: lambda data, known: (
+        *(data.varint() for _ in range(5)),
+        data.take(data.varint()).decode(),
+    ),
 }

@@ -23,6 +23,7 @@ HEADER = (
     ("short_calls", "Q"), ("functions_off", "Q"), ("slots", "Q"), ("head_bytes", "Q"),
     ("state_offset0", "Q"), ("state_offset1", "Q"), ("state_room0", "Q"), ("state_room1", "Q"),
     ("limits", "I"), ("children_lost", "I"), ("children_error", "I"), ("reserved", "I"),
+    ("kinds_high", "Q"), ("kind_table", "3072s"),
 )  # fmt: skip
 HEADER_OFFSETS = {}
 _at = 0
@@ -106,6 +107,7 @@ def read(path) -> Log:
     )
     if header["major"] == 1:
         head_bytes, begin = MIB, 65536 + which * 491520
+    header["kinds"] |= header["kinds_high"] << 64 if header["major"] > 1 else 0
     log = Log()
     log.finished = header["phase"] == 2
 
@@ -201,10 +203,19 @@ def _chunk(data, slot, size, header, log, sites, name_of):
     stop = header["stop_ticks"] if log.finished else MASK
     full = header["full_ticks"] if header["full_reason"] else MASK
     at, escapes = 0, {}
+    bits = 26 if header["major"] == 1 else 25
     while at < limit and words[at]:
         word = words[at]
-        kind, payload, ticks = word >> 26 & 63, word & 0x3FFFFFF, high << 32 | word >> 32
+        kind, payload = (word & NONE) >> bits, word & (1 << bits) - 1
+        ticks = high << 32 | word >> 32
         second = words[at + 1] if at + 1 < limit else 0
+        if word_of(kind) is None and not 61 <= kind <= 63:
+            length, family = header["kind_table"][24 * kind : 24 * kind + 2]
+            assert length, kind
+            at += length
+            if family in (1, 2):
+                escapes = {}
+            continue
         at += 1 if kind in CALLS or kind in POINTS else 2
         if kind == 63:
             high = second >> 32
@@ -212,7 +223,7 @@ def _chunk(data, slot, size, header, log, sites, name_of):
             escapes[payload] = second
         elif kind == 61:
             thread = second
-        if kind >= 61:
+        if 61 <= kind <= 63:
             continue
         text = word_of(kind)
         assert text is not None, kind

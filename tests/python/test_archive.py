@@ -23,7 +23,8 @@ import pytest
 import read_archive
 
 import eventprof
-from eventprof import _core, file
+from eventprof import _core
+from eventprof.files import opening
 
 DATA = Path(__file__).parent.parent / "data"
 TABLES = ("events", "calls", "allocations", "functions", "memory", "threads", "resident")
@@ -398,7 +399,7 @@ def test_a_reader_by_the_page_reads_what_we_write(name, tmp_path):
 
     read = assert_reads_alike(tmp_path / "page.epr")
 
-    assert file._tuples(read["metadata"]) == trace._recorder_metadata
+    assert opening._tuples(read["metadata"]) == trace._recorder_metadata
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("archive-*.epr")), ids=lambda path: path.name)
@@ -483,6 +484,91 @@ def test_no_cut_and_no_changed_byte_is_taken_for_whole(saved, trace, tmp_path):
                     str(opened)
         except (eventprof.FormatError, eventprof.UnsupportedError) as error:
             assert str(error).startswith(f"{path}: ")
+
+
+def packed(sections):
+    """An archive of these sections: (type, items, allocator events, raw bytes); the last is the index."""
+    start = read_archive.Path(DATA / "archive-1.0-raw.epr").read_bytes()[:64]
+    parts, index, at = [start], b"", 64
+    for kind, items, blocks, raw in sections:
+        raw = index if kind == read_archive.INDEX else raw
+        header = struct.pack(
+            "<IB3xQQQQI", kind, 0, len(raw), len(raw), items, blocks, zlib.crc32(raw)
+        )
+        header += struct.pack("<I", zlib.crc32(header))
+        where, index = at, index + struct.pack("<Q", at) + header
+        parts += [header, raw]
+        at += len(header) + len(raw)
+    trailer = struct.pack("<QQ4x8s", where, at, b"EVPAREND")
+    return b"".join([*parts, trailer, struct.pack("<I", zlib.crc32(trailer))])
+
+
+def varints(*numbers):
+    out = bytearray()
+    for number in numbers:
+        rest = number
+        while rest > 127:
+            out.append(rest & 127 | 128)
+            rest >>= 7
+        out.append(rest)
+    return bytes(out)
+
+
+@pytest.mark.parametrize("old", ["mark", "counter", "span_begin"], ids=["point", "value", "call"])
+def test_kinds_of_a_later_version_are_left_out(old, tmp_path):
+    """The same archive as if one kind were one that this version does not know: its events are read and
+    left out, and all others are what they were."""
+    with eventprof.record(memory=False) as rec:
+        for number in range(40):
+            eventprof.mark("here")
+            with eventprof.span("there"):
+                eventprof.counter("level", number)
+    rec.trace.save(tmp_path / "now.epr")
+    kind, later = {"mark": 46, "counter": 56, "span_begin": 40}[old], 101
+    sections = []
+    for number, items, blocks, raw in read_archive.sections((tmp_path / "now.epr").read_bytes()):
+        data, out = read_archive.Bytes(raw), bytearray()
+        if number == read_archive.KINDS:
+            for _ in range(items):
+                fields = [data.varint() for _ in range(5)]
+                word = data.take(data.varint())
+                fields[0], word = (later, b"later") if fields[0] == kind else (fields[0], word)
+                out += varints(*fields, len(word)) + word
+            raw = bytes(out)
+        elif number == read_archive.THREADS:
+            for _ in range(items):
+                head = [data.varint() for _ in range(3)]
+                name = data.take(data.varint())
+                out += varints(*head, len(name)) + name + varints(data.varint(), data.varint())
+                for _ in range(2):
+                    counts = read_archive.counts(data)
+                    out += varints(len(counts))
+                    for each, count in counts.items():
+                        out += varints(later if each == kind else each, count)
+            raw = bytes(out)
+        elif number == read_archive.EVENTS:
+            lengths = struct.unpack_from("<8I", raw, 24)
+            kinds_at = 56 + sum(lengths[:3])
+            raw = bytearray(raw)
+            for at in range(kinds_at, kinds_at + lengths[3]):
+                if raw[at] > 1 and raw[at] // 2 == kind:
+                    raw[at] += 2 * (later - kind)
+            raw = bytes(raw)
+        sections.append((number, items, blocks, raw))
+    (tmp_path / "later.epr").write_bytes(packed(sections))
+
+    now, trace = eventprof.open(tmp_path / "now.epr"), eventprof.open(tmp_path / "later.epr")
+
+    gone = now.events["event"] == old
+    assert gone.sum() == 40
+    assert trace.file["unknown_events"] == 40
+    assert trace.file["unknown_kinds"] == "later"
+    assert trace.metadata["damaged_chunks"] == 0
+    for column in ("event", "time", "line", "value"):
+        kept = now.events[column][~gone]
+        assert repr(trace.events[column].tolist()) == repr(kept.tolist())
+    assert not trace.loss
+    assert trace.verify() or old == "span_begin"
 
 
 def test_damaged_metadata_costs_only_them(saved):

@@ -51,7 +51,7 @@ TABLES = ("events", "calls", "allocations", "functions", "memory", "threads")
 
 
 #: What the two tell by clocks of their own: the file's lacks the chunks that were in use before it.
-TIMES = {"time", "start", "end", "duration", "self_time", "total", "self", "mean", "min", "max", "p50",
+TIMES = {"time", "start", "end", "duration", "total", "self", "mean", "min", "max", "p50",
          "p95", "p99", "first", "last"}  # fmt: skip
 
 
@@ -937,6 +937,63 @@ def log_header():
     return read_log.HEADER_OFFSETS
 
 
+def of_a_later_version(data, number):
+    """The same log as if marks were of a kind that this version does not know."""
+    import read_log
+
+    mark, at = 46, read_log.HEADER_OFFSETS
+    kinds = struct.unpack_from("<Q", data, at["kinds"])[0]
+    data = put(data, at["kinds"], "Q", kinds & ~(1 << mark))
+    data = put(data, at["kinds_high"], "Q", 1 << number - 64)
+    row = at["kind_table"] + 24 * number
+    data = put(data, row, "4B20s", *data[row - 24 * (number - mark) :][:4], b"later")
+    for slot in slots_of(data):
+        magic, state = struct.unpack_from("<II", data, slot)
+        if magic != 0x43505645 or not state:
+            continue
+        count = (min(size_at(data, slot), len(data) - slot) - 128) // 8
+        words = list(struct.unpack_from(f"<{count}Q", data, slot + 128))
+        place = 0
+        while place < len(words) and words[place]:
+            kind = words[place] >> 25 & 127
+            if kind == mark:
+                words[place] += number - mark << 25
+            place += 1 if kind in read_log.CALLS or kind in read_log.POINTS else 2
+        data = put(data, slot + 128, f"{len(words)}Q", *words)
+        if state == 2:
+            used = struct.unpack_from("<Q", data, slot + 56)[0]
+            total = read_log.sum64(data[slot + 128 : slot + 128 + 8 * used])
+            data = put(data, slot + 88, "Q", total)
+    return data
+
+
+def test_kinds_of_a_later_version_are_left_out(tmp_path, capsys):
+    import read_log
+
+    path, later = tmp_path / "now.epr", tmp_path / "later.epr"
+    with eventprof.record(output=path):
+        for _ in range(50):
+            eventprof.mark("here")
+            work(3)
+    later.write_bytes(of_a_later_version(path.read_bytes(), 101))
+
+    now, trace = eventprof.open(path), eventprof.open(later)
+
+    marks = now.events["event"] == "mark"
+    assert marks.sum() == 50
+    assert trace.file["unknown_events"] == 50
+    assert trace.file["unknown_kinds"] == "later"
+    assert not trace.file["missing"]
+    assert trace.metadata["damaged_chunks"] == 0
+    assert trace.events["event"].tolist() == now.events["event"][~marks].tolist()
+    assert trace.events["time"].tolist() == now.events["time"][~marks].tolist()
+    assert [event.word for event in read_log.read(later).events] == trace.events["event"].tolist()
+    trace.report()
+    told = " ".join(capsys.readouterr().out.split())
+    assert "50 events of kinds that this eventprof does not know (later) are left out" in told
+    assert trace.verify()
+
+
 def test_changed_anywhere(good, tmp_path):
     """Bytes of headers, states and first records changed at random: it opens, or says why not."""
     dice = random.Random(4)
@@ -1058,3 +1115,54 @@ def test_files_of_before_open(name, tmp_path):
     assert facts(trace)["unfinished"] == expected["unfinished"]
     assert facts(trace)["missing_count"] == 0
     assert "tick" in set(map(str, trace.functions["name"]))
+
+
+LATE = """
+    import os, signal, eventprof
+    def both():
+        pass
+    first = eventprof.record(output="first.epr", memory=False)
+    first.start()
+    second = eventprof.record(output="second.epr", memory=False)
+    second.start()
+    both()
+    if {stops}:
+        second.stop()
+        second = eventprof.record(output="third.epr", memory=False)
+        second.start()
+    print("recorded", flush=True)
+    input()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_second_file_says_that_it_is_written_at_its_stop(tmp_path, stops):
+    program = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(LATE.format(stops=stops))],
+        cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert program.stdout.readline() == "recorded\n"
+    late = tmp_path / ("third.epr" if stops else "second.epr")
+
+    trace = eventprof.open(late)
+    assert len(trace.events) == 0
+    assert trace.file["live"] and trace.file["awaits_stop"] and not trace.file["missing"]
+    assert "its events are in memory" in " ".join(str(trace).split())
+    assert "Nothing lost" not in str(trace)
+
+    program.communicate("\n", timeout=60)
+    assert program.returncode == -signal.SIGKILL
+    trace = eventprof.open(late)
+    assert len(trace.events) == 0
+    assert not trace.file["live"]
+    assert trace.file["awaits_stop"]
+    assert "was not stopped" in trace.file["missing"][0]
+    assert str(trace).startswith("DAMAGE: 1 part")
+    assert "what both recorded is in the other file" in " ".join(str(trace).split())
+    assert "both" in set(eventprof.open(tmp_path / "first.epr").functions["name"])
+    assert eventprof.open(tmp_path / "first.epr").file["awaits_stop"] is False
+    if stops:
+        stopped = eventprof.open(tmp_path / "second.epr")
+        assert "both" in set(stopped.functions["name"])
+        assert stopped.file["awaits_stop"] is False and not stopped.file["missing"]

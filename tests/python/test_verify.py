@@ -329,10 +329,10 @@ def swap_a_call_and_its_end(path):
             continue
         while at + 8 < min(slot, len(content)):
             (word,), (after,) = WORD.unpack_from(content, at), WORD.unpack_from(content, at + 8)
-            kind = word >> 26 & 63
+            kind = word >> 25 & 127
             if word == 0:
                 break
-            if kind == call and after >> 26 & 63 == back:
+            if kind == call and after >> 25 & 127 == back:
                 WORD.pack_into(content, at, after)
                 WORD.pack_into(content, at + 8, word)
                 path.write_bytes(content)

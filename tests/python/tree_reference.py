@@ -25,7 +25,7 @@ def of_tables(trace):
             "caller_line",
             "kind",
             "duration",
-            "self_time",
+            "self",
             "flags",
         )
     }
@@ -42,7 +42,7 @@ def of_tables(trace):
             of["resumes" if column["kind"][row] in (4, 5) else "calls"] += 1
         of["raised"] += bool(flags & 8)
         of["total"] += column["duration"][row]
-        of["self"] += column["self_time"][row]
+        of["self"] += column["self"][row]
         if not flags & CUT:
             length = column["duration"][row]
             of["longest"] = max(of.get("longest", length), length)
@@ -155,8 +155,8 @@ def compare_functions(trace, tree):
     outermost[0] = False
     function = np.maximum(tree.function, -1)
     for name, of in (("calls", "calls"), ("resumes", "resumes"), ("self", "self"), ("freed", "freed"),
-                     ("allocated", "allocated"), ("blocks", "blocks"), ("alive", "live"),
-                     ("temporary", "temporary"), ("peak_live", "at_peak")):  # fmt: skip
+                     ("allocated", "allocated"), ("blocks", "blocks"), ("live", "live"),
+                     ("temporary", "temporary"), ("at_peak", "at_peak")):  # fmt: skip
         sums = np.zeros(len(tree.functions) + 1, dtype=np.int64)
         np.add.at(sums, function[1:], tree.own(of)[1:])
         assert sums[:-1].tolist() == stats[name][:-1].tolist(), name

@@ -250,10 +250,12 @@ def _block(
             if k < 2:
                 symbol = after_one[one] if k else after_two[two]
             else:
-                symbol = (k - 2) // 2 + 1 | (numbers.varint() if k % 2 else 0) << 6
+                kind = (k - 2) // 2 + 1
+                number = numbers.varint() if k % 2 else 0
+                symbol = kind & 63 | number << 6 | kind >> 6 << 31
             after_two[two] = after_one[one] = symbol
             history[thread] = symbol, before
-            kind, number = symbol & 63, symbol >> 6
+            kind, number = symbol & 63 | symbol >> 31 << 6, symbol >> 6 & 0x1FFFFFF
             if kind not in decode.WORDS:
                 raise UnsupportedError(
                     f"{path}: it has events of kind {kind}; open it with CPython"

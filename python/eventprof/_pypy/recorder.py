@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Self, cast
 
 from ..recording import arguments
-from ..recording.events import numpy_choice
+from ..recording.events import OF_C_CALLS, OF_CALLS, numpy_choice
 from ..recording.options import Options, describe_run
 from ..recording.quantities import parse_size
 from ..recording.recorder import Recorder as SharedRecorder
@@ -96,9 +96,10 @@ def record(
     flags = {"jit": jit, "gc": gc, "operations": operations}
     flags = {name: arguments.flag(name, value) for name, value in flags.items()}
     arguments.flag("force", force)
-    python = ("call", "return", "yield", "resume", "throw", "unwind")
-    words = (*(python if with_calls else ()), *(("c_call", "c_return", "c_exception")
-                                                if with_c_calls else ()))  # fmt: skip
+    words = (
+        *(OF_CALLS if with_calls else ()),
+        *(OF_C_CALLS if with_c_calls else ()),
+    )
     if events is not None:
         words = tuple(arguments.choices("events", events, tuple(_KINDS)))
     kinds = sum(1 << _KINDS[word] for word in words)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..trace.kinds import unknown_kinds
 from . import rows
 from .files import add_file, is_stub, load
 
@@ -84,6 +85,9 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
     yield "ended", _ended(file)
     for missing in file.get("missing", ()):
         yield "missing", missing
+    unknown = unknown_kinds(file)
+    if unknown is not None:
+        yield "left out", unknown
     for number, part in enumerate(metadata.get("merged", ())):
         yield f"  merged {number}", f"process {part.get('pid')}: {_command(part)}"
     yield "program", _command(metadata)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 AT_A_TIME = 1 << 16
 
 _NO_MODULES = (None, "builtins")
+_BLOCK_BITS = sum(
+    1 << row[0] for row in _core.kind_table() if row[7] == "block" and row[6] != "neither"
+)
 
 
 def utf8(text: str) -> bytes:
@@ -233,7 +236,7 @@ class View:
     def has_memory(self) -> bool:
         """Whether allocations were recorded."""
         kinds = self.trace._facts["kinds"]
-        return bool(kinds >> 10 & ((1 << 25) - 1))
+        return bool(kinds & _BLOCK_BITS)
 
     @cached_property
     def memory(self) -> tuple[Array, Array, Array]:
@@ -382,7 +385,7 @@ class View:
     def own_times(self) -> Array:
         """Give the time of each call without the chosen calls inside."""
         if not self.chosen:
-            own: Array = self.trace._core.calls("self_time")
+            own: Array = self.trace._core.calls("self")
             return own
         inside = np.zeros(len(self), np.int64)
         has_parent = self.parent >= 0

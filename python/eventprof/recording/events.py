@@ -9,29 +9,36 @@ from typing import Any
 from .. import _core
 from .arguments import ALL_DOMAINS, DOMAINS, choices, is_bool, one_of, patterns
 
+KINDS = [row for row in _core.kind_table() if row[2]]
+
+
+def _words_of_groups(*groups: str) -> tuple[str, ...]:
+    """Give the words of the kinds of some groups (events.def), each once."""
+    return tuple(dict.fromkeys(row[2] for row in KINDS if row[7] in groups))
+
+
 #: Events that have a flag of record() of their own, by that.
-OF_CALLS = ("call", "return", "yield", "resume", "throw", "unwind")
-OF_C_CALLS = ("c_call", "c_return", "c_exception")
+OF_CALLS = _words_of_groups("python")
+OF_C_CALLS = _words_of_groups("c")
 #: What happens inside of functions, by the flag of record() that asks for it.
 INSIDE = {
-    "lines": ("line",),
-    "instructions": ("instruction",),
-    "exceptions": ("raise", "reraise", "handled", "stop_iteration"),
-    "branches": ("branch", "jump"),
+    "lines": _words_of_groups("line"),
+    "instructions": _words_of_groups("instruction"),
+    "exceptions": _words_of_groups("exception"),
+    "branches": _words_of_groups("branch"),
 }
 _INSIDE_WORDS = tuple(word for words in INSIDE.values() for word in words)
 #: Of them, what a trace hook sees.
 _TRACED_WORDS = ("line", "instruction", "raise", "stop_iteration")
 #: What has nothing to do with calls and blocks, by its flag.
 BESIDE = {
-    "marks": ("span_begin", "span_end", "mark", "counter", "flow"),
-    "gc": ("gc_start", "gc_stop", "gc_collected"),
-    "refs": ("create", "destroy"),
-    "audit": ("audit",),
-    "hpy": ("hpy_call", "hpy_return"),
+    "marks": _words_of_groups("span", "mark"),
+    "gc": _words_of_groups("gc"),
+    "refs": _words_of_groups("object"),
+    "audit": _words_of_groups("audit"),
+    "hpy": _words_of_groups("hpy"),
 }
-KINDS = [row for row in _core.kind_table() if row[2]]
-_BLOCK_WORDS = tuple(dict.fromkeys(row[2] for row in KINDS if row[5] is not None))
+_BLOCK_WORDS = _words_of_groups("block")
 _CODE_WORDS = (*OF_CALLS, *OF_C_CALLS, *_INSIDE_WORDS)
 #: Of what filters of functions are about.
 CODE_KINDS = sum(1 << row[0] for row in KINDS if row[2] in _CODE_WORDS)
@@ -133,7 +140,7 @@ def _event_words(events: object) -> frozenset[str]:
     if not isinstance(events, str) and isinstance(events, Iterable):
         events = list(events)
         more = {"calls": OF_CALLS, "c_calls": OF_C_CALLS, "memory": _BLOCK_WORDS, **INSIDE,
-                **BESIDE, "span": BESIDE["marks"][:2]}  # fmt: skip
+                **BESIDE, "span": _words_of_groups("span")}  # fmt: skip
         for word in events:
             if isinstance(word, str) and word not in EVENTS and word in more:
                 raise ValueError(f"events may hold words of single events, not {word!r}: put "

@@ -16,13 +16,16 @@ from .drawing import SIDE, Name, Rule, draw_bar, show_percent
 
 ALL_DOMAINS = 31
 
-KINDS = {number: (word, family) for number, _, word, _, family, _, _ in _core.kind_table()}
+KINDS = {row[0]: (row[2], row[4]) for row in _core.kind_table()}
 #: Calls that the interpreter makes; spans and the like are none.
 CALL_BITS = sum(1 << row[0] for row in _core.kind_table() if row[4] == "call" and row[3])
 BLOCK_BITS = sum(1 << n for n, (_, family) in KINDS.items() if family in ("alloc", "free"))
-PYTHON_WORDS = ("call", "return", "yield", "resume", "throw", "unwind")
-C_WORDS = ("c_call", "c_return", "c_exception")
-BLOCK_WORDS = ("malloc", "calloc", "realloc", "realloc_free", "free")
+PYTHON_WORDS = tuple(row[2] for row in _core.kind_table() if row[7] == "python")
+C_WORDS = tuple(row[2] for row in _core.kind_table() if row[7] == "c")
+#: Those without which bytes are not complete; the others are of requests that failed.
+BLOCK_WORDS = tuple(
+    dict.fromkeys(r[2] for r in _core.kind_table() if r[7] == "block" and r[6] != "neither")
+)
 
 
 class Layout:

@@ -65,14 +65,14 @@ def memory(page: Layout) -> Iterator[RenderableType]:
         places.all(),
         allocated,
     )
-    alive = f"{show_bytes(sums['alive'])} in {show_count(sums['alive_blocks'], 'block')}"
+    alive = f"{show_bytes(sums['live'])} in {show_count(sums['alive_blocks'], 'block')}"
     yield from _sites(
         page,
         "Alive at the end",
         f"{alive}: results, caches and leaks",
         "alive",
         places.of(*core.alive(-1, "site")),
-        sums["alive"],
+        sums["live"],
     )
     temporary = sums["temporary"]
     yield from _sites(
@@ -106,7 +106,7 @@ def _totals(page: Layout, sums: dict[str, int], peak: tuple[int, int, int]) -> G
     frees = show_count(sum(_number(page, word) for word in ("free", "realloc_free")), "free")
     row("freed", sums["freed"], f"by {frees}")
     row("peak", peak_bytes, f"in {show_count(peak_blocks, 'block')} at {show_ns(peak_time)}")
-    row("at the end", sums["alive"], f"in {show_count(sums['alive_blocks'], 'block')}")
+    row("at the end", sums["live"], f"in {show_count(sums['alive_blocks'], 'block')}")
     return grid
 
 
@@ -136,8 +136,8 @@ def _by_function(
             show_bytes(int(allocated[row])),
             *page.share(allocated[row], whole),
             f"{statistics['blocks'][row]:,}",
-            show_bytes(int(statistics["peak_live"][row])),
-            show_bytes(int(statistics["alive"][row])),
+            show_bytes(int(statistics["at_peak"][row])),
+            show_bytes(int(statistics["live"][row])),
             page.function(row),
         )
     yield grid

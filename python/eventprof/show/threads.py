@@ -24,9 +24,7 @@ def threads(page: Layout) -> Iterator[RenderableType]:
         heads.append("lost")
         columns.append(lambda row: f"{lost[row]:,}")
     if with_calls:
-        own = np.bincount(
-            core.calls("thread"), weights=core.calls("self_time"), minlength=len(table)
-        )
+        own = np.bincount(core.calls("thread"), weights=core.calls("self"), minlength=len(table))
         heads.append("in calls")
         columns.append(lambda row: show_ns(round(own[row])))
     if with_blocks:

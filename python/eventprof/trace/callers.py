@@ -71,7 +71,7 @@ class Callers(Tables):
         count = found.shape[1]
         times = np.bincount(group, minlength=count)
         total = sum_by(group, self._core.calls("duration")[calls], count)
-        own = sum_by(group, self._core.calls("self_time")[calls], count)
+        own = sum_by(group, self._core.calls("self")[calls], count)
         order = np.argsort(-total, kind="stable")
         return answer_table(
             self,

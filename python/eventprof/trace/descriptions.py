@@ -27,6 +27,7 @@ class Description(NamedTuple):
     unit: str
     meaning: str
     more: str
+    formerly: str
 
 
 @cache
@@ -65,6 +66,7 @@ def number(of: Description, load: Loader, recorded: Container[str] = ()) -> Colu
         unit=of.unit,
         doc=of.meaning,
         hexadecimal=of.reading == "address",
+        formerly=of.formerly,
     )
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .. import _core
 
 KINDS = tuple(_core.kind_table())
 #: What the event column says, by kind.
 WORDS = {kind: word for kind, _, word, *_ in KINDS}
-#: How calls of the tree are called that are none of the interpreter's.
-CALL_WORDS = WORDS | {40: "span", 42: "gc", 44: "hpy"}
+#: What calls of the tree show as their kind: those that the interpreter does not make, their group.
+CALL_WORDS = WORDS | {
+    row[0]: row[7]
+    for row in KINDS
+    if row[4] == "call" and row[6] == "opens" and row[7] not in ("python", "c")
+}
 DOMAINS = ("raw", "mem", "obj", "numpy", "libc")
 #: Kinds by their names in events.def.
 NUMBERS = {row[1]: row[0] for row in _core.kind_table()}
@@ -22,3 +28,15 @@ CALL_FLAGS = {
 ALLOCATION_FLAGS = {
     "mended": 1, "free_lost": 2, "revived": 4, "moved": 8, "brief": 16, "local": 32,
 }  # fmt: skip
+
+
+def unknown_kinds(file: dict[str, Any]) -> str | None:
+    """Say which events of a file are left out, because a later eventprof wrote them."""
+    count = file.get("unknown_events")
+    if not count:
+        return None
+    what, are = ("event", "is") if count == 1 else ("events", "are")
+    return (
+        f"{count:,} {what} of kinds that this eventprof does not know ({file['unknown_kinds']}) "
+        f"{are} left out; a newer eventprof shows them"
+    )

@@ -63,19 +63,19 @@ class Tables(Facts):
         Returns
         -------
         Table
-            ``start``, ``duration`` and ``self_time`` (without the calls inside) int64, ns.
-            ``thread`` int32, row of `threads`. ``function`` int32, row of `functions`, and ``name``
-            text. ``kind`` text, how it began: call, resume, throw or c_call; or what else it is:
-            span, gc or hpy. A generator has a row for each of its runs. ``depth`` int32.
-            ``parent`` int32, row of this table, null for outermost calls. ``caller``
-            int32 and ``caller_line`` int32. ``flags`` uint8, a sum of: 1 open when the window
-            began, 2 open when it ended, 4 ended by a yield, 8 ended by an exception, 16 its end
-            was not seen, 32 recursive. The duration of a call with 1, 2 or 16 is that within the
-            window, a lower bound. The bits' names are in `CALL_FLAGS` of eventprof.trace.
-            ``allocated`` and ``freed`` int64, bytes, and ``blocks`` (allocated) int32, in the call
-            itself; ``allocated_below``, ``freed_below`` and ``blocks_below`` with the calls
-            inside. ``task`` text: the name of the asyncio task that it was part of, as it was when
-            the task's slice began; null outside of tasks.
+            ``start``, ``duration`` and ``self`` (without the calls inside) int64, ns. ``thread``
+            int32, row of `threads`. ``function`` int32, row of `functions`, its ``name`` and
+            ``file`` text and ``line`` int32, the first. ``kind`` text, how it began: call, resume,
+            throw or c_call; or what else it is: span, gc or hpy. A generator has a row for each of
+            its runs. ``depth`` int32. ``parent`` int32, row of this table, null for outermost
+            calls. ``caller`` int32 and ``caller_line`` int32. ``flags`` uint8, a sum of: 1 open
+            when the window began, 2 open when it ended, 4 ended by a yield, 8 ended by an
+            exception, 16 its end was not seen, 32 recursive. The duration of a call with 1, 2 or 16
+            is that within the window, a lower bound. The bits' names are in `CALL_FLAGS` of
+            eventprof.trace. ``allocated`` and ``freed`` int64, bytes, and ``blocks`` (allocated)
+            int32, in the call itself; ``allocated_below``, ``freed_below`` and ``blocks_below``
+            with the calls inside. ``task`` text: the name of the asyncio task that it was part of,
+            as it was when the task's slice began; null outside of tasks.
         """
         load = self._core.calls
         return Table(
@@ -183,9 +183,9 @@ class Tables(Facts):
             outermost), ``self`` with it innermost; ``mean`` (float64), ``min``, ``max``, ``p50``,
             ``p95``, ``p99`` of one call or slice, null where none was recorded from start to end;
             the percentiles are exact. Memory, int64 bytes: ``allocated``, ``freed`` by it, ``net``;
-            ``blocks`` allocated; of what it allocated: ``alive`` at the end, ``churn`` (freed
+            ``blocks`` allocated; of what it allocated: ``live`` at the end, ``churn`` (freed
             again), ``temporary`` (freed in the call that made it, or before the thread's next
-            allocation), ``peak_live`` (alive at the trace's peak).
+            allocation), ``at_peak`` (alive at the trace's peak).
 
         Notes
         -----
@@ -231,9 +231,9 @@ class Tables(Facts):
         -------
         Table
             In order of function and line. ``function`` int32, row of `functions`; ``name`` and
-            ``file`` text; ``line`` int32. ``hits`` int64, how often it began; ``time`` int64, ns,
+            ``file`` text; ``line`` int32. ``hits`` int64, how often it began; ``total`` int64, ns,
             from there until the next line of the same call began, or the call ended or yielded:
-            with all that the line called; ``self_time`` int64, ns, without the calls that were
+            with all that the line called; ``self`` int64, ns, without the calls that were
             recorded. ``allocated`` int64, bytes, and ``blocks`` int64: while the line was
             executing; what functions that are not in Python allocate is of the line that called
             them. The first three numbers are null unless lines were recorded
@@ -244,7 +244,7 @@ class Tables(Facts):
         Of a recursive function's line that is open several times on a thread the outermost counts,
         so that no line takes longer than its thread. The last line of a call that was still open
         takes until the window's end. Without recorded calls (``calls=False``) a line takes until
-        its thread's next line, in whichever function, and ``self_time`` is the same. A realloc
+        its thread's next line, in whichever function, and ``self`` is the same. A realloc
         counts as an allocation of the new block.
 
         Examples

@@ -203,6 +203,8 @@ class _Wording:
         for what in missing:
             yield Finding("damaged", None, None, None, what, "a whole file", None)
         events, written = self._trace._facts["events"], file.get("events_written")
+        if isinstance(written, int):
+            written -= int(file.get("unknown_events") or 0)
         if not missing and isinstance(written, int) and events != written:
             self.damage += 1
             what = f"{plural(events, 'event')} in the file"

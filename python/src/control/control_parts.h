@@ -84,7 +84,7 @@ const ep_source *ep_py_code_source_in_use(void);
 
 /* Makes every source give what `kinds` asks of it. more: is about to run; may be NULL. Fails: -1,
  * exception set. */
-int ep_py_sources_adjust(uint64_t kinds, const ep_source *code, const ep_py_recorder *more);
+int ep_py_sources_adjust(ep_kind_set kinds, const ep_source *code, const ep_py_recorder *more);
 
 /* Makes every source give what the running recorders want, and no more. */
 void ep_py_sources_release(void);

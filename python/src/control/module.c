@@ -8,8 +8,10 @@
 #include "errors.h"
 #include "count.h"
 #include "intern.h"
+#include "kinds.h"
 #include "legacy.h"
 #include "marks.h"
+#include "own_blocks.h"
 #include "patterns.h"
 #include "render.h"
 #include "source.h"
@@ -41,6 +43,25 @@ add_launcher_file(PyObject *module, PyObject *path)
     }
     free(heap);
     Py_RETURN_NONE;
+}
+
+/* f(*args), none of which is the program's. Its calls in Python code of ours are left out on their own. */
+static PyObject *
+call_muted(PyObject *module, PyObject *args)
+{
+    (void)module;
+    Py_ssize_t count = PyTuple_GET_SIZE(args);
+    if (count < 1) {
+        PyErr_SetString(PyExc_TypeError, "call_muted() takes a callable and its arguments");
+        return NULL;
+    }
+    bool muted = ep_py_mute();
+    PyObject *const *items = ((PyTupleObject *)args)->ob_item;
+    PyObject *result = PyObject_Vectorcall(items[0], items + 1, (size_t)count - 1, NULL);
+    if (muted) {
+        ep_py_unmute();
+    }
+    return result;
 }
 
 static PyObject *
@@ -119,7 +140,7 @@ engine_stats(PyObject *module, PyObject *unused)
                          (Py_ssize_t)ep_names_bytes());
 }
 
-/* [(number, identifier, word, legacy code, family, domain, pairing)] of every kind that is a
+/* [(number, identifier, word, legacy code, family, domain, pairing, group)] of every kind that is a
  * row. */
 static PyObject *
 kind_table(PyObject *module, PyObject *unused)
@@ -135,9 +156,9 @@ kind_table(PyObject *module, PyObject *unused)
         if (info->name == NULL || info->family == EP_FAMILY_CONTROL) {
             continue;
         }
-        PyObject *row = Py_BuildValue("issiszs", kind, info->name, info->word, (int)info->legacy,
+        PyObject *row = Py_BuildValue("issiszss", kind, info->name, info->word, (int)info->legacy,
                                       families[info->family], domains[info->domain],
-                                      pairings[info->pairing]);
+                                      pairings[info->pairing], ep_kind_group_words[info->group]);
         if (row == NULL || PyList_Append(rows, row) < 0) {
             Py_CLEAR(rows);
         }
@@ -159,7 +180,7 @@ source_table(PyObject *module, PyObject *unused)
     };
     PyObject *rows = PyList_New(0);
     for (size_t i = 0; rows != NULL && i < sizeof sources / sizeof *sources; i++) {
-        PyObject *row = Py_BuildValue("sK", sources[i]->name, (unsigned long long)sources[i]->kinds);
+        PyObject *row = Py_BuildValue("sN", sources[i]->name, ep_py_kinds(sources[i]->kinds));
         if (row == NULL || PyList_Append(rows, row) < 0) {
             Py_CLEAR(rows);
         }
@@ -212,6 +233,7 @@ static PyMethodDef functions[] = {
     {"legacy_names", ep_py_legacy_names, METH_O, NULL},
     {"set_own_directory", set_own_directory, METH_O, NULL},
     {"add_launcher_file", add_launcher_file, METH_O, NULL},
+    {"call_muted", call_muted, METH_VARARGS, NULL},
     {"add_area", ep_py_add_area, METH_VARARGS, NULL},
     {"name_thread", name_thread, METH_VARARGS, NULL},
     {"set_opcode_names", ep_py_set_opcode_names, METH_O, NULL},

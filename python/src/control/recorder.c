@@ -12,6 +12,7 @@
 #include "file.h"
 #include "gate.h"
 #include "intern.h"
+#include "kinds.h"
 #include "patterns.h"
 #include "source.h"
 #include "trace_object.h"
@@ -25,15 +26,17 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     PyObject *include = NULL, *exclude = NULL, *output = NULL, *child_output = NULL, *audit = NULL;
     PyObject *metadata = NULL;
     int replace = 0;
-    unsigned long long kinds = 0, limit_bytes = 0;
+    ep_kind_set kinds = 0;
+    unsigned long long limit_bytes = 0;
     int on_full = EP_ON_FULL_OVERWRITE, current_thread = 0;
     const char *backend = "auto", *clock = "auto";
     long long max_depth = -1, min_duration_ns = 0;    /* -1: any */
     (void)args;
     PyObject *empty = PyTuple_New(0);
     int parsed = empty != NULL &&
-                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$KKisspO!O!LLO!O!O!pO!:Recorder",
-                                             names, &kinds, &limit_bytes, &on_full, &backend,
+                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$O&KisspO!O!LLO!O!O!pO!:Recorder",
+                                             names, ep_py_kinds_from, &kinds, &limit_bytes, &on_full,
+                                             &backend,
                                              &clock, &current_thread, &PyTuple_Type, &include,
                                              &PyTuple_Type, &exclude, &max_depth,
                                              &min_duration_ns, &PyBytes_Type, &output,
@@ -283,6 +286,20 @@ recorder_get_output(PyObject *object, void *unused)
     return file != NULL ? PyUnicode_DecodeFSDefault(ep_file_path(file)) : Py_NewRef(Py_None);
 }
 
+/* (forked children that could not write a file, why not the last of them); None without a file. */
+static PyObject *
+recorder_get_children_lost(PyObject *object, void *unused)
+{
+    (void)unused;
+    const ep_file *file = ((ep_py_recorder *)object)->core.file;
+    if (file == NULL) {
+        Py_RETURN_NONE;
+    }
+    int os_error;
+    uint32_t count = ep_file_get_children_lost(file, &os_error);
+    return Py_BuildValue("Is", (unsigned)count, strerror(os_error));
+}
+
 static PyObject *
 recorder_get_displaced(PyObject *object, void *unused)
 {
@@ -337,6 +354,7 @@ static PyGetSetDef recorder_properties[] = {
      "The clock of the last window: 'counter', 'monotonic'; None: there was none.", NULL},
     {"output", recorder_get_output, NULL,
      "Path of the last window's log file; None: there is none.", NULL},
+    {"_children_lost", recorder_get_children_lost, NULL, NULL, NULL},
     {"displaced", recorder_get_displaced, NULL,
      "Names of the sources whose hook another tool took over during the window.", NULL},
     {NULL, NULL, NULL, NULL, NULL},

@@ -35,23 +35,23 @@ may_evaluate_frames(const ep_py_recorder *more)
 
 /* Of `kinds`, those that a source is asked for where code is recorded by `code`: one hook sees calls of
  * Python functions, and what it does not see comes from the one that does. */
-static uint64_t
-asked_of(const ep_source *source, uint64_t kinds, const ep_source *code)
+static ep_kind_set
+asked_of(const ep_source *source, ep_kind_set kinds, const ep_source *code)
 {
     if (!(source->kinds & EP_KINDS_CODE)) {
         return kinds & source->kinds;
     }
-    uint64_t asked = 0;
+    ep_kind_set asked = 0;
     if (source == code) {
         asked = kinds & source->kinds;
     } else if (code == &ep_source_trace && source == &ep_source_profile) {
-        asked = kinds & EP_KINDS_C;
+        asked = kinds & ep_kinds_c;
     } else if (code == &ep_source_profile &&
                source == (ep_py_monitoring_available() ? &ep_source_monitoring : &ep_source_trace)) {
-        asked = kinds & EP_KINDS_INSIDE & source->kinds;
+        asked = kinds & ep_kinds_inside & source->kinds;
     } else if (code == &ep_source_trace && source == &ep_source_monitoring &&
                ep_py_monitoring_available()) {
-        asked = kinds & EP_KINDS_INSIDE & ~ep_source_trace.kinds;
+        asked = kinds & ep_kinds_inside & ~ep_source_trace.kinds;
     }
     return asked;
 }
@@ -85,14 +85,14 @@ choose_blocks_inside(const ep_py_recorder *more)
 }
 
 int
-ep_py_sources_adjust(uint64_t kinds, const ep_source *code, const ep_py_recorder *more)
+ep_py_sources_adjust(ep_kind_set kinds, const ep_source *code, const ep_py_recorder *more)
 {
     ep_py_profile_allow_evaluator(may_evaluate_frames(more));
     choose_blocks_inside(more);
     bool footprint = (kinds & EP_KINDS_CODE) && (kinds & ep_source_alloc.kinds);
     int status = 0;
     for (size_t i = 0; i < EP_PY_SOURCE_COUNT && status == 0; i++) {
-        uint64_t asked = asked_of(ep_py_sources[i], kinds, code);
+        ep_kind_set asked = asked_of(ep_py_sources[i], kinds, code);
         if (PY_VERSION_HEX < 0x030C0000 && footprint && code == &ep_source_trace &&
             ep_py_sources[i] == &ep_source_profile) {
             /* 3.11 binds builtins for whoever traces, and shows them to a profile hook only. */
@@ -107,7 +107,7 @@ ep_py_sources_adjust(uint64_t kinds, const ep_source *code, const ep_py_recorder
     }
     atomic_store_explicit(&ep_footprint_boxes, footprint && code != &ep_source_monitoring,
                           memory_order_relaxed);
-    const uint64_t tables = EP_KIND_BIT(EP_KIND_LINE) | EP_KIND_BIT(EP_KIND_INSTRUCTION);
+    const ep_kind_set tables = EP_KIND_BIT(EP_KIND_LINE) | EP_KIND_BIT(EP_KIND_INSTRUCTION);
     atomic_store_explicit(&ep_footprint_tables, footprint && (kinds & tables), memory_order_relaxed);
     return status;
 }
@@ -157,5 +157,5 @@ ep_py_code_source_choose(const ep_py_recorder *self)
         return &ep_source_monitoring;
     }
     /* A trace hook is called for calls in any case: one hook for both, where that will do. */
-    return self->core.options.kinds & EP_KINDS_INSIDE ? &ep_source_trace : &ep_source_profile;
+    return self->core.options.kinds & ep_kinds_inside ? &ep_source_trace : &ep_source_profile;
 }

@@ -161,7 +161,7 @@ begin_window(void *context)
     self->next = ep_py_running;
     ep_py_running = self;
     now->status = ep_recorder_start(&self->core, &now->error);
-    if (now->status == EP_OK && (self->core.options.kinds & EP_KINDS_PYTHON)) {
+    if (now->status == EP_OK && (self->core.options.kinds & ep_kinds_python)) {
         now->status = describe_open_calls(self, now->hook_was_in);
     }
     if (now->status != EP_OK) {
@@ -181,9 +181,9 @@ start_alone(ep_py_recorder *self)
                         "this recorder is already running; stop it before it starts again");
         return -1;
     }
-    uint64_t kinds = self->core.options.kinds;
+    ep_kind_set kinds = self->core.options.kinds;
     const ep_source *code = ep_py_code_source_in_use(), *used = NULL;
-    bool hook_was_in = (ep_engine_kinds() & EP_KINDS_PYTHON) != 0;
+    bool hook_was_in = (ep_engine_kinds() & ep_kinds_python) != 0;
     if (kinds & EP_KINDS_CODE) {
         code = used = ep_py_code_source_choose(self);
         if (code == NULL) {
@@ -347,7 +347,7 @@ ep_py_recorders_after_fork(bool child)
     }
     (void)ep_py_log_for(EP_KIND_CALL);
     for (ep_py_recorder *r = ep_py_running; r != NULL; r = r->next) {
-        if (r->core.options.kinds & EP_KINDS_PYTHON) {
+        if (r->core.options.kinds & ep_kinds_python) {
             (void)!describe_open_calls(r, true);    /* else the child's first returns will be unmatched */
         }
         ep_py_left_out_begin(r);

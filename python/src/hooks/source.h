@@ -11,10 +11,10 @@
 
 typedef struct ep_source {
     const char *name;
-    uint64_t kinds;    /* bits of ep_kind that it can give */
+    ep_kind_set kinds;    /* that it can give */
     /* Makes the hook give `kinds`; 0 takes it out, which never fails. GIL held.
      * Fails: -1, exception set, nothing changed. */
-    int (*adjust)(uint64_t kinds);
+    int (*adjust)(ep_kind_set kinds);
     /* Whether our hook is where we put it. False while something else sits there (displaced). */
     bool (*owns)(void);
     /* How often another tool had it for a while: gave it back, or its thread ended. What came
@@ -26,33 +26,14 @@ typedef struct ep_source {
 #include "sources.def"
 #undef EP_SOURCE
 
-#define EP_KINDS_PYTHON                                                                     \
-    (EP_KIND_BIT(EP_KIND_CALL) | EP_KIND_BIT(EP_KIND_RETURN) | EP_KIND_BIT(EP_KIND_YIELD) | \
-     EP_KIND_BIT(EP_KIND_RESUME) | EP_KIND_BIT(EP_KIND_THROW) | EP_KIND_BIT(EP_KIND_UNWIND))
-#define EP_KINDS_C                                                 \
-    (EP_KIND_BIT(EP_KIND_C_CALL) | EP_KIND_BIT(EP_KIND_C_RETURN) | \
-     EP_KIND_BIT(EP_KIND_C_EXCEPTION))
-#define EP_KINDS_CALLS (EP_KINDS_PYTHON | EP_KINDS_C)
-#define EP_KINDS_EXCEPTIONS                                      \
-    (EP_KIND_BIT(EP_KIND_RAISE) | EP_KIND_BIT(EP_KIND_RERAISE) | \
-     EP_KIND_BIT(EP_KIND_HANDLED) | EP_KIND_BIT(EP_KIND_STOP_ITERATION))
-/* What happens inside of functions. */
-#define EP_KINDS_INSIDE                                             \
-    (EP_KIND_BIT(EP_KIND_LINE) | EP_KIND_BIT(EP_KIND_INSTRUCTION) | \
-     EP_KIND_BIT(EP_KIND_BRANCH) | EP_KIND_BIT(EP_KIND_JUMP) | EP_KINDS_EXCEPTIONS)
 /* Whatever functions do: what filters of functions are about. */
-#define EP_KINDS_CODE (EP_KINDS_CALLS | EP_KINDS_INSIDE)
+#define EP_KINDS_CODE (ep_kinds_python | ep_kinds_c | ep_kinds_inside)
 
 /* A hook that is only to take back what the mechanism allocates; no kind is 0. */
 #define EP_KINDS_NONE EP_KIND_BIT(0)
 
-/* What a program says of itself. */
-#define EP_KINDS_USER                                              \
-    (EP_KIND_BIT(EP_KIND_MARK) | EP_KIND_BIT(EP_KIND_SPAN_BEGIN) | \
-     EP_KIND_BIT(EP_KIND_SPAN_END) | EP_KIND_BIT(EP_KIND_COUNTER) | EP_KIND_BIT(EP_KIND_FLOW))
-
 /* Every kind of one allocator domain. */
-static inline uint64_t
+static inline ep_kind_set
 ep_kinds_of_domain(ep_domain domain)
 {
     return ep_kinds_of_domains(UINT64_C(1) << domain);

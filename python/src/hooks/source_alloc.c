@@ -264,20 +264,6 @@ end_passing(ep_log *log)
     log->busy = EP_BUSY_OWN;
 }
 
-/* An event of the program's in the middle of our own code: begins and ends it. */
-static inline void
-begin_event(ep_log *log)
-{
-    log->busy = 0;
-}
-
-static inline void
-end_event(ep_log *log)
-{
-    log->busy = EP_BUSY_OWN;
-    log->not_before = ep_clock_ticks();
-}
-
 static EP_COLD void *
 own_malloc(ep_log *log, const layer *own, size_t size, ep_domain domain)
 {
@@ -307,9 +293,9 @@ own_realloc(ep_log *log, layer *own, void *old, size_t size, ep_domain domain,
             void *(*whole)(void *, void *, size_t))
 {
     if (old != NULL && !ep_py_unlist_own_block(log, (uintptr_t)old)) {
-        begin_event(log);
+        ep_py_begin_event(log);
         void *moved = whole(own, old, size);
-        end_event(log);
+        ep_py_end_event(log);
         return moved;
     }
     begin_passing(log, domain);
@@ -325,9 +311,9 @@ static EP_COLD void
 own_free(ep_log *log, layer *own, void *block, ep_domain domain, void (*whole)(void *, void *))
 {
     if (block != NULL && !ep_py_unlist_own_block(log, (uintptr_t)block)) {
-        begin_event(log);
+        ep_py_begin_event(log);
         whole(own, block);
-        end_event(log);
+        ep_py_end_event(log);
         return;
     }
     begin_passing(log, domain);
@@ -792,7 +778,7 @@ set_wanted(ep_domain domain, bool to_record, bool to_count)
 }
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     bool was_out = !recorded[0] && !recorded[1] && !recorded[2];
     bool had[DOMAIN_COUNT];
@@ -859,15 +845,9 @@ ep_py_alloc_owns(void)
     return owns();
 }
 
-#define KINDS_OF(operation)                                                            \
-    (EP_KIND_BIT(operation + EP_DOMAIN_RAW) | EP_KIND_BIT(operation + EP_DOMAIN_MEM) | \
-     EP_KIND_BIT(operation + EP_DOMAIN_OBJ))
-
 const ep_source ep_source_alloc = {
     .name = "alloc",
-    .kinds = KINDS_OF(EP_KIND_MALLOC) | KINDS_OF(EP_KIND_CALLOC) | KINDS_OF(EP_KIND_REALLOC) |
-             KINDS_OF(EP_KIND_REALLOC_FREE) | KINDS_OF(EP_KIND_REALLOC_FAILED) |
-             KINDS_OF(EP_KIND_FREE),
+    .kinds = ep_kinds_raw | ep_kinds_mem | ep_kinds_obj,
     .adjust = adjust,
     .owns = owns,
 };

@@ -209,7 +209,7 @@ install(void)
 }
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     if (kinds != 0 && !installed && install() < 0) {
         return -1;

@@ -13,7 +13,7 @@
 
 #define GENERATIONS 4    /* more than any interpreter has; what is beyond counts as the last */
 
-static _Atomic uint64_t active;    /* kinds: what somebody records; 0: nothing */
+static ep_shared_kinds active;    /* what somebody records; 0: nothing */
 static PyObject *callbacks;    /* gc's own list, whatever the module's attribute says later */
 static PyObject *callback;     /* ours; made once, immortal */
 static PyObject *str_generation, *str_collected, *str_uncollectable;
@@ -51,7 +51,7 @@ on_gc(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     (void)self;
     uint64_t ticks = ep_clock_ticks();
-    uint64_t wanted = atomic_load_explicit(&active, memory_order_relaxed);
+    ep_kind_set wanted = ep_shared_kinds_get(&active);
     if (wanted == 0 || count != 2 ||
         !PyUnicode_Check(args[0]) || PyUnicode_GET_LENGTH(args[0]) < 4) {
         Py_RETURN_NONE;
@@ -135,16 +135,16 @@ place_of_ours(void)
 }
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     if (kinds != 0) {
         if (prepare() < 0 || (place_of_ours() < 0 && PyList_Append(callbacks, callback) < 0)) {
             return -1;
         }
-        atomic_store_explicit(&active, kinds, memory_order_relaxed);
+        ep_shared_kinds_set(&active, kinds);
         return 0;
     }
-    atomic_store_explicit(&active, 0, memory_order_relaxed);
+    ep_shared_kinds_set(&active, 0);
     for (Py_ssize_t at = place_of_ours(); at >= 0; at = place_of_ours()) {
         if (PySequence_DelItem(callbacks, at) < 0) {
             PyErr_Clear();    /* it stays, and does nothing */
@@ -157,13 +157,12 @@ adjust(uint64_t kinds)
 static bool
 owns(void)
 {
-    return atomic_load_explicit(&active, memory_order_relaxed) == 0 || place_of_ours() >= 0;
+    return ep_shared_kinds_get(&active) == 0 || place_of_ours() >= 0;
 }
 
 const ep_source ep_source_gc = {
     .name = "gc",
-    .kinds = EP_KIND_BIT(EP_KIND_GC_START) | EP_KIND_BIT(EP_KIND_GC_STOP) |
-             EP_KIND_BIT(EP_KIND_GC_COLLECTED),
+    .kinds = ep_kinds_gc,
     .adjust = adjust,
     .owns = owns,
 };

@@ -33,7 +33,7 @@ typedef struct word {
     bool in;         /* ours was put in, and not taken out, though another may sit on it */
 } word;
 
-static _Atomic uint64_t active_kinds;    /* read where the GIL is not held: HPy lets go of it */
+static ep_shared_kinds active_kinds;    /* read where the GIL is not held: HPy lets go of it */
 static word enter_word, exit_word;
 static int function_count;
 static struct {
@@ -44,7 +44,7 @@ static struct {
 static bool
 is_wanted(ep_kind kind, int id)
 {
-    return (atomic_load_explicit(&active_kinds, memory_order_relaxed) & EP_KIND_BIT(kind)) &&
+    return (ep_shared_kinds_get(&active_kinds) & EP_KIND_BIT(kind)) &&
            id >= 0 && id < function_count && of_function[id].name != 0;
 }
 
@@ -288,7 +288,7 @@ take_out(word *from)
 }
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     if (kinds != 0 && find_hpy() < 0) {
         return -1;
@@ -300,7 +300,7 @@ adjust(uint64_t kinds)
                         "record with hpy=False");
         return -1;
     }
-    atomic_store_explicit(&active_kinds, kinds, memory_order_relaxed);    /* a switch alone */
+    ep_shared_kinds_set(&active_kinds, kinds);    /* a switch alone */
     if (kinds == 0) {
         take_out(&enter_word);
         take_out(&exit_word);
@@ -311,14 +311,14 @@ adjust(uint64_t kinds)
 static bool
 owns(void)
 {
-    return atomic_load_explicit(&active_kinds, memory_order_relaxed) == 0 ||
+    return ep_shared_kinds_get(&active_kinds) == 0 ||
            (ep_import_get(&enter_word.import) == enter_word.ours &&
             ep_import_get(&exit_word.import) == exit_word.ours);
 }
 
 const ep_source ep_source_hpy = {
     .name = "hpy",
-    .kinds = EP_KIND_BIT(EP_KIND_HPY_CALL) | EP_KIND_BIT(EP_KIND_HPY_RETURN),
+    .kinds = ep_kinds_hpy,
     .adjust = adjust,
     .owns = owns,
 };

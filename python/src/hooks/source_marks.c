@@ -693,7 +693,7 @@ ep_py_marks_init(PyObject *module)
 }
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     uint32_t wanted = 0;
     wanted |= kinds & EP_KIND_BIT(EP_KIND_MARK) ? EVENTPROF_MARKS : 0;
@@ -714,7 +714,7 @@ owns(void)
 
 const ep_source ep_source_marks = {
     .name = "marks",
-    .kinds = EP_KINDS_USER,
+    .kinds = ep_kinds_user,
     .adjust = adjust,
     .owns = owns,
 };

@@ -5,6 +5,7 @@
  * interpreter are covered, present and future. */
 #include "compat.h"
 
+#include "entry.h"
 #include "footprint.h"
 #include "intern.h"
 #include "errors.h"
@@ -162,6 +163,9 @@ open_whole(PyObject *const *args, ep_kind kind, bool gated)
                 return kind == EP_KIND_THROW ? Py_NewRef(Py_None) : switch_off(generation);
             }
         }
+        if (kind == EP_KIND_THROW) {
+            ep_py_note_throw(log, (PyCodeObject *)args[0]);
+        }
         uint32_t site = ep_py_code_site((PyCodeObject *)args[0], ep_py_frame_now());
         if (EP_LIKELY(site != EP_ID_SKIP)) {
             put_open(gated, log, ticks, kind, site);
@@ -182,6 +186,10 @@ close_whole(PyObject *const *args, ep_kind kind, bool gated)
             if (!ep_py_code_is_wanted((PyCodeObject *)args[0])) {
                 return kind == EP_KIND_UNWIND ? Py_NewRef(Py_None) : switch_off(generation);
             }
+        }
+        if (kind == EP_KIND_UNWIND &&
+            ep_py_is_untold(log, (PyCodeObject *)args[0], ep_py_frame_now())) {
+            Py_RETURN_NONE;
         }
         uint32_t name = ep_py_code_name((PyCodeObject *)args[0]);
         if (EP_LIKELY(name != EP_ID_SKIP)) {
@@ -470,6 +478,10 @@ on_close(PyObject *const *args, ep_kind kind, bool blocks)
     if (EP_UNLIKELY(log == NULL || !take_back_own_fast(log, code, args[1], blocks))) {
         return close_whole(args, kind, false);
     }
+    if (kind == EP_KIND_UNWIND &&
+        ep_py_is_untold(log, code, ep_frame_of_program(ep_frame_current(ep_thread_state_unasked())))) {
+        Py_RETURN_NONE;
+    }
     uint32_t name = ep_name_recent(&log->recent, (uintptr_t)code);
     if (EP_UNLIKELY(name == 0)) {
         return close_by_table(log, (uintptr_t)code, kind, args);
@@ -689,7 +701,7 @@ CALLBACK(on_stop_iteration_gated, exception_whole, EP_KIND_STOP_ITERATION, true)
 /* Bit numbers moved in 3.14: events go by name. */
 static const struct event {
     const char *name;
-    uint64_t kinds;
+    ep_kind_set kinds;
     vectorcallfunc callback[2];    /* [1]: gated */
 } events[] = {
     {"PY_START", EP_KIND_BIT(EP_KIND_CALL), {on_start, on_start_gated}},
@@ -698,7 +710,7 @@ static const struct event {
     {"PY_RETURN", EP_KIND_BIT(EP_KIND_RETURN), {on_return, on_return_gated}},
     {"PY_YIELD", EP_KIND_BIT(EP_KIND_YIELD), {on_yield, on_yield_gated}},
     {"PY_UNWIND", EP_KIND_BIT(EP_KIND_UNWIND), {on_unwind, on_unwind_gated}},
-    {"CALL", EP_KINDS_C, {on_c_call, on_c_call_gated}},
+    {"CALL", ep_kinds_c, {on_c_call, on_c_call_gated}},
     /* These two need CALL. */
     {"C_RETURN", EP_KIND_BIT(EP_KIND_C_RETURN), {on_c_return, on_c_return_gated}},
     {"C_RAISE", EP_KIND_BIT(EP_KIND_C_EXCEPTION), {on_c_raise, on_c_raise_gated}},
@@ -726,7 +738,7 @@ static ep_py_monitoring_tool tool = {
     .first_id = 4,
     .id = -1,
 };
-static uint64_t active_kinds;
+static ep_kind_set active_kinds;
 static bool active_gated;
 
 /* The fast halves read the interpreter's frames, and the thread's state without a call. */
@@ -751,7 +763,7 @@ set_callback(PyObject *module, const struct event *event, bool in)
 /* Register what is wanted, then ask for it. The interpreter asks for C_RETURN and C_RAISE with CALL, and
  * refuses to do so without; their callbacks alone say whether they are wanted. */
 static int
-set_events(PyObject *module, uint64_t kinds)
+set_events(PyObject *module, ep_kind_set kinds)
 {
     long mask = 0;
     for (size_t i = 0; i < EVENT_COUNT; i++) {
@@ -798,7 +810,7 @@ take_out(PyObject *module)
 }
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     bool gated = ep_gate_is_on();
     bool again = switched_off_in != 0 && switched_off_in != ep_gate_generation();
@@ -814,7 +826,7 @@ adjust(uint64_t kinds)
         return -1;
     }
     int status = 0;
-    uint64_t had = active_kinds;
+    ep_kind_set had = active_kinds;
     if (kinds == 0) {
         take_out(module);
     } else if ((status = tool.id >= 0 ? 0 : ep_py_monitoring_take(module, &tool)) == 0) {
@@ -854,7 +866,7 @@ ep_py_monitoring_available(void)
 #else
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     (void)kinds;
     return 0;

@@ -30,11 +30,6 @@
 #include "shim.h"
 #include "source.h"
 
-#define KINDS                                                                     \
-    (EP_KIND_BIT(EP_KIND_MALLOC_LIBC) | EP_KIND_BIT(EP_KIND_CALLOC_LIBC) |        \
-     EP_KIND_BIT(EP_KIND_REALLOC_LIBC) | EP_KIND_BIT(EP_KIND_REALLOC_FREE_LIBC) | \
-     EP_KIND_BIT(EP_KIND_REALLOC_FAILED_LIBC) | EP_KIND_BIT(EP_KIND_FREE_LIBC))
-
 #define INTO_HOOKS inline __attribute__((always_inline))
 
 /* Program text of a library. */
@@ -525,7 +520,7 @@ ep_py_native_available(void)
 }
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     if (kinds == 0 && shim == NULL) {
         return 0;
@@ -556,7 +551,7 @@ owns(void)
 
 const ep_source ep_source_native = {
     .name = "native",
-    .kinds = KINDS,
+    .kinds = ep_kinds_libc,
     .adjust = adjust,
     .owns = owns,
 };

@@ -9,12 +9,13 @@
 #include "frame_events.h"
 
 #include "count_calls.h"
+#include "entry.h"
 #include "evaluator.h"
 #include "errors.h"
 #include "generator_stacks.h"
 #include "thread_starts.h"
 
-static uint64_t active_kinds;
+static ep_kind_set active_kinds;
 static bool counts_calls, counts_c_calls;    /* of counters, beside the recorders' or alone */
 static bool counts_alone;
 /* What the hook's fast half does not know: filters, calls that are not wanted, call sites that
@@ -261,7 +262,7 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
         log->fresh |= EP_FRESH_HALVES;    /* the fast half does not look at ends */
         return 0;
     }
-    if (!(active_kinds & (what >= PyTrace_C_CALL ? EP_KINDS_C : EP_KINDS_PYTHON))) {
+    if (!(active_kinds & (what >= PyTrace_C_CALL ? ep_kinds_c : ep_kinds_python))) {
         if (what == PyTrace_RETURN && ep_footprint_active()) {
             leave_frame(log, ticks, frame_object, code, close_kind(code, frame, argument));
         }
@@ -278,12 +279,18 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
     switch (what) {
         case PyTrace_CALL:
             kind = open_kind(code, frame);
+            if (kind == EP_KIND_THROW) {
+                ep_py_note_throw(log, code);
+            }
             id = ep_py_code_site(code, ep_py_sites_usable ? frame : NULL);
             break;
         case PyTrace_RETURN:
             kind = close_kind(code, frame, argument);
             id = ep_py_code_name(code);
             leave_frame(log, ticks, frame_object, code, kind);
+            if (kind == EP_KIND_UNWIND && ep_py_is_untold(log, code, frame)) {
+                return 0;
+            }
             break;
         case PyTrace_C_CALL:
             kind = EP_KIND_C_CALL;
@@ -354,12 +361,18 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
     switch (what) {
         case PyTrace_CALL:
             kind = open_kind(code, frame);
+            if (kind == EP_KIND_THROW) {
+                ep_py_note_throw(log, code);
+            }
             caller = ep_frame_previous(frame);
             id = call_site(log, (uintptr_t)code,
                            caller != NULL ? ep_frame_instruction(caller) : 0);
             break;
         case PyTrace_RETURN:
             kind = close_kind(code, frame, argument);
+            if (kind == EP_KIND_UNWIND && ep_py_is_untold(log, code, frame)) {
+                return 0;
+            }
             id = name_of(log, (uintptr_t)code);
             break;
         case PyTrace_C_CALL:
@@ -510,10 +523,10 @@ init_once(void)
 }
 
 static void
-want(uint64_t kinds)
+want(ep_kind_set kinds)
 {
     active_kinds = kinds;
-    asks_more = ep_gate_is_on() || !(kinds & EP_KINDS_C) || !(kinds & EP_KINDS_PYTHON) ||
+    asks_more = ep_gate_is_on() || !(kinds & ep_kinds_c) || !(kinds & ep_kinds_python) ||
                 !ep_py_sites_usable || counts_calls || counts_c_calls;
     counts_alone = kinds == 0 && (counts_calls || counts_c_calls);
 }
@@ -529,7 +542,7 @@ ep_py_profile_allow_evaluator(bool allowed)
 static void
 adjust_evaluator(void)
 {
-    if (evaluator_allowed && (active_kinds & EP_KINDS_PYTHON) && !(active_kinds & EP_KINDS_C) &&
+    if (evaluator_allowed && (active_kinds & ep_kinds_python) && !(active_kinds & ep_kinds_c) &&
         !counts_calls && !counts_c_calls) {
         ep_py_evaluator_put_in(hook);
     } else {
@@ -577,10 +590,10 @@ put_in(bool was_in)
 
 /* The recorders' part, and the counters'. Fails: -1, exception set, as it was before. */
 static int
-set_wanted(uint64_t kinds, bool calls, bool c_calls)
+set_wanted(ep_kind_set kinds, bool calls, bool c_calls)
 {
     bool was_in = is_wanted_at_all(), had_calls = counts_calls, had_c_calls = counts_c_calls;
-    uint64_t had_kinds = active_kinds;
+    ep_kind_set had_kinds = active_kinds;
     counts_calls = calls;
     counts_c_calls = c_calls;
     want(kinds);
@@ -602,7 +615,7 @@ set_wanted(uint64_t kinds, bool calls, bool c_calls)
 }
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     return set_wanted(kinds, counts_calls, counts_c_calls);
 }
@@ -634,7 +647,7 @@ interruptions(void)
 
 const ep_source ep_source_profile = {
     .name = "profile",
-    .kinds = EP_KINDS_CALLS,
+    .kinds = (ep_kinds_python | ep_kinds_c),
     .adjust = adjust,
     .owns = owns,
     .interruptions = interruptions,

@@ -24,13 +24,13 @@ typedef struct layer {
 } layer;
 
 static layer *installed;    /* NULL: none */
-static _Atomic uint64_t active;    /* kinds: what somebody records */
+static ep_shared_kinds active;    /* what somebody records */
 
 static void
 put(ep_kind kind, PyObject *object)
 {
     PyThreadState *ts = ep_thread_state();
-    if (!(atomic_load_explicit(&active, memory_order_relaxed) & EP_KIND_BIT(kind)) ||
+    if (!(ep_shared_kinds_get(&active) & EP_KIND_BIT(kind)) ||
         EP_UNLIKELY(ts == NULL || !ep_py_is_own_interpreter(ts))) {
         return;
     }
@@ -74,9 +74,9 @@ is_on_top(void)
 }
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
-    atomic_store_explicit(&active, kinds, memory_order_relaxed);
+    ep_shared_kinds_set(&active, kinds);
     if (kinds != 0 && installed != NULL && is_on_top()) {
         return 0;
     }
@@ -117,7 +117,7 @@ owns(void)
 #else
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     if (kinds != 0) {
         PyErr_SetString(ep_py_error(EP_ERROR_UNSUPPORTED),

@@ -13,7 +13,7 @@
 #include "generator_stacks.h"
 #include "thread_starts.h"
 
-static uint64_t active_kinds;
+static ep_kind_set active_kinds;
 /* What the hook's fast half does not know: filters, places that cannot be read. */
 static bool asks_more;
 static PyObject *hook_object;       /* passed to the hook; made once, immortal */
@@ -133,19 +133,19 @@ exception_kind(PyObject *type, PyCodeObject *code, ep_frame *frame)
     return is_end ? EP_KIND_STOP_ITERATION : EP_KIND_RAISE;
 }
 
-static uint64_t
+static ep_kind_set
 kinds_of(int what)
 {
     switch (what) {
         case PyTrace_CALL:
         case PyTrace_RETURN:
-            return EP_KINDS_PYTHON;
+            return ep_kinds_python;
         case PyTrace_LINE:
             return EP_KIND_BIT(EP_KIND_LINE);
         case PyTrace_OPCODE:
             return EP_KIND_BIT(EP_KIND_INSTRUCTION);
         case PyTrace_EXCEPTION:
-            return EP_KINDS_EXCEPTIONS;
+            return ep_kinds_exceptions;
         default:
             return 0;
     }
@@ -487,7 +487,7 @@ ask_for_opcodes(void)
 }
 
 static void
-want(uint64_t kinds)
+want(ep_kind_set kinds)
 {
     active_kinds = kinds;
     asks_more = ep_gate_is_on() || !ep_py_sites_usable;
@@ -505,7 +505,7 @@ take_out(void)
 }
 
 static int
-adjust(uint64_t kinds)
+adjust(ep_kind_set kinds)
 {
     if (kinds == 0) {
         if (active_kinds != 0) {
@@ -554,7 +554,7 @@ interruptions(void)
 
 const ep_source ep_source_trace = {
     .name = "trace",
-    .kinds = EP_KINDS_PYTHON | EP_KIND_BIT(EP_KIND_LINE) | EP_KIND_BIT(EP_KIND_INSTRUCTION) |
+    .kinds = ep_kinds_python | EP_KIND_BIT(EP_KIND_LINE) | EP_KIND_BIT(EP_KIND_INSTRUCTION) |
              EP_KIND_BIT(EP_KIND_RAISE) | EP_KIND_BIT(EP_KIND_STOP_ITERATION),
     .adjust = adjust,
     .owns = owns,

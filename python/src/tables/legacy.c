@@ -428,7 +428,7 @@ put_trace_rows(rows_job *job, trace_reader *trace, int64_t before_ns, size_t at)
             alloc++;
         } else {
             out->value1[at] = out->value2[at] = 0;
-            if (info->pairing == EP_PAIRING_CLOSES) {
+            if (info->has_name) {
                 int32_t call = calls->row_call[row];
                 place = call >= 0 ? ep_call_site(calls, (size_t)call) : place | PLACE_IS_NAME;
             }

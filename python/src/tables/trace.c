@@ -8,6 +8,7 @@
 
 #include "arrays.h"
 #include "intern.h"
+#include "kinds.h"
 #include "os.h"
 #include "patterns.h"
 #include "source.h"
@@ -207,8 +208,8 @@ trace_lines(PyObject *object, PyObject *name)
     return column_of(object, EP_TABLE_LINES, name);
 }
 
-/* column_table() -> [(table, name, type, reading, null, when that is, unit, meaning, more)] of the columns
- * that tables show; columns.def says what these are. */
+/* column_table() -> [(table, name, type, reading, null, when that is, unit, meaning, more,
+ * former name)] of the columns that tables show; columns.def says what these are. */
 PyObject *
 ep_py_column_table(PyObject *module, PyObject *unused)
 {
@@ -245,9 +246,9 @@ ep_py_column_table(PyObject *module, PyObject *unused)
         if (c->inner) {
             continue;
         }
-        PyObject *row = Py_BuildValue("sssssssss", ep_table_names[c->table], c->name, types[c->type],
+        PyObject *row = Py_BuildValue("ssssssssss", ep_table_names[c->table], c->name, types[c->type],
                                       readings[c->reading], nulls[c->null], c->null_if, c->unit,
-                                      c->meaning, c->more);
+                                      c->meaning, c->more, c->formerly);
         if (row == NULL || PyList_Append(rows, row) < 0) {
             Py_CLEAR(rows);
         }
@@ -280,7 +281,7 @@ trace_functions(PyObject *object, PyObject *unused)
 {
     (void)unused;
     ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_FUNCTIONS) < 0) {
+    if (ep_py_trace_reach(self, EP_STEP_NAMES) < 0) {
         return NULL;
     }
     PyObject *kinds[EP_NAME_KIND_COUNT] = {NULL};
@@ -345,12 +346,13 @@ trace_threads(PyObject *object, PyObject *unused)
 {
     (void)unused;
     ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_DECODED) < 0) {
+    if (ep_py_trace_reach(self, EP_STEP_HEAD) < 0) {
         return NULL;
     }
-    PyObject *rows = PyList_New((Py_ssize_t)self->trace.decoded.thread_count);
-    for (size_t i = 0; rows != NULL && i < self->trace.decoded.thread_count; i++) {
-        const ep_trace_thread *thread = &self->trace.decoded.threads[i];
+    const ep_decoded *head = ep_trace_head(&self->trace);
+    PyObject *rows = PyList_New((Py_ssize_t)head->thread_count);
+    for (size_t i = 0; rows != NULL && i < head->thread_count; i++) {
+        const ep_trace_thread *thread = &head->threads[i];
         PyObject *row = Py_BuildValue(
             "NKLLNN", thread_name(thread),
             (unsigned long long)(thread->thread != NULL ? thread->thread->native_id : 0),
@@ -370,23 +372,24 @@ trace_facts(PyObject *object, PyObject *unused)
 {
     (void)unused;
     ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_DECODED) < 0) {
+    if (ep_py_trace_reach(self, EP_STEP_HEAD) < 0) {
         return NULL;
     }
     const ep_recording *recording = &self->trace.recording;
+    const ep_decoded *head = ep_trace_head(&self->trace);
     return Py_BuildValue(
-        "{s:L,s:L,s:L,s:d,s:z,s:K,s:K,s:K,s:K,s:K,s:K,s:n}", "duration_ns",
-        (long long)self->trace.decoded.duration_ns, "start_monotonic_ns",
+        "{s:L,s:L,s:L,s:d,s:z,s:K,s:K,s:K,s:K,s:K,s:N,s:n}", "duration_ns",
+        (long long)head->duration_ns, "start_monotonic_ns",
         (long long)recording->start.monotonic_ns, "start_realtime_ns",
         (long long)recording->start_realtime_ns, "clock_frequency_hz", recording->frequency_hz, "full",
         ep_full_word(recording->full_reason, recording->limits), "damaged_chunks",
-        (unsigned long long)self->trace.decoded.damaged_chunks, "filtered",
+        (unsigned long long)head->damaged_chunks, "filtered",
         (unsigned long long)recording->filtered, "functions_off",
         (unsigned long long)recording->functions_off, "deep_calls",
         (unsigned long long)recording->deep_calls, "short_calls",
-        (unsigned long long)recording->short_calls, "kinds", (unsigned long long)recording->kinds,
+        (unsigned long long)recording->short_calls, "kinds", ep_py_kinds(recording->kinds),
         "events",
-        (Py_ssize_t)self->trace.decoded.columns.count);
+        (Py_ssize_t)(self->trace.has_decoded ? head->columns.count : ep_decoded_events(head)));
 }
 
 /* (time, bytes): samples of the resident set. */
@@ -395,10 +398,10 @@ trace_resident(PyObject *object, PyObject *unused)
 {
     (void)unused;
     ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_DECODED) < 0) {
+    if (ep_py_trace_reach(self, EP_STEP_HEAD) < 0) {
         return NULL;
     }
-    const ep_decoded *decoded = &self->trace.decoded;
+    const ep_decoded *decoded = ep_trace_head(&self->trace);
     return Py_BuildValue(
         "NN", ep_py_view(object, decoded->resident_ns, decoded->resident_count, EP_TYPE_INT64),
         ep_py_view(object, decoded->resident_bytes, decoded->resident_count, EP_TYPE_INT64));

@@ -77,13 +77,16 @@ info_object(const ep_trace *trace)
 {
     const ep_archive_info *info = ep_trace_archive_info(trace);
     return Py_BuildValue(
-        "{s:s,s:(II),s:s,s:s,s:K,s:K,s:K,s:K,s:z,s:O,s:N}", "format", "archive", "version",
+        "{s:s,s:(II),s:s,s:s,s:K,s:K,s:K,s:K,s:z,s:O,s:K,s:N,s:N}", "format", "archive", "version",
         info->major, info->minor, "writer",
         info->writer, "codec", info->codec, "bytes", (unsigned long long)info->file_bytes, "events",
         (unsigned long long)info->events, "events_written", (unsigned long long)info->events_written,
         "damaged", (unsigned long long)info->damaged, "damage",
         info->damaged > 0 ? info->damage : NULL, "unfinished",
-        trace->recording.unfinished ? Py_True : Py_False, "sections", sections_object(info));
+        trace->recording.unfinished ? Py_True : Py_False, "unknown_events",
+        (unsigned long long)info->unknown_events, "unknown_kinds",
+        PyUnicode_DecodeUTF8(info->unknown_words, (Py_ssize_t)strlen(info->unknown_words), "replace"),
+        "sections", sections_object(info));
 }
 
 /* open_archive(fd, path) -> (Trace, metadata or None, info). The descriptor stays the caller's; the

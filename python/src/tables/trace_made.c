@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kinds.h"
 #include "made.h"
 #include "memory.h"
 #include "names.h"
@@ -178,11 +179,12 @@ ep_py_make_trace(PyObject *module, PyObject *args)
     made m = {0};
     PyObject *functions, *sites, *threads, *result = NULL;
     long long duration_ns, realtime_ns, monotonic_ns;
-    unsigned long long process_id, kinds;
-    if (!PyArg_ParseTuple(args, "O!O!O!(y*y*y*y*y*y*)(LLLKK):make_trace", &PyList_Type, &functions,
+    unsigned long long process_id;
+    ep_kind_set kinds;
+    if (!PyArg_ParseTuple(args, "O!O!O!(y*y*y*y*y*y*)(LLLKO&):make_trace", &PyList_Type, &functions,
                           &PyList_Type, &sites, &PyList_Type, &threads, &m.time, &m.kind, &m.thread,
                           &m.ref, &m.address, &m.size, &duration_ns, &realtime_ns, &monotonic_ns,
-                          &process_id, &kinds)) {
+                          &process_id, ep_py_kinds_from, &kinds)) {
         return NULL;
     }
     if (make_names(&m, functions) && make_sites(&m, sites) && make_threads(&m, threads) &&
