@@ -2,13 +2,9 @@
 #include "array.h"
 #include "pair.h"
 
-#define PYTHON_CLOSES \
-    (EP_KIND_BIT(EP_KIND_RETURN) | EP_KIND_BIT(EP_KIND_YIELD) | EP_KIND_BIT(EP_KIND_UNWIND))
 #define OF_C \
     (EP_KIND_BIT(EP_KIND_C_CALL) | EP_KIND_BIT(EP_KIND_C_RETURN) | EP_KIND_BIT(EP_KIND_C_EXCEPTION))
 #define RAISED (EP_KIND_BIT(EP_KIND_UNWIND) | EP_KIND_BIT(EP_KIND_C_EXCEPTION))
-
-_Static_assert((PYTHON_CLOSES & OF_C) == 0, "a key tells Python from C");
 
 /* ---- The stacks ------------------------------------------------------------------------------ */
 

@@ -8,6 +8,7 @@
 #include "intern.h"
 #include "source.h"
 
+_Atomic uint32_t ep_py_blocks_inside;
 PyMemAllocatorEx ep_py_first_below[EP_PY_DOMAIN_COUNT];
 
 _Thread_local uint32_t ep_py_passing __attribute__((tls_model("initial-exec")));
