@@ -1,4 +1,4 @@
-"""The figures of runs as pictures, for doc/ and README.rst."""
+"""The figures of runs as pictures, for doc/."""
 
 from __future__ import annotations
 

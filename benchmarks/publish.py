@@ -1,5 +1,4 @@
-"""Runs -> doc/benchmarks-results.rst with its plots, and the goals in README.rst. A machine that
-was loaded is called so, and a quick run does not get into the README."""
+"""Runs -> doc/benchmarks-results.rst with its plots. A machine that was loaded is called so."""
 
 from __future__ import annotations
 
@@ -11,9 +10,6 @@ import plots
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "doc" / "benchmarks-results.rst"
 PLOTS = ROOT / "doc" / "plots"
-README = ROOT / "README.rst"
-BEGIN = ".. goals: written by ./dev bench --publish"
-END = ".. goals end"
 
 
 def describe(run: dict[str, Any]) -> str:
@@ -81,21 +77,3 @@ def page(runs: list[dict[str, Any]]) -> str:
 def publish(runs: list[dict[str, Any]]) -> None:
     PAGE.write_text(page(runs))
     print(f"wrote {PAGE.relative_to(ROOT)}, {PLOTS.relative_to(ROOT)}/")
-    readme = README.read_text()
-    if BEGIN not in readme:
-        print(f"README.rst has no line {BEGIN!r}: left alone")
-        return
-    before, rest = readme.split(BEGIN, 1)
-    _, after = rest.split(END, 1)
-    newest = runs[0]
-    if newest["about"].get("quick"):
-        print("README.rst left alone: the first run is a quick one")
-        return
-    version = newest["about"]["versions"]["python"].rsplit(".", 1)[0]
-    figures = "".join(
-        f".. image:: {file.relative_to(ROOT)}\n\n"
-        for file in sorted(PLOTS.glob(f"*-{version}.svg"))
-    )
-    middle = f"{BEGIN}\n\n{describe(newest)}\n\n{goals_table(newest)}\n\n{figures}{END}"
-    README.write_text(before + middle + after)
-    print("wrote the goals into README.rst")

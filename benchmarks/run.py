@@ -2,7 +2,7 @@
 
 Each question is a file with run(options) -> result and show(result) -> text. Ratios come from one
 interleaved run; absolute times are extra information. A run ends with the goals (goals.py), and is
-kept as JSON in build/bench/; --publish puts such runs into doc/ and README.rst (publish.py).
+kept as JSON in build/bench/; --publish puts such runs into doc/ (publish.py).
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def main() -> None:
         type=Path,
         nargs="+",
         metavar="RUN",
-        help="measure nothing: write these runs' tables and plots to doc/ and README.rst",
+        help="measure nothing: write these runs' tables and plots to doc/",
     )
     options = parser.parse_args()
     options.progress = lambda text: print(f"  {text}", file=sys.stderr, flush=True)

@@ -110,7 +110,7 @@ def find_here(app, env, node, contnode):
     if node.get("refdomain") != "py" or target.startswith("eventprof."):
         return None
     domain = env.get_domain("py")
-    for parent in ("eventprof", "eventprof.trace", "eventprof.questions"):
+    for parent in ("eventprof", "eventprof.trace", "eventprof.trace.kinds"):
         full = f"{parent}.{target}"
         if full in domain.objects:
             return domain.resolve_xref(

@@ -35,22 +35,23 @@ from ._core import (
 )
 
 if TYPE_CHECKING or sys.implementation.name != "pypy":
-    from .recorder import Recorder, record
+    from .recording.record import record
+    from .recording.recorder import Recorder
 else:
     from ._pypy.recorder import Recorder, record
 
 if TYPE_CHECKING:
     from ._words import EventsLostWarning
-    from .costs import Overhead, overhead
-    from .counting import Counter, count
-    from .event_profiler import EventProfiler, EventProfilerDebug, WithEventProfiler
-    from .file import open
-    from .following import Follower
-    from .marks import get_include
-    from .merging import merge
-    from .tables import Table
+    from .files.following import Follower
+    from .files.merging import merge
+    from .files.opening import open
+    from .recording.costs import Overhead, overhead
+    from .recording.counting import Counter, count
+    from .recording.event_profiler import EventProfiler, EventProfilerDebug, WithEventProfiler
+    from .recording.marks import get_include
     from .trace import Loss, Trace
-    from .verification import Finding, Verification
+    from .trace.table import Table
+    from .trace.verification import Finding, Verification
 
 __all__ = [
     "Counter",
@@ -86,26 +87,29 @@ __all__ = [
 __version__ = _core.VERSION
 
 # As code objects spell it; code below it is never recorded.
-_core.set_own_directory(os.path.dirname(record.__code__.co_filename) + os.sep)
+_core.set_own_directory(os.path.dirname(os.path.dirname(record.__code__.co_filename)) + os.sep)
+
+# Modules that were beside this file once: for programs that import them, and for pickles.
+__path__.append(os.path.join(__path__[0], "_moved"))
 
 _LAZY = {
-    "Counter": "counting",
-    "EventProfiler": "event_profiler",
+    "Counter": "recording.counting",
+    "EventProfiler": "recording.event_profiler",
     "EventsLostWarning": "_words",
-    "EventProfilerDebug": "event_profiler",
-    "Finding": "verification",
-    "WithEventProfiler": "event_profiler",
-    "Follower": "following",
+    "EventProfilerDebug": "recording.event_profiler",
+    "Finding": "trace.verification",
+    "WithEventProfiler": "recording.event_profiler",
+    "Follower": "files.following",
     "Loss": "trace",
-    "Overhead": "costs",
-    "Table": "tables",
+    "Overhead": "recording.costs",
+    "Table": "trace.table",
     "Trace": "trace",
-    "Verification": "verification",
-    "count": "counting",
-    "get_include": "marks",
-    "merge": "merging",
-    "open": "file",
-    "overhead": "costs",
+    "Verification": "trace.verification",
+    "count": "recording.counting",
+    "get_include": "recording.marks",
+    "merge": "files.merging",
+    "open": "files.opening",
+    "overhead": "recording.costs",
 }
 if sys.implementation.name == "pypy":
     _LAZY |= dict.fromkeys(_LAZY, "_pypy.absent") | {

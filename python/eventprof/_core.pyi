@@ -39,7 +39,7 @@ def flow(name: str, id: int, phase: Literal["begin", "step", "end"], /) -> None:
 def span(name: str, /) -> Span: ...
 
 class Recorder:
-    """A window on the engine. Arguments are not checked here; see recorder.py."""
+    """A window on the engine. Arguments are not checked here; see recording/record.py."""
 
     def __new__(
         cls,
@@ -107,7 +107,7 @@ _CountRow = tuple[
 ]
 
 class Counter:
-    """A counter of the core. Arguments are not checked here; see counting.py."""
+    """A counter of the core. Arguments are not checked here; see recording/counting.py."""
 
     def __new__(
         cls,

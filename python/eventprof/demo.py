@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 
 from . import __version__, record
 from ._optional import require
-from .tables import Table
 from .trace import Trace
+from .trace.table import Table
 
 # fmt: off
 _MODULES = [

@@ -135,7 +135,7 @@ def test_names_of_files_are_escaped_in_messages(verb, folder):
 
 
 def test_a_long_name_takes_no_long_time():
-    from eventprof.drawing import shorten
+    from eventprof.show.drawing import shorten
 
     name = "x" * 3_000_000  # quadratic, this would take days
 

@@ -13,7 +13,7 @@ import read_log
 from test_inside import NAMES, asked_of_the_interpreter
 
 import eventprof
-from eventprof.recorder import EVENTS
+from eventprof.recording.events import EVENTS
 
 PYTHON = ("call", "return", "yield", "resume", "throw", "unwind")
 C = ("c_call", "c_return", "c_exception")

@@ -25,8 +25,8 @@ import pytest
 import raw
 
 import eventprof
-from eventprof.line_report import write_lines
-from eventprof.recorder import INSIDE
+from eventprof.recording.events import INSIDE
+from eventprof.show.line_report import write_lines
 
 HAS_MONITORING = sys.version_info >= (3, 12)
 HOOKS = [*(["monitoring"] if HAS_MONITORING else []), *(["trace"] if raw.HAS_GIL else [])]

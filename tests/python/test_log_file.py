@@ -864,7 +864,7 @@ READ = """
 import resource, sys
 limit = int(sys.argv[2])
 import eventprof, os
-import eventprof.file, eventprof.trace
+import eventprof.files.opening, eventprof.trace
 pages = int(open("/proc/self/statm").read().split()[0])
 resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + limit, -1))
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))

@@ -17,7 +17,7 @@ import pytest
 import raw
 
 import eventprof
-from eventprof import costs
+from eventprof.recording import costs
 
 EVERY = {"call", "c_call", "resume", "malloc", "realloc"}
 CHUNK = 1 << 20

@@ -23,7 +23,7 @@ import pytest
 
 import eventprof
 from eventprof import cli
-from eventprof.tables import Table
+from eventprof.trace.table import Table
 from eventprof.viewer import data as page_data
 from eventprof.viewer import page, write
 

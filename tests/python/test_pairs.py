@@ -15,7 +15,7 @@ import read_log
 from test_native import SANITIZED, environment
 
 import eventprof
-from eventprof import native
+from eventprof.recording import native
 
 CHILD = Path(__file__).with_name("pairs_child.py")
 BLOCKS = {"malloc", "calloc", "realloc", "realloc_free", "free", "realloc_failed"}

@@ -337,7 +337,7 @@ def test_reload_while_recording(backend):
     outer(1)
     importlib.reload(eventprof)
     importlib.reload(eventprof._core)
-    importlib.reload(eventprof.recorder)
+    importlib.reload(eventprof.recording.recorder)
     new = eventprof.record(backend=backend)
     with new: outer(2)
     outer(3)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
-
-import eventprof
 
 README = Path(__file__).parents[2] / "README.rst"
 OUTPUT_OF = (3, 13)
@@ -28,25 +28,49 @@ def shape(output):
     return [re.sub(r"[-\d,.\s]+(ms|us|s)?\b|\s+$", " ", line) for line in output.splitlines()]
 
 
-EXAMPLES = list(zip(blocks("python"), blocks("text"), strict=True))
+def environment():
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": ":".join(filter(None, sys.path))}
 
 
-def test_there_are_examples():
-    assert len(EXAMPLES) == 2
+def test_the_program_of_the_command_line_gives_its_report(tmp_path):
+    program, _ = blocks("python")
+    (tmp_path / "orders.py").write_text(program + "\n", encoding="utf-8")
+    (text,) = blocks("console")
+    commands = re.findall(r"^\$ eventprof (.*)", text, flags=re.MULTILINE)
+    said = text.rpartition("$ eventprof")[2]
+
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "eventprof", *shlex.split(command)],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+
+    printed, said = done.stdout.splitlines(), said.splitlines()[1:]
+    assert re.match(r"[\d,]+ events in .* ms, peak \d+ KiB at .* ms, nothing lost", printed[0])
+
+    def headings(lines):
+        return [re.split(r"[(,]", line)[0] for line in lines[1:] if not line.startswith(" ")]
+
+    assert headings(printed) == headings(said)
+    if sys.version_info[:2] == OUTPUT_OF:
+        assert "price itself, beside its calls" in done.stdout
+        holder = next(n for n, line in enumerate(said) if line.startswith("the peak")) + 1
+        assert printed[holder].split()[-3:] == said[holder].split()[-3:]  # orders.py:6 in read
 
 
-@pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_an_example_prints_what_is_said(number, tmp_path):
+def test_an_example_prints_what_is_said(tmp_path):
     pytest.importorskip("pandas")
-    code, said = EXAMPLES[number]
-    script = tmp_path / f"example{number + 1 if number else ''}.py"
+    _, code = blocks("python")
+    (said,) = blocks("text")
+    script = tmp_path / "example.py"
     script.write_text(code, encoding="utf-8")
 
     done = subprocess.run(
-        [sys.executable, script],
-        env={"PYTHONPATH": ":".join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
+        [sys.executable, script], env=environment(), capture_output=True, text=True
     )
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -56,11 +80,11 @@ def test_an_example_prints_what_is_said(number, tmp_path):
         assert done.stdout.split()[0] == said.split()[0]
 
 
-def test_the_calls_of_record_in_the_text_are_right():
-    calls = re.findall(
-        r"^    (eventprof\.record\(.*?\))(?:\s+#.*)?$", README.read_text(), re.MULTILINE
-    )
+def test_figures_beside_others_are_those_of_the_benchmarks():
+    text = README.read_text(encoding="utf-8")
+    table = text[text.index("Beside others") : text.index("Times are geometric means")]
+    results = (README.parent / "doc" / "benchmarks-results.rst").read_text(encoding="utf-8")
+    figures = re.findall(r"\d+\.\d+", table)
 
-    assert len(calls) == 6
-    for call in calls:
-        assert eval(call, {"eventprof": eventprof}).state == "new"
+    assert len(figures) >= 9
+    assert not [each for each in figures if not re.search(rf"(?<![\d.]){each}(?![\d.])", results)]

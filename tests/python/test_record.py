@@ -16,7 +16,8 @@ import pytest
 import raw
 
 import eventprof
-from eventprof.recorder import EVENTS, parse_size
+from eventprof.recording.events import EVENTS
+from eventprof.recording.quantities import parse_size
 
 LATER_THAN_3_11 = sys.version_info >= (3, 12)
 BACKENDS = raw.BACKENDS

@@ -18,9 +18,17 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import eventprof
-from eventprof import drawing
-from eventprof import report as module
-from eventprof.drawing import Curve, draw_bar, draw_lane, short_path, shorten, show_bytes, show_ns
+from eventprof.show import drawing
+from eventprof.show import report as module
+from eventprof.show.drawing import (
+    Curve,
+    draw_bar,
+    draw_lane,
+    short_path,
+    shorten,
+    show_bytes,
+    show_ns,
+)
 
 TIME = "Where the time went"
 OWN = "In own code"
@@ -485,7 +493,7 @@ def test_without_rich_the_error_names_it():
     code = (
         "import sys; sys.modules['rich'] = None\n"
         "import eventprof\n"
-        "try: import eventprof.report\n"
+        "try: import eventprof.show.report\n"
         "except ModuleNotFoundError as error: print(error.name, error)"
     )
 

@@ -8,27 +8,27 @@ import warnings
 import pytest
 
 import eventprof
-from eventprof import recorder
-from eventprof.tables import Table
+from eventprof.recording import quantities
+from eventprof.trace.table import Table
 
 
 def test_the_default_is_an_eighth_of_the_available_memory(monkeypatch):
-    monkeypatch.setattr(recorder, "_available_memory", lambda: 8 << 30)
-    recorder._automatic_buffer.cache_clear()
+    monkeypatch.setattr(quantities, "available_memory", lambda: 8 << 30)
+    quantities.automatic_buffer.cache_clear()
     try:
         assert eventprof.record().options.limit_bytes == 1 << 30
         assert eventprof.record(buffer="auto").options.limit_bytes == 1 << 30
     finally:
-        recorder._automatic_buffer.cache_clear()
+        quantities.automatic_buffer.cache_clear()
 
 
 def test_64_mib_at_least(monkeypatch):
-    monkeypatch.setattr(recorder, "_available_memory", lambda: 0)
-    recorder._automatic_buffer.cache_clear()
+    monkeypatch.setattr(quantities, "available_memory", lambda: 0)
+    quantities.automatic_buffer.cache_clear()
     try:
         assert eventprof.record().options.limit_bytes == 64 << 20
     finally:
-        recorder._automatic_buffer.cache_clear()
+        quantities.automatic_buffer.cache_clear()
 
 
 def test_available_memory_is_known_without_proc(monkeypatch):
@@ -37,7 +37,7 @@ def test_available_memory_is_known_without_proc(monkeypatch):
 
     monkeypatch.setattr(builtins, "open", refuse)
 
-    assert recorder._available_memory() > 0
+    assert quantities.available_memory() > 0
 
 
 def lose():

@@ -15,7 +15,7 @@ import pytest
 
 import eventprof
 from eventprof import Table, _core
-from eventprof.tables import Column, Words, code_type
+from eventprof.trace.column import Column, Words, code_type
 
 TABLES = ["events", "calls", "allocations", "functions", "threads"]
 CONTRACT = {

@@ -22,7 +22,7 @@ import raw
 from read_log import HEADER_OFFSETS
 
 import eventprof
-from eventprof import verification
+from eventprof.trace import verification
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 NAMES = ["generators", "coroutines", "json", "logging", "pickle", "tokenize", "deltablue"]

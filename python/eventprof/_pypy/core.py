@@ -6,7 +6,6 @@ no extension: `install` puts this module in its place.
 
 from __future__ import annotations
 
-import os
 import sys
 from types import ModuleType
 from typing import Any, Literal, NoReturn, Self
@@ -70,11 +69,8 @@ def missing(what: str, cause: str, remedy: str) -> NoReturn:
 
 
 def set_own_directory(directory: str) -> None:
-    """Tell where our code is, which is never recorded."""
-    own = os.path.dirname(os.path.dirname(__file__)) + os.sep
-    # As code objects spell it: `directory` is that of record(), which is in this folder here.
-    head = os.path.dirname(directory.rstrip(os.sep)) + os.sep
-    log.own_directory = head if os.path.realpath(head) == os.path.realpath(own) else directory
+    """Tell where our code is, as code objects spell it; it is never recorded."""
+    log.own_directory = directory
 
 
 def name_thread(native_id: int, name: str) -> None:
@@ -97,7 +93,7 @@ def __getattr__(name: str) -> Any:
 
 
 class Recorder:
-    """A window on what happens; the arguments are checked in recorder.py."""
+    """A window on what happens; the arguments are checked in recording/."""
 
     _session: log.Session
 

@@ -32,7 +32,7 @@ CALL, RETURN, YIELD, RESUME, THROW, UNWIND, C_CALL, C_RETURN, C_EXCEPTION = rang
 KIND_BITS = 4
 KIND_MASK = (1 << KIND_BITS) - 1
 
-OVERWRITE, STOP, GROW = range(3)  # as ON_FULL of recorder.py
+OVERWRITE, STOP, GROW = range(3)  # as ON_FULL of arguments.py
 
 #: Where our own code is; __init__ tells it.
 own_directory = "\0"
@@ -263,7 +263,7 @@ _DELEGATES = frozenset(dis.opmap[name] for name in ("YIELD_FROM",) if name in di
 #: neither it nor what is below.
 SHOWN, PASSED, HIDDEN = range(3)
 #: Ours that run other people's code.
-_PASSING = ("recorder.py", os.path.join("cli", "launch.py"))
+_PASSING = (os.path.join("recording", "decorate.py"), os.path.join("cli", "launch.py"))
 
 
 class Code:

@@ -6,7 +6,11 @@ import os
 from collections.abc import Iterable
 from typing import Any, Self, cast
 
-from .. import recorder as shared
+from ..recording import arguments
+from ..recording.events import numpy_choice
+from ..recording.options import Options, describe_run
+from ..recording.quantities import parse_size
+from ..recording.recorder import Recorder as SharedRecorder
 from . import decode
 from .core import missing
 from .trace import Trace
@@ -24,14 +28,14 @@ def record(
     native: bool = False,
     events: Iterable[str] | None = None,
     buffer: int | str = "256 MiB",
-    on_full: shared.OnFull = "overwrite",
-    threads: shared.Threads = "all",
+    on_full: arguments.OnFull = "overwrite",
+    threads: arguments.Threads = "all",
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     max_depth: int | None = None,
     min_duration: int | str = 0,
-    backend: shared.Backend = "auto",
-    clock: shared.Clock = "auto",
+    backend: arguments.Backend = "auto",
+    clock: arguments.Clock = "auto",
     output: str | os.PathLike[str] | None = None,
     force: bool = False,
     jit: bool = True,
@@ -87,29 +91,29 @@ def record(
         PyPy cannot have this.
     """
     _refuse(memory, numpy, native, events, include, exclude, max_depth, min_duration, output)
-    with_calls = shared._flag("calls", calls)
-    with_c_calls = shared._flag("c_calls", c_calls)
+    with_calls = arguments.flag("calls", calls)
+    with_c_calls = arguments.flag("c_calls", c_calls)
     flags = {"jit": jit, "gc": gc, "operations": operations}
-    flags = {name: shared._flag(name, value) for name, value in flags.items()}
-    shared._flag("force", force)
+    flags = {name: arguments.flag(name, value) for name, value in flags.items()}
+    arguments.flag("force", force)
     python = ("call", "return", "yield", "resume", "throw", "unwind")
     words = (*(python if with_calls else ()), *(("c_call", "c_return", "c_exception")
                                                 if with_c_calls else ()))  # fmt: skip
     if events is not None:
-        words = tuple(shared._words("events", events, tuple(_KINDS)))
+        words = tuple(arguments.choices("events", events, tuple(_KINDS)))
     kinds = sum(1 << _KINDS[word] for word in words)
     if not kinds and not flags["jit"] and not flags["gc"]:
         raise ValueError("nothing to record: one of calls, c_calls, jit and gc must be on")
     if backend == "monitoring":
         missing("backend='monitoring'", "it is Python 3.11, which has no sys.monitoring",
                 "backend='auto' takes sys.setprofile")  # fmt: skip
-    options = shared.Options(
+    options = Options(
         kinds,
-        shared.parse_size("buffer", buffer),
-        shared._choice("on_full", on_full, shared.ON_FULL),
-        shared._choice("threads", threads, shared.THREADS),
-        shared._choice("backend", backend, shared.BACKENDS),
-        shared._choice("clock", clock, shared.CLOCKS),
+        parse_size("buffer", buffer),
+        arguments.choice("on_full", on_full, arguments.ON_FULL),
+        arguments.choice("threads", threads, arguments.THREADS),
+        arguments.choice("backend", backend, arguments.BACKENDS),
+        arguments.choice("clock", clock, arguments.CLOCKS),
         (),
         (),
         marks=False,
@@ -132,9 +136,9 @@ def _refuse(
     elsewhere = "record the program with CPython"
     if memory is not False and memory != ():
         missing(f"memory={memory!r}", _HOOKS, f"trace.gc tells of collections; or {elsewhere}")
-    if shared._numpy(numpy):
+    if numpy_choice(numpy):
         missing("numpy=True", "its arrays are asked for by the C core", elsewhere)
-    if shared._flag("native", native):
+    if arguments.flag("native", native):
         missing("native=True", "the hooks of such a library are in the C core", elsewhere)
     if not isinstance(events, str) and isinstance(events, Iterable):
         allocator = {"malloc", "calloc", "realloc", "realloc_free", "realloc_failed", "free"}
@@ -155,7 +159,7 @@ def _refuse(
                     "select rows of the tables")  # fmt: skip
 
 
-class Recorder(shared.Recorder):
+class Recorder(SharedRecorder):
     """Records what happens between its start and its stop; made by `record`.
 
     Use it in a ``with`` statement, as a decorator, or call `start` and `stop`. Started again, it
@@ -182,7 +186,7 @@ class Recorder(shared.Recorder):
         comes out of it: a RecursionError where the stack is full, or what a signal handler raised.
     """
 
-    def __new__(cls, options: shared.Options, flags: dict[str, bool] | None = None) -> Self:
+    def __new__(cls, options: Options, flags: dict[str, bool] | None = None) -> Self:
         """Make a recorder that is not started."""
         self = super().__new__(cls, options)
         python = sum(1 << kind for kind in range(1, 7))
@@ -207,7 +211,7 @@ class Recorder(shared.Recorder):
             "backend": self.backend,
             "displaced": self.displaced,
             "pid": os.getpid(),
-            **shared.describe_run(self.options),
+            **describe_run(self.options),
         }
         metadata["options"].update(self.flags)
         return Trace(data, metadata, capture.stats)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from .tree import Tree
 
 if TYPE_CHECKING:
-    from ..tables import Array
     from ..trace import Trace
+    from ..trace.column import Array
 
 #: Of the JSON that `as_json` gives: doc/findings.schema.json.
 SCHEMA_VERSION = 1
@@ -33,7 +33,7 @@ class Evidence:
 
     def place(self) -> str:
         """Give file and line, as far as is known."""
-        from ..drawing import short_path
+        from ..show.drawing import short_path
 
         if self.file is None:
             return self.name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._words import show_bytes, show_ns
-from ..drawing import clean, short_path
+from ..show.drawing import clean, short_path
 from .show import headline, percent
 from .table import own_lines
 from .tree import Tree

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from ..tables import Table
     from ..trace import Trace
+    from ..trace.table import Table
     from .findings import Finding
     from .tree import Tree
 

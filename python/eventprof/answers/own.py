@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import areas
+from ..recording import areas
 
 #: Where Python and its packages lie, on whatever machine the recording was made.
 _INSTALLED = re.compile(r"(^|/)(site|dist)-packages/|/lib/(python|pypy)3\.\d+t?/")

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from .._words import did_you_mean, show_bytes, show_ns
-from ..tables import Array
+from ..trace.column import Array
 from .tree import OTHER, Tree
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def build(tree: Tree, own: Array | None, limit: int, root: int = 0) -> Branch:
 
 def place_of(tree: Tree, node: int) -> str:
     """Say where a node was called, or else where its function begins."""
-    from ..drawing import short_path
+    from ..show.drawing import short_path
 
     functions = tree.functions
     caller, line = int(tree.caller[node]), int(tree.line[node])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..tables import Array, Column, Null, Table, encode
+from ..trace.column import Array, Column, Null, encode
+from ..trace.table import Table
 from .tree import OTHER, Tree
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import _core
-from ..tables import Array
+from ..trace.column import Array
 from .own import find_own
 
 if TYPE_CHECKING:

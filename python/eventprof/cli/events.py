@@ -23,8 +23,9 @@ from .files import add_file, load, readable, warn_of_loss
 from .options import parse_time
 
 if TYPE_CHECKING:
-    from ..tables import Array, Table
     from ..trace import Trace
+    from ..trace.column import Array
+    from ..trace.table import Table
 
 EXAMPLES = (
     ("eventprof events FILE --limit 50", "the first fifty"),
@@ -109,7 +110,7 @@ def _follow(path: str, show: Callable[[Trace, Table], None], writer: _Writer) ->
 
 def _words(given: list[str] | None) -> list[str] | None:
     from .._words import did_you_mean
-    from ..recorder import EVENTS
+    from ..recording.events import EVENTS
 
     if given is None:
         return None

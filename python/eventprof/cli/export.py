@@ -122,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
     for note in [*notes, *([missing] if missing else [])]:
         print(note, file=sys.stderr)
     if output != "-":
-        from ..drawing import show_bytes
+        from ..show.drawing import show_bytes
 
         print(f"{output}: {word}, {show_bytes(os.path.getsize(output))}")
     return 0

@@ -59,7 +59,7 @@ def _all(trace: Trace) -> dict[str, Any]:
 
 
 def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
-    from ..drawing import show_bytes, show_count, show_ns
+    from ..show.drawing import show_bytes, show_count, show_ns
 
     file, metadata = trace.file or {}, trace.metadata
     yield "file", path

@@ -328,19 +328,18 @@ def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> Any:
         from .._pypy.running import make_recorder as make
 
         return make(given, output, force)
-    from .. import recorder
-    from ..recorder import record
+    from ..recording import record as recording
 
     options = dict(given)
     if "domains" in options:
         options["memory"] = [word.strip() for word in options.pop("domains").split(",")]
     if "buffer" not in options and options.get("on_full") != "grow":
         options["buffer"] = default_buffer(os.path.dirname(output))
-    recorder.load_tables = False
+    recording.load_tables = False
     try:
-        return record(output=output, force=force, **options)
+        return recording.record(output=output, force=force, **options)
     finally:
-        recorder.load_tables = True
+        recording.load_tables = True
 
 
 def make_counter(given: Mapping[str, Any]) -> Any:
@@ -367,7 +366,7 @@ def make_counter(given: Mapping[str, Any]) -> Any:
         from .. import UnsupportedError
 
         raise UnsupportedError("counting needs CPython; on PyPy, record()")
-    from ..counting import count
+    from ..recording.counting import count
 
     options = dict(given)
     if "domains" in options:

@@ -107,7 +107,7 @@ def _print_short(trace: Trace, arguments: argparse.Namespace) -> int:
 
 
 def _print_lines(trace: Trace, arguments: argparse.Namespace) -> int:
-    from ..line_report import write_lines
+    from ..show.line_report import write_lines
 
     wanted = rows.match_functions(trace, arguments.function) if arguments.function else None
     more = write_lines(trace, sys.stdout, limit=arguments.limit, functions=wanted)

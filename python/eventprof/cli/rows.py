@@ -15,8 +15,9 @@ from .. import _words
 from . import Failure
 
 if TYPE_CHECKING:
-    from ..tables import Array, Table
     from ..trace import Trace
+    from ..trace.column import Array
+    from ..trace.table import Table
 
 _AT_A_TIME = 8192
 #: What a spreadsheet takes for the begin of a formula; tab and newline are escaped before.

@@ -145,7 +145,7 @@ def _leave_out_launcher() -> None:
 def _preload() -> None:
     """Begin anew with the library that sees C's allocations, or exit with status 2."""
     from .. import Error
-    from ..native import run_preloaded
+    from ..recording.native import run_preloaded
 
     try:
         run_preloaded()
@@ -259,14 +259,14 @@ class Recording:
         except (Error, OSError, TypeError, ValueError, MemoryError) as error:
             _give_up(options.explain(error, self._output))
         if self._archives():
-            from .. import saving  # noqa: F401 - while the program has not changed anything
+            from ..files import saving  # noqa: F401 - while the program has not changed anything
         if self._arguments.report:
             if sys.implementation.name == "pypy":
                 from .._pypy.report import report as report_text
 
                 self._report = report_text
             else:
-                from ..report import report
+                from ..show.report import report
 
                 self._report = report
         if self._arguments.view:
@@ -283,7 +283,7 @@ class Recording:
 
             environment.export(self._options, self._output)
             if self._options.get("native"):
-                from ..native import enter_environment
+                from ..recording.native import enter_environment
 
                 enter_environment()
 

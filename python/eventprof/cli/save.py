@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def write(trace: Trace, arguments: argparse.Namespace, sources: list[str]) -> int:
     """Write an archive, and say how large it is."""
-    from ..drawing import show_bytes
+    from ..show.drawing import show_bytes
 
     try:
         trace.save(arguments.output, force=arguments.force)

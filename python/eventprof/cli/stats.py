@@ -16,7 +16,7 @@ from . import rows
 from .files import add_file, load, warn_of_loss
 
 if TYPE_CHECKING:
-    from ..tables import Table
+    from ..trace.table import Table
 
 #: Columns that can be sorted by, and how they are shown.
 _TIMES = ("total", "self", "mean", "min", "max", "p50", "p95", "p99")
@@ -100,7 +100,7 @@ def _order(table: Table, name: str) -> Any:
 
 
 def _print(table: Table, sort: str) -> None:
-    from ..drawing import short_path, show_bytes, show_ns
+    from ..show.drawing import short_path, show_bytes, show_ns
 
     names = list(_SHOWN)
     if sort not in names and sort not in _TEXTS:

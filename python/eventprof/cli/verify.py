@@ -17,7 +17,7 @@ from . import Failure, rows
 from .files import add_file, readable
 
 if TYPE_CHECKING:
-    from ..verification import Verification
+    from ..trace.verification import Verification
 
 EXAMPLES = (
     ("eventprof verify FILE", "what is wrong first, if anything is"),

@@ -11,7 +11,8 @@ from .. import _core
 from ._view import AT_A_TIME, Texts
 
 if TYPE_CHECKING:
-    from ..tables import Column, Table
+    from ..trace.column import Column
+    from ..trace.table import Table
 
 
 def render(

@@ -10,7 +10,7 @@ from .. import _core
 from ._view import intern
 
 if TYPE_CHECKING:
-    from ..tables import Array
+    from ..trace.column import Array
     from ._view import View
 
 _RESUME, _THROW = 4, 5

@@ -14,8 +14,9 @@ import numpy as np
 from .. import _core
 
 if TYPE_CHECKING:
-    from ..tables import Array, Table
     from ..trace import Trace
+    from ..trace.column import Array
+    from ..trace.table import Table
 
 #: Rows that are rendered at a time: what an export needs beyond the trace is some times that.
 AT_A_TIME = 1 << 16
@@ -454,7 +455,7 @@ def _inside(parent: Array, wanted: Array) -> Array:
 
 def own_functions(trace: Trace) -> Array:
     """Give a mask of the functions that are neither the standard library's nor installed."""
-    from .. import areas
+    from ..recording import areas
 
     described = trace.metadata.get("areas")
     described = described if isinstance(described, dict) else areas.folders()

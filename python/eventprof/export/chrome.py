@@ -11,7 +11,7 @@ from .. import _core
 from ._view import Texts, intern, json_text, microseconds, number, utf8
 
 if TYPE_CHECKING:
-    from ..tables import Array
+    from ..trace.column import Array
     from . import Options
     from ._view import View
 
@@ -58,12 +58,12 @@ def _names(view: View) -> bytes:
 
 
 def _write_calls(view: View, out: IO[bytes]) -> None:
-    from ..trace import _CALL_WORDS
+    from ..trace.kinds import CALL_WORDS
 
     names = Texts([json_text(name).encode("ascii") for name in view.names])
     threads = Texts([b"%d" % number for number in view.thread_ids])
-    kinds = sorted(_CALL_WORDS)
-    words = Texts([json_text(_CALL_WORDS[kind]).encode() for kind in kinds])
+    kinds = sorted(CALL_WORDS)
+    words = Texts([json_text(CALL_WORDS[kind]).encode() for kind in kinds])
     code = np.zeros(64, np.int32)
     code[kinds] = np.arange(len(kinds))
     line, (lines,) = intern([view.line])

@@ -16,7 +16,7 @@ from ._proto import double, fixed64, integer, message, text
 from .chrome import live_bytes
 
 if TYPE_CHECKING:
-    from ..tables import Array
+    from ..trace.column import Array
     from . import Options
     from ._view import View
 

@@ -14,7 +14,8 @@ from . import TABLES
 from ._view import AT_A_TIME, utf8
 
 if TYPE_CHECKING:
-    from ..tables import Column, Table
+    from ..trace.column import Column
+    from ..trace.table import Table
     from . import Options
     from ._view import View
 
@@ -41,7 +42,8 @@ def facts(view: View) -> dict[str, Any]:
 
 def numbered(view: View, name: str) -> Table:
     """Give a table with its rows' numbers in the whole trace."""
-    from ..tables import Column, Table
+    from ..trace.column import Column
+    from ..trace.table import Table
 
     if name == "calls" and view.chosen:
         found = view.table(name)

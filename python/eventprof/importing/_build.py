@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from ..tables import Table
 from ..trace import Trace
+from ..trace.table import Table
 
 _KINDS = {name: number for number, name, *_ in _core.kind_table()}
 _NAME_KINDS = ("python", "c", "type", "object", "user", "gc", "audit", "hpy")

@@ -24,7 +24,7 @@ import numpy as np
 
 from .. import __version__
 from .._words import plural, show_ns
-from ..tables import Array
+from ..trace.column import Array
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -445,10 +445,10 @@ def _points(trace: Trace) -> dict[str, Any]:
 
 def _told(trace: Trace) -> dict[str, Any]:
     """Give the line at the top: what was lost, left out, and what recording itself cost."""
-    from ..report import _Page
+    from ..show.layout import Layout
+    from ..show.limits import limits as find_limits
 
-    page = _Page(trace, 100, 1, plain=False)
-    limits = [text.plain for text in page.limits()]
+    limits = [text.plain for text in find_limits(Layout(trace, 100, 1, plain=False))]
     metadata = trace.metadata
     facts = []
     if metadata.get("python"):

@@ -155,7 +155,7 @@ def _put(file: IO[bytes], trace: Trace, title: str | None, grain: int) -> int:
 
 def load() -> None:
     """Import all that a page takes, before a program can take modules away."""
-    from .. import report  # noqa: F401
+    from ..show import report  # noqa: F401
 
 
 def open_page(trace: Trace, *, title: str | None = None, grain: int = 1) -> str:

@@ -483,7 +483,7 @@ span_call(PyObject *object, PyObject *args, PyObject *keywords)
         return NULL;
     }
     if (decorate == NULL) {
-        PyObject *module = PyImport_ImportModule("eventprof.marks");
+        PyObject *module = PyImport_ImportModule("eventprof.recording.marks");
         decorate = module != NULL ? PyObject_GetAttrString(module, "decorate") : NULL;
         Py_XDECREF(module);
     }

@@ -1,0 +1,1 @@
+"""Traces in files: opened, saved, followed while they are written, merged."""

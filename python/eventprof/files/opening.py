@@ -1,0 +1,191 @@
+"""Opens whatever eventprof wrote. The bytes are the extension's business; saving is saving.py's."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal, overload
+
+from .. import _core
+from ..recording import areas
+from ..trace import Trace
+from .following import Follower
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_tuples, value))
+    if isinstance(value, dict):
+        return {key: _tuples(item) for key, item in value.items()}
+    return value
+
+
+def _unpack(metadata: bytes | None) -> dict[str, Any]:
+    import json
+
+    try:
+        found = _tuples(json.loads(metadata or b"{}"))
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+# ---- Opening -------------------------------------------------------------------------------------
+
+
+@overload
+def open(path: str | os.PathLike[str], *, follow: Literal[False] = False) -> Trace: ...
+@overload
+def open(path: str | os.PathLike[str], *, follow: Literal[True]) -> Follower: ...
+def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace | Follower:
+    """Open a recording: one that was saved, or the log that a program writes.
+
+    Parameters
+    ----------
+    path : str or path-like
+        What `Trace.save`, ``record(output=...)`` or ``eventprof run`` wrote; a log whatever ended
+        its program, or while that still runs. Or what another tool wrote: Chrome trace JSON (as
+        VizTracer does), Perfetto's protobuf, speedscope's JSON, collapsed stacks, pstats' files
+        (as cProfile does), memray's, and those of Python 3.15's profiling.sampling.
+    follow : bool
+        Give an iterator of the events as they come, instead of all until now.
+
+    Returns
+    -------
+    Trace or Follower
+        With the tables of the one that was recorded. Its events are read when they are first
+        needed; the file may be renamed or removed meanwhile, and not changed.
+
+    Raises
+    ------
+    FormatError
+        It is no such file, or so damaged that nothing of it can be read. What is damaged in part
+        may show only when the events are read.
+    ModuleNotFoundError
+        Only the library of the tool that wrote it can read it, and is not installed.
+    UnsupportedError
+        A newer eventprof wrote it, or with a compression that this one was built without.
+    OSError
+        The system refused, as by FileNotFoundError, IsADirectoryError or PermissionError.
+
+    Warns
+    -----
+    RuntimeWarning
+        Part of an archive is missing or damaged: the trace has what is left. Of a log,
+        `Trace.file` says so.
+
+    Examples
+    --------
+    >>> with eventprof.record(memory=False) as rec:
+    ...     len("some text")
+    9
+    >>> rec.trace.save("some.epr", force=True)
+    >>> eventprof.open("some.epr").events["event"].tolist()
+    ['c_call', 'c_return']
+    >>> with eventprof.record(output="program.epr") as rec:
+    ...     sorted("text")
+    ['e', 't', 't', 'x']
+    >>> eventprof.open("program.epr")
+    <eventprof.Trace: ... events of 1 thread in ...>
+    """
+    source = os.fspath(path)
+    if follow:
+        return Follower(lambda: _open(source))
+    return _open(source)
+
+
+def _open(source: str) -> Trace:
+    # A pipe that nobody writes to is no reason to wait.
+    fd = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), source)
+        if not stat.S_ISREG(mode):
+            raise _core.FormatError(f"{source}: it is no regular file; copy it to one first")
+        begin = os.pread(fd, 8, 0)
+        for magic, opener in _OPENERS.items():
+            if begin and magic.startswith(begin[: len(magic)]):
+                trace = opener(fd, source)
+                trace._rights = mode & 0o666
+                return trace
+        if begin:
+            from ..importing import read
+
+            found = read(fd, source)
+            if found is not None:
+                found._rights = mode & 0o666
+                return found
+    finally:
+        os.close(fd)
+    what = (
+        "it is empty"
+        if not begin
+        else f"it is of no format that is known here (it begins {begin!r})"
+    )
+    raise _core.FormatError(
+        f"{source}: {what}, offset 0; open what Trace.save() or 'eventprof run' wrote, or "
+        "another tool as Chrome trace JSON, Perfetto, speedscope, collapsed, pstats or memray"
+    )
+
+
+def _open_archive(fd: int, path: str) -> Trace:
+    core, metadata, info = _core.open_archive(fd, path)
+    if info["damaged"]:
+        warnings.warn(
+            f"{path}: {info['damage']}; up to {info['events']:,} of its "
+            f"{info['events_written']:,} events can be read",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    facts = {
+        "path": path,
+        "live": False,
+        "missing": [info["damage"]] if info["damaged"] else [],
+        "missing_count": info["damaged"],
+        **info,
+    }
+    return Trace(core, _unpack(metadata), lambda: facts)
+
+
+def _open_log(fd: int, path: str) -> Trace:
+    core, metadata, pid = _core.open_log(os.dup(fd), path)
+    known = _unpack(metadata)
+    options = known.get("options")
+    options = options if isinstance(options, dict) else {}
+    areas.tell_of_file(known.get("areas"))
+    depth, duration = options.get("max_depth"), options.get("min_duration")
+    core.filter(
+        _words(options.get("include")),
+        _words(options.get("exclude")),
+        depth if isinstance(depth, int) else -1,
+        duration if isinstance(duration, int) else 0,
+        () if options.get("audit") == ("*",) else _words(options.get("audit")),
+    )
+    facts = core.file_facts()
+    return Trace(
+        core,
+        {
+            "clock": facts["clock"],
+            "backend": facts["calls_from"] or None,
+            "displaced": tuple(facts["displaced"].split()),
+            "pid": pid,
+            **known,
+        },
+        lambda: {"path": path, **core.file_facts()},
+    )
+
+
+def _words(value: object) -> tuple[str, ...]:
+    return tuple(w for w in value if isinstance(w, str)) if isinstance(value, tuple) else ()
+
+
+#: What opens a file, by how that begins; given the descriptor, which is closed afterwards, and the
+#: path.
+_OPENERS: dict[bytes, Callable[[int, str], Trace]] = {
+    b"EVPARCH": _open_archive,
+    b"EVPLOG\x1a\n": _open_log,
+}

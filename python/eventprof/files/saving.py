@@ -1,0 +1,184 @@
+"""Traces into files: what the system says of paths, and that a file is whole or not there.
+
+Needs neither NumPy nor the tables: `eventprof run` does it at the end of programs without them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from typing import Any
+
+from .. import _core
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+#: A file system without hard links.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
+
+
+def save(
+    core: _core.Trace,
+    recorder_metadata: dict[str, Any],
+    path: str | os.PathLike[str],
+    force: bool = False,
+    rights: int = 0o666,
+) -> None:
+    """Write a trace to a file; see `Trace.save`.
+
+    Parameters
+    ----------
+    core : _core.Trace
+        What to save.
+    recorder_metadata : dict
+        What the package knows of the run.
+    path : str or path-like
+        Where to; ``.epr`` is the usual suffix.
+    force : bool
+        Replace what is there.
+    rights : int
+        The most that anybody may do with the file: an archive is no more public than the recording
+        that it is of.
+
+    Raises
+    ------
+    FileExistsError
+        There is something already, and `force` was not given.
+    ValueError
+        The name is that of another format.
+    OSError
+        The system refused, as by IsADirectoryError or PermissionError; nothing is left behind.
+    """
+    target = os.fspath(path)
+    if not isinstance(target, str):
+        raise TypeError(f"path must be str or path-like, not {path!r}")
+    _check_name(target)
+    try:
+        facts = os.stat(target)
+    except FileNotFoundError:
+        facts = None
+    if facts is not None:
+        if stat.S_ISDIR(facts.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+        if not force:
+            raise _exists(target)
+    metadata = _pack(recorder_metadata)
+    try:
+        if facts is not None and not stat.S_ISREG(facts.st_mode):
+            _write_device(core, metadata, target)
+        else:
+            _write(core, metadata, target, facts, force, rights)
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            text = (
+                f"{os.strerror(error.errno)}; the trace is still there: make room, or save it "
+                "on another disk"
+            )
+            raise OSError(error.errno, text, target) from None
+        if error.errno is not None and error.filename != target:
+            raise OSError(error.errno, error.strerror, target) from None
+        raise
+
+
+def to_bytes(core: _core.Trace, recorder_metadata: dict[str, Any]) -> bytes:
+    """Give the archive that `save` would write."""
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        core.save(file.fileno(), _pack(recorder_metadata))
+        file.seek(0)
+        return file.read()
+
+
+def from_bytes(archive: bytes) -> _core.Trace:
+    """Read what `to_bytes` gave.
+
+    Raises
+    ------
+    FormatError
+        It is damaged.
+    """
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        file.write(archive)
+        file.flush()
+        return _core.open_archive(file.fileno(), "an archive in a pickle")[0]
+
+
+def _check_name(target: str) -> None:
+    """Refuse a name that says something else: who opens x.json means to read JSON."""
+    if target.endswith(".epr"):
+        return
+    from ..export import by_extension
+
+    word = by_extension(target)
+    if word is not None:
+        raise ValueError(
+            f"{target}: this is the name of a file for {word}, and save() writes an archive; name "
+            "it .epr, or export it ('eventprof export', Trace.export())"
+        )
+
+
+def _exists(target: str) -> FileExistsError:
+    text = f"{os.strerror(errno.EEXIST)}; force=True replaces it"
+    return FileExistsError(errno.EEXIST, text, target)
+
+
+def _write_device(core: _core.Trace, metadata: bytes, target: str) -> None:
+    """Write to what is no regular file, and must not be replaced by one."""
+    fd = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        core.save(fd, metadata)
+    finally:
+        os.close(fd)
+
+
+def _write(
+    core: _core.Trace,
+    metadata: bytes,
+    target: str,
+    facts: os.stat_result | None,
+    force: bool,
+    rights: int,
+) -> None:
+    """Write beside the target, then give it its name: nobody sees half a file."""
+    target = os.path.realpath(target)  # a link stays one
+    beside = f"{target}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, rights)
+    try:
+        try:
+            if facts is not None:
+                os.fchmod(fd, stat.S_IMODE(facts.st_mode) & rights)
+            core.save(fd, metadata)
+        finally:
+            os.close(fd)
+        if force:
+            os.replace(beside, target)
+        else:
+            _name(beside, target)
+    finally:
+        with contextlib.suppress(FileNotFoundError):  # it has its name
+            os.unlink(beside)
+
+
+def _name(beside: str, target: str) -> None:
+    """Give a file its name, unless somebody else took that meanwhile."""
+    try:
+        os.link(beside, target)
+    except FileExistsError:
+        raise _exists(target) from None
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        os.replace(beside, target)
+
+
+# JSON has no tuples; the recorder's metadata have no lists: file.py reads them so.
+def _pack(metadata: dict[str, Any]) -> bytes:
+    import json
+
+    # ASCII: arguments of a program may hold surrogates, which UTF-8 cannot.
+    return json.dumps(metadata, default=str, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,1 @@
+"""What the user starts and stops: arguments, recorders, counters, the drop-in. Loads no NumPy."""

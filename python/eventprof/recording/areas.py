@@ -1,0 +1,114 @@
+"""What the words "stdlib" and "site-packages" of include and exclude stand for.
+
+Worked out once a process, when a recorder first uses one of them; filter.h has the rules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Iterator
+
+from .. import _core
+
+#: The order of the core's ep_area, which begins with 1.
+WORDS = ("stdlib", "site-packages")
+
+_told = False
+
+
+def tell() -> None:
+    """Tell the extension, once."""
+    global _told
+    if _told:
+        return
+    installed = tuple(_spellings(_site_folders()))
+    stdlib = tuple(_spellings(_stdlib_folders()))
+    # Modules that have no file of their own in the events: functions that are not in Python.
+    standard = {"builtins", *sys.stdlib_module_names}
+    _core.add_area(1, stdlib, tuple(sorted(standard)))
+    _core.add_area(2, installed, tuple(sorted(_top_levels(installed) - standard)))
+    _told = True
+
+
+def folders() -> dict[str, tuple[str, ...]]:
+    """Give the folders of each word, for the metadata of a file."""
+    return {
+        "stdlib": tuple(_spellings(_stdlib_folders())),
+        "site-packages": tuple(_spellings(_site_folders())),
+    }
+
+
+def tell_of_file(described: object) -> None:
+    """Tell the extension what the words stood for where a file was made.
+
+    Parameters
+    ----------
+    described : object
+        From `folders`, of that process; None: it did not use them.
+    """
+    if not isinstance(described, dict):
+        return
+    tell()
+    for number, word in enumerate(WORDS, 1):
+        given = described.get(word)
+        new = (
+            {text for text in given if isinstance(text, str)} if isinstance(given, tuple) else set()
+        )
+        new -= _told_of
+        _told_of.update(new)
+        _core.add_area(number, tuple(sorted(new)), ())
+
+
+#: Folders of files that the extension knows of.
+_told_of: set[str] = set()
+
+
+def _stdlib_folders() -> Iterator[str]:
+    import sysconfig
+
+    for name in ("stdlib", "platstdlib"):
+        yield sysconfig.get_path(name)
+    yield os.path.dirname(os.__file__)  # where it was really found: a build tree, a zip file
+    yield getattr(sys, "_stdlib_dir", None) or ""
+
+
+def _site_folders() -> Iterator[str]:
+    import site
+    import sysconfig
+
+    # Of this environment, and of the one that it was made from.
+    base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
+    for name in ("purelib", "platlib"):
+        yield sysconfig.get_path(name)
+        yield sysconfig.get_path(name, vars=base)
+    yield from site.getsitepackages()
+    yield site.getusersitepackages()
+    for folder in _stdlib_folders():
+        if folder:
+            yield os.path.join(folder, "site-packages")
+            yield os.path.join(folder, "dist-packages")
+    for folder in sys.path:
+        if os.path.basename(folder) in ("site-packages", "dist-packages"):
+            yield folder
+
+
+def _spellings(folders: Iterable[str]) -> list[str]:
+    """Give the folders as code objects may spell them, each once."""
+    found: dict[str, None] = {}
+    for folder in folders:
+        if folder:
+            for spelling in (folder, os.path.abspath(folder), os.path.realpath(folder)):
+                if len(spelling) > 1:
+                    found[spelling.rstrip("/")] = None
+    return list(found)
+
+
+def _top_levels(folders: Iterable[str]) -> set[str]:
+    """Give the names of what is installed there, packages and modules."""
+    names = set()
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            names |= {entry.split(".")[0] for entry in os.listdir(folder)}
+    return {name for name in names if name.isidentifier()}

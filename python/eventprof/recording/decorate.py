@@ -1,0 +1,120 @@
+"""Recorders and counters as decorators: functions that run inside of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from .options import has_gil
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class _Nothing:
+    """A context that does nothing; contextlib's would be recorded."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+_NOTHING = _Nothing()
+
+
+class _First:
+    """Records unless that is done already, on any thread: asked and begun in one step."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._began = False
+
+    def __enter__(self) -> None:
+        self._began = self._recorder._begin()
+
+    def __exit__(self, *_: object) -> None:
+        if self._began:
+            self._recorder.__exit__(None, None, None)
+
+
+def outermost(recorder: Recorder) -> Recorder | _Nothing | _First:
+    """Give what records from here on, if nothing on the way here does.
+
+    With a GIL no other thread comes between the question and what `with` does next.
+    """
+    if not has_gil():
+        return _First(recorder)
+    return recorder if recorder.state != "running" else _NOTHING
+
+
+def decorate(word: str, owner: Any, context: Callable[[], Any], function: _Function) -> _Function:
+    """Wrap a function, which shows its recorder or counter under that word; else TypeError."""
+    import inspect
+
+    if isinstance(function, (staticmethod, classmethod)):
+        inner = decorate(word, owner, context, function.__func__)
+        return cast(_Function, type(function)(inner))
+    if inspect.isclass(function) or not callable(function):
+        what = f"the class {function.__name__}" if inspect.isclass(function) else repr(function)
+        raise TypeError(f"a {word} decorates functions and methods, not {what}")
+    wrapper = wrap(context, function)
+    functools.update_wrapper(wrapper, function)
+    wrapper.__dict__[word] = owner
+    return cast(_Function, wrapper)
+
+
+def wrap(context: Callable[[], Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a function of the same sort that runs in a context, asked for at each run.
+
+    `with` calls the extension's own __enter__, and no signal or other thread comes between the
+    question whether it runs, the start, and the block. No frame of ours is recorded.
+    """
+    import inspect
+
+    if inspect.isasyncgenfunction(function):
+
+        async def async_generator(*args: Any, **kwargs: Any) -> Any:
+            with context():
+                steps = function(*args, **kwargs)
+                step, given = steps.asend, None
+                while True:
+                    try:
+                        value = await step(given)
+                    except StopAsyncIteration:
+                        return
+                    try:
+                        step, given = steps.asend, (yield value)
+                    except GeneratorExit:
+                        await steps.aclose()
+                        raise
+                    except BaseException as error:
+                        step, given = steps.athrow, error
+
+        return async_generator
+
+    if inspect.iscoroutinefunction(function):
+
+        async def coroutine(*args: Any, **kwargs: Any) -> Any:
+            with context():
+                return await function(*args, **kwargs)
+
+        return coroutine
+
+    if inspect.isgeneratorfunction(function):
+
+        def generator(*args: Any, **kwargs: Any) -> Any:
+            with context():
+                return (yield from function(*args, **kwargs))
+
+        return generator
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with context():
+            return function(*args, **kwargs)
+
+    return wrapper

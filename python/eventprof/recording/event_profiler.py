@@ -1,0 +1,532 @@
+"""A drop-in for ``cpyquickhelper.profiling``: its classes, by the same names, on this recorder."""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from types import FrameType, SimpleNamespace, TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _core
+from .._optional import require
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["EventProfiler", "EventProfilerDebug", "WithEventProfiler"]
+
+_IMPLEMENTATIONS = ("python", "pybind11", "c")
+_COLUMNS = 6
+_GROW = 2  # ep_on_full: more memory
+# Calls, and the domains of the interpreter's own allocator.
+_KINDS = sum(
+    1 << row[0] for row in _core.kind_table() if row[3] and row[5] in (None, "raw", "mem", "obj")
+)
+
+
+class _Rows(NamedTuple):
+    """One entry an event, but for `places`."""
+
+    time: NDArray[np.int64]
+    event: NDArray[np.int8]
+    value1: NDArray[np.int64]
+    value2: NDArray[np.int64]
+    place: NDArray[np.int32]
+    thread: NDArray[np.int32]
+    places: NDArray[np.uint32]
+
+
+class _Texts:
+    """Category numbers for texts, in order of appearance; -1 is none."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, int] = {}
+
+    def number(self, text: str | None) -> int:
+        if text is None:
+            return -1
+        # pandas cannot hash surrogates: a single one would make every row of the frame unreadable.
+        return self.of.setdefault(text.encode("utf-8", "backslashreplace").decode(), len(self.of))
+
+
+def _check_size(size: int) -> int:
+    try:
+        size = operator.index(size)
+    except TypeError:
+        raise TypeError(f"size must be an int, not {type(size).__name__}") from None
+    if size < 1:
+        raise ValueError(f"size must be at least 1 event, not {size}")
+    bytes_there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if size * _COLUMNS * 8 > bytes_there:
+        raise MemoryError(
+            f"size={size} needs {size * _COLUMNS * 8} bytes, this machine has {bytes_there}"
+        )
+    return size
+
+
+def _check_impl(impl: str) -> str:
+    if impl not in _IMPLEMENTATIONS:
+        raise ValueError(f"impl must be one of {_IMPLEMENTATIONS}, not {impl!r}")
+    return impl
+
+
+def _check_clean_file_name(clean: Callable[[str], str] | None) -> Callable[[str], str] | None:
+    if clean is not None and not callable(clean):
+        raise TypeError(f"clean_file_name must be callable or None, not {type(clean).__name__}")
+    return clean
+
+
+def _spread(of_places: NDArray[Any], place: NDArray[np.int32]) -> NDArray[Any]:
+    """`of_places[place]`, at the speed of memory."""
+    return _core.gather(np.append(of_places, of_places.dtype.type(-1)), place)
+
+
+class EventProfiler:
+    """Records calls, returns and allocations as rows, with cpyquickhelper's interface.
+
+    Parameters
+    ----------
+    size : int, default 1000000
+        How many events the ring holds between two copies. It does not bound the result: a full ring
+        is emptied into it, and nothing is lost.
+    impl : {'c', 'python', 'pybind11'}
+        Accepted for compatibility: there is one implementation, and it is C.
+
+    Raises
+    ------
+    TypeError, ValueError, MemoryError
+        An argument is not what it may be; the message names it.
+
+    See Also
+    --------
+    WithEventProfiler : The same as a ``with`` block.
+    eventprof.record : The recorder of this package, with more events and tables.
+
+    Notes
+    -----
+    What differs from the original, always by seeing more or breaking less:
+
+    - Calls are recorded on every thread, allocations in all three domains of the interpreter's
+      allocator (raw, mem, obj). There: the calls of the thread that started it, and raw alone.
+    - Several profilers can run at a time, beside other tools too. Neither an exception nor a full
+      ring ends the process. Only code objects are kept alive, no frame and no argument.
+    - A ``c_return`` is named after the function that returned, not after the type of its result.
+    - ``from_line`` is the line of the call, and ``from_name`` the caller of a C function, too.
+
+    As there, a generator's resumption is a ``call`` and its yield a ``return``; a call that an
+    exception ends has a ``return``, too. Rows of ``exception`` come from `log_event` alone.
+
+    Examples
+    --------
+    >>> from eventprof import EventProfiler
+    >>> prof = EventProfiler()
+    >>> prof.start()
+    >>> print(sum([1, 2, 3]))
+    6
+    >>> prof.stop()
+    >>> df = prof.retrieve_results()
+    >>> df[df.name == 'sum'].event.tolist()
+    ['c_call', 'c_return']
+    """
+
+    _event_mapping: ClassVar[dict[str, int]] = {
+        "call": 1,
+        "return": 2,
+        "c_call": 3,
+        "c_return": 4,
+        "exception": 5,
+        "c_exception": 6,
+        "profiler_call": 10,
+        "profiler_return": 11,
+        "profiler_start": 100,
+        "profiler_sort": 101,
+        "malloc": 1000,
+        "calloc": 1001,
+        "realloc": 1002,
+        "free": 1003,
+        "realloc_free": 1004,
+    }
+
+    def __init__(self, size: int = 1000000, impl: str = "c") -> None:
+        self._size = _check_size(size)
+        self._impl = _check_impl(impl)
+        self._log = _core.LegacyLog(self._event_mapping)
+        self._started = False
+        self._lock = threading.Lock()  # for retrieving while another thread stops
+        self._recorder: _core.Recorder | None = None
+        self._traces: list[_core.Trace] = []  # of ended windows, in order
+        self._snapshot: _core.Trace | None = None  # of the running window, at the last copy
+        self._logged = 0  # entries of _log at the last copy
+        # Once for all windows: their rows stay in order when the wall clock is set meanwhile.
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of `retrieve_raw_results`: 6."""
+        return _COLUMNS
+
+    @property
+    def _buffer(self) -> SimpleNamespace | None:
+        # The original's own benchmark logs through this.
+        return None if self._impl == "c" else SimpleNamespace(c_log_event=self.log_event)
+
+    def start(self) -> None:
+        """Begin to record; results of earlier windows stay.
+
+        Raises
+        ------
+        StateError
+            It is running already. A RuntimeError, as in the original.
+        """
+        if self._started:
+            raise _core.StateError(
+                "this profiler is already running; stop it before it starts again"
+            )
+        self._started = True
+        self._log.mark("profiler_start")
+        # The last step: what follows would be recorded.
+        self._begin()
+
+    def stop(self) -> None:
+        """End the window that `start` began, and put the interpreter's hooks back.
+
+        Raises
+        ------
+        StateError
+            It is not running. A RuntimeError, as in the original.
+        """
+        if not self._started:
+            raise _core.StateError("this profiler is not running; start it first")
+        # The first step: what comes before is recorded.
+        self._end()
+        self._started = False
+
+    def _begin(self) -> None:
+        try:
+            self._recorder = _core.Recorder(kinds=_KINDS, on_full=_GROW)
+            self._recorder.start()
+        except BaseException:
+            self._recorder = None
+            self._started = False
+            self._log.unmark()
+            raise
+
+    def _end(self) -> None:
+        recorder = self._recorder
+        assert recorder is not None
+        recorder.stop()
+        self._log.mark("profiler_sort")
+        with self._lock:
+            self._recorder = None
+            self._snapshot = None
+            self._logged = len(self._log)
+            self._traces.append(recorder._capture())
+
+    def log_event(self, frame: FrameType, event: str, arg: object) -> None:
+        """Log an event oneself, as a callback of ``sys.setprofile`` is told of one.
+
+        Parameters
+        ----------
+        frame : frame
+            Where it happened: the callee's frame of ``call`` and ``return``, of C calls the
+            caller's.
+        event : str
+            A key of ``EventProfiler._event_mapping``.
+        arg : object
+            For C calls the function; otherwise not looked at. It is not kept.
+
+        Raises
+        ------
+        TypeError, ValueError
+            `frame` is no frame, or `event` is not one of the known.
+
+        Notes
+        -----
+        The event is dated now and takes its place in the results by that, among those recorded.
+        value1 and value2 are 0. It can be logged at any time, running or not.
+        """
+        self._log.log(frame, event, arg)
+
+    def _rows(self, empty_cache: bool) -> _Rows:
+        with self._lock:
+            if empty_cache:
+                if self._recorder is not None:
+                    self._snapshot = self._recorder._capture()
+                self._logged = len(self._log)
+            traces = (*self._traces, *([] if self._snapshot is None else [self._snapshot]))
+            logged = self._logged
+        rows = _Rows(*self._log.rows(traces, self._offset_ns, logged))
+        lost = sum(sum(thread[5].values()) for trace in traces for thread in trace.threads())
+        if lost:
+            warnings.warn(
+                f"memory ran out while recording: {lost} events are not in the result",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        return rows
+
+    def retrieve_raw_results(self, empty_cache: bool = True) -> NDArray[np.int64]:
+        """Every event so far, in order of time, as plain integers.
+
+        Parameters
+        ----------
+        empty_cache : bool, default True
+            Copy what was recorded since the last copy first; stopping copies, too. False: only what
+            was copied before.
+
+        Returns
+        -------
+        ndarray of int64, shape (events, 6)
+            ``id_frame``: in the upper 32 bits the thread (`threading.get_native_id`), in the lower
+            the number of the Python function at work, 0 where there is none; equal for a call and
+            its return. ``id_arg``: the number of the C function that is called, else 0. Both are -1
+            for the profiler's own two events. ``event``: see ``_event_mapping``. ``time``: ns since
+            the epoch. ``value1``: the address of a block, else 0. ``value2``: its size; negative
+            where the block is freed, and 0 if this window did not see it allocated.
+
+        Warns
+        -----
+        RuntimeWarning
+            Memory ran out while recording; says how many events are missing.
+
+        Notes
+        -----
+        The rows are those of `retrieve_results`. Sums of ``value2`` are live bytes. Sizes are
+        matched within a window: what happens to an address between two is not known.
+        """
+        rows = self._rows(empty_cache)
+        name, frame, _, _ = _core.legacy_places(rows.places)
+        raw = self._log.raw(
+            rows.time, rows.event, rows.value1, rows.value2, rows.place, rows.thread, name, frame
+        )
+        return raw.reshape(-1, _COLUMNS)
+
+    def retrieve_results(
+        self,
+        empty_cache: bool = True,
+        clean_file_name: Callable[[str], str] | None = None,
+    ) -> pd.DataFrame:
+        """Every event so far, in order of time, with names and lines.
+
+        Parameters
+        ----------
+        empty_cache : bool, default True
+            As in `retrieve_raw_results`.
+        clean_file_name : callable, optional
+            Makes another text of a file name, for ``mod`` and ``from_mod``. Called once for each.
+
+        Returns
+        -------
+        pandas.DataFrame
+            - ``time``, ``value1``, ``value2`` (int64): as in `retrieve_raw_results`.
+            - ``event``: a key of ``_event_mapping``.
+            - ``name``, ``mod``: the function and its file; of a C function the qualified name and
+              the module; of an allocation the Python function at work.
+            - ``lineno`` (int64): the first line of the Python function at work, which for a C call
+              is the caller.
+            - ``from_name``, ``from_mod``, ``from_line`` (int64): who called and on which line, or
+              who allocated; '', '' and -1 for nobody.
+
+            Texts are categorical, with the same categories for ``name`` and ``from_name``, and for
+            ``mod`` and ``from_mod``. What is unknown is null. Surrogates, which a file name may
+            have, are backslash escapes.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            pandas is missing; the message says how to install it.
+        TypeError
+            `clean_file_name` is not callable, or does not return a str.
+
+        Warns
+        -----
+        RuntimeWarning
+            As in `retrieve_raw_results`.
+        """
+        clean = _check_clean_file_name(clean_file_name)
+        pandas = require("pandas", "pandas", "retrieve_results()")
+        rows = self._rows(empty_cache)
+        name, frame, caller, line = _core.legacy_places(rows.places)
+        ids, position = np.unique(np.concatenate([name, frame, caller]), return_inverse=True)
+        of_name, of_frame, of_caller = position.reshape(3, -1)
+        names, files = _Texts(), _Texts()
+        name_number, file_number, first_line = _numbers(ids, names, files, clean)
+        # Called by nobody: an empty text, as in the original.
+        origin_number, origin_file = name_number.copy(), file_number.copy()
+        if len(ids) > 0 and ids[0] == 0 and 0 in of_caller:
+            origin_number[0], origin_file[0] = names.number(""), files.number("")
+
+        def texts(number: NDArray[np.int32], dtype: Any) -> Any:
+            code_type = _code_type(len(dtype.categories))
+            codes = _spread(number.astype(code_type), rows.place)
+            return pandas.Categorical.from_codes(codes, dtype=dtype, validate=False)
+
+        names_dtype = pandas.CategoricalDtype(list(names.of))
+        files_dtype = pandas.CategoricalDtype(list(files.of))
+        events_dtype = pandas.CategoricalDtype(list(self._event_mapping))
+        return pandas.DataFrame(
+            {
+                "time": rows.time,
+                "value1": rows.value1,
+                "value2": rows.value2,
+                "event": pandas.Categorical.from_codes(
+                    rows.event, dtype=events_dtype, validate=False
+                ),
+                "name": texts(name_number[of_name], names_dtype),
+                "mod": texts(file_number[of_name], files_dtype),
+                "lineno": _spread(first_line[of_frame], rows.place),
+                "from_name": texts(origin_number[of_caller], names_dtype),
+                "from_mod": texts(origin_file[of_caller], files_dtype),
+                "from_line": _spread(line.astype(np.int64), rows.place),
+            },
+            copy=False,
+        )
+
+
+def _code_type(categories: int) -> type[np.signedinteger[Any]]:
+    """Which integers pandas numbers so many categories with; others would be copied."""
+    if categories < np.iinfo(np.int8).max:
+        return np.int8
+    return np.int16 if categories < np.iinfo(np.int16).max else np.int32
+
+
+def _numbers(
+    ids: NDArray[np.int32],
+    names: _Texts,
+    files: _Texts,
+    clean: Callable[[str], str] | None,
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+    """Give names the numbers of their texts and files, and their first lines."""
+    cleaned: dict[str, str] = {}
+    name_number = np.full(len(ids), -1, np.int32)
+    file_number = np.full(len(ids), -1, np.int32)
+    first_line = np.full(len(ids), -1, np.int64)
+    for i, (qualname, module, file, line, is_python) in enumerate(_core.legacy_names(ids)):
+        if is_python:
+            # The original shows co_name, which is the end of the qualified one.
+            name = None if qualname is None else qualname.rpartition(".")[2]
+            where = file
+            if clean is not None and file is not None:
+                where = cleaned[file] if file in cleaned else _cleaned(clean, file)
+                cleaned[file] = where
+        else:
+            name, where = qualname, module
+        name_number[i] = names.number(name)
+        file_number[i] = files.number(where)
+        first_line[i] = line
+    return name_number, file_number, first_line
+
+
+def _cleaned(clean: Callable[[str], str], file: str) -> str:
+    where = clean(file)
+    if not isinstance(where, str):
+        raise TypeError(f"clean_file_name must return a str, not {type(where).__name__}")
+    return where
+
+
+class EventProfilerDebug(EventProfiler):
+    """An EventProfiler that records nothing by itself, to measure `EventProfiler.log_event`.
+
+    ``start`` and ``stop`` only log their own two events; the interpreter is not touched.
+
+    Examples
+    --------
+    >>> import sys
+    >>> from eventprof import EventProfilerDebug
+    >>> prof = EventProfilerDebug()
+    >>> prof.start()
+    >>> prof.log_event(sys._getframe(), 'call', None)
+    >>> prof.stop()
+    >>> prof.retrieve_results().event.tolist()
+    ['profiler_start', 'call', 'profiler_sort']
+    """
+
+    def _begin(self) -> None:
+        pass
+
+    def _end(self) -> None:
+        self._log.mark("profiler_sort")
+        self._logged = len(self._log)
+
+
+class WithEventProfiler:
+    """Records what happens inside a ``with`` block, whatever leaves it.
+
+    Parameters
+    ----------
+    size, impl
+        As in `EventProfiler`.
+    clean_file_name : callable, optional
+        As in `EventProfiler.retrieve_results`.
+
+    Attributes
+    ----------
+    prof_ : EventProfiler or None
+        Of the latest block.
+
+    Examples
+    --------
+    >>> from eventprof import WithEventProfiler
+    >>> prof = WithEventProfiler(clean_file_name=lambda name: name.rpartition('/')[2])
+    >>> with prof:
+    ...     x = sorted('recorder')
+    >>> prof.report.columns.tolist()[:4]
+    ['time', 'value1', 'value2', 'event']
+    >>> 'sorted' in set(prof.report.name)
+    True
+    """
+
+    def __init__(
+        self,
+        size: int = 1000000,
+        impl: str = "c",
+        clean_file_name: Callable[[str], str] | None = None,
+    ) -> None:
+        self.size = _check_size(size)
+        self.impl = _check_impl(impl)
+        self.clean_file_name = _check_clean_file_name(clean_file_name)
+        self.prof_: EventProfiler | None = None
+        self._report: pd.DataFrame | None = None
+
+    def __enter__(self) -> Self:
+        if self.prof_ is not None and self.prof_._started:
+            raise _core.StateError("this profiler is already running; leave its block first")
+        prof = EventProfiler(size=self.size, impl=self.impl)
+        self._report = None
+        self.prof_ = prof
+        prof.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Literal[False]:
+        # The report waits until it is asked for: nothing of it may hide the block's exception.
+        if self.prof_ is not None and self.prof_._started:
+            self.prof_.stop()
+        return False
+
+    @property
+    def report(self) -> pd.DataFrame | None:
+        """The latest block's events (see `EventProfiler.retrieve_results`); None before the first.
+
+        Made when first asked for; inside the block it holds the events so far.
+        """
+        if self.prof_ is None or self._report is not None:
+            return self._report
+        report = self.prof_.retrieve_results(clean_file_name=self.clean_file_name)
+        if not self.prof_._started:
+            self._report = report
+        return report
+
+    # The original computes it under one name and shows it under the other.
+    report_ = report

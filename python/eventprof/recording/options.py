@@ -1,0 +1,146 @@
+"""What a recorder was asked for, and what is known of a run before it begins."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Any, NamedTuple
+
+from .. import _core
+from . import areas
+from .arguments import ALL_DOMAINS
+from .events import KINDS, words_of_kinds
+
+
+class Options(NamedTuple):
+    """What a recorder was asked for, checked."""
+
+    kinds: int
+    limit_bytes: int
+    on_full: str
+    threads: str
+    backend: str
+    clock: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    max_depth: int | None = None
+    min_duration: int = 0
+    output: str | None = None
+    force: bool = False
+    overhead: bool = False
+    marks: bool = True
+    gc: bool = False
+    refs: bool = False
+    audit: tuple[str, ...] = ()
+    hpy: bool = False
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The words of the events."""
+        return words_of_kinds(self.kinds)
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The domains of the allocator events."""
+        return tuple(
+            domain
+            for domain in ALL_DOMAINS
+            if any(row[5] == domain and self.kinds >> row[0] & 1 for row in KINDS)
+        )
+
+
+def path_patterns(output: str) -> tuple[bytes, bytes]:
+    """Give the patterns of the core, which knows %p and %%: of this process, and of children."""
+    host = os.uname().nodename.replace("%", "%%")
+    own = re.sub("%[ph%]", lambda found: host if found[0] == "%h" else found[0], output)
+    child = own
+    if "p" not in re.findall("%(.)", own):
+        stem, suffix = os.path.splitext(own)
+        child = f"{stem}-%p{suffix}"
+    return os.fsencode(own), os.fsencode(child)
+
+
+#: What a log file has room for, in bytes of JSON; argv is cut until the rest fits.
+_METADATA_LIMIT = 60_000
+
+
+def encode_metadata(options: Options) -> bytes:
+    """Give what a log file says of its run, as JSON that its room holds."""
+    import json  # here: other recorders see it, and the start of this one is to be quiet
+
+    metadata = describe_run(options)
+    if uses_areas(options):
+        metadata["areas"] = areas.folders()
+    encoded = json.dumps(metadata, default=str).encode()
+    if len(encoded) > _METADATA_LIMIT:
+        metadata["argv"] = [*metadata["argv"][:1], "..."]
+        encoded = json.dumps(metadata, default=str).encode()
+    return encoded[:_METADATA_LIMIT]
+
+
+def uses_areas(options: Options) -> bool:
+    """Say whether a filter names an area, such as the standard library."""
+    return not {*options.include, *options.exclude}.isdisjoint(areas.WORDS)
+
+
+def describe_run(options: Options) -> dict[str, Any]:
+    """Give what is known of a run before it begins: options, program, interpreter, machine."""
+    system = os.uname()
+    # Not by an import, which recorders that run would see: who measured it has imported it.
+    costs = sys.modules.get(f"{__package__}.costs")
+    known = None if costs is None else costs.known(**measured_as(options))
+    return {
+        **({} if known is None else {"overhead": known.as_dict()}),
+        "options": {
+            "events": options.events,
+            "domains": options.domains,
+            "buffer": options.limit_bytes,
+            **{name: getattr(options, name) for name in Options._fields[2:]},
+        },
+        "eventprof": _core.VERSION,
+        "python": f"{sys.implementation.name} {sys.version.split()[0]}",
+        "gil": has_gil(),
+        "platform": f"{system.sysname} {system.release} {system.machine}",
+        "hostname": system.nodename,
+        "argv": _command(),
+    }
+
+
+def _command() -> tuple[str, ...]:
+    """Give the program and its arguments; with -m and -c what these were given, too."""
+    given = tuple(getattr(sys, "argv", ()))
+    # Until the module is found, or the code runs, sys.argv says no more than the option.
+    if given[:1] not in (("-m",), ("-c",)):
+        return given
+    rest, command = given[1:], tuple(getattr(sys, "orig_argv", ()))
+    before = command[: len(command) - len(rest)]
+    if len(before) < 2 or command[len(before) :] != rest:
+        return given
+    joined = re.match(f"-[a-zA-Z]*{given[0][1]}(.+)", before[-1], re.DOTALL)
+    what = joined[1] if joined and not before[-2].endswith(given[0][1]) else before[-1]
+    return (given[0], what, *rest)
+
+
+def measured_as(options: Options) -> dict[str, Any]:
+    """Give the arguments of `overhead` that fit a recorder."""
+    words = options.events
+    return {
+        "calls": "call" in words,
+        "c_calls": "c_call" in words,
+        "memory": bool(options.domains),
+        "backend": options.backend,
+        "clock": options.clock,
+    }
+
+
+def has_gil() -> bool:
+    """Whether threads take turns: always, but in a free-threaded build that was not told to."""
+    ask = getattr(sys, "_is_gil_enabled", None)
+    return ask is None or bool(ask())
+
+
+def has_jit() -> bool:
+    """Whether the interpreter (3.14 or later) compiles what it runs."""
+    jit = getattr(sys, "_jit", None)
+    return jit is not None and bool(jit.is_enabled())

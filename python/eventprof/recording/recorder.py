@@ -1,0 +1,285 @@
+"""The recorder: what starts and stops, and gives the trace.
+
+Starting and stopping are the extension's, so that a window begins and ends inside one function of
+ours. Code of this package is never recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from .. import _core
+from . import areas
+from .arguments import ON_FULL
+from .decorate import decorate, outermost
+from .events import BESIDE, DEFAULT_EVENTS
+from .options import Options, describe_run, encode_metadata, path_patterns, uses_areas
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Recorder(_core.Recorder):
+    """Records what happens between its start and its stop; made by `record`.
+
+    Use it in a ``with`` statement, as a decorator, or call `start` and `stop`. Started again, it
+    gives up what it recorded before. Several may run at once.
+
+    Parameters
+    ----------
+    options : Options
+        From `record`, which checks them.
+
+    Attributes
+    ----------
+    state : {'new', 'running', 'stopped'}
+        Where it is.
+    backend : {None, 'monitoring', 'profile', 'trace'}
+        Where the calls of the last window came from, and what happened inside of functions.
+    clock : {None, 'counter', 'monotonic'}
+        The clock of the last window.
+    output : str or None
+        Path of the last window's log file.
+    displaced : tuple of str
+        Sources whose hook another tool took over during the window, for good or for a while: what
+        came meanwhile is missing. ``alloc`` while the window is open: such a tool sits on top, and
+        nothing is missing unless it takes ours away with its own.
+    """
+
+    options: Options
+    _trace: Trace | None
+    _trace_window: int
+
+    def __new__(cls, options: Options) -> Self:
+        """Make a recorder that is not started."""
+        if uses_areas(options):
+            areas.tell()
+        file: dict[str, Any] = {}
+        if options.output is not None:
+            own, child = path_patterns(options.output)
+            file = {
+                "output": own,
+                "child_output": child,
+                "metadata": encode_metadata(options),
+                "replace": options.force,
+            }
+            name_threads()
+        self = super().__new__(
+            cls,
+            kinds=options.kinds,
+            limit_bytes=options.limit_bytes,
+            on_full=ON_FULL.index(options.on_full),
+            backend=options.backend,
+            clock=options.clock,
+            current_thread=options.threads == "current",
+            include=options.include,
+            exclude=options.exclude,
+            max_depth=-1 if options.max_depth is None else options.max_depth,
+            min_duration_ns=options.min_duration,
+            audit=() if options.audit == ("*",) else options.audit,
+            **file,
+        )
+        self.options = options
+        self._trace = None
+        self._trace_window = 0
+        return self
+
+    @property
+    def trace(self) -> Trace:
+        """What the last window recorded.
+
+        Returns
+        -------
+        Trace
+            The same each time, until the recorder is started again.
+
+        Raises
+        ------
+        StateError
+            The recorder is running: stop it, or call `snapshot`. Or it was never started.
+        """
+        if self.state == "running":
+            raise _core.StateError("this recorder is running: stop it first, or use snapshot()")
+        if self.state == "new":
+            raise _core.StateError("this recorder was never started, so there is no trace")
+        if self._trace is None or self._trace_window != self._windows:
+            self._trace_window = self._windows
+            self._trace = self._make_trace()
+            lost = self._trace._core.lost()
+            if lost:
+                warn_of_loss(lost, self.options, self._count()[2])
+        return self._trace
+
+    def snapshot(self) -> Trace:
+        """Give what was recorded so far, and go on recording.
+
+        Returns
+        -------
+        Trace
+            A new one each time; of a stopped recorder, its `trace`.
+
+        Raises
+        ------
+        StateError
+            The recorder was never started.
+        """
+        return self._make_trace() if self.state == "running" else self.trace
+
+    @property
+    def stats(self) -> dict[str, int | None]:
+        """What recording holds, in bytes and in counts.
+
+        Returns
+        -------
+        dict of str to int or None
+            Of this recorder: ``chunks`` of records that it keeps and ``chunk_bytes``, in memory or
+            in its file; ``list_bytes``, its lists of them and of threads; ``file_bytes``, what its
+            file takes on the disk, None without. Of the process, for all recorders:
+            ``all_chunks``, ``free_chunks`` among them, ready to be used, and
+            ``all_chunk_bytes``; ``threads`` that ever recorded, ``logs`` of living ones and
+            ``log_bytes``; ``names``, ``sites`` and ``name_bytes``, with their texts, which are
+            never given back.
+
+        Notes
+        -----
+        A chunk has 4 KiB to 1 MiB of address space; memory is behind those parts that were written
+        to, or are soon. Chunks that recorders share are counted for each.
+        """
+        chunks, chunk_bytes, file_bytes_held, list_bytes = self._held()
+        engine = _core.engine_stats()
+        file_bytes = None
+        if self.output is not None:
+            try:
+                file_bytes = os.stat(self.output).st_blocks * 512
+            except OSError:  # removed, or elsewhere by now
+                file_bytes = file_bytes_held
+        return {
+            "chunks": chunks,
+            "chunk_bytes": chunk_bytes,
+            "list_bytes": list_bytes,
+            "file_bytes": file_bytes,
+            "all_chunks": engine["chunks_mapped"],
+            "free_chunks": engine["chunks_free"],
+            "all_chunk_bytes": engine["bytes_mapped"],
+            "threads": engine["threads"],
+            "logs": engine["logs"],
+            "log_bytes": engine["log_bytes"],
+            "names": engine["names"],
+            "sites": engine["sites"],
+            "name_bytes": engine["names_bytes"],
+        }
+
+    def _make_trace(self) -> Trace:
+        # The capture first: what follows may be seen by recorders that run.
+        core = self._capture()
+        trace_class = _trace_class()
+        return trace_class(core, self._metadata())
+
+    def _save(self, path: str) -> None:
+        """Write an archive in place of whatever is there; as `trace.save`, without a trace."""
+        from ..files.saving import save
+
+        save(self._capture(), self._metadata(), path, force=True)
+
+    def _metadata(self) -> dict[str, Any]:
+        name_threads()
+        return {
+            "clock": self.clock,
+            "backend": self.backend,
+            "displaced": self.displaced,
+            "pid": os.getpid(),
+            **describe_run(self.options),
+        }
+
+    def __call__(self, function: _Function) -> _Function:
+        """Record every run of a function: the decorator.
+
+        Parameters
+        ----------
+        function : callable
+            A function, or a coroutine function, generator function or asynchronous generator
+            function, which are recorded from their first step to their end.
+
+        Returns
+        -------
+        callable
+            Wraps it. Its ``recorder`` is this recorder, whose trace is that of the last run. A run
+            inside a run, or on another thread meanwhile, is part of the same window.
+
+        Raises
+        ------
+        TypeError
+            It is a class, or cannot be called.
+        """
+        return decorate("recorder", self, lambda: outermost(self), function)
+
+    def __repr__(self) -> str:
+        options = self.options
+        words = options.events
+        if set(BESIDE["marks"]) <= set(words) and words != BESIDE["marks"]:  # as ever
+            words = tuple(word for word in words if word not in BESIDE["marks"])
+        is_all = set(options.events) == set(DEFAULT_EVENTS)
+        events = "all events" if is_all else " ".join(words)
+        domains = f" ({' '.join(options.domains)})" if options.domains else ""
+        displaced = f", displaced: {' '.join(self.displaced)}" if self.displaced else ""
+        return (
+            f"<eventprof.Recorder: {self.state}; {events}{domains}; "
+            f"{options.limit_bytes / 2**20:,.6g} MiB, {options.on_full}{displaced}>"
+        )
+
+
+def warn_of_loss(lost: int, options: Options, reason: str | None) -> None:
+    """Warn that events found no room, and say what to do."""
+    import warnings
+
+    from .._words import EventsLostWarning
+
+    causes = {
+        "memory": "no memory was left",
+        "disk": "the disk of the file was full",
+        "small_disk": "the disk of the file was full before the buffer was",
+        "cut": "somebody cut the file off while it was written",
+    }
+    if reason in causes:
+        warnings.warn(
+            f"{lost:,} events found no room, as {causes[reason]}: what the trace says is too small",
+            EventsLostWarning,
+            stacklevel=3,
+        )
+        return
+    kept = "the oldest went" if options.on_full == "overwrite" else "the newest went"
+    warnings.warn(
+        f"{lost:,} events found no room in {-(-options.limit_bytes // 2**20):,} MiB ({kept}): what "
+        "the trace says is too small; record with a larger buffer=, with on_full='grow', or less "
+        "of it (include=, memory=False)",
+        EventsLostWarning,
+        stacklevel=3,
+    )
+
+
+def _trace_class() -> type[Trace]:
+    # An import statement runs code of importlib's, which recorders would see.
+    loaded = sys.modules.get("eventprof.trace")
+    if loaded is None:
+        from .. import trace
+
+        return trace.Trace
+    kind: type[Trace] = loaded.Trace
+    return kind
+
+
+def name_threads() -> None:
+    """Tell the extension the names of living threads that it does not know yet."""
+    _core.name_thread(os.getpid(), "MainThread")  # on Linux, that is its native id
+    # Not threading.enumerate(): that is Python code of somebody else's, and would be recorded.
+    active = getattr(sys.modules.get("threading"), "_active", {})
+    for thread in list(active.values()):
+        native_id = getattr(thread, "_native_id", None)
+        name = getattr(thread, "_name", None)
+        if isinstance(native_id, int) and isinstance(name, str):
+            _core.name_thread(native_id, name)

@@ -1,0 +1,306 @@
+"""What a report is drawn of: numbers and names as text, bars, a curve; all by rich.
+
+Everything is drawn in one of two ways: with block and braille characters, or plain, in ASCII.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
+from rich.measure import Measurement
+from rich.text import Text
+
+from ..trace.column import Array
+
+HEAD = "bold cyan"
+GOOD = "green"
+BAD = "bold red"
+SIDE = "dim"
+BAR = "cyan"
+MARK = "bold yellow"
+
+_BRAILLE_LEFT = (0x40, 0x04, 0x02, 0x01)  # the dots of a cell, from the bottom up
+_BRAILLE_RIGHT = (0x80, 0x20, 0x10, 0x08)
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_PLOT_ROWS = 8
+_LONGEST = 2000  # characters of a name that is shortened part by part
+
+# ---- Numbers and names as text -------------------------------------------------------------------
+
+
+def three_digits(value: float) -> str:
+    """Give a number of 0 or more with at least three digits."""
+    digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{digits}f}"
+
+
+def show_ns(ns: float) -> str:
+    """Give a duration with three digits; the unit is two characters wide, or one at the left."""
+    for unit, size in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
+        if ns < 999.5 * size:
+            # Of one ns there are no parts, but of a mean there are.
+            whole = unit == "ns" and float(ns).is_integer()
+            return f"{ns:.0f} ns" if whole else f"{three_digits(ns / size)} {unit}"
+    seconds = ns / 1e9
+    return f"{three_digits(seconds)} s" if seconds < 999.5 else f"{seconds:,.0f} s"
+
+
+def show_bytes(size: float) -> str:
+    """Give a size with three digits, in units of 1024."""
+    if abs(size) < 1000:
+        return f"{size:.0f} B"
+    sign, size = "-" if size < 0 else "", abs(size)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        size /= 1024
+        if size < 999.5 or unit == "TiB":
+            break
+    return f"{sign}{three_digits(size)} {unit}"
+
+
+def show_count(count: int, what: str) -> str:
+    """Give a count of something, in the plural if it is not 1."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def show_percent(part: float, whole: float) -> str:
+    """Give a share in percent."""
+    return f"{100 * part / whole:.1f} %" if whole > 0 else "-"
+
+
+def short_path(path: str) -> str:
+    """Leave out of a path what says only where this Python or this project lies."""
+    installed = re.search(r".*/(?:site|dist)-packages/", path) or re.match(
+        r".*/lib/python3\.\d+t?/", path
+    )
+    if installed:
+        return path[installed.end() :]
+    try:
+        here = os.getcwd()
+    except OSError:  # it was removed
+        here = "/"
+    for prefix, short in ((here, ""), (os.path.expanduser("~"), "~/")):
+        if prefix not in ("/", "~") and path.startswith(prefix + "/"):
+            return short + path[len(prefix) + 1 :]
+    return path
+
+
+def clean(text: str, *, plain: bool) -> str:
+    """Give a text with escapes for what a terminal would obey, and if plain for all but ASCII."""
+    if text.isprintable() and (text.isascii() or not plain):
+        return text
+    return "".join(
+        c if c.isprintable() and (c.isascii() or not plain)
+        else c.encode("unicode_escape").decode()
+        for c in text
+    )  # fmt: skip
+
+
+def _cut(text: str, width: int, dots: str) -> str:
+    """Shorten a text to a width in cells by its middle; the end says more."""
+    room = width - cell_len(dots)
+    if room < 3:
+        return dots[:width]
+    head, tail = text[:room], text[-room:]  # a character has a cell at least, or none at all
+    while cell_len(head) > room // 3:
+        head = head[:-1]
+    while cell_len(tail) > room - cell_len(head):
+        tail = tail[1:]
+    return head + dots + tail
+
+
+def shorten(text: str, width: int, separator: str, dots: str) -> str:
+    """Shorten a dotted name or a path: whole parts of its middle go, as long as the last fits."""
+    if len(text) > _LONGEST:  # nobody reads it, and each step below takes as long as the text
+        return _cut(text, width, dots)
+    if cell_len(text) <= width:
+        return text
+    first, *middle, last = text.split(separator) if separator in text else ("", text)
+    if cell_len(last) + cell_len(dots) > width:
+        return _cut(last, width, dots)
+    tail = last
+    while middle and cell_len(dots + middle[-1] + separator + tail) <= width:
+        tail = middle.pop() + separator + tail
+    whole = first + dots + tail
+    if first and cell_len(whole) <= width:
+        return whole
+    # Little is left of it, such as the one letter behind a long class's dot.
+    return dots + tail if cell_len(tail) >= width // 2 else _cut(text, width, dots)
+
+
+class Name:
+    """A name or a path that shortens itself to the room it gets.
+
+    Parameters
+    ----------
+    text : str
+        What to show.
+    plain : bool
+        Whether to use no more than ASCII.
+    path : bool
+        Whether its parts are directories.
+    style : str
+        As rich writes them.
+    """
+
+    def __init__(self, text: str, *, plain: bool, path: bool = False, style: str = "") -> None:
+        self.text = clean(text, plain=plain)
+        self.dots = "..." if plain else "…"
+        self.path = path
+        self.style = style
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        width = cell_len(self.text[:_LONGEST])
+        return Measurement(min(8, width), width).with_maximum(options.max_width)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        width, text = options.max_width, self.text
+        if len(text) > _LONGEST or cell_len(text) > width:
+            text = text.replace(".<locals>", "")
+        text = shorten(text, width, "/" if self.path else ".", self.dots)
+        yield Text(text, style=self.style, no_wrap=True)
+
+
+# ---- Pictures ------------------------------------------------------------------------------------
+
+
+def draw_bar(share: float, width: int, *, plain: bool) -> Text:
+    """Draw a share of 1 as a bar."""
+    share = min(max(share, 0.0), 1.0)
+    if plain:
+        return Text("#" * round(share * width), style=BAR)
+    eighths = round(share * width * 8)
+    if share >= 0.0005:  # what is shown as 0.0 % gets none
+        eighths = max(eighths, 1)
+    return Text((_EIGHTHS[8] * (eighths // 8) + _EIGHTHS[eighths % 8].strip()), style=BAR)
+
+
+def draw_lane(first: int, last: int, length: int, width: int, *, plain: bool) -> Text:
+    """Draw from when to when of a window something lasted."""
+    scale = width / max(length, 1)
+    start = min(int(first * scale), width - 1)
+    end = min(max(int(np.ceil(last * scale)), start + 1), width)
+    mark, rest = ("=", ".") if plain else ("━", "·")
+    return Text.assemble(
+        (rest * start, SIDE), (mark * (end - start), BAR), (rest * (width - end), SIDE)
+    )
+
+
+class Rule:
+    """A section's title, and a line from there to the edge."""
+
+    def __init__(self, title: str, side: str, *, plain: bool) -> None:
+        self.title, self.side, self.line = title, side, "-" if plain else "─"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        text = Text(self.title, style=HEAD)
+        if self.side:
+            text.append(f"  {self.side}", style=SIDE)
+        room = options.max_width - text.cell_len - 1
+        if room > 0:
+            text.append(" " + self.line * room, style=SIDE)
+        text.truncate(options.max_width)
+        yield text
+
+
+class Curve:
+    """Live memory over time, with its peak marked.
+
+    What is below the least of a column's time is full, what is below the most is stippled.
+
+    Parameters
+    ----------
+    bins : callable
+        Gives the least and the most bytes in so many intervals of the window.
+    duration : int
+        The window's, in ns.
+    peak : (int, int)
+        When, in ns, and how many bytes, more than none.
+    known_from : int
+        Before this time, in ns, nothing is known.
+    plain : bool
+        Whether to use no more than ASCII.
+    """
+
+    def __init__(
+        self,
+        bins: Callable[[int], tuple[Array, Array]],
+        duration: int,
+        peak: tuple[int, int],
+        *,
+        known_from: int,
+        plain: bool,
+    ) -> None:
+        self.bins = bins
+        self.duration = duration
+        self.peak_time, self.peak_bytes = peak
+        self.known_from = known_from
+        self.plain = plain
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        plain, top, duration = self.plain, self.peak_bytes, self.duration
+        labels = {0: show_bytes(top), _PLOT_ROWS // 2: show_bytes(top / 2), _PLOT_ROWS: "0 B"}
+        gutter = max(map(len, labels.values()))
+        width = max(options.max_width - gutter - 2, 8)
+        rows = self._stars(width) if plain else self._dots(width)
+        column = min(self.peak_time * width // max(duration, 1), width - 1)
+        gap = self.known_from * width // max(duration, 1)
+        unknown = Text(("?" if plain else "░") * gap, style="not dim red")
+        yield self._mark(column, gutter + 2, options.max_width)
+        for at, row in enumerate(rows):
+            line = Text(labels.get(at, "").rjust(gutter), style=SIDE)
+            line.append(" |" if plain else " ┤" if at in labels else " │")
+            yield line.append(unknown).append(row[gap:], style="not dim " + BAR)
+        corner, flat, tick, end = "+-++" if plain else "└─┴┘"
+        ticks = [width * k // 4 - (k == 4) for k in range(5)]
+        axis = "".join(tick if x in ticks[1:4] else flat for x in range(width - 1)) + end
+        yield Text(f"{labels[_PLOT_ROWS].rjust(gutter)} {corner}{axis}", style=SIDE)
+        yield self._times(ticks, duration, gutter + 2, options.max_width)
+
+    def _mark(self, column: int, offset: int, width: int) -> Text:
+        mark = "v" if self.plain else "▼"
+        said = f"peak {show_bytes(self.peak_bytes)} at {show_ns(self.peak_time)}"
+        at = offset + column
+        if at + len(said) + 2 <= width:
+            return Text(" " * at + f"{mark} {said}", style=MARK)
+        return Text(f"{said} {mark}".rjust(at + 1), style=MARK)
+
+    @staticmethod
+    def _times(ticks: list[int], duration: int, offset: int, width: int) -> Text:
+        line = [" "] * width
+        for k in (0, 4, 2, 1, 3):  # the ends first: they are never left out
+            label = show_ns(duration * k // 4) if k else "0"
+            at = min(max(offset + ticks[k] - len(label) // 2, 0), width - len(label))
+            if not "".join(line[max(at - 1, 0) : at + len(label) + 1]).strip():
+                line[at : at + len(label)] = label
+        return Text("".join(line).rstrip(), style=SIDE)
+
+    def _heights(self, bins: int, levels: int) -> tuple[Array, Array]:
+        """Give how high the least and the most of each bin reach; what is not 0 shows."""
+        low, high = (sizes * (levels / self.peak_bytes) for sizes in self.bins(bins))
+        return np.round(low).astype(int), np.ceil(high - 0.5).clip(high > 0).astype(int)
+
+    def _stars(self, width: int) -> Iterator[str]:
+        low, high = self._heights(width, _PLOT_ROWS)
+        for row in range(_PLOT_ROWS - 1, -1, -1):
+            yield "".join(
+                "#" if row < least else ":" if row < most else " "
+                for least, most in zip(low, high, strict=True)
+            ).rstrip()
+
+    def _dots(self, width: int) -> Iterator[str]:
+        low, high = self._heights(2 * width, 4 * _PLOT_ROWS)
+        low = np.where(high - low < 4, high, low)  # a smooth edge
+        level = np.arange(4 * _PLOT_ROWS)[:, None]
+        stipple = (level + np.arange(2 * width)) % 2 == 0
+        dots = (level < low) | ((level < high) & stipple) | (level == high - 1)
+        cells = np.zeros((_PLOT_ROWS, width), dtype=int)
+        for dot in range(4):
+            cells |= np.where(dots[dot::4, 0::2], _BRAILLE_LEFT[dot], 0)
+            cells |= np.where(dots[dot::4, 1::2], _BRAILLE_RIGHT[dot], 0)
+        for row in cells[::-1]:
+            yield "".join(chr(0x2800 + cell) if cell else " " for cell in row).rstrip()

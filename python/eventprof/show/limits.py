@@ -1,0 +1,182 @@
+"""What limits the conclusions from a trace: what was lost, left out, or could not be paired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from rich.text import Text
+
+from ..trace import ALLOCATION_FLAGS, CALL_FLAGS
+from ..trace.column import Array
+from .drawing import BAD, GOOD, MARK, clean, show_count, show_ns, show_percent
+from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, KINDS, PYTHON_WORDS, Layout
+
+
+def limits(page: Layout) -> Iterator[Text]:
+    """Say first what was lost, then all else that the page cannot know."""
+    loss, events = page.trace.loss, sum(page.recorded.values())
+    damaged = page.trace._core.facts()["damaged_chunks"]
+    if damaged:
+        parts = show_count(damaged, "part")
+        yield Text(
+            f"DAMAGE: {parts} of the recording could not be read, and what was in there is "
+            f"missing; {show_count(events, 'event')} {'is' if events == 1 else 'are'} here.",
+            style=BAD,
+        )
+    if loss:
+        yield Text(_lost(page, events), style=BAD)
+        words = ", ".join(f"{count:,} {word}" for word, count in loss.by_kind.items())
+        yield Text(f"Missing are {words}. Counts, times and bytes below are of what was kept.")
+        if page.known_from > 0:
+            yield Text(
+                f"Nothing is missing from {show_ns(page.known_from)} on; the time before "
+                "counts as self time of what was open then."
+            )
+    elif events and not damaged:
+        yield Text(f"Nothing lost: {_all(events)}.", style=GOOD)
+    elif not damaged:
+        yield Text("Nothing lost, and nothing recorded: no event occurred.", style=GOOD)
+    for limit in _other_limits(page):
+        yield Text.assemble(("Note: ", MARK), clean(limit, plain=page.plain))
+
+
+def _all(events: int) -> str:
+    return "the only event is here" if events == 1 else f"all {events:,} events are here"
+
+
+def _lost(page: Layout, events: int) -> str:
+    loss = page.trace.loss
+    total = loss.total + events
+    end = f"after {show_ns(page.trace.duration)}, and recording ended"
+    why = {
+        "overwritten": "the buffer was full, the oldest were overwritten",
+        "damaged": "the file is damaged",
+        "limit": f"the buffer was full {end}",
+        "memory": f"no memory was left {end}",
+        "disk": f"the disk of its file was full {end}",
+        "small_disk": "the disk was full before the buffer, the oldest were overwritten",
+        "cut": "somebody cut the file off while it was written",
+    }[str(loss.reason)]
+    return (
+        f"LOSS: {loss.total:,} of {show_count(total, 'event')} "
+        f"({show_percent(loss.total, total)}) are missing on "
+        f"{show_count(len(loss.by_thread), 'thread')}: {why}."
+    )
+
+
+def _other_limits(page: Layout) -> Iterator[str]:
+    trace, core = page.trace, page.trace._core
+    metadata, facts = trace.metadata, core.facts()
+    options = metadata.get("options", {})
+    if trace.loss.reason in ("limit", "memory", "disk") and not trace.loss:
+        yield f"recording ended after {show_ns(trace.duration)}, where the buffer was full."
+    if trace.loss.reason == "cut" and not trace.loss:
+        yield "somebody cut the file off while it was written: what was there is gone."
+    for source in metadata.get("displaced", ()):
+        yield (
+            f"another tool took over the hook of {source!r} during the recording; what that "
+            "source would have seen from then on is missing."
+        )
+    file = trace.file
+    if file is not None:
+        yield from (f"{note}." for note in file["missing"])
+        if file.get("children_lost"):
+            count = file["children_lost"]
+            processes = f"{count:,} forked process{'' if count == 1 else 'es'}"
+            yield (
+                f"{processes} could not write a file ({file['children_error']}): what was "
+                "recorded there is lost."
+            )
+        if file["live"]:
+            yield "the program is still being recorded; this is what it did until now."
+        elif file["unfinished"]:
+            yield "the program ended without stopping the recorder; all it recorded is here."
+    if facts["functions_off"]:
+        functions = show_count(facts["functions_off"], "function")
+        yield (
+            f"calls of {functions} were switched off, as include= and exclude= ask; how many "
+            "there were is not known."
+        )
+    elif facts["filtered"]:
+        events = show_count(facts["filtered"], "event")
+        yield f"{events} of calls left out, as include= and exclude= ask."
+    if facts["deep_calls"]:
+        calls = show_count(facts["deep_calls"], "call")
+        yield f"{calls} left out that were nested deeper than max_depth."
+    if facts["short_calls"]:
+        calls = show_count(facts["short_calls"], "call")
+        yield f"{calls} left out that took less than min_duration."
+    if options.get("threads") == "current":
+        yield "only the thread that started it was recorded, as threads='current' asks."
+    yield from _not_asked_for(page)
+    yield from _unmatched_calls(page)
+    yield from _unmatched_blocks(page)
+
+
+def _not_asked_for(page: Layout) -> Iterator[str]:
+    """Name the events without which pairs and sums are not what they seem."""
+    wanted = {KINDS[kind][0] for kind in KINDS if page.kinds >> kind & 1}
+    for words, what in (
+        (PYTHON_WORDS, "calls and times"),
+        (C_WORDS, "calls and times"),
+        (BLOCK_WORDS, "bytes and blocks"),
+    ):
+        missing = [word for word in words if word not in wanted]
+        if missing and len(missing) < len(words):
+            yield f"{', '.join(missing)} not recorded, as events= asks: {what} are incomplete."
+    domains = page.trace.metadata.get("options", {}).get("domains", ())
+    of_python = [word for word in domains if word in ("raw", "mem", "obj")]
+    if page.kinds & BLOCK_BITS and domains and len(of_python) < 3:
+        only = f"only {' and '.join(of_python)}" if of_python else "none"
+        yield f"of Python's allocators {only} recorded, as memory= asks."
+
+
+def _occur(page: Layout, *words: str) -> bool:
+    return any(KINDS[kind][0] in words for kind in page.recorded)
+
+
+def _rows_of(page: Layout, *words: str) -> Array:
+    """Give a mask of the events that are one of these."""
+    wanted = np.zeros(max(KINDS) + 1, dtype=bool)
+    wanted[[number for number, (word, _) in KINDS.items() if word in words]] = True
+    mask: Array = wanted[page.trace._core.events("kind")]
+    return mask
+
+
+def _unmatched_calls(page: Layout) -> Iterator[str]:
+    core = page.trace._core
+    if not page.has_calls():
+        return
+    misplaced = page.trace.pairing["calls_misplaced"]
+    if misplaced:
+        yield (
+            f"{show_count(misplaced, 'call')} lie in calls that did not make them: the program "
+            "switches greenlets, and the calls of all of a thread are one tree here; parents, "
+            "depths and times are not what they seem."
+        )
+    unseen = int(np.count_nonzero(core.calls("flags") & CALL_FLAGS["end_unseen"]))
+    if unseen:
+        yield f"the end of {show_count(unseen, 'call')} was not seen; the times are bounds."
+    if _occur(page, "return", "yield", "unwind", "c_return", "c_exception"):
+        ends = _rows_of(page, "return", "yield", "unwind", "c_return", "c_exception")
+        strays = int(np.count_nonzero(core.events("call")[ends] < 0))
+        if strays:
+            yield f"{show_count(strays, 'end')} of calls belong to no recorded call."
+
+
+def _unmatched_blocks(page: Layout) -> Iterator[str]:
+    core = page.trace._core
+    if not page.kinds & BLOCK_BITS:
+        return
+    if _occur(page, "free", "realloc_free"):
+        frees = _rows_of(page, "free", "realloc_free")
+        strays = int(np.count_nonzero(core.events("size")[frees] < 0))
+        older = "lost, or older" if page.trace.loss else "older than the recording"
+        if strays:
+            count = show_count(strays, "free")
+            yield f"{count} of blocks that were {older}: their bytes are in no sum."
+    flags = core.allocations("flags")
+    unfreed = int(np.count_nonzero(flags & ALLOCATION_FLAGS["free_lost"]))
+    if unfreed:
+        yield f"the free of {show_count(unfreed, 'block')} was not seen; the lives are bounds."

@@ -1,0 +1,81 @@
+"""Two runs of a program beside each other, by function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .by_function import answer_table, masked
+from .table import Table
+from .tables import Tables
+
+_DIFFED = ("calls", "total", "self", "allocated")
+
+
+class Comparison(Tables):
+    """The difference to another trace."""
+
+    def diff(self, other: Comparison) -> Table:
+        """Compare with another run of the same program.
+
+        Parameters
+        ----------
+        other : Trace
+            The later run.
+
+        Returns
+        -------
+        Table
+            By function (name, module and file: lines move), the largest change of self time first:
+            name, module, file, status (both, new, gone), and of calls, total, self, allocated the
+            values before (this trace) and after (the other) and the change. Null where there is
+            no value.
+
+        Raises
+        ------
+        ValueError
+            The traces have different clocks: their times do not compare.
+        """
+        if not isinstance(other, Comparison):
+            raise TypeError(f"diff() takes another trace, not {other!r}")
+        clocks = self.metadata.get("clock"), other.metadata.get("clock")
+        if clocks[0] != clocks[1]:
+            raise ValueError(
+                f"other: its clock is {clocks[1]!r}, this trace's is {clocks[0]!r}; record both "
+                "with the same clock="
+            )
+        before, after = _keyed_functions(self), _keyed_functions(other)
+        keys = list(dict.fromkeys([*before, *after]))
+        columns: dict[str, Any] = {
+            "name": [key[0] for key in keys],
+            "module": [key[1] for key in keys],
+            "file": [key[2] for key in keys],
+            "status": [
+                "both" if k in before and k in after else "gone" if k in before else "new"
+                for k in keys
+            ],
+        }
+        for at, what in enumerate(_DIFFED):
+            pair = []
+            for side, values in (("before", before), ("after", after)):
+                known = np.array([key in values for key in keys], dtype=bool)
+                column = np.array([values[k][at] if k in values else 0 for k in keys], np.int64)
+                columns[f"{what}_{side}"] = masked(column, ~known)
+                pair.append(column)
+            columns[f"{what}_change"] = pair[1] - pair[0]
+        table = answer_table(self if self.loss else other, "difference", columns)
+        return table[np.argsort(-np.abs(columns["self_change"]), kind="stable")]
+
+
+def _keyed_functions(trace: Tables) -> dict[tuple[Any, Any, Any], list[int]]:
+    """Give calls, total, self and allocated by what stays the same from run to run."""
+    table = trace.functions
+    result: dict[tuple[Any, Any, Any], list[int]] = {}
+    numbers = [np.ma.filled(table[what], 0).tolist() for what in _DIFFED]
+    keys = zip(table["name"], table["module"], table["file"], strict=True)
+    for key, *values in zip(keys, *numbers, strict=True):
+        so_far = result.setdefault(key, [0] * len(_DIFFED))
+        for at, value in enumerate(values):
+            so_far[at] += value
+    return result

@@ -1,0 +1,94 @@
+"""Rows of `events` and `calls` of one kind: what tables of marks, spans, objects are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .column import Array, Column
+from .kinds import NUMBERS
+from .table import Table
+
+if TYPE_CHECKING:
+    from .facts import Facts
+    from .tables import Tables
+
+LOOSE = 3  # the phase of a flow that is an end of a span: source_marks.c
+
+
+def event_kinds(trace: Facts) -> Array:
+    """Give the kinds of all events: those of spans that are recorded as flows are the spans'."""
+    kinds: Array = trace._core.events("kind")
+    flow = NUMBERS["FLOW"]
+    if not any(flow in recorded for *_, recorded, _lost in trace._thread_rows):
+        return kinds
+    rows = np.flatnonzero(kinds == flow)
+    words = event_words(trace)[rows]
+    rows, words = rows[words & 3 == LOOSE], words[words & 3 == LOOSE]
+    kinds = kinds.copy()
+    kinds[rows] = np.where(words >> 2 & 1, NUMBERS["SPAN_END"], NUMBERS["SPAN_BEGIN"])
+    return kinds
+
+
+def rows_of_kind(trace: Facts, kind: str) -> Array:
+    """Give the rows of events of a kind."""
+    number = NUMBERS[kind]
+    if not trace._core.facts()["kinds"] >> number & 1:
+        return np.empty(0, np.intp)
+    return np.flatnonzero(trace._core.events("kind") == number)
+
+
+def event_words(trace: Facts) -> Array:
+    """Give the values of all events as they were recorded, uint64."""
+    words: Array = trace._core.events("word")
+    return words
+
+
+def name_column(trace: Tables, functions: Array) -> Column:
+    """Give the name column of events, from their rows of `functions`."""
+    names = trace.functions._column("name")
+    codes = np.append(names.values(), names.values().dtype.type(-1))
+    return Column("name", lambda: codes[functions], words=names.words, doc="what it is called")
+
+
+def number(name: str, values: Array, unit: str = "", doc: str = "", null: Any = "never") -> Column:
+    """Give a column of numbers that are there already."""
+    return Column(name, lambda: values, values.dtype, null=null, unit=unit, doc=doc)
+
+
+def event_table(
+    trace: Tables,
+    title: str,
+    rows: Array,
+    numbers: dict[str, Array] | None = None,
+    others: Iterable[Column] = (),
+) -> Table:
+    """Give time, thread, name, more, and where it was made, of rows of events."""
+
+    def load(column: str) -> Array:
+        values: Array = trace._core.events(column)
+        return values[rows]
+
+    return Table(
+        trace._title(title),
+        [
+            number("time", load("time"), "ns", "since the window's start"),
+            number("thread", load("thread"), "", "row of threads"),
+            name_column(trace, load("function")),
+            *(number(name, values) for name, values in (numbers or {}).items()),
+            *others,
+            number("caller", load("caller"), "", "row of functions", "negative"),
+            number("caller_line", load("caller_line"), "", "where it was made", "negative"),
+        ],
+        len(rows),
+    )
+
+
+def calls_of_kind(trace: Facts, kind: str) -> Array:
+    """Give the rows of calls of a kind."""
+    number = NUMBERS[kind]
+    if not trace._core.facts()["kinds"] >> number & 1:
+        return np.empty(0, np.intp)
+    return np.flatnonzero(trace._core.calls("kind") == number)

@@ -1,0 +1,161 @@
+"""What is known of a trace beside its tables: loss, metadata, its file, what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from .. import _core
+from .._words import plural
+from .kinds import WORDS
+from .loss import Loss
+
+
+class Facts:
+    """The extension's half of a trace, and what is known of the recording."""
+
+    def __init__(
+        self,
+        core: _core.Trace,
+        metadata: Mapping[str, Any],
+        file: Callable[[], dict[str, Any]] | None = None,
+    ) -> None:
+        self._core = core
+        self._recorder_metadata = dict(metadata)
+        self._file = file
+        #: What others may do with the file that it was read from, and so with one that is saved.
+        self._rights = 0o666
+
+    @cached_property
+    def _facts(self) -> _core._Facts:
+        return self._core.facts()
+
+    @property
+    def duration(self) -> int:
+        """How long the window was, in ns; to where the buffer was full, if it ended there."""
+        return self._facts["duration_ns"]
+
+    @cached_property
+    def loss(self) -> Loss:
+        """The events that found no room.
+
+        Returns
+        -------
+        Loss
+            Counts by kind and by thread; false if nothing was lost. Together with the rows of
+            `events` they are all that happened.
+        """
+        by_kind: dict[str, int] = {}
+        by_thread = {}
+        for row, (*_, lost) in enumerate(self._thread_rows):
+            for kind, count in lost.items():
+                by_kind[WORDS[kind]] = by_kind.get(WORDS[kind], 0) + count
+            if lost:
+                by_thread[row] = sum(lost.values())
+        full = self._facts["full"]
+        if full is None and self._file is not None and self._facts["damaged_chunks"]:
+            full = "damaged"
+        if not by_thread and full in ("damaged", "small_disk"):
+            full = None
+        return Loss(by_kind, by_thread, full)
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """What is known of the run.
+
+        Returns
+        -------
+        dict
+            ``start_ns`` and ``start_monotonic_ns``, the window's start on CLOCK_REALTIME and
+            CLOCK_MONOTONIC; ``duration_ns``; ``clock``, ``clock_frequency_hz``; ``eventprof``,
+            ``python``, ``platform``, ``hostname``, ``pid``, ``argv``; ``backend``, ``options``,
+            ``displaced`` of the recorder; ``damaged_chunks``, parts that could not be read;
+            ``filtered``, what was left out, see `filtered`; ``overhead``, what an event cost, if it
+            was measured, see `eventprof.overhead`.
+        """
+        facts = self._facts
+        known = {k: v for k, v in self._recorder_metadata.items() if k != "runtime_events"}
+        return {
+            "start_ns": facts["start_realtime_ns"],
+            "start_monotonic_ns": facts["start_monotonic_ns"],
+            "duration_ns": facts["duration_ns"],
+            "clock_frequency_hz": facts["clock_frequency_hz"],
+            "damaged_chunks": facts["damaged_chunks"],
+            "filtered": self.filtered,
+            **known,
+        }
+
+    @property
+    def file(self) -> dict[str, Any] | None:
+        """What is known of the file that the trace was opened from.
+
+        Returns
+        -------
+        dict or None
+            None: it was recorded in this process. ``path``, ``format`` (log or archive),
+            ``version`` (of the format), ``bytes``; ``unfinished``, whether the program ended, or
+            still runs, without having stopped the recorder; ``live``, whether more may come;
+            ``missing``, what could not be read, in words (the first few), and ``missing_count``.
+            More, by format.
+        """
+        if self._file is None:
+            return None
+        self._core.facts()  # it is known once the events are read
+        return self._file()
+
+    @property
+    def filtered(self) -> dict[str, int | None]:
+        """What include, exclude, max_depth and min_duration left out.
+
+        Returns
+        -------
+        dict of str to int or None
+            ``functions``, whose calls were switched off, or not recorded at all, by include and
+            exclude; ``events``, calls and ends that these two left out: None, not known, if there
+            are such functions, because what is switched off is not counted; ``deep_calls``, by
+            max_depth; ``short_calls``, by min_duration. Calls made inside of deep calls that were
+            not recorded are deep, too, and counted.
+        """
+        facts = self._facts
+        return {
+            "functions": facts["functions_off"],
+            "events": None if facts["functions_off"] else facts["filtered"],
+            "deep_calls": facts["deep_calls"],
+            "short_calls": facts["short_calls"],
+        }
+
+    @property
+    def pairing(self) -> dict[str, int]:
+        """What could not be paired, and what was mended.
+
+        Returns
+        -------
+        dict of str to int
+            ``calls_misplaced``, calls of Python functions that lie in calls which did not make
+            them, because the thread went over to another stack: greenlets (0 where calls were left
+            out or lost); ``unmatched_ends``, ends of calls that began before the window or were
+            lost;
+            ``ends_unseen``, calls whose own end was not reported; ``frees_of_older_blocks``, that
+            were allocated before the window; ``frees_of_lost_blocks``, that may have been, or their
+            allocation was lost; ``frees_lost``, blocks whose address was given out again unfreed;
+            ``swaps_mended``, events of two threads that the clock had in the wrong order.
+        """
+        return self._core.pairing()
+
+    def _title(self, name: str) -> str:
+        """Give a table's name; of a trace with loss, which may falsify it, with that word."""
+        missing = []
+        if self.loss:
+            are = "event is" if self.loss.total == 1 else "events are"
+            missing.append(f"{self.loss.total:,} {are} missing")
+        damaged = self._facts["damaged_chunks"]
+        if damaged:
+            missing.append(f"{plural(damaged, 'part')} could not be read")
+        return f"{name} (with loss: {', '.join(missing)})" if missing else name
+
+    @cached_property
+    def _thread_rows(
+        self,
+    ) -> list[tuple[str | None, int, int, int, dict[int, int], dict[int, int]]]:
+        return self._core.threads()

@@ -1,0 +1,51 @@
+"""What a trace says of events that found no room."""
+
+from __future__ import annotations
+
+from .._words import plural
+
+
+class Loss:
+    """How many events found no room: true if there were any.
+
+    Attributes
+    ----------
+    total : int
+        All of them.
+    by_kind : dict of str to int
+        By the word of the ``event`` column.
+    by_thread : dict of int to int
+        By the row in ``threads``.
+    reason : {None, 'overwritten', 'limit', 'memory', 'disk', 'small_disk', 'cut', 'damaged'}
+        The oldest were overwritten, or recording ended: at the buffer's limit, or for want of
+        memory or of room for the file. Or the file that they were in is damaged.
+    """
+
+    __slots__ = ("by_kind", "by_thread", "reason", "total")
+
+    def __init__(self, by_kind: dict[str, int], by_thread: dict[int, int], full: str | None):
+        self.by_kind = by_kind
+        self.by_thread = by_thread
+        self.total = sum(by_thread.values())
+        self.reason = full if full is not None else "overwritten" if self.total else None
+
+    def __bool__(self) -> bool:
+        return self.total > 0
+
+    def __repr__(self) -> str:
+        if not self:
+            return "<no events lost>"
+        kinds = ", ".join(f"{count:,} {word}" for word, count in self.by_kind.items())
+        why = {
+            "overwritten": "the oldest were overwritten",
+            "limit": "the buffer was full",
+            "memory": "there was no memory",
+            "disk": "the file found no more room on its disk",
+            "small_disk": "the disk was full before the buffer, and the oldest were overwritten",
+            "cut": "the file was cut off while it was written",
+            "damaged": "the file is damaged",
+        }
+        return (
+            f"<{plural(self.total, 'event')} lost on {plural(len(self.by_thread), 'thread')}, "
+            f"{why[str(self.reason)]}: {kinds}>"
+        )

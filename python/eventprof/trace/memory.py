@@ -1,0 +1,114 @@
+"""Live memory and the resident set over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import numpy as np
+
+from .._words import did_you_mean
+from .kinds import DOMAINS
+from .table import Table
+from .tables import Tables
+
+
+class Memory(Tables):
+    """Memory over time."""
+
+    @cached_property
+    def memory(self) -> Table:
+        """Live memory after every change; blocks older than the window are not in it.
+
+        Returns
+        -------
+        Table
+            ``time`` int64, ns; ``live`` int64, bytes; ``blocks`` int64. See `memory_of` for one
+            domain, and `memory_bins` for plots.
+        """
+        return self.memory_of()
+
+    def _domain_bits(self, domains: Iterable[str] | str | None) -> int:
+        if domains is None:
+            return (1 << len(DOMAINS)) - 1
+        bits = 0
+        for domain in [domains] if isinstance(domains, str) else domains:
+            if domain not in DOMAINS:
+                raise ValueError(
+                    f"domains: {domain!r} is none of {', '.join(DOMAINS)}"
+                    f"{did_you_mean(domain, DOMAINS)}"
+                )
+            bits |= 1 << DOMAINS.index(domain)
+        if bits == 0:
+            raise ValueError(f"domains: at least one of {', '.join(DOMAINS)}")
+        return bits
+
+    def memory_of(self, domains: Iterable[str] | str | None = None) -> Table:
+        """Give live memory of some domains after every change.
+
+        Parameters
+        ----------
+        domains : str or iterable of str, optional
+            Of raw, mem, obj, numpy, libc; all without.
+
+        Returns
+        -------
+        Table
+            As `memory`.
+
+        Raises
+        ------
+        ValueError
+            There is no such domain.
+        """
+        time, live, blocks = self._core.curve(self._domain_bits(domains))
+        return Table.from_columns(
+            self._title("memory"),
+            {"time": time, "live": live, "blocks": blocks},
+            units={"time": "ns", "live": "bytes"},
+        )
+
+    @cached_property
+    def resident(self) -> Table:
+        """The process's resident set, sampled at both ends and whenever a chunk of the log began.
+
+        Returns
+        -------
+        Table
+            ``time`` int64, ns; ``bytes`` int64. Empty where the system does not say (not Linux).
+        """
+        time, resident = self._core.resident()
+        return Table.from_columns(
+            "resident", {"time": time, "bytes": resident}, units={"time": "ns", "bytes": "bytes"}
+        )
+
+    def memory_bins(self, count: int, domains: Iterable[str] | str | None = None) -> Table:
+        """Give live memory in bins of equal length, for plots.
+
+        Parameters
+        ----------
+        count : int
+            Of bins.
+        domains : str or iterable of str, optional
+            As in `memory_of`.
+
+        Returns
+        -------
+        Table
+            ``time`` int64, ns, of the bin's start; ``min``, ``max``, ``last`` int64, bytes;
+            ``blocks`` int64, at its end.
+
+        Raises
+        ------
+        ValueError
+            There is no such domain, or no bin.
+        """
+        if count < 1:
+            raise ValueError(f"count: at least one bin, not {count}")
+        low, high, last, blocks = self._core.bins(self._domain_bits(domains), count)
+        start = np.array([self.duration * k // count for k in range(count)], dtype=np.int64)
+        return Table.from_columns(
+            self._title("memory in bins"),
+            {"time": start, "min": low, "max": high, "last": last, "blocks": blocks},
+            units={"time": "ns", "min": "bytes", "max": "bytes", "last": "bytes"},
+        )

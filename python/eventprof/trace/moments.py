@@ -1,0 +1,320 @@
+"""What went on at an instant, in an interval, or while a function was open."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._words import printable
+from .by_function import Function, answer_table, by_function, find_function, row_numbers, sum_by
+from .column import Array
+from .holders import Holders
+from .table import Table
+
+
+@dataclass(frozen=True, repr=False)
+class Instant:
+    """What was going on at one instant.
+
+    Attributes
+    ----------
+    time : int
+        The instant, in ns since the window's start.
+    open : Table
+        The open calls of every thread, outermost first: thread, depth, function, name, start,
+        open_for (ns so far), caller_line.
+    live : Table
+        What was alive, by function, the most first: function, name, module, bytes, blocks.
+    live_bytes, live_blocks : int
+        The sums. Blocks older than the window are not in them.
+    loss : str
+        What is missing and may falsify the answer, in words; empty: nothing.
+    """
+
+    time: int
+    open: Table
+    live: Table
+    live_bytes: int
+    live_blocks: int
+    loss: str = ""
+
+    def __repr__(self) -> str:
+        return (
+            f"<at {self.time:,} ns: {len(self.open):,} calls open, {self.live_bytes:,} bytes in "
+            f"{self.live_blocks:,} blocks alive{self.loss}>\n{self.open!r}\n{self.live!r}"
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Interval:
+    """What happened between two instants.
+
+    Attributes
+    ----------
+    start, end : int
+        The instants, in ns since the window's start; the end is not in it.
+    events : Table
+        The rows of `Trace.events` in it.
+    calls : Table
+        The rows of `Trace.calls` that were open at some time in it; their times are not cut.
+    allocations : Table
+        The rows of `Trace.allocations` that were made in it.
+    functions : Table
+        By function, the most self time first: function, name, module, calls (begun in it), self
+        (ns in it), allocated (bytes in it), blocks.
+    allocated, freed : int
+        Bytes.
+    loss : str
+        What is missing and may falsify the answer, in words; empty: nothing.
+    """
+
+    start: int
+    end: int
+    events: Table
+    calls: Table
+    allocations: Table
+    functions: Table
+    allocated: int
+    freed: int
+    loss: str = ""
+
+    def __repr__(self) -> str:
+        return (
+            f"<{self.start:,} to {self.end:,} ns: {len(self.events):,} events, "
+            f"{self.allocated:,} bytes allocated, {self.freed:,} freed{self.loss}>\n"
+            f"{self.functions!r}"
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Within:
+    """What happened while a function was open.
+
+    Attributes
+    ----------
+    function : int
+        Its row in `Trace.functions`.
+    name : str
+        Its qualified name.
+    calls : Table
+        Its rows of `Trace.calls`.
+    below : Table
+        By function, itself included, the most self time first: function, name, module, calls, self
+        (ns while it was open), allocated (bytes), freed, blocks.
+    total : int
+        How long it was open, in ns; of recursive calls the outermost.
+    loss : str
+        What is missing and may falsify the answer, in words; empty: nothing.
+    """
+
+    function: int
+    name: str
+    calls: Table
+    below: Table
+    total: int
+    loss: str = ""
+
+    def __repr__(self) -> str:
+        name = printable(self.name)
+        head = f"during {name}: {len(self.calls):,} calls, {self.total:,} ns{self.loss}"
+        return f"<{head}>\n{self.below!r}"
+
+
+class Moments(Holders):
+    """Parts of a trace by time."""
+
+    def _checked_time(self, name: str, time: int) -> int:
+        if isinstance(time, bool) or not isinstance(time, (int, np.integer)):
+            raise TypeError(f"{name}: ns since the window's start, an int, not {time!r}")
+        if not 0 <= time <= self.duration:
+            raise ValueError(
+                f"{name}: {time} ns is outside of the trace, which goes from 0 to {self.duration}"
+            )
+        return int(time)
+
+    def at(self, time: int) -> Instant:
+        """Say what was going on at an instant.
+
+        Parameters
+        ----------
+        time : int
+            In ns since the window's start.
+
+        Returns
+        -------
+        Instant
+            The open calls of each thread, and live memory by function.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The time is no whole number, or lies outside of the trace.
+        """
+        time = self._checked_time("time", time)
+        core = self._core
+        start, duration = core.calls("start"), core.calls("duration")
+        rows = np.flatnonzero((start <= time) & (time < start + duration))
+        thread, depth = core.calls("thread")[rows], core.calls("depth")[rows]
+        order = np.lexsort((depth, thread))
+        rows, thread, depth = rows[order], thread[order], depth[order]
+        function = core.calls("function")[rows]
+        opened = answer_table(
+            self,
+            "open calls",
+            {
+                "thread": thread,
+                "depth": depth,
+                **by_function(self, function),
+                "start": start[rows],
+                "open_for": time - start[rows],
+                "caller_line": row_numbers(core.calls("caller_line")[rows]),
+            },
+        )
+        groups = core.alive(core.moment(time), "function")
+        live = self._groups("live memory", groups, "function")
+        return Instant(
+            time, opened, live, int(groups[1].sum()), int(groups[2].sum()), self._title("")
+        )
+
+    def between(self, start: int, end: int) -> Interval:
+        """Say what happened between two instants.
+
+        Parameters
+        ----------
+        start, end : int
+            In ns since the window's start; the end is not in it.
+
+        Returns
+        -------
+        Interval
+            Events, calls, allocations and sums by function.
+
+        Raises
+        ------
+        TypeError, ValueError
+            An instant is no whole number or lies outside of the trace, or the end before the start.
+        """
+        start, end = self._checked_time("start", start), self._checked_time("end", end)
+        if end < start:
+            raise ValueError(f"end: {end} ns is before the start, {start} ns")
+        core = self._core
+        first, last = np.searchsorted(core.events("time"), (start, end))
+        began, duration = core.calls("start"), core.calls("duration")
+        calls = np.flatnonzero((began < end) & (began + duration > start))
+        born = core.allocations("start")
+        blocks = np.flatnonzero((born >= start) & (born < end))
+        died = core.allocations("end")
+        dead = (died >= start) & (died < end) & (died >= 0)
+        sizes = core.allocations("size")
+        return Interval(
+            start,
+            end,
+            self.events[first:last],
+            self.calls[calls],
+            self.allocations[blocks],
+            self._function_sums(calls, blocks, start, end),
+            int(sizes[blocks].sum()),
+            int(sizes[dead].sum()),
+            self._title(""),
+        )
+
+    def _function_sums(self, calls: Array, blocks: Array, start: int, end: int) -> Table:
+        """Sum by function what calls did between two instants, and what blocks were made."""
+        core = self._core
+        began, duration = core.calls("start")[calls], core.calls("duration")[calls]
+        inside = np.minimum(began + duration, end) - np.maximum(began, start)
+        of_call = np.zeros(len(core.calls("start")), dtype=np.int64)
+        of_call[calls] = inside
+        parent = core.calls("parent")[calls]
+        np.subtract.at(of_call, parent[parent >= 0], inside[parent >= 0])
+        function = core.calls("function")[calls]
+        count = len(self.functions)
+        self_time = sum_by(function, of_call[calls], count)
+        ones = ((began >= start) & (began < end)).astype(np.int64)
+        begun = sum_by(function, ones, count)
+        owner = self._block_functions()[blocks]
+        allocated = sum_by(owner, core.allocations("size")[blocks], count)
+        made = sum_by(owner, np.ones(len(blocks), dtype=np.int64), count)
+        rows = np.flatnonzero((self_time != 0) | (begun != 0) | (made != 0))
+        rows = rows[np.argsort(-self_time[rows], kind="stable")].astype(np.int32)
+        return answer_table(
+            self,
+            "functions",
+            {
+                **by_function(self, rows),
+                "calls": begun[rows],
+                "self": self_time[rows],
+                "allocated": allocated[rows],
+                "blocks": made[rows],
+            },
+        )
+
+    def _block_functions(self) -> Array:
+        """Give the function that each block counts for: its call's, or without one its site's."""
+        core = self._core
+        call = core.allocations("call")
+        by_call = core.calls("function")
+        if len(by_call) == 0:
+            return core.allocations("function")
+        return np.where(call >= 0, by_call[call], core.allocations("function"))
+
+    def during(self, function: Function) -> Within:
+        """Say what happened while a function was open.
+
+        Parameters
+        ----------
+        function : int, str or callable
+            Its row in `functions`, its qualified name (with or without its module), or itself.
+
+        Returns
+        -------
+        Within
+            Its calls, and sums by function of all that they called, itself included.
+
+        Raises
+        ------
+        ValueError
+            No function of the trace, or several, are meant.
+        """
+        row = find_function(self, function)
+        core = self._core
+        functions, parent, depth = (core.calls(c) for c in ("function", "parent", "depth"))
+        mine = functions == row
+        below = mine.copy()
+        outermost = mine.copy()
+        # Level by level: a call lies below if its parent does. Linear: each call is looked at once.
+        order = np.argsort(depth, kind="stable")
+        bounds = np.searchsorted(depth[order], np.arange(depth.max(initial=0) + 2))
+        for first, last in itertools.pairwise(bounds[1:]):
+            level = order[first:last]
+            inside = below[parent[level]]
+            outermost[level] &= ~inside
+            below[level] |= inside
+        duration = core.calls("duration")
+        calls = np.flatnonzero(below)
+        count = len(self.functions)
+        own = functions[calls]
+        self_time = sum_by(own, core.calls("self_time")[calls], count)
+        times = sum_by(own, np.ones(len(calls), dtype=np.int64), count)
+        allocated, freed, blocks = (
+            sum_by(own, column[calls].astype(np.int64), count) for column in core.call_memory(False)
+        )
+        rows = np.flatnonzero(times)
+        rows = rows[np.argsort(-self_time[rows], kind="stable")].astype(np.int32)
+        name = self.functions["name"][row]
+        table = answer_table(
+            self,
+            f"during {name}",
+            {
+                **by_function(self, rows),
+                "calls": times[rows],
+                "self": self_time[rows],
+                "allocated": allocated[rows],
+                "freed": freed[rows],
+                "blocks": blocks[rows],
+            },
+        )
+        total = int(duration[outermost].sum())
+        return Within(row, name or "", self.calls[mine], table, total, self._title(""))

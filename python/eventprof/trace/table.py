@@ -1,0 +1,603 @@
+"""Tables: named columns of equal length, each computed when first asked for.
+
+What is in the tables of a trace is the business of tables.py; Arrow's structs are the extension's.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast, overload
+
+import numpy as np
+
+from .. import _core
+from .._optional import require
+from .._words import did_you_mean, printable
+from .column import Array, Column, Mask, Null, Words, encode
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: True: what the trace knows of its overhead; or ns an event by sort, of `eventprof.overhead`.
+Compensate: TypeAlias = "bool | Mapping[str, float]"
+
+_ROWS_AT_A_TIME = 4096  # of an iteration
+_SHOWN = 5  # rows of a repr at either end
+
+
+def _constant(array: Array) -> Callable[[], Array]:
+    return lambda: array
+
+
+def _rebuild(name: str, length: int, columns: list[tuple[Any, ...]]) -> Table:
+    """Make a table of what `Table.__reduce__` gave."""
+
+    def column(
+        title: str, values: Array, dtype: Any, nulls: Mask | None, texts: tuple[str, ...] | None,
+        unit: str, doc: str, hexadecimal: bool,
+    ) -> Column:  # fmt: skip
+        words = None if texts is None else Words(lambda: texts)
+        null: Null = "never" if nulls is None else _constant(nulls)
+        return Column(title, _constant(values), dtype, null=null, words=words, unit=unit, doc=doc,
+                      hexadecimal=hexadecimal)  # fmt: skip
+
+    return Table(name, [column(*each) for each in columns], length)
+
+
+def _values_and_nulls(given: Any) -> tuple[Array, Mask | None]:
+    """Give views of an array, or an array of a sequence; text as objects."""
+    if isinstance(given, np.ma.MaskedArray):
+        return given.data.view(), np.ma.getmaskarray(given).copy()
+    if isinstance(given, np.ndarray):
+        return given.view(), None
+    items = list(given)
+    values = np.array(items) if items else np.empty(0, np.int64)
+    return (np.array(items, dtype=object) if values.dtype.kind in "OU" else values), None
+
+
+class Table:
+    """Named columns of equal length.
+
+    ``table["size"]`` is a NumPy array that is not copied; it is read-only, because the table keeps
+    it. Columns that may hold unknown values are masked arrays, always, so that their type does not
+    depend on the run; texts are arrays of str and None. A slice, a mask or an array of row numbers
+    between the brackets gives a table of those rows, a list of names one of those columns, a single
+    number one row as a named tuple. A column or row that there is not is a KeyError or IndexError.
+
+    A table can be handed to what speaks Arrow (pyarrow, Polars, DuckDB, ...) as it is; numbers are
+    not copied.
+
+    Examples
+    --------
+    >>> table = Table.from_columns("fruit", {"name": ["fig", None, "fig"], "grams": [40, 7, 51]})
+    >>> table["grams"]
+    array([40,  7, 51])
+    >>> table[table["grams"] > 10]
+    fruit: 2 rows, 2 columns
+       name  grams
+    0  fig      40
+    1  fig      51
+    >>> table[1]
+    Row(name=None, grams=7)
+    """
+
+    __slots__ = ("__weakref__", "_columns", "_compensate", "_length", "_row_type", "name")
+
+    def __init__(
+        self,
+        name: str,
+        columns: Iterable[Column],
+        length: int,
+        compensate: Callable[[Compensate], Table] | None = None,
+    ) -> None:
+        self.name = name
+        self._compensate = compensate
+        self._columns = {column.name: column for column in columns}
+        self._length = length
+        self._row_type: Any = None
+
+    @classmethod
+    def from_columns(
+        cls, name: str, columns: Mapping[str, Any], *, units: Mapping[str, str] | None = None
+    ) -> Table:
+        """Make a table of arrays.
+
+        Parameters
+        ----------
+        name : str
+            What it is called.
+        columns : mapping
+            Of names to sequences of one length. Masked arrays keep their nulls; sequences of str
+            and None become text columns.
+        units : mapping, optional
+            Of names to units.
+
+        Returns
+        -------
+        Table
+            Arrays of numbers are not copied; leave them as they are.
+
+        Raises
+        ------
+        ValueError
+            The columns differ in length.
+        """
+        made = []
+        length = None
+        for key, given in columns.items():
+            values, nulls = _values_and_nulls(given)
+            if values.ndim != 1 or length not in (None, len(values)):
+                raise ValueError(f"column {key!r}: {values.shape} values, others have {length}")
+            length = len(values)
+            unit = (units or {}).get(key, "")
+            if values.dtype.kind in "OU":
+                codes, words = encode(values.tolist())
+                made.append(Column(key, _constant(codes), words=words, unit=unit))
+            else:
+                null: Null = "never" if nulls is None else _constant(nulls)
+                made.append(Column(key, _constant(values), values.dtype, null=null, unit=unit))
+        return cls(name, made, length or 0)
+
+    # ---- What is in it ---------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return tuple(self._columns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    def _column(self, name: str) -> Column:
+        try:
+            return self._columns[name]
+        except KeyError:
+            raise KeyError(
+                f"{self.name} has no column {name!r}{did_you_mean(name, self._columns)} "
+                f"(it has: {', '.join(self._columns)})"
+            ) from None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Say how a column is had; there are no columns as attributes."""
+        known = () if name == "_columns" else self._columns
+        if name in known:
+            said = f"a table has no attribute {name!r}; its column of this name is table[{name!r}]"
+        else:
+            said = (
+                f"a table has no attribute {name!r}{did_you_mean(name, [*known, *dir(type(self))])}"
+            )
+        raise AttributeError(said, name=name, obj=self)
+
+    def __reduce__(self) -> tuple[Callable[..., Table], tuple[Any, ...]]:
+        """Copy all columns into a pickle; the trace that the table is of is not in it."""
+        return _rebuild, (
+            self.name,
+            self._length,
+            [
+                (
+                    c.name,
+                    c.values(),
+                    c.dtype,
+                    c.nulls(),
+                    None if c.words is None else c.words.texts(),
+                    c.unit,
+                    c.doc,
+                    c.hexadecimal,
+                )
+                for c in self._columns.values()
+            ],
+        )
+
+    def _text_column(self, name: str) -> tuple[Column, Words]:
+        column = self._column(name)
+        if column.words is None:
+            raise ValueError(f"column {name!r} of {self.name} is not text")
+        return column, column.words
+
+    def codes(self, name: str) -> Array:
+        """Give the codes of a text column.
+
+        Parameters
+        ----------
+        name : str
+            The column.
+
+        Returns
+        -------
+        ndarray, shape (len(self),), int8, int16 or int32
+            Indices into `categories`, -1 where unknown; read-only, not copied.
+
+        Raises
+        ------
+        KeyError
+            There is no such column.
+        ValueError
+            It is not a text column.
+        """
+        return self._text_column(name)[0].values()
+
+    def categories(self, name: str) -> tuple[str, ...]:
+        """Give the distinct texts that a text column's codes stand for.
+
+        Parameters
+        ----------
+        name : str
+            The column.
+
+        Returns
+        -------
+        tuple of str
+            Each once; some may not occur in this part of a table.
+
+        Raises
+        ------
+        KeyError
+            There is no such column.
+        ValueError
+            It is not a text column.
+        """
+        return self._text_column(name)[1].texts()
+
+    def describe(self) -> Table:
+        """Say what the columns are.
+
+        Returns
+        -------
+        Table
+            One row a column: column, type (``text``, or NumPy's), unit (null: none), nullable,
+            meaning.
+        """
+        columns = self._columns.values()
+        return Table.from_columns(
+            f"columns of {self.name}",
+            {
+                "column": [c.name for c in columns],
+                "type": ["text" if c.words is not None else str(c.dtype) for c in columns],
+                "unit": [c.unit or None for c in columns],
+                "nullable": np.array([c.nullable for c in columns], dtype=bool),
+                "meaning": [c.doc or None for c in columns],
+            },
+        )
+
+    def top(self, column: str, count: int = 10) -> Table:
+        """Give the rows with the largest values of a column, the largest first.
+
+        Parameters
+        ----------
+        column : str
+            Of numbers.
+        count : int
+            How many rows, at most.
+
+        Returns
+        -------
+        Table
+            With all columns; rows whose value is unknown are left out.
+
+        Raises
+        ------
+        KeyError
+            There is no such column.
+        ValueError
+            It is a text column, or `count` is less than 1.
+
+        Examples
+        --------
+        >>> table = Table.from_columns("fruit", {"name": ["fig", "pear"], "grams": [40, 70]})
+        >>> table.top("grams", 1)["name"].tolist()
+        ['pear']
+        """
+        of = self._column(column)
+        if of.words is not None:
+            raise ValueError(f"column {column!r} of {self.name} is text: top() takes numbers")
+        if count < 1:
+            raise ValueError(f"count: at least one row, not {count}")
+        values, nulls = of.values(), of.nulls()
+        rows = np.arange(self._length) if nulls is None else np.flatnonzero(~nulls)
+        keys = values[rows]
+        if keys.dtype.kind == "u":
+            order = np.argsort(keys.max(initial=0) - keys, kind="stable")
+        else:
+            order = np.argsort(-keys, kind="stable")
+        return self[rows[order[:count]].astype(np.int64)]
+
+    # ---- Parts of it -----------------------------------------------------------------------------
+
+    @overload
+    def __getitem__(self, key: str) -> Array: ...
+    @overload
+    def __getitem__(self, key: int) -> Any: ...
+    @overload
+    def __getitem__(self, key: slice | list[str] | Array) -> Table: ...
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return self._column(key).array()
+        if isinstance(key, slice):
+            return self._select(lambda values: values[key], len(range(*key.indices(len(self)))))
+        if isinstance(key, (list, tuple)) and key and all(isinstance(name, str) for name in key):
+            names = list(key)
+            return Table(
+                self.name, [self._column(name) for name in names], self._length,
+                self._compensated_part(lambda table: table[names]),
+            )  # fmt: skip
+        if isinstance(key, (bool, np.bool_)):
+            raise TypeError(
+                f"{self.name}[{key}]: a mask has a value for each row; compare a column, as in "
+                f"table[table['name'] == 'sorted'] (table.name is the table's own name)"
+            )
+        is_number = isinstance(key, np.generic)  # which has __array__, too
+        if isinstance(key, (np.ndarray, list, tuple)) or (
+            hasattr(key, "__array__") and not is_number
+        ):
+            rows = self._rows(key)
+            return self._select(lambda values: values.take(rows), len(rows))
+        try:
+            row = operator.index(key)
+        except TypeError:
+            raise TypeError(
+                f"{self.name}[...] takes a column's name, a row's number, a slice, a mask or an "
+                f"array of row numbers, not {type(key).__name__}"
+            ) from None
+        if not -self._length <= row < self._length:
+            raise IndexError(f"{self.name} has {self._length} rows; there is no row {row}")
+        row %= self._length
+        return next(iter(self[row : row + 1]))
+
+    def _rows(self, key: Any) -> NDArray[np.intp]:
+        mask = np.ma.filled(key, False) if isinstance(key, np.ma.MaskedArray) else np.asarray(key)
+        if mask.ndim != 1 or mask.dtype.kind not in "biu":
+            if mask.size == 0 and mask.ndim == 1:
+                return np.empty(0, np.intp)
+            raise TypeError(
+                f"{self.name}[...] takes a mask or row numbers of one dimension, not an array of "
+                f"{mask.dtype} with {mask.ndim}"
+            )
+        if mask.dtype.kind == "b":
+            if len(mask) != self._length:
+                raise IndexError(f"a mask of {len(mask)} for {self.name} of {self._length} rows")
+            return np.flatnonzero(mask)
+        rows = mask.astype(np.intp)
+        outside = (rows < -self._length) | (rows >= self._length)
+        if outside.any():
+            raise IndexError(
+                f"{self.name} has {self._length} rows; there is no row {rows[outside][0]}"
+            )
+        rows[rows < 0] += self._length
+        return rows
+
+    def _select(self, pick: Callable[[Array], Array], length: int) -> Table:
+        return Table(
+            self.name, [c.select(pick) for c in self._columns.values()], length,
+            self._compensated_part(lambda table: table._select(pick, length)),
+        )  # fmt: skip
+
+    def _compensated_part(
+        self, part: Callable[[Table], Table]
+    ) -> Callable[[Compensate], Table] | None:
+        whole = self._compensate
+        return None if whole is None else lambda compensate: part(whole(compensate))
+
+    def compensated(self, overhead: Compensate = True) -> Table:
+        """Give the table without the recorder's share of its times; never below 0.
+
+        Parameters
+        ----------
+        overhead : bool or mapping
+            What an event costs: True, what the trace's metadata say; or ns by sort, as
+            `eventprof.overhead` gives them. False: the table itself.
+
+        Returns
+        -------
+        Table
+            Of `Trace.calls` with other ``duration`` and ``self_time``, of `Trace.functions` with
+            other times: without the events of the call itself and of all calls inside.
+
+        Raises
+        ------
+        TypeError
+            `overhead` is neither a bool nor a mapping.
+        ValueError
+            The table has no such times, or the trace does not know what its events cost.
+        """
+        if overhead is False:
+            return self
+        if self._compensate is None:
+            raise ValueError(
+                f"{self.name}: only calls and functions of a trace can be compensated, and parts "
+                "of them, once"
+            )
+        return self._compensate(overhead)
+
+    def _numbered(self) -> Table:
+        """Give the table with the numbers of its rows as a first column."""
+        row = Column("row", lambda: np.arange(self._length, dtype=np.int64), np.int64)
+        return Table(self.name, [row, *self._columns.values()], self._length)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go through the rows as named tuples; for small tables, columns are faster."""
+        if self._row_type is None:
+            self._row_type = namedtuple("Row", self._columns, rename=True)  # type: ignore[misc]
+        for start in range(0, self._length, _ROWS_AT_A_TIME):
+            part = self[start : start + _ROWS_AT_A_TIME]
+            yield from map(
+                self._row_type._make, zip(*(c.items() for c in part._columns.values()), strict=True)
+            )
+
+    # ---- As something else -----------------------------------------------------------------------
+
+    def to_numpy(self, *, compensate: Compensate = False) -> Array:
+        """Copy it into a structured array.
+
+        Parameters
+        ----------
+        compensate : bool or mapping
+            Give times without the recorder's share, see `compensated`.
+
+        Returns
+        -------
+        ndarray or MaskedArray, shape (len(self),)
+            One field a column; texts are objects, None where unknown. Masked if any column may hold
+            unknown values.
+        """
+        if compensate is not False:
+            return self.compensated(compensate).to_numpy()
+        columns = list(self._columns.values())
+        text = np.dtype(object)
+        kinds = [(c.name, text if c.words is not None else c.type()) for c in columns]
+        masked = [c for c in columns if c.nullable and c.words is None]
+        # zeros: empty puts None into every text, which takes ten times as long.
+        result = np.zeros(self._length, dtype=np.dtype(kinds, align=True))
+        mask = np.zeros(self._length if masked else 0, dtype=[(c.name, bool) for c in columns])
+        # By blocks: column after column would go through all of the memory each time.
+        for start in range(0, self._length, _ROWS_AT_A_TIME):
+            rows = slice(start, start + _ROWS_AT_A_TIME)
+            for column in columns:
+                values = column.values()[rows]
+                if column.words is not None:
+                    values = column.words.objects().take(values, mode="wrap")
+                result[column.name][rows] = values
+            for column in masked:
+                mask[column.name][rows] = cast(Mask, column.nulls())[rows]
+        return np.ma.MaskedArray(result, mask=mask, copy=False) if masked else result
+
+    def to_pandas(self, *, copy: bool = False, compensate: Compensate = False) -> Any:
+        """Give a pandas dataframe.
+
+        Parameters
+        ----------
+        copy : bool
+            Whether to copy the columns. Without, they share the table's memory and cannot be
+            assigned into; whole columns can always be replaced.
+        compensate : bool or mapping
+            Give times without the recorder's share, see `compensated`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Texts are categoricals; numbers that may be unknown have pandas' nullable types.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            pandas is not installed.
+        """
+        if compensate is not False:
+            return self.compensated(compensate).to_pandas(copy=copy)
+        pd = require("pandas", "pandas", "to_pandas()")
+        data = {column.name: column.pandas(pd) for column in self._columns.values()}
+        return pd.DataFrame(data, index=pd.RangeIndex(self._length), copy=copy)
+
+    def to_polars(self, *, compensate: Compensate = False) -> Any:
+        """Give a Polars dataframe; texts are categoricals.
+
+        Parameters
+        ----------
+        compensate : bool or mapping
+            Give times without the recorder's share, see `compensated`.
+
+        Returns
+        -------
+        polars.DataFrame
+            Numbers are not copied.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            Polars is not installed.
+        """
+        return require("polars", "polars", "to_polars()").DataFrame(self.compensated(compensate))
+
+    def to_arrow(self, *, compensate: Compensate = False) -> Any:
+        """Give a pyarrow table; texts are dictionaries.
+
+        Parameters
+        ----------
+        compensate : bool or mapping
+            Give times without the recorder's share, see `compensated`.
+
+        Returns
+        -------
+        pyarrow.Table
+            Numbers are not copied.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            pyarrow is not installed.
+        """
+        return require("pyarrow", "arrow", "to_arrow()").table(self.compensated(compensate))
+
+    def __arrow_c_schema__(self) -> Any:
+        """Give the schema as a PyCapsule, for what reads Arrow."""
+        return _core.arrow_schema([c.arrow_type() for c in self._columns.values()], 0)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Give a fresh stream of the rows as a PyCapsule, for what reads Arrow.
+
+        Parameters
+        ----------
+        requested_schema : PyCapsule, optional
+            Not looked at, as the protocol allows: the table's own types are given.
+
+        Returns
+        -------
+        PyCapsule
+            ``arrow_array_stream``: one batch of all rows. Numbers are not copied, the batch keeps
+            them alive. Surrogates in texts, which UTF-8 cannot hold, are backslash escapes.
+        """
+        return _core.arrow_stream([c.arrow() for c in self._columns.values()], self._length)
+
+    # ---- For people ------------------------------------------------------------------------------
+
+    def _shown(self) -> tuple[list[str], list[Column], list[list[str]]]:
+        """Give row labels, columns and cells (by column) of the first and last rows."""
+        rows = list(range(min(self._length, 2 * _SHOWN + 1)))
+        if self._length > 2 * _SHOWN + 1:
+            rows = [*range(_SHOWN), *range(self._length - _SHOWN, self._length)]
+        part = self[np.array(rows, dtype=np.intp)]
+        columns = list(part._columns.values())
+        return [f"{row:,}" for row in rows], columns, [column.show() for column in columns]
+
+    def _headline(self) -> str:
+        rows = "1 row" if self._length == 1 else f"{self._length:,} rows"
+        count = len(self._columns)
+        return f"{printable(self.name)}: {rows}, {'1 column' if count == 1 else f'{count} columns'}"
+
+    def __repr__(self) -> str:
+        if self._length == 0:
+            return f"{self._headline()}: {', '.join(self._columns)}"
+        labels, columns, cells = self._shown()
+        blocks = [[" " * len(labels[-1]), *(label.rjust(len(labels[-1])) for label in labels)]]
+        for column, shown in zip(columns, cells, strict=True):
+            head = f"{column.name} [{column.unit}]" if column.unit else column.name
+            width = max(len(head), *map(len, shown))
+            left = column.words is not None
+            blocks.append([x.ljust(width) if left else x.rjust(width) for x in (head, *shown)])
+        lines = ["  ".join(cell).rstrip() for cell in zip(*blocks, strict=True)]
+        if self._length > len(labels):
+            lines.insert(1 + _SHOWN, "...")
+        return "\n".join([self._headline(), *lines])
+
+    def _repr_html_(self) -> str:
+        """Give what a notebook shows."""
+        import html  # 2 ms that an import of eventprof need not take
+
+        labels, columns, cells = self._shown() if self._length else ([], [], [])
+        columns = columns or list(self._columns.values())
+
+        def row(tag: str, items: Iterable[str]) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(x)}</{tag}>" for x in items) + "</tr>"
+
+        heads = [f"{c.name} [{c.unit}]" if c.unit else c.name for c in columns]
+        body = [row("td", line) for line in zip(labels, *cells, strict=True)]
+        if self._length > len(labels):
+            body.insert(_SHOWN, row("td", ["..."] * (len(columns) + 1)))
+        return (
+            f"<table><caption>{html.escape(self._headline())}</caption>"
+            f"<thead>{row('th', ['', *heads])}</thead><tbody>{''.join(body)}</tbody></table>"
+        )

@@ -1,0 +1,363 @@
+"""What a recorder yields: the trace, with its tables, answers, files and pictures."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import IO, TYPE_CHECKING, Any
+
+from .._optional import require
+from .._words import plural, show_ns
+from ..answers import Answers
+from .callers import Callers
+from .collector import Collector
+from .comparison import Comparison
+from .memory import Memory
+from .moments import Moments
+from .objects import Objects
+from .table import Table
+from .user_events import UserEvents
+
+if TYPE_CHECKING:
+    from .verification import Verification
+
+_SQL_TABLES = (
+    "events", "calls", "allocations", "functions", "lines", "memory", "resident", "threads",
+    "tree", "own", "gil",
+    "marks", "spans", "counters", "flows", "gc", "audit", "objects", "runtime",
+)  # fmt: skip
+
+
+class Trace(UserEvents, Collector, Objects, Memory, Moments, Callers, Comparison, Answers):
+    """What one window recorded, as tables; each column is computed when first asked for.
+
+    Made by `Recorder.trace` and `Recorder.snapshot`.
+
+    Parameters
+    ----------
+    core : _core.Trace
+        The extension's half.
+    metadata : mapping
+        What the recorder knows of the run.
+    file : callable, optional
+        Gives what is known of the file that it was read from.
+
+    Examples
+    --------
+    >>> with eventprof.record(memory=False) as rec:
+    ...     len("some text")
+    9
+    >>> rec.trace.events[["event", "name"]]
+    events: 2 rows, 2 columns
+       event     name
+    0  c_call    len
+    1  c_return  len
+    """
+
+    def verify(self, *, all: bool = False, limit: int = 100) -> Verification:
+        """Replay the trace, and say what is wrong with it first.
+
+        Parameters
+        ----------
+        all : bool
+            Give not only the first finding.
+        limit : int
+            The most of them; all are counted.
+
+        Returns
+        -------
+        Verification
+            True if nothing is wrong.
+
+        Raises
+        ------
+        ValueError
+            `limit` is less than 1.
+
+        Notes
+        -----
+        Looked at: times in order, known kinds, threads, functions and places; every end against the
+        innermost open call of its thread; every free and malloc against what lives at the address;
+        counts against rows. What the trace cannot know is no reason to blame it, and is counted in
+        ``excused``. Some 50 M events a second; other threads go on meanwhile. Asked before the
+        tables are, it looks at the records of the log as well.
+
+        Examples
+        --------
+        >>> with eventprof.record() as rec:
+        ...     sorted("text")
+        ['e', 't', 't', 'x']
+        >>> rec.trace.verify().ok
+        True
+        """
+        from .verification import verify
+
+        if limit < 1:
+            raise ValueError(f"limit: at least one finding, not {limit}")
+        return verify(self, all, limit)
+
+    @cached_property
+    def runtime(self) -> Table:
+        """What PyPy's compiler and garbage collector told, in a trace that was saved there.
+
+        Returns
+        -------
+        Table
+            ``time`` int64, ns since the window's start; ``event`` text: jit_compile, jit_abort,
+            jit_trace_too_long, gc_minor, gc_collect_step, gc_collect; ``thread`` int32, row of
+            `threads`; ``name``, ``module``, ``file`` text and ``line`` int32 of the function that
+            was compiled; ``details`` text, the rest as JSON; and a column for each of these details
+            that is a number or text. Null where unknown. Without rows for what CPython recorded.
+        """
+        from .runtime import table
+
+        return table(self._recorder_metadata.get("runtime_events"))
+
+    def sql(self, query: str) -> Any:
+        """Ask in SQL.
+
+        Parameters
+        ----------
+        query : str
+            The tables are events, calls, allocations, functions, lines, memory, resident, threads,
+            tree, own, gil,
+            marks, spans, counters, flows, gc, audit, objects and runtime; their column ``row`` is
+            what columns such as ``function``, ``parent`` and ``call`` refer to. Those that the
+            query does not name are not computed.
+
+        Returns
+        -------
+        duckdb.DuckDBPyRelation
+            ``.df()``, ``.pl()``, ``.arrow()``, ``.fetchall()`` give the rows.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            DuckDB is not installed.
+        """
+        duckdb = require("duckdb", "duckdb", "sql()")
+        connection = duckdb.connect()
+        words = set(re.findall(r"\w+", query.lower()))
+        for name in _SQL_TABLES:
+            if name in words:
+                connection.register(name, getattr(self, name)._numbered())
+        return connection.sql(query)
+
+    # ---- Files -----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], force: bool = False) -> None:
+        """Write the trace to a file, which `eventprof.open` reads: about 1 byte an event.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to; ``.epr`` is the usual suffix.
+        force : bool
+            Replace what is there.
+
+        Raises
+        ------
+        FileExistsError
+            There is something already, and `force` was not given.
+        ValueError
+            The name says another format, as ``.json`` does: `export` writes those.
+        OSError
+            The system refused: the disk is full, there is no such directory. Nothing is left
+            behind then, and what was there before is as it was.
+
+        Notes
+        -----
+        Of a trace that was opened from a file the new one gives nobody more rights than that does.
+        The file appears when it is whole, in one step. Some 50 M events a second, and other threads
+        go on meanwhile.
+        """
+        from ..files.saving import save
+
+        save(self._core, self._recorder_metadata, path, force, self._rights)
+
+    def __reduce__(self) -> tuple[Callable[..., Trace], tuple[Any, ...]]:
+        """Put an archive of the trace into a pickle: about 1 byte an event."""
+        from ..files import saving
+
+        archive = saving.to_bytes(self._core, self._recorder_metadata)
+        return _of_archive, (archive, self._recorder_metadata, self.file)
+
+    def export(
+        self,
+        path: str | os.PathLike[str] | IO[bytes],
+        format: str | None = None,
+        *,
+        table: str | None = None,
+        weight: str | None = None,
+        threads: Sequence[str] | str | None = None,
+        between: tuple[int, int] | None = None,
+        functions: Sequence[str] | str | None = None,
+        own: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[str]:
+        """Write the trace as a file that another tool reads.
+
+        Parameters
+        ----------
+        path : str, path-like or binary file
+            Where to. A file that is there is replaced, whole or not at all. A name that ends with
+            ``.gz`` is compressed.
+        format : str, optional
+            perfetto, chrome, firefox, speedscope, collapsed, callgrind, pprof, pstats, csv, jsonl,
+            parquet, arrow, sqlite, duckdb or otlp; without, what the file's name ends with says
+            which.
+        table : str, optional
+            Of csv, jsonl, parquet and arrow: which table; calls without.
+        weight : str, optional
+            Of collapsed: self (ns), calls, allocated, blocks, at_peak or live; self without.
+        threads : str or sequence of str, optional
+            Only threads of these names, which may be globs, or native ids.
+        between : (int, int), optional
+            Only what happened from the one time to the other, in ns since the window's start; calls
+            are cut there.
+        functions : str or sequence of str, optional
+            Only calls of functions that these globs match, as those of ``include=``, and the calls
+            inside.
+        own : bool
+            Leave out the standard library and what is installed: their time and memory count for
+            the function that called them.
+        progress : callable, optional
+            Is called now and then with how many calls are written, and how many there are.
+
+        Returns
+        -------
+        list of str
+            What the format could not carry.
+
+        Raises
+        ------
+        ValueError
+            There is no such format, table, thread or function; or the format cannot do what was
+            asked.
+        ModuleNotFoundError
+            The format needs a package that is not installed.
+        OSError
+            The system refused. Nothing is left behind then, and what was there is as it was.
+
+        Examples
+        --------
+        >>> with eventprof.record(memory=False) as rec:
+        ...     sorted("text")
+        ['e', 't', 't', 'x']
+        >>> rec.trace.export("sorted.json")
+        []
+        >>> rec.trace.export("sorted.csv", table="functions")
+        []
+        """
+        from ..export import export
+
+        return export(
+            self,
+            path,
+            format,
+            table=table,
+            weight=weight,
+            threads=threads,
+            between=between,
+            functions=functions,
+            own=own,
+            progress=progress,
+        )
+
+    # ---- For people ------------------------------------------------------------------------------
+
+    def show(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        title: str | None = None,
+        grain: int = 1,
+        force: bool = False,
+    ) -> str:
+        """Show the trace as a page: every call on a timeline, over who held the memory.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            Where the page goes; nothing is opened then. Without, it is written to a temporary
+            folder and opened in the browser.
+        title : str, optional
+            What stands above it; without, the program's name.
+        grain : int
+            Times are rounded down to multiples of so many ns, which makes a smaller page.
+        force : bool
+            Replace what is at `path`.
+
+        Returns
+        -------
+        str
+            The path of the page: one HTML file that needs no server and no network.
+
+        Raises
+        ------
+        FileExistsError
+            There is something at `path` already, and `force` was not given.
+        ValueError
+            The grain is less than 1.
+        OSError
+            The system refused: the disk is full, there is no such directory. Nothing is left
+            behind then.
+        """
+        from ..viewer import open_page, write
+
+        if grain < 1:
+            raise ValueError(f"grain: at least 1 ns, not {grain}")
+        if path is None:
+            return open_page(self, title=title, grain=grain)
+        write(self, path, title=title, grain=grain, force=force)
+        return os.fspath(path)
+
+    def __repr__(self) -> str:
+        lost = f", {self.loss.total:,} lost" if self.loss else ""
+        damaged = self._facts["damaged_chunks"]
+        damaged_text = f", {plural(damaged, 'part')} damaged" if damaged else ""
+        off = self._facts["functions_off"]
+        off_text = f", {plural(off, 'function')} switched off" if off else ""
+        return (
+            f"<eventprof.Trace: {plural(self._facts['events'], 'event')} of "
+            f"{plural(len(self._thread_rows), 'thread')} in {show_ns(self.duration)}{lost}"
+            f"{damaged_text}{off_text}>"
+        )
+
+    def __str__(self) -> str:
+        from ..show.report import text
+
+        return text(self)
+
+    def report(
+        self, file: IO[str] | None = None, width: int | None = None, limit: int = 15
+    ) -> None:
+        """Print a page that says where the time and the memory went.
+
+        Parameters
+        ----------
+        file : text file, optional
+            Where to; standard output without.
+        width : int, optional
+            In columns; without, the terminal's, or 80. At least 40.
+        limit : int
+            How many functions the table of times shows; the other tables show half as many.
+
+        Raises
+        ------
+        TypeError, ValueError
+            A number is none, or too small; nothing was printed.
+        """
+        from ..show.report import report
+
+        report(self, file, width, limit)
+
+
+def _of_archive(archive: bytes, metadata: dict[str, Any], file: dict[str, Any] | None) -> Trace:
+    """Make a trace of what `Trace.__reduce__` gave."""
+    from ..files import saving
+
+    core = saving.from_bytes(archive)
+    return Trace(core, metadata, None if file is None else lambda: file)

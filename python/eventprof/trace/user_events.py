@@ -1,0 +1,180 @@
+"""The tables of what the program said of itself: marks, spans, counters, flows; audit events."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .column import Array, Column, Words
+from .event_rows import (
+    LOOSE,
+    calls_of_kind,
+    event_table,
+    event_words,
+    name_column,
+    number,
+    rows_of_kind,
+)
+from .table import Table
+from .tables import Tables
+
+_PHASES = ("begin", "step", "end")
+_OPEN_AT_START, _OPEN_AT_END = 1, 2
+
+
+class UserEvents(Tables):
+    """Marks, spans, counters, flows and audit events."""
+
+    @property
+    def marks(self) -> Table:
+        """Every `eventprof.mark`.
+
+        Returns
+        -------
+        Table
+            ``time`` int64, ns since the window's start. ``thread`` int32, row of `threads`.
+            ``name`` text. ``caller`` int32, row of `functions`, and ``caller_line`` int32: where it
+            was made; null where unknown.
+        """
+        return event_table(self, "marks", rows_of_kind(self, "MARK"))
+
+    @property
+    def counters(self) -> Table:
+        """Every `eventprof.counter`.
+
+        Returns
+        -------
+        Table
+            As `marks`, and ``value`` float64.
+        """
+        rows = rows_of_kind(self, "COUNTER")
+        return event_table(
+            self, "counters", rows, {"value": event_words(self)[rows].view(np.float64)}
+        )
+
+    @property
+    def flows(self) -> Table:
+        """Every station of every `eventprof.flow`.
+
+        Returns
+        -------
+        Table
+            As `marks`, and ``id`` int64, the same at all stations of one flow, and ``phase`` text:
+            begin, step or end.
+        """
+        rows = rows_of_kind(self, "FLOW")
+        words = event_words(self)[rows]
+        rows, words = rows[words & 3 != LOOSE], words[words & 3 != LOOSE]
+        phases = Column(
+            "phase",
+            lambda: (words & 3).astype(np.int8),
+            null="never",
+            words=Words(lambda: _PHASES),
+            doc="its first, a further or its last station",
+        )
+        return event_table(self, "flows", rows, {"id": (words >> 2).astype(np.int64)}, [phases])
+
+    @property
+    def spans(self) -> Table:
+        """Every `eventprof.span`, in order of start.
+
+        Returns
+        -------
+        Table
+            ``start`` and ``duration`` int64, ns. ``thread`` int32, row of `threads`. ``name`` text.
+            ``call`` int32, its row in `calls`; null for one that need not nest in the calls around
+            it: in a generator or coroutine, or entered by an ExitStack. ``caller`` int32, row of
+            `functions`, and ``caller_line`` int32: where it began. ``flags`` uint8, as in `calls`:
+            1 it began before the window, or its begin was lost; 2 open when the window ended; 16
+            its end was not seen. The duration is a lower bound then.
+        """
+        return _spans(self)
+
+    @property
+    def audit(self) -> Table:
+        """Every audit event that was asked for, of ``record(audit=...)``.
+
+        Returns
+        -------
+        Table
+            As `marks`. Arguments of events are not kept.
+        """
+        return event_table(self, "audit", rows_of_kind(self, "AUDIT"))
+
+
+_SPAN_COLUMNS = ("start", "duration", "thread", "function", "caller", "caller_line", "flags")
+
+
+def _spans(trace: Tables) -> Table:
+    rows = calls_of_kind(trace, "SPAN_BEGIN")
+    nested = {name: trace._core.calls(name)[rows] for name in _SPAN_COLUMNS}
+    nested["flags"] = nested["flags"] & ~np.uint8(32)  # recursive: of functions
+    nested["call"] = rows.astype(np.int32)
+    parts = [nested, _loose_spans(trace), _unmatched_ends(trace)]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in nested}
+    order = np.argsort(columns["start"], kind="stable")
+    columns = {name: values[order] for name, values in columns.items()}
+    return Table(
+        trace._title("spans"),
+        [
+            number("start", columns["start"], "ns", "since the window's start"),
+            number("duration", columns["duration"], "ns", "from start to end"),
+            number("thread", columns["thread"], "", "row of threads"),
+            name_column(trace, columns["function"]),
+            number("call", columns["call"], "", "row of calls", "negative"),
+            number("caller", columns["caller"], "", "row of functions", "negative"),
+            number("caller_line", columns["caller_line"], "", "where it began", "negative"),
+            number("flags", columns["flags"], "", "as of calls"),
+        ],
+        len(order),
+    )
+
+
+def _span_columns(found: list[tuple[int, ...]]) -> dict[str, Array]:
+    """Turn tuples of _SPAN_COLUMNS into arrays."""
+    kinds = (np.int64, np.int64, np.int32, np.int32, np.int32, np.int32, np.uint8)
+    columns = zip(*found, strict=True) if found else ((),) * len(_SPAN_COLUMNS)
+    made = {
+        name: np.array(values, dtype=kind)
+        for name, values, kind in zip(_SPAN_COLUMNS, columns, kinds, strict=True)
+    }
+    made["call"] = np.full(len(found), -1, np.int32)
+    return made
+
+
+def _loose_spans(trace: Tables) -> dict[str, Array]:
+    """Pair the ends of spans that need not nest: the last begin of a name and span with an end."""
+    rows = rows_of_kind(trace, "FLOW")
+    words = event_words(trace)[rows] if len(rows) else np.empty(0, np.uint64)
+    rows, words = rows[words & 3 == LOOSE], words[words & 3 == LOOSE]
+    load = trace._core.events
+    columns = [load(name)[rows].tolist() if len(rows) else [] for name in
+               ("time", "thread", "function", "caller", "caller_line")]  # fmt: skip
+    begun: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+    found: list[tuple[int, ...]] = []
+    for word, time, thread, function, caller, line in zip(words.tolist(), *columns, strict=True):
+        is_end, span = word >> 2 & 1, word >> 3
+        stack = begun.setdefault((function, span), [])
+        if not is_end:
+            stack.append((time, thread, caller, line))
+        elif stack:
+            start, *rest = stack.pop()
+            found.append((start, time - start, rest[0], function, *rest[1:], 0))
+        else:
+            found.append((0, time, thread, function, -1, -1, _OPEN_AT_START))
+    for (function, _), stack in begun.items():
+        for start, thread, caller, line in stack:
+            rest_of_window = trace.duration - start
+            found.append((start, rest_of_window, thread, function, caller, line, _OPEN_AT_END))
+    return _span_columns(found)
+
+
+def _unmatched_ends(trace: Tables) -> dict[str, Array]:
+    """Give the spans of which only the end was recorded."""
+    rows = rows_of_kind(trace, "SPAN_END")
+    load = trace._core.events
+    if len(rows):
+        rows = rows[load("call")[rows] < 0]
+    if not len(rows):
+        return _span_columns([])
+    ends = zip(*(load(name)[rows].tolist() for name in ("time", "thread", "function")), strict=True)
+    return _span_columns([(0, time, thread, f, -1, -1, _OPEN_AT_START) for time, thread, f in ends])

@@ -1,0 +1,107 @@
+"""The folders of the package: which may import which, and paths of before that stay."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import eventprof
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+PACKAGE = Path(eventprof.__file__).parent
+#: What each folder may import when it is loaded, beside itself and the files beside it.
+BELOW = {
+    "recording": set(),
+    "trace": {"recording", "answers"},
+    "answers": {"recording", "trace", "show"},
+    "files": {"recording", "trace"},
+    "show": {"trace", "answers"},
+    "viewer": {"trace"},
+    "export": {"trace"},
+    "importing": {"trace"},
+    "cli": set(),
+    "_pypy": {"recording"},
+}
+BEFORE = {
+    "costs": ("Overhead", "overhead"),
+    "counting": ("Counter", "count"),
+    "event_profiler": ("EventProfiler", "EventProfilerDebug", "WithEventProfiler"),
+    "file": ("open",),
+    "following": ("Follower",),
+    "marks": ("get_include",),
+    "merging": ("merge",),
+    "questions": ("Instant", "Interval", "Within", "Peak"),
+    "recorder": ("EVENTS", "Recorder", "parse_duration", "parse_size", "record"),
+    "report": ("report", "text"),
+    "tables": ("Column", "Table", "Words"),
+    "trace": ("ALLOCATION_FLAGS", "CALL_FLAGS", "Loss", "Trace"),
+    "verification": ("Finding", "Verification"),
+}
+
+
+def loaded_at_once(path):
+    """Give the folders of the package that a module imports when it is loaded."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    parts = path.relative_to(PACKAGE).parts[:-1]
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = parts[: len(parts) - node.level + 1]
+            for name in [node.module] if node.module else [one.name for one in node.names]:
+                yield (*base, *name.split("."))[0]
+
+
+@pytest.mark.parametrize("room", BELOW)
+def test_a_folder_imports_only_what_lies_below_it(room):
+    files = sorted((PACKAGE / room).glob("*.py"))
+    if not files:
+        pytest.skip("not installed here")
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir()}
+
+    wrong = {
+        f"{path.name} imports {folder}"
+        for path in files
+        for folder in loaded_at_once(path)
+        if folder in folders and folder not in BELOW[room] | {room}
+    }
+
+    assert wrong == set()
+
+
+@pytest.mark.parametrize("module", BEFORE)
+def test_modules_of_before_can_be_imported(module):
+    found = importlib.import_module(f"eventprof.{module}")
+
+    for name in BEFORE[module]:
+        assert getattr(found, name) is getattr(eventprof, name, getattr(found, name))
+
+
+def test_pickles_of_before_are_read():
+    before = pickle.loads((DATA / "before-rooms.pickle").read_bytes())
+
+    trace = before["trace"]
+    assert isinstance(trace, eventprof.Trace)
+    assert list(before["functions"]["name"]) == list(trace.functions["name"])
+    assert "sorted" in before["functions"]["name"]
+    assert before["peak"].bytes == trace.peak().bytes > 0
+    assert before["interval"].allocated == trace.between(0, trace.duration).allocated
+    assert (before["within"].name, before["loss"].total) == ("sorted", 0)
+    assert before["instant"].time == trace.duration // 2
+
+
+def test_importing_the_package_loads_no_numpy_and_no_tables():
+    code = (
+        "import sys, eventprof; print(sorted(m for m in sys.modules if m.startswith("
+        "('numpy', 'rich', 'eventprof.trace', 'eventprof.show', 'eventprof.cli', 'json'))))"
+    )
+
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert result.stdout.strip() == "[]"
