@@ -162,7 +162,8 @@ def test_a_header_of_the_extension_against_the_order_is_not_found(folder):
 
 
 DECLARED = re.compile(
-    r"^(?!static|typedef|return|#)\w[\w ]*[ *](ep_\w+)\([^;{]*\)(?: __attribute__\(.*\))?;", re.MULTILINE
+    r"^(?!static|typedef|return|#)\w[\w ]*[ *](ep_\w+)\([^;{]*\)(?: __attribute__\(.*\))?;",
+    re.MULTILINE,
 )
 DEFINED = re.compile(r"^(ep_\w+)\([^;]*?\)\n\{", re.MULTILINE)
 

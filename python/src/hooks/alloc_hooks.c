@@ -576,7 +576,7 @@ HOOKS(raw, EP_DOMAIN_RAW)
 HOOKS(mem, EP_DOMAIN_MEM)
 HOOKS(obj, EP_DOMAIN_OBJ)
 
-static const PyMemAllocatorEx hooks[EP_PY_DOMAIN_COUNT] = {
+const PyMemAllocatorEx ep_py_allocator_hooks[EP_PY_DOMAIN_COUNT] = {
     [EP_DOMAIN_RAW] = {NULL, raw_malloc, raw_calloc, raw_realloc, raw_free},
     [EP_DOMAIN_MEM] = {NULL, mem_malloc, mem_calloc, mem_realloc, mem_free},
     [EP_DOMAIN_OBJ] = {NULL, obj_malloc, obj_calloc, obj_realloc, obj_free},
