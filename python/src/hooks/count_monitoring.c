@@ -22,7 +22,7 @@ switch_off(void)
 #define INTO_CALLBACK inline __attribute__((always_inline))
 #define WHOLE __attribute__((noinline))
 
-/* What the interpreter allocated for this event: as in monitoring_hooks.h. */
+/* What the interpreter allocated for this event: as in source_monitoring.c. */
 static INTO_CALLBACK void
 take_back_own(ep_count_thread *thread, PyObject *code, PyObject *offset)
 {

@@ -4,21 +4,9 @@
  * born outside our callback, so they cannot be bracketed; but when the callback begins, such a
  * block is the thread's last record, and its address is known. It is taken back, and its address
  * entered here, so that its free passes unrecorded, too: 51,009 foreign events of 161,806
- * became 3.
- *
- * The life of such a block, and who moves it on:
- *   recorded   an allocator hook wrote it, not knowing whose it is (alloc_hooks.c)
- *   taken      a call hook knows its address, and finds it as the log's last record: ep_footprint_take()
- *              and the others here (frame_events.h for profile and trace, monitoring_hooks.h)
- *   listed     in the table, until
- *   freed      unrecorded: ep_footprint_forget() (alloc_hooks.c); or until the address is a new block's,
- *              which is the program's
- * Whether any of this is done is chosen with the sources (control/sources.c). Counters do not list: they
- * take back what they added (count_monitoring.c, source_profile.c). */
+ * became 3. */
 #ifndef EP_FOOTPRINT_H
 #define EP_FOOTPRINT_H
-
-#include "compat.h"
 
 #include <stdatomic.h>
 
@@ -37,9 +25,6 @@ extern EP_HIDDEN _Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];
 extern EP_HIDDEN _Atomic int64_t ep_footprint_more_count;
 EP_COLD void ep_footprint_list_more(uintptr_t address);
 EP_COLD bool ep_footprint_unlist_more(uintptr_t address);
-
-/* Nothing is listed any more: before the first allocator hook goes in. */
-void ep_footprint_clear(void);
 
 /* Whether call hooks and allocator hooks are both in: otherwise the table is not looked at. */
 extern EP_HIDDEN _Atomic bool ep_footprint_on;
@@ -101,10 +86,6 @@ ep_footprint_take_far(ep_log *log, uintptr_t address)
     }
     return ep_footprint_take_lasting(log, address);
 }
-
-/* Takes back the tables that the interpreter made for what it monitors in `code`, if the log ends with
- * them. Returns: whether it did. While ep_footprint_active(). */
-bool ep_footprint_take_tables(ep_log *log, PyCodeObject *code);
 
 /* While lines or instructions are asked of the interpreter, which keeps tables of them by code object
  * (3.12 and later); no end of the mechanism's blocks is as far back as theirs. */

@@ -152,7 +152,7 @@ take_back_own(ep_log *log, PyFrameObject *frame, PyCodeObject *code, PyObject *a
                ep_footprint_take_lasting(log, (uintptr_t)code->_co_linearray);
 #else
                ep_footprint_take_lasting(log, (uintptr_t)code->_co_monitoring) ||
-               (ep_footprint_has_tables() && ep_footprint_take_tables(log, code)) ||
+               (ep_footprint_has_tables() && ep_py_take_back_tables(log, code)) ||
                ep_footprint_take_box(log);
 #endif
     }

@@ -159,7 +159,7 @@ ticks_now(void)
 }
 
 /* The clock first, 1.5 ns an event less than last: what follows is not the interpreter's work, as in
- * alloc_hooks.c, but a library's next call, which finds the site in the cache. */
+ * source_alloc.c, but a library's next call, which finds the site in the cache. */
 static INTO_HOOKS void
 put_block(ep_log *log, ep_kind kind, size_t size, const void *block)
 {

@@ -33,6 +33,29 @@ is_wanted_at_all(void)
 
 /* ---- The hook -------------------------------------------------------------------------------- */
 
+bool
+ep_footprint_take_box(ep_log *log)
+{
+#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030E0000
+    uintptr_t block = ep_log_last_block(log);
+    if (block == 0) {
+        return false;
+    }
+    uint64_t size = EP_WORD0_PAYLOAD(atomic_load_explicit(log->last_block, memory_order_relaxed));
+    PyLongObject *object = (PyLongObject *)block;
+    if (size < 24 || size > 48 || !Py_IS_TYPE((PyObject *)object, &PyLong_Type) ||
+        !PyUnstable_Long_IsCompact(object)) {
+        return false;
+    }
+    ep_frame *frame = ep_py_frame_now();
+    return frame != NULL && PyUnstable_Long_CompactValue(object) == ep_frame_offset(frame) &&
+           ep_footprint_take_lasting(log, block);
+#else
+    (void)log;
+    return false;
+#endif
+}
+
 /* From 3.13 on the hook is told that f(*args) begins, with what is behind a bound method f, and not of its
  * end. It is told of both where f itself is what it is passed: that is on the frame's stack then. */
 #define MAY_NEVER_END (PY_VERSION_HEX >= 0x030D0000)
