@@ -2,7 +2,8 @@
 
     python doc/pictures.py
 
-It needs pandas. Programs are recorded anew, so numbers in the pictures differ each time.
+It needs pandas, FastAPI and httpx. Programs are recorded anew, so numbers in the pictures differ
+each time.
 """
 
 from __future__ import annotations
@@ -124,6 +125,45 @@ def waiting():
     return rec.trace
 
 
+# ---- A web service -------------------------------------------------------------------------------
+
+
+def find_orders(customer: int) -> list[dict]:
+    made = random.Random(customer)
+    return [{"item": n, "price": made.random() * 90} for n in range(20 + customer % 5)]
+
+
+def suggest(orders: list[dict]) -> list[int]:
+    return sorted((order["item"] for order in orders), key=lambda item: -item % 7)
+
+
+def compare_with_all(orders: list[dict]) -> float:
+    totals = [sum(each["price"] for each in find_orders(n)) for n in range(120)]
+    mine = sum(order["price"] for order in orders)
+    return sum(total < mine for total in totals) / len(totals)
+
+
+def show_orders(customer: int) -> dict:
+    orders = find_orders(customer)
+    rank = compare_with_all(orders) if customer == 17 else None  # the slow one
+    return {"orders": orders, "next": suggest(orders), "rank": rank}
+
+
+def service():
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+
+    app = FastAPI()
+    app.get("/orders/{customer}")(show_orders)
+    with TestClient(app) as client:
+        client.get("/orders/1")
+        with eventprof.record(buffer="1 GiB") as rec:
+            for customer in range(25):
+                with eventprof.span(f"request {customer}"):
+                    client.get(f"/orders/{customer}")
+    return rec.trace
+
+
 # ---- Pictures ------------------------------------------------------------------------------------
 
 
@@ -139,13 +179,17 @@ def main() -> None:
     for file, functions in (
         ("sales.py", (make_csv, load, discount, clean, join, report, sales, main)),
         ("queue.py", (prepare, handle, produce, consume, waiting)),
+        ("service.py", (find_orders, suggest, compare_with_all, show_orders, service)),
     ):
         for function in functions:  # as if each program were a file
             function.__code__ = function.__code__.replace(co_filename=f"/home/me/{file}")
     (HERE / "pictures").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         pages = {}
-        for name, make, title in (("sales", sales, "sales.py"), ("waiting", waiting, "queue.py")):
+        for name, make, title in (
+            ("sales", sales, "sales.py"), ("waiting", waiting, "queue.py"),
+            ("service", service, "service.py"),
+        ):  # fmt: skip
             pages[name] = Path(folder) / f"{name}.html"
             make().show(pages[name], title=title)
         page = Browser(1000, 700)
@@ -161,8 +205,18 @@ def main() -> None:
             page.key("m")
             page.run("eventprofPage.update({tab: 'flame', unit: 'live'})")
             picture("sales-peak-flame.png")
+            page.open(pages["sales"], "#theme=light&hold=own")
+            page.key("m")
+            picture("sales-own-lines.png")
+            page.open(pages["service"], "#theme=light")
+            slowest = find(page, "show_orders")
+            page.run(f"eventprofPage.app.fitCall({slowest})")
+            page.run(f"eventprofPage.update({{call: {slowest}, tab: 'call'}})")
+            page.run("document.querySelector('#memory-box').style.height = '70px'")
+            page.run("document.querySelector('#panel').style.height = '290px'")
+            picture("service-slowest.png")
             page.open(pages["waiting"], "#theme=dark")
-            call = find(page, "handle", 20)
+            call = find(page, "handle", 12)
             begin, sixth = page.run(
                 f"(({{data: d}}) => [d.start[{call}], d.duration / 9])(eventprofPage)"
             )

@@ -60,4 +60,23 @@ const ep_archive_info *ep_archive_get_info(const ep_archive *archive);
  * and the archive as before. */
 EP_CHECKED ep_status ep_archive_load(ep_archive *archive, ep_decoded *out, ep_error *error);
 
+/* ---- The same batch by batch, a block in memory ------------------------------------------------ */
+
+typedef struct ep_archive_stream ep_archive_stream;
+
+/* May be done again and again, and before ep_archive_load(), not behind it. The archive must outlive it.
+ * Returns: new in *out (ep_archive_stream_close). Fails: EP_NOMEM, EP_STATE. */
+EP_CHECKED ep_status ep_archive_stream_open(ep_archive *archive, ep_archive_stream **out, ep_error *error);
+/* All but the columns, as the file says, and as it is after the last event of a stream. Returns: view,
+ * until the archive is closed or loaded. */
+const ep_decoded *ep_archive_head(const ep_archive *archive);
+/* Rows that the next batch has at most; 0: there is none. */
+size_t ep_archive_stream_room(const ep_archive_stream *stream);
+/* Appends them to columns with that much room. None, of a damaged block: it is left out, and noted.
+ * Fails: EP_NOMEM, EP_IO, EP_UNSUPPORTED. */
+EP_CHECKED ep_status ep_archive_stream_next(ep_archive_stream *stream, ep_columns *to, ep_error *error);
+/* After the last: what the head and ep_archive_get_info() say is settled. */
+void ep_archive_stream_end(ep_archive_stream *stream);
+void ep_archive_stream_close(ep_archive_stream *stream);    /* NULL is fine */
+
 #endif

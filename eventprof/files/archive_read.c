@@ -72,6 +72,7 @@ ep_archive_open(int fd, ep_archive **out, ep_error *error)
         errno = cause;
         return status;
     }
+    a->opened = a->info;
     *out = a;
     return EP_OK;
 }
@@ -129,29 +130,35 @@ columns_new(ep_columns *c, size_t rows, size_t blocks)
                : EP_NOMEM;
 }
 
+/* Appends the rows of a section of events, the file's block `number`. One that is damaged is left out. */
+static ep_status
+load_block(ep_archive *a, ep_block_coder *coder, const ep_section *s, uint64_t number, ep_columns *columns,
+           ep_block_totals *totals)
+{
+    const char *wrong;
+    ep_status status = ep_archive_read_section(a, s, &wrong);
+    if (status == EP_OK) {
+        wrong = ep_block_decode(coder, a->raw, (size_t)s->raw_bytes, s, columns, totals);
+        status = wrong != NULL ? EP_FORMAT : EP_OK;
+    }
+    if (status == EP_FORMAT) {
+        ep_archive_note_damage(a, "block", number, s->offset, wrong);
+        status = EP_OK;
+    }
+    return status;
+}
+
 static ep_status
 load_blocks(ep_archive *a, ep_block_coder *coder, ep_columns *columns, ep_block_totals *totals)
 {
     uint64_t number = 0;
-    for (size_t i = 0; i < a->section_count; i++) {
-        const ep_section *s = &a->sections[i];
-        if (s->type != EP_SECTION_EVENTS) {
-            continue;
-        }
-        const char *wrong;
-        number += 1;
-        ep_status status = ep_archive_read_section(a, s, &wrong);
-        if (status == EP_OK) {
-            wrong = ep_block_decode(coder, a->raw, (size_t)s->raw_bytes, s, columns, totals);
-            status = wrong != NULL ? EP_FORMAT : EP_OK;
-        }
-        if (status == EP_FORMAT) {
-            ep_archive_note_damage(a, "block", number, s->offset, wrong);
-        } else if (status != EP_OK) {
-            return status;
+    ep_status status = EP_OK;
+    for (size_t i = 0; i < a->section_count && status == EP_OK; i++) {
+        if (a->sections[i].type == EP_SECTION_EVENTS) {
+            status = load_block(a, coder, &a->sections[i], ++number, columns, totals);
         }
     }
-    return EP_OK;
+    return status;
 }
 
 /* What was recorded and is not there is lost. */
@@ -174,6 +181,56 @@ settle_threads(ep_decoded *d, const ep_block_totals *totals)
     }
 }
 
+/* Fails: EP_NOMEM; what is there is for clear_totals(). */
+static ep_status
+begin_totals(const ep_archive *a, ep_block_totals *totals)
+{
+    size_t count = a->decoded.thread_count;
+    *totals = (ep_block_totals){.duration_ns = a->duration_ns};
+    totals->recorded = ep_calloc(count, sizeof *totals->recorded);
+    totals->first_ns = ep_realloc(NULL, count, sizeof *totals->first_ns);
+    totals->last_of_thread_ns = ep_calloc(count, sizeof *totals->last_of_thread_ns);
+    if (totals->recorded == NULL || totals->first_ns == NULL || totals->last_of_thread_ns == NULL) {
+        return EP_NOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        totals->first_ns[i] = -1;
+    }
+    return EP_OK;
+}
+
+static void
+clear_totals(ep_block_totals *totals)
+{
+    free(totals->recorded);
+    free(totals->first_ns);
+    free(totals->last_of_thread_ns);
+}
+
+static ep_block_coder *
+new_coder(const ep_archive *a)
+{
+    const ep_block_names names = {
+        .site_count = a->site_count,
+        .name_count = a->name_count,
+        .site_callee = a->site_callee,
+        .site_map = a->sites,
+        .name_map = a->names,
+        .thread_count = a->decoded.thread_count,
+    };
+    return ep_block_coder_new(&names, false);
+}
+
+/* What is known when all blocks were read. */
+static void
+settle(ep_archive *a, const ep_block_totals *totals, uint64_t events)
+{
+    settle_threads(&a->decoded, totals);
+    a->info.events = events;
+    a->decoded.duration_ns = a->duration_ns;
+    a->decoded.damaged_chunks = a->damaged_chunks + a->info.damaged;
+}
+
 static ep_status
 load(ep_archive *a, ep_block_coder *coder, ep_decoded *out, ep_block_totals *totals)
 {
@@ -182,18 +239,9 @@ load(ep_archive *a, ep_block_coder *coder, ep_decoded *out, ep_block_totals *tot
     for (size_t i = 0; i < a->section_count; i++) {
         blocks += a->sections[i].type == EP_SECTION_EVENTS ? a->sections[i].blocks : 0;
     }
-    totals->duration_ns = a->duration_ns;
-    totals->recorded = ep_calloc(known->thread_count, sizeof *totals->recorded);
-    totals->first_ns = ep_realloc(NULL, known->thread_count, sizeof *totals->first_ns);
-    totals->last_of_thread_ns = ep_calloc(known->thread_count, sizeof *totals->last_of_thread_ns);
-    if (totals->recorded == NULL || totals->first_ns == NULL || totals->last_of_thread_ns == NULL) {
-        return EP_NOMEM;
-    }
-    for (size_t i = 0; i < known->thread_count; i++) {
-        totals->first_ns[i] = -1;
-    }
     ep_columns columns = {0};
     const ep_archive_info before = a->info;
+    a->info = a->opened;
     ep_status status = columns_new(&columns, (size_t)a->info.events, (size_t)blocks);
     if (status == EP_OK) {
         status = load_blocks(a, coder, &columns, totals);
@@ -204,11 +252,8 @@ load(ep_archive *a, ep_block_coder *coder, ep_decoded *out, ep_block_totals *tot
         a->info = before;
         return status;
     }
-    settle_threads(known, totals);
-    a->info.events = columns.count;
+    settle(a, totals, columns.count);
     known->columns = columns;
-    known->duration_ns = a->duration_ns;
-    known->damaged_chunks = a->damaged_chunks + a->info.damaged;
     *out = *known;
     *known = (ep_decoded){0};
     return EP_OK;
@@ -220,25 +265,104 @@ ep_archive_load(ep_archive *a, ep_decoded *out, ep_error *error)
     if (a->loaded) {
         return ep_fail(error, EP_STATE, "the events of this archive were loaded already");
     }
-    const ep_block_names names = {
-        .site_count = a->site_count,
-        .name_count = a->name_count,
-        .site_callee = a->site_callee,
-        .site_map = a->sites,
-        .name_map = a->names,
-        .thread_count = a->decoded.thread_count,
-    };
-    ep_block_totals totals = {0};
-    ep_block_coder *coder = ep_block_coder_new(&names, false);
+    ep_block_totals totals;
+    ep_block_coder *coder = new_coder(a);
+    ep_status status = begin_totals(a, &totals);
     a->error = error;
-    ep_status status = coder != NULL ? load(a, coder, out, &totals) : EP_NOMEM;
+    status = coder == NULL ? EP_NOMEM : status != EP_OK ? status
+                                                        : load(a, coder, out, &totals);
     a->error = NULL;
     a->loaded = status == EP_OK;
     int cause = errno;
     ep_block_coder_free(coder);
-    free(totals.recorded);
-    free(totals.first_ns);
-    free(totals.last_of_thread_ns);
+    clear_totals(&totals);
     errno = cause;
     return status;
+}
+
+/* ---- Batch by batch -------------------------------------------------------------------------- */
+
+struct ep_archive_stream {
+    ep_archive *archive;
+    ep_block_coder *coder;
+    ep_block_totals totals;
+    size_t section;      /* the next of events; the number of sections: none */
+    uint64_t number;     /* of the block before it */
+    uint64_t events;     /* so far */
+};
+
+static void
+find_block(ep_archive_stream *s)
+{
+    const ep_archive *a = s->archive;
+    while (s->section < a->section_count && a->sections[s->section].type != EP_SECTION_EVENTS) {
+        s->section++;
+    }
+}
+
+ep_status
+ep_archive_stream_open(ep_archive *a, ep_archive_stream **out, ep_error *error)
+{
+    if (a->loaded) {
+        return ep_fail(error, EP_STATE, "the events of this archive were loaded already");
+    }
+    ep_archive_stream *s = ep_calloc(1, sizeof *s);
+    if (s == NULL) {
+        return EP_NOMEM;
+    }
+    s->archive = a;
+    s->coder = new_coder(a);
+    if (begin_totals(a, &s->totals) != EP_OK || s->coder == NULL) {
+        ep_archive_stream_close(s);
+        return EP_NOMEM;
+    }
+    a->info = a->opened;
+    a->decoded.duration_ns = a->duration_ns;
+    find_block(s);
+    *out = s;
+    return EP_OK;
+}
+
+const ep_decoded *
+ep_archive_head(const ep_archive *archive)
+{
+    return &archive->decoded;
+}
+
+size_t
+ep_archive_stream_room(const ep_archive_stream *s)
+{
+    const ep_archive *a = s->archive;
+    return s->section < a->section_count ? (size_t)a->sections[s->section].items : 0;
+}
+
+ep_status
+ep_archive_stream_next(ep_archive_stream *s, ep_columns *to, ep_error *error)
+{
+    ep_archive *a = s->archive;
+    size_t before = to->count;
+    a->error = error;
+    ep_status status = load_block(a, s->coder, &a->sections[s->section], ++s->number, to, &s->totals);
+    a->error = NULL;
+    s->events += to->count - before;
+    s->section++;
+    find_block(s);
+    return status;
+}
+
+void
+ep_archive_stream_end(ep_archive_stream *s)
+{
+    settle(s->archive, &s->totals, s->events);
+}
+
+void
+ep_archive_stream_close(ep_archive_stream *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    ep_block_coder_free(s->coder);
+    clear_totals(&s->totals);
+    free(s);
 }

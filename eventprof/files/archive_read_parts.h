@@ -8,6 +8,7 @@ struct ep_archive {
     int fd;
     uint64_t file_bytes;             /* when it was opened */
     ep_archive_info info;
+    ep_archive_info opened;          /* as it was before events were read */
     bool has_recording, loaded;
     ep_recording recording;
     int64_t duration_ns;

@@ -119,6 +119,7 @@ clear_loader(ep_loader *l)
     free(l->event_slots);
     free(l->text_slots);
     free(l->chunks);
+    free(l->places);
     free(l->texts);
     free(l->threads);
     free(l->thread_slots);
@@ -130,29 +131,43 @@ clear_loader(ep_loader *l)
     free(l->state);
 }
 
+/* The chunks of a file as a decoder takes them. */
+typedef struct file_capture {
+    ep_capture capture;
+    ep_clock_map map;
+    ep_chunk **chunks;
+} file_capture;
+
+static void
+clear_capture(file_capture *c)
+{
+    ep_clock_map_free(&c->map);
+    free(c->chunks);
+}
+
+/* Returns: new in *out (clear_capture), with views into the loader, and in *recording. */
 static ep_status
-decode_all(ep_loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
+make_capture(ep_loader *l, file_capture *out, ep_recording *recording, ep_error *error)
 {
     ep_file_header *header = &l->header;
     bool finished = l->reader->facts.phase == EP_FILE_FINISHED;
-    ep_clock_map map = {0};
-    ep_chunk **chunks = ep_calloc(l->chunk_count, sizeof *chunks);
-    ep_status status = chunks != NULL ? build_clock(l, &map) : EP_NOMEM;
+    *out = (file_capture){.chunks = ep_calloc(l->chunk_count, sizeof *out->chunks)};
+    ep_status status = out->chunks != NULL ? build_clock(l, &out->map) : EP_NOMEM;
     if (status == EP_OK) {
-        status = fill_recording(l, &map, recording, error);
+        status = fill_recording(l, &out->map, recording, error);
     }
     if (status != EP_OK) {
-        ep_clock_map_free(&map);
-        free(chunks);
+        clear_capture(out);
         return status;
     }
     for (size_t i = 0; i < l->chunk_count; i++) {
-        chunks[i] = &l->chunks[i];
+        out->chunks[i] = &l->chunks[i];
     }
     for (size_t i = 0; i < l->thread_count; i++) {
         l->threads[i].id = (uint32_t)i;
     }
-    ep_capture capture = {
+    ep_loader_translate_window(l);
+    out->capture = (ep_capture){
         .kinds = header->kinds,
         .start = header->start,
         .stop = finished ? header->stop : (ep_anchor){.ticks = l->last_ticks},
@@ -163,31 +178,48 @@ decode_all(ep_loader *l, ep_recording *recording, ep_decoded *out, ep_error *err
                       : header->full_ticks + 1 < header->start.ticks ? header->start.ticks
                                                                      : header->full_ticks,
         .full_reason = recording->full_reason,
-        .chunks = chunks,
+        .chunks = out->chunks,
         .chunk_count = l->chunk_count,
         .threads = l->window,
         .thread_count = l->window_count,
-        .clock = map,
+        .clock = out->map,
         .read_threads = l->threads,
     };
-    status = ep_decode(&capture, l->only_thread, out);
+    return EP_OK;
+}
+
+/* All rows are translated: what they refer to goes with them. */
+static void
+settle_decoded(ep_loader *l, ep_decoded *out)
+{
+    out->read_threads = l->threads;
+    l->threads = NULL;
+    if (l->unknown_ids > 0) {
+        ep_reader_note(l->reader, "%zu events name a function or place that is not in the file",
+                       l->unknown_ids);
+    }
+    out->damaged_chunks += l->reader->facts.note_count;
+}
+
+static ep_status
+decode_all(ep_loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
+{
+    file_capture file;
+    ep_status status = make_capture(l, &file, recording, error);
+    if (status != EP_OK) {
+        return status;
+    }
+    status = ep_decode(&file.capture, l->only_thread, out);
     if (status == EP_OK && l->reader->check != NULL) {
-        ep_check_records(&capture, l->only_thread, out, l->reader->check);
+        ep_check_records(&file.capture, l->only_thread, out, l->reader->check);
     }
     if (status == EP_OK) {
-        out->read_threads = l->threads;
-        l->threads = NULL;
-        ep_loader_translate(l, out);
-        if (l->unknown_ids > 0) {
-            ep_reader_note(l->reader, "%zu events name a function or place that is not in the file",
-                           l->unknown_ids);
-        }
-        out->damaged_chunks += l->reader->facts.note_count;
+        ep_loader_translate_rows(l, &out->columns, 0);
+        settle_decoded(l, out);
     } else {
         ep_recording_clear(recording);
     }
-    ep_clock_map_free(&map);
-    free(chunks);
+    clear_capture(&file);
     return status;
 }
 
@@ -204,8 +236,9 @@ note_lost_slots(ep_file_reader *reader)
     }
 }
 
+/* Everything that a capture is made of. */
 static ep_status
-load(ep_loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
+load(ep_loader *l, ep_error *error)
 {
     ep_file_reader *reader = l->reader;
     reader->facts.note_count = 0;
@@ -226,6 +259,10 @@ load(ep_loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
     }
     l->header = reader->header;
     note_lost_slots(reader);
+    if (reader->facts.awaits_stop && !reader->facts.writer_lives) {
+        ep_reader_note(reader, "the events: it ran beside a recorder with a file, and was not stopped; "
+                               "what both recorded is in the other file");
+    }
     if (reader->facts.words_damaged) {
         ep_reader_note(reader, "words of its header are damaged, behind offset %zu: which hook saw calls",
                        offsetof(ep_file_header, calls_from));
@@ -246,8 +283,7 @@ load(ep_loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
     ep_loader_name_threads(l);
     status = ep_loader_sort_threads(l);
     status = status != EP_OK ? status : ep_loader_map_ids(l);
-    status = status != EP_OK ? status : ep_loader_fill_window(l);
-    return status != EP_OK ? status : decode_all(l, recording, out, error);
+    return status != EP_OK ? status : ep_loader_fill_window(l);
 }
 
 ep_status
@@ -255,8 +291,11 @@ ep_file_load(ep_file_reader *reader, ep_recording *recording, ep_decoded *out, e
 {
     for (int attempt = 1;; attempt++) {
         ep_loader l = {.reader = reader, .last_try = attempt == EP_READ_TRIES};
-        ep_status status = load(&l, recording, out, error);
+        ep_status status = load(&l, error);
         bool again = status == EP_OK && l.outrun && !l.last_try;
+        if (status == EP_OK && !again) {
+            status = decode_all(&l, recording, out, error);
+        }
         clear_loader(&l);
         if (!again) {
             return status;
@@ -279,4 +318,131 @@ ep_file_describe(ep_file_reader *reader, ep_recording *recording, ep_error *erro
     status = status != EP_OK ? status : fill_recording(&l, &map, recording, error);
     ep_clock_map_free(&map);
     return status;
+}
+
+/* ---- Batch by batch -------------------------------------------------------------------------- */
+
+struct ep_file_stream {
+    ep_chunk_source source;    /* the first member */
+    ep_loader loader;
+    file_capture file;
+    ep_decoder *decoder;
+    uint64_t stop_ticks;
+    ep_chunk_header *spare;    /* a buffer of the largest chunk, for the next; may be NULL */
+};
+
+static ep_status
+load_chunk(ep_chunk_source *source, size_t index, const ep_chunk_header **out)
+{
+    ep_file_stream *s = (ep_file_stream *)source;
+    ep_chunk_place *place = &s->loader.places[index];
+    bool large = place->slot.bytes == EP_CHUNK_BYTES, is_chunk;
+    ep_chunk_header *chunk = large ? s->spare : NULL;
+    s->spare = large ? NULL : s->spare;
+    if (chunk == NULL) {
+        chunk = ep_calloc(place->slot.bytes + 16, 1);
+    }
+    if (chunk == NULL) {
+        return EP_NOMEM;
+    }
+    ep_status status = ep_loader_read_chunk(&s->loader, &place->slot, s->stop_ticks, !place->checked, chunk,
+                                            &is_chunk);
+    place->checked = true;
+    if (status != EP_OK) {
+        free(chunk);
+        return status;
+    }
+    if (!is_chunk) {    /* it was one a moment ago: somebody writes to the file */
+        chunk->used_words = 0;
+    }
+    chunk->bytes = (uint32_t)place->slot.bytes;
+    memset((uint64_t *)(chunk + 1) + chunk->used_words, 0, 16);    /* what was there before */
+    *out = chunk;
+    return EP_OK;
+}
+
+static void
+let_chunk_go(ep_chunk_source *source, const ep_chunk_header *chunk)
+{
+    ep_file_stream *s = (ep_file_stream *)source;
+    ep_chunk_header *mine = (ep_chunk_header *)chunk;
+    if (s->spare == NULL && chunk->bytes == EP_CHUNK_BYTES) {
+        s->spare = mine;
+    } else {
+        free(mine);
+    }
+}
+
+ep_status
+ep_file_stream_open(ep_file_reader *reader, ep_recording *recording, ep_file_stream **out,
+                    ep_error *error)
+{
+    if (reader->facts.writer_lives) {
+        return ep_fail(error, EP_STATE, "its program still writes to it");
+    }
+    ep_file_stream *s = ep_calloc(1, sizeof *s);
+    if (s == NULL) {
+        return EP_NOMEM;
+    }
+    s->source = (ep_chunk_source){.load = load_chunk, .let_go = let_chunk_go};
+    s->loader = (ep_loader){.reader = reader, .streams = true, .last_try = true};
+    ep_status status = load(&s->loader, error);
+    if (status == EP_OK) {
+        status = make_capture(&s->loader, &s->file, recording, error);
+    }
+    if (status == EP_OK) {
+        s->loader.threads_known = true;
+        s->stop_ticks = reader->facts.phase == EP_FILE_FINISHED ? s->loader.header.stop.ticks : UINT64_MAX;
+        status = ep_decoder_open(&s->file.capture, s->loader.only_thread, &s->source, &s->decoder);
+        if (status != EP_OK) {
+            ep_recording_clear(recording);
+        }
+    }
+    if (status != EP_OK) {
+        ep_file_stream_close(s);
+        return status;
+    }
+    *out = s;
+    return EP_OK;
+}
+
+const ep_decoded *
+ep_file_stream_head(const ep_file_stream *stream)
+{
+    return ep_decoder_head(stream->decoder);
+}
+
+ep_status
+ep_file_stream_next(ep_file_stream *s, ep_columns *to, size_t limit, ep_error *error)
+{
+    size_t from = to->count;
+    ep_status status = ep_decoder_next(s->decoder, to, limit);
+    ep_loader_translate_rows(&s->loader, to, from);
+    return status == EP_IO ? ep_fail_os(error, errno) : status;
+}
+
+void
+ep_file_stream_progress(const ep_file_stream *s, size_t *done, size_t *total)
+{
+    ep_decoder_progress(s->decoder, done, total);
+}
+
+void
+ep_file_stream_end(ep_file_stream *s, ep_decoded *out)
+{
+    ep_decoder_end(s->decoder, out);
+    settle_decoded(&s->loader, out);
+}
+
+void
+ep_file_stream_close(ep_file_stream *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    ep_decoder_close(s->decoder);
+    free(s->spare);
+    clear_capture(&s->file);
+    clear_loader(&s->loader);
+    free(s);
 }

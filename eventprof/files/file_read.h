@@ -17,6 +17,7 @@ typedef struct ep_file_facts {
     uint16_t major, minor;
     ep_file_phase phase;
     bool writer_lives;             /* more may come */
+    bool awaits_stop;              /* it is written when its recorder stops: EP_LIMIT_LATE */
     bool counter;                  /* its clock is the processor's counter */
     uint64_t bytes;
     uint64_t event_slots, text_slots, other_slots;    /* other: given up, or never used */
@@ -43,6 +44,26 @@ const ep_file_facts *ep_file_get_facts(const ep_file_reader *reader);
  * Fails: EP_FORMAT, EP_IO, EP_NOMEM; nothing to clear then. */
 EP_CHECKED ep_status ep_file_load(ep_file_reader *reader, ep_recording *recording, ep_decoded *out,
                                   ep_error *error);
+
+/* ---- The same batch by batch, one chunk a thread in memory ------------------------------------- */
+
+typedef struct ep_file_stream ep_file_stream;
+
+/* As ep_file_load(), but for the events. Not while the writer lives. The reader must outlive the stream.
+ * Returns: new in *out (ep_file_stream_close), and in *recording. Fails: EP_STATE, the writer lives; else
+ * as ep_file_load(). */
+EP_CHECKED ep_status ep_file_stream_open(ep_file_reader *reader, ep_recording *recording,
+                                         ep_file_stream **out, ep_error *error);
+/* As ep_decoder_head(). */
+const ep_decoded *ep_file_stream_head(const ep_file_stream *stream);
+/* As ep_decoder_next(), with ids of this process. Fails: EP_IO, EP_NOMEM. */
+EP_CHECKED ep_status ep_file_stream_next(ep_file_stream *stream, ep_columns *to, size_t limit,
+                                         ep_error *error);
+/* As ep_decoder_progress(). */
+void ep_file_stream_progress(const ep_file_stream *stream, size_t *done, size_t *total);
+/* After the last row. Returns: new in *out, without columns. */
+void ep_file_stream_end(ep_file_stream *stream, ep_decoded *out);
+void ep_file_stream_close(ep_file_stream *stream);    /* NULL is fine */
 
 /* The next load looks at the records once more, for verify.h. out: until the reader is closed. */
 void ep_file_check_records(ep_file_reader *reader, ep_record_check *out);

@@ -192,6 +192,9 @@ ep_reader_read_header(ep_file_reader *reader, ep_error *error)
     facts->only_thread = header->only_thread;
     facts->parent_process_id = header->parent_process_id;
     facts->texts_lost = atomic_load_explicit(&header->texts_lost, memory_order_relaxed);
+    facts->awaits_stop =
+        facts->phase != EP_FILE_FINISHED &&
+        (atomic_load_explicit(&header->limits, memory_order_relaxed) & EP_LIMIT_LATE) != 0;
     facts->children_lost = atomic_load_explicit(&header->children_lost, memory_order_relaxed);
     facts->children_error = atomic_load_explicit(&header->children_error, memory_order_relaxed);
     bool whole = copy_words(facts->calls_from, header->calls_from, sizeof facts->calls_from - 1);

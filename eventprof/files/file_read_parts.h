@@ -41,8 +41,16 @@ typedef struct ep_found_slot {
     size_t bytes;
 } ep_found_slot;
 
+/* Where a chunk that is a header alone has its records. */
+typedef struct ep_chunk_place {
+    ep_found_slot slot;
+    bool checked;    /* what is wrong with them was noted */
+} ep_chunk_place;
+
 typedef struct ep_loader {
     ep_file_reader *reader;
+    bool streams;                       /* chunks are headers alone; their records are read again */
+    bool threads_known;                 /* no other gets a small id */
     bool last_try;                      /* what the writer takes away meanwhile is left out */
     bool outrun;                        /* it did: once more from the start */
     ep_file_header header;              /* as of this load */
@@ -53,6 +61,8 @@ typedef struct ep_loader {
     size_t event_slot_count, event_slot_capacity, text_slot_count, text_slot_capacity;
     ep_chunk *chunks;
     size_t chunk_count, chunk_capacity;
+    ep_chunk_place *places;             /* of each chunk */
+    size_t place_capacity;
     void **texts;                       /* text slots, whole */
     size_t text_count, text_capacity;
     uint64_t text_bytes;                /* of all of them */
@@ -104,6 +114,12 @@ ep_status ep_loader_sort_threads(ep_loader *l);
  * refers to was written before it. */
 ep_status ep_loader_read_slots(ep_loader *l, uint64_t stop_ticks, ep_error *error);
 
+/* Reads what is in a slot into `chunk`, which has room for it and two words more, zeroed; tells: notes
+ * what is wrong with it. *out: whether it is a chunk; then it is sealed, and its used words are whole.
+ * Fails: EP_IO, EP_NOMEM. */
+EP_CHECKED ep_status ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks,
+                                          bool tells, ep_chunk_header *chunk, bool *out);
+
 /* ---- file_read_texts.c ----------------------------------------------------------------------- */
 
 /* Takes names, sites and threads from the slots of texts. */
@@ -112,8 +128,11 @@ void ep_loader_read_texts(ep_loader *l);
 /* Makes names and sites of this process of all that were read. */
 ep_status ep_loader_map_ids(ep_loader *l);
 
-/* File ids in the columns become ids of this process. */
-void ep_loader_translate(ep_loader *l, ep_decoded *decoded);
+/* Ids of the file become ids of this process: in rows from `from` on. */
+void ep_loader_translate_rows(ep_loader *l, ep_columns *columns, size_t from);
+
+/* The same in the stacks of open calls of the window. */
+void ep_loader_translate_window(ep_loader *l);
 
 /* ---- file_read_state.c ----------------------------------------------------------------------- */
 

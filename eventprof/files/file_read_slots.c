@@ -122,20 +122,22 @@ is_whole(const ep_file_reader *reader)
            reader->bytes >= units * header->slot_bytes;
 }
 
-static ep_status
-add_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
+static void
+note_impossible_thread(ep_file_reader *reader, const ep_found_slot *found, const ep_chunk_header *chunk)
+{
+    ep_reader_note(reader, "chunk at offset %" PRIu64 ": of thread %" PRIu64 ", which cannot be",
+                   found->offset, chunk->thread_id);
+}
+
+ep_status
+ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks, bool tells,
+                     ep_chunk_header *chunk, bool *out)
 {
     ep_file_reader *reader = l->reader;
     const uint64_t offset = found->offset;
-    ep_chunk_header *chunk = ep_calloc(found->bytes, 1);
-    if (chunk == NULL ||
-        !ep_grow((void **)&l->chunks, &l->chunk_capacity, l->chunk_count + 1, sizeof *l->chunks)) {
-        free(chunk);
-        return EP_NOMEM;
-    }
+    *out = false;
     int64_t got = ep_reader_read_at(reader, offset, chunk, found->bytes);
     if (got < (int64_t)sizeof *chunk) {
-        free(chunk);
         return got < 0 ? EP_IO : EP_OK;
     }
     bool sealed = atomic_load_explicit(&chunk->state, memory_order_relaxed) == EP_CHUNK_SEALED;
@@ -145,40 +147,82 @@ add_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
     } else if (reader->facts.writer_lives) {
         ep_status status = read_live(reader, offset, found->bytes, chunk, &words);
         if (status != EP_OK) {
-            free(chunk);
             return status;
         }
     }
     if (chunk->sequence != found->sequence || !is_still(reader, found)) {
-        free(chunk);
         l->outrun = true;
         return EP_OK;
     }
     bool right_sum = !sealed || (words == claimed && chunk->sum == ep_sum64(chunk + 1, words * 8));
     uint32_t thread = ep_loader_thread_id(l, chunk->thread_id);
     if (thread == 0) {
-        ep_reader_note(reader, "chunk at offset %" PRIu64 ": of thread %" PRIu64 ", which cannot be",
-                       offset, chunk->thread_id);
-        free(chunk);
+        if (tells) {
+            note_impossible_thread(reader, found, chunk);
+        }
         return EP_OK;
     }
     chunk->thread_id = thread;
     size_t whole = check_records(l, chunk, words, stop_ticks);
-    if (!right_sum || (sealed && whole != words)) {
+    if (tells && (!right_sum || (sealed && whole != words))) {
         size_t room = EP_CHUNK_WORDS_OF(found->bytes);
         ep_reader_note(reader,
                        "chunk at offset %" PRIu64 ": damaged; %zu of %zu bytes of records were read",
-                       offset, whole * 8,
-                       (claimed < room ? claimed : room) * 8);
-    } else if (!sealed && (uint64_t)got < found->bytes && whole == words && !is_whole(reader)) {
+                       offset, whole * 8, (claimed < room ? claimed : room) * 8);
+    } else if (tells && !sealed && (uint64_t)got < found->bytes && whole == words && !is_whole(reader)) {
         ep_reader_note(reader, "chunk at offset %" PRIu64 ": the file ends in it, at byte %" PRIu64, offset,
                        offset + (uint64_t)got);
     }
     atomic_store_explicit(&chunk->state, EP_CHUNK_SEALED, memory_order_relaxed);
     chunk->bytes = (uint32_t)found->bytes;
+    *out = true;
+    return EP_OK;
+}
+
+/* Of a finished file the header of a chunk says enough, but for one that threads share. */
+static bool
+says_header_enough(const ep_loader *l, const ep_chunk_header *chunk)
+{
+    return l->streams && l->reader->facts.phase == EP_FILE_FINISHED &&
+           atomic_load_explicit(&chunk->state, memory_order_relaxed) == EP_CHUNK_SEALED &&
+           !atomic_load_explicit(&chunk->shared, memory_order_relaxed);
+}
+
+static ep_status
+add_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
+{
+    /* Two words more: a decoder may look behind the last. */
+    ep_chunk_header *chunk = ep_calloc(found->bytes + 16, 1);
+    if (chunk == NULL ||
+        !ep_grow((void **)&l->chunks, &l->chunk_capacity, l->chunk_count + 1, sizeof *l->chunks) ||
+        !ep_grow((void **)&l->places, &l->place_capacity, l->chunk_count + 1, sizeof *l->places)) {
+        free(chunk);
+        return EP_NOMEM;
+    }
+    bool is_chunk = false, whole = true;
+    ep_status status = EP_OK;
+    if (l->streams && ep_reader_read_at(l->reader, found->offset, chunk, sizeof *chunk) == sizeof *chunk &&
+        chunk->sequence == found->sequence && says_header_enough(l, chunk)) {
+        uint32_t thread = ep_loader_thread_id(l, chunk->thread_id);
+        if (thread == 0) {
+            note_impossible_thread(l->reader, found, chunk);
+        }
+        chunk->thread_id = thread;
+        chunk->bytes = (uint32_t)found->bytes;
+        is_chunk = thread != 0;
+        whole = false;
+    } else {
+        status = ep_loader_read_chunk(l, found, stop_ticks, true, chunk, &is_chunk);
+    }
+    if (status != EP_OK || !is_chunk) {
+        free(chunk);
+        return status;
+    }
     /* Most of a killed program's last chunks are empty. */
-    ep_chunk_header *fitting = realloc(chunk, sizeof *chunk + (whole + 2) * 8);
+    size_t kept = l->streams ? 0 : chunk->used_words;
+    ep_chunk_header *fitting = realloc(chunk, sizeof *chunk + (kept + 2) * 8);
     chunk = fitting != NULL ? fitting : chunk;
+    l->places[l->chunk_count] = (ep_chunk_place){.slot = *found, .checked = whole};
     l->chunks[l->chunk_count++] = (ep_chunk){.header = chunk};
     return EP_OK;
 }

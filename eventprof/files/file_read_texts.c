@@ -199,25 +199,30 @@ ep_loader_map_ids(ep_loader *l)
 }
 
 void
-ep_loader_translate(ep_loader *l, ep_decoded *decoded)
+ep_loader_translate_rows(ep_loader *l, ep_columns *c, size_t from)
 {
     const ep_id_table *names = &l->name_ids, *sites = &l->site_ids;
-    ep_columns *c = &decoded->columns;
     const ep_id_table *table[EP_KIND_COUNT];
     for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
         bool closes = ep_kinds[kind].family == EP_FAMILY_CALL &&
                       ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
         table[kind] = closes ? names : sites;
     }
-    for (size_t row = 0; row < c->count; row++) {
+    for (size_t row = from; row < c->count; row++) {
         const ep_id_table *ids = table[c->kind[row]];
         uint32_t id = c->id[row];
         uint32_t mine = id < ids->count ? ids->ids[id] : 0;
         l->unknown_ids += mine == 0 && id != 0;
         c->id[row] = mine;
     }
-    for (size_t i = 0; i < decoded->thread_count; i++) {
-        ep_open_stack *open = &decoded->threads[i].open;
+}
+
+void
+ep_loader_translate_window(ep_loader *l)
+{
+    const ep_id_table *sites = &l->site_ids;
+    for (size_t i = 0; i < l->window_count; i++) {
+        ep_open_stack *open = &l->window[i].open;
         for (size_t k = 0; k < open->depth; k++) {
             uint32_t id = open->calls[k].site_id;
             open->calls[k].site_id = id < sites->count ? sites->ids[id] : 0;

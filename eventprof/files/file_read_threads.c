@@ -35,7 +35,7 @@ ep_loader_thread_id(ep_loader *l, uint64_t id)
     if (id == 0 || id > UINT32_MAX) {
         return 0;
     }
-    if (l->thread_count * 2 >= l->thread_mask && !grow_thread_slots(l)) {
+    if (!l->threads_known && l->thread_count * 2 >= l->thread_mask && !grow_thread_slots(l)) {
         return 0;
     }
     size_t slot = (uint32_t)id * UINT64_C(0x9E3779B97F4A7C15) >> 32;
@@ -45,7 +45,7 @@ ep_loader_thread_id(ep_loader *l, uint64_t id)
             return (uint32_t)entry & ((1u << SMALL_ID_BITS) - 1);
         }
     }
-    if (l->thread_count > THREADS_MAX ||
+    if (l->threads_known || l->thread_count > THREADS_MAX ||
         !ep_grow((void **)&l->threads, &l->thread_capacity, l->thread_count + 1, sizeof *l->threads)) {
         return 0;
     }
@@ -93,7 +93,7 @@ ep_loader_sort_threads(ep_loader *l)
         header->thread_id = ep_loader_thread_id(l, ids[header->thread_id]);
         uint64_t *at = (uint64_t *)(header + 1), *end = at + header->used_words;
         bool shared = atomic_load_explicit(&header->shared, memory_order_relaxed);
-        while (shared && at < end) {
+        while (shared && !l->streams && at < end) {
             if (EP_WORD0_KIND(*at) == EP_KIND_THREAD) {
                 at[1] = ep_loader_thread_id(l, ids[at[1]]);
             }

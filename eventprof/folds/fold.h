@@ -15,6 +15,8 @@ typedef struct ep_fold_facts {
     size_t thread_count;
     const ep_open_stack *open_at_start;    /* thread_count long */
     const int64_t *open_from_ns;           /* thread_count long: where those calls begin */
+    const int64_t *open_until_ns;          /* thread_count long: where calls open at the end are cut;
+                                              NULL: length_ns */
     int64_t length_ns;                     /* of the window */
     bool has_lock;                         /* the interpreter has a lock: events show who held it */
 } ep_fold_facts;

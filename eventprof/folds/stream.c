@@ -18,6 +18,7 @@ next_of_columns(ep_stream *stream, ep_batch *out)
         self->block++;
     }
     self->row = to;
+    self->stream.done = to;
     return EP_OK;
 }
 
@@ -38,7 +39,7 @@ ep_fold_run(ep_stream *stream, const ep_fold_facts *facts, ep_fold *const *folds
     for (size_t i = 0; i < count && status == EP_OK; i++) {
         status = folds[i]->type->begin(folds[i], facts);
     }
-    size_t done = 0, told = 0;
+    size_t rows = 0, told = 0;
     while (status == EP_OK) {
         ep_batch batch;
         status = stream->next(stream, &batch);
@@ -48,10 +49,10 @@ ep_fold_run(ep_stream *stream, const ep_fold_facts *facts, ep_fold *const *folds
         for (size_t i = 0; i < count && status == EP_OK; i++) {
             status = folds[i]->type->events(folds[i], &batch);
         }
-        done += batch.to - batch.from;
-        if (status == EP_OK && done - told >= EP_PROGRESS_ROWS) {
-            told = done;
-            status = ep_progress_tell(progress, done, stream->total) ? EP_OK : EP_STATE;
+        rows += batch.to - batch.from;
+        if (status == EP_OK && rows - told >= EP_PROGRESS_ROWS) {
+            told = rows;
+            status = ep_progress_tell(progress, stream->done, stream->total) ? EP_OK : EP_STATE;
         }
     }
     for (size_t i = 0; i < count && status == EP_OK; i++) {

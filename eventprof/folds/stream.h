@@ -13,7 +13,8 @@ struct ep_stream {
     /* Gives the next batch; one without rows is the end. The last batch's columns are not valid any
      * more. Fails: EP_NOMEM, EP_IO, EP_FORMAT. */
     EP_CHECKED ep_status (*next)(ep_stream *stream, ep_batch *out);
-    size_t total;    /* events in all, as far as is known */
+    /* How far it is, in a unit of its own: for progress. next() brings `done` up to date. */
+    size_t done, total;
 };
 
 /* Over columns in memory. View. */

@@ -525,8 +525,9 @@ tree_end(ep_fold *fold)
         ep_tree_thread *t = &tree->threads[thread];
         int64_t waited_ns = tree->lock_kinds != 0 ? ep_tenure_others_ns(&tree->clock, (int32_t)thread)
                                                   : 0;
+        const int64_t *until_ns = tree->facts.open_until_ns;
         while (t->depth > 0) {
-            pop(tree, t, tree->facts.length_ns, waited_ns, true);
+            pop(tree, t, until_ns != NULL ? until_ns[thread] : tree->facts.length_ns, waited_ns, true);
         }
     }
     for (size_t i = 1; i < tree->leaf_count; i++) {

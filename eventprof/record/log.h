@@ -46,10 +46,12 @@ typedef struct ep_gate_stack {
 
 /* What the thread allocated since it is in our own code, unordered, and has not freed. */
 #define EP_OWN_BLOCKS 62
+#define EP_MUTED_BLOCKS (1 << 17)    /* a power of 2 */
 typedef struct ep_own_blocks {
     uint32_t count;
     bool is_full;    /* there were more, and whose a block is that is not here is not known */
     uintptr_t address[EP_OWN_BLOCKS];
+    uintptr_t *muted;    /* EP_MUTED_BLOCKS, instead of those, while the log is EP_FRESH_MUTED */
 } ep_own_blocks;
 
 /* The thread is to be named; open calls of it are doubted (ep_engine_doubt). */
@@ -57,6 +59,8 @@ typedef struct ep_own_blocks {
 #define EP_FRESH_DOUBTED UINT32_C(2)
 /* For good: the end of a call may come whose begin was left out (source_profile.c). */
 #define EP_FRESH_HALVES UINT32_C(4)
+/* Until it is taken back: what the thread does is none of the program's (own_blocks.h). */
+#define EP_FRESH_MUTED UINT32_C(8)
 
 /* Inside our own code; inside an allocator of the runtime's that is recorded. */
 #define EP_BUSY_OWN UINT32_C(1)
@@ -81,6 +85,8 @@ typedef struct ep_log {
     uint64_t not_before;             /* ticks of the last event that came up inside our own code: that of
                                         the hook around it, whose clock was read before, is not earlier */
     const void *state;               /* the sources' own: what the runtime calls this thread */
+    const void *thrown_into;         /* the sources' own: of the generator that last had an exception thrown
+                                        into it, until it unwinds (entry.h) */
     /* owner changes it under the engine's lock, others read it there */
     ep_chunk *chunk;                 /* NULL: writing into scratch */
     bool closed;                     /* its records are on a clock of before: no window begins here */
@@ -274,6 +280,14 @@ ep_log_take_back_call(ep_log *log)
     atomic_store_explicit(log->next, 0, memory_order_relaxed);
     /* Release; as in ep_log_take_back(). */
     atomic_thread_fence(memory_order_release);
+}
+
+/* The last word that was written: of a call's record, all of it. The header's last one if the chunk has
+ * no record yet; 0 without a chunk. */
+static inline uint64_t
+ep_log_last_word(const ep_log *log)
+{
+    return log->chunk != NULL ? atomic_load_explicit(log->next - 1, memory_order_relaxed) : 0;
 }
 
 /* The time of an event whose clock was read before the hook did its own work. */

@@ -96,6 +96,9 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
     ep_threads_forget_dead();
     recorder->file_is_late = recorder->file != NULL && ep_engine.filer != NULL;
     bool files = recorder->file != NULL && !recorder->file_is_late;
+    if (recorder->file_is_late) {
+        ep_file_put_limit(recorder->file, EP_LIMIT_LATE);
+    }
     if (files) {
         ep_chunks_leave();
         ep_engine.filer = recorder;

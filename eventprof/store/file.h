@@ -79,6 +79,9 @@ void ep_file_put_full(ep_file *file, uint64_t ticks, ep_full_reason reason);
 /* Adds to what befell the file: EP_LIMIT_... */
 void ep_file_put_limit(ep_file *file, uint32_t limit);
 
+/* Returns: how many forked children could not write a file; in *os_error why not the last of them. */
+uint32_t ep_file_get_children_lost(const ep_file *file, int *os_error);
+
 /* An instant not long ago. */
 void ep_file_put_beat(ep_file *file, ep_anchor anchor);
 

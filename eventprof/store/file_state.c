@@ -39,6 +39,13 @@ ep_file_put_limit(ep_file *file, uint32_t limit)
     atomic_fetch_or_explicit(&file->header->limits, limit, memory_order_relaxed);
 }
 
+uint32_t
+ep_file_get_children_lost(const ep_file *file, int *os_error)
+{
+    *os_error = (int)atomic_load_explicit(&file->header->children_error, memory_order_relaxed);
+    return atomic_load_explicit(&file->header->children_lost, memory_order_relaxed);
+}
+
 void
 ep_file_put_stop(ep_file *file, ep_anchor stop, int64_t resident_bytes)
 {

@@ -76,6 +76,8 @@ typedef struct ep_file_header {
 /* What befell the file of a recording that went on. */
 #define EP_LIMIT_SMALL_DISK 1u    /* the disk was full before the buffer was: it holds less than that */
 #define EP_LIMIT_CUT 2u           /* somebody else cut the file off; what came after is not in it */
+#define EP_LIMIT_LATE 4u          /* another recorder's file took the events: this one is written
+                                     when its recorder stops */
 
 #define EP_FILE_FIRST_HEADER_BYTES offsetof(ep_file_header, deep_calls)    /* of minor version 0 */
 

@@ -15,8 +15,8 @@
 
 /* ---- Columns --------------------------------------------------------------------------------- */
 
-static void
-columns_clear(ep_columns *columns)
+void
+ep_columns_clear(ep_columns *columns)
 {
     free(columns->thread);
     if (columns->memory != NULL) {
@@ -80,7 +80,9 @@ typedef struct plain_ticks {
 /* Records of one thread that follow each other in one chunk; up to a THREAD record or the chunk's
  * end. */
 typedef struct segment {
-    ep_cursor begin;
+    ep_cursor begin;                    /* without a valid address where chunks come from a source */
+    size_t chunk;                       /* index in the capture */
+    size_t from_word, limit_word;       /* of `begin`, behind the chunk's header */
     size_t next;                        /* of the same thread: index + 1; 0: none */
 } segment;
 
@@ -92,6 +94,7 @@ typedef struct reader {
     /* where it is */
     size_t segment;                     /* index + 1 of what `cursor` reads; 0: at the end */
     ep_cursor cursor;
+    const ep_chunk_header *loaded;      /* what `cursor` reads, of a source; NULL: nothing of it */
     plain_ticks plain;
     int64_t last_ns;                    /* time never goes backwards within a thread */
     uint64_t recorded[EP_KIND_COUNT];
@@ -106,18 +109,24 @@ typedef struct reader {
     int32_t thread;                     /* row in the thread table */
 } reader;
 
-typedef struct decoder {
+struct ep_decoder {
     const ep_capture *capture;
+    ep_chunk_source *source;            /* NULL: the chunks are in memory */
+    ep_status status;                   /* of the source: the first failure; readers end there */
     reader *readers;                    /* index = thread id */
     size_t reader_count;
     segment *segments;
     size_t segment_count, segment_capacity;
     int64_t origin_ns;
     uint64_t damaged_chunks;
-} decoder;
+    size_t words_entered;               /* of segments that were read, or are being read */
+    reader **heap;                      /* those that have rows, the one with the next first */
+    size_t heap_count;
+    ep_decoded head;                    /* all but the columns */
+};
 
 static plain_ticks
-plain_ticks_at(const decoder *d, uint64_t ticks)
+plain_ticks_at(const ep_decoder *d, uint64_t ticks)
 {
     const ep_capture *capture = d->capture;
     plain_ticks plain = {
@@ -136,7 +145,7 @@ plain_ticks_at(const decoder *d, uint64_t ticks)
 
 /* Reads on while records need no second look. Sealed: nobody writes there any more. */
 static void
-read_plain(const decoder *d, reader *r)
+read_plain(const ep_decoder *d, reader *r)
 {
     ep_plain plain = {
         .limit = (const uint64_t *)r->cursor.limit,
@@ -180,18 +189,52 @@ append_record(reader *r, const ep_record *record)
 }
 
 static void
-next_segment(decoder *d, reader *r)
+leave_chunk(ep_decoder *d, reader *r)
+{
+    if (r->loaded != NULL) {
+        d->source->let_go(d->source, r->loaded);
+        r->loaded = NULL;
+    }
+}
+
+/* Puts the cursor where a segment (index + 1; 0: the end) begins. */
+static void
+enter_segment(ep_decoder *d, reader *r, size_t index)
+{
+    leave_chunk(d, r);
+    r->segment = d->status == EP_OK ? index : 0;
+    if (r->segment == 0) {
+        return;
+    }
+    const segment *s = &d->segments[r->segment - 1];
+    r->cursor = s->begin;
+    d->words_entered += s->limit_word - s->from_word;
+    if (d->source == NULL) {
+        return;
+    }
+    d->status = d->source->load(d->source, s->chunk, &r->loaded);
+    if (d->status != EP_OK) {
+        r->loaded = NULL;
+        r->segment = 0;
+        return;
+    }
+    /* As much of it as can be read now, which may be less than was seen before. */
+    size_t words = (size_t)r->loaded->used_words;
+    const _Atomic uint64_t *at = (const _Atomic uint64_t *)(r->loaded + 1);
+    r->cursor.at = at + (s->from_word < words ? s->from_word : words);
+    r->cursor.limit = at + (s->limit_word < words ? s->limit_word : words);
+}
+
+static void
+next_segment(ep_decoder *d, reader *r)
 {
     d->damaged_chunks += r->cursor.damaged;
-    r->segment = d->segments[r->segment - 1].next;
-    if (r->segment != 0) {
-        r->cursor = d->segments[r->segment - 1].begin;
-    }
+    enter_segment(d, r, d->segments[r->segment - 1].next);
 }
 
 /* Fills r->rows behind what is in it, until it is full or the thread's records are at their end. */
 static void
-read_rows(decoder *d, reader *r)
+read_rows(ep_decoder *d, reader *r)
 {
     const ep_capture *capture = d->capture;
     ep_record record = {0};
@@ -222,7 +265,8 @@ read_rows(decoder *d, reader *r)
 /* ---- Who wrote what -------------------------------------------------------------------------- */
 
 static ep_status
-add_segment(decoder *d, const ep_cursor *begin, uint64_t thread_id, size_t words)
+add_segment(ep_decoder *d, size_t chunk, const ep_chunk_header *header, const ep_cursor *begin,
+            uint64_t thread_id, const _Atomic uint64_t *end)
 {
     if (thread_id >= d->reader_count) {
         return EP_OK;    /* it attached after the capture: its records are later than the window */
@@ -231,7 +275,13 @@ add_segment(decoder *d, const ep_cursor *begin, uint64_t thread_id, size_t words
                  sizeof *d->segments)) {
         return EP_NOMEM;
     }
-    d->segments[d->segment_count++] = (segment){.begin = *begin};
+    const _Atomic uint64_t *words = (const _Atomic uint64_t *)(header + 1);
+    d->segments[d->segment_count++] = (segment){
+        .begin = *begin,
+        .chunk = chunk,
+        .from_word = (size_t)(begin->at - words),
+        .limit_word = (size_t)(begin->limit - words),
+    };
     d->segments[d->segment_count - 1].begin.thread_id = thread_id;
     reader *r = &d->readers[thread_id];
     if (r->last_segment != 0) {
@@ -240,7 +290,7 @@ add_segment(decoder *d, const ep_cursor *begin, uint64_t thread_id, size_t words
         r->first_segment = d->segment_count;
     }
     r->last_segment = d->segment_count;
-    r->words += words;
+    r->words += (size_t)(end - begin->at);
     return EP_OK;
 }
 
@@ -260,14 +310,13 @@ cursor_at(const ep_chunk_header *header)
 
 /* Threads that ended left the rest of their chunk to others: each change begins a segment. */
 static ep_status
-add_shared_chunk(decoder *d, const ep_chunk_header *header)
+add_shared_chunk(ep_decoder *d, size_t chunk, const ep_chunk_header *header)
 {
     ep_cursor begin = cursor_at(header), cursor = begin, before = begin;
     ep_record record;
     while (ep_cursor_next(&cursor, &record)) {
         if (EP_UNLIKELY(cursor.thread_id != before.thread_id)) {
-            ep_status status =
-                add_segment(d, &begin, before.thread_id, (size_t)(before.at - begin.at));
+            ep_status status = add_segment(d, chunk, header, &begin, before.thread_id, before.at);
             if (status != EP_OK) {
                 return status;
             }
@@ -276,33 +325,41 @@ add_shared_chunk(decoder *d, const ep_chunk_header *header)
         before = cursor;
     }
     /* What is written later is another thread's, or later than the window: but it may be read. */
-    return add_segment(d, &begin, before.thread_id, (size_t)(cursor.limit - begin.at));
+    return add_segment(d, chunk, header, &begin, before.thread_id, cursor.limit);
 }
 
 static ep_status
-add_chunk(decoder *d, const ep_chunk_header *header)
+add_chunk(ep_decoder *d, size_t chunk)
 {
-    if (atomic_load_explicit(&header->shared, memory_order_relaxed)) {
-        return add_shared_chunk(d, header);
+    const ep_chunk_header *header = d->capture->chunks[chunk]->header;
+    if (!atomic_load_explicit(&header->shared, memory_order_relaxed)) {
+        ep_cursor begin = cursor_at(header);
+        return add_segment(d, chunk, header, &begin, begin.thread_id, begin.limit);
     }
-    ep_cursor begin = cursor_at(header);
-    return add_segment(d, &begin, begin.thread_id, (size_t)(begin.limit - begin.at));
+    if (d->source == NULL) {
+        return add_shared_chunk(d, chunk, header);
+    }
+    ep_status status = d->source->load(d->source, chunk, &header);
+    if (status == EP_OK) {
+        status = add_shared_chunk(d, chunk, header);
+        d->source->let_go(d->source, header);
+    }
+    return status;
 }
 
 /* Its first block. Afterwards a reader without rows is at its end. */
 static ep_status
-begin_reading(decoder *d, reader *r)
+begin_reading(ep_decoder *d, reader *r)
 {
     r->capacity = r->alloc_capacity = r->words + 1 < BLOCK_ROWS ? r->words + 1 : BLOCK_ROWS;
     if (!ep_columns_reserve(&r->rows, r->capacity, r->alloc_capacity)) {
         return EP_NOMEM;
     }
     r->plain = (plain_ticks){.first = 1};    /* holds nothing */
-    r->segment = r->first_segment;
-    r->cursor = d->segments[r->segment - 1].begin;
+    enter_segment(d, r, r->first_segment);
     read_rows(d, r);
     if (r->rows.count == 0) {
-        columns_clear(&r->rows);
+        ep_columns_clear(&r->rows);
     } else {
         r->first_ns = r->rows.time_ns[0];
     }
@@ -398,7 +455,7 @@ take_run(ep_columns *to, reader *from, size_t end)
 
 /* All of one reader's rows: they need no merging. */
 static void
-take_all(decoder *d, reader *r, ep_columns *to, size_t capacity, size_t alloc_capacity)
+take_all(ep_decoder *d, reader *r, ep_columns *to, size_t capacity, size_t alloc_capacity)
 {
     ep_columns begun = r->rows;
     int32_t *thread = to->thread;
@@ -414,24 +471,24 @@ take_all(decoder *d, reader *r, ep_columns *to, size_t capacity, size_t alloc_ca
     }
 }
 
+/* Appends merged rows until there are `limit`, or no more. */
 static void
-merge_blocks(decoder *d, reader **heap, size_t count, ep_columns *to)
+merge_rows(ep_decoder *d, ep_columns *to, size_t limit)
 {
-    for (size_t i = count; i-- > 0;) {
-        sift_down(heap, count, i);
-    }
-    while (count > 0) {
+    reader **heap = d->heap;
+    while (d->heap_count > 0 && to->count < limit) {
         reader *first = heap[0];
-        take_run(to, first, run_end(heap, count));
+        size_t end = run_end(heap, d->heap_count), room = limit - to->count;
+        take_run(to, first, end - first->row < room ? end : first->row + room);
         if (first->row == first->rows.count) {
             first->rows.count = first->rows.alloc_count = first->row = first->block = 0;
             read_rows(d, first);
             if (first->rows.count == 0) {
-                columns_clear(&first->rows);
-                heap[0] = heap[--count];
+                ep_columns_clear(&first->rows);
+                heap[0] = heap[--d->heap_count];
             }
         }
-        sift_down(heap, count, 0);
+        sift_down(heap, d->heap_count, 0);
     }
 }
 
@@ -441,28 +498,29 @@ may_have_blocks(const ep_capture *capture)
     return (capture->kinds & ep_kinds_of_two_words) != 0;
 }
 
-/* heap: readers that have rows. */
+/* All rows of all readers. */
 static ep_status
-merge(decoder *d, reader **heap, size_t count, ep_columns *to)
+merge(ep_decoder *d, ep_columns *to)
 {
     size_t rows = 0;
-    for (size_t i = 0; i < count; i++) {
-        rows += heap[i]->words;
+    for (size_t i = 0; i < d->heap_count; i++) {
+        rows += d->heap[i]->words;
     }
     /* A row takes a word at least, a block two. What is not written costs no memory. */
     size_t blocks = may_have_blocks(d->capture) ? rows / 2 + 1 : 1;
-    to->thread = count == 1 ? ep_calloc(rows, sizeof *to->thread)    /* most are zero: not touched */
-                            : ep_array_new(rows, sizeof *to->thread);
+    /* Of one thread most rows are zero: they are not touched. */
+    to->thread = d->heap_count == 1 ? ep_calloc(rows, sizeof *to->thread)
+                                    : ep_array_new(rows, sizeof *to->thread);
     if (to->thread == NULL || !ep_columns_reserve(to, rows, blocks)) {
         return EP_NOMEM;
     }
-    if (count == 1) {
+    if (d->heap_count == 1) {
         ep_os_expect_use(to->thread, rows * sizeof *to->thread);
-        take_all(d, heap[0], to, rows, blocks);
+        take_all(d, d->heap[0], to, rows, blocks);
     } else {
-        merge_blocks(d, heap, count, to);
+        merge_rows(d, to, SIZE_MAX);
     }
-    return EP_OK;
+    return d->status;
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */
@@ -480,8 +538,9 @@ any(const uint64_t counts[EP_KIND_COUNT])
 
 /* Begins to read each thread; gives those that have anything to tell their rows, in order of id. */
 static ep_status
-list_threads(decoder *d, uint32_t only_thread, ep_decoded *out, reader **heap, size_t *heap_count)
+list_threads(ep_decoder *d, uint32_t only_thread)
 {
+    ep_decoded *out = &d->head;
     out->threads = ep_calloc(d->reader_count, sizeof *out->threads);
     if (out->threads == NULL) {
         return EP_NOMEM;
@@ -506,16 +565,17 @@ list_threads(decoder *d, uint32_t only_thread, ep_decoded *out, reader **heap, s
             return EP_NOMEM;
         }
         if (r->rows.count > 0) {
-            heap[(*heap_count)++] = r;
+            d->heap[d->heap_count++] = r;
         }
     }
     return EP_OK;
 }
 
-/* What is known of the threads when all is read. */
+/* What is known of the threads now. */
 static void
-finish_threads(const decoder *d, ep_decoded *out)
+settle_threads(ep_decoder *d)
 {
+    ep_decoded *out = &d->head;
     for (size_t i = 0; i < out->thread_count; i++) {
         ep_trace_thread *thread = &out->threads[i];
         size_t id = thread->thread != NULL ? thread->thread->id : 0;
@@ -539,7 +599,7 @@ window_ns(const ep_capture *capture, int64_t origin_ns)
 }
 
 static void
-add_resident(const decoder *d, ep_decoded *result, uint64_t ticks, int64_t bytes)
+add_resident(const ep_decoder *d, ep_decoded *result, uint64_t ticks, int64_t bytes)
 {
     const ep_capture *capture = d->capture;
     if (bytes < 0 || ticks < capture->start.ticks || ticks > capture->stop.ticks) {
@@ -555,9 +615,10 @@ add_resident(const decoder *d, ep_decoded *result, uint64_t ticks, int64_t bytes
 }
 
 static ep_status
-list_resident(const decoder *d, ep_decoded *result)
+list_resident(ep_decoder *d)
 {
     const ep_capture *capture = d->capture;
+    ep_decoded *result = &d->head;
     result->resident_ns = ep_calloc(capture->chunk_count + 2, sizeof *result->resident_ns);
     result->resident_bytes = ep_calloc(capture->chunk_count + 2, sizeof *result->resident_bytes);
     if (result->resident_ns == NULL || result->resident_bytes == NULL) {
@@ -573,51 +634,115 @@ list_resident(const decoder *d, ep_decoded *result)
 }
 
 ep_status
-ep_decode(const ep_capture *capture, uint32_t only_thread, ep_decoded *out)
+ep_decoder_open(const ep_capture *capture, uint32_t only_thread, ep_chunk_source *source, ep_decoder **out)
 {
-    decoder d = {.capture = capture, .reader_count = capture->thread_count};
+    ep_decoder *d = ep_calloc(1, sizeof *d);
+    if (d == NULL) {
+        return EP_NOMEM;
+    }
+    *d = (ep_decoder){.capture = capture, .source = source, .reader_count = capture->thread_count};
     ep_clock_stretch stretch = ep_clock_map_stretch(&capture->clock, capture->start.ticks, 0);
-    d.origin_ns = ep_clock_stretch_ns(&stretch, capture->start.ticks);
-    ep_decoded result = {.duration_ns = window_ns(capture, d.origin_ns)};
-    d.readers = ep_calloc(d.reader_count, sizeof *d.readers);
-    reader **heap = ep_calloc(d.reader_count, sizeof *heap);
-    size_t heap_count = 0;
-    ep_status status = d.readers != NULL && heap != NULL ? EP_OK : EP_NOMEM;
-    for (size_t i = 0; i < d.reader_count && status == EP_OK; i++) {
-        d.readers[i].thread_id = i;
+    d->origin_ns = ep_clock_stretch_ns(&stretch, capture->start.ticks);
+    d->head.duration_ns = window_ns(capture, d->origin_ns);
+    d->readers = ep_calloc(d->reader_count, sizeof *d->readers);
+    d->heap = ep_calloc(d->reader_count, sizeof *d->heap);
+    ep_status status = d->readers != NULL && d->heap != NULL ? EP_OK : EP_NOMEM;
+    for (size_t i = 0; i < d->reader_count && status == EP_OK; i++) {
+        d->readers[i].thread_id = i;
     }
     for (size_t i = 0; i < capture->chunk_count && status == EP_OK; i++) {
-        status = add_chunk(&d, capture->chunks[i]->header);
+        status = add_chunk(d, i);
+    }
+    status = status != EP_OK ? status : list_threads(d, only_thread);
+    status = status != EP_OK ? status : d->status;
+    status = status != EP_OK ? status : list_resident(d);
+    if (status != EP_OK) {
+        ep_decoder_close(d);
+        return status;
+    }
+    settle_threads(d);
+    for (size_t i = d->heap_count; i-- > 0;) {
+        sift_down(d->heap, d->heap_count, i);
+    }
+    *out = d;
+    return EP_OK;
+}
+
+const ep_decoded *
+ep_decoder_head(const ep_decoder *d)
+{
+    return &d->head;
+}
+
+ep_status
+ep_decoder_next(ep_decoder *d, ep_columns *to, size_t limit)
+{
+    merge_rows(d, to, limit);
+    return d->status;
+}
+
+void
+ep_decoder_progress(const ep_decoder *d, size_t *done, size_t *total)
+{
+    *done = d->words_entered;
+    *total = 0;
+    for (size_t i = 0; i < d->segment_count; i++) {
+        *total += d->segments[i].limit_word - d->segments[i].from_word;
+    }
+}
+
+void
+ep_decoder_end(ep_decoder *d, ep_decoded *out)
+{
+    settle_threads(d);
+    d->head.damaged_chunks = d->damaged_chunks;
+    *out = d->head;
+    d->head = (ep_decoded){0};
+}
+
+void
+ep_decoder_close(ep_decoder *d)
+{
+    if (d == NULL) {
+        return;
+    }
+    for (size_t i = 0; d->readers != NULL && i < d->reader_count; i++) {
+        leave_chunk(d, &d->readers[i]);
+        ep_columns_clear(&d->readers[i].rows);
+    }
+    ep_decoded_clear(&d->head);
+    free(d->readers);
+    free(d->segments);
+    free(d->heap);
+    free(d);
+}
+
+ep_status
+ep_decode(const ep_capture *capture, uint32_t only_thread, ep_decoded *out)
+{
+    ep_decoder *d;
+    ep_columns columns = {0};
+    ep_status status = ep_decoder_open(capture, only_thread, NULL, &d);
+    if (status != EP_OK) {
+        return status;
+    }
+    if (d->heap_count > 0) {
+        status = merge(d, &columns);
     }
     if (status == EP_OK) {
-        status = list_threads(&d, only_thread, &result, heap, &heap_count);
-    }
-    if (status == EP_OK) {
-        status = list_resident(&d, &result);
-    }
-    if (status == EP_OK && heap_count > 0) {
-        status = merge(&d, heap, heap_count, &result.columns);
-    }
-    if (status == EP_OK) {
-        finish_threads(&d, &result);
-        result.damaged_chunks = d.damaged_chunks;
-        *out = result;
+        ep_decoder_end(d, out);
+        out->columns = columns;
     } else {
-        ep_decoded_clear(&result);
+        ep_columns_clear(&columns);
     }
-    for (size_t i = 0; d.readers != NULL && i < d.reader_count; i++) {
-        columns_clear(&d.readers[i].rows);
-    }
-    free(d.readers);
-    free(d.segments);
-    free(heap);
+    ep_decoder_close(d);
     return status;
 }
 
 void
 ep_decoded_clear(ep_decoded *decoded)
 {
-    columns_clear(&decoded->columns);
+    ep_columns_clear(&decoded->columns);
     free(decoded->resident_ns);
     free(decoded->resident_bytes);
     for (size_t i = 0; i < decoded->thread_count; i++) {
@@ -626,6 +751,43 @@ ep_decoded_clear(ep_decoded *decoded)
     free(decoded->threads);
     free(decoded->read_threads);
     *decoded = (ep_decoded){0};
+}
+
+static uint64_t
+sum(const uint64_t counts[EP_KIND_COUNT])
+{
+    uint64_t total = 0;
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        total += counts[kind];
+    }
+    return total;
+}
+
+int64_t
+ep_open_from_ns(const ep_trace_thread *thread, ep_full_reason full_reason)
+{
+    bool has_rows = any(thread->recorded);
+    bool lost_head = full_reason == EP_FULL_NOT && any(thread->lost) && has_rows;
+    int64_t from_ns = lost_head ? thread->first_ns : thread->from_ns;
+    /* A damaged archive may have events outside of what it says: no call is negative. */
+    return has_rows && thread->first_ns < from_ns ? thread->first_ns : from_ns;
+}
+
+int64_t
+ep_open_until_ns(const ep_trace_thread *thread, int64_t duration_ns)
+{
+    int64_t until_ns = thread->until_ns > 0 ? thread->until_ns : duration_ns;
+    return any(thread->recorded) && thread->last_ns > until_ns ? thread->last_ns : until_ns;
+}
+
+uint64_t
+ep_decoded_events(const ep_decoded *decoded)
+{
+    uint64_t events = 0;
+    for (size_t i = 0; i < decoded->thread_count; i++) {
+        events += sum(decoded->threads[i].recorded);
+    }
+    return events;
 }
 
 void
@@ -653,174 +815,4 @@ ep_capture_count(const ep_capture *capture, uint32_t only_thread, uint64_t recor
             counts[record.kind] += 1;
         }
     }
-}
-
-/* ---- Functions ------------------------------------------------------------------------------- */
-
-typedef struct builder {
-    ep_functions result;
-    size_t capacity;
-    uint32_t *slots;         /* function row + 1 by text; 0: empty */
-    size_t mask;
-} builder;
-
-static bool
-same_text(const ep_name *a, const ep_name *b)
-{
-    return a->qualname == b->qualname && a->module == b->module && a->file == b->file &&
-           a->line == b->line && a->kind == b->kind;
-}
-
-static size_t
-text_hash(const ep_name *name)
-{
-    uint64_t hash = name->qualname * UINT64_C(0x9E3779B97F4A7C15);
-    hash = (hash ^ name->module) * UINT64_C(0xC2B2AE3D27D4EB4F);
-    hash = (hash ^ name->file ^ (uint64_t)(uint32_t)name->line << 32) * UINT64_C(0x165667B19E3779F9);
-    return (size_t)(hash >> 20);
-}
-
-#define UNSEEN (-2)    /* in the maps while they are made: no row mentioned it yet */
-#define NO_MEMORY (-3)
-
-/* The row of a name, made if it is new. -1: no name. Fails: NO_MEMORY. */
-static int32_t
-function_of(builder *b, uint32_t name_id)
-{
-    int32_t *known = &b->result.map.name_function[name_id];
-    if (name_id == 0) {
-        *known = -1;
-    }
-    if (*known != UNSEEN) {
-        return *known;
-    }
-    const ep_name *name = ep_name_get(name_id);
-    size_t slot = text_hash(name);
-    for (; b->slots[slot & b->mask] != 0; slot++) {
-        uint32_t row = b->slots[slot & b->mask] - 1;
-        if (same_text(ep_name_get(b->result.name_id[row]), name)) {
-            return *known = (int32_t)row;
-        }
-    }
-    if (!ep_grow((void **)&b->result.name_id, &b->capacity, b->result.count + 1,
-                 sizeof *b->result.name_id)) {
-        return NO_MEMORY;
-    }
-    b->result.name_id[b->result.count++] = name_id;
-    b->slots[slot & b->mask] = (uint32_t)b->result.count;
-    return *known = (int32_t)b->result.count - 1;
-}
-
-/* Sites of calls name the callee; sites of allocations the function that was executing. */
-static bool
-map_site(builder *b, uint32_t site_id)
-{
-    ep_id_map *map = &b->result.map;
-    if (map->site_function[site_id] != UNSEEN) {
-        return true;
-    }
-    const ep_site *site = ep_site_get(site_id);
-    int32_t callee = function_of(b, site->callee), caller = function_of(b, site->caller);
-    if (callee == NO_MEMORY || caller == NO_MEMORY) {
-        return false;
-    }
-    map->site_function[site_id] = site->callee != 0 ? callee : caller;
-    map->site_caller[site_id] = site->callee != 0 ? caller : -1;
-    map->site_line[site_id] = site->line > 0 ? site->line : -1;
-    return true;
-}
-
-/* HOT, 1-2 ns a row: nearly always the id was seen before. */
-static bool
-map_rows(builder *b, const ep_columns *columns)
-{
-    int32_t *const maps[2] = {b->result.map.site_function, b->result.map.name_function};
-    uint8_t is_name[EP_KIND_COUNT];
-    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-        is_name[kind] = ep_kinds[kind].family == EP_FAMILY_CALL &&
-                        ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
-    }
-    for (size_t row = 0; row < columns->count; row++) {
-        uint32_t id = columns->id[row];
-        bool name = is_name[columns->kind[row]];
-        if (EP_LIKELY(maps[name][id] != UNSEEN)) {
-            continue;
-        }
-        if (name ? function_of(b, id) == NO_MEMORY : !map_site(b, id)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static ep_status
-build(builder *b, const ep_decoded *decoded)
-{
-    ep_id_map *map = &b->result.map;
-    map->site_count = ep_site_count();
-    map->name_count = ep_name_count();
-    map->site_function = ep_realloc(NULL, map->site_count, sizeof *map->site_function);
-    map->site_caller = ep_realloc(NULL, map->site_count, sizeof *map->site_caller);
-    map->site_line = ep_realloc(NULL, map->site_count, sizeof *map->site_line);
-    map->name_function = ep_realloc(NULL, map->name_count, sizeof *map->name_function);
-    b->mask = 1023;
-    while (b->mask < map->name_count * 2) {
-        b->mask = b->mask * 2 + 1;
-    }
-    b->slots = ep_calloc(b->mask + 1, sizeof *b->slots);
-    if (map->site_function == NULL || map->site_caller == NULL || map->site_line == NULL ||
-        map->name_function == NULL || b->slots == NULL) {
-        return EP_NOMEM;
-    }
-    for (size_t i = 0; i < map->site_count; i++) {
-        map->site_function[i] = UNSEEN;
-        map->site_caller[i] = map->site_line[i] = -1;
-    }
-    for (size_t i = 0; i < map->name_count; i++) {
-        map->name_function[i] = UNSEEN;
-    }
-    for (size_t i = 0; i < decoded->thread_count; i++) {
-        const ep_open_stack *open = &decoded->threads[i].open;
-        for (size_t j = 0; j < open->depth; j++) {
-            if (!map_site(b, open->calls[j].site_id)) {
-                return EP_NOMEM;
-            }
-        }
-    }
-    if (!map_rows(b, &decoded->columns)) {
-        return EP_NOMEM;
-    }
-    for (size_t i = 0; i < map->site_count; i++) {
-        map->site_function[i] = map->site_function[i] == UNSEEN ? -1 : map->site_function[i];
-    }
-    for (size_t i = 0; i < map->name_count; i++) {
-        map->name_function[i] = map->name_function[i] == UNSEEN ? -1 : map->name_function[i];
-    }
-    map->function_count = b->result.count;
-    return EP_OK;
-}
-
-ep_status
-ep_functions_build(const ep_decoded *decoded, ep_functions *out)
-{
-    builder b = {0};
-    ep_status status = build(&b, decoded);
-    free(b.slots);
-    if (status != EP_OK) {
-        ep_functions_clear(&b.result);
-        return status;
-    }
-    *out = b.result;
-    return EP_OK;
-}
-
-void
-ep_functions_clear(ep_functions *functions)
-{
-    free(functions->map.site_function);
-    free(functions->map.site_caller);
-    free(functions->map.site_line);
-    free(functions->map.name_function);
-    free(functions->name_id);
-    *functions = (ep_functions){0};
 }

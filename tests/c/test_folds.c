@@ -1,6 +1,7 @@
 /* folds/: the tree and the tenures. A promise each, and random programs against pairing and summaries. */
 #include "ep_program.h"
 
+#include "reading.h"
 #include "stream.h"
 #include "summary.h"
 #include "tenures.h"
@@ -249,6 +250,81 @@ START_TEST(batches_make_no_difference)
 }
 END_TEST
 
+/* Appends rows of columns in runs of random length, as decoders do. */
+typedef struct random_source {
+    ep_row_source source;
+    const ep_columns *columns;
+    size_t row, block, most;
+    uint64_t random;
+} random_source;
+
+static size_t
+random_room(ep_row_source *source)
+{
+    const random_source *s = (const random_source *)source;
+    return s->row < s->columns->count ? s->most : 0;
+}
+
+static ep_status
+random_append(ep_row_source *source, ep_columns *to, size_t limit)
+{
+    random_source *s = (random_source *)source;
+    const ep_columns *c = s->columns;
+    for (uint64_t left = below(&s->random, s->most + 1); left > 0 && s->row < c->count; left--) {
+        ck_assert_uint_lt(to->count, limit);
+        if (s->block < c->alloc_count && c->alloc_row[s->block] == s->row) {
+            to->alloc_row[to->alloc_count] = to->count;
+            to->address[to->alloc_count] = c->address[s->block];
+            to->size[to->alloc_count++] = c->size[s->block++];
+        }
+        to->time_ns[to->count] = c->time_ns[s->row];
+        to->kind[to->count] = c->kind[s->row];
+        to->thread[to->count] = c->thread[s->row];
+        to->id[to->count++] = c->id[s->row++];
+    }
+    return EP_OK;
+}
+
+START_TEST(sliding_over_rows_makes_no_difference)
+{
+    for (uint64_t seed = 1; seed < 100; seed++) {
+        program *p = random_program(seed, seed % 4 == 0);
+        ep_tree whole = tree_of(p, 0, SIZE_MAX), slid;
+        random_source source = {
+            .source = {.room = random_room, .append = random_append},
+            .columns = &p->columns,
+            .most = 1 + (size_t)(seed % 50),
+            .random = seed,
+        };
+        ep_sliding_stream stream;
+        ep_sliding_stream_open(&stream, &source.source, NULL);
+        ep_fold_facts facts = facts_of(p);
+        ep_tree_open(&slid, 0);
+        ep_fold *folds[] = {&slid.fold};
+
+        ck_assert_int_eq(ep_fold_run(&stream.stream, &facts, folds, 1, NULL), EP_OK);
+
+        ck_assert_uint_eq(source.row, p->columns.count);
+        ck_assert_uint_eq(whole.node_count, slid.node_count);
+        ck_assert_uint_eq(whole.leaf_count, slid.leaf_count);
+        ck_assert_int_eq(whole.peak_ns, slid.peak_ns);
+        for (size_t i = 0; i < whole.node_count; i++) {
+            ck_assert_int_eq(whole.nodes[i].total, slid.nodes[i].total);
+            ck_assert_int_eq(whole.nodes[i].waited, slid.nodes[i].waited);
+            ck_assert_uint_eq(whole.nodes[i].freed, slid.nodes[i].freed);
+        }
+        for (size_t i = 1; i < whole.leaf_count; i++) {
+            ck_assert_uint_eq(whole.leaves[i].at_peak, slid.leaves[i].at_peak);
+            ck_assert_uint_eq(whole.leaves[i].live, slid.leaves[i].live);
+        }
+        ep_sliding_stream_clear(&stream);
+        tree_free(&whole);
+        tree_free(&slid);
+        program_free(p);
+    }
+}
+END_TEST
+
 START_TEST(a_bound_loses_nothing)
 {
     for (uint64_t seed = 1; seed < 100; seed++) {
@@ -357,4 +433,5 @@ EP_TEST_MAIN("folds",
              recursion_a_million_deep_ends,
              tree_adds_up_to_what_pairs_give,
              batches_make_no_difference,
+             sliding_over_rows_makes_no_difference,
              a_bound_loses_nothing)

@@ -16,12 +16,21 @@ from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome", "headless_shell")
 LIMIT = 120.0  # seconds: of a busy machine
+#: What an expression meets in a page that goes away, or is not there yet.
+BETWEEN_PAGES = (
+    "context was destroyed", "Cannot find context", "Cannot find default execution context",
+    "navigated or closed", "Promise was collected", "No frame",
+)  # fmt: skip
 
 
 def find() -> str | None:
     """The path of a Chromium: EVENTPROF_CHROMIUM names one."""
     given = os.environ.get("EVENTPROF_CHROMIUM")
     return given or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+class PageGone(RuntimeError):
+    """The page was being left while it was asked."""
 
 
 class Browser:
@@ -123,7 +132,9 @@ class Browser:
             answer = self._read(until)
             if answer.get("id") == self._number:
                 if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']}")
+                    said = f"{method}: {answer['error']}"
+                    gone = any(words in said for words in BETWEEN_PAGES)
+                    raise PageGone(said) if gone else RuntimeError(said)
                 return answer["result"]
             self._note(answer)
 
@@ -159,25 +170,37 @@ class Browser:
             )
         return result["result"].get("value")
 
-    def wait(self, expression: str, limit: float = LIMIT):
-        """Until an expression is true."""
+    def wait(self, expression: str, limit: float = LIMIT, quiet: bool = False):
+        """Until an expression is true, in this page or in the one that comes; `quiet`: or the console says something."""
         until = time.monotonic() + limit
         while True:
-            value = self.run(expression)
-            if value:
-                return value
+            try:
+                value = self.run(expression)
+                if value:
+                    return value
+                self.run("new Promise((done) => setTimeout(done, 20))")
+            except PageGone:
+                time.sleep(0.02)
+            if quiet and self.console:
+                raise RuntimeError(f"the console, before {expression}: {self.console}")
             if time.monotonic() > until:
                 raise TimeoutError(f"never true: {expression}; the console: {self.console}")
-            self.run("new Promise((done) => setTimeout(done, 20))")
 
     def open(self, path: Path, fragment: str = "") -> None:
         """A page of eventprof, decoded."""
-        self.call("Page.navigate", url="about:blank")
-        self.wait("location.href === 'about:blank'")
+        self.go("about:blank")
         self.console.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri() + fragment)
-        self.wait("window.eventprofPage !== undefined && eventprofPage.data.complete")
-        self.run("eventprofPage.flush()")
+        self.go(path.resolve().as_uri() + fragment)
+        self.wait("window.eventprofPage !== undefined && eventprofPage.app.finished", quiet=True)
+        self.settle()
+
+    def go(self, address: str) -> None:
+        """Another page, read to its end."""
+        answer = self.call("Page.navigate", url=address)
+        assert "errorText" not in answer, (address, answer["errorText"])
+        self.wait(
+            f"document.readyState === 'complete' && location.href.split('#')[0] === {json.dumps(address.partition('#')[0])}"
+        )
 
     def size(self, width: int, height: int, scale: float = 1) -> None:
         self.call(
@@ -230,8 +253,13 @@ class Browser:
         self.settle()
 
     def settle(self) -> None:
-        """What was changed is drawn."""
+        """What was changed is drawn, in boxes as large as they are now."""
         self.run("eventprofPage.flush()")
+        self.wait(
+            "(({app: {timeline: {raster}}}) => { const box = document.querySelector('#timeline-box');"
+            " if (raster.wide === box.clientWidth && raster.high === box.clientHeight) return true;"
+            " eventprofPage.flush(); return false; })(eventprofPage)"
+        )
 
     def box(self, selector: str) -> dict:
         return self.run(

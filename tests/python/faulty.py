@@ -311,6 +311,20 @@ def reads_json():
 
 
 @clean
+def opens_a_file_in_each_call():
+    def first_line(path):
+        # The buffer that every file has from CPython 3.14 on.
+        with open(path, "rb", buffering=128 << 10) as file:
+            return file.readline()
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "rows")
+        with open(path, "w") as file:
+            file.write("row\n")
+        return [first_line(path) for _ in range(600)][-1]
+
+
+@clean
 def inserts_many():
     connection = database()
     rows = connection.execute("select count(*) from item").fetchall()

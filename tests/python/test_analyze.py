@@ -93,6 +93,9 @@ def test_growing_calls(growth, found):
         def function_name(self, _):
             return "add"
 
+        def by_function(self):
+            return {"calls": np.array([count]), "total": np.array([duration.sum()])}
+
     case = findings.Case(trace, Tree(), np.array([True, False]))
 
     assert len(list(rules.growing_calls(case))) == found

@@ -23,7 +23,8 @@ import pytest
 import read_archive
 
 import eventprof
-from eventprof import _core, file
+from eventprof import _core
+from eventprof.files import opening
 
 DATA = Path(__file__).parent.parent / "data"
 TABLES = ("events", "calls", "allocations", "functions", "memory", "threads", "resident")
@@ -398,7 +399,7 @@ def test_a_reader_by_the_page_reads_what_we_write(name, tmp_path):
 
     read = assert_reads_alike(tmp_path / "page.epr")
 
-    assert file._tuples(read["metadata"]) == trace._recorder_metadata
+    assert opening._tuples(read["metadata"]) == trace._recorder_metadata
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("archive-*.epr")), ids=lambda path: path.name)

@@ -4,6 +4,7 @@ they are not recorded. What is beside such a call keeps its own time and parent.
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import types
 
@@ -95,7 +96,13 @@ def test_an_exit_stack_gives_each_what_is_its_own(backend):
 
     trace = rec.trace
     assert trace.verify(), trace.verify()
-    assert not [r for r in raw.rows(trace._core) if r.name and r.name.endswith("Lock.__exit__")]
+    of_lock = [r for r in raw.rows(trace._core) if r.name and r.name.endswith("Lock.__exit__")]
+    # Python 3.15's stack asks the lock for a builtin method, which is recorded, instead of making a method object.
+    ends = ["c_call", "c_return"] if sys.version_info >= (3, 15) else []
+    assert [row.word for row in of_lock] == ends
+    calls = trace.calls
+    (wrapper,) = calls["parent"][calls["name"] == "after"]
+    assert calls["name"][calls["parent"][wrapper]] == "ExitStack.__exit__"
 
 
 @pytest.mark.parametrize(

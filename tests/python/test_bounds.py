@@ -353,3 +353,33 @@ def test_a_forked_child_without_a_file_is_not_silent(tmp_path):
     assert trace.file["children_lost"] == 3
     assert "No such file" in trace.file["children_error"]
     assert "3 forked processes could not write a file (No such file" in " ".join(str(trace).split())
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_the_line_at_the_end_says_how_many_children_have_no_file(tmp_path, count):
+    (tmp_path / "main.py").write_text(
+        textwrap.dedent("""
+        import os, sys
+        os.rename("files", "away")
+        for _ in range(int(sys.argv[1])):
+            child = os.fork()
+            if child == 0:
+                print(len(sys.argv), file=sys.stderr)
+                os._exit(0)
+            os.waitpid(child, 0)
+        os.rename("away", "files")
+        """)
+    )
+    (tmp_path / "files").mkdir()
+
+    done = subprocess.run(
+        [sys.executable, "-m", "eventprof", "run", "-o", "files/a.epr", "main.py", str(count)],
+        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+
+    said = {0: "", 1: "1 forked process could", 3: "3 forked processes could"}[count]
+    line = done.stderr.splitlines()[-1]
+    assert (f"none lost, {said} not write a file (No such file or directory)" in line) == (
+        count > 0
+    )
+    assert ("forked" in line) == (count > 0)

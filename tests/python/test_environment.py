@@ -329,6 +329,18 @@ RAISING = """
 """
 
 
+def files_that_show_errors(trace):
+    """Of what is called or has blocks. (Blocks of the program may be freed there.)"""
+    functions = trace.functions
+    busy = [
+        row
+        for row in range(len(functions))
+        if any(functions[each][row] > 0 for each in ("calls", "allocated"))
+    ]
+    files = {os.path.basename(file) for file in functions["file"][busy] if file}
+    return files & {"traceback.py", "linecache.py", "tokenize.py", "_colorize.py"}
+
+
 @pytest.mark.parametrize("start", [[], ["-m", "eventprof", "run", "-q", "-o", "end.epr"]])
 def test_printing_the_traceback_is_not_recorded(tmp_path, start):
     (tmp_path / "main.py").write_text(textwrap.dedent(RAISING))
@@ -347,10 +359,72 @@ def test_printing_the_traceback_is_not_recorded(tmp_path, start):
     words = trace.events["event"].tolist()
     assert "unwind" in words
     last = max(row for row, word in enumerate(words) if word == "unwind")
-    of_code = {"call", "c_call", "resume", "throw"}
-    assert not of_code.intersection(words[last:])
     assert trace.file["unfinished"] is False
+    # What the interpreter does at its end is recorded, with and without an exception.
+    assert not files_that_show_errors(trace)
+    assert len(words) - last < 300
     assert trace.verify().ok
+
+
+RAISING_BESIDE = """
+    import atexit, threading, time
+
+    def last():
+        print("at exit")
+
+    def fails():
+        raise ValueError("of a thread")
+
+    def works(done=threading.Event()):
+        done.wait()
+        goes_on()
+
+    def goes_on():
+        return [bytes(12347) for _ in range(3)]
+
+    atexit.register(last)
+    done = threading.Event()
+    other = threading.Thread(target=works, args=(done,))
+    other.start()
+    thread = threading.Thread(target=fails)
+    thread.start()
+    thread.join()
+    assert threading.excepthook is threading.__excepthook__
+    done.set()
+    raise ValueError("the end")
+"""
+
+
+@pytest.mark.parametrize("start", [[], ["-m", "eventprof", "run", "-q", "-o", "end.epr"]])
+@pytest.mark.parametrize("words", ["", "backend=profile", "calls=off", "memory=off"])
+def test_an_exception_is_shown_unrecorded_beside_what_goes_on(tmp_path, start, words):
+    (tmp_path / "main.py").write_text(textwrap.dedent(RAISING_BESIDE))
+    env = {**os.environ}
+    if start:
+        given = {"": [], "backend=profile": ["--backend", "profile"]}
+        start = [*start, *given.get(words, [f"--no-{words.partition('=')[0]}"])]
+    else:
+        env.update(EVENTPROF=words or "1", EVENTPROF_OUTPUT="end.epr")
+
+    done = subprocess.run(
+        [sys.executable, *start, "main.py"], cwd=tmp_path, env=env, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert done.stdout == "at exit\n"
+    assert done.stderr.count("Traceback (most recent call last):\n  File ") == 2
+    assert "eventprof" not in done.stderr
+    assert done.stderr.endswith("ValueError: the end\n")
+    trace = eventprof.open(tmp_path / "end.epr")
+    assert not files_that_show_errors(trace)
+    assert trace.verify().ok, trace.verify()
+    if words != "calls=off":
+        assert {"last", "fails", "goes_on", "works"} <= set(trace.functions["name"])
+    if words != "memory=off":
+        assert trace.allocations["size"].tolist().count(12347 + 33) == 3
+        unknown = (trace.events["event"] == "free") & (trace.events["size"].mask)
+        assert unknown.sum() < 200
 
 
 def test_a_hook_of_the_programs_and_its_threads_are_recorded(tmp_path):

@@ -868,14 +868,14 @@ def test_lines_take_as_long_as_their_events_say(hook, calls):
     places = list(zip(lines["function"].tolist(), lines["line"].tolist(), strict=True))
     hits, times, selfs = model_of_lines(trace)
     assert dict(zip(places, lines["hits"].tolist(), strict=True)) == dict(hits)
-    assert dict(zip(places, lines["self_time"].tolist(), strict=True)) == {
+    assert dict(zip(places, lines["self"].tolist(), strict=True)) == {
         place: selfs[place] for place in places
     }
-    assert dict(zip(places, lines["time"].tolist(), strict=True)) == {
+    assert dict(zip(places, lines["total"].tolist(), strict=True)) == {
         place: times[place] for place in places
     }
-    assert (lines["self_time"] <= lines["time"]).all()
-    assert lines["time"].max() <= trace.duration
+    assert (lines["self"] <= lines["total"]).all()
+    assert lines["total"].max() <= trace.duration
 
 
 def test_lines_have_the_blocks_that_they_allocated(hook):
@@ -909,7 +909,7 @@ def test_lines_of_memory_alone_have_no_hits():
 
     assert len(kept) == 30
     assert lines["hits"].mask.all()
-    assert lines["time"].mask.all()
+    assert lines["total"].mask.all()
     assert not lines["allocated"].mask.any()
     assert lines["allocated"].max() > 30 * 5000
 

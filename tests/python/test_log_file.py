@@ -51,7 +51,7 @@ TABLES = ("events", "calls", "allocations", "functions", "memory", "threads")
 
 
 #: What the two tell by clocks of their own: the file's lacks the chunks that were in use before it.
-TIMES = {"time", "start", "end", "duration", "self_time", "total", "self", "mean", "min", "max", "p50",
+TIMES = {"time", "start", "end", "duration", "total", "self", "mean", "min", "max", "p50",
          "p95", "p99", "first", "last"}  # fmt: skip
 
 
@@ -1058,3 +1058,54 @@ def test_files_of_before_open(name, tmp_path):
     assert facts(trace)["unfinished"] == expected["unfinished"]
     assert facts(trace)["missing_count"] == 0
     assert "tick" in set(map(str, trace.functions["name"]))
+
+
+LATE = """
+    import os, signal, eventprof
+    def both():
+        pass
+    first = eventprof.record(output="first.epr", memory=False)
+    first.start()
+    second = eventprof.record(output="second.epr", memory=False)
+    second.start()
+    both()
+    if {stops}:
+        second.stop()
+        second = eventprof.record(output="third.epr", memory=False)
+        second.start()
+    print("recorded", flush=True)
+    input()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_second_file_says_that_it_is_written_at_its_stop(tmp_path, stops):
+    program = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(LATE.format(stops=stops))],
+        cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert program.stdout.readline() == "recorded\n"
+    late = tmp_path / ("third.epr" if stops else "second.epr")
+
+    trace = eventprof.open(late)
+    assert len(trace.events) == 0
+    assert trace.file["live"] and trace.file["awaits_stop"] and not trace.file["missing"]
+    assert "its events are in memory" in " ".join(str(trace).split())
+    assert "Nothing lost" not in str(trace)
+
+    program.communicate("\n", timeout=60)
+    assert program.returncode == -signal.SIGKILL
+    trace = eventprof.open(late)
+    assert len(trace.events) == 0
+    assert not trace.file["live"]
+    assert trace.file["awaits_stop"]
+    assert "was not stopped" in trace.file["missing"][0]
+    assert str(trace).startswith("DAMAGE: 1 part")
+    assert "what both recorded is in the other file" in " ".join(str(trace).split())
+    assert "both" in set(eventprof.open(tmp_path / "first.epr").functions["name"])
+    assert eventprof.open(tmp_path / "first.epr").file["awaits_stop"] is False
+    if stops:
+        stopped = eventprof.open(tmp_path / "second.epr")
+        assert "both" in set(stopped.functions["name"])
+        assert stopped.file["awaits_stop"] is False and not stopped.file["missing"]

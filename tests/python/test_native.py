@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import eventprof
-from eventprof import _core, native
+from eventprof import _core
+from eventprof.recording import native
 
 # The sanitizers have an allocator of their own, which must be the first that is loaded.
 SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "") or "sanitizer" in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import ctypes
 import subprocess
@@ -386,6 +387,50 @@ def test_a_handler_in_a_task_is_of_that_task():
 
     assert [size for size in other.made if size >= 8 * COUNT] == [8 * COUNT, 24 * COUNT]
     assert large == [8 * COUNT, 40 * COUNT, 24 * COUNT]
+
+
+class Emptying(list):
+    """Somewhere in a handler: what is appended ends the life of what the program has in a pile."""
+
+    pile = ()
+
+    def append(self, item):
+        pile, self.pile = self.pile, ()
+        if pile:
+            pile.clear()
+        super().append(item)
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+@pytest.mark.parametrize("operation", ["made", "freed"])
+def test_what_a_handler_in_python_frees_and_makes_is_the_programs(operation, meanwhile):
+    other, emptying = Counting(), Emptying()
+    setattr(other, operation, emptying)
+
+    def program():
+        array = np.empty(COUNT)
+        emptying.pile = [[bytes(333 + n % 5), [None] * 7] for n in range(200)]
+        if operation == "made":
+            array = np.empty(3 * COUNT)
+        del array
+        return [[bytes(333 + n % 5), [None] * 7] for n in range(200)]
+
+    with contextlib.ExitStack() as stack:
+        if meanwhile:
+            rec = stack.enter_context(recorded())
+            stack.enter_context(other)
+        else:
+            stack.enter_context(other)
+            rec = stack.enter_context(recorded())
+        kept = program()
+    blocks = rec.trace.allocations
+    ended = blocks["end"]
+
+    assert len(kept) == 200
+    assert rec.trace.verify(), rec.trace.verify()
+    of_pile = [row for row, size in enumerate(blocks["size"].tolist()) if 366 <= size <= 370]
+    assert len(of_pile) == 400
+    assert sum(ended[row] is not np.ma.masked for row in of_pile) == 200
 
 
 # ---- Files ---------------------------------------------------------------------------------------

@@ -172,12 +172,12 @@ def test_times_of_calls_lack_the_cost_of_every_event_inside(busy, seed):
     table = busy.calls.compensated(given)
 
     in_all, in_self = replayed(busy, given)
-    for name, share in (("duration", in_all), ("self_time", in_self)):
+    for name, share in (("duration", in_all), ("self", in_self)):
         raw_times = busy.calls[name].tolist()
         wanted = [max(0, t - s) for t, s in zip(raw_times, share, strict=True)]
         assert np.allclose(table[name], wanted, atol=0.51), name
         assert (table[name] >= 0).all()
-    for name in set(busy.calls.columns) - {"duration", "self_time"}:
+    for name in set(busy.calls.columns) - {"duration", "self"}:
         assert table._column(name).items() == busy.calls._column(name).items()
     assert "without overhead" in repr(table)
 
@@ -204,7 +204,7 @@ def test_functions_are_summed_up_from_compensated_calls(busy):
         mine = function == row
         whole = np.sort(calls["duration"][mine & (flags & (1 | 2 | 16) == 0)])
         assert table["total"][row] == calls["duration"][mine & (flags & 32 == 0)].sum()
-        assert table["self"][row] == calls["self_time"][mine].sum()
+        assert table["self"][row] == calls["self"][mine].sum()
         if len(whole) == 0:
             assert table["p50"].mask[row]
             continue
@@ -219,19 +219,19 @@ def test_functions_are_summed_up_from_compensated_calls(busy):
 
 def test_parts_and_every_form_can_be_compensated(busy):
     given = {"call": 1e6, "c_call": 1e6, "malloc": 1e6, "realloc": 1e6, "resume": 1e6}
-    part = busy.calls[busy.calls["duration"] > 0][["name", "duration", "self_time"]][2:7]
+    part = busy.calls[busy.calls["duration"] > 0][["name", "duration", "self"]][2:7]
     assert part["duration"].sum() > 0
 
     whole = part.compensated(given)
 
     assert len(whole) == 5
-    assert whole.columns == ("name", "duration", "self_time")
-    assert whole["self_time"].tolist() == [0] * 5
-    assert part.to_pandas(compensate=given)["self_time"].tolist() == [0] * 5
-    assert part.to_polars(compensate=given)["self_time"].to_list() == [0] * 5
-    assert part.to_arrow(compensate=given)["self_time"].to_pylist() == [0] * 5
-    assert part.to_numpy(compensate=given)["self_time"].tolist() == [0] * 5
-    assert part.to_pandas()["self_time"].tolist() == part["self_time"].tolist()
+    assert whole.columns == ("name", "duration", "self")
+    assert whole["self"].tolist() == [0] * 5
+    assert part.to_pandas(compensate=given)["self"].tolist() == [0] * 5
+    assert part.to_polars(compensate=given)["self"].to_list() == [0] * 5
+    assert part.to_arrow(compensate=given)["self"].to_pylist() == [0] * 5
+    assert part.to_numpy(compensate=given)["self"].tolist() == [0] * 5
+    assert part.to_pandas()["self"].tolist() == part["self"].tolist()
     assert part.compensated(False) is part
 
 

@@ -153,7 +153,7 @@ def test_the_page_has_every_block_of_the_table(shown, trace, order):
     blocks = trace.allocations
     found = shown.run(
         "(({data: d}) => ({birth: [...d.birth].map((e) => d.time[e]), death: [...d.death].map((e) => e ? d.time[e] : -1),"
-        " size: [...d.size], holder: [...d.holder], line: [...d.blockLine], none: d.none,"
+        " size: [...d.size], holder: [...d.holder], line: [...d.size.keys()].map((b) => d.lineOf(b)), none: d.none,"
         " call: [...d.birth].map((e) => d.callOfEvent(e)), freed: [...d.death].map((e) => e ? d.callOfEvent(e) : -1)}))"
         "(eventprofPage)"
     )
@@ -337,12 +337,13 @@ def test_hover_says_what_the_tables_know(shown, trace, order):
     assert said.splitlines()[0] == "keep"
     assert f"{__file__}:{keep.__code__.co_firstlineno}" in said
     assert "called by steps, line" in said
+    assert ("waited" in said) == trace.has_lock
     memory = shown.run(f"eventprofPage.data.memoryOf({call})")
     assert memory == {
         "bytes": calls["allocated"][row], "blocks": calls["blocks"][row],
         "below": calls["allocated_below"][row], "blocksBelow": calls["blocks_below"][row],
     }  # fmt: skip
-    assert shown.run(f"eventprofPage.data.selfOf({call})") == calls["self_time"][row]
+    assert shown.run(f"eventprofPage.data.selfOf({call})") == calls["self"][row]
 
 
 def test_a_click_shows_a_call_beside_the_median(shown, trace, order):
@@ -363,6 +364,62 @@ def test_a_click_shows_a_call_beside_the_median(shown, trace, order):
     assert median == duration[len(duration) // 2]
     assert "freed in" in said
     assert "Blocks it allocated itself" in said
+
+
+def test_the_tree_of_a_call_stands_beside_that_of_the_median(shown, trace, order):
+    call = call_of(trace, order, "steps")
+    shown.run(f"eventprofPage.update({{call: {call}, tab: 'call'}})")
+    shown.settle()
+    other = shown.run("(({app: {histogram: {calls}}}) => calls[calls.length >> 1])(eventprofPage)")
+    shown.run(
+        "(() => { for (let left = 20; left; left--) { const closed = document.querySelector('#pane-call [aria-expanded=false]');"
+        " if (!closed) return; closed.click(); } })()"
+    )
+    rows = shown.run(
+        "[...document.querySelectorAll('#pane-call .facts')[0].querySelectorAll('tbody tr')].filter((r) => r.querySelector('.toggle'))"
+        ".map((r) => [parseInt(r.cells[0].style.paddingLeft) / 14, ...[...r.cells].map((c) => c.innerText)])"
+    )
+    sums = [defaultdict(list), defaultdict(list)]
+    calls = trace.calls
+    parent, duration = values(calls, "parent"), values(calls, "duration")
+    names = list(calls["name"])
+    for side, top in enumerate((call, other)):
+        known = {int(order[top]): ()}
+        for row in range(int(order[top]) + 1, len(calls)):
+            if int(parent[row]) in known:
+                known[row] = (*known[int(parent[row])], names[row])
+                sums[side][known[row]].append(int(duration[row]))
+    path, seen = [], set()
+    for depth, name, *cells in rows:
+        path = [*path[: int(depth)], name.lstrip("\u25b8\u25be\u2002 ")]
+        seen.add(tuple(path))
+        for side, cell in enumerate(cells):
+            found = sums[side].get(tuple(path))
+            assert cell.endswith(f"in {len(found):,}") if found else cell == "-", path
+    assert ("leaf",) in seen
+    assert any(len(path) > 1 for path in seen)
+    assert seen == {*sums[0], *sums[1]}
+
+
+def test_a_click_in_the_table_steps_through_the_slowest_calls(shown, trace, order):
+    duration = values(trace.calls, "duration")[order]
+    function = int(np.flatnonzero(trace.functions["name"] == "leaf")[0])
+    of = np.flatnonzero(values(trace.calls, "function")[order] == function)
+    wanted = of[np.argsort(-duration[of], kind="stable")][:4].tolist()
+    seen = []
+    for _ in wanted:
+        shown.run(
+            "[...document.querySelectorAll('#pane-functions tbody tr')].find((r) => r.cells[r.cells.length - 3].innerText === 'leaf').click()"
+        )
+        shown.settle()
+        seen.append(shown.run("eventprofPage.state.call"))
+        v0, v1 = view(shown)
+        assert v0 <= values(trace.calls, "start")[order][seen[-1]] <= v1
+    assert seen == wanted
+    assert f"leaf: call 4 of {len(of):,}, the slowest first" in shown.run(
+        "document.querySelector('#pane-functions [role=status]').innerText"
+    )
+    assert shown.run("eventprofPage.state.tab") == "functions"
 
 
 def test_threads_fold(shown):
@@ -418,7 +475,7 @@ def times_of(trace):
 
 
 def test_bands_sum_to_the_total_to_the_byte(shown, trace):
-    bands = shown.run("eventprofPage.data.head.bands")
+    bands = shown.run("eventprofPage.data.head.bands.function")
     assert len(bands) == 12
     for time in times_of(trace):
         at = trace.at(min(time, trace.duration))
@@ -455,10 +512,138 @@ def test_each_column_shows_the_most_that_was_live_in_it(shown, trace):
 
 def test_the_picture_before_blocks_are_decoded_has_the_same_bytes(trace):
     head = json.loads(gzip.decompress(base64.b64decode(page_data.sections(trace)[0])))
-    curve = np.array(head["curve"])
-    for bin in (0, 100, 511, 900, 1023):
-        end = -(-(bin + 1) * trace.duration // 1024) - 1  # the last whole ns of the bin
-        assert curve[:, bin].sum() == trace.at(min(end, trace.duration)).live_bytes
+    for by in ("function", "line", "own"):
+        curve = np.array(head["curve"][by])
+        for bin in (0, 100, 511, 900, 1023):
+            end = -(-(bin + 1) * trace.duration // 1024) - 1  # the last whole ns of the bin
+            assert curve[:, bin].sum() == trace.at(min(end, trace.duration)).live_bytes
+
+
+def holders_of(trace, by):
+    """Function and line that hold each block: of the line that was executing, or of own code."""
+    blocks = trace.allocations
+    function, line, call = (values(blocks, name).tolist() for name in ("function", "line", "call"))
+    if by == "line":
+        return list(zip(function, np.maximum(line, 0).tolist(), strict=True))
+    own = trace._tree.is_own()
+    calls = trace.calls
+    callee, caller, caller_line, parent = (
+        values(calls, name).tolist() for name in ("function", "caller", "caller_line", "parent")
+    )
+
+    def owner(at):
+        while at >= 0:
+            if own[callee[at]]:
+                return callee[at], 0
+            if own[caller[at]]:
+                return caller[at], max(caller_line[at], 0)
+            at = parent[at]
+        return -1, 0
+
+    return [
+        (function[n], line[n]) if own[function[n]] else owner(call[n]) for n in range(len(blocks))
+    ]
+
+
+@pytest.mark.parametrize("by", ["line", "own"])
+def test_bands_by_line_sum_to_the_total_to_the_byte(shown, trace, by):
+    for _ in range(("function", "line", "own").index(by)):
+        shown.key("b")
+    assert shown.run("document.querySelector('#hold').value") == by
+    functions, lines = shown.run("eventprofPage.data.head.places")
+    bands = shown.run(f"eventprofPage.data.head.bands.{by}")
+    names = shown.run("eventprofPage.app.memory.names")
+    holders = holders_of(trace, by)
+    start, end, size = (values(trace.allocations, name) for name in ("start", "end", "size"))
+    assert len(names) == len(bands) + 1 > 4
+    for time in times_of(trace):
+        live = Counter()
+        for n in np.flatnonzero((start <= time) & ((end < 0) | (end > time))):
+            live[holders[n]] += int(size[n])
+        found = shown.run(f"eventprofPage.bandsAt({time})")
+        assert found[:-1] == [live[functions[band], lines[band]] for band in bands]
+        assert sum(found) == trace.at(min(time, trace.duration)).live_bytes
+        alive = shown.run(f"eventprofPage.alive({time})")["rows"]
+        assert {(functions[k], lines[k]): v for k, v, _ in alive if v} == +live
+    if by == "own":
+        table = trace.own
+        at_peak = values(table, "at_peak")
+        wanted = {
+            (int(f), max(int(n), 0)): int(v)
+            for f, n, v in zip(
+                values(table, "function"), values(table, "line"), at_peak, strict=True
+            )
+            if v
+        }
+        rows = shown.run(f"eventprofPage.alive({trace.peak().time})")["rows"]
+        assert {(functions[k], lines[k]): v for k, v, _ in rows if v} == wanted
+    columns, count, width = shown.run(
+        "(({app: {memory: m}, data}) => [[...m.columns], data.bands, m.raster.width])(eventprofPage)"
+    )
+    assert np.array(columns).reshape(width, count).sum(axis=1).max() == trace.peak().bytes
+
+
+def test_the_holders_of_memory_are_chosen_by_a_list(shown):
+    before = shown.run("[...eventprofPage.app.memory.names]")
+    assert before[-1] == "all others"
+    shown.run(
+        "(() => { const hold = document.querySelector('#hold'); hold.value = 'line';"
+        " hold.dispatchEvent(new Event('change')); })()"
+    )
+    shown.settle()
+    names = shown.run("eventprofPage.app.memory.names")
+    assert any(re.fullmatch(r"\w+ test_page\.py:\d+", name) for name in names)
+    shown.wait("location.hash.includes('hold=line')")
+
+
+def test_shift_drag_on_memory_tells_kept_from_freed(shown, trace):
+    box = shown.box("#memory")
+    shown.drag(160, box["y"] + 90, 1390, box["y"] + 90, modifiers=SHIFT)
+    t0, t1 = shown.run("eventprofPage.state.range")
+    blocks = trace.allocations
+    start, end, size = (values(blocks, name) for name in ("start", "end", "size"))
+    holder = trace._block_functions()
+    born = (start >= t0) & (start < t1)
+    dead = (end >= 0) & (end < t1)
+    wanted = {}
+    for name, of in (
+        ("allocated", born), ("kept", born & ~dead), ("temporary", born & dead),
+        ("freed", (end >= t0) & dead),
+    ):  # fmt: skip
+        wanted[name] = np.bincount(holder[of], weights=size[of], minlength=len(trace.functions))
+    found = shown.run(
+        "(({app: {functions: f}}) => Object.fromEntries(f.columns().map((c) => [c.key, [...c.of].slice(0, -1)])))(eventprofPage)"
+    )
+    for name, sums in wanted.items():
+        assert found[name] == sums.tolist(), name
+    assert wanted["allocated"].any() and wanted["freed"].any()
+
+
+def test_a_block_leads_to_the_calls_that_made_and_freed_it(shown, trace, order):
+    time = trace.peak().time
+    shown.key("m")
+    rows = shown.run(
+        "[...document.querySelectorAll('#pane-instant .blocks tr')].map((r) => r.innerText)"
+    )
+    blocks = trace.allocations
+    start, end, size = (values(blocks, name) for name in ("start", "end", "size"))
+    alive = np.flatnonzero((start <= time) & ((end < 0) | (end > time)))
+    largest = alive[np.argsort(-size[alive], kind="stable")][:20]
+    assert len(rows) == 20
+    place = np.empty(len(order), dtype=int)
+    place[order] = np.arange(len(order))
+    freed_of = values(blocks, "freed_in")
+    for at, block in enumerate(largest):
+        made, freed = values(blocks, "call")[block], freed_of[block]
+        links = [call for call in (made, freed) if call >= 0]
+        for n, call in enumerate(links):
+            shown.run(
+                f"document.querySelectorAll('#pane-instant .blocks tr')[{at}].querySelectorAll('button')[{n}].click()"
+            )
+            shown.settle()
+            assert shown.run("eventprofPage.state.call") == place[call]
+        if at == 3:
+            break
 
 
 def test_a_click_on_memory_says_what_was_alive_and_running(shown, trace):
@@ -519,7 +704,7 @@ def test_the_flame_graph_of_time_has_the_self_time_of_each_stack(shown, trace):
     found = paths(shown)
     wanted = Counter()
     for stack, time in zip(
-        stacks_of_calls(trace), values(trace.calls, "self_time").tolist(), strict=True
+        stacks_of_calls(trace), values(trace.calls, "self").tolist(), strict=True
     ):
         wanted[stack] += time
     assert found == {stack: time for stack, time in wanted.items() if time}
@@ -548,6 +733,231 @@ def test_a_click_on_the_flame_graph_makes_that_call_the_whole(shown, trace):
     assert shown.run("eventprofPage.app.flame.focus") == node
     wide = shown.run(f"eventprofPage.app.flame.boxes.find((b) => b.node === {node}).w")
     assert wide == shown.run("eventprofPage.app.flame.canvas.getBoundingClientRect().width")
+
+
+# ---- Waiting -------------------------------------------------------------------------------------
+
+
+def with_lock(trace):
+    if not trace.has_lock:
+        pytest.skip("this Python has no interpreter lock")
+
+
+def others_held(trace, thread, t0, t1):
+    """How long other threads had the lock."""
+    gil = trace.gil
+    start, end, of = (values(gil, name) for name in ("start", "end", "thread"))
+    other = of != thread
+    return int(np.maximum(np.minimum(end, t1) - np.maximum(start, t0), 0)[other].sum())
+
+
+def waited_of_calls(trace):
+    calls = trace.calls
+    start, duration, thread = (
+        values(calls, name).tolist() for name in ("start", "duration", "thread")
+    )
+    return [
+        others_held(trace, of, t0, t0 + length)
+        for of, t0, length in zip(thread, start, duration, strict=True)
+    ]
+
+
+def test_each_call_waited_as_long_as_others_had_the_lock(shown, trace, order):
+    with_lock(trace)
+    found = shown.run(
+        "(({data}) => Array.from({length: data.count}, (_, n) => data.waitedOf(n)))(eventprofPage)"
+    )
+    wanted = np.array(waited_of_calls(trace))
+    assert found == wanted[order].tolist()
+    assert wanted.any()
+    outermost = values(trace.calls, "parent") < 0
+    assert wanted[outermost].sum() == trace.tree["waited"][0]
+
+
+def test_the_lane_of_the_lock_shows_who_had_it(shown, trace):
+    with_lock(trace)
+    y, width, v0, v1 = shown.run(
+        "(({app: {timeline: t}, state}) => [(t.lock.y + t.lock.end) / 2, t.raster.width, state.v0, state.v1])(eventprofPage)"
+    )
+    numbers = shown.run(
+        f"Array.from({{length: {width}}}, (_, x) => eventprofPage.app.timeline.tenureUnder({GUTTER} + x + 0.5, {y}))"
+    )
+    start, end = values(trace.gil, "start"), values(trace.gil, "end")
+    each = (v1 - v0) / width
+    for x, number in enumerate(numbers):
+        t0, t1 = v0 + (x - 0.5) * each, v0 + (x + 1.5) * each
+        if number >= 0:
+            assert start[number] < t1 and end[number] > t0, x
+        else:
+            whole = (start <= v0 + x * each) & (end >= v0 + (x + 1) * each)
+            assert not whole.any(), x
+    assert len({number for number in numbers if number >= 0}) > 1
+    longest = int(np.argmax(end - start))
+    x = GUTTER + ((start[longest] + end[longest]) / 2 - v0) / each
+    box = shown.box("#timeline")
+    shown.mouse("mouseMoved", box["x"] + x, box["y"] + y)
+    shown.wait("!document.querySelector('#tip').hidden")
+    said = shown.run("document.querySelector('#tip').innerText")
+    name = trace.threads["name"][int(values(trace.gil, "thread")[longest])]
+    assert said.startswith(f"{name} had the interpreter's lock")
+
+
+def test_slices_are_hatched_where_another_thread_had_the_lock(browser, tmp_path, trace):
+    with_lock(trace)
+    trace, shown = record_turns(), browser
+    write(trace, tmp_path / "page.html")
+    browser.size(1400, 1600)  # all lanes are in view
+    browser.open(tmp_path / "page.html")
+    hatched = shown.run(
+        "(({app: {timeline: t}}) => [...t.hatched].map(([thread, marks]) => [thread, [...marks]]))(eventprofPage)"
+    )
+    v0, v1 = view(shown)
+    high = shown.run("eventprofPage.app.timeline.raster.high")
+    blocking = set(shown.run("eventprofPage.data.head.blocking"))
+    function = shown.run("[...eventprofPage.data.func]")
+    rows = rows_on_screen(shown)
+    seen = 0
+    for thread, marks in hatched:
+        each = (v1 - v0) / len(marks)
+        mine = sorted(
+            (row for row in rows if row["thread"] == thread), key=lambda row: row["depth"]
+        )
+        under = [
+            shown.run(
+                f"Array.from({{length: {len(marks)}}}, (_, x) => eventprofPage.under({GUTTER} + x + 0.5, {row['y']}))"
+            )
+            for row in mine
+        ]
+        for x, mark in enumerate(marks):
+            waited = others_held(trace, thread, v0 + x * each, v0 + (x + 1) * each)
+            inner = max((depth for depth, row in enumerate(under) if row[x] >= 0), default=-1)
+            blocked = inner >= 0 and function[under[inner][x]] in blocking
+            if abs(waited - each / 2) > 3 and inner >= 0:
+                assert mark == (waited > each / 2 and not blocked), (thread, x)
+            y = mine[inner]["y"]
+            if mark and inner >= 0 and not seen and y < high - 8:
+                colours = shown.run(
+                    f"(({{app: {{timeline: {{raster: r}}}}}}) => [-4, -3, -2, -1, 0, 1, 2, 3, 4].map((k) => r.pixels[(Math.floor({y}) + k) * r.width + {x}]))(eventprofPage)"
+                )
+                assert len(set(colours)) == 2
+                seen += 1
+    assert {thread for thread, _ in hatched} == {row["thread"] for row in rows}
+    assert seen
+
+
+def spin(me, turns):
+    """Works until the two have taken turns often enough, however the system gives them time."""
+    while len(turns) < 30:
+        if turns[-1] != me:
+            turns.append(me)
+        sum((1, 2))
+
+
+def record_turns():
+    turns = [None]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(0.0005)
+    try:
+        with eventprof.record(memory=False) as rec:
+            threads = [
+                threading.Thread(target=spin, args=(k, turns), name=f"spin_{k}") for k in range(2)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    return rec.trace
+
+
+def test_the_flame_graph_of_waited_has_it_by_stack(shown, trace):
+    with_lock(trace)
+    shown.run("eventprofPage.update({tab: 'flame', unit: 'waited'})")
+    shown.settle()
+    waited = waited_of_calls(trace)
+    alone = list(waited)
+    for n, parent in enumerate(values(trace.calls, "parent").tolist()):
+        if parent >= 0:
+            alone[parent] -= waited[n]
+    wanted = Counter()
+    for stack, time in zip(stacks_of_calls(trace), alone, strict=True):
+        wanted[stack] += time
+    assert paths(shown) == {stack: time for stack, time in wanted.items() if time}
+    assert shown.run("eventprofPage.app.flame.graph.total[0]") == trace.tree["waited"][0]
+
+
+def test_one_thread_has_no_lane_of_the_lock(browser, tmp_path):
+    write(record_no_memory(), tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    assert browser.run("eventprofPage.app.timeline.lock") is None
+    assert not browser.run("eventprofPage.data.waiting.shared")
+    assert "hatched" not in browser.run("document.querySelector('#legend').innerText")
+
+
+# ---- Findings ------------------------------------------------------------------------------------
+
+
+def queue_jobs(count):
+    jobs = []
+    for n in range(count):
+        jobs.insert(0, n)
+    return jobs
+
+
+@pytest.fixture(scope="module")
+def finding(tmp_path_factory):
+    with eventprof.record() as rec:
+        queue_jobs(3000)
+    path = tmp_path_factory.mktemp("finding") / "page.html"
+    write(rec.trace, path)
+    return rec.trace, path
+
+
+def test_findings_lead_to_their_places(browser, finding):
+    trace, path = finding
+    browser.open(path)
+    found = trace.analyze()
+    assert "list-from-the-front" in [each.rule for each in found]
+    browser.run("document.querySelector('#tab-findings').click()")
+    browser.settle()
+    assert (
+        browser.run("document.querySelector('#tab-findings').innerText")
+        == f"Findings ({len(found)})"
+    )
+    sections = browser.run(
+        "[...document.querySelectorAll('#pane-findings .finding')].map((f) => [f.querySelector('h3').innerText, f.innerText])"
+    )
+    assert [title for title, _ in sections] == [each.claim for each in found]
+    for each, (_, said) in zip(found, sections, strict=True):
+        assert each.advice in said
+        assert all(evidence.place() in said for evidence in each.evidence)
+    at = [each.rule for each in found].index("list-from-the-front")
+    browser.run(
+        f"document.querySelectorAll('#pane-findings .finding')[{at}].querySelector('li button').click()"
+    )
+    browser.settle()
+    call, name, duration, line = browser.run(
+        "(({data, state}) => [state.call, data.nameOf(data.func[state.call]), data.dur[state.call], data.line[state.call]])(eventprofPage)"
+    )
+    assert name == "list.insert"
+    of = np.asarray(trace.calls["name"] == "list.insert")
+    assert duration == values(trace.calls, "duration")[of].max()
+    assert line == found[at].evidence[0].line
+    assert browser.run(f"eventprofPage.app.timeline.placeOf({call}) !== null")
+    assert browser.console == []
+
+
+def test_where_nothing_is_wrong_the_findings_say_so(shown, trace):
+    if not trace.analyze():
+        shown.run("eventprofPage.update({tab: 'findings'})")
+        shown.settle()
+        assert "Nothing was found" in shown.run(
+            "document.querySelector('#pane-findings').innerText"
+        )
+    assert shown.run("eventprofPage.data.head.findings.map((f) => f.claim)") == [
+        each.claim for each in trace.analyze()
+    ]
 
 
 # ---- Ranges, search, functions -------------------------------------------------------------------
@@ -665,7 +1075,7 @@ def test_the_histogram_counts_every_call_and_its_brush_marks_some(shown, trace, 
 
 def test_everything_that_can_be_used_has_a_name(shown):
     shown.call("Accessibility.enable")
-    for tab in ("functions", "flame", "durations", "call", "instant"):
+    for tab in ("functions", "flame", "durations", "call", "instant", "findings"):
         shown.run(f"eventprofPage.update({{tab: '{tab}', fn: 0, call: 0}})")
         shown.settle()
         nodes = shown.call("Accessibility.getFullAXTree")["nodes"]
@@ -852,7 +1262,7 @@ class Stretched:
 
     @property
     def calls(self):
-        return self._times("calls", ("start", "duration", "self_time"))
+        return self._times("calls", ("start", "duration", "self"))
 
     @property
     def allocations(self):
@@ -878,7 +1288,7 @@ def test_bad_input_is_shown_right(browser, tmp_path, what):
     write(trace, tmp_path / "page.html")
     browser.size(1400, 900)
     browser.open(tmp_path / "page.html")
-    for tab in ("flame", "durations", "call", "instant", "functions"):
+    for tab in ("flame", "durations", "call", "instant", "findings", "functions"):
         browser.run(
             f"eventprofPage.update({{tab: '{tab}', fn: 0, call: Math.min(0, eventprofPage.data.count - 1), instant: 5}})"
         )
@@ -926,8 +1336,8 @@ def test_bad_input_is_shown_right(browser, tmp_path, what):
     elif what == "threads":
         assert (
             browser.run("eventprofPage.app.timeline.layout.lanes.length")
-            == len(trace.threads)
-            >= 500
+            == len(trace.threads) + trace.has_lock
+            > 500
         )
     elif what == "2**53 ns":
         assert browser.run("eventprofPage.state.v1") == 2**53
@@ -959,7 +1369,7 @@ def test_a_page_that_was_cut_short_says_so(browser, path, tmp_path):
     whole = path.read_text()
     cut = tmp_path / "cut.html"
     cut.write_text(whole[: whole.index('id="data-c0"')])
-    browser.call("Page.navigate", url=cut.as_uri())
+    browser.go(cut.as_uri())
     browser.wait("document.querySelector('#limits')?.textContent.includes('cut short')")
 
 
@@ -980,7 +1390,7 @@ def test_the_page_is_one_file_and_the_same_each_time(trace):
     found = sections_of(raw)
     head = json.loads(gzip.decompress(base64.b64decode(found["head"])))
     assert head["calls"] == len(trace.calls)
-    assert set(found) == {"head", "coarse", "orphans", "astray", "c0", "m0"}
+    assert set(found) == {"head", "coarse", "orphans", "astray", "tenures", "c0", "m0"}
 
 
 def test_view_writes_a_page(trace, tmp_path, monkeypatch, capsys):

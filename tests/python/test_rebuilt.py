@@ -139,7 +139,7 @@ def test_calls_nest_and_self_times_add_up(node):
     with eventprof.record() as recorder:
         call_0(node)
     calls = recorder.trace.calls
-    start, duration, own = calls["start"], calls["duration"], calls["self_time"]
+    start, duration, own = calls["start"], calls["duration"], calls["self"]
     parent = np.ma.filled(calls["parent"], -1)
     has = parent >= 0
 

@@ -547,7 +547,7 @@ def test_calls_and_statistics_agree():
     assert of_leaf["calls"].tolist() == [57]
     assert len(calls) == 57
     assert of_leaf["total"][0] == calls["duration"].sum()
-    assert of_leaf["self"][0] == calls["self_time"].sum()
+    assert of_leaf["self"][0] == calls["self"].sum()
     sizes = trace.allocations["size"]
     assert sizes.sum() == trace.functions["allocated"].sum()
 

@@ -29,6 +29,7 @@ from eventprof.show.drawing import (
     show_bytes,
     show_ns,
 )
+from eventprof.show.memory import _Places
 
 TIME = "Where the time went"
 OWN = "In own code"
@@ -633,7 +634,7 @@ def test_places_add_up(seed):
     functions[functions == 6] = 5  # one without blocks
     sizes = rng.integers(0, 1000, count)
 
-    result = module._Places._sum(functions, lines, sizes, None)
+    result = _Places._sum(functions, lines, sizes, None)
 
     expected: Counter = Counter()
     blocks: Counter = Counter()

@@ -166,3 +166,70 @@ def test_a_finalizer_starts_one(backend):
     second.stop()
 
     check(second.trace, "program", 1)
+
+
+# ---- A handler that raises -------------------------------------------------------------------------
+
+
+class Raised(Exception):
+    pass
+
+
+def ends_at_entry():
+    try:
+        interrupted()
+    except Raised:
+        leaf()
+
+
+def ends_at_entry_of_another(n=3):
+    """Each but the innermost has its end."""
+    again = [n - 1] if n > 1 else map(interrupt, [signal.SIGUSR1] if n else [])
+    try:
+        list(map(ends_at_entry_of_another, again))
+    except Raised:
+        leaf()
+
+
+def ends_behind_a_yield():
+    generator = yields()
+    next(generator)
+    try:
+        list(zip(map(interrupt, [signal.SIGUSR1]), generator, strict=False))
+    except Raised:
+        leaf()
+
+
+def is_thrown_into():
+    """Unwinds from behind a yield, too, and from the entry of one that has not begun."""
+    for begun in (True, False):
+        generator = yields()
+        if begun:
+            next(generator)
+        try:
+            generator.throw(Raised)
+        except Raised:
+            leaf()
+
+
+@pytest.mark.parametrize("memory", [False, True])
+@pytest.mark.parametrize("c_calls", [False, True])
+@pytest.mark.parametrize(
+    "program", [ends_at_entry, ends_at_entry_of_another, ends_behind_a_yield, is_thrown_into]
+)
+def test_a_handler_raises(backend, on_signal, program, c_calls, memory):
+    def handler(*_):
+        raise Raised
+
+    on_signal(handler)
+    with eventprof.record(backend=backend, c_calls=c_calls, memory=memory) as rec:
+        program()
+        leaf()
+
+    assert rec.trace.verify(), rec.trace.verify()
+    calls, found = rec.trace.calls, names(rec.trace)
+    assert found.count("leaf") == {ends_at_entry: 2, is_thrown_into: 3}.get(program, 2)
+    last = len(found) - 1 - found[::-1].index("leaf")
+    assert found[calls["parent"][last]] == "test_a_handler_raises"
+    if program is is_thrown_into:
+        assert rec.trace.events["event"].tolist().count("unwind") == 2

@@ -20,10 +20,10 @@ from eventprof.trace.column import Column, Words, code_type
 TABLES = ["events", "calls", "allocations", "functions", "threads"]
 CONTRACT = {
     "events": "time event thread function name line address size domain depth caller caller_line",
-    "calls": "start duration self_time thread function name kind depth parent caller_line flags",
+    "calls": "start duration self thread function name file line kind depth parent caller_line flags",
     "allocations": "address size domain thread start end call function name line freed_in flags",
     "functions": "name module file line kind calls resumes recursive total self mean min max p50 "
-    "p95 p99 allocated freed net blocks peak_live",
+    "p95 p99 allocated freed net blocks at_peak",
     "threads": "name native_id first last recorded lost",
 }
 
@@ -773,3 +773,89 @@ def test_every_answer_that_loss_may_falsify_says_so():
     for answer in (whole.peak(), whole.at(0), whole.between(0, 1), whole.during(work)):
         assert answer.loss == ""
         assert "with loss" not in repr(answer)
+
+
+# ---- Names of before, and what helps at a prompt -------------------------------------------------
+
+
+def calls_of_a_program():
+    with eventprof.record(memory=False) as rec:
+        sorted([3, 1, 2])
+    return rec.trace
+
+
+@pytest.mark.parametrize(
+    ("table", "before", "now"),
+    [
+        ("calls", "self_time", "self"),
+        ("functions", "alive", "live"),
+        ("functions", "peak_live", "at_peak"),
+        ("lines", "time", "total"),
+        ("lines", "self_time", "self"),
+    ],
+)
+def test_a_column_is_given_by_its_former_name_with_a_warning_that_says_the_new_one(
+    table, before, now
+):
+    whole = getattr(calls_of_a_program(), table)
+
+    assert before not in whole.columns
+    assert now in whole.columns
+    for part in (whole, whole[:1], pickle.loads(pickle.dumps(whole))):
+        with pytest.warns(DeprecationWarning, match=f"{before!r} is called {now!r}") as told:
+            column = part[before]
+        assert np.ma.allequal(column, part[now])
+        assert told[0].filename == __file__
+    with pytest.warns(DeprecationWarning, match=before):
+        assert whole[[before]].columns == (now,)
+
+
+def test_a_row_has_its_fields_by_former_names_too():
+    row = calls_of_a_program().calls[-1]
+
+    with pytest.warns(DeprecationWarning, match="self_time"):
+        assert row.self_time == row.self > 0
+    with pytest.raises(AttributeError, match="no column 'selftime'"):
+        _ = row.selftime
+    assert type(row).__name__ == "Row"
+
+
+def test_calls_say_where_their_function_is_defined():
+    def defined_here():
+        return sorted([2, 1])
+
+    with eventprof.record(memory=False) as rec:
+        defined_here()
+
+    calls = rec.trace.calls
+    of = {row.name.rpartition(".")[2]: (row.file, row.line) for row in calls}
+    assert of["defined_here"] == (__file__, defined_here.__code__.co_firstlineno)
+    assert of["sorted"] == (None, None)
+
+
+def test_columns_are_completed_at_a_prompt():
+    table = calls_of_a_program().calls[["name", "line"]]
+
+    assert table._ipython_key_completions_() == ["name", "line"]
+
+
+@pytest.mark.parametrize("ns", [1, 1500, 10**6])
+def test_times_are_numbers_or_text(ns):
+    trace = calls_of_a_program()
+    trace = eventprof.merge([trace])
+    texts = {1: "1 ns", 1500: "1.5 us", 10**6: "1 ms"}
+    inside = ns <= trace.duration
+
+    for time in (ns, np.int64(ns), np.uint32(ns), texts[ns]):
+        if inside:
+            assert trace.at(time).time == ns
+            assert trace.between(0, time).end == ns
+        else:
+            with pytest.raises(ValueError, match="outside of the trace"):
+                trace.at(time)
+
+
+@pytest.mark.parametrize("time", ["soon", "3", 1.5, True, None])
+def test_what_is_no_time_is_refused(time):
+    with pytest.raises((TypeError, ValueError), match="time must be"):
+        calls_of_a_program().at(time)

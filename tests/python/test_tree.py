@@ -175,6 +175,44 @@ def test_bound_folds_the_smallest_into_other_and_loses_nothing():
     }
 
 
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(PROGRAMS)
+def test_sums_by_function_equal_the_table_of_functions(program):
+    with eventprof.record() as rec:
+        Machine().run(program)
+    trace = rec.trace
+
+    sums = trace._tree.by_function()
+
+    stats = trace._core.function_stats()
+    count = len(trace._core.functions())
+    names = {"calls": "calls", "resumes": "resumes", "total": "total", "self": "self",
+             "allocated_self": "allocated", "blocks_self": "blocks", "live_self": "alive",
+             "at_peak_self": "peak_live"}  # fmt: skip
+    for mine, theirs in names.items():
+        assert sums[mine].tolist() == np.asarray(stats[theirs])[:count].tolist(), mine
+    for name in ("allocated", "blocks", "live", "at_peak", "waited", "blocked"):
+        assert (sums[name] >= sums[f"{name}_self"]).all(), name
+
+
+def test_recursion_is_counted_once_by_function():
+    def down(depth):
+        return [bytes(1000 + depth)] + (down(depth - 1) if depth else [])
+
+    with eventprof.record() as rec:
+        kept = down(5)
+
+    tree = rec.trace._tree
+    sums = tree.by_function()
+    row = next(at for at, known in enumerate(tree.functions) if known[0].endswith("<locals>.down"))
+    assert len(kept) == 6 and sums["calls"][row] == 6
+    of = rec.trace._core.calls("function") == row
+    assert sums["total"][row] == rec.trace._core.calls("duration")[of].max()
+    assert sums["allocated"][row] == tree.below("allocated")[tree.function == row].max()
+    assert sums["allocated"][row] >= sum(1000 + depth for depth in range(6))
+    assert sums["allocated"][row] <= tree.below("allocated")[0]
+
+
 def test_recursion_100_000_deep():
     code = "def down(n):\n    return 0 if n == 0 else 1 + down(n - 1)\n"
     space: dict = {}
@@ -217,7 +255,7 @@ def spin(until):
 
 
 @pytest.mark.skipif(not raw.HAS_GIL, reason="without the lock nobody waits for it")
-def test_two_threads_that_compute_wait_half_of_the_time():
+def test_a_call_waits_while_other_threads_hold_the_lock():
     until = time.perf_counter() + 1.0
     threads = [threading.Thread(target=spin, args=(until,), name=f"spin {n}") for n in range(2)]
     with eventprof.record(memory=False) as rec:
@@ -227,15 +265,24 @@ def test_two_threads_that_compute_wait_half_of_the_time():
             thread.join()
     trace = rec.trace
 
+    # A tenure: a run of one thread's events. How much lies between tenures is the machine's affair.
+    when, who = trace.events["time"], trace.events["thread"]
+    first = np.flatnonzero(np.diff(who, prepend=-1))
+    last = np.append(first[1:], len(who)) - 1
+    wanted = 0
+    spins = np.flatnonzero(trace.calls["name"] == "spin")
+    for thread, begin, length in zip(
+        *(trace.calls[name][spins].tolist() for name in ("thread", "start", "duration")),
+        strict=True,
+    ):
+        others = (who[first] != thread) & (when[first] >= begin) & (when[last] <= begin + length)
+        wanted += int((when[last] - when[first])[others].sum())
     tree = trace._tree
     names = [row[0] for row in tree.functions]
     node = [n for n in range(1, tree.count) if tree.function[n] == names.index("spin")]
-    total = sum(int(tree.nodes["total"][n]) for n in node)
-    waited = sum(int(tree.nodes["waited"][n]) for n in node)
-
-    # Two calls of the same length, one of which runs at a time; what is missing lies between tenures.
-    assert 0.4 < waited / total < 0.55
-    assert len(trace.gil) > 2
+    assert len(spins) == 2
+    assert sum(int(tree.nodes["waited"][n]) for n in node) == wanted > 0
+    assert len(trace.gil) == len(first) > 2
 
 
 def test_one_thread_waits_for_nobody():
@@ -296,6 +343,10 @@ def test_live_bytes_by_line_are_those_of_tracemalloc():
         # There a comprehension is a function of its own, in which tracemalloc sees one block more.
         for line in (first + 2, first + 5):
             assert 0 <= wanted.pop(line) - own.pop(line) < 100
+    if sys.version_info >= (3, 14):
+        # At the return the interpreter allocates a block for the hook: without a recorder tracemalloc does
+        # not have it, and the recorder leaves it out.
+        assert wanted.pop(first + 5) - own.pop(first + 5) in (0, 32)
     assert {line: size for line, size in own.items() if size} == wanted
 
 

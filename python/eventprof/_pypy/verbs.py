@@ -10,7 +10,7 @@ from types import ModuleType
 from .core import UnsupportedError, missing
 
 #: Those of the package that need nothing else.
-_SHARED = ("run", "completion", "man")
+_SHARED = ("run", "guide", "completion", "man")
 
 
 def load(verb: str) -> ModuleType:

@@ -53,8 +53,8 @@ class Answers:
         Notes
         -----
         A node is a function, its caller and the line of the call, below its parent; all threads
-        share the tree. Some 60 M events a second. Above a million nodes the smallest become one
-        child "other" of the node above them.
+        share the tree. A file is read for it chunk by chunk, and its columns are not made. Above a
+        million nodes the smallest become one child "other" of the node above them.
         """
         from .table import tree_table
 
@@ -132,7 +132,7 @@ class Answers:
         all: bool = False,
         call: int | None = None,
         slowest: str | None = None,
-        at: int | None = None,
+        at: int | str | None = None,
         span: str | None = None,
         own: Sequence[str] | str = (),
         limit: int = 25,
@@ -149,8 +149,8 @@ class Answers:
             A row of `calls`: its children in order, beside the median of the same function.
         slowest : str, optional
             The same for the slowest call of a function of this name.
-        at : int, optional
-            A time in ns: the calls that were open then.
+        at : int or str, optional
+            A time in ns, or text as ``"1.5 ms"``: the calls that were open then.
         span : str, optional
             The same as `slowest` for a span.
         own : str or sequence of str

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._words import show_bytes, show_ns
+from ..recording.quantities import parse_duration
 from .show import unknown_name
 
 if TYPE_CHECKING:
@@ -119,9 +120,10 @@ def show_call(trace: Trace, call: int, limit: int, width: int, plain: bool) -> l
     return lines
 
 
-def open_at(trace: Trace, time: int, width: int) -> list[str]:
+def open_at(trace: Trace, at: int | str, width: int) -> list[str]:
     """Lay out the calls that were open at a time, thread by thread."""
-    if not 0 <= time <= trace.duration:
+    time = parse_duration("at", at)
+    if time > trace.duration:
         raise ValueError(f"at: from 0 to {trace.duration:,} ns, not {time:,}")
     calls = trace._core.calls
     start, duration = calls("start"), calls("duration")

@@ -99,10 +99,16 @@ def calls_in_a_loop(case: Case) -> Iterator[Finding]:
 
 def growing_calls(case: Case) -> Iterator[Finding]:
     """Find own functions that do more, or take longer, from call to call: quadratic work."""
+    # Rows of calls take memory: only where the tree says that there may be such a function.
+    sums = case.tree.by_function()
+    may_be = case.own[:-1] & (sums["calls"] >= 200)
+    may_be &= sums["total"] >= max(0.3 * case.whole, 20_000_000)
+    if not may_be.any():
+        return
     core = case.trace._core
     function, duration, start = core.calls("function"), core.calls("duration"), core.calls("start")
     flags = core.calls("flags")
-    own = case.own[np.maximum(function, -1)] & (flags & (1 | 2 | 16 | 32) == 0)
+    own = may_be[np.maximum(function, 0)] & (function >= 0) & (flags & (1 | 2 | 16 | 32) == 0)
     rows = np.flatnonzero(own)
     for of in np.unique(function[rows]).tolist():
         mine = rows[function[rows] == of]
@@ -131,6 +137,14 @@ def growing_calls(case: Case) -> Iterator[Finding]:
 
 def one_slow_call(case: Case) -> Iterator[Finding]:
     """Find one call that is far slower than the others of its function."""
+    slowest = max(0.25 * case.trace.duration, 50_000_000)
+    sums = case.tree.by_function()
+    often = case.own[:-1] & (sums["calls"] >= 20)
+    of = case.tree.function
+    if not (
+        np.append(often, False)[np.maximum(of, -1)] & (case.tree.own("longest") >= slowest)
+    ).any():
+        return
     core = case.trace._core
     function, duration, parent = (
         core.calls("function"),
@@ -140,7 +154,7 @@ def one_slow_call(case: Case) -> Iterator[Finding]:
     flags = core.calls("flags")
     whole_calls = flags & (1 | 2 | 16) == 0
     own = case.own[np.maximum(function, -1)] & whole_calls
-    slow = np.flatnonzero(own & (duration >= max(0.25 * case.trace.duration, 50_000_000)))
+    slow = np.flatnonzero(own & (duration >= slowest))
     inside = None
     told: set[int] = set()
     for row in slow.tolist():
@@ -252,24 +266,39 @@ def _own_rows(case: Case) -> Any:
     return np.flatnonzero(case.lines["function"] >= 0)
 
 
+def _file_buffers(case: Case, function: int, line: int) -> dict[str, int]:
+    """Sum up what `open` allocated for an own line: from CPython 3.14 on 128 KiB for each file."""
+    tree = case.tree
+    opens = [
+        at
+        for at, (name, module, *_) in enumerate(tree.functions)
+        if name == "open" and module in ("io", "_io")
+    ]
+    of_function, of_line = tree.leaf_owners(case.own)
+    wanted = np.isin(tree.function[tree.leaf_node], opens)
+    wanted &= (of_function == function) & (of_line == line)
+    return {name: int(tree.leaves[name][wanted].sum()) for name in ("allocated", "blocks", "live")}
+
+
 def churn(case: Case) -> Iterator[Finding]:
     """Find own lines that allocate large blocks only to free them at once."""
     lines, peak = case.lines, int(case.tree.facts["peak"])
-    made, blocks = lines["allocated"], np.maximum(lines["blocks"], 1)
-    whole = max(int(made.sum()), 1)
-    for at in _own_rows(case).tolist():
-        kept = int(lines["live"][at])
-        if made[at] < 32 * _MIB or made[at] < 20 * peak or made[at] < 0.5 * whole:
-            continue
-        if made[at] / blocks[at] < 2048 or kept > 0.1 * made[at]:
+    whole = max(int(lines["allocated"].sum()), 1)
+    least = max(32 * _MIB, 20 * peak, 0.5 * whole)
+    for at in np.flatnonzero((lines["function"] >= 0) & (lines["allocated"] >= least)).tolist():
+        buffers = _file_buffers(case, int(lines["function"][at]), int(lines["line"][at]))
+        made, blocks, kept = (
+            int(lines[name][at]) - buffers[name] for name in ("allocated", "blocks", "live")
+        )
+        if made < least or made / max(blocks, 1) < 2048 or kept > 0.1 * made:
             continue
         yield Finding(
             "churn",
-            f"a line allocated {show_bytes(int(made[at]))} in {int(blocks[at]):,} blocks and freed "
+            f"a line allocated {show_bytes(made)} in {blocks:,} blocks and freed "
             f"them, where never more than {show_bytes(peak)} were alive",
             "Copies that are thrown away: change in place, slice less, or join once.",
-            float(made[at]) / whole,
-            {"allocated": int(made[at]), "blocks": int(blocks[at]), "peak": peak},
+            made / whole,
+            {"allocated": made, "blocks": blocks, "peak": peak},
             (case.line_evidence(int(lines["function"][at]), int(lines["line"][at])),),
             "eventprof tree FILE",
         )

@@ -121,6 +121,36 @@ class Tree:
         found: Array = marks.astype(bool)
         return found
 
+    def by_function(self) -> dict[str, Array]:
+        """Sum the tree up by function; what several open calls of one share is counted once.
+
+        Returns
+        -------
+        dict of str to array of int64
+            A row a function: ``calls``, ``resumes``; ``total``, ``waited``, ``blocked``,
+            ``allocated``, ``blocks``, ``live``, ``at_peak`` with all that it called, and with
+            ``_self`` behind (``self`` for ``total``) without.
+        """
+        known = self.function >= 0
+        of, size = self.function[known], len(self.functions)
+        outermost = self.outermost(self.function)
+        outer = self.function[outermost]
+
+        def total(rows: Array, values: Array) -> Array:
+            sums = np.zeros(size, dtype=np.int64)
+            np.add.at(sums, rows, values)
+            return sums
+
+        result = {name: total(of, self.own(name)[known]) for name in ("calls", "resumes")}
+        pairs = {"total": "self", "waited": "waited_self"}
+        for name in ("total", "waited", "blocked", "allocated", "blocks", "live", "at_peak"):
+            alone = pairs.get(name, name)
+            result[name] = total(outer, self.below(name)[outermost])
+            result["self" if name == "total" else f"{name}_self"] = total(
+                of, self.own(alone)[known]
+            )
+        return result
+
     @cached_property
     def depth(self) -> Array:
         """How many nodes are above each; the root's is 0."""

@@ -31,6 +31,7 @@ VERBS = {
     "save": "turn a recording into a compact archive",
     "export": "write a file that another tool reads: Perfetto, speedscope, CSV and others",
     "demo": "record a program that comes along, and show what came out",
+    "guide": "say how a program, or who drives one, asks for answers: JSON, units, handles",
     "completion": "print a script that completes commands in a shell",
     "man": "print the manual page",
 }

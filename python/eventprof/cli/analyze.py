@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ..answers import findings
     from ..answers.show import headline
 
-    trace = load(arguments.file)
+    trace = load(arguments.file, fold=True)
     found = findings.find(trace, arguments.own)
     if arguments.json:
         print(findings.as_json(trace, found, arguments.file, arguments.budget))

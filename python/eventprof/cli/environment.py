@@ -62,22 +62,26 @@ def start() -> None:
 
 
 def _watch_exceptions() -> None:
-    """End the recording where an exception ends the program: printing it is not the program's."""
-    from .options import others_run  # now: later, the import would be recorded
+    """Leave out that an exception which ends the program is shown: that is not the program's."""
+    from .options import (  # now: later, the import would be recorded
+        leave_out_errors_of_threads,
+        show_error,
+    )
 
     original = sys.__excepthook__
 
     def excepthook(kind: Any, value: Any, trace: Any, /) -> None:
         # Called by the interpreter at its end, no frame is below; a program may call it, too.
         at_end = sys._getframe().f_back is None and not sys.flags.interactive
-        recorder = _recorder if at_end else None
-        if recorder is not None and recorder.state == "running" and not others_run():
-            recorder.stop()
-        original(kind, value, trace)
+        if at_end and _recorder is not None and _recorder.state == "running":
+            show_error(original, kind, value, trace)
+        else:
+            original(kind, value, trace)
 
     # Both: a program that asks whether its hook is the interpreter's finds that it is.
     if sys.excepthook is original:
         sys.excepthook = sys.__excepthook__ = excepthook
+    leave_out_errors_of_threads()
 
 
 def _expanded(path: str | None) -> str | None:

@@ -23,7 +23,7 @@ def add_file(parser: argparse.ArgumentParser, name: str = "file", *, several: bo
     )
 
 
-def load(path: str, *, may_be_empty: bool = False) -> Trace:
+def load(path: str, *, may_be_empty: bool = False, fold: bool = False) -> Trace:
     """Open a recording.
 
     Parameters
@@ -32,6 +32,8 @@ def load(path: str, *, may_be_empty: bool = False) -> Trace:
         Of a log or an archive.
     may_be_empty : bool
         Whether a damaged file of which no event is left is wanted all the same.
+    fold : bool
+        Whether the tree is what is wanted first: the file is read once for it, in bounded memory.
 
     Returns
     -------
@@ -49,7 +51,10 @@ def load(path: str, *, may_be_empty: bool = False) -> Trace:
 
     with readable(path):
         trace = eventprof.open(path)
-        _ = trace._facts  # reads the events: nothing that is wrong with the file comes later
+        # Reads the events: nothing that is wrong with the file comes later.
+        if fold:
+            _ = trace._tree
+        _ = trace._facts
     if not may_be_empty and is_stub(trace):
         file = trace.file or {}
         raise Failure(

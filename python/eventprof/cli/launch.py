@@ -206,7 +206,12 @@ class Launch:
             return [f"{flag[0]}{program.what}", *program.arguments]
         return [*flag, program.what, *program.arguments]
 
-    def run(self, begin: Callable[[], None], end: Callable[[], None] = lambda: None) -> None:
+    def run(
+        self,
+        begin: Callable[[], None],
+        end: Callable[[], None] = lambda: None,
+        show: Callable[..., object] = lambda hook, *error: hook(*error),
+    ) -> None:
         """Run it.
 
         Parameters
@@ -215,6 +220,8 @@ class Launch:
             Called at the last moment.
         end : callable
             Called when an exception has left the program, before the interpreter shows it.
+        show : callable
+            Called with the interpreter's own hook and the exception: shows it.
 
         Raises
         ------
@@ -231,7 +238,7 @@ class Launch:
         except BaseException as error:
             if getattr(sys, "excepthook", None) is sys.__excepthook__:
                 end()
-            _show_by_hook(error, _below(error.__traceback__))
+            _show_by_hook(error, _below(error.__traceback__), show)
             raise
         if self._imported is None:  # the interpreter does that too, before threads and atexit
             names.pop("__file__", None)
@@ -318,7 +325,9 @@ def _below(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _show_by_hook(error: BaseException, trace: TracebackType | None) -> None:
+def _show_by_hook(
+    error: BaseException, trace: TracebackType | None, quietly: Callable[..., object]
+) -> None:
     """Let the interpreter show an exception without our frames, by the program's own hook."""
     hook = getattr(sys, "excepthook", None)
     if hook is None:  # then the interpreter says so
@@ -330,7 +339,10 @@ def _show_by_hook(error: BaseException, trace: TracebackType | None) -> None:
         value.__traceback__ = trace
         sys.last_traceback = trace
         try:
-            hook(kind, value, trace)
+            if hook is sys.__excepthook__:
+                quietly(hook, kind, value, trace)
+            else:
+                hook(kind, value, trace)
         except SystemExit:
             raise
         except BaseException as failed:

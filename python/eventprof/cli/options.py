@@ -413,6 +413,46 @@ def others_run() -> bool:
     return any(ident != own and not thread.daemon for ident, thread in list(active.items()))
 
 
+def show_error(hook: Callable[..., object], *error: object) -> object:
+    """Let the interpreter show an exception that nobody caught, and record nothing of that.
+
+    It takes more events than most programs that fail at once, and is none of the program's.
+
+    Parameters
+    ----------
+    hook : callable
+        The interpreter's own.
+    *error : object
+        What it takes.
+    """
+    if sys.implementation.name == "pypy":
+        return hook(*error)
+    from .. import _core
+
+    return _core.call_muted(hook, *error)
+
+
+def leave_out_errors_of_threads() -> None:
+    """Do the same where an exception ends a thread."""
+    if sys.implementation.name == "pypy":
+        return
+    import _thread
+
+    original = _thread._excepthook  # type: ignore[attr-defined]
+
+    def excepthook(arguments: Any, /) -> None:
+        show_error(original, arguments)
+
+    # Where threading takes it from when it is imported; not by us, for the program would see that.
+    _thread._excepthook = excepthook  # type: ignore[attr-defined]
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        # Both: a program that asks whether its hook is the interpreter's finds that it is.
+        if threading.excepthook is original:
+            threading.excepthook = excepthook
+        threading.__excepthook__ = excepthook
+
+
 def absolute(output: str) -> str:
     """Make a file's name with %p and %h absolute: the program may change its directory."""
     return os.path.join(os.getcwd().replace("%", "%%"), output)

@@ -123,7 +123,7 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
         launch.run(lambda: None)
     recording.open()
     atexit.register(recording.finish)  # before the program registers any, so that it is the last
-    launch.run(recording.start, recording.end)
+    launch.run(recording.start, recording.end, options.show_error)
     return 0
 
 
@@ -297,10 +297,11 @@ class Recording:
             atexit.unregister(self.finish)
             _give_up(options.explain(error, self._output))
         self._own_path = self.recorder.output
+        options.leave_out_errors_of_threads()
 
     def end(self) -> None:
-        """Stop at an exception that ends the program: printing it is the interpreter's work."""
-        if self.recorder.state == "running" and not options.others_run():
+        """Stop at an exception that ends the program, where showing it cannot be left out alone."""
+        if sys.implementation.name == "pypy" and not options.others_run():
             self.recorder.stop()
 
     def _leave_child(self) -> None:
@@ -465,6 +466,10 @@ def summary(recorder: Any) -> str:
         said += ", and somebody cut the file off while it was written"
     else:
         said += ", none lost"
+    children, why = getattr(recorder, "_children_lost", None) or (0, "")  # PyPy's has none
+    if children:
+        processes = "1 forked process" if children == 1 else f"{children:,} forked processes"
+        said += f", {processes} could not write a file ({why}): what was recorded there is lost"
     for source in recorder.displaced:
         said += f", another tool took over {source}"
     path = os.fspath(recorder.output)

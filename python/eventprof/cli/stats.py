@@ -1,7 +1,8 @@
 """List the functions of a recording with their counts, times and bytes.
 
 self is the time without the calls inside, total the time with them; allocated and freed are bytes
-of the function's own, net their difference, peak_live what it held when the most memory was alive.
+of the function's own, net their difference, live what it held at the end, at_peak what it held when
+the most memory was alive.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
 #: Columns that can be sorted by, and how they are shown.
 _TIMES = ("total", "self", "mean", "min", "max", "p50", "p95", "p99")
-_BYTES = ("allocated", "freed", "net", "alive", "churn", "temporary", "peak_live")
+_BYTES = ("allocated", "freed", "net", "live", "churn", "temporary", "at_peak")
 _COUNTS = ("calls", "resumes", "recursive", "blocks")
 _TEXTS = ("name", "module", "file", "line", "kind")
+#: What columns were called before.
+_FORMERLY = {"alive": "live", "peak_live": "at_peak"}
 COLUMNS = (*_COUNTS, *_TIMES, *_BYTES, *_TEXTS)
 _SHOWN = ("calls", "total", "self", "mean", "allocated", "net", "blocks")
 
@@ -39,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sort",
         metavar="COLUMN",
+        type=lambda word: _FORMERLY.get(word, word),
         choices=COLUMNS,
         help=f"the largest first: {', '.join(COLUMNS)} (self; without calls allocated)",
     )

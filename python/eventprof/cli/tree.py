@@ -53,8 +53,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it."""
-    trace = load(arguments.file)
     one = {name: getattr(arguments, name) for name in ("call", "slowest", "at", "span")}
+    trace = load(arguments.file, fold=all(value is None for value in one.values()))
     if arguments.json and any(value is not None for value in one.values()):
         raise Failure("--json goes with the whole tree", 2)
     if arguments.limit < 1:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from .._words import did_you_mean
+from ..recording.quantities import parse_duration
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -159,7 +160,7 @@ def export(
     table: str | None = None,
     weight: str | None = None,
     threads: Sequence[str] | str | None = None,
-    between: tuple[int, int] | None = None,
+    between: tuple[int | str, int | str] | None = None,
     functions: Sequence[str] | str | None = None,
     own: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -215,13 +216,23 @@ def _several(what: str, given: Sequence[str] | str | None) -> Sequence[str] | No
     return words
 
 
-def _checked_between(between: tuple[int, int] | None) -> tuple[int, int] | None:
+def _checked_between(
+    between: tuple[int | str, int | str] | None,
+) -> tuple[int, int] | None:
     if between is None:
         return None
     try:
-        low, high = (int(time) for time in between)
-    except (TypeError, ValueError):
-        raise TypeError(f"between: two times in ns are meant, not {between!r}") from None
+        given = tuple(between)
+        low, high = (
+            parse_duration("between", time) if isinstance(time, str) else int(time)
+            for time in given
+        )
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ValueError) and str(error).startswith("between must be"):
+            raise
+        raise TypeError(
+            f"between: two times are meant, in ns or text as '1.5 ms', not {between!r}"
+        ) from None
     if low > high:
         raise ValueError(f"between: {low} ns is after {high} ns")
     return low, high

@@ -316,12 +316,13 @@ def statistics(
                 np.zeros(len(rows), kind), mask=np.ones(len(rows), bool)
             )
         units[name] = unit
-    return Table.from_columns("functions", columns, units=units)
+    before = {"live": "alive", "at_peak": "peak_live"}
+    return Table.from_columns("functions", columns, units=units, formerly=before)
 
 
 _STATISTICS = {
     "calls": "", "resumes": "", "recursive": "", "total": "ns", "self": "ns", "mean": "ns",
     "min": "ns", "max": "ns", "p50": "ns", "p95": "ns", "p99": "ns", "allocated": "bytes",
-    "freed": "bytes", "net": "bytes", "blocks": "", "alive": "bytes", "churn": "bytes",
-    "temporary": "bytes", "peak_live": "bytes",
+    "freed": "bytes", "net": "bytes", "blocks": "", "live": "bytes", "churn": "bytes",
+    "temporary": "bytes", "at_peak": "bytes",
 }  # fmt: skip

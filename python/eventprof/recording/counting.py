@@ -245,7 +245,7 @@ class Counter(_core.Counter):
         StateError
             The counter was never started.
         """
-        from .counting_table import table
+        from ..trace.counting_table import table
 
         return table(_by_text(self._read()[0]))
 

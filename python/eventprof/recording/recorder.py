@@ -9,7 +9,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from .. import _core
 from . import areas
@@ -21,7 +31,27 @@ from .options import Options, describe_run, encode_metadata, path_patterns, uses
 if TYPE_CHECKING:
     from ..trace import Trace
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_Q = ParamSpec("_Q")
+_R = TypeVar("_R", covariant=True)
+_Owner = TypeVar("_Owner")
+
+if TYPE_CHECKING:
+
+    class Recorded(Protocol[_P, _R]):
+        """A decorated function: called as before, and it has its recorder."""
+
+        recorder: Recorder
+
+        def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+            """Call the function, recorded."""
+
+        @overload
+        def __get__(self, instance: None, owner: type) -> Self: ...
+        @overload
+        def __get__(
+            self: Recorded[Concatenate[_Owner, _Q], _R], instance: _Owner, owner: type
+        ) -> Callable[_Q, _R]: ...
 
 
 class Recorder(_core.Recorder):
@@ -196,7 +226,7 @@ class Recorder(_core.Recorder):
             **describe_run(self.options),
         }
 
-    def __call__(self, function: _Function) -> _Function:
+    def __call__(self, function: Callable[_P, _R]) -> Recorded[_P, _R]:
         """Record every run of a function: the decorator.
 
         Parameters
@@ -216,7 +246,8 @@ class Recorder(_core.Recorder):
         TypeError
             It is a class, or cannot be called.
         """
-        return decorate("recorder", self, lambda: outermost(self), function)
+        wrapped = decorate("recorder", self, lambda: outermost(self), function)
+        return cast("Recorded[_P, _R]", wrapped)
 
     def __repr__(self) -> str:
         options = self.options

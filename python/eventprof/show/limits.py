@@ -35,7 +35,7 @@ def limits(page: Layout) -> Iterator[Text]:
             )
     elif events and not damaged:
         yield Text(f"Nothing lost: {_all(events)}.", style=GOOD)
-    elif not damaged:
+    elif not damaged and not (page.trace.file or {}).get("awaits_stop"):
         yield Text("Nothing lost, and nothing recorded: no event occurred.", style=GOOD)
     for limit in _other_limits(page):
         yield Text.assemble(("Note: ", MARK), clean(limit, plain=page.plain))
@@ -88,9 +88,14 @@ def _other_limits(page: Layout) -> Iterator[str]:
                 f"{processes} could not write a file ({file['children_error']}): what was "
                 "recorded there is lost."
             )
-        if file["live"]:
+        if file["live"] and file.get("awaits_stop"):
+            yield (
+                "the program is still being recorded, and its events are in memory: another "
+                "recorder with a file began first; this file is written when its own stops."
+            )
+        elif file["live"]:
             yield "the program is still being recorded; this is what it did until now."
-        elif file["unfinished"]:
+        elif file["unfinished"] and not file.get("awaits_stop"):
             yield "the program ended without stopping the recorder; all it recorded is here."
     if facts["functions_off"]:
         functions = show_count(facts["functions_off"], "function")

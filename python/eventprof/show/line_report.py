@@ -50,7 +50,7 @@ def write_lines(trace: Trace, file: IO[str], *, limit: int, functions: Any = Non
     if not len(lines):
         print("no lines: record with lines=True (run: --lines), or with memory", file=file)
         return 0
-    weight = _filled(lines, "self_time")
+    weight = _filled(lines, "self")
     if not weight.any():
         weight = _filled(lines, "allocated")
     rows = np.ma.getdata(lines["function"])
@@ -75,8 +75,8 @@ def _write_function(lines: Table, weight: Any, whole: float, file: IO[str]) -> N
     cells = {
         int(row.line): [
             _number(row.hits),
-            _time(row.time),
-            _time(row.self_time),
+            _time(row.total),
+            _time(row.self),
             "" if not each else f"{100 * float(each) / whole:.1f}",
             _number(row.allocated),
             _number(row.blocks),

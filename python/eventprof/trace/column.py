@@ -101,11 +101,13 @@ class Column:
         For people.
     hexadecimal : bool
         How to show its numbers.
+    formerly : str
+        What it was called before; a table still gives it by that name, with a DeprecationWarning.
     """
 
     __slots__ = (
-        "_load", "_nulls", "_text", "_values", "doc", "dtype", "hexadecimal", "name", "null",
-        "unit", "words",
+        "_load", "_nulls", "_text", "_values", "doc", "dtype", "formerly", "hexadecimal", "name",
+        "null", "unit", "words",
     )  # fmt: skip
 
     def __init__(
@@ -119,6 +121,7 @@ class Column:
         unit: str = "",
         doc: str = "",
         hexadecimal: bool = False,
+        formerly: str = "",
     ) -> None:
         self.name = name
         self._load = load
@@ -128,6 +131,7 @@ class Column:
         self.unit = unit
         self.doc = doc
         self.hexadecimal = hexadecimal
+        self.formerly = formerly
         self._values: Array | None = None
         self._nulls: Mask | None = None
         self._text: Array | None = None
@@ -221,6 +225,7 @@ class Column:
             unit=self.unit,
             doc=self.doc,
             hexadecimal=self.hexadecimal,
+            formerly=self.formerly,
         )
 
     def pandas(self, pd: Any) -> Any:

@@ -123,7 +123,7 @@ def calls(trace: Tables, table: Table, compensate: Compensate) -> Table:
         table,
         {
             "duration": _less(table["duration"], share),
-            "self_time": _less(table["self_time"], self_share),
+            "self": _less(table["self"], self_share),
         },
     )
 
@@ -131,7 +131,7 @@ def calls(trace: Tables, table: Table, compensate: Compensate) -> Table:
 def functions(trace: Tables, table: Table, compensate: Compensate) -> Table:
     """Give `Trace.functions` without the recorder's share: from the calls, as it was made."""
     by_call = calls(trace, trace.calls, compensate)
-    duration, self_time = by_call["duration"], by_call["self_time"]
+    duration, self_time = by_call["duration"], by_call["self"]
     flags, row = trace._core.calls("flags"), trace._core.calls("function")
     count = len(table)
     known = row >= 0
@@ -182,7 +182,15 @@ def _with(table: Table, replaced: Mapping[str, Array]) -> Table:
             return old
         values = replaced[old.name]
         doc = f"{old.doc}; without the recorder's share"
-        return Column(old.name, lambda: values, old.dtype, null=old.null, unit=old.unit, doc=doc)
+        return Column(
+            old.name,
+            lambda: values,
+            old.dtype,
+            null=old.null,
+            unit=old.unit,
+            doc=doc,
+            formerly=old.formerly,
+        )
 
     columns = [column(table._column(name)) for name in table.columns]
     return Table(f"{table.name} without overhead", columns, len(table))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._words import printable
+from ..recording.quantities import parse_duration
 from .by_function import Function, answer_table, by_function, find_function, row_numbers, sum_by
 from .column import Array
 from .holders import Holders
@@ -125,22 +126,22 @@ class Within:
 class Moments(Holders):
     """Parts of a trace by time."""
 
-    def _checked_time(self, name: str, time: int) -> int:
-        if isinstance(time, bool) or not isinstance(time, (int, np.integer)):
-            raise TypeError(f"{name}: ns since the window's start, an int, not {time!r}")
+    def _checked_time(self, name: str, given: int | str) -> int:
+        is_negative = isinstance(given, (int, np.integer)) and given < 0
+        time = int(given) if is_negative else parse_duration(name, given)
         if not 0 <= time <= self.duration:
             raise ValueError(
                 f"{name}: {time} ns is outside of the trace, which goes from 0 to {self.duration}"
             )
-        return int(time)
+        return time
 
-    def at(self, time: int) -> Instant:
+    def at(self, time: int | str) -> Instant:
         """Say what was going on at an instant.
 
         Parameters
         ----------
-        time : int
-            In ns since the window's start.
+        time : int or str
+            In ns since the window's start, or text as ``"1.5 ms"``.
 
         Returns
         -------
@@ -152,10 +153,10 @@ class Moments(Holders):
         TypeError, ValueError
             The time is no whole number, or lies outside of the trace.
         """
-        time = self._checked_time("time", time)
+        now = self._checked_time("time", time)
         core = self._core
         start, duration = core.calls("start"), core.calls("duration")
-        rows = np.flatnonzero((start <= time) & (time < start + duration))
+        rows = np.flatnonzero((start <= now) & (now < start + duration))
         thread, depth = core.calls("thread")[rows], core.calls("depth")[rows]
         order = np.lexsort((depth, thread))
         rows, thread, depth = rows[order], thread[order], depth[order]
@@ -168,23 +169,23 @@ class Moments(Holders):
                 "depth": depth,
                 **by_function(self, function),
                 "start": start[rows],
-                "open_for": time - start[rows],
+                "open_for": now - start[rows],
                 "caller_line": row_numbers(core.calls("caller_line")[rows]),
             },
         )
-        groups = core.alive(core.moment(time), "function")
+        groups = core.alive(core.moment(now), "function")
         live = self._groups("live memory", groups, "function")
         return Instant(
-            time, opened, live, int(groups[1].sum()), int(groups[2].sum()), self._title("")
+            now, opened, live, int(groups[1].sum()), int(groups[2].sum()), self._title("")
         )
 
-    def between(self, start: int, end: int) -> Interval:
+    def between(self, start: int | str, end: int | str) -> Interval:
         """Say what happened between two instants.
 
         Parameters
         ----------
-        start, end : int
-            In ns since the window's start; the end is not in it.
+        start, end : int or str
+            In ns since the window's start, or text as ``"1.5 ms"``; the end is not in it.
 
         Returns
         -------
@@ -196,25 +197,25 @@ class Moments(Holders):
         TypeError, ValueError
             An instant is no whole number or lies outside of the trace, or the end before the start.
         """
-        start, end = self._checked_time("start", start), self._checked_time("end", end)
-        if end < start:
-            raise ValueError(f"end: {end} ns is before the start, {start} ns")
+        first_ns, last_ns = self._checked_time("start", start), self._checked_time("end", end)
+        if last_ns < first_ns:
+            raise ValueError(f"end: {last_ns} ns is before the start, {first_ns} ns")
         core = self._core
-        first, last = np.searchsorted(core.events("time"), (start, end))
+        first, last = np.searchsorted(core.events("time"), (first_ns, last_ns))
         began, duration = core.calls("start"), core.calls("duration")
-        calls = np.flatnonzero((began < end) & (began + duration > start))
+        calls = np.flatnonzero((began < last_ns) & (began + duration > first_ns))
         born = core.allocations("start")
-        blocks = np.flatnonzero((born >= start) & (born < end))
+        blocks = np.flatnonzero((born >= first_ns) & (born < last_ns))
         died = core.allocations("end")
-        dead = (died >= start) & (died < end) & (died >= 0)
+        dead = (died >= first_ns) & (died < last_ns) & (died >= 0)
         sizes = core.allocations("size")
         return Interval(
-            start,
-            end,
+            first_ns,
+            last_ns,
             self.events[first:last],
             self.calls[calls],
             self.allocations[blocks],
-            self._function_sums(calls, blocks, start, end),
+            self._function_sums(calls, blocks, first_ns, last_ns),
             int(sizes[blocks].sum()),
             int(sizes[dead].sum()),
             self._title(""),

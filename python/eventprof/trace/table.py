@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, cast, overload
 
 import numpy as np
 
@@ -27,6 +27,32 @@ _ROWS_AT_A_TIME = 4096  # of an iteration
 _SHOWN = 5  # rows of a repr at either end
 
 
+def _warn_of_name(before: str, now: str) -> None:
+    """Warn that a column has another name now, where the table's user asked for it."""
+    import warnings
+
+    warnings.warn(
+        f"the column {before!r} is called {now!r} now; the old name goes with the next version",
+        DeprecationWarning,
+        stacklevel=4,
+    )
+
+
+def _row_type(columns: Mapping[str, Column], formerly: Mapping[str, str]) -> Any:
+    """Make the type of rows: a named tuple that also has fields by their former names."""
+    fields: Any = namedtuple("Row", columns, rename=True)  # type: ignore[misc]
+    if not formerly:
+        return fields
+
+    def by_former_name(row: Any, name: str) -> Any:
+        if name not in formerly:
+            raise AttributeError(f"a row has no column {name!r}", name=name, obj=row)
+        _warn_of_name(name, formerly[name])
+        return row[list(columns).index(formerly[name])]
+
+    return type("Row", (fields,), {"__slots__": (), "__getattr__": by_former_name})
+
+
 def _constant(array: Array) -> Callable[[], Array]:
     return lambda: array
 
@@ -36,12 +62,12 @@ def _rebuild(name: str, length: int, columns: list[tuple[Any, ...]]) -> Table:
 
     def column(
         title: str, values: Array, dtype: Any, nulls: Mask | None, texts: tuple[str, ...] | None,
-        unit: str, doc: str, hexadecimal: bool,
+        unit: str, doc: str, hexadecimal: bool, formerly: str = "",
     ) -> Column:  # fmt: skip
         words = None if texts is None else Words(lambda: texts)
         null: Null = "never" if nulls is None else _constant(nulls)
         return Column(title, _constant(values), dtype, null=null, words=words, unit=unit, doc=doc,
-                      hexadecimal=hexadecimal)  # fmt: skip
+                      hexadecimal=hexadecimal, formerly=formerly)  # fmt: skip
 
     return Table(name, [column(*each) for each in columns], length)
 
@@ -100,8 +126,13 @@ class Table:
 
     @classmethod
     def from_columns(
-        cls, name: str, columns: Mapping[str, Any], *, units: Mapping[str, str] | None = None
-    ) -> Table:
+        cls,
+        name: str,
+        columns: Mapping[str, Any],
+        *,
+        units: Mapping[str, str] | None = None,
+        formerly: Mapping[str, str] | None = None,
+    ) -> Self:
         """Make a table of arrays.
 
         Parameters
@@ -113,6 +144,8 @@ class Table:
             and None become text columns.
         units : mapping, optional
             Of names to units.
+        formerly : mapping, optional
+            Of names to what columns were called before.
 
         Returns
         -------
@@ -131,13 +164,22 @@ class Table:
             if values.ndim != 1 or length not in (None, len(values)):
                 raise ValueError(f"column {key!r}: {values.shape} values, others have {length}")
             length = len(values)
-            unit = (units or {}).get(key, "")
+            unit, before = (units or {}).get(key, ""), (formerly or {}).get(key, "")
             if values.dtype.kind in "OU":
                 codes, words = encode(values.tolist())
-                made.append(Column(key, _constant(codes), words=words, unit=unit))
+                made.append(Column(key, _constant(codes), words=words, unit=unit, formerly=before))
             else:
                 null: Null = "never" if nulls is None else _constant(nulls)
-                made.append(Column(key, _constant(values), values.dtype, null=null, unit=unit))
+                made.append(
+                    Column(
+                        key,
+                        _constant(values),
+                        values.dtype,
+                        null=null,
+                        unit=unit,
+                        formerly=before,
+                    )
+                )
         return cls(name, made, length or 0)
 
     # ---- What is in it ---------------------------------------------------------------------------
@@ -151,12 +193,24 @@ class Table:
         return tuple(self._columns)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._columns
+        return name in self._columns or name in self._formerly()
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Give what IPython completes between the brackets."""
+        return list(self._columns)
+
+    def _formerly(self) -> dict[str, str]:
+        """Give the columns by what they were called before."""
+        return {c.formerly: c.name for c in self._columns.values() if c.formerly}
 
     def _column(self, name: str) -> Column:
         try:
             return self._columns[name]
         except KeyError:
+            now = self._formerly().get(name)
+            if now is not None:
+                _warn_of_name(name, now)
+                return self._columns[now]
             raise KeyError(
                 f"{self.name} has no column {name!r}{did_you_mean(name, self._columns)} "
                 f"(it has: {', '.join(self._columns)})"
@@ -188,6 +242,7 @@ class Table:
                     c.unit,
                     c.doc,
                     c.hexadecimal,
+                    c.formerly,
                 )
                 for c in self._columns.values()
             ],
@@ -394,7 +449,7 @@ class Table:
         Returns
         -------
         Table
-            Of `Trace.calls` with other ``duration`` and ``self_time``, of `Trace.functions` with
+            Of `Trace.calls` with other ``duration`` and ``self``, of `Trace.functions` with
             other times: without the events of the call itself and of all calls inside.
 
         Raises
@@ -421,7 +476,7 @@ class Table:
     def __iter__(self) -> Iterator[Any]:
         """Go through the rows as named tuples; for small tables, columns are faster."""
         if self._row_type is None:
-            self._row_type = namedtuple("Row", self._columns, rename=True)  # type: ignore[misc]
+            self._row_type = _row_type(self._columns, self._formerly())
         for start in range(0, self._length, _ROWS_AT_A_TIME):
             part = self[start : start + _ROWS_AT_A_TIME]
             yield from map(

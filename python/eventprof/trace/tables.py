@@ -88,19 +88,19 @@ class Tables(Facts):
         Returns
         -------
         Table
-            ``start``, ``duration`` and ``self_time`` (without the calls inside) int64, ns.
-            ``thread`` int32, row of `threads`. ``function`` int32, row of `functions`, and ``name``
-            text. ``kind`` text, how it began: call, resume, throw or c_call; or what else it is:
-            span, gc or hpy. A generator has a row for each of its runs. ``depth`` int32.
-            ``parent`` int32, row of this table, null for outermost calls. ``caller``
-            int32 and ``caller_line`` int32. ``flags`` uint8, a sum of: 1 open when the window
-            began, 2 open when it ended, 4 ended by a yield, 8 ended by an exception, 16 its end
-            was not seen, 32 recursive. The duration of a call with 1, 2 or 16 is that within the
-            window, a lower bound. The bits' names are in `CALL_FLAGS` of eventprof.trace.
-            ``allocated`` and ``freed`` int64, bytes, and ``blocks`` (allocated) int32, in the call
-            itself; ``allocated_below``, ``freed_below`` and ``blocks_below`` with the calls
-            inside. ``task`` text: the name of the asyncio task that it was part of, as it was when
-            the task's slice began; null outside of tasks.
+            ``start``, ``duration`` and ``self`` (without the calls inside) int64, ns. ``thread``
+            int32, row of `threads`. ``function`` int32, row of `functions`, its ``name`` and
+            ``file`` text and ``line`` int32, the first. ``kind`` text, how it began: call, resume,
+            throw or c_call; or what else it is: span, gc or hpy. A generator has a row for each of
+            its runs. ``depth`` int32. ``parent`` int32, row of this table, null for outermost
+            calls. ``caller`` int32 and ``caller_line`` int32. ``flags`` uint8, a sum of: 1 open
+            when the window began, 2 open when it ended, 4 ended by a yield, 8 ended by an
+            exception, 16 its end was not seen, 32 recursive. The duration of a call with 1, 2 or 16
+            is that within the window, a lower bound. The bits' names are in `CALL_FLAGS` of
+            eventprof.trace. ``allocated`` and ``freed`` int64, bytes, and ``blocks`` (allocated)
+            int32, in the call itself; ``allocated_below``, ``freed_below`` and ``blocks_below``
+            with the calls inside. ``task`` text: the name of the asyncio task that it was part of,
+            as it was when the task's slice began; null outside of tasks.
         """
         load = self._core.calls
         function, name = self._function_columns(load)
@@ -109,10 +109,15 @@ class Tables(Facts):
             [
                 _number(load, "start", np.int64, "never", "ns", "since the window's start"),
                 _number(load, "duration", np.int64, "never", "ns", "from start to end"),
-                _number(load, "self_time", np.int64, "never", "ns", "without the calls inside"),
+                Column("self", lambda: load("self_time"), np.int64, unit="ns",
+                       doc="without the calls inside", formerly="self_time"),
                 _number(load, "thread", np.int32, "never", "", "row of threads"),
                 function,
                 name,
+                self._text_of_function("file", function, "the function's source file"),
+                Column("line", lambda: _map(self.functions._column("line").values(),
+                                            function.values()),
+                       np.int32, null="negative", doc="the function's first"),
                 self._kind_column("kind", load, "how it began", CALL_WORDS),
                 _number(load, "depth", np.int32, "never", "", "how many calls enclose it"),
                 _number(load, "parent", np.int32, "negative", "", "row of calls"),
@@ -252,9 +257,9 @@ class Tables(Facts):
             outermost), ``self`` with it innermost; ``mean`` (float64), ``min``, ``max``, ``p50``,
             ``p95``, ``p99`` of one call or slice, null where none was recorded from start to end;
             the percentiles are exact. Memory, int64 bytes: ``allocated``, ``freed`` by it, ``net``;
-            ``blocks`` allocated; of what it allocated: ``alive`` at the end, ``churn`` (freed
+            ``blocks`` allocated; of what it allocated: ``live`` at the end, ``churn`` (freed
             again), ``temporary`` (freed in the call that made it, or before the thread's next
-            allocation), ``peak_live`` (alive at the trace's peak).
+            allocation), ``at_peak`` (alive at the trace's peak).
 
         Notes
         -----
@@ -265,14 +270,17 @@ class Tables(Facts):
         names, modules, files, lines, kinds = zip(*rows, strict=True) if rows else ((),) * 5
         line_values = np.array([-1 if line is None else line for line in lines], dtype=np.int32)
 
-        def statistic(name: str, unit: str, doc: str, *, may_lack: bool = False) -> Column:
+        def statistic(
+            name: str, unit: str, doc: str, *, may_lack: bool = False, formerly: str = ""
+        ) -> Column:
             return Column(
                 name,
-                lambda: self._function_stats[name][: len(rows)],
+                lambda: self._function_stats[formerly or name][: len(rows)],
                 np.float64 if name == "mean" else np.int64,
                 null="negative" if may_lack else "never",
                 unit=unit,
                 doc=doc,
+                formerly=formerly,
             )
 
         return Table(
@@ -298,10 +306,10 @@ class Tables(Facts):
                 statistic("freed", "bytes", "by it"),
                 statistic("net", "bytes", "allocated less freed"),
                 statistic("blocks", "", "allocated"),
-                statistic("alive", "bytes", "of allocated: at the end"),
+                statistic("live", "bytes", "of allocated: at the end", formerly="alive"),
                 statistic("churn", "bytes", "of allocated: freed again"),
                 statistic("temporary", "bytes", "of churn: at once"),
-                statistic("peak_live", "bytes", "of allocated: at the peak"),
+                statistic("at_peak", "bytes", "of allocated: at the peak", formerly="peak_live"),
             ],
             len(rows),
             self._compensate_functions,
@@ -325,9 +333,9 @@ class Tables(Facts):
         -------
         Table
             In order of function and line. ``function`` int32, row of `functions`; ``name`` and
-            ``file`` text; ``line`` int32. ``hits`` int64, how often it began; ``time`` int64, ns,
+            ``file`` text; ``line`` int32. ``hits`` int64, how often it began; ``total`` int64, ns,
             from there until the next line of the same call began, or the call ended or yielded:
-            with all that the line called; ``self_time`` int64, ns, without the calls that were
+            with all that the line called; ``self`` int64, ns, without the calls that were
             recorded. ``allocated`` int64, bytes, and ``blocks`` int64: while the line was
             executing; what functions that are not in Python allocate is of the line that called
             them. The first three numbers are null unless lines were recorded
@@ -338,7 +346,7 @@ class Tables(Facts):
         Of a recursive function's line that is open several times on a thread the outermost counts,
         so that no line takes longer than its thread. The last line of a call that was still open
         takes until the window's end. Without recorded calls (``calls=False``) a line takes until
-        its thread's next line, in whichever function, and ``self_time`` is the same. A realloc
+        its thread's next line, in whichever function, and ``self`` is the same. A realloc
         counts as an allocation of the new block.
 
         Examples
@@ -365,9 +373,12 @@ class Tables(Facts):
             "function", lambda: functions, np.int32, null="negative", doc="row of functions"
         )
 
-        def number(name: str, values: Array, known: bool, unit: str, doc: str) -> Column:
+        def number(
+            name: str, values: Array, known: bool, unit: str, doc: str, formerly: str = ""
+        ) -> Column:
             mask = np.full(len(values), not known)
-            return Column(name, lambda: values, np.int64, null=lambda: mask, unit=unit, doc=doc)
+            return Column(name, lambda: values, np.int64, null=lambda: mask, unit=unit, doc=doc,
+                          formerly=formerly)  # fmt: skip
 
         return Table(
             self._title("lines"),
@@ -377,8 +388,12 @@ class Tables(Facts):
                 self._text_of_function("file", function, "its source file"),
                 Column("line", lambda: lines, np.int32, doc="in the file"),
                 number("hits", hits, began, "", "how often it began"),
-                number("time", time, began, "ns", "until the call's next line, or its end"),
-                number("self_time", self_time, began, "ns", "without recorded calls inside"),
+                number(
+                    "total", time, began, "ns", "until the call's next line, or its end", "time"
+                ),
+                number(
+                    "self", self_time, began, "ns", "without recorded calls inside", "self_time"
+                ),
                 number("allocated", allocated, allocates, "bytes", "while it was executing"),
                 number("blocks", blocks, allocates, "", "allocated"),
             ],

@@ -192,7 +192,7 @@ class Trace(UserEvents, Collector, Objects, Memory, Moments, Callers, Comparison
         table: str | None = None,
         weight: str | None = None,
         threads: Sequence[str] | str | None = None,
-        between: tuple[int, int] | None = None,
+        between: tuple[int | str, int | str] | None = None,
         functions: Sequence[str] | str | None = None,
         own: bool = False,
         progress: Callable[[int, int], None] | None = None,
@@ -214,9 +214,9 @@ class Trace(UserEvents, Collector, Objects, Memory, Moments, Callers, Comparison
             Of collapsed: self (ns), calls, allocated, blocks, at_peak or live; self without.
         threads : str or sequence of str, optional
             Only threads of these names, which may be globs, or native ids.
-        between : (int, int), optional
-            Only what happened from the one time to the other, in ns since the window's start; calls
-            are cut there.
+        between : (int or str, int or str), optional
+            Only what happened from the one time to the other, in ns since the window's start, or
+            text as ``"1.5 ms"``; calls are cut there.
         functions : str or sequence of str, optional
             Only calls of functions that these globs match, as those of ``include=``, and the calls
             inside.
@@ -313,6 +313,34 @@ class Trace(UserEvents, Collector, Objects, Memory, Moments, Callers, Comparison
             return open_page(self, title=title, grain=grain)
         write(self, path, title=title, grain=grain, force=force)
         return os.fspath(path)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the timeline by matplotlib: the outermost calls of the first threads.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            Where to; without, in a figure of its own.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            ``axes.figure.savefig("timeline.svg")`` writes it. `show` shows every call.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            matplotlib is not installed: ``pip install 'eventprof[plot]'``.
+        """
+        from ..viewer.plots import timeline
+
+        return timeline(self, axes)
+
+    def _repr_html_(self) -> str:
+        """Give what a notebook shows: a line of facts, and the small timeline over live memory."""
+        from ..viewer.picture import summary
+
+        return summary(self)
 
     def __repr__(self) -> str:
         lost = f", {self.loss.total:,} lost" if self.loss else ""

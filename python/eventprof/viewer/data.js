@@ -1,6 +1,7 @@
 // The data of the page: decodes sections, and answers questions about calls and blocks. No other module knows the bytes.
 
 import { Pyramid, lowerBound, upperBound } from "./lod.js";
+import { Waiting } from "./waiting.js";
 
 const KEYFRAME = 256; // events of blocks between two known sums
 
@@ -104,20 +105,31 @@ export class Data {
     this.death = new Uint32Array(head.blocks); // 0: it lives on
     this.size = new Float64Array(head.blocks);
     this.holder = new Small(head.blocks);
-    this.blockLine = new Uint32Array(head.blocks);
+    this.place = new Uint32Array(head.blocks); // the line that was executing, as a row of head.places
+    this.ownPlace = new Uint32Array(head.blocks); // the own line that it is charged to
     this.eventThread = new Uint16Array(m);
     const deepest = head.rows.reduce((/** @type {number} */ most, /** @type {number[]} */ row) => Math.max(most, row[1]), 0);
     this.eventDepth = deepest < 65000 ? new Uint16Array(m) : new Uint32Array(m); // of its call, and 1
-    this.bandOf = new Uint8Array(functions + 1).fill(head.bands.length);
-    head.bands.forEach((/** @type {number} */ row, /** @type {number} */ at) => (this.bandOf[row] = at));
-    this.bands = head.bands.length + 1;
+    this.waiting = new Waiting(head.threads.length, head.blocking, functions);
+    // Who holds memory: holdBy() sets these.
+    this.by = "";
+    /** @type {Uint16Array|Uint32Array} */
+    this.holders = this.holder;
+    this.bandOf = new Uint8Array(0);
+    this.bands = 1;
+    this.frames = new Float64Array(0);
+    this.eventsHere = 0; // events that are decoded: tiles of blocks come in order
+    this.frameCount = 0;
+    this.holdBy("function");
     const frames = Math.ceil(m / KEYFRAME) + 1;
+    this.frameCount = frames;
     this.frames = new Float64Array(frames * this.bands); // live bytes of each band before an event
     this.frameMost = new Float64Array(frames); // the most live bytes after one of its events
     this.frameAt = new Uint32Array(frames); // which event that is
-    this.eventsHere = 0; // events that are decoded: tiles of blocks come in order
     this.birthsHere = 0;
     this.orphans = new Map();
+    /** Of a parent its orphans. @type {Map<number, number[]>} */
+    this.strays = new Map();
     this.astray = new Map();
   }
 
@@ -154,6 +166,14 @@ export class Data {
       const to = read.differences();
       for (let i = 0; i < rows; i++) map.set(from[i], to[i]);
     }
+    for (const [child, parent] of this.orphans) {
+      const found = this.strays.get(parent);
+      if (found) found.push(child);
+      else this.strays.set(parent, [child]);
+    }
+    const { rows, widths } = this.head.tenures;
+    const read = new Reader(await unpack("tenures"), rows, widths);
+    this.waiting.fill(read.numbers(), read.numbers(), read.numbers(), this.head.grain);
   }
 
   /** @param {number} number */
@@ -197,20 +217,12 @@ export class Data {
     const size = read.numbers();
     const func = read.numbers();
     const line = read.numbers();
+    const own = read.numbers();
     read.into(this.eventThread, from);
     read.into(this.eventDepth, from);
-    const { time, bands, frames } = this;
-    const live = new Float64Array(bands);
-    if (from) live.set(frames.subarray(Math.ceil(from / KEYFRAME) * bands, Math.ceil(from / KEYFRAME) * bands + bands));
+    const { time } = this;
     let last = start;
-    let total = live.reduce((a, b) => a + b, 0);
-    // Tiles are whole keyframes but for the last one.
     for (let i = 0, at = from; i < rows; i++, at++) {
-      if (at % KEYFRAME === 0) {
-        const frame = at / KEYFRAME;
-        frames.set(live, frame * bands);
-        this.frameMost[frame] = -1;
-      }
       time[at] = (last += time[at]) * grain;
       let block;
       if (ref[i] === 0) {
@@ -218,26 +230,76 @@ export class Data {
         this.birth[block] = at;
         this.size[block] = size[i];
         this.holder[block] = func[i] ? func[i] - 1 : this.none;
-        this.blockLine[block] = line[i];
+        this.place[block] = line[i];
+        this.ownPlace[block] = own[i];
         this.born[at] = 1;
-        live[this.bandOf[this.holder[block]]] += size[i];
-        total += size[i];
       } else {
         block = this.birthsHere - ref[i];
         this.death[block] = at;
-        live[this.bandOf[this.holder[block]]] -= this.size[block];
-        total -= this.size[block];
       }
       this.block[at] = block;
+    }
+    this.eventsHere += rows;
+    this.keyframes(from);
+    this.blockTiles[number] = 2;
+  }
+
+  /** Sums up the bands from an event on, which a keyframe begins with. @param {number} from */
+  keyframes(from) {
+    const { bands, frames, bandOf, holders } = this;
+    const live = new Float64Array(bands);
+    if (from) live.set(frames.subarray((from / KEYFRAME) * bands, (from / KEYFRAME + 1) * bands));
+    let total = live.reduce((a, b) => a + b, 0);
+    // Tiles are whole keyframes but for the last one.
+    for (let at = from; at < this.eventsHere; at++) {
       const frame = Math.floor(at / KEYFRAME);
+      if (at % KEYFRAME === 0) {
+        frames.set(live, frame * bands);
+        this.frameMost[frame] = -1;
+      }
+      const block = this.block[at];
+      const change = this.born[at] ? this.size[block] : -this.size[block];
+      live[bandOf[holders[block]]] += change;
+      total += change;
       if (total > this.frameMost[frame]) {
         this.frameMost[frame] = total;
         this.frameAt[frame] = at;
       }
     }
-    this.eventsHere += rows;
     frames.set(live, Math.ceil(this.eventsHere / KEYFRAME) * bands);
-    this.blockTiles[number] = 2;
+  }
+
+  /** Chooses by whom memory is held: function, line or own. @param {string} by */
+  holdBy(by) {
+    if (by === this.by) return;
+    this.by = by;
+    const { head } = this;
+    this.holders = by === "line" ? this.place : by === "own" ? this.ownPlace : this.holder;
+    const most = by === "function" ? this.none : head.places[0].length - 1;
+    /** @type {number[]} */
+    const bands = head.bands[by];
+    this.bandOf = new Uint8Array(most + 1).fill(bands.length);
+    bands.forEach((key, at) => (this.bandOf[key] = at));
+    this.bands = bands.length + 1;
+    if (!this.frameCount) return; // nothing is decoded yet
+    this.frames = new Float64Array(this.frameCount * this.bands);
+    this.keyframes(0);
+  }
+
+  /** Names who holds a block. @param {number} key of `holders` */
+  holderName(key) {
+    if (this.by === "function") return this.nameOf(key);
+    const [functions, lines] = this.head.places;
+    if (key === 0) return this.by === "own" ? "(not in own code)" : "(unknown)";
+    const f = functions[key];
+    const place = f < 0 ? "" : this.head.functions.files[this.head.functions.file[f]] || "";
+    const file = place.slice(place.lastIndexOf("/") + 1);
+    return `${f < 0 ? "(unknown)" : this.nameOf(f)}${file || lines[key] ? ` ${file}${lines[key] ? `:${lines[key]}` : ""}` : ""}`;
+  }
+
+  /** The line that was executing when a block was born; 0: not known. @param {number} block */
+  lineOf(block) {
+    return this.head.places[1][this.place[block]];
   }
 
   // ---- Names -------------------------------------------------------------------------------------
@@ -299,8 +361,14 @@ export class Data {
         if (this.parentOf(i) === call) found.push(i);
       }
     }
-    for (const [child, parent] of this.orphans) if (parent === call && !found.includes(child)) found.push(child);
+    for (const child of this.strays.get(call) || []) if (!found.includes(child)) found.push(child);
     return found;
+  }
+
+  /** Time of a call in which another thread had the interpreter's lock. @param {number} call */
+  waitedOf(call) {
+    const { thread } = this.rows[this.rowOf(call)];
+    return this.waiting.between(thread, this.start[call], this.start[call] + this.dur[call]);
   }
 
   /** Time of a call without the calls that it made. @param {number} call */
@@ -350,6 +418,8 @@ export class Data {
     const allocated = new Float64Array(n);
     const blocks = new Float64Array(n);
     const kept = new Float64Array(n);
+    const temporaryOf = new Float64Array(n);
+    const freedOf = new Float64Array(n);
     for (const { first, end } of this.rows) {
       let i = Math.max(first, lowerBound(this.start, t0, first, end) - 1);
       for (; i < end && this.start[i] < t1; i++) {
@@ -380,10 +450,16 @@ export class Data {
         blocks[f]++;
         const death = this.death[block];
         if (death === 0 || death >= last) kept[f] += size;
-        else temporary += size;
-      } else freed += size;
+        else {
+          temporary += size;
+          temporaryOf[f] += size;
+        }
+      } else {
+        freed += size;
+        freedOf[this.holder[block]] += size;
+      }
     }
-    return { self, calls, allocated, blocks, kept, bytes, made, freed, temporary, keptBytes: bytes - temporary };
+    return { self, calls, allocated, blocks, kept, temporaryOf, freedOf, bytes, made, freed, temporary, keptBytes: bytes - temporary };
   }
 
   // ---- Blocks ------------------------------------------------------------------------------------
@@ -408,7 +484,7 @@ export class Data {
   apply(at, bands) {
     const block = this.block[at];
     const change = this.born[at] ? this.size[block] : -this.size[block];
-    bands[this.bandOf[this.holder[block]]] += change;
+    bands[this.bandOf[this.holders[block]]] += change;
     return change;
   }
 

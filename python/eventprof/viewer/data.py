@@ -24,6 +24,7 @@ import numpy as np
 
 from .. import __version__
 from .._words import plural, show_ns
+from ..answers.own import find_own
 from ..trace.column import Array
 
 if TYPE_CHECKING:
@@ -33,8 +34,11 @@ if TYPE_CHECKING:
 TILE = 1 << 17
 #: Calls that one coarse row stands for until their tile is decoded.
 COARSE = 256
-#: Functions that have a band of their own in the picture of memory.
+#: Holders that have a band of their own in the picture of memory.
 BANDS = 12
+#: By what memory can be shown: the function of the innermost call, the line that was executing, the
+#: own line that it is charged to.
+HOLDERS = ("function", "line", "own")
 _BINS = 1024
 
 #: What a call is, by the word of its kind: colour.js has one colour for each.
@@ -150,7 +154,8 @@ class _Calls:
         assert kinds.words is not None
         self.kinds = list(kinds.words.texts())
         self.flags = column("flags")[order]
-        self.line = np.maximum(column("caller_line")[order], 0)
+        self.caller, self.caller_line = column("caller")[order], column("caller_line")[order]
+        self.line = np.maximum(self.caller_line, 0)
         tasks = table._column("task")
         assert tasks.words is not None
         self.tasks = list(tasks.words.texts())
@@ -178,6 +183,21 @@ class _Calls:
                 found[part] = self.sought(thread, depth - 1, self.start[part])
         wrong = np.flatnonzero(found != self.parent)
         return wrong, self.parent[wrong]
+
+    def owners(self, own: Array) -> tuple[Array, Array]:
+        """Give function and line of the own line that each call is charged to, -1: there is none.
+
+        As `Tree.owners` has it: of an own function it is no line, but its function and line -1.
+        """
+        function, line = (np.full(self.count + 1, -1, dtype=np.int32) for _ in range(2))
+        for _, _, first, count in sorted(self.rows, key=lambda row: row[1]):
+            part = slice(first, first + count)
+            of, caller = self.function[part], self.caller[part]
+            above = self.parent[part]  # of no parent -1, whose owner is none
+            is_own, called = own[np.maximum(of, -1)], own[np.maximum(caller, -1)]
+            function[part] = np.where(is_own, of, np.where(called, caller, function[above]))
+            line[part] = np.where(is_own, -1, np.where(called, self.caller_line[part], line[above]))
+        return function, line
 
     def tiles(self) -> Iterator[tuple[dict[str, Any], list[Array]]]:
         """Give what the head says of each tile, and its columns."""
@@ -238,6 +258,46 @@ class _Calls:
 # ---- Blocks --------------------------------------------------------------------------------------
 
 
+class _Places:
+    """Lines that something was allocated in, numbered: 0 is no line of no function.
+
+    Parameters
+    ----------
+    functions : int
+        How many there are.
+    pairs : sequence of (array, array)
+        Functions and lines, -1: unknown.
+    """
+
+    def __init__(self, functions: int, pairs: Sequence[tuple[Array, Array]]) -> None:
+        # A table with room for each function's lines, from its first to its last: no sorting.
+        low, high = np.full(functions + 1, 1 << 31), np.full(functions + 1, -2)
+        for function, line in pairs:
+            np.minimum.at(low, function, line)
+            np.maximum.at(high, function, line)
+        room = np.maximum(high - low + 1, 0)
+        self._offset = np.r_[0, np.cumsum(room)[:-1]] - low
+        used = np.zeros(int(room.sum()), dtype=bool)
+        for function, line in pairs:
+            used[self._offset[function] + line] = True
+        none = self._offset[-1] - 1 if low[-1] <= -1 <= high[-1] else -1
+        if none >= 0:
+            used[none] = False
+        self._number = np.cumsum(used, dtype=np.int32)
+        if none >= 0:
+            self._number[none] = 0
+        at = np.flatnonzero(used)
+        function = np.repeat(np.arange(functions + 1), room)[at]
+        #: Function and line of each place.
+        self.function = np.r_[-1, np.where(function == functions, -1, function)]
+        self.line = np.r_[-1, at - self._offset[function]]
+
+    def of(self, function: Array, line: Array) -> Array:
+        """Give the numbers of some of the pairs."""
+        numbers: Array = self._number[self._offset[function] + line]
+        return numbers
+
+
 class _Blocks:
     """Births and deaths of blocks, in order of time.
 
@@ -247,11 +307,13 @@ class _Blocks:
         Where they are from.
     calls : _Calls
         Which calls they lead to.
+    own : array of bool
+        Which functions are own code; the last row is of none.
     grain : int
         Nanoseconds of a unit of time.
     """
 
-    def __init__(self, trace: Trace, calls: _Calls, grain: int) -> None:
+    def __init__(self, trace: Trace, calls: _Calls, own: Array, grain: int) -> None:
         table = trace.allocations
 
         def column(name: str) -> Array:
@@ -286,8 +348,22 @@ class _Blocks:
         self.size = merged(np.maximum(column("size"), 0), 0, np.int64)
         function = trace._block_functions()
         self.function = merged(function + 1, 0)
-        self.line = merged(np.maximum(column("line"), 0), 0)
-        self.sizes, self.functions = np.maximum(column("size"), 0), function
+        self.sizes = np.maximum(column("size"), 0)
+        executing, line, call = column("function"), column("line"), column("call")
+        of, at = calls.owners(own)
+        call = np.where(call >= 0, calls.place[call], -1) if calls.count else call
+        is_own = own[np.maximum(executing, -1)]
+        owner = np.where(is_own, executing, of[call])
+        owner_line = np.where(is_own, line, at[call])
+        self.places = _Places(len(own) - 1, [(executing, line), (owner, owner_line)])
+        #: By whom each block is held: a function, -1: unknown; of the others a place.
+        self.keys = {
+            "function": function,
+            "line": self.places.of(executing, line),
+            "own": self.places.of(owner, owner_line),
+        }
+        self.line = merged(self.keys["line"], 0)
+        self.own = merged(self.keys["own"], 0)
         self.start, self.end = start, end
         self._link(calls, column, merged, dead, grain)
         self.time //= grain
@@ -326,29 +402,33 @@ class _Blocks:
             part = slice(at, min(at + TILE, self.events))
             steps = step[part].copy()
             steps[0] = 0
-            columns = [self.ref, self.size, self.function, self.line, self.thread, self.depth]
+            columns = [
+                self.ref, self.size, self.function, self.line, self.own, self.thread, self.depth
+            ]  # fmt: skip
             yield {"start": int(self.time[at])}, [steps, *(each[part] for each in columns)]
 
-    def holders(self, duration: int, count: int) -> list[int]:
-        """Give the functions that hold the most, at the peak or all the time."""
-        if not self.count:
-            return []
+    def bands(self, by: str, peak: int, duration: int) -> list[int]:
+        """Give who has a band: half by what they hold at the peak, the rest by bytes and time."""
+        keys, least = self.keys[by], 0 if by == "function" else 1
+        known = keys >= least
+        live = known & (self.start <= peak) & ((self.end < 0) | (self.end > peak))
         life = np.where(self.end >= 0, self.end, duration) - self.start
-        known = self.functions >= 0
-        area = np.bincount(
-            self.functions[known],
-            weights=self.sizes[known].astype(float) * life[known],
-            minlength=count,
-        )
-        return [int(row) for row in np.argsort(-area, kind="stable")[: 4 * BANDS] if area[row] > 0]
+        held = np.bincount(keys[live], weights=self.sizes[live])
+        area = np.bincount(keys[known], weights=self.sizes[known].astype(float) * life[known])
+        held.resize(len(area))
+        most = [int(key) for key in np.argsort(-held, kind="stable")[:BANDS] if held[key] > 0]
+        over_time = [int(key) for key in np.argsort(-area, kind="stable")[:BANDS] if area[key] > 0]
+        half = most[: BANDS // 2]
+        return list(dict.fromkeys([*half, *over_time, *most]))[:BANDS]
 
-    def bins(self, bands: Sequence[int], duration: int) -> list[list[int]]:
+    def bins(self, by: str, bands: Sequence[int], duration: int) -> list[list[int]]:
         """Give the live bytes of each band, and of all others, at the end of each bin."""
+        keys = self.keys[by]
         rows = len(bands) + 1
-        band = np.full(int(self.functions.max(initial=-1)) + 2, rows - 1, dtype=np.int64)
-        for number, function in enumerate(bands):
-            band[function] = number
-        of = band[self.functions]  # -1: the last, which is none of the bands
+        band = np.full(int(keys.max(initial=-1)) + 2, rows - 1, dtype=np.int64)
+        for number, key in enumerate(bands):
+            band[key] = number
+        of = band[keys]  # -1: the last, which is none of the bands
         sums = np.zeros(_BINS * rows, dtype=np.float64)
         length = max(duration, 1)
         for times, sign, part in (
@@ -366,6 +446,75 @@ class _Blocks:
             )
         curve = np.cumsum(sums.reshape(_BINS, rows), axis=0)
         return [[int(value) for value in column] for column in curve.T]
+
+
+# ---- Waiting -------------------------------------------------------------------------------------
+
+
+def _tenures(trace: Trace, grain: int) -> list[Array]:
+    """Give who had the interpreter's lock: start, as a difference, length and thread."""
+    table = trace.gil
+    start, end, thread = (table._column(name).values() for name in ("start", "end", "thread"))
+    start = start // grain
+    return [np.diff(start, prepend=0), np.maximum(end // grain - start, 0), thread]
+
+
+def _blocking(trace: Trace) -> list[int]:
+    """Give the builtins that wait for something else than the lock: in them nobody wants it."""
+    blocking: list[int] = np.flatnonzero(trace._tree.is_blocking[:-1]).tolist()
+    return blocking
+
+
+# ---- Findings ------------------------------------------------------------------------------------
+
+
+def _findings(trace: Trace, calls: _Calls) -> list[dict[str, Any]]:
+    """Give what `analyze` finds; each line with the longest call there, as a number of the page."""
+    if not calls.count:
+        return []
+    tree, found = trace._tree, trace.analyze()
+    function_of = {(row[0] or "(no name)", row[2]): n for n, row in enumerate(tree.functions)}
+    places: list[tuple[int, int | None, int | None]] = []
+    for finding in found:
+        for evidence in finding.evidence:
+            if evidence.node is not None:
+                node = evidence.node
+                places.append(
+                    (int(tree.function[node]), int(tree.caller[node]), int(tree.line[node]))
+                )
+            else:
+                places.append((function_of.get((evidence.name, evidence.file), -1), None, None))
+    wanted = np.zeros(len(tree.functions) + 1, dtype=bool)
+    wanted[[function for function, _, _ in places if function >= 0]] = True
+    rows = np.flatnonzero(wanted[np.maximum(calls.function, -1)])
+    rows = rows[np.argsort(-calls.duration[rows], kind="stable")]  # the longest first
+    function, caller, line = calls.function[rows], calls.caller[rows], calls.caller_line[rows]
+
+    def longest(of: int, by: int | None, at: int | None) -> int:
+        fits = function == of
+        if by is not None:
+            fits &= (caller == by) & (line == at)
+        return int(rows[fits.argmax()]) if of >= 0 and fits.any() else -1
+
+    links = iter([longest(*place) for place in places])
+    return [
+        {
+            "rule": finding.rule,
+            "claim": finding.claim,
+            "advice": finding.advice,
+            "share": round(finding.share, 4),
+            "command": finding.command,
+            "evidence": [
+                {"name": e.name, "place": e.place(), "calls": e.calls, "call": next(links)}
+                for e in finding.evidence
+            ],
+            # Of one slow call it is that call itself.
+            "call": int(calls.place[int(finding.numbers["call"])])
+            if "call" in finding.numbers
+            else -1,
+        }
+        for finding in found
+    ]
 
 
 # ---- The head ------------------------------------------------------------------------------------
@@ -388,6 +537,8 @@ _STATISTICS = (
     "calls", "resumes", "total", "self", "p50", "max", "allocated", "freed", "blocks", "alive",
     "peak_live",
 )  # fmt: skip
+#: Of them, what the table calls otherwise than the page.
+_COLUMNS = {"alive": "live", "peak_live": "at_peak"}
 
 
 def _functions(trace: Trace) -> dict[str, Any]:
@@ -407,7 +558,7 @@ def _functions(trace: Trace) -> dict[str, Any]:
         "line": table._column("line").values().tolist(),
         "kind": texts["kind"],
         "area": area,
-        **{name: table._column(name).values().tolist() for name in _STATISTICS},
+        **{name: table._column(_COLUMNS.get(name, name)).values().tolist() for name in _STATISTICS},
     }
 
 
@@ -530,22 +681,13 @@ def sections(
     tiles : list of (str, bytes)
         All else, by the id of its element.
     """
-    calls = _Calls(trace, grain)
-    blocks = _Blocks(trace, calls, grain)
-    duration = trace.duration
     functions = _functions(trace)
-    count = len(functions["name"])
-    holders = blocks.holders(duration, count)
-    peak_live = functions["peak_live"]
-    most = sorted(
-        {*holders, *(row for row in range(count) if peak_live[row] > 0)},
-        key=lambda row: (-peak_live[row], holders.index(row) if row in holders else count, row),
-    )
-    # Half by what they hold at the peak, the rest by what they hold over time.
-    bands = most[: BANDS // 2]
-    bands += [row for row in [*holders, *most] if row not in bands]
-    bands = list(dict.fromkeys(bands))[:BANDS]
+    own = find_own(trace._core.functions(), trace._own_patterns)
+    calls = _Calls(trace, grain)
+    blocks = _Blocks(trace, calls, own, grain)
+    duration = trace.duration
     peak_ns, peak_bytes, peak_blocks, _ = trace._core.peak(31) if blocks.count else (0, 0, 0, 0)
+    bands = {by: blocks.bands(by, peak_ns, duration) if blocks.count else [] for by in HOLDERS}
 
     submit, end_jobs = _pool()
     try:
@@ -578,13 +720,17 @@ def sections(
             widths, raw = future.result()
             extra[name] = {"widths": widths, "rows": rows}
             tiles.append((name, raw))
+        tenures = _tenures(trace, grain)
+        widths, raw = _section(tenures)
+        extra["tenures"] = {"widths": widths, "rows": len(tenures[0])}
+        tiles.append(("tenures", raw))
         widths, coarse = coarse_of_calls.result()
     finally:
         end_jobs()
 
     resident = trace.resident
     head = {
-        "format": 1,
+        "format": 2,
         "version": __version__,
         "title": _title(trace) if title is None else title,
         "summary": f"{show_ns(duration)}, {plural(trace._facts['events'], 'event')}",
@@ -601,7 +747,12 @@ def sections(
         "threads": _threads(trace),
         "functions": functions,
         "bands": bands,
-        "curve": blocks.bins(bands, duration) if blocks.count else [],
+        "curve": {
+            by: blocks.bins(by, bands[by], duration) if blocks.count else [] for by in HOLDERS
+        },
+        "places": [blocks.places.function.tolist(), np.maximum(blocks.places.line, 0).tolist()],
+        "blocking": _blocking(trace),
+        "findings": _findings(trace, calls),
         "peak": [peak_ns, peak_bytes, peak_blocks] if blocks.count and peak_bytes else None,
         "resident": [resident["time"].tolist(), resident["bytes"].tolist()],
         "told": _told(trace),

@@ -1,5 +1,6 @@
 // What is known of one call, beside the median call of its function; and of one instant.
 
+import { branches } from "./branches.js";
 import { showUnit } from "./flame.js";
 import { state, update } from "./state.js";
 import { clean, make, showBytes, showCount, showTime } from "./text.js";
@@ -8,7 +9,7 @@ const FLAG_WORDS = /** @type {[number, string][]} */ ([
   [1, "open when recording began"], [2, "open when recording ended"], [4, "suspended by a yield"],
   [8, "ended by an exception"], [16, "its end was not seen"], [32, "recursive"],
 ]);
-const MOST = 60;
+const MOST = 60; // calls of a path
 const MOST_BLOCKS = 20;
 
 /** @param {import("./data.js").Data} data @param {number} call */
@@ -28,20 +29,6 @@ export function wordsOf(data, call) {
   return words;
 }
 
-/** Sums of the calls that a call made, by function. @param {import("./data.js").Data} data @param {number} call */
-export function childrenByFunction(data, call) {
-  /** @type {Map<number, {calls: number, time: number}>} */
-  const found = new Map();
-  for (const child of data.childrenOf(call)) {
-    const f = data.func[child];
-    const sums = found.get(f) || { calls: 0, time: 0 };
-    sums.calls++;
-    sums.time += data.dur[child];
-    found.set(f, sums);
-  }
-  return found;
-}
-
 export class CallDetail {
   /** @param {import("./data.js").Data} data @param {HTMLElement} pane @param {import("./histogram.js").Histogram} histogram @param {(call: number) => void} go */
   constructor(data, pane, histogram, go) {
@@ -51,6 +38,8 @@ export class CallDetail {
     this.box = make("div", { class: "scroll text" });
     pane.append(this.box);
     this.key = "";
+    /** @type {Map<string, boolean>} */
+    this.choice = new Map();
   }
 
   draw() {
@@ -59,6 +48,13 @@ export class CallDetail {
     const key = `${call},${data.complete}`;
     if (key === this.key) return;
     this.key = key;
+    this.choice.clear();
+    this.fill();
+  }
+
+  fill() {
+    const { data } = this;
+    const { call } = state;
     if (call < 0 || call >= data.count || !data.complete) {
       this.box.replaceChildren(make("p", { class: "soft" }, "Click a call on the timeline to see what it did, beside the median call of its function."));
       return;
@@ -74,14 +70,28 @@ export class CallDetail {
     const path = [];
     for (let up = data.parentOf(call); up >= 0 && path.length < MOST; up = data.parentOf(up)) path.unshift(up);
     const memory = both.map((each) => data.memoryOf(each));
-    const inside = both.map((each) => childrenByFunction(data, each));
     const [title, ...rest] = wordsOf(data, call);
     const link = (/** @type {number} */ to, /** @type {string} */ text) => make("button", { type: "button", class: "link", onclick: () => this.go(to) }, make("bdi", {}, text));
     const fact = (/** @type {string} */ name, /** @type {(each: number, n: number) => string} */ value) =>
       make("tr", {}, make("th", { scope: "row" }, name), ...both.map((each, n) => make("td", { class: "number" }, value(each, n))));
-    const made = [...new Set([...inside[0].keys(), ...inside[1].keys()])];
-    const time = (/** @type {number} */ n, /** @type {number} */ g) => inside[n].get(g)?.time || 0;
-    made.sort((a, b) => Math.max(time(0, b), time(1, b)) - Math.max(time(0, a), time(1, a)));
+    const { rows, more } = branches(data, call, median, this.choice);
+    const toggle = (/** @type {import("./branches.js").Branch} */ row) => {
+      const text = `${row.opened ? "\u25be" : "\u25b8"} ${clean(data.nameOf(row.fn))}`;
+      const turn = () => {
+        this.choice.set(row.path, !row.opened);
+        this.fill();
+        /** @type {HTMLElement|undefined} */ ([...this.box.querySelectorAll("button")].find((each) => each.dataset.path === row.path))?.focus();
+      };
+      const button = make("button", { type: "button", class: "toggle", "aria-expanded": String(row.opened), onclick: turn }, make("bdi", {}, text));
+      button.dataset.path = row.path;
+      return button;
+    };
+    const branch = (/** @type {import("./branches.js").Branch} */ row) => {
+      const head = make("th", { scope: "row" }, row.leaf ? make("bdi", { class: "toggle" }, `\u2002 ${clean(data.nameOf(row.fn))}`) : toggle(row));
+      head.style.paddingLeft = `${row.depth * 14}px`;
+      const sides = median === call ? [0] : [0, 1];
+      return make("tr", {}, head, ...sides.map((n) => make("td", { class: "number" }, row.calls[n].length ? `${showTime(row.time[n])} in ${showCount(row.calls[n].length)}` : "-")));
+    };
     this.box.replaceChildren(
       make("h2", {}, make("bdi", {}, title)),
       ...rest.map((text) => make("div", { class: "soft" }, make("bdi", {}, text))),
@@ -92,15 +102,13 @@ export class CallDetail {
         make("tbody", {},
           fact("time", (each) => showTime(data.dur[each])),
           fact("self", (each) => showTime(data.selfOf(each))),
+          ...(data.waiting.shared ? [fact("waited", (each) => showTime(data.waitedOf(each)))] : []),
           ...(data.blocks ? [
             fact("allocated, itself", (_, n) => `${showBytes(memory[n].bytes)} in ${showCount(memory[n].blocks)}`),
             fact("allocated, with all inside", (_, n) => `${showBytes(memory[n].below)} in ${showCount(memory[n].blocksBelow)}`),
           ] : []),
-          ...made.slice(0, MOST).map((g) => fact(`\u2937 ${clean(data.nameOf(g))}`, (_, n) => {
-            const sums = inside[n].get(g);
-            return sums ? `${showTime(sums.time)} in ${showCount(sums.calls)}` : "-";
-          })))),
-      ...(made.length > MOST ? [make("div", { class: "soft" }, `and ${showCount(made.length - MOST)} more functions`)] : []),
+          ...rows.map(branch))),
+      ...(more ? [make("div", { class: "soft" }, "and more functions")] : []),
       ...this.blocks(call, link),
     );
   }
@@ -130,7 +138,7 @@ export class CallDetail {
         const in_ = death ? data.callOfEvent(death) : -1;
         return make("tr", {},
           make("td", { class: "number" }, showBytes(data.size[block])),
-          make("td", {}, data.blockLine[block] ? `line ${data.blockLine[block]}` : ""),
+          make("td", {}, data.lineOf(block) ? `line ${data.lineOf(block)}` : ""),
           make("td", {}, death ? `lived ${showTime(data.time[death] - data.time[data.birth[block]])}` : "alive at the end"),
           make("td", {}, ...(in_ >= 0 ? ["freed in ", link(in_, clean(data.nameOf(data.func[in_])))] : [])));
       }))),
@@ -150,7 +158,7 @@ export class InstantDetail {
 
   draw() {
     const { data } = this;
-    const key = `${state.instant},${data.complete}`;
+    const key = `${state.instant},${data.complete},${state.hold}`;
     if (key === this.key) return;
     this.key = key;
     if (state.instant === null || !data.complete) {
@@ -158,7 +166,8 @@ export class InstantDetail {
       return;
     }
     const time = state.instant;
-    const { bytes, blocks, rows } = aliveByFunction(data, time);
+    data.holdBy(state.hold);
+    const { bytes, blocks, rows, largest } = aliveByHolder(data, time);
     const open = data.openAt(time);
     this.box.replaceChildren(
       make("h2", {}, `At ${time.toLocaleString("en", { maximumFractionDigits: 0 })} ns`),
@@ -178,27 +187,52 @@ export class InstantDetail {
                 make("button", { type: "button", onclick: () => update({ tab: "flame", unit: "live" }) }, "as a flame graph")),
               make("table", {}, make("tbody", {}, ...rows.slice(0, 200).map(([f, size, count]) => make("tr", {},
                 make("td", { class: "number" }, showUnit("live", size)), make("td", { class: "number" }, showCount(count)),
-                make("td", {}, make("bdi", {}, clean(data.nameOf(f)))))))))
+                make("td", {}, make("bdi", {}, clean(data.holderName(f)))))))),
+              make("h3", {}, largest.length < blocks ? `The ${largest.length} largest blocks` : "Blocks"),
+              make("table", { class: "blocks" }, make("tbody", {}, ...largest.map((block) => this.blockRow(block)))))
           : make("div", { class: "soft" }, "Memory was not recorded.")),
     );
   }
+
+  /** A block: the call that made it, and the one that freed it. @param {number} block */
+  blockRow(block) {
+    const { data } = this;
+    const link = (/** @type {string} */ text, /** @type {number} */ event) => {
+      const call = data.callOfEvent(event);
+      if (call < 0) return [`${text} by no recorded call`];
+      return [`${text} by `, make("button", { type: "button", class: "link", onclick: () => this.go(call) }, make("bdi", {}, clean(data.nameOf(data.func[call]))))];
+    };
+    const { birth, death, time } = data;
+    return make("tr", {},
+      make("td", { class: "number" }, showBytes(data.size[block])),
+      make("td", {}, ...link(`made at ${showTime(time[birth[block]])}`, birth[block])),
+      make("td", {}, ...(death[block] ? link(`freed at ${showTime(time[death[block]])}`, death[block]) : ["alive at the end"])));
+  }
 }
 
-/** What is alive at a time, by function, the most first. @param {import("./data.js").Data} data @param {number} time */
-export function aliveByFunction(data, time) {
-  const size = new Float64Array(data.none + 1);
-  const count = new Float64Array(data.none + 1);
+/** What is alive at a time, by who holds it, the most first; and the largest blocks. @param {import("./data.js").Data} data @param {number} time */
+export function aliveByHolder(data, time) {
+  const size = new Float64Array(data.bandOf.length);
+  const count = new Float64Array(data.bandOf.length);
+  /** @type {number[]} */
+  const largest = [];
   let bytes = 0;
   let blocks = 0;
   data.alive(time, (block) => {
-    size[data.holder[block]] += data.size[block];
-    count[data.holder[block]]++;
+    size[data.holders[block]] += data.size[block];
+    count[data.holders[block]]++;
+    if (largest.length < MOST_BLOCKS || data.size[block] > data.size[largest[largest.length - 1]]) {
+      let at = largest.length;
+      while (at > 0 && data.size[largest[at - 1]] < data.size[block]) at--;
+      largest.splice(at, 0, block);
+      if (largest.length > MOST_BLOCKS) largest.pop();
+    }
     bytes += data.size[block];
     blocks++;
   });
   /** @type {[number, number, number][]} */
   const rows = [];
-  for (let f = 0; f <= data.none; f++) if (count[f]) rows.push([f, size[f], count[f]]);
+  for (let f = 0; f < count.length; f++) if (count[f]) rows.push([f, size[f], count[f]]);
   rows.sort((a, b) => b[1] - a[1]);
-  return { bytes, blocks, rows };
+  return { bytes, blocks, rows, largest };
 }

@@ -68,20 +68,31 @@ export class Raster {
  * @param {Look} look @param {(call: number, x0: number, x1: number) => void} wide is told of calls with room for text
  */
 export function paintRow(data, row, v0, v1, width, pixels, line, numbers, at, look, wide) {
-  const { start, dur, func, pyramid, callTiles, tileRows } = data;
+  if (inView(data, row, v0, v1)) paintSlices(data, row.first, row.end, v0, v1, width, pixels, line, numbers, at, look, wide);
+  else {
+    numbers.fill(-1, at, at + width);
+    paintCoarse(data, row, v0, v1, width, pixels, line, look);
+  }
+}
+
+/**
+ * As `paintRow`, of slices that do not overlap and are sorted by start.
+ *
+ * @param {{start: Float64Array, dur: Float64Array, func: ArrayLike<number>, pyramid: import("./lod.js").Pyramid}} data
+ * @param {number} first @param {number} end
+ * @param {number} v0 @param {number} v1 @param {number} width
+ * @param {Uint32Array} pixels @param {number} line
+ * @param {Int32Array} numbers @param {number} at
+ * @param {Look} look @param {(call: number, x0: number, x1: number) => void} wide
+ */
+export function paintSlices(data, first, end, v0, v1, width, pixels, line, numbers, at, look, wide) {
+  const { start, dur, func, pyramid } = data;
   const { colours, back, hits } = look;
   const each = (v1 - v0) / width;
   const faded = (/** @type {number} */ call, /** @type {number} */ colour) =>
     (hits && !hits[func[call]]) || (look.wanted && !look.wanted(call)) ? blend(colour, back, 60) : colour;
   numbers.fill(-1, at, at + width);
-  if (!inView(data, row, v0, v1)) {
-    paintCoarse(data, row, v0, v1, width, pixels, line, look);
-    return;
-  }
-  void callTiles;
-  void tileRows;
-  const end = row.end;
-  let i = Math.max(row.first, lowerBound(start, v0, row.first, end) - 1);
+  let i = Math.max(first, lowerBound(start, v0, first, end) - 1);
   if (i < end && start[i] < v0 && start[i] + dur[i] <= v0) i++;
   while (i < end && start[i] < v1) {
     const x0 = Math.max(0, Math.floor((start[i] - v0) / each));
@@ -149,6 +160,25 @@ function paintCoarse(data, row, v0, v1, width, pixels, line, look) {
     const share = 64 + Math.round(192 * Math.min(1, sums[g] / Math.max(1, spans[g])));
     const colour = blend(look.colours[func[g]], look.back, share);
     pixels.fill(colour, line + x0, line + x1);
+  }
+}
+
+/**
+ * Hatches the columns of some rows of one lane: where something is drawn, and the column is marked.
+ * @param {Raster} raster @param {{at: number, from: number, to: number}[]} rows lines from and to, and where its numbers begin
+ * @param {Int32Array} numbers @param {Uint8Array} marks @param {number} back
+ */
+export function hatch({ pixels, width, scale }, rows, numbers, marks, back) {
+  const period = Math.round(6 * scale);
+  const thick = Math.round(2 * scale);
+  for (let x = 0; x < width; x++) {
+    if (!marks[x]) continue;
+    for (const { at, from, to } of rows) {
+      if (numbers[at + x] < 0) continue;
+      for (let y = from; y < to; y++) {
+        if ((x + y) % period < thick) pixels[y * width + x] = blend(pixels[y * width + x], back, 110);
+      }
+    }
   }
 }
 

@@ -7,7 +7,7 @@ import { FONT } from "./timeline.js";
 import { Context, invert } from "./tree.js";
 
 export const UNITS = [
-  ["self", "time"], ["calls", "calls"], ["allocated", "bytes allocated"], ["kept", "bytes kept"],
+  ["self", "time"], ["waited", "waited: another thread had the lock"], ["calls", "calls"], ["allocated", "bytes allocated"], ["kept", "bytes kept"],
   ["blocks", "blocks allocated"], ["live", "bytes alive at the instant"],
 ];
 const BAR = 18;
@@ -15,7 +15,7 @@ const MOST_ROWS = 1000; // of a canvas
 
 /** @param {string} unit @param {number} value */
 export function showUnit(unit, value) {
-  return unit === "self" ? showTime(value) : unit === "calls" || unit === "blocks" ? showCount(value) : showBytes(value);
+  return unit === "self" || unit === "waited" ? showTime(value) : unit === "calls" || unit === "blocks" ? showCount(value) : showBytes(value);
 }
 
 export class Flame {
@@ -31,7 +31,8 @@ export class Flame {
     this.boxes = [];
     this.select = /** @type {HTMLSelectElement} */ (make("select", { "aria-label": "unit of the flame graph", onchange: () => update({ unit: this.select.value }) }));
     for (const [value, text] of UNITS) {
-      if (!data.blocks && !["self", "calls"].includes(value)) continue;
+      if (!data.blocks && !["self", "waited", "calls"].includes(value)) continue;
+      if (value === "waited" && !data.waiting.shared) continue;
       this.select.append(make("option", { value }, text));
     }
     this.turned = /** @type {HTMLInputElement} */ (make("input", { type: "checkbox", onchange: () => update({ inverted: this.turned.checked }) }));

@@ -6,9 +6,10 @@ import { clean, make, showBytes, showCount, showTime } from "./text.js";
 const ROWS = 200;
 
 export class Functions {
-  /** @param {import("./data.js").Data} data @param {HTMLElement} pane */
-  constructor(data, pane) {
+  /** @param {import("./data.js").Data} data @param {HTMLElement} pane @param {import("./histogram.js").Histogram} histogram */
+  constructor(data, pane, histogram) {
     this.data = data;
+    this.histogram = histogram;
     this.order = "self";
     this.filter = /** @type {HTMLInputElement} */ (make("input", { type: "search", placeholder: "filter: name, module or file:line", "aria-label": "filter functions", oninput: () => update({ filter: this.filter.value }) }));
     this.said = make("span", { class: "soft", role: "status" });
@@ -49,6 +50,8 @@ export class Functions {
         { key: "allocated", text: "allocated", of: sums.allocated, show: showBytes },
         { key: "blocks", text: "blocks", of: sums.blocks, show: showCount },
         { key: "kept", text: "kept", of: sums.kept, show: showBytes },
+        { key: "temporary", text: "temporary", of: sums.temporaryOf, show: showBytes },
+        { key: "freed", text: "freed", of: sums.freedOf, show: showBytes },
       ] : []),
     ];
   }
@@ -63,8 +66,31 @@ export class Functions {
     return /** @type {ReturnType<import("./data.js").Data["sums"]>} */ (this.known);
   }
 
+  /** Goes to the slowest call of a function; when it is chosen already, to the next slower one, and around. @param {number} f */
+  step(f) {
+    if (!this.data.complete) {
+      update({ fn: f, brush: null, tab: "durations" });
+      return;
+    }
+    const again = state.fn === f && state.brush === null;
+    update({ fn: f, brush: null });
+    this.histogram.compute();
+    const { calls } = this.histogram;
+    const at = again ? calls.indexOf(state.call) + 1 : 0;
+    if (calls.length) this.histogram.go(calls[at % calls.length]);
+  }
+
+  /** Which of the calls of its function the selected one is, the slowest first. */
+  rank() {
+    const { data, histogram } = this;
+    if (!data.complete || state.call < 0 || state.fn < 0 || data.func[state.call] !== state.fn) return "";
+    histogram.compute();
+    const at = histogram.calls.indexOf(state.call);
+    return at < 0 ? "" : `; ${clean(data.nameOf(state.fn))}: call ${showCount(at + 1)} of ${showCount(histogram.calls.length)}, the slowest first`;
+  }
+
   draw() {
-    const key = JSON.stringify([state.range, state.filter, state.fn, this.order]);
+    const key = JSON.stringify([state.range, state.filter, state.fn, state.call, this.order]);
     if (key === this.key) return;
     this.key = key;
     if (this.filter.value !== state.filter) this.filter.value = state.filter;
@@ -90,8 +116,8 @@ export class Functions {
       const short = place.split("/").slice(-2).join("/");
       return make("tr", {
         tabIndex: 0, class: f === state.fn ? "chosen" : "",
-        onclick: () => update({ fn: f, brush: null, tab: "durations" }),
-        onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") update({ fn: f, brush: null, tab: "durations" }); },
+        onclick: () => this.step(f),
+        onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") this.step(f); },
       },
       ...columns.map(({ of, show }) => make("td", { class: "number" }, show(of[f]))),
       make("td", {}, make("bdi", {}, clean(this.data.nameOf(f)))),
@@ -106,7 +132,7 @@ export class Functions {
       said += `${showCount(sums.calls.reduce((a, b) => a + b, 0))} calls begun`;
       if (this.data.blocks) said += `; ${showBytes(sums.bytes)} allocated in ${showCount(sums.made)} blocks: ${showBytes(sums.keptBytes)} kept, ${showBytes(sums.temporary)} temporary; ${showBytes(sums.freed)} freed`;
     }
-    this.said.textContent = said;
+    this.said.textContent = said + this.rank();
     this.whole.hidden = !state.range;
   }
 }

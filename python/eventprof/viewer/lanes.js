@@ -9,7 +9,7 @@ const SMALL = 4; // a row of a folded lane
 const SMALL_ROWS = 10;
 const GAP = 8;
 
-/** @typedef {{kind: "thread"|"marks"|"counter", thread: number, name: string, y: number, height: number, folded: boolean, high: number, rows: {row: number, y: number}[], series: [number, number|null][]}} Lane */
+/** @typedef {{kind: "thread"|"marks"|"counter"|"lock", thread: number, name: string, y: number, height: number, folded: boolean, high: number, rows: {row: number, y: number}[], series: [number, number|null][]}} Lane */
 
 /** @param {import("./data.js").Data} data */
 export function layOut(data) {
@@ -31,6 +31,10 @@ export function layOut(data) {
   for (const [name, series] of counters) {
     lanes.push({ ...base, kind: "counter", name: name || "(no name)", y, height: 34, series });
     y += 34 + GAP;
+  }
+  if (data.waiting.shared) {
+    lanes.push({ ...base, kind: "lock", name: "interpreter lock", y, height: ROW, high: ROW });
+    y += ROW + GAP;
   }
   /** @type {Map<number, number[]>} */
   const byThread = new Map();

@@ -2,8 +2,9 @@
 
 import { AREA_NAMES, areaColour, palette } from "./colour.js";
 import { Data } from "./data.js";
-import { CallDetail, InstantDetail, aliveByFunction, wordsOf } from "./detail.js";
+import { CallDetail, InstantDetail, aliveByHolder, wordsOf } from "./detail.js";
 import { rangeInView } from "./draw.js";
+import { Findings } from "./findings.js";
 import { Flame } from "./flame.js";
 import { Functions } from "./functions.js";
 import { Histogram } from "./histogram.js";
@@ -18,7 +19,8 @@ import { Timeline } from "./timeline.js";
 
 const SHORTEST = 20; // ns that the view shows at least
 const MOST_BACKGROUND = 4e7; // calls and events of blocks up to which all is decoded unasked
-const TABS = [["functions", "Functions"], ["flame", "Flame graph"], ["durations", "Durations"], ["call", "Call"], ["instant", "Instant"]];
+const HOLDERS = ["function", "line", "own"];
+const TABS = [["functions", "Functions"], ["flame", "Flame graph"], ["durations", "Durations"], ["call", "Call"], ["instant", "Instant"], ["findings", "Findings"]];
 
 class App {
   /** @param {Data} data */
@@ -28,6 +30,7 @@ class App {
     Object.assign(state, this.plain, fromFragment(location.hash));
     if (!(state.v1 > state.v0)) Object.assign(state, { v0: this.plain.v0, v1: this.plain.v1 });
     if (state.call >= data.count) state.call = -1;
+    if (!HOLDERS.includes(state.hold)) state.hold = "function";
     if (!TABS.some(([name]) => name === state.tab)) state.tab = "functions";
     this.timeline = new Timeline(data, byId("timeline"));
     this.memory = new Memory(data, byId("memory"));
@@ -51,9 +54,11 @@ class App {
       byId(`tab-${name}`).focus();
     });
     const go = (/** @type {number} */ call) => this.show(call);
-    this.functions = new Functions(data, this.panes.functions);
     this.flame = new Flame(data, this.panes.flame, (words, x, y) => this.tip(words, x, y));
     this.histogram = new Histogram(data, this.panes.durations, go);
+    this.functions = new Functions(data, this.panes.functions, this.histogram);
+    new Findings(data, this.panes.findings, go);
+    if (data.head.findings.length) byId("tab-findings").append(` (${data.head.findings.length})`);
     this.call = new CallDetail(data, this.panes.call, this.histogram, go);
     this.instant = new InstantDetail(data, this.panes.instant, go);
     this.search = new Search(data, this.timeline, go);
@@ -83,12 +88,13 @@ class App {
     this.look = palette(this.data.head.functions, state.colour, dark);
     byId("colour").value = state.colour;
     const used = new Set(this.data.head.functions.area);
+    const waiting = this.data.waiting.shared ? [make("span", {}, make("i", { class: "waiting" }), "hatched: another thread had the interpreter's lock")] : [];
     byId("legend").replaceChildren(...(state.colour === "area" ? AREA_NAMES : []).flatMap((name, area) => {
       if (!used.has(area)) return [];
       const swatch = make("i");
       swatch.style.background = areaColour(area, dark);
       return [make("span", {}, swatch, name)];
-    }));
+    }), ...waiting);
   }
 
   /** @param {Partial<typeof state>} changed */
@@ -115,10 +121,11 @@ class App {
       if (!state.range || this.data.complete) this.functions.draw();
     } else if (state.tab === "call") this.call.draw();
     else if (state.tab === "instant") this.instant.draw();
-    else if (this.data.complete) {
+    else if (state.tab !== "findings" && this.data.complete) {
       if (state.tab === "flame") this.drawFlame(changed);
       else this.histogram.draw(look);
     }
+    byId("hold").value = state.hold;
     if (byId("search") !== document.activeElement) byId("search").value = state.search;
     this.frames.push(performance.now() - before);
     if (this.frames.length > 1000) this.frames.shift();
@@ -225,6 +232,7 @@ class App {
   costWords(call) {
     const { data } = this;
     let text = `self ${showTime(data.selfOf(call))}`;
+    if (data.waiting.shared) text += `; waited ${showTime(data.waitedOf(call))} (another thread had the lock)`;
     if (data.blocks) {
       const memory = data.memoryOf(call);
       text += `; allocated ${showBytes(memory.below)} in ${showCount(memory.blocksBelow)} blocks, itself ${showBytes(memory.bytes)}`;
@@ -307,6 +315,7 @@ class App {
     byId("before").addEventListener("click", () => this.search.next(false));
     byId("after").addEventListener("click", () => this.search.next(true));
     byId("colour").addEventListener("change", () => update({ colour: byId("colour").value }));
+    byId("hold").addEventListener("change", () => update({ hold: byId("hold").value }));
     byId("fit").addEventListener("click", () => this.fitAll());
     byId("theme").addEventListener("click", () => this.turnTheme());
     byId("help").addEventListener("click", () => byId("keys").showModal());
@@ -343,6 +352,7 @@ class App {
       { keys: ["n"], shown: "N  Shift+N", what: "next hit, the one before", run: () => this.search.next(true) },
       { keys: ["n+"], shown: "", what: "", run: () => this.search.next(false) },
       { keys: ["m"], shown: "M", what: "the peak of memory", run: () => { if (this.data.head.peak) this.pick(this.data.head.peak[0]); } },
+      { keys: ["b"], shown: "B", what: "memory by function, by line, by own line", run: () => update({ hold: HOLDERS[(HOLDERS.indexOf(state.hold) + 1) % HOLDERS.length] }) },
       { keys: ["t"], shown: "T", what: "light or dark", run: () => this.turnTheme() },
       { keys: ["?"], shown: "?", what: "this help", run: () => byId("keys").showModal() },
       { keys: ["Escape"], shown: "Esc", what: "select nothing, search nothing", run: () => update({ call: -1, range: null, instant: null, brush: null, search: "" }) },
@@ -461,7 +471,8 @@ class App {
     } else {
       const call = timeline.under(x, y);
       timeline.hover = call;
-      this.tip(call < 0 ? null : this.callWords(call), event.clientX, event.clientY);
+      const words = call >= 0 ? this.callWords(call) : timeline.tenureWords(x, y);
+      this.tip(words, event.clientX, event.clientY);
     }
     update({});
   }
@@ -494,6 +505,8 @@ async function start() {
   performance.mark("first");
   if (rest) await rest;
   await data.links();
+  app.timeline.relay(); // whether there is a lane of the lock is known now
+  app.setPalette();
   app.busy = false;
   await app.wantTiles();
   /** What tests ask, and anyone who is curious. */
@@ -502,7 +515,7 @@ async function start() {
       app, data, state, update, flush, whole,
       under: (/** @type {number} */ x, /** @type {number} */ y) => app.timeline.under(x, y),
       bandsAt: (/** @type {number} */ time) => [...data.bandsAt(time)],
-      alive: (/** @type {number} */ time) => aliveByFunction(data, time),
+      alive: (/** @type {number} */ time) => aliveByHolder(data, time),
       sums: (/** @type {number} */ t0, /** @type {number} */ t1) => data.sums(t0, t1),
       frames: app.frames,
     },

@@ -8,6 +8,7 @@ import { state } from "./state.js";
 import { clean, fit, showBytes } from "./text.js";
 import { FONT } from "./timeline.js";
 
+const CHOICE = 130; // CSS pixels at the top right that an element covers
 const FEW = 300; // events that are walked rather than looked up
 
 export class Memory {
@@ -15,8 +16,8 @@ export class Memory {
   constructor(data, canvas) {
     this.data = data;
     this.raster = new Raster(canvas);
-    this.names = data.head.bands.map((/** @type {number} */ f) => clean(data.nameOf(f)));
-    this.names.push("all others");
+    this.names = /** @type {string[]} */ ([]);
+    this.by = "";
     this.columns = new Float64Array(0); // live bytes of each band in each column of pixels
     this.most = 1; // bytes that the height stands for
     this.used = 0;
@@ -27,6 +28,12 @@ export class Memory {
     const { raster, data } = this;
     raster.resize(wide, high, GUTTER);
     const { pixels, width, height, scale, context } = raster;
+    data.holdBy(state.hold);
+    if (this.by !== data.by) {
+      this.by = data.by;
+      this.names = data.head.bands[data.by].map((/** @type {number} */ key) => clean(data.holderName(key)));
+      this.names.push("all others");
+    }
     this.fill(width);
     const { bands } = data;
     let most = 0;
@@ -54,8 +61,9 @@ export class Memory {
     const text = `live, up to ${showBytes(most)} in view`;
     context.fillText(text, GUTTER + 6, 8);
     this.used = GUTTER + 6 + context.measureText(text).width; // of the line of text
-    this.drawResident(high, wide, look);
-    this.drawPeak(high, wide, look, room / scale);
+    const right = wide - CHOICE; // where the choice of holders stands
+    this.drawResident(high, right, look);
+    this.drawPeak(high, right, look, room / scale);
     this.drawLegend(high, look);
     this.drawLines(high, wide, look, cursor);
   }
@@ -68,11 +76,12 @@ export class Memory {
     const columns = this.columns;
     const each = (state.v1 - state.v0) / width;
     if (data.eventsHere < data.events) {
-      const bins = head.curve.length ? head.curve[0].length : 0;
+      const curve = head.curve[data.by];
+      const bins = curve.length ? curve[0].length : 0;
       for (let x = 0; x < width; x++) {
         const time = state.v0 + (x + 0.5) * each;
         const bin = Math.min(bins - 1, Math.floor((time / Math.max(1, data.duration)) * bins));
-        for (let b = 0; b < bands; b++) columns[x * bands + b] = bin >= 0 && time >= 0 && bins ? head.curve[b][bin] : 0;
+        for (let b = 0; b < bands; b++) columns[x * bands + b] = bin >= 0 && time >= 0 && bins ? curve[b][bin] : 0;
       }
       return;
     }
@@ -119,7 +128,7 @@ export class Memory {
     const most = bytes.reduce((/** @type {number} */ a, /** @type {number} */ b) => Math.max(a, b), 1);
     context.save();
     context.beginPath();
-    context.rect(GUTTER, 0, wide, high);
+    context.rect(GUTTER, 0, wide + CHOICE, high);
     context.clip();
     context.beginPath();
     const y = (/** @type {number} */ value) => high - 1 - (value / most) * (high - 18);
@@ -127,7 +136,7 @@ export class Memory {
     const first = Math.max(0, upperBound(times, state.v0, 0, times.length) - 1);
     const last = Math.min(times.length - 1, lowerBound(times, state.v1, 0, times.length));
     for (let n = first; n <= last; n++) {
-      const x = Math.max(GUTTER - 20, Math.min(this.xOf(times[n]), wide + 20));
+      const x = Math.max(GUTTER - 20, Math.min(this.xOf(times[n]), wide + CHOICE + 20));
       if (n === first) context.moveTo(x, y(bytes[n]));
       else {
         context.lineTo(x, y(bytes[n - 1]));
@@ -152,7 +161,7 @@ export class Memory {
     const { peak } = this.data.head;
     if (!peak) return;
     const x = this.xOf(peak[0]);
-    if (x < GUTTER || x > wide) return;
+    if (x < GUTTER || x > wide + CHOICE) return;
     const { context } = this.raster;
     const y = high - (peak[1] / this.most) * room;
     context.fillStyle = cssOf(look.hit);
@@ -164,7 +173,7 @@ export class Memory {
     const text = `peak ${showBytes(peak[1])}`;
     const need = context.measureText(text).width;
     if (x + 7 > this.used + 12 && x + need + 12 < wide) context.fillText(text, x + 7, 8);
-    else if (x - need - 7 > this.used + 12) context.fillText(text, x - need - 7, 8);
+    else if (Math.min(x - 7, wide) - need > this.used + 12) context.fillText(text, Math.min(x - 7, wide) - need, 8);
     else if (this.used + need + 40 < wide && x < this.used) context.fillText(text, this.used + 24, 8);
   }
 

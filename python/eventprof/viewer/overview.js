@@ -64,7 +64,7 @@ export class Overview {
       const part = Math.sqrt(this.density[x] / most) * (high - 6);
       if (part) context.fillRect(GUTTER + x, high - 2 - part, 1, part);
     }
-    const { curve } = data.head;
+    const curve = data.head.curve.function;
     if (curve.length) {
       const bins = curve[0].length;
       const totals = Array.from({ length: bins }, (_, bin) => curve.reduce((/** @type {number} */ sum, /** @type {number[]} */ band) => sum + band[bin], 0));

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 #: The code, in the order in which it is joined: a module uses those before it.
 MODULES = (
-    "state.js", "text.js", "colour.js", "lod.js", "data.js", "draw.js", "lanes.js", "timeline.js",
-    "memory.js", "overview.js", "tree.js", "flame.js", "functions.js", "histogram.js", "detail.js",
-    "search.js", "keys.js", "main.js",
+    "state.js", "text.js", "colour.js", "lod.js", "waiting.js", "data.js", "draw.js", "lanes.js",
+    "timeline.js", "memory.js", "overview.js", "tree.js", "flame.js", "histogram.js",
+    "functions.js", "branches.js", "detail.js", "findings.js", "search.js", "keys.js", "main.js",
 )  # fmt: skip
 
 _IMPORT = re.compile(r"^import\s+\{[^}]*\}\s+from\s+\"\./[\w.]+\";\n", re.MULTILINE)
@@ -155,6 +155,7 @@ def _put(file: IO[bytes], trace: Trace, title: str | None, grain: int) -> int:
 
 def load() -> None:
     """Import all that a page takes, before a program can take modules away."""
+    from ..answers import findings, rules, table  # noqa: F401
     from ..show import report  # noqa: F401
 
 

@@ -12,6 +12,7 @@
  * @property {[number, number]|null} brush durations of `fn` that are marked, ns
  * @property {string} tab the open tab
  * @property {string} unit of the flame graph
+ * @property {string} hold by whom memory is held: function, line or own
  * @property {boolean} inverted the flame graph's direction
  * @property {string} theme auto, light or dark
  * @property {string} colour area, module or function
@@ -23,7 +24,7 @@
 /** @type {State} */
 export const state = {
   v0: 0, v1: 1, scroll: 0, call: -1, fn: -1, instant: null, range: null, brush: null, tab: "functions",
-  unit: "self", inverted: false, theme: "auto", colour: "area", search: "", filter: "", folded: [],
+  unit: "self", hold: "function", inverted: false, theme: "auto", colour: "area", search: "", filter: "", folded: [],
 };
 
 /** @type {((changed: Partial<State>) => void)[]} */

@@ -1,7 +1,7 @@
 // The timeline: every thread's calls, marks and counters under one ruler.
 
 import { cssOf } from "./colour.js";
-import { Raster, copyDown, paintRow } from "./draw.js";
+import { Raster, copyDown, hatch, paintRow, paintSlices } from "./draw.js";
 import { GUTTER, RULER, ROW, layOut } from "./lanes.js";
 import { lowerBound } from "./lod.js";
 import { state } from "./state.js";
@@ -25,6 +25,10 @@ export class Timeline {
     this.names.push("(unknown)");
     /** @type {Uint8Array|null} */
     this.hits = null;
+    /** The lane of the lock, if it is drawn: which tenure is under each pixel. @type {{y: number, end: number, numbers: Int32Array}|null} */
+    this.lock = null;
+    /** Columns that are hatched, by thread: for tests. @type {Map<number, Uint8Array>} */
+    this.hatched = new Map();
     this.cursor = /** @type {number|null} */ (null);
     this.hover = -1;
     this.drag = /** @type {[number, number]|null} */ (null);
@@ -65,10 +69,16 @@ export class Timeline {
     let at = 0;
     const top = RULER - state.scroll;
     const visible = [];
+    this.lock = null;
+    this.hatched.clear();
+    /** @type {[number, number, number, number][]} */
+    const holders = [];
     for (const lane of this.layout.lanes) {
       if (lane.y + lane.height + top < RULER || lane.y + top > high) continue;
       visible.push(lane);
       const back = look.back;
+      if (lane.kind === "lock") this.drawLock(lane.y + top, look, holders);
+      const from = this.drawn.length;
       for (const { row, y } of lane.rows) {
         const y0 = Math.round((y + top) * scale);
         const y1 = Math.round((y + top + lane.high) * scale) - (lane.folded ? 0 : 1);
@@ -86,20 +96,75 @@ export class Timeline {
         this.drawn.push({ row, at, y: y0 / scale, end: y1 / scale });
         at += width;
       }
+      if (lane.kind === "thread" && !lane.folded) this.hatchWaiting(lane.thread, this.drawn.slice(from), look);
     }
     raster.show();
     context.font = FONT;
     context.textBaseline = "middle";
     this.write(labels, look);
+    for (const [thread, x0, x1, y] of holders) {
+      context.fillStyle = look.text;
+      context.fillText(fit(context, clean(data.head.threads[thread].name), (x1 - x0) / scale - 8), GUTTER + x0 / scale + 4, y + ROW / 2);
+    }
     for (const lane of visible) {
       if (lane.kind === "marks") this.drawMarks(lane, top, look);
       else if (lane.kind === "counter") this.drawCounter(lane, top, look);
-      else this.drawGaps(lane, top, look);
+      else if (lane.kind === "thread") this.drawGaps(lane, top, look);
     }
     this.drawSelection(high, look);
     this.drawGutter(visible, top, high, look);
     drawRuler(context, GUTTER, wide, 0, look);
     this.drawCursor(high, look);
+  }
+
+  /** Draws who had the interpreter's lock; colours are of threads. @param {number} y CSS pixels @param {import("./colour.js").Palette} look @param {[number, number, number, number][]} labels */
+  drawLock(y, look, labels) {
+    const { width, height, scale, pixels } = this.raster;
+    const y0 = Math.round(y * scale);
+    const y1 = Math.min(height, Math.round((y + ROW) * scale) - 1);
+    if (y0 < 0 || y1 <= y0) return;
+    const { waiting } = this.data;
+    const numbers = new Int32Array(width);
+    const colours = Uint32Array.from(this.data.head.threads, (_, n) => look.bands[n % (look.bands.length - 1)]);
+    paintSlices(waiting, 0, waiting.count, state.v0, state.v1, width, pixels, y0 * width, numbers, 0,
+      { colours, back: look.back, wanted: null, hits: null }, (tenure, x0, x1) => labels.push([waiting.func[tenure], x0, x1, y]));
+    copyDown(pixels, width, y0, y1 - y0);
+    this.lock = { y: y0 / scale, end: y1 / scale, numbers };
+  }
+
+  /** Hatches where another thread had the lock, but not what waits for something else. @param {number} thread @param {{row: number, at: number, y: number, end: number}[]} rows @param {import("./colour.js").Palette} look */
+  hatchWaiting(thread, rows, look) {
+    const { waiting, func } = this.data;
+    if (!waiting.shared || !rows.length) return;
+    const { width, scale } = this.raster;
+    const marks = new Uint8Array(width);
+    waiting.mark(thread, state.v0, (state.v1 - state.v0) / width, marks);
+    for (let x = 0; x < width; x++) {
+      if (!marks[x]) continue;
+      let inner = -1;
+      for (const { at } of rows) if (this.numbers[at + x] >= 0) inner = this.numbers[at + x];
+      if (inner >= 0 && waiting.blocking[func[inner]]) marks[x] = 0;
+    }
+    hatch(this.raster, rows.map(({ at, y, end }) => ({ at, from: Math.max(0, Math.round(y * scale)), to: Math.min(this.raster.height, Math.round(end * scale)) })), this.numbers, marks, look.back);
+    this.hatched.set(thread, marks);
+  }
+
+  /** The tenure of the lock under a point, or -1. @param {number} x @param {number} y */
+  tenureUnder(x, y) {
+    const column = Math.floor((x - GUTTER) * this.raster.scale);
+    if (!this.lock || column < 0 || column >= this.raster.width || y < this.lock.y || y >= this.lock.end) return -1;
+    return this.lock.numbers[column];
+  }
+
+  /** What is known of the tenure under a point. @param {number} x @param {number} y */
+  tenureWords(x, y) {
+    const tenure = this.tenureUnder(x, y);
+    if (tenure < 0) return null;
+    const { waiting, head } = this.data;
+    return [
+      `${clean(head.threads[waiting.func[tenure]].name)} had the interpreter's lock`,
+      `at least ${showTime(waiting.dur[tenure])}, from ${showTime(waiting.start[tenure])} on`,
+    ];
   }
 
   /** Which calls are not faded, while a brush of the histogram is set. */

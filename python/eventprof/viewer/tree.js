@@ -92,12 +92,15 @@ export class Context {
     };
     if (unit === "live") {
       data.alive(instant ?? t1, (block) => add(this.nodeOfBlock(block), data.size[block]));
-    } else if (unit === "self") {
-      const { start, dur } = data;
-      for (const { first, end } of data.rows) {
+    } else if (unit === "self" || unit === "waited") {
+      const { start, dur, waiting } = data;
+      for (const { thread, first, end } of data.rows) {
         for (let i = Math.max(first, lowerBound(start, t0, first, end) - 1); i < end && start[i] < t1; i++) {
-          const inside = Math.min(start[i] + dur[i], t1) - Math.max(start[i], t0);
-          if (inside <= 0) continue;
+          const from = Math.max(start[i], t0);
+          const to = Math.min(start[i] + dur[i], t1);
+          if (to <= from) continue;
+          const inside = unit === "self" ? to - from : waiting.between(thread, from, to);
+          if (!inside) continue;
           add(node[i], inside);
           const parent = tree.parent[node[i]];
           if (parent > 0) add(parent, -inside);

@@ -10,6 +10,7 @@
 #include "intern.h"
 #include "legacy.h"
 #include "marks.h"
+#include "own_blocks.h"
 #include "patterns.h"
 #include "render.h"
 #include "source.h"
@@ -41,6 +42,25 @@ add_launcher_file(PyObject *module, PyObject *path)
     }
     free(heap);
     Py_RETURN_NONE;
+}
+
+/* f(*args), none of which is the program's. Its calls in Python code of ours are left out on their own. */
+static PyObject *
+call_muted(PyObject *module, PyObject *args)
+{
+    (void)module;
+    Py_ssize_t count = PyTuple_GET_SIZE(args);
+    if (count < 1) {
+        PyErr_SetString(PyExc_TypeError, "call_muted() takes a callable and its arguments");
+        return NULL;
+    }
+    bool muted = ep_py_mute();
+    PyObject *const *items = ((PyTupleObject *)args)->ob_item;
+    PyObject *result = PyObject_Vectorcall(items[0], items + 1, (size_t)count - 1, NULL);
+    if (muted) {
+        ep_py_unmute();
+    }
+    return result;
 }
 
 static PyObject *
@@ -212,6 +232,7 @@ static PyMethodDef functions[] = {
     {"legacy_names", ep_py_legacy_names, METH_O, NULL},
     {"set_own_directory", set_own_directory, METH_O, NULL},
     {"add_launcher_file", add_launcher_file, METH_O, NULL},
+    {"call_muted", call_muted, METH_VARARGS, NULL},
     {"add_area", ep_py_add_area, METH_VARARGS, NULL},
     {"name_thread", name_thread, METH_VARARGS, NULL},
     {"set_opcode_names", ep_py_set_opcode_names, METH_O, NULL},

@@ -282,6 +282,20 @@ recorder_get_output(PyObject *object, void *unused)
     return file != NULL ? PyUnicode_DecodeFSDefault(ep_file_path(file)) : Py_NewRef(Py_None);
 }
 
+/* (forked children that could not write a file, why not the last of them); None without a file. */
+static PyObject *
+recorder_get_children_lost(PyObject *object, void *unused)
+{
+    (void)unused;
+    const ep_file *file = ((ep_py_recorder *)object)->core.file;
+    if (file == NULL) {
+        Py_RETURN_NONE;
+    }
+    int os_error;
+    uint32_t count = ep_file_get_children_lost(file, &os_error);
+    return Py_BuildValue("Is", (unsigned)count, strerror(os_error));
+}
+
 static PyObject *
 recorder_get_displaced(PyObject *object, void *unused)
 {
@@ -336,6 +350,7 @@ static PyGetSetDef recorder_properties[] = {
      "The clock of the last window: 'counter', 'monotonic'; None: there was none.", NULL},
     {"output", recorder_get_output, NULL,
      "Path of the last window's log file; None: there is none.", NULL},
+    {"_children_lost", recorder_get_children_lost, NULL, NULL, NULL},
     {"displaced", recorder_get_displaced, NULL,
      "Names of the sources whose hook another tool took over during the window.", NULL},
     {NULL, NULL, NULL, NULL, NULL},

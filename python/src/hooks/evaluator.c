@@ -200,7 +200,7 @@ put_open(PyThreadState *ts, ep_frame *frame, PyCodeObject *code, int throws)
         ep_py_see_to(log, EP_KIND_C_CALL);    /* the current frame is the caller's, not one that begins */
     }
     uint64_t ticks = ep_clock_ticks();
-    if (!is_wanted(code)) {
+    if (!is_wanted(code) || EP_UNLIKELY(log->fresh & EP_FRESH_MUTED)) {
         return;
     }
     uint32_t id = ep_call_site_recent(&log->recent, (uintptr_t)code,

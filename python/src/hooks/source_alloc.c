@@ -265,20 +265,6 @@ end_passing(ep_log *log)
     log->busy = EP_BUSY_OWN;
 }
 
-/* An event of the program's in the middle of our own code: begins and ends it. */
-static inline void
-begin_event(ep_log *log)
-{
-    log->busy = 0;
-}
-
-static inline void
-end_event(ep_log *log)
-{
-    log->busy = EP_BUSY_OWN;
-    log->not_before = ep_clock_ticks();
-}
-
 static EP_COLD void *
 own_malloc(ep_log *log, const layer *own, size_t size, ep_domain domain)
 {
@@ -308,9 +294,9 @@ own_realloc(ep_log *log, layer *own, void *old, size_t size, ep_domain domain,
             void *(*whole)(void *, void *, size_t))
 {
     if (old != NULL && !ep_py_unlist_own_block(log, (uintptr_t)old)) {
-        begin_event(log);
+        ep_py_begin_event(log);
         void *moved = whole(own, old, size);
-        end_event(log);
+        ep_py_end_event(log);
         return moved;
     }
     begin_passing(log, domain);
@@ -326,9 +312,9 @@ static EP_COLD void
 own_free(ep_log *log, layer *own, void *block, ep_domain domain, void (*whole)(void *, void *))
 {
     if (block != NULL && !ep_py_unlist_own_block(log, (uintptr_t)block)) {
-        begin_event(log);
+        ep_py_begin_event(log);
         whole(own, block);
-        end_event(log);
+        ep_py_end_event(log);
         return;
     }
     begin_passing(log, domain);

@@ -5,6 +5,7 @@
  * interpreter are covered, present and future. */
 #include "compat.h"
 
+#include "entry.h"
 #include "footprint.h"
 #include "intern.h"
 #include "errors.h"
@@ -162,6 +163,9 @@ open_whole(PyObject *const *args, ep_kind kind, bool gated)
                 return kind == EP_KIND_THROW ? Py_NewRef(Py_None) : switch_off(generation);
             }
         }
+        if (kind == EP_KIND_THROW) {
+            ep_py_note_throw(log, (PyCodeObject *)args[0]);
+        }
         uint32_t site = ep_py_code_site((PyCodeObject *)args[0], ep_py_frame_now());
         if (EP_LIKELY(site != EP_ID_SKIP)) {
             put_open(gated, log, ticks, kind, site);
@@ -182,6 +186,10 @@ close_whole(PyObject *const *args, ep_kind kind, bool gated)
             if (!ep_py_code_is_wanted((PyCodeObject *)args[0])) {
                 return kind == EP_KIND_UNWIND ? Py_NewRef(Py_None) : switch_off(generation);
             }
+        }
+        if (kind == EP_KIND_UNWIND &&
+            ep_py_is_untold(log, (PyCodeObject *)args[0], ep_py_frame_now())) {
+            Py_RETURN_NONE;
         }
         uint32_t name = ep_py_code_name((PyCodeObject *)args[0]);
         if (EP_LIKELY(name != EP_ID_SKIP)) {
@@ -469,6 +477,10 @@ on_close(PyObject *const *args, ep_kind kind, bool blocks)
     PyCodeObject *code = (PyCodeObject *)args[0];
     if (EP_UNLIKELY(log == NULL || !take_back_own_fast(log, code, args[1], blocks))) {
         return close_whole(args, kind, false);
+    }
+    if (kind == EP_KIND_UNWIND &&
+        ep_py_is_untold(log, code, ep_frame_of_program(ep_frame_current(ep_thread_state_unasked())))) {
+        Py_RETURN_NONE;
     }
     uint32_t name = ep_name_recent(&log->recent, (uintptr_t)code);
     if (EP_UNLIKELY(name == 0)) {

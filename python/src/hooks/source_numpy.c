@@ -15,9 +15,13 @@
  * Up to NumPy 2.4 the data comes from the C library, later from the RAW domain; blocks below 1 KiB from
  * NumPy's own cache. All of it goes through these functions, so it is written down here, once: the
  * thread's busy flag keeps the allocator below from doing it again, but for a recorder that has that one's
- * domain and not this one (ep_py_blocks_inside). */
+ * domain and not this one (ep_py_blocks_inside).
+ *
+ * A handler may be written in Python (by ctypes, for one). That is code of the program: what it allocates
+ * and frees is recorded as elsewhere, and a collection that runs in it frees any block. */
 #include "compat.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +42,7 @@ typedef struct wrapper {
     PyDataMem_Handler own;
     PyDataMem_Handler below;    /* copy */
     PyObject *below_capsule;    /* held: it may own what `below` needs */
+    bool is_program;            /* it may be written in Python */
 } wrapper;
 
 static _Atomic bool recording;
@@ -46,13 +51,26 @@ static PyDataMem_Handler *default_handler;   /* NumPy's; NULL: not loaded yet */
 static PyDataMemAllocator first_below;       /* its functions as they were; written once */
 static PyObject *(*set_handler_below)(PyObject *);    /* NumPy's own; written once */
 
+/* The thread is in a handler that may be written in Python: the block that it is to free or to move,
+ * NEW_BLOCK if it is to make one. 0: it is in none. */
+#define NEW_BLOCK 1
+static _Thread_local uintptr_t handled __attribute__((tls_model("initial-exec")));
+
 /* ---- Hooks ----------------------------------------------------------------------------------- */
 
-/* HOT. The log to write to, with its busy flag set; NULL: pass through. */
-static ep_log *
-enter(ep_kind kind)
+/* What such a handler asks of another handler is the same block. What it frees beside is another one. */
+static inline bool
+is_handlers_own(ep_kind kind, const void *block)
 {
-    if (!atomic_load_explicit(&recording, memory_order_relaxed)) {
+    return handled != 0 && (kind != EP_KIND_FREE_NUMPY || (uintptr_t)block == handled);
+}
+
+/* HOT. The log to write to, with its busy flag set; NULL: pass through. block: what is freed or moved. */
+static ep_log *
+enter(ep_kind kind, const void *block)
+{
+    if (!atomic_load_explicit(&recording, memory_order_relaxed) ||
+        EP_UNLIKELY(is_handlers_own(kind, block))) {
         return NULL;
     }
     ep_log *log = ep_log_mine();
@@ -62,6 +80,38 @@ enter(ep_kind kind)
     }
     /* Not of a handler that asks another one. */
     return ep_py_enter_allocator(log, EP_DOMAIN_NUMPY) ? log : NULL;
+}
+
+static inline bool
+is_in_own_code(void)
+{
+    return atomic_load_explicit(&recording, memory_order_relaxed) && ep_log_current != NULL &&
+           ep_py_lists_own_blocks(ep_log_current);
+}
+
+/* Where the thread was before a handler was called. */
+typedef struct outside {
+    uint32_t busy;
+    uintptr_t handled;
+} outside;
+
+static inline outside
+begin_below(ep_log *log, bool is_program, const void *block)
+{
+    outside before = {log->busy, handled};
+    ep_py_begin_below(log);
+    if (EP_UNLIKELY(is_program)) {
+        log->busy &= ~EP_BUSY_IN(EP_DOMAIN_NUMPY);
+        handled = block != NULL ? (uintptr_t)block : NEW_BLOCK;
+    }
+    return before;
+}
+
+static inline void
+end_below(ep_log *log, outside before)
+{
+    log->busy = before.busy;
+    handled = before.handled;
 }
 
 static void
@@ -89,15 +139,15 @@ put_free(ep_log *log, ep_kind kind, void *block)
 }
 
 static void *
-hook_malloc(const PyDataMemAllocator *below, size_t size)
+hook_malloc(const PyDataMemAllocator *below, bool is_program, size_t size)
 {
-    ep_log *log = enter(EP_KIND_MALLOC_NUMPY);
+    ep_log *log = enter(EP_KIND_MALLOC_NUMPY, NULL);
     if (log == NULL) {
         return below->malloc(below->ctx, size);
     }
-    ep_py_begin_below(log);
+    outside before = begin_below(log, is_program, NULL);
     void *block = below->malloc(below->ctx, size);
-    ep_py_end_below(log);
+    end_below(log, before);
     if (block != NULL) {
         put_block(log, EP_KIND_MALLOC_NUMPY, size, block);
     }
@@ -106,15 +156,15 @@ hook_malloc(const PyDataMemAllocator *below, size_t size)
 }
 
 static void *
-hook_calloc(const PyDataMemAllocator *below, size_t count, size_t size)
+hook_calloc(const PyDataMemAllocator *below, bool is_program, size_t count, size_t size)
 {
-    ep_log *log = enter(EP_KIND_CALLOC_NUMPY);
+    ep_log *log = enter(EP_KIND_CALLOC_NUMPY, NULL);
     if (log == NULL) {
         return below->calloc(below->ctx, count, size);
     }
-    ep_py_begin_below(log);
+    outside before = begin_below(log, is_program, NULL);
     void *block = below->calloc(below->ctx, count, size);
-    ep_py_end_below(log);
+    end_below(log, before);
     if (block != NULL) {
         put_block(log, EP_KIND_CALLOC_NUMPY, count * size, block);
     }
@@ -125,18 +175,18 @@ hook_calloc(const PyDataMemAllocator *below, size_t count, size_t size)
 /* The old block's record before the real call, because afterwards another thread may be given its
  * address; the new one's after it. */
 static void *
-hook_realloc(const PyDataMemAllocator *below, void *old, size_t size)
+hook_realloc(const PyDataMemAllocator *below, bool is_program, void *old, size_t size)
 {
-    ep_log *log = enter(EP_KIND_REALLOC_NUMPY);
+    ep_log *log = enter(EP_KIND_REALLOC_NUMPY, old);
     if (log == NULL) {
         return below->realloc(below->ctx, old, size);
     }
     if (old != NULL) {
         put_free(log, EP_KIND_REALLOC_FREE_NUMPY, old);
     }
-    ep_py_begin_below(log);
+    outside before = begin_below(log, is_program, old);
     void *block = below->realloc(below->ctx, old, size);
-    ep_py_end_below(log);
+    end_below(log, before);
     if (block != NULL) {
         put_block(log, old != NULL ? EP_KIND_REALLOC_NUMPY : EP_KIND_MALLOC_NUMPY, size, block);
     } else if (old != NULL) {
@@ -147,45 +197,53 @@ hook_realloc(const PyDataMemAllocator *below, void *old, size_t size)
 }
 
 static void
-hook_free(const PyDataMemAllocator *below, void *block, size_t size)
+hook_free(const PyDataMemAllocator *below, bool is_program, void *block, size_t size)
 {
-    ep_log *log = block != NULL ? enter(EP_KIND_FREE_NUMPY) : NULL;
+    ep_log *log = block != NULL ? enter(EP_KIND_FREE_NUMPY, block) : NULL;
     if (log == NULL) {
-        below->free(below->ctx, block, size);
+        if (block != NULL && is_in_own_code()) {
+            /* Our own code makes no arrays: this one is the program's. */
+            ep_py_begin_event(ep_log_current);
+            hook_free(below, is_program, block, size);
+            ep_py_end_event(ep_log_current);
+        } else {
+            below->free(below->ctx, block, size);
+        }
         return;
     }
     put_free(log, EP_KIND_FREE_NUMPY, block);
-    ep_py_begin_below(log);
+    outside before = begin_below(log, is_program, block);
     below->free(below->ctx, block, size);
+    end_below(log, before);
     ep_py_leave_allocator(log, EP_DOMAIN_NUMPY);
 }
 
 /* Of the default handler. Its context stays NumPy's own, so that no caller meets one with the functions
  * of the other. */
-#define HOOKS(name, BELOW)                                               \
+#define HOOKS(name, BELOW, IS_PROGRAM)                                   \
     static void *name##_malloc(void *context, size_t size)               \
     {                                                                    \
         (void)context;                                                   \
-        return hook_malloc(BELOW, size);                                 \
+        return hook_malloc(BELOW, IS_PROGRAM, size);                     \
     }                                                                    \
     static void *name##_calloc(void *context, size_t count, size_t size) \
     {                                                                    \
         (void)context;                                                   \
-        return hook_calloc(BELOW, count, size);                          \
+        return hook_calloc(BELOW, IS_PROGRAM, count, size);              \
     }                                                                    \
     static void *name##_realloc(void *context, void *old, size_t size)   \
     {                                                                    \
         (void)context;                                                   \
-        return hook_realloc(BELOW, old, size);                           \
+        return hook_realloc(BELOW, IS_PROGRAM, old, size);               \
     }                                                                    \
     static void name##_free(void *context, void *block, size_t size)     \
     {                                                                    \
         (void)context;                                                   \
-        hook_free(BELOW, block, size);                                   \
+        hook_free(BELOW, IS_PROGRAM, block, size);                       \
     }
 
-HOOKS(default, &first_below)
-HOOKS(wrapped, &((wrapper *)context)->below.allocator)
+HOOKS(default, &first_below, false)
+HOOKS(wrapped, &((wrapper *)context)->below.allocator, ((wrapper *)context)->is_program)
 
 /* ---- Handlers of others ---------------------------------------------------------------------- */
 
@@ -218,6 +276,24 @@ is_foreign(PyObject *capsule)
            wrapper_in(capsule) == NULL;
 }
 
+/* Whether one of them is in no library: then it was made at run time, as ctypes does for one in Python.
+ * Limitation: C code in a library that runs Python (Cython's, with the lock) is not recognised. */
+static bool
+is_made_at_run_time(const PyDataMemAllocator *functions)
+{
+    const void *addresses[4];
+    _Static_assert(sizeof addresses == sizeof *functions - offsetof(PyDataMemAllocator, malloc),
+                   "a context, then four functions");
+    memcpy(addresses, &functions->malloc, sizeof addresses);
+    Dl_info info;
+    for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++) {
+        if (dladdr(addresses[i], &info) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Returns: new; NULL: no memory, exception set. */
 static PyObject *
 wrap(PyObject *capsule)
@@ -231,6 +307,7 @@ wrap(PyObject *capsule)
     }
     own->below = *below;
     own->below_capsule = Py_NewRef(capsule);
+    own->is_program = is_made_at_run_time(&below->allocator);
     own->own = *below;    /* its name and version */
     own->own.allocator =
         (PyDataMemAllocator){own, wrapped_malloc, wrapped_calloc, wrapped_realloc, wrapped_free};

@@ -9,6 +9,7 @@
 #include "frame_events.h"
 
 #include "count_calls.h"
+#include "entry.h"
 #include "evaluator.h"
 #include "errors.h"
 #include "generator_stacks.h"
@@ -278,12 +279,18 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
     switch (what) {
         case PyTrace_CALL:
             kind = open_kind(code, frame);
+            if (kind == EP_KIND_THROW) {
+                ep_py_note_throw(log, code);
+            }
             id = ep_py_code_site(code, ep_py_sites_usable ? frame : NULL);
             break;
         case PyTrace_RETURN:
             kind = close_kind(code, frame, argument);
             id = ep_py_code_name(code);
             leave_frame(log, ticks, frame_object, code, kind);
+            if (kind == EP_KIND_UNWIND && ep_py_is_untold(log, code, frame)) {
+                return 0;
+            }
             break;
         case PyTrace_C_CALL:
             kind = EP_KIND_C_CALL;
@@ -354,12 +361,18 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
     switch (what) {
         case PyTrace_CALL:
             kind = open_kind(code, frame);
+            if (kind == EP_KIND_THROW) {
+                ep_py_note_throw(log, code);
+            }
             caller = ep_frame_previous(frame);
             id = call_site(log, (uintptr_t)code,
                            caller != NULL ? ep_frame_instruction(caller) : 0);
             break;
         case PyTrace_RETURN:
             kind = close_kind(code, frame, argument);
+            if (kind == EP_KIND_UNWIND && ep_py_is_untold(log, code, frame)) {
+                return 0;
+            }
             id = name_of(log, (uintptr_t)code);
             break;
         case PyTrace_C_CALL:

@@ -359,6 +359,9 @@ ep_py_log_for(ep_kind kind)
     }
     if (EP_UNLIKELY(log->fresh)) {
         ep_py_see_to(log, kind);
+        if (EP_UNLIKELY(log->fresh & EP_FRESH_MUTED)) {
+            return NULL;
+        }
     }
     return log;
 }

@@ -1,6 +1,8 @@
 /* A list as short as what our own code holds at a time: searched from its end, where the last one is. */
 #include "own_blocks.h"
 
+#include "os.h"
+
 static uint32_t
 enter(uint32_t as)
 {
@@ -39,11 +41,63 @@ ep_py_leave_own(uint32_t busy)
     }
 }
 
+/* ---- Muted ----------------------------------------------------------------------------------- */
+
+#define MUTED_BYTES (EP_MUTED_BLOCKS * sizeof(uintptr_t))
+#define MUTED_PROBES 16
+
+bool
+ep_py_mute(void)
+{
+    ep_log *log = ep_log_mine();
+    if (log == NULL || log->busy != 0 || (log->fresh & EP_FRESH_MUTED)) {
+        return false;
+    }
+    log->own_blocks.muted = ep_os_map(MUTED_BYTES);
+    if (log->own_blocks.muted == NULL) {
+        return false;
+    }
+    log->fresh |= EP_FRESH_MUTED;
+    log->busy = EP_BUSY_OWN;
+    return true;
+}
+
+void
+ep_py_unmute(void)
+{
+    ep_log *log = ep_log_current;
+    if (log != NULL && (log->fresh & EP_FRESH_MUTED)) {    /* not in a child that was forked meanwhile */
+        log->fresh &= ~EP_FRESH_MUTED;
+        log->busy = 0;
+        ep_os_unmap(log->own_blocks.muted, MUTED_BYTES);
+        log->own_blocks.muted = NULL;
+    }
+}
+
+/* Puts `put` where `found` is, near the address. False: it is not there. */
+static bool
+exchange_muted(const ep_log *log, uintptr_t address, uintptr_t found, uintptr_t put)
+{
+    size_t hash = (size_t)((uint64_t)(address >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
+    for (size_t probe = 0; probe < MUTED_PROBES; probe++) {
+        uintptr_t *slot = &log->own_blocks.muted[(hash + probe) & (EP_MUTED_BLOCKS - 1)];
+        if (*slot == found) {
+            *slot = put;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- The list -------------------------------------------------------------------------------- */
+
 void
 ep_py_list_own_block(ep_log *log, uintptr_t address)
 {
     ep_own_blocks *own = &log->own_blocks;
-    if (own->count < EP_OWN_BLOCKS) {
+    if (own->muted != NULL) {
+        (void)exchange_muted(log, address, 0, address);    /* no place: one unknown free */
+    } else if (own->count < EP_OWN_BLOCKS) {
         own->address[own->count++] = address;
     } else {
         own->is_full = true;
@@ -54,6 +108,9 @@ bool
 ep_py_unlist_own_block(ep_log *log, uintptr_t address)
 {
     ep_own_blocks *own = &log->own_blocks;
+    if (own->muted != NULL) {
+        return exchange_muted(log, address, address, 0);
+    }
     for (uint32_t i = own->count; i-- > 0;) {
         if (own->address[i] == address) {
             own->address[i] = own->address[--own->count];

@@ -18,11 +18,31 @@ void ep_py_leave_own(uint32_t busy);
 /* The same where all that is freed is our own, though it was made another time. */
 uint32_t ep_py_enter_ours(void);
 
+/* The calling thread does for us what is none of the program's: runs Python that is not in our package.
+ * No call and no block of it is an event; what it frees of the program's is. Nested, or without memory:
+ * false, and nothing has changed. Not for long: a block that is kept beyond is one unknown free. */
+EP_COLD bool ep_py_mute(void);
+EP_COLD void ep_py_unmute(void);
+
 /* HOT. In an allocator hook: whether to ask the two below, instead of passing through. */
 static inline bool
 ep_py_lists_own_blocks(const ep_log *log)
 {
     return log->busy == EP_BUSY_OWN;
+}
+
+/* Around an event of the program's in the middle of our own code. */
+static inline void
+ep_py_begin_event(ep_log *log)
+{
+    log->busy = 0;
+}
+
+static inline void
+ep_py_end_event(ep_log *log)
+{
+    log->busy = EP_BUSY_OWN;
+    log->not_before = ep_clock_ticks();
 }
 
 /* A block was made; whether one that is freed is listed: it no longer is. Pure memory reads. */

@@ -120,6 +120,7 @@ trace_dealloc(PyObject *object)
     ep_calls_clear(&self->calls);
     ep_functions_clear(&self->functions);
     ep_decoded_clear(&self->decoded);
+    ep_pass_clear(&self->pass);
     ep_capture_clear(&self->capture);
     if (self->file != NULL) {
         ep_file_close(self->file);
@@ -153,24 +154,12 @@ fill_input(ep_py_trace *self)
     bool lost = false;
     for (size_t i = 0; i < decoded->thread_count; i++) {
         const ep_trace_thread *thread = &decoded->threads[i];
-        uint64_t thread_lost = 0, recorded = 0;
         for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-            thread_lost += thread->lost[kind];
-            recorded += thread->recorded[kind];
+            lost = lost || thread->lost[kind] > 0;
         }
-        lost = lost || thread_lost > 0;
         self->open[i] = thread->open;
-        /* Else all the time that the ring lost would be theirs. */
-        bool lost_head = self->recording.full_reason == EP_FULL_NOT && thread_lost > 0 && recorded > 0;
-        self->open_from_ns[i] = lost_head ? thread->first_ns : thread->from_ns;
-        self->open_until_ns[i] = thread->until_ns > 0 ? thread->until_ns : decoded->duration_ns;
-        /* A damaged archive may have events outside of what it says: no call is negative. */
-        if (recorded > 0 && thread->first_ns < self->open_from_ns[i]) {
-            self->open_from_ns[i] = thread->first_ns;
-        }
-        if (recorded > 0 && thread->last_ns > self->open_until_ns[i]) {
-            self->open_until_ns[i] = thread->last_ns;
-        }
+        self->open_from_ns[i] = ep_open_from_ns(thread, self->recording.full_reason);
+        self->open_until_ns[i] = ep_open_until_ns(thread, decoded->duration_ns);
     }
     /* Full: the head is whole, the tail is missing. Otherwise a ring lost its head. */
     bool tail = self->recording.full_reason != EP_FULL_NOT;
@@ -322,6 +311,12 @@ static ep_status
 reach_locked(ep_py_trace *self, ep_py_step wanted, ep_error *error)
 {
     ep_status status = EP_OK;
+    if (wanted == EP_STEP_HEAD || wanted == EP_STEP_NAMES) {
+        if (self->has_pass && !self->has_decoded) {
+            return EP_OK;
+        }
+        wanted = wanted == EP_STEP_HEAD ? EP_STEP_DECODED : EP_STEP_FUNCTIONS;
+    }
     if (!self->has_decoded) {
         status = reach_decoded(self, error);
         if (status != EP_OK) {
@@ -803,7 +798,7 @@ trace_functions(PyObject *object, PyObject *unused)
     static const char *const words[EP_NAME_KIND_COUNT] = {"python", "c", "type", "object",
                                                           "user", "gc", "audit", "hpy"};
     ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_FUNCTIONS, 0) < 0) {
+    if (ep_py_trace_reach(self, EP_STEP_NAMES, 0) < 0) {
         return NULL;
     }
     PyObject *kinds[EP_NAME_KIND_COUNT] = {NULL};
@@ -870,12 +865,13 @@ trace_threads(PyObject *object, PyObject *unused)
 {
     (void)unused;
     ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_DECODED, 0) < 0) {
+    if (ep_py_trace_reach(self, EP_STEP_HEAD, 0) < 0) {
         return NULL;
     }
-    PyObject *rows = PyList_New((Py_ssize_t)self->decoded.thread_count);
-    for (size_t i = 0; rows != NULL && i < self->decoded.thread_count; i++) {
-        const ep_trace_thread *thread = &self->decoded.threads[i];
+    const ep_decoded *head = ep_py_trace_head(self);
+    PyObject *rows = PyList_New((Py_ssize_t)head->thread_count);
+    for (size_t i = 0; rows != NULL && i < head->thread_count; i++) {
+        const ep_trace_thread *thread = &head->threads[i];
         PyObject *row = Py_BuildValue(
             "NKLLNN", thread_name(thread->thread),
             (unsigned long long)(thread->thread != NULL ? thread->thread->native_id : 0),
@@ -895,23 +891,23 @@ trace_facts(PyObject *object, PyObject *unused)
 {
     (void)unused;
     ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_DECODED, 0) < 0) {
+    if (ep_py_trace_reach(self, EP_STEP_HEAD, 0) < 0) {
         return NULL;
     }
     const ep_recording *recording = &self->recording;
+    const ep_decoded *head = ep_py_trace_head(self);
     return Py_BuildValue(
         "{s:L,s:L,s:L,s:d,s:z,s:K,s:K,s:K,s:K,s:K,s:K,s:n}", "duration_ns",
-        (long long)self->decoded.duration_ns, "start_monotonic_ns",
+        (long long)head->duration_ns, "start_monotonic_ns",
         (long long)recording->start.monotonic_ns, "start_realtime_ns",
         (long long)recording->start_realtime_ns, "clock_frequency_hz", recording->frequency_hz, "full",
         ep_py_full_reason(recording->full_reason, recording->limits), "damaged_chunks",
-        (unsigned long long)self->decoded.damaged_chunks, "filtered",
+        (unsigned long long)head->damaged_chunks, "filtered",
         (unsigned long long)recording->filtered, "functions_off",
         (unsigned long long)recording->functions_off, "deep_calls",
         (unsigned long long)recording->deep_calls, "short_calls",
         (unsigned long long)recording->short_calls, "kinds", (unsigned long long)recording->kinds,
-        "events",
-        (Py_ssize_t)self->decoded.columns.count);
+        "events", (Py_ssize_t)(self->has_decoded ? head->columns.count : ep_decoded_events(head)));
 }
 
 /* (time, bytes): samples of the resident set. */
@@ -920,10 +916,10 @@ trace_resident(PyObject *object, PyObject *unused)
 {
     (void)unused;
     ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_DECODED, 0) < 0) {
+    if (ep_py_trace_reach(self, EP_STEP_HEAD, 0) < 0) {
         return NULL;
     }
-    const ep_decoded *decoded = &self->decoded;
+    const ep_decoded *decoded = ep_py_trace_head(self);
     return Py_BuildValue(
         "NN", ep_py_view(object, decoded->resident_ns, decoded->resident_count, EP_PY_INT64),
         ep_py_view(object, decoded->resident_bytes, decoded->resident_count, EP_PY_INT64));

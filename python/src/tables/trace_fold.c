@@ -1,6 +1,8 @@
 /* What the folds of the core compute, as NumPy arrays: the package makes tables of them. */
 #include "trace_object.h"
 
+#include <errno.h>
+
 #include "arrays.h"
 #include "names.h"
 #include "stream.h"
@@ -46,25 +48,104 @@ put_fields(PyObject *into, const field *fields, const void *rows, size_t count, 
 
 /* ---- Running --------------------------------------------------------------------------------- */
 
-/* The events of a trace in memory. */
+/* Over columns, which are there. */
 static ep_status
-run_folds(ep_py_trace *self, ep_fold *const *folds, size_t count, bool has_lock, const char *what)
+run_on_columns(ep_py_trace *self, ep_fold *const *folds, size_t count, bool has_lock,
+               const ep_progress *progress)
 {
-    ep_py_telling telling;
-    ep_py_telling_begin(&telling, what);
     ep_fold_facts facts = {
         .map = self->input.map,
         .thread_count = self->input.thread_count,
         .open_at_start = self->input.open_at_start,
         .open_from_ns = self->input.open_from_ns,
+        .open_until_ns = self->input.open_until_ns,
         .length_ns = self->input.length_ns,
         .has_lock = has_lock,
     };
     ep_column_stream stream;
     ep_column_stream_open(&stream, self->input.columns);
-    ep_status status = ep_fold_run(&stream.stream, &facts, folds, count, &telling.progress);
-    ep_py_telling_end(&telling);
-    return status;
+    return ep_fold_run(&stream.stream, &facts, folds, count, progress);
+}
+
+/* Whether a fold can read the file, without columns: what a filter drops is known from the whole only. */
+static bool
+can_pass(const ep_py_trace *self)
+{
+    return !self->has_decoded && !self->check_records && ep_filter_is_empty(&self->filter) &&
+           (self->archive != NULL ||
+            (self->file != NULL && !ep_file_get_facts(self->file)->writer_lives));
+}
+
+static ep_status
+run_on_file(ep_py_trace *self, ep_fold *const *folds, size_t count, bool has_lock,
+            const ep_progress *progress, ep_error *error)
+{
+    ep_pass pass;
+    bool is_archive = self->archive != NULL;
+    ep_status status =
+        is_archive ? ep_fold_archive(self->archive, has_lock, folds, count, progress, &pass, error)
+                   : ep_fold_log(self->file, has_lock, folds, count, progress, &pass, error);
+    if (status != EP_OK) {
+        errno = is_archive ? errno : error->os_error;
+        return status;
+    }
+    if (!is_archive) {
+        self->file_facts = *ep_file_get_facts(self->file);
+        ep_recording_clear(&self->recording);
+        free(pass.recording.metadata);    /* the package has them */
+        pass.recording.metadata = NULL;
+        pass.recording.metadata_bytes = 0;
+        self->recording = pass.recording;
+        pass.recording = (ep_recording){0};
+    }
+    if (!self->has_functions) {
+        self->functions = pass.functions;
+        self->has_functions = true;
+        pass.functions = (ep_functions){0};
+    }
+    if (self->has_pass) {
+        ep_pass_clear(&pass);    /* tables refer to the first one's */
+    } else {
+        ep_functions_clear(&pass.functions);
+        self->pass = pass;
+        self->has_pass = true;
+    }
+    return EP_OK;
+}
+
+/* Runs folds over all events: from the file, if they are in no columns yet. Fails: -1, exception set. */
+static int
+run_folds(ep_py_trace *self, ep_fold *const *folds, size_t count, bool has_lock, const char *what)
+{
+    bool done = false;
+    ep_status status = EP_OK;
+    ep_error error = {.text = ""};
+    int cause = 0;
+    ep_py_telling telling;
+    for (int attempt = 0; attempt < 2 && !done && status == EP_OK; attempt++) {
+        if (attempt > 0 && ep_py_trace_reach(self, EP_STEP_FUNCTIONS, 0) < 0) {
+            return -1;
+        }
+        Py_BEGIN_ALLOW_THREADS
+        PyThread_acquire_lock(self->lock, WAIT_LOCK);
+        ep_py_telling_begin(&telling, what);
+        if (attempt > 0) {
+            status = run_on_columns(self, folds, count, has_lock, &telling.progress);
+            done = true;
+        } else if (can_pass(self)) {
+            status = run_on_file(self, folds, count, has_lock, &telling.progress, &error);
+            cause = errno;
+            done = true;
+        }
+        ep_py_telling_end(&telling);
+        PyThread_release_lock(self->lock);
+        Py_END_ALLOW_THREADS
+    }
+    if (status != EP_OK) {
+        ep_py_raise_io(status, &error, cause, self->path);
+        return -1;
+    }
+    return 0;
 }
 
 /* ---- The tree -------------------------------------------------------------------------------- */
@@ -142,20 +223,15 @@ ep_py_trace_tree(PyObject *object, PyObject *args)
     ep_py_trace *self = (ep_py_trace *)object;
     Py_ssize_t max_nodes;
     int has_lock;
-    if (!PyArg_ParseTuple(args, "np:tree", &max_nodes, &has_lock) ||
-        ep_py_trace_reach(self, EP_STEP_FUNCTIONS, 0) < 0) {
+    if (!PyArg_ParseTuple(args, "np:tree", &max_nodes, &has_lock)) {
         return NULL;
     }
     ep_tree tree;
     ep_tree_open(&tree, max_nodes > 0 ? (size_t)max_nodes : 0);
     ep_fold *folds[] = {&tree.fold};
-    ep_status status;
-    Py_BEGIN_ALLOW_THREADS
-    PyThread_acquire_lock(self->lock, WAIT_LOCK);
-    status = run_folds(self, folds, 1, has_lock != 0, "building the tree");
-    PyThread_release_lock(self->lock);
-    Py_END_ALLOW_THREADS
-    PyObject *result = status == EP_OK ? tree_object(&tree) : ep_py_raise(status, NULL);
+    PyObject *result = run_folds(self, folds, 1, has_lock != 0, "building the tree") == 0
+                           ? tree_object(&tree)
+                           : NULL;
     tree.fold.type->clear(&tree.fold);
     return result;
 }
@@ -173,21 +249,13 @@ ep_py_trace_tenures(PyObject *object, PyObject *unused)
         {NULL, 0, 0},
     };
     ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_FUNCTIONS, 0) < 0) {
-        return NULL;
-    }
     ep_tenures tenures;
     ep_tenures_open(&tenures);
     ep_fold *folds[] = {&tenures.fold};
-    ep_status status;
-    Py_BEGIN_ALLOW_THREADS
-    PyThread_acquire_lock(self->lock, WAIT_LOCK);
-    status = run_folds(self, folds, 1, true, "finding who held the lock");
-    PyThread_release_lock(self->lock);
-    Py_END_ALLOW_THREADS
-    PyObject *result = status == EP_OK ? fields_object(fields, tenures.rows, tenures.count,
-                                                       sizeof *tenures.rows)
-                                       : ep_py_raise(status, NULL);
+    PyObject *result = NULL;
+    if (run_folds(self, folds, 1, true, "finding who held the lock") == 0) {
+        result = fields_object(fields, tenures.rows, tenures.count, sizeof *tenures.rows);
+    }
     tenures.fold.type->clear(&tenures.fold);
     return result;
 }
@@ -201,10 +269,11 @@ ep_py_trace_lost(PyObject *object, PyObject *unused)
     unsigned long long lost = 0;
     Py_BEGIN_ALLOW_THREADS
     PyThread_acquire_lock(self->lock, WAIT_LOCK);
-    size_t count = self->has_decoded ? self->decoded.thread_count : self->capture.thread_count;
+    const ep_decoded *head = ep_py_trace_head(self);
+    bool is_read = self->has_decoded || self->has_pass;
+    size_t count = is_read ? head->thread_count : self->capture.thread_count;
     for (size_t i = 0; i < count; i++) {
-        const uint64_t *of = self->has_decoded ? self->decoded.threads[i].lost
-                                               : self->capture.threads[i].lost;
+        const uint64_t *of = is_read ? head->threads[i].lost : self->capture.threads[i].lost;
         for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
             lost += of[kind];
         }

@@ -45,11 +45,12 @@ ep_py_trace_file_facts(PyObject *object, PyObject *unused)
         return NULL;
     }
     return Py_BuildValue(
-        "{s:s,s:s,s:(ii),s:K,s:O,s:O,s:K,s:K,s:K,s:K,s:s,s:s,s:K,s:I,s:z,s:N}", "format", "log", "clock",
+        "{s:s,s:s,s:(ii),s:K,s:O,s:O,s:O,s:K,s:K,s:K,s:K,s:s,s:s,s:K,s:I,s:z,s:N}", "format", "log", "clock",
         facts->counter ? "counter" : "monotonic", "version",
         (int)facts->major, (int)facts->minor, "bytes", (unsigned long long)facts->bytes, "unfinished",
         facts->phase != EP_FILE_FINISHED ? Py_True : Py_False, "live",
-        facts->writer_lives ? Py_True : Py_False, "event_slots",
+        facts->writer_lives ? Py_True : Py_False, "awaits_stop",
+        facts->awaits_stop ? Py_True : Py_False, "event_slots",
         (unsigned long long)facts->event_slots, "text_slots", (unsigned long long)facts->text_slots,
         "other_slots", (unsigned long long)facts->other_slots, "parent_pid",
         (unsigned long long)facts->parent_process_id, "calls_from", facts->calls_from, "displaced",

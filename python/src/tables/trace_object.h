@@ -14,6 +14,7 @@
 #include "gate.h"
 #include "lines.h"
 #include "pair.h"
+#include "reading.h"
 #include "recording.h"
 #include "summary.h"
 #include "verify.h"
@@ -31,6 +32,8 @@ typedef struct ep_py_trace {
     ep_filter filter;
     bool check_records;               /* when they are decoded: verify() came first */
     ep_record_check record_check;
+    bool has_pass;                    /* a fold read the file: what `pass` knows needs no columns */
+    ep_pass pass;                     /* its functions: NULL; they are in `functions` */
     bool has_decoded, has_input, has_functions, has_calls, has_blocks, has_summary, has_stacks;
     ep_decoded decoded;
     ep_functions functions;
@@ -45,8 +48,11 @@ typedef struct ep_py_trace {
 } ep_py_trace;
 
 /* Each includes those before it, but for the last: blocks alone, with the sizes of frees, for what
- * needs neither functions nor calls. */
+ * needs neither functions nor calls. HEAD and NAMES are DECODED and FUNCTIONS for those who look at no
+ * columns: a pass of a fold over the file is enough. */
 typedef enum ep_py_step {
+    EP_STEP_HEAD,
+    EP_STEP_NAMES,
     EP_STEP_DECODED,
     EP_STEP_FUNCTIONS,
     EP_STEP_CALLS,
@@ -58,6 +64,16 @@ typedef enum ep_py_step {
  * of calls or blocks (pair.h) to be filled at EP_STEP_CALLS or behind it; 0: none. Fails: -1,
  * exception set. */
 int ep_py_trace_reach(ep_py_trace *self, ep_py_step wanted, unsigned pairs);
+
+/* After EP_STEP_HEAD: threads, resident set, duration. Its columns may be empty. Returns: view, until the
+ * next step; arrays in it live as long as the trace. */
+static inline const ep_decoded *
+ep_py_trace_head(const ep_py_trace *self)
+{
+    return self->has_decoded || !self->has_pass ? &self->decoded
+           : self->archive != NULL              ? ep_archive_head(self->archive)
+                                                : &self->pass.head;
+}
 
 /* As ep_py_raise(); what the system refused becomes OSError(cause, its text, path). path: may be
  * NULL. */

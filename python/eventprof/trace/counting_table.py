@@ -1,4 +1,4 @@
-"""What a counter counted, as a table. Apart from counting.py, which loads no NumPy."""
+"""What a counter counted, as a table. Apart from recording/counting.py, which loads no NumPy."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..trace.column import Column, Null, encode
-from ..trace.table import Table
+from .column import Column, Null, encode
+from .table import Table
 
 _TEXTS = (
     ("name", 0, "qualified name"),

@@ -1,0 +1,60 @@
+/* Folds over a file, without its columns: a batch and a chunk a thread (or a block of an archive) are in
+ * memory, however long the file is. */
+#ifndef EP_READING_H
+#define EP_READING_H
+
+#include "archive.h"
+#include "decode.h"
+#include "file_read.h"
+#include "stream.h"
+
+/* ---- Batches of rows that a source appends ------------------------------------------------------ */
+
+typedef struct ep_row_source ep_row_source;
+struct ep_row_source {
+    /* Rows that the next append() brings at most; 0: there are no more. */
+    size_t (*room)(ep_row_source *source);
+    /* Appends rows, in order of time, to columns that have room for `limit` in all. Fails: as the file. */
+    EP_CHECKED ep_status (*append)(ep_row_source *source, ep_columns *columns, size_t limit);
+};
+
+/*   columns  [ given | may be given | looked at only ]
+ *            0       from           safe             count
+ * A row is given once rows that are EP_PAIR_SKEW_NS later are there, or all are. */
+typedef struct ep_sliding_stream {
+    ep_stream stream;
+    ep_row_source *source;             /* view */
+    ep_functions_builder *functions;   /* view: told of every row before a fold sees it; or NULL */
+    ep_columns columns;
+    size_t capacity;                   /* rows that the columns have room for */
+    size_t from, safe;
+    size_t block;                      /* the first allocator event at or behind `from` */
+    bool ended;
+} ep_sliding_stream;
+
+void ep_sliding_stream_open(ep_sliding_stream *stream, ep_row_source *source,
+                            ep_functions_builder *functions);
+void ep_sliding_stream_clear(ep_sliding_stream *stream);
+
+/* ---- A pass ------------------------------------------------------------------------------------- */
+
+/* What is known of a recording after a pass. */
+typedef struct ep_pass {
+    ep_recording recording;    /* of a log */
+    ep_decoded head;           /* of a log: all but the columns */
+    ep_functions functions;
+} ep_pass;
+
+void ep_pass_clear(ep_pass *pass);
+
+/* Runs folds over a log that nobody writes any more. Function rows are those that the table of functions
+ * has. Returns: new in *out (ep_pass_clear). Fails: as ep_file_stream_open() and the folds; EP_STATE. */
+EP_CHECKED ep_status ep_fold_log(ep_file_reader *reader, bool has_lock, ep_fold *const *folds, size_t count,
+                                 const ep_progress *progress, ep_pass *out, ep_error *error);
+
+/* The same over an archive. What else is known stays with it: ep_archive_head(). */
+EP_CHECKED ep_status ep_fold_archive(ep_archive *archive, bool has_lock, ep_fold *const *folds,
+                                     size_t count, const ep_progress *progress, ep_pass *out,
+                                     ep_error *error);
+
+#endif

@@ -1,0 +1,52 @@
+// The tree of what a call did, beside the tree of another call of its function: by function, below each other.
+
+/** @typedef {{path: string, fn: number, depth: number, calls: [number[], number[]], time: [number, number], opened: boolean, leaf: boolean}} Branch */
+
+const MOST_CALLS = 20000; // that a branch may stand for, to be opened unasked
+const MOST_BRANCHES = 400;
+const DEEPEST = 12; // that is opened unasked
+
+/**
+ * The branches below one: what its calls made, by function, those that take longest first.
+ * @param {import("./data.js").Data} data @param {{path: string, depth: number, calls: [number[], number[]]}} branch @returns {Branch[]}
+ */
+export function below(data, branch) {
+  /** @type {Map<number, Branch>} */
+  const found = new Map();
+  branch.calls.forEach((calls, side) => {
+    for (const call of calls) {
+      for (const child of data.childrenOf(call)) {
+        const fn = data.func[child];
+        let one = found.get(fn);
+        if (!one) found.set(fn, (one = { path: `${branch.path}/${fn}`, fn, depth: branch.depth + 1, calls: [[], []], time: [0, 0], opened: false, leaf: false }));
+        one.calls[side].push(child);
+        one.time[side] += data.dur[child];
+      }
+    }
+  });
+  return [...found.values()].sort((a, b) => Math.max(...b.time) - Math.max(...a.time));
+}
+
+/**
+ * The rows of the tree, from top to bottom; branches are open that take a share of the time, or that were opened.
+ * @param {import("./data.js").Data} data @param {number} call @param {number} other @param {Map<string, boolean>} choice what was opened and closed, by path
+ */
+export function branches(data, call, other, choice) {
+  /** @type {Branch[]} */
+  const rows = [];
+  const least = Math.max(data.dur[call], data.dur[other]) / 20;
+  const walk = (/** @type {Branch[]} */ list) => {
+    for (const one of list) {
+      if (rows.length >= MOST_BRANCHES) return;
+      rows.push(one);
+      const few = one.calls[0].length + one.calls[1].length <= MOST_CALLS;
+      const wanted = choice.get(one.path) ?? (few && Math.max(...one.time) >= least && one.depth < DEEPEST);
+      const inside = few || wanted ? below(data, one) : null;
+      one.leaf = inside !== null && !inside.length;
+      one.opened = wanted && !one.leaf;
+      if (one.opened && inside) walk(inside);
+    }
+  };
+  walk(below(data, { path: "", depth: -1, calls: [[call], other === call ? [] : [other]] }));
+  return { rows, more: rows.length >= MOST_BRANCHES };
+}

@@ -1,0 +1,197 @@
+"""The small picture of a trace, as SVG: what a notebook shows, and what matplotlib draws.
+
+`slices` and `live` reduce a trace to what a picture of some width can show; nothing else here looks
+at tables.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .._words import plural, show_bytes, show_ns
+from ..trace.column import Array
+from .data import _area
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+#: Of each of data.AREAS: as colour.js has them in light colours.
+COLOURS = ("#f5c173", "#7bbbe3", "#86dcc3", "#c9ccd3", "#cf8bb9", "#f29b75")
+_LINE, _TEXT, _FILL = "#5a626e", "#15181d", "#8fb6dc"
+_ROW, _DEEPEST, _MOST_THREADS = 12, 5, 8
+_GUTTER, _MEMORY = 110, 60
+
+
+class Slice(NamedTuple):
+    """A call that can be seen."""
+
+    thread: int
+    depth: int
+    start: int
+    duration: int
+    name: str
+    area: int
+
+
+def _clean(text: str) -> str:
+    """Show characters that cannot be seen, or turn others around, as their codes."""
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+
+
+def fit(text: str, letters: int) -> str:
+    """Cut a text to so many letters; empty where nothing useful would be left."""
+    if len(text) <= letters:
+        return text
+    return f"{text[: letters - 1]}\u2026" if letters >= 4 else ""
+
+
+def slices(trace: Trace, columns: int) -> list[Slice]:
+    """Give the calls that are at least a column wide, and the longest of each other column.
+
+    Parameters
+    ----------
+    trace : Trace
+        Whose.
+    columns : int
+        Pixels or so that the picture is wide.
+
+    Returns
+    -------
+    list of Slice
+        Of the first threads and the outermost calls; by thread, depth and start.
+    """
+    calls = trace.calls
+
+    def column(name: str) -> Array:
+        return calls._column(name).values()
+
+    depth, thread = np.maximum(column("depth"), 0), column("thread")
+    threads = np.unique(thread)[:_MOST_THREADS]
+    rows = np.flatnonzero((depth < _DEEPEST) & np.isin(thread, threads))
+    start, duration = column("start")[rows], column("duration")[rows]
+    each = max(trace.duration / columns, 1)
+    # One call for each column of each row: the longest that begins there. Longer ones are alone.
+    bins = np.minimum((start / each).astype(np.int64), columns - 1)
+    key = (np.searchsorted(threads, thread[rows]) * _DEEPEST + depth[rows]) * columns + bins
+    order = np.lexsort((duration, key))
+    last = np.r_[key[order][1:] != key[order][:-1], True] if len(order) else np.empty(0, bool)
+    kept = rows[np.sort(order[last])]
+    functions = trace.functions
+    names, kinds, files = (list(functions[name]) for name in ("name", "kind", "file"))
+    found = [
+        Slice(
+            int(thread[row]), int(depth[row]), int(column("start")[row]),
+            int(column("duration")[row]),
+            _clean((names[f] if f >= 0 else None) or "(no name)"),
+            _area(kinds[f], files[f]) if f >= 0 else 3,
+        )
+        for row, f in zip(kept.tolist(), column("function")[kept].tolist(), strict=True)
+    ]  # fmt: skip
+    return sorted(found)
+
+
+def live(trace: Trace, columns: int) -> tuple[Array, Array]:
+    """Give the start of each column, and the most that was live in it; empty without memory."""
+    if not len(trace.allocations):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    bins = trace.memory_bins(columns)
+    return bins._column("time").values(), bins._column("max").values()
+
+
+def thread_name(trace: Trace, row: int) -> str:
+    """Name a thread as the page does."""
+    name, native = trace.threads["name"][row], trace.threads["native_id"][row]
+    return _clean(name) if name is not None else f"thread {native or row}"
+
+
+def svg(trace: Trace, width: int = 900) -> str:
+    """Draw the calls of each thread over live memory.
+
+    Parameters
+    ----------
+    trace : Trace
+        What it shows.
+    width : int
+        In pixels.
+
+    Returns
+    -------
+    str
+        An ``<svg>`` element that needs nothing from elsewhere.
+    """
+    room = width - _GUTTER
+    drawn = slices(trace, room)
+    rows = sorted({(each.thread, each.depth) for each in drawn})
+    top: dict[tuple[int, int], float] = {}
+    y = 4.0
+    parts = []
+    for n, row in enumerate(rows):
+        if n == 0 or rows[n - 1][0] != row[0]:
+            y += 4
+            name = html.escape(fit(thread_name(trace, row[0]), 17))
+            parts.append(f'<text x="4" y="{y + 9:.0f}">{name}</text>')
+        top[row] = y
+        y += _ROW
+    scale = room / max(trace.duration, 1)
+    for each in drawn:
+        x, wide = _GUTTER + each.start * scale, max(each.duration * scale, 0.5)
+        parts.append(
+            f'<rect x="{x:.2f}" y="{top[each.thread, each.depth]:.0f}" width="{wide:.2f}" '
+            f'height="{_ROW - 1}" fill="{COLOURS[each.area]}">'
+            f"<title>{html.escape(each.name)}: {show_ns(each.duration)}</title></rect>"
+        )
+        name = fit(each.name, int((wide - 6) / 6))
+        if name:
+            parts.append(
+                f'<text x="{x + 3:.2f}" y="{top[each.thread, each.depth] + 9:.0f}">'
+                f"{html.escape(name)}</text>"
+            )
+    _, most = live(trace, room)
+    if len(most) and most.max() > 0:
+        y += 6
+        parts.append(f'<text x="4" y="{y + 9:.0f}">live memory</text>')
+        parts.append(f'<text x="4" y="{y + 22:.0f}">{show_bytes(int(most.max()))}</text>')
+        parts.append(f'<path fill="{_FILL}" d="{"".join(_curve(most, y))}"/>')
+        y += _MEMORY
+    high = int(y + 18)
+    parts.append(
+        f'<path stroke="{_LINE}" d="M{_GUTTER} {y + 2:.0f}H{width}"/>'
+        f'<text x="{_GUTTER}" y="{high - 4}">0</text>'
+        f'<text x="{width - 4}" y="{high - 4}" text-anchor="end">{show_ns(trace.duration)}</text>'
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {high}" width="{width}" '
+        f'height="{high}" role="img" aria-label="timeline" '
+        f'font-family="sans-serif" font-size="10" fill="{_TEXT}">'
+        f'<rect width="{width}" height="{high}" fill="#fff"/>{"".join(parts)}</svg>'
+    )
+
+
+def _curve(most: Array, y: float) -> Iterator[str]:
+    """Give the path of live memory, a column a pixel."""
+    bottom, peak = y + _MEMORY, int(most.max())
+    yield f"M{_GUTTER} {bottom:.1f}"
+    for x, value in enumerate(most.tolist()):
+        yield f"L{_GUTTER + x} {bottom - _MEMORY * value / peak:.1f}"
+        yield f"H{_GUTTER + x + 1}"
+    yield f"V{bottom:.1f}Z"
+
+
+def summary(trace: Trace) -> str:
+    """Give what a notebook shows of a trace: its facts and the small picture, as HTML."""
+    loss = trace.loss
+    said = (
+        f"{plural(trace._facts['events'], 'event')} of {plural(len(trace.threads), 'thread')} "
+        f"in {show_ns(trace.duration)}"
+    )
+    lost = f"{plural(loss.total, 'event')} lost" if loss else "nothing lost"
+    peak = trace.peak().bytes if len(trace.allocations) else 0
+    held = f", at most {show_bytes(peak)} live" if peak else ""
+    return (
+        f"<div><strong>eventprof</strong> {html.escape(said + held)}, {html.escape(lost)}; "
+        f"<code>.show()</code> opens the page</div>{svg(trace)}"
+    )

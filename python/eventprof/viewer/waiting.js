@@ -1,0 +1,89 @@
+// Who had the interpreter's lock, and so how long the other threads waited.
+
+import { Pyramid, lowerBound, upperBound } from "./lod.js";
+
+/** Tenures of the lock, in order of time: none overlaps another. */
+export class Waiting {
+  /** @param {number} threads @param {number[]} blocking functions that wait for something else @param {number} functions */
+  constructor(threads, blocking, functions) {
+    this.threads = threads;
+    /** Of each function: whether it waits for something else than the lock. */
+    this.blocking = new Uint8Array(functions + 1);
+    for (const f of blocking) this.blocking[f] = 1;
+    this.fill(new Float64Array(0), new Float64Array(0), new Float64Array(0), 1);
+  }
+
+  /**
+   * @param {Float64Array} steps from start to start @param {Float64Array} lengths @param {Float64Array} threads
+   * @param {number} grain nanoseconds of a unit
+   */
+  fill(steps, lengths, threads, grain) {
+    const n = steps.length;
+    this.count = n;
+    this.start = new Float64Array(n);
+    this.dur = new Float64Array(n);
+    this.func = Uint16Array.from(threads); // the thread: paintSlices colours by it
+    /** Of each thread: ends of its tenures, and the sum of their lengths up to each end. */
+    const counts = new Uint32Array(this.threads + 1);
+    for (let i = 0; i < n; i++) counts[this.func[i]]++;
+    this.all = { end: new Float64Array(n), sum: new Float64Array(n) };
+    this.each = Array.from({ length: this.threads }, (_, thread) => ({ end: new Float64Array(counts[thread]), sum: new Float64Array(counts[thread]) }));
+    const at = new Uint32Array(this.threads + 1);
+    let last = 0;
+    let total = 0;
+    for (let i = 0; i < n; i++) {
+      last += steps[i];
+      const thread = this.func[i];
+      const mine = this.each[thread];
+      const k = at[thread]++;
+      this.start[i] = last * grain;
+      this.dur[i] = lengths[i] * grain;
+      this.all.end[i] = mine.end[k] = this.start[i] + this.dur[i];
+      this.all.sum[i] = total += this.dur[i];
+      mine.sum[k] = (k ? mine.sum[k - 1] : 0) + this.dur[i];
+    }
+    this.pyramid = new Pyramid(this.dur);
+    this.pyramid.build(0, n);
+    /** Whether several threads had the lock: else nobody waited. */
+    this.shared = this.each.filter(({ end }) => end.length).length > 1;
+  }
+
+  /** How long the others had the lock before a time. @param {number} thread @param {number} time */
+  before(thread, time) {
+    return heldBefore(this.all, time) - heldBefore(this.each[thread], time);
+  }
+
+  /** How long the others had the lock. @param {number} thread @param {number} t0 @param {number} t1 */
+  between(thread, t0, t1) {
+    return this.shared ? this.before(thread, t1) - this.before(thread, t0) : 0;
+  }
+
+  /** The tenure at a time, or -1. @param {number} time */
+  at(time) {
+    const last = upperBound(this.start, time, 0, this.count) - 1;
+    return last >= 0 && time < this.start[last] + this.dur[last] ? last : -1;
+  }
+
+  /**
+   * Marks the columns in which a thread waited at least half of the time.
+   * @param {number} thread @param {number} v0 @param {number} each ns of a column @param {Uint8Array} marks
+   */
+  mark(thread, v0, each, marks) {
+    let before = this.before(thread, v0);
+    for (let x = 0; x < marks.length; x++) {
+      const now = this.before(thread, v0 + (x + 1) * each);
+      marks[x] = now - before >= each / 2 ? 1 : 0;
+      before = now;
+    }
+  }
+}
+
+/** How much of some tenures lies before a time. @param {{end: Float64Array, sum: Float64Array}} held @param {number} time */
+function heldBefore({ end, sum }, time) {
+  const n = end.length;
+  const at = lowerBound(end, time, 0, n); // ended before: all before `at`
+  const known = at ? sum[at - 1] : 0;
+  if (at === n) return known;
+  const length = sum[at] - known;
+  return known + Math.max(0, Math.min(length, time - (end[at] - length)));
+}

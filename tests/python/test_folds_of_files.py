@@ -1,0 +1,268 @@
+"""Folds read files chunk by chunk: the same answer as from columns, in memory that does not grow."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import eventprof
+
+WORK = """
+def leaf(size):
+    return bytes(size)
+
+
+def branch(number):
+    kept = [leaf(600 + number % 50), leaf(700)]
+    try:
+        sorted(kept, key=len)
+        [].pop()
+    except IndexError:
+        return kept
+
+
+def work(count):
+    kept = []
+    for number in range(count):
+        kept.append(branch(number))
+        if len(kept) > 100:
+            kept.clear()
+"""
+
+
+def record(path, threads=3, count=3000, **options):
+    """Write a log, by threads that take turns."""
+    space: dict = {}
+    exec(WORK, space)
+    workers = [threading.Thread(target=space["work"], args=(count,)) for _ in range(threads)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    try:
+        with eventprof.record(output=path, **options):
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                worker.join()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def answers(core):
+    """Give everything that a pass over a file tells."""
+    found = core.tree(0, True)
+    parts = {name: found.pop(name) for name in ("nodes", "leaves", "places")}
+    arrays = {f"{name} {key}": of[key] for name, of in parts.items() for key in of}
+    arrays |= {f"tenures {name}": of for name, of in core.tenures().items()}
+    times, held = core.resident()
+    arrays |= {"resident at": times, "resident": held}
+    return arrays, (found, core.facts(), core.threads(), core.functions(), core.lost())
+
+
+def assert_same_without_columns(path):
+    passed, decoded = eventprof.open(path), eventprof.open(path)
+    decoded._core.events("time")
+
+    arrays, rest = answers(passed._core)
+    wanted, wanted_rest = answers(decoded._core)
+
+    assert rest == wanted_rest
+    assert arrays.keys() == wanted.keys()
+    for name, values in wanted.items():
+        assert np.array_equal(arrays[name], values), name
+    # The same notes, of which the first eight are told, in the order in which chunks are read.
+    count = decoded.file["missing_count"]
+    assert passed.file["missing_count"] == count
+    assert count > 8 or sorted(passed.file["missing"]) == sorted(decoded.file["missing"])
+    # Rows come when they are asked for, and refer to the same functions.
+    assert len(passed.calls) == len(decoded.calls)
+    assert passed.calls["name"].tolist()[:100] == decoded.calls["name"].tolist()[:100]
+    after, after_rest = answers(passed._core)
+    assert after_rest == wanted_rest
+    assert all(np.array_equal(after[name], values) for name, values in wanted.items())
+    return decoded
+
+
+@pytest.mark.parametrize("options", [{}, {"memory": False}, {"buffer": "1 MiB"}])
+def test_log(tmp_path, options):
+    path = tmp_path / "run.epr"
+    record(path, **options)
+
+    trace = assert_same_without_columns(path)
+
+    assert trace._facts["events"] > 1000
+
+
+def test_archive(tmp_path):
+    record(tmp_path / "run.epr")
+    eventprof.open(tmp_path / "run.epr").save(tmp_path / "archive.epr")
+
+    trace = assert_same_without_columns(tmp_path / "archive.epr")
+
+    assert trace._facts["events"] > 50_000
+
+
+def test_many_short_threads_that_share_chunks(tmp_path):
+    path = tmp_path / "run.epr"
+    with eventprof.record(output=path):
+        for number in range(60):
+            worker = threading.Thread(target=sorted, args=([number, 1],))
+            worker.start()
+            worker.join()
+
+    assert_same_without_columns(path)
+
+
+def test_log_of_a_killed_program(tmp_path):
+    path = tmp_path / "killed.epr"
+    program = WORK + (
+        "import eventprof, os, signal\n"
+        f"rec = eventprof.record(output={str(path)!r})\n"
+        "rec.start()\n"
+        "work(5000)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], timeout=120)
+    assert done.returncode == -signal.SIGKILL
+
+    trace = assert_same_without_columns(path)
+
+    assert trace.file["unfinished"]
+    assert trace._facts["events"] > 10_000
+
+
+def test_log_that_is_damaged(tmp_path):
+    path = tmp_path / "run.epr"
+    record(path, threads=2)
+    size = os.path.getsize(path)
+    with open(path, "r+b") as file:
+        for where in range(1 << 18, size, 1 << 18):  # some of it in what no event is in
+            file.seek(where + 64)
+            file.write(b"\xff" * 64)
+
+    trace = assert_same_without_columns(path)
+
+    assert any("damaged" in note for note in trace.file["missing"])
+
+
+def test_log_that_is_cut_off(tmp_path):
+    path = tmp_path / "run.epr"
+    record(path)
+    os.truncate(path, os.path.getsize(path) // 2)
+
+    assert_same_without_columns(path)
+
+
+def test_archive_that_is_damaged(tmp_path):
+    record(tmp_path / "run.epr")
+    path = tmp_path / "archive.epr"
+    eventprof.open(tmp_path / "run.epr").save(path)
+    size = os.path.getsize(path)
+    with open(path, "r+b") as file:
+        file.seek(size // 2)
+        file.write(b"\xff" * 64)
+
+    passed, decoded = eventprof.open(path), eventprof.open(path)
+    decoded._core.events("time")
+    passed._core.tree(0, True)
+
+    assert passed._core.facts() == decoded._core.facts()
+    assert passed._core.lost() == decoded._core.lost() > 0
+
+
+def test_what_a_filter_drops_is_dropped(tmp_path):
+    path = tmp_path / "run.epr"
+    record(path, max_depth=2)
+
+    trace = assert_same_without_columns(path)
+
+    begun = (trace._core.calls("flags") & 1) == 0
+    assert trace._core.tree(0, True)["nodes"]["calls"].sum() == begun.sum()
+
+
+def test_log_whose_program_still_writes(tmp_path):
+    path = tmp_path / "run.epr"
+    space: dict = {}
+    exec(WORK, space)
+    with eventprof.record(output=path):
+        space["work"](50)
+        trace = eventprof.open(path)
+        tree = trace._tree
+
+        assert trace.file["live"]
+    assert "branch" in {tree.name(node) for node in range(tree.count)}
+
+
+# ---- Memory --------------------------------------------------------------------------------------
+
+RECORD = (
+    WORK
+    + """
+import eventprof, sys
+with eventprof.record(output=sys.argv[1], on_full="grow"):
+    work(int(sys.argv[2]))
+"""
+)
+
+# The most that was resident since the program began: of its memory alone, not of the one that made it.
+READ = """
+import io, sys
+from contextlib import redirect_stdout
+from eventprof.cli import main
+with redirect_stdout(io.StringIO()) as said:
+    assert main(sys.argv[1:]) == 0
+with open("/proc/self/status") as status:
+    held = next(line for line in status if line.startswith("VmHWM")).split()[1]
+print(held, said.getvalue().split()[0].replace(",", ""))
+"""
+
+
+def run(program, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True, text=True, timeout=600, check=True,
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
+@pytest.mark.parametrize("verb", [["tree"], ["report", "--short"]])
+def test_memory_does_not_grow_with_the_events(tmp_path, verb):
+    kib = {}
+    for count in (2_000, 100_000):
+        path = tmp_path / f"{count}.epr"
+        run(RECORD, path, count)
+        kib[count], events = map(int, run(READ, *verb, path))
+
+    # Columns alone would take 17 bytes an event, and 24 more a block.
+    assert events > 2_000_000
+    assert kib[100_000] - kib[2_000] < 16 * 1024
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
+def test_analyze_takes_rows_only_where_a_rule_needs_them(tmp_path):
+    few_own_calls = RECORD.replace("kept.append(branch(number))", "kept += [bytes(600), len(kept)]")
+    kib = {}
+    for count in (5_000, 400_000):
+        run(few_own_calls, tmp_path / f"{count}.epr", count)
+        kib[count], events = map(int, run(READ, "analyze", tmp_path / f"{count}.epr"))
+
+    assert events > 2_000_000
+    assert kib[400_000] - kib[5_000] < 16 * 1024
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
+def test_memory_does_not_grow_with_the_events_of_an_archive(tmp_path):
+    kib = {}
+    for count in (30_000, 120_000):
+        run(RECORD, tmp_path / f"{count}.epr", count)
+        eventprof.open(tmp_path / f"{count}.epr").save(tmp_path / "archive.epr", force=True)
+        kib[count], events = map(int, run(READ, "tree", tmp_path / "archive.epr"))
+
+    assert events > 2_000_000
+    assert kib[120_000] - kib[30_000] < 16 * 1024

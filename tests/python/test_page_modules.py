@@ -1,0 +1,53 @@
+"""The page's modules that need no browser, in node: without a node they are skipped."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from eventprof.viewer.page import code
+
+TESTS = Path(__file__).parents[1] / "viewer"
+
+
+def node():
+    """A node with a test runner of its own: 18 and later."""
+    found = shutil.which("node")
+    if found is None:
+        pytest.skip("no node here: apt-get install nodejs")
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=60).stdout
+    if int(said.removeprefix("v").partition(".")[0]) < 18:
+        pytest.skip(f"node {said.strip()} has no test runner")
+    return found
+
+
+def test_the_modules_joined_are_one_script(tmp_path):
+    """No name at the top of a module is used by another one, too."""
+    (tmp_path / "page.cjs").write_text(code())
+    done = subprocess.run(
+        [node(), "--check", "page.cjs"], cwd=tmp_path, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in TESTS.glob("*.test.mjs")))
+def test_modules_in_node(tmp_path, name):
+    viewer = tmp_path / "viewer"
+    viewer.mkdir()
+    (viewer / "package.json").write_text('{"type": "module"}')
+    for source in resources.files("eventprof.viewer").iterdir():
+        if source.name.endswith(".js"):
+            (viewer / source.name).write_bytes(source.read_bytes())
+    shutil.copy(TESTS / name, tmp_path)
+
+    done = subprocess.run(
+        [node(), "--test", name], cwd=tmp_path, capture_output=True, text=True, timeout=240
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"\bpass [1-9]", done.stdout), done.stdout
