@@ -67,8 +67,8 @@ typedef struct ep_archive_stream ep_archive_stream;
 /* May be done again and again, and before ep_archive_load(), not behind it. The archive must outlive it.
  * Returns: new in *out (ep_archive_stream_close). Fails: EP_NOMEM, EP_STATE. */
 EP_CHECKED ep_status ep_archive_stream_open(ep_archive *archive, ep_archive_stream **out, ep_error *error);
-/* All but the columns, as the file says, and as it is after the last event of a stream. Returns: view, until
- * the archive is closed or loaded. */
+/* All but the columns, as the file says, and as it is after the last event of a stream. Returns: view,
+ * until the archive is closed or loaded. */
 const ep_decoded *ep_archive_head(const ep_archive *archive);
 /* Rows that the next batch has at most; 0: there is none. */
 size_t ep_archive_stream_room(const ep_archive_stream *stream);

@@ -195,7 +195,8 @@ settle_decoded(ep_loader *l, ep_decoded *out)
     out->read_threads = l->threads;
     l->threads = NULL;
     if (l->unknown_ids > 0) {
-        ep_reader_note(l->reader, "%zu events name a function or place that is not in the file", l->unknown_ids);
+        ep_reader_note(l->reader, "%zu events name a function or place that is not in the file",
+                       l->unknown_ids);
     }
     out->damaged_chunks += l->reader->facts.note_count;
 }
@@ -259,8 +260,8 @@ load(ep_loader *l, ep_error *error)
     l->header = reader->header;
     note_lost_slots(reader);
     if (reader->facts.awaits_stop && !reader->facts.writer_lives) {
-        ep_reader_note(reader, "the events: it ran beside a recorder with a file, and was not stopped; what both "
-                               "recorded is in the other file");
+        ep_reader_note(reader, "the events: it ran beside a recorder with a file, and was not stopped; "
+                               "what both recorded is in the other file");
     }
     if (reader->facts.words_damaged) {
         ep_reader_note(reader, "words of its header are damaged, behind offset %zu: which hook saw calls",
@@ -345,7 +346,7 @@ load_chunk(ep_chunk_source *source, size_t index, const ep_chunk_header **out)
         return EP_NOMEM;
     }
     ep_status status = ep_loader_read_chunk(&s->loader, &place->slot, s->stop_ticks, !place->checked, chunk,
-                                  &is_chunk);
+                                            &is_chunk);
     place->checked = true;
     if (status != EP_OK) {
         free(chunk);

@@ -50,8 +50,8 @@ EP_CHECKED ep_status ep_file_load(ep_file_reader *reader, ep_recording *recordin
 typedef struct ep_file_stream ep_file_stream;
 
 /* As ep_file_load(), but for the events. Not while the writer lives. The reader must outlive the stream.
- * Returns: new in *out (ep_file_stream_close), and in *recording. Fails: EP_STATE, the writer lives; else as
- * ep_file_load(). */
+ * Returns: new in *out (ep_file_stream_close), and in *recording. Fails: EP_STATE, the writer lives; else
+ * as ep_file_load(). */
 EP_CHECKED ep_status ep_file_stream_open(ep_file_reader *reader, ep_recording *recording,
                                          ep_file_stream **out, ep_error *error);
 /* As ep_decoder_head(). */

@@ -114,8 +114,8 @@ ep_status ep_loader_sort_threads(ep_loader *l);
  * refers to was written before it. */
 ep_status ep_loader_read_slots(ep_loader *l, uint64_t stop_ticks, ep_error *error);
 
-/* Reads what is in a slot into `chunk`, which has room for it and two words more, zeroed; tells: notes what is
- * wrong with it. *out: whether it is a chunk; then it is sealed, and its used words are whole.
+/* Reads what is in a slot into `chunk`, which has room for it and two words more, zeroed; tells: notes
+ * what is wrong with it. *out: whether it is a chunk; then it is sealed, and its used words are whole.
  * Fails: EP_IO, EP_NOMEM. */
 EP_CHECKED ep_status ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks,
                                           bool tells, ep_chunk_header *chunk, bool *out);

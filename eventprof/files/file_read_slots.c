@@ -125,13 +125,13 @@ is_whole(const ep_file_reader *reader)
 static void
 note_impossible_thread(ep_file_reader *reader, const ep_found_slot *found, const ep_chunk_header *chunk)
 {
-    ep_reader_note(reader, "chunk at offset %" PRIu64 ": of thread %" PRIu64 ", which cannot be", found->offset,
-         chunk->thread_id);
+    ep_reader_note(reader, "chunk at offset %" PRIu64 ": of thread %" PRIu64 ", which cannot be",
+                   found->offset, chunk->thread_id);
 }
 
 ep_status
-ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks, bool tells, ep_chunk_header *chunk,
-           bool *out)
+ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks, bool tells,
+                     ep_chunk_header *chunk, bool *out)
 {
     ep_file_reader *reader = l->reader;
     const uint64_t offset = found->offset;
@@ -165,13 +165,13 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
     chunk->thread_id = thread;
     size_t whole = check_records(l, chunk, words, stop_ticks);
     if (tells && (!right_sum || (sealed && whole != words))) {
-        ep_reader_note(reader, "chunk at offset %" PRIu64 ": damaged; %zu of %zu bytes of records were read",
-             offset, whole * 8,
-             claimed > EP_CHUNK_WORDS_OF(found->bytes) ? (size_t)EP_CHUNK_WORDS_OF(found->bytes) * 8
-                                                       : claimed * 8);
+        size_t room = EP_CHUNK_WORDS_OF(found->bytes);
+        ep_reader_note(reader,
+                       "chunk at offset %" PRIu64 ": damaged; %zu of %zu bytes of records were read",
+                       offset, whole * 8, (claimed < room ? claimed : room) * 8);
     } else if (tells && !sealed && (uint64_t)got < found->bytes && whole == words && !is_whole(reader)) {
         ep_reader_note(reader, "chunk at offset %" PRIu64 ": the file ends in it, at byte %" PRIu64, offset,
-             offset + (uint64_t)got);
+                       offset + (uint64_t)got);
     }
     atomic_store_explicit(&chunk->state, EP_CHUNK_SEALED, memory_order_relaxed);
     chunk->bytes = (uint32_t)found->bytes;

@@ -12,6 +12,9 @@ static void
 slide(ep_sliding_stream *s)
 {
     ep_columns *c = &s->columns;
+    if (s->from == 0) {
+        return;    /* and at the first time there are no arrays */
+    }
     size_t rows = c->count - s->from, blocks = c->alloc_count - s->block;
     memmove(c->time_ns, c->time_ns + s->from, rows * sizeof *c->time_ns);
     memmove(c->kind, c->kind + s->from, rows * sizeof *c->kind);

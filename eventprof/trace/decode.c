@@ -508,7 +508,8 @@ merge(ep_decoder *d, ep_columns *to)
     }
     /* A row takes a word at least, a block two. What is not written costs no memory. */
     size_t blocks = may_have_blocks(d->capture) ? rows / 2 + 1 : 1;
-    to->thread = d->heap_count == 1 ? ep_calloc(rows, sizeof *to->thread)    /* most are zero: not touched */
+    /* Of one thread most rows are zero: they are not touched. */
+    to->thread = d->heap_count == 1 ? ep_calloc(rows, sizeof *to->thread)
                                     : ep_array_new(rows, sizeof *to->thread);
     if (to->thread == NULL || !ep_columns_reserve(to, rows, blocks)) {
         return EP_NOMEM;

@@ -379,5 +379,7 @@ def test_the_line_at_the_end_says_how_many_children_have_no_file(tmp_path, count
 
     said = {0: "", 1: "1 forked process could", 3: "3 forked processes could"}[count]
     line = done.stderr.splitlines()[-1]
-    assert (f"none lost, {said} not write a file (No such file or directory)" in line) == (count > 0)
+    assert (f"none lost, {said} not write a file (No such file or directory)" in line) == (
+        count > 0
+    )
     assert ("forked" in line) == (count > 0)

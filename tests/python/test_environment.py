@@ -333,7 +333,9 @@ def files_that_show_errors(trace):
     """Of what is called or has blocks. (Blocks of the program may be freed there.)"""
     functions = trace.functions
     busy = [
-        row for row in range(len(functions)) if any(functions[each][row] > 0 for each in ("calls", "allocated"))
+        row
+        for row in range(len(functions))
+        if any(functions[each][row] > 0 for each in ("calls", "allocated"))
     ]
     files = {os.path.basename(file) for file in functions["file"][busy] if file}
     return files & {"traceback.py", "linecache.py", "tokenize.py", "_colorize.py"}

@@ -200,11 +200,14 @@ def test_log_whose_program_still_writes(tmp_path):
 
 # ---- Memory --------------------------------------------------------------------------------------
 
-RECORD = WORK + """
+RECORD = (
+    WORK
+    + """
 import eventprof, sys
 with eventprof.record(output=sys.argv[1], on_full="grow"):
     work(int(sys.argv[2]))
 """
+)
 
 # The most that was resident since the program began: of its memory alone, not of the one that made it.
 READ = """

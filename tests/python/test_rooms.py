@@ -23,7 +23,7 @@ BELOW = {
     "files": {"recording", "trace"},
     "show": {"trace", "answers"},
     "viewer": {"trace", "answers"},
-    "export": {"trace"},
+    "export": {"recording", "trace"},
     "importing": {"trace"},
     "cli": set(),
     "_pypy": {"recording"},

@@ -42,3 +42,9 @@ def test_what_eight_threads_emit_is_recorded_or_counted(tmp_path):
     said = run("sums.py", "--events", "1000000", *cases, folder=tmp_path)
 
     assert said.count("they add up") == len(cases)
+
+
+def test_a_day_of_a_service(tmp_path):
+    said = run("service.py", tmp_path, "--hours", "6", "--requests", "100", folder=tmp_path)
+
+    assert said.startswith("6 hours, 6 workers, 0 wrong")

@@ -855,7 +855,7 @@ def test_times_are_numbers_or_text(ns):
                 trace.at(time)
 
 
-@pytest.mark.parametrize("time", ["soon", "3", 1.5, True, None, -1])
+@pytest.mark.parametrize("time", ["soon", "3", 1.5, True, None])
 def test_what_is_no_time_is_refused(time):
     with pytest.raises((TypeError, ValueError), match="time must be"):
         calls_of_a_program().at(time)

@@ -272,7 +272,8 @@ def test_a_call_waits_while_other_threads_hold_the_lock():
     wanted = 0
     spins = np.flatnonzero(trace.calls["name"] == "spin")
     for thread, begin, length in zip(
-        *(trace.calls[name][spins].tolist() for name in ("thread", "start", "duration")), strict=True
+        *(trace.calls[name][spins].tolist() for name in ("thread", "start", "duration")),
+        strict=True,
     ):
         others = (who[first] != thread) & (when[first] >= begin) & (when[last] <= begin + length)
         wanted += int((when[last] - when[first])[others].sum())

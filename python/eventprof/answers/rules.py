@@ -99,7 +99,7 @@ def calls_in_a_loop(case: Case) -> Iterator[Finding]:
 
 def growing_calls(case: Case) -> Iterator[Finding]:
     """Find own functions that do more, or take longer, from call to call: quadratic work."""
-    # Rows of calls take memory for each: only where the tree says that there may be such a function.
+    # Rows of calls take memory: only where the tree says that there may be such a function.
     sums = case.tree.by_function()
     may_be = case.own[:-1] & (sums["calls"] >= 200)
     may_be &= sums["total"] >= max(0.3 * case.whole, 20_000_000)
@@ -141,7 +141,9 @@ def one_slow_call(case: Case) -> Iterator[Finding]:
     sums = case.tree.by_function()
     often = case.own[:-1] & (sums["calls"] >= 20)
     of = case.tree.function
-    if not (np.append(often, False)[np.maximum(of, -1)] & (case.tree.own("longest") >= slowest)).any():
+    if not (
+        np.append(often, False)[np.maximum(of, -1)] & (case.tree.own("longest") >= slowest)
+    ).any():
         return
     core = case.trace._core
     function, duration, parent = (

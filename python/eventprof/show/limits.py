@@ -90,8 +90,8 @@ def _other_limits(page: Layout) -> Iterator[str]:
             )
         if file["live"] and file.get("awaits_stop"):
             yield (
-                "the program is still being recorded, and its events are in memory: another recorder "
-                "with a file began first, and this file is written when its own recorder stops."
+                "the program is still being recorded, and its events are in memory: another "
+                "recorder with a file began first; this file is written when its own stops."
             )
         elif file["live"]:
             yield "the program is still being recorded; this is what it did until now."

@@ -94,10 +94,11 @@ class Facts:
         -------
         dict or None
             None: it was recorded in this process. ``path``, ``format`` (log or archive),
-            ``version`` (of the format), ``bytes``; ``awaits_stop``, whether it is written when its recorder
-            stops, for another one with a file began first; ``unfinished``, whether the program ended, or
-            still runs, without having stopped the recorder; ``live``, whether more may come;
-            ``missing``, what could not be read, in words (the first few), and ``missing_count``.
+            ``version`` (of the format), ``bytes``; ``awaits_stop``, whether it is written when its
+            recorder stops, for another one with a file began first; ``unfinished``, whether the
+            program ended, or still runs, without having stopped the recorder; ``live``, whether
+            more may come; ``missing``, what could not be read, in words (the first few), and
+            ``missing_count``.
             More, by format.
         """
         if self._file is None:

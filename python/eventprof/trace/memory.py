@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +14,43 @@ from .table import Table
 from .tables import Tables
 
 
+class MemoryTable(Table):
+    """Live memory after every change: a table that can be plotted."""
+
+    __slots__ = ()
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw live bytes over time.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            Where to; without, in a figure of its own.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            With one line; ``axes.figure.savefig("memory.svg")`` writes it.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            matplotlib is not installed: ``pip install 'eventprof[plot]'``.
+
+        Notes
+        -----
+        Of each of 1500 equal spans the most and the last that was live in it are drawn.
+        """
+        from ..viewer.plots import memory
+
+        return memory(self, axes)
+
+
 class Memory(Tables):
     """Memory over time."""
 
     @cached_property
-    def memory(self) -> Table:
+    def memory(self) -> MemoryTable:
         """Live memory after every change; blocks older than the window are not in it.
 
         Returns
@@ -43,7 +76,7 @@ class Memory(Tables):
             raise ValueError(f"domains: at least one of {', '.join(DOMAINS)}")
         return bits
 
-    def memory_of(self, domains: Iterable[str] | str | None = None) -> Table:
+    def memory_of(self, domains: Iterable[str] | str | None = None) -> MemoryTable:
         """Give live memory of some domains after every change.
 
         Parameters
@@ -61,8 +94,6 @@ class Memory(Tables):
         ValueError
             There is no such domain.
         """
-        from ..viewer.plots import MemoryTable
-
         time, live, blocks = self._core.curve(self._domain_bits(domains))
         return MemoryTable.from_columns(
             self._title("memory"),

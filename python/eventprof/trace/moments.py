@@ -127,8 +127,9 @@ class Moments(Holders):
     """Parts of a trace by time."""
 
     def _checked_time(self, name: str, given: int | str) -> int:
-        time = parse_duration(name, given)
-        if time > self.duration:
+        is_negative = isinstance(given, (int, np.integer)) and given < 0
+        time = int(given) if is_negative else parse_duration(name, given)
+        if not 0 <= time <= self.duration:
             raise ValueError(
                 f"{name}: {time} ns is outside of the trace, which goes from 0 to {self.duration}"
             )

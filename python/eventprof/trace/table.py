@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, cast, overload
 
 import numpy as np
 
@@ -132,7 +132,7 @@ class Table:
         *,
         units: Mapping[str, str] | None = None,
         formerly: Mapping[str, str] | None = None,
-    ) -> Table:
+    ) -> Self:
         """Make a table of arrays.
 
         Parameters

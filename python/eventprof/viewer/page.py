@@ -155,6 +155,7 @@ def _put(file: IO[bytes], trace: Trace, title: str | None, grain: int) -> int:
 
 def load() -> None:
     """Import all that a page takes, before a program can take modules away."""
+    from ..answers import findings, rules, table  # noqa: F401
     from ..show import report  # noqa: F401
 
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from .._optional import require
 from .._words import show_bytes, show_ns
-from ..trace.table import Table
 from .picture import COLOURS, fit, slices, thread_name
 
 if TYPE_CHECKING:
     from ..trace import Trace
+    from ..trace.table import Table
 
 _COLUMNS = 1500
 
@@ -32,50 +32,25 @@ def _show_units(axis: Any, show: Any, user: str) -> None:
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: show(max(value, 0))))
 
 
-class MemoryTable(Table):
-    """Live memory after every change: a table that can be plotted."""
-
-    __slots__ = ()
-
-    def plot(self, axes: Any = None) -> Any:
-        """Draw live bytes over time.
-
-        Parameters
-        ----------
-        axes : matplotlib.axes.Axes, optional
-            Where to; without, in a figure of its own.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            With one line; ``axes.figure.savefig("memory.svg")`` writes it.
-
-        Raises
-        ------
-        ModuleNotFoundError
-            matplotlib is not installed: ``pip install 'eventprof[plot]'``.
-
-        Notes
-        -----
-        Of each of 1500 equal spans the most and the last that was live in it are drawn.
-        """
-        user = "trace.memory.plot()"
-        axes = _axes(axes, user, 3)
-        time, live = self._column("time").values(), self._column("live").values()
-        if len(time) > 4 * _COLUMNS:
-            bins = (time - time[0]) * _COLUMNS // (int(time[-1] - time[0]) + 1)
-            first = np.flatnonzero(np.r_[True, bins[1:] != bins[:-1]])
-            last = np.r_[first[1:], len(time)] - 1
-            most = np.maximum.reduceat(live, first)
-            time = np.stack([time[first], time[last]], axis=1).reshape(-1)
-            live = np.stack([most, live[last]], axis=1).reshape(-1)
-        axes.step(time, live, where="post", linewidth=1)
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("time")
-        axes.set_ylabel("live bytes")
-        _show_units(axes.xaxis, show_ns, user)
-        _show_units(axes.yaxis, show_bytes, user)
-        return axes
+def memory(table: Table, axes: Any = None) -> Any:
+    """Draw live bytes over time: see `MemoryTable.plot`."""
+    user = "trace.memory.plot()"
+    axes = _axes(axes, user, 3)
+    time, live = table._column("time").values(), table._column("live").values()
+    if len(time) > 4 * _COLUMNS:
+        bins = (time - time[0]) * _COLUMNS // (int(time[-1] - time[0]) + 1)
+        first = np.flatnonzero(np.r_[True, bins[1:] != bins[:-1]])
+        last = np.r_[first[1:], len(time)] - 1
+        most = np.maximum.reduceat(live, first)
+        time = np.stack([time[first], time[last]], axis=1).reshape(-1)
+        live = np.stack([most, live[last]], axis=1).reshape(-1)
+    axes.step(time, live, where="post", linewidth=1)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("time")
+    axes.set_ylabel("live bytes")
+    _show_units(axes.xaxis, show_ns, user)
+    _show_units(axes.yaxis, show_bytes, user)
+    return axes
 
 
 def timeline(trace: Trace, axes: Any = None) -> Any:

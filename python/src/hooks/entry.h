@@ -1,9 +1,10 @@
 /* The end of a call whose begin nobody told us of.
  *
  * From 3.13 on the interpreter runs handlers of signals, and what else is pending, at the entry of a
- * function and behind a yield before it tells that the function begins or goes on. If such a handler raises, it
- * tells of the unwinding alone. (Another tool's callback that raises before ours has the same effect.) That call
- * did nothing, and is left out whole: its end would end another call of the function, further out. */
+ * function and behind a yield before it tells that the function begins or goes on. If such a handler
+ * raises, it tells of the unwinding alone. (Another tool's callback that raises before ours has the same
+ * effect.) That call did nothing, and is left out whole: its end would end another call of the function,
+ * further out. */
 #ifndef EP_ENTRY_H
 #define EP_ENTRY_H
 

@@ -222,26 +222,26 @@ hook_free(const PyDataMemAllocator *below, bool is_program, void *block, size_t 
 
 /* Of the default handler. Its context stays NumPy's own, so that no caller meets one with the functions
  * of the other. */
-#define HOOKS(name, BELOW, IS_PROGRAM)                                               \
+#define HOOKS(name, BELOW, IS_PROGRAM)                                   \
     static void *name##_malloc(void *context, size_t size)               \
     {                                                                    \
         (void)context;                                                   \
-        return hook_malloc(BELOW, IS_PROGRAM, size);                                 \
+        return hook_malloc(BELOW, IS_PROGRAM, size);                     \
     }                                                                    \
     static void *name##_calloc(void *context, size_t count, size_t size) \
     {                                                                    \
         (void)context;                                                   \
-        return hook_calloc(BELOW, IS_PROGRAM, count, size);                          \
+        return hook_calloc(BELOW, IS_PROGRAM, count, size);              \
     }                                                                    \
     static void *name##_realloc(void *context, void *old, size_t size)   \
     {                                                                    \
         (void)context;                                                   \
-        return hook_realloc(BELOW, IS_PROGRAM, old, size);                           \
+        return hook_realloc(BELOW, IS_PROGRAM, old, size);               \
     }                                                                    \
     static void name##_free(void *context, void *block, size_t size)     \
     {                                                                    \
         (void)context;                                                   \
-        hook_free(BELOW, IS_PROGRAM, block, size);                                   \
+        hook_free(BELOW, IS_PROGRAM, block, size);                       \
     }
 
 HOOKS(default, &first_below, false)

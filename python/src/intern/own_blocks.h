@@ -18,9 +18,9 @@ void ep_py_leave_own(uint32_t busy);
 /* The same where all that is freed is our own, though it was made another time. */
 uint32_t ep_py_enter_ours(void);
 
-/* The calling thread does for us what is none of the program's: runs Python that is not in our package. No call
- * and no block of it is an event; what it frees of the program's is. Nested, or without memory: false, and
- * nothing has changed. Not for long: a block that is kept beyond is one unknown free. */
+/* The calling thread does for us what is none of the program's: runs Python that is not in our package.
+ * No call and no block of it is an event; what it frees of the program's is. Nested, or without memory:
+ * false, and nothing has changed. Not for long: a block that is kept beyond is one unknown free. */
 EP_COLD bool ep_py_mute(void);
 EP_COLD void ep_py_unmute(void);
 

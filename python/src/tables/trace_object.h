@@ -65,8 +65,8 @@ typedef enum ep_py_step {
  * exception set. */
 int ep_py_trace_reach(ep_py_trace *self, ep_py_step wanted, unsigned pairs);
 
-/* After EP_STEP_HEAD: threads, resident set, duration. Its columns may be empty. Returns: view, until the next
- * step; arrays in it live as long as the trace. */
+/* After EP_STEP_HEAD: threads, resident set, duration. Its columns may be empty. Returns: view, until the
+ * next step; arrays in it live as long as the trace. */
 static inline const ep_decoded *
 ep_py_trace_head(const ep_py_trace *self)
 {

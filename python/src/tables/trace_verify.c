@@ -89,7 +89,7 @@ ep_py_trace_verify(PyObject *object, PyObject *args)
         .filtered = filtered,
         .one_thread = one_thread,
         .hook_frees = hook_frees,
-        .damaged = self->decoded.damaged_chunks > 0,
+        .damaged = self->decoded.damaged_chunks > 0 || (self->recording.limits & EP_LIMIT_CUT) != 0,
         .calls_displaced = calls_displaced,
         .memory_displaced = memory_displaced,
     };
