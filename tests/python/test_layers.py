@@ -142,6 +142,47 @@ def test_includes_of_the_extension_obey_the_order(folder):
 
 
 @pytest.mark.parametrize("folder", EXTENSION_FOLDERS)
+def test_a_header_of_the_extension_against_the_order_is_not_found(folder):
+    """With the include path that meson.build gives the folder: those before it, and its own."""
+    allowed = EXTENSION_FOLDERS[: EXTENSION_FOLDERS.index(folder) + 1]
+    paths = [f"-iquote{EXTENSION / name}" for name in allowed]
+    for other in EXTENSION_FOLDERS:
+        header = min(path.name for path in (EXTENSION / other).glob("*.h"))
+        source = f'#if !__has_include("{header}")\n#error is not found\n#endif\n'
+        done = subprocess.run(
+            [*compiler(), *paths, "-fsyntax-only", "-xc", "-"],
+            input=source,
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        assert (done.returncode == 0) == (other in allowed), (
+            f"{folder}: {other}/{header}: {done.stderr}"
+        )
+
+
+DECLARED = re.compile(
+    r"^(?!static|typedef|return|#)\w[\w ]*[ *](ep_\w+)\([^;{]*\)(?: __attribute__\(.*\))?;",
+    re.MULTILINE,
+)
+DEFINED = re.compile(r"^(ep_\w+)\([^;]*?\)\n\{", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [*(CORE / name for name in BELOW), *(EXTENSION / name for name in EXTENSION_FOLDERS)],
+    ids=lambda folder: f"{folder.parent.name}/{folder.name}",
+)
+def test_what_a_folder_declares_it_defines(folder):
+    """Else its library would need one above it, which only the linker would find."""
+    sources = "".join(path.read_text() for path in folder.glob("*.[ch]"))
+    defined = set(DEFINED.findall(sources))
+    for header in sorted(folder.glob("*.h")):
+        for name in DECLARED.findall(header.read_text()):
+            assert name in defined, f"{header.name} declares {name}, which no file here defines"
+
+
+@pytest.mark.parametrize("folder", EXTENSION_FOLDERS)
 def test_every_folder_of_the_extension_says_what_lives_there(folder):
     text = (EXTENSION / folder / "README.md").read_text()
     assert 5 <= len(text.splitlines()) <= 8

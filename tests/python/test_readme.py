@@ -50,7 +50,9 @@ def test_the_program_of_the_command_line_gives_its_report(tmp_path):
         assert done.returncode == 0, done.stderr
 
     printed, said = done.stdout.splitlines(), said.splitlines()[1:]
-    assert re.match(r"[\d,]+ events in .* ms, peak \d+ KiB at .* ms, nothing lost", printed[0])
+    assert re.match(
+        r"[\d,]+ events in .* ms, peak [\d.]+ [KM]iB at .* ms, nothing lost", printed[0]
+    )
 
     def headings(lines):
         return [re.split(r"[(,]", line)[0] for line in lines[1:] if not line.startswith(" ")]

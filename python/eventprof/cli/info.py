@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..trace.kinds import unknown_kinds
 from . import rows
 from .files import add_file, is_stub, load
 
@@ -61,6 +60,7 @@ def _all(trace: Trace) -> dict[str, Any]:
 
 def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
     from ..show.drawing import show_bytes, show_count, show_ns
+    from ..trace.kinds import unknown_kinds
 
     file, metadata = trace.file or {}, trace.metadata
     yield "file", path

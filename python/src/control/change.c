@@ -1,6 +1,7 @@
 /* One change at a time: hooks go in and out, and the others wait. */
 #include "control_parts.h"
 
+#include "audit.h"
 #include "source.h"
 
 struct ep_py_change ep_py_change;
@@ -12,11 +13,12 @@ ep_py_recorders_init(void)
         PyErr_NoMemory();
         return -1;
     }
+    ep_py_audit_ask_of_changes(ep_py_change_is_here);
     return 0;
 }
 
 bool
-ep_py_recorders_change_here(void)
+ep_py_change_is_here(void)
 {
     return atomic_load_explicit(&ep_py_change.holder, memory_order_relaxed) ==
            PyThread_get_thread_ident();
@@ -25,7 +27,7 @@ ep_py_recorders_change_here(void)
 void
 ep_py_change_take(void)
 {
-    if (!ep_py_recorders_change_here()) {
+    if (!ep_py_change_is_here()) {
         PyLockStatus status = PyThread_acquire_lock_timed(ep_py_change.lock, 0, 0);
         /* At the end of the interpreter other threads stand still, with the lock or without. */
         while (status != PY_LOCK_ACQUIRED && !ep_py_is_finalizing()) {
@@ -61,7 +63,7 @@ ep_py_change_end(void)
 bool
 ep_py_begin_change(void)
 {
-    bool can = !ep_py_recorders_change_here();
+    bool can = !ep_py_change_is_here();
     if (can) {
         ep_py_change_begin();
     }
@@ -104,10 +106,10 @@ bool
 ep_py_change_after_fork(bool child)
 {
     /* Not if we were imported between the two: the change would be another thread's. */
-    if (EP_GIL_DISABLED && ep_py_recorders_change_here()) {
+    if (EP_GIL_DISABLED && ep_py_change_is_here()) {
         ep_py_change_end();
     }
-    if (!child || ep_py_recorders_change_here()) {
+    if (!child || ep_py_change_is_here()) {
         return false;
     }
     /* Whoever holds it, or waits for it, is not here. */

@@ -19,6 +19,9 @@ void ep_py_end_change(void);
 
 extern PyType_Spec ep_py_counter_spec;
 
+/* Once, from module init. */
+void ep_py_counters_init(void);
+
 /* Stops every running counter: at interpreter exit. */
 void ep_py_counters_stop_all(void);
 

@@ -63,6 +63,9 @@ struct ep_py_change {
 
 extern EP_HIDDEN struct ep_py_change ep_py_change;
 
+/* Whether a change is under way on this thread. */
+bool ep_py_change_is_here(void);
+
 /* The same as ep_py_begin_change(), but on any thread, and without a change of hooks. */
 void ep_py_change_take(void);
 

@@ -192,8 +192,8 @@ ep_py_counters_after_fork(void)
 
 /* ---- Callbacks ------------------------------------------------------------------------------- */
 
-bool
-ep_py_counter_tells(void *owner, ep_py_count_end end)
+static bool
+counter_tells(void *owner, ep_py_count_end end)
 {
     return ((counter_object *)owner)->callbacks[end] != NULL;
 }
@@ -267,8 +267,8 @@ give_up(counter_object *self, ep_py_count_end end, PyObject *function)
     }
 }
 
-void
-ep_py_counter_tell(void *owner, ep_py_count_end end, uint32_t name)
+static void
+counter_tell(void *owner, ep_py_count_end end, uint32_t name)
 {
     counter_object *self = owner;
     PyObject *function = Py_XNewRef(self->callbacks[end]);
@@ -293,6 +293,13 @@ ep_py_counter_tell(void *owner, ep_py_count_end end, uint32_t name)
         give_up(self, end, function);
     }
     Py_DECREF(function);
+}
+
+void
+ep_py_counters_init(void)
+{
+    static const ep_py_count_owner functions = {.tells = counter_tells, .tell = counter_tell};
+    ep_py_count_set_owner(&functions);
 }
 
 /* value: a callable, a capsule, None; Ellipsis: as it is. Fails: -1, exception set. */

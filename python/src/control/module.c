@@ -291,6 +291,7 @@ init_process(void)
         return -1;
     }
     ep_thread_state_find();
+    ep_py_counters_init();
     if (ep_py_intern_init() < 0 || ep_py_recorders_init() < 0 ||
         register_with("atexit", "register", NULL, &exit_definition) < 0 ||
         register_with("os", "register_at_fork", "after_in_child", &child_definition) < 0) {

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <structmember.h>
 
-#include "audit.h"
 #include "decode.h"
 #include "file.h"
 #include "gate.h"
@@ -162,7 +161,7 @@ recorder_begin(PyObject *object, PyObject *unused)
 {
     (void)unused;
     ep_py_recorder *self = (ep_py_recorder *)object;
-    bool changing = ep_py_recorders_change_here();    /* which a start refuses; and a look makes it so */
+    bool changing = ep_py_change_is_here();    /* which a start refuses; and a look makes it so */
     ep_py_look_begin();
     bool runs = self->core.state == EP_RECORDER_RUNNING;
     int status = runs ? 0 : changing ? ep_py_window_start(self)

@@ -56,8 +56,6 @@ asked_of(const ep_source *source, ep_kind_set kinds, const ep_source *code)
     return asked;
 }
 
-_Atomic uint32_t ep_py_blocks_inside;
-
 static uint32_t
 domains_of(const ep_py_recorder *self)
 {

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "audit.h"
 #include "count.h"
 #include "file.h"
 #include "gate.h"
@@ -261,7 +260,7 @@ ep_py_window_begin(ep_py_recorder *self)
 int
 ep_py_window_start(ep_py_recorder *self)
 {
-    if (ep_py_recorders_change_here()) {
+    if (ep_py_change_is_here()) {
         PyErr_SetString(ep_py_error(EP_ERROR_STATE),
                         "hooks are going in or out on this thread at this moment (this runs in an "
                         "audit hook or a finalizer); start it later");

@@ -11,7 +11,8 @@
  * still. */
 void ep_py_audit_choose(const ep_filter *const *filters, size_t count);
 
-/* Whether hooks are going in or out on this thread, at this moment. control/ answers. */
-bool ep_py_recorders_change_here(void);
+/* Who knows whether hooks are going in or out on this thread, at this moment. Once, before any audit
+ * event is recorded. */
+void ep_py_audit_ask_of_changes(bool (*is_changing)(void));
 
 #endif

@@ -94,6 +94,14 @@ ready(PyCodeObject *starting)
 
 /* ---- Callbacks --------------------------------------------------------------------------------- */
 
+static const ep_py_count_owner *owner_functions;
+
+void
+ep_py_count_set_owner(const ep_py_count_owner *functions)
+{
+    owner_functions = functions;
+}
+
 typedef struct listeners {
     size_t count;
     PyObject *owners[EP_COUNTERS_MAX];    /* owned */
@@ -102,7 +110,7 @@ typedef struct listeners {
 static void
 listen(listeners *to, const ep_count_view *view, ep_py_count_end end)
 {
-    if (EP_UNLIKELY(view->counter->tells) && ep_py_counter_tells(view->counter->owner, end)) {
+    if (EP_UNLIKELY(view->counter->tells) && owner_functions->tells(view->counter->owner, end)) {
         to->owners[to->count++] = Py_NewRef((PyObject *)view->counter->owner);
     }
 }
@@ -119,7 +127,7 @@ tell(ep_count_thread *thread, listeners *all, ep_py_count_end end, uint32_t name
     thread->calling += 1;
     ep_count_settle(thread);
     for (size_t i = 0; i < all->count; i++) {
-        ep_py_counter_tell(all->owners[i], end, name);
+        owner_functions->tell(all->owners[i], end, name);
         Py_DECREF(all->owners[i]);
     }
     ep_py_exception_restore(saved);

@@ -90,10 +90,16 @@ typedef enum ep_py_count_end {
     EP_PY_COUNT_ENDS
 } ep_py_count_end;
 
-/* Whether it has a callback for that. */
-bool ep_py_counter_tells(void *owner, ep_py_count_end end);
-/* Calls it, with no exception pending; never fails. */
-void ep_py_counter_tell(void *owner, ep_py_count_end end, uint32_t name);
+/* What the owner of a counter is asked. */
+typedef struct ep_py_count_owner {
+    /* Whether it has a callback for that. */
+    bool (*tells)(void *owner, ep_py_count_end end);
+    /* Calls it, with no exception pending; never fails. */
+    void (*tell)(void *owner, ep_py_count_end end, uint32_t name);
+} ep_py_count_owner;
+
+/* Once, before any counter starts. A view of `functions`. */
+void ep_py_count_set_owner(const ep_py_count_owner *functions);
 
 /* ---- Monitoring (count_monitoring.c) ----------------------------------------------------------- */
 

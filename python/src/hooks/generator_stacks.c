@@ -2,11 +2,10 @@
 
 #if PY_VERSION_HEX < 0x030C0000
 
-#include "errors.h"
+#include "gc_callbacks.h"
 
 static unsigned users;
-static PyObject *callbacks;    /* gc's own list, whatever the module's attribute says later */
-static PyObject *callback;     /* made once, immortal */
+static ep_py_gc_callback callback;
 
 /* ---- Frames ---------------------------------------------------------------------------------- */
 
@@ -48,13 +47,6 @@ mend_all(void)
 
 /* ---- The callback ---------------------------------------------------------------------------- */
 
-static bool
-is_last(void)
-{
-    Py_ssize_t count = PyList_GET_SIZE(callbacks);
-    return count > 0 && PyList_GET_ITEM(callbacks, count - 1) == callback;
-}
-
 /* phase: 'start' or 'stop'. */
 static PyObject *
 on_gc(PyObject *self, PyObject *const *args, Py_ssize_t count)
@@ -64,7 +56,7 @@ on_gc(PyObject *self, PyObject *const *args, Py_ssize_t count)
     (void)count;
     /* The last callback counts: one in Python lets other threads run, which make new wrong values. If one
      * came after ours, ours is called once more. Moving ours would skip the next one in the list. */
-    if (users != 0 && !is_last() && PyList_Append(callbacks, callback) < 0) {
+    if (users != 0 && !ep_py_gc_callback_is_last(&callback) && ep_py_gc_callback_put(&callback) < 0) {
         PyErr_Clear();
     }
     mend_all();
@@ -77,36 +69,9 @@ prepare(void)
 {
     static PyMethodDef definition = {"mend_generator_stacks", (PyCFunction)(void (*)(void))on_gc,
                                      METH_FASTCALL, NULL};
-    if (callback != NULL) {
-        return 0;
-    }
-    PyObject *module = PyImport_ImportModule("gc");
-    PyObject *list = module != NULL ? PyObject_GetAttrString(module, "callbacks") : NULL;
-    Py_XDECREF(module);
-    if (list == NULL) {
-        return -1;
-    }
-    if (!PyList_Check(list)) {
-        Py_DECREF(list);
-        PyErr_SetString(ep_py_error(EP_ERROR_TOOL_IN_USE),
-                        "gc.callbacks is no list: another tool replaced it. Calls and lines cannot be "
-                        "recorded on CPython 3.11.0 to 3.11.2 without it; use 3.11.3 or later");
-        return -1;
-    }
-    callbacks = list;
-    callback = PyCFunction_New(&definition, NULL);
-    return callback != NULL ? 0 : -1;
-}
-
-static void
-take_out(void)
-{
-    for (Py_ssize_t at = PyList_GET_SIZE(callbacks) - 1; at >= 0; at--) {
-        if (at < PyList_GET_SIZE(callbacks) && PyList_GET_ITEM(callbacks, at) == callback &&
-            PySequence_DelItem(callbacks, at) < 0) {
-            PyErr_Clear();    /* it stays, and does no harm */
-        }
-    }
+    return ep_py_gc_callback_make(&callback, &definition,
+                                  ". Calls and lines cannot be recorded on CPython 3.11.0 to 3.11.2 "
+                                  "without it; use 3.11.3 or later");
 }
 
 int
@@ -115,7 +80,8 @@ ep_py_generator_stacks_watch(unsigned user)
     if (!ep_py_generator_stacks_are_wrong()) {
         return 0;
     }
-    if (prepare() < 0 || (!is_last() && PyList_Append(callbacks, callback) < 0)) {
+    if (prepare() < 0 ||
+        (!ep_py_gc_callback_is_last(&callback) && ep_py_gc_callback_put(&callback) < 0)) {
         return -1;
     }
     users |= user;
@@ -131,7 +97,7 @@ ep_py_generator_stacks_leave(unsigned user)
     users &= ~user;
     if (users == 0) {
         mend_all();    /* frames that go on run without the callback */
-        take_out();
+        ep_py_gc_callback_take_out(&callback);    /* one that stays does no harm */
     }
 }
 

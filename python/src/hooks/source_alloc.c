@@ -39,6 +39,7 @@ static bool recorded[DOMAIN_COUNT], counted[DOMAIN_COUNT];
  * we installed: the allocator that was there first. */
 static PyMemAllocatorEx first_below[DOMAIN_COUNT];
 
+_Atomic uint32_t ep_py_blocks_inside;
 _Thread_local uint32_t ep_py_passing __attribute__((tls_model("initial-exec")));
 
 _Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];

@@ -16,6 +16,7 @@
 
 static _Atomic bool active;
 static bool installed, answered;
+static bool (*hooks_change)(void);    /* on this thread, at this moment */
 
 /* ---- What is wanted -------------------------------------------------------------------------- */
 
@@ -25,6 +26,12 @@ static const ep_filter *wanted_by[PATTERN_LISTS];    /* views: see ep_py_audit_c
 static size_t wanted_by_count;
 static bool wants_all;
 static _Atomic uint32_t generation = 1;    /* of verdicts */
+
+void
+ep_py_audit_ask_of_changes(bool (*is_changing)(void))
+{
+    hooks_change = is_changing;
+}
 
 void
 ep_py_audit_choose(const ep_filter *const *filters, size_t count)
@@ -167,7 +174,7 @@ on_audit(const char *event, PyObject *args, void *data)
         return 0;
     }
     PyThreadState *ts = ep_thread_state();
-    if (ts == NULL || !ep_py_is_own_interpreter(ts) || ep_py_recorders_change_here()) {
+    if (ts == NULL || !ep_py_is_own_interpreter(ts) || hooks_change()) {
         return 0;    /* hooks of ours that go in or out are no business of the program's */
     }
     ep_frame *frame = ep_py_frame_now();

@@ -1,12 +1,9 @@
-/* The source of runs of the garbage collector: a builtin in gc.callbacks.
- *
- * The interpreter's list is the program's, too: it may empty it, or put it back as it was before us.
- * We are called no more then, which is reported (displaced), and the next recorder that starts puts us
- * back. */
+/* The source of runs of the garbage collector: a builtin in gc.callbacks. If the program takes it out of
+ * there, that is reported (displaced), and the next recorder that starts puts it back. */
 #include "compat.h"
 
+#include "gc_callbacks.h"
 #include "intern.h"
-#include "errors.h"
 #include "source.h"
 
 #include <stdio.h>
@@ -14,8 +11,7 @@
 #define GENERATIONS 4    /* more than any interpreter has; what is beyond counts as the last */
 
 static ep_shared_kinds active;    /* what somebody records; 0: nothing */
-static PyObject *callbacks;    /* gc's own list, whatever the module's attribute says later */
-static PyObject *callback;     /* ours; made once, immortal */
+static ep_py_gc_callback callback;
 static PyObject *str_generation, *str_collected, *str_uncollectable;
 static _Atomic uint32_t names[GENERATIONS];
 
@@ -96,68 +92,38 @@ prepare(void)
 {
     static PyMethodDef definition = {"gc_callback", (PyCFunction)(void (*)(void))on_gc,
                                      METH_FASTCALL, NULL};
-    if (callback != NULL) {
+    if (callback.function != NULL) {
         return 0;
     }
-    PyObject *module = PyImport_ImportModule("gc");
-    PyObject *list = module != NULL ? PyObject_GetAttrString(module, "callbacks") : NULL;
-    Py_XDECREF(module);
     str_generation = PyUnicode_InternFromString("generation");
     str_collected = PyUnicode_InternFromString("collected");
     str_uncollectable = PyUnicode_InternFromString("uncollectable");
-    if (list == NULL || str_generation == NULL || str_collected == NULL ||
-        str_uncollectable == NULL) {
-        Py_XDECREF(list);
+    if (str_generation == NULL || str_collected == NULL || str_uncollectable == NULL) {
         return -1;
     }
-    if (!PyList_Check(list)) {
-        Py_DECREF(list);
-        PyErr_SetString(ep_py_error(EP_ERROR_TOOL_IN_USE),
-                        "gc.callbacks is no list: another tool replaced it; record without gc=True");
-        return -1;
-    }
-    callbacks = list;
-    callback = PyCFunction_New(&definition, NULL);
-    return callback != NULL ? 0 : -1;
-}
-
-/* Its index in the list, -1: it is not there. */
-static Py_ssize_t
-place_of_ours(void)
-{
-    Py_ssize_t count = callback != NULL ? PyList_GET_SIZE(callbacks) : 0;
-    for (Py_ssize_t i = 0; i < count && i < PyList_GET_SIZE(callbacks); i++) {
-        if (PyList_GET_ITEM(callbacks, i) == callback) {
-            return i;
-        }
-    }
-    return -1;
+    return ep_py_gc_callback_make(&callback, &definition, "; record without gc=True");
 }
 
 static int
 adjust(ep_kind_set kinds)
 {
     if (kinds != 0) {
-        if (prepare() < 0 || (place_of_ours() < 0 && PyList_Append(callbacks, callback) < 0)) {
+        if (prepare() < 0 ||
+            (!ep_py_gc_callback_is_in(&callback) && ep_py_gc_callback_put(&callback) < 0)) {
             return -1;
         }
         ep_shared_kinds_set(&active, kinds);
         return 0;
     }
     ep_shared_kinds_set(&active, 0);
-    for (Py_ssize_t at = place_of_ours(); at >= 0; at = place_of_ours()) {
-        if (PySequence_DelItem(callbacks, at) < 0) {
-            PyErr_Clear();    /* it stays, and does nothing */
-            break;
-        }
-    }
+    ep_py_gc_callback_take_out(&callback);    /* one that stays does nothing */
     return 0;
 }
 
 static bool
 owns(void)
 {
-    return ep_shared_kinds_get(&active) == 0 || place_of_ours() >= 0;
+    return ep_shared_kinds_get(&active) == 0 || ep_py_gc_callback_is_in(&callback);
 }
 
 const ep_source ep_source_gc = {

@@ -51,8 +51,6 @@ static PyDataMem_Handler *default_handler;   /* NumPy's; NULL: not loaded yet */
 static PyDataMemAllocator first_below;       /* its functions as they were; written once */
 static PyObject *(*set_handler_below)(PyObject *);    /* NumPy's own; written once */
 
-_Atomic bool ep_py_numpy_awaited;
-
 /* The thread is in a handler that may be written in Python: the block that it is to free or to move,
  * NEW_BLOCK if it is to make one. 0: it is in none. */
 #define NEW_BLOCK 1
@@ -438,17 +436,22 @@ owns(void)
     return !installed || default_handler->allocator.malloc == default_malloc;
 }
 
-static int
-adjust(ep_kind_set kinds)
+static int look_again(void *unused);
+
+/* In an allocator hook: some file of NumPy's runs. */
+static void
+numpy_seen(void)
 {
-    atomic_store_explicit(&recording, kinds != 0, memory_order_relaxed);
-    if (kinds != 0) {
-        put_in();
-    } else {
-        take_out();
+    atomic_store_explicit(&ep_py_numpy_awaited, NULL, memory_order_relaxed);
+    if (Py_AddPendingCall(look_again, NULL) != 0) {    /* too many are pending: at the next site */
+        atomic_store_explicit(&ep_py_numpy_awaited, numpy_seen, memory_order_relaxed);
     }
-    atomic_store_explicit(&ep_py_numpy_awaited, kinds != 0 && !installed, memory_order_relaxed);
-    return 0;
+}
+
+static void
+await_numpy(bool awaited)
+{
+    atomic_store_explicit(&ep_py_numpy_awaited, awaited ? numpy_seen : NULL, memory_order_relaxed);
 }
 
 /* Called by the interpreter, when it is safe. */
@@ -460,20 +463,24 @@ look_again(void *unused)
     ep_py_exception saved = ep_py_exception_save();
     if (atomic_load_explicit(&recording, memory_order_relaxed)) {
         put_in();
-        atomic_store_explicit(&ep_py_numpy_awaited, !installed, memory_order_relaxed);
+        await_numpy(!installed);
     }
     ep_py_exception_restore(saved);
     ep_py_leave_own(busy);
     return 0;
 }
 
-void
-ep_py_numpy_seen(void)
+static int
+adjust(ep_kind_set kinds)
 {
-    atomic_store_explicit(&ep_py_numpy_awaited, false, memory_order_relaxed);
-    if (Py_AddPendingCall(look_again, NULL) != 0) {    /* too many are pending: at the next site */
-        atomic_store_explicit(&ep_py_numpy_awaited, true, memory_order_relaxed);
+    atomic_store_explicit(&recording, kinds != 0, memory_order_relaxed);
+    if (kinds != 0) {
+        put_in();
+    } else {
+        take_out();
     }
+    await_numpy(kinds != 0 && !installed);
+    return 0;
 }
 
 const ep_source ep_source_numpy = {

@@ -6,6 +6,7 @@
 #include "intern_parts.h"
 
 _Atomic bool ep_py_greenlets;
+_Atomic(ep_py_numpy_waiter *) ep_py_numpy_awaited;
 
 void
 ep_py_look_for_greenlets(void)
@@ -82,9 +83,9 @@ ep_py_block_site_slow(ep_frame *frame)
         atomic_store_explicit(&ep_py_greenlets, true, memory_order_relaxed);
     }
     /* The first of its modules that works with the extension that has the arrays. */
-    if (EP_UNLIKELY(atomic_load_explicit(&ep_py_numpy_awaited, memory_order_relaxed)) &&
-        is_of_file(code, "/numpy/_core/overrides.py")) {
-        ep_py_numpy_seen();
+    ep_py_numpy_waiter *waiter = atomic_load_explicit(&ep_py_numpy_awaited, memory_order_relaxed);
+    if (EP_UNLIKELY(waiter != NULL) && is_of_file(code, "/numpy/_core/overrides.py")) {
+        waiter();
     }
     uint32_t name = name_quietly(code);
     if (name == 0) {

@@ -278,10 +278,10 @@ extern EP_HIDDEN _Atomic bool ep_py_greenlets;
 /* Once a start, with the GIL; what is imported later is seen in ep_py_block_site_slow(). */
 void ep_py_look_for_greenlets(void);
 
-/* Somebody waits for NumPy to be loaded: ep_py_block_site_slow() says when that may be, and calls
- * ep_py_numpy_seen(), which is source_numpy.c's. */
-extern EP_HIDDEN _Atomic bool ep_py_numpy_awaited;
-EP_COLD void ep_py_numpy_seen(void);
+/* Who waits for NumPy to be loaded, NULL: nobody. ep_py_block_site_slow() calls it when that may be, in an
+ * allocator hook. */
+typedef void ep_py_numpy_waiter(void);
+extern EP_HIDDEN _Atomic(ep_py_numpy_waiter *) ep_py_numpy_awaited;
 
 /* Gives back what is held of types that are no more: frees of the program's. Under the GIL, outside of
  * hooks, while they still record. */

@@ -1,0 +1,251 @@
+/* The bound of the tree: once it has too many nodes, the smallest become one "other" beside their kin. */
+#include <string.h>
+
+#include "array.h"
+#include "memory.h"
+#include "tree_parts.h"
+
+/* What a node weighs, its children included: its share of the time and of the bytes, the larger. So no
+ * child weighs more than its parent. */
+static EP_CHECKED ep_status
+weigh(const ep_tree *tree, double *weights)
+{
+    size_t count = tree->node_count;
+    double time = 1, bytes = 1;
+    double *below = ep_array_new_zeroed(count, sizeof *below);
+    if (below == NULL) {
+        return EP_NOMEM;
+    }
+    for (size_t i = 1; i < tree->leaf_count; i++) {
+        below[tree->leaves[i].node] += (double)tree->leaves[i].allocated;
+        bytes += (double)tree->leaves[i].allocated;
+    }
+    memset(weights, 0, count * sizeof *weights);
+    for (size_t i = count; i-- > 1;) {
+        weights[i] += (double)tree->nodes[i].self;
+        weights[tree->nodes[i].parent] += weights[i];
+        below[tree->nodes[i].parent] += below[i];
+    }
+    time += weights[0];
+    for (size_t i = 0; i < count; i++) {
+        double a = weights[i] / time, b = below[i] / bytes;
+        weights[i] = a > b ? a : b;
+    }
+    free(below);
+    return EP_OK;
+}
+
+static int
+by_weight(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return a < b ? 1 : a > b ? -1
+                             : 0;
+}
+
+/* Marks the nodes that stay: those of open calls with their parents, and the heaviest. */
+static EP_CHECKED ep_status
+choose_nodes(ep_tree *tree, uint8_t *keep)
+{
+    size_t count = tree->node_count;
+    double *weights = ep_array_new(count, sizeof *weights);
+    double *sorted = ep_array_new(count, sizeof *sorted);
+    ep_status status = weights != NULL && sorted != NULL ? weigh(tree, weights) : EP_NOMEM;
+    if (status == EP_OK) {
+        memcpy(sorted, weights, count * sizeof *sorted);
+        qsort(sorted, count, sizeof *sorted, by_weight);
+        double least = sorted[tree->max_nodes / 2];
+        for (size_t i = 0; i < count; i++) {
+            keep[i] = weights[i] > least;
+        }
+        keep[0] = 1;
+        for (size_t thread = 0; thread < tree->facts.thread_count; thread++) {
+            const ep_tree_thread *t = &tree->threads[thread];
+            for (size_t depth = 1; depth <= t->depth; depth++) {
+                keep[t->frames[depth].node] = 1;
+            }
+            if (t->moving) {
+                keep[t->moving_node] = 1;
+            }
+        }
+        for (size_t i = count; i-- > 1;) {
+            keep[tree->nodes[i].parent] |= keep[i];
+        }
+    }
+    free(weights);
+    free(sorted);
+    return status;
+}
+
+/* Adds the own figures of a node to those of the node that stands for it. */
+static void
+fold_node(ep_tree_node *into, const ep_tree_node *from)
+{
+    into->calls += from->calls;
+    into->resumes += from->resumes;
+    into->raised += from->raised;
+    into->total += from->self;    /* inclusive times of nested nodes would count twice */
+    into->self += from->self;
+    into->waited += from->waited_self;
+    into->waited_self += from->waited_self;
+    into->longest = from->longest > into->longest ? from->longest : into->longest;
+    if (from->shortest >= 0 && (into->shortest < 0 || from->shortest < into->shortest)) {
+        into->shortest = from->shortest;
+    }
+    into->freed += from->freed;
+}
+
+static void
+fold_leaf(ep_tree_leaf *into, const ep_tree_leaf *from)
+{
+    into->allocated += from->allocated;
+    into->blocks += from->blocks;
+    into->live += from->live;
+    into->live_blocks += from->live_blocks;
+    into->at_peak += from->at_peak;    /* both of today's epoch */
+    into->temporary += from->temporary;
+    into->temporary_blocks += from->temporary_blocks;
+}
+
+typedef struct rebuilding {
+    ep_tree tree;             /* the nodes, leaves and maps that stay */
+    uint32_t *node_to;        /* new node of each old one */
+    uint32_t *leaf_to;
+    uint8_t *keep;
+} rebuilding;
+
+static EP_CHECKED ep_status
+rebuild_nodes(ep_tree *tree, rebuilding *r, uint32_t other)
+{
+    for (size_t i = 0; i < tree->node_count; i++) {
+        const ep_tree_node *from = &tree->nodes[i];
+        uint32_t parent = i > 0 ? r->node_to[from->parent] : 0;
+        bool in_other = i > 0 && tree->places[r->tree.nodes[parent].place].function == EP_PLACE_OTHER;
+        uint32_t place = r->keep[i] ? from->place : other;
+        bool is_other = tree->places[from->place].function == EP_PLACE_OTHER;
+        uint32_t to = parent;
+        if (i == 0) {
+            r->tree.nodes[0] = *from;
+            r->tree.nodes[0].last_leaf = 0;
+            r->tree.node_count = 1;
+            r->node_to[0] = 0;
+            continue;
+        }
+        if (!in_other) {
+            to = child_of(&r->tree, parent, place);
+        }
+        if (to == UINT32_MAX) {
+            return EP_NOMEM;
+        }
+        if (r->keep[i] && !is_other) {
+            uint32_t own_parent = r->tree.nodes[to].parent;
+            r->tree.nodes[to] = *from;
+            r->tree.nodes[to].parent = own_parent;
+            r->tree.nodes[to].last_leaf = 0;
+        } else {
+            fold_node(&r->tree.nodes[to], from);
+            tree->folded += !is_other;
+        }
+        r->node_to[i] = to;
+    }
+    return EP_OK;
+}
+
+static EP_CHECKED ep_status
+rebuild_leaves(ep_tree *tree, rebuilding *r, uint32_t other)
+{
+    r->tree.leaf_count = 1;
+    r->leaf_to[0] = 0;
+    for (size_t i = 1; i < tree->leaf_count; i++) {
+        ep_tree_leaf *from = touch(tree, (uint32_t)i);
+        uint32_t node = r->node_to[from->node];
+        bool in_other = tree->places[r->tree.nodes[node].place].function == EP_PLACE_OTHER;
+        uint32_t place = in_other ? other : from->place;
+        uint32_t to = pair_find(&r->tree.leaf_map, node, place)->index;
+        if (to != 0) {
+            fold_leaf(&r->tree.leaves[to - 1], from);
+            r->leaf_to[i] = to - 1;
+            continue;
+        }
+        if (!ep_grow_raw((void **)&r->tree.leaves, &r->tree.leaf_capacity, r->tree.leaf_count + 1,
+                         sizeof *from) ||
+            ep_tree_pair_put(&r->tree.leaf_map, node, place, (uint32_t)r->tree.leaf_count + 1) != EP_OK) {
+            return EP_NOMEM;
+        }
+        r->leaf_to[i] = (uint32_t)r->tree.leaf_count++;
+        r->tree.leaves[r->leaf_to[i]] = *from;
+        r->tree.leaves[r->leaf_to[i]].node = node;
+        r->tree.leaves[r->leaf_to[i]].place = place;
+    }
+    return EP_OK;
+}
+
+/* Old numbers become new ones where calls and blocks refer to them. */
+static void
+renumber(ep_tree *tree, const rebuilding *r)
+{
+    for (size_t thread = 0; thread < tree->facts.thread_count; thread++) {
+        ep_tree_thread *t = &tree->threads[thread];
+        for (size_t depth = 1; depth <= t->depth; depth++) {
+            t->frames[depth].node = r->node_to[t->frames[depth].node];
+        }
+        if (t->moving) {
+            t->moving_node = r->node_to[t->moving_node];
+            t->moved.leaf = r->leaf_to[t->moved.leaf];
+        }
+    }
+    for (size_t i = 0; i <= tree->slot_mask; i++) {
+        tree->slots[i].leaf = r->leaf_to[tree->slots[i].leaf];
+    }
+    for (size_t i = 0; i < tree->late_count; i++) {
+        tree->late[i].leaf = r->leaf_to[tree->late[i].leaf];
+    }
+}
+
+ep_status
+ep_tree_shrink(ep_tree *tree)
+{
+    ep_place of_other = {EP_PLACE_OTHER, -1, -1};
+    uint32_t other = ep_tree_place_of(tree, &of_other);
+    rebuilding r = {0};
+    r.node_to = ep_array_new(tree->node_count, sizeof *r.node_to);
+    r.leaf_to = ep_array_new(tree->leaf_count, sizeof *r.leaf_to);
+    r.keep = ep_array_new_zeroed(tree->node_count, 1);
+    ep_status status = other != UINT32_MAX && r.node_to != NULL && r.leaf_to != NULL && r.keep != NULL
+                           ? EP_OK
+                           : EP_NOMEM;
+    status = status != EP_OK ? status : ep_tree_pair_open(&r.tree.children, 4096);
+    status = status != EP_OK ? status : ep_tree_pair_open(&r.tree.leaf_map, 4096);
+    status = status != EP_OK ? status : choose_nodes(tree, r.keep);
+    if (status == EP_OK &&
+        (!ep_grow((void **)&r.tree.leaves, &r.tree.leaf_capacity, 1, sizeof *r.tree.leaves) ||
+         !ep_grow((void **)&r.tree.nodes, &r.tree.node_capacity, 1, sizeof *r.tree.nodes))) {
+        status = EP_NOMEM;
+    }
+    status = status != EP_OK ? status : rebuild_nodes(tree, &r, other);
+    status = status != EP_OK ? status : rebuild_leaves(tree, &r, other);
+    if (status == EP_OK) {
+        renumber(tree, &r);
+        ep_tree old = *tree;
+        tree->nodes = r.tree.nodes;
+        tree->node_count = r.tree.node_count;
+        tree->node_capacity = r.tree.node_capacity;
+        tree->leaves = r.tree.leaves;
+        tree->leaf_count = r.tree.leaf_count;
+        tree->leaf_capacity = r.tree.leaf_capacity;
+        tree->children = r.tree.children;
+        tree->leaf_map = r.tree.leaf_map;
+        r.tree.nodes = old.nodes;
+        r.tree.leaves = old.leaves;
+        r.tree.children = old.children;
+        r.tree.leaf_map = old.leaf_map;
+    }
+    free(r.tree.nodes);
+    free(r.tree.leaves);
+    free(r.tree.children.slots);
+    free(r.tree.leaf_map.slots);
+    free(r.node_to);
+    free(r.leaf_to);
+    free(r.keep);
+    return status;
+}

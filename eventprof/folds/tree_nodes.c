@@ -1,0 +1,140 @@
+/* The nodes, leaves and places of the tree: the cold halves, which make them. */
+#include "array.h"
+#include "memory.h"
+#include "tree_parts.h"
+
+ep_status
+ep_tree_pair_open(ep_pair_map *map, size_t capacity)
+{
+    *map = (ep_pair_map){.mask = capacity - 1};
+    map->slots = ep_array_new_zeroed(capacity, sizeof *map->slots);
+    return map->slots != NULL ? EP_OK : EP_NOMEM;
+}
+
+ep_status
+ep_tree_pair_put(ep_pair_map *map, uint32_t a, uint32_t b, uint32_t index)
+{
+    if (EP_UNLIKELY(map->used * 2 > map->mask)) {
+        ep_pair_map larger;
+        if (ep_tree_pair_open(&larger, (map->mask + 1) * 2) != EP_OK) {
+            return EP_NOMEM;
+        }
+        for (size_t i = 0; i <= map->mask; i++) {
+            if (map->slots[i].index != 0) {
+                *pair_find(&larger, map->slots[i].a, map->slots[i].b) = map->slots[i];
+            }
+        }
+        larger.used = map->used;
+        free(map->slots);
+        *map = larger;
+    }
+    *pair_find(map, a, b) = (ep_pair_slot){.a = a, .b = b, .index = index};
+    map->used++;
+    return EP_OK;
+}
+
+static size_t
+place_slot(const ep_tree *tree, const ep_place *place)
+{
+    uint64_t hash = ((uint64_t)(uint32_t)place->function << 32 | (uint32_t)place->line) *
+                        UINT64_C(0x9e3779b97f4a7c15) ^
+                    (uint64_t)(uint32_t)place->caller * UINT64_C(0xc2b2ae3d27d4eb4f);
+    size_t at = (size_t)(hash ^ hash >> 29) & tree->place_mask;
+    for (; tree->place_slots[at] != 0; at = (at + 1) & tree->place_mask) {
+        const ep_place *other = &tree->places[tree->place_slots[at] - 1];
+        if (other->function == place->function && other->caller == place->caller &&
+            other->line == place->line) {
+            break;
+        }
+    }
+    return at;
+}
+
+uint32_t
+ep_tree_place_of(ep_tree *tree, const ep_place *place)
+{
+    size_t at = place_slot(tree, place);
+    if (tree->place_slots[at] != 0) {
+        return tree->place_slots[at] - 1;
+    }
+    if (!ep_grow_raw((void **)&tree->places, &tree->place_capacity, tree->place_count + 1,
+                     sizeof *tree->places)) {
+        return UINT32_MAX;
+    }
+    if (tree->place_count * 2 > tree->place_mask) {
+        size_t capacity = (tree->place_mask + 1) * 2;
+        uint32_t *slots = ep_array_new_zeroed(capacity, sizeof *slots);
+        if (slots == NULL) {
+            return UINT32_MAX;
+        }
+        free(tree->place_slots);
+        tree->place_slots = slots;
+        tree->place_mask = capacity - 1;
+        for (size_t i = 0; i < tree->place_count; i++) {
+            slots[place_slot(tree, &tree->places[i])] = (uint32_t)i + 1;
+        }
+        at = place_slot(tree, place);
+    }
+    tree->places[tree->place_count] = *place;
+    tree->place_slots[at] = (uint32_t)++tree->place_count;
+    return (uint32_t)tree->place_count - 1;
+}
+
+uint32_t
+ep_tree_place_of_new_site(ep_tree *tree, uint32_t site)
+{
+    const ep_id_map *map = tree->facts.map;
+    ep_place place = {-1, -1, -1};
+    if (site < map->site_count) {
+        place = (ep_place){map->site_function[site], map->site_caller[site], map->site_line[site]};
+    }
+    uint32_t found = ep_tree_place_of(tree, &place);
+    if (found != UINT32_MAX && site < map->site_count) {
+        tree->place_of_site[site] = found + 1;
+    }
+    return found;
+}
+
+ep_status
+ep_tree_add_node(ep_tree *tree, uint32_t parent, uint32_t place)
+{
+    if (!ep_grow_raw((void **)&tree->nodes, &tree->node_capacity, tree->node_count + 1,
+                     sizeof *tree->nodes) ||
+        ep_tree_pair_put(&tree->children, parent, place, (uint32_t)tree->node_count + 1) != EP_OK) {
+        return EP_NOMEM;
+    }
+    tree->nodes[tree->node_count++] =
+        (ep_tree_node){.parent = parent, .place = place, .longest = -1, .shortest = -1};
+    return EP_OK;
+}
+
+uint32_t
+ep_tree_new_leaf(ep_tree *tree, uint32_t node, uint32_t site)
+{
+    uint32_t place = place_of_site(tree, site);
+    if (place == UINT32_MAX) {
+        return 0;
+    }
+    if (node == 0) {
+        /* Outside all calls: the function that was executing has a node of its own. */
+        ep_place of_function = {tree->places[place].function, -1, -1};
+        uint32_t at = ep_tree_place_of(tree, &of_function);
+        node = at != UINT32_MAX ? child_of(tree, 0, at) : UINT32_MAX;
+        if (node == UINT32_MAX) {
+            return 0;
+        }
+    }
+    uint32_t index = pair_find(&tree->leaf_map, node, place)->index;
+    if (index != 0) {
+        return index - 1;
+    }
+    if (tree->leaf_count >= UINT32_MAX - 1 ||
+        !ep_grow_raw((void **)&tree->leaves, &tree->leaf_capacity, tree->leaf_count + 1,
+                     sizeof *tree->leaves) ||
+        ep_tree_pair_put(&tree->leaf_map, node, place, (uint32_t)tree->leaf_count + 1) != EP_OK) {
+        return 0;
+    }
+    tree->leaves[tree->leaf_count] =
+        (ep_tree_leaf){.node = node, .place = place, .epoch = tree->epoch};
+    return (uint32_t)tree->leaf_count++;
+}

@@ -1,0 +1,26 @@
+/* A builtin of ours in gc.callbacks. The interpreter's list is the program's, too: it may empty it, or put
+ * it back as it was before us. Then ours is called no more. */
+#ifndef EP_GC_CALLBACKS_H
+#define EP_GC_CALLBACKS_H
+
+#include "compat.h"
+
+typedef struct ep_py_gc_callback {
+    PyObject *list;        /* gc's own, whatever the module's attribute says later; NULL: not made yet */
+    PyObject *function;    /* made once, immortal */
+} ep_py_gc_callback;
+
+/* Makes what is zeroed, once; later calls do nothing. otherwise: what to do where gc.callbacks is no list.
+ * Fails: -1, exception set. */
+int ep_py_gc_callback_make(ep_py_gc_callback *callback, PyMethodDef *definition, const char *otherwise);
+
+bool ep_py_gc_callback_is_in(const ep_py_gc_callback *callback);
+bool ep_py_gc_callback_is_last(const ep_py_gc_callback *callback);
+
+/* Appends it, wherever else it is. Fails: -1, exception set. */
+int ep_py_gc_callback_put(const ep_py_gc_callback *callback);
+
+/* Wherever it is. Never fails: what cannot be taken out stays. */
+void ep_py_gc_callback_take_out(const ep_py_gc_callback *callback);
+
+#endif
