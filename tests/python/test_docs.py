@@ -10,7 +10,9 @@ language ``console`` that begin with ``$``, whose output is compared if any is s
 from __future__ import annotations
 
 import doctest
+import functools
 import importlib
+import inspect
 import io
 import os
 import re
@@ -83,6 +85,18 @@ def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     assert result.failed == 0, "".join(said)
 
 
+def examples_of_cached_properties(module):
+    """Find what doctest does not find before Python 3.13."""
+    names = {"eventprof": eventprof}
+    for of in vars(module).values():
+        if isinstance(of, type) and of.__module__ == module.__name__:
+            for name, value in vars(of).items():
+                if isinstance(value, functools.cached_property):
+                    yield doctest.DocTestParser().get_doctest(
+                        inspect.getdoc(value) or "", dict(names), name, module.__file__, 0
+                    )
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_docstrings_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -92,7 +106,10 @@ def test_the_examples_of_docstrings_run(name, tmp_path, monkeypatch):
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
     said: list[str] = []
 
-    for test in finder.find(module, name, extraglobs={"eventprof": eventprof}):
+    found = finder.find(module, name, extraglobs={"eventprof": eventprof})
+    if sys.version_info < (3, 13):
+        found += examples_of_cached_properties(module)
+    for test in found:
         runner.run(test, out=said.append)
 
     assert runner.summarize(verbose=False).attempted > 0
