@@ -31,11 +31,16 @@ def plural(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
+def _three_digits(value: float) -> str:
+    # .3g of what rounds to 1,000 is 1e+03.
+    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
+
+
 def show_ns(ns: int) -> str:
     """Give a duration as text, with three digits and a unit that fits."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if ns >= size:
-            return f"{ns / size:.3g} {unit}" if ns < 1000 * size else f"{ns / size:,.0f} {unit}"
+            return f"{_three_digits(ns / size)} {unit}"
     return f"{ns} ns"
 
 
@@ -43,5 +48,5 @@ def show_bytes(size: int) -> str:
     """Give a size as text, with three digits and a unit that fits."""
     for unit, bytes_each in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if size >= bytes_each:
-            return f"{size / bytes_each:,.3g} {unit}"
+            return f"{_three_digits(size / bytes_each)} {unit}"
     return f"{size} B"

@@ -592,7 +592,7 @@ def test_the_holders_of_memory_are_chosen_by_a_list(shown):
     )
     shown.settle()
     names = shown.run("eventprofPage.app.memory.names")
-    assert any(re.fullmatch(r"\w+ test_page\.py:\d+", name) for name in names)
+    assert any(re.fullmatch(r"\S+ test_page\.py:\d+", name) for name in names)
     shown.wait("location.hash.includes('hold=line')")
 
 

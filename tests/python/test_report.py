@@ -18,6 +18,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import eventprof
+from eventprof import _words
 from eventprof.show import drawing
 from eventprof.show import report as module
 from eventprof.show.drawing import (
@@ -528,6 +529,14 @@ def test_durations_have_three_digits_and_a_unit(ns, text):
 )  # fmt: skip
 def test_sizes_have_three_digits_and_a_unit(size, text):
     assert show_bytes(size) == text
+
+
+def test_numbers_in_sentences_have_no_exponent():
+    assert _words.show_bytes(1_034_000) == "1,010 KiB"
+    assert _words.show_bytes(1023) == "1023 B"
+    assert _words.show_bytes(1 << 40) == "1,024 GiB"
+    assert _words.show_ns(999_700) == "1,000 us"
+    assert _words.show_ns(1_500_000) == "1.5 ms"
 
 
 @pytest.mark.parametrize(
