@@ -51,7 +51,7 @@ def test_the_program_of_the_command_line_gives_its_report(tmp_path):
 
     printed, said = done.stdout.splitlines(), said.splitlines()[1:]
     assert re.match(
-        r"[\d,]+ events in .* ms, peak [\d.,]+ [KM]iB at .* ms, nothing lost", printed[0]
+        r"[\d,]+ events in .* m?s, peak [\d.,]+ [KM]iB at .* m?s, nothing lost", printed[0]
     )
 
     def headings(lines):
