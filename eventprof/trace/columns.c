@@ -210,6 +210,9 @@ void
 ep_column_fill(const ep_trace *trace, const ep_column *column, void *to)
 {
     size_t count = ep_column_count(trace, column), bytes = ep_type_bytes(column->type);
+    if (count == 0) {
+        return;    /* there may be no array then */
+    }
     if (column->fill != NULL) {
         column->fill(trace, to);
     } else if (column->stride == 0) {
