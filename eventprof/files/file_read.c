@@ -356,7 +356,7 @@ load_chunk(ep_chunk_source *source, size_t index, const ep_chunk_header **out)
         free(chunk);
         return status;
     }
-    if (!is_chunk) {    /* it was one a moment ago: somebody writes to the file */
+    if (!is_chunk) {    /* the slot was reused since it was found, because somebody writes to the file */
         chunk->used_words = 0;
         chunk->bytes = (uint32_t)place->slot.bytes;
     }

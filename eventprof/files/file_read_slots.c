@@ -224,7 +224,8 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
     return EP_OK;
 }
 
-/* Of a finished file the header of a chunk says enough, but for one that threads share. */
+/* Whether a fold can take a chunk by its header and read the records later. It cannot while the file is
+ * still written, nor if threads share the chunk: only the records say which threads those are. */
 static bool
 says_header_enough(const ep_loader *l, const ep_chunk_header *chunk)
 {

@@ -17,35 +17,36 @@
 #include "source.h"
 #include "trace_object.h"
 
+/* Hands on a path as text that ends with a zero. One that does not fit is left out. */
 static PyObject *
-set_own_directory(PyObject *module, PyObject *path)
+hand_on_path(PyObject *path, void (*to)(const char *path))
 {
-    (void)module;
     char stack[1024], *heap;
     ep_text text = ep_py_text(path, stack, sizeof stack - 1, &heap);
     if (text.at == stack) {
         stack[text.bytes] = 0;
-        ep_py_set_own_directory(stack);
+        to(stack);
     }
     free(heap);
     Py_RETURN_NONE;
+}
+
+static PyObject *
+set_own_directory(PyObject *module, PyObject *path)
+{
+    (void)module;
+    return hand_on_path(path, ep_py_set_own_directory);
 }
 
 static PyObject *
 add_launcher_file(PyObject *module, PyObject *path)
 {
     (void)module;
-    char stack[1024], *heap;
-    ep_text text = ep_py_text(path, stack, sizeof stack - 1, &heap);
-    if (text.at == stack) {
-        stack[text.bytes] = 0;
-        ep_py_add_launcher_file(stack);
-    }
-    free(heap);
-    Py_RETURN_NONE;
+    return hand_on_path(path, ep_py_add_launcher_file);
 }
 
-/* f(*args), none of which is the program's. Its calls in Python code of ours are left out on their own. */
+/* Calls f(*args) and records nothing of it on this thread: neither the call nor its memory is the
+ * program's. Calls of eventprof's own Python code need no muting: the sources never record those. */
 static PyObject *
 call_muted(PyObject *module, PyObject *args)
 {
