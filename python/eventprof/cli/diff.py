@@ -1,6 +1,6 @@
-"""Compare two recordings by function: the later less the earlier.
+"""Compare two recordings by function: the values of the later minus those of the earlier.
 
-A function is the same if its name, module and file are: lines move.
+A function is the same if its name, module and file are the same; its line may change.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Record a program because of its environment: what eventprof.pth imports if EVENTPROF is set.
+"""Record a program because EVENTPROF is set: eventprof.pth imports this module then.
 
-``EVENTPROF=1`` records everything, ``EVENTPROF=memory=0,include=pkg.*`` what it says: the options
-of ``eventprof run``, without dashes. ``EVENTPROF_OUTPUT`` is the file, by default
+``EVENTPROF=1`` records everything. ``EVENTPROF=memory=0,include=pkg.*`` has options of
+``eventprof run``, without dashes. ``EVENTPROF_OUTPUT`` is the file, by default
 ``eventprof-%p.epr`` in the current directory. ``EVENTPROF=count`` counts instead, and reports on
-standard error at the end; ``EVENTPROF=modA:count,modB:record`` goes by module; ``report=FILE``
-among the words says where the counts go. Whatever goes wrong is one line on standard error;
-the program runs on.
+standard error at the end; ``EVENTPROF=modA:count,modB:record`` chooses by module; ``report=FILE``
+among the words names the file for the counts. An error is one line on standard error, and the
+program runs on.
 """
 
 from __future__ import annotations

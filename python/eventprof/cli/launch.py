@@ -161,9 +161,9 @@ class Launch:
 
     @property
     def starts(self) -> bool:
-        """Whether there is anything to record: a script with an error of syntax does not run.
+        """Whether there is anything to record: a script with a syntax error does not run.
 
-        A module that there is not neither, which is known once `prepare` was called.
+        A module that does not exist does not run either; that is known after `prepare`.
         """
         return self._error is None and self._found
 
@@ -259,9 +259,9 @@ class Launch:
 
 
 def _may_be_module(name: str) -> bool:
-    """Whether a module of this name may be found; of one in a package, whether there is that.
+    """Whether a module of this name may exist; for a module in a package, whether the package does.
 
-    No code of the program's runs.
+    No code of the program runs.
     """
     from importlib.util import find_spec
 

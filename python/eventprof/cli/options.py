@@ -1,6 +1,4 @@
-"""What a recorder can be asked for from outside of Python, as a table.
-
-``eventprof run`` makes its options of it, and EVENTPROF its words.
+"""The options of ``eventprof run`` and of EVENTPROF, as a table.
 """
 
 from __future__ import annotations
@@ -268,7 +266,7 @@ def check_counted(given: Mapping[str, Any]) -> None:
     Raises
     ------
     ValueError
-        There is one.
+        Such an option is given.
     """
     for name in given:
         if name in ("numpy", "native"):
@@ -416,9 +414,9 @@ def others_run() -> bool:
 
 
 def show_error(hook: Callable[..., object], *error: object) -> object:
-    """Let the interpreter show an exception that nobody caught, and record nothing of that.
+    """Let the interpreter show an uncaught exception, and do not record that.
 
-    It takes more events than most programs that fail at once, and is none of the program's.
+    It takes more events than most programs that fail at once, and is not the program's code.
 
     Parameters
     ----------

@@ -2,12 +2,12 @@
 
 The program is run as python runs it: a script, a directory or archive with a __main__ module, a
 module, code, or - for standard input. It sees its own arguments and ends as it would have, with the
-same exit status. Everything is recorded, on all threads, from its first line until the functions
-that it registered with atexit have run.
+same exit status. All threads are recorded, from the program's first line until the functions that
+it registered with atexit have run.
 
-The events go to a file while the program runs, so that they outlive a crash. Forked processes
-write files of their own, named by their process ids. At the end one line on standard error says
-what was recorded and where it is.
+The events go to a file while the program runs, so that they survive a crash. Forked processes write
+their own files, with their process ids in the names. At the end one line on standard error says
+what was recorded and where the file is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Turn a recording into a compact archive, which opens quickly and takes a fraction of the room.
+"""Turn a recording into a compact archive, which opens quickly and is much smaller.
 
-The recording itself stays as it is. An archive can be saved again, to copy what of it is whole.
+The recording itself stays as it is. Saving a damaged archive again copies its undamaged part.
 """
 
 from __future__ import annotations

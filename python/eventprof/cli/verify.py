@@ -1,8 +1,9 @@
-"""Replay recordings, and say what is wrong with each first.
+"""Replay recordings, and report the first error in each.
 
-Times, threads, functions and places; every end against the innermost open call; every block's
-malloc and free; counts. What a ring lost, filters left out or a killed program did not finish is no
-fault of a recording. Status 0: nothing is wrong; 1: something is; 2: a file cannot be read.
+It checks times, threads, functions and sites; each end of a call against the innermost open call;
+malloc and free of each block; and counts. Events that a ring lost, that filters left out or that a
+killed program did not finish are not errors. Status 0: no error; 1: an error was found; 2: a file
+cannot be read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Show a recording as a page: every call on a timeline, over who held the memory.
+"""Show a recording as a page: every call on a timeline, above the memory by function.
 
-The page is one HTML file that needs no server and no network. With -o it is written there and
-nothing is opened; without, it is written to a temporary folder and opened in the browser.
+The page is one HTML file that needs no server and no network. With -o it is written to that file and
+not opened; otherwise it is written to a temporary folder and opened in the browser.
 """
 
 from __future__ import annotations
