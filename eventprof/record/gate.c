@@ -132,8 +132,8 @@ begin_anew(ep_log *log, ep_gate_stack *stack)
     for (size_t i = 0; i < open.depth && !stack->records_all; i++) {
         /* Any address that is not a record's: the call counts as recorded. */
         stack->records_all = !push(stack, (ep_gate_call){.at = log->scratch,
-                                                  .site = open.calls[i].site_id,
-                                                  .kind = open.calls[i].kind});
+                                                         .site = open.calls[i].site_id,
+                                                         .kind = open.calls[i].kind});
     }
     stack->before = stack->depth;
     free(open.calls);

@@ -97,7 +97,7 @@ def test_its_options_and_its_file(folder):
     [
         ("memroy=0", "there is no option 'memroy'; did you mean 'memory'?"),
         ("buffer=lots", "buffer must be bytes"),
-        ("buffer", "buffer needs a value, as buffer=..."),
+        ("buffer", "buffer needs a value: buffer=..."),
         ("calls=perhaps", "calls: it must be 1 or 0, not 'perhaps'"),
         ("on_full=explode", "on_full must be"),
         ("native", "start the program by 'eventprof run --native'"),
