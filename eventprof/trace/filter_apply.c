@@ -94,7 +94,7 @@ open_one(work *w, open_calls *stack, uint32_t site, size_t row, bool before)
     open_call call = {.site = site, .row = row, .no_function = is_no_function(ep_site_callee(site))};
     call.wanted = call.no_function || wants_site(&w->known, site);
     call.stays = call.no_function || (call.wanted && (before || !filter->limits_depth ||
-                                                depth <= filter->max_depth));
+                                                      depth <= filter->max_depth));
     call.inside = depth + (call.wanted && !before && !call.no_function);
     stack->at[stack->depth++] = call;
     return true;
