@@ -301,7 +301,7 @@ def test_what_a_filter_switched_off_is_said():
     text = module.text(recorded(memory=False, c_calls=False, exclude=["*leaf"]))
 
     assert (
-        "Note: calls of 1 function were switched off, as include= and exclude= ask; how many there "
+        "Note: calls of 1 function were switched off, as include= and exclude= ask; how many "
         "calls there were is unknown." in " ".join(text.split())
     )
 
