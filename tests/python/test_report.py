@@ -287,7 +287,10 @@ def test_limit_shortens_the_tables(traces):
 def test_what_was_not_asked_for_is_noted():
     text = module.text(recorded(events=["call", "malloc"], memory=["obj"], threads="current"), 140)
 
-    assert "Note: only the thread that started the recorder was recorded, as threads='current' asks." in text
+    assert (
+        "Note: only the thread that started the recorder was recorded, as threads='current' asks."
+        in text
+    )
     assert (
         "Note: return, yield, resume, throw, unwind not recorded, as events= asks: calls and times "
         "are incomplete." in text
@@ -317,9 +320,7 @@ def test_what_the_limits_left_out_is_counted():
     whole = recorded(memory=False, c_calls=False)
     limited = recorded(memory=False, c_calls=False, max_depth=0)
     deep = len(whole.calls) - len(limited.calls)
-    assert f"Note: {deep} calls nested deeper than max_depth were left out." in module.text(
-        limited
-    )
+    assert f"Note: {deep} calls nested deeper than max_depth were left out." in module.text(limited)
 
     text = module.text(recorded(memory=False, c_calls=False, min_duration="1000 s"))
     assert "calls that took less than min_duration were left out." in text
