@@ -313,7 +313,7 @@ def test_what_a_filter_left_out_beside_another_recorder_is_counted():
     with eventprof.record(memory=False):  # wants all: nothing can be switched off
         text = module.text(recorded(memory=False, c_calls=False, exclude=["*leaf"]))
 
-    assert "Note: 26 events of calls left out, as include= and exclude= ask." in text
+    assert "Note: 26 events of calls were left out, as include= and exclude= ask." in text
 
 
 def test_what_the_limits_left_out_is_counted():
@@ -334,8 +334,8 @@ def test_frees_of_older_blocks_are_counted():
     (note,) = [note for note in notes(module.text(trace)) if "older" in note]
     count = np.ma.getmaskarray(trace.events["size"])[trace.events["event"] == "free"].sum()
     assert note == (
-        f"Note: {count} frees of blocks that were older than the recording: their bytes are in no "
-        "sum."
+        f"Note: {count} frees of blocks that were older than the recording: no sum contains "
+        "their bytes."
     )
     assert count >= 14  # each a header and its bytes
 
