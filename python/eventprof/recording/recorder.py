@@ -289,7 +289,7 @@ def warn_of_loss(lost: int, options: Options, reason: str | None) -> None:
     )
     warnings.warn(
         f"{lost:,} events found no room in {-(-options.limit_bytes // 2**20):,} MiB ({kept}): the "
-        "numbers are too small; record with a larger buffer=, with on_full='grow', or less "
+        "numbers are too small; record with a larger buffer=, with on_full='grow', or fewer events "
         "(include=, memory=False)",
         EventsLostWarning,
         stacklevel=3,
