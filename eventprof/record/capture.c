@@ -3,6 +3,7 @@
 
 #include "engine_parts.h"
 #include "file.h"
+#include "invariants.h"
 #include "memory.h"
 #include "os.h"
 
@@ -103,6 +104,7 @@ ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error)
         .full_reason = recorder->full_reason,
         .limits = recorder->limits,
     };
+    EP_CHECK_INVARIANTS(ep_recorder_check(recorder));
     ep_status status = capture_locked(recorder, &capture);
     ep_engine_unlock();
     if (status != EP_OK) {

@@ -221,4 +221,8 @@ EP_CHECKED ep_status ep_open_stack_copy(const ep_open_stack *from, ep_open_stack
 /* Applies one record to a stack of open calls: the engine's folding, and the model for tests. */
 void ep_open_stack_apply(ep_open_stack *stack, unsigned kind, uint32_t id);
 
+#ifdef EP_CHECKS
+void ep_open_stack_check(const ep_open_stack *stack);
+#endif
+
 #endif

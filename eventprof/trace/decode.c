@@ -8,6 +8,7 @@
 
 #include "array.h"
 #include "decode_plain.h"
+#include "invariants.h"
 #include "memory.h"
 
 #define BLOCK_ROWS 2048
@@ -731,6 +732,7 @@ ep_decode(const ep_capture *capture, uint32_t only_thread, ep_decoded *out)
     if (status == EP_OK) {
         ep_decoder_end(d, out);
         out->columns = columns;
+        EP_CHECK_INVARIANTS(ep_columns_check(&out->columns, out->thread_count));
     } else {
         ep_columns_clear(&columns);
     }

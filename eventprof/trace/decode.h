@@ -83,4 +83,8 @@ void ep_decoder_close(ep_decoder *decoder);    /* NULL is fine */
 void ep_capture_count(const ep_capture *capture, uint32_t only_thread, uint64_t recorded[EP_KIND_COUNT],
                       uint64_t lost[EP_KIND_COUNT]);
 
+#ifdef EP_CHECKS
+void ep_columns_check(const ep_columns *columns, size_t thread_count);
+#endif
+
 #endif

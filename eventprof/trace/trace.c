@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "invariants.h"
 #include "memory.h"
 #include "os.h"
 
@@ -84,6 +85,7 @@ reach_decoded(ep_trace *trace, ep_error *error)
         ep_decoded_clear(&trace->decoded);
         return status;
     }
+    EP_CHECK_INVARIANTS(ep_columns_check(&trace->decoded.columns, trace->decoded.thread_count));
     trace->recording.filtered += dropped.rows;
     trace->recording.deep_calls += dropped.deep_calls;
     trace->recording.short_calls += dropped.short_calls;
@@ -159,6 +161,9 @@ reach_calls(ep_trace *trace)
         status = ep_pair_calls(&trace->input, &work.progress, &trace->calls);
         ep_work_end(&work);
         trace->has_calls = status == EP_OK;
+        if (trace->has_calls) {
+            EP_CHECK_INVARIANTS(ep_calls_check(&trace->calls));
+        }
     }
     return status;
 }
