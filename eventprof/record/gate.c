@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "closing.h"
 #include "invariants.h"
 #include "memory.h"
 
@@ -249,11 +250,7 @@ void
 ep_gate_put_close(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t name)
 {
     ep_gate_stack *stack = stack_of(log);
-    /* The same search as ep_open_stack_apply()'s. */
-    size_t at = stack != NULL ? stack->depth : 0;
-    while (at > 0 && ep_site_callee(stack->calls[at - 1].site) != name) {
-        at -= 1;
-    }
+    size_t at = stack != NULL ? EP_CLOSED_CALL(stack->calls, site, stack->depth, name) : 0;
     if (at == 0) {
         ep_log_put(log, ticks, kind, name);
         return;
