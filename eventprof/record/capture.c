@@ -115,6 +115,26 @@ ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error)
     return EP_OK;
 }
 
+uint64_t
+ep_recorder_count_lost(ep_recorder *recorder, uint32_t only_thread)
+{
+    ep_capture capture = {.stop = recorder->stop};
+    uint64_t lost = 0;
+    ep_engine_lock();
+    if (recorder->state == EP_RECORDER_RUNNING) {
+        capture.stop = ep_clock_anchor();
+    }
+    ep_status status = ep_capture_threads(recorder, &capture);
+    ep_engine_unlock();
+    for (size_t id = 0; id < capture.thread_count && status == EP_OK; id++) {
+        for (int kind = 0; kind < EP_KIND_COUNT && (only_thread == 0 || id == only_thread); kind++) {
+            lost += capture.threads[id].lost[kind];
+        }
+    }
+    ep_capture_free_threads(&capture);
+    return lost;
+}
+
 void
 ep_capture_clear(ep_capture *capture)
 {
