@@ -30,8 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def options(verb: str) -> Iterator[tuple[list[str], bool, list[str], str]]:
-    """Give a verb's options: flags, whether they take a value, the possible values, the help
-    text."""
+    """Give a verb's options: flags, whether they take a value, its possible values, help texts."""
     for action in make_parser(verb, load(verb))._actions:
         if action.option_strings:
             choices = [str(choice) for choice in action.choices or ()]

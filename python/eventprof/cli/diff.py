@@ -18,8 +18,10 @@ _SORTS = ("self", "total", "calls", "allocated")
 
 EXAMPLES = (
     ("eventprof diff before.epr after.epr", "the largest change of self time first"),
-    ("eventprof diff before.epr after.epr --sort allocated --limit 5", "the largest change of
-    allocated bytes first"),
+    (
+        "eventprof diff before.epr after.epr --sort allocated --limit 5",
+        "the largest change of allocated bytes first",
+    ),
 )
 
 

@@ -159,7 +159,8 @@ def export(given: Mapping[str, Any], output: str) -> None:
     given : mapping
         Options, as from `options.from_arguments`.
     output : str
-        The file of this process: their files go into the same folder. """
+        The file of this process: their files go into the same folder.
+    """
     os.environ[VARIABLE] = ",".join(_words(given)) or "1"
     stem, extension = os.path.splitext(output)
     os.environ[OUTPUT] = output if "%p" in output else f"{stem}-%p{extension}"

@@ -29,9 +29,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     ("eventprof events FILE --limit 50", "the first fifty"),
-    ("eventprof events FILE --function 'json.*' --from 1.5ms --to 2ms", "when json was called, and
-    from which lines"), ("eventprof events FILE --event malloc,free --csv > blocks.csv", "for
-    another program"), ("eventprof events script-4711.epr --follow", "while the program runs"),
+    (
+        "eventprof events FILE --function 'json.*' --from 1.5ms --to 2ms",
+        "when json was called, and from which lines",
+    ),
+    ("eventprof events FILE --event malloc,free --csv > blocks.csv", "for another program"),
+    ("eventprof events script-4711.epr --follow", "while the program runs"),
 )
 
 
@@ -56,12 +59,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="only events of threads with this name, which may be a glob, or with this native id",
     )
-    parser.add_argument("--from", dest="start", metavar="TIME", help="only events from this time on,
-    for example 1.5ms") parser.add_argument("--to", dest="end", metavar="TIME", help="before this")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        metavar="TIME",
+        help="only events from this time on, for example 1.5ms",
+    )
+    parser.add_argument("--to", dest="end", metavar="TIME", help="before this")
     rows.add_limit(parser, None, "events")
     parser.add_argument(
-        "--follow", action="store_true", help="also print the events that a running program adds,
-        until it ends"
+        "--follow",
+        action="store_true",
+        help="also print the events that a running program adds, until it ends",
     )
     rows.add_formats(parser)
 

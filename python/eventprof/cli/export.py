@@ -38,8 +38,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=tuple(FORMATS),
         help="; ".join(f"{word}: {known.what}" for word, known in FORMATS.items()),
     )
-    parser.add_argument("-o", "--output", metavar="OUT", help="the file to write; -: standard
-    output") parser.add_argument(
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", help="the file to write; -: standard output"
+    )
+    parser.add_argument(
         "--table",
         metavar="TABLE",
         choices=TABLES,

@@ -153,8 +153,9 @@ class Launch:
     def _compile(self, source: str | bytes, name: str) -> None:
         try:
             self._code = compile(source, name, "exec", dont_inherit=True)
-        except Exception as error:  # the error is the program's: it is raised when the program is
-        run
+        except (
+            Exception
+        ) as error:  # the error is the program's: it is raised when the program is run
             self._error = error.with_traceback(None)
 
     # ---- Running it ----------------------------------------------------------------------------
@@ -330,8 +331,7 @@ def _below(trace: TracebackType | None) -> TracebackType | None:
 def _show_by_hook(
     error: BaseException, trace: TracebackType | None, quietly: Callable[..., object]
 ) -> None:
-    """Let the interpreter show an exception without eventprof's frames, by the program's own
-    hook."""
+    """Let the interpreter show an exception without our frames, by the program's own hook."""
     hook = getattr(sys, "excepthook", None)
     if hook is None:  # the interpreter reports it then
         return

@@ -35,8 +35,11 @@ _STATUS = (
     ("run", "That of the program; 2 if it was not started."),
     ("0", "No error."),
     ("1", "A file cannot be read or written; one line on standard error says why."),
-    ("2", "The options are wrong. Of verify: 1 if a recording has an error, 2 if a file cannot be
-    read."), ("141", "The reader of standard output closed it."),
+    (
+        "2",
+        "Wrong options. verify: 1 if a recording has an error, 2 if a file cannot be read.",
+    ),
+    ("141", "The reader of standard output closed it."),
 )
 
 

@@ -1,5 +1,4 @@
-"""The options of ``eventprof run`` and of EVENTPROF, as a table.
-"""
+"""The options of ``eventprof run`` and of EVENTPROF, as a table."""
 
 from __future__ import annotations
 
@@ -103,14 +102,13 @@ OPTIONS = (
     Option("include", _text, "GLOB",
            "keep only calls of functions whose module, file, qualified name, or module and "
            "qualified name match; can be repeated", several=True),
-    Option("exclude", _text, "GLOB", "leave these functions out, even if --include matches them",
-    several=True), Option("max_depth", _depth, "N", "leave out calls that are inside of N or more
-    recorded calls"), Option("min_duration", parse_time, "TIME", "leave out calls shorter than this,
-    for example 10us"), Option("threads", _text, "WHICH", "all, or current: only the main thread"),
-    Option("buffer", _text, "SIZE", "the limit of the recording, for example '500 MiB' (4 GiB, or "
+    Option("exclude", _text, "GLOB", "leave these out, also if --include matches", several=True),
+    Option("max_depth", _depth, "N", "leave out calls that are inside of N or more recorded calls"),
+    Option("min_duration", parse_time, "TIME", "leave out calls shorter than this, such as 10us"),
+    Option("threads", _text, "WHICH", "all, or current: only the main thread"),
+    Option("buffer", _text, "SIZE", "the limit of the file, such as '500 MiB' (4 GiB, or "
            "half of the free space on the disk)"),
-    Option("on_full", _text, "WHAT", "when the limit is reached: overwrite (the oldest events are
-    lost), stop "
+    Option("on_full", _text, "WHAT", "at the limit: overwrite (the oldest events are lost), stop "
            "(the new events are lost), or grow (there is no limit)"),
     Option("backend", _text, "NAME", "where calls come from: auto, monitoring, profile or trace"),
     Option("clock", _text, "NAME", "auto, counter or monotonic"),
@@ -121,8 +119,7 @@ OPTIONS = (
     Option("audit", _text, "GLOB", "audit events with these names, '*': all; can be repeated",
            several=True),
     Option("hpy", _switch, "", "calls of HPy's functions by modules loaded with HPY=trace (off)"),
-    Option("overhead", _switch, "", "measure first what an event costs, and note it in the file
-    (off)"),
+    Option("overhead", _switch, "", "measure first what an event costs, and note it (off)"),
 )
 # fmt: on
 
@@ -464,8 +461,7 @@ def explain(error: BaseException, output: str) -> str:
     if isinstance(error, OSError):
         where = expanded(output) if error.filename in (None, output) else error.filename
         if isinstance(error, FileExistsError) and not os.path.isfile(where):
-            return f"{where}: this is not a regular file, which a recording needs; -o names another
-            one"
+            return f"{where}: this is not a regular file; -o names another one"
     if isinstance(error, FileExistsError):
         return f"{where}: exists already; -f replaces it"
     if isinstance(error, OSError):

@@ -29,8 +29,10 @@ _COLOURS = {"auto": {}, "always": {"FORCE_COLOR": "1"}, "never": {"NO_COLOR": "1
 def configure(parser: argparse.ArgumentParser) -> None:
     """Say which arguments there are."""
     add_file(parser)
-    parser.add_argument("--width", metavar="N", type=rows.count, help="width in columns, 40 or
-    more") parser.add_argument(
+    parser.add_argument(
+        "--width", metavar="N", type=rows.count, help="width in columns, 40 or more"
+    )
+    parser.add_argument(
         "--color", choices=_COLOURS, default="auto", help="whether to use colours (auto)"
     )
     parser.add_argument(
@@ -43,8 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--short",
         action="store_true",
-        help="twenty lines: what is slow and which lines hold the peak, in own code, and what is not
-        seen",
+        help="twenty lines: what is slow, what holds the peak, in own code, and what is not seen",
     )
     parser.add_argument(
         "--lines",

@@ -122,8 +122,11 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
     if not launch.starts:
         launch.run(lambda: None)
     recording.open()
-    atexit.register(recording.finish)  # before the program registers any function, so that this one
-    runs last launch.run(recording.start, recording.end, options.show_error) return 0
+    atexit.register(
+        recording.finish
+    )  # before the program registers any function, so that this one runs last
+    launch.run(recording.start, recording.end, options.show_error)
+    return 0
 
 
 def _leave_out_launcher() -> None:

@@ -15,8 +15,9 @@ from .files import add_file, load
 if TYPE_CHECKING:
     from ..trace import Trace
 
-EXAMPLES = (("eventprof save script-4711.epr -o script.epr", "after that the log file can be
-removed"),)
+EXAMPLES = (
+    ("eventprof save script-4711.epr -o script.epr", "after that the log file can be removed"),
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

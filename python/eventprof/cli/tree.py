@@ -41,13 +41,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="own code is what matches (module, file, qualified name); can be repeated",
     )  # fmt: skip
     one = parser.add_argument_group("one call").add_mutually_exclusive_group()
-    one.add_argument("--call", metavar="N", type=rows.count, help="show the call in this row of the
-    table of calls") one.add_argument("--slowest", metavar="NAME", help="show the slowest call of
-    this function") one.add_argument("--span", metavar="NAME", help="show the slowest span of this
-    name") one.add_argument("--at", metavar="TIME", type=time_ns, help="show the calls that were
-    open at a time, for example 1.5ms") parser.add_argument(
-        "--limit", metavar="N", type=rows.count, default=25, help="print at most N lines, 1 or more
-        (25)"
+    one.add_argument(
+        "--call",
+        metavar="N",
+        type=rows.count,
+        help="show the call in this row of the table of calls",
+    )
+    one.add_argument("--slowest", metavar="NAME", help="show the slowest call of this function")
+    one.add_argument("--span", metavar="NAME", help="show the slowest span of this name")
+    one.add_argument(
+        "--at",
+        metavar="TIME",
+        type=time_ns,
+        help="show the calls that were open at a time, for example 1.5ms",
+    )
+    parser.add_argument(
+        "--limit",
+        metavar="N",
+        type=rows.count,
+        default=25,
+        help="print at most N lines, 1 or more (25)",
     )
     parser.add_argument("--width", metavar="N", type=rows.count, help="in columns")
     parser.add_argument("--json", action="store_true", help="one JSON object a line; times in ns")

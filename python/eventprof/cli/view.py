@@ -1,7 +1,7 @@
 """Show a recording as a page: every call on a timeline, above the memory by function.
 
-The page is one HTML file that needs no server and no network. With -o it is written to that file and
-not opened; otherwise it is written to a temporary folder and opened in the browser.
+The page is one HTML file that needs no server and no network. With -o it is written to that file
+and not opened; otherwise it is written to a temporary folder and opened in the browser.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ def _grain(text: str) -> int:
     match = re.fullmatch(r"(\d+) ?(ns|us|ms|)", text)
     size = int(match[1]) * _UNITS[match[2]] if match else 0
     if not 1 <= size <= 1_000_000_000:
-        raise argparse.ArgumentTypeError(f"it must be a time from 1ns to 1000ms, such as 32ns, not
-        {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"it must be a time from 1ns to 1000ms, such as 32ns, not {text!r}"
+        )
     return size
 
 
