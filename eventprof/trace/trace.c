@@ -117,9 +117,7 @@ reach_input(ep_trace *trace)
     bool lost = false;
     for (size_t i = 0; i < decoded->thread_count; i++) {
         const ep_trace_thread *thread = &decoded->threads[i];
-        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-            lost = lost || thread->lost[kind] > 0;
-        }
+        lost = lost || ep_any_counted(thread->lost);
         trace->open[i] = thread->open;
         trace->open_from_ns[i] = ep_open_from_ns(thread, trace->recording.full_reason);
         trace->open_until_ns[i] = ep_open_until_ns(thread, decoded->duration_ns);
