@@ -105,7 +105,11 @@ name_thread(ep_log *log)
 
 /* Which of the calls that were found at their entry the event that comes now is about: the interpreter
  * tells that such a call begins while it still stands there, and of anything else that it does only
- * after it went on. */
+ * after it went on; but if a handler raises there, it tells of the unwinding alone (hooks/entry.h). Then that
+ * call is not recorded: it was not open either. Limitation, 3.11: a handler that is run behind the begin,
+ * starts a recorder and raises takes that call from it all the same. */
+#define UNWINDS_UNTOLD (PY_VERSION_HEX < 0x030C0000 || PY_VERSION_HEX >= 0x030D0000)
+
 static void
 settle_doubted(ep_log *log, ep_kind kind)
 {
@@ -117,7 +121,8 @@ settle_doubted(ep_log *log, ep_kind kind)
     for (uint32_t i = thread->doubted_count; i-- > 0;) {
         const void *doubted = thread->doubted[i].frame;
         if (doubted == frame && (opens || closes || !ep_frame_is_at_resume(frame))) {
-            ep_engine_settle(thread, i, opens && ep_frame_is_at_resume(frame));
+            bool begins = opens || (kind == EP_KIND_UNWIND && UNWINDS_UNTOLD);
+            ep_engine_settle(thread, i, begins && ep_frame_is_at_resume(frame));
         } else if (doubted == caller && !ep_frame_is_at_resume(caller)) {
             ep_engine_settle(thread, i, false);
         }
