@@ -15,7 +15,17 @@ import eventprof
 
 pytestmark = pytest.mark.usefixtures("restored")
 
-HEARD = {"len", "sorted", "divmod", "int", "list.append", "list.clear", "after", "max", "str.format"}
+HEARD = {
+    "len",
+    "sorted",
+    "divmod",
+    "int",
+    "list.append",
+    "list.clear",
+    "after",
+    "max",
+    "str.format",
+}
 ENDS = raw.OPENING | raw.CLOSING
 
 
@@ -150,9 +160,7 @@ def test_called_without_a_tuple_each_backend_sees_what_the_page_says(backend, mo
 
     trace, expected = rec.trace, told_of(backend)
     found = heard(trace)
-    assert {
-        name: [word for word, each in found if each == name] for name in expected
-    } == expected
+    assert {name: [word for word, each in found if each == name] for name in expected} == expected
     lone = sum(words == ["c_return"] for words in expected.values())
     assert trace.pairing["unmatched_ends"] == lone
     assert bool(trace.verify()) == (lone == 0)

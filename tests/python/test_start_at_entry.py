@@ -256,7 +256,9 @@ def test_a_handler_raises_where_the_recorder_starts(on_signal, c_calls):
     parents = [calls["parent"][row] for row, name in enumerate(found) if name == "leaf"]
     within = ["ends_at_entry", "test_a_handler_raises_where_the_recorder_starts"]
     # What was open when the recorder started is a row where the recorder knew so.
-    assert [found[row] if row >= 0 else name for row, name in zip(parents, within, strict=True)] == within
+    assert [
+        found[row] if row >= 0 else name for row, name in zip(parents, within, strict=True)
+    ] == within
 
 
 class Once:

@@ -249,7 +249,7 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
         }
     }
     uint64_t ticks = ep_clock_ticks();
-    ep_log *log = ep_py_log_for(what == PyTrace_CALL                          ? EP_KIND_CALL
+    ep_log *log = ep_py_log_for(what == PyTrace_CALL                         ? EP_KIND_CALL
                                 : what == PyTrace_RETURN && argument == NULL ? EP_KIND_UNWIND
                                                                              : EP_KIND_RETURN);
     if (EP_UNLIKELY(log == NULL)) {
