@@ -1,11 +1,10 @@
 /* The end of a call whose begin nobody told us of.
  *
  * From 3.13 on, and on 3.11, the interpreter runs handlers of signals, and what else is pending, at the
- * entry of a
- * function and behind a yield before it tells that the function begins or goes on. If such a handler
- * raises, it tells of the unwinding alone. (Another tool's callback that raises before ours has the same
- * effect.) That call did nothing, and is left out whole: its end would end another call of the function,
- * further out.
+ * entry of a function and behind a yield before it tells that the function begins or goes on. If such a
+ * handler raises, it tells of the unwinding alone. (Another tool's callback that raises before ours has the
+ * same effect.) That call did nothing, and is left out whole: its end would end another call of the
+ * function, further out.
  *
  * 3.11 runs what is pending there twice, before and after it tells, and what is left out must not be a
  * call that is recorded: the hook marks frame objects whose begin it was told of. Limitation: of a call
@@ -23,7 +22,7 @@
 #define EP_ENTRY_MAY_RAISE (PY_VERSION_HEX >= 0x030D0000)
 #define EP_ENTRY_IS_MARKED (PY_VERSION_HEX < 0x030C0000)
 
-/* In what f_trace_lines reads: the begin of this call or slice was told. The program sees True, as for 1. */
+/* In what f_trace_lines reads: the begin of this call or slice was told. It reads as True, as 1 does. */
 #define EP_ENTRY_MARK 2
 
 /* HOT. A call or slice begins. */

@@ -106,8 +106,8 @@ name_thread(ep_log *log)
 /* Which of the calls that were found at their entry the event that comes now is about: the interpreter
  * tells that such a call begins while it still stands there, and of anything else that it does only
  * after it went on; but if a handler raises there, it tells of the unwinding alone (hooks/entry.h). Then
- * that call is not recorded: it was not open either. Limitation, 3.11: a handler that is run behind the begin,
- * starts a recorder and raises takes that call from it all the same. */
+ * that call is not recorded: it was not open either. Limitation, 3.11: a handler that is run behind the
+ * begin, starts a recorder and raises takes that call from it all the same. */
 #define UNWINDS_UNTOLD (PY_VERSION_HEX < 0x030C0000 || PY_VERSION_HEX >= 0x030D0000)
 
 static void
