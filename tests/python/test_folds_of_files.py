@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -51,6 +52,15 @@ def record(path, threads=3, count=3000, **options):
                 worker.join()
     finally:
         sys.setswitchinterval(interval)
+    wait_until_gone(workers)
+
+
+def wait_until_gone(workers):
+    """A thread seals its chunk when it ends, which before 3.13 may be a little after join() has returned."""
+    deadline = time.monotonic() + 120
+    while any(os.path.exists(f"/proc/self/task/{worker.native_id}") for worker in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def answers(core):
