@@ -235,11 +235,12 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
 }
 
 /* Whether a fold can take a chunk by its header and read the records later. It cannot while the file is
- * still written, nor if threads share the chunk: only the records say which threads those are. */
+ * still written, nor if threads share the chunk: only the records say which threads those are; nor of a
+ * trace of one thread, which leaves out the chunks of others: what is wrong with those would not be told. */
 static bool
 says_header_enough(const ep_loader *l, const ep_chunk_header *chunk)
 {
-    return l->streams && l->reader->facts.phase == EP_FILE_FINISHED &&
+    return l->streams && l->reader->facts.phase == EP_FILE_FINISHED && l->header.only_thread == 0 &&
            atomic_load_explicit(&chunk->state, memory_order_relaxed) == EP_CHUNK_SEALED &&
            !atomic_load_explicit(&chunk->shared, memory_order_relaxed);
 }

@@ -141,7 +141,7 @@ def run_verb(command: list[str]) -> str | None:
         return said
     if status not in (0, 1, 2 if command[0] == "verify" else 0):  # 2: it cannot be read
         return f"status {status}: {said}"
-    if status == 1 and not said and command[0] not in ("verify", "analyze"):
+    if status == 1 and not said and command[0] not in ("verify", "analyze", "info"):
         return "status 1, and not a word"
     if time.monotonic() - began > LIMIT_S:
         return f"took {time.monotonic() - began:.0f} s"

@@ -160,6 +160,25 @@ def test_log_that_is_damaged(tmp_path):
     assert any("damaged" in note for note in trace.file["missing"])
 
 
+def test_damaged_log_of_one_thread_beside_others(tmp_path):
+    path = tmp_path / "run.epr"
+    space: dict = {}
+    exec(WORK, space)
+    worker = threading.Thread(target=space["work"], args=(3000,))
+    with eventprof.record(output=path, threads="current"):
+        worker.start()
+        space["work"](100)
+        worker.join()
+    wait_until_gone([worker])
+    with open(path, "r+b") as file:
+        # Of the worker's chunks, too: they are in the file, and not in the trace.
+        for where in range(1 << 15, os.path.getsize(path), 1 << 15):
+            file.seek(where + 192)
+            file.write(b"\xff" * 64)
+
+    assert_same_without_columns(path)
+
+
 def test_log_that_is_cut_off(tmp_path):
     path = tmp_path / "run.epr"
     record(path)

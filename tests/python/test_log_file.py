@@ -328,6 +328,22 @@ def test_a_hundred_killed_programs_have_all_on_file(tmp_path):
         kill_one(number, tmp_path)
 
 
+def test_code_without_a_module_gets_none_of_other_code_that_has_no_file_either(tmp_path):
+    other: dict = {"__name__": "other"}
+    exec("def of_a_module():\n    pass", other)
+    bare: dict = {}
+    exec("def of_none():\n    pass", bare)
+    with eventprof.record(output=tmp_path / "a.epr") as rec:
+        other["of_a_module"]()
+        bare["of_none"]()
+
+    for trace in (rec.trace, eventprof.open(tmp_path / "a.epr")):
+        functions = trace.functions
+        modules = dict(zip(functions["name"], functions["module"], strict=True))
+        assert modules["of_a_module"] == "other"
+        assert modules["of_none"] is None
+
+
 def longest_open_chunk(path):
     """Give where the chunk that has most records and was not sealed begins, and the word in their middle."""
     data, found = path.read_bytes(), []
