@@ -235,8 +235,8 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
 }
 
 /* Whether a fold can take a chunk by its header and read the records later. It cannot while the file is
- * still written, nor if threads share the chunk: only the records say which threads those are; nor of a
- * trace of one thread, which leaves out the chunks of others: what is wrong with those would not be told. */
+ * still written, nor if threads share the chunk: only the records say which threads those are. Nor in a
+ * trace of one thread: the chunks of others are left out, and what is wrong with them would not be told. */
 static bool
 says_header_enough(const ep_loader *l, const ep_chunk_header *chunk)
 {
