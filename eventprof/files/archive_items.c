@@ -153,42 +153,30 @@ read_name(ep_archive *a, ep_input *in)
     text.file = string_of(a, in);
     text.line = get_int32(in);
     uint64_t kind = ep_input_varint(in);
-    if (in->bad || kind >= EP_NAME_KIND_COUNT || a->name_count >= EP_PAYLOAD_MAX) {
+    if (in->bad || kind >= EP_NAME_KIND_COUNT || a->ids.names.count >= EP_PAYLOAD_MAX) {
         in->bad = true;
         return EP_OK;
     }
     text.kind = (ep_name_kind)kind;
-    if (!ep_grow((void **)&a->names, &a->name_capacity, a->name_count + 1, sizeof *a->names)) {
-        return EP_NOMEM;
-    }
-    uint32_t id = ep_name_of_text(&text);
-    a->names[a->name_count++] = id;
-    return id != 0 ? EP_OK : EP_NOMEM;
+    return ep_file_ids_put_name(&a->ids, (uint32_t)a->ids.names.count, &text);
 }
 
 static ep_status
 read_site(ep_archive *a, ep_input *in)
 {
     uint64_t callee = ep_input_varint(in), caller = ep_input_varint(in);
-    ep_site site = {.offset = get_int32(in)};
+    ep_site site = {.callee = (uint32_t)callee, .caller = (uint32_t)caller, .offset = get_int32(in)};
     site.line = get_int32(in);
-    if (in->bad || callee >= a->name_count || caller >= a->name_count ||
-        a->site_count >= EP_PAYLOAD_MAX) {
+    size_t id = a->ids.sites.count;
+    if (in->bad || callee >= a->ids.names.count || caller >= a->ids.names.count || id >= EP_PAYLOAD_MAX) {
         in->bad = true;
         return EP_OK;
     }
-    site.line = site.line == EP_LINE_PENDING ? -1 : site.line;
-    site.callee = a->names[callee];
-    site.caller = a->names[caller];
-    if (!ep_grow((void **)&a->sites, &a->site_capacity, a->site_count + 1, sizeof *a->sites) ||
-        !ep_grow((void **)&a->site_callee, &a->callee_capacity, a->site_count + 1,
-                 sizeof *a->site_callee)) {
+    if (!ep_grow((void **)&a->site_callee, &a->callee_capacity, id + 1, sizeof *a->site_callee)) {
         return EP_NOMEM;
     }
-    uint32_t id = ep_site_of_names(&site);
-    a->site_callee[a->site_count] = (uint32_t)callee;
-    a->sites[a->site_count++] = id;
-    return id != 0 ? EP_OK : EP_NOMEM;
+    a->site_callee[id] = (uint32_t)callee;
+    return ep_file_ids_put_site(&a->ids, (uint32_t)id, &site);
 }
 
 /* The task that runs the callee of a site that was read before. */
@@ -197,16 +185,11 @@ read_task(ep_archive *a, ep_input *in)
 {
     uint64_t site = ep_input_varint(in);
     ep_text text = string_of(a, in);
-    if (in->bad || site == 0 || site >= a->site_count || text.at == NULL) {
+    if (in->bad || site == 0 || site >= a->ids.sites.count || text.at == NULL) {
         in->bad = true;
         return EP_OK;
     }
-    uint32_t string = ep_string_add(text);
-    ep_site with_task = *ep_site_get(a->sites[site]);
-    with_task.task = string + 1;
-    uint32_t id = string != EP_STRING_NONE ? ep_site_of_names(&with_task) : 0;
-    a->sites[site] = id != 0 ? id : a->sites[site];
-    return id != 0 ? EP_OK : EP_NOMEM;
+    return ep_file_ids_put_task(&a->ids, (uint32_t)site, text);
 }
 
 /* Returns: how many events are of kinds that are not known here. */
@@ -276,7 +259,7 @@ static ep_status
 read_open(ep_archive *a, ep_input *in)
 {
     uint64_t row = ep_input_varint(in), kind = ep_input_varint(in), site = ep_input_varint(in);
-    if (in->bad || row >= a->decoded.thread_count || site >= a->site_count ||
+    if (in->bad || row >= a->decoded.thread_count || site >= a->ids.sites.count ||
         !(kind == EP_KIND_CALL || kind == EP_KIND_RESUME || kind == EP_KIND_THROW ||
           kind == EP_KIND_C_CALL)) {
         in->bad = true;
@@ -286,7 +269,7 @@ read_open(ep_archive *a, ep_input *in)
     if (!ep_grow((void **)&open->calls, &open->capacity, open->depth + 1, sizeof *open->calls)) {
         return EP_NOMEM;
     }
-    open->calls[open->depth++] = (ep_open_call){.site_id = a->sites[site], .kind = (uint8_t)kind};
+    open->calls[open->depth++] = (ep_open_call){.site_id = ep_id_here(&a->ids.sites, (uint32_t)site), .kind = (uint8_t)kind};
     return EP_OK;
 }
 
@@ -393,10 +376,8 @@ read_sections_of(ep_archive *a, size_t which)
 ep_status
 ep_archive_read_all_items(ep_archive *a)
 {
-    a->name_count = a->site_count = 1;
     memcpy(a->kinds, ep_kinds, sizeof a->kinds);
-    if (!ep_grow((void **)&a->names, &a->name_capacity, 1, sizeof *a->names) ||
-        !ep_grow((void **)&a->sites, &a->site_capacity, 1, sizeof *a->sites) ||
+    if (ep_file_ids_open(&a->ids) != EP_OK ||
         !ep_grow((void **)&a->site_callee, &a->callee_capacity, 1, sizeof *a->site_callee)) {
         return EP_NOMEM;
     }

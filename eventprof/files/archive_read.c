@@ -92,8 +92,7 @@ ep_archive_close(ep_archive *a)
     free(a->sections);
     free(a->strings_at);
     free(a->texts);
-    free(a->names);
-    free(a->sites);
+    ep_file_ids_clear(&a->ids);
     free(a->site_callee);
     free(a->stored);
     free(a->raw);
@@ -211,11 +210,11 @@ static ep_block_coder *
 new_coder(const ep_archive *a)
 {
     const ep_block_names names = {
-        .site_count = a->site_count,
-        .name_count = a->name_count,
+        .site_count = a->ids.sites.count,
+        .name_count = a->ids.names.count,
         .site_callee = a->site_callee,
-        .site_map = a->sites,
-        .name_map = a->names,
+        .site_map = a->ids.sites.ids,
+        .name_map = a->ids.names.ids,
         .thread_count = a->decoded.thread_count,
         .kinds = a->kinds,
     };

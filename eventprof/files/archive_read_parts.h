@@ -3,6 +3,7 @@
 #define EP_ARCHIVE_READ_PARTS_H
 
 #include "archive_parts.h"
+#include "file_ids.h"
 
 struct ep_archive {
     int fd;
@@ -15,13 +16,12 @@ struct ep_archive {
     uint64_t damaged_chunks;         /* of the trace, before it was saved */
     ep_section *sections;            /* in order of the file; without the index */
     size_t section_count, section_capacity;
-    /* index = the file's id; [0] is none. Values: ids of the process */
     uint32_t *strings_at;            /* views of the texts below: offset, and behind the last */
     char *texts;
     size_t text_bytes, text_capacity, string_count, string_capacity;
-    uint32_t *names, *sites;
-    uint32_t *site_callee;           /* the file's name */
-    size_t name_count, name_capacity, site_count, site_capacity, callee_capacity;
+    ep_file_ids ids;
+    uint32_t *site_callee;           /* index: the file's site; the file's name */
+    size_t callee_capacity;
     ep_decoded decoded;              /* threads and resident samples; no events */
     size_t thread_capacity, thread_info_capacity, resident_capacity, bytes_capacity;
     ep_kind_info kinds[EP_KIND_COUNT];    /* the kinds of this version, and those that only the file has:

@@ -127,8 +127,7 @@ clear_loader(ep_loader *l)
     free(l->strings);
     free(l->names);
     free(l->sites);
-    free(l->name_ids.ids);
-    free(l->site_ids.ids);
+    ep_file_ids_clear(&l->ids);
     free(l->state);
 }
 

@@ -2,6 +2,7 @@
 #ifndef EP_FILE_READ_PARTS_H
 #define EP_FILE_READ_PARTS_H
 
+#include "file_ids.h"
 #include "file_kinds.h"
 #include "file_read.h"
 
@@ -16,12 +17,6 @@ struct ep_file_reader {
     ep_file_facts facts;
     ep_record_check *check;   /* to be filled; NULL: not wanted */
 };
-
-/* Maps ids of the file to ids of this process; index = id. */
-typedef struct ep_id_table {
-    uint32_t *ids;
-    size_t count, capacity;
-} ep_id_table;
 
 typedef struct ep_read_name {
     uint32_t qualname, module, file;
@@ -78,7 +73,7 @@ typedef struct ep_loader {
     size_t name_count, name_capacity;
     ep_read_site *sites;
     size_t site_count, site_capacity;
-    ep_id_table name_ids, site_ids;
+    ep_file_ids ids;
     ep_window_thread *window;
     size_t window_count;
     uint32_t only_thread;               /* small; 0: all */

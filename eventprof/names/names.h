@@ -301,6 +301,11 @@ void ep_names_tell_all(const ep_names_sink *sink, void (*begin)(void *), void *c
 /* Bytes that names, sites and strings hold. */
 size_t ep_names_bytes(void);
 
+#ifdef EP_CHECKS
+/* Nothing is checked while another thread adds a name. */
+void ep_names_check(void);
+#endif
+
 void ep_names_before_fork(void);
 void ep_names_after_fork(void);
 

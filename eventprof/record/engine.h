@@ -152,6 +152,10 @@ typedef struct ep_capture {
 /* The window so far (running: up to now). Fails: EP_STATE (never started), EP_NOMEM; *out
  * untouched. */
 EP_CHECKED ep_status ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error);
+
+/* Events of the window that found no room so far, on one thread (its id) or on all (0). Reads no records
+ * but those of threads that still write. 0 also if there is no memory to count them. */
+uint64_t ep_recorder_count_lost(ep_recorder *recorder, uint32_t only_thread);
 void ep_capture_clear(ep_capture *capture);
 
 /* Calls that gate.c left out so far, by ep_left_out, on all threads. */
@@ -226,5 +230,9 @@ EP_CHECKED ep_status ep_open_stack_copy(const ep_open_stack *from, ep_open_stack
 
 /* Applies one record to a stack of open calls: the engine's folding, and the model for tests. */
 void ep_open_stack_apply(ep_open_stack *stack, unsigned kind, uint32_t id);
+
+#ifdef EP_CHECKS
+void ep_open_stack_check(const ep_open_stack *stack);
+#endif
 
 #endif

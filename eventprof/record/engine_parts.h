@@ -48,6 +48,14 @@ void ep_engine_unlock(void);
 /* The set of kinds that hooks see becomes the union of what the running recorders want. */
 void ep_engine_update_kinds(void);
 
+/* ---- engine_check.c: in builds with EP_CHECKS alone ------------------------------------------ */
+
+#ifdef EP_CHECKS
+void ep_engine_check(void);
+/* One recorder, with its windows of threads: what they lost, and the calls that were open. */
+void ep_recorder_check(const ep_recorder *recorder);
+#endif
+
 /* ---- loss.c ---------------------------------------------------------------------------------- */
 
 /* Returns: view into the recorder, or NULL without memory. */

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "closing.h"
+#include "invariants.h"
 #include "memory.h"
 
 ep_gate ep_gate_state = {.generation = 1};
@@ -118,6 +120,27 @@ push(ep_gate_stack *stack, ep_gate_call call)
     return true;
 }
 
+#ifdef EP_CHECKS
+/* The innermost call alone: a stack may be deep, and each call comes by here. */
+static void
+check_stack(const ep_gate_stack *stack)
+{
+    EP_INVARIANT(stack->depth <= stack->capacity, "%zu open calls, room for %zu", stack->depth,
+                 stack->capacity);
+    EP_INVARIANT(stack->before <= stack->depth, "%zu of %zu open calls were open before", stack->before,
+                 stack->depth);
+    if (stack->depth > 0) {
+        const ep_gate_call *call = &stack->calls[stack->depth - 1];
+        EP_INVARIANT(ep_kinds_has(ep_kinds_that_open_calls, call->kind), "an open call of kind %u",
+                     call->kind);
+        EP_INVARIANT(call->site < ep_site_count(), "an open call of site %u", (unsigned)call->site);
+        EP_INVARIANT(stack->depth <= stack->before || stack->depth - 1 == stack->before ||
+                         call->ticks >= call[-1].ticks,
+                     "open call %zu began before the one around it", stack->depth);
+    }
+}
+#endif
+
 static EP_COLD void
 begin_anew(ep_log *log, ep_gate_stack *stack)
 {
@@ -137,6 +160,7 @@ begin_anew(ep_log *log, ep_gate_stack *stack)
     }
     stack->before = stack->depth;
     free(open.calls);
+    EP_CHECK_INVARIANTS(check_stack(stack));
 }
 
 void
@@ -204,6 +228,7 @@ ep_gate_put_open(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site)
         call.at = log->next - 1;
     }
     stack->calls[stack->depth++] = call;
+    EP_CHECK_INVARIANTS(check_stack(stack));
 }
 
 bool
@@ -226,11 +251,7 @@ void
 ep_gate_put_close(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t name)
 {
     ep_gate_stack *stack = stack_of(log);
-    /* The same search as in ep_open_stack_apply(). */
-    size_t at = stack != NULL ? stack->depth : 0;
-    while (at > 0 && ep_site_callee(stack->calls[at - 1].site) != name) {
-        at -= 1;
-    }
+    size_t at = stack != NULL ? EP_CLOSED_CALL(stack->calls, site, stack->depth, name) : 0;
     if (at == 0) {
         ep_log_put(log, ticks, kind, name);
         return;
@@ -240,6 +261,7 @@ ep_gate_put_close(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t name)
     if (stack->before > stack->depth) {
         stack->before = stack->depth;
     }
+    EP_CHECK_INVARIANTS(check_stack(stack));
     if (call->at == NULL) {
         return;
     }

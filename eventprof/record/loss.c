@@ -2,6 +2,7 @@
  * calls that are open where the kept records begin. */
 #include <string.h>
 
+#include "closing.h"
 #include "engine_parts.h"
 #include "memory.h"
 
@@ -38,12 +39,8 @@ ep_open_stack_apply(ep_open_stack *stack, unsigned kind, uint32_t id)
     }
     /* The end of a call that is not on top: either calls above it ended without a record (a C call whose
      * return the interpreter did not report), or it began before the window. */
-    for (size_t i = stack->depth; i-- > 0;) {
-        if (ep_site_callee(stack->calls[i].site_id) == id) {
-            stack->depth = i;
-            return;
-        }
-    }
+    size_t closed = EP_CLOSED_CALL(stack->calls, site_id, stack->depth, id);
+    stack->depth = closed > 0 ? closed - 1 : stack->depth;
 }
 
 /* ep_open_stack_apply() for the call family, its usual cases inline. */

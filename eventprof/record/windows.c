@@ -4,6 +4,7 @@
 #include "ahead.h"
 #include "engine_parts.h"
 #include "file.h"
+#include "invariants.h"
 #include "memory.h"
 #include "os.h"
 
@@ -145,6 +146,7 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
         ep_filer_begin(recorder);
         EP_FAULT_POINT(STARTED);
     }
+    EP_CHECK_INVARIANTS(ep_names_check());
     ep_engine_unlock();
     return EP_OK;
 }
@@ -192,6 +194,8 @@ ep_recorder_stop(ep_recorder *recorder, ep_error *error)
     bool running = recorder->state == EP_RECORDER_RUNNING;
     if (running) {
         stop_locked(recorder);
+        EP_CHECK_INVARIANTS(ep_recorder_check(recorder));
+        EP_CHECK_INVARIANTS(ep_names_check());
     }
     ep_engine_unlock();
     return running ? EP_OK : ep_fail(error, EP_STATE, "the recorder is not running");
@@ -213,6 +217,7 @@ ep_recorder_set_open(ep_recorder *recorder, uint32_t thread_id, const ep_open_ca
             thread->open.calls[i].before = true;
         }
         thread->open.depth = depth;
+        EP_CHECK_INVARIANTS(ep_open_stack_check(&thread->open));
         status = EP_OK;
         if (recorder == ep_engine.filer) {
             ep_filer_put_state(recorder, UINT64_MAX);

@@ -31,6 +31,11 @@ struct ep_file {
     uint64_t dropped_sequence;          /* that of the state that counts */
 };
 
+#ifdef EP_CHECKS
+/* The caller has its lock. */
+void ep_file_check(const ep_file *file);
+#endif
+
 /* ---- file_slots.c ---------------------------------------------------------------------------- */
 
 /* A file that was cut off is not made longer again, because there would be holes in between. */

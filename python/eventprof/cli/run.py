@@ -259,6 +259,7 @@ class Recording:
             )
         except (Error, OSError, TypeError, ValueError, MemoryError) as error:
             _give_up(options.explain(error, self._output))
+        self.recorder._warns = False  # summary() says it
         if self._archives():
             from ..files import saving  # noqa: F401 - while the program has not changed anything
         if self._arguments.report:
