@@ -14,7 +14,7 @@ import numpy as np
 
 from .._words import plural, show_bytes, show_ns
 from ..trace.column import Array
-from .data import _area
+from .data import area_of
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -87,7 +87,7 @@ def slices(trace: Trace, columns: int) -> list[Slice]:
             int(thread[row]), int(depth[row]), int(column("start")[row]),
             int(column("duration")[row]),
             _clean((names[f] if f >= 0 else None) or "(no name)"),
-            _area(kinds[f], files[f]) if f >= 0 else 3,
+            area_of(kinds[f], files[f]) if f >= 0 else 3,
         )
         for row, f in zip(kept.tolist(), column("function")[kept].tolist(), strict=True)
     ]  # fmt: skip

@@ -42,7 +42,7 @@ export class Waiting {
       this.all.sum[i] = total += this.dur[i];
       mine.sum[k] = (k ? mine.sum[k - 1] : 0) + this.dur[i];
     }
-    this.pyramid = new Pyramid(this.dur);
+    this.pyramid = new Pyramid(this.dur, this.start);
     this.pyramid.build(0, n);
     /** Whether several threads had the lock: else nobody waited. */
     this.shared = this.each.filter(({ end }) => end.length).length > 1;

@@ -1,0 +1,29 @@
+"""Show the source of a program, each line as warm as the time or the bytes it took.
+
+The page is one HTML file that needs no server and no network, and it holds the text of the
+program's files, as far as they are found. With -o it is written there and nothing is opened.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from . import pictures
+from .files import add_file
+
+EXAMPLES = (
+    ("eventprof heatmap FILE", "open it in the browser"),
+    ("eventprof heatmap FILE -o heat.html", "write it, to be sent or kept"),
+    ("eventprof run --lines -o run.epr script.py", "record the time of each line first"),
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Say which arguments there are."""
+    add_file(parser)
+    pictures.add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write it, and open it unless it was asked for by name."""
+    return pictures.heatmap(arguments, arguments.file)
