@@ -38,7 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--heatmap", action="store_true", help="source by line alone, as 'eventprof heatmap'"
     )
-    parser.add_argument("--diff", metavar="BEFORE", help="the earlier recording, if only one is FILE")
+    parser.add_argument(
+        "--diff", metavar="BEFORE", help="the earlier recording, if only one is FILE"
+    )
     parser.add_argument(
         "--source", action="store_true", help="put the text of the program's files into the page"
     )

@@ -100,6 +100,8 @@ export class Data {
       coarse += groups;
     }
     this.groups = coarse;
+    // Of each group of calls: when it starts, how long it is, its longest call's function and length, the sum of all.
+    this.coarseStart = this.coarseSpan = this.coarseFunc = this.coarseMost = this.coarseSum = new Float64Array(0);
     // Of blocks: births and deaths in order of time
     const m = head.events;
     this.events = m;
@@ -398,7 +400,7 @@ export class Data {
   openAt(time) {
     const found = [];
     for (const { first, end } of this.rows) {
-      let at = upperBound(this.start, time, first, end) - 1;
+      const at = upperBound(this.start, time, first, end) - 1;
       if (at >= first && time < this.start[at] + this.dur[at]) found.push(at);
     }
     return found;

@@ -791,8 +791,8 @@ def sections(
         )
         heads: dict[str, list[dict[str, Any]]] = {"c": [], "m": []}
         jobs = []
-        for letter, source, times in (("c", calls.tiles(), 2), ("m", blocks.tiles(), 1)):
-            for number, (head, columns) in enumerate(source):
+        for letter, found, times in (("c", calls.tiles(), 2), ("m", blocks.tiles(), 1)):
+            for number, (head, columns) in enumerate(found):
                 heads[letter].append(head)
                 job = submit(_section, columns, times)
                 jobs.append((f"{letter}{number}", head, len(columns[0]), job))

@@ -162,7 +162,7 @@ function inView(data, row, v0, v1) {
 /** The calls of a row that can be in view, by its coarse groups. @param {import("./data.js").Data} data @param {any} row @param {number} v0 @param {number} v1 */
 export function rangeInView(data, row, v0, v1) {
   const { size } = data.head.coarse;
-  const starts = /** @type {Float64Array} */ (data.coarseStart);
+  const starts = data.coarseStart;
   const from = Math.max(row.coarse, lowerBound(starts, v0, row.coarse, row.coarseEnd) - 1);
   const to = lowerBound(starts, v1, row.coarse, row.coarseEnd);
   return [row.first + (from - row.coarse) * size, Math.min(row.end, row.first + (to - row.coarse) * size)];
@@ -171,10 +171,10 @@ export function rangeInView(data, row, v0, v1) {
 /** @param {import("./data.js").Data} data @param {any} row @param {number} v0 @param {number} v1 @param {number} width @param {Uint32Array} pixels @param {number} line @param {Look} look */
 function paintCoarse(data, row, v0, v1, width, pixels, line, look) {
   const each = (v1 - v0) / width;
-  const starts = /** @type {Float64Array} */ (data.coarseStart);
-  const spans = /** @type {Float64Array} */ (data.coarseSpan);
-  const sums = /** @type {Float64Array} */ (data.coarseSum);
-  const func = /** @type {Float64Array} */ (data.coarseFunc);
+  const starts = data.coarseStart;
+  const spans = data.coarseSpan;
+  const sums = data.coarseSum;
+  const func = data.coarseFunc;
   for (let g = row.coarse; g < row.coarseEnd; g++) {
     const end = starts[g] + spans[g];
     if (end < v0) continue;

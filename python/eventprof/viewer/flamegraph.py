@@ -88,7 +88,9 @@ class Stacks:
             row = (
                 tree.functions[function]
                 if function >= 0
-                else _OTHERS if function == OTHER else _NOBODY
+                else _OTHERS
+                if function == OTHER
+                else _NOBODY
             )
             key = row[:3]
             number = known.get(key)
@@ -135,7 +137,10 @@ def flamegraph(traces: Sequence[Trace], titles: Sequence[str | None] = (None,)) 
         "functions": {
             "name": [row[0] for row in functions],
             "module": _numbered([row[1] for row in functions]),
-            "place": [f"{row[2]}:{row[3]}" if row[2] and row[3] else row[2] or row[1] or "" for row in functions],
+            "place": [
+                f"{row[2]}:{row[3]}" if row[2] and row[3] else row[2] or row[1] or ""
+                for row in functions
+            ],
             "area": [area_of(row[4], row[2]) for row in functions],
         },
         "parent": stacks.parent,
@@ -193,7 +198,16 @@ def flamegraph_svg(trace: Trace, unit: str = "self", width: int = 1200) -> str:
             if wide < _LEAST:
                 break
             deepest = max(deepest, y + 2)
-            parts.append(_box(stacks.functions[stacks.function[child]], x, y + 1, wide, show(total[child]), 100 * total[child] / whole))
+            parts.append(
+                _box(
+                    stacks.functions[stacks.function[child]],
+                    x,
+                    y + 1,
+                    wide,
+                    show(total[child]),
+                    100 * total[child] / whole,
+                )
+            )
             waiting.append((child, x, y + 1))
             x += wide
     high = (deepest + 1) * _ROW + 8

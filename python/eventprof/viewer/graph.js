@@ -41,6 +41,18 @@ export function changeOf(before, after) {
 }
 
 class Graph extends Flame {
+  /** @param {Stacks} stacks @param {HTMLElement} pane @param {(words: string[]|null, x: number, y: number) => void} tell */
+  constructor(stacks, pane, tell) {
+    super(/** @type {any} */ (stacks), pane, tell);
+    this.stacks = stacks;
+    /** Functions that are searched for. @type {Set<number>} */
+    this.hits = new Set();
+    /** The values of each recording, alone and with all below. @type {Float64Array[]} */
+    this.sides = [];
+    /** @type {Float64Array[]} */
+    this.totals = [];
+  }
+
   units() {
     const { values } = this.data.head;
     const names = { live: "bytes alive at the peak", kept: "bytes never freed" };
@@ -48,7 +60,7 @@ class Graph extends Flame {
   }
 
   compute() {
-    const { head, tree } = this.data;
+    const { head, tree } = this.stacks;
     const key = [state.unit, state.inverted, state.side].join();
     if (key === this.key) return;
     if (!this.key.startsWith(`${state.unit},${state.inverted},`)) this.focus = 0;
@@ -71,19 +83,19 @@ class Graph extends Flame {
   colourOf(look, node) {
     const { tree } = this.graph;
     let colour = look.calls[tree.func[node]];
-    if (this.totals && this.totals.length > 1) colour = changeColour(look, changeOf(this.totals[0][node], this.totals[1][node]));
-    if (state.search && !this.hits?.has(tree.func[node])) return blend(colour, look.back, 60);
+    if (this.totals.length > 1) colour = changeColour(look, changeOf(this.totals[0][node], this.totals[1][node]));
+    if (state.search && !this.hits.has(tree.func[node])) return blend(colour, look.back, 60);
     return colour;
   }
 
   where() {
-    return this.data.sides > 1 ? `width: ${state.side}` : "whole run";
+    return this.stacks.sides > 1 ? `width: ${state.side}` : "whole run";
   }
 
   /** @param {number} node */
   words(node) {
     const words = super.words(node);
-    if (!this.totals || this.totals.length < 2) return words;
+    if (this.totals.length < 2) return words;
     const [before, after] = this.totals.map((total) => total[node]);
     return [...words, `before ${showUnit(state.unit, before)}, after ${showUnit(state.unit, after)}: ${signed(after - before)}`];
   }
@@ -167,7 +179,7 @@ async function startGraph() {
     box.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 6))}px`;
     box.style.top = `${y + 18 + height > innerHeight ? Math.max(4, y - height - 10) : y + 18}px`;
   };
-  const flame = new Graph(/** @type {any} */ (stacks), byId("graph"), tip);
+  const flame = new Graph(stacks, byId("graph"), tip);
   if (two) {
     const side = /** @type {HTMLSelectElement} */ (make("select", { id: "side", "aria-label": "whose values the widths are", onchange: () => update({ side: side.value }) },
       make("option", { value: "after" }, "as wide as after"), make("option", { value: "before" }, "as wide as before")));
@@ -188,7 +200,7 @@ async function startGraph() {
     const rows = Array.from({ length: stacks.none }, (_, f) => ({
       f, alone: last.alone[f], below: last.below[f],
       ...(two ? { before: each[0].alone[f], belowBefore: each[0].below[f], change: last.alone[f] - each[0].alone[f], changeBelow: last.below[f] - each[0].below[f] } : {}),
-    })).filter((/** @type {any} */ row) => row.below || row.belowBefore).filter(({ f }) => !state.search || flame.hits?.has(f));
+    })).filter((/** @type {any} */ row) => row.below || row.belowBefore).filter(({ f }) => !state.search || flame.hits.has(f));
     rows.sort((/** @type {any} */ a, /** @type {any} */ b) => (Math.abs(b[order.by]) - Math.abs(a[order.by])) * (order.down ? 1 : -1));
     const columns = two
       ? [["before", "before: itself"], ["alone", "after: itself"], ["change", "change"], ["belowBefore", "before: with all it called"], ["below", "after"], ["changeBelow", "change"]]

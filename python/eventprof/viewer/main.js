@@ -51,6 +51,9 @@ class App {
     this.timeline = new Timeline(data, byId("timeline"));
     this.memory = new Memory(data, byId("memory"));
     this.overview = new Overview(data, byId("overview"));
+    this.look = palette(data.head.functions, state.colour, false);
+    /** Called when all is decoded. */
+    this.done = () => {};
     this.frames = /** @type {number[]} */ ([]);
     this.panel = 0.36; // of the window's height
     const panes = byId("panes");
@@ -138,7 +141,7 @@ class App {
       if (!state.range || this.data.complete) this.functions.draw();
     } else if (state.tab === "call") this.call.draw();
     else if (state.tab === "instant") this.instant.draw();
-    else if (state.tab === "source") this.source?.draw(/** @type {any} */ (look).dark);
+    else if (state.tab === "source") this.source?.draw(look.dark);
     else if (state.tab !== "findings" && this.data.complete) {
       if (state.tab === "flame") this.drawFlame(changed);
       else this.histogram.draw(look);
@@ -282,7 +285,7 @@ class App {
       if (this.data.complete && !this.finished) {
         this.finished = true;
         performance.mark("whole");
-        this.done?.();
+        this.done();
       }
       if (decoded) update({});
     } finally {
@@ -410,7 +413,7 @@ class App {
   }
 
   turnTheme() {
-    update({ theme: this.look?.dark ? "light" : "dark" });
+    update({ theme: this.look.dark ? "light" : "dark" });
   }
 
   bindOverview() {
@@ -523,7 +526,7 @@ class App {
 async function start() {
   const data = await Data.open();
   const app = new App(data);
-  const whole = new Promise((done) => (app.done = /** @type {() => void} */ (done)));
+  const whole = new Promise((done) => (app.done = () => done(undefined)));
   const rest = document.readyState === "loading" ? new Promise((done) => document.addEventListener("DOMContentLoaded", done)) : null;
   app.busy = true; // no tiles before the rest of the page is here
   flush();

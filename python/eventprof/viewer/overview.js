@@ -31,8 +31,8 @@ export class Overview {
     const { data } = this;
     this.density = new Float64Array(width);
     const each = Math.max(1, data.duration) / width;
-    const starts = /** @type {Float64Array} */ (data.coarseStart);
-    const spans = /** @type {Float64Array} */ (data.coarseSpan);
+    const starts = data.coarseStart;
+    const spans = data.coarseSpan;
     for (const row of data.rows) {
       for (let g = row.coarse; g < row.coarseEnd; g++) {
         const calls = Math.min(data.head.coarse.size, row.end - row.first - (g - row.coarse) * data.head.coarse.size);

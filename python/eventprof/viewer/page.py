@@ -99,9 +99,7 @@ def assemble(
     yield after.encode()
 
 
-def page(
-    trace: Trace, title: str | None = None, grain: int = 1, source: bool = False
-) -> bytes:
+def page(trace: Trace, title: str | None = None, grain: int = 1, source: bool = False) -> bytes:
     """Give the page.
 
     Parameters

@@ -48,7 +48,7 @@ def find_source(trace: Trace) -> list[dict[str, Any]]:
     number = {name: n for n, name in enumerate(names)}
     file_of = np.array([number.get(file or "", -1) for file in files] + [-1], dtype=np.int64)
     sums = _sums(trace, file_of)
-    found = []
+    found: list[dict[str, Any]] = []
     for n, name in enumerate(names):
         lines = sums.get(n)
         if not lines:
