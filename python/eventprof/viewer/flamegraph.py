@@ -11,7 +11,7 @@ from .._words import plural, show_bytes, show_ns
 from ..answers.tree import OTHER, Tree
 from .data import area_of, compress, find_title, told
 from .page import assemble
-from .picture import COLOURS, _clean, fit
+from .picture import COLOURS, clean, fit
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -129,10 +129,10 @@ def flamegraph(traces: Sequence[Trace], titles: Sequence[str | None] = (None,)) 
     functions = stacks.functions
     head = {
         "titles": names,
-        "summaries": [
-            f"{show_ns(trace.duration)}, {plural(trace._facts['events'], 'event')}"
-            for trace in traces
-        ],
+        "times": [show_ns(trace.duration) for trace in traces],
+        "summary": (
+            f"{show_ns(traces[0].duration)}, {plural(traces[0]._facts['events'], 'event')}"
+        ),
         "told": [told(trace) for trace in traces],
         "functions": {
             "name": [row[0] for row in functions],
@@ -211,18 +211,21 @@ def flamegraph_svg(trace: Trace, unit: str = "self", width: int = 1200) -> str:
             waiting.append((child, x, y + 1))
             x += wide
     high = (deepest + 1) * _ROW + 8
-    said = f"{find_title(trace)}: {dict(self='time', live='bytes at the peak', kept='bytes kept').get(unit, unit)}, {show(total[0])}"
+    what = {"self": "time", "live": "bytes at the peak", "kept": "bytes never freed"}.get(
+        unit, unit
+    )
+    said = f"{find_title(trace)}: {what}, {show(total[0])}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {high}" width="{width}" '
         f'height="{high}" role="img" aria-label="flame graph" font-family="sans-serif" '
         f'font-size="11" fill="#15181d"><rect width="{width}" height="{high}" fill="#fff"/>'
-        f'<text x="4" y="12">{html.escape(_clean(said))}</text>{"".join(parts)}</svg>'
+        f'<text x="4" y="12">{html.escape(clean(said))}</text>{"".join(parts)}</svg>'
     )
 
 
 def _box(row: tuple[Any, ...], x: float, y: int, wide: float, value: str, share: float) -> str:
     """Draw a node."""
-    name, top = _clean(row[0] or "(no name)"), (y + 1) * _ROW + 4
+    name, top = clean(row[0] or "(no name)"), (y + 1) * _ROW + 4
     text = fit(name, int((wide - 6) / 6.2))
     label = f'<text x="{x + 3:.2f}" y="{top + 12}">{html.escape(text)}</text>' if text else ""
     return (

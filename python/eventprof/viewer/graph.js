@@ -101,6 +101,11 @@ class Graph extends Flame {
   }
 }
 
+/** The end of a path: its file with the folder. @param {string} path */
+function tail(path) {
+  return path.split("/").slice(-2).join("/");
+}
+
 /** @param {number} value */
 function signed(value) {
   return value ? `${value > 0 ? "+" : "-"}${showUnit(state.unit, Math.abs(value))}` : "the same";
@@ -164,7 +169,7 @@ async function startGraph() {
   if (!SIDES.includes(state.side)) state.side = "after";
   const two = stacks.sides > 1;
   byId("title").textContent = head.titles.map(clean).join(" \u2192 ");
-  byId("summary").textContent = two ? `before: ${head.summaries[0]}; after: ${head.summaries[1]}` : head.summaries[0];
+  byId("summary").textContent = two ? head.times.join(" \u2192 ") : head.summary;
   const lost = head.told.reduce((/** @type {number} */ sum, /** @type {any} */ each) => sum + each.lost, 0);
   byId("told").textContent = lost ? `${lost.toLocaleString("en")} events lost` : "nothing lost";
   byId("told").className = lost ? "bad" : "good";
@@ -216,7 +221,7 @@ async function startGraph() {
           update({});
         } }, `${text}${order.by === name ? (order.down ? " \u25be" : " \u25b4") : ""}`))), make("th", {}, "function"), make("th", {}, "place"))),
       make("tbody", {}, ...rows.slice(0, MOST_TABLE).map((/** @type {any} */ row) => make("tr", {},
-        ...columns.map(([name]) => show(name, row[name])), make("td", {}, make("bdi", {}, clean(stacks.nameOf(row.f)))), make("td", { class: "soft" }, make("bdi", {}, clean(stacks.placeOf(row.f))))))),
+        ...columns.map(([name]) => show(name, row[name])), make("td", {}, make("bdi", {}, clean(stacks.nameOf(row.f)))), make("td", { class: "soft", title: clean(stacks.placeOf(row.f)) }, make("bdi", {}, clean(tail(stacks.placeOf(row.f)))))))),
     );
   };
 

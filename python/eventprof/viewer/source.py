@@ -110,12 +110,12 @@ def _sums(trace: Trace, file_of: Array) -> dict[int, dict[int, dict[str, int]]]:
 def _text(path: str) -> list[str] | None:
     """Give the lines of a file; None: there is none, or it is not one that can be read."""
     try:
-        if path in linecache.cache and not os.path.exists(path):
-            lines = linecache.getlines(path)
-        elif os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
-            lines = linecache.getlines(path)
+        if os.path.exists(path):
+            # A recording may name whatever its program made up: a device, or a file without end.
+            known = os.path.isfile(path) and os.path.getsize(path) <= _LARGEST
         else:
-            return None
+            known = path in linecache.cache
+        lines = linecache.getlines(path) if known else []
     except ValueError:
         return None
     return [line.rstrip("\r\n") for line in lines] or None
