@@ -2,9 +2,9 @@
 
     python doc/pictures.py [smaller]
 
-It needs pandas, FastAPI and httpx; with ``smaller`` it makes the flame graph, the comparison and the
-heat map alone, which need nothing. Programs are recorded anew, so numbers in the pictures differ each
-time.
+It needs pandas, FastAPI and httpx; with ``smaller`` it makes the flame graph, the comparison and
+the heat map alone, which need nothing. Programs are recorded anew, so numbers in the pictures
+differ each time.
 """
 
 from __future__ import annotations
@@ -208,10 +208,8 @@ def traced(find: str, **options):
     names: dict = {"__name__": "report"}
     exec(compile(text, file, "exec"), names)
     names["report"](10)
-    thread = threading.Thread(target=names["report"], args=(2000,), name="report")
     with eventprof.record(buffer="256 MiB", **options) as rec:
-        thread.start()
-        thread.join()
+        names["report"](2000)
     return rec.trace
 
 

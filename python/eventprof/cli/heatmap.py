@@ -1,7 +1,8 @@
 """Show the source of a program, each line as warm as the time or the bytes it took.
 
 The page is one HTML file that needs no server and no network, and it holds the text of the
-program's files, as far as they are found. With -o it is written there and nothing is opened.
+program's files, as far as they are found. 'eventprof run --lines' records the time of each line;
+without, a line has the time of the calls that it made. With -o it is written there and nothing is opened.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from .files import add_file
 EXAMPLES = (
     ("eventprof heatmap FILE", "open it in the browser"),
     ("eventprof heatmap FILE -o heat.html", "write it, to be sent or kept"),
-    ("eventprof run --lines -o run.epr script.py", "record the time of each line first"),
+    ("eventprof heatmap FILE -o heat.html --browser", "write it, and open it"),
 )
 
 
