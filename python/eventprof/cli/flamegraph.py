@@ -1,7 +1,7 @@
 """Show the flame graph of a recording: which stacks took the time, and allocated the bytes.
 
-The page is one HTML file that needs no server and no network. With -o it is written there and
-nothing is opened; a name that ends in .svg gives a drawing. Its widths are time, time that was
+The page is one HTML file that needs no server and no network. With -o it is written to that file
+and not opened; a name that ends in .svg gives a drawing. Its widths are time, time that was
 waited, calls, bytes or blocks: a list on the page chooses.
 """
 
@@ -14,7 +14,7 @@ from .files import add_file
 
 EXAMPLES = (
     ("eventprof flamegraph FILE", "open it in the browser"),
-    ("eventprof flamegraph FILE -o graph.html", "write it, to be sent or kept"),
+    ("eventprof flamegraph FILE -o graph.html", "write a page that can be sent or kept"),
     ("eventprof flamegraph FILE -o graph.svg", "a drawing, of time"),
     ("eventprof flamegraph FILE -o peak.svg --unit peak", "what was alive at the peak"),
     ("eventprof flamegraph after.epr --diff before.epr", "coloured by what changed"),
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write it, and open it unless it was asked for by name."""
+    """Write the page, and open it unless -o was given."""
     drawn = (arguments.output or "").lower().endswith(".svg")
     if arguments.unit != "time" and not drawn:
         raise Failure("--unit is of a drawing (-o graph.svg); on the page a list chooses", 2)

@@ -2,7 +2,8 @@
 
 The page is one HTML file that needs no server and no network, and it holds the text of the
 program's files, as far as they are found. 'eventprof run --lines' records the time of each line;
-without, a line has the time of the calls that it made. With -o it is written there and nothing is opened.
+without, a line has the time of the calls that it made. With -o the page is written to that file
+and not opened.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from .files import add_file
 
 EXAMPLES = (
     ("eventprof heatmap FILE", "open it in the browser"),
-    ("eventprof heatmap FILE -o heat.html", "write it, to be sent or kept"),
+    ("eventprof heatmap FILE -o heat.html", "write a page that can be sent or kept"),
     ("eventprof heatmap FILE -o heat.html --browser", "write it, and open it"),
 )
 
@@ -26,5 +27,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write it, and open it unless it was asked for by name."""
+    """Write the page, and open it unless -o was given."""
     return pictures.heatmap(arguments, arguments.file)

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Give a parser the arguments that say where a page goes."""
     parser.add_argument(
-        "-o", "--output", metavar="PAGE", help="where the page goes; nothing is opened then"
+        "-o", "--output", metavar="PAGE", help="write the page to this file, and do not open it"
     )
-    parser.add_argument("-f", "--force", action="store_true", help="replace a file that exists")
-    parser.add_argument("--browser", action="store_true", help="with -o: open it all the same")
-    parser.add_argument("--title", metavar="TEXT", help="what stands above it (the program's name)")
+    parser.add_argument("-f", "--force", action="store_true", help="replace an existing file")
+    parser.add_argument("--browser", action="store_true", help="open the page that -o writes, too")
+    parser.add_argument("--title", metavar="TEXT", help="title of the page (the program's name)")
 
 
 def finish(

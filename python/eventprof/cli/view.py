@@ -1,7 +1,7 @@
-"""Show a recording as a page: every call on a timeline, over who held the memory.
+"""Show a recording as a page: every call on a timeline, above the memory by function.
 
-The page is one HTML file that needs no server and no network. With -o it is written there and
-nothing is opened; without, it is written to a temporary folder and opened in the browser.
+The page is one HTML file that needs no server and no network. With -o it is written to that file
+and not opened; otherwise it is written to a temporary folder and opened in the browser.
 
 Of two files, the earlier first, it is the flame graph of both: as wide as the later, coloured by
 what changed, and a table of functions with the figures of both.
@@ -17,7 +17,7 @@ from .files import add_file, load
 
 EXAMPLES = (
     ("eventprof view FILE", "open it in the browser"),
-    ("eventprof view FILE -o page.html", "write it, to be sent or kept"),
+    ("eventprof view FILE -o page.html", "write a page that can be sent or kept"),
     ("eventprof view FILE -o page.html --source", "with the text of its files in it"),
     ("eventprof view FILE -o page.html --time-grain 32ns", "a smaller page"),
     ("eventprof view FILE -o timeline.svg", "the outermost calls over live memory, as a drawing"),
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         type=_grain,
         default=1,
-        help="round times down to multiples of this, as 32ns: a smaller page (1ns)",
+        help="round times down to multiples of this, for example 32ns: a smaller page (1ns)",
     )
 
 
@@ -57,12 +57,14 @@ def _grain(text: str) -> int:
     match = re.fullmatch(r"(\d+) ?(ns|us|ms|)", text)
     size = int(match[1]) * _UNITS[match[2]] if match else 0
     if not 1 <= size <= 1_000_000_000:
-        raise argparse.ArgumentTypeError(f"a time from 1ns to 1000ms, as 32ns, not {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"it must be a time from 1ns to 1000ms, such as 32ns, not {text!r}"
+        )
     return size
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write it, and open it unless it was asked for by name."""
+    """Write the page, and open it unless -o was given."""
     files = [*([arguments.diff] if arguments.diff else []), *arguments.file]
     if len(files) > 2:
         raise Failure(f"one file, or two of which the second is the later; not {len(files)}", 2)

@@ -1,5 +1,5 @@
-/* What a thread was doing when a window began, and what its first event there shows: its name, and which
- * calls were open. */
+/* The calls of a thread that are open when a window begins, and the checks at its first event: its name,
+ * and which of these calls were really open. */
 #include "intern.h"
 
 #include <string.h>
@@ -103,9 +103,9 @@ name_thread(ep_log *log)
     ep_py_leave_own(busy);
 }
 
-/* Which of the calls that were found at their entry the event that comes now is about: the interpreter
- * tells that such a call begins while it still stands there, and of anything else that it does only
- * after it went on. */
+/* Finds out which of the calls that were found at their entry begins with the current event: the
+ * interpreter reports such a call while the thread is still at the entry, and everything else only after it
+ * has moved on. */
 static void
 settle_doubted(ep_log *log, ep_kind kind)
 {
