@@ -348,6 +348,14 @@ ep_frame_traces_opcodes(PyFrameObject *frame)
     return &EP_FRAME_FIELD(frame, char, sizeof(PyObject) + 3 * sizeof(void *) + sizeof(int) + 1);
 }
 
+/* Whether a frame object's trace function is to be told of lines: the interpreter tests for 0, and the
+ * attribute f_trace_lines gives True for all else; 1 unless the program writes there. */
+static inline char *
+ep_frame_traces_lines(PyFrameObject *frame)
+{
+    return &EP_FRAME_FIELD(frame, char, sizeof(PyObject) + 3 * sizeof(void *) + sizeof(int));
+}
+
 /* A frame object's f_trace: NULL or a strong reference. */
 static inline PyObject **
 ep_frame_trace_function(PyFrameObject *frame)
