@@ -158,7 +158,7 @@ def render(known) -> str:
         "     - comes from (CPython)",
     ]
     for word, by_source in known.items():
-        _, _, _, _, family, _, pairing, _ = rows[word]
+        _, _, _, _, family, _, pairing, *_ = rows[word]
         out += [
             f"   * - ``{word}``",
             f"     - {MEANING[word]}",

@@ -44,8 +44,8 @@ class UnsupportedError(Error, RuntimeError):
 for _class in (Error, StateError, ToolInUseError, FormatError, UnsupportedError):
     _class.__module__ = "eventprof"
 
-#: As the extension's kind_table(), the kinds that sys.setprofile can tell apart. Their meanings, which
-#: a page has, are left out.
+#: As the extension's kind_table(), the kinds that sys.setprofile can tell apart; without their
+#: meanings, which a page has.
 _KINDS: tuple[tuple[int, str, str, int, str, None, str, str, str], ...] = (
     (1, "CALL", "call", 1, "call", None, "opens", "python", ""),
     (2, "RETURN", "return", 2, "call", None, "closes", "python", ""),
@@ -60,7 +60,7 @@ _KINDS: tuple[tuple[int, str, str, int, str, None, str, str, str], ...] = (
 
 
 def kind_table() -> list[tuple[int, str, str, int, str, str | None, str, str, str]]:
-    """Give the kinds of events: number, name, word, legacy, family, domain, pairing, group, meaning."""
+    """Give the kinds: number, name, word, legacy, family, domain, pairing, group, meaning."""
     return list(_KINDS)
 
 
