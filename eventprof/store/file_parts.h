@@ -30,6 +30,11 @@ struct ep_file {
     uint64_t dropped_sequence;          /* as the one that counts says */
 };
 
+#ifdef EP_CHECKS
+/* The caller has its lock. */
+void ep_file_check(const ep_file *file);
+#endif
+
 /* ---- file_slots.c ---------------------------------------------------------------------------- */
 
 /* A file that others cut is not made longer again: what lies between would be holes. */

@@ -5,6 +5,7 @@
 #include "fault.h"
 #include "file_parts.h"
 #include "guard.h"
+#include "invariants.h"
 #include "names.h"
 #include "os.h"
 
@@ -91,6 +92,7 @@ put_text(ep_file_text type, const uint32_t *fields, size_t field_count, const ch
         if (!put_text_locked(file, type, fields, field_count, bytes, byte_count)) {
             atomic_fetch_add_explicit(&file->header->texts_lost, 1, memory_order_relaxed);
         }
+        EP_CHECK_INVARIANTS(ep_file_check(file));
         pthread_mutex_unlock(&file->lock);
     }
     pthread_mutex_unlock(&texts_lock);

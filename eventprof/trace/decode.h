@@ -83,4 +83,20 @@ void ep_decoder_close(ep_decoder *decoder);    /* NULL is fine */
 void ep_capture_count(const ep_capture *capture, uint32_t only_thread, uint64_t recorded[EP_KIND_COUNT],
                       uint64_t lost[EP_KIND_COUNT]);
 
+/* Whether there is any event of any kind. */
+static inline bool
+ep_any_counted(const uint64_t counts[EP_KIND_COUNT])
+{
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        if (counts[kind] != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+#ifdef EP_CHECKS
+void ep_columns_check(const ep_columns *columns, size_t thread_count);
+#endif
+
 #endif

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "closing.h"
 #include "memory.h"
 
 /* Verdicts, asked once an id. */
@@ -115,10 +116,7 @@ close_one(work *w, open_calls *stack, size_t row)
 {
     uint32_t name = w->columns->id[row];
     const int64_t *time_ns = w->columns->time_ns;
-    size_t at = stack->depth;
-    while (at > 0 && ep_site_callee(stack->at[at - 1].site) != name) {
-        at -= 1;
-    }
+    size_t at = EP_CLOSED_CALL(stack->at, site, stack->depth, name);
     if (at-- == 0) {
         if (!is_apart(name) && !wants_name(&w->known, name)) {
             w->drop[row] = 1;

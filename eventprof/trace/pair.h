@@ -136,6 +136,10 @@ EP_CHECKED ep_status ep_calls_fill(ep_calls *calls, unsigned wanted);
  * for unmatched rows. Needs EP_CALLS_DEPTH. */
 void ep_calls_row_depth(const ep_calls *calls, size_t first, size_t count, int32_t *out);
 
+#ifdef EP_CHECKS
+void ep_calls_check(const ep_calls *calls);
+#endif
+
 /* Frees what the object holds; a zeroed or closed object is allowed. */
 void ep_calls_clear(ep_calls *calls);
 

@@ -1,6 +1,7 @@
 /* Pairs mallocs with their frees; the contract is in pair.h. Curves and groups of blocks are
  * summary.c's. */
 #include "array.h"
+#include "invariants.h"
 #include "pair.h"
 
 /* ---- Addresses in use ------------------------------------------------------------------------ */
@@ -61,6 +62,32 @@ table_find(const address_table *table, uint64_t address)
     return &table->slots[at];
 }
 
+#ifdef EP_CHECKS
+/* block_count: of the blocks born so far. */
+static void
+table_check(const address_table *table, size_t block_count)
+{
+    size_t used = 0, live = 0;
+    EP_INVARIANT(table->capacity == (size_t)1 << (64 - table->shift), "%zu slots, shift %u", table->capacity,
+                 table->shift);
+    for (size_t i = 0; i < table->capacity; i++) {
+        const slot *at = &table->slots[i];
+        if (at->life == LIFE_NONE) {
+            continue;
+        }
+        EP_INVARIANT(table_find(table, at->address) == at, "the slot of address %#llx",
+                     (unsigned long long)at->address);
+        EP_INVARIANT(at->life == LIFE_ENDED || (size_t)LIFE_BLOCK(at->life) < block_count,
+                     "block %d of %zu", (int)LIFE_BLOCK(at->life), block_count);
+        used += 1;
+        live += at->life > LIFE_ENDED;
+    }
+    EP_INVARIANT(used == table->used && used <= table->capacity / 8 * 5, "%zu of %zu slots in use, counted were %zu",
+                 used, table->capacity, table->used);
+    EP_INVARIANT(live == table->live, "%zu blocks live, counted were %zu", live, table->live);
+}
+#endif
+
 /* Copies what lives into a new table, twice as large if that is more than 3 slots of 8. Home slots
  * are the high bits of a product, so the copy runs through both tables from end to end. */
 static EP_COLD EP_CHECKED ep_status
@@ -80,6 +107,7 @@ table_rebuild(address_table *table)
     rebuilt.used = table->live;
     free(table->slots);
     *table = rebuilt;
+    EP_CHECK_INVARIANTS(table_check(table, SIZE_MAX));
     return EP_OK;
 }
 
@@ -404,6 +432,7 @@ ep_pair_blocks(const ep_pair_input *input, const ep_progress *progress, ep_block
         status = pair_events(&pairing, progress);
     }
     if (status == EP_OK) {
+        EP_CHECK_INVARIANTS(table_check(&pairing.table, pairing.blocks.count));
         status = end_free_lost(&pairing);
     }
     if (status == EP_OK) {

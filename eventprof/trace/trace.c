@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "invariants.h"
 #include "memory.h"
 #include "os.h"
 
@@ -84,6 +85,7 @@ reach_decoded(ep_trace *trace, ep_error *error)
         ep_decoded_clear(&trace->decoded);
         return status;
     }
+    EP_CHECK_INVARIANTS(ep_columns_check(&trace->decoded.columns, trace->decoded.thread_count));
     trace->recording.filtered += dropped.rows;
     trace->recording.deep_calls += dropped.deep_calls;
     trace->recording.short_calls += dropped.short_calls;
@@ -115,9 +117,7 @@ reach_input(ep_trace *trace)
     bool lost = false;
     for (size_t i = 0; i < decoded->thread_count; i++) {
         const ep_trace_thread *thread = &decoded->threads[i];
-        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-            lost = lost || thread->lost[kind] > 0;
-        }
+        lost = lost || ep_any_counted(thread->lost);
         trace->open[i] = thread->open;
         trace->open_from_ns[i] = ep_open_from_ns(thread, trace->recording.full_reason);
         trace->open_until_ns[i] = ep_open_until_ns(thread, decoded->duration_ns);
@@ -159,6 +159,9 @@ reach_calls(ep_trace *trace)
         status = ep_pair_calls(&trace->input, &work.progress, &trace->calls);
         ep_work_end(&work);
         trace->has_calls = status == EP_OK;
+        if (trace->has_calls) {
+            EP_CHECK_INVARIANTS(ep_calls_check(&trace->calls));
+        }
     }
     return status;
 }

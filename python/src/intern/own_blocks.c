@@ -1,6 +1,7 @@
 /* A list as short as what our own code holds at a time: searched from its end, where the last one is. */
 #include "own_blocks.h"
 
+#include "invariants.h"
 #include "os.h"
 
 static uint32_t
@@ -91,6 +92,19 @@ exchange_muted(const ep_log *log, uintptr_t address, uintptr_t found, uintptr_t 
 
 /* ---- The list -------------------------------------------------------------------------------- */
 
+#ifdef EP_CHECKS
+/* An address is given out once until it is freed. */
+static void
+check_list(const ep_own_blocks *own)
+{
+    EP_INVARIANT(own->count <= EP_OWN_BLOCKS, "%u own blocks", (unsigned)own->count);
+    for (uint32_t i = 0; i + 1 < own->count; i++) {
+        EP_INVARIANT(own->address[i] != own->address[own->count - 1], "own block %#zx is listed twice",
+                     (size_t)own->address[i]);
+    }
+}
+#endif
+
 void
 ep_py_list_own_block(ep_log *log, uintptr_t address)
 {
@@ -99,6 +113,7 @@ ep_py_list_own_block(ep_log *log, uintptr_t address)
         (void)exchange_muted(log, address, 0, address);    /* no place: one unknown free */
     } else if (own->count < EP_OWN_BLOCKS) {
         own->address[own->count++] = address;
+        EP_CHECK_INVARIANTS(check_list(own));
     } else {
         own->is_full = true;
     }
