@@ -44,7 +44,10 @@ pop(ep_tree *tree, ep_tree_thread *t, int64_t time_ns, int64_t waited_ns, bool c
     node->self += length_ns - call->below_ns;
     node->waited += waited;
     node->waited_self += waited - call->waited_below_ns;
-    if (!cut && !call->cut) {
+    if (EP_UNLIKELY(cut || call->cut)) {
+        node->cut += !call->cut;
+        node->cut_ns += length_ns;
+    } else {
         node->longest = length_ns > node->longest ? length_ns : node->longest;
         if (node->shortest < 0 || length_ns < node->shortest) {
             node->shortest = length_ns;
@@ -246,6 +249,7 @@ begin_over(ep_tree *tree, size_t at, const ep_columns *columns, size_t event)
 {
     if (!is_freed_late(tree, columns, event)) {
         take_live(tree, &tree->slots[at]);    /* its free was lost */
+        tree->freed_unseen += tree->slots[at].size;
     } else {
         if (!ep_grow_raw((void **)&tree->late, &tree->late_capacity, tree->late_count + 1,
                          sizeof *tree->late)) {
@@ -507,11 +511,7 @@ static ep_status
 tree_end(ep_fold *fold)
 {
     ep_tree *tree = (ep_tree *)fold;
-    if (tree->clock.holder >= 0) {    /* the last tenure ends, too */
-        int64_t length_ns = tree->clock.last_ns - tree->clock.start_ns;
-        tree->clock.ended_ns += length_ns;
-        tree->clock.own_ns[tree->clock.holder] += length_ns;
-    }
+    ep_tenure_clock_stop(&tree->clock);
     for (size_t thread = 0; thread < tree->facts.thread_count; thread++) {
         ep_tree_thread *t = &tree->threads[thread];
         int64_t waited_ns = tree->lock_kinds != 0 ? ep_tenure_others_ns(&tree->clock, (int32_t)thread)

@@ -37,6 +37,7 @@ typedef struct ep_tree_node {
     int64_t total, self;      /* ns */
     int64_t waited, waited_self;    /* ns of both in which another thread had the interpreter's lock */
     int64_t longest, shortest;      /* ns, of whole calls; -1: there is none */
+    int64_t cut, cut_ns;      /* calls and resumes that are not whole; time in those and in what was open */
     uint64_t freed;           /* bytes freed here, whoever allocated them */
     uint32_t last_id, last_leaf;    /* the leaf asked for last; last_leaf 0: none */
 } ep_tree_node;
@@ -82,6 +83,7 @@ typedef struct ep_tree {
     uint64_t domain_at_peak[EP_DOMAIN_COUNT];    /* after end() */
     uint64_t domain_epoch[EP_DOMAIN_COUNT];
     uint64_t unknown_frees;
+    uint64_t freed_unseen;    /* bytes of blocks whose free was lost */
     uint64_t unmatched, ends_unseen;
 
     /* while it runs */

@@ -92,6 +92,8 @@ fold_node(ep_tree_node *into, const ep_tree_node *from)
     if (from->shortest >= 0 && (into->shortest < 0 || from->shortest < into->shortest)) {
         into->shortest = from->shortest;
     }
+    into->cut += from->cut;
+    into->cut_ns += from->cut_ns;
     into->freed += from->freed;
 }
 

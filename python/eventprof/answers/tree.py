@@ -126,29 +126,49 @@ class Tree:
 
         Returns
         -------
-        dict of str to array of int64
-            A row a function: ``calls``, ``resumes``; ``total``, ``waited``, ``blocked``,
-            ``allocated``, ``blocks``, ``live``, ``at_peak`` with all that it called, and with
-            ``_self`` behind (``self`` for ``total``) without.
+        dict of str to array
+            A row a function, and behind them one for what belongs to none: the columns of
+            `functions` but its percentiles, and ``blocked``.
         """
-        known = self.function >= 0
-        of, size = self.function[known], len(self.functions)
-        outermost = self.outermost(self.function)
-        outer = self.function[outermost]
+        nodes = np.arange(1, self.count)
+        of, size = np.maximum(self.function[1:], -1), len(self.functions) + 1
+        outermost = self.outermost(np.maximum(self.function, -1).astype(np.int32))
+        outermost |= self.function < 0
+        outer = nodes[outermost[1:]]
 
-        def total(rows: Array, values: Array) -> Array:
+        def total(values: Array, chosen: Array = nodes) -> Array:
             sums = np.zeros(size, dtype=np.int64)
-            np.add.at(sums, rows, values)
+            np.add.at(sums, of[chosen - 1], values[chosen])
             return sums
 
-        result = {name: total(of, self.own(name)[known]) for name in ("calls", "resumes")}
-        pairs = {"total": "self", "waited": "waited_self"}
-        for name in ("total", "waited", "blocked", "allocated", "blocks", "live", "at_peak"):
-            alone = pairs.get(name, name)
-            result[name] = total(outer, self.below(name)[outermost])
-            result["self" if name == "total" else f"{name}_self"] = total(
-                of, self.own(alone)[known]
-            )
+        nested = nodes[~outermost[1:]]
+        begun = self.own("calls") + self.own("resumes")
+        result = {name: total(self.own(name)) for name in ("calls", "resumes")}
+        result["recursive"] = total(begun, nested)
+        alone = {"total": "self", "waited": "waited_self"}
+        for name in ("total", "waited", "blocked", "allocated", "freed", "blocks", "live",
+                     "temporary", "at_peak"):  # fmt: skip
+            own = alone.get(name, name)
+            result[name] = total(self.below(name), outer)
+            result["self" if name == "total" else f"{name}_self"] = total(self.own(own))
+        for name in ("freed", "freed_self"):
+            result[name][-1] += self.facts["freed_unseen"]
+        for end in ("", "_self"):
+            made = result[f"allocated{end}"]
+            result[f"net{end}"] = made - result[f"freed{end}"]
+            result[f"churn{end}"] = made - result[f"live{end}"]
+        for name, of_leaves in (("alive_blocks", "live_blocks"),) + (("temporary_blocks",) * 2,):
+            result[name] = total(self.own(of_leaves))
+        whole = total(begun - self.own("cut"))
+        spent = total(self.own("total") - self.own("cut_ns"))
+        result["whole"] = whole
+        result["mean"] = np.where(whole > 0, spent / np.maximum(whole, 1), -1.0)
+        result["max"] = np.full(size, -1, dtype=np.int64)
+        np.maximum.at(result["max"], of, self.own("longest")[1:])
+        result["min"] = np.full(size, np.iinfo(np.int64).max, dtype=np.int64)
+        some = nodes[self.own("shortest")[1:] >= 0]
+        np.minimum.at(result["min"], of[some - 1], self.own("shortest")[some])
+        result["min"][result["max"] < 0] = -1
         return result
 
     @cached_property

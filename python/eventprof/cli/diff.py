@@ -14,7 +14,7 @@ import numpy as np
 from . import Failure, rows
 from .files import add_file, load, warn_of_loss
 
-_SORTS = ("self", "total", "calls", "allocated")
+_SORTS = ("self", "total", "calls", "allocated", "allocated_self")
 
 EXAMPLES = (
     ("eventprof diff before.epr after.epr", "the largest change of self time first"),

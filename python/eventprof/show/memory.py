@@ -34,13 +34,13 @@ def memory(page: Layout) -> Iterator[RenderableType]:
     if peak_time < 0:
         yield from page.section(title, Text("Nothing was allocated.", style=SIDE))
         return
-    statistics = page.trace._function_stats
+    statistics = page.trace._function_figures
     sums = {name: int(column.sum()) for name, column in statistics.items() if name != "mean"}
     yield from page.section(
         title,
         _totals(page, sums, (peak_time, peak, peak_blocks)),
         "",
-        *_by_function(page, statistics, sums["allocated"]),
+        *_by_function(page, statistics, sums["allocated_self"]),
     )
     if peak > 0:
         yield from page.section(
@@ -56,7 +56,7 @@ def memory(page: Layout) -> Iterator[RenderableType]:
             + (f"; {'?' if page.plain else '░'} is lost" if page.known_from > 0 else ""),
         )
     places = _Places(page.trace)
-    allocated, blocks = sums["allocated"], sums["blocks"]
+    allocated, blocks = sums["allocated_self"], sums["blocks_self"]
     yield from _sites(
         page,
         "Hot allocation sites",
@@ -65,16 +65,16 @@ def memory(page: Layout) -> Iterator[RenderableType]:
         places.all(),
         allocated,
     )
-    alive = f"{show_bytes(sums['live'])} in {show_count(sums['alive_blocks'], 'block')}"
+    alive = f"{show_bytes(sums['live_self'])} in {show_count(sums['alive_blocks'], 'block')}"
     yield from _sites(
         page,
         "Alive at the end",
         f"{alive}: results, caches and leaks",
         "alive",
         places.of(*core.alive(-1, "site")),
-        sums["live"],
+        sums["live_self"],
     )
-    temporary = sums["temporary"]
+    temporary = sums["temporary_self"]
     yield from _sites(
         page,
         "Temporary blocks",
@@ -100,13 +100,13 @@ def _totals(page: Layout, sums: dict[str, int], peak: tuple[int, int, int]) -> G
     domains = _domains(page)
     row(
         "allocated",
-        sums["allocated"],
-        f"in {show_count(sums['blocks'], 'block')}{f' ({domains})' if domains else ''}",
+        sums["allocated_self"],
+        f"in {show_count(sums['blocks_self'], 'block')}{f' ({domains})' if domains else ''}",
     )
     frees = show_count(sum(_number(page, word) for word in ("free", "realloc_free")), "free")
-    row("freed", sums["freed"], f"by {frees}")
+    row("freed", sums["freed_self"], f"by {frees}")
     row("peak", peak_bytes, f"in {show_count(peak_blocks, 'block')} at {show_ns(peak_time)}")
-    row("at the end", sums["live"], f"in {show_count(sums['alive_blocks'], 'block')}")
+    row("at the end", sums["live_self"], f"in {show_count(sums['alive_blocks'], 'block')}")
     return grid
 
 
@@ -127,7 +127,7 @@ def _domains(page: Layout) -> str:
 def _by_function(
     page: Layout, statistics: dict[str, Array], whole: int
 ) -> Iterator[RenderableType]:
-    allocated = statistics["allocated"][:-1]
+    allocated = statistics["allocated_self"][:-1]
     known = np.flatnonzero(allocated > 0)
     shown = known[np.argsort(-allocated[known], kind="stable")[: page.few]]
     grid = page.grid("allocated", "share", "blocks", "at peak", "at end", "function")
@@ -135,9 +135,9 @@ def _by_function(
         grid.add_row(
             show_bytes(int(allocated[row])),
             *page.share(allocated[row], whole),
-            f"{statistics['blocks'][row]:,}",
-            show_bytes(int(statistics["at_peak"][row])),
-            show_bytes(int(statistics["live"][row])),
+            f"{statistics['blocks_self'][row]:,}",
+            show_bytes(int(statistics["at_peak_self"][row])),
+            show_bytes(int(statistics["live_self"][row])),
             page.function(row),
         )
     yield grid

@@ -63,6 +63,8 @@ static const field node_fields[] = {
     {"waited_self", offsetof(ep_tree_node, waited_self), EP_TYPE_INT64},
     {"longest", offsetof(ep_tree_node, longest), EP_TYPE_INT64},
     {"shortest", offsetof(ep_tree_node, shortest), EP_TYPE_INT64},
+    {"cut", offsetof(ep_tree_node, cut), EP_TYPE_INT64},
+    {"cut_ns", offsetof(ep_tree_node, cut_ns), EP_TYPE_INT64},
     {"freed", offsetof(ep_tree_node, freed), EP_TYPE_INT64},
     {NULL, 0, 0},
 };
@@ -103,7 +105,7 @@ tree_object(const ep_tree *tree)
     const uint64_t *at_peak = tree->domain_at_peak;
     /* leaves[0] is none */
     return Py_BuildValue(
-        "{s:(KKKKK),s:N,s:N,s:N,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "domains_at_peak",
+        "{s:(KKKKK),s:N,s:N,s:N,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "domains_at_peak",
         (unsigned long long)at_peak[EP_DOMAIN_RAW], (unsigned long long)at_peak[EP_DOMAIN_MEM],
         (unsigned long long)at_peak[EP_DOMAIN_OBJ], (unsigned long long)at_peak[EP_DOMAIN_NUMPY],
         (unsigned long long)at_peak[EP_DOMAIN_LIBC], "nodes",
@@ -113,7 +115,8 @@ tree_object(const ep_tree *tree)
         "peak_time", (long long)tree->peak_ns, "peak", (unsigned long long)tree->peak, "peak_blocks",
         (unsigned long long)tree->peak_blocks, "live", (unsigned long long)tree->live, "live_blocks",
         (unsigned long long)tree->live_blocks, "folded", (unsigned long long)tree->folded,
-        "unknown_frees", (unsigned long long)tree->unknown_frees, "unmatched_ends",
+        "unknown_frees", (unsigned long long)tree->unknown_frees, "freed_unseen",
+        (unsigned long long)tree->freed_unseen, "unmatched_ends",
         (unsigned long long)tree->unmatched, "ends_unseen", (unsigned long long)tree->ends_unseen);
 }
 
