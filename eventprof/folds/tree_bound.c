@@ -105,6 +105,7 @@ fold_leaf(ep_tree_leaf *into, const ep_tree_leaf *from)
     into->live += from->live;
     into->live_blocks += from->live_blocks;
     into->at_peak += from->at_peak;    /* both of today's epoch */
+    into->at_peak_blocks += from->at_peak_blocks;
     into->temporary += from->temporary;
     into->temporary_blocks += from->temporary_blocks;
 }

@@ -130,6 +130,14 @@ typedef struct ep_peak {
 EP_CHECKED ep_status ep_summary_curve(const ep_blocks *blocks, unsigned domains, ep_curve *out);
 void ep_curve_clear(ep_curve *curve);
 
+/* Where bin k of `count` begins, without a product that could overflow: k <= count. */
+static inline int64_t
+ep_bin_start(int64_t length, size_t count, size_t k)
+{
+    int64_t bins = (int64_t)count;
+    return length / bins * (int64_t)k + length % bins * (int64_t)k / bins;
+}
+
 /* Fills `count` bins, the caller's. No memory needed. */
 void ep_summary_bins(const ep_blocks *blocks, unsigned domains, size_t count, ep_bin *bins);
 

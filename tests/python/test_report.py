@@ -30,7 +30,7 @@ from eventprof.show.drawing import (
     show_bytes,
     show_ns,
 )
-from eventprof.show.memory import _Places
+from eventprof.answers.tree import Tree
 
 TIME = "Where the time went"
 OWN = "In own code"
@@ -643,7 +643,7 @@ def test_places_add_up(seed):
     functions[functions == 6] = 5  # one without blocks
     sizes = rng.integers(0, 1000, count)
 
-    result = _Places._sum(functions, lines, sizes, None)
+    result = Tree.summed(functions, lines, sizes, np.ones(count, dtype=np.int64))
 
     expected: Counter = Counter()
     blocks: Counter = Counter()

@@ -361,6 +361,40 @@ def test_a_call_waits_while_other_threads_hold_the_lock():
     assert len(trace.gil) == len(first) > 2
 
 
+def share_of_waiting():
+    """Give the part of each of two CPU-bound threads' time in which it waited for the lock."""
+
+    def work(until):
+        count = 0
+        while time.thread_time() < until:  # as much of the processor for both
+            count += len("text")
+
+    threads = [threading.Thread(target=work, args=(0.5,), name=f"worker {n}") for n in range(2)]
+    with eventprof.record(memory=False, on_full="grow") as rec:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    calls = rec.trace.calls
+    rows = np.flatnonzero([name.endswith(".work") for name in calls["name"]])
+    assert len(rows) == 2
+    function = int(calls["function"][rows[0]])
+    functions = rec.trace.functions
+    assert int(functions["waited"][function]) == int(calls["waited"][rows].sum())
+    assert int(functions["total"][function]) == int(calls["duration"][rows].sum())
+    return (calls["waited"][rows] / calls["duration"][rows]).tolist()
+
+
+@pytest.mark.skipif(not raw.HAS_GIL, reason="without the lock nobody waits for it")
+def test_of_two_busy_threads_each_waits_half_of_its_time():
+    tries = []
+    for _ in range(5):  # another program on the machine takes its share of both
+        tries.append(share_of_waiting())
+        if all(abs(share - 0.5) <= 0.05 for share in tries[-1]):
+            return
+    pytest.fail(f"the parts of their time that two threads waited: {tries}")
+
+
 def test_one_thread_waits_for_nobody():
     with eventprof.record(threads="current") as rec:
         sum(len(str(n)) for n in range(100))

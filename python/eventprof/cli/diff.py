@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare them."""
-    before, after = load(arguments.before), load(arguments.after)
+    before, after = (load(path, fold=True) for path in (arguments.before, arguments.after))
     try:
         table = before.diff(after)
     except ValueError as error:

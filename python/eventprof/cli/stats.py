@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List them."""
-    trace = load(arguments.file)
+    trace = load(arguments.file, fold=True)
     table = trace.functions
     keep = np.ones(len(table), dtype=bool)
     if arguments.function:
