@@ -439,7 +439,8 @@ open_tables(ep_tree *tree)
     tree->bins = ep_calloc(EP_TREE_BINS, sizeof *tree->bins);
     tree->bin_end_ns = ep_bin_start(tree->facts.length_ns, EP_TREE_BINS, 1);
     if (tree->place_slots == NULL || tree->slots == NULL || tree->place_of_site == NULL ||
-        tree->threads == NULL || tree->thread_sums == NULL || tree->bins == NULL || ep_tree_pair_open(&tree->children, 4096) != EP_OK ||
+        tree->threads == NULL || tree->thread_sums == NULL || tree->bins == NULL ||
+        ep_tree_pair_open(&tree->children, 4096) != EP_OK ||
         ep_tree_pair_open(&tree->leaf_map, 4096) != EP_OK ||
         ep_tenure_clock_open(&tree->clock, tree->facts.thread_count) != EP_OK ||
         !ep_grow((void **)&tree->leaves, &tree->leaf_capacity, 1, sizeof *tree->leaves)) {

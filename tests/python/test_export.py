@@ -132,7 +132,9 @@ def test_chrome_carries_memory_marks_flows_and_facts(nasty, tmp_path):
     events = whole["traceEvents"]
 
     calls = [event for event in events if event["ph"] == "X"]
-    assert sum(e["args"].get("allocated", 0) for e in calls) == int(nasty.calls["allocated_self"].sum())
+    assert sum(e["args"].get("allocated", 0) for e in calls) == int(
+        nasty.calls["allocated_self"].sum()
+    )
     assert sum(e["args"].get("freed", 0) for e in calls) == int(nasty.calls["freed_self"].sum())
     lines = [event["args"]["line"] for event in calls]
     assert lines == [

@@ -231,7 +231,9 @@ def run(program, *arguments):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
-@pytest.mark.parametrize("verb", [["tree"], ["report", "--short"], ["report"], ["stats"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "verb", [["tree"], ["report", "--short"], ["report"], ["stats"]], ids=" ".join
+)
 def test_memory_does_not_grow_with_the_events(tmp_path, verb):
     kib = {}
     for count in (2_000, 100_000):

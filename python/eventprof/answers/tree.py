@@ -244,7 +244,9 @@ class Tree:
             Function and line (-1: unknown), bytes and blocks, the most bytes first.
         """
         blocks = "blocks" if name == "allocated" else f"{name}_blocks"
-        return self.summed(self.leaf_function, self.leaf_line, self.leaves[name], self.leaves[blocks])
+        return self.summed(
+            self.leaf_function, self.leaf_line, self.leaves[name], self.leaves[blocks]
+        )
 
     @staticmethod
     def summed(

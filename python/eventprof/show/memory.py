@@ -219,6 +219,7 @@ def _by_place(page: Layout, name: str) -> _Sums:
         groups = core.alive(-1, "site") if name == "live" else core.temporary("site")
         sites, sizes, blocks = groups
         functions, _, lines = core.sites()
-        places = (np.where(sites > 0, of[sites], -1) for of in (functions, lines))
+        known = sites > 0
+        places = np.where(known, functions[sites], -1), np.where(known, lines[sites], -1)
     function, line = places
     return tree.summed(function, line, sizes, blocks)
