@@ -19,6 +19,7 @@ from rich.console import Console
 
 import eventprof
 from eventprof import _words
+from eventprof.answers.tree import Tree
 from eventprof.show import drawing
 from eventprof.show import report as module
 from eventprof.show.drawing import (
@@ -30,7 +31,6 @@ from eventprof.show.drawing import (
     show_bytes,
     show_ns,
 )
-from eventprof.answers.tree import Tree
 
 TIME = "Where the time went"
 OWN = "In own code"

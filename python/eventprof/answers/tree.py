@@ -160,7 +160,7 @@ class Tree:
             made = result[f"allocated{end}"]
             result[f"net{end}"] = made - result[f"freed{end}"]
             result[f"churn{end}"] = made - result[f"live{end}"]
-        for name, of_leaves in (("alive_blocks", "live_blocks"),) + (("temporary_blocks",) * 2,):
+        for name, of_leaves in (("alive_blocks", "live_blocks"), ("temporary_blocks",) * 2):
             result[name] = total(self.own(of_leaves))
         whole = total(begun - self.own("cut"))
         spent = total(self.own("total") - self.own("cut_ns"))

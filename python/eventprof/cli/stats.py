@@ -2,8 +2,8 @@
 
 self is the time without the calls inside, total the time with them, waited the part of total in
 which another thread had the interpreter's lock; allocated and freed are bytes, net their
-difference, live what was held at the end, at_peak what was held when the most memory was alive: with
-all that the function called, and with _self behind of its own.
+difference, live what was held at the end, at_peak what was held when the most memory was alive:
+with all that the function called, and with _self behind of its own.
 """
 
 from __future__ import annotations

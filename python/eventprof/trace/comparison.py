@@ -29,8 +29,8 @@ class Comparison(Tables):
         Table
             By function (name, module and file: lines move), the largest change of self time first:
             name, module, file, status (both, new, gone), and of calls, total, self, allocated,
-            allocated_self the values before (this trace) and after (the other) and the change. Null where there is
-            no value.
+            allocated_self the values before (this trace) and after (the other) and the change. Null
+            where there is no value.
 
         Raises
         ------

@@ -78,8 +78,8 @@ class Tables(Facts):
             eventprof.trace. ``waited`` int64, ns: the part of the duration in which another thread
             had the interpreter's lock, a lower bound. ``allocated`` and ``freed`` int64, bytes, and
             ``blocks`` (allocated) int32, with the calls inside; ``allocated_self``, ``freed_self``
-            and ``blocks_self`` in the call itself. ``task`` text: the name of the asyncio task that it was part of,
-            as it was when the task's slice began; null outside of tasks.
+            and ``blocks_self`` in the call itself. ``task`` text: the name of the asyncio task that
+            it was part of, as it was when the task's slice began; null outside of tasks.
         """
         load = self._core.calls
         return Table(
@@ -187,9 +187,9 @@ class Tables(Facts):
             a resume or throw; ``recursive``, of both those begun while the function was open on
             the thread. Times, int64 ns: ``total`` with the function open (of recursive calls the
             outermost), ``self`` with it innermost; ``waited`` and ``waited_self``, the parts of
-            both in which another thread had the interpreter's lock, a lower bound; ``mean`` (float64), ``min``, ``max``, ``p50``,
-            ``p95``, ``p99`` of one call or slice, null where none was recorded from start to end;
-            the percentiles are exact. Memory, int64 bytes: ``allocated``, ``freed``, ``net``;
+            both in which another thread had the interpreter's lock, a lower bound; ``mean``
+            (float64), ``min``, ``max``, ``p50``, ``p95``, ``p99`` of one call or slice, null where
+            none was recorded from start to end; the percentiles are exact. Memory, int64 bytes: ``allocated``, ``freed``, ``net``;
             ``blocks`` allocated; of what was allocated: ``live`` at the end, ``churn`` (freed
             again), ``temporary`` (freed in the call that made it, or before the thread's next
             allocation), ``at_peak`` (alive at the trace's peak): with all that the function called,
