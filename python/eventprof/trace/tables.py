@@ -189,7 +189,8 @@ class Tables(Facts):
             outermost), ``self`` with it innermost; ``waited`` and ``waited_self``, the parts of
             both in which another thread had the interpreter's lock, a lower bound; ``mean``
             (float64), ``min``, ``max``, ``p50``, ``p95``, ``p99`` of one call or slice, null where
-            none was recorded from start to end; the percentiles are exact. Memory, int64 bytes: ``allocated``, ``freed``, ``net``;
+            none was recorded from start to end; the percentiles are exact. Memory, int64 bytes:
+            ``allocated``, ``freed``, ``net``;
             ``blocks`` allocated; of what was allocated: ``live`` at the end, ``churn`` (freed
             again), ``temporary`` (freed in the call that made it, or before the thread's next
             allocation), ``at_peak`` (alive at the trace's peak): with all that the function called,
