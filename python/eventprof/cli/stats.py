@@ -1,9 +1,9 @@
 """List the functions of a recording with their counts, times and bytes.
 
-self is the time without the calls inside, total the time with them, waited the part of total in
-which another thread had the interpreter's lock; allocated and freed are bytes, net their
-difference, live what was held at the end, at_peak what was held when the most memory was alive:
-with all that the function called, and with _self behind of its own.
+self is the time without the calls inside, total the time with them. waited is the part of total in
+which another thread had the interpreter's lock. allocated and freed are bytes, net is their
+difference. live is what was held at the end, at_peak what was held when the most memory was alive.
+Bytes are with all calls inside; with _self behind, of the function itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COLUMNS = (*_COUNTS, *_TIMES, *_BYTES, *_TEXTS)
 _SHOWN = ("calls", "total", "self", "mean", "allocated", "allocated_self", "blocks_self")
 
 EXAMPLES = (
-    ("eventprof stats FILE", "the functions with the most time of their own"),
+    ("eventprof stats FILE", "the functions with the most self time"),
     ("eventprof stats FILE --sort allocated --limit 10", "the ten that allocated the most bytes"),
     ("eventprof stats FILE --function 'json.*' --csv > json.csv", "for a spreadsheet"),
 )
@@ -53,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--function",
         metavar="GLOB",
         action="append",
-        help="only functions whose module, file or qualified name match; again and again",
+        help="only functions whose module, file or qualified name match; can be repeated",
     )
     rows.add_limit(parser, 30, "functions")
     rows.add_formats(parser)
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         _print(table, sort)
         if found > len(table):
             print(f"and {found - len(table):,} more; --limit 0 shows all")
-    # Apart from the rows, so that they can be read by a program.
+    # Not among the rows, so that a program can read the rows.
     missing = warn_of_loss(trace)
     if missing:
         print(rows.printable(missing), file=sys.stderr)
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(table: Table, sort: str, limit: int) -> None:
-    """Print the functions that come first in an order."""
+    """Print the first functions in an order."""
     order = _order(table, sort)
     _print(table[order[:limit].astype(np.int64)], sort)
     if len(table) > limit:

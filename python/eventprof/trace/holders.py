@@ -1,4 +1,4 @@
-"""Who holds memory: at the peak, at the end, briefly."""
+"""Who holds memory: at the peak, at the end, and for a short time."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ class Peak:
     time : int or None
         In ns since the window's start; None: nothing was ever alive.
     bytes, blocks : int
-        What was alive then, of what was allocated in the window.
+        The blocks of the window that were alive then.
     by_function, by_site, by_stack : Table
-        Whose it was, the most first. The first two are known from one pass over the recording, the
-        last needs all its events in memory.
+        The same by function, site or stack, the most first. by_stack needs all events in memory.
     loss : str
         What is missing and may falsify the answer, in words; empty: nothing.
     """
@@ -108,7 +107,7 @@ class Holders(Tables):
         functions, _, lines = self._core.sites()
         rows = np.where(keys > 0, functions[keys], -1).astype(np.int32)
         line = np.where(keys > 0, lines[keys], -1).astype(np.int32)
-        # Several instructions of one line are one line to people.
+        # Several instructions of one line are shown as one line.
         summed = cast("Trace", self)._tree.summed(rows, line, sizes, blocks)
         return self._table(title, *summed)
 
@@ -125,7 +124,7 @@ class Holders(Tables):
         return ";".join(reversed(parts)) if parts else None
 
     def peak(self) -> Peak:
-        """Say when the most memory was alive, and whose it was.
+        """Say when the most memory was alive, and which functions held it.
 
         Returns
         -------
@@ -145,7 +144,7 @@ class Holders(Tables):
         )
 
     def leaks(self, by: By = "site") -> Table:
-        """Say what was allocated in the window and still alive at its end.
+        """Say which blocks were allocated in the window and were alive at its end.
 
         Parameters
         ----------
@@ -167,7 +166,7 @@ class Holders(Tables):
         return self._held(f"alive at the end, by {by}", "live", by)
 
     def temporary(self, by: By = "site") -> Table:
-        """Say what lived briefly: freed in the call that made it, or before the next allocation.
+        """Say which blocks were freed in the call that made them, or before the next allocation.
 
         Parameters
         ----------
