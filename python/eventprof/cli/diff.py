@@ -14,7 +14,7 @@ import numpy as np
 from . import Failure, rows
 from .files import add_file, load, warn_of_loss
 
-_SORTS = ("self", "total", "calls", "allocated")
+_SORTS = ("self", "total", "calls", "allocated", "allocated_self")
 
 EXAMPLES = (
     ("eventprof diff before.epr after.epr", "the largest change of self time first"),
@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare them."""
-    before, after = load(arguments.before), load(arguments.after)
+    before, after = (load(path, fold=True) for path in (arguments.before, arguments.after))
     try:
         table = before.diff(after)
     except ValueError as error:

@@ -64,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it."""
-    trace = load(arguments.file, fold=arguments.short)
+    trace = load(arguments.file, fold=not arguments.lines)
     if arguments.lines:
         return _print_lines(trace, arguments)
     if arguments.function:
