@@ -15,12 +15,7 @@
 #include <stdint.h>
 
 #include "types.h"
-
-#ifdef Py_GIL_DISABLED
-#define EP_GIL_DISABLED 1
-#else
-#define EP_GIL_DISABLED 0
-#endif
+#include "versions.h"
 
 /* One frame of the interpreter. Its memory may be reused once it returned: never kept. */
 typedef struct ep_frame ep_frame;
@@ -472,9 +467,6 @@ ep_py_dict_get_text(PyObject *dict, const char *key)
 
 /* Exported by every version, declared only in internal headers. */
 PyAPI_FUNC(int) _PyEval_SetProfile(PyThreadState *ts, Py_tracefunc hook, PyObject *argument);
-
-/* 3.13 and later: of one thread only by itself, or of all at once. */
-#define EP_TRACES_ANY_THREAD (PY_VERSION_HEX < 0x030D0000)
 
 /* The threads of this interpreter, one after the other. On 3.11 a thread's state is in the list before it
  * is whole (new_threadstate in pystate.c), and who makes it holds no GIL: a hook that was set then would be

@@ -14,8 +14,6 @@
 
 #include "intern.h"
 
-#define EP_ENTRY_MAY_RAISE (PY_VERSION_HEX >= 0x030D0000)
-
 /* An exception was thrown into a generator: it unwinds from where it stood, behind a yield. */
 static inline void
 ep_py_note_throw(ep_log *log, const PyCodeObject *code)

@@ -64,10 +64,7 @@ thread_of_bootstrap(ep_frame *frame)
         return NULL;
     }
     uintptr_t self = EP_FRAME_FIELD(outermost, uintptr_t, EP_FRAME_LOCALS);
-#if PY_VERSION_HEX >= 0x030E0000
-    self &= ~(uintptr_t)3;
-#endif
-    return (PyObject *)self;
+    return (PyObject *)(self & ~(uintptr_t)EP_FRAME_TAG);
 }
 
 static void
