@@ -1,5 +1,5 @@
-/* What a version of CPython has, or does its own way, by name: the only place, with compat.h, that knows numbers of
- * versions. A file that is for some versions only asks for what it needs here. */
+/* What a version of CPython has, or does its own way, by name: the only place, with compat.h, that
+ * knows numbers of versions. A file that is for some versions only asks for what it needs here. */
 #ifndef EP_VERSIONS_H
 #define EP_VERSIONS_H
 
@@ -17,7 +17,7 @@
 
 #define EP_HAS_MONITORING (PY_VERSION_HEX >= 0x030C0000)    /* sys.monitoring */
 #define EP_HAS_REF_TRACER (PY_VERSION_HEX >= 0x030D0000)    /* PyRefTracer_SetTracer() */
-#define EP_HAS_EVALUATOR (PY_VERSION_HEX < 0x030C0000)      /* a frame evaluator is worth it (evaluator.h) */
+#define EP_HAS_EVALUATOR (PY_VERSION_HEX < 0x030C0000)      /* frames may be evaluated (evaluator.h) */
 #define EP_HAS_CURRENT_TASK (PY_VERSION_HEX >= 0x030E0000)  /* _asyncio.current_task() is in C */
 #define EP_HAS_END_FOR (PY_VERSION_HEX >= 0x030C0000)       /* opcodes END_FOR and END_SEND */
 #define EP_HAS_MANY_INTERPRETERS (PY_VERSION_HEX >= 0x030C0000)    /* Py_mod_multiple_interpreters */
@@ -25,7 +25,8 @@
 
 /* ---- Threads --------------------------------------------------------------------------------- */
 
-/* ep_thread_state() gives the calling thread's, or NULL. 3.11 gives that of whichever thread has the GIL. */
+/* ep_thread_state() gives the calling thread's, or NULL. 3.11 gives that of whichever thread has the
+ * GIL. */
 #define EP_STATE_IS_OF_THREAD (PY_VERSION_HEX >= 0x030C0000)
 
 /* 3.13 and later: of one thread only by itself, or of all at once. */
@@ -37,8 +38,8 @@
 #define EP_GENERATOR_STACKS_LIE (PY_VERSION_HEX < 0x030C0000)
 /* The callback of a function's start may raise, and its unwind comes all the same (entry.h). */
 #define EP_ENTRY_MAY_RAISE (PY_VERSION_HEX >= 0x030D0000)
-/* Profile hooks are told that f(*args) begins, with what is behind a bound method f, and not of its end. They are
- * told of both where f itself is what they are passed: that is on the frame's stack then. */
+/* Profile hooks are told that f(*args) begins, with what is behind a bound method f, and not of its
+ * end. They are told of both where f itself is what they are passed: that is on the frame's stack then. */
 #define EP_CALL_MAY_NEVER_END (PY_VERSION_HEX >= 0x030D0000)
 /* The value of an unwound call is None, too, for profile hooks. */
 #define EP_UNWIND_PASSES_NONE (PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000)
@@ -49,8 +50,8 @@
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
-/* Before a callback of sys.monitoring an int is made of the offset, and of a jump's destination before that. Later
- * versions make none, or take a free one. */
+/* Before a callback of sys.monitoring an int is made of the offset, and of a jump's destination before
+ * that. Later versions make none, or take a free one. */
 #define EP_MONITORING_BOXES (PY_VERSION_HEX < 0x030E0000)
 /* So does the emulation of profile hooks over sys.monitoring. */
 #define EP_PROFILE_BOXES (EP_HAS_MONITORING && EP_MONITORING_BOXES)
@@ -68,7 +69,8 @@
 /* References to a frame object in a profile hook if nobody but the interpreter has any. */
 #define EP_HOOK_FRAME_REFERENCES (PY_VERSION_HEX < 0x030C0000 ? 1 : 2)
 
-/* The block that is made of a code object before its first event: of its lines, or of what is monitored. */
+/* The block that is made of a code object before its first event: of its lines, or of what is
+ * monitored. */
 static inline uintptr_t
 ep_code_event_table(const PyCodeObject *code)
 {

@@ -1,6 +1,6 @@
-/* The hooks of source_alloc.c, which alone includes this: for each domain and operation a fast half, for when nothing
- * is out of the ordinary, and a whole one. A header, so that all of it is one object: a call into another object
- * makes the fast halves save registers, 3 instructions an event. */
+/* The hooks of source_alloc.c, which alone includes this: for each domain and operation a fast half,
+ * for when nothing is out of the ordinary, and a whole one. A header, so that all of it is one object:
+ * a call into another object makes the fast halves save registers, 3 instructions an event. */
 #ifndef EP_ALLOC_HOOKS_H
 #define EP_ALLOC_HOOKS_H
 

@@ -1,11 +1,10 @@
-/* Keeping what the hook mechanism itself allocates out of the data. footprint.c has the tables, and what is
- * asked seldom.
+/* Keeping what the hook mechanism itself allocates out of the data. footprint.c has the tables, and
+ * what is asked seldom.
  *
- * Before it calls us the interpreter may box an offset or make a frame object. Those blocks are
- * born outside our callback, so they cannot be bracketed; but when the callback begins, such a
- * block is the thread's last record, and its address is known. It is taken back, and its address
- * entered here, so that its free passes unrecorded, too: 51,009 foreign events of 161,806
- * became 3. */
+ * Before it calls us the interpreter may box an offset or make a frame object. Those blocks are born
+ * outside our callback, so they cannot be bracketed; but when the callback begins, such a block is the
+ * thread's last record, and its address is known. It is taken back, and its address entered here, so
+ * that its free passes unrecorded, too: 51,009 foreign events of 161,806 became 3. */
 #ifndef EP_FOOTPRINT_H
 #define EP_FOOTPRINT_H
 
@@ -29,8 +28,8 @@ extern EP_HIDDEN _Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];
 extern EP_HIDDEN _Atomic uintptr_t ep_footprint_more[EP_FOOTPRINT_MORE];
 extern EP_HIDDEN _Atomic int64_t ep_footprint_more_count;
 
-/* The slow halves. In each object that uses them, where the compiler sees which registers they leave alone: called
- * in another object they took hooks of allocators 3 instructions of 71 to 82 more. */
+/* The slow halves. In each object that uses them, where the compiler sees which registers they leave
+ * alone: called in another object they took hooks of allocators 3 instructions of 71 to 82 more. */
 #define EP_FOOTPRINT_SLOW static EP_COLD __attribute__((unused))
 
 static inline _Atomic uintptr_t *

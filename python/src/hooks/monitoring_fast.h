@@ -1,5 +1,5 @@
-/* The fast halves of the callbacks of source_monitoring.c, which alone includes this. A header, so that all of the
- * callbacks is one object: a call into another object makes the fast halves save registers. */
+/* The fast halves of the callbacks of source_monitoring.c, which alone includes this. A header, so that
+ * all of the callbacks is one object: a call into another object makes the fast halves save registers. */
 #ifndef EP_MONITORING_FAST_H
 #define EP_MONITORING_FAST_H
 

@@ -1,5 +1,5 @@
-/* The callbacks of source_monitoring.c, whole: what they do with and without filters, at first sight, and where
- * anything is out of the ordinary. Private to it, and inline: see monitoring_fast.h. */
+/* The callbacks of source_monitoring.c, whole: what they do with and without filters, at first sight,
+ * and where anything is out of the ordinary. Private to it, and inline: see monitoring_fast.h. */
 #ifndef EP_MONITORING_WHOLE_H
 #define EP_MONITORING_WHOLE_H
 

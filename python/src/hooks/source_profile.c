@@ -34,8 +34,8 @@ is_wanted_at_all(void)
 
 /* ---- The hook -------------------------------------------------------------------------------- */
 
-/* HOT. Whether a call of C in a frame need not be looked at (EP_CALL_MAY_NEVER_END): calls of other sorts have an
- * end. */
+/* HOT. Whether a call of C in a frame need not be looked at (EP_CALL_MAY_NEVER_END): calls of other
+ * sorts have an end. */
 static inline bool
 surely_ends(const ep_frame *frame)
 {
