@@ -1,4 +1,4 @@
-/* The items of an archive's sections: all but its events. */
+/* The items of an archive's sections, except the events. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ read_recording(ep_archive *a, ep_input *in)
 {
     uint64_t fields[EP_RECORDING_BYTES / 8];
     for (size_t i = 0; i < EP_RECORDING_BYTES / 8; i++) {
-        /* The first writers did not have the last ones. */
+        /* The first versions did not write the last fields. */
         bool there = i < EP_RECORDING_FIRST_FIELDS || in->end - in->at >= 8;
         fields[i] = there ? ep_input_le(in, 8) : 0;
     }
@@ -51,7 +51,8 @@ read_recording(ep_archive *a, ep_input *in)
     return EP_OK;
 }
 
-/* Of a kind that is not known here, what its events take of the streams: they are read, and left out. */
+/* For a kind that is unknown here: how much its events take from the streams. They are read and left
+ * out. */
 static ep_status
 read_kind(ep_archive *a, ep_input *in)
 {
@@ -178,7 +179,7 @@ read_site(ep_archive *a, ep_input *in)
     return ep_file_ids_put_site(&a->ids, (uint32_t)id, &site);
 }
 
-/* What runs the callee of a site that was read before. */
+/* The task that runs the callee of a site that was read before. */
 static ep_status
 read_task(ep_archive *a, ep_input *in)
 {
@@ -248,7 +249,7 @@ read_thread(ep_archive *a, ep_input *in)
     a->info.unknown_events += get_counts(a, in, thread->recorded);
     (void)get_counts(a, in, thread->lost);
     d->thread_count += 1;
-    /* Sums of times over threads are to fit; and a row is an int32. */
+    /* Sums of times over threads must not overflow, and a row number must fit an int32. */
     in->bad = in->bad || d->thread_count > INT32_MAX ||
               (uint64_t)a->duration_ns > EP_ARCHIVE_SUM_MAX / d->thread_count;
     return EP_OK;
@@ -291,7 +292,7 @@ static ep_status
 read_resident(ep_archive *a, ep_input *in)
 {
     ep_decoded *d = &a->decoded;
-    /* Sampled to the stop, which may be later than where the buffer was full. */
+    /* Samples go on to the stop, which may be later than the time when the buffer was full. */
     int64_t time_ns = get_time(in, EP_ARCHIVE_SUM_MAX), bytes = ep_unzigzag(ep_input_varint(in));
     if (in->bad || bytes < 0 ||
         (d->resident_count > 0 && time_ns < d->resident_ns[d->resident_count - 1])) {
@@ -309,7 +310,7 @@ read_resident(ep_archive *a, ep_input *in)
     return EP_OK;
 }
 
-/* In the order in which they need each other. */
+/* In this order: later sections refer to earlier ones. */
 static const struct {
     ep_section_type type;
     item_reader *read;

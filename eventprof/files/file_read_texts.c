@@ -8,8 +8,8 @@
 /* Texts that found no room leave gaps in the ids. */
 #define GAP_MAX 65536
 
-/* Makes index `id` of a table; ids are dense, so that one beyond all that the texts have room for is
- * damage. */
+/* Makes room for index `id` in a table. Ids are dense: an id that is larger than the number of texts that
+ * fit into the file is damage. */
 static bool
 reach_id(const ep_loader *l, void **table, size_t *count, size_t *capacity, uint32_t id, size_t size)
 {
@@ -43,7 +43,8 @@ character_bytes(const unsigned char *at, size_t left)
     return code >= least[bytes] && code <= 0x10FFFF ? bytes : 0;
 }
 
-/* Text of a file becomes text: a long one was cut anywhere, and a damaged one is anything. */
+/* Makes valid UTF-8 of a text of a file: a long text may be cut within a character, and a damaged one may
+ * hold any bytes. */
 static void
 mend_text(char *text, size_t bytes)
 {
@@ -134,7 +135,7 @@ string_of(const ep_loader *l, uint32_t id)
     return id < l->string_count ? l->strings[id] : (ep_text){NULL, 0};
 }
 
-/* Code that only an allocator hook met has no module; others of its file do. */
+/* Code that only an allocator hook has seen has no module; it gets that of other code in its file. */
 static void
 complete_modules(ep_loader *l)
 {

@@ -17,7 +17,8 @@
 typedef struct blocks {
     void *at[BLOCK_COUNT];
     size_t entry_bytes;
-    _Atomic size_t count;    /* entries below it are whole: released after they are written */
+    _Atomic size_t count;    /* entries below it are complete: stored with release after they were
+                              * written */
 } blocks;
 
 typedef struct string_entry {
@@ -93,7 +94,7 @@ release(void *block, size_t count, size_t size)
     }
 }
 
-/* Only an index that no reader has seen. */
+/* Only for an index that no reader has seen. */
 static void
 free_index(ep_index *index)
 {
@@ -206,7 +207,7 @@ copy_text(ep_text text)
         }
         if (bytes != ARENA_BYTES) {
             memcpy(fresh, text.at, text.bytes);
-            return fresh;    /* of its own; the arena stays */
+            return fresh;    /* a block of its own; the current arena stays in use */
         }
         arena = fresh;
         arena_left = bytes;
@@ -220,7 +221,7 @@ copy_text(ep_text text)
 
 _Atomic(const ep_names_sink *) ep_names_sink_now;
 
-/* A log file has its texts before any record that refers to them can be written. */
+/* A log file gets a text before any record that refers to it can be written. */
 static void
 tell_string(uint32_t id)
 {
@@ -450,7 +451,8 @@ ep_site_add(uintptr_t callee, uintptr_t instruction, const ep_site *site)
 
 /* ---- Names without an address ---------------------------------------------------------------- */
 
-/* Keys that no address can be: the first word is odd. Two hashes, 127 bits together. */
+/* Keys made from text: the first word is odd, so no address is equal to it. Two hashes, 127 bits
+ * together. */
 typedef struct text_key {
     uint64_t a, b;
 } text_key;

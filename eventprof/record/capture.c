@@ -1,4 +1,4 @@
-/* Captures: what a recorder kept and lost up to now, for decode.c. */
+/* Captures: the events that a recorder kept up to now and the counts of those it lost, for decode.c. */
 #include <string.h>
 
 #include "engine_parts.h"
@@ -69,7 +69,7 @@ capture_locked(ep_recorder *recorder, ep_capture *capture)
     for (size_t i = 0; i < chunk_count && status == EP_OK; i++) {
         ep_chunk *chunk = recorder->kept[recorder->kept_first + i];
         if (chunk->file != NULL && chunk->header->magic != EP_CHUNK_MAGIC) {
-            capture->limits |= EP_LIMIT_CUT;    /* others cut it off with its file */
+            capture->limits |= EP_LIMIT_CUT;    /* another program cut the chunk off with its file */
             continue;
         }
         capture->chunks[capture->chunk_count++] = chunk;
@@ -113,6 +113,26 @@ ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error)
     }
     *out = capture;
     return EP_OK;
+}
+
+uint64_t
+ep_recorder_count_lost(ep_recorder *recorder, uint32_t only_thread)
+{
+    ep_capture capture = {.stop = recorder->stop};
+    uint64_t lost = 0;
+    ep_engine_lock();
+    if (recorder->state == EP_RECORDER_RUNNING) {
+        capture.stop = ep_clock_anchor();
+    }
+    ep_status status = ep_capture_threads(recorder, &capture);
+    ep_engine_unlock();
+    for (size_t id = 0; id < capture.thread_count && status == EP_OK; id++) {
+        for (int kind = 0; kind < EP_KIND_COUNT && (only_thread == 0 || id == only_thread); kind++) {
+            lost += capture.threads[id].lost[kind];
+        }
+    }
+    ep_capture_free_threads(&capture);
+    return lost;
 }
 
 void

@@ -8,7 +8,7 @@
 #include "memory.h"
 #include "os.h"
 
-/* While a recorder that is given up starts anew, so many bytes of free chunks are kept. */
+/* While a recorder is started again, so many bytes of its free chunks are kept. */
 #define SPARE_BYTES_WHEN_RESTARTED (64 * EP_CHUNK_BYTES)
 
 void
@@ -45,8 +45,8 @@ ep_recorder_settle(ep_recorder *recorder)
     unlink_recorder(recorder);
 }
 
-/* A window must not meet ticks of two clocks: no log goes on where it is, and no recorder that is
- * stopped looks at what comes. Only while nothing runs. */
+/* A window must not have ticks of two clocks: each log leaves its chunk, and no later record belongs to a
+ * stopped recorder. Only while no recorder runs. */
 static void
 leave_clock(void)
 {
@@ -167,7 +167,7 @@ stop_locked(ep_recorder *recorder)
     if (recorder == ep_engine.filer) {
         EP_FAULT_POINT(STOP);
         if (ep_engine.filer_is_child) {
-            ep_filer_make_child_file();    /* it had no event of its own; a file of none says so */
+            ep_filer_make_child_file();    /* it had no event; then an empty file says so */
         }
         if (recorder == ep_engine.filer && ep_file_is_cut(recorder->file)) {
             ep_filer_leave_cut();

@@ -1,4 +1,4 @@
-/* Columns of the table events that do not stand in the decoded columns as they are. */
+/* Columns of the table events that are computed from the decoded columns. */
 #include <math.h>
 #include <string.h>
 

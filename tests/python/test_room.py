@@ -40,31 +40,58 @@ def test_available_memory_is_known_without_proc(monkeypatch):
     assert quantities.available_memory() > 0
 
 
-def lose():
-    with eventprof.record(buffer="1 MiB") as rec:
+def lose(rec=None):
+    with rec or eventprof.record(buffer="1 MiB") as rec:
         for number in range(100_000):
             len(str(number))
     return rec
 
 
-def test_lost_events_are_told_once_with_the_remedy():
-    rec = lose()
-
+def test_lost_events_are_told_once_at_the_stop_with_the_remedy():
     with pytest.warns(eventprof.EventsLostWarning, match="larger buffer=") as said:
-        assert rec.trace.loss
+        rec = lose()
+
     assert len(said) == 1
+    assert said[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert rec.trace.loss
+    assert f"{rec.trace.loss.total:,} events" in str(said[0].message)
+
+
+@pytest.mark.parametrize("how", ["stop", "decorator"])
+def test_every_end_of_a_window_tells(how):
+    rec = eventprof.record(buffer="1 MiB")
+
+    def work():
+        for number in range(100_000):
+            len(str(number))
+
+    with pytest.warns(eventprof.EventsLostWarning, match="found no room") as said:
+        if how == "stop":
+            rec.start()
+            work()
+            rec.stop()
+        else:
+            rec(work)()
+    assert [str(one.filename) for one in said] == [__file__]
+
+
+def test_a_window_of_one_thread_tells_of_what_it_lost_alone():
+    with pytest.warns(eventprof.EventsLostWarning) as said:
+        rec = lose(eventprof.record(buffer="1 MiB", threads="current"))
+
+    assert f"{rec.trace.loss.total:,} events" in str(said[0].message)
 
 
 def test_a_warning_that_is_an_error_leaves_the_trace():
-    rec = lose()
+    rec = eventprof.record(buffer="1 MiB")
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(eventprof.EventsLostWarning):
-            _ = rec.trace
+            lose(rec)
+        assert rec.state == "stopped"
         assert len(rec.trace.events) > 0
 
 

@@ -1,7 +1,7 @@
 """Name what is likely wrong with a program: each finding with its numbers, its lines and a command.
 
-Nothing is printed but the first line where nothing is wrong. Rules go by counts, bytes and shares
-of the whole, with wide margins, so that a busy machine makes no finding.
+If there are no findings, only the first line is printed. The rules look at counts, bytes and shares
+of the whole, with wide margins, so that a busy machine does not cause a finding.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .files import add_file, load
 
 EXAMPLES = (
     ("eventprof analyze FILE", "what is likely wrong, the gravest first"),
-    ("eventprof analyze FILE --json", "for a program: doc/findings.schema.json says what is in it"),
+    ("eventprof analyze FILE --json", "for a program: doc/findings.schema.json describes it"),
     ("eventprof analyze FILE --budget 400", "at most 400 tokens, of four characters each"),
 )
 
@@ -23,11 +23,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     parser.add_argument(
         "--own", metavar="GLOB", action="append", default=[],
-        help="own code is what matches (module, file, qualified name); again and again",
+        help="own code is what matches (module, file, qualified name); can be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--budget", metavar="N", type=rows.count,
-        help="at most so many tokens, of four characters each; says what it left out",
+        help="print at most N tokens, of four characters each, and how many findings were left out",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON document; times in ns")
 

@@ -1,8 +1,8 @@
 """Turn a recording into a file that another tool reads.
 
-The format is what --format says, or what the name of the output ends with. An existing file is
-replaced, whole or not at all; -o - writes to standard output, and a name that ends with .gz is
-compressed. What a format cannot carry is told on standard error.
+--format chooses the format, or the end of the output's name. An existing file is replaced when the
+new one is complete. -o - writes to standard output, and a file whose name ends with .gz is
+compressed. What a format cannot hold is listed on standard error.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .files import add_file, load, warn_of_loss
 from .options import parse_time
 
 EXAMPLES = (
-    ("eventprof export FILE --format perfetto", "for ui.perfetto.dev; beside FILE"),
+    ("eventprof export FILE --format perfetto", "for ui.perfetto.dev; in the folder of FILE"),
     ("eventprof export FILE -o calls.json", "Chrome trace JSON"),
-    ("eventprof export FILE -o calls.csv --function 'json.*'", "calls of json, as a table"),
+    ("eventprof export FILE -o calls.csv --function 'json.*'", "the calls of json, as a table"),
     ("eventprof export FILE --format collapsed -o - | flamegraph.pl > flame.svg", "a picture"),
 )
 
@@ -38,7 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=tuple(FORMATS),
         help="; ".join(f"{word}: {known.what}" for word, known in FORMATS.items()),
     )
-    parser.add_argument("-o", "--output", metavar="OUT", help="the file; -: standard output")
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", help="the file to write; -: standard output"
+    )
     parser.add_argument(
         "--table",
         metavar="TABLE",
@@ -55,25 +57,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--thread",
         metavar="THREAD",
         action="append",
-        help="only threads of this name, which may be a glob, or of this native id",
+        help="only threads with this name, which may be a glob, or with this native id",
     )
     parser.add_argument(
         "--between",
         metavar=("FROM", "TO"),
         nargs=2,
-        help="only what happened between two times, as 1.5ms 2ms; calls are cut there",
+        help="only events between two times, for example 1.5ms 2ms; calls are cut off there",
     )
     parser.add_argument(
         "--function",
         metavar="GLOB",
         action="append",
         help="only calls of functions whose module, file or qualified name match, and the calls "
-        "inside; again and again",
+        "inside; can be repeated",
     )
     parser.add_argument(
         "--own",
         action="store_true",
-        help="leave out the standard library and what is installed: their time counts for what "
+        help="leave out the standard library and installed packages: their time counts for what "
         "called them",
     )
 
@@ -129,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Progress:
-    """Draws a bar on standard error: after two seconds, on a terminal only."""
+    """Draws a bar on standard error, after two seconds and only on a terminal."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -146,6 +148,6 @@ class _Progress:
             print(f"\rexporting [{bar}] {percent} %", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Take the bar away."""
+        """Erase the bar."""
         if self._shown >= 0:
             print("\r" + " " * (_BAR + 20) + "\r", end="", file=sys.stderr, flush=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..trace.table import Table
 
 _AT_A_TIME = 8192
-#: What a spreadsheet takes for the begin of a formula; tab and newline are escaped before.
+#: Characters that begin a formula in a spreadsheet; tab and newline are escaped before.
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
@@ -28,7 +28,7 @@ def add_formats(parser: argparse.ArgumentParser) -> None:
     """Give a parser the options that choose the format."""
     group = parser.add_argument_group("format").add_mutually_exclusive_group()
     group.add_argument("--csv", action="store_true", help="comma-separated values; times in ns")
-    group.add_argument("--json", action="store_true", help="an object a line; times in ns")
+    group.add_argument("--json", action="store_true", help="one JSON object a line; times in ns")
 
 
 def add_limit(parser: argparse.ArgumentParser, default: int | None, what: str) -> None:
@@ -39,14 +39,14 @@ def add_limit(parser: argparse.ArgumentParser, default: int | None, what: str) -
         metavar="N",
         type=count,
         default=default,
-        help=f"at most so many {what} ({shown}); 0: all",
+        help=f"print at most N {what} ({shown}); 0: all",
     )
 
 
 def count(text: str) -> int:
     """Read a number of rows."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a whole number is meant, not {text!r}")
+        raise argparse.ArgumentTypeError(f"it must be a whole number, not {text!r}")
     return int(text)
 
 
@@ -82,22 +82,22 @@ def safe_cell(text: str, file: IO[str]) -> str:
     Parameters
     ----------
     text : str
-        A name, a path: whatever a program made up.
+        A name or a path: any text of a program.
     file : text file
-        Where to: what its encoding does not have is escaped.
+        The file to write to: characters that its encoding lacks are escaped.
 
     Returns
     -------
     str
         With backslash escapes for what cannot be printed, and with an apostrophe in front if it
-        begins as a formula does: by =, +, - or @, or by the wide forms of these.
+        begins like a formula: with =, +, - or @, or with the wide forms of these.
     """
     text = encodable(_words.printable(text), file)
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def write_json(tables: Iterable[Table], file: IO[str]) -> None:
-    """Write an object a line; what is not known is null."""
+    """Write one JSON object a line; unknown values are null."""
     for table in tables:
         names = table.columns
         for part in _parts(table):
@@ -141,18 +141,18 @@ def write_text(
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal would obey, and what standard output cannot encode."""
+    """Escape control characters, and characters that standard output cannot encode."""
     return encodable(_words.printable(text), sys.stdout)
 
 
 def encodable(text: str, file: IO[str]) -> str:
-    """Escape what a file's encoding does not have."""
+    """Escape characters that a file's encoding does not have."""
     encoding = getattr(file, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def match_functions(trace: Trace, patterns: Sequence[str], *, may_come: bool = False) -> Array:
-    """Find the functions that globs mean, as include= does.
+    """Find the functions that globs match, as include= does.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def match_functions(trace: Trace, patterns: Sequence[str], *, may_come: bool = F
         Each is matched against the module, the file, the qualified name, and module and qualified
         name with a dot between.
     may_come : bool
-        Whether the program still runs: a function that there is not may be called later.
+        Whether the program still runs, so that a matching function may be called later.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def match_functions(trace: Trace, patterns: Sequence[str], *, may_come: bool = F
     Raises
     ------
     Failure
-        No function is meant, and no more may come.
+        No function matches, and none can come later.
     """
     table = trace.functions
     found = np.zeros(len(table), dtype=bool)
@@ -201,5 +201,5 @@ def full_name(name: str | None, module: str | None) -> str:
 
 
 def cell(show: Callable[[Any], str], value: Any) -> str:
-    """Show a value, or - where it is not known."""
+    """Show a value, or - if it is not known."""
     return "-" if value is None else show(value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from typing import (
     TYPE_CHECKING,
@@ -22,6 +23,7 @@ from typing import (
 )
 
 from .. import _core
+from .._words import EventsLostWarning
 from . import areas
 from .arguments import ON_FULL
 from .decorate import decorate, outermost
@@ -35,6 +37,8 @@ _P = ParamSpec("_P")
 _Q = ParamSpec("_Q")
 _R = TypeVar("_R", covariant=True)
 _Owner = TypeVar("_Owner")
+
+_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 if TYPE_CHECKING:
 
@@ -84,6 +88,7 @@ class Recorder(_core.Recorder):
     options: Options
     _trace: Trace | None
     _trace_window: int
+    _warns = True  # of lost events, at the stop
 
     def __new__(cls, options: Options) -> Self:
         """Make a recorder that is not started."""
@@ -140,9 +145,6 @@ class Recorder(_core.Recorder):
         if self._trace is None or self._trace_window != self._windows:
             self._trace_window = self._windows
             self._trace = self._make_trace()
-            lost = self._trace._core.lost()
-            if lost:
-                warn_of_loss(lost, self.options, self._count()[2])
         return self._trace
 
     def snapshot(self) -> Trace:
@@ -216,6 +218,15 @@ class Recorder(_core.Recorder):
 
         save(self._capture(), self._metadata(), path, force=True)
 
+    def _warn_of_loss(self, lost: int, reason: str | None) -> None:
+        """Warn of events that found no room; called at the end of each window that lost some."""
+        if self._warns:
+            # Where the program stopped it: neither here, nor in the wrapper of a decorator.
+            level, frame = 1, sys._getframe()
+            while frame.f_back is not None and frame.f_code.co_filename.startswith(_FOLDER):
+                level, frame = level + 1, frame.f_back
+            warnings.warn(say_loss(lost, self.options, reason), EventsLostWarning, stacklevel=level)
+
     def _metadata(self) -> dict[str, Any]:
         name_threads()
         return {
@@ -264,32 +275,25 @@ class Recorder(_core.Recorder):
         )
 
 
-def warn_of_loss(lost: int, options: Options, reason: str | None) -> None:
-    """Warn that events found no room, and say what to do."""
-    import warnings
+#: Why recording ended early, or what befell the file.
+_CAUSES = {
+    "memory": "no memory was left",
+    "disk": "the disk of the file was full",
+    "small_disk": "the disk of the file was full before the buffer was",
+    "cut": "somebody cut the file off while it was written",
+}
 
-    from .._words import EventsLostWarning
 
-    causes = {
-        "memory": "no memory was left",
-        "disk": "the disk of the file was full",
-        "small_disk": "the disk of the file was full before the buffer was",
-        "cut": "somebody cut the file off while it was written",
-    }
-    if reason in causes:
-        warnings.warn(
-            f"{lost:,} events found no room, as {causes[reason]}: what the trace says is too small",
-            EventsLostWarning,
-            stacklevel=3,
-        )
-        return
+def say_loss(lost: int, options: Options, reason: str | None) -> str:
+    """Say that events found no room, and what to do."""
+    events = "1 event" if lost == 1 else f"{lost:,} events"
+    if reason in _CAUSES:
+        return f"{events} found no room, as {_CAUSES[reason]}: what the trace says is too small"
     kept = "the oldest went" if options.on_full == "overwrite" else "the newest went"
-    warnings.warn(
-        f"{lost:,} events found no room in {-(-options.limit_bytes // 2**20):,} MiB ({kept}): what "
+    return (
+        f"{events} found no room in {-(-options.limit_bytes // 2**20):,} MiB ({kept}): what "
         "the trace says is too small; record with a larger buffer=, with on_full='grow', or less "
-        "of it (include=, memory=False)",
-        EventsLostWarning,
-        stacklevel=3,
+        "of it (include=, memory=False)"
     )
 
 

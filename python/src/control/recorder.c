@@ -136,6 +136,22 @@ recorder_start(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* The package's recorder warns of events that found no room, once a window. Fails: -1, exception set: the
+ * user made the warning an error; the window is over all the same. */
+static int
+tell_loss(ep_py_recorder *self)
+{
+    uint64_t lost = ep_recorder_count_lost(&self->core, self->only_thread);
+    if (lost == 0 || !PyObject_HasAttrString((PyObject *)self, "_warn_of_loss")) {
+        return 0;
+    }
+    PyObject *told = PyObject_CallMethod((PyObject *)self, "_warn_of_loss", "Kz",
+                                         (unsigned long long)lost,
+                                         ep_full_word(self->core.full_reason, self->core.limits));
+    Py_XDECREF(told);
+    return told != NULL ? 0 : -1;
+}
+
 static PyObject *
 recorder_stop(PyObject *self, PyObject *unused)
 {
@@ -145,6 +161,9 @@ recorder_stop(PyObject *self, PyObject *unused)
         return NULL;
     }
     ep_py_window_stop((ep_py_recorder *)self);
+    if (tell_loss((ep_py_recorder *)self) < 0) {
+        return NULL;
+    }
     Py_RETURN_NONE;
 }
 
@@ -175,7 +194,11 @@ recorder_exit(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     (void)args;
     (void)count;
+    bool runs = ((ep_py_recorder *)self)->core.state == EP_RECORDER_RUNNING;
     ep_py_window_stop((ep_py_recorder *)self);
+    if (runs && tell_loss((ep_py_recorder *)self) < 0) {
+        return NULL;
+    }
     Py_RETURN_FALSE;
 }
 
@@ -333,7 +356,10 @@ static PyMethodDef recorder_methods[] = {
     {"stop", recorder_stop, METH_NOARGS,
      "stop()\n--\n\nEnd the window and put the interpreter's hooks back.\n\n"
      "Raises\n------\n"
-     "StateError\n    It is not running."},
+     "StateError\n    It is not running.\n\n"
+     "Warns\n-----\n"
+     "EventsLostWarning\n    Events found no room; it says what to do. A ``with`` block and a decorated "
+     "function warn where they end."},
     {"__enter__", recorder_enter, METH_NOARGS, NULL},
     {"__exit__", (PyCFunction)(void (*)(void))recorder_exit, METH_FASTCALL, NULL},
     {"_begin", recorder_begin, METH_NOARGS, NULL},
