@@ -15,10 +15,10 @@
 /* ---- Records --------------------------------------------------------------------------------- */
 
 /* Walks over the records of a chunk in memory: replaces thread ids by small ones, notes the last ticks of
- * the window, and ends the chunk before the first word that cannot begin a record. Returns: bytes of
- * complete records. */
+ * the window, and ends the chunk before the first word that cannot begin a record. *stopped: there is such
+ * a word, and it is not the end of what was written. Returns: words of complete records. */
 static size_t
-check_records(ep_loader *l, ep_chunk_header *header, size_t words, uint64_t stop_ticks)
+check_records(ep_loader *l, ep_chunk_header *header, size_t words, uint64_t stop_ticks, bool *stopped)
 {
     uint64_t *const begin = (uint64_t *)(header + 1), *at = begin;
     uint64_t *const end = begin + words;
@@ -65,6 +65,7 @@ check_records(ep_loader *l, ep_chunk_header *header, size_t words, uint64_t stop
     l->last_ticks = last;
     size_t whole = (size_t)(at - begin);
     header->used_words = whole;
+    *stopped = at < end && *at != 0;
     return whole;
 }
 
@@ -124,10 +125,11 @@ is_whole(const ep_file_reader *reader)
 
 /* Translates the records of a chunk to those of this version. The chunk has room for `growth` more words.
  * tells: events that are left out are counted. *words: the number of words, before and after; *read: how
- * many of them could be read. Fails: EP_NOMEM. */
+ * many of them could be read; *stopped: what follows them is no record, and not the end of what was
+ * written. Fails: EP_NOMEM. */
 static ep_status
 translate_chunk(ep_loader *l, ep_chunk_header *chunk, size_t growth, uint64_t stop_ticks, bool tells,
-                size_t *words, size_t *read)
+                size_t *words, size_t *read, bool *stopped)
 {
     uint64_t *from = (uint64_t *)(chunk + 1), *to = from;
     if (growth != 0) {
@@ -148,6 +150,7 @@ translate_chunk(ep_loader *l, ep_chunk_header *chunk, size_t growth, uint64_t st
         l->unknown_events += translation.unknown_events;
         l->unknown_kinds |= translation.unknown_kinds;
     }
+    *stopped = translation.read < *words && from[translation.read] != 0;
     *words = translation.written;
     *read = translation.read;
     if (to != from) {
@@ -200,24 +203,32 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
     chunk->thread_id = thread;
     const size_t there = words;
     size_t read = words, growth = 0;
+    bool unreadable = false, stopped;
     if (l->shape.differs) {
         growth = ep_translation_growth(&l->shape, (uint64_t *)(chunk + 1), words);
-        ep_status status = translate_chunk(l, chunk, growth, stop_ticks, tells, &words, &read);
+        ep_status status = translate_chunk(l, chunk, growth, stop_ticks, tells, &words, &read,
+                                           &unreadable);
         if (status != EP_OK) {
             return status;
         }
     }
-    size_t whole = check_records(l, chunk, words, stop_ticks);
+    size_t whole = check_records(l, chunk, words, stop_ticks, &stopped);
     bool all = whole == words && read == there;
+    size_t good = (whole == words ? read : whole) * 8;
     if (tells && (!right_sum || (sealed && !all))) {
         size_t room = EP_CHUNK_WORDS_OF(found->bytes);
         ep_reader_note(reader,
                        "chunk at offset %" PRIu64 ": damaged; %zu of %zu bytes of records were read",
-                       offset, (whole == words ? read : whole) * 8,
-                       (claimed < room ? claimed : room) * 8);
-    } else if (tells && !sealed && (uint64_t)got < found->bytes && all && !is_whole(reader)) {
+                       offset, good, (claimed < room ? claimed : room) * 8);
+    } else if (tells && !sealed && (uint64_t)got < found->bytes && (all || stopped || unreadable) &&
+               !is_whole(reader)) {
         ep_reader_note(reader, "chunk at offset %" PRIu64 ": the file ends in it, at byte %" PRIu64, offset,
                        offset + (uint64_t)got);
+    } else if (tells && !sealed && !reader->facts.writer_lives && (stopped || unreadable)) {
+        /* Its owner did not come to say how many there are: it was killed, or has not ended yet. */
+        ep_reader_note(reader,
+                       "chunk at offset %" PRIu64 ": damaged; the first %zu bytes of records were read",
+                       offset, good);
     }
     atomic_store_explicit(&chunk->state, EP_CHUNK_SEALED, memory_order_relaxed);
     chunk->bytes = (uint32_t)(found->bytes + growth * 8);
@@ -226,11 +237,12 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
 }
 
 /* Whether a fold can take a chunk by its header and read the records later. It cannot while the file is
- * still written, nor if threads share the chunk: only the records say which threads those are. */
+ * still written, nor if threads share the chunk: only the records say which threads those are. Nor in a
+ * trace of one thread: the chunks of others are left out, and what is wrong with them would not be told. */
 static bool
 says_header_enough(const ep_loader *l, const ep_chunk_header *chunk)
 {
-    return l->streams && l->reader->facts.phase == EP_FILE_FINISHED &&
+    return l->streams && l->reader->facts.phase == EP_FILE_FINISHED && l->header.only_thread == 0 &&
            atomic_load_explicit(&chunk->state, memory_order_relaxed) == EP_CHUNK_SEALED &&
            !atomic_load_explicit(&chunk->shared, memory_order_relaxed);
 }

@@ -135,6 +135,16 @@ string_of(const ep_loader *l, uint32_t id)
     return id < l->string_count ? l->strings[id] : (ep_text){NULL, 0};
 }
 
+/* "<string>" and "<stdin>" name no file: code of many modules has them. "<frozen NAME>" does, because each
+ * frozen module has its own. */
+static bool
+is_no_file(ep_text name)
+{
+    static const char frozen[] = "<frozen ";
+    return name.bytes > 0 && name.at[0] == '<' &&
+           (name.bytes < sizeof frozen - 1 || memcmp(name.at, frozen, sizeof frozen - 1) != 0);
+}
+
 /* Code that only an allocator hook has seen has no module; it gets that of other code in its file. */
 static void
 complete_modules(ep_loader *l)
@@ -146,7 +156,8 @@ complete_modules(ep_loader *l)
     memset(module_of_file, 0xFF, (l->string_count + 1) * sizeof *module_of_file);
     for (size_t i = 0; i < l->name_count; i++) {
         const ep_read_name *name = &l->names[i];
-        if (name->known && name->file < l->string_count && name->module < l->string_count) {
+        if (name->known && name->file < l->string_count && name->module < l->string_count &&
+            !is_no_file(string_of(l, name->file))) {
             module_of_file[name->file] = name->module;
         }
     }

@@ -14,7 +14,7 @@
 
 #define ZEROS_BYTES 65536
 
-/* Gives the slot its room on the disk: a write into a mapped hole of a full disk is a SIGBUS. */
+/* Allocates the slot's room on the disk: writing into a mapped hole on a full disk would raise SIGBUS. */
 static bool
 allocate(int descriptor, uint64_t offset, size_t bytes)
 {
@@ -88,7 +88,7 @@ ep_file_extend_locked(ep_file *file, size_t bytes)
                   (off_t)file->length);
     }
     if (at == MAP_FAILED) {
-        /* What fallocate made of it goes: others may use the disk. */
+        /* Gives back the room that fallocate took, so that others can use the disk. */
         (void)!ftruncate(file->descriptor, (off_t)file->length);
         return NULL;
     }

@@ -12,7 +12,7 @@
 _Atomic(ep_file *) ep_file_of_texts;
 /* On a thread that writes all texts to another file: that file. */
 static _Thread_local ep_file *other_file_of_texts;
-/* Who holds it sees the file live; taken before the file's own. */
+/* While it is held, the file stays open; taken before the file's own lock. */
 static pthread_mutex_t texts_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void
@@ -81,7 +81,7 @@ static void
 put_text(ep_file_text type, const uint32_t *fields, size_t field_count, const char *bytes,
          size_t byte_count)
 {
-    int os_error = errno;    /* the program's: hooks come here */
+    int os_error = errno;    /* errno is the program's: hooks call this */
     pthread_mutex_lock(&texts_lock);
     ep_file *file = other_file_of_texts;
     if (file == NULL) {
@@ -119,7 +119,7 @@ put_site(uint32_t id, const ep_site *site)
 {
     uint32_t fields[] = {id, site->callee, site->caller, (uint32_t)site->offset, (uint32_t)site->line,
                          site->task};
-    /* Version 1.1 had five; few have a sixth. */
+    /* Version 1.1 had five fields; few sites have a sixth. */
     put_text(EP_FILE_TEXT_SITE, fields, site->task != 0 ? 6 : 5, NULL, 0);
 }
 

@@ -16,7 +16,7 @@ ep_trace_of_capture(ep_capture *capture, uint32_t only_thread, ep_trace *out)
             .kinds = capture->kinds,
             .start = capture->start,
             .start_realtime_ns = capture->start_realtime_ns,
-            /* As long as the system has not slept since then. */
+            /* Right if the system has not slept since then. */
             .start_boottime_ns =
                 capture->start.monotonic_ns + ep_os_boottime_ns() - ep_os_monotonic_ns(),
             .frequency_hz = ep_clock_map_frequency_hz(&capture->clock),
@@ -180,7 +180,7 @@ reach_blocks_alone(ep_trace *trace)
     return status;
 }
 
-/* Calls and blocks at once where that pays, else one after the other. */
+/* Pairs calls and blocks at the same time if that is faster, else one after the other. */
 static ep_status
 reach_blocks(ep_trace *trace)
 {
@@ -308,7 +308,7 @@ ep_trace_reach(ep_trace *trace, ep_step step, ep_error *error)
     return EP_OK;
 }
 
-/* ---- Questions about the whole --------------------------------------------------------------- */
+/* ---- Functions on the whole trace ------------------------------------------------------------ */
 
 const char *
 ep_trace_thread_name(const ep_trace_thread *thread)

@@ -211,7 +211,7 @@ def test_counting_and_recording_by_module(folder):
         ("count,calls=0,c_calls=0", "nothing to count"),
         ("count,native", "native is for recording: counting has the blocks of Python's allocators"),
         ("count,numpy=1", "numpy is for recording: counting has the blocks of Python's allocators"),
-        ("count,domains=libc", "recorded, not counted, by record(numpy=True, native=True)"),
+        ("count,domains=libc", "not counted: record them, by record(numpy=True, native=True)"),
     ],
 )
 def test_what_counting_does_not_know_is_one_line(folder, value, said):
@@ -247,7 +247,7 @@ def test_run_counts(folder):
     [
         (["--native"], "native is for recording: counting has the blocks of Python's allocators"),
         (["--numpy", "1"], "numpy is for recording: counting has the blocks of Python's"),
-        (["--domains", "numpy"], "recorded, not counted, by record(numpy=True, native=True)"),
+        (["--domains", "numpy"], "not counted: record them, by record(numpy=True, native=True)"),
     ],
 )
 def test_run_does_not_count_what_counting_does_not_have(folder, options, said):

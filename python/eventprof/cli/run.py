@@ -460,12 +460,12 @@ def summary(recorder: Any) -> str:
             "memory": "there was no memory",
             "disk": "the disk was full",
             "small_disk": "the disk was full before the buffer, the oldest were overwritten",
-            "cut": "somebody cut the file off while it was written",
+            "cut": "another program cut the file off while it was written",
         }
         reason = why.get(early or "", "the oldest were overwritten; see --buffer")
         said += f", {lost:,} LOST ({reason})"
     elif early == "cut":
-        said += ", and somebody cut the file off while it was written"
+        said += ", and another program cut the file off while it was written"
     else:
         said += ", none lost"
     children, error = getattr(recorder, "_children_lost", None) or (0, "")  # PyPy's has none

@@ -38,6 +38,10 @@
 #define EP_GENERATOR_STACKS_LIE (PY_VERSION_HEX < 0x030C0000)
 /* The callback of a function's start may raise, and its unwind comes all the same (entry.h). */
 #define EP_ENTRY_MAY_RAISE (PY_VERSION_HEX >= 0x030D0000)
+/* The hook marks the frame whose begin it was told (entry.h). */
+#define EP_ENTRY_IS_MARKED (PY_VERSION_HEX < 0x030C0000)
+/* A call that stands at its entry may unwind without a begin, when what was called there raises. */
+#define EP_UNWINDS_UNTOLD (PY_VERSION_HEX < 0x030C0000 || PY_VERSION_HEX >= 0x030D0000)
 /* Profile hooks are told that f(*args) begins, with what is behind a bound method f, and not of its
  * end. They are told of both where f itself is what they are passed: that is on the frame's stack then. */
 #define EP_CALL_MAY_NEVER_END (PY_VERSION_HEX >= 0x030D0000)

@@ -148,7 +148,7 @@ close_whole(PyObject *const *args, ep_kind kind, bool gated)
             }
         }
         if (kind == EP_KIND_UNWIND &&
-            ep_py_is_untold(log, (PyCodeObject *)args[0], ep_py_frame_now())) {
+            ep_py_is_untold(log, (PyCodeObject *)args[0], ep_py_frame_now(), NULL)) {
             Py_RETURN_NONE;
         }
         uint32_t name = ep_py_code_name((PyCodeObject *)args[0]);
