@@ -489,7 +489,8 @@ list_threads(ep_decoder *d, uint32_t only_thread)
         if (r->first_segment != 0 && begin_reading(d, r) != EP_OK) {
             return EP_NOMEM;
         }
-        if (!r->rows.count && !window->open.depth && !ep_any_counted(r->lost) && !ep_any_counted(window->lost)) {
+        if (!r->rows.count && !window->open.depth && !ep_any_counted(r->lost) &&
+            !ep_any_counted(window->lost)) {
             continue;
         }
         ep_trace_thread *thread = &out->threads[out->thread_count];

@@ -392,11 +392,11 @@ module_exec(PyObject *module)
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, module_exec},
-#if PY_VERSION_HEX >= 0x030C0000
+#if EP_HAS_MANY_INTERPRETERS
     /* Any interpreter may load the module: take_interpreter() refuses a second one with a message. */
     {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
 #endif
-#if PY_VERSION_HEX >= 0x030D0000
+#if EP_HAS_GIL_SLOT
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
     {0, NULL},

@@ -99,8 +99,4 @@ void ep_py_profile_allow_evaluator(bool allowed);
 /* Monitoring is there (3.12+); else calls come from profile and the rest from trace. */
 bool ep_py_monitoring_available(void);
 
-/* Takes back the tables that the interpreter made for what it monitors in `code`, if the log ends with
- * them. Returns: whether it did. While ep_footprint_active(). */
-bool ep_py_take_back_tables(ep_log *log, PyCodeObject *code);
-
 #endif
