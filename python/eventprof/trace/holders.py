@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
@@ -41,13 +41,18 @@ class Peak:
     blocks: int
     by_function: Table
     by_site: Table
-    _by_stack: Callable[[], Table]
+    _by_stack: Callable[[], Table] | None = field(compare=False)
     loss: str = ""
 
     @cached_property
     def by_stack(self) -> Table:
         """Whose it was, by the open calls: from the rows of all blocks."""
+        assert self._by_stack is not None  # only a copy has none, and it has the table
         return self._by_stack()
+
+    def __getstate__(self) -> dict[str, object]:
+        """Give what a copy in another process needs, which has no trace to ask."""
+        return {**self.__dict__, "by_stack": self.by_stack, "_by_stack": None}
 
     def __repr__(self) -> str:
         if self.time is None:
