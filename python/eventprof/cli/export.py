@@ -13,6 +13,7 @@ import sys
 import time
 
 from . import Failure
+from .answer import add_json, lost_as_well, written
 from .files import add_file, load, warn_of_loss
 from .options import parse_time
 
@@ -76,6 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="leave out the standard library and what is installed: their time counts for what "
         "called them",
     )
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -98,6 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
             f"{', '.join(FORMATS)}",
             2,
         ) from None
+    if output == "-" and arguments.json:
+        raise Failure("--json says what was written to a file: -o names one", 2)
     if output is None:
         output = os.path.splitext(arguments.file)[0] + FORMATS[word].extensions[0]
     trace = load(arguments.file)
@@ -119,12 +123,16 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         progress.end()
     missing = warn_of_loss(trace)
-    for note in [*notes, *([missing] if missing else [])]:
+    for note in [*([missing] if missing else []), *notes]:
         print(note, file=sys.stderr)
-    if output != "-":
+    if arguments.json:
+        size = os.path.getsize(output)
+        written("export", output, trace, size, format=word, notes=notes)
+    elif output != "-":
         from ..show.drawing import show_bytes
 
-        print(f"{output}: {word}, {show_bytes(os.path.getsize(output))}")
+        size = show_bytes(os.path.getsize(output))
+        print(f"{output}: {word}, {size}{lost_as_well(trace)}")
     return 0
 
 

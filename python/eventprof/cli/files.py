@@ -85,8 +85,8 @@ def readable(path: str) -> Iterator[None]:
         raise Failure(said if path in said else f"{path}: {said}") from None
 
 
-def warn_of_loss(trace: Trace) -> str:
-    """Give a line about what is missing, or nothing."""
+def missing_parts(trace: Trace) -> list[str]:
+    """Say what is missing, in parts of a sentence; empty where nothing is."""
     parts = []
     if trace.loss:
         kept = trace._facts["events"]
@@ -94,4 +94,10 @@ def warn_of_loss(trace: Trace) -> str:
     file = trace.file
     if file is not None:
         parts += file["missing"]
+    return parts
+
+
+def warn_of_loss(trace: Trace) -> str:
+    """Give a line about what is missing, or nothing."""
+    parts = missing_parts(trace)
     return f"(with loss: {'; '.join(parts)})" if parts else ""

@@ -8,12 +8,12 @@ fault of a recording. Status 0: nothing is wrong; 1: something is; 2: a file can
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import warnings
 from typing import TYPE_CHECKING
 
 from . import Failure, rows
+from .answer import add_json, document, lost_as_well
 from .files import add_file, readable
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=100,
         help="with --all, at most so many (100); the rest is counted",
     )
-    parser.add_argument("--json", action="store_true", help="a JSON object a line, one a file")
+    add_json(parser)
 
 
 def _limit(text: str) -> int:
@@ -47,30 +47,35 @@ def _limit(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay them."""
-    status = 0
+    status, answers = 0, []
     for path in arguments.files:
         try:
-            found = _verify(path, arguments)
+            found, lost = _verify(path, arguments)
         except Failure as failure:
             print(rows.printable(f"eventprof verify: {failure}"), file=sys.stderr)
             status = 2
             continue
         if arguments.json:
-            print(json.dumps({"file": path, **found.as_dict()}))
+            answers.append({"file": path, **found.as_dict()})
         else:
-            for line in str(found).splitlines():
+            first, *more = str(found).splitlines()
+            for line in (f"{first}{lost}", *more):
                 print(rows.printable(f"{path}: {line}"))
         status = max(status, 0 if found.ok else 1)
+    if arguments.json:
+        print(document("verify", None, answers))
     return status
 
 
-def _verify(path: str, arguments: argparse.Namespace) -> Verification:
+def _verify(path: str, arguments: argparse.Namespace) -> tuple[Verification, str]:
     import eventprof
 
     with readable(path), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # damage is a finding here
         try:
-            return eventprof.open(path).verify(all=arguments.all, limit=arguments.limit)
+            trace = eventprof.open(path)
+            found = trace.verify(all=arguments.all, limit=arguments.limit)
+            return found, lost_as_well(trace)
         except (FileNotFoundError, IsADirectoryError):
             raise
         except OSError as error:

@@ -7,12 +7,13 @@ nothing is opened; without, it is written to a temporary folder and opened in th
 from __future__ import annotations
 
 import argparse
+import os
 import re
-import sys
 
 from .._words import show_bytes
 from . import Failure
-from .files import add_file, load, warn_of_loss
+from .answer import add_json, lost_as_well, written
+from .files import add_file, load
 
 EXAMPLES = (
     ("eventprof view FILE", "open it in the browser"),
@@ -38,6 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=1,
         help="round times down to multiples of this, as 32ns: a smaller page (1ns)",
     )
+    add_json(parser)
 
 
 def _grain(text: str) -> int:
@@ -56,10 +58,10 @@ def run(arguments: argparse.Namespace) -> int:
     path = arguments.output
     if path is None:
         path = open_page(trace, title=arguments.title, grain=arguments.time_grain)
-        print(f"{path}: opened in the browser")
+        said = f"{path}: opened in the browser{lost_as_well(trace)}"
     else:
         try:
-            size = write(
+            write(
                 trace,
                 path,
                 title=arguments.title,
@@ -68,8 +70,10 @@ def run(arguments: argparse.Namespace) -> int:
             )
         except FileExistsError:
             raise Failure(f"{path}: exists already; -f replaces it") from None
-        print(f"{path}: {trace._facts['events']:,} events, {show_bytes(size)}")
-    missing = warn_of_loss(trace)
-    if missing:
-        print(missing, file=sys.stderr)
+        size = show_bytes(os.path.getsize(path))
+        said = f"{path}: {trace._facts['events']:,} events{lost_as_well(trace)}, {size}"
+    if arguments.json:
+        written("view", path, trace, os.path.getsize(path))
+    else:
+        print(said)
     return 0
