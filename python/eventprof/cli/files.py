@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,9 @@ def load(path: str, *, may_be_empty: bool = False, fold: bool = False) -> Trace:
     """
     import eventprof
 
-    with readable(path):
+    from .progress import Bar
+
+    with readable(path), Bar(f"reading {os.path.basename(path)}"):
         trace = eventprof.open(path)
         # Reads the events: nothing that is wrong with the file comes later.
         if fold:
