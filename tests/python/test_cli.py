@@ -346,7 +346,9 @@ def lossy(tmp_path_factory):
     ],
     ids=" ".join,
 )  # fmt: skip
-def test_the_first_line_of_every_answer_says_that_events_were_lost(lossy, capsys, monkeypatch, words):
+def test_the_first_line_of_every_answer_says_that_events_were_lost(
+    lossy, capsys, monkeypatch, words
+):
     monkeypatch.chdir(lossy)
     cli.main([*words, "x.epr"])
 

@@ -23,7 +23,8 @@ def drawn(monkeypatch, seconds, after, *told):
             bar(*done)
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline and (
-            time.monotonic() < deadline - 30 + seconds or (after == 0 and "reading" not in file.getvalue())
+            time.monotonic() < deadline - 30 + seconds
+            or (after == 0 and "reading" not in file.getvalue())
         ):
             time.sleep(0.01)
     return file.getvalue()

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ..trace.column import Array
 
 
-
 @dataclass(frozen=True)
 class Evidence:
     """A line that a finding is about, and the node of the tree."""

@@ -25,7 +25,7 @@ class OwnLine:
     function: int
     name: str | None
     file: str | None
-    line: int | None    # None: of the function itself, beside its calls
+    line: int | None  # None: of the function itself, beside its calls
     value: int
     share: float
 

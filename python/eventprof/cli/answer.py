@@ -1,4 +1,4 @@
-"""Answers for programs: one JSON document, of the same form from each verb; and answers that fit a budget.
+"""Answers for programs: one JSON document, of the same form from each verb; what fits a budget.
 
 ``doc/answers.schema.json`` describes them.
 """

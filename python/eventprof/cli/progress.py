@@ -15,7 +15,7 @@ AFTER = 2.0
 
 
 class Bar:
-    """Shows that something goes on, and how far it is where that is known: called with (done, total).
+    """Shows that something goes on; how far it is where it is told, by a call with (done, total).
 
     Parameters
     ----------
@@ -26,8 +26,8 @@ class Bar:
 
     Notes
     -----
-    A thread draws it, for what takes long is one call of the core's, which lets other threads run. Where
-    standard error is no terminal there is no thread, and rich is not loaded.
+    A thread draws it, for what takes long is one call of the core's, which lets other threads run.
+    Where standard error is no terminal there is no thread, and rich is not loaded.
     """
 
     def __init__(self, what: str, console: Console | None = None) -> None:

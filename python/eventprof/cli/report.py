@@ -62,7 +62,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "again",
     )
 
-
     add_budget(parser)
     add_json(parser)
 

@@ -90,9 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _answer(
-    trace: Trace, arguments: argparse.Namespace, one: dict[str, Any], whole: bool
-) -> str:
+def _answer(trace: Trace, arguments: argparse.Namespace, one: dict[str, Any], whole: bool) -> str:
     if not whole:
         return "\n".join(cut(_text(trace, arguments, one, arguments.limit), arguments.budget))
     if arguments.json:

@@ -225,7 +225,9 @@ class Table:
         raise AttributeError(said, name=name, obj=self)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *(name for name in self._columns if name.isidentifier())})
+        return sorted(
+            {*super().__dir__(), *(name for name in self._columns if name.isidentifier())}
+        )
 
     def __reduce__(self) -> tuple[Callable[..., Table], tuple[Any, ...]]:
         """Copy all columns into a pickle; the trace that the table is of is not in it."""
