@@ -121,8 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
     for note in [*([missing] if missing else []), *notes]:
         print(note, file=sys.stderr)
     if arguments.json:
-        size = os.path.getsize(output)
-        written("export", output, trace, size, format=word, notes=notes)
+        written("export", output, trace, os.path.getsize(output), format=word, notes=notes)
     elif output != "-":
         from ..show.drawing import show_bytes
 
