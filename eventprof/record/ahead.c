@@ -15,6 +15,8 @@
 #define MADE_AT_ONCE 2
 #define PAGE_BYTES 4096
 
+bool ep_ahead_may_sample = true;
+
 static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
 
 static struct {
@@ -122,8 +124,8 @@ void
 ep_ahead_sample(bool wanted)
 {
     pthread_mutex_lock(&ahead.lock);
-    ahead.samples = wanted;
-    if (wanted && !ahead.running) {
+    ahead.samples = wanted && ep_ahead_may_sample;
+    if (ahead.samples && !ahead.running) {
         start_thread();
     } else if (ahead.running) {
         pthread_cond_signal(&ahead.wake);

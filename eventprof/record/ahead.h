@@ -20,6 +20,9 @@ typedef struct ep_file ep_file;
  * from now on, by a thread that is started if need be. Returns: new (ep_os_unmap). */
 void *ep_ahead_take(void);
 
+/* Tests of failures clear it: the thread would meet, at any time, a fault that is meant for the writer. */
+extern bool ep_ahead_may_sample;
+
 /* Whether the resident set is sampled from now on. Under the engine's lock. */
 void ep_ahead_sample(bool wanted);
 
