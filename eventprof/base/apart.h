@@ -1,4 +1,4 @@
-/* Half of a long piece of work on a second thread, where that pays. */
+/* Runs half of a long computation on a second thread, if that is faster. */
 #ifndef EP_APART_H
 #define EP_APART_H
 
@@ -6,10 +6,10 @@
 
 #include "types.h"
 
-/* When it pays. Constant, but for tests. */
+/* From when on a second thread is used. Only tests change it. */
 typedef struct ep_apart_limits {
-    size_t rows;          /* with more events than this, */
-    size_t processors;    /* and this many for us to run on */
+    size_t rows;          /* if there are more events than this, */
+    size_t processors;    /* and the process may use at least so many processors */
 } ep_apart_limits;
 
 extern ep_apart_limits ep_apart_limit;
@@ -22,8 +22,8 @@ typedef struct ep_apart {
 
 bool ep_apart_pays(size_t rows);
 
-/* Runs it on a thread that all signals are blocked on, until ep_apart_join(). apart stays where it
- * is until then. False: there is no such thread, do it in turn. */
+/* Calls run(context) on a new thread, which blocks all signals, until ep_apart_join(). *apart stays where
+ * it is until then. False: no thread could be made; the caller does the work itself. */
 EP_CHECKED bool ep_apart_start(ep_apart *apart, void (*run)(void *context), void *context);
 void ep_apart_join(ep_apart *apart);
 

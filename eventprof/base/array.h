@@ -1,5 +1,5 @@
 /* Large arrays that are written once, from end to end: the columns of a trace. free() releases
- * them. What is small, or grows, is memory.h's. */
+ * them. For small or growing arrays, see memory.h. */
 #ifndef EP_ARRAY_H
 #define EP_ARRAY_H
 
@@ -10,13 +10,13 @@
 #include "os.h"
 #include "types.h"
 
-/* From this size on an array begins on a boundary of huge pages, and asks for them: the first touch
- * of 4 KiB pages costs more than all our work (0.43 ns a byte against 0.18), and a hash table has
- * more TLB misses (blocks: 25 ns an event against 20, where the array begins anywhere). */
+/* From this size on an array begins on a boundary of huge pages, and asks for them: the first touch of 4
+ * KiB pages costs more than decoding (0.43 ns a byte against 0.18), and a hash table has more TLB misses
+ * (blocks: 25 ns an event against 20, where the array begins anywhere). */
 #define EP_ARRAY_ALIGN ((size_t)2 << 20)
 #define EP_ARRAY_ALIGN_FROM ((size_t)2 << 20)
 
-/* As ep_array_new(), and with `untouched` bytes at its front left as 4 KiB pages. */
+/* Like ep_array_new(), but the first `untouched` bytes are left on 4 KiB pages. */
 static inline EP_CHECKED void *
 ep_array_new_but(size_t count, size_t size, size_t untouched)
 {
@@ -43,15 +43,15 @@ ep_array_new(size_t count, size_t size)
     return ep_array_new_but(count, size, 0);
 }
 
-/* The same for a count that a file claims: it may be nonsense, and then next to nothing is ever
- * written there (a huge page takes 0.2 ms to clear). */
+/* The same for a count that a file claims, on 4 KiB pages: if the count is wrong, little is ever written
+ * there, and clearing a huge page takes 0.2 ms. */
 static inline EP_CHECKED void *
 ep_array_new_claimed(size_t count, size_t size)
 {
     return ep_array_new_but(count, size, EP_ARRAY_ALIGN);
 }
 
-/* As ep_array_new(), every byte zero. */
+/* Like ep_array_new(), with every byte zero. */
 static inline EP_CHECKED void *
 ep_array_new_zeroed(size_t count, size_t size)
 {

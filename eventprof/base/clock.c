@@ -1,4 +1,4 @@
-/* Ticks, their anchors in CLOCK_MONOTONIC, and the way from one to the other. */
+/* Ticks, their anchors in CLOCK_MONOTONIC, and the conversion between the two. */
 #include "clock.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ ep_clock_ticks_slow(void)
 }
 
 #if defined(__x86_64__)
-/* Linux marks a counter that it found unsynchronised between processors by choosing another
+/* If Linux finds that the counter is not synchronised between processors, it chooses another clock
  * source. */
 static bool
 kernel_trusts_counter(void)
@@ -57,7 +57,7 @@ ep_clock_counter_usable(void)
     if (answer == 0) {
         unsigned a, b, c, d;
         /* CPUID 0x80000007, EDX bit 8: the TSC runs at a constant rate in all power states. Some
-         * hypervisors hide that leaf's bit; the kernel's own verdict then counts. */
+         * hypervisors hide that leaf's bit; the kernel's decision counts then. */
         bool invariant = __get_cpuid(0x80000007, &a, &b, &c, &d) && (d & (1u << 8));
         answer = invariant && kernel_trusts_counter() ? 2 : 1;
         atomic_store_explicit(&known, answer, memory_order_relaxed);
@@ -86,7 +86,7 @@ ep_clock_anchor(void)
     ep_anchor best = {0, 0};
     uint64_t best_gap = UINT64_MAX;
     if (ep_clock_current != EP_CLOCK_COUNTER) {
-        /* The ticks are nanoseconds already; a test's are taken as such. */
+        /* The ticks are nanoseconds already; injected ticks of tests count as nanoseconds. */
         best.ticks = ep_clock_ticks();
         best.monotonic_ns = (int64_t)best.ticks;
         return best;
@@ -161,7 +161,7 @@ ep_clock_map_finish(ep_clock_map *map)
     }
     ep_anchor first = map->anchors[0];
     if (kept == 1 && (last.ticks <= first.ticks || last.monotonic_ns <= first.monotonic_ns)) {
-        /* An empty window: any slope will do. Room for two is there, see add(). */
+        /* An empty window: any slope will do. There is room for two anchors, see add(). */
         last = (ep_anchor){first.ticks + 1, first.monotonic_ns + 1};
     }
     map->anchors[kept++] = last;

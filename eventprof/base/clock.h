@@ -26,7 +26,8 @@ uint64_t ep_clock_ticks_slow(void);
 #define EP_CLOCK_HAS_COUNTER 0
 #endif
 
-/* HOT. The processor's counter; only while that is the clock (0 where there is none). */
+/* HOT. The processor's counter; call it only while the counter is the clock. 0 on processors without
+ * one. */
 static inline uint64_t
 ep_clock_counter(void)
 {
@@ -41,8 +42,8 @@ ep_clock_counter(void)
 #endif
 }
 
-/* The counter in halves: as the processor gives it and as records keep it. To put them together and
- * to take them apart again is four instructions. */
+/* The counter in two halves, as the processor gives it and as records keep it. Joining and splitting them
+ * would take four instructions. */
 typedef struct ep_ticks {
     uint32_t low, high;
 } ep_ticks;
@@ -101,7 +102,7 @@ EP_CHECKED ep_status ep_clock_choose(ep_clock_mode mode);
  * would skew every time computed from it. */
 ep_anchor ep_clock_anchor(void);
 
-/* The smallest step ever seen between two reads, in ticks: the honest resolution. */
+/* The smallest step ever seen between two reads, in ticks: the true resolution. */
 uint64_t ep_clock_step_ticks(void);
 
 /* Ticks -> ns, piecewise linear through anchors. */
@@ -118,7 +119,7 @@ void ep_clock_map_free(ep_clock_map *map);
 EP_CHECKED ep_status ep_clock_map_add(ep_clock_map *map, ep_anchor anchor);
 void ep_clock_map_finish(ep_clock_map *map);
 
-/* A stretch on which ns = base_ns + (ticks - base_ticks) * scale. */
+/* A stretch of time in which ns = base_ns + (ticks - base_ticks) * scale. */
 typedef struct ep_clock_stretch {
     uint64_t first_ticks, last_ticks;    /* valid for first <= ticks < last */
     uint64_t base_ticks;
@@ -136,7 +137,7 @@ ep_clock_stretch_ns(const ep_clock_stretch *stretch, uint64_t ticks)
     return (int64_t)(stretch->base_ns + (double)(int64_t)(ticks - stretch->base_ticks) * stretch->scale);
 }
 
-/* Ticks of the clock in one second, from the map's ends. */
+/* Ticks of the clock in one second, computed from the map's first and last anchor. */
 double ep_clock_map_frequency_hz(const ep_clock_map *map);
 
 #endif

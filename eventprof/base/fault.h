@@ -1,5 +1,5 @@
-/* What a test build (EP_FAULT_POINTS) can break: requests that fail, and instants at which a thread
- * stands still or the process ends. Other builds compile both away. */
+/* In a test build (EP_FAULT_POINTS) requests can be made to fail, and a thread can be stopped or the
+ * process ended at named points. Other builds compile both away. */
 #ifndef EP_FAULT_H
 #define EP_FAULT_H
 
@@ -21,7 +21,7 @@ extern _Atomic long ep_fault_countdown;
 #define EP_FAULT_ALWAYS LONG_MAX
 bool ep_fault_now(void);
 
-/* Called at each point, if a test set it, by the thread that comes there; it may not return. */
+/* If a test set it, each thread calls it at each point; it may never return. */
 extern void (*_Atomic ep_fault_handler)(ep_fault_point point);
 
 static inline void

@@ -21,7 +21,7 @@ typedef struct guarded {
 } guarded;
 
 static struct {
-    pthread_mutex_t lock;    /* of who comes and goes; the handler takes none */
+    pthread_mutex_t lock;    /* for adding and removing files; the handler does not take it */
     int count;
     guarded files[GUARD_COUNT];
     struct sigaction previous;
@@ -117,8 +117,8 @@ find_mapping(uintptr_t address, mapping *out)
 
 /* ---- The handler ----------------------------------------------------------------------------- */
 
-/* What is behind the address is gone, too, as far as it is mapped in one piece: all of it becomes memory,
- * so that not each page comes here. */
+/* The pages after the address are gone, too. All of the mapping behind it becomes memory, so that the
+ * handler is not called again for each page. */
 static bool
 replace_from(uintptr_t address)
 {
@@ -146,13 +146,14 @@ on_bus_error(int number, siginfo_t *info, void *context)
     bool done = info->si_code > 0 && replace_from((uintptr_t)info->si_addr);
     errno = error;
     if (done) {
-        return;    /* the access is made once more */
+        return;    /* the access is repeated */
     }
     const struct sigaction *previous = &guard.previous;
     if (previous->sa_flags & SA_SIGINFO) {
         previous->sa_sigaction(number, info, context);
     } else if (previous->sa_handler == SIG_DFL || (previous->sa_handler == SIG_IGN && info->si_code > 0)) {
-        /* Its end, as without us: by the access once more, or by the signal that somebody sent. */
+        /* The process ends as it would without this handler: by the repeated access, or by the signal if
+         * another process sent it. */
         struct sigaction by_default = {.sa_handler = SIG_DFL};
         sigaction(number, &by_default, NULL);
         if (info->si_code <= 0) {
@@ -170,7 +171,8 @@ install(void)
     struct sigaction ours = {.sa_sigaction = on_bus_error, .sa_flags = flags};
     sigemptyset(&ours.sa_mask);
     struct sigaction there;
-    /* Ours is there still where a handler of the program's was put on top of it, and taken away. */
+    /* Our handler may still be there: the program may have installed its own over it and removed that
+     * again. */
     if (sigaction(SIGBUS, NULL, &there) == 0 &&
         !((there.sa_flags & SA_SIGINFO) && there.sa_sigaction == on_bus_error)) {
         guard.previous = there;
@@ -205,7 +207,7 @@ ep_guard_begin(const void *at)
             number = i;
             atomic_store_explicit(&file->hit, false, memory_order_relaxed);
             atomic_store_explicit(&file->device, found.device, memory_order_relaxed);
-            /* Release; pairs with the handler's acquire: the device is there. */
+            /* Release; pairs with the handler's acquire: whoever sees the inode sees the device, too. */
             atomic_store_explicit(&file->inode, found.inode, memory_order_release);
         }
     }

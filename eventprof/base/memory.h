@@ -1,4 +1,5 @@
-/* Heap memory of the core. The C library's, never Python's: hooks may need it without the GIL.
+/* Heap memory of the core. It is the C library's, never Python's, because hooks may need it without the
+ * GIL.
  *
  * A test can make the n-th request from now on fail: fault.h. */
 #ifndef EP_MEMORY_H
@@ -17,8 +18,8 @@ ep_calloc(size_t count, size_t size)
     return ep_fault_now() ? NULL : calloc(count ? count : 1, size);
 }
 
-/* As free(), for the last act of a function that others call: what the C library then sees calls it from
- * our image, as it did the request (source_native.c tells ours from the program's by that). */
+/* Like free(), for the last statement of a function that other images call. It is not a tail call, so the
+ * return address is in this library; source_native.c recognises our own blocks by that. */
 static inline void
 ep_free(void *block)
 {
@@ -26,7 +27,7 @@ ep_free(void *block)
     __asm__ volatile("" ::: "memory");
 }
 
-/* As reallocarray: the old block stays valid on failure. */
+/* Like reallocarray(): on failure the old block stays valid. */
 static inline void *
 ep_realloc(void *block, size_t count, size_t size)
 {
@@ -41,7 +42,7 @@ ep_realloc(void *block, size_t count, size_t size)
  * new room is zeroed. Fails: false, nothing changed. */
 bool ep_grow(void **block, size_t *capacity, size_t need, size_t size);
 
-/* As ep_grow, but the new room is not touched: large arrays that are filled once. */
+/* Like ep_grow(), but the new room is not zeroed: for large arrays that are filled once. */
 bool ep_grow_raw(void **block, size_t *capacity, size_t need, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* All that differs between operating systems; os_posix.c implements it. */
+/* Everything that differs between operating systems; os_posix.c implements it. */
 #ifndef EP_OS_H
 #define EP_OS_H
 
@@ -10,14 +10,14 @@
 void *ep_os_map(size_t bytes);
 void ep_os_unmap(void *at, size_t bytes);
 
-/* The same, touched already, in huge pages where the system has them. Parts of it may be unmapped. */
+/* The same, already touched, on huge pages if the system has them. Parts of it may be unmapped. */
 void *ep_os_map_touched(size_t bytes);
 
-/* Memory of the heap that will be written now, from its front to its back: fewer, larger page
- * faults where it is large (decoding 20 M events: half the time, measured). */
+/* Call it for heap memory that is now written from begin to end: if it is large, there are fewer and larger
+ * page faults (measured: decoding 20 M events took half the time). */
 void ep_os_expect_use(void *at, size_t bytes);
 
-/* Of a page of memory; 4096 at least. */
+/* The size of a page of memory; at least 4096. */
 size_t ep_os_page_bytes(void);
 
 /* The kernel's id of the calling thread, of the process, and of the one that made it. */
@@ -25,7 +25,7 @@ uint64_t ep_os_thread_id(void);
 uint64_t ep_os_process_id(void);
 uint64_t ep_os_parent_process_id(void);
 
-/* Whether this process has a thread of that id; true where the system does not say. One that just
+/* Whether this process has a thread of that id; true if the system does not say. A thread that has just
  * ended may still count. */
 bool ep_os_thread_lives(uint64_t thread_id);
 
@@ -42,7 +42,7 @@ void ep_os_condition_init(pthread_cond_t *condition);
 /* As pthread_cond_wait(), at most about `ns` long. */
 void ep_os_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t ns);
 
-/* The process's resident set; -1: the system does not say. Some microseconds. */
+/* The process's resident set; -1: the system does not say. Takes some microseconds. */
 int64_t ep_os_resident_bytes(void);
 
 /* `on_exit` is called on every ending thread that set a non-NULL value, after two rounds of other
@@ -50,7 +50,7 @@ int64_t ep_os_resident_bytes(void);
  * that, in the next round. Install once a process. */
 EP_CHECKED ep_status ep_os_thread_exit_install(void (*on_exit)(void *));
 void ep_os_thread_exit_set(void *value);
-/* Whether the calling thread saw its last round: `on_exit` will not be called again. */
+/* Whether the calling thread's last round is over: `on_exit` will not be called again. */
 bool ep_os_thread_exit_over(void);
 
 /* Handlers around fork(), for the life of the process. */

@@ -75,7 +75,7 @@ ep_os_map(size_t bytes)
         return NULL;
     }
 #ifdef MADV_NOHUGEPAGE
-    /* Most of it may never be touched; and the writer is not to wait for a huge page. */
+    /* Most of it may never be touched, and the writer must not wait for a huge page. */
     (void)madvise(at, bytes, MADV_NOHUGEPAGE);
 #endif
     return at;
@@ -207,7 +207,7 @@ size_t
 ep_os_processor_count(void)
 {
 #ifdef __linux__
-    cpu_set_t set;    /* fails where there are more than it holds */
+    cpu_set_t set;    /* fails if there are more processors than the set holds */
     if (sched_getaffinity(0, sizeof set, &set) == 0) {
         return (size_t)CPU_COUNT(&set);
     }
@@ -293,9 +293,9 @@ static void (*exit_handler)(void *);
 static _Thread_local int exit_rounds;
 
 /* pthread runs destructors in rounds while any key is set, PTHREAD_DESTRUCTOR_ITERATIONS at most.
- * Waiting for the second lets us see what the destructors of others allocate. Not for the last one:
- * a thread whose value is first set in a destructor does not get there, and would never be heard of
- * again. */
+ * We wait for the second round, so that allocations in other libraries' destructors are recorded. We do not
+ * wait for the last round: a thread whose value is first set in a destructor may not reach it, and its log
+ * would never be released. */
 static void
 exit_round(void *value)
 {
@@ -316,7 +316,8 @@ ep_os_thread_exit_install(void (*on_exit)(void *))
 void
 ep_os_thread_exit_set(void *value)
 {
-    (void)pthread_setspecific(exit_key, value);    /* fails: that log is never given back, no more */
+    (void)pthread_setspecific(exit_key, value);    /* if it fails, the log is never given back; nothing else
+                                                    * happens */
 }
 
 bool

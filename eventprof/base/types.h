@@ -1,11 +1,11 @@
 /* eventprof core: every shared struct and constant. Read this first.
  *
  * Words: an *event* is one thing that happened; a *record* its bytes in the log; a *chunk* 4 KiB to
- * 1 MiB of records; a *log* a thread's chunks; the *engine* the one recording machine of the process; a
+ * 1 MiB of records; a *log* a thread's chunks; the *engine* records for the whole process; a
  * *recorder* a window on it; a *trace* what a recorder yields. A *name* is an interned function; a
  * *site* is a name together with the instruction it was called from.
  *
- * The way of an event:
+ * The path of an event:
  *   hook -> ep_log_put (log.h, inline) -> chunk -> [sealed, kept or dropped: kept.c] -> decode.c
  *        -> pair.c -> summary.c -> tables
  */
@@ -20,7 +20,7 @@
 #define EP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define EP_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define EP_COLD __attribute__((cold, noinline))
-/* On variables that hooks read: one load instead of two, as no other image can have its own. */
+/* For variables that hooks read: one load instead of two, because no other image can replace them. */
 #define EP_HIDDEN __attribute__((visibility("hidden")))
 #define EP_CHECKED __attribute__((warn_unused_result))
 #define EP_PRINTF(text, first) __attribute__((format(printf, text, first)))
@@ -43,7 +43,7 @@ typedef struct ep_error {
 /* Says what failed, if `error` is not NULL. Returns: the status. */
 EP_PRINTF(3, 4) ep_status ep_fail(ep_error *error, ep_status status, const char *format, ...);
 
-/* The same for what the system refused. Returns: EP_IO. */
+/* The same for a refusal of the system. Returns: EP_IO. */
 ep_status ep_fail_os(ep_error *error, int os_error);
 
 /* ---- Kinds ----------------------------------------------------------------------------------- */
@@ -77,9 +77,9 @@ typedef enum ep_pairing {
 typedef enum ep_kind_group {
     EP_GROUP_PYTHON,         /* calls of Python functions, and their ends */
     EP_GROUP_C,              /* calls of builtin functions, methods and types */
-    EP_GROUP_BLOCK,          /* of an allocator; DOMAIN says of which */
-    EP_GROUP_SPAN,           /* what the program says of itself: spans, */
-    EP_GROUP_MARK,           /* and the rest of it */
+    EP_GROUP_BLOCK,          /* events of an allocator; DOMAIN says of which */
+    EP_GROUP_SPAN,           /* events that the program makes itself: spans, */
+    EP_GROUP_MARK,           /* and marks, counters, flows */
     EP_GROUP_GC,
     EP_GROUP_HPY,
     EP_GROUP_AUDIT,
@@ -96,7 +96,7 @@ typedef enum ep_kind {
 #define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING, GROUP) EP_KIND_##NAME = number,
 #include "events.def"
 #undef EP_KIND
-    EP_KIND_END    /* behind the last row: no number from here on is used */
+    EP_KIND_END    /* one past the last row: no number from here on is used */
 } ep_kind;
 
 #define EP_KIND_BITS 7
@@ -119,7 +119,8 @@ typedef struct ep_kind_info {
     uint8_t pairing;     /* ep_pairing */
     uint8_t group;       /* ep_kind_group */
     uint8_t words;       /* length of a record in 64-bit words */
-    bool has_name;       /* it closes a call: the id of its record is a name; of all others, a site */
+    bool has_name;       /* it closes a call: the id of its record is a name. The id of other records is a
+                          * site */
 } ep_kind_info;
 
 extern EP_HIDDEN const ep_kind_info ep_kinds[EP_KIND_COUNT];
@@ -131,14 +132,14 @@ ep_kind_has_name(unsigned kind)
     return ep_kinds[kind].has_name;
 }
 
-/* What happens inside of a function of the program's, as the interpreter tells it; not calls. */
+/* Whether it is an event inside of a function (a line, an exception, a branch, ...), not a call. */
 static inline bool
 ep_kind_is_inside(unsigned kind)
 {
     return ep_kinds[kind].group >= EP_GROUP_LINE && ep_kinds[kind].group <= EP_GROUP_BRANCH;
 }
 
-/* "python", "c", ...: for Python and for messages. */
+/* "python", "c", ...: the words for Python and for messages. */
 extern EP_HIDDEN const char *const ep_kind_group_words[EP_GROUP_COUNT];
 
 /* ---- Sets of kinds --------------------------------------------------------------------------- */
@@ -157,9 +158,9 @@ ep_kinds_has(ep_kind_set set, unsigned kind)
     return half >> (kind & 63) & 1;
 }
 
-/* A set that one thread changes while others read it. Relaxed: a reader may see one half of a new set
- * and the other half of the old one; it then records, or leaves out, an event at the very moment of
- * the change, as it also may with one word. */
+/* A set that one thread changes while others read it. Relaxed: a reader may see one half of the new set and
+ * the other half of the old one. It then records or leaves out an event at the moment of the change, which
+ * can also happen with a set of one word. */
 typedef struct ep_shared_kinds {
     _Atomic uint64_t half[2];
 } ep_shared_kinds;
@@ -178,7 +179,7 @@ ep_shared_kinds_get(const ep_shared_kinds *shared)
            atomic_load_explicit(&shared->half[0], memory_order_relaxed);
 }
 
-/* Each of the sets below is a constant, which kind_set.def makes of the rows of events.def for which
+/* Each of the following sets is a constant. kind_set.def makes it from the rows of events.def for which
  * EP_KIND_IS holds. */
 
 #define EP_KIND_IS(family, domain, pairing, group) ((family) != EP_FAMILY_CONTROL)
@@ -197,7 +198,7 @@ static const ep_kind_set ep_kinds_that_open_calls =
 #include "kind_set.def"
     ;
 
-/* Each such row has its place among the blocks of ep_columns. */
+/* Each row of these kinds has an element in alloc_row, address and size of ep_columns. */
 #define EP_KIND_IS(family, domain, pairing, group) \
     ((family) == EP_FAMILY_ALLOC || (family) == EP_FAMILY_FREE || (family) == EP_FAMILY_VALUE)
 static const ep_kind_set ep_kinds_of_two_words =
@@ -224,7 +225,7 @@ static const ep_kind_set ep_kinds_hpy =
 #include "kind_set.def"
     ;
 
-/* What a program says of itself. */
+/* Events that the program makes itself. */
 #define EP_KIND_IS(family, domain, pairing, group) ((group) == EP_GROUP_SPAN || (group) == EP_GROUP_MARK)
 static const ep_kind_set ep_kinds_user =
 #include "kind_set.def"
@@ -241,7 +242,7 @@ static const ep_kind_set ep_kinds_inside =
 #include "kind_set.def"
     ;
 
-/* Blocks, by the allocator that gives them out. */
+/* Events of blocks, by the allocator. */
 #define EP_KIND_IS(family, domain, pairing, group) ((domain) == EP_DOMAIN_RAW)
 static const ep_kind_set ep_kinds_raw =
 #include "kind_set.def"
@@ -290,9 +291,9 @@ ep_kinds_of_domains(uint64_t domains)
 #define EP_WORD0_PAYLOAD(word) ((uint32_t)(word) & EP_PAYLOAD_MAX)
 #define EP_WORD0_TICKS(word) ((uint32_t)((word) >> 32))
 
-/* Word 1 of an allocation: 44 bits of address >> 3, 20 bits of site. What does not fit (an
- * unaligned or 5-level address, a size or site too large) comes in ESCAPE records right before
- * it. */
+/* Word 1 of an allocation: 44 bits of address >> 3, 20 bits of site. A field that does not fit (an
+ * unaligned or 5-level address, a size or site that is too large) is in an ESCAPE record right before the
+ * allocation. */
 #define EP_ALLOC_SITE_BITS 20
 #define EP_ALLOC_SITE_MAX ((UINT32_C(1) << EP_ALLOC_SITE_BITS) - 1)
 #define EP_ALLOC_ADDRESS_LIMIT (UINT64_C(1) << 47)
@@ -301,20 +302,22 @@ typedef enum ep_escape {
     EP_ESCAPE_SIZE,
     EP_ESCAPE_ADDRESS,
     EP_ESCAPE_SITE,
-    /* Of an allocation or a free: bits of the domains (1 << ep_domain) whose allocators are at work
-     * around it. It is for those recorders only that have none of them: who has counts the block there. */
+    /* For an allocation or a free within other allocators: bits of the domains (1 << ep_domain) of those.
+     * Only recorders without any of these domains keep the record: a block belongs to the outermost
+     * recorded domain. */
     EP_ESCAPE_WITHIN,
     EP_ESCAPE_COUNT
 } ep_escape;
 
-/* Words that the longest put may write behind `end` of a log: four escapes, one allocation, one
+/* The largest number of words that one put writes past `end` of a log: four escapes, one allocation, one
  * SYNC, the terminator. Every chunk leaves them free, so one compare serves all shapes. */
 #define EP_CHUNK_SLACK_WORDS 14
 
 /* ---- Chunks ---------------------------------------------------------------------------------- */
 
-/* A thread's chunks double from the one to the other: a quiet thread takes little, a busy one seldom
- * needs a new one. Each is a multiple of the smallest, or of the system's pages if they are larger. */
+/* Each chunk of a thread is twice as large as the one before: a quiet thread takes little memory, a busy
+ * one seldom needs a new chunk. Sizes are multiples of the smallest, or of the system's pages if these are
+ * larger. */
 #define EP_CHUNK_BYTES_MIN (UINT64_C(1) << 12)
 #define EP_CHUNK_BYTES (UINT64_C(1) << 20)
 
@@ -339,11 +342,11 @@ typedef struct ep_chunk_header {
     ep_anchor opened;           /* ticks: the base of the first record's high half */
     ep_anchor sealed;           /* valid once state is SEALED */
     uint64_t used_words;        /* valid once state is SEALED */
-    _Atomic uint8_t shared;     /* another thread went on in it: there is a THREAD record */
+    _Atomic uint8_t shared;     /* another thread continued in it: there is a THREAD record */
     uint8_t reserved[7];
-    int64_t resident_bytes;     /* of the process, when it was opened; -1: unknown */
+    int64_t resident_bytes;     /* resident set of the process when the chunk was opened; -1: unknown */
     /* In a log file only. */
-    _Atomic uint64_t wanted;    /* the file's recorder keeps it; 0: it is somebody else's */
+    _Atomic uint64_t wanted;    /* 1: the file's recorder keeps it; 0: it does not */
     uint64_t sum;               /* ep_sum64() of the used words; valid once state is SEALED */
     uint32_t bytes;             /* of the mapping; 0: EP_CHUNK_BYTES */
     uint8_t reserved_too[28];   /* ends in a zero word: see ep_log_address_before() */
@@ -370,14 +373,14 @@ typedef enum ep_name_kind {
     EP_NAME_C,         /* a builtin function or method */
     EP_NAME_TYPE,      /* a class that was called */
     EP_NAME_OBJECT,    /* another callable, named after its type */
-    EP_NAME_USER,      /* what the program calls its spans, marks, counters and flows */
+    EP_NAME_USER,      /* the name of a span, mark, counter or flow of the program */
     EP_NAME_GC,        /* a run of the garbage collector */
     EP_NAME_AUDIT,     /* an audit event */
     EP_NAME_HPY,       /* a function of HPy's interface */
     EP_NAME_KIND_COUNT
 } ep_name_kind;
 
-/* Text of a name. UTF-8 (surrogates as three bytes), not terminated; views for the callee's use. */
+/* Text of a name. UTF-8 (surrogates as three bytes), not terminated. A view, valid during the call. */
 typedef struct ep_text {
     const char *at;    /* NULL: unknown */
     size_t bytes;
@@ -401,7 +404,7 @@ typedef struct ep_columns {
     uint64_t *alloc_row;   /* index into the arrays above */
     uint64_t *address;     /* of the block; realloc_failed: of the old block; VALUE: the value */
     int64_t *size;         /* bytes asked for; -1 on free and realloc_free until paired (pair.h), VALUE */
-    void *memory;          /* what all arrays but `thread` lie in; NULL: each is a block of its own */
+    void *memory;          /* the block that holds all arrays but `thread`; NULL: each array is a block */
 } ep_columns;
 
 /* ids -> rows of the trace's function table. -1: unknown. Built once a trace (decode.h). */
@@ -419,8 +422,8 @@ typedef struct ep_id_map {
 typedef struct ep_open_call {
     uint32_t site_id;
     uint8_t kind;      /* CALL, RESUME, THROW or C_CALL */
-    uint8_t before;    /* it was open when the window began; else a ring lost its record */
-    uint8_t doubted;   /* it stood at its entry then: that it begins may still be told (ep_engine_doubt) */
+    uint8_t before;    /* 1: it was open when the window began; 0: a ring lost the record of its begin */
+    uint8_t doubted;   /* it was at its entry then: its begin may still be reported (ep_engine_doubt) */
 } ep_open_call;
 
 typedef struct ep_open_stack {

@@ -1,4 +1,4 @@
-/* The cold half of counting: the clock, and calls that do not nest as they should. */
+/* The slow paths of counting: the clock, and calls that do not nest as expected. */
 #include "count.h"
 
 #include "count_parts.h"
@@ -70,14 +70,14 @@ ep_count_wish(ep_count_view *view, ep_count_slot *slot)
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
-/* Takes the top frame off. `whole`: both its ends were seen. */
+/* Removes the top frame. `whole`: its begin and its end were both seen. */
 static void
 pop(ep_count_view *view, uint64_t ticks, bool whole)
 {
     ep_count_frame *frame = view->top;
     ep_count_slot *slot = frame->slot;
     if (frame->key & EP_COUNT_OWN) {
-        /* What our code takes is its caller's own time. */
+        /* The time of our own code counts for its caller. */
         frame[-1].inside += frame->inside;
         view->top = frame - 1;
         return;
@@ -92,7 +92,7 @@ pop(ep_count_view *view, uint64_t ticks, bool whole)
     }
 }
 
-/* The same for one whose end was not seen. */
+/* The same for a frame whose end was not seen. */
 static void
 pop_cut(ep_count_view *view, uint64_t ticks)
 {
@@ -147,7 +147,7 @@ ep_count_open_before(ep_count_view *view, ep_count_slot *slot, uintptr_t key, ui
     if (!has_room(view)) {
         return false;
     }
-    slot->recursive -= slot->depth > 0;    /* its end will count it, which began too early for that */
+    slot->recursive -= slot->depth > 0;    /* it began before the window, and its end would count it */
     ep_count_push(view, slot, key | EP_COUNT_BEFORE, ticks);
     return true;
 }
@@ -201,7 +201,7 @@ ep_count_close(ep_count_view *view, uintptr_t key, const ep_count_slot *slot, ui
     uintptr_t sought = key != 0 ? key : (uintptr_t)slot;
     const ep_count_frame *frame = view->top;
     for (; frame > view->frames; frame--) {
-        /* Deep stacks are not searched from top to bottom by end after end. */
+        /* Remembers that the key is not there, so that a deep stack is not searched again for each end. */
         if (view->absent_key == sought && frame->start < view->absent_ticks) {
             break;
         }

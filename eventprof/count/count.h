@@ -1,26 +1,26 @@
-/* The counting mode: what each function did, in place, without a log.
+/* The counting mode: sums for each function, updated in place, without a log.
  *
- * A counter has a *view* a thread: a shadow stack of the calls that are open, and a *slot* a function.
- * One writer, its thread. Sums over the views are made when they are read, while no view is written;
- * a thread that ends leaves its view, slots and all, to the next one that begins: what a counter takes
- * goes by functions and by threads that live at once, not by events.
+ * A counter has a *view* for each thread: a shadow stack of the open calls, and a *slot* for each function.
+ * Only its thread writes a view. Views are summed up when they are read, while none is written. When a
+ * thread ends, the next new thread takes over its view with all slots: the memory of a counter grows with
+ * functions and simultaneous threads, not with events.
  *
  *   ep_count_current -> thread -> view of counter A: frames [floor][main][f][f]   slots {main, f, g}
  *                              -> view of counter B: ...
  *
- * Times are in ticks that the caller reads (ep_count_ticks()). Of recursive calls the outermost counts
- * into `total`, as in cProfile and summary.h; an end that fits no open call is left out; calls above one
- * that ends, whose own ends were not seen, end with it.
+ * Times are in ticks that the caller reads (ep_count_ticks()). Only the outermost of recursive calls counts
+ * into `total`, as in cProfile and summary.h. An end without an open call is ignored. When a call ends, the
+ * calls above it on the stack end with it.
  *
- * What must hold, for whatever is opened and closed: the sum of `self` is that of `total` of the calls
- * at the bottom of the stacks; calls + resumes begun - those ended == those open. */
+ * Invariants, for any sequence of events: the sum of `self` equals the sum of `total` of the calls at the
+ * bottom of the stacks; calls + resumes begun - those ended == those open. */
 #ifndef EP_COUNT_H
 #define EP_COUNT_H
 
 #include "clock.h"
 #include "types.h"
 
-/* Running at once. */
+/* Counters that can run at the same time. */
 #define EP_COUNTERS_MAX 8
 
 /* One function on one thread. The first 64 bytes are what a call touches. */
@@ -35,12 +35,13 @@ typedef struct ep_count_slot {
     uint8_t wish;           /* bits of EP_COUNT_WISH_, once asked */
     uint8_t unused[3];
     uint64_t recursive;     /* calls and slices begun while it was open; wraps until those end */
-    uint64_t nested;        /* ticks of those: what `total` leaves out */
-    uint64_t cut;           /* of calls + resumes, those whose own ends were not seen... */
-    uint64_t cut_ticks;     /* ...and their share, with those from before, of total + nested */
+    uint64_t nested;        /* ticks of these recursive calls, which `total` leaves out */
+    uint64_t cut;           /* how many of calls + resumes have an end that was not seen... */
+    uint64_t cut_ticks;     /* ...and their ticks in total + nested, with those of calls from before the
+                             * window */
     uint64_t seen;          /* for ep_counter_read() */
     uint64_t unused_too;
-    /* RAW allocations come without the GIL, on the owner's thread all the same. */
+    /* Atomic: RAW allocations come without the GIL, although on the owner's thread. */
     _Atomic uint64_t bytes, blocks;    /* allocated with it innermost */
 } ep_count_slot;
 
@@ -50,23 +51,26 @@ enum {
     EP_COUNT_WISH_KNOWN = 1,
     EP_COUNT_WISH_INCLUDED = 2,
     EP_COUNT_WISH_EXCLUDED = 4,
-    EP_COUNT_WISH_MIXED = 8    /* something that it calls may be wanted by somebody */
+    EP_COUNT_WISH_MIXED = 8    /* a function that it calls may be wanted by a counter */
 };
 
-/* Keys: what an end is recognised by; 8-aligned. With one of these bits, only slow halves recognise it. */
+/* Keys, by which an end finds its call; 8-aligned. A key with one of these bits is only found by slow
+ * paths. */
 #define EP_COUNT_ABOVE_OWN UINT64_C(1)    /* the frame below is our own code's */
-#define EP_COUNT_OWN UINT64_C(2)          /* our own code's: not counted, nor what it calls in C */
+#define EP_COUNT_OWN UINT64_C(2)          /* a frame of our own code: neither it nor its C calls are
+                                           * counted */
 #define EP_COUNT_BEFORE UINT64_C(4)       /* open when the window began */
 #define EP_COUNT_FLAGS UINT64_C(7)
 
 typedef struct ep_count_frame {
     uintptr_t key;
-    ep_count_slot *slot;    /* never NULL; of our own code the slot below, which its blocks belong to */
+    ep_count_slot *slot;    /* never NULL; for our own code that of the frame below, to which its blocks
+                             * belong */
     uint64_t start;         /* ticks */
     uint64_t inside;        /* ticks of the calls that ended in it */
 } ep_count_frame;
 
-/* The slot of what a thread met last at each of these places; an entry never goes void. */
+/* The slots that a thread used last, by name id; an entry never becomes invalid. */
 #define EP_COUNT_KNOWN 2048
 typedef struct ep_count_known {
     uintptr_t key;
@@ -84,47 +88,47 @@ typedef struct ep_count_view {
     size_t index_slots;
     ep_count_slot **index;    /* open addressing by name id; NULL: empty */
     struct ep_count_page *pages;
-    uintptr_t absent_key;     /* a search found it in no frame that began at or before... */
+    uintptr_t absent_key;     /* a search did not find this key in any frame that began at or before... */
     uint64_t absent_ticks;
     uint64_t lost;            /* calls and blocks that found no memory to be counted in */
-    uint64_t unmatched;       /* ends that fitted no open call */
-    bool begun;               /* the source put the calls on it that were open at the start */
+    uint64_t unmatched;       /* ends without an open call */
+    bool begun;               /* the source has pushed the calls that were open at the start */
     /* under the lock of count_parts.h */
     ep_counter *counter;
     struct ep_count_thread *thread;    /* NULL: it ended */
-    uint64_t stop_ticks;      /* as its frames have them; valid once the counter stopped */
+    uint64_t stop_ticks;      /* on the clock of its frames; valid once the counter stopped */
     struct ep_count_view *next;        /* of the counter */
-    struct ep_count_view *next_free;   /* of those without a thread, or without a counter */
+    struct ep_count_view *next_free;   /* in the list of views without a thread or without a counter */
     ep_count_known known[EP_COUNT_KNOWN];
 } ep_count_view;
 
-/* A block of the thread that a source may take back: its own mechanism's. */
+/* A block that a source may remove again, because the hook mechanism itself allocated it. */
 typedef struct ep_count_block {
     uintptr_t address;    /* 0: none */
     uint64_t bytes;
 } ep_count_block;
 
 typedef struct ep_count_thread {
-    uint64_t fast_in;          /* the generation in which fast halves may count into views[0]; 0: none */
-    ep_count_view *views[EP_COUNTERS_MAX];    /* of the generation below */
-    uint64_t serials[EP_COUNTERS_MAX];        /* of the windows that they are of */
+    uint64_t fast_in;          /* the generation in which fast paths may count into views[0]; 0: none */
+    ep_count_view *views[EP_COUNTERS_MAX];    /* the views of that generation */
+    uint64_t serials[EP_COUNTERS_MAX];        /* the serials of their windows */
     size_t view_count;
     uint64_t generation;
-    uint64_t aside;            /* ticks that callbacks took: in nobody's time */
+    uint64_t aside;            /* ticks of callbacks, which count for no function */
     uint32_t busy;             /* inside the interpreter's allocator, or code of ours */
     uint32_t calling;          /* inside a callback: nothing is counted */
-    ep_count_block blocks[2];  /* since the last event; [0]: the last */
+    ep_count_block blocks[2];  /* blocks since the last event; [0] is the latest */
     unsigned exit_rounds;
-    bool has_calls, has_c_calls;    /* whether hooks bring them: some running counter wants them */
-    const void *first_frame;   /* the sources' own: innermost as they put the open calls on the stacks */
+    bool has_calls, has_c_calls;    /* whether hooks report them, because a running counter wants them */
+    const void *first_frame;   /* for the sources: the innermost frame when they pushed the open calls */
 } ep_count_thread;
 
 struct ep_counter {
-    /* the owner's, before a start */
+    /* set by the owner before a start */
     const struct ep_filter *filter;    /* NULL: every call is counted */
     void *owner;               /* the source's own */
-    bool tells;                /* its owner hears of calls before and after they are counted */
-    bool calls, c_calls;       /* which it wants; others may run that want more */
+    bool tells;                /* its owner is called before and after each counted call */
+    bool calls, c_calls;       /* the calls that it wants; other counters may want more */
     bool this_thread_only;
     /* under the lock */
     bool running;
@@ -133,18 +137,18 @@ struct ep_counter {
     uint64_t start_ticks, stop_ticks;
     ep_count_view *views;      /* all */
     ep_count_view *free_views;
-    uint64_t lost;             /* threads that there was no memory for */
+    uint64_t lost;             /* threads for which there was no memory */
 };
 
 extern _Thread_local ep_count_thread *ep_count_current __attribute__((tls_model("initial-exec")));
 
-/* Changes with the set of running counters and with what they ask; never 0. */
+/* Changes with the set of running counters and with their options; never 0. */
 extern EP_HIDDEN _Atomic uint64_t ep_count_generation;
 
 /* Once a process. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_count_init(void);
 
-/* Which clock counters use, whatever recorders do. */
+/* Which clock counters use; that of recorders may differ. */
 extern EP_HIDDEN bool ep_count_by_counter;
 
 uint64_t ep_count_ticks_slow(void);
@@ -158,14 +162,14 @@ ep_count_ticks(void)
 /* Ticks in a second, as measured until now. */
 double ep_count_frequency_hz(void);
 
-/* ---- Counters: no thread of the interpreter is in a hook meanwhile ----------------------------- */
+/* ---- Counters: call these while no thread of the interpreter is in a hook ---------------------- */
 
 /* Returns: new, zeroed, or NULL. */
 ep_counter *ep_counter_new(void);
 /* Stops it if need be. NULL: nothing. */
 void ep_counter_free(ep_counter *counter);
 
-/* Begins a window; what an earlier one counted is given up. Fails: EP_STATE (it runs, or
+/* Begins a window; the counts of an earlier window are dropped. Fails: EP_STATE (it runs, or
  * EP_COUNTERS_MAX others do), EP_NOMEM. */
 EP_CHECKED ep_status ep_counter_start(ep_counter *counter, uint64_t ticks);
 void ep_counter_stop(ep_counter *counter, uint64_t ticks);
@@ -173,11 +177,11 @@ void ep_counter_stop(ep_counter *counter, uint64_t ticks);
 /* `tells` changed. */
 void ep_counter_changed(void);
 
-/* Returns: view, NULL if no more than `at` run. */
+/* Returns: view; NULL if at most `at` counters run. */
 ep_counter *ep_counter_running(size_t at);
 
-/* One row a function, by name id; the first is that of no function. Times in ticks. Open calls count as
- * if they ended now (running), or at the stop: into `total` and `self`. */
+/* One row for each function, by name id; the first is for blocks outside of all calls. Times are in ticks.
+ * Open calls count into `total` and `self` as if they ended now (running) or at the stop. */
 typedef struct ep_count_row {
     uint32_t name;
     uint64_t calls, resumes, recursive, total, self;
@@ -204,8 +208,8 @@ void ep_count_after_fork(uint64_t ticks);
 
 /* ---- A thread's own --------------------------------------------------------------------------- */
 
-/* The calling thread's, its views those of the running counters. NULL: no memory, or the thread is past
- * its end. */
+/* The calling thread's entry, with the views of the running counters. NULL: no memory, or the thread is
+ * past its end. */
 EP_COLD ep_count_thread *ep_count_attach(void);
 
 static inline uint64_t
@@ -224,14 +228,14 @@ ep_count_mine(void)
                : ep_count_attach();
 }
 
-/* Whether fast halves may count into views[0], with the top frame known to be the program's. */
+/* Whether fast paths may count into views[0]; the top frame is then not our own code's. */
 static inline bool
 ep_count_is_fast(const ep_count_thread *thread)
 {
     return EP_LIKELY(thread != NULL) && EP_LIKELY(thread->fast_in == ep_count_now_generation());
 }
 
-/* After a frame of our own code came or went. */
+/* Call it after a frame of our own code was pushed or removed. */
 void ep_count_settle(ep_count_thread *thread);
 
 /* The slot of a name, made on first sight. NULL: no memory, counted. */
@@ -289,10 +293,11 @@ bool ep_count_open(ep_count_view *view, ep_count_slot *slot, uintptr_t key, uint
 /* A call that was open when the window began, outermost first. */
 bool ep_count_open_before(ep_count_view *view, ep_count_slot *slot, uintptr_t key, uint64_t ticks);
 
-/* The call on top, of those from before, begins only now. No-op if it is another. */
+/* The call on top was pushed as open before the window, but begins only now. No-op if its key is
+ * another. */
 void ep_count_forget_before(ep_count_view *view, uintptr_t key);
 
-/* Puts our own code on the stack, and takes it off with what is above. */
+/* Pushes a frame of our own code, and removes it with the frames above. */
 bool ep_count_open_own(ep_count_view *view, uintptr_t key, uint64_t ticks);
 void ep_count_close_own(ep_count_view *view, uintptr_t key, uint64_t ticks);
 
@@ -317,11 +322,11 @@ ep_count_top_is_own(const ep_count_view *view)
     return (view->top->key & EP_COUNT_OWN) != 0;
 }
 
-/* Ends the innermost call with the key or, if it is not 0, of the slot, and all above it. False: there is
- * none, counted. */
+/* Ends the innermost call with the key, or with the slot if that is not NULL, and all calls above it.
+ * False: there is no such call; it is counted in `unmatched`. */
 bool ep_count_close(ep_count_view *view, uintptr_t key, const ep_count_slot *slot, uint64_t ticks);
 
-/* HOT. A block was made: of the innermost call, in each view. */
+/* HOT. A block was allocated: it counts for the innermost call of each view. */
 static inline void
 ep_count_add_block(ep_count_thread *thread, uint64_t bytes, uintptr_t address)
 {
@@ -339,7 +344,7 @@ ep_count_add_block(ep_count_thread *thread, uint64_t bytes, uintptr_t address)
     thread->blocks[0] = (ep_count_block){address, bytes};
 }
 
-/* HOT. Takes back the last block if that is it. */
+/* HOT. Removes the block again if it is one of the latest. */
 static inline bool
 ep_count_take_block(ep_count_thread *thread, uintptr_t address)
 {
@@ -361,7 +366,7 @@ ep_count_take_block(ep_count_thread *thread, uintptr_t address)
     return true;
 }
 
-/* An event: what was made before it stays. */
+/* After an event the blocks before it cannot be removed any more. */
 static inline void
 ep_count_keep_blocks(ep_count_thread *thread)
 {

@@ -1,4 +1,4 @@
-/* What the files that count share. Nobody else includes this; count.h is the interface. */
+/* Shared by the files of count/. Other code includes count.h, the interface. */
 #ifndef EP_COUNT_PARTS_H
 #define EP_COUNT_PARTS_H
 
@@ -8,7 +8,7 @@
 
 #define EP_COUNT_PAGE_SLOTS 32
 
-/* Slots stay where they are: frames and the sources' callbacks point at them. */
+/* Slots never move: frames and the sources' callbacks point to them. */
 typedef struct ep_count_page {
     struct ep_count_page *next;
     ep_count_slot slots[EP_COUNT_PAGE_SLOTS];
@@ -30,23 +30,23 @@ extern EP_HIDDEN struct ep_counting ep_counting;
 /* The clock of all counters from now on. */
 void ep_count_start_clock(void);
 
-/* Ends all that is open: the thread does. */
+/* Ends all open calls, because the thread ends. */
 void ep_count_close_all(ep_count_view *view, uint64_t ticks);
 
 /* ---- count_views.c --------------------------------------------------------------------------- */
 
 void ep_count_each_slot(ep_count_view *view, void (*visit)(ep_count_slot *));
 
-/* Nothing was counted, nothing is open, and no thread has it. */
+/* Makes a view empty: no counts, no open calls, no thread. */
 void ep_count_reset_view(ep_count_view *view);
 
-/* One for a thread that has none. Returns: NULL without memory. */
+/* A view for a thread that has none. Returns: NULL without memory. */
 ep_count_view *ep_count_take_view(ep_counter *counter, ep_count_thread *thread);
 
-/* The counter goes: its view may be the next one's. */
+/* The counter is freed: another counter may take its view. */
 void ep_count_give_view(ep_count_view *view);
 
-/* What a thread lists may be of windows long past: serials tell. */
+/* The views in a thread's list may be of past windows; their serials show it. */
 ep_count_view *ep_count_view_of(const ep_counter *counter, const ep_count_thread *thread);
 
 /* ---- count_threads.c ------------------------------------------------------------------------- */

@@ -46,7 +46,7 @@ on_thread_exit(void *value)
             ep_counting.running[i]->free_views = view;
         }
         if (ep_counting.running[i]->only == thread) {
-            ep_counting.running[i]->only = &nobody;    /* its address may come again */
+            ep_counting.running[i]->only = &nobody;    /* another thread may get its address */
         }
     }
     pthread_mutex_unlock(&ep_counting.lock);
@@ -58,7 +58,8 @@ ep_count_new_thread(void)
 {
     ep_count_thread *thread = is_over ? NULL : ep_calloc(1, sizeof *thread);
     if (thread != NULL) {
-        (void)pthread_setspecific(exit_key, thread);    /* fails: its view is given to nobody */
+        (void)pthread_setspecific(exit_key, thread);    /* if it fails, no other thread takes over its
+                                                         * views */
         ep_count_current = thread;
     }
     return thread;
@@ -115,7 +116,7 @@ after_fork(void)
     pthread_mutex_unlock(&ep_counting.lock);
 }
 
-/* What is open stays so, from now on. */
+/* Open calls stay open, and begin now. */
 static void
 begin_anew(ep_count_view *view, uint64_t ticks)
 {

@@ -105,9 +105,9 @@ ep_count_each_slot(ep_count_view *view, void (*visit)(ep_count_slot *))
 
 /* ---- Views ----------------------------------------------------------------------------------- */
 
-/* Views without a counter, the one that lost its counter first in front. A thread without the GIL may
- * be adding a block to one at the very moment in which its counter goes: so the last ones are kept for
- * the next counter, and it errs by a block. */
+/* Views without a counter, oldest first. A thread without the GIL may add a block to a view at the moment
+ * when its counter is freed. So the latest views are not freed but kept for the next counter, whose count
+ * may then be one block too high. */
 #define SPARE_VIEWS 64
 static ep_count_view *spare_first, *spare_last;
 static size_t spare_count;

@@ -1,4 +1,5 @@
-/* Coders of blocks: what they need while they encode, or decode. archive_model.h says how. */
+/* Coders of events: the memory that they need to encode or decode. archive_model.h describes the
+ * encoding. */
 #include "archive_model.h"
 #include "memory.h"
 

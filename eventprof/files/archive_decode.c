@@ -1,9 +1,10 @@
-/* The bytes of a block -> events. Each number is checked before it is used. archive_model.h says how. */
+/* The bytes of a section -> events. Each number is checked before it is used. archive_model.h describes the
+ * encoding. */
 #include "archive_model.h"
 
 typedef struct reader {
     ep_input in[STREAM_COUNT];
-    const char *wrong;       /* what; NULL: nothing yet */
+    const char *wrong;       /* the error; NULL: none yet */
 } reader;
 
 static uint64_t
@@ -32,7 +33,7 @@ kind_is_event(const ep_block_coder *coder, unsigned kind)
     return info->words != 0 && info->family != EP_FAMILY_CONTROL;
 }
 
-/* 0: something is wrong. */
+/* Returns: 0 on an error. */
 static uint32_t
 get_symbol(ep_block_coder *coder, reader *r, const thread_model *t)
 {
@@ -64,7 +65,7 @@ get_symbol(ep_block_coder *coder, reader *r, const thread_model *t)
 static uint64_t
 get_near(reader *r, uint64_t to)
 {
-    /* Unsigned: what a file says may wrap around. */
+    /* Unsigned: a number from a file may wrap around. */
     return to + (uint64_t)ep_unzigzag(ep_input_varint(&r->in[STREAM_ADDRESSES])) * 16;
 }
 
@@ -130,7 +131,7 @@ get_value(ep_block_coder *coder, reader *r, uint32_t symbol, uint32_t before)
     return *guess;
 }
 
-/* The id that the row gets: the process's. */
+/* The row gets this process's id. */
 static uint32_t
 follow_symbol(ep_block_coder *coder, thread_model *t, uint32_t symbol)
 {
@@ -151,7 +152,7 @@ follow_symbol(ep_block_coder *coder, thread_model *t, uint32_t symbol)
 
 typedef struct rows {
     size_t row, block;       /* next */
-    size_t events, blocks;   /* of the file that are still to come */
+    size_t events, blocks;   /* rows and blocks of the file that are not read yet */
     uint64_t time, last_time;
     int64_t size_sum;
 } rows;
@@ -171,7 +172,7 @@ get_run(ep_block_coder *coder, reader *r, ep_columns *c, rows *at, int32_t threa
         }
         unsigned kind = SYMBOL_KIND(symbol);
         const ep_kind_info *info = &coder->names.kinds[kind];
-        size_t known = info->name != NULL;    /* else the next row is put in its place */
+        size_t known = info->name != NULL;    /* else the next row overwrites it */
         c->time_ns[at->row] = (int64_t)at->time;
         c->kind[at->row] = (uint8_t)kind;
         c->thread[at->row] = thread;
@@ -192,7 +193,7 @@ get_run(ep_block_coder *coder, reader *r, ep_columns *c, rows *at, int32_t threa
             at->block += known;
             at->blocks -= 1;
             if (info->family == EP_FAMILY_ALLOC && known) {
-                /* A failed realloc's is what was asked for, and in no sum. */
+                /* The size of a failed realloc is the requested one, and is not summed up. */
                 uint64_t most = info->pairing == EP_PAIRING_NEITHER
                                     ? INT64_MAX
                                     : (uint64_t)(EP_ARCHIVE_SUM_MAX - at->size_sum);
@@ -208,7 +209,7 @@ get_run(ep_block_coder *coder, reader *r, ep_columns *c, rows *at, int32_t threa
     }
 }
 
-/* Sets up the streams; false: they are not what the bytes hold. */
+/* Sets up the streams. False: their lengths do not fit the bytes. */
 static bool
 begin_streams(reader *r, const uint8_t *bytes, size_t count)
 {
@@ -235,7 +236,8 @@ streams_are_used_up(const reader *r)
     return true;
 }
 
-/* What is right counts: each thread's events by kind, its first and its last time. */
+/* Adds a section without errors to the totals: events of each thread by kind, its first and its last
+ * time. */
 static void
 commit(const ep_columns *c, size_t from, const rows *at, ep_block_totals *totals)
 {

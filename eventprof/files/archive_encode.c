@@ -1,7 +1,7 @@
-/* Events -> the bytes of a block. archive_model.h says how. */
+/* Events -> the bytes of a section. archive_model.h describes the encoding. */
 #include "archive_model.h"
 
-/* A longest event, in bytes of each stream. */
+/* The largest number of bytes of one event in each stream. */
 static const uint8_t stream_bytes[STREAM_COUNT] = {
     [STREAM_THREADS] = 2 * EP_VARINT_BYTES,
     [STREAM_TIMES] = 1,
@@ -14,7 +14,7 @@ static const uint8_t stream_bytes[STREAM_COUNT] = {
 };
 
 typedef struct writer {
-    uint8_t *at[STREAM_COUNT];       /* behind what is written */
+    uint8_t *at[STREAM_COUNT];       /* one past the last written byte */
 } writer;
 
 static inline void
@@ -50,7 +50,7 @@ put_time(writer *w, uint64_t delta)
     }
 }
 
-/* Whether an address can be stored as a distance, and that. */
+/* Whether an address can be stored as a distance; *distance is set then. */
 static bool
 near(uint64_t address, uint64_t to, uint64_t *distance)
 {
@@ -124,7 +124,7 @@ map_id(const uint32_t *map, size_t count, uint32_t id)
     return id < count ? map[id] : 0;
 }
 
-/* Unsigned: a difference may wrap around, and back. */
+/* Unsigned: the difference may wrap around; the decoder's sum wraps back. */
 static void
 put_value(ep_block_coder *coder, writer *w, uint32_t symbol, uint32_t before, uint64_t value)
 {

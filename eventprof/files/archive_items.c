@@ -1,4 +1,4 @@
-/* The items of an archive's sections: all but its events. */
+/* The items of an archive's sections, except the events. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ read_recording(ep_archive *a, ep_input *in)
 {
     uint64_t fields[EP_RECORDING_BYTES / 8];
     for (size_t i = 0; i < EP_RECORDING_BYTES / 8; i++) {
-        /* The first writers did not have the last ones. */
+        /* The first versions did not write the last fields. */
         bool there = i < EP_RECORDING_FIRST_FIELDS || in->end - in->at >= 8;
         fields[i] = there ? ep_input_le(in, 8) : 0;
     }
@@ -51,7 +51,8 @@ read_recording(ep_archive *a, ep_input *in)
     return EP_OK;
 }
 
-/* Of a kind that is not known here, what its events take of the streams: they are read, and left out. */
+/* For a kind that is unknown here: how much its events take from the streams. They are read and left
+ * out. */
 static ep_status
 read_kind(ep_archive *a, ep_input *in)
 {
@@ -152,60 +153,43 @@ read_name(ep_archive *a, ep_input *in)
     text.file = string_of(a, in);
     text.line = get_int32(in);
     uint64_t kind = ep_input_varint(in);
-    if (in->bad || kind >= EP_NAME_KIND_COUNT || a->name_count >= EP_PAYLOAD_MAX) {
+    if (in->bad || kind >= EP_NAME_KIND_COUNT || a->ids.names.count >= EP_PAYLOAD_MAX) {
         in->bad = true;
         return EP_OK;
     }
     text.kind = (ep_name_kind)kind;
-    if (!ep_grow((void **)&a->names, &a->name_capacity, a->name_count + 1, sizeof *a->names)) {
-        return EP_NOMEM;
-    }
-    uint32_t id = ep_name_of_text(&text);
-    a->names[a->name_count++] = id;
-    return id != 0 ? EP_OK : EP_NOMEM;
+    return ep_file_ids_put_name(&a->ids, (uint32_t)a->ids.names.count, &text);
 }
 
 static ep_status
 read_site(ep_archive *a, ep_input *in)
 {
     uint64_t callee = ep_input_varint(in), caller = ep_input_varint(in);
-    ep_site site = {.offset = get_int32(in)};
+    ep_site site = {.callee = (uint32_t)callee, .caller = (uint32_t)caller, .offset = get_int32(in)};
     site.line = get_int32(in);
-    if (in->bad || callee >= a->name_count || caller >= a->name_count ||
-        a->site_count >= EP_PAYLOAD_MAX) {
+    size_t id = a->ids.sites.count;
+    if (in->bad || callee >= a->ids.names.count || caller >= a->ids.names.count || id >= EP_PAYLOAD_MAX) {
         in->bad = true;
         return EP_OK;
     }
-    site.line = site.line == EP_LINE_PENDING ? -1 : site.line;
-    site.callee = a->names[callee];
-    site.caller = a->names[caller];
-    if (!ep_grow((void **)&a->sites, &a->site_capacity, a->site_count + 1, sizeof *a->sites) ||
-        !ep_grow((void **)&a->site_callee, &a->callee_capacity, a->site_count + 1,
-                 sizeof *a->site_callee)) {
+    if (!ep_grow((void **)&a->site_callee, &a->callee_capacity, id + 1, sizeof *a->site_callee)) {
         return EP_NOMEM;
     }
-    uint32_t id = ep_site_of_names(&site);
-    a->site_callee[a->site_count] = (uint32_t)callee;
-    a->sites[a->site_count++] = id;
-    return id != 0 ? EP_OK : EP_NOMEM;
+    a->site_callee[id] = (uint32_t)callee;
+    return ep_file_ids_put_site(&a->ids, (uint32_t)id, &site);
 }
 
-/* What runs the callee of a site that was read before. */
+/* The task that runs the callee of a site that was read before. */
 static ep_status
 read_task(ep_archive *a, ep_input *in)
 {
     uint64_t site = ep_input_varint(in);
     ep_text text = string_of(a, in);
-    if (in->bad || site == 0 || site >= a->site_count || text.at == NULL) {
+    if (in->bad || site == 0 || site >= a->ids.sites.count || text.at == NULL) {
         in->bad = true;
         return EP_OK;
     }
-    uint32_t string = ep_string_add(text);
-    ep_site with_task = *ep_site_get(a->sites[site]);
-    with_task.task = string + 1;
-    uint32_t id = string != EP_STRING_NONE ? ep_site_of_names(&with_task) : 0;
-    a->sites[site] = id != 0 ? id : a->sites[site];
-    return id != 0 ? EP_OK : EP_NOMEM;
+    return ep_file_ids_put_task(&a->ids, (uint32_t)site, text);
 }
 
 /* Returns: how many events are of kinds that are not known here. */
@@ -265,7 +249,7 @@ read_thread(ep_archive *a, ep_input *in)
     a->info.unknown_events += get_counts(a, in, thread->recorded);
     (void)get_counts(a, in, thread->lost);
     d->thread_count += 1;
-    /* Sums of times over threads are to fit; and a row is an int32. */
+    /* Sums of times over threads must not overflow, and a row number must fit an int32. */
     in->bad = in->bad || d->thread_count > INT32_MAX ||
               (uint64_t)a->duration_ns > EP_ARCHIVE_SUM_MAX / d->thread_count;
     return EP_OK;
@@ -275,7 +259,7 @@ static ep_status
 read_open(ep_archive *a, ep_input *in)
 {
     uint64_t row = ep_input_varint(in), kind = ep_input_varint(in), site = ep_input_varint(in);
-    if (in->bad || row >= a->decoded.thread_count || site >= a->site_count ||
+    if (in->bad || row >= a->decoded.thread_count || site >= a->ids.sites.count ||
         !(kind == EP_KIND_CALL || kind == EP_KIND_RESUME || kind == EP_KIND_THROW ||
           kind == EP_KIND_C_CALL)) {
         in->bad = true;
@@ -285,7 +269,7 @@ read_open(ep_archive *a, ep_input *in)
     if (!ep_grow((void **)&open->calls, &open->capacity, open->depth + 1, sizeof *open->calls)) {
         return EP_NOMEM;
     }
-    open->calls[open->depth++] = (ep_open_call){.site_id = a->sites[site], .kind = (uint8_t)kind};
+    open->calls[open->depth++] = (ep_open_call){.site_id = ep_id_here(&a->ids.sites, (uint32_t)site), .kind = (uint8_t)kind};
     return EP_OK;
 }
 
@@ -307,7 +291,7 @@ static ep_status
 read_resident(ep_archive *a, ep_input *in)
 {
     ep_decoded *d = &a->decoded;
-    /* Sampled to the stop, which may be later than where the buffer was full. */
+    /* Samples go on to the stop, which may be later than the time when the buffer was full. */
     int64_t time_ns = get_time(in, EP_ARCHIVE_SUM_MAX), bytes = ep_unzigzag(ep_input_varint(in));
     if (in->bad || bytes < 0 ||
         (d->resident_count > 0 && time_ns < d->resident_ns[d->resident_count - 1])) {
@@ -325,7 +309,7 @@ read_resident(ep_archive *a, ep_input *in)
     return EP_OK;
 }
 
-/* In the order in which they need each other. */
+/* In this order: later sections refer to earlier ones. */
 static const struct {
     ep_section_type type;
     item_reader *read;
@@ -392,10 +376,8 @@ read_sections_of(ep_archive *a, size_t which)
 ep_status
 ep_archive_read_all_items(ep_archive *a)
 {
-    a->name_count = a->site_count = 1;
     memcpy(a->kinds, ep_kinds, sizeof a->kinds);
-    if (!ep_grow((void **)&a->names, &a->name_capacity, 1, sizeof *a->names) ||
-        !ep_grow((void **)&a->sites, &a->site_capacity, 1, sizeof *a->sites) ||
+    if (ep_file_ids_open(&a->ids) != EP_OK ||
         !ep_grow((void **)&a->site_callee, &a->callee_capacity, 1, sizeof *a->site_callee)) {
         return EP_NOMEM;
     }

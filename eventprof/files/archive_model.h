@@ -1,15 +1,17 @@
-/* What the encoder and the decoder of blocks share. Each block can be decoded without the others.
+/* Shared by the encoder and the decoder of events. Each section of events can be decoded without the
+ * others.
  *
- * What makes it small is guessing: both directions keep the same model of what was so far, and where
- * the guess is right one small constant is stored, of which the compressor leaves next to nothing.
- *   kind and id   the same as after the same two (or one) events of the thread before
- *   end of a call its function is that of the innermost open call
- *   size          the same as last time at this site after the same event
+ * The encoding is small because both directions predict the next event by the same model of the earlier
+ * events. If the prediction is right, one small constant is stored, which the compressor reduces to almost
+ * nothing.
+ *   kind and id those that followed the same two events (or the same event) of the thread before end of a
+ *   call its function is that of the innermost open call size the same as last time at this site after the
+ *   same event
  *   malloc        the address that was freed last in its size class (the allocators' free lists are
  *                 stacks), or the one behind the last of its class
  *   free          as many allocations after the block's own as last time at this site
  *   value         the same as last time at this site after the same event
- * The times' noise is what remains: one byte an event, plus one where it is 192 ns or more. */
+ * What remains is the noise of the times: one byte an event, and one more if the time is 192 ns or more. */
 #ifndef EP_ARCHIVE_MODEL_H
 #define EP_ARCHIVE_MODEL_H
 
@@ -21,14 +23,14 @@
  * head: events 4, allocator events 4, first time 8, last time 8 */
 typedef enum stream_id {
     STREAM_THREADS,      /* varint row, varint events; again and again */
-    STREAM_TIMES,        /* a byte an event: ns since the event before, or 192 + high part */
-    STREAM_LONG_TIMES,   /* the low byte of those, or the rest of the longest */
-    STREAM_KINDS,        /* a byte an event, a token */
-    STREAM_IDS,          /* varint, of tokens that say so */
+    STREAM_TIMES,        /* one byte an event: ns since the event before, or 192 + high part */
+    STREAM_LONG_TIMES,   /* the low byte of those with a high part, or a varint for the longest */
+    STREAM_KINDS,        /* one byte an event, a token */
+    STREAM_IDS,          /* a varint, if the token says that an id follows */
     STREAM_SIZES,        /* varint an allocation: 0 as guessed, else size + 1; a value: zigzag of
                             how much more than guessed */
     STREAM_PLACES,       /* a byte an allocation, a varint a free */
-    STREAM_ADDRESSES,    /* of those whose place says so */
+    STREAM_ADDRESSES,    /* if the place says that an address follows */
     STREAM_COUNT
 } stream_id;
 
@@ -48,8 +50,8 @@ typedef enum stream_id {
 
 /* Places of allocations: 0..31 how deep in the class's free list, then: */
 #define FREE_LIST 32
-#define PLACE_BEHIND 32      /* the last of the class */
-#define PLACE_FREED_LAST 33  /* whatever the class */
+#define PLACE_BEHIND 32      /* the address behind the last of the class */
+#define PLACE_FREED_LAST 33  /* the address that was freed last, in any class */
 #define PLACE_NEAR 34        /* varint zigzag of the distance / 16 to the last of the class */
 #define PLACE_FAR 35         /* the 8 bytes */
 /* Places of frees: 0 as guessed, 1 near and 2 far as above (from the last that was so), else 2 + how
@@ -57,13 +59,13 @@ typedef enum stream_id {
 #define FREE_NEAR 1
 #define FREE_FAR 2
 
-/* A longest event, in bytes of all streams. */
+/* The largest number of bytes of one event in all streams. */
 #define EVENT_BYTES (2 * EP_VARINT_BYTES + 2 + 5 * EP_VARINT_BYTES)
 
 /* ---- The model ------------------------------------------------------------------------------- */
 
-/* A kind and an id: id << 6 with the low 6 bits of the kind below, and its high one on top. So it is the
- * same as before there were kinds above 63, and hashes of it are. 0: none */
+/* A kind and an id: id << 6 with the low 6 bits of the kind below, and its high one on top. So kinds below
+ * 64 have the same symbols and hashes as before there were kinds above 63. 0: none */
 #define SYMBOL(kind, id) \
     (((uint32_t)(kind) & 63) | (uint32_t)(id) << 6 | (uint32_t)(kind) >> 6 << 31)
 #define SYMBOL_KIND(symbol) (((symbol) & 63) | (symbol) >> 31 << 6)
@@ -75,9 +77,10 @@ typedef enum stream_id {
 #define AGO_BITS 12
 #define RECENT ((size_t)1 << 16)
 #define CLASSES 128
-/* How far down the stack an end that is not the innermost call's is looked for. */
+/* How far down the stack the call of an end is searched. */
 #define LOOK_DOWN 8
-/* Encoding only: where a block of recent address stands. Forgets; then its free is stored whole. */
+/* Encoding only: the number of the allocation of a recent address. Old entries are overwritten; then the
+ * address of the free is stored in full. */
 #define SEEN_BITS 17
 
 typedef struct open_node {
@@ -86,15 +89,15 @@ typedef struct open_node {
 } open_node;
 
 typedef struct thread_model {
-    uint64_t epoch;          /* of the block for which the rest holds */
-    uint32_t top;            /* index + 1 in nodes; 0: no call is open that began in this block */
+    uint64_t epoch;          /* of the section for which the other fields are valid */
+    uint32_t top;            /* index + 1 in nodes; 0: no call that began in this section is open */
     uint32_t before, before_that;    /* symbols */
 } thread_model;
 
 typedef struct free_list {
     uint64_t last;                   /* address allocated last */
     uint32_t count;
-    uint64_t freed[FREE_LIST];       /* the last freed last */
+    uint64_t freed[FREE_LIST];       /* freed addresses; the latest is the last */
 } free_list;
 
 typedef struct recent_block {
@@ -120,14 +123,14 @@ typedef struct model {
 
 struct ep_block_coder {
     ep_block_names names;
-    uint64_t epoch;                  /* blocks begun */
+    uint64_t epoch;                  /* sections begun */
     model model;
     recent_block recent[RECENT];     /* index = number of the allocation, modulo */
     thread_model *threads;           /* by row */
     open_node *nodes;                /* EP_BLOCK_EVENTS_MAX, or fewer when writing */
     /* writing */
     seen_block *seen;
-    uint8_t *streams;                /* each in room of its own */
+    uint8_t *streams;                /* each stream has its own part */
     uint8_t *bytes;                  /* the result */
 };
 
@@ -143,12 +146,12 @@ hash_one(uint32_t a, int bits)
     return a * UINT32_C(0x9E3779B1) >> (32 - bits);
 }
 
-/* Blocks of a class share a free list. Up to 512 bytes obmalloc's of 16 bytes each; above, and in
- * the raw domain, malloc's, whose chunks have 8 bytes more. */
+/* Memory blocks of a class share a free list. Up to 512 bytes these are obmalloc's classes of 16 bytes;
+ * above, and in the domain raw, malloc's, whose chunks have 8 more bytes. */
 static inline unsigned
 class_of(unsigned domain, uint64_t size, uint64_t *stride)
 {
-    size = size < INT64_MAX ? size : INT64_MAX;    /* a file may say anything */
+    size = size < INT64_MAX ? size : INT64_MAX;    /* the size may come from a damaged file */
     if (size <= 512 && (domain == EP_DOMAIN_MEM || domain == EP_DOMAIN_OBJ)) {
         unsigned class = size != 0 ? (unsigned)((size + 15) / 16) : 1;
         *stride = class * 16;
@@ -172,7 +175,7 @@ model_begin(ep_block_coder *coder)
     }
 }
 
-/* Few of the threads have events in a block: each is made ready when it has. */
+/* Few of the threads have events in a section: the model of a thread is initialised at its first event. */
 static inline thread_model *
 thread_of(ep_block_coder *coder, size_t row)
 {
@@ -183,7 +186,7 @@ thread_of(ep_block_coder *coder, size_t row)
     return t;
 }
 
-/* An event is over: what may come after it is known better now. */
+/* Updates the model after an event. */
 static inline void
 learn(model *m, thread_model *t, uint32_t symbol)
 {
@@ -207,8 +210,7 @@ top_name(const ep_block_coder *coder, const thread_model *t)
     return t->top != 0 ? coder->nodes[t->top - 1].name : 0;
 }
 
-/* The innermost call ends if `name` is its function's; else the nearest one whose it is, with those
- * inside; else none. */
+/* Ends the innermost call of the function `name`, and the calls inside of it; if there is none, nothing. */
 static inline void
 close_call(const ep_block_coder *coder, thread_model *t, uint32_t name)
 {

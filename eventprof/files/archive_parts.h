@@ -1,5 +1,5 @@
-/* What the archive's writer and reader share: the shape of a section, checksums, codecs, and the
- * blocks of events. Nobody else's; archive.h is the door. */
+/* Shared by the archive's writer and reader: sections, checksums, codecs, and the events. In names of
+ * functions and constants here a "block" is the events of one section. Other code includes archive.h. */
 #ifndef EP_ARCHIVE_PARTS_H
 #define EP_ARCHIVE_PARTS_H
 
@@ -20,7 +20,7 @@
 /* The first eventprof that reads this major version. */
 #define EP_ARCHIVE_READER "0.1.0"
 
-#define EP_ARCHIVE_MAGIC "EVPARCH\n"    /* 8 bytes; then 4 that transfers as text would change */
+#define EP_ARCHIVE_MAGIC "EVPARCH\n"    /* 8 bytes, and 4 bytes that a transfer as text would change */
 #define EP_ARCHIVE_TRANSFER "\x89\r\n\x1a"
 #define EP_ARCHIVE_END "EVPAREND"
 #define EP_ARCHIVE_HEADER_BYTES 64
@@ -28,19 +28,20 @@
 #define EP_TRAILER_BYTES 32
 #define EP_VERSION_BYTES 16
 #define EP_RECORDING_BYTES 128
-#define EP_RECORDING_FIRST_FIELDS 13    /* of the first writers */
+#define EP_RECORDING_FIRST_FIELDS 13    /* in the first versions */
 
-/* A section that claims more is an error: no writer makes one, and memory is taken for it. */
+/* A section that claims more is an error: no writer makes one, and a reader would allocate that much. */
 #define EP_SECTION_RAW_MAX (UINT64_C(64) << 20)
-/* Writers end a section of many items from here on and begin another. */
+/* Writers begin a new section when a section of many items has so many bytes. */
 #define EP_SECTION_RAW_GOAL ((size_t)16 << 20)
-/* raw <= RATIO * stored + SLACK. Writers store what shrinks by more than 1000 as it is: real clocks
- * are not that regular, and a reader need not fear what a small file grows to. */
+/* raw <= RATIO * stored + SLACK. If a section would shrink by more than 1000, writers store it
+ * uncompressed: events with real times are never that regular, and readers can refuse a small file that
+ * claims to grow huge. */
 #define EP_SECTION_RATIO_MAX 1100
 #define EP_SECTION_RATIO_GOAL 1000
 #define EP_SECTION_RATIO_SLACK 4096
 
-/* Sums that readers make of times and sizes stay below. */
+/* Readers' sums of times and sizes stay below. */
 #define EP_ARCHIVE_SUM_MAX (INT64_MAX / 2)
 #define EP_ARCHIVE_COUNT_MAX (UINT64_C(1) << 56)
 
@@ -74,7 +75,7 @@ typedef enum ep_codec {
  * the stored bytes 4, crc of the 44 before 4. */
 typedef struct ep_section {
     uint64_t offset;          /* of its header; not in the header */
-    uint32_t type;            /* ep_section_type, or one that only newer readers know */
+    uint32_t type;            /* ep_section_type, or a type of a later version */
     uint8_t codec;            /* ep_codec */
     uint64_t raw_bytes, stored_bytes;
     uint64_t items;           /* in it */
@@ -83,7 +84,7 @@ typedef struct ep_section {
 } ep_section;
 
 void ep_section_pack(const ep_section *section, uint8_t to[EP_SECTION_HEADER_BYTES]);
-/* False: its checksum is wrong. section->offset is the caller's. */
+/* False: its checksum is wrong. The caller sets section->offset. */
 bool ep_section_unpack(const uint8_t from[EP_SECTION_HEADER_BYTES], ep_section *section);
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
@@ -108,7 +109,7 @@ ep_load_le(const uint8_t *from, int bytes)
 
 #define EP_VARINT_BYTES 10
 
-/* 7 bits a byte, the lowest first; the high bit says that more follow. Returns: behind it. */
+/* 7 bits a byte, the lowest first; the high bit says that more follow. Returns: one past the last byte. */
 static inline uint8_t *
 ep_store_varint(uint8_t *to, uint64_t value)
 {
@@ -133,7 +134,7 @@ ep_unzigzag(uint64_t value)
     return (int64_t)(value >> 1 ^ (value & 1 ? UINT64_MAX : 0));
 }
 
-/* A view that is read from its front; once `bad`, everything read is 0. */
+/* Bytes that are read from front to back; a view. Once it is `bad`, everything read is 0. */
 typedef struct ep_input {
     const uint8_t *at, *end;
     bool bad;
@@ -161,39 +162,38 @@ ep_input_byte(ep_input *input)
 }
 
 uint64_t ep_input_le(ep_input *input, int bytes);
-/* NULL: there are not so many. */
+/* NULL: there are fewer bytes. */
 const uint8_t *ep_input_take(ep_input *input, uint64_t bytes);
 
 /* ---- Checksums and codecs (archive_codec.c) -------------------------------------------------- */
 
-/* CRC-32 as zlib and PNG have it. Continue with the result; begin with 0. */
+/* CRC-32 as in zlib and PNG. Begin with 0, and continue with the result. */
 uint32_t ep_crc32(uint32_t crc, const void *bytes, size_t count);
 
-/* Whether it is the checksum of these bytes: what readers ask. */
+/* Whether it is the checksum of these bytes; for readers. */
 bool ep_crc32_is(uint32_t crc, const void *bytes, size_t count);
 
 extern const char *const ep_codec_names[EP_CODEC_COUNT];
 
-/* What this build writes. */
+/* The codec that this build writes. */
 ep_codec ep_codec_best(void);
 bool ep_codec_usable(unsigned codec);
 
-/* Room that `bytes` may need at most, compressed. */
+/* The largest compressed size of `bytes`. */
 size_t ep_codec_bound(ep_codec codec, size_t bytes);
 
-/* State of a codec, kept from section to section. Zeroed is ready; ep_packer_clear() ends it. */
+/* The state of a codec, reused for each section. A zeroed one is ready; ep_packer_clear() frees it. */
 typedef struct ep_packer {
     void *compress, *decompress;
 } ep_packer;
 
 void ep_packer_clear(ep_packer *packer);
 
-/* Compresses to `to`, which has ep_codec_bound() bytes. *stored: how many it took. Fails:
- * EP_NOMEM. */
+/* Compresses to `to`, which has ep_codec_bound() bytes. *stored: the compressed size. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_pack(ep_packer *packer, ep_codec codec, const uint8_t *from, size_t bytes,
                              uint8_t *to, size_t *stored);
 
-/* Fails: EP_NOMEM, EP_FORMAT (not exactly raw_bytes come out). */
+/* Fails: EP_NOMEM, EP_FORMAT (the result is not exactly raw_bytes long). */
 EP_CHECKED ep_status ep_unpack(ep_packer *packer, ep_codec codec, const uint8_t *from,
                                size_t stored_bytes, uint8_t *to, size_t raw_bytes);
 
@@ -205,7 +205,7 @@ EP_CHECKED ep_status ep_unpack(ep_packer *packer, ep_codec codec, const uint8_t 
 
 typedef struct ep_block_coder ep_block_coder;
 
-/* What both directions need to know. Ids of the file are dense, from 1; 0: none. */
+/* The ids that both directions need. Ids of the file are dense, from 1; 0: none. */
 typedef struct ep_block_names {
     size_t site_count, name_count;      /* one more than the highest id of the file */
     const uint32_t *site_callee;        /* of the file, name by site of the file */
@@ -213,7 +213,7 @@ typedef struct ep_block_names {
     const uint32_t *name_map;
     size_t site_map_count, name_map_count;
     size_t thread_count;
-    const ep_kind_info *kinds;          /* reading: by kind; those not known here have no name */
+    const ep_kind_info *kinds;          /* reading: by kind; kinds that are unknown here have no name */
 } ep_block_names;
 
 /* names: a view. Returns: new. Fails: NULL, out of memory. */
@@ -225,10 +225,10 @@ void ep_block_coder_free(ep_block_coder *coder);
 const uint8_t *ep_block_encode(ep_block_coder *coder, const ep_columns *columns, size_t row,
                                size_t count, size_t *block, size_t *bytes);
 
-/* What all blocks of a file share while they are read. */
+/* Totals over all sections of events of a file while they are read. */
 typedef struct ep_block_totals {
     int64_t duration_ns;      /* no time is later */
-    int64_t last_ns;          /* of the blocks so far: times never go back */
+    int64_t last_ns;          /* last time of the sections so far: times never go back */
     int64_t size_sum;         /* of what was allocated; at most EP_ARCHIVE_SUM_MAX */
     uint64_t (*recorded)[EP_KIND_COUNT];    /* by thread row */
     int64_t *first_ns, *last_of_thread_ns;  /* by thread row */

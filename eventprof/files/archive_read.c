@@ -35,7 +35,7 @@ read_all_but_events(ep_archive *a)
     ep_archive_fill_info(a);
     status = ep_archive_read_all_items(a);
     ep_decoded *d = &a->decoded;
-    /* Not before: the array moved while it grew. */
+    /* Only now, because the array moved while it grew. */
     for (size_t i = 0; i < d->thread_count; i++) {
         d->threads[i].thread = d->read_threads[i].attached ? &d->read_threads[i] : NULL;
     }
@@ -92,8 +92,7 @@ ep_archive_close(ep_archive *a)
     free(a->sections);
     free(a->strings_at);
     free(a->texts);
-    free(a->names);
-    free(a->sites);
+    ep_file_ids_clear(&a->ids);
     free(a->site_callee);
     free(a->stored);
     free(a->raw);
@@ -130,7 +129,7 @@ columns_new(ep_columns *c, size_t rows, size_t blocks)
                : EP_NOMEM;
 }
 
-/* Appends the rows of a section of events, the file's block `number`. One that is damaged is left out. */
+/* Appends the rows of a section of events, number `number` in the file. A damaged section is left out. */
 static ep_status
 load_block(ep_archive *a, ep_block_coder *coder, const ep_section *s, uint64_t number, ep_columns *columns,
            ep_block_totals *totals)
@@ -161,7 +160,7 @@ load_blocks(ep_archive *a, ep_block_coder *coder, ep_columns *columns, ep_block_
     return status;
 }
 
-/* What was recorded and is not there is lost. */
+/* Events that were recorded and could not be read count as lost. */
 static void
 settle_threads(ep_decoded *d, const ep_block_totals *totals)
 {
@@ -181,7 +180,7 @@ settle_threads(ep_decoded *d, const ep_block_totals *totals)
     }
 }
 
-/* Fails: EP_NOMEM; what is there is for clear_totals(). */
+/* Fails: EP_NOMEM; clear_totals() frees what was allocated. */
 static ep_status
 begin_totals(const ep_archive *a, ep_block_totals *totals)
 {
@@ -211,18 +210,18 @@ static ep_block_coder *
 new_coder(const ep_archive *a)
 {
     const ep_block_names names = {
-        .site_count = a->site_count,
-        .name_count = a->name_count,
+        .site_count = a->ids.sites.count,
+        .name_count = a->ids.names.count,
         .site_callee = a->site_callee,
-        .site_map = a->sites,
-        .name_map = a->names,
+        .site_map = a->ids.sites.ids,
+        .name_map = a->ids.names.ids,
         .thread_count = a->decoded.thread_count,
         .kinds = a->kinds,
     };
     return ep_block_coder_new(&names, false);
 }
 
-/* What is known when all blocks were read. */
+/* Sets what is known after all sections were read. */
 static void
 settle(ep_archive *a, const ep_block_totals *totals, uint64_t events)
 {

@@ -34,7 +34,7 @@ ep_archive_note_damage(ep_archive *a, const char *part, uint64_t number, uint64_
     }
 }
 
-/* Fails: EP_IO; EP_FORMAT: the file ends before (it shrank, or `offset` was nonsense). */
+/* Fails: EP_IO; EP_FORMAT: the file ends before (it shrank, or `offset` is wrong). */
 static ep_status
 read_at(ep_archive *a, uint64_t offset, uint8_t *to, size_t bytes)
 {
@@ -59,7 +59,7 @@ read_at(ep_archive *a, uint64_t offset, uint8_t *to, size_t bytes)
     return EP_OK;
 }
 
-/* What a section's header says is possible. Returns: NULL, or what is wrong. */
+/* Checks whether the numbers of a section's header are possible. Returns: NULL, or the error. */
 static const char *
 check_section(const ep_archive *a, const ep_section *s)
 {
@@ -74,7 +74,8 @@ check_section(const ep_archive *a, const ep_section *s)
         return "it claims to hold more than its bytes can";
     }
     if (s->type == EP_SECTION_EVENTS) {
-        /* A byte of time and one of kind an event, one of size or place more an allocation. */
+        /* An event takes at least one byte of time and one of kind, an allocation one more of size and of
+         * place. */
         if (s->items == 0 || s->items > EP_BLOCK_EVENTS_MAX || s->items > s->raw_bytes / 2 ||
             s->blocks > s->items) {
             return "it claims more events than it can hold";
@@ -85,8 +86,8 @@ check_section(const ep_archive *a, const ep_section *s)
     return NULL;
 }
 
-/* The header at s->offset. Returns: NULL, or what is wrong; "" for a status other than EP_FORMAT,
- * in *status. */
+/* Reads the header at s->offset. Returns: NULL, or the error; "" for a status other than EP_FORMAT, which
+ * is in *status. */
 static const char *
 read_section_header(ep_archive *a, ep_section *s, ep_status *status)
 {
@@ -176,7 +177,7 @@ ep_archive_read_header(ep_archive *a)
                        "it was changed on its way here, as text is (offset 7): transfer it "
                        "again, as binary");
     }
-    /* First the version: what comes after it, the checksum too, may be another then. */
+    /* The version comes first: in another version everything after it may differ, even the checksum. */
     a->info.major = (unsigned)ep_load_le(&header[12], 2);
     a->info.minor = (unsigned)ep_load_le(&header[14], 2);
     memcpy(a->info.writer, &header[32], EP_VERSION_BYTES);

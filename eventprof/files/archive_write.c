@@ -1,5 +1,5 @@
-/* A trace -> an archive: first what is small and needed by all (names, sites, threads), so that a
- * file whose end is missing can still be read, then blocks of events, then the index. */
+/* A trace -> an archive: first the small sections that all others need (names, sites, threads), so that a
+ * file whose end is missing can still be read; then sections of events; then the index. */
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ typedef struct writer {
     size_t index_count, index_capacity;
     /* ids: index = the process's, value = the file's; 0: not in the file */
     uint32_t *sites, *names, *strings;
-    size_t site_count, name_count, string_count;    /* of the process, when writing began */
+    size_t site_count, name_count, string_count;    /* counts of the process when writing began */
     uint32_t *site_callee;           /* index = the file's site */
     size_t file_sites, file_names, file_strings;    /* one more than the highest id in the file */
 } writer;
@@ -67,7 +67,8 @@ write_all(writer *w, const uint8_t *at, size_t bytes)
     return EP_OK;
 }
 
-/* Writes one section. Small ones, and what hardly gets smaller, are stored as they are. */
+/* Writes one section. Small sections, and those that compression hardly makes smaller, are not
+ * compressed. */
 static ep_status
 write_section(writer *w, ep_section_type type, const uint8_t *bytes, size_t count, uint64_t items,
               uint64_t blocks)
@@ -107,7 +108,7 @@ write_section(writer *w, ep_section_type type, const uint8_t *bytes, size_t coun
     return status != EP_OK ? status : write_all(w, out, stored);
 }
 
-/* What was put since the last time, as a section; nothing if there is nothing. */
+/* Writes the bytes that were put since the last section as a section; none if there are no bytes. */
 static ep_status
 end_section(writer *w, ep_section_type type)
 {
@@ -136,7 +137,7 @@ reserve(writer *w, size_t bytes)
     return w->bytes + w->count;
 }
 
-/* The pointer that reserve() gave, moved on by what was stored there. */
+/* `to`: the pointer that reserve() returned, plus the bytes that were stored there. */
 static void
 advance(writer *w, const uint8_t *to)
 {
@@ -189,7 +190,7 @@ write_recording(writer *w)
     return write_section(w, EP_SECTION_RECORDING, bytes, sizeof bytes, 1, 0);
 }
 
-/* The kinds that were asked for, and those that there are counts of. */
+/* The kinds that were asked for, and those that have counts. */
 static ep_status
 write_kinds(writer *w)
 {
@@ -317,7 +318,7 @@ number_ids(writer *w)
             mark(w->strings, w->string_count, name->file);
         }
     }
-    /* Here 0 is a string as any other. */
+    /* Here string 0 is an ordinary string. */
     w->file_strings = 1;
     for (size_t i = 0; i < w->string_count; i++) {
         w->strings[i] = w->strings[i] ? (uint32_t)w->file_strings++ : 0;
@@ -336,7 +337,7 @@ write_strings(writer *w)
         }
         ep_text text = ep_string_get(id);
         if (text.bytes > EP_SECTION_RAW_GOAL) {
-            text.bytes = 0;    /* nothing has such a name */
+            text.bytes = 0;    /* no name is so long */
         }
         uint8_t *to = reserve(w, EP_VARINT_BYTES + text.bytes);
         if (to == NULL) {
@@ -400,7 +401,7 @@ write_sites(writer *w)
     return status != EP_OK ? status : end_section(w, EP_SECTION_SITES);
 }
 
-/* Of the sites that have one; without any there is no such section. */
+/* Tasks of the sites that have one. If no site has a task, there is no such section. */
 static ep_status
 write_tasks(writer *w)
 {
@@ -493,7 +494,8 @@ write_open(writer *w)
     return status != EP_OK ? status : end_section(w, EP_SECTION_OPEN);
 }
 
-/* Of a merged trace: when each thread's process was recorded, where that is not all the time. */
+/* For a merged trace: the time in which each thread's process was recorded, if that is not the whole
+ * window. */
 static ep_status
 write_windows(writer *w)
 {

@@ -1,4 +1,4 @@
-/* Translates records of other versions; what they are is in file_kinds.h. */
+/* Translates records of other versions; see file_kinds.h. */
 #include "file_kinds.h"
 
 #include <stdio.h>
@@ -25,7 +25,8 @@ ep_record_shape_of(const ep_file_header *header)
             shape.words[kind] = ep_kinds[kind].words;
             shape.family[kind] = ep_kinds[kind].family;
         } else if (kind != 0 && header->major > 1 && told->words != 0 && told->family < EP_FAMILY_CONTROL) {
-            /* What a CONTROL record says of the records behind it cannot be guessed: it ends the chunk. */
+            /* The effect of an unknown CONTROL record on the following records is not known: it ends the
+             * chunk. */
             shape.words[kind] = told->words;
             shape.family[kind] = told->family;
             shape.differs = true;
@@ -54,7 +55,7 @@ ep_translation_growth(const ep_record_shape *shape, const uint64_t *from, size_t
     return growth;
 }
 
-/* An event that is left out, and the ESCAPE records in front of it that are its own. */
+/* Leaves out an event, and the ESCAPE records before it that belong to it. */
 static void
 leave_out(ep_translation *t, unsigned kind, uint64_t ticks, size_t first_escape)
 {
@@ -78,8 +79,8 @@ void
 ep_translate_records(ep_translation *t, const uint64_t *from, size_t count, uint64_t *to)
 {
     const ep_record_shape *shape = t->shape;
-    size_t first_escape = 0;    /* of those that the next allocation or free has: words written before */
-    bool has_size = false;      /* one of them is of a size */
+    size_t first_escape = 0;    /* words written before the first ESCAPE of the next allocation or free */
+    bool has_size = false;      /* one of these is of a size */
     t->read = t->written = 0;
     while (t->read < count && from[t->read] != 0) {
         const uint64_t *record = from + t->read, word0 = record[0];
@@ -108,7 +109,7 @@ ep_translate_records(ep_translation *t, const uint64_t *from, size_t count, uint
         }
         const bool is_escape = kind == EP_KIND_ESCAPE;
         has_size = (has_size && !takes_escapes) || (is_escape && payload == EP_ESCAPE_SIZE);
-        /* A number that has no room any more is of a name or site that no process can have: unknown. */
+        /* A number that is too large for the payload cannot be a name or site of a process: unknown. */
         payload = payload < EP_PAYLOAD_MAX ? payload : EP_PAYLOAD_MAX;
         bool is_such_site = is_escape && payload == EP_ESCAPE_SITE && word1 > EP_PAYLOAD_MAX &&
                             word1 >> PAYLOAD_BITS_1 == 0;

@@ -1,6 +1,6 @@
 /* A log file -> decoded columns. Slots are read into memory, never mapped: a file that shrinks
- * meanwhile must not kill the reader. What is read is checked record by record and its thread ids
- * are made small before decode.c, which trusts its input, sees it. */
+ * meanwhile must not kill the reader. Records are checked one by one, and their thread ids are replaced by
+ * small ones, before they reach decode.c, which trusts its input. */
 #include "file_read.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #define NS_A_TICK_MAX 1000.0
 #define NS_A_TICK_MIN 0.001
 
-/* Between two instants lies a clock as clocks are. */
+/* Whether the rate between two anchors is possible for a real clock. */
 static bool
 is_plausible(ep_anchor a, ep_anchor b)
 {
@@ -26,15 +26,16 @@ is_plausible(ep_anchor a, ep_anchor b)
     return ns_a_tick >= NS_A_TICK_MIN && ns_a_tick <= NS_A_TICK_MAX;
 }
 
-/* Anchors whose slope to the start is what clocks have; the last one extends the first line. */
+/* Uses the anchors whose slope to the start is possible for a clock; the last one extends the first
+ * line. */
 static ep_status
 build_clock(ep_loader *l, ep_clock_map *map)
 {
     const ep_file_header *header = &l->header;
     const ep_anchor start = header->start;
     ep_status status = ep_clock_map_add(map, start);
-    /* Finished: what the recorder's own trace takes, so that times are the same. Else the beat that
-     * counts; the other one may be half written. */
+    /* If finished: the anchors that the recorder's own trace uses, so that times are the same. Otherwise
+     * the beat that counts; the other one may be half written. */
     bool finished = l->reader->facts.phase == EP_FILE_FINISHED;
     uint32_t beat = atomic_load_explicit(&header->beat, memory_order_relaxed) & 1;
     const ep_anchor others[] = {header->birth, finished ? header->stop : header->beats[beat]};
@@ -53,7 +54,7 @@ build_clock(ep_loader *l, ep_clock_map *map)
         return status;
     }
     ep_clock_map_finish(map);
-    /* Two plausible anchors may make an implausible line with each other. */
+    /* The line between two plausible anchors may be implausible. */
     size_t kept = 1;
     for (size_t i = 1; i < map->count; i++) {
         if (is_plausible(map->anchors[kept - 1], map->anchors[i])) {
@@ -126,13 +127,12 @@ clear_loader(ep_loader *l)
     free(l->strings);
     free(l->names);
     free(l->sites);
-    free(l->name_ids.ids);
-    free(l->site_ids.ids);
+    ep_file_ids_clear(&l->ids);
     free(l->resident);
     free(l->state);
 }
 
-/* The chunks of a file as a decoder takes them. */
+/* The chunks of a file, as input for a decoder. */
 typedef struct file_capture {
     ep_capture capture;
     ep_clock_map map;
@@ -191,7 +191,7 @@ make_capture(ep_loader *l, file_capture *out, ep_recording *recording, ep_error 
     return EP_OK;
 }
 
-/* All rows are translated: what they refer to goes with them. */
+/* After all rows were translated: passes the threads that they refer to on to `out`. */
 static void
 settle_decoded(ep_loader *l, ep_decoded *out)
 {
@@ -229,7 +229,7 @@ decode_all(ep_loader *l, ep_recording *recording, ep_decoded *out, ep_error *err
     return status;
 }
 
-/* A program that lives makes its file longer, and shorter, while we look. */
+/* A running program makes its file longer and shorter while it is read. */
 static void
 note_lost_slots(ep_file_reader *reader)
 {
@@ -242,7 +242,7 @@ note_lost_slots(ep_file_reader *reader)
     }
 }
 
-/* Everything that a capture is made of. */
+/* Reads everything that a capture needs. */
 static ep_status
 load(ep_loader *l, ep_error *error)
 {
@@ -363,7 +363,7 @@ load_chunk(ep_chunk_source *source, size_t index, const ep_chunk_header **out)
         chunk->used_words = 0;
         chunk->bytes = (uint32_t)place->slot.bytes;
     }
-    memset((uint64_t *)(chunk + 1) + chunk->used_words, 0, 16);    /* what was there before */
+    memset((uint64_t *)(chunk + 1) + chunk->used_words, 0, 16);    /* the rest of an earlier chunk */
     *out = chunk;
     return EP_OK;
 }

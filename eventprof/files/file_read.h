@@ -1,4 +1,4 @@
-/* Reading a log file (format.h): decoded columns, and what the file shows of itself. */
+/* Reading a log file (format.h): decoded columns, and facts about the file. */
 #ifndef EP_FILE_READ_H
 #define EP_FILE_READ_H
 
@@ -12,7 +12,7 @@ typedef struct ep_file_reader ep_file_reader;
 
 #define EP_FILE_NOTES 8
 
-/* What the file shows of itself; grows more exact when the events are loaded. */
+/* Facts about the file; they become more exact when the events are loaded. */
 typedef struct ep_file_facts {
     uint16_t major, minor;
     ep_file_phase phase;
@@ -20,22 +20,22 @@ typedef struct ep_file_facts {
     bool awaits_stop;              /* it is written when its recorder stops: EP_LIMIT_LATE */
     bool counter;                  /* its clock is the processor's counter */
     uint64_t bytes;
-    uint64_t event_slots, text_slots, other_slots;    /* other: given up, or never used */
+    uint64_t event_slots, text_slots, other_slots;    /* other: released, or never used */
     uint64_t only_thread;
     uint64_t parent_process_id;
     uint64_t texts_lost;
     uint32_t children_lost, children_error;    /* as in the header */
     char calls_from[16], displaced[64];    /* as in the header, terminated */
-    bool words_damaged;            /* of these two, which are empty then */
-    uint64_t unknown_events;       /* left out: of kinds that this version does not know, */
-    char unknown_words[160];       /* and what the file calls these */
+    bool words_damaged;            /* these two were damaged, and are empty */
+    uint64_t unknown_events;       /* events left out, because this version does not know their kinds, */
+    char unknown_words[160];       /* and the words of these kinds in the file */
     uint64_t note_count;           /* what is missing or damaged, the first of it in words */
     char notes[EP_FILE_NOTES][160];
 } ep_file_facts;
 
-/* Reads and checks the header; takes the descriptor over. Anything may be in the file: nothing is
- * believed, and no more memory is taken than a few times its length. Returns: new in *out
- * (ep_file_close). Fails: EP_FORMAT, EP_IO, EP_NOMEM. */
+/* Reads and checks the header. Steals the descriptor. A file may hold anything: all numbers are checked,
+ * and memory is at most a few times the file's length. Returns: new in *out (ep_file_close). Fails:
+ * EP_FORMAT, EP_IO, EP_NOMEM. */
 EP_CHECKED ep_status ep_file_open(int descriptor, ep_file_reader **out, ep_error *error);
 void ep_file_close(ep_file_reader *reader);
 
@@ -47,11 +47,11 @@ const ep_file_facts *ep_file_get_facts(const ep_file_reader *reader);
 EP_CHECKED ep_status ep_file_load(ep_file_reader *reader, ep_recording *recording, ep_decoded *out,
                                   ep_error *error);
 
-/* ---- The same batch by batch, one chunk a thread in memory ------------------------------------- */
+/* ---- The same batch by batch, with one chunk of each thread in memory -------------------------- */
 
 typedef struct ep_file_stream ep_file_stream;
 
-/* As ep_file_load(), but for the events. Not while the writer lives. The reader must outlive the stream.
+/* Like ep_file_load(), without the events. Not while the writer lives. The reader must outlive the stream.
  * Returns: new in *out (ep_file_stream_close), and in *recording. Fails: EP_STATE, the writer lives; else
  * as ep_file_load(). */
 EP_CHECKED ep_status ep_file_stream_open(ep_file_reader *reader, ep_recording *recording,
@@ -67,7 +67,7 @@ void ep_file_stream_progress(const ep_file_stream *stream, size_t *done, size_t 
 void ep_file_stream_end(ep_file_stream *stream, ep_decoded *out);
 void ep_file_stream_close(ep_file_stream *stream);    /* NULL is fine */
 
-/* The next load looks at the records once more, for verify.h. out: until the reader is closed. */
+/* The next load also checks the records, for verify.h. *out must stay valid until the reader is closed. */
 void ep_file_check_records(ep_file_reader *reader, ep_record_check *out);
 
 /* The recording without its events. */

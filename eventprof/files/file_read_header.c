@@ -57,7 +57,7 @@ ep_reader_read_size(ep_file_reader *reader, ep_error *error)
     return EP_OK;
 }
 
-/* False: no recording begins there. So that no sum of ticks or ns overflows later. */
+/* False: a recording cannot begin at such a time. With this check no sum of ticks or ns overflows later. */
 static bool
 is_plausible_start(const ep_file_header *header, uint32_t phase)
 {
@@ -125,7 +125,7 @@ check_header(const ep_file_header *header, int64_t got, ep_error *error)
 static bool
 has_writer(const ep_file_reader *reader)
 {
-    /* It holds the lock as long as it lives. */
+    /* The writer holds the lock as long as it lives. */
     if (flock(reader->descriptor, LOCK_SH | LOCK_NB) != 0) {
         return errno == EWOULDBLOCK;
     }
@@ -133,8 +133,8 @@ has_writer(const ep_file_reader *reader)
     return false;
 }
 
-/* Copies words of the header, and a zero; of damaged ones nothing. `to` is of `bytes` + 1.
- * Returns: whether they are whole. */
+/* Copies words of the header and a zero; if they are damaged, only a zero. `to` has `bytes` + 1 bytes.
+ * Returns: whether they are undamaged. */
 static bool
 copy_words(char *to, const char *from, size_t bytes)
 {
@@ -153,7 +153,8 @@ ep_status
 ep_reader_read_header(ep_file_reader *reader, ep_error *error)
 {
     ep_file_header *header = &reader->header;
-    bool written = has_writer(reader);    /* asked first: without one, what is read is the last of it */
+    bool written = has_writer(reader);    /* asked first: if there is no writer, the bytes that are read are
+                                           * final */
     int64_t got;
     uint32_t phase, before = EP_FILE_NEW;
     for (;;) {
@@ -167,14 +168,15 @@ ep_reader_read_header(ep_file_reader *reader, ep_error *error)
         if (phase == before || phase == EP_FILE_NEW) {
             break;
         }
-        before = phase;    /* it may have come to this between two bytes: what goes with it is there now */
+        before = phase;    /* the phase changed while the header was read: read once more, with the fields
+                            * of this phase */
     }
     ep_status status = check_header(header, got, error);
     if (status != EP_OK) {
         return status;
     }
     if (header->header_bytes < sizeof *header) {
-        /* What this version did not have yet is 0. */
+        /* Fields that the file's version did not have are 0. */
         memset((char *)header + header->header_bytes, 0, sizeof *header - header->header_bytes);
     }
     if (header->major == 1) {

@@ -1,11 +1,12 @@
-/* What the files that read a log file share. Nobody else includes this; file_read.h is the interface. */
+/* Shared by the files that read a log file. Other code includes file_read.h, the interface. */
 #ifndef EP_FILE_READ_PARTS_H
 #define EP_FILE_READ_PARTS_H
 
+#include "file_ids.h"
 #include "file_kinds.h"
 #include "file_read.h"
 
-/* No recording lasts longer, and no clock is slower or faster: so that no product overflows. */
+/* Limits for the length of a recording and the rate of a clock, so that no product overflows. */
 #define EP_SPAN_TICKS_MAX (UINT64_C(1) << 53)
 #define EP_READ_TRIES 64
 
@@ -16,12 +17,6 @@ struct ep_file_reader {
     ep_file_facts facts;
     ep_record_check *check;   /* to be filled; NULL: not wanted */
 };
-
-/* Ids of the file to what they are here; index = id. */
-typedef struct ep_id_table {
-    uint32_t *ids;
-    size_t count, capacity;
-} ep_id_table;
 
 typedef struct ep_read_name {
     uint32_t qualname, module, file;
@@ -42,19 +37,19 @@ typedef struct ep_found_slot {
     size_t bytes;
 } ep_found_slot;
 
-/* Where a chunk that is a header alone has its records. */
+/* Where the records are of a chunk of which only the header was read. */
 typedef struct ep_chunk_place {
     ep_found_slot slot;
-    bool checked;    /* what is wrong with them was noted */
+    bool checked;    /* errors in them were noted */
 } ep_chunk_place;
 
 typedef struct ep_loader {
     ep_file_reader *reader;
-    bool streams;                       /* chunks are headers alone; their records are read again */
-    bool threads_known;                 /* no other gets a small id */
-    bool last_try;                      /* what the writer takes away meanwhile is left out */
-    bool outrun;                        /* it did: once more from the start */
-    ep_file_header header;              /* as of this load */
+    bool streams;                       /* only headers of chunks are kept; their records are read again */
+    bool threads_known;                 /* no further thread gets a small id */
+    bool last_try;                      /* chunks that the writer reuses meanwhile are left out */
+    bool outrun;                        /* the writer reused a chunk: read once more from the start */
+    ep_file_header header;              /* at the time of this load */
     char *state;                        /* EP_FILE_STATE_LIMIT */
     uint64_t state_bytes;
     uint64_t dropped_sequence;
@@ -67,7 +62,7 @@ typedef struct ep_loader {
     void **texts;                       /* text slots, whole */
     size_t text_count, text_capacity;
     uint64_t text_bytes;                /* of all of them */
-    ep_thread *threads;                 /* index = small id; [0] is nobody */
+    ep_thread *threads;                 /* index = small id; [0] is no thread */
     size_t thread_count, thread_capacity;
     ep_resident *resident;              /* samples, as they were written */
     size_t resident_count, resident_capacity;
@@ -80,7 +75,7 @@ typedef struct ep_loader {
     size_t name_count, name_capacity;
     ep_read_site *sites;
     size_t site_count, site_capacity;
-    ep_id_table name_ids, site_ids;
+    ep_file_ids ids;
     ep_window_thread *window;
     size_t window_count;
     uint32_t only_thread;               /* small; 0: all */
@@ -92,16 +87,16 @@ typedef struct ep_loader {
 
 /* ---- file_read_header.c ---------------------------------------------------------------------- */
 
-/* Something is missing, or damaged. */
+/* Notes that something is missing or damaged. */
 EP_PRINTF(2, 3) void ep_reader_note(ep_file_reader *reader, const char *format, ...);
 
 /* Returns: bytes read, fewer at the file's end; -1 with errno. */
 int64_t ep_reader_read_at(const ep_file_reader *reader, uint64_t offset, void *to, size_t bytes);
 
-/* The file may be longer, or shorter, by now. */
+/* Reads the length of the file again, which may have changed. */
 ep_status ep_reader_read_size(ep_file_reader *reader, ep_error *error);
 
-/* Reads and checks the header, and fills the facts that it shows. */
+/* Reads and checks the header, and fills in the facts. */
 ep_status ep_reader_read_header(ep_file_reader *reader, ep_error *error);
 
 /* ---- file_read_threads.c --------------------------------------------------------------------- */
@@ -110,11 +105,11 @@ ep_status ep_reader_read_header(ep_file_reader *reader, ep_error *error);
  * id cannot be one. While loading, ep_thread.id is the file's. */
 uint32_t ep_loader_thread_id(ep_loader *l, uint64_t id);
 
-/* Small ids in the order of the file's, so that rows are in the order of the program's own trace:
- * until now they are in order of sight. No small id is given after this but for a known id. */
+/* Sorts small ids by the ids of the file, so that rows are in the order of the program's own trace. Before,
+ * they are in the order in which threads were seen. Afterwards no new small id is given. */
 ep_status ep_loader_sort_threads(ep_loader *l);
 
-/* Room for a chunk of that length: translated, each two words of version 1 may become four. */
+/* Room for a chunk of that length: when translated, two words of version 1 may become four. */
 static inline size_t
 ep_loader_chunk_room(const ep_loader *l, size_t bytes)
 {
@@ -123,22 +118,22 @@ ep_loader_chunk_room(const ep_loader *l, size_t bytes)
 
 /* ---- file_read_slots.c ----------------------------------------------------------------------- */
 
-/* The oldest events first, because a ring takes those away first; the texts last: what a record
- * refers to was written before it. */
+/* Reads the oldest events first, because a ring overwrites these first. Texts are read last, because a text
+ * is written before the records that refer to it. */
 ep_status ep_loader_read_slots(ep_loader *l, uint64_t stop_ticks, ep_error *error);
 
-/* Reads what is in a slot into `chunk`, which has room for it and two words more, zeroed; tells: notes
- * what is wrong with it. *out: whether it is a chunk; then it is sealed, and its used words are whole.
+/* Reads a slot into `chunk`, which has room for the slot and two more words, zeroed. tells: errors are
+ * noted. *out: whether it is a chunk; it is then sealed, and its used words are complete records.
  * Fails: EP_IO, EP_NOMEM. */
 EP_CHECKED ep_status ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks,
                                           bool tells, ep_chunk_header *chunk, bool *out);
 
 /* ---- file_read_texts.c ----------------------------------------------------------------------- */
 
-/* Takes names, sites and threads from the slots of texts. */
+/* Reads names, sites and threads from the slots of texts. */
 void ep_loader_read_texts(ep_loader *l);
 
-/* Makes names and sites of this process of all that were read. */
+/* Interns all names and sites that were read. */
 ep_status ep_loader_map_ids(ep_loader *l);
 
 /* Ids of the file become ids of this process: in rows from `from` on. */
@@ -149,14 +144,14 @@ void ep_loader_translate_window(ep_loader *l);
 
 /* ---- file_read_state.c ----------------------------------------------------------------------- */
 
-/* The state that counts now, checked. A writer may go on to the other one, and back, while we read:
- * then once more. */
+/* Reads and checks the state that counts now. If a writer switches to the other state and back meanwhile,
+ * it is read again. */
 ep_status ep_loader_read_state(ep_loader *l, ep_error *error);
 
-/* Threads that only the state or the header knows get their small id before the window is made. */
+/* Gives small ids to threads that only the state or the header mentions, before the window is made. */
 void ep_loader_name_threads(ep_loader *l);
 
-/* The windows of the threads, from the state. Threads and sites are known. */
+/* Fills the windows of the threads from the state. Threads and sites must be known. */
 ep_status ep_loader_fill_window(ep_loader *l);
 
 #endif

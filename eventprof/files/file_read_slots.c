@@ -1,5 +1,4 @@
-/* The slots of a log file: which there are, and their records, checked. A writer that lives changes them
- * meanwhile. */
+/* The slots of a log file: lists them and checks their records. A running writer changes them meanwhile. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -9,23 +8,24 @@
 #include "memory.h"
 
 #define BLOCK_BYTES_MAX (UINT64_C(1) << 48)
-/* Slots without anything in a row, after which the file system is asked where there is more: a file
- * that claims a petabyte must not take its time. No writer leaves as many. */
+/* After so many empty slots in a row, the file system is asked where data follow: reading a file that
+ * claims a petabyte must not take long. No writer leaves so many. */
 #define EMPTY_SLOTS 256
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
-/* Walks the records of a chunk in memory: makes thread ids small, notes the last ticks of the
- * window, and ends the chunk in front of what cannot be a record. Returns: bytes of the chunk that
- * are whole. */
+/* Walks over the records of a chunk in memory: replaces thread ids by small ones, notes the last ticks of
+ * the window, and ends the chunk before the first word that cannot begin a record. *stopped: there is such
+ * a word, and it is not the end of what was written. Returns: words of complete records. */
 static size_t
-check_records(ep_loader *l, ep_chunk_header *header, size_t words, uint64_t stop_ticks)
+check_records(ep_loader *l, ep_chunk_header *header, size_t words, uint64_t stop_ticks, bool *stopped)
 {
     uint64_t *const begin = (uint64_t *)(header + 1), *at = begin;
     uint64_t *const end = begin + words;
     const uint64_t start = l->header.start.ticks;
     uint64_t high = header->opened.ticks >> 32 << 32, last = l->last_ticks;
-    const uint64_t *huge = NULL;    /* an ESCAPE of a size that no block has: of a request that failed */
+    const uint64_t *huge = NULL;    /* an ESCAPE of a size that no block can have: of a request that
+                                     * failed */
     while (at < end && *at != 0) {
         unsigned kind = EP_WORD0_KIND(*at);
         const ep_kind_info *info = &ep_kinds[kind];
@@ -65,11 +65,12 @@ check_records(ep_loader *l, ep_chunk_header *header, size_t words, uint64_t stop
     l->last_ticks = last;
     size_t whole = (size_t)(at - begin);
     header->used_words = whole;
+    *stopped = at < end && *at != 0;
     return whole;
 }
 
-/* Of a chunk that its owner writes meanwhile: what two reads agree on, and the first of them saw
- * published, is whole. */
+/* Reads a chunk that its owner still writes, twice: records that both reads agree on, and that the first
+ * read saw as published, are complete. */
 static ep_status
 read_live(const ep_loader *l, uint64_t offset, size_t bytes, ep_chunk_header *chunk, size_t *words)
 {
@@ -79,14 +80,15 @@ read_live(const ep_loader *l, uint64_t offset, size_t bytes, ep_chunk_header *ch
     }
     int64_t got = ep_reader_read_at(l->reader, offset, again, bytes);
     if (got < (int64_t)sizeof *again || again->sequence != chunk->sequence) {
-        *words = 0;    /* another chunk by now: not this one's records */
+        *words = 0;    /* the slot has another chunk now, with other records */
     } else {
         const uint64_t *before = (uint64_t *)(chunk + 1), *after = (uint64_t *)(again + 1);
         size_t at = 0, limit = ((size_t)got - sizeof *again) / 8;
         limit = limit < *words ? limit : *words;
         while (at < limit && before[at] != 0 && before[at] == after[at]) {
             size_t length = ep_record_words(&l->shape, before[at]);
-            /* The whole record: it may have been taken back meanwhile, and another begun there. */
+            /* Compares the whole record: it may have been removed meanwhile, and another one written
+             * there. */
             if (length == 0 || at + length > limit ||
                 memcmp(before + at, after + at, length * 8) != 0) {
                 break;
@@ -100,8 +102,8 @@ read_live(const ep_loader *l, uint64_t offset, size_t bytes, ep_chunk_header *ch
     return EP_OK;
 }
 
-/* A writer that lives may have given the slot to another chunk while we read: its header is written
- * before its records are. */
+/* A running writer may have reused the slot for another chunk while it was read; then the header has
+ * changed, because it is written before the records. */
 static bool
 is_still(const ep_file_reader *reader, const ep_found_slot *found)
 {
@@ -121,12 +123,13 @@ is_whole(const ep_file_reader *reader)
            reader->bytes >= units * header->slot_bytes;
 }
 
-/* Makes the records of a chunk such as this version writes. The chunk has room for `growth` words more.
- * tells: count what is left out. *words: how many there are, and then are; *read: how many of them could
- * be read. Fails: EP_NOMEM. */
+/* Translates the records of a chunk to those of this version. The chunk has room for `growth` more words.
+ * tells: events that are left out are counted. *words: the number of words, before and after; *read: how
+ * many of them could be read; *stopped: what follows them is no record, and not the end of what was
+ * written. Fails: EP_NOMEM. */
 static ep_status
 translate_chunk(ep_loader *l, ep_chunk_header *chunk, size_t growth, uint64_t stop_ticks, bool tells,
-                size_t *words, size_t *read)
+                size_t *words, size_t *read, bool *stopped)
 {
     uint64_t *from = (uint64_t *)(chunk + 1), *to = from;
     if (growth != 0) {
@@ -147,6 +150,7 @@ translate_chunk(ep_loader *l, ep_chunk_header *chunk, size_t growth, uint64_t st
         l->unknown_events += translation.unknown_events;
         l->unknown_kinds |= translation.unknown_kinds;
     }
+    *stopped = translation.read < *words && from[translation.read] != 0;
     *words = translation.written;
     *read = translation.read;
     if (to != from) {
@@ -199,24 +203,32 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
     chunk->thread_id = thread;
     const size_t there = words;
     size_t read = words, growth = 0;
+    bool unreadable = false, stopped;
     if (l->shape.differs) {
         growth = ep_translation_growth(&l->shape, (uint64_t *)(chunk + 1), words);
-        ep_status status = translate_chunk(l, chunk, growth, stop_ticks, tells, &words, &read);
+        ep_status status = translate_chunk(l, chunk, growth, stop_ticks, tells, &words, &read,
+                                           &unreadable);
         if (status != EP_OK) {
             return status;
         }
     }
-    size_t whole = check_records(l, chunk, words, stop_ticks);
+    size_t whole = check_records(l, chunk, words, stop_ticks, &stopped);
     bool all = whole == words && read == there;
+    size_t good = (whole == words ? read : whole) * 8;
     if (tells && (!right_sum || (sealed && !all))) {
         size_t room = EP_CHUNK_WORDS_OF(found->bytes);
         ep_reader_note(reader,
                        "chunk at offset %" PRIu64 ": damaged; %zu of %zu bytes of records were read",
-                       offset, (whole == words ? read : whole) * 8,
-                       (claimed < room ? claimed : room) * 8);
-    } else if (tells && !sealed && (uint64_t)got < found->bytes && all && !is_whole(reader)) {
+                       offset, good, (claimed < room ? claimed : room) * 8);
+    } else if (tells && !sealed && (uint64_t)got < found->bytes && (all || stopped || unreadable) &&
+               !is_whole(reader)) {
         ep_reader_note(reader, "chunk at offset %" PRIu64 ": the file ends in it, at byte %" PRIu64, offset,
                        offset + (uint64_t)got);
+    } else if (tells && !sealed && !reader->facts.writer_lives && (stopped || unreadable)) {
+        /* Its owner did not come to say how many there are: it was killed, or has not ended yet. */
+        ep_reader_note(reader,
+                       "chunk at offset %" PRIu64 ": damaged; the first %zu bytes of records were read",
+                       offset, good);
     }
     atomic_store_explicit(&chunk->state, EP_CHUNK_SEALED, memory_order_relaxed);
     chunk->bytes = (uint32_t)(found->bytes + growth * 8);
@@ -225,11 +237,12 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
 }
 
 /* Whether a fold can take a chunk by its header and read the records later. It cannot while the file is
- * still written, nor if threads share the chunk: only the records say which threads those are. */
+ * still written, nor if threads share the chunk: only the records say which threads those are. Nor in a
+ * trace of one thread: the chunks of others are left out, and what is wrong with them would not be told. */
 static bool
 says_header_enough(const ep_loader *l, const ep_chunk_header *chunk)
 {
-    return l->streams && l->reader->facts.phase == EP_FILE_FINISHED &&
+    return l->streams && l->reader->facts.phase == EP_FILE_FINISHED && l->header.only_thread == 0 &&
            atomic_load_explicit(&chunk->state, memory_order_relaxed) == EP_CHUNK_SEALED &&
            !atomic_load_explicit(&chunk->shared, memory_order_relaxed);
 }
@@ -237,7 +250,7 @@ says_header_enough(const ep_loader *l, const ep_chunk_header *chunk)
 static ep_status
 add_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
 {
-    /* Two words more: a decoder may look behind the last. */
+    /* Two more words, because a decoder may read past the last one. */
     ep_chunk_header *chunk = ep_calloc(ep_loader_chunk_room(l, found->bytes) + 16, 1);
     if (chunk == NULL ||
         !ep_grow((void **)&l->chunks, &l->chunk_capacity, l->chunk_count + 1, sizeof *l->chunks) ||
@@ -306,7 +319,7 @@ by_sequence(const void *a, const void *b)
     return (x->sequence > y->sequence) - (x->sequence < y->sequence);
 }
 
-/* The first place from `offset` on at which there may be anything, in steps of the unit. */
+/* The first offset from `offset` on, in multiples of the unit, that is not in a hole of the file. */
 static uint64_t
 skip_hole(const ep_file_reader *reader, uint64_t offset)
 {
@@ -329,7 +342,8 @@ add_slot(ep_found_slot **list, size_t *count, size_t *capacity, uint64_t sequenc
     return true;
 }
 
-/* The length of the slot that begins with this header; 0: none does. Of version 1, all have the same. */
+/* The length of the slot that begins with this header; 0: it is not a slot's. In version 1 all slots are
+ * equally long. */
 static size_t
 slot_bytes_of(const ep_file_reader *reader, const ep_chunk_header *header)
 {
@@ -344,7 +358,8 @@ slot_bytes_of(const ep_file_reader *reader, const ep_chunk_header *header)
                : 0;
 }
 
-/* Which slots hold texts, and which events of chunks up to `last_sequence`; in order of sequence. */
+/* Lists the slots with texts, and those with events of chunks up to `last_sequence`, in order of
+ * sequence. */
 static ep_status
 list_slots(ep_loader *l, uint64_t last_sequence)
 {
@@ -387,7 +402,7 @@ list_slots(ep_loader *l, uint64_t last_sequence)
             return EP_NOMEM;
         }
         empty = header.magic == 0 ? empty + 1 : 0;
-        /* What is no slot is damaged, or was never used: the next may begin at any page. */
+        /* If it is not a slot, it is damaged or was never used: the next slot may begin at any page. */
         bytes = bytes > 0 ? bytes : reader->header.slot_bytes;
     }
     if (l->event_slot_count > 1) {
@@ -401,7 +416,7 @@ list_slots(ep_loader *l, uint64_t last_sequence)
     return EP_OK;
 }
 
-/* The chunk that the state of this moment says was dropped last. */
+/* The chunk that was dropped last, according to the current state. */
 static uint64_t
 read_dropped_sequence(const ep_file_reader *reader)
 {
@@ -420,9 +435,9 @@ read_dropped_sequence(const ep_file_reader *reader)
     return state.sum == 0 ? UINT64_MAX : state.dropped_sequence;
 }
 
-/* The chunks that there are at one instant, of a file whose writer goes on. All that were opened up
- * to the last that a first look saw are there at the second look; what a thread wrote into the ones
- * before is then whole. A chunk that was dropped since the state was read is in neither. */
+/* Lists the chunks at one instant of a file that is still written. The second look has all chunks up to the
+ * last one that the first look found, and what a thread wrote into earlier chunks is complete then. A chunk
+ * that was dropped after the state was read is left out. */
 static ep_status
 list_slots_of_living(ep_loader *l, ep_error *error)
 {

@@ -1,4 +1,4 @@
-/* The state of a log file: what was lost by thread, and the calls that are open where its records begin. */
+/* The state of a log file: lost events by thread, and the calls that are open where its records begin. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -36,7 +36,7 @@ ep_loader_read_state(ep_loader *l, ep_error *error)
         }
         memcpy(&state, l->state, sizeof state);
         if (state.thread_count == 0 && state.bytes == 0 && state.sum == 0) {
-            return EP_OK;    /* nothing was lost yet, and nothing open */
+            return EP_OK;    /* nothing was lost yet, and no call is open */
         }
         if (state.bytes <= (uint64_t)got - sizeof state &&
             state.sum == ep_sum64(l->state + sizeof state, state.bytes)) {

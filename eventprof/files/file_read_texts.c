@@ -8,8 +8,8 @@
 /* Texts that found no room leave gaps in the ids. */
 #define GAP_MAX 65536
 
-/* Makes index `id` of a table; ids are dense, so that one beyond all that the texts have room for is
- * damage. */
+/* Makes room for index `id` in a table. Ids are dense: an id that is larger than the number of texts that
+ * fit into the file is damage. */
 static bool
 reach_id(const ep_loader *l, void **table, size_t *count, size_t *capacity, uint32_t id, size_t size)
 {
@@ -43,7 +43,8 @@ character_bytes(const unsigned char *at, size_t left)
     return code >= least[bytes] && code <= 0x10FFFF ? bytes : 0;
 }
 
-/* Text of a file becomes text: a long one was cut anywhere, and a damaged one is anything. */
+/* Makes valid UTF-8 of a text of a file: a long text may be cut within a character, and a damaged one may
+ * hold any bytes. */
 static void
 mend_text(char *text, size_t bytes)
 {
@@ -142,7 +143,17 @@ string_of(const ep_loader *l, uint32_t id)
     return id < l->string_count ? l->strings[id] : (ep_text){NULL, 0};
 }
 
-/* Code that only an allocator hook met has no module; others of its file do. */
+/* "<string>" and "<stdin>" name no file: code of many modules has them. "<frozen NAME>" does, because each
+ * frozen module has its own. */
+static bool
+is_no_file(ep_text name)
+{
+    static const char frozen[] = "<frozen ";
+    return name.bytes > 0 && name.at[0] == '<' &&
+           (name.bytes < sizeof frozen - 1 || memcmp(name.at, frozen, sizeof frozen - 1) != 0);
+}
+
+/* Code that only an allocator hook has seen has no module; it gets that of other code in its file. */
 static void
 complete_modules(ep_loader *l)
 {
@@ -153,7 +164,8 @@ complete_modules(ep_loader *l)
     memset(module_of_file, 0xFF, (l->string_count + 1) * sizeof *module_of_file);
     for (size_t i = 0; i < l->name_count; i++) {
         const ep_read_name *name = &l->names[i];
-        if (name->known && name->file < l->string_count && name->module < l->string_count) {
+        if (name->known && name->file < l->string_count && name->module < l->string_count &&
+            !is_no_file(string_of(l, name->file))) {
             module_of_file[name->file] = name->module;
         }
     }
@@ -170,14 +182,8 @@ ep_status
 ep_loader_map_ids(ep_loader *l)
 {
     complete_modules(l);
-    l->name_ids = (ep_id_table){.ids = ep_calloc(l->name_count + 1, sizeof(uint32_t)),
-                                .count = l->name_count};
-    l->site_ids = (ep_id_table){.ids = ep_calloc(l->site_count + 1, sizeof(uint32_t)),
-                                .count = l->site_count};
-    if (l->name_ids.ids == NULL || l->site_ids.ids == NULL) {
-        return EP_NOMEM;
-    }
-    for (size_t i = 1; i < l->name_count; i++) {
+    ep_status status = ep_file_ids_open(&l->ids);
+    for (size_t i = 1; i < l->name_count && status == EP_OK; i++) {
         const ep_read_name *from = &l->names[i];
         ep_name_text text = {
             .qualname = string_of(l, from->qualname),
@@ -186,52 +192,45 @@ ep_loader_map_ids(ep_loader *l)
             .line = from->line,
             .kind = (ep_name_kind)from->kind,
         };
-        if (from->known && (l->name_ids.ids[i] = ep_name_of_text(&text)) == 0) {
-            return EP_NOMEM;
-        }
+        status = from->known ? ep_file_ids_put_name(&l->ids, (uint32_t)i, &text) : EP_OK;
     }
-    for (size_t i = 1; i < l->site_count; i++) {
+    for (size_t i = 1; i < l->site_count && status == EP_OK; i++) {
         const ep_read_site *from = &l->sites[i];
         ep_site site = {
-            .callee = from->callee < l->name_count ? l->name_ids.ids[from->callee] : 0,
-            .caller = from->caller < l->name_count ? l->name_ids.ids[from->caller] : 0,
+            .callee = from->callee,
+            .caller = from->caller,
             .offset = from->offset,
-            .line = from->line == EP_LINE_PENDING ? -1 : from->line,
+            .line = from->line,
             .task = from->task != 0 ? ep_string_add(string_of(l, from->task - 1)) + 1 : 0,
         };
-        if (from->known && (l->site_ids.ids[i] = ep_site_of_names(&site)) == 0) {
-            return EP_NOMEM;
-        }
+        status = from->known ? ep_file_ids_put_site(&l->ids, (uint32_t)i, &site) : EP_OK;
     }
-    return EP_OK;
+    return status;
 }
 
 void
 ep_loader_translate_rows(ep_loader *l, ep_columns *c, size_t from)
 {
-    const ep_id_table *names = &l->name_ids, *sites = &l->site_ids;
+    const ep_id_table *names = &l->ids.names, *sites = &l->ids.sites;
     const ep_id_table *table[EP_KIND_COUNT];
     for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
         table[kind] = ep_kind_has_name((unsigned)kind) ? names : sites;
     }
     for (size_t row = from; row < c->count; row++) {
-        const ep_id_table *ids = table[c->kind[row]];
         uint32_t id = c->id[row];
-        uint32_t mine = id < ids->count ? ids->ids[id] : 0;
-        l->unknown_ids += mine == 0 && id != 0;
-        c->id[row] = mine;
+        uint32_t here = ep_id_here(table[c->kind[row]], id);
+        l->unknown_ids += here == 0 && id != 0;
+        c->id[row] = here;
     }
 }
 
 void
 ep_loader_translate_window(ep_loader *l)
 {
-    const ep_id_table *sites = &l->site_ids;
     for (size_t i = 0; i < l->window_count; i++) {
         ep_open_stack *open = &l->window[i].open;
         for (size_t k = 0; k < open->depth; k++) {
-            uint32_t id = open->calls[k].site_id;
-            open->calls[k].site_id = id < sites->count ? sites->ids[id] : 0;
+            open->calls[k].site_id = ep_id_here(&l->ids.sites, open->calls[k].site_id);
         }
     }
 }

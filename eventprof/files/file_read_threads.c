@@ -1,4 +1,4 @@
-/* Ids of threads in a log file: small ones while it is loaded, in the order of the file's. */
+/* Small ids for the threads of a log file while it is loaded, in the order of the file's ids. */
 #include <string.h>
 
 #include "file_read_parts.h"

@@ -15,8 +15,9 @@
 typedef struct log_origin {
     ep_trace_origin origin;
     ep_file_reader *reader;    /* NULL: the events are read */
-    ep_file_facts facts;       /* valid from then on */
-    ep_decoded head;           /* trace->head of a fold's pass; lives on, for arrays of it were given out */
+    ep_file_facts facts;       /* valid after the events were read */
+    ep_decoded head;           /* trace->head of a fold's pass; it is kept, because its arrays were handed
+                                * out */
 } log_origin;
 
 static void
@@ -120,7 +121,7 @@ close_archive(ep_trace_origin *origin)
     free(from);
 }
 
-/* Of what the archive says by errno. */
+/* Adds the archive's errno to the error. */
 static ep_status
 with_os_error(ep_status status, ep_error *error)
 {
@@ -141,7 +142,7 @@ load_archive(ep_trace_origin *origin, ep_trace *trace, ep_error *error)
     if (status == EP_OK) {
         ep_archive_close(from->archive);
         from->archive = NULL;
-        trace->head = NULL;    /* what it had is the columns' now */
+        trace->head = NULL;    /* its contents belong to the columns now */
     }
     return status;
 }
@@ -220,7 +221,8 @@ ep_trace_open(const char *path, ep_trace *out, ep_error *error)
     if (memcmp(begin, EP_FILE_MAGIC, sizeof begin) == 0) {
         return ep_trace_open_log(descriptor, out, error);
     }
-    /* The last byte of its magic may be gone with a transfer as text, which the archive tells. */
+    /* Without the last byte of the magic: a transfer as text may have changed that, and ep_archive_open()
+     * reports it. */
     ep_status status = memcmp(begin, EP_ARCHIVE_MAGIC, sizeof begin - 1) == 0
                            ? ep_trace_open_archive(descriptor, out, error)
                            : ep_fail(error, EP_FORMAT, "neither a log nor an archive of eventprof");

@@ -13,8 +13,8 @@
 #include "trace.h"
 #include "types.h"
 
-/* Whatever eventprof wrote. Calls that a filter of the recorder left to readers (`include` and the like, by
- * name) are in it: trace->filter leaves them out, if it is set before the first step.
+/* Opens any file that eventprof wrote. A recorder leaves a part of its filters to readers (`include` and
+ * others): such calls are in the trace, unless trace->filter is set before the first step.
  * Returns: new in *out (ep_trace_clear), untouched on failure. Fails: EP_FORMAT (neither a log nor an
  * archive, or nothing of it can be read), EP_UNSUPPORTED (a newer eventprof wrote it, or with a codec that
  * this build lacks), EP_IO (error->os_error says why), EP_NOMEM. */
@@ -23,10 +23,10 @@ EP_CHECKED ep_status ep_trace_open(const char *path, ep_trace *out, ep_error *er
 /* steals descriptor, also on failure. Returns and fails as above. */
 EP_CHECKED ep_status ep_trace_open_log(int descriptor, ep_trace *out, ep_error *error);
 
-/* descriptor: the caller's still. Returns and fails as above. */
+/* descriptor: borrowed. Returns and fails as above. */
 EP_CHECKED ep_status ep_trace_open_archive(int descriptor, ep_trace *out, ep_error *error);
 
-/* What the log shows of itself; more exact once the events are read. trace: of ep_trace_open_log().
+/* Facts about the log; more exact once the events are read. trace: of ep_trace_open_log().
  * Returns: view, until the trace is cleared. */
 const ep_file_facts *ep_trace_log_facts(const ep_trace *trace);
 
@@ -35,13 +35,13 @@ const ep_archive_info *ep_trace_archive_info(const ep_trace *trace);
 
 /* ---- For folds (folds/of_trace.h) ------------------------------------------------------------ */
 
-/* What a trace is read from. trace: any. Returns: views, until the events are read; NULL from then on, and
- * if it is not of such a file. */
+/* The reader of a trace's file. trace: any. Returns: view, until the events are read; NULL afterwards, and
+ * if the trace is not of such a file. */
 ep_file_reader *ep_trace_log_reader(const ep_trace *trace);
 ep_archive *ep_trace_archive(const ep_trace *trace);
 
-/* Makes *head, of a pass over the log, trace->head; a later one is not needed. steals what *head holds.
- * An archive has its own: ep_archive_head(). */
+/* Makes *head, from a pass over the log, the trace->head, unless there is one. Steals the contents of
+ * *head. Not for archives: they have ep_archive_head(). */
 void ep_trace_set_log_head(ep_trace *trace, ep_decoded *head);
 
 #endif

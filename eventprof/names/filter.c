@@ -34,8 +34,8 @@ in_set(const char *pattern, unsigned char byte, const char **behind)
 bool
 ep_glob_match(const char *pattern, ep_text text)
 {
-    /* Only the last star is ever tried again: what an earlier one took was the least, and that is
-     * never worse. */
+    /* Only the last star is ever tried again: an earlier star took as little as possible, and taking more
+     * never helps. */
     const char *star = NULL;
     size_t star_took = 0, at = 0;
     while (at < text.bytes) {

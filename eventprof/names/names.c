@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "invariants.h"
 #include "memory.h"
 
 /* Entries live in blocks that never move, so that readers need no lock. */
@@ -16,7 +17,8 @@
 typedef struct blocks {
     void *at[BLOCK_COUNT];
     size_t entry_bytes;
-    _Atomic size_t count;    /* entries below it are whole: released after they are written */
+    _Atomic size_t count;    /* entries below it are complete: stored with release after they were
+                              * written */
 } blocks;
 
 typedef struct string_entry {
@@ -92,7 +94,7 @@ release(void *block, size_t count, size_t size)
     }
 }
 
-/* Only an index that no reader has seen. */
+/* Only for an index that no reader has seen. */
 static void
 free_index(ep_index *index)
 {
@@ -205,7 +207,7 @@ copy_text(ep_text text)
         }
         if (bytes != ARENA_BYTES) {
             memcpy(fresh, text.at, text.bytes);
-            return fresh;    /* of its own; the arena stays */
+            return fresh;    /* a block of its own; the current arena stays in use */
         }
         arena = fresh;
         arena_left = bytes;
@@ -219,7 +221,7 @@ copy_text(ep_text text)
 
 _Atomic(const ep_names_sink *) ep_names_sink_now;
 
-/* A log file has its texts before any record that refers to them can be written. */
+/* A log file gets a text before any record that refers to it can be written. */
 static void
 tell_string(uint32_t id)
 {
@@ -449,7 +451,8 @@ ep_site_add(uintptr_t callee, uintptr_t instruction, const ep_site *site)
 
 /* ---- Names without an address ---------------------------------------------------------------- */
 
-/* Keys that no address can be: the first word is odd. Two hashes, 127 bits together. */
+/* Keys made from text: the first word is odd, so no address is equal to it. Two hashes, 127 bits
+ * together. */
 typedef struct text_key {
     uint64_t a, b;
 } text_key;
@@ -560,3 +563,92 @@ ep_names_after_fork(void)
 {
     pthread_mutex_unlock(&lock);
 }
+
+/* ---- What always holds of it ----------------------------------------------------------------- */
+
+#ifdef EP_CHECKS
+
+static void
+check_strings(void)
+{
+    size_t used = 0;
+    for (size_t slot = 0; string_slots != NULL && slot <= string_mask; slot++) {
+        used += string_slots[slot] != 0;
+    }
+    EP_INVARIANT(used == entry_count(&strings), "%zu strings, %zu slots in use", entry_count(&strings), used);
+    EP_INVARIANT(arena_left <= ARENA_BYTES, "%zu bytes left for texts", arena_left);
+    for (size_t id = 0; id < used; id++) {
+        const string_entry *entry = entry_at(&strings, id);
+        ep_text text = {entry->at, entry->bytes};
+        EP_INVARIANT(entry->hash == hash_text(text), "the hash of string %zu, '%.*s'", id,
+                     (int)(text.bytes < 100 ? text.bytes : 100), text.at);
+        size_t slot = entry->hash;
+        while (string_slots[slot & string_mask] != 0 && string_slots[slot & string_mask] != id + 1) {
+            slot++;
+        }
+        EP_INVARIANT(string_slots[slot & string_mask] == id + 1, "string %zu is not found", id);
+    }
+}
+
+/* Each entry is found by its key, but for those whose key was retired. */
+static void
+check_index(_Atomic(ep_index *) *of, const blocks *entries, const char *what)
+{
+    const ep_index *index = atomic_load_explicit(of, memory_order_relaxed);
+    size_t count = entry_count(entries), used = 0;
+    EP_INVARIANT(count <= index->capacity, "%zu %s, room for %zu", count, what, index->capacity);
+    for (size_t slot = 0; slot <= index->mask; slot++) {
+        uint32_t id = atomic_load_explicit(&index->slots[slot], memory_order_relaxed);
+        EP_INVARIANT(id < count, "slot %zu is of %s %u of %zu", slot, what, (unsigned)id, count);
+        used += id != 0;
+    }
+    EP_INVARIANT(used < count, "%zu slots in use for %zu %s", used, count - 1, what);
+    for (uint32_t id = 1; id < count; id++) {
+        uintptr_t a = atomic_load_explicit(&index->keys[id].a, memory_order_relaxed);
+        uintptr_t b = atomic_load_explicit(&index->keys[id].b, memory_order_relaxed);
+        EP_INVARIANT(a == RETIRED || ep_index_find(of, a, b) == id, "%s %u is found as %u", what,
+                     (unsigned)id, (unsigned)ep_index_find(of, a, b));
+    }
+}
+
+static bool
+is_string(uint32_t id)
+{
+    return id == EP_STRING_NONE || id < entry_count(&strings);
+}
+
+static void
+check_entries(void)
+{
+    size_t name_count = entry_count(&names), site_count = entry_count(&sites);
+    for (size_t id = 0; id < name_count; id++) {
+        const ep_name *name = entry_at(&names, id);
+        EP_INVARIANT(is_string(name->qualname) && is_string(name->module) && is_string(name->file),
+                     "a text of name %zu", id);
+        EP_INVARIANT(name->kind < EP_NAME_KIND_COUNT, "name %zu is of kind %u", id, name->kind);
+    }
+    for (size_t id = 0; id < site_count; id++) {
+        const ep_site *site = entry_at(&sites, id);
+        EP_INVARIANT(site->callee < name_count && site->caller < name_count, "site %zu, names %u and %u", id,
+                     (unsigned)site->callee, (unsigned)site->caller);
+        EP_INVARIANT(site->task == 0 || is_string(site->task - 1), "task %u of site %zu",
+                     (unsigned)site->task, id);
+    }
+}
+
+void
+ep_names_check(void)
+{
+    if (pthread_mutex_trylock(&lock) != 0) {
+        return;    /* somebody adds one now: a start and a stop of a recorder do not wait for that */
+    }
+    check_strings();
+    if (atomic_load_explicit(&ep_site_index, memory_order_relaxed) != NULL) {
+        check_index(&ep_name_index, &names, "name");
+        check_index(&ep_site_index, &sites, "site");
+        check_entries();
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+#endif

@@ -20,7 +20,7 @@ bool ep_ahead_may_sample = true;
 static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
 
 static struct {
-    pthread_mutex_t join_lock;    /* one at a time joins; taken before the other */
+    pthread_mutex_t join_lock;    /* held by the one caller that joins; taken before the other lock */
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_t thread;
@@ -30,7 +30,7 @@ static struct {
     bool makes;                   /* chunks: since one was taken */
     void *ready[READY_COUNT];
     int count;
-    ep_file *file;                /* what it makes are slots of this; NULL: of memory */
+    ep_file *file;                /* chunks are slots of this file; NULL: chunks are memory */
 } ahead = {.join_lock = PTHREAD_MUTEX_INITIALIZER,
            .lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -40,7 +40,7 @@ make_wake(void)
     ep_os_condition_init(&ahead.wake);
 }
 
-/* Returns: how many, which follow each other at *made. */
+/* Returns: the number of chunks made; they follow each other at *made. */
 static int
 map_touched(ep_file *file, char **made)
 {
@@ -60,7 +60,8 @@ static void *
 run(void *unused)
 {
     (void)unused;
-    ep_engine_inside = 1;    /* to its end: an event of its own would wait for who waits for it */
+    ep_engine_inside = 1;    /* for the whole thread: an event on it would wait for a lock whose holder
+                              * waits for this thread */
     pthread_mutex_lock(&ahead.lock);
     while (!ahead.ending) {
         if (ahead.samples) {
@@ -75,7 +76,7 @@ run(void *unused)
             pthread_cond_wait(&ahead.wake, &ahead.lock);
             continue;
         }
-        ep_file *file = ahead.file;    /* it changes while no thread runs */
+        ep_file *file = ahead.file;    /* it only changes while this thread does not run */
         pthread_mutex_unlock(&ahead.lock);
         char *made;
         int count = map_touched(file, &made);
@@ -91,13 +92,14 @@ run(void *unused)
     return NULL;
 }
 
-/* A thread that no signal of the program can end up on. */
+/* Starts a thread that blocks all signals, so that the kernel never delivers one to it. */
 static void
 start_thread(void)
 {
     sigset_t all, before;
     sigfillset(&all);
-    sigdelset(&all, SIGBUS);    /* of its own accesses: guard.h; blocked, it would end the process */
+    sigdelset(&all, SIGBUS);    /* its own accesses may raise SIGBUS (guard.h); blocked, that would end the
+                                 * process */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     (void)pthread_once(&wake_once, make_wake);
     ahead.ending = false;
@@ -153,7 +155,7 @@ join_thread_and_lock(void)
         ahead.ending = true;
         pthread_cond_signal(&ahead.wake);
         pthread_mutex_unlock(&ahead.lock);
-        pthread_join(ahead.thread, NULL);    /* a chunk's touching away at most: 0.5 ms */
+        pthread_join(ahead.thread, NULL);    /* waits at most until one chunk is touched: 0.5 ms */
         pthread_mutex_lock(&ahead.lock);
         ahead.running = ahead.makes = false;
     }

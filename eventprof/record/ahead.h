@@ -4,8 +4,8 @@
  * The thread also samples the resident set (resident.h). It exists only while chunks are being used up, or
  * samples are wanted. It runs no Python, blocks all signals
  * but SIGBUS (guard.h), and
- * is joined before a fork: os.fork() counts the process's threads right afterwards, and would warn
- * the user of ours. */
+ * is joined before a fork: os.fork() counts the process's threads right afterwards, and would warn the user
+ * about this thread. */
 #ifndef EP_AHEAD_H
 #define EP_AHEAD_H
 
@@ -13,7 +13,7 @@
 
 typedef struct ep_file ep_file;
 
-/* The most that it holds ready, and makes at the moment. */
+/* The largest size of the chunks that are ready or being made. */
 #define EP_AHEAD_BYTES (4 * EP_CHUNK_BYTES)
 
 /* A touched mapping of EP_CHUNK_BYTES, or NULL if none is ready. Either way more are made ready
@@ -30,13 +30,13 @@ void ep_ahead_sample(bool wanted);
  * engine's lock, in cold paths. */
 void ep_ahead_go_on(void);
 
-/* Ends the thread, and gives back what it made ready. */
+/* Ends the thread, and frees the ready chunks. */
 void ep_ahead_stop(void);
 
-/* The same; what is made ready from now on are slots of the file; NULL: memory. */
+/* The same; from now on ready chunks are slots of the file; NULL: memory. */
 void ep_ahead_use_file(ep_file *file);
 
-/* Around fork(), under the engine's lock: it is what keeps take() out. */
+/* Around fork(), under the engine's lock, which also protects ep_ahead_take(). */
 void ep_ahead_before_fork(void);
 void ep_ahead_after_fork(void);
 

@@ -1,8 +1,9 @@
-/* Captures: what a recorder kept and lost up to now, for decode.c. */
+/* Captures: the events that a recorder kept up to now and the counts of those it lost, for decode.c. */
 #include <string.h>
 
 #include "engine_parts.h"
 #include "file.h"
+#include "invariants.h"
 #include "memory.h"
 #include "os.h"
 
@@ -70,7 +71,7 @@ capture_locked(ep_recorder *recorder, ep_capture *capture)
     for (size_t i = 0; i < chunk_count && status == EP_OK; i++) {
         ep_chunk *chunk = recorder->kept[recorder->kept_first + i];
         if (chunk->file != NULL && chunk->header->magic != EP_CHUNK_MAGIC) {
-            capture->limits |= EP_LIMIT_CUT;    /* others cut it off with its file */
+            capture->limits |= EP_LIMIT_CUT;    /* another program cut the chunk off with its file */
             continue;
         }
         capture->chunks[capture->chunk_count++] = chunk;
@@ -105,6 +106,7 @@ ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error)
         .full_reason = recorder->full_reason,
         .limits = recorder->limits,
     };
+    EP_CHECK_INVARIANTS(ep_recorder_check(recorder));
     ep_status status = capture_locked(recorder, &capture);
     ep_engine_unlock();
     if (status != EP_OK) {

@@ -1,5 +1,5 @@
-/* The life of a chunk: mapped, or taken from a list of free ones; written by a log; sealed; and free again
- * once nobody keeps it. */
+/* The life of a chunk: it is mapped, or taken from a list of free chunks; a log writes it; it is sealed;
+ * and it is free again when no recorder keeps it. */
 #include <errno.h>
 #include <string.h>
 
@@ -31,14 +31,14 @@ ep_chunk_release(ep_chunk *chunk)
         return;
     }
     if (chunk->rest != NULL) {
-        ep_chunk_seal_partial(chunk);    /* comes back here */
+        ep_chunk_seal_partial(chunk);    /* which calls this function again */
         return;
     }
     if (atomic_load_explicit(&chunk->header->state, memory_order_relaxed) != EP_CHUNK_SEALED) {
-        return;    /* its owner's, until that seals it */
+        return;    /* its owner still writes it, and will seal it */
     }
     if (chunk->file != NULL && !is_file_in_use(chunk->file)) {
-        ep_chunk_unmap(chunk);    /* that file is done, and stays as it is */
+        ep_chunk_unmap(chunk);    /* that file is finished, and does not change any more */
         return;
     }
     ep_chunk **list =
@@ -78,7 +78,7 @@ ep_chunk_seal(ep_chunk *chunk, const _Atomic uint64_t *next)
         ep_kept_has(ep_engine.filer, chunk)) {
         ep_filer_copy(ep_engine.filer, chunk);
     }
-    chunk->refs += 1;    /* so that release() sees the last one go */
+    chunk->refs += 1;    /* so that release() sees the last reference */
     ep_chunk_release(chunk);
 }
 
@@ -128,7 +128,7 @@ ep_chunks_leave_large(size_t bytes)
 
 /* ---- Mapped and free ------------------------------------------------------------------------- */
 
-/* Whether chunks are made ready for the file ahead of need: what is ready counts, too. */
+/* Whether chunks may be prepared for the file in advance; prepared chunks count against the limit, too. */
 static bool
 has_room_ahead(const ep_recorder *recorder)
 {
@@ -241,7 +241,7 @@ ep_chunks_unmap_slots(void)
 
 /* ---- Found ----------------------------------------------------------------------------------- */
 
-/* A slot of the file, if somebody records into one. */
+/* A slot of the file, if a running recorder has one. */
 static ep_chunk *
 find_slot(uint64_t ticks, size_t bytes)
 {
@@ -259,12 +259,12 @@ find_slot(uint64_t ticks, size_t bytes)
     ep_chunk *chunk = pop_free_slot(class);
     if (chunk == NULL && recorder->options.on_full != EP_ON_FULL_GROW &&
         ep_engine.slot_bytes + bytes > ep_kept_limit(recorder)) {
-        /* What was dropped has other sizes. */
+        /* The dropped chunks have other sizes. */
         chunk = pop_nearest(pop_free_slot, class);
     }
     size_t smallest = ep_os_page_bytes();
     for (size_t less = bytes; chunk == NULL && less >= smallest; less /= 2) {
-        chunk = map_chunk(less, recorder);    /* what is left of a disk */
+        chunk = map_chunk(less, recorder);    /* the rest of a disk */
     }
     if (chunk == NULL) {
         chunk = pop_nearest(pop_free_slot, class);
@@ -282,7 +282,7 @@ find_slot(uint64_t ticks, size_t bytes)
     return chunk;
 }
 
-/* Unmaps free chunks of other sizes, up to as many bytes as are to be mapped. */
+/* Unmaps free chunks of other sizes, at most as many bytes as will be mapped. */
 static void
 make_way(size_t bytes)
 {
@@ -344,7 +344,7 @@ ep_log_use_scratch(ep_log *log, uint64_t ticks)
 {
     log->chunk = NULL;
     write_into(log, log->scratch, log->scratch + EP_SCRATCH_WORDS - EP_CHUNK_SLACK_WORDS, ticks);
-    /* The high half is found by a SYNC, as for any reader that enters in the middle. */
+    /* No high half is equal to it, so a SYNC comes first. */
     log->high = ~log->high;
 }
 
@@ -352,7 +352,7 @@ void
 ep_log_use_chunk(ep_log *log, ep_chunk *chunk, uint64_t ticks)
 {
     ep_chunk_header *header = chunk->header;
-    /* It said FREE before anything of it changes: after a kill, too. */
+    /* The state was FREE before anything else changes, so that after a kill the file is right, too. */
     atomic_thread_fence(memory_order_release);
     header->magic = EP_CHUNK_MAGIC;
     header->bytes = chunk->bytes;
@@ -375,7 +375,8 @@ ep_log_use_chunk(ep_log *log, ep_chunk *chunk, uint64_t ticks)
     atomic_store_explicit(&header->state, EP_CHUNK_OPEN, memory_order_release);
     EP_FAULT_POINT(OPENED);
     for (ep_recorder *r = ep_engine.recorders; r != NULL; r = r->next) {
-        /* A stopped one: the thread read the clock before the stop, and came here after it. */
+        /* A stopped recorder: the thread may have read the clock before the stop, and come here after
+         * it. */
         bool wanted = r->state == EP_RECORDER_RUNNING || ticks <= r->stop.ticks;
         if (wanted && r->full_reason == EP_FULL_NOT && !ep_kept_add(r, chunk)) {
             ep_kept_become_full(r, ticks, EP_FULL_NOMEM);
@@ -399,7 +400,7 @@ ep_log_use_partial(ep_log *log, ep_chunk *chunk, uint64_t ticks)
     atomic_store_explicit(&at[1], log->thread->id, memory_order_relaxed);
     ep_log_publish(at, 2, EP_WORD0(ticks, EP_KIND_THREAD, 0));
     log->next = at + 2;
-    log->high = ~log->high;    /* the other thread's high half is not ours: a SYNC comes first */
+    log->high = ~log->high;    /* the other thread's high half may differ: a SYNC comes first */
 }
 
 size_t
@@ -422,14 +423,14 @@ choose_next_size(ep_log *log)
 void
 ep_log_next_chunk(ep_log *log, uint64_t ticks)
 {
-    int error = errno;    /* the program's: we are inside of somebody's call */
+    int error = errno;    /* errno is the program's: a hook runs inside of its calls */
     ep_engine_lock();
     bool first = log->next_bytes == 0;
     if (log->chunk != NULL) {
         choose_next_size(log);
         ep_chunk *full = log->chunk;
         const _Atomic uint64_t *next = log->next;
-        /* It may be unmapped now. Nothing is in the scratch, so that nobody counts it. */
+        /* The full chunk may be unmapped now. The scratch is empty, so no records are counted twice. */
         ep_log_use_scratch(log, ticks);
         ep_chunk_seal(full, next);
     } else {

@@ -1,4 +1,4 @@
-/* Calls that stood at their entry when a window began: whether they were open shows later. */
+/* Calls that were at their entry when a window began: later events show whether they had begun. */
 #include <string.h>
 
 #include "engine_parts.h"

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "engine_parts.h"
+#include "invariants.h"
 #include "os.h"
 
 struct ep_engine ep_engine = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -20,6 +21,7 @@ ep_engine_lock(void)
 void
 ep_engine_unlock(void)
 {
+    EP_CHECK_INVARIANTS(ep_engine_check());
     pthread_mutex_unlock(&ep_engine.lock);
     ep_engine_inside -= 1;
 }

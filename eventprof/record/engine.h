@@ -1,12 +1,11 @@
-/* The one recording machine of a process: threads, chunks, and the recorders that are windows on
- * it.
+/* The recording engine of a process: threads, chunks, and the recorders, which are windows on it.
  *
- * Everything is recorded once, for the union of what the running recorders want. A recorder is an
- * interval of ticks, a set of kinds, and the chunks that it keeps; a chunk lives while anybody
- * keeps it. One mutex guards all of it; it is taken only in cold paths (a full chunk, a new thread,
- * start, stop), and nothing but the C library is called under it.
+ * Each event is recorded once, if any running recorder wants it. A recorder is an interval of ticks, a set
+ * of kinds, and the chunks that it keeps; a chunk is freed when no recorder and no capture keeps it. One
+ * mutex guards all of it; it is taken only in cold paths (a full chunk, a new thread, start, stop), and
+ * nothing but the C library is called under it.
  *
- * What must hold, per recorder, thread and kind: recorded + lost == emitted in the window. */
+ * Invariant for each recorder, thread and kind: recorded + lost == emitted in the window. */
 #ifndef EP_ENGINE_H
 #define EP_ENGINE_H
 
@@ -20,18 +19,22 @@ struct ep_chunk {
     ep_chunk_header *header;                  /* the mapping; its words follow it */
     uint32_t bytes;                           /* of the mapping */
     uint32_t refs;                            /* recorders and captures that keep it */
-    uint64_t sequence;                        /* as its header says, which others may cut off with a file */
-    _Atomic uint64_t *rest;                   /* partial: its owner ended, the next thread goes on here */
-    struct ep_chunk *next;                    /* in the free or the partial list */
-    ep_file *file;                            /* held: the mapping is a slot of it; NULL: of memory */
-    ep_chunk_header *copy;                    /* of memory, and its records are in this slot, too */
-    ep_file *copy_file;                       /* held, while there is one */
+    uint64_t sequence;                        /* a copy of the header's, because another program may cut off
+                                               * the file */
+    _Atomic uint64_t *rest;                   /* partial: its owner ended, and the next new thread continues
+                                               * here */
+    struct ep_chunk *next;                    /* in the list of free or of partial chunks */
+    ep_file *file;                            /* a reference: the chunk is a slot of this file; NULL:
+                                               * memory */
+    ep_chunk_header *copy;                    /* the chunk is memory, and this slot has a copy of its
+                                               * records */
+    ep_file *copy_file;                       /* a reference, while there is a copy */
 };
 
 typedef enum ep_on_full {
     EP_ON_FULL_OVERWRITE,    /* drop the oldest chunk */
-    EP_ON_FULL_STOP,         /* keep what there is, count what comes */
-    EP_ON_FULL_GROW          /* take more memory; without any, as STOP */
+    EP_ON_FULL_STOP,         /* keep the chunks, and count later events as lost */
+    EP_ON_FULL_GROW          /* take more memory; if there is none, like STOP */
 } ep_on_full;
 
 typedef struct ep_recorder_options {
@@ -40,7 +43,7 @@ typedef struct ep_recorder_options {
                                   each living thread may have one of the smallest */
     ep_on_full on_full;
     ep_clock_mode clock;
-    bool clock_any;            /* take the running clock, or the best there is; `clock` is ignored */
+    bool clock_any;            /* use the running clock, or else the best one; `clock` is ignored */
 } ep_recorder_options;
 
 #define EP_LIMIT_BYTES_MIN (UINT64_C(64) << 10)
@@ -53,11 +56,13 @@ typedef enum ep_recorder_state {
 
 typedef struct ep_recorder {
     ep_recorder_options options;
-    ep_file *file;                      /* held: what it records is in there, too; NULL: memory alone */
+    ep_file *file;                      /* a reference: its events are also in this file; NULL: only in
+                                         * memory */
     uint32_t file_thread;               /* for the file's readers: the one thread wanted; 0: all */
     bool file_is_late;                  /* another recorder's file takes the chunks: its own is written at
                                            the stop, from what it kept */
-    bool file_is_parents;               /* and it is a forked child: its own is still to be made */
+    bool file_is_parents;               /* and this is a forked child, which has not made its own file
+                                         * yet */
     ep_recorder_state state;
     ep_anchor start, stop;
     int64_t start_realtime_ns;
@@ -69,46 +74,48 @@ typedef struct ep_recorder {
     ep_chunk **kept;                    /* [kept_first, kept_end): in order of sequence */
     size_t kept_first, kept_end, kept_capacity;
     uint64_t first_sequence;            /* chunks before it were in use at the start, and are not charged */
-    uint64_t charged_bytes;             /* of those kept that were opened since: what the limit is about */
-    ep_window_thread **threads;         /* index = thread id; NULL where there is nothing to know */
+    uint64_t charged_bytes;             /* of the kept chunks opened since; the limit applies to these */
+    ep_window_thread **threads;         /* index = thread id; NULL: no loss and no open calls */
     size_t thread_capacity;
-    uint64_t unlogged[EP_KIND_COUNT];   /* at start; afterwards: lost on threads without a log */
-    bool settled;                       /* stopped, and nothing that is still written concerns it */
+    uint64_t unlogged[EP_KIND_COUNT];   /* while running: the count at the start; then: events lost on
+                                         * threads without a log */
+    bool settled;                       /* stopped, and no later record can belong to it */
     struct ep_recorder *next;           /* in the engine's list: started and not settled */
 } ep_recorder;
 
 /* Once a process, before anything else. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_engine_init(void);
 
-/* Union of the kinds that running recorders want. */
+/* The union of the kinds that running recorders want. */
 ep_kind_set ep_engine_kinds(void);
 
-/* Above 0 while the calling thread is in the engine: what the C library allocates for it then is not the
- * program's, and a hook that wrote it down would wait for a lock that its own thread has. */
+/* Above 0 while the calling thread is in the engine: blocks that the C library allocates then are the
+ * engine's, and a hook that recorded them would wait for a lock that its own thread holds. */
 extern EP_HIDDEN _Thread_local uint32_t ep_engine_inside __attribute__((tls_model("initial-exec")));
 
-/* Calls then(context) under the engine's lock. Also across a fork: the child finds what it guards
- * whole. `then` calls nothing of the engine. */
+/* Calls then(context) under the engine's lock. No fork happens meanwhile, so a child finds the data
+ * complete. `then` must not call the engine. */
 void ep_engine_alone(void (*then)(void *), void *context);
 
-/* An event that found no log (no memory for one). */
+/* Counts an event as lost whose thread has no log, because there was no memory for one. */
 void ep_engine_count_unlogged(ep_kind kind);
 
 /* ---- Recorders. The caller serialises calls on one recorder. --------------------------------- */
 
-/* Makes *recorder ready to start; fill nothing yourself. */
+/* Initialises *recorder, ready to start; set no field yourself. */
 void ep_recorder_init(ep_recorder *recorder, const ep_recorder_options *options);
 
 /* Makes the next window that of a log file (file.h): its chunks are slots of the file, limits and
- * policies are the same. Takes the reference over. Only before a start. While another recorder runs that
- * has a file, the chunks are of memory or of that file, and this one is written at the stop. */
+ * policies are the same. Steals the reference. Only before a start. While another recorder with a file
+ * runs, chunks are memory or slots of that file, and this recorder's file is written at its stop. */
 void ep_recorder_set_file(ep_recorder *recorder, ep_file *file, uint32_t only_thread);
 
-/* Fails: EP_STATE (running, or was), EP_NOMEM, EP_UNSUPPORTED (the clock). Nothing changed then. */
+/* Fails: EP_STATE (it runs or ran already), EP_NOMEM, EP_UNSUPPORTED (the clock); then nothing has
+ * changed. */
 EP_CHECKED ep_status ep_recorder_start(ep_recorder *recorder, ep_error *error);
 EP_CHECKED ep_status ep_recorder_stop(ep_recorder *recorder, ep_error *error);
 
-/* Names the calls that are open on a thread when the window begins. Copies. Fails: EP_NOMEM. */
+/* Sets the calls that are open on a thread when the window begins. Copies. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_recorder_set_open(ep_recorder *recorder, uint32_t thread_id,
                                           const ep_open_call *calls, size_t depth);
 
@@ -117,16 +124,15 @@ EP_CHECKED ep_status ep_recorder_set_open(ep_recorder *recorder, uint32_t thread
 EP_CHECKED ep_status ep_recorder_get_open(const ep_recorder *recorder, uint32_t thread_id,
                                           ep_open_stack *out);
 
-/* Stops it if need be and gives everything back. Until then the engine refers to *recorder: an
- * event whose clock was read before the stop may be written after it, and still belongs to the
- * window. */
+/* Stops it if it runs, and frees everything. Until then the engine refers to *recorder, because an event
+ * whose clock was read before the stop may be written after it, and still belongs to the window. */
 void ep_recorder_clear(ep_recorder *recorder);
 
-/* The same for one that is to start at once: the chunks that it kept are free for its next window, where
- * they would be unmapped and mapped again (0.3 to 0.5 ms for those of 100 ms at full rate, measured). */
+/* The same for a recorder that starts again at once: its chunks stay mapped for the next window. Unmapping
+ * and mapping them would take 0.3 to 0.5 ms after 100 ms at full rate (measured). */
 void ep_recorder_clear_to_start(ep_recorder *recorder);
 
-/* ---- Captures: what decode.c works on -------------------------------------------------------- */
+/* ---- Captures: the input of decode.c --------------------------------------------------------- */
 
 typedef struct ep_capture {
     ep_kind_set kinds;
@@ -158,7 +164,7 @@ void ep_capture_clear(ep_capture *capture);
 /* Calls that gate.c left out so far, by ep_left_out, on all threads. */
 void ep_engine_left_out(uint64_t *counts);
 
-/* Both clocks when the running clock was chosen. */
+/* The anchor of the time when the running clock was chosen. */
 ep_anchor ep_engine_birth(void);
 
 /* ---- Threads --------------------------------------------------------------------------------- */
@@ -167,43 +173,43 @@ ep_anchor ep_engine_birth(void);
 void ep_thread_set_name(ep_thread *thread, ep_text name);
 /* Returns: immortal, or NULL for an id that no thread has. */
 const ep_thread *ep_engine_thread(uint32_t id);
-/* The same for those who hold the engine's lock. */
+/* The same if the caller holds the engine's lock. */
 const ep_thread *ep_engine_thread_locked(uint32_t id);
 
-/* The living thread with this native id; `expect`: made if there is none yet, for a thread that has
- * had no event. Returns: immortal, or NULL (none, or no memory). */
+/* The living thread with this native id. `expect`: an entry is made if the thread has had no event yet.
+ * Returns: immortal, or NULL (there is none, or no memory). */
 ep_thread *ep_engine_thread_by_native_id(uint64_t native_id, bool expect);
 
-/* Where a thread that stands still is. */
+/* The position of a thread that is stopped. */
 typedef struct ep_thread_place {
-    bool busy;            /* inside of a hook, or of the runtime's allocator */
-    const void *next;     /* of its log: another one as soon as it records. NULL: it has no log */
+    bool busy;            /* it is inside of a hook or of the runtime's allocator */
+    const void *next;     /* `next` of its log, which changes with each record. NULL: it has no log */
 } ep_thread_place;
 
 ep_thread_place ep_engine_place_of(const ep_thread *thread);
 
-/* A call that is described as open (ep_open_call.doubted) stood at its entry, where interpreters let
- * other code run before, or after, they tell that it begins. The thread's next events show which:
- * sources look at them while the log is EP_FRESH_DOUBTED. The thread stands still, or is the calling
- * one. */
+/* A call that is described as open (ep_open_call.doubted) was at its entry. There interpreters may run
+ * other code before or after they report that the call begins. The thread's next events show whether it had
+ * begun: sources look at them while the log is EP_FRESH_DOUBTED. The thread must be stopped, or be the
+ * calling thread. */
 void ep_engine_doubt(ep_thread *thread, const void *frame, uint32_t site);
 
-/* By the thread itself. That doubted call (index in thread->doubted) begins now, and was not open in
- * the windows that found it so; or it had begun. */
+/* Called by the thread itself. `begins`: the doubted call (index in thread->doubted) begins now, and so was
+ * not open in the windows that took it as open. Otherwise it had begun. */
 void ep_engine_settle(ep_thread *thread, uint32_t index, bool begins);
 
-/* The owner has a record at `ticks` and no room: seals the chunk, finds the next. Always leaves
- * room. */
+/* The owner has no room for a record at `ticks`: seals the chunk and finds the next one. There is always
+ * room afterwards. */
 EP_COLD void ep_log_next_chunk(ep_log *log, uint64_t ticks);
 
 /* ---- For tests and statistics ---------------------------------------------------------------- */
 
-/* Tests set it: the size of a thread's first chunk, which a limit then does not make smaller. 0: the
- * smallest there is. */
+/* For tests: the size of a thread's first chunk, which a limit then does not make smaller. 0: the smallest
+ * size. */
 extern size_t ep_engine_first_bytes;
 
 typedef struct ep_engine_stats {
-    size_t chunks_mapped;      /* all of them, of memory, free ones included */
+    size_t chunks_mapped;      /* all chunks that are memory, with the free ones */
     size_t chunks_free;
     size_t bytes_mapped, bytes_free;
     size_t logs;
@@ -212,11 +218,11 @@ typedef struct ep_engine_stats {
 
 ep_engine_stats ep_engine_get_stats(void);
 
-/* What a recorder holds by itself. */
+/* The memory of one recorder. */
 typedef struct ep_recorder_stats {
-    size_t chunks;             /* that it keeps; others may keep them, too */
+    size_t chunks;             /* chunks that it keeps; other recorders may keep them, too */
     size_t chunk_bytes;
-    size_t file_bytes;         /* of them, in slots of a file */
+    size_t file_bytes;         /* the part of them that is in slots of a file */
     size_t list_bytes;         /* its lists of them and of threads, with the calls that were open */
 } ep_recorder_stats;
 
@@ -227,5 +233,9 @@ EP_CHECKED ep_status ep_open_stack_copy(const ep_open_stack *from, ep_open_stack
 
 /* Applies one record to a stack of open calls: the engine's folding, and the model for tests. */
 void ep_open_stack_apply(ep_open_stack *stack, unsigned kind, uint32_t id);
+
+#ifdef EP_CHECKS
+void ep_open_stack_check(const ep_open_stack *stack);
+#endif
 
 #endif

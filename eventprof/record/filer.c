@@ -1,5 +1,5 @@
-/* The filer: the running recorder whose log file takes the chunks. What is written to its file, and to the
- * files of those that run beside it. store/format.h has the bytes. */
+/* The filer is the running recorder whose log file takes the chunks. This file writes its log file, and the
+ * log files of the recorders that run beside it. store/format.h has the bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,9 +18,9 @@ ep_filer_put_state(ep_recorder *recorder, uint64_t dropped_sequence)
     }
 }
 
-/* ---- Copies of chunks that are not of the file ----------------------------------------------- */
+/* ---- Copies of chunks that are not slots of the file ----------------------------------------- */
 
-/* The words of a chunk, sealed or so far; 0: none of them is of the recorder's window. */
+/* The number of words of a chunk, up to now if it is not sealed; 0: none is of the recorder's window. */
 static size_t
 words_of_window(const ep_recorder *recorder, const ep_chunk *chunk)
 {
@@ -64,7 +64,7 @@ write_copy(ep_recorder *recorder, const ep_chunk *chunk, size_t words)
     copy->used_words = words;
     copy->sum = ep_sum64(copy + 1, words * 8);
     atomic_store_explicit(&copy->state, EP_CHUNK_SEALED, memory_order_relaxed);
-    /* Release, and last: from here on a reader takes it. */
+    /* Release, and stored last: from here on a reader reads the chunk. */
     atomic_store_explicit(&copy->wanted, 1, memory_order_release);
     return copy;
 }
@@ -76,7 +76,7 @@ ep_filer_copy(ep_recorder *recorder, ep_chunk *chunk)
     if (words == 0 || chunk->copy_file == recorder->file) {
         return;
     }
-    ep_filer_forget_copy(chunk);    /* in a file of before */
+    ep_filer_forget_copy(chunk);    /* the copy is in an earlier file */
     ep_chunk_header *copy = write_copy(recorder, chunk, words);
     if (copy == NULL) {
         return;
@@ -102,7 +102,8 @@ ep_filer_drop(ep_recorder *recorder, ep_chunk *chunk)
     ep_chunk_header *header = chunk->file == recorder->file        ? chunk->header
                               : chunk->copy_file == recorder->file ? chunk->copy
                                                                    : NULL;
-    /* First the state, which names the chunk: after a kill in between it is not counted twice. */
+    /* The state, which names the chunk, is written first: after a kill in between the chunk is not counted
+     * twice. */
     EP_FAULT_POINT(DROP);
     ep_filer_put_state(recorder, chunk->sequence);
     EP_FAULT_POINT(DROPPED);
@@ -155,7 +156,7 @@ ep_filer_make_child_file(void)
     recorder->limits = 0;
     ep_engine.filer_is_child = false;
     if (file == NULL) {
-        ep_engine.filer = NULL;    /* in memory, then, as if there was no file */
+        ep_engine.filer = NULL;    /* record into memory, as if there was no file */
         return;
     }
     EP_FAULT_POINT(FORK_FILE);
@@ -165,8 +166,8 @@ ep_filer_make_child_file(void)
     ep_filer_put_state(recorder, UINT64_MAX);
 }
 
-/* With what is counted when a chunk is sealed, which is not yet, and what found no room on the disk:
- * chunks that `unwritten` says, by their place among those kept; NULL: none. */
+/* Writes the last state. It also counts lost events of chunks that are not sealed yet, and events of chunks
+ * that found no room on the disk: `unwritten` says which, by their index in `kept`; NULL: none. */
 static void
 put_final_state(ep_recorder *recorder, const bool *unwritten)
 {
@@ -266,9 +267,10 @@ ep_filer_write_late(ep_recorder *recorder)
     ep_file_finish(recorder->file);
 }
 
-/* ---- Files that others cut ------------------------------------------------------------------- */
+/* ---- Files that other programs cut off ------------------------------------------------------- */
 
-/* The header of a chunk of a file that others cut: where it was is nothing, and what was behind is gone. */
+/* Restores the header of a chunk of a file that was cut off: zeroed memory replaced it, and its records are
+ * gone. */
 static void
 mend_header(ep_chunk *chunk)
 {

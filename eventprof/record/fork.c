@@ -1,5 +1,5 @@
-/* What a fork does to the engine. The child begins with empty logs: what was recorded before belongs to
- * the parent, and so does the parent's log file. */
+/* The engine around a fork. The child begins with empty logs: earlier events and the log file belong to the
+ * parent. */
 #include <string.h>
 
 #include "ahead.h"
@@ -28,8 +28,8 @@ ep_engine_after_fork_in_parent(void)
     ep_engine_unlock();
 }
 
-/* In the child: a slot of the parent's file becomes memory of ours, with the records that are in it. What
- * is behind them may have been cut off. False: no memory; the slot is left as it is. */
+/* In the child: replaces a slot of the parent's file by private memory with the same records. The pages
+ * after the records may have been cut off. False: no memory; the slot is left as it is. */
 static bool
 make_private(ep_chunk *chunk)
 {
@@ -98,7 +98,7 @@ ep_engine_after_fork_in_child(void)
         ep_log_unlink(log);
         atomic_store_explicit(&log->thread->exited, log != mine, memory_order_relaxed);
         if (log->chunk != NULL && make_private(log->chunk)) {
-            /* The zero word alone says how far the other threads had come. */
+            /* Only the zero word shows how far the other threads had written. */
             _Atomic uint64_t *words = (_Atomic uint64_t *)(log->chunk->header + 1);
             ep_chunk_seal(log->chunk, words + EP_CHUNK_WORDS_OF(log->chunk->bytes));
         }
@@ -116,7 +116,7 @@ ep_engine_after_fork_in_child(void)
     }
     for (size_t i = 0; i < ep_engine.thread_count; i++) {
         ep_thread *thread = ep_engine.threads[i];
-        if (!thread->attached) {    /* expected; and not here */
+        if (!thread->attached) {    /* an expected thread, which does not exist in the child */
             atomic_store_explicit(&thread->exited, true, memory_order_relaxed);
         }
     }
@@ -149,14 +149,14 @@ ep_engine_after_fork_in_child(void)
         mine->next_log = NULL;
         ep_engine.logs = mine;
         ep_engine.log_count = 1;
-        mine->next_bytes = 0;    /* most children do little */
+        mine->next_bytes = 0;    /* a small chunk, because most children do little */
         uint64_t ticks = ep_clock_ticks();
-        ep_log_use_scratch(mine, ticks);    /* its chunk may be unmapped by now */
+        ep_log_use_scratch(mine, ticks);    /* its chunk may be unmapped already */
         ep_chunk *chunk = filer == NULL ? ep_chunk_find(ticks, ep_chunk_first_bytes(), true) : NULL;
         if (chunk != NULL) {
             ep_log_use_chunk(mine, chunk, ticks);
         } else if (filer != NULL) {
-            /* The first record asks for a chunk, and so for a file. */
+            /* So the first record needs a chunk, and the child's file is made. */
             atomic_store_explicit(&mine->end, mine->scratch, memory_order_relaxed);
         }
     }

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "closing.h"
+#include "invariants.h"
 #include "memory.h"
 
 ep_gate ep_gate_state = {.generation = 1};
@@ -14,12 +16,12 @@ static struct {
     bool tracks;               /* some limit is on */
     uint32_t max_depth;        /* EP_DEPTH_UNLIMITED: any */
     uint64_t min_ticks;        /* 0: any */
-    uint64_t from_ticks;       /* calls that began earlier are not taken back */
-    uint64_t late_ticks;       /* of calls that are recorded late; 0: they are not */
+    uint64_t from_ticks;       /* calls that began earlier are not removed */
+    uint64_t late_ticks;       /* the time of begins that are written late; 0: none are */
     ep_recorder *only;
 } limits = {.generation = 1, .max_depth = EP_DEPTH_UNLIMITED};
 
-/* ---- Verdicts -------------------------------------------------------------------------------- */
+/* ---- Verdicts: whether calls of a name are wanted -------------------------------------------- */
 
 static ep_gate_page *
 page_of(uint32_t name_id)
@@ -30,7 +32,7 @@ page_of(uint32_t name_id)
         return page;
     }
     ep_gate_page *made = ep_calloc(1, sizeof *made);
-    /* Release; pairs with ep_gate_find(): it is zeroed. */
+    /* Release; pairs with ep_gate_find(), which then sees a zeroed page. */
     if (made != NULL && !atomic_compare_exchange_strong_explicit(
                             at, &page, made, memory_order_acq_rel, memory_order_acquire)) {
         free(made);
@@ -76,7 +78,7 @@ ep_gate_count_left_out(uint32_t generation)
     return count;
 }
 
-/* Verdicts hold 16 bits of the generation: when these come round again, old ones go. */
+/* Verdicts hold 16 bits of the generation: when these wrap around, all old verdicts are removed. */
 static void
 next_generation(void)
 {
@@ -96,7 +98,7 @@ next_generation(void)
 
 /* ---- Calls that are open --------------------------------------------------------------------- */
 
-/* Calls that were left out, with a tick before the change that calls for them. */
+/* Writes the begins of open calls that were left out, with a time just before the change. */
 static void
 put_late(ep_log *log, ep_gate_stack *stack, uint64_t ticks)
 {
@@ -118,25 +120,47 @@ push(ep_gate_stack *stack, ep_gate_call call)
     return true;
 }
 
+#ifdef EP_CHECKS
+/* The innermost call alone: a stack may be deep, and each call comes by here. */
+static void
+check_stack(const ep_gate_stack *stack)
+{
+    EP_INVARIANT(stack->depth <= stack->capacity, "%zu open calls, room for %zu", stack->depth,
+                 stack->capacity);
+    EP_INVARIANT(stack->before <= stack->depth, "%zu of %zu open calls were open before", stack->before,
+                 stack->depth);
+    if (stack->depth > 0) {
+        const ep_gate_call *call = &stack->calls[stack->depth - 1];
+        EP_INVARIANT(ep_kinds_has(ep_kinds_that_open_calls, call->kind), "an open call of kind %u",
+                     call->kind);
+        EP_INVARIANT(call->site < ep_site_count(), "an open call of site %u", (unsigned)call->site);
+        EP_INVARIANT(stack->depth <= stack->before || stack->depth - 1 == stack->before ||
+                         call->ticks >= call[-1].ticks,
+                     "open call %zu began before the one around it", stack->depth);
+    }
+}
+#endif
+
 static EP_COLD void
 begin_anew(ep_log *log, ep_gate_stack *stack)
 {
     put_late(log, stack, limits.late_ticks);
     stack->generation = limits.generation;
-    stack->lame = false;
+    stack->records_all = false;
     ep_open_stack open = {0};
     if (limits.only != NULL &&
         ep_recorder_get_open(limits.only, log->thread->id, &open) != EP_OK) {
-        stack->lame = true;
+        stack->records_all = true;
     }
-    for (size_t i = 0; i < open.depth && !stack->lame; i++) {
-        /* Any address that is no record's: it was recorded, or need not be. */
-        stack->lame = !push(stack, (ep_gate_call){.at = log->scratch,
-                                                  .site = open.calls[i].site_id,
-                                                  .kind = open.calls[i].kind});
+    for (size_t i = 0; i < open.depth && !stack->records_all; i++) {
+        /* Any address that is not a record's: the call counts as recorded. */
+        stack->records_all = !push(stack, (ep_gate_call){.at = log->scratch,
+                                                         .site = open.calls[i].site_id,
+                                                         .kind = open.calls[i].kind});
     }
     stack->before = stack->depth;
     free(open.calls);
+    EP_CHECK_INVARIANTS(check_stack(stack));
 }
 
 void
@@ -144,7 +168,7 @@ ep_gate_begin_again(ep_log *log, uint32_t site)
 {
     ep_gate_stack *stack = &log->gate;
     if (stack->generation != limits.generation) {
-        return;    /* what it begins with is taken from the recorder */
+        return;    /* its open calls were described by the recorder's start */
     }
     for (size_t i = stack->before; i-- > 0;) {
         if (stack->calls[i].site == site) {
@@ -165,7 +189,7 @@ stack_of(ep_log *log)
     if (EP_UNLIKELY(stack->generation != limits.generation)) {
         begin_anew(log, stack);
     }
-    return limits.tracks && !stack->lame ? stack : NULL;
+    return limits.tracks && !stack->records_all ? stack : NULL;
 }
 
 static inline void
@@ -188,9 +212,10 @@ ep_gate_put_open(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site)
     ep_gate_call call = {.ticks = ticks, .site = site, .kind = (uint8_t)kind};
     if (EP_UNLIKELY(stack->depth == stack->capacity)) {
         if (!push(stack, call)) {
-            /* All that was left out, as if it came now: deeper than the limit as before. */
+            /* Writes all open calls that were left out: from here on the thread's calls are all
+             * recorded. */
             put_late(log, stack, ticks);
-            stack->lame = true;
+            stack->records_all = true;
             ep_log_put(log, ticks, kind, site);
             return;
         }
@@ -203,6 +228,7 @@ ep_gate_put_open(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site)
         call.at = log->next - 1;
     }
     stack->calls[stack->depth++] = call;
+    EP_CHECK_INVARIANTS(check_stack(stack));
 }
 
 bool
@@ -225,11 +251,7 @@ void
 ep_gate_put_close(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t name)
 {
     ep_gate_stack *stack = stack_of(log);
-    /* The same search as ep_open_stack_apply()'s. */
-    size_t at = stack != NULL ? stack->depth : 0;
-    while (at > 0 && ep_site_callee(stack->calls[at - 1].site) != name) {
-        at -= 1;
-    }
+    size_t at = stack != NULL ? EP_CLOSED_CALL(stack->calls, site, stack->depth, name) : 0;
     if (at == 0) {
         ep_log_put(log, ticks, kind, name);
         return;
@@ -239,6 +261,7 @@ ep_gate_put_close(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t name)
     if (stack->before > stack->depth) {
         stack->before = stack->depth;
     }
+    EP_CHECK_INVARIANTS(check_stack(stack));
     if (call->at == NULL) {
         return;
     }
@@ -278,7 +301,7 @@ ep_gate_prepare(const ep_filter *const *new_filters, size_t new_count)
     atomic_store_explicit(&ep_gate_state.names, names, memory_order_relaxed);
     atomic_store_explicit(&ep_gate_state.calls, calls, memory_order_relaxed);
     if (!calls) {
-        limits.late_ticks = 0;    /* whose calls they are has stopped, and the clock may change */
+        limits.late_ticks = 0;    /* the recorder of these calls has stopped, and the clock may change */
     } else if (limits.max_depth != EP_DEPTH_UNLIMITED) {
         limits.late_ticks = ep_clock_ticks();
     }
@@ -289,7 +312,7 @@ ep_gate_prepare(const ep_filter *const *new_filters, size_t new_count)
     limits.generation += 1;
 }
 
-/* Surely shorter than `ns` for whoever converts ticks later: the map's slope wavers. 0: unknown. */
+/* A number of ticks that is less than `ns` even if the clock map's slope changes a little. 0: unknown. */
 static uint64_t
 ticks_below(int64_t ns)
 {
@@ -299,7 +322,7 @@ ticks_below(int64_t ns)
         return 0;
     }
     double ticks = 0.95 * (double)ns * (double)(now.ticks - birth.ticks) / (double)since;
-    /* Beyond half the counter's low word nothing is gained: such calls have others inside. */
+    /* More than half of the counter's low word gains nothing: so long calls have other calls inside. */
     return ticks < 2e9 ? (uint64_t)ticks : 2000000000;
 }
 

@@ -1,14 +1,13 @@
-/* What hooks ask before they record: the union of the running recorders' filters. What no recorder
- * wants is left out here, and costs neither a record nor, where the interpreter can switch its code
- * off, a call of the hook. Each trace applies its own filter once more (filter.h), so leaving too
- * little out is never wrong.
+/* The filters in the hook: the union of the running recorders' filters. A call that no recorder wants is
+ * left out here, and costs neither a record nor, if the interpreter can switch its code off, a call of the
+ * hook. Each trace applies its own filter once more (filter.h), so it is never wrong to leave out too
+ * little.
  *
- * Names: a verdict for each, made when it is first asked for. Sets of recorders have generations; a
- * verdict of another generation is made anew.
- * Calls: depth and duration need to know which calls are open. A thread keeps a stack of them while
- * somebody asks for these limits, and only then.
+ * Names: each has a verdict, which is computed when it is first needed. Each set of recorders has a
+ * generation; verdicts of other generations are computed again. Calls: to limit depth and duration, a
+ * thread keeps a stack of its open calls. It does so only while a recorder has such a limit.
  *
- * Sources hold the runtime's lock while they ask; so does whoever changes the gate. */
+ * Callers hold the runtime's lock, both to ask and to change the gate. */
 #ifndef EP_GATE_H
 #define EP_GATE_H
 
@@ -18,7 +17,7 @@
 #include "names.h"
 #include "types.h"
 
-/* Bits of a verdict; with more recorders nothing is left out. */
+/* The number of filters in a verdict; with more recorders nothing is left out. */
 #define EP_GATE_FILTERS 8
 
 /* 31..16 generation, 15..8 filters that include the name, 7..0 filters that exclude it. */
@@ -38,8 +37,9 @@ typedef struct ep_gate_page {
 
 /* Written by ep_gate_prepare() and ep_gate_open() only. */
 typedef struct ep_gate {
-    _Atomic bool names;              /* ask verdicts */
-    _Atomic bool calls;              /* put calls by ep_gate_put_open() and ep_gate_put_close() */
+    _Atomic bool names;              /* hooks must ask for verdicts */
+    _Atomic bool calls;              /* hooks must write calls by ep_gate_put_open() and
+                                      * ep_gate_put_close() */
     _Atomic uint32_t generation;     /* of verdicts; from 1 */
     _Atomic uint8_t any_callee;      /* filters that may include a function without a file */
     _Atomic(ep_gate_page *) pages[EP_GATE_PAGES];
@@ -71,7 +71,7 @@ ep_gate_generation(void)
     return atomic_load_explicit(&ep_gate_state.generation, memory_order_relaxed);
 }
 
-/* HOT. False: it is to be made, by ep_gate_decide(). */
+/* HOT. False: there is no verdict yet; call ep_gate_decide(). */
 static inline bool
 ep_gate_find(uint32_t name_id, ep_verdict *out)
 {
@@ -85,24 +85,24 @@ ep_gate_find(uint32_t name_id, ep_verdict *out)
     return EP_VERDICT_GENERATION(*out) == (ep_gate_generation() & 0xFFFF);
 }
 
-/* Makes the verdict; the name's text must be there. Without memory it is not kept. */
+/* Computes the verdict; the name must have its text. Without memory the verdict is not kept. */
 EP_COLD ep_verdict ep_gate_decide(uint32_t name_id);
 
-/* Whether calls of a Python function are wanted by anybody. */
+/* Whether any recorder wants calls of this Python function. */
 static inline bool
 ep_verdict_wants(ep_verdict verdict)
 {
     return (verdict >> 8 & ~verdict & 0xFF) != 0;
 }
 
-/* Whether calls of a function that is not in Python are; caller 0: none is known. */
+/* The same for a function that is not in Python; caller 0: unknown. */
 static inline bool
 ep_verdict_wants_from(ep_verdict callee, ep_verdict caller)
 {
     return ep_verdict_wants(callee | caller);
 }
 
-/* Whether `caller` may call such a function that is wanted. */
+/* Whether a call by `caller` of some function that is not in Python may be wanted. */
 static inline bool
 ep_verdict_wants_any_from(ep_verdict caller)
 {
@@ -130,37 +130,38 @@ size_t ep_gate_count_left_out(uint32_t generation);
 
 /* ---- Calls that are open --------------------------------------------------------------------- */
 
-/* The calling thread's innermost call of `site` that was open when the window began begins now, after
- * all. */
+/* The calling thread's innermost call of `site` that was described as open when the window began had not
+ * begun: it begins now. */
 void ep_gate_begin_again(ep_log *log, uint32_t site);
 
-/* In place of ep_log_put() while ep_gate_asks_calls(). */
+/* Use these instead of ep_log_put() while ep_gate_asks_calls(). */
 void ep_gate_put_open(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site);
 void ep_gate_put_close(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t name);
 
-/* Whether the thread's innermost call is left out for its depth: what happens in it is, too. */
+/* Whether the thread's innermost call is left out because of its depth; events in it are then left out,
+ * too. */
 bool ep_gate_is_deep(ep_log *log);
 
 /* ---- Changing it ----------------------------------------------------------------------------- */
 
-/* Before the set of recorders of calls changes: `filters` are those of the new set (views, until the
- * next change), and limits are lifted: a change between a call and its end must not part them.
+/* Call it before the set of recorders of calls changes. `filters` are those of the new set (views, until
+ * the next change). Limits are switched off: the begin and the end of a call must be treated alike.
  *
- * Verdicts are of one set. Calls left out for depth and still open are recorded late, with a tick
- * before the change, by each thread at its next event: the recorder that asked for the limit drops
- * them itself, and a new one finds them open. */
+ * Calls that were left out because of their depth and are still open are written late, with a time just
+ * before the change, by each thread at its next event. The recorder with the limit drops them again when
+ * its trace is read, and a new recorder finds them open. */
 void ep_gate_prepare(const ep_filter *const *filters, size_t count);
 
-/* After it changed, with the same filters. `only`: the recorder, if it is the only one and was so
- * since its start, with its open calls described; its depth is limited from here on. NULL: nobody's
- * is; the levels of one thread are not the same for two windows. Short calls are taken back that
- * begin from here on. */
+/* Call it after the change, with the same filters. `only`: the recorder, if it has been the only one since
+ * its start; its open calls are described, and its depth is limited from here on. NULL: depth is not
+ * limited, because the depth of a call differs between two windows. Short calls that begin from here on are
+ * removed again. */
 void ep_gate_open(ep_recorder *only, const ep_filter *const *filters, size_t count);
 
-/* In the child, before the two above: its windows began anew, and all that is open was named. */
+/* In a forked child, before the two above: its windows begin again, with all open calls described. */
 void ep_gate_after_fork(void);
 
-/* A capture is about to be taken: what is open now stays. */
+/* Call it before a capture is taken: the calls that are open now are not removed any more. */
 void ep_gate_keep_open(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* The chunks that a recorder keeps, and the limit and the policy that say how many. */
+/* The chunks that a recorder keeps; its limit and its policy decide how many. */
 #include <string.h>
 
 #include "ahead.h"
@@ -7,7 +7,8 @@
 #include "memory.h"
 #include "os.h"
 
-/* A chunk is no larger than this part of a limit and thread: so much of a ring is dropped at once. */
+/* A chunk is at most one part in so many of a thread's share of the limit: so much of a ring is dropped at
+ * once. */
 #define LIMIT_PARTS 4
 
 bool
@@ -21,7 +22,7 @@ ep_kept_has(const ep_recorder *recorder, const ep_chunk *chunk)
     return false;
 }
 
-/* What a chunk that the recorder keeps counts against its limit. */
+/* The bytes of a kept chunk that count against the recorder's limit. */
 static uint64_t
 charge_of(const ep_recorder *recorder, const ep_chunk *chunk)
 {
@@ -46,7 +47,7 @@ ep_kept_add(ep_recorder *recorder, ep_chunk *chunk)
     recorder->charged_bytes += charge_of(recorder, chunk);
     chunk->refs += 1;
     if (recorder == ep_engine.filer && chunk->file != NULL && chunk->file == recorder->file) {
-        /* Release: its header is whole. */
+        /* Release: whoever reads `wanted` sees the complete header. */
         atomic_store_explicit(&chunk->header->wanted, 1, memory_order_release);
     }
     return true;
@@ -110,7 +111,7 @@ ep_kept_limit(const ep_recorder *recorder)
     return limit > EP_LIMIT_BYTES_MIN ? limit : EP_LIMIT_BYTES_MIN;
 }
 
-/* The largest size of a chunk that is no more than `room`; the smallest one, if all are. */
+/* The largest size of a chunk that is at most `room`; the smallest size if none is. */
 static size_t
 chunk_bytes_in(uint64_t room)
 {
@@ -140,7 +141,7 @@ ep_kept_apply_limit(ep_recorder *recorder, uint64_t ticks, bool first, size_t *b
     *bytes = *bytes < largest ? *bytes : largest;
     uint64_t limit = ep_kept_limit(recorder);
     bool overwrites = recorder->options.on_full == EP_ON_FULL_OVERWRITE;
-    /* Until none is left that nobody writes. */
+    /* Until no sealed chunk is left. */
     while (overwrites && recorder->charged_bytes + *bytes > limit && ep_kept_drop_oldest(recorder)) {
     }
     if (recorder->charged_bytes + *bytes <= limit) {

@@ -1,4 +1,4 @@
-/* Records: the cold half of writing them, and reading the rare ones. chunks.c finds the chunks. */
+/* The slow paths of writing and reading records. chunks.c finds the chunks. */
 #include "log.h"
 
 #include "engine.h"
@@ -44,7 +44,7 @@ make_room(ep_log *log, uint64_t ticks)
         put_two_words(log, EP_WORD0(ticks, EP_KIND_SYNC, 0), ticks);
         log->high = (uint32_t)(ticks >> 32);
     }
-    /* A SYNC may have crossed `end`; the slack behind it holds the record all the same. */
+    /* A SYNC may have been written past `end`; the slack has room for the record nevertheless. */
 }
 
 void
@@ -102,7 +102,7 @@ ep_log_put_block_within(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size
         put_two_words(log, EP_WORD0(ticks, EP_KIND_ESCAPE, EP_ESCAPE_SITE), site);
         kept_site = 0;
     }
-    /* Taking back would need the escapes to go, too: the next block would be given their values. */
+    /* A removed record must be the first one: escapes before it would apply to the next block. */
     log->block_before = NULL;
     log->last_block = log->next == first ? first : NULL;
     put_two_words(log, EP_WORD0(ticks, kind, kept_size),
@@ -128,18 +128,18 @@ ep_cursor_begin(const ep_chunk_header *header)
     };
 }
 
-/* A record that its owner may take back, and write others in its place, while we look at it: a
- * block's of two words, a call's of one. False: it did; look again. */
+/* Checks a record that its owner may remove, and overwrite with others, while we read it: of a block (two
+ * words) or of a call (one word). False: the owner did; read again. */
 bool
 ep_cursor_settle(ep_cursor *cursor, uint64_t word0, int words)
 {
-    /* Acquire: if the word behind was written after a take-back, then so was our word 0. */
+    /* Acquire: if the next word was written after the record was removed, so was our word 0. */
     uint64_t behind = atomic_load_explicit(&cursor->at[words], memory_order_acquire);
     if (atomic_load_explicit(&cursor->at[0], memory_order_acquire) != word0) {
         return false;
     }
     if (behind == 0) {
-        /* The log's end: a later look behind this record could meet the middle of another. */
+        /* The end of the log: a later read behind this record could hit the middle of another record. */
         cursor->limit = cursor->at + words;
     }
     cursor->last = cursor->at;
@@ -147,8 +147,8 @@ ep_cursor_settle(ep_cursor *cursor, uint64_t word0, int words)
     return true;
 }
 
-/* Word 0 at the cursor was read. False: it is not the start of a record, because the record before
- * it was taken back, and with it the end of what is written was passed. */
+/* Call it after reading word 0 at the cursor. False: this is not the start of a record, because the record
+ * before it was removed and the log now ends, or has other records, before the cursor. */
 bool
 ep_cursor_stands(ep_cursor *cursor)
 {

@@ -1,7 +1,7 @@
-/* One thread's log: the inline half that hooks run, and reading records back.
+/* One thread's log: the inline functions that hooks call, and the reading of records.
  *
- * One writer, its thread; readers anywhere. What to do when a chunk is full, who keeps it and what
- * is lost is the engine's business (ep_log_next_chunk).
+ * Only its thread writes a log; any thread may read it. The engine decides what happens when a chunk is
+ * full, who keeps it and what is lost (ep_log_next_chunk).
  *
  *   chunk 3 (sealed)   chunk 9 (current)
  *   [rrrrrrrrrrrr]     [rrrrrr0.....|slack]
@@ -34,63 +34,65 @@ typedef struct ep_gate_call {
     uint8_t kind;
 } ep_gate_call;
 
-/* A thread's calls that are open: gate.h. Owner only but for left_out. */
+/* A thread's open calls, for gate.h. Only the owner uses it, except for left_out. */
 typedef struct ep_gate_stack {
     ep_gate_call *calls;
     size_t depth, capacity;
-    size_t before;             /* of them, the first: open when the window began */
-    uint64_t generation;       /* of limits; another than the gate's: begin anew */
-    bool lame;                 /* no memory for it: everything is recorded */
+    size_t before;             /* the first so many were open when the window began */
+    uint64_t generation;       /* of the limits; if it is not the gate's, the stack is built again */
+    bool records_all;          /* no memory, or its limits are off: every call is recorded */
     _Atomic uint64_t left_out[EP_LEFT_OUT_COUNT];    /* calls; ever */
 } ep_gate_stack;
 
-/* What the thread allocated since it is in our own code, unordered, and has not freed. */
+/* Blocks that the thread allocated since it entered our own code, and has not freed; unordered. */
 #define EP_OWN_BLOCKS 62
 #define EP_MUTED_BLOCKS (1 << 17)    /* a power of 2 */
 typedef struct ep_own_blocks {
     uint32_t count;
-    bool is_full;    /* there were more, and whose a block is that is not here is not known */
+    bool is_full;    /* there were more blocks: a block that is not here may be ours or the program's */
     uintptr_t address[EP_OWN_BLOCKS];
-    uintptr_t *muted;    /* EP_MUTED_BLOCKS, instead of those, while the log is EP_FRESH_MUTED */
+    uintptr_t *muted;    /* a table of EP_MUTED_BLOCKS, used instead while the log is EP_FRESH_MUTED */
 } ep_own_blocks;
 
-/* The thread is to be named; open calls of it are doubted (ep_engine_doubt). */
+/* The thread has no name yet; some of its open calls are doubted (ep_engine_doubt). */
 #define EP_FRESH_NAMELESS UINT32_C(1)
 #define EP_FRESH_DOUBTED UINT32_C(2)
-/* For good: the end of a call may come whose begin was left out (source_profile.c). */
+/* Never reset: the end of a call may come whose begin was left out (source_profile.c). */
 #define EP_FRESH_HALVES UINT32_C(4)
-/* Until it is taken back: what the thread does is none of the program's (own_blocks.h). */
+/* Until it is reset: the thread executes our own code, not the program's (own_blocks.h). */
 #define EP_FRESH_MUTED UINT32_C(8)
 
 /* Inside our own code; inside an allocator of the runtime's that is recorded. */
 #define EP_BUSY_OWN UINT32_C(1)
-/* Beside EP_BUSY_OWN: whatever is freed meanwhile is our own as well. */
+/* Together with EP_BUSY_OWN: blocks that are freed meanwhile are also our own. */
 #define EP_BUSY_OURS (UINT32_C(1) << 31)
 #define EP_BUSY_IN(domain) (UINT32_C(2) << (domain))
-/* Of a log's busy flag, the domains of the allocators around, but for `own`: as EP_ESCAPE_WITHIN. */
+/* The domains of the enclosing allocators in a log's busy flag, without `own`; as in EP_ESCAPE_WITHIN. */
 #define EP_BUSY_AROUND(busy, own) ((busy) >> 1 & ~(UINT32_C(1) << (own)))
 
 typedef struct ep_log {
     /* owner thread only */
-    _Atomic uint64_t *next;          /* first free word; what it points at is 0 */
-    /* From here on no record may begin; SLACK words follow. Under the engine's lock others may move
-     * it down to the first word, so that the next record leaves the chunk. */
+    _Atomic uint64_t *next;          /* first free word; it is 0 */
+    /* No record may begin at or after it; SLACK words follow. Under the engine's lock other threads may
+     * move it down to the first word, so that the next record leaves the chunk. */
     _Atomic uint64_t *_Atomic end;
-    _Atomic uint64_t *last_block;    /* the last allocation record that may be taken back... */
-    _Atomic uint64_t *block_before;  /* ...and the one before it, until one was */
+    _Atomic uint64_t *last_block;    /* the last allocation record that may be removed... */
+    _Atomic uint64_t *block_before;  /* ...and the allocation record before it, until one was removed */
     uint32_t high;                   /* high half of the last record's ticks */
     uint32_t busy;                   /* EP_BUSY_OWN and so on: where the thread is, 0 = in the program */
-    uint32_t fresh;                  /* EP_FRESH_*: what a source is to see to before its next event */
-    uint32_t own_calls;              /* the sources' own: calls that our code made, unrecorded, open */
+    uint32_t fresh;                  /* EP_FRESH_*: what a source must do before its next event */
+    uint32_t own_calls;              /* for the sources: open calls that our code made and that are not
+                                      * recorded */
     uint64_t not_before;             /* ticks of the last event that came up inside our own code: that of
                                         the hook around it, whose clock was read before, is not earlier */
-    const void *state;               /* the sources' own: what the runtime calls this thread */
+    const void *state;               /* for the sources: the runtime's state of this thread */
     const void *thrown_into;         /* the sources' own: of the generator that last had an exception thrown
                                         into it, until it unwinds (entry.h) */
-    /* owner changes it under the engine's lock, others read it there */
+    /* changed by the owner under the engine's lock; others read it under the lock */
     ep_chunk *chunk;                 /* NULL: writing into scratch */
-    bool closed;                     /* its records are on a clock of before: no window begins here */
-    uint32_t next_bytes;             /* of its next chunk, if nothing else limits that; 0: it had none */
+    bool closed;                     /* its records use an earlier clock: no window begins here */
+    uint32_t next_bytes;             /* size of its next chunk, if no limit makes it smaller; 0: it had
+                                      * none */
     /* constant */
     ep_thread *thread;               /* immortal: outlives the log */
     struct ep_log *next_log;         /* the engine's list; under its lock */
@@ -104,9 +106,9 @@ typedef struct ep_log {
  * struct: static TLS has room for little (16 KiB failed to load on 3.11-3.13). */
 extern _Thread_local ep_log *ep_log_current __attribute__((tls_model("initial-exec")));
 
-/* The calling thread's log, made on first use. Ask before reading the clock: a first event whose
- * ticks are older than its log could lie in a window that is closed already. NULL: no memory, or
- * the thread is past its end; count with ep_engine_count_unlogged. */
+/* The calling thread's log, made on first use. Call it before reading the clock: the ticks of a first event
+ * must not be older than its log, or the event could belong to a window that is closed already. NULL: no
+ * memory, or the thread is past its end; then call ep_engine_count_unlogged(). */
 EP_COLD ep_log *ep_log_attach(void);
 
 static inline ep_log *
@@ -116,31 +118,32 @@ ep_log_mine(void)
     return EP_LIKELY(log != NULL) ? log : ep_log_attach();
 }
 
-/* Cold halves: a new chunk, a SYNC, ESCAPEs - then the record. */
+/* Slow paths: a new chunk, a SYNC or ESCAPEs first, then the record. */
 EP_COLD void ep_log_put_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t payload);
 EP_COLD void ep_log_put_free_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site,
                                   uint64_t address);
 EP_COLD void ep_log_put_block_slow(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size,
                                    uint64_t address, uint32_t site);
-/* Of what an allocator asks of another one: EP_ESCAPE_WITHIN, then the record. */
+/* For a block that an allocator takes from another one: EP_ESCAPE_WITHIN, then the record. */
 EP_COLD void ep_log_put_free_within(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site,
                                     uint64_t address, uint32_t within);
 EP_COLD void ep_log_put_block_within(ep_log *log, uint64_t ticks, ep_kind kind, uint64_t size,
                                      uint64_t address, uint32_t site, uint32_t within);
 
-/* Whether a record may not simply be stored: no room, or the high half of the clock moved on. */
+/* Whether a record needs the slow path: there is no room, or the high half of the clock changed. */
 static inline bool
 ep_log_needs_slow(const ep_log *log, ep_ticks ticks)
 {
-    /* Relaxed: whoever moves `end` needs no more than that some later record sees it. */
+    /* Relaxed: it is enough if some later record sees that `end` was moved. */
     return log->next >= atomic_load_explicit(&log->end, memory_order_relaxed) ||
            ticks.high != log->high;
 }
 
-/* How far ahead of the records their lines are fetched, in bytes. Their pages are new, or of a ring's round
- * before: in no cache, where the next clock would wait for the store. ns an event less, over the empty
- * hook: the C library's blocks 1.5 of 16.5, blocks 1 of 17, instructions 0.5 of 17, calls 0 to 1 of 13;
- * half as far and twice or four times as far gain as much or less. */
+/* How many bytes ahead of the records cache lines are fetched. Their pages are new, or were last used one
+ * round of the ring ago, so no cache has them, and the next reading of the clock would wait for the store.
+ * It saves, in ns an event over the empty hook: the C library's blocks 1.5 of 16.5, blocks 1 of 17,
+ * instructions 0.5 of 17, calls 0 to 1 of 13. Half, twice and four times the distance save as much or
+ * less. */
 #define EP_LOG_AHEAD 512
 
 /* The word behind the record is zeroed before word 0 is released: a reader that meets a non-zero
@@ -203,8 +206,8 @@ ep_log_put_value_at(ep_log *log, ep_ticks ticks, ep_kind kind, uint32_t site, ui
     ep_log_put_free_at(log, ticks, kind, site, value);
 }
 
-/* HOT. A record of the ALLOC family. `for_good`, constant: it will not be taken back, and the one
- * before it neither. */
+/* HOT. A record of the ALLOC family. `for_good`, constant: neither it nor the record before it will be
+ * removed. */
 static inline void
 ep_log_put_block_at(ep_log *log, ep_ticks ticks, ep_kind kind, uint64_t size, uint64_t address,
                     uint32_t site, bool for_good)
@@ -243,10 +246,10 @@ ep_log_last_block(const ep_log *log)
     return atomic_load_explicit(&log->last_block[1], memory_order_relaxed) >> EP_ALLOC_SITE_BITS << 3;
 }
 
-/* Takes back the last record; only right after ep_log_last_block() named it. If the record before
- * it is an allocation as well, that is the last one then: one event of the interpreter makes up to
- * two blocks. A reader may have seen them: it errs by two events at the very end of a live log (the
- * cursor sees to it that it does not read on where such a record ended). */
+/* Removes the last record; call it only right after ep_log_last_block() returned its address. If the record
+ * before it is an allocation as well, that is then the last one: one event of the interpreter allocates up
+ * to two blocks. A concurrent reader may still report the two records that were just removed, at the very
+ * end of a live log. (The cursor does not read on behind such a record.) */
 static inline void
 ep_log_take_back(ep_log *log)
 {
@@ -254,12 +257,12 @@ ep_log_take_back(ep_log *log)
     log->last_block = log->block_before;
     log->block_before = NULL;
     atomic_store_explicit(log->next, 0, memory_order_relaxed);
-    /* Release; pairs with the acquire loads of a live cursor: who sees what is written from here on
-     * sees that this record is gone. */
+    /* Release; pairs with the acquire loads of a live cursor: a reader that sees later records also sees
+     * that this record was removed. */
     atomic_thread_fence(memory_order_release);
 }
 
-/* HOT. The block that the log's last record may be of; if that is no block's, anything. */
+/* HOT. The address in the log's last record, if that is a record of a block; otherwise any number. */
 static inline uint64_t
 ep_log_address_before(const ep_log *log)
 {
@@ -267,12 +270,12 @@ ep_log_address_before(const ep_log *log)
     return atomic_load_explicit(&log->next[-1], memory_order_relaxed) >> EP_ALLOC_SITE_BITS << 3;
 }
 
-/* Whether the log ends with the record of this block, however many were taken back before it. Only for
- * an address that is known to be of a block: what is no record of one could look like it. */
+/* Whether the log ends with the record of this block, however many records were removed before. Only for an
+ * address that is known to be a block's: other records could look like a record of another address. */
 EP_COLD bool ep_log_ends_with_block(const ep_log *log, uint64_t address);
 
-/* Takes back the last record, which the caller knows to be a call's, of one word. A reader may have
- * seen it, and calls around it that go after it: it errs by these at the very end of a live log. */
+/* Removes the last record, which the caller knows to be the begin of a call, of one word. A concurrent
+ * reader may still report it, and calls around it that are removed next, at the very end of a live log. */
 static inline void
 ep_log_take_back_call(ep_log *log)
 {
@@ -282,8 +285,8 @@ ep_log_take_back_call(ep_log *log)
     atomic_thread_fence(memory_order_release);
 }
 
-/* The last word that was written: of a call's record, all of it. The header's last one if the chunk has
- * no record yet; 0 without a chunk. */
+/* The last word that was written; the record of a call is one word. If the chunk has no record yet, the
+ * last word of its header; 0 without a chunk. */
 static inline uint64_t
 ep_log_last_word(const ep_log *log)
 {
@@ -308,7 +311,7 @@ typedef struct ep_record {
     uint64_t within;       /* ALLOC and FREE: EP_ESCAPE_WITHIN, mostly 0 */
 } ep_record;
 
-/* Whether it is one of those that who wants `kinds` is to see. */
+/* Whether a recorder of `kinds` keeps this record. */
 static inline bool
 ep_record_is_for(const ep_record *record, ep_kind_set kinds)
 {
@@ -320,12 +323,13 @@ typedef struct ep_cursor {
     const _Atomic uint64_t *at;
     const _Atomic uint64_t *limit;    /* nothing is read at or behind it */
     uint64_t high;                    /* high half, shifted into place */
-    uint64_t thread_id;               /* of the records from here on */
+    uint64_t thread_id;               /* the thread of the records from here on */
     uint64_t escape[EP_ESCAPE_COUNT];
     unsigned escaped;                 /* bits: which of them hold a value for the next record */
-    bool live;                        /* not sealed: the last records may be taken back meanwhile */
-    /* live: the last call or block read, NULL if none. What was read before it can only be taken
-     * back after it; so while it stands with this in front, `at` is where a record begins. */
+    bool live;                        /* the chunk is not sealed: the last records may be removed
+                                       * meanwhile */
+    /* live: the last record of a call or block that was read, NULL if none. Earlier records can only be
+     * removed after it; so while this record is unchanged, a record begins at `at`. */
     const _Atomic uint64_t *last;
     uint64_t last_word0;
     bool damaged;                     /* a record of no known kind was met; the cursor stays there */
@@ -337,7 +341,7 @@ EP_COLD bool ep_cursor_control(ep_cursor *cursor, uint64_t word0);
 EP_COLD bool ep_cursor_settle(ep_cursor *cursor, uint64_t word0, int words);
 EP_COLD bool ep_cursor_stands(ep_cursor *cursor);
 
-/* False at the end of what is written. For what comes later begin anew. */
+/* False at the end of the written records. To read later records, begin a new cursor. */
 static inline bool
 ep_cursor_next(ep_cursor *cursor, ep_record *record)
 {

@@ -1,4 +1,4 @@
-/* Threads and their logs: a log is attached at a thread's first event, and given back when it ends. */
+/* Threads and their logs: a thread gets a log at its first event, and gives it back when it ends. */
 #include <errno.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ new_thread(uint64_t native_id)
     return thread;
 }
 
-/* From the newest: the system gives ids of dead threads again. */
+/* From the newest: the system reuses the ids of dead threads. */
 static ep_thread *
 find_thread(uint64_t native_id)
 {
@@ -92,7 +92,7 @@ ep_thread_set_name(ep_thread *thread, ep_text name)
     memcpy(thread->name, name.at, bytes);
     thread->name[bytes] = 0;
     atomic_store_explicit(&thread->named, true, memory_order_release);
-    /* Without a look whether a file wants it: one that begins now could miss the name, and we it. */
+    /* Called even if there is no file: otherwise a file that begins just now could miss the name. */
     ep_file_put_thread(thread);
 }
 
@@ -180,7 +180,7 @@ ep_engine_left_out(uint64_t *counts)
     ep_engine_unlock();
 }
 
-/* Its owner is no more, or in its last moments. */
+/* Its owner has ended, or is ending. */
 static void
 give_back_log(ep_log *log)
 {
@@ -203,9 +203,9 @@ give_back_log(ep_log *log)
     ep_log_free(log);
 }
 
-/* A thread that was first heard of in the last round of its destructors never came back with its log.
- * Looked for whenever there are twice as many logs as the last time left: so they are at most half of
- * all, and a program of few threads pays nothing. */
+/* Takes back logs of dead threads: a thread whose first event is in the last round of its destructors
+ * cannot give its log back. They are searched when there are twice as many logs as after the last search.
+ * So at most half of all logs are of dead threads, and a program with few threads pays nothing. */
 static void
 give_back_dead_logs(void)
 {
@@ -224,7 +224,7 @@ give_back_dead_logs(void)
 void
 ep_log_on_thread_exit(void *value)
 {
-    ep_log_current = NULL;    /* what still allocates on this thread gets a log anew, see attach */
+    ep_log_current = NULL;    /* later allocations on this thread get a new log, see ep_log_attach() */
     ep_engine_lock();
     EP_FAULT_POINT(DETACH);
     give_back_log(value);
@@ -234,7 +234,7 @@ ep_log_on_thread_exit(void *value)
 static ep_log *
 attach(void)
 {
-    /* After the last round nobody would give the log back. */
+    /* After the last round of destructors the thread could not give the log back. */
     ep_log *log = ep_os_thread_exit_over() ? NULL : ep_calloc(1, sizeof *log);
     if (log == NULL) {
         return NULL;

@@ -4,10 +4,11 @@
 #include "ahead.h"
 #include "engine_parts.h"
 #include "file.h"
+#include "invariants.h"
 #include "memory.h"
 #include "os.h"
 
-/* While a recorder that is given up starts anew, so many bytes of free chunks are kept. */
+/* While a recorder is started again, so many bytes of its free chunks are kept. */
 #define SPARE_BYTES_WHEN_RESTARTED (64 * EP_CHUNK_BYTES)
 
 void
@@ -44,8 +45,8 @@ ep_recorder_settle(ep_recorder *recorder)
     unlink_recorder(recorder);
 }
 
-/* A window must not meet ticks of two clocks: no log goes on where it is, and no recorder that is
- * stopped looks at what comes. Only while nothing runs. */
+/* A window must not have ticks of two clocks: each log leaves its chunk, and no later record belongs to a
+ * stopped recorder. Only while no recorder runs. */
 static void
 leave_clock(void)
 {
@@ -156,6 +157,7 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
         EP_FAULT_POINT(STARTED);
     }
     sample_resident();
+    EP_CHECK_INVARIANTS(ep_names_check());
     ep_engine_unlock();
     return EP_OK;
 }
@@ -176,7 +178,7 @@ stop_locked(ep_recorder *recorder)
     if (recorder == ep_engine.filer) {
         EP_FAULT_POINT(STOP);
         if (ep_engine.filer_is_child) {
-            ep_filer_make_child_file();    /* it had no event of its own; a file of none says so */
+            ep_filer_make_child_file();    /* it had no event; then an empty file says so */
         }
         if (recorder == ep_engine.filer && ep_file_is_cut(recorder->file)) {
             ep_filer_leave_cut();
@@ -204,6 +206,8 @@ ep_recorder_stop(ep_recorder *recorder, ep_error *error)
     bool running = recorder->state == EP_RECORDER_RUNNING;
     if (running) {
         stop_locked(recorder);
+        EP_CHECK_INVARIANTS(ep_recorder_check(recorder));
+        EP_CHECK_INVARIANTS(ep_names_check());
     }
     ep_engine_unlock();
     return running ? EP_OK : ep_fail(error, EP_STATE, "the recorder is not running");
@@ -225,6 +229,7 @@ ep_recorder_set_open(ep_recorder *recorder, uint32_t thread_id, const ep_open_ca
             thread->open.calls[i].before = true;
         }
         thread->open.depth = depth;
+        EP_CHECK_INVARIANTS(ep_open_stack_check(&thread->open));
         status = EP_OK;
         if (recorder == ep_engine.filer) {
             ep_filer_put_state(recorder, UINT64_MAX);

@@ -62,7 +62,7 @@ open_new(const char *path, bool replace)
 {
     if (replace) {
         struct stat there;
-        /* Never truncated: somebody may have it mapped. */
+        /* Never truncated, because another process may have mapped it. */
         if (lstat(path, &there) == 0 && (S_ISREG(there.st_mode) || S_ISLNK(there.st_mode)) &&
             unlink(path) != 0) {
             return -1;
@@ -71,9 +71,9 @@ open_new(const char *path, bool replace)
     return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 }
 
-/* Locks the file as long as the process lives: how a reader knows that more may come. Not by the
- * descriptor that is mapped: a forked child inherits the mappings, and a lock lives as long as they
- * do. Returns: the descriptor that holds it, or -1. */
+/* Locks the file as long as the process lives, so that a reader knows that more events may come. It uses
+ * another descriptor than the mappings: a forked child inherits the mappings, and a lock on that descriptor
+ * would live as long as they do. Returns: the descriptor with the lock, or -1. */
 static int
 lock_alive(const char *path, int descriptor)
 {
@@ -178,7 +178,7 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
         .head_bytes = file->head_bytes,
     };
     fill_kind_table(header->kind_table);
-    /* Now: on a disk that is full later there is room to say so. */
+    /* Done now, so that there is room for the state if the disk is full later. */
     errno = 0;
     if (!ep_file_move_state(file, 0, 0) || !ep_file_move_state(file, 1, 0)) {
         int os_error = errno;
@@ -186,7 +186,7 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
         free_file(file);
         return os_error == 0 ? EP_NOMEM : ep_fail_os(error, os_error);
     }
-    /* Not as an initializer: gcc 15 and later take a text without its zero for a slip. */
+    /* Not as an initializer: gcc 15 and later warn about a text without its zero. */
     memcpy(header->magic, EP_FILE_MAGIC, sizeof header->magic);
     *out = file;
     return EP_OK;
@@ -228,8 +228,8 @@ is_zero(const char *at, size_t bytes)
     return at[0] == 0 && memcmp(at, at + 1, bytes - 1) == 0;
 }
 
-/* Where the last slot ends that holds something, without the pages at its end that nobody wrote to; but
- * for one: a thread that holds no lock of the runtime's may be in the middle of a record. */
+/* The end of the last used slot, without its unwritten pages except one: a thread without the runtime's
+ * lock may be in the middle of a record. */
 static uint64_t
 used_length(const ep_file *file)
 {
@@ -238,7 +238,7 @@ used_length(const ep_file *file)
     ep_chunk_header slot;
     for (uint64_t at = file->head_bytes; at + sizeof slot <= file->length; at += slot.bytes) {
         if (pread(file->descriptor, &slot, sizeof slot, (off_t)at) != sizeof slot || slot.bytes == 0) {
-            return file->length;    /* others wrote into it */
+            return file->length;    /* another process changed it */
         }
         if (slot.magic != EP_CHUNK_MAGIC ||
             atomic_load_explicit(&slot.state, memory_order_relaxed) != EP_CHUNK_FREE) {
@@ -275,7 +275,7 @@ ep_file_finish(ep_file *file)
             atomic_store_explicit(&file->header->slots, file->length / file->unit, memory_order_release);
             (void)!ftruncate(file->descriptor, (off_t)file->length);
         }
-        /* Not at the last release: a trace may keep the chunks for long. */
+        /* Not at the last release, because a trace may keep the chunks for a long time. */
         close_descriptors(file);
     }
     pthread_mutex_unlock(&file->lock);
@@ -293,7 +293,7 @@ ep_file_create_for_child(const ep_file *parent)
     ep_file_options options = {
         .path = parent->child_path,
         .child_path = parent->child_path,
-        .replace = true,    /* it is of another process of this number, long ago */
+        .replace = true,    /* an existing file is of an earlier process with the same id */
         .metadata = (const char *)parent->header + EP_FILE_METADATA_OFFSET,
         .metadata_bytes = parent->header->metadata_bytes,
     };

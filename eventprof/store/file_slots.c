@@ -9,11 +9,12 @@
 #include "fault.h"
 #include "file_parts.h"
 #include "guard.h"
+#include "invariants.h"
 #include "os.h"
 
 #define ZEROS_BYTES 65536
 
-/* Gives the slot its room on the disk: a write into a mapped hole of a full disk is a SIGBUS. */
+/* Allocates the slot's room on the disk: writing into a mapped hole on a full disk would raise SIGBUS. */
 static bool
 allocate(int descriptor, uint64_t offset, size_t bytes)
 {
@@ -87,7 +88,7 @@ ep_file_extend_locked(ep_file *file, size_t bytes)
                   (off_t)file->length);
     }
     if (at == MAP_FAILED) {
-        /* What fallocate made of it goes: others may use the disk. */
+        /* Gives back the room that fallocate took, so that others can use the disk. */
         (void)!ftruncate(file->descriptor, (off_t)file->length);
         return NULL;
     }
@@ -115,6 +116,7 @@ ep_file_take_slot(ep_file *file, size_t bytes)
     int error = errno;
     pthread_mutex_lock(&file->lock);
     ep_chunk_header *at = ep_file_take_slot_locked(file, bytes);
+    EP_CHECK_INVARIANTS(ep_file_check(file));
     pthread_mutex_unlock(&file->lock);
     errno = error;
     return at;
@@ -129,3 +131,20 @@ ep_file_slot_bytes_for(const ep_file *file, size_t least, size_t before)
     }
     return bytes < EP_CHUNK_BYTES ? bytes : EP_CHUNK_BYTES;
 }
+
+#ifdef EP_CHECKS
+void
+ep_file_check(const ep_file *file)
+{
+    EP_INVARIANT(file->length >= file->head_bytes && (file->length - file->head_bytes) % file->unit == 0,
+                 "%llu bytes, of which the head %zu, in units of %zu", (unsigned long long)file->length,
+                 file->head_bytes, file->unit);
+    EP_INVARIANT(file->state_now < 2, "state %u", (unsigned)file->state_now);
+    if (file->texts != NULL) {
+        const _Atomic uint64_t *first = (const _Atomic uint64_t *)(file->texts + 1);
+        ptrdiff_t at = file->text_next - first;
+        EP_INVARIANT(at >= 0 && (size_t)at < EP_CHUNK_WORDS_OF(file->text_bytes),
+                     "the next text is at word %td of a slot of %zu bytes", at, file->text_bytes);
+    }
+}
+#endif

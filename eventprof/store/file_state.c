@@ -1,4 +1,4 @@
-/* What a log file's header and its two states say of the recording. */
+/* Writes the header and the two states of a log file. */
 #include <string.h>
 
 #include "clock.h"
@@ -22,7 +22,7 @@ ep_file_put_start(ep_file *file, const ep_file_start *start)
     header->start_boottime_ns = ep_os_boottime_ns() - ep_os_monotonic_ns() + start->start.monotonic_ns;
     header->start_resident_bytes = start->start_resident_bytes;
     header->beats[0] = start->start;
-    /* Release: who sees the phase sees all of this. */
+    /* Release: a reader that sees the phase sees all of these fields. */
     atomic_store_explicit(&header->phase, EP_FILE_RECORDING, memory_order_release);
 }
 
@@ -64,7 +64,7 @@ ep_file_put_displaced(ep_file *file, const char *name)
 {
     char *names = file->header->displaced;
     size_t used = strnlen(names, sizeof file->header->displaced);
-    /* All of them would not fit; no program displaces all. */
+    /* There is no room for all names, but no program displaces all hooks. */
     if (used + strlen(name) + 2 <= sizeof file->header->displaced) {
         stpcpy(stpcpy(names + used, name), " ");
     }
@@ -110,7 +110,7 @@ ep_file_move_state(ep_file *file, uint32_t which, size_t bytes)
     }
     file->states[which].slot = slot;
     file->states[which].bytes = grown;
-    /* Nobody reads there until header->state says so, which is a release. */
+    /* No reader reads there until header->state is stored, with release. */
     atomic_store_explicit(&file->header->state_offset[which], end - grown + sizeof *slot,
                           memory_order_relaxed);
     atomic_store_explicit(&file->header->state_room[which], grown - sizeof *slot, memory_order_relaxed);
@@ -174,13 +174,13 @@ ep_file_put_state(ep_file *file, uint64_t dropped_sequence, ep_window_thread *co
         (void)ep_file_move_state(file, next, need);
     }
     if (dropped_sequence == UINT64_MAX) {
-        dropped_sequence = file->dropped_sequence;    /* so that a reader sees that there was one */
+        dropped_sequence = file->dropped_sequence;    /* so that a reader sees that a chunk was dropped */
     }
     char *begin = (char *)(file->states[next].slot + 1);
     const char *end = (char *)file->states[next].slot + file->states[next].bytes;
     char *body = begin + sizeof(ep_file_state), *at = body;
     ep_file_state state = {.dropped_sequence = dropped_sequence};
-    /* The state before this one counts before the one that goes is overwritten: after a kill, too. */
+    /* The previous state must be valid before the older one is overwritten here, also after a kill. */
     atomic_thread_fence(memory_order_release);
     for (size_t i = 0; i < thread_count; i++) {
         if (threads[i] == NULL) {
@@ -196,7 +196,7 @@ ep_file_put_state(ep_file *file, uint64_t dropped_sequence, ep_window_thread *co
     state.sum = ep_sum64(body, state.bytes);
     memcpy(begin, &state, sizeof state);
     EP_FAULT_POINT(STATE);
-    /* Release: who sees the index sees the state, after a kill at any instruction as well. */
+    /* Release: a reader that sees the index sees the state, also after a kill at any instruction. */
     atomic_store_explicit(&header->state, next, memory_order_release);
     file->state_now = next;
     file->dropped_sequence = dropped_sequence;

@@ -5,13 +5,14 @@
 #include "fault.h"
 #include "file_parts.h"
 #include "guard.h"
+#include "invariants.h"
 #include "names.h"
 #include "os.h"
 
 _Atomic(ep_file *) ep_file_of_texts;
 /* On a thread that writes all texts to another file: that file. */
 static _Thread_local ep_file *other_file_of_texts;
-/* Who holds it sees the file live; taken before the file's own. */
+/* While it is held, the file stays open; taken before the file's own lock. */
 static pthread_mutex_t texts_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void
@@ -80,7 +81,7 @@ static void
 put_text(ep_file_text type, const uint32_t *fields, size_t field_count, const char *bytes,
          size_t byte_count)
 {
-    int os_error = errno;    /* the program's: hooks come here */
+    int os_error = errno;    /* errno is the program's: hooks call this */
     pthread_mutex_lock(&texts_lock);
     ep_file *file = other_file_of_texts;
     if (file == NULL) {
@@ -91,6 +92,7 @@ put_text(ep_file_text type, const uint32_t *fields, size_t field_count, const ch
         if (!put_text_locked(file, type, fields, field_count, bytes, byte_count)) {
             atomic_fetch_add_explicit(&file->header->texts_lost, 1, memory_order_relaxed);
         }
+        EP_CHECK_INVARIANTS(ep_file_check(file));
         pthread_mutex_unlock(&file->lock);
     }
     pthread_mutex_unlock(&texts_lock);
@@ -117,7 +119,7 @@ put_site(uint32_t id, const ep_site *site)
 {
     uint32_t fields[] = {id, site->callee, site->caller, (uint32_t)site->offset, (uint32_t)site->line,
                          site->task};
-    /* Version 1.1 had five; few have a sixth. */
+    /* Version 1.1 had five fields; few sites have a sixth. */
     put_text(EP_FILE_TEXT_SITE, fields, site->task != 0 ? 6 : 5, NULL, 0);
 }
 

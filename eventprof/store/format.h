@@ -2,9 +2,9 @@
  *
  *   head: header | metadata     slot, slot, ...: each a chunk of records, of text, or a state
  *
- * Slots are as long as the first header in them says, 4 KiB to 1 MiB. What a ring dropped (counts, and the
- * calls that were open where it now begins) is in two states that are written in turn; one word of the
- * header says which of them counts. */
+ * Slots are as long as the first header in them says, 4 KiB to 1 MiB. Two states, written in turn, describe
+ * the events that a ring dropped: their counts, and the calls that were open where the ring now begins. One
+ * word of the header says which state counts. */
 #ifndef EP_FORMAT_H
 #define EP_FORMAT_H
 
@@ -12,11 +12,11 @@
 
 #define EP_FILE_MAGIC "EVPLOG\x1a\n"
 #define EP_FILE_MAJOR 2    /* readers refuse a higher one */
-#define EP_FILE_MINOR 1    /* readers ignore what they do not know of a higher one */
+#define EP_FILE_MINOR 1    /* readers ignore fields of a higher one that they do not know */
 #define EP_FILE_BYTE_ORDER UINT32_C(0x01020304)
 #define EP_FILE_METADATA_OFFSET 4096
 #define EP_FILE_METADATA_LIMIT (UINT64_C(65536) - EP_FILE_METADATA_OFFSET)
-/* Of version 1: all slots had 1 MiB, and both states lay in the first. */
+/* Version 1: all slots had 1 MiB, and both states were in the first one. */
 #define EP_FILE_1_STATE_OFFSET(which) (UINT64_C(65536) + (uint64_t)(which) * EP_FILE_1_STATE_BYTES)
 #define EP_FILE_1_STATE_BYTES UINT64_C(491520)
 /* A state has one slot: it cannot be longer. */
@@ -25,7 +25,7 @@
 typedef enum ep_file_phase {
     EP_FILE_NEW,          /* no recording yet */
     EP_FILE_RECORDING,
-    EP_FILE_FINISHED      /* `stop` holds */
+    EP_FILE_FINISHED      /* `stop` is valid */
 } ep_file_phase;
 
 typedef enum ep_full_reason {
@@ -37,7 +37,7 @@ typedef enum ep_full_reason {
 
 #define EP_FILE_KIND_WORD_BYTES 20
 
-/* What a kind of event is, for readers that do not know it. */
+/* Describes a kind of event for readers that do not know it. */
 typedef struct ep_file_kind {
     uint8_t words;                     /* length of its records in 64-bit words; 0: there is none */
     uint8_t family, pairing, domain;   /* ep_family, ep_pairing, ep_domain */
@@ -48,7 +48,7 @@ typedef struct ep_file_header {
     char magic[8];
     uint16_t major, minor;
     uint32_t byte_order;
-    uint32_t header_bytes;             /* of this struct: a later one is longer */
+    uint32_t header_bytes;             /* size of this struct; a later version's may be larger */
     uint32_t slot_bytes;               /* slots begin and end at multiples of this */
     uint64_t process_id, parent_process_id;
     uint64_t kinds;                    /* below 64 that were asked for: ep_file_kinds() */
@@ -64,10 +64,10 @@ typedef struct ep_file_header {
     _Atomic uint32_t phase;            /* ep_file_phase */
     _Atomic uint32_t state;            /* which of the two counts */
     _Atomic uint32_t beat;             /* which of `beats` counts */
-    ep_anchor beats[2];                /* an instant not long ago: for the slope of the clock */
+    ep_anchor beats[2];                /* recent anchors, for the slope of the clock */
     _Atomic uint64_t texts_lost;       /* names, sites and threads that found no room */
-    char calls_from[16];               /* words of the package's: which hook calls came from, */
-    char displaced[64];                /* and which were taken over by another tool */
+    char calls_from[16];               /* words of the package: the hook for calls, */
+    char displaced[64];                /* and the hooks that another tool took over */
     /* From minor version 1 on: ep_recording's, by hooks; at the stop. */
     uint64_t deep_calls, short_calls, functions_off;
     /* From version 1.4 on: the length of the file in units of slot_bytes; it is never shorter. */
@@ -98,9 +98,9 @@ ep_file_set_kinds(ep_file_header *header, ep_kind_set kinds)
     header->kinds_high = (uint64_t)(kinds >> 64);
 }
 
-/* What befell the file of a recording that went on. */
+/* Events that limited the file while the recording went on. */
 #define EP_LIMIT_SMALL_DISK 1u    /* the disk was full before the buffer was: it holds less than that */
-#define EP_LIMIT_CUT 2u           /* somebody else cut the file off; what came after is not in it */
+#define EP_LIMIT_CUT 2u           /* another program cut the file off; later events are not in it */
 #define EP_LIMIT_LATE 4u          /* another recorder's file took the events: this one is written
                                      when its recorder stops */
 

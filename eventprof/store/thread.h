@@ -1,4 +1,4 @@
-/* A thread that recorded, and what a window knows of it. */
+/* A thread that recorded, and the facts about it in a window. */
 #ifndef EP_THREAD_H
 #define EP_THREAD_H
 
@@ -6,7 +6,7 @@
 
 #define EP_THREAD_NAME_BYTES 64
 
-/* Limit: so many functions that stand at their entry, each interrupted there by what called the next. */
+/* At most so many nested functions at their entry, each interrupted there by code that called the next. */
 #define EP_DOUBTED_MAX 16
 
 /* A thread that ever recorded. Immortal: rows of traces refer to it, and there are few. */
@@ -16,12 +16,12 @@ typedef struct ep_thread {
     _Atomic bool named;                       /* release; pairs with the reader of name */
     char name[EP_THREAD_NAME_BYTES];          /* UTF-8, terminated; written once, by the owner */
     bool attached;                            /* has, or had, a log; under the engine's lock */
-    /* The sources' own, while the thread stands still: where it stood when a window began, where its next
-     * record was to go, and what they made of it. */
+    /* Scratch of the sources, valid while the thread is stopped: the frame at the window's start, where its
+     * next record goes, whether it was counted as open. */
     const void *stood_at, *stood_next;
     bool stood_open;
-    /* Frames that stood at their entry when a window began, and the sites of their calls. Changed by the
-     * thread itself, or while it stands still. */
+    /* Frames that were at their entry when a window began, and the sites of their calls. Changed by the
+     * thread itself, or while it is stopped. */
     struct {
         const void *frame;
         uint32_t site;
@@ -30,7 +30,7 @@ typedef struct ep_thread {
     _Atomic bool exited;
 } ep_thread;
 
-/* What a recorder knows of one thread beyond the chunks it keeps. */
+/* Facts about one thread that a recorder has besides its chunks. */
 typedef struct ep_window_thread {
     ep_open_stack open;                 /* calls open where the kept records begin */
     uint64_t lost[EP_KIND_COUNT];

@@ -110,7 +110,7 @@ ep_column_find(ep_table table, const char *name)
 
 /* ---- Texts ----------------------------------------------------------------------------------- */
 
-/* Of those that the interpreter does not make: their group. */
+/* Words for tree rows that are not interpreter calls: the word of their group. */
 static const char *
 word_of_call(const ep_kind_info *info)
 {
@@ -211,7 +211,7 @@ ep_column_fill(const ep_trace *trace, const ep_column *column, void *to)
 {
     size_t count = ep_column_count(trace, column), bytes = ep_type_bytes(column->type);
     if (count == 0) {
-        return;    /* there may be no array then */
+        return;    /* without rows there may be no array */
     }
     if (column->fill != NULL) {
         column->fill(trace, to);
@@ -226,7 +226,7 @@ void
 ep_rows_gather(const void *rows, size_t count, size_t stride, size_t member_at, size_t bytes, void *to)
 {
     const char *from = (const char *)rows + (count > 0 ? member_at : 0);
-    if (bytes == 8) {    /* of a known size, so that it is a move */
+    if (bytes == 8) {    /* the size is a constant here, so the compiler makes it one instruction */
         for (size_t row = 0; row < count; row++) {
             memcpy((char *)to + row * 8, from + row * stride, 8);
         }

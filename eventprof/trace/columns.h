@@ -44,7 +44,7 @@ typedef enum ep_reading {
     EP_READ_STRING       /* a string id */
 } ep_reading;
 
-/* Which elements stand for "unknown". */
+/* Which elements mean "unknown". */
 typedef enum ep_null {
     EP_NULL_NEVER,
     EP_NULL_NEGATIVE,
@@ -64,14 +64,14 @@ typedef struct ep_column {
     bool inner;              /* no table shows it */
     const char *null_if;     /* when it is unknown; "": never */
     const char *unit;        /* "": none */
-    const char *meaning, *more;    /* what describe() says, and how the page goes on */
+    const char *meaning, *more;    /* what describe() says, and what the page adds */
     /* Where its values are: columns.c. */
     ep_step step;
     unsigned pairs;          /* columns of calls or blocks (pair.h) that must be filled */
-    void (*fill)(const ep_trace *trace, void *to);    /* NULL: they stand in an array */
+    void (*fill)(const ep_trace *trace, void *to);    /* NULL: they are in an array */
     size_t array_at;         /* of the array's pointer in ep_trace */
-    size_t stride, member_at;    /* of an array of structs; stride 0: it is the column itself */
-    bool of_blocks;          /* without blocks and values each element is: */
+    size_t stride, member_at;    /* in an array of structs; stride 0: the array is the column itself */
+    bool of_blocks;          /* without blocks and values each element is `otherwise`: */
     int8_t otherwise;
 } ep_column;
 
@@ -90,7 +90,7 @@ ep_text ep_column_text(const ep_column *column, int64_t code);
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
-/* Computes what a column's values are made of. Fails: as ep_trace_reach(). */
+/* Computes everything that a column's values depend on. Fails: as ep_trace_reach(). */
 EP_CHECKED ep_status ep_column_reach(ep_trace *trace, const ep_column *column, ep_error *error);
 
 /* The next three need ep_column_reach(). */
@@ -115,7 +115,7 @@ void ep_column_fill(const ep_trace *trace, const ep_column *column, void *to);
 void ep_rows_gather(const void *rows, size_t count, size_t stride, size_t member_at, size_t bytes,
                     void *to);
 
-/* A column's values, wherever they stand. */
+/* A column's values, in the trace or in memory of their own. */
 typedef struct ep_values {
     size_t count;
     const void *at;    /* elements of the column's type; view into the trace, or into `owned` */
@@ -131,7 +131,7 @@ void ep_values_clear(ep_values *values);
 /* Whether an element is known. */
 bool ep_value_is_known(const ep_trace *trace, const ep_column *column, const ep_values *values, size_t row);
 
-/* An element as a number; of a FLOAT64 without its fraction. */
+/* An element as a whole number; a FLOAT64 loses its fraction. */
 int64_t ep_value_int64(const ep_column *column, const ep_values *values, size_t row);
 
 #endif

@@ -1,4 +1,4 @@
-/* Columns of the table events that do not stand in the decoded columns as they are. */
+/* Columns of the table events that are computed from the decoded columns. */
 #include <math.h>
 #include <string.h>
 
@@ -47,8 +47,8 @@ ep_fill_event_line(const ep_trace *trace, void *to)
     }
 }
 
-/* Of the call that a row opens or closes; where a mark or the like was made. Allocator events, lines
- * and their like have none: no function that is called is theirs. */
+/* For calls and their ends: the caller of the function. For marks and other events of the program: where
+ * they were made. Allocator events, lines and other events inside of functions have no caller. */
 static void
 fill_caller_from(const ep_trace *trace, int32_t *to, const int32_t *by_site)
 {
@@ -100,7 +100,7 @@ ep_fill_event_address(const ep_trace *trace, void *to)
     }
 }
 
-/* What else a kind tells, as a number. */
+/* The value of an event of the family VALUE as a number. */
 static double
 value_of(unsigned kind, uint64_t word)
 {
@@ -137,7 +137,7 @@ ep_fill_event_value(const ep_trace *trace, void *to)
     }
 }
 
-/* As it was recorded. */
+/* The word as it was recorded. */
 void
 ep_fill_event_word(const ep_trace *trace, void *to)
 {

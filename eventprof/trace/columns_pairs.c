@@ -1,4 +1,4 @@
-/* Columns of the tables calls and allocations that pairing has not made (pair.h). */
+/* Columns of the tables calls and allocations that are not made by pairing (pair.h). */
 #include <string.h>
 
 #include "columns_parts.h"
@@ -51,7 +51,7 @@ ep_fill_call_line(const ep_trace *trace, void *to)
     }
 }
 
-/* String ids: of its own site, else of the call that it lies in. */
+/* String ids: the task of the call's site, or else that of its parent. */
 void
 ep_fill_call_task(const ep_trace *trace, void *to)
 {

@@ -1,4 +1,4 @@
-/* What fills columns: a function for each FILL and BLOCKS of columns.def. */
+/* The functions that fill columns: one for each FILL and BLOCKS of columns.def. */
 #ifndef EP_COLUMNS_PARTS_H
 #define EP_COLUMNS_PARTS_H
 

@@ -1,76 +1,22 @@
-/* Capture -> readers, one a thread -> merged columns. A reader turns its thread's records into
- * blocks of rows that fit the processor's cache; merging copies runs of rows from the blocks to the
- * result. The result is written once: on fresh memory that is most of the cost (17 bytes a call;
- * 1.2 us a page, measured, against 2 ns for decoding a record). */
+/* Capture -> readers, one for each thread -> merged columns. A reader turns its thread's records into
+ * batches of rows that fit the processor's cache; merging copies runs of rows from the batches to the
+ * result. The result is written once: on fresh memory that is most of the cost (17 bytes a call; measured:
+ * 1.2 us a page, against 2 ns for decoding a record). */
 #include "decode.h"
 
 #include <string.h>
 
 #include "array.h"
 #include "decode_plain.h"
+#include "invariants.h"
 #include "memory.h"
 
 #define BLOCK_ROWS 2048
 
-/* ---- Columns --------------------------------------------------------------------------------- */
-
-void
-ep_columns_clear(ep_columns *columns)
-{
-    free(columns->thread);
-    if (columns->memory != NULL) {
-        free(columns->memory);
-    } else {
-        free(columns->time_ns);
-        free(columns->kind);
-        free(columns->id);
-        free(columns->alloc_row);
-        free(columns->address);
-        free(columns->size);
-    }
-    *columns = (ep_columns){0};
-}
-
-/* Room for `count` elements at *at, which moves on; vectors like what is aligned. */
-static size_t
-take_room(size_t *at, size_t count, size_t size)
-{
-    size_t begin = *at;
-    *at = (begin + count * size + 63) & ~(size_t)63;
-    return begin;
-}
-
-bool
-ep_columns_reserve(ep_columns *columns, size_t rows, size_t blocks)
-{
-    if (rows > SIZE_MAX / 64 || blocks > SIZE_MAX / 64) {
-        return false;
-    }
-    size_t bytes = 0;
-    size_t time_ns = take_room(&bytes, rows, sizeof *columns->time_ns);
-    size_t id = take_room(&bytes, rows, sizeof *columns->id);
-    size_t kind = take_room(&bytes, rows, sizeof *columns->kind);
-    size_t alloc_row = take_room(&bytes, blocks, sizeof *columns->alloc_row);
-    size_t address = take_room(&bytes, blocks, sizeof *columns->address);
-    size_t size = take_room(&bytes, blocks, sizeof *columns->size);
-    char *memory = ep_array_new(bytes, 1);
-    if (memory == NULL) {
-        return false;
-    }
-    columns->memory = memory;
-    columns->time_ns = (int64_t *)(memory + time_ns);
-    columns->id = (uint32_t *)(memory + id);
-    columns->kind = (uint8_t *)(memory + kind);
-    columns->alloc_row = (uint64_t *)(memory + alloc_row);
-    columns->address = (uint64_t *)(memory + address);
-    columns->size = (int64_t *)(memory + size);
-    return true;
-}
-
 /* ---- Reading one thread ---------------------------------------------------------------------- */
 
-/* Ticks that need no second look: they lie in the window, before it was full, and in one stretch of
- * the clock. Valid for first <= ticks <= last. */
+/* Ticks that need no further checks: they are in the window, before it was full, and in one stretch of the
+ * clock. Valid for first <= ticks <= last. */
 typedef struct plain_ticks {
     ep_clock_stretch stretch;
     uint64_t first, last;
@@ -79,26 +25,27 @@ typedef struct plain_ticks {
 /* Records of one thread that follow each other in one chunk; up to a THREAD record or the chunk's
  * end. */
 typedef struct segment {
-    ep_cursor begin;                    /* without a valid address where chunks come from a source */
+    ep_cursor begin;                    /* its address is not valid if chunks come from a source */
     size_t chunk;                       /* index in the capture */
-    size_t from_word, limit_word;       /* of `begin`, behind the chunk's header */
-    size_t next;                        /* of the same thread: index + 1; 0: none */
+    size_t from_word, limit_word;       /* position of `begin`, counted from the end of the chunk's
+                                         * header */
+    size_t next;                        /* next segment of the same thread: index + 1; 0: none */
 } segment;
 
 typedef struct reader {
     /* valid from listing on */
     uint64_t thread_id;
     size_t first_segment, last_segment; /* index + 1; 0: none */
-    size_t words;                       /* of its segments: that many rows at most */
+    size_t words;                       /* words of its segments; there are at most so many rows */
     /* where it is */
     size_t segment;                     /* index + 1 of what `cursor` reads; 0: at the end */
     ep_cursor cursor;
-    const ep_chunk_header *loaded;      /* what `cursor` reads, of a source; NULL: nothing of it */
+    const ep_chunk_header *loaded;      /* chunk of the source that `cursor` reads; NULL: none */
     plain_ticks plain;
     int64_t last_ns;                    /* time never goes backwards within a thread */
     uint64_t recorded[EP_KIND_COUNT];
     uint64_t lost[EP_KIND_COUNT];
-    /* its rows: a block, filled again and again; or the result itself, if it is the only one */
+    /* its rows: a batch that is filled again and again; or the result, if there is only one reader */
     ep_columns rows;
     size_t capacity;                    /* of rows.* */
     size_t alloc_capacity;
@@ -111,15 +58,15 @@ typedef struct reader {
 struct ep_decoder {
     const ep_capture *capture;
     ep_chunk_source *source;            /* NULL: the chunks are in memory */
-    ep_status status;                   /* of the source: the first failure; readers end there */
+    ep_status status;                   /* the first failure of the source; readers end there */
     reader *readers;                    /* index = thread id */
     size_t reader_count;
     segment *segments;
     size_t segment_count, segment_capacity;
     int64_t origin_ns;
     uint64_t damaged_chunks;
-    size_t words_entered;               /* of segments that were read, or are being read */
-    reader **heap;                      /* those that have rows, the one with the next first */
+    size_t words_entered;               /* words of segments that were read, or are being read */
+    reader **heap;                      /* readers that have rows; the one with the next row is first */
     size_t heap_count;
     ep_decoded head;                    /* all but the columns */
 };
@@ -142,7 +89,7 @@ plain_ticks_at(const ep_decoder *d, uint64_t ticks)
     return plain;
 }
 
-/* Reads on while records need no second look. Sealed: nobody writes there any more. */
+/* Reads records while they need no further checks. The chunk is sealed: no thread writes to it. */
 static void
 read_plain(const ep_decoder *d, reader *r)
 {
@@ -165,7 +112,7 @@ read_plain(const ep_decoder *d, reader *r)
     r->last_ns = plain.last_ns;
 }
 
-/* One record that was read the long way. */
+/* Appends one record that was read by the slow path. */
 static void
 append_record(reader *r, const ep_record *record)
 {
@@ -196,7 +143,7 @@ leave_chunk(ep_decoder *d, reader *r)
     }
 }
 
-/* Puts the cursor where a segment (index + 1; 0: the end) begins. */
+/* Moves the cursor to the begin of a segment (index + 1; 0: the end). */
 static void
 enter_segment(ep_decoder *d, reader *r, size_t index)
 {
@@ -217,7 +164,7 @@ enter_segment(ep_decoder *d, reader *r, size_t index)
         r->segment = 0;
         return;
     }
-    /* As much of it as can be read now, which may be less than was seen before. */
+    /* The words that can be read now, which may be fewer than were seen before. */
     size_t words = (size_t)r->loaded->used_words;
     const _Atomic uint64_t *at = (const _Atomic uint64_t *)(r->loaded + 1);
     r->cursor.at = at + (s->from_word < words ? s->from_word : words);
@@ -231,7 +178,7 @@ next_segment(ep_decoder *d, reader *r)
     enter_segment(d, r, d->segments[r->segment - 1].next);
 }
 
-/* Fills r->rows behind what is in it, until it is full or the thread's records are at their end. */
+/* Appends to r->rows, until they are full or the thread has no more records. */
 static void
 read_rows(ep_decoder *d, reader *r)
 {
@@ -261,14 +208,14 @@ read_rows(ep_decoder *d, reader *r)
     }
 }
 
-/* ---- Who wrote what -------------------------------------------------------------------------- */
+/* ---- Which thread wrote which records -------------------------------------------------------- */
 
 static ep_status
 add_segment(ep_decoder *d, size_t chunk, const ep_chunk_header *header, const ep_cursor *begin,
             uint64_t thread_id, const _Atomic uint64_t *end)
 {
     if (thread_id >= d->reader_count) {
-        return EP_OK;    /* it attached after the capture: its records are later than the window */
+        return EP_OK;    /* the thread attached after the capture: its records are later than the window */
     }
     if (!ep_grow((void **)&d->segments, &d->segment_capacity, d->segment_count + 1,
                  sizeof *d->segments)) {
@@ -293,8 +240,8 @@ add_segment(ep_decoder *d, size_t chunk, const ep_chunk_header *header, const ep
     return EP_OK;
 }
 
-/* Nobody writes to a sealed chunk, nor to the one that the calling thread writes to itself: a small
- * trace is often no more than that. */
+/* No other thread writes to a sealed chunk, nor to the calling thread's own chunk. A small trace is often
+ * only that chunk. */
 static ep_cursor
 cursor_at(const ep_chunk_header *header)
 {
@@ -307,7 +254,7 @@ cursor_at(const ep_chunk_header *header)
     return cursor;
 }
 
-/* Threads that ended left the rest of their chunk to others: each change begins a segment. */
+/* Threads that ended left the rest of their chunk to others: a segment begins where the thread changes. */
 static ep_status
 add_shared_chunk(ep_decoder *d, size_t chunk, const ep_chunk_header *header)
 {
@@ -323,7 +270,7 @@ add_shared_chunk(ep_decoder *d, size_t chunk, const ep_chunk_header *header)
         }
         before = cursor;
     }
-    /* What is written later is another thread's, or later than the window: but it may be read. */
+    /* Later records are of another thread, or later than the window; reading them is allowed. */
     return add_segment(d, chunk, header, &begin, before.thread_id, cursor.limit);
 }
 
@@ -346,7 +293,7 @@ add_chunk(ep_decoder *d, size_t chunk)
     return status;
 }
 
-/* Its first block. Afterwards a reader without rows is at its end. */
+/* Reads the first batch. Afterwards a reader without rows is at its end. */
 static ep_status
 begin_reading(ep_decoder *d, reader *r)
 {
@@ -354,7 +301,7 @@ begin_reading(ep_decoder *d, reader *r)
     if (!ep_columns_reserve(&r->rows, r->capacity, r->alloc_capacity)) {
         return EP_NOMEM;
     }
-    r->plain = (plain_ticks){.first = 1};    /* holds nothing */
+    r->plain = (plain_ticks){.first = 1};    /* contains no ticks */
     enter_segment(d, r, r->first_segment);
     read_rows(d, r);
     if (r->rows.count == 0) {
@@ -452,7 +399,7 @@ take_run(ep_columns *to, reader *from, size_t end)
     from->row = end;
 }
 
-/* All of one reader's rows: they need no merging. */
+/* Takes all rows of the only reader: they need no merging. */
 static void
 take_all(ep_decoder *d, reader *r, ep_columns *to, size_t capacity, size_t alloc_capacity)
 {
@@ -505,9 +452,9 @@ merge(ep_decoder *d, ep_columns *to)
     for (size_t i = 0; i < d->heap_count; i++) {
         rows += d->heap[i]->words;
     }
-    /* A row takes a word at least, a block two. What is not written costs no memory. */
+    /* A row takes at least one word, a block two. Elements that are never written cost no memory. */
     size_t blocks = may_have_blocks(d->capture) ? rows / 2 + 1 : 1;
-    /* Of one thread most rows are zero: they are not touched. */
+    /* With one thread all rows are zero, and their memory is not touched. */
     to->thread = d->heap_count == 1 ? ep_calloc(rows, sizeof *to->thread)
                                     : ep_array_new(rows, sizeof *to->thread);
     if (to->thread == NULL || !ep_columns_reserve(to, rows, blocks)) {
@@ -524,18 +471,7 @@ merge(ep_decoder *d, ep_columns *to)
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-static bool
-any(const uint64_t counts[EP_KIND_COUNT])
-{
-    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-        if (counts[kind] != 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Begins to read each thread; gives those that have anything to tell their rows, in order of id. */
+/* Begins to read each thread. Threads with events, loss or open calls get their rows, in order of id. */
 static ep_status
 list_threads(ep_decoder *d, uint32_t only_thread)
 {
@@ -553,7 +489,7 @@ list_threads(ep_decoder *d, uint32_t only_thread)
         if (r->first_segment != 0 && begin_reading(d, r) != EP_OK) {
             return EP_NOMEM;
         }
-        if (!r->rows.count && !window->open.depth && !any(r->lost) && !any(window->lost)) {
+        if (!r->rows.count && !window->open.depth && !ep_any_counted(r->lost) && !ep_any_counted(window->lost)) {
             continue;
         }
         ep_trace_thread *thread = &out->threads[out->thread_count];
@@ -570,7 +506,7 @@ list_threads(ep_decoder *d, uint32_t only_thread)
     return EP_OK;
 }
 
-/* What is known of the threads now. */
+/* Sets the facts about the threads that are known now. */
 static void
 settle_threads(ep_decoder *d)
 {
@@ -766,62 +702,12 @@ ep_decode(const ep_capture *capture, uint32_t only_thread, ep_decoded *out)
     if (status == EP_OK) {
         ep_decoder_end(d, out);
         out->columns = columns;
+        EP_CHECK_INVARIANTS(ep_columns_check(&out->columns, out->thread_count));
     } else {
         ep_columns_clear(&columns);
     }
     ep_decoder_close(d);
     return status;
-}
-
-void
-ep_decoded_clear(ep_decoded *decoded)
-{
-    ep_columns_clear(&decoded->columns);
-    free(decoded->resident_ns);
-    free(decoded->resident_bytes);
-    for (size_t i = 0; i < decoded->thread_count; i++) {
-        free(decoded->threads[i].open.calls);
-    }
-    free(decoded->threads);
-    free(decoded->read_threads);
-    *decoded = (ep_decoded){0};
-}
-
-static uint64_t
-sum(const uint64_t counts[EP_KIND_COUNT])
-{
-    uint64_t total = 0;
-    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-        total += counts[kind];
-    }
-    return total;
-}
-
-int64_t
-ep_open_from_ns(const ep_trace_thread *thread, ep_full_reason full_reason)
-{
-    bool has_rows = any(thread->recorded);
-    bool lost_head = full_reason == EP_FULL_NOT && any(thread->lost) && has_rows;
-    int64_t from_ns = lost_head ? thread->first_ns : thread->from_ns;
-    /* A damaged archive may have events outside of what it says: no call is negative. */
-    return has_rows && thread->first_ns < from_ns ? thread->first_ns : from_ns;
-}
-
-int64_t
-ep_open_until_ns(const ep_trace_thread *thread, int64_t duration_ns)
-{
-    int64_t until_ns = thread->until_ns > 0 ? thread->until_ns : duration_ns;
-    return any(thread->recorded) && thread->last_ns > until_ns ? thread->last_ns : until_ns;
-}
-
-uint64_t
-ep_decoded_events(const ep_decoded *decoded)
-{
-    uint64_t events = 0;
-    for (size_t i = 0; i < decoded->thread_count; i++) {
-        events += sum(decoded->threads[i].recorded);
-    }
-    return events;
 }
 
 void

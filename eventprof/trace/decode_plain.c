@@ -1,5 +1,5 @@
-/* Rows of plain records. Calls come in long runs of one-word records, which vectors take 32 at a
- * time; what is mixed with allocations is read one by one, without a branch on what comes next. */
+/* Rows of plain records. Calls come in long runs of one-word records, of which vectors read 32 at a time.
+ * Calls mixed with allocations are read one by one, without a branch on the kind. */
 #include "decode_plain.h"
 
 #ifdef __x86_64__
@@ -8,8 +8,8 @@
 
 /* ---- One by one ------------------------------------------------------------------------------ */
 
-/* The last kind in front of the CONTROL kinds. The sets of these kinds have one word; that is why records
- * of kinds above 63 are not read here: the caller reads each of them, which takes longer. */
+/* The last kind before the CONTROL kinds. The sets here have one word, so records of kinds above 63 are not
+ * read here: the caller reads them one by one, which takes longer. */
 #define LAST_KIND (EP_KIND_THREAD - 1)
 
 _Static_assert(LAST_KIND < 64, "they fit into a word");
@@ -23,8 +23,8 @@ static const ep_kind_set with_plain_word1 =
 static const uint64_t plain_word1 = (uint64_t)with_plain_word1;
 static const uint64_t two_words = (uint64_t)ep_kinds_of_two_words;
 
-/* Rows by kind. Afterwards and in four tables, because adding one to the same count again and again
- * waits for the store before. */
+/* Counts rows by kind, after they were read and in four tables: adding to the same counter again and again
+ * would wait for the store before. */
 static void
 count_kinds(const uint8_t *kinds, size_t count, uint64_t recorded[EP_KIND_COUNT])
 {
@@ -52,8 +52,9 @@ plain_mask(unsigned kind)
     return -(plain_word1 >> kind & 1);
 }
 
-/* Up to `most` records. Each, whatever it is, writes a row and a block; what was written without
- * need, the next overwrites: no processor predicts what a program does next. Returns: how many. */
+/* Reads up to `most` records. Each record writes a row and a block, whatever its kind is; if it has no
+ * block, the next record overwrites that. So there is no branch on the kind, which processors cannot
+ * predict. Returns: the number of records. */
 static size_t
 read_each(ep_plain *p, size_t most)
 {
@@ -106,7 +107,7 @@ read_each(ep_plain *p, size_t most)
 
 #define RUN 32    /* words that one test covers */
 
-/* What holds for a run of calls as it does for a record: all of this is of one high half. */
+/* The constants for a run of calls: all its ticks have the same high half. */
 typedef struct run {
     const uint64_t *words;
     size_t count;                /* a multiple of RUN */
@@ -120,7 +121,7 @@ typedef struct run {
 
 #ifdef __x86_64__
 
-/* 2^52: where doubles are the integers, so that their low bits are the number. */
+/* 2^52: doubles from here on are integers, so their low bits are the number. */
 #define MAGIC 0x1p52
 #define MAGIC_BITS INT64_C(0x4330000000000000)
 
@@ -138,7 +139,7 @@ high_halves(__m256i a, __m256i b)
     return _mm256_permute4x64_epi64(_mm256_castps_si256(mixed), 0xD8);
 }
 
-/* Not contracted into fused operations (no "fma" here): the same times as one by one. */
+/* Without fused operations (no "fma" here), so that times are the same as one by one. */
 __attribute__((target("avx2"))) static inline __m256i
 times_of(__m128i lows, __m256d offset, __m256d scale, __m256d base_ns)
 {
@@ -150,8 +151,8 @@ times_of(__m128i lows, __m256d offset, __m256d scale, __m256d base_ns)
     return _mm256_xor_si256(_mm256_castpd_si256(ns), magic);
 }
 
-/* Returns: how many were read, a multiple of RUN. It ends before a run that has another record than
- * of a call, or ticks that are not plain, or that step back. */
+/* Ends before a run with a record that is not of a call, or with ticks that are not plain or step back.
+ * Returns: the number of records read, a multiple of RUN. */
 __attribute__((target("avx2"))) static size_t
 read_run_avx2(const run *r)
 {
@@ -203,9 +204,9 @@ read_run_avx2(const run *r)
 
 #endif
 
-/* ---- Which way ------------------------------------------------------------------------------- */
+/* ---- Choice of the implementation ------------------------------------------------------------ */
 
-/* Chosen at the first use; whoever comes second chooses the same. */
+/* Chosen at the first use; two threads at once choose the same. */
 static _Atomic int chosen = -1;
 
 bool
@@ -260,7 +261,7 @@ read_run(ep_plain_way way, const run *r)
 #define EACH_LEAST 32           /* records to read one by one where a run was not of calls... */
 #define EACH_MOST 1024          /* ...and at most, if it is so again and again */
 
-/* False: this stretch is not for vectors. */
+/* False: vectors cannot be used in this stretch of the clock. */
 static bool
 run_of(const ep_plain *p, run *r)
 {
@@ -285,14 +286,14 @@ run_of(const ep_plain *p, run *r)
     return true;
 }
 
-/* Calls while they come in whole runs. Returns: whether there were any. */
+/* Reads calls while there are whole runs of them. Returns: whether there were any. */
 static bool
 read_runs(ep_plain *p, ep_plain_way way, run *r)
 {
     ep_columns *c = p->rows;
     bool any = false;
     for (;;) {
-        /* A damaged chunk may end within a record, which is behind its end then. */
+        /* If a damaged chunk ends within a record, `at` may be past the limit. */
         size_t words = p->at < p->limit ? (size_t)(p->limit - p->at) : 0;
         size_t room = p->capacity - c->count;
         r->count = room < words ? room : words;
@@ -300,7 +301,7 @@ read_runs(ep_plain *p, ep_plain_way way, run *r)
         if (r->count == 0 || c->alloc_count == p->alloc_capacity) {
             return any;
         }
-        /* Where time would step back it stands still; from its first record on a run is in order. */
+        /* If time would step back, it stays the same instead; within a run, time never steps back. */
         uint64_t ticks = p->high | EP_WORD0_TICKS(p->at[0]);
         if (ep_clock_stretch_ns(&p->stretch, ticks) < p->last_ns) {
             return any;

@@ -1,34 +1,34 @@
-/* Records that need no second look, many at a time: the fast half of decode.c, which reads all
- * others. */
+/* The fast path of decode.c: reads many records at a time that need no further checks. decode.c reads the
+ * other records. */
 #ifndef EP_DECODE_PLAIN_H
 #define EP_DECODE_PLAIN_H
 
 #include "clock.h"
 #include "types.h"
 
-/* One thread's records and where their rows go. Ticks are plain if they lie in the window, before
+/* One thread's records, and the columns for their rows. Ticks are plain if they are in the window, before
  * it was full, and in one stretch of the clock. */
 typedef struct ep_plain {
-    /* the caller's */
-    const uint64_t *limit;      /* nothing is read at or behind it, but for one word */
+    /* set by the caller */
+    const uint64_t *limit;      /* no word after it is read */
     ep_kind_set kinds;          /* that are wanted */
     uint64_t high;              /* high half of all ticks, shifted into place */
     uint64_t first_ticks, last_ticks;
     ep_clock_stretch stretch;
     ep_columns *rows;           /* room in their arrays: */
     size_t capacity, alloc_capacity;
-    /* moved on */
+    /* advanced by ep_plain_read() */
     const uint64_t *at;
-    int64_t last_ns;            /* of the thread's rows so far; time never goes backwards */
+    int64_t last_ns;            /* time of the thread's last row; time never goes backwards */
     uint64_t *recorded;         /* rows by kind */
 } ep_plain;
 
-/* HOT, 1-2 ns a call, 4 ns a block. Reads on while records are plain: no CONTROL kind, ticks as
- * above, room for them. Only of a sealed chunk. */
+/* HOT, 1-2 ns a call, 4 ns a block. Reads while records are plain (no CONTROL kind, plain ticks) and there
+ * is room. Only for a sealed chunk. */
 void ep_plain_read(ep_plain *plain);
 
-/* How calls are read, best first; the last works everywhere. All give the same rows: tests compare
- * them. */
+/* Implementations, the fastest first; the last works on every processor. All give the same rows: tests
+ * compare them. */
 typedef enum ep_plain_way {
     EP_PLAIN_AVX2,
     EP_PLAIN_ONE_BY_ONE,
@@ -36,7 +36,7 @@ typedef enum ep_plain_way {
 } ep_plain_way;
 
 bool ep_plain_can(ep_plain_way way);
-/* For tests: the way from now on. Not while anybody decodes. */
+/* For tests: chooses the implementation. Not while any thread decodes. */
 void ep_plain_use(ep_plain_way way);
 
 #endif

@@ -2,12 +2,13 @@
 
 #include <string.h>
 
+#include "closing.h"
 #include "memory.h"
 
-/* Verdicts, asked once an id. */
+/* The filter's verdicts, computed once for each id. */
 typedef struct verdicts {
     const ep_filter *filter;
-    uint8_t *of_site, *of_name;    /* 0: not asked; 1: no; 2: yes */
+    uint8_t *of_site, *of_name;    /* 0: not computed; 1: not wanted; 2: wanted */
 } verdicts;
 
 static bool
@@ -44,9 +45,10 @@ wants_audit(verdicts *known, uint32_t site_id)
     return *verdict == 2;
 }
 
-/* Hooks have no gate for what is no function's call: it stays, and is no level of depth. */
+/* Whether it is not a call of a function but a span or a run of the collector: filters keep it, and it does
+ * not count for depth. */
 static bool
-is_apart(uint32_t name_id)
+is_no_function(uint32_t name_id)
 {
     uint8_t kind = ep_name_get(name_id)->kind;
     return kind == EP_NAME_USER || kind == EP_NAME_GC || kind == EP_NAME_HPY;
@@ -59,7 +61,7 @@ typedef struct open_call {
     uint32_t site;
     uint32_t inside;    /* depth of a call made from here */
     bool wanted;        /* by name */
-    bool apart;         /* a span, a run of the collector: no function's call */
+    bool no_function;   /* a span, a run of the collector: no function's call */
     bool stays;         /* and not too deep */
     size_t row;         /* NO_ROW: before the rows */
 } open_call;
@@ -69,14 +71,14 @@ typedef struct open_calls {
     size_t depth, capacity;
 } open_calls;
 
-/* What is done to the rows. */
+/* The state while rows are filtered. */
 typedef struct work {
     verdicts known;
     ep_columns *columns;
     open_calls *threads;
     uint8_t *drop;      /* index = row */
-    /* Of rows that happened inside of a function, by index: 1 + that of the call's row; 0: none, or not
-     * such a row. NULL: calls are not dropped after what happened in them. */
+    /* For each row of an event inside of a function: 1 + the row of its call; 0: none, or another row.
+     * NULL: no call is dropped after the events in it were seen. */
     size_t *inside;
     ep_filtered counts;
 } work;
@@ -90,11 +92,11 @@ open_one(work *w, open_calls *stack, uint32_t site, size_t row, bool before)
     }
     const ep_filter *filter = w->known.filter;
     uint32_t depth = stack->depth > 0 ? stack->at[stack->depth - 1].inside : 0;
-    open_call call = {.site = site, .row = row, .apart = is_apart(ep_site_callee(site))};
-    call.wanted = call.apart || wants_site(&w->known, site);
-    call.stays = call.apart || (call.wanted && (before || !filter->limits_depth ||
-                                                depth <= filter->max_depth));
-    call.inside = depth + (call.wanted && !before && !call.apart);
+    open_call call = {.site = site, .row = row, .no_function = is_no_function(ep_site_callee(site))};
+    call.wanted = call.no_function || wants_site(&w->known, site);
+    call.stays = call.no_function || (call.wanted && (before || !filter->limits_depth ||
+                                                      depth <= filter->max_depth));
+    call.inside = depth + (call.wanted && !before && !call.no_function);
     stack->at[stack->depth++] = call;
     return true;
 }
@@ -109,18 +111,15 @@ drop_open(work *w, const open_call *call)
     }
 }
 
-/* Ends what a closing row ends, and says whether the row goes. */
+/* Ends the calls that a closing row ends, and marks whether the row is dropped. */
 static void
 close_one(work *w, open_calls *stack, size_t row)
 {
     uint32_t name = w->columns->id[row];
     const int64_t *time_ns = w->columns->time_ns;
-    size_t at = stack->depth;
-    while (at > 0 && ep_site_callee(stack->at[at - 1].site) != name) {
-        at -= 1;
-    }
+    size_t at = EP_CLOSED_CALL(stack->at, site, stack->depth, name);
     if (at-- == 0) {
-        if (!is_apart(name) && !wants_name(&w->known, name)) {
+        if (!is_no_function(name) && !wants_name(&w->known, name)) {
             w->drop[row] = 1;
             w->counts.rows += 1;
         }
@@ -128,7 +127,7 @@ close_one(work *w, open_calls *stack, size_t row)
     }
     for (size_t i = at; i < stack->depth; i++) {
         open_call *call = &stack->at[i];
-        if (call->stays && !call->apart && call->row != NO_ROW &&
+        if (call->stays && !call->no_function && call->row != NO_ROW &&
             time_ns[row] - time_ns[call->row] < w->known.filter->min_duration_ns) {
             w->drop[call->row] = 1;
             w->counts.short_calls += 1;
@@ -142,7 +141,7 @@ close_one(work *w, open_calls *stack, size_t row)
     stack->depth = at;
 }
 
-/* What happened inside of a function goes with the calls of it. */
+/* An event inside of a function is dropped if its call is dropped. */
 static void
 judge_inside(work *w, const open_calls *stack, size_t row)
 {
@@ -179,7 +178,7 @@ judge_rows(work *w)
         const ep_kind_info *info = &ep_kinds[c->kind[row]];
         open_calls *stack = &w->threads[c->thread[row]];
         if (c->kind[row] == EP_KIND_AUDIT) {
-            /* What another recorder asked for. */
+            /* It may be an audit event that only another recorder asked for. */
             w->drop[row] = !wants_audit(&w->known, c->id[row]);
         }
         if (ep_kind_is_inside(c->kind[row])) {
@@ -203,7 +202,7 @@ judge_rows(work *w)
     return true;
 }
 
-/* Enters the calls that were open when the rows began. Those that a ring lost are not `before`. */
+/* Pushes the calls that were open where the rows begin. Calls whose begin a ring lost are not `before`. */
 static bool
 begin_thread(work *w, open_calls *stack, const ep_open_stack *open, uint8_t *stays)
 {

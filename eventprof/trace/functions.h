@@ -1,4 +1,4 @@
-/* The function table: one row for what several ids share the text of, in order of first mention. */
+/* The function table: one row for all names with the same text, in order of first mention. */
 #ifndef EP_FUNCTIONS_H
 #define EP_FUNCTIONS_H
 
@@ -7,21 +7,21 @@
 struct ep_decoded;
 struct ep_trace_thread;
 
-/* One row of the function table: what several names (a type that died and came again, two code
- * objects of one def) share the text of. */
+/* A row of the function table stands for all names with the same text: for instance a class that was made
+ * again, or two code objects of one def. */
 typedef struct ep_functions {
     ep_id_map map;
     size_t count;
     uint32_t *name_id;                  /* one of the row's names */
 } ep_functions;
 
-/* Rows for what the columns and open stacks mention, in order of first mention.
+/* Makes rows for the functions that the columns and open calls mention, in order of first mention.
  * Returns: new in *out. Fails: EP_NOMEM, *out untouched. */
 EP_CHECKED ep_status ep_functions_build(const struct ep_decoded *decoded, ep_functions *out);
 void ep_functions_clear(ep_functions *functions);
 
-/* The same step by step, for events that are never in memory all at once: open stacks first, then the
- * events in order. The map of what was mentioned so far is valid in between, the rest of it is not. */
+/* The same step by step, for events that are never all in memory: the open calls first, then the events in
+ * order. In between, the map is valid for ids that were mentioned so far. */
 typedef struct ep_functions_builder {
     ep_functions result;
     size_t capacity;         /* of result.name_id */
@@ -29,14 +29,14 @@ typedef struct ep_functions_builder {
     size_t mask;
 } ep_functions_builder;
 
-/* Every id that follows is known by now. Returns: new (ep_functions_drop), or what remains of it after a
- * failure. Fails: EP_NOMEM. */
+/* All ids of the events must be interned already. Returns: new (ep_functions_drop, also after a failure).
+ * Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_functions_begin(ep_functions_builder *builder,
                                         const struct ep_trace_thread *threads, size_t thread_count);
 /* Rows from `from` on. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_functions_add(ep_functions_builder *builder, const ep_columns *columns,
                                       size_t from);
-/* Gives the table away; the builder is empty afterwards. Returns: new in *out. */
+/* Moves the table to *out; the builder is empty afterwards. Returns: new in *out. */
 void ep_functions_end(ep_functions_builder *builder, ep_functions *out);
 /* A zeroed or ended builder is allowed. */
 void ep_functions_drop(ep_functions_builder *builder);

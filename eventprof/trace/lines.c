@@ -6,18 +6,18 @@
 
 /* A line that began and has not ended. */
 typedef struct open_line {
-    int32_t call;    /* in which; -1: in none that is known */
+    int32_t call;    /* the call that it is in; -1: unknown */
     int32_t line;    /* row; -1: not known */
     int64_t since_ns;
 } open_line;
 
-/* Where a thread is, between two of its events. */
+/* The state of a thread between two of its events. */
 typedef struct thread_state {
-    open_line *open;        /* of calls that lie in each other, the innermost last */
+    open_line *open;        /* of nested calls, the innermost last */
     size_t depth, capacity;
     int32_t innermost;      /* call; -1: none */
     int64_t last_ns;        /* of its last event */
-    uint32_t *open_count;   /* by row of lines: how often it is open; NULL until there is a line */
+    uint32_t *open_count;   /* by row of lines: how often the line is open; NULL until there is a line */
 } thread_state;
 
 typedef struct work {
@@ -30,7 +30,7 @@ typedef struct work {
     thread_state *threads;
 } work;
 
-/* ---- Which lines there are ------------------------------------------------------------------- */
+/* ---- The list of lines ----------------------------------------------------------------------- */
 
 typedef struct place {
     int32_t function, line;
@@ -142,7 +142,7 @@ begin_line(work *w, thread_state *thread, int32_t call, int32_t line, int64_t no
     return true;
 }
 
-/* The time since the thread's last event, if its innermost call is at a line. */
+/* Adds the time since the thread's last event, if its innermost call is at a line. */
 static inline void
 charge_self(work *w, thread_state *thread, int64_t now_ns)
 {
@@ -166,7 +166,7 @@ time_row(work *w, size_t row)
     int32_t call = ep_row_call(w->calls, row);
     charge_self(w, thread, now_ns);
     if (ep_kind_has_name(kind)) {
-        if (call >= 0) {    /* else it ends nothing that we know of */
+        if (call >= 0) {    /* else its call is unknown */
             while (thread->depth > 0 && thread->open[thread->depth - 1].call >= call) {
                 end_line(w, thread, now_ns);
             }
@@ -183,7 +183,7 @@ time_row(work *w, size_t row)
     return begin_line(w, thread, call, line, now_ns);
 }
 
-/* What is open when the window ends. */
+/* Ends the lines that are open when the window ends. */
 static void
 end_thread(work *w, thread_state *thread)
 {

@@ -4,14 +4,14 @@
 
 #include "pair.h"
 
-/* A line of a function; of a line's own are the blocks that were allocated while it was executing.
+/* A line of a function. Blocks that were allocated while it was executing belong to it.
  *
- * A line takes from where it begins until the next one of the same call begins, or that call ends or
- * yields, or the window ends: with all that is called from it. Of lines that are open several times on
- * a thread, because their function is recursive, the outermost counts, so that no line takes longer
- * than the window. `self` is the part in which no recorded call from the line is open.
- * Where no calls are recorded a line takes until the next one of its thread begins, and the last one
- * until the thread's last event: `self` is the same as `time` then. */
+ * A line lasts from its begin until the next line of the same call begins, or that call ends or yields, or
+ * the window ends. Its time contains the calls that it makes. If a line is open several times on a thread,
+ * because its function is recursive, only the outermost counts, so that no line takes longer than the
+ * window. `self` is the part in which no recorded call from the line is open. Without recorded calls a line
+ * lasts until the next line of its thread begins, and the last one until the thread's last event: then
+ * `self` equals `time`. */
 typedef struct ep_line {
     int32_t function;    /* row */
     int32_t line;
@@ -22,7 +22,7 @@ typedef struct ep_line {
     int64_t blocks;
 } ep_line;
 
-/* In order of function and line; those that neither began nor allocated are not there. */
+/* In order of function and line; only lines that began or allocated. */
 typedef struct ep_lines {
     size_t count;
     ep_line *rows;

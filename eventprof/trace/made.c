@@ -9,7 +9,7 @@ has_value(uint8_t kind)
     return ep_kinds_has(ep_kinds_of_two_words, kind);
 }
 
-/* Returns: what is wrong with a row, NULL if nothing is. */
+/* Returns: the error in a row, NULL if there is none. */
 static const char *
 make_row(const ep_made *from, size_t row, ep_decoded *out)
 {

@@ -1,4 +1,4 @@
-/* Decoded columns of rows that somebody else recorded: what importers of other tools' files make. */
+/* Makes decoded columns from rows of another tool's recording; for the importers. */
 #ifndef EP_MADE_H
 #define EP_MADE_H
 
@@ -7,7 +7,7 @@
 
 /* Views, all of them. */
 typedef struct ep_made {
-    size_t count, block_count;    /* rows; those of them that have an address and a size */
+    size_t count, block_count;    /* rows; rows with an address and a size */
     const int64_t *time_ns;       /* never decreasing, 0 to duration_ns */
     const uint8_t *kind;
     const int32_t *thread;
@@ -21,8 +21,8 @@ typedef struct ep_made {
     int64_t duration_ns;
 } ep_made;
 
-/* Fills *out, which has its threads already and nothing else. What was filled is the caller's to clear.
- * Fails: EP_ARGUMENT (error says what is wrong with the rows), EP_NOMEM. */
+/* Fills *out, which has its threads already and nothing else. The caller clears *out, also after a failure.
+ * Fails: EP_ARGUMENT (error names the fault in the rows), EP_NOMEM. */
 EP_CHECKED ep_status ep_decoded_make(const ep_made *rows, ep_decoded *out, ep_error *error);
 
 #endif

@@ -28,7 +28,7 @@ comes_before(const source *a, const source *b)
     return x < y || (x == y && a->index < b->index);
 }
 
-/* heap[0] may be too late; the rest is a heap. */
+/* heap[0] may have to move down; the rest is a heap. */
 static void
 sift_down(source **heap, size_t count)
 {
@@ -134,7 +134,7 @@ merge_rows(source *sources, size_t count, source **heap, ep_columns *to)
             heap[left++] = &sources[i];
         }
     }
-    /* Few sources, sorted by insertion, are a heap. */
+    /* Insertion sort: a sorted list is a heap, and there are few sources. */
     for (size_t i = 1; i < left; i++) {
         source *s = heap[i];
         size_t at = i;
@@ -154,7 +154,7 @@ merge_rows(source *sources, size_t count, source **heap, ep_columns *to)
     }
 }
 
-/* What all processes have together, whenever one of them was looked at. */
+/* The sum of all processes' resident sets, at each sample of one of them. */
 static ep_status
 merge_resident(source *sources, size_t count, ep_decoded *out)
 {

@@ -12,8 +12,8 @@ typedef struct ep_merge_part {
     uint64_t process_id;
 } ep_merge_part;
 
-/* Addresses of different processes are different blocks: the number of the part is put on top of
- * them, from this bit on. */
+/* Addresses of different processes are different blocks: the number of the part is added to them, from this
+ * bit on. */
 #define EP_MERGE_ADDRESS_BITS 48
 #define EP_MERGE_PARTS_MAX 65535
 

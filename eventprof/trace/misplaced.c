@@ -1,4 +1,4 @@
-/* Calls that lie in another call than the one that made them; the contract is in trace.h. */
+/* Counts calls that lie in a call which did not make them; the contract is in trace.h. */
 #include <stdlib.h>
 
 #include "memory.h"
@@ -24,12 +24,13 @@ is_inside(const ep_calls *calls, int32_t call, int32_t function)
     return false;
 }
 
-/* What is thrown into a generator is called by the one that delegates to it, which need not run.
+/* Throws into a generator are not counted: the caller of a throw is the generator that delegates to it,
+ * which need not run.
  *
- * Not counted are calls made at the entry of a function, before the interpreter told of that function:
- * those of signal handlers, and of finalizers that a collection runs. That function begins next, or never
- * (it was interrupted by an exception). What a greenlet goes on with has begun, and is around, or its end
- * was not where it belongs. */
+ * Calls at the entry of a function, before the interpreter reports that function, are not counted either:
+ * calls of signal handlers, and of finalizers that a collection runs. That function begins next, or never
+ * (if an exception interrupted it). The function that a greenlet continues has begun before: it is open, or
+ * it ended in the wrong place. */
 ep_status
 ep_trace_count_misplaced(const ep_trace *trace, size_t *out)
 {
@@ -39,8 +40,8 @@ ep_trace_count_misplaced(const ep_trace *trace, size_t *out)
     if (!has_every_call(trace)) {
         return EP_OK;
     }
-    int32_t *around = ep_realloc(NULL, calls->count, sizeof *around);    /* the nearest of Python */
-    int32_t *next = ep_realloc(NULL, calls->count, sizeof *next);    /* the function that it calls next */
+    int32_t *around = ep_realloc(NULL, calls->count, sizeof *around);    /* nearest Python call */
+    int32_t *next = ep_realloc(NULL, calls->count, sizeof *next);    /* function of its next call */
     if (around == NULL || next == NULL) {
         free(around);
         free(next);

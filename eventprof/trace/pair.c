@@ -1,4 +1,4 @@
-/* Pairs calls with their ends; the contract is in pair.h. Statistics of calls are summary.c's. */
+/* Pairs calls with their ends; the contract is in pair.h. summary.c has the statistics of calls. */
 #include "array.h"
 #include "pair.h"
 
@@ -6,7 +6,7 @@
 
 /* An end fits an opening when their keys are equal: 2 * function + (1 for C). */
 #define KEY(function, is_c) ((function) * 2 + (is_c))
-#define KEY_FLOOR INT32_MIN    /* of the frame below all calls: no end fits it */
+#define KEY_FLOOR INT32_MIN    /* key of the frame below all calls: no end has it */
 
 typedef struct frame {
     int32_t call;    /* grows from frame to frame: parents come first */
@@ -19,14 +19,14 @@ typedef struct call_stack {
     frame *frames;
     size_t depth;
     size_t capacity;
-    /* What a search found in vain: no frame with a call below absent_before has absent_key. Saves
-     * a deep stack from being searched from top to bottom by end after end. */
+    /* The last search without a result: no frame with a call below absent_before has absent_key. So a deep
+     * stack is not searched again for each end. */
     int32_t absent_key;
     int32_t absent_before;
 } call_stack;
 
-/* What a kind does to a stack. A table instead of branches, because no processor predicts whether a
- * program calls or returns next (random trees: 4.4 ns an event in all against 11). */
+/* The effect of a kind on a stack. It is a table and not branches, because processors cannot predict
+ * whether a program calls or returns next (random trees: 4.4 ns an event in all against 11). */
 typedef struct stack_step {
     const int32_t *functions;    /* by id; `limit` stands for all ids beyond */
     uint32_t limit;
@@ -138,8 +138,8 @@ call_pairing_open(call_pairing *pairing, const ep_pair_input *input)
     if (before_count > EP_PAIR_MAX || columns->count > EP_PAIR_MAX - before_count) {
         return EP_ARGUMENT;
     }
-    /* As many as if every row opened a call; what is not written costs no memory. One to spare is
-     * for pair_run(). */
+    /* Room as if every row opened a call; elements that are never written cost no memory. One spare element
+     * is for pair_run(). */
     size_t room = before_count + columns->count + 1;
 
     calls->input = input;
@@ -196,7 +196,7 @@ push_before(call_pairing *pairing)
     return EP_OK;
 }
 
-/* An end that does not fit the call on top; see ep_pair_calls().
+/* Handles an end that does not fit the call on top; see ep_pair_calls().
  * Returns: the new top. */
 static EP_COLD frame *
 close_below_top(ep_calls *calls, call_stack *stack, frame *top, int32_t key, uint8_t flags,
@@ -234,10 +234,10 @@ choose(int32_t mask, int32_t yes, int32_t no)
 
 /* HOT, budget 3 ns an event. Rows from .. to - 1 are all of this stack's thread, which has room.
  *
- * Each row, whatever it does, writes an opening for the next call, `next`, a frame above the top,
- * and an end: for the call on top if it closes that, else for `next`. Then next and top move, or do
- * not. What was written without need is overwritten by the next opening, or lies in the element
- * that all arrays have to spare. */
+ * Each row, whatever its kind is, writes the begin of the next call, `next`, a frame above the top, and an
+ * end: for the call on top if the row closes it, else for `next`. Then next and top move or stay. Elements
+ * that were written without need are overwritten by the next begin, or are the spare element of all
+ * arrays. */
 static void
 pair_run(call_pairing *pairing, call_stack *stack, size_t from, size_t to)
 {
@@ -319,7 +319,7 @@ pair_rows(call_pairing *pairing, const ep_progress *progress)
     return EP_OK;
 }
 
-/* What is still on the stacks goes on after the window. */
+/* Calls that are still on the stacks are open at the end. */
 static void
 leave_open(call_pairing *pairing)
 {
@@ -420,7 +420,7 @@ mark_recursive(ep_calls *calls)
     int32_t innermost = -1;
     for (size_t i = 0; i < calls->count; i++) {
         int32_t call = order != NULL ? (int32_t)order[i] : (int32_t)i;
-        /* Those below the parent have ended. A thread's first call has parent -1. */
+        /* Calls inside of the parent have ended. A thread's first call has parent -1. */
         while (innermost != calls->parent[call]) {
             open[calls->function[innermost] + 1]--;
             innermost = calls->parent[innermost];

@@ -1,8 +1,8 @@
 /* Pairing: which row closed which call, which free ended which block.
  *
- * What pairing finds out is kept as row numbers, 13 bytes a call and 13 a block. Everything else
- * (times, threads, sizes, functions) stands in the columns already, and is gathered into arrays of
- * its own only when somebody asks: ep_calls_fill(), ep_blocks_fill().
+ * The result is kept as row numbers, 13 bytes a call and 13 a block. Times, threads, sizes and functions
+ * are in the event columns already; they are copied into arrays of calls and blocks only when needed:
+ * ep_calls_fill(), ep_blocks_fill().
  *
  *   rows     0     1     2     3       4       5         6
  *            call  call  alloc return  yield   return    free
@@ -44,7 +44,7 @@ typedef struct ep_pair_input {
 /* Ends of calls that an exception left. */
 #define EP_KINDS_RAISED (EP_KIND_BIT(EP_KIND_UNWIND) | EP_KIND_BIT(EP_KIND_C_EXCEPTION))
 
-/* Is it this allocator operation, in any domain? first: EP_KIND_MALLOC and the like. */
+/* Whether it is this allocator operation, in any domain. first: EP_KIND_MALLOC, EP_KIND_FREE, ... */
 static inline bool
 ep_kind_is(unsigned kind, unsigned first)
 {
@@ -54,7 +54,7 @@ ep_kind_is(unsigned kind, unsigned first)
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
 typedef enum ep_call_flag {
-    EP_CALL_OPEN_AT_START = 1,    /* began before what was recorded; starts where that begins */
+    EP_CALL_OPEN_AT_START = 1,    /* began before the recorded events; starts at their begin */
     EP_CALL_OPEN_AT_END = 2,      /* went on after the window; it ends with the window */
     EP_CALL_YIELDED = 4,          /* ended by a yield: a later resume goes on */
     EP_CALL_RAISED = 8,           /* ended by an exception */
@@ -121,10 +121,10 @@ typedef struct ep_calls {
  * An end belongs to the call on top if that is of the same function, and of the same sort (Python
  * or C). If not, it ends the innermost open call that is, and with it those above, whose own ends
  * were not recorded (EP_CALL_END_UNSEEN); with no such call it is unmatched, and changes nothing.
- * Functions that the map does not know are one function, equal to itself alone: it takes a damaged
- * file to have any, and a guess would close calls that are open.
- * progress: may be NULL. Returns through out: new, for ep_calls_clear(); untouched on failure.
- * Fails: EP_NOMEM; EP_ARGUMENT, too many events; EP_STATE, asked to stop. */
+ * Functions that the map does not know count as one function. Only a damaged file has such functions, and a
+ * guess would close calls that are open. progress: may be NULL. Returns through out: new, for
+ * ep_calls_clear(); untouched on failure. Fails: EP_NOMEM; EP_ARGUMENT, too many events; EP_STATE, asked to
+ * stop. */
 EP_CHECKED ep_status ep_pair_calls(const ep_pair_input *input, const ep_progress *progress,
                                    ep_calls *out);
 
@@ -135,6 +135,10 @@ EP_CHECKED ep_status ep_calls_fill(ep_calls *calls, unsigned wanted);
 /* How many calls enclose each of the events first .. first + count - 1, their own not counted; -1
  * for unmatched rows. Needs EP_CALLS_DEPTH. */
 void ep_calls_row_depth(const ep_calls *calls, size_t first, size_t count, int32_t *out);
+
+#ifdef EP_CHECKS
+void ep_calls_check(const ep_calls *calls);
+#endif
 
 /* Frees what the object holds; a zeroed or closed object is allowed. */
 void ep_calls_clear(ep_calls *calls);
@@ -263,7 +267,8 @@ typedef struct ep_blocks {
     int32_t *free_thread;          /* that freed it; -1: alive, or free lost */
 } ep_blocks;
 
-/* How far the clocks of two threads may differ: 7 times the worst seen in 598,000 hand-overs. */
+/* How far the clocks of two threads may differ: 7 times the largest difference in 598,000 hand-overs
+ * between threads. */
 #define EP_PAIR_SKEW_NS 100000
 
 /* Matches frees to mallocs by address, across threads, in one pass, and fills the sizes of free
@@ -272,23 +277,22 @@ typedef struct ep_blocks {
  * from another thread follows within EP_PAIR_SKEW_NS, the two were logged in the wrong order: that
  * free ends the old block (EP_BLOCK_MENDED). Otherwise the old block's free was lost, and it ends
  * with the malloc (EP_BLOCK_FREE_LOST).
- * The mirror case, a free logged before the malloc in another thread, is not told from the free of
- * an older block: it is counted as that, and its block lives on.
- * A realloc that failed leaves no trace: the block lives on (EP_BLOCK_REVIVED).
- * progress: may be NULL. Returns through out: new, for ep_blocks_clear(); untouched on failure.
- * Fails: as ep_pair_calls(). */
+ * Limitation: a free that was logged before its malloc in another thread counts as a free of an older
+ * block, and its block stays alive. A realloc that failed leaves no trace: the block lives on
+ * (EP_BLOCK_REVIVED). progress: may be NULL. Returns through out: new, for ep_blocks_clear(); untouched on
+ * failure. Fails: as ep_pair_calls(). */
 EP_CHECKED ep_status ep_pair_blocks(const ep_pair_input *input, const ep_progress *progress,
                                     ep_blocks *out);
 
-/* The same on a thread of its own, until ep_pair_blocks_join(): pairing of calls reads nothing that
- * it writes, so that the two may run at once. All signals are blocked there. progress: may be NULL;
- * told on that thread, and only when it is waited for.
- * Returns: new; NULL where that does not pay (apart.h) or cannot be: call ep_pair_blocks(). */
+/* The same on a second thread, until ep_pair_blocks_join(). Pairing of calls reads nothing that it writes,
+ * so both may run at the same time. The thread blocks all signals. progress: may be NULL; it is called on
+ * that thread, and only while the caller waits. Returns: new; NULL if a second thread is not faster
+ * (apart.h) or cannot be made: call ep_pair_blocks(). */
 typedef struct ep_blocks_apart ep_blocks_apart;
 EP_CHECKED ep_blocks_apart *ep_pair_blocks_begin(const ep_pair_input *input,
                                                  const ep_progress *progress);
 
-/* Waits for it. Not wanted: it stops soon, if it was not done before. steals work.
+/* Waits for the second thread. If the result is not wanted, the thread stops soon. steals work.
  * Returns and fails as ep_pair_blocks(). */
 EP_CHECKED ep_status ep_pair_blocks_join(ep_blocks_apart *work, bool wanted, ep_blocks *out);
 

@@ -1,4 +1,4 @@
-/* Pairs blocks on a thread of its own while the caller pairs calls; the contract is in pair.h. */
+/* Pairs blocks on a second thread while the caller pairs calls; the contract is in pair.h. */
 #include <stdatomic.h>
 
 #include "apart.h"
@@ -9,9 +9,9 @@ struct ep_blocks_apart {
     const ep_pair_input *input;
     const ep_progress *progress;
     ep_apart apart;
-    _Atomic bool awaited;     /* the caller has nothing else to tell of */
+    _Atomic bool awaited;     /* the caller waits, so progress may be reported from here */
     _Atomic bool unwanted;
-    /* the thread's; the caller's once joined */
+    /* written by the thread; read by the caller after the join */
     ep_status status;
     ep_blocks blocks;
 };
@@ -57,7 +57,7 @@ ep_pair_blocks_begin(const ep_pair_input *input, const ep_progress *progress)
 ep_status
 ep_pair_blocks_join(ep_blocks_apart *work, bool wanted, ep_blocks *out)
 {
-    /* Release: the thread goes on with what the caller told with. */
+    /* Release: the thread continues to use the progress that the caller used before. */
     atomic_store_explicit(wanted ? &work->awaited : &work->unwanted, true, memory_order_release);
     ep_apart_join(&work->apart);
     ep_status status = work->status;

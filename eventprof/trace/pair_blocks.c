@@ -1,6 +1,7 @@
-/* Pairs mallocs with their frees; the contract is in pair.h. Curves and groups of blocks are
- * summary.c's. */
+/* Pairs mallocs with their frees; the contract is in pair.h. summary_memory.c has curves and groups of
+ * blocks. */
 #include "array.h"
+#include "invariants.h"
 #include "pair.h"
 
 /* ---- Addresses in use ------------------------------------------------------------------------ */
@@ -21,9 +22,9 @@ typedef struct slot {
 } slot;
 
 /* address -> slot: open addressing, linear probing. The address of a freed block keeps its slot,
- * because allocators give it out again: a free is one store, and its next malloc another. Slots of
- * ended lives go when the table is rebuilt, so that it stays as small as what lives (16 to 85 bytes
- * a block). At most 5 slots of 8 are in use. */
+ * because allocators give it out again: a free is one store, and its next malloc another. Slots of freed
+ * blocks are dropped when the table is rebuilt, so its size follows the number of living blocks (16 to 85
+ * bytes a block). At most 5 slots of 8 are in use. */
 typedef struct address_table {
     slot *slots;
     size_t capacity;    /* a power of two */
@@ -42,8 +43,8 @@ table_open(address_table *table, unsigned shift)
     return table->slots != NULL ? EP_OK : EP_NOMEM;
 }
 
-/* Where the address's slot is, if nothing is in its way. The factor, 2^64 / golden ratio, spreads
- * most patterns; the shift before it those of large strides (64 KiB: 0.7 probes instead of 39). */
+/* The first slot to look at for an address. The factor, 2^64 / golden ratio, spreads most patterns; the
+ * shift before it spreads patterns of large strides (64 KiB: 0.7 probes instead of 39). */
 static size_t
 table_home(const address_table *table, uint64_t address)
 {
@@ -61,8 +62,34 @@ table_find(const address_table *table, uint64_t address)
     return &table->slots[at];
 }
 
-/* Copies what lives into a new table, twice as large if that is more than 3 slots of 8. Home slots
- * are the high bits of a product, so the copy runs through both tables from end to end. */
+#ifdef EP_CHECKS
+/* block_count: of the blocks born so far. */
+static void
+table_check(const address_table *table, size_t block_count)
+{
+    size_t used = 0, live = 0;
+    EP_INVARIANT(table->capacity == (size_t)1 << (64 - table->shift), "%zu slots, shift %u", table->capacity,
+                 table->shift);
+    for (size_t i = 0; i < table->capacity; i++) {
+        const slot *at = &table->slots[i];
+        if (at->life == LIFE_NONE) {
+            continue;
+        }
+        EP_INVARIANT(table_find(table, at->address) == at, "the slot of address %#llx",
+                     (unsigned long long)at->address);
+        EP_INVARIANT(at->life == LIFE_ENDED || (size_t)LIFE_BLOCK(at->life) < block_count,
+                     "block %d of %zu", (int)LIFE_BLOCK(at->life), block_count);
+        used += 1;
+        live += at->life > LIFE_ENDED;
+    }
+    EP_INVARIANT(used == table->used && used <= table->capacity / 8 * 5, "%zu of %zu slots in use, counted were %zu",
+                 used, table->capacity, table->used);
+    EP_INVARIANT(live == table->live, "%zu blocks live, counted were %zu", live, table->live);
+}
+#endif
+
+/* Copies the living blocks into a new table, twice as large if they are more than 3 slots of 8. Home slots
+ * are the high bits of a product, so the copy runs through both tables in order. */
 static EP_COLD EP_CHECKED ep_status
 table_rebuild(address_table *table)
 {
@@ -80,6 +107,7 @@ table_rebuild(address_table *table)
     rebuilt.used = table->live;
     free(table->slots);
     *table = rebuilt;
+    EP_CHECK_INVARIANTS(table_check(table, SIZE_MAX));
     return EP_OK;
 }
 
@@ -105,13 +133,13 @@ table_settle(address_table *table, slot *at, uint64_t address, uint32_t life, in
 
 /* ---- Births and deaths ----------------------------------------------------------------------- */
 
-/* A block that was born at an address where `older` lived, as far as the log says. */
+/* A block that was born at an address where, according to the log, `older` lived. */
 typedef struct suspect {
     int32_t block;
     int32_t older;
 } suspect;
 
-/* What an allocator event is to its block. */
+/* The effect of an allocator event on its block. */
 typedef enum block_role {
     ROLE_VALUE,    /* nothing */
     ROLE_BIRTH,
@@ -195,7 +223,7 @@ end_block(ep_blocks *blocks, int32_t block, size_t event, uint32_t size)
         size != SIZE_ELSEWHERE ? (int64_t)size : ep_block_size(blocks, (size_t)block);
 }
 
-/* A block is born where another lives: how that one ends shows later, or never. */
+/* A block is born where another one lives: a later event may show how the older one ended. */
 static EP_COLD EP_CHECKED ep_status
 suspect_add(block_pairing *pairing, int32_t block, int32_t older)
 {
@@ -224,8 +252,8 @@ suspect_older(const block_pairing *pairing, int32_t block)
     return pairing->suspects[low].older;
 }
 
-/* A free of a suspect's address. True: it was that of the older block, logged too late, and has
- * ended it; the suspect lives on, above suspicion. */
+/* Handles a free of a suspect's address. True: it was the free of the older block, logged too late, and has
+ * ended that block; the suspect lives on, and is no suspect any more. */
 static EP_COLD bool
 suspect_mend(block_pairing *pairing, slot *at, size_t event)
 {
@@ -375,7 +403,7 @@ pair_events(block_pairing *pairing, const ep_progress *progress)
     return EP_OK;
 }
 
-/* Older blocks that no late free came for: theirs was lost. */
+/* Ends the older blocks for which no late free came: their free was lost. */
 static EP_CHECKED ep_status
 end_free_lost(block_pairing *pairing)
 {
@@ -404,6 +432,7 @@ ep_pair_blocks(const ep_pair_input *input, const ep_progress *progress, ep_block
         status = pair_events(&pairing, progress);
     }
     if (status == EP_OK) {
+        EP_CHECK_INVARIANTS(table_check(&pairing.table, pairing.blocks.count));
         status = end_free_lost(&pairing);
     }
     if (status == EP_OK) {
@@ -467,7 +496,7 @@ mark_deaths(ep_blocks *blocks, const ep_calls *calls)
             if (ep_kind_is(input->columns->kind[row], EP_KIND_REALLOC_FREE)) {
                 marks = EP_BLOCK_MOVED;
             }
-            if (marks != 0) {    /* most have none, and their flags are not in the cache */
+            if (marks != 0) {    /* most blocks have none, and writing their flags would be a cache miss */
                 blocks->flags[block] |= (uint8_t)marks;
             }
         }

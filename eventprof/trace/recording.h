@@ -1,4 +1,4 @@
-/* What is known of a recording besides its events. A trace carries it, and so does a file. */
+/* The facts about a recording besides its events. Traces and files have them. */
 #ifndef EP_RECORDING_H
 #define EP_RECORDING_H
 
@@ -6,7 +6,7 @@
 #include "types.h"
 
 typedef struct ep_recording {
-    ep_kind_set kinds;             /* that were asked for */
+    ep_kind_set kinds;             /* kinds that were asked for */
     ep_anchor start;
     int64_t start_realtime_ns;     /* the same instant on the other clocks of the system */
     int64_t start_boottime_ns;
@@ -15,10 +15,10 @@ typedef struct ep_recording {
     uint64_t process_id;
     ep_full_reason full_reason;
     uint32_t limits;               /* bits: EP_LIMIT_... (format.h) */
-    /* What filters left out (filter.h). */
-    uint64_t filtered;             /* events, by name; not known if functions_off */
+    /* Counts of what filters left out (filter.h). */
+    uint64_t filtered;             /* events, by name; unknown if functions_off is not 0 */
     uint64_t deep_calls, short_calls;
-    uint64_t functions_off;        /* whose calls were not recorded, and not counted */
+    uint64_t functions_off;        /* functions whose calls were neither recorded nor counted */
     bool unfinished;               /* a log file whose recorder did not come to its stop */
     char *metadata;                /* JSON, UTF-8, of the package; owned; NULL: none */
     size_t metadata_bytes;
@@ -26,8 +26,8 @@ typedef struct ep_recording {
 
 void ep_recording_clear(ep_recording *recording);
 
-/* Adds what is known of a part of a merged recording, without its metadata. is_first: the merged one begins
- * with this part, and has its clocks. */
+/* Adds the facts about a part of a merged recording, without its metadata. is_first: the merged recording
+ * begins with this part, and has its clocks. */
 void ep_recording_join(ep_recording *recording, const ep_recording *part, bool is_first);
 
 /* Why events are missing: "limit", "memory", "disk", "cut", "small_disk". limits: bits, EP_LIMIT_...

@@ -6,9 +6,9 @@
 
 /* ---- Quantiles ------------------------------------------------------------------------------- */
 
-/* Exact, by selection digit by digit: a histogram of the highest digit tells the digit of the value
- * sought, one of the next digit among the values that share it, and so on. Linear whatever the
- * values, and leaves them alone, so one array serves all three quantiles. */
+/* Exact selection, digit by digit: a histogram of the highest digit gives that digit of the wanted value, a
+ * histogram of the next digit among the values with that highest digit gives the next, and so on. The time
+ * is linear for all values, and the array is not changed, so it serves all three quantiles. */
 #define DIGIT_BITS 8
 #define DIGITS (1 << DIGIT_BITS)
 
@@ -38,7 +38,7 @@ select_rank(const int64_t *values, size_t count, size_t rank, int64_t max)
     }
 }
 
-/* Of the smallest value that `percent` % of the values do not exceed (nearest rank). */
+/* The rank of the smallest value that `percent` % of the values do not exceed (nearest rank). */
 static size_t
 percent_rank(size_t count, unsigned percent)
 {
@@ -53,7 +53,7 @@ select_percent(const int64_t *values, size_t count, unsigned percent, int64_t ma
 
 /* ---- Calls by function ----------------------------------------------------------------------- */
 
-/* The row of a function: the last is that of none. */
+/* The row of a function; the last row is for "no function". */
 static ep_function_stats *
 stats_of(const ep_summary *summary, int32_t function)
 {
@@ -111,7 +111,7 @@ durations_by_function(const ep_summary *summary, const ep_calls *calls)
     return grouped;
 }
 
-/* Few are sorted: clearing histograms would take longer than all the rest (1 us a function). */
+/* Few values are sorted: clearing histograms would take longer than everything else (1 us a function). */
 #define FEW 16
 
 static void
@@ -140,7 +140,7 @@ describe(ep_function_stats *stats, const int64_t *durations)
         stats->min = stats->max = stats->p50 = stats->p95 = stats->p99 = -1;
         return;
     }
-    uint64_t sum = 0;    /* nested calls count again and again: a file may make it wrap */
+    uint64_t sum = 0;    /* nested calls count several times, so a file can make the sum wrap */
     stats->min = stats->max = durations[0];
     for (size_t i = 0; i < count; i++) {
         sum += (uint64_t)durations[i];
@@ -248,12 +248,13 @@ summarise_blocks(ep_summary *summary, const ep_calls *calls, ep_blocks *blocks)
     return EP_OK;
 }
 
-/* The memory half on a thread of its own, beside that of calls. Both need the functions of calls. */
+/* Computes the memory half on a second thread, while the caller computes that of calls. Both need the
+ * functions of calls. */
 typedef struct memory_half {
     ep_apart apart;
-    ep_calls calls;        /* a copy, because more columns of the caller's are filled meanwhile */
+    ep_calls calls;        /* a copy, because the caller fills more columns of its calls meanwhile */
     ep_blocks *blocks;
-    ep_summary summary;    /* the same rows, with what is of memory */
+    ep_summary summary;    /* the same rows, with the fields about memory */
     ep_status status;
 } memory_half;
 
@@ -264,7 +265,7 @@ run_memory_half(void *context)
     half->status = summarise_blocks(&half->summary, &half->calls, half->blocks);
 }
 
-/* False: it is to be done in turn. */
+/* False: the caller must compute it itself. */
 static bool
 memory_half_start(memory_half *half, const ep_calls *calls, ep_blocks *blocks, size_t count)
 {
@@ -372,7 +373,7 @@ add_call_events(ep_call_memory *memory, const ep_calls *calls, const ep_blocks *
     }
 }
 
-/* Children come behind their parents, so one pass from the end is enough. */
+/* Children come after their parents, so one pass from the end is enough. */
 static void
 add_below(ep_call_memory *memory, const ep_calls *calls)
 {

@@ -1,7 +1,7 @@
 /* What follows from the pairs: statistics by function (summary.c), and memory over time
  * (summary_memory.c).
  *
- * Two ways to say whose a byte is, and each table uses one throughout:
+ * There are two ways to charge a byte, and each table uses one of them:
  *   - of a *call*: the innermost recorded one. Bytes by call and by function go by it, so that they
  *     add up like self time, and a builtin has what it allocated itself.
  *   - of a *site*: the line that was executing. Sites go by it, and functions outside all calls.
@@ -41,15 +41,15 @@ typedef struct ep_function_stats {
     int64_t peak_live;          /* of `allocated`: alive at the global peak */
 } ep_function_stats;
 
-/* The functions of the map in its order, and behind them one row for what belongs to none: unknown
- * functions, and blocks whose free was lost. So that every column adds up to the whole. */
+/* The functions of the map in its order, and then one row for unknown functions and for blocks whose free
+ * was lost. So every column adds up to the whole. */
 typedef struct ep_summary {
     size_t count;               /* function_count + 1 */
     ep_function_stats *rows;
 } ep_summary;
 
 /* calls, blocks: NULL if not recorded; fills columns of theirs (calls: duration, self, function,
- * recursive; blocks: flags, call). On two threads where that pays (apart.h). 20 ns an event.
+ * recursive; blocks: flags, call). On two threads if that is faster (apart.h). 20 ns an event.
  * progress: may be NULL; steps.
  * Returns through out: new, for ep_summary_clear(); untouched on failure.
  * Fails: EP_NOMEM; EP_STATE, asked to stop. */
@@ -87,8 +87,8 @@ ep_row_function(const ep_pair_input *input, const ep_calls *calls, size_t row)
 #define EP_DOMAIN_BIT(domain) (1u << (domain))
 #define EP_DOMAINS_ALL (EP_DOMAIN_BIT(EP_DOMAIN_COUNT) - 1)
 
-/* One row a change, in order; what it is after the change. Blocks older than the window are not in
- * it: it begins at 0. */
+/* One row for each change, in order, with the values after it. Blocks older than the window are not in it:
+ * the live bytes begin at 0. */
 typedef struct ep_curve {
     size_t count;
     int64_t *time;              /* ns */
@@ -98,7 +98,7 @@ typedef struct ep_curve {
 
 /* The interval bin k of n: from k * length / n, to the start of the next. */
 typedef struct ep_bin {
-    int64_t min;                /* live bytes; what it began with counts */
+    int64_t min;                /* live bytes, with those at the begin of the bin */
     int64_t max;
     int64_t last;
     int64_t blocks;             /* last */
@@ -121,7 +121,7 @@ void ep_summary_bins(const ep_blocks *blocks, unsigned domains, size_t count, ep
 
 ep_peak ep_summary_peak(const ep_blocks *blocks, unsigned domains);
 
-/* ---- Blocks by whose they are (summary_memory.c) --------------------------------------------- */
+/* ---- Blocks by function, site or stack (summary_memory.c) ------------------------------------ */
 
 /* Call stacks: calls with the same sites from the outermost on have the same stack. */
 typedef struct ep_stacks {

@@ -1,17 +1,19 @@
-/* Memory over time, and blocks by whose they are; by function and by call is summary.c's. */
+/* Memory over time, and blocks by function, site or stack. summary.c has the sums by function and by
+ * call. */
 #include "array.h"
 #include "summary.h"
 
 /* ---- Changes --------------------------------------------------------------------------------- */
 
-/* Runs through what changed the live memory, in order. A block whose free was lost ends right
- * before the birth of the one that took its address. */
+/* Iterates over the changes of live memory, in order. A block whose free was lost ends right before the
+ * birth of the next block at its address. */
 typedef struct change_cursor {
     const ep_blocks *blocks;
     unsigned domains;
     size_t event;           /* the next to look at */
-    int32_t born;           /* blocks born before it: the block of a birth is that of this number */
-    size_t free_lost;       /* those before it have ended */
+    int32_t born;           /* blocks born before `event`: the next birth is that of the block with this
+                             * number */
+    size_t free_lost;       /* blocks before this index have ended */
     /* the change found last */
     size_t block;
     int64_t change;         /* of the number of blocks: 1 or -1 */
@@ -24,7 +26,8 @@ is_counted(const change_cursor *cursor)
 {
     const ep_blocks *blocks = cursor->blocks;
     if (cursor->domains == EP_DOMAINS_ALL) {
-        return true;    /* most ask for all; the kind of its birth is a cache miss away */
+        return true;    /* mostly all domains are counted; reading the kind of the birth would be a cache
+                         * miss */
     }
     unsigned domain = ep_alloc_kind(blocks->input, blocks->birth[cursor->block])->domain;
     return (cursor->domains & EP_DOMAIN_BIT(domain)) != 0;
@@ -269,7 +272,7 @@ ep_stacks_clear(ep_stacks *stacks)
 
 /* ---- Groups ---------------------------------------------------------------------------------- */
 
-/* Whose blocks are grouped: how to find a block's key, and which keys there are. */
+/* How blocks are grouped: the key of a block, and the range of keys. */
 typedef struct group_table {
     const ep_blocks *blocks;
     const ep_calls *calls;

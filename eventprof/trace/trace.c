@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "invariants.h"
 #include "memory.h"
 #include "os.h"
 
@@ -15,7 +16,7 @@ ep_trace_of_capture(ep_capture *capture, uint32_t only_thread, ep_trace *out)
             .kinds = capture->kinds,
             .start = capture->start,
             .start_realtime_ns = capture->start_realtime_ns,
-            /* As long as the system has not slept since then. */
+            /* Right if the system has not slept since then. */
             .start_boottime_ns =
                 capture->start.monotonic_ns + ep_os_boottime_ns() - ep_os_monotonic_ns(),
             .frequency_hz = ep_clock_map_frequency_hz(&capture->clock),
@@ -84,6 +85,7 @@ reach_decoded(ep_trace *trace, ep_error *error)
         ep_decoded_clear(&trace->decoded);
         return status;
     }
+    EP_CHECK_INVARIANTS(ep_columns_check(&trace->decoded.columns, trace->decoded.thread_count));
     trace->recording.filtered += dropped.rows;
     trace->recording.deep_calls += dropped.deep_calls;
     trace->recording.short_calls += dropped.short_calls;
@@ -115,9 +117,7 @@ reach_input(ep_trace *trace)
     bool lost = false;
     for (size_t i = 0; i < decoded->thread_count; i++) {
         const ep_trace_thread *thread = &decoded->threads[i];
-        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-            lost = lost || thread->lost[kind] > 0;
-        }
+        lost = lost || ep_any_counted(thread->lost);
         trace->open[i] = thread->open;
         trace->open_from_ns[i] = ep_open_from_ns(thread, trace->recording.full_reason);
         trace->open_until_ns[i] = ep_open_until_ns(thread, decoded->duration_ns);
@@ -159,6 +159,9 @@ reach_calls(ep_trace *trace)
         status = ep_pair_calls(&trace->input, &work.progress, &trace->calls);
         ep_work_end(&work);
         trace->has_calls = status == EP_OK;
+        if (trace->has_calls) {
+            EP_CHECK_INVARIANTS(ep_calls_check(&trace->calls));
+        }
     }
     return status;
 }
@@ -177,7 +180,7 @@ reach_blocks_alone(ep_trace *trace)
     return status;
 }
 
-/* Calls and blocks at once where that pays, else one after the other. */
+/* Pairs calls and blocks at the same time if that is faster, else one after the other. */
 static ep_status
 reach_blocks(ep_trace *trace)
 {
@@ -305,7 +308,7 @@ ep_trace_reach(ep_trace *trace, ep_step step, ep_error *error)
     return EP_OK;
 }
 
-/* ---- Questions about the whole --------------------------------------------------------------- */
+/* ---- Functions on the whole trace ------------------------------------------------------------ */
 
 const char *
 ep_trace_thread_name(const ep_trace_thread *thread)

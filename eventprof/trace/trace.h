@@ -1,4 +1,4 @@
-/* A trace: what one window recorded. Each step is computed when first asked for, and kept.
+/* A trace: the events of one window. Each step is computed when it is first asked for, and kept.
  *
  *   origin or capture -> decoded -> functions -> calls, blocks -> sums
  *
@@ -21,33 +21,33 @@
 
 typedef struct ep_trace ep_trace;
 
-/* Where the events are until the first step has read them: a file (files/open.h). The first member of what
- * a reader keeps there. */
+/* The source of the events until the first step has read them: a file (files/open.h). It is the first
+ * member of a reader's struct. */
 typedef struct ep_trace_origin ep_trace_origin;
 
 struct ep_trace_origin {
-    /* Fills trace->decoded and what else it knows of the recording; may give back what it read from.
+    /* Fills trace->decoded and other facts about the recording; it may then close its file.
      * Fails: as the reader does; error->os_error of EP_IO is set. The trace is as before then. */
     EP_CHECKED ep_status (*load)(ep_trace_origin *origin, ep_trace *trace, ep_error *error);
     void (*close)(ep_trace_origin *origin);    /* frees it */
 };
 
 struct ep_trace {
-    /* What it is made of. */
+    /* The input. */
     ep_trace_origin *origin;          /* owned; NULL: the capture, or decoded columns from the start */
     ep_capture capture;               /* given back once decoded */
     uint32_t only_thread;             /* of the capture; 0: all */
-    ep_recording recording;           /* what is known of it grows with the steps */
-    ep_filter filter;                 /* of what is decoded */
+    ep_recording recording;           /* later steps add facts */
+    ep_filter filter;                 /* applied after decoding */
     const ep_watcher *watcher;        /* of long steps; may be NULL */
-    bool check_records;               /* look at the records while they are there: verify() will be asked */
+    bool check_records;               /* check the records while decoding, for ep_trace_verify() */
     ep_record_check record_check;
     /* The steps. */
     bool has_decoded, has_input, has_functions, has_calls, has_blocks, has_summary, has_stacks, has_lines;
     bool has_curve, has_memory[2];
     ep_decoded decoded;
-    const ep_decoded *head;           /* after a fold read the file, when `functions` are known too: all but
-                                         the columns; view of the origin's; NULL: none read it */
+    const ep_decoded *head;           /* after a fold has read the file: everything except the columns, and
+                                         `functions` are known; a view into the origin. NULL: no fold has */
     ep_functions functions;
     ep_open_stack *open;              /* index = thread row; views into decoded */
     int64_t *open_from_ns;            /* index = thread row */
@@ -62,8 +62,8 @@ struct ep_trace {
     ep_call_memory memory[2];         /* of calls themselves; with the calls below them */
 };
 
-/* HEAD and NAMES are DECODED and FUNCTIONS for those who look at no columns: a fold's pass over the file is
- * enough. */
+/* HEAD and NAMES are like DECODED and FUNCTIONS, without columns of events: a fold's pass over the file is
+ * enough for them. */
 typedef enum ep_step {
     EP_STEP_HEAD,
     EP_STEP_NAMES,
@@ -71,7 +71,7 @@ typedef enum ep_step {
     EP_STEP_FUNCTIONS,
     EP_STEP_CALLS,
     EP_STEP_BLOCKS,          /* with calls */
-    EP_STEP_BLOCKS_ALONE,    /* with the sizes of frees, for what needs neither functions nor calls */
+    EP_STEP_BLOCKS_ALONE,    /* with the sizes of frees, without functions and calls */
     EP_STEP_STACKS,
     EP_STEP_SUMMARY,
     EP_STEP_LINES,
@@ -83,7 +83,7 @@ typedef enum ep_step {
 /* Makes *out a trace of what a recorder of this process recorded. steals capture. */
 void ep_trace_of_capture(ep_capture *capture, uint32_t only_thread, ep_trace *out);
 
-/* Computes what a step needs and is not there yet. error: may be NULL.
+/* Computes a step, and the steps that it needs, unless they were computed before. error: may be NULL.
  * Fails: EP_NOMEM; EP_STATE, the watcher asked to stop; as the origin does. What was computed stays. */
 EP_CHECKED ep_status ep_trace_reach(ep_trace *trace, ep_step step, ep_error *error);
 
@@ -101,7 +101,7 @@ void ep_trace_clear(ep_trace *trace);
 /* Returns: view, until the trace is cleared; NULL: it never had one. */
 const char *ep_trace_thread_name(const ep_trace_thread *thread);
 
-/* Events that found no room, as far as is known now. */
+/* The number of lost events, as far as it is known now. */
 uint64_t ep_trace_lost(const ep_trace *trace);
 
 /* Replays it (verify.h). Of `known` these are read: filtered, one_thread, hook_frees, calls_displaced,
@@ -109,9 +109,9 @@ uint64_t ep_trace_lost(const ep_trace *trace);
 EP_CHECKED ep_status ep_trace_verify(ep_trace *trace, const ep_verify_input *known, size_t limit,
                                      ep_verification *out);
 
-/* Calls of Python functions that lie in calls of others than called them: the thread went over to another
- * stack of calls in between, as greenlets do. 0 where calls were left out or lost. Needs EP_STEP_CALLS.
- * Fails: EP_NOMEM. */
+/* Counts calls of Python functions that lie in a call which did not make them: the thread switched to
+ * another stack of calls in between, as greenlets do. 0 if calls were left out or lost. Needs
+ * EP_STEP_CALLS. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_trace_count_misplaced(const ep_trace *trace, size_t *out);
 
 #endif

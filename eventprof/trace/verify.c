@@ -1,4 +1,4 @@
-/* Replays a trace: order, ids, calls and counts. Blocks are verify_blocks.c's. */
+/* Replays a trace: order, ids, calls and counts. verify_blocks.c replays the blocks. */
 #include "verify.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ void
 ep_verification_add(ep_verification *verification, const ep_finding *finding)
 {
     verification->counts[finding->sort]++;
-    /* Nearly always they come in order of rows; what an event settles later is moved forward. */
+    /* Findings nearly always come in order of rows; one that a later event confirms is moved forward. */
     size_t at = verification->count;
     if (at == verification->limit) {
         if (verification->findings[at - 1].row <= finding->row) {
@@ -70,16 +70,16 @@ ep_verify_at(const ep_verify_input *input, ep_finding_sort sort, size_t row)
 
 typedef struct open_call {
     int64_t key;
-    uint32_t row;      /* EP_ROW_NONE: open when what is recorded began */
-    bool fresh;        /* open then, and a call of C that it made may be, too, which nobody saw begin.
-                          Once it makes another, that one has ended */
-    bool span;         /* begins and ends where the program says so */
+    uint32_t row;      /* EP_ROW_NONE: open before the first recorded event */
+    bool fresh;        /* open then, and so may be a C call that it made, whose begin was not seen. When it
+                          makes another call, that C call has ended */
+    bool span;         /* a span: the program decides where it begins and ends */
 } open_call;
 
 typedef struct call_stack {
     open_call *calls;
     size_t depth, capacity;
-    /* Calls below `searched` have not this key: saves ends that fit nothing from searching all. */
+    /* No call below `searched` has this key: an end without a call need not search them again. */
     int64_t absent_key;
     size_t searched;
 } call_stack;
@@ -88,7 +88,7 @@ typedef struct verifier {
     const ep_verify_input *input;
     ep_verification result;
     ep_block_verifier blocks;
-    ep_kind_set call_kinds;          /* of Python, C or another sort, that were recorded whole */
+    ep_kind_set call_kinds;          /* groups of calls whose begins and ends were all recorded */
     call_stack *stacks;              /* by thread */
     uint64_t (*rows)[EP_KIND_COUNT]; /* by thread: events of a kind */
     size_t *first, *last;            /* by thread: rows; NO_ROW: none */
@@ -137,7 +137,7 @@ pop_to(call_stack *stack, size_t depth)
     }
 }
 
-/* Where the innermost call with this key is, plus 1; 0: nowhere. */
+/* The index of the innermost call with this key, plus 1; 0: there is none. */
 static size_t
 search(call_stack *stack, int64_t key)
 {
@@ -154,8 +154,8 @@ search(call_stack *stack, int64_t key)
     return 0;
 }
 
-/* An end without a call that is nobody's fault: the call is older than what was recorded, or one
- * that filters left out was. */
+/* Whether an end without a call is excused: the call may be older than the recording, or filters may have
+ * left it out. */
 static bool
 end_may_be_older(const verifier *v, call_stack *stack, unsigned kind)
 {
@@ -165,7 +165,7 @@ end_may_be_older(const verifier *v, call_stack *stack, unsigned kind)
         return true;
     }
     if (top == NULL) {
-        /* Only Python's frames are looked at when a window begins. */
+        /* When a window begins, only open calls of Python functions are known. */
         return v->input->filtered || (is_c(kind) && no_python) || ep_kinds[kind].group == EP_GROUP_GC;
     }
     if (top->row != EP_ROW_NONE) {
@@ -177,7 +177,7 @@ end_may_be_older(const verifier *v, call_stack *stack, unsigned kind)
            ep_kinds[kind].group == EP_GROUP_GC;
 }
 
-/* Whether nothing but spans is open inside of the first `depth` calls: the program left them open. */
+/* Whether only spans are open above the first `depth` calls: the program left them open. */
 static bool
 only_spans(const call_stack *stack, size_t depth)
 {
@@ -194,7 +194,7 @@ function_of_key(int64_t key)
     return key >> 1;
 }
 
-/* HOT but for ends that do not fit. */
+/* HOT, except for ends that do not fit. */
 static void
 end_call(verifier *v, call_stack *stack, size_t row, int64_t key)
 {
@@ -272,7 +272,7 @@ push_open_calls(verifier *v)
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
-/* Whether the row can be followed any further. */
+/* Whether the replay can use the row. */
 static bool
 check_row(verifier *v, size_t row, bool has_block)
 {
@@ -334,7 +334,7 @@ replay_rows(verifier *v, const ep_progress *progress)
     size_t block = 0;
     for (size_t row = 0; row < c->count; row++) {
         while (block < c->alloc_count && c->alloc_row[block] < row) {
-            block++;    /* out of order: its row was looked at without it */
+            block++;    /* out of order: its row was replayed without it */
         }
         bool has_block = block < c->alloc_count && c->alloc_row[block] == row;
         if (EP_LIKELY(check_row(v, row, has_block))) {
@@ -391,7 +391,7 @@ check_counts(verifier *v, size_t thread)
     }
     const int64_t *time_ns = v->input->columns->time_ns;
     int64_t first_ns = time_ns[v->first[thread]], last_ns = time_ns[v->last[thread]];
-    /* Filters leave the times of what they dropped. */
+    /* A filter does not change the first and last time of a thread. */
     bool fits = v->input->filtered ? known->first_ns <= first_ns && known->last_ns >= last_ns
                                    : known->first_ns == first_ns && known->last_ns == last_ns;
     if (!fits) {
@@ -405,7 +405,7 @@ check_counts(verifier *v, size_t thread)
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-/* The calls of those groups of which all was asked for: of others a begin or an end may be missing. */
+/* The calls of groups whose kinds were all asked for: in other groups a begin or an end may be missing. */
 static ep_kind_set
 whole_sorts_of_calls(ep_kind_set asked)
 {
@@ -481,7 +481,7 @@ ep_verify(const ep_verify_input *input, size_t limit, const ep_progress *progres
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
-/* Late records and those that are taken back: what one hook does, on each side of the window. */
+/* At each end of the window one hook may write a record late, or remove one. */
 #define UNSURE_EVENTS 4
 
 void
@@ -489,7 +489,7 @@ ep_check_records(const ep_capture *capture, uint32_t only_thread, const ep_decod
                  ep_record_check *out)
 {
     ep_record_check check = {.done = true, .chunks = capture->chunk_count};
-    uint64_t *last = ep_calloc(capture->thread_count, sizeof *last);    /* ticks, by thread id */
+    uint64_t *last = ep_calloc(capture->thread_count, sizeof *last);    /* last ticks, by thread id */
     uint64_t worst = 0, worst_at = 0;
     for (size_t i = 0; i < capture->chunk_count; i++) {
         ep_cursor cursor = ep_cursor_begin(capture->chunks[i]->header);

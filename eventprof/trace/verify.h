@@ -1,10 +1,9 @@
-/* Replays a trace and names what is wrong with it.
+/* Replays a trace and reports errors in it.
  *
- * A trace is right if it could have happened: times in order, ends that fit the innermost call,
- * blocks that are freed once, counts that add up. What a trace cannot know is no reason to blame it,
- * and is counted as excused: calls and blocks that are older than the window, what a ring or a
- * damaged file lost, what filters left out, events of two threads that their clocks have in the
- * wrong order. */
+ * A trace is right if it could have happened: times are in order, ends fit the innermost call, blocks are
+ * freed once, counts add up. Deviations with a known cause are counted as excused: calls and blocks that
+ * are older than the window, events that a ring or a damaged file lost or that filters left out, and events
+ * of two threads whose clocks have them in the wrong order. */
 #ifndef EP_VERIFY_H
 #define EP_VERIFY_H
 
@@ -30,12 +29,13 @@ extern EP_HIDDEN const ep_finding_info ep_findings[EP_FINDING_COUNT];
 
 typedef struct ep_finding {
     ep_finding_sort sort;
-    size_t row;                   /* event that is wrong; NO_ROW: it is about a whole thread, or all */
-    int32_t thread;               /* row of the thread table; -1: of none */
+    size_t row;                   /* event that is wrong; NO_ROW: the finding is about a thread or the whole
+                                   * trace */
+    int32_t thread;               /* row of the thread table; -1: about no thread */
     int64_t time_ns;              /* of the row; 0 without */
-    size_t other_row;             /* event that it does not agree with; NO_ROW: there is none */
-    /* What was expected, and what is there: functions (rows, -1: none) of ends, times, sizes, counts,
-     * ids. 0 where the sort says all. */
+    size_t other_row;             /* event that contradicts it; NO_ROW: there is none */
+    /* The expected and the found value: functions (rows, -1: none) of ends, times, sizes, counts or ids. 0
+     * if the sort of the finding says everything. */
     int64_t expected, found;
     uint64_t address;             /* of a block; else 0 */
 } ep_finding;
@@ -48,52 +48,52 @@ typedef struct ep_verify_input {
     size_t thread_count;
     ep_kind_set kinds;            /* that were asked for */
     int64_t duration_ns;
-    bool lost_tail;               /* recording ended early: what is lost comes after what is there */
+    bool lost_tail;               /* recording ended early: lost events are later than the recorded ones */
     bool filtered;                /* calls were left out by name, depth or duration */
-    bool one_thread;              /* blocks that other threads freed or made are not in it */
-    bool hook_frees;              /* it has frees of blocks that the hooks of calls made */
-    bool damaged;                 /* parts of a file are missing, anywhere */
+    bool one_thread;              /* only one thread was recorded: frees and allocations of others are
+                                   * missing */
+    bool hook_frees;              /* it has frees of blocks that the hooks of calls allocated */
+    bool damaged;                 /* parts of the file are missing */
     bool calls_displaced, memory_displaced;    /* another tool took the hook over */
 } ep_verify_input;
 
 typedef struct ep_verification {
-    uint64_t counts[EP_FINDING_COUNT];     /* of all that was found */
-    uint64_t excused[EP_FINDING_COUNT];    /* would be wrong if the trace knew everything */
+    uint64_t counts[EP_FINDING_COUNT];     /* number of findings of each sort */
+    uint64_t excused[EP_FINDING_COUNT];    /* number of excused deviations of each sort */
     ep_finding *findings;                  /* the first of them, in order of rows; owned */
     size_t count, limit;
 } ep_verification;
 
-/* Linear in the events. Takes memory for the calls that are open, and 24 bytes for each address
- * (with twice the room, as hash tables have) up to four million; of more, only those of living
- * blocks are kept, and a block that is freed again later goes unnoticed.
- * limit: findings that are kept, at least 1. progress: may be NULL. Returns through out: new, for
- * ep_verification_clear(); untouched on failure. Fails: EP_NOMEM; EP_ARGUMENT, too many events;
- * EP_STATE, asked to stop. */
+/* The time is linear in the events. Memory is needed for open calls, and for each of up to four million
+ * addresses: 24 bytes, in a hash table of twice the size. Beyond that only addresses of living blocks are
+ * kept, and a second free of a block is not noticed. limit: findings that are kept, at least 1. progress:
+ * may be NULL. Returns through out: new, for ep_verification_clear(); untouched on failure. Fails:
+ * EP_NOMEM; EP_ARGUMENT, too many events; EP_STATE, asked to stop. */
 EP_CHECKED ep_status ep_verify(const ep_verify_input *input, size_t limit,
                                const ep_progress *progress, ep_verification *out);
 
-/* Adds one from elsewhere. */
+/* Adds a finding. */
 void ep_verification_add(ep_verification *verification, const ep_finding *finding);
 
 void ep_verification_clear(ep_verification *verification);
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
-/* What shows in records alone: columns have what decode.c evened out. */
+/* Results of a check of the records: in columns, decode.c has already corrected steps back in time. */
 typedef struct ep_record_check {
     bool done;
-    uint64_t chunks, records;     /* looked at */
-    uint64_t decoded_count, record_count;    /* of the window: rows that decoding made, and records */
-    uint64_t unsure_count;        /* by which these two may differ: chunks are still written to */
-    int64_t back_ns;              /* the most that a thread's clock went back */
+    uint64_t chunks, records;     /* number checked */
+    uint64_t decoded_count, record_count;    /* rows that decoding made, and records of the window */
+    uint64_t unsure_count;        /* how much the two may differ, because chunks are still written */
+    int64_t back_ns;              /* the largest step back of a thread's clock */
     uint32_t back_thread_id;
 } ep_record_check;
 
-/* Walks the records that `decoded` was made of, one by one. */
+/* Checks the records from which `decoded` was made, one by one. */
 void ep_check_records(const ep_capture *capture, uint32_t only_thread, const ep_decoded *decoded,
                       ep_record_check *out);
 
-/* Adds what it found. */
+/* Adds the findings of the check. */
 void ep_verify_records(const ep_record_check *check, const ep_trace_thread *threads,
                        size_t thread_count, ep_verification *verification);
 

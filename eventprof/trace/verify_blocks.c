@@ -1,15 +1,15 @@
 /* Replays mallocs and frees; the contract is in verify.h.
  *
- * Two events of different threads may stand in the wrong order, by up to EP_PAIR_SKEW_NS. So what
- * looks wrong at an address is settled by the next event there: only that shows whether the two
- * were swapped. */
+ * Two events of different threads may be in the wrong order, by up to EP_PAIR_SKEW_NS. So an event that
+ * looks wrong is judged at the next event of the same address: only that shows whether the two were
+ * swapped. */
 #include <stdlib.h>
 
 #include "array.h"
 #include "memory.h"
 #include "verify_parts.h"
 
-/* More addresses are not remembered for their own sake. */
+/* With more addresses, those of freed blocks are forgotten. */
 #define REMEMBERED_SLOTS ((size_t)1 << 23)
 #define FIRST_SHIFT (64 - 12)
 
@@ -19,7 +19,7 @@ typedef enum address_state {
     STATE_NONE,            /* an empty slot */
     STATE_UNKNOWN,         /* a realloc of an older block failed: it may live */
     STATE_LIVE,
-    STATE_MAYBE_LIVE,      /* or freed: two threads' events may be swapped, or one is missing */
+    STATE_MAYBE_LIVE,      /* live or freed: two threads' events may be swapped, or one is missing */
     STATE_LIVE_SUSPECT,    /* another block lived there */
     STATE_FREED,
     STATE_FREED_OLDER,     /* it was not seen before */
@@ -96,7 +96,7 @@ time_of(const ep_block_verifier *blocks, uint32_t row)
     return blocks->input->columns->time_ns[row];
 }
 
-/* Whether two rows may stand in the wrong order. */
+/* Whether two rows may be in the wrong order. */
 static bool
 may_be_swapped(const ep_block_verifier *blocks, uint32_t earlier, uint32_t later)
 {
@@ -119,7 +119,7 @@ may_be_lost(const ep_block_verifier *blocks, const ep_address *slot)
     return excuses_all(blocks) || time_of(blocks, slot->other) <= blocks->lost_until_ns;
 }
 
-/* A block was made where another lived, or freed twice. */
+/* Reports a block that was made where another lived, or freed twice. */
 static EP_COLD void
 report_suspect(ep_block_verifier *blocks, const ep_address *slot, bool excused)
 {
@@ -139,7 +139,7 @@ static void
 give_birth(ep_block_verifier *blocks, ep_address *slot, uint32_t row)
 {
     if (slot->state == STATE_FREED_SUSPECT && may_be_swapped(blocks, slot->row, row)) {
-        /* The free before was this block's. */
+        /* The earlier free was the free of this block. */
         slot->state = may_be_lost(blocks, slot) ? STATE_MAYBE_LIVE : STATE_FREED;
         return;
     }
@@ -160,7 +160,7 @@ static void
 give_death(ep_block_verifier *blocks, ep_address *slot, uint32_t row)
 {
     if (slot->state == STATE_LIVE_SUSPECT && may_be_swapped(blocks, slot->row, row)) {
-        /* It was the free of the block before. */
+        /* It was the free of the earlier block. */
         slot->state = may_be_lost(blocks, slot) ? STATE_MAYBE_LIVE : STATE_LIVE;
         return;
     }
@@ -282,7 +282,7 @@ ep_block_verifier_next(ep_block_verifier *blocks, size_t event)
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-/* Kinds of the domains of which all was asked for: of others a free or malloc may be missing. */
+/* Kinds of the domains whose kinds were all asked for: in others a free or malloc may be missing. */
 static ep_kind_set
 whole_domains(ep_kind_set kinds)
 {
@@ -294,8 +294,8 @@ whole_domains(ep_kind_set kinds)
     return whole;
 }
 
-/* Until when allocator events may be missing in between: a ring loses those before a thread's
- * first. -1: none are missing. */
+/* The time until which allocator events may be missing: a ring loses those before a thread's first event.
+ * -1: none are missing. */
 static int64_t
 lost_until(const ep_verify_input *input)
 {
@@ -332,7 +332,7 @@ ep_block_verifier_open(ep_block_verifier *blocks, const ep_verify_input *input, 
     return open_table(blocks, FIRST_SHIFT);
 }
 
-/* What the next event would have settled, if it was not too late for the window. */
+/* Judges the events that no later event of their address has confirmed. */
 void
 ep_block_verifier_finish(ep_block_verifier *blocks)
 {

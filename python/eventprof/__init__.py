@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if sys.implementation.name == "pypy":
     from ._pypy import core as _pypy_core
 
-    _pypy_core.install()  # there is no extension, and this is in its place
+    _pypy_core.install()  # PyPy has no extension; this module replaces it
 from . import _core
 from ._core import (
     Error,
@@ -86,10 +86,10 @@ __all__ = [
 
 __version__ = _core.VERSION
 
-# As code objects spell it; code below it is never recorded.
+# The package's folder as code objects have it; code of files in it is never recorded.
 _core.set_own_directory(os.path.dirname(os.path.dirname(record.__code__.co_filename)) + os.sep)
 
-# Modules that were beside this file once: for programs that import them, and for pickles.
+# Former names of modules, for programs that import them and for pickles.
 __path__.append(os.path.join(__path__[0], "_moved"))
 
 _LAZY = {

@@ -1,4 +1,4 @@
-"""The packages that only some answers need, imported when first asked for."""
+"""Packages that only some functions need, imported when they are first used."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def require(module: str, extra: str, user: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # it is there, and lacks something itself
+            raise  # the module is there, and a module that it imports is missing
         raise ModuleNotFoundError(
             f"{user} needs {module}, which is not installed: pip install 'eventprof[{extra}]'",
             name=module,

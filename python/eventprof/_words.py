@@ -1,4 +1,4 @@
-"""Words for messages: what was meant, counts, durations. Loads nothing."""
+"""Text for messages: suggestions, counts, durations, sizes. Imports nothing."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable
 
 
 class EventsLostWarning(UserWarning):
-    """A recorder had no room for all events: what its trace says is too small."""
+    """A recorder had no room for all events: the numbers of its trace are too small."""
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """Give the end of an error message: the known word that is nearest, if one is near."""
+    """Give the end of an error message: the known word that is most similar, if any is similar."""
     if not isinstance(word, str):
         return ""
-    import difflib  # only on the way to an error
+    import difflib  # imported here: only needed for an error
 
     near = difflib.get_close_matches(word.lower(), list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal would obey, and surrogates, which no encoding has."""
+    """Escape control characters, and surrogates, which no encoding has."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -32,7 +32,7 @@ def plural(count: int, what: str) -> str:
 
 
 def _three_digits(value: float) -> str:
-    # .3g of what rounds to 1,000 is 1e+03.
+    # .3g would write 1e+03 for values that round to 1,000.
     return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 

@@ -49,7 +49,7 @@ _WIDTH = 100
 _SHOWN = 8
 
 
-# ---- The program: nothing in it knows of the recorder --------------------------------------------
+# ---- The program, which does not use the recorder ------------------------------------------------
 
 
 def digest(path: Path) -> int:
@@ -70,7 +70,7 @@ def job(paths: list[Path]) -> int:
 
 
 def _make_visible(function: Callable[..., object]) -> None:
-    """Give its code a file outside of this package, whose own code is never recorded."""
+    """Give the program's code a file outside of this package, whose own code is never recorded."""
 
     def moved(code: CodeType) -> CodeType:
         constants = tuple(moved(c) if isinstance(c, CodeType) else c for c in code.co_consts)
@@ -194,7 +194,7 @@ def _live(events: Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         sign[words.index(word)] = 1
     for word in ("free", "realloc_free"):
         sign[words.index(word)] = -1
-    # A block from before the window has no size when it is freed, and was never counted.
+    # A block that is older than the window has no size when it is freed, and was never counted.
     change = np.ma.filled(events["size"], 0) * sign[events.codes("event")]
     changed = np.flatnonzero(change)
     return events["time"][changed], np.cumsum(change[changed])

@@ -600,8 +600,8 @@ def test_damaged_metadata_costs_only_them(saved):
     ("data", "says"),
     [
         (b"", "it is empty"),
-        (b"PK\x03\x04 some other file, " * 10, "it is of no format that is known here"),
-        (random.Random(1).randbytes(5000), "it is of no format that is known here"),
+        (b"PK\x03\x04 some other file, " * 10, "its format is unknown"),
+        (random.Random(1).randbytes(5000), "its format is unknown"),
         (b"EVP", "it ends within its header, at offset 3"),
         (b"EVPARCH\r\n\x89\r\n" + bytes(100), "transfer it again, as binary"),
         (b"EVPARCH\n\x89\r\n\x1a" + bytes(100), "its header's checksum is wrong"),
@@ -657,7 +657,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
 
-    with pytest.raises(eventprof.FormatError, match="no regular file"):
+    with pytest.raises(eventprof.FormatError, match="not a regular file"):
         eventprof.open(path)
 
 

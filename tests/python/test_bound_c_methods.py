@@ -15,7 +15,17 @@ import eventprof
 
 pytestmark = pytest.mark.usefixtures("restored")
 
-HEARD = {"len", "sorted", "divmod", "int", "list.append", "after", "max", "str.format"}
+HEARD = {
+    "len",
+    "sorted",
+    "divmod",
+    "int",
+    "list.append",
+    "list.clear",
+    "after",
+    "max",
+    "str.format",
+}
 ENDS = raw.OPENING | raw.CLOSING
 
 
@@ -114,6 +124,48 @@ def test_filters_do_not_bring_them_back(backend, options):
 
     assert rec.trace.verify(), rec.trace.verify()
     assert {name for _, name in heard(rec.trace)} <= {"after"}
+
+
+def plainly(method):
+    method()
+    after()
+
+
+def told_of(backend):
+    """By the name of what is behind the method: which ends the interpreter tells of if it is called as f()."""
+    both, end, neither = ["c_call", "c_return"], ["c_return"], []
+    if backend == "monitoring":
+        return {"len": both, "sorted": both, "int": both, "list.clear": both, "divmod": both}
+    if sys.version_info < (3, 12):
+        return {"len": both, "sorted": both, "int": neither, "list.clear": both, "divmod": neither}
+    builtin = end if sys.version_info < (3, 13) else both
+    of_two = neither if sys.version_info < (3, 13) else end
+    return {"len": builtin, "sorted": builtin, "int": neither, "list.clear": end, "divmod": of_two}
+
+
+def test_called_without_a_tuple_each_backend_sees_what_the_page_says(backend, monkeypatch):
+    """doc/recording.rst, *Beside other tools*."""
+    monkeypatch.setattr(raw, "VERIFIES", False)
+    methods = [
+        types.MethodType(len, [1]),
+        types.MethodType(sorted, [2, 1]),
+        types.MethodType(int, "5"),
+        types.MethodType(types.MethodType(divmod, 7), 3),
+        types.MethodType(list.clear, []),
+    ]
+
+    with eventprof.record(memory=False, backend=backend) as rec:
+        for method in methods:
+            plainly(method)
+
+    trace, expected = rec.trace, told_of(backend)
+    found = heard(trace)
+    assert {name: [word for word, each in found if each == name] for name in expected} == expected
+    lone = sum(words == ["c_return"] for words in expected.values())
+    assert trace.pairing["unmatched_ends"] == lone
+    assert bool(trace.verify()) == (lone == 0)
+    parents = trace.calls["parent"][trace.calls["name"] == "after"]
+    assert {trace.calls["name"][row] for row in parents} == {"plainly"}
 
 
 def test_everything_else_that_is_called_with_a_tuple_is_there(backend):

@@ -802,8 +802,8 @@ def test_what_starts_the_program_is_not_in_the_recording(tmp_path, arguments, sc
 def test_a_file_that_cannot_be_is_named_as_it_would_be(tmp_path):
     for arguments, said in (
         (["-o", "no/such-%p.epr"], "No such file or directory"),
-        (["-o", "/dev/null"], "no regular file"),
-        (["-o", "/dev/null", "-f"], "no regular file"),
+        (["-o", "/dev/null"], "not a regular file"),
+        (["-o", "/dev/null", "-f"], "not a regular file"),
     ):
         done = execute([*RUN[:-2], *arguments, "-c", "0"], tmp_path)
         assert done.returncode == 2

@@ -97,8 +97,8 @@ def test_its_options_and_its_file(folder):
     [
         ("memroy=0", "there is no option 'memroy'; did you mean 'memory'?"),
         ("buffer=lots", "buffer must be bytes"),
-        ("buffer", "buffer needs a value, as buffer=..."),
-        ("calls=perhaps", "calls: 1 or 0 is meant, not 'perhaps'"),
+        ("buffer", "buffer needs a value: buffer=..."),
+        ("calls=perhaps", "calls: it must be 1 or 0, not 'perhaps'"),
         ("on_full=explode", "on_full must be"),
         ("native", "start the program by 'eventprof run --native'"),
     ],
@@ -205,13 +205,13 @@ def test_counting_and_recording_by_module(folder):
     ("value", "said"),
     [
         ("count,buffer=64 MiB", "buffer is for recording; counting has calls, c_calls"),
-        ("json:cuont", "MODULE:count or MODULE:record is meant, not 'json:cuont'"),
+        ("json:cuont", "it must be MODULE:count or MODULE:record, not 'json:cuont'"),
         ("report=x.txt", "report=FILE goes with count"),
         ("count,report", "report needs a file"),
         ("count,calls=0,c_calls=0", "nothing to count"),
         ("count,native", "native is for recording: counting has the blocks of Python's allocators"),
         ("count,numpy=1", "numpy is for recording: counting has the blocks of Python's allocators"),
-        ("count,domains=libc", "recorded, not counted, by record(numpy=True, native=True)"),
+        ("count,domains=libc", "not counted: record them, by record(numpy=True, native=True)"),
     ],
 )
 def test_what_counting_does_not_know_is_one_line(folder, value, said):
@@ -247,7 +247,7 @@ def test_run_counts(folder):
     [
         (["--native"], "native is for recording: counting has the blocks of Python's allocators"),
         (["--numpy", "1"], "numpy is for recording: counting has the blocks of Python's"),
-        (["--domains", "numpy"], "recorded, not counted, by record(numpy=True, native=True)"),
+        (["--domains", "numpy"], "not counted: record them, by record(numpy=True, native=True)"),
     ],
 )
 def test_run_does_not_count_what_counting_does_not_have(folder, options, said):

@@ -187,3 +187,11 @@ def test_every_folder_of_the_extension_says_what_lives_there(folder):
     text = (EXTENSION / folder / "README.md").read_text()
     assert 5 <= len(text.splitlines()) <= 8
     assert "May include:" in text
+
+
+def test_checkers_of_invariants_are_in_sanitized_builds_alone():
+    from eventprof import _core
+
+    code = pathlib.Path(_core.__file__).read_bytes()
+    sanitized = b"__asan_" in code or b"__tsan_" in code
+    assert (b"eventprof: %s:%d: does not hold: %s" in code) == sanitized

@@ -328,6 +328,60 @@ def test_a_hundred_killed_programs_have_all_on_file(tmp_path):
         kill_one(number, tmp_path)
 
 
+def test_code_without_a_module_gets_none_of_other_code_that_has_no_file_either(tmp_path):
+    other: dict = {"__name__": "other"}
+    exec("def of_a_module():\n    pass", other)
+    bare: dict = {}
+    exec("def of_none():\n    pass", bare)
+    with eventprof.record(output=tmp_path / "a.epr") as rec:
+        other["of_a_module"]()
+        bare["of_none"]()
+
+    for trace in (rec.trace, eventprof.open(tmp_path / "a.epr")):
+        functions = trace.functions
+        modules = dict(zip(functions["name"], functions["module"], strict=True))
+        assert modules["of_a_module"] == "other"
+        assert modules["of_none"] is None
+
+
+def longest_open_chunk(path):
+    """Give where the chunk that has most records and was not sealed begins, and the word in their middle."""
+    data, found = path.read_bytes(), []
+    for offset in range(0, len(data), 4096):
+        magic, state = struct.unpack_from("<II", data, offset)
+        if (magic, state) == (0x43505645, 1):
+            words = np.frombuffer(data, "<u8", offset=offset + 128)
+            found.append((int(np.argmin(words != 0)), offset))
+    used, offset = max(found)
+    return offset, used // 2
+
+
+def test_damage_in_a_chunk_that_its_killed_owner_did_not_seal_is_told(tmp_path):
+    code = """
+        import os, sys, eventprof
+        rec = eventprof.record(output=sys.argv[1], memory=False)
+        rec.start()
+        for _ in range(20_000):
+            len("")
+        os.kill(os.getpid(), 9)
+    """
+    path = tmp_path / "killed.epr"
+    assert run_to_end(code, path)[0] == -signal.SIGKILL
+    whole = eventprof.open(path)
+    assert whole.file["missing"] == []
+    count = len(whole.events)
+    offset, middle = longest_open_chunk(path)
+    with open(path, "r+b") as file:
+        file.seek(offset + 128 + middle * 8)
+        file.write(b"\xff" * 64)
+
+    trace = eventprof.open(path)
+
+    assert 0 < len(trace.events) < count
+    (note,) = trace.file["missing"]
+    assert f"chunk at offset {offset}: damaged; the first {middle * 8} bytes" in note
+
+
 def test_names_and_lines_of_what_happened_right_before_the_kill(tmp_path):
     code = """
         import os, sys, eventprof

@@ -472,3 +472,47 @@ def test_numpy_may_be_loaded_later(options, tmp_path):
         12347 * 8,
         24,
     ]
+
+
+# ---- A recorder that starts in the middle of the first import -------------------------------------
+
+FIRST_IMPORT = """
+import signal, sys, eventprof
+
+recorders = []
+
+def handler(*_):
+    if len(recorders) < 10:
+        signal.signal(signal.SIGPROF, signal.SIG_IGN)  # not while a recorder starts: that is refused
+        recorder = eventprof.record()
+        with recorder:
+            sum(map(len, ["a"] * 5))
+        recorders.append(recorder)
+        signal.signal(signal.SIGPROF, handler)
+
+assert "numpy" not in sys.modules
+signal.signal(signal.SIGPROF, handler)
+signal.setitimer(signal.ITIMER_PROF, 0.001, 0.001)
+import numpy
+signal.setitimer(signal.ITIMER_PROF, 0)
+handler()
+signal.signal(signal.SIGPROF, signal.SIG_IGN)
+assert int(numpy.arange(3).sum()) == 3
+for recorder in recorders:
+    assert recorder.trace.verify(), recorder.trace.verify()
+    assert "sum" in set(recorder.trace.functions["name"])
+print(len(recorders) > 0)
+"""
+
+
+def test_a_handler_records_while_numpy_is_imported_for_the_first_time():
+    """Recorders ask whether NumPy's data can be hooked, and NumPy is half there."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", FIRST_IMPORT],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")

@@ -287,7 +287,10 @@ def test_limit_shortens_the_tables(traces):
 def test_what_was_not_asked_for_is_noted():
     text = module.text(recorded(events=["call", "malloc"], memory=["obj"], threads="current"), 140)
 
-    assert "Note: only the thread that started it was recorded, as threads='current' asks." in text
+    assert (
+        "Note: only the thread that started the recorder was recorded, as threads='current' asks."
+        in text
+    )
     assert (
         "Note: return, yield, resume, throw, unwind not recorded, as events= asks: calls and times "
         "are incomplete." in text
@@ -301,8 +304,8 @@ def test_what_a_filter_switched_off_is_said():
     text = module.text(recorded(memory=False, c_calls=False, exclude=["*leaf"]))
 
     assert (
-        "Note: calls of 1 function were switched off, as include= and exclude= ask; how many there "
-        "were is not known." in " ".join(text.split())
+        "Note: calls of 1 function were switched off, as include= and exclude= ask; how many "
+        "calls there were is unknown." in " ".join(text.split())
     )
 
 
@@ -310,19 +313,17 @@ def test_what_a_filter_left_out_beside_another_recorder_is_counted():
     with eventprof.record(memory=False):  # wants all: nothing can be switched off
         text = module.text(recorded(memory=False, c_calls=False, exclude=["*leaf"]))
 
-    assert "Note: 26 events of calls left out, as include= and exclude= ask." in text
+    assert "Note: 26 events of calls were left out, as include= and exclude= ask." in text
 
 
 def test_what_the_limits_left_out_is_counted():
     whole = recorded(memory=False, c_calls=False)
     limited = recorded(memory=False, c_calls=False, max_depth=0)
     deep = len(whole.calls) - len(limited.calls)
-    assert f"Note: {deep} calls left out that were nested deeper than max_depth." in module.text(
-        limited
-    )
+    assert f"Note: {deep} calls nested deeper than max_depth were left out." in module.text(limited)
 
     text = module.text(recorded(memory=False, c_calls=False, min_duration="1000 s"))
-    assert "calls left out that took less than min_duration." in text
+    assert "calls that took less than min_duration were left out." in text
 
 
 def test_frees_of_older_blocks_are_counted():
@@ -333,8 +334,8 @@ def test_frees_of_older_blocks_are_counted():
     (note,) = [note for note in notes(module.text(trace)) if "older" in note]
     count = np.ma.getmaskarray(trace.events["size"])[trace.events["event"] == "free"].sum()
     assert note == (
-        f"Note: {count} frees of blocks that were older than the recording: their bytes are in no "
-        "sum."
+        f"Note: {count} frees of blocks that were older than the recording: no sum contains "
+        "their bytes."
     )
     assert count >= 14  # each a header and its bytes
 
@@ -361,7 +362,7 @@ def test_damage_and_displacement_are_noted(traces):
     said = notes(module.text(hurt))
 
     assert module.text(hurt, width=200).startswith(
-        "DAMAGE: 2 parts of the recording could not be read, and what was in there is missing; "
+        "DAMAGE: 2 parts of the recording could not be read, and its events are missing; "
         f"{len(trace.events):,} events are here."
     )
     assert "Nothing lost" not in module.text(hurt)

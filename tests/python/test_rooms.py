@@ -83,7 +83,10 @@ def test_modules_of_before_can_be_imported(module):
 
 
 def test_pickles_of_before_are_read():
-    before = pickle.loads((DATA / "before-rooms.pickle").read_bytes())
+    try:
+        before = pickle.loads((DATA / "before-rooms.pickle").read_bytes())
+    except eventprof.UnsupportedError as error:
+        pytest.skip(str(error))  # built without zstd, which it is compressed with
 
     trace = before["trace"]
     assert isinstance(trace, eventprof.Trace)

@@ -4,6 +4,7 @@ whatever thread. The interpreter may tell of that call before or after, and the 
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import signal
 import sys
@@ -219,9 +220,6 @@ def is_thrown_into():
     "program", [ends_at_entry, ends_at_entry_of_another, ends_behind_a_yield, is_thrown_into]
 )
 def test_a_handler_raises(backend, on_signal, program, c_calls, memory):
-    if sys.version_info < (3, 12) and program is not is_thrown_into:
-        pytest.skip("3.11 tells of the end alone, too, and it is recorded")
-
     def handler(*_):
         raise Raised
 
@@ -237,3 +235,113 @@ def test_a_handler_raises(backend, on_signal, program, c_calls, memory):
     assert found[calls["parent"][last]] == "test_a_handler_raises"
     if program is is_thrown_into:
         assert rec.trace.events["event"].tolist().count("unwind") == 2
+
+
+@pytest.mark.parametrize("c_calls", [False, True])
+def test_a_handler_raises_where_the_recorder_starts(on_signal, c_calls):
+    """The call that it interrupts is not one that the recorder found open."""
+    rec = eventprof.record(c_calls=c_calls, memory=False)
+
+    def handler(*_):
+        rec.start()
+        raise Raised
+
+    on_signal(handler)
+    ends_at_entry()
+    leaf()
+    rec.stop()
+
+    assert rec.trace.verify(), rec.trace.verify()
+    calls, found = rec.trace.calls, names(rec.trace)
+    parents = [calls["parent"][row] for row, name in enumerate(found) if name == "leaf"]
+    within = ["ends_at_entry", "test_a_handler_raises_where_the_recorder_starts"]
+    # What was open when the recorder started is a row where the recorder knew so.
+    assert [
+        found[row] if row >= 0 else name for row, name in zip(parents, within, strict=True)
+    ] == within
+
+
+class Once:
+    """A signal's number for C, and no signal's when it is asked for again."""
+
+    def __init__(self):
+        self.asked = 0
+
+    @property
+    def _as_parameter_(self):
+        self.asked += 1
+        return int(signal.SIGUSR1) if self.asked == 1 else 0
+
+
+# Another one than pythonapi's: with arguments that are ignored.
+interrupt_at_entry = ctypes.PyDLL(None).PyErr_SetInterruptEx
+interrupt_at_entry.restype = None
+interrupt_at_entry.argtypes = [ctypes.c_int, *[ctypes.py_object] * 3]
+
+
+def recursive(n):
+    try:
+        if n:
+            recursive(n - 1)
+        else:
+            leaf()
+    except Raised:
+        leaf()
+        raise
+
+
+def ends_behind_the_begin(n=3):
+    """The trace function is called at the entry, and what it asks for is handled there."""
+    try:
+        if n:
+            ends_behind_the_begin(n - 1)
+        else:
+            sys.settrace(functools.partial(interrupt_at_entry, Once()))
+            recursive(0)
+    except Raised:
+        sys.settrace(None)
+        leaf()
+
+
+def test_a_handler_raises_behind_a_begin(on_signal):
+    """3.11 handles what comes up while hooks are told of a begin: such a call is recorded, with its end."""
+
+    def handler(*_):
+        raise Raised
+
+    on_signal(handler)
+    with eventprof.record(memory=False) as rec:
+        ends_behind_the_begin()
+        leaf()
+
+    assert rec.trace.verify(), rec.trace.verify()
+    calls, found = rec.trace.calls, names(rec.trace)
+    parents = [found[calls["parent"][row]] for row, name in enumerate(found) if name == "leaf"]
+    # Later interpreters tell the trace function last, and handle the signal inside of the function.
+    parents = [name for name in parents if name != "recursive"]
+    assert parents == ["ends_behind_the_begin", "test_a_handler_raises_behind_a_begin"]
+    assert rec.trace.pairing["unmatched_ends"] == 0
+    if sys.version_info < (3, 12):
+        assert found.count("recursive") == 1
+
+
+def test_frame_objects_look_as_ever(backend):
+    """A mark of the profile hook is in a field that the program reads as True, and False stays False."""
+    seen = []
+
+    def look():
+        seen.append(sys._getframe().f_trace_lines)
+
+    def slices():
+        for _ in range(20):
+            seen.append(sys._getframe().f_trace_lines)
+            yield
+
+    with eventprof.record(backend=backend, memory=False):
+        look()
+        quiet, loud = slices(), slices()
+        quiet.gi_frame.f_trace_lines = False
+        for _ in zip(quiet, loud, strict=True):
+            seen += [quiet.gi_frame.f_trace_lines, loud.gi_frame.f_trace_lines]
+
+    assert seen == [True, *[False, True] * 40]

@@ -1,4 +1,4 @@
-"""The program ``eventprof``: picks the verb, and turns what went wrong into a line and a status.
+"""The program ``eventprof``: chooses the verb, and turns errors into a line and an exit status.
 
 A verb is a module of this folder with a docstring (its help page begins with it), ``EXAMPLES``,
 ``configure(parser)`` and ``run(arguments)``, which gives the exit status; and a row in `VERBS`.
@@ -21,17 +21,17 @@ VERBS = {
     "report": "print a page: where the time and the memory went",
     "tree": "print the tree of calls: time and bytes of each branch",
     "analyze": "name what is likely wrong: findings, with lines and numbers",
-    "view": "show a page: every call on a timeline, over who held the memory",
+    "view": "show a page: every call on a timeline, above the memory by function",
     "stats": "list functions with their counts, times and bytes",
     "events": "list events, also of a program that still runs",
-    "info": "say what a file holds, how it ended and what is missing",
-    "verify": "replay a recording, and say what is wrong with it",
+    "info": "say what a file holds, whether the recording was finished, and what is missing",
+    "verify": "replay a recording, and report errors in it",
     "diff": "compare two recordings by function",
     "merge": "join the recordings of several processes",
     "save": "turn a recording into a compact archive",
     "export": "write a file that another tool reads: Perfetto, speedscope, CSV and others",
-    "demo": "record a program that comes along, and show what came out",
-    "guide": "say how a program, or who drives one, asks for answers: JSON, units, handles",
+    "demo": "record a program that comes with eventprof, and show the results",
+    "guide": "explain the output for programs that read it: JSON, units, handles",
     "completion": "print a script that completes commands in a shell",
     "man": "print the manual page",
 }
@@ -44,7 +44,7 @@ EXAMPLES = (
     ("eventprof stats script-4711.epr --sort allocated", "functions, the most bytes first"),
 )
 
-_BROKEN_PIPE = 128 + 13  # as the shell reports a program that SIGPIPE ended
+_BROKEN_PIPE = 128 + 13  # what the shell reports for a program that SIGPIPE ended
 _INTERRUPTED = 128 + 2
 
 
@@ -54,14 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments : sequence of str, optional
-        What follows the program's name; ``sys.argv`` without.
+        The words after the program's name; by default those of ``sys.argv``.
 
     Returns
     -------
     int
-        The exit status: 0; 1 if a file cannot be read or written; 2 for wrong use. Of ``run``
-        there is none, unless the program could not be started: the program ends as it would have
-        without it.
+        The exit status: 0; 1 if a file cannot be read or written; 2 if the options are wrong.
+        ``run`` returns only if the program could not be started: otherwise the program ends as it
+        would have without eventprof.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     _leave_unrecorded()
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if verb == "run":
         from . import run
 
-        # Nothing of ours may stand between the program and the interpreter.
+        # No frame of eventprof may be between the program and the interpreter.
         return run.main(parser, rest)
     found, extra = parser.parse_known_args(rest)
     if extra:
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _without_verb(given: list[str]) -> int:
-    """Answer what needs no verb; None of the given is one."""
+    """Handle --help, --version, wrong verbs and no verb; None if the first word is a verb."""
     from .. import __version__
     from . import pages
 
@@ -120,7 +120,7 @@ def load(verb: str) -> ModuleType:
 
 
 def _leave_unrecorded() -> None:
-    """Stop a recording that the environment asked for: it is of the programs, not of this one."""
+    """Stop a recording that EVENTPROF asked for: it is for programs, not for eventprof itself."""
     environment = sys.modules.get(f"{__name__}.environment")
     if environment is not None:
         environment.cancel()
@@ -130,14 +130,14 @@ def _leave_unrecorded() -> None:
 
 
 class Failure(Exception):
-    """What a verb cannot do, as one line for the user.
+    """An error that a verb reports in one line.
 
     Parameters
     ----------
     said : str
         The line.
     status : int
-        The exit status: 2 for wrong use.
+        The exit status: 2 if the options are wrong.
     """
 
     def __init__(self, said: str, status: int = 1) -> None:
@@ -146,10 +146,10 @@ class Failure(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """Says on one line what is wrong, and where to read more."""
+    """Reports an error in one line, and names the help page."""
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong, and exit with status 2."""
+        """Print the error, and exit with status 2."""
         from .._words import printable
 
         self.exit(2, f"{printable(f'{self.prog}: {message}')}\nTry '{self.prog} --help'.\n")
@@ -184,7 +184,7 @@ def examples(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def refuse_unknown(parser: argparse.ArgumentParser, extra: list[str]) -> NoReturn:
-    """Say which option there is not, and which may have been meant."""
+    """Report an unknown option, and suggest a similar one."""
     from .._words import did_you_mean
 
     for word in extra:
@@ -196,7 +196,7 @@ def refuse_unknown(parser: argparse.ArgumentParser, extra: list[str]) -> NoRetur
 
 
 def _guarded(verb: str, module: ModuleType | None, found: argparse.Namespace) -> int:
-    """Run a verb; give one line instead of a traceback for what is the user's to mend."""
+    """Run a verb; print one line instead of a traceback for errors that the user can fix."""
     from .. import Error
 
     name = f"eventprof {verb}".rstrip()
@@ -210,7 +210,7 @@ def _guarded(verb: str, module: ModuleType | None, found: argparse.Namespace) ->
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Whoever reads has enough. What is still in the buffer must not fail again at exit.
+        # The reader closed the pipe. Flushing the rest of the buffer must not fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return _BROKEN_PIPE
     except KeyboardInterrupt:

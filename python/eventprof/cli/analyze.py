@@ -1,7 +1,7 @@
 """Name what is likely wrong with a program: each finding with its numbers, its lines and a command.
 
-Nothing is printed but the first line where nothing is wrong. Rules go by counts, bytes and shares
-of the whole, with wide margins, so that a busy machine makes no finding.
+If there are no findings, only the first line is printed. The rules look at counts, bytes and shares
+of the whole, with wide margins, so that a busy machine does not cause a finding.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     parser.add_argument(
         "--own", metavar="GLOB", action="append", default=[],
-        help="own code is what matches (module, file, qualified name); again and again",
+        help="own code is what matches (module, file, qualified name); can be repeated",
     )  # fmt: skip
     add_budget(parser)
     add_json(parser)

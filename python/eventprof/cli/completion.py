@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def options(verb: str) -> Iterator[tuple[list[str], bool, list[str], str]]:
-    """Give a verb's options: flags, whether they take a value, which values, what they are for."""
+    """Give a verb's options: flags, whether they take a value, its possible values, help texts."""
     for action in make_parser(verb, load(verb))._actions:
         if action.option_strings:
             choices = [str(choice) for choice in action.choices or ()]
@@ -38,7 +38,7 @@ def options(verb: str) -> Iterator[tuple[list[str], bool, list[str], str]]:
 
 
 def words(verb: str) -> list[str]:
-    """Give the words that a verb's arguments may be, files apart."""
+    """Give the words that a verb's arguments may be, except files."""
     return [
         str(choice)
         for action in make_parser(verb, load(verb))._actions

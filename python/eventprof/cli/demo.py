@@ -1,4 +1,4 @@
-"""Record a program that comes along, and show what came out.
+"""Record a program that comes with eventprof, and show the results.
 
 It tokenizes, parses, compiles and pickles modules of the standard library on a pool of threads.
 The recording is kept in a file, for the other verbs.

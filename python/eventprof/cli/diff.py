@@ -1,6 +1,6 @@
-"""Compare two recordings by function: the later less the earlier.
+"""Compare two recordings by function: the values of the later minus those of the earlier.
 
-A function is the same if its name, module and file are: lines move.
+A function is the same if its name, module and file are the same; its line may change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _SORTS = ("self", "total", "calls", "allocated")
 
 EXAMPLES = (
     ("eventprof diff before.epr after.epr", "the largest change of self time first"),
-    ("eventprof diff before.epr after.epr --sort allocated --limit 5", "of bytes allocated"),
+    (
+        "eventprof diff before.epr after.epr --sort allocated --limit 5",
+        "the largest change of allocated bytes first",
+    ),
 )
 
 
@@ -31,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sort",
         choices=_SORTS,
         default="self",
-        help="by the change of this, up or down, the largest first (self)",
+        help="order by the change of this column, up or down, the largest first (self)",
     )
     rows.add_limit(parser, 30, "functions")
     rows.add_formats(parser)

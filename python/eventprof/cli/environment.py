@@ -1,11 +1,11 @@
-"""Record a program because of its environment: what eventprof.pth imports if EVENTPROF is set.
+"""Record a program because EVENTPROF is set: eventprof.pth imports this module then.
 
-``EVENTPROF=1`` records everything, ``EVENTPROF=memory=0,include=pkg.*`` what it says: the options
-of ``eventprof run``, without dashes. ``EVENTPROF_OUTPUT`` is the file, by default
+``EVENTPROF=1`` records everything. ``EVENTPROF=memory=0,include=pkg.*`` has options of
+``eventprof run``, without dashes. ``EVENTPROF_OUTPUT`` is the file, by default
 ``eventprof-%p.epr`` in the current directory. ``EVENTPROF=count`` counts instead, and reports on
-standard error at the end; ``EVENTPROF=modA:count,modB:record`` goes by module; ``report=FILE``
-among the words says where the counts go. Whatever goes wrong is one line on standard error;
-the program runs on.
+standard error at the end; ``EVENTPROF=modA:count,modB:record`` chooses by module; ``report=FILE``
+among the words names the file for the counts. An error is one line on standard error, and the
+program runs on.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def start() -> None:
         from .options import absolute, make_counter, make_recorder, parse_modes
 
         modes = parse_modes(value)
-        # The first that is registered is the last that runs.
+        # The function that is registered first is called last.
         if modes.recorded is not None:
             output = absolute(os.environ.get(OUTPUT) or _DEFAULT_OUTPUT)
             recorder = make_recorder(modes.recorded, output, force=False)
@@ -62,7 +62,7 @@ def start() -> None:
 
 
 def _watch_exceptions() -> None:
-    """Leave out that an exception which ends the program is shown: that is not the program's."""
+    """Do not record how the interpreter prints an exception that ends the program."""
     from .options import (  # now: later, the import would be recorded
         leave_out_errors_of_threads,
         show_error,
@@ -71,14 +71,14 @@ def _watch_exceptions() -> None:
     original = sys.__excepthook__
 
     def excepthook(kind: Any, value: Any, trace: Any, /) -> None:
-        # Called by the interpreter at its end, no frame is below; a program may call it, too.
+        # No frame is below if the interpreter calls it at its end; a program may call it, too.
         at_end = sys._getframe().f_back is None and not sys.flags.interactive
         if at_end and _recorder is not None and _recorder.state == "running":
             show_error(original, kind, value, trace)
         else:
             original(kind, value, trace)
 
-    # Both: a program that asks whether its hook is the interpreter's finds that it is.
+    # Both names: a program may compare sys.excepthook with sys.__excepthook__.
     if sys.excepthook is original:
         sys.excepthook = sys.__excepthook__ = excepthook
     leave_out_errors_of_threads()
@@ -99,7 +99,7 @@ def _finish_counting() -> None:
     if _counter is None or _counter.state != "running":
         return
     _counter.stop()
-    if _report is None and os.getpid() != _process:  # forked, and ending as its parent does
+    if _report is None and os.getpid() != _process:  # a forked child, which ends like its parent
         return
     from .options import write_counts
 
@@ -110,7 +110,7 @@ def _finish_counting() -> None:
 
 
 def cancel() -> None:
-    """Give up the recording of this process, and its file, and its counts."""
+    """Drop the recording of this process, its file and its counts."""
     global _counter, _recorder
     counter, _counter = _counter, None
     if counter is not None and counter.state == "running":
@@ -133,7 +133,7 @@ def export_counting(given: Mapping[str, Any], report: str | None) -> None:
     given : mapping
         Options, as from `options.from_arguments`.
     report : str or None
-        The file of this process: theirs lie beside it. None: standard error.
+        The file of this process: their files go into the same folder. None: standard error.
     """
     words = ["count", *_words(given)]
     if report is not None:
@@ -159,7 +159,7 @@ def export(given: Mapping[str, Any], output: str) -> None:
     given : mapping
         Options, as from `options.from_arguments`.
     output : str
-        The file of this process: theirs lie beside it.
+        The file of this process: their files go into the same folder.
     """
     os.environ[VARIABLE] = ",".join(_words(given)) or "1"
     stem, extension = os.path.splitext(output)

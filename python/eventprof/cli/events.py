@@ -1,9 +1,9 @@
 """List events, in order of time.
 
-A line has the time since the recording's start, the thread, the event, what it is about, and where
-it came from: of a call the line that made it, of an allocation the line that was executing. With
---follow the events of a program that still runs are listed as they come, until it ends or Ctrl-C;
-then events of different threads may be a little out of order, and times some ns off.
+A line has the time since the recording's start, the thread, the event, its function or block, and
+the line that it came from: for a call the line that made it, for an allocation the line that was
+executing. With --follow the events of a running program are listed as they come, until it ends or
+Ctrl-C; then events of different threads may be a little out of order, and times some ns off.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     ("eventprof events FILE --limit 50", "the first fifty"),
-    ("eventprof events FILE --function 'json.*' --from 1.5ms --to 2ms", "who called json when"),
+    (
+        "eventprof events FILE --function 'json.*' --from 1.5ms --to 2ms",
+        "when json was called, and from which lines",
+    ),
     ("eventprof events FILE --event malloc,free --csv > blocks.csv", "for another program"),
     ("eventprof events script-4711.epr --follow", "while the program runs"),
 )
@@ -43,25 +46,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--event",
         metavar="WORD",
         action="append",
-        help="only these, as call or malloc,free; again and again",
+        help="only these events, for example call or malloc,free; can be repeated",
     )
     parser.add_argument(
         "--function",
         metavar="GLOB",
         action="append",
-        help="only of functions whose module, file or qualified name match; again and again",
+        help="only events of functions whose module, file or qualified name match; can be repeated",
     )
     parser.add_argument(
         "--thread",
         metavar="THREAD",
         action="append",
-        help="only of threads of this name, which may be a glob, or of this native id",
+        help="only events of threads with this name, which may be a glob, or with this native id",
     )
-    parser.add_argument("--from", dest="start", metavar="TIME", help="not before this, as 1.5ms")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        metavar="TIME",
+        help="only events from this time on, for example 1.5ms",
+    )
     parser.add_argument("--to", dest="end", metavar="TIME", help="before this")
     rows.add_limit(parser, None, "events")
     parser.add_argument(
-        "--follow", action="store_true", help="go on with what a running program adds"
+        "--follow",
+        action="store_true",
+        help="also print the events that a running program adds, until it ends",
     )
     rows.add_formats(parser, "an object a line; times in ns")
 
@@ -94,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _follow(path: str, show: Callable[[Trace, Table], None], writer: _Writer) -> str:
-    """Show what a program adds until it ends, Ctrl-C, or enough is written; say what is missing."""
+    """Print new events until the program ends, Ctrl-C, or --limit; say what is missing."""
     import eventprof
 
     with readable(path):
@@ -142,7 +152,7 @@ def _choose(
         known = np.array([word in words for word in events.categories("event")] or [False])
         mask &= known[events.codes("event")]
     if arguments.function:
-        # One more, False, for row -1: no function.
+        # One element more, False, for row -1: no function.
         found = rows.match_functions(trace, arguments.function, may_come=arguments.follow)
         wanted = np.append(found, False)
         mask &= wanted[np.ma.filled(events["function"], -1)]
@@ -179,7 +189,7 @@ class _Writer:
 
     @property
     def full(self) -> bool:
-        """Whether as many were written as were asked for."""
+        """Whether as many events were written as were asked for."""
         return self._left == 0
 
     def write(self, trace: Trace, table: Table, at: Array | None) -> None:
@@ -219,7 +229,7 @@ def _print(trace: Trace, table: Table, *, heading: bool) -> None:
 
 
 def _line(row: dict[str, Any], functions: list[str], files: list[str | None]) -> str:
-    """Say what an event is about and where it came from."""
+    """Give an event's function or block, and the line that it came from."""
     if row["address"] is not None:
         size = "" if row["size"] is None else f"{row['size']:,} bytes at "
         what, at, line = f"{size}{row['address']:#x}", row["function"], row["line"]

@@ -1,8 +1,8 @@
 """Turn a recording into a file that another tool reads.
 
-The format is what --format says, or what the name of the output ends with. An existing file is
-replaced, whole or not at all; -o - writes to standard output, and a name that ends with .gz is
-compressed. What a format cannot carry is told on standard error.
+--format chooses the format, or the end of the output's name. An existing file is replaced when the
+new one is complete. -o - writes to standard output, and a file whose name ends with .gz is
+compressed. What a format cannot hold is listed on standard error.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .options import parse_time
 from .progress import Bar
 
 EXAMPLES = (
-    ("eventprof export FILE --format perfetto", "for ui.perfetto.dev; beside FILE"),
+    ("eventprof export FILE --format perfetto", "for ui.perfetto.dev; in the folder of FILE"),
     ("eventprof export FILE -o calls.json", "Chrome trace JSON"),
-    ("eventprof export FILE -o calls.csv --function 'json.*'", "calls of json, as a table"),
+    ("eventprof export FILE -o calls.csv --function 'json.*'", "the calls of json, as a table"),
     ("eventprof export FILE --format collapsed -o - | flamegraph.pl > flame.svg", "a picture"),
 )
 
@@ -36,7 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=tuple(FORMATS),
         help="; ".join(f"{word}: {known.what}" for word, known in FORMATS.items()),
     )
-    parser.add_argument("-o", "--output", metavar="OUT", help="the file; -: standard output")
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", help="the file to write; -: standard output"
+    )
     parser.add_argument(
         "--table",
         metavar="TABLE",
@@ -53,25 +55,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--thread",
         metavar="THREAD",
         action="append",
-        help="only threads of this name, which may be a glob, or of this native id",
+        help="only threads with this name, which may be a glob, or with this native id",
     )
     parser.add_argument(
         "--between",
         metavar=("FROM", "TO"),
         nargs=2,
-        help="only what happened between two times, as 1.5ms 2ms; calls are cut there",
+        help="only events between two times, for example 1.5ms 2ms; calls are cut off there",
     )
     parser.add_argument(
         "--function",
         metavar="GLOB",
         action="append",
         help="only calls of functions whose module, file or qualified name match, and the calls "
-        "inside; again and again",
+        "inside; can be repeated",
     )
     parser.add_argument(
         "--own",
         action="store_true",
-        help="leave out the standard library and what is installed: their time counts for what "
+        help="leave out the standard library and installed packages: their time counts for what "
         "called them",
     )
     add_json(parser)

@@ -20,7 +20,7 @@ def add_file(parser: argparse.ArgumentParser, name: str = "file", *, several: bo
         name,
         metavar="FILE",
         nargs="+" if several else None,
-        help="a recording: the log of a program, also of one that was killed, or an archive",
+        help="a recording: the log file of a program, even of a killed one, or an archive",
     )
 
 
@@ -32,19 +32,19 @@ def load(path: str, *, may_be_empty: bool = False, fold: bool = False) -> Trace:
     path : str
         Of a log or an archive.
     may_be_empty : bool
-        Whether a damaged file of which no event is left is wanted all the same.
+        Whether to open a damaged file even if no event of it is left.
     fold : bool
-        Whether the tree is what is wanted first: the file is read once for it, in bounded memory.
+        Whether the tree is needed first: the file is then read once for it, in bounded memory.
 
     Returns
     -------
     Trace
-        What is in it by now.
+        The events that are in it now.
 
     Raises
     ------
     Failure
-        It is no recording, or damaged beyond reading, or of its events none is left.
+        It is not a recording, or it is damaged so much that no event is left.
     OSError
         It cannot be read.
     """
@@ -54,7 +54,7 @@ def load(path: str, *, may_be_empty: bool = False, fold: bool = False) -> Trace:
 
     with readable(path), Bar(f"reading {os.path.basename(path)}"):
         trace = eventprof.open(path)
-        # Reads the events: nothing that is wrong with the file comes later.
+        # Reads the events, so that errors in the file are found here.
         if fold:
             _ = trace._tree
         _ = trace._facts
@@ -67,14 +67,14 @@ def load(path: str, *, may_be_empty: bool = False, fold: bool = False) -> Trace:
 
 
 def is_stub(trace: Trace) -> bool:
-    """Tell whether no event is left of a file, because it is damaged."""
+    """Whether no event is left of a file, because it is damaged."""
     file = trace.file or {}
     return not trace._facts["events"] and bool(file.get("missing")) and not file.get("live")
 
 
 @contextlib.contextmanager
 def readable(path: str) -> Iterator[None]:
-    """Turn what can be wrong with a file into a line for the user."""
+    """Turn errors about a file into one line for the user."""
     from .. import FormatError
 
     try:

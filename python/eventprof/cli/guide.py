@@ -1,6 +1,6 @@
-"""Say how a program asks for answers: which verbs give JSON, what is in it, in which units.
+"""Explain the output for programs: which verbs give JSON, its fields and their units.
 
-For scripts, and for whoever drives eventprof without reading pictures and tables.
+For scripts, and for programs that use eventprof and do not read pictures and tables.
 """
 
 from __future__ import annotations

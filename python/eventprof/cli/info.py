@@ -1,4 +1,4 @@
-"""Say what a file holds: the program, the options, how it ended, and what is missing."""
+"""Say what a file holds: program, options, whether it was finished, and what is missing."""
 
 from __future__ import annotations
 

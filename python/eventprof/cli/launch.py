@@ -1,9 +1,9 @@
 """Run a program in this process as ``python`` would: what run.py records.
 
-What the interpreter does in C for a script, a module, ``-c`` or standard input is done here step by
-step, so that the program finds its own ``__main__``, ``sys.argv``, ``sys.path`` and
-``sys.orig_argv``, and ends as it would have: by its exception, its status or its signal. What it
-can still notice: our frames below its own, and what we imported.
+This module does in Python what the interpreter does in C for a script, a module, ``-c`` or standard
+input. So the program sees its own ``__main__``, ``sys.argv``, ``sys.path`` and ``sys.orig_argv``,
+and ends as it would have: by its exception, its status or its signal. It can still notice the
+frames of eventprof below its own, and the modules that eventprof has imported.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any, NamedTuple
 
 
 def _cached() -> dict[str, None]:
-    """Give what a main module has until 3.15 of a script that was not imported."""
+    """Give the attributes that __main__ of a script has up to 3.15."""
     return {"__cached__": None} if sys.version_info < (3, 15) else {}
 
 
 class Program(NamedTuple):
-    """What is to be run.
+    """The program to run.
 
     Parameters
     ----------
     kind : {'script', 'module', 'code', 'stdin'}
-        How it was given.
+        The way in which it was given.
     what : str
         The path, the module's name, the code, or ``-``.
     arguments : list of str
@@ -47,7 +47,7 @@ class Program(NamedTuple):
 
     @property
     def name(self) -> str:
-        """A word for it that can be part of a file's name."""
+        """A word for the program that can be part of a file's name."""
         if self.kind == "script":
             path = self.what.rstrip("/")
             stem = os.path.splitext(os.path.basename(os.path.abspath(path)))[0]
@@ -57,11 +57,11 @@ class Program(NamedTuple):
 
 
 class NotFound(Exception):
-    """The program cannot be read; the text is as the interpreter's."""
+    """The program cannot be read; the text is the interpreter's."""
 
 
 class Launch:
-    """A program that is ready to run: found and compiled, nothing of it executed.
+    """A program that is ready to run: it is found and compiled, and none of it has run.
 
     Parameters
     ----------
@@ -100,13 +100,14 @@ class Launch:
 
     @staticmethod
     def _register(code: CodeType, source: str) -> None:
-        """Make the lines known to tracebacks, as 3.13 does for -c."""
+        """Make the source lines known to tracebacks, as 3.13 does for -c."""
         import linecache
 
         register: Callable[..., None] | None = getattr(linecache, "_register_code", None)
         if register is None:
             return
-        # Its first argument was the key of linecache's dictionary, and then became the code.
+        # Its first argument was the key of linecache's dictionary; in later versions it is the
+        # code.
         first = code if hasattr(linecache, "_interactive_cache") else "<string>"
         register(first, source, "<string>")
 
@@ -133,7 +134,7 @@ class Launch:
             raise NotFound(
                 f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
             ) from None
-        # The directory of what a link leads to.
+        # The directory of the file that a link leads to.
         self._path = os.path.dirname(os.path.realpath(self._program.what))
         loader: type[Any] = SourceFileLoader
         if content.startswith(MAGIC_NUMBER):
@@ -152,27 +153,29 @@ class Launch:
     def _compile(self, source: str | bytes, name: str) -> None:
         try:
             self._code = compile(source, name, "exec", dont_inherit=True)
-        except Exception as error:  # it is the program's, and raised when that is run
+        except (
+            Exception
+        ) as error:  # the error is the program's: it is raised when the program is run
             self._error = error.with_traceback(None)
 
     # ---- Running it ----------------------------------------------------------------------------
 
     @property
     def starts(self) -> bool:
-        """Whether there is anything to record: a script with an error of syntax does not run.
+        """Whether there is anything to record: a script with a syntax error does not run.
 
-        A module that there is not neither, which is known once `prepare` was called.
+        A module that does not exist does not run either; that is known after `prepare`.
         """
         return self._error is None and self._found
 
     def prepare(self) -> None:
-        """Make the process look as the program expects it."""
+        """Set up sys.argv, sys.path and __main__ as the program expects them."""
         given = len(sys.argv)
         program = self._program
         argv = {"script": program.what, "module": "-m", "code": "-c", "stdin": "-"}
         sys.argv[:] = [argv[program.kind], *program.arguments]
         sys.orig_argv[:] = [*_interpreter(sys.orig_argv, given), *self._command()]
-        # With -P or -I nothing was put in front of the path, and nothing of the program's would.
+        # With -P or -I no folder is at the front of the path, nor would the program's be.
         own = not sys.flags.safe_path
         if own:
             del sys.path[:1]
@@ -251,26 +254,26 @@ class Launch:
         exec(self._code, names)
 
     def _run_imported(self, names: dict[str, Any]) -> None:
-        # The interpreter's own way, whose frames are in its tracebacks.
+        # As the interpreter does it: these frames are in its tracebacks, too.
         assert self._imported is not None
         self._run_module_as_main(*self._imported)
 
 
 def _may_be_module(name: str) -> bool:
-    """Whether a module of this name may be found; of one in a package, whether there is that.
+    """Whether a module of this name may exist; for a module in a package, whether the package does.
 
-    No code of the program's runs.
+    No code of the program runs.
     """
     from importlib.util import find_spec
 
     try:
         return find_spec(name.partition(".")[0]) is not None
     except (ImportError, ValueError):
-        return True  # the interpreter says what is wrong
+        return True  # the interpreter will report the error
 
 
 def _is_container(path: str) -> bool:
-    """Tell whether it is a directory or an archive with modules in it."""
+    """Whether it is a directory or an archive with modules in it."""
     for hook in sys.path_hooks:
         try:
             hook(path)
@@ -285,7 +288,7 @@ _LETTERS = "[bBdEhiIOPqRsSuvVx?]*"
 
 
 def _without_first_line(content: bytes) -> bytes:
-    """Leave out what -x leaves out; lines keep their numbers."""
+    """Leave out the first line, as -x does; the other lines keep their numbers."""
     words = iter(_interpreter(sys.orig_argv, len(sys.argv)))
     next(words, None)
     for word in words:
@@ -318,7 +321,7 @@ def _interpreter(command: list[str], given: int) -> list[str]:
 
 
 def _below(trace: TracebackType | None) -> TracebackType | None:
-    """Leave out the frames of this file that a traceback begins with."""
+    """Leave out the first frames of a traceback, which are of this file."""
     here = _below.__code__.co_filename
     while trace is not None and trace.tb_frame.f_code.co_filename == here:
         trace = trace.tb_next
@@ -330,7 +333,7 @@ def _show_by_hook(
 ) -> None:
     """Let the interpreter show an exception without our frames, by the program's own hook."""
     hook = getattr(sys, "excepthook", None)
-    if hook is None:  # then the interpreter says so
+    if hook is None:  # the interpreter reports it then
         return
 
     def show(kind: type[BaseException], value: BaseException, _: TracebackType | None) -> None:

@@ -19,13 +19,13 @@ EXAMPLES = (
 _ENVIRONMENT = (
     (
         "EVENTPROF",
-        "Set when a Python program starts, it is recorded: 1 records everything, "
-        "memory=0,include=pkg.* what these options of run say; 0 or nothing records nothing. A "
+        "If it is set when a Python program starts, the program is recorded: 1 records everything, "
+        "memory=0,include=pkg.* are options of run; 0 or nothing records nothing. A "
         "wrong value is reported on standard error, and the program runs unrecorded.",
     ),
     (
         "EVENTPROF_OUTPUT",
-        "The file of such a recording; %p is the process id, %h the host's name. Without: "
+        "The file of such a recording; %p is the process id, %h the host's name. By default: "
         "eventprof-%p.epr in the current directory.",
     ),
     ("NO_COLOR", "If it is set, report uses no colours."),
@@ -33,10 +33,13 @@ _ENVIRONMENT = (
 
 _STATUS = (
     ("run", "That of the program; 2 if it was not started."),
-    ("0", "All went well."),
+    ("0", "No error."),
     ("1", "A file cannot be read or written; one line on standard error says why."),
-    ("2", "Wrong use; of verify also: a file cannot be read, as 1 says that one is wrong."),
-    ("141", "Whoever read standard output closed it."),
+    (
+        "2",
+        "Wrong options. verify: 1 if a recording has an error, 2 if a file cannot be read.",
+    ),
+    ("141", "The reader of standard output closed it."),
 )
 
 

@@ -1,7 +1,4 @@
-"""What a recorder can be asked for from outside of Python, as a table.
-
-``eventprof run`` makes its options of it, and EVENTPROF its words.
-"""
+"""The options of ``eventprof run`` and of EVENTPROF, as a table."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _TIME_UNITS = {
 _TIME = re.compile(r"\s*(\d[\d_]*(?:\.\d*)?|\.\d+)\s*([a-zµ]*)\s*")
 _YES, _NO = ("1", "on", "true", "yes"), ("0", "off", "false", "no")
 
-#: The most that a recording takes on disk, unless told otherwise; then the oldest events go.
+#: The default limit of a recording on disk; after that the oldest events are overwritten.
 _CAP = 4 << 30
 _LEAST = 64 << 20
 
@@ -47,7 +44,7 @@ def parse_time(text: str) -> int:
     if found is None or found[2] not in _TIME_UNITS:
         bare = found is not None and not found[2]
         missing = f": its unit is missing; there are {', '.join(_TIME_UNITS)}" if bare else ""
-        raise ValueError(f"a time is a number and a unit, as '2.5ms', not {text!r}{missing}")
+        raise ValueError(f"a time is a number and a unit, such as '2.5ms', not {text!r}{missing}")
     if "." in found[1]:
         return round(float(found[1]) * _TIME_UNITS[found[2]])
     return int(found[1]) * _TIME_UNITS[found[2]]
@@ -56,7 +53,7 @@ def parse_time(text: str) -> int:
 def _switch(text: str) -> bool:
     word = text.lower()
     if word not in _YES + _NO:
-        raise ValueError(f"1 or 0 is meant, not {text!r}")
+        raise ValueError(f"it must be 1 or 0, not {text!r}")
     return word in _YES
 
 
@@ -92,34 +89,34 @@ class Option(NamedTuple):
 # fmt: off
 OPTIONS = (
     Option("calls", _switch, "", "calls of Python functions (on)"),
-    Option("c_calls", _switch, "", "calls of functions that are not in Python (on)"),
+    Option("c_calls", _switch, "", "calls of functions that are not written in Python (on)"),
     Option("memory", _switch, "", "allocations and frees (on)"),
     Option("domains", _text, "D,D", "allocations of these allocators only: raw, mem, obj"),
     Option("numpy", _switch_or_auto, "WHICH",
            "data of NumPy's arrays: auto (with all other memory), 1 or 0"),
-    Option("native", _switch, "", "what C libraries allocate, by malloc and mmap (off)"),
+    Option("native", _switch, "", "blocks that C libraries allocate, by malloc and mmap (off)"),
     Option("lines", _switch, "", "lines that begin to run, for report --lines (off)"),
     Option("instructions", _switch, "", "instructions of the interpreter (off)"),
     Option("exceptions", _switch, "", "exceptions, where raised and handled (off)"),
-    Option("branches", _switch, "", "which way branches and jumps went (off)"),
+    Option("branches", _switch, "", "branches and jumps, and where they went (off)"),
     Option("include", _text, "GLOB",
            "keep only calls of functions whose module, file, qualified name, or module and "
-           "qualified name match; again and again", several=True),
-    Option("exclude", _text, "GLOB", "leave these out; stronger than --include", several=True),
-    Option("max_depth", _depth, "N", "leave out calls that more than N - 1 calls enclose"),
-    Option("min_duration", parse_time, "TIME", "leave out calls shorter than this, as 10us"),
-    Option("threads", _text, "WHICH", "all, or current: the main thread alone"),
-    Option("buffer", _text, "SIZE", "the most that the recording takes, as '500 MiB' (4 GiB, or "
-           "half of what is free on the disk)"),
-    Option("on_full", _text, "WHAT", "what happens then: overwrite (the oldest events go), stop "
-           "(the new ones go), or grow (there is no limit)"),
+           "qualified name match; can be repeated", several=True),
+    Option("exclude", _text, "GLOB", "leave these out, also if --include matches", several=True),
+    Option("max_depth", _depth, "N", "leave out calls that are inside of N or more recorded calls"),
+    Option("min_duration", parse_time, "TIME", "leave out calls shorter than this, such as 10us"),
+    Option("threads", _text, "WHICH", "all, or current: only the main thread"),
+    Option("buffer", _text, "SIZE", "the limit of the file, such as '500 MiB' (4 GiB, or "
+           "half of the free space on the disk)"),
+    Option("on_full", _text, "WHAT", "at the limit: overwrite (the oldest events are lost), stop "
+           "(the new events are lost), or grow (there is no limit)"),
     Option("backend", _text, "NAME", "where calls come from: auto, monitoring, profile or trace"),
     Option("clock", _text, "NAME", "auto, counter or monotonic"),
     Option("marks", _switch, "",
-           "what the program says of itself: eventprof.mark and the like (on)"),
+           "the program's own events: eventprof.mark, span, counter, flow (on)"),
     Option("gc", _switch, "", "runs of the garbage collector (off)"),
     Option("refs", _switch, "", "objects that are created and destroyed; Python 3.13 (off)"),
-    Option("audit", _text, "GLOB", "audit events of these names, '*': all; again and again",
+    Option("audit", _text, "GLOB", "audit events with these names, '*': all; can be repeated",
            several=True),
     Option("hpy", _switch, "", "calls of HPy's functions by modules loaded with HPY=trace (off)"),
     Option("overhead", _switch, "", "measure first what an event costs, and note it (off)"),
@@ -147,7 +144,7 @@ def add_options(group: argparse._ArgumentGroup) -> None:
 
 
 def parse_words(text: str) -> dict[str, Any]:
-    """Read ``memory=0,include=pkg.*``: the options' names, what they are set to, and commas.
+    """Read ``memory=0,include=pkg.*``: names of options with their values, separated by commas.
 
     Parameters
     ----------
@@ -177,7 +174,7 @@ def parse_words(text: str) -> dict[str, Any]:
             hint = did_you_mean(name, known) or f"; known are {', '.join(known)}"
             raise ValueError(f"there is no option {name!r}{hint}")
         if not equals and option.parse is not _switch:
-            raise ValueError(f"{name} needs a value, as {name}=...")
+            raise ValueError(f"{name} needs a value: {name}=...")
         value = value.strip() if equals else "1"
         if option.several:
             found.setdefault(option.name, []).append(value)
@@ -186,12 +183,12 @@ def parse_words(text: str) -> dict[str, Any]:
     return found
 
 
-#: Of the options, those that a counter has, too.
+#: The options that a counter has, too.
 COUNTED = ("calls", "c_calls", "memory", "domains", "include", "exclude", "threads")
 
 
 class Modes(NamedTuple):
-    """What EVENTPROF asks for: options for a recorder, for a counter; None if it asks for none."""
+    """What EVENTPROF asks for: options of a recorder and of a counter; None: there is none."""
 
     recorded: dict[str, Any] | None
     counted: dict[str, Any] | None
@@ -216,7 +213,7 @@ def parse_modes(text: str) -> Modes:
     Raises
     ------
     ValueError
-        A word is nothing that is known, or its value cannot be read.
+        A word is unknown, or its value cannot be read.
     """
     modules: dict[str, list[str]] = {}
     everything: set[str] = set()
@@ -228,11 +225,11 @@ def parse_modes(text: str) -> Modes:
             everything.add(word)
         elif name == "report":
             if not value:
-                raise ValueError("report needs a file, as report=counts-%p.txt")
+                raise ValueError("report needs a file, for example report=counts-%p.txt")
             report = value
         elif colon and "=" not in word:
             if mode not in ("count", "record") or not module:
-                raise ValueError(f"MODULE:count or MODULE:record is meant, not {word!r}")
+                raise ValueError(f"it must be MODULE:count or MODULE:record, not {word!r}")
             modules.setdefault(mode, []).append(module)
         else:
             rest.append(word)
@@ -266,7 +263,7 @@ def check_counted(given: Mapping[str, Any]) -> None:
     Raises
     ------
     ValueError
-        There is one.
+        Such an option is given.
     """
     for name in given:
         if name in ("numpy", "native"):
@@ -414,9 +411,9 @@ def others_run() -> bool:
 
 
 def show_error(hook: Callable[..., object], *error: object) -> object:
-    """Let the interpreter show an exception that nobody caught, and record nothing of that.
+    """Let the interpreter show an uncaught exception, and do not record that.
 
-    It takes more events than most programs that fail at once, and is none of the program's.
+    It takes more events than most programs that fail at once, and is not the program's code.
 
     Parameters
     ----------
@@ -443,11 +440,12 @@ def leave_out_errors_of_threads() -> None:
     def excepthook(arguments: Any, /) -> None:
         show_error(original, arguments)
 
-    # Where threading takes it from when it is imported; not by us, for the program would see that.
+    # threading takes it from there when it is imported. It is not imported here, because the
+    # program # could see that.
     _thread._excepthook = excepthook
     threading: Any = sys.modules.get("threading")
     if threading is not None:
-        # Both: a program that asks whether its hook is the interpreter's finds that it is.
+        # Both names: a program may compare sys.excepthook with sys.__excepthook__.
         if threading.excepthook is original:
             threading.excepthook = excepthook
         threading.__excepthook__ = excepthook
@@ -463,7 +461,7 @@ def explain(error: BaseException, output: str) -> str:
     if isinstance(error, OSError):
         where = expanded(output) if error.filename in (None, output) else error.filename
         if isinstance(error, FileExistsError) and not os.path.isfile(where):
-            return f"{where}: this is no regular file, which a recording needs; -o names another"
+            return f"{where}: this is not a regular file; -o names another one"
     if isinstance(error, FileExistsError):
         return f"{where}: exists already; -f replaces it"
     if isinstance(error, OSError):
@@ -473,7 +471,7 @@ def explain(error: BaseException, output: str) -> str:
 
 def default_buffer(directory: str) -> int:
     """Choose how large a file may grow: bytes."""
-    # A full disk would end the program by a bus error: the file is mapped.
+    # The file is mapped: a full disk would end the program by a bus error.
     try:
         disk = os.statvfs(directory or ".")
         free = disk.f_bavail * disk.f_frsize

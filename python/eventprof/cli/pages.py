@@ -10,10 +10,10 @@ from . import DESCRIPTION, EXAMPLES, VERBS, examples
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Leaves the page's text as it was written."""
+    """Prints the text of a help page as it was written."""
 
     def __init__(self, prog: str) -> None:
-        # argparse would load shutil for it, for every option that is added.
+        # argparse would load shutil for the width, for every option that is added.
         try:
             width = int(os.environ["COLUMNS"])
         except (KeyError, ValueError):
@@ -25,12 +25,12 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def page(module: ModuleType) -> str:
-    """Give what a verb's module says about itself."""
+    """Give the docstring of a verb's module."""
     return (module.__doc__ or "").strip()
 
 
 def help_of(action: argparse.Action) -> str:
-    """Give what an option is for, as argparse prints it."""
+    """Give the help text of an option as argparse prints it."""
     return (action.help or "") % {"default": action.default}
 
 

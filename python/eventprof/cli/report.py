@@ -1,6 +1,6 @@
 """Print a page about a recording: what is missing, where the time and the memory went.
 
-Colours in a terminal only, and not where NO_COLOR is set.
+There are colours only in a terminal, and only if NO_COLOR is not set.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _COLOURS = {"auto": {}, "always": {"FORCE_COLOR": "1"}, "never": {"NO_COLOR": "1
 def configure(parser: argparse.ArgumentParser) -> None:
     """Say which arguments there are."""
     add_file(parser)
-    parser.add_argument("--width", metavar="N", type=rows.count, help="in columns, 40 or more")
+    parser.add_argument(
+        "--width", metavar="N", type=rows.count, help="width in columns, 40 or more"
+    )
     parser.add_argument(
         "--color", choices=_COLOURS, default="auto", help="whether to use colours (auto)"
     )
@@ -46,19 +48,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--short",
         action="store_true",
-        help="twenty lines: what is slow, where the peak is, in own code, and what is not seen",
+        help="twenty lines: what is slow, what holds the peak, in own code, and what is not seen",
     )
     parser.add_argument(
         "--lines",
         action="store_true",
-        help="functions line by line in place of the page: hits, time (with what is called), time "
-        "of its own, share, bytes and blocks; those that took the most first",
+        help="functions line by line instead of the page: hits, time (with what is called), time "
+        "without it, share, bytes and blocks; functions whose lines took the most time first",
     )
     parser.add_argument(
         "--function",
         metavar="GLOB",
         action="append",
-        help="with --lines: only functions whose module, file or qualified name match; again and "
+        help="with --lines: only functions whose module, file or qualified name match; can be "
         "again",
     )
 
@@ -85,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
             del os.environ["TERM"]
     elif arguments.color == "never":
         os.environ.pop("FORCE_COLOR", None)
-    os.environ.update(_COLOURS[arguments.color])  # this is how rich is told
+    os.environ.update(_COLOURS[arguments.color])  # rich reads this variable
     try:
         if arguments.budget is not None:
             return _print_part(trace, arguments)
@@ -96,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_sums(trace: Trace, arguments: argparse.Namespace) -> int:
-    """Print what there is of a source that has sums by function alone."""
+    """Print the functions of a source that has only sums by function."""
     from . import stats
 
     limit = arguments.limit or len(trace.functions)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..trace.table import Table
 
 _AT_A_TIME = 8192
-#: What a spreadsheet takes for the begin of a formula; tab and newline are escaped before.
+#: Characters that begin a formula in a spreadsheet; tab and newline are escaped before.
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
@@ -42,14 +42,14 @@ def add_limit(parser: argparse.ArgumentParser, default: int | None, what: str) -
         metavar="N",
         type=count,
         default=default,
-        help=f"at most so many {what} ({shown}); 0: all",
+        help=f"print at most N {what} ({shown}); 0: all",
     )
 
 
 def count(text: str) -> int:
     """Read a number of rows."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a whole number is meant, not {text!r}")
+        raise argparse.ArgumentTypeError(f"it must be a whole number, not {text!r}")
     return int(text)
 
 
@@ -85,15 +85,15 @@ def safe_cell(text: str, file: IO[str]) -> str:
     Parameters
     ----------
     text : str
-        A name, a path: whatever a program made up.
+        A name or a path: any text of a program.
     file : text file
-        Where to: what its encoding does not have is escaped.
+        The file to write to: characters that its encoding lacks are escaped.
 
     Returns
     -------
     str
         With backslash escapes for what cannot be printed, and with an apostrophe in front if it
-        begins as a formula does: by =, +, - or @, or by the wide forms of these.
+        begins like a formula: with =, +, - or @, or with the wide forms of these.
     """
     text = encodable(_words.printable(text), file)
     return f"'{text}" if text.startswith(_FORMULA) else text
@@ -165,18 +165,18 @@ def write_text(
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal would obey, and what standard output cannot encode."""
+    """Escape control characters, and characters that standard output cannot encode."""
     return encodable(_words.printable(text), sys.stdout)
 
 
 def encodable(text: str, file: IO[str]) -> str:
-    """Escape what a file's encoding does not have."""
+    """Escape characters that a file's encoding does not have."""
     encoding = getattr(file, "encoding", None) or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def match_functions(trace: Trace, patterns: Sequence[str], *, may_come: bool = False) -> Array:
-    """Find the functions that globs mean, as include= does.
+    """Find the functions that globs match, as include= does.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def match_functions(trace: Trace, patterns: Sequence[str], *, may_come: bool = F
         Each is matched against the module, the file, the qualified name, and module and qualified
         name with a dot between; ``fn-12`` is row 12 of `functions`.
     may_come : bool
-        Whether the program still runs: a function that there is not may be called later.
+        Whether the program still runs, so that a matching function may be called later.
 
     Returns
     -------
@@ -196,7 +196,7 @@ def match_functions(trace: Trace, patterns: Sequence[str], *, may_come: bool = F
     Raises
     ------
     Failure
-        No function is meant, and no more may come.
+        No function matches, and none can come later.
     """
     table = trace.functions
     found = np.zeros(len(table), dtype=bool)
@@ -227,5 +227,5 @@ def full_name(name: str | None, module: str | None) -> str:
 
 
 def cell(show: Callable[[Any], str], value: Any) -> str:
-    """Show a value, or - where it is not known."""
+    """Show a value, or - if it is not known."""
     return "-" if value is None else show(value)

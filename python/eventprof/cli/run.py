@@ -2,12 +2,12 @@
 
 The program is run as python runs it: a script, a directory or archive with a __main__ module, a
 module, code, or - for standard input. It sees its own arguments and ends as it would have, with the
-same exit status. Everything is recorded, on all threads, from its first line until the functions
-that it registered with atexit have run.
+same exit status. All threads are recorded, from the program's first line until the functions that
+it registered with atexit have run.
 
-The events go to a file while the program runs, so that they outlive a crash. Forked processes
-write files of their own, named by their process ids. At the end one line on standard error says
-what was recorded and where it is.
+The events go to a file while the program runs, so that they survive a crash. Forked processes write
+their own files, with their process ids in the names. At the end one line on standard error says
+what was recorded and where the file is.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from .launch import Launch, NotFound, Program
 
 EXAMPLES = (
     ("eventprof run script.py argument", "the file is script-PID.epr"),
-    ("eventprof run -o out.epr -m pytest tests", "a module, as python -m does"),
-    ("eventprof run --no-memory --include 'mypackage.*' script.py", "calls of one package alone"),
-    ("eventprof run --buffer '500 MiB' script.py", "no more on disk than this, the newest events"),
-    ("eventprof run --view script.py", "and look at it in the browser"),
+    ("eventprof run -o out.epr -m pytest tests", "a module, as python -m runs it"),
+    ("eventprof run --no-memory --include 'mypackage.*' script.py", "only calls of one package"),
+    ("eventprof run --buffer '500 MiB' script.py", "at most this much on disk: the newest events"),
+    ("eventprof run --view script.py", "and open the page in the browser"),
     ("eventprof run --count script.py", "no file: calls and times by function, at the end"),
 )
 
@@ -46,11 +46,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="where the events go; %%p is the process id, %%h the host's name; in a directory that "
         "exists, under the default name (NAME-%%p.epr, NAME being the script's or module's)",
     )
-    out.add_argument("-f", "--force", action="store_true", help="replace a file that exists")
+    out.add_argument("-f", "--force", action="store_true", help="replace an existing file")
     out.add_argument(
         "--archive",
         action="store_true",
-        help="turn the file into an archive when the program has ended: about a byte an event",
+        help="turn the file into an archive when the program has ended: about 1 byte an event",
     )
     out.add_argument("-q", "--quiet", action="store_true", help="print no line at the end")
     out.add_argument(
@@ -64,20 +64,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     out.add_argument(
         "--count",
         action="store_true",
-        help="count instead of recording: how often functions were called and what they took, on "
+        help="count instead of recording: calls and times by function, on "
         "standard error at the end, or in the file of -o",
     )
-    children = parser.add_argument_group("processes that the program starts")
+    children = parser.add_argument_group("other processes")
     children.add_argument(
         "--follow-fork",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="forked ones, each into a file of its own (on)",
+        help="record forked processes, each into its own file (on)",
     )
     children.add_argument(
         "--follow-exec",
         action="store_true",
-        help="other Python programs as well, by EVENTPROF in the environment",
+        help="record Python programs that the program starts, by EVENTPROF in the environment",
     )
     options.add_options(parser.add_argument_group("what is recorded"))
     rest = parser.add_argument_group("the program")
@@ -93,7 +93,7 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
     parser : ArgumentParser
         From `configure`.
     given : sequence of str
-        Our options, then the program and its arguments.
+        Options of eventprof, then the program and its arguments.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
         refuse_unknown(parser, extra)
     if program is None:
         parser.error("no program: give a script, -m MODULE, -c CODE, or - for standard input")
-    # Counting refuses it, and the recorder of PyPy does.
+    # Counting refuses it, and so does PyPy's recorder.
     if arguments.native and not arguments.count and sys.implementation.name != "pypy":
         _preload()
     recording = (Counting if arguments.count else Recording)(parser, arguments, program)
@@ -122,13 +122,15 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
     if not launch.starts:
         launch.run(lambda: None)
     recording.open()
-    atexit.register(recording.finish)  # before the program registers any, so that it is the last
+    atexit.register(
+        recording.finish
+    )  # before the program registers any function, so that this one runs last
     launch.run(recording.start, recording.end, options.show_error)
     return 0
 
 
 def _leave_out_launcher() -> None:
-    """Count as code of ours what this program was started by, and what -m needs."""
+    """Treat the code that started this program, and what -m needs, as eventprof's own code."""
     if sys.implementation.name == "pypy":
         return
     import runpy
@@ -143,7 +145,7 @@ def _leave_out_launcher() -> None:
 
 
 def _preload() -> None:
-    """Begin anew with the library that sees C's allocations, or exit with status 2."""
+    """Start this process again with the preloaded library, or exit with status 2."""
     from .. import Error
     from ..recording.native import run_preloaded
 
@@ -156,20 +158,19 @@ def _preload() -> None:
 def split(
     parser: argparse.ArgumentParser, given: Sequence[str]
 ) -> tuple[list[str], Program | None]:
-    """Part our options from the program.
+    """Separate eventprof's options from the program.
 
     Parameters
     ----------
     parser : ArgumentParser
         Knows which options take a value.
     given : sequence of str
-        Both.
+        Both, in one list.
 
     Returns
     -------
     options : list of str
-        Ours.
-    program : Program or None
+        Those of eventprof. program : Program or None
         None if there is none.
     """
     known = parser._option_string_actions
@@ -182,9 +183,9 @@ def split(
         if word == "-" or not word.startswith("-") or word[:2] in ("-m", "-c"):
             return list(given[:at]), _program([word, *rest])
         if word.startswith("--"):
-            action = known.get(word)  # with = it brings its value along
+            action = known.get(word)  # with = the value is part of the word
             takes_next = action is not None and action.nargs != 0
-        else:  # letters in one word: the first that takes a value takes what is left of it
+        else:  # letters in one word: the first that takes a value takes the rest of the word
             takes_next = False
             for index, letter in enumerate(word[1:], 2):
                 action = known.get(f"-{letter}")
@@ -213,7 +214,7 @@ def _give_up(said: str) -> NoReturn:
 
 
 class Recording:
-    """A recording of a program, from what was asked for to the last line.
+    """A recording of a program, from the options to the line at the end.
 
     Parameters
     ----------
@@ -242,7 +243,7 @@ class Recording:
         except ValueError as error:
             parser.error(f"--{error}")
         self.recorder: Any = None
-        # Imported before the program, which may take modules away.
+        # Imported before the program, which may remove modules.
         self._report: Any = None
         self._view: Any = None
         if arguments.view and sys.implementation.name == "pypy":
@@ -301,12 +302,12 @@ class Recording:
         options.leave_out_errors_of_threads()
 
     def end(self) -> None:
-        """Stop at an exception that ends the program, where showing it cannot be left out alone."""
+        """Stop at an exception that ends the program, if only its printing cannot be left out."""
         if sys.implementation.name == "pypy" and not options.others_run():
             self.recorder.stop()
 
     def _leave_child(self) -> None:
-        """Give up the recording of a forked child, and its file."""
+        """Drop the recording of a forked child, and its file."""
         recorder = self.recorder
         if recorder.state == "running":
             recorder.stop()
@@ -315,11 +316,11 @@ class Recording:
                     os.unlink(recorder.output)
 
     def finish(self) -> None:
-        """Stop, and say what came out: the last that runs at exit."""
+        """Stop, and print the line at the end: this runs last at exit."""
         recorder = self.recorder
         if recorder.state == "running":
             recorder.stop()
-        if os.getpid() != self._process:  # forked, and ending as its parent does
+        if os.getpid() != self._process:  # a forked child, which ends like its parent
             return
         failed = self._make_archive() if self._archives() else None
         # The program may have put anything in place of sys.stderr.
@@ -337,10 +338,10 @@ class Recording:
                 if not self._arguments.quiet and stream is not None:
                     print(f"eventprof: the page is {page}", file=stream, flush=True)
         except (OSError, ValueError):
-            pass  # nobody reads it any more
+            pass  # the reader of standard error is gone
         except (
             Exception
-        ) as error:  # the file is whole; a traceback would be taken for the program's
+        ) as error:  # the file is complete; a traceback would look like the program's
             with contextlib.suppress(OSError, ValueError):
                 print(f"eventprof: {self._output}: {error}", file=stream)
 
@@ -349,7 +350,7 @@ class Recording:
         return self._arguments.archive and sys.implementation.name != "pypy"
 
     def _make_archive(self) -> str | None:
-        """Put an archive in the file's place. Returns: what was in the way; the file is whole."""
+        """Replace the file by an archive. Returns: the error, if any; then the file stays."""
         try:
             self.recorder._save(os.fspath(self.recorder.output))
         except (OSError, MemoryError) as error:
@@ -380,9 +381,9 @@ class Counting:
         if self._path is not None and os.path.isdir(self._path):
             parser.error("--count: -o names a file, not a directory")
         if arguments.archive:
-            parser.error("--count: nothing is recorded that --archive could put away")
+            parser.error("--count: nothing is recorded, so there is nothing for --archive to save")
         if arguments.view:
-            parser.error("--count: nothing is recorded that --view could show")
+            parser.error("--count: nothing is recorded, so there is nothing for --view to show")
         try:
             self._options = options.from_arguments(arguments)
             options.check_counted(self._options)
@@ -430,7 +431,7 @@ class Counting:
             self._counter.stop()
 
     def finish(self) -> None:
-        """Stop, and write the report: the last that runs at exit."""
+        """Stop, and write the report: this runs last at exit."""
         if self._counter.state != "running" and not self._ended:
             return
         if self._counter.state == "running":
@@ -449,8 +450,8 @@ class Counting:
 
 
 def summary(recorder: Any) -> str:
-    """Say on one line what was recorded, what was lost, where it is and how to look at it."""
-    # Not of its trace, for which all would be decoded and NumPy loaded.
+    """Say in one line what was recorded and lost, where the file is and how to look at it."""
+    # Without its trace, for which all events would be decoded and NumPy loaded.
     events, lost, early, duration = recorder._count()
     said = f"{plural(events, 'event')} in {show_ns(duration)}"
     if lost:
@@ -459,12 +460,12 @@ def summary(recorder: Any) -> str:
             "memory": "there was no memory",
             "disk": "the disk was full",
             "small_disk": "the disk was full before the buffer, the oldest were overwritten",
-            "cut": "somebody cut the file off while it was written",
+            "cut": "another program cut the file off while it was written",
         }
         reason = why.get(early or "", "the oldest were overwritten; see --buffer")
         said += f", {lost:,} LOST ({reason})"
     elif early == "cut":
-        said += ", and somebody cut the file off while it was written"
+        said += ", and another program cut the file off while it was written"
     else:
         said += ", none lost"
     children, error = getattr(recorder, "_children_lost", None) or (0, "")  # PyPy's has none

@@ -1,6 +1,6 @@
-"""Turn a recording into a compact archive, which opens quickly and takes a fraction of the room.
+"""Turn a recording into a compact archive, which opens quickly and is much smaller.
 
-The recording itself stays as it is. An archive can be saved again, to copy what of it is whole.
+The recording itself stays as it is. Saving a damaged archive again copies its undamaged part.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from .files import add_file, load
 if TYPE_CHECKING:
     from ..trace import Trace
 
-EXAMPLES = (("eventprof save script-4711.epr -o script.epr", "then the log can go"),)
+EXAMPLES = (
+    ("eventprof save script-4711.epr -o script.epr", "after that the log file can be removed"),
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,8 @@
 """List the functions of a recording with their counts, times and bytes.
 
-self is the time without the calls inside, total the time with them; allocated and freed are bytes
-of the function's own, net their difference, live what it held at the end, at_peak what it held when
-the most memory was alive.
+self is the time without the calls inside, total the time with them. allocated and freed are bytes
+of the function itself, net is their difference. live is what it held at the end, at_peak what it
+held when the most memory was alive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLUMNS = (*_COUNTS, *_TIMES, *_BYTES, *_TEXTS)
 _SHOWN = ("calls", "total", "self", "mean", "allocated", "net", "blocks")
 
 EXAMPLES = (
-    ("eventprof stats FILE", "the functions with the most time of their own"),
+    ("eventprof stats FILE", "the functions with the most self time"),
     ("eventprof stats FILE --sort allocated --limit 10", "the ten that allocated the most bytes"),
     ("eventprof stats FILE --function 'json.*' --csv > json.csv", "for a spreadsheet"),
 )
@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--function",
         metavar="GLOB",
         action="append",
-        help="only functions whose module, file or qualified name match; again and again",
+        help="only functions whose module, file or qualified name match; can be repeated",
     )
     rows.add_limit(parser, 30, "functions")
     rows.add_formats(parser)
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(table: Table, sort: str, limit: int) -> None:
-    """Print the functions that come first in an order."""
+    """Print the first functions in an order."""
     order = _order(table, sort)
     _print(table[order[:limit].astype(np.int64)], sort)
     if len(table) > limit:

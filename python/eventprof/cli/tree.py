@@ -1,6 +1,7 @@
 """Print the tree of calls: time and bytes of each branch, own code by default.
 
-What the standard library and installed packages do inside is charged to the call of them.
+What the standard library and installed packages do counts for the line of own code that called
+them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def time_ns(text: str) -> int:
     """Read a time: a number with ns, us, ms or s; ns without."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(ns|us|ms|s)?", text.strip())
     if found is None:
-        raise argparse.ArgumentTypeError(f"a time such as 1.5ms is meant, not {text!r}")
+        raise argparse.ArgumentTypeError(f"it must be a time such as 1.5ms, not {text!r}")
     return round(float(found[1]) * _UNITS[found[2] or "ns"])
 
 
@@ -53,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="show the insides of libraries, too")
     parser.add_argument(
         "--own", metavar="GLOB", action="append", default=[],
-        help="own code is what matches (module, file, qualified name); again and again",
+        help="own code is what matches (module, file, qualified name); can be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--node", metavar="N", type=handle_of("n"),
@@ -67,7 +68,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--span", metavar="NAME", help="the slowest span of this name")
     one.add_argument("--at", metavar="TIME", type=time_ns, help="the calls open at a time: 1.5ms")
     parser.add_argument(
-        "--limit", metavar="N", type=rows.count, default=25, help="the most lines, 1 or more (25)"
+        "--limit",
+        metavar="N",
+        type=rows.count,
+        default=25,
+        help="print at most N lines, 1 or more (25)",
     )
     parser.add_argument("--width", metavar="N", type=rows.count, help="in columns")
     add_budget(parser)

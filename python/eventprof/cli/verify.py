@@ -1,8 +1,9 @@
-"""Replay recordings, and say what is wrong with each first.
+"""Replay recordings, and report the first error in each.
 
-Times, threads, functions and places; every end against the innermost open call; every block's
-malloc and free; counts. What a ring lost, filters left out or a killed program did not finish is no
-fault of a recording. Status 0: nothing is wrong; 1: something is; 2: a file cannot be read.
+It checks times, threads, functions and sites; each end of a call against the innermost open call;
+malloc and free of each block; and counts. Events that a ring lost, that filters left out or that a
+killed program did not finish are not errors. Status 0: no error; 1: an error was found; 2: a file
+cannot be read.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ if TYPE_CHECKING:
     from ..trace.verification import Verification
 
 EXAMPLES = (
-    ("eventprof verify FILE", "what is wrong first, if anything is"),
-    ("eventprof verify FILE --all --json", "everything, for programs"),
+    ("eventprof verify FILE", "the first error, if there is one"),
+    ("eventprof verify FILE --all --json", "all errors, for programs"),
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Say which arguments there are."""
     add_file(parser, "files", several=True)
-    parser.add_argument("--all", action="store_true", help="not only what is wrong first")
+    parser.add_argument("--all", action="store_true", help="report all errors, not only the first")
     parser.add_argument(
         "--limit",
         metavar="N",
         type=_limit,
         default=100,
-        help="with --all, at most so many (100); the rest is counted",
+        help="with --all, print at most N errors (100); the others are counted",
     )
     add_json(parser)
 
 
 def _limit(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number of 1 or more is meant, not {text!r}")
+        raise argparse.ArgumentTypeError(f"it must be a whole number of 1 or more, not {text!r}")
     return int(text)
 
 
@@ -71,7 +72,7 @@ def _verify(path: str, arguments: argparse.Namespace) -> tuple[Verification, str
     import eventprof
 
     with readable(path), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # damage is a finding here
+        warnings.simplefilter("ignore", RuntimeWarning)  # here damage is a finding
         try:
             trace = eventprof.open(path)
             found = trace.verify(all=arguments.all, limit=arguments.limit)

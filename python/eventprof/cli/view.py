@@ -1,7 +1,7 @@
-"""Show a recording as a page: every call on a timeline, over who held the memory.
+"""Show a recording as a page: every call on a timeline, above the memory by function.
 
-The page is one HTML file that needs no server and no network. With -o it is written there and
-nothing is opened; without, it is written to a temporary folder and opened in the browser.
+The page is one HTML file that needs no server and no network. With -o it is written to that file
+and not opened; otherwise it is written to a temporary folder and opened in the browser.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .files import add_file, load
 
 EXAMPLES = (
     ("eventprof view FILE", "open it in the browser"),
-    ("eventprof view FILE -o page.html", "write it, to be sent or kept"),
+    ("eventprof view FILE -o page.html", "write a page that can be sent or kept"),
     ("eventprof view FILE -o page.html --time-grain 32ns", "a smaller page"),
 )
 
@@ -28,16 +28,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Say which arguments there are."""
     add_file(parser)
     parser.add_argument(
-        "-o", "--output", metavar="PAGE", help="where the page goes; nothing is opened then"
+        "-o", "--output", metavar="PAGE", help="write the page to this file, and do not open it"
     )
-    parser.add_argument("-f", "--force", action="store_true", help="replace a file that exists")
-    parser.add_argument("--title", metavar="TEXT", help="what stands above it (the program's name)")
+    parser.add_argument("-f", "--force", action="store_true", help="replace an existing file")
+    parser.add_argument("--title", metavar="TEXT", help="title of the page (the program's name)")
     parser.add_argument(
         "--time-grain",
         metavar="TIME",
         type=_grain,
         default=1,
-        help="round times down to multiples of this, as 32ns: a smaller page (1ns)",
+        help="round times down to multiples of this, for example 32ns: a smaller page (1ns)",
     )
     add_json(parser)
 
@@ -46,12 +46,14 @@ def _grain(text: str) -> int:
     match = re.fullmatch(r"(\d+) ?(ns|us|ms|)", text)
     size = int(match[1]) * _UNITS[match[2]] if match else 0
     if not 1 <= size <= 1_000_000_000:
-        raise argparse.ArgumentTypeError(f"a time from 1ns to 1000ms, as 32ns, not {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"it must be a time from 1ns to 1000ms, such as 32ns, not {text!r}"
+        )
     return size
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write it, and open it unless it was asked for by name."""
+    """Write the page, and open it unless -o was given."""
     from ..viewer import open_page, write
 
     trace = load(arguments.file)

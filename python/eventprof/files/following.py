@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from ..trace import Trace
 from ..trace.table import Table
 
-#: The end of a live log is read last: a hook takes back up to so many records of a thread.
+#: So many records at the end of a live log are read later: a hook may still remove them.
 _HELD_BACK = 4
 _SHORTEST_WAIT_S = 0.1
-#: Share of the time that reading may take: the longer the log, the rarer it is read.
+#: The share of time that reading may take: a longer log is read less often.
 _READING_SHARE = 0.2
 
 
 class Follower:
     """The events of a program that is still being recorded, as they come; made by `open`.
 
-    Iterate over it: each item is a table of new events, with the columns of `Trace.events`, never
-    empty; it ends when the program's recording does.
+    Iterate over it: each item is a table of new events, with the columns of `Trace.events`, and is
+    never empty. The iteration ends when the recording ends.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Follower:
     Attributes
     ----------
     trace : Trace
-        All that was read last.
+        The trace that was read last.
     missed : int
         Events that a ring overwrote before they were read.
     """
@@ -49,11 +49,11 @@ class Follower:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more can come."""
+        """Whether no more events can come."""
         return self._ended
 
     def poll(self) -> Table:
-        """Read what came since the last time.
+        """Read the events since the last time.
 
         Returns
         -------
@@ -78,7 +78,7 @@ class Follower:
             mine = np.flatnonzero(threads == row)
             if live:
                 mine = mine[: max(len(mine) - _HELD_BACK, 0)]
-            # The events of a thread are counted from its first one, lost ones too.
+            # The events of a thread are counted from its first one, also the lost ones.
             key = int(native_id)
             given = self._given.get(key, 0)
             skipped = max(given - int(lost), 0)

@@ -8,7 +8,7 @@ from typing import Any
 from .. import _core
 from ..trace import Trace
 
-#: Clocks of one machine's one start agree this well: REALTIME may have been set a little meanwhile.
+#: How well the clocks agree since one boot of a machine: REALTIME may have been adjusted a little.
 _SAME_BOOT_NS = 1_000_000_000
 
 
@@ -24,15 +24,15 @@ def merge(traces: Iterable[Trace]) -> Trace:
     -------
     Trace
         Time 0 is the earliest start. Traces of one machine are aligned by CLOCK_MONOTONIC, others
-        by CLOCK_REALTIME, as well as those agree. A thread is named after its process's number
-        and its own name; functions of the same text are one. The upper 16 bits of an address tell
-        the trace: the same address in two processes is not the same block. Live memory and
-        `Trace.resident` are sums. ``metadata["merged"]`` holds the metadata of each trace.
+        by CLOCK_REALTIME, so only as well as these agree. The name of a thread has the process id
+        in front; functions of the same text are one. The upper 16 bits of an address are the number
+        of the trace, because the same address in two processes is not the same block. Live memory
+        and `Trace.resident` are sums. ``metadata["merged"]`` holds the metadata of each trace.
 
     Raises
     ------
     TypeError, ValueError
-        It is not a trace; there is none.
+        An item is not a trace, or there is no item.
     """
     parts = list(traces)
     for part in parts:

@@ -1,4 +1,4 @@
-"""Opens whatever eventprof wrote. The bytes are the extension's business; saving is saving.py's."""
+"""Opens files that eventprof wrote. The extension reads the bytes; saving.py saves."""
 
 from __future__ import annotations
 
@@ -46,35 +46,35 @@ def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace | Follo
     Parameters
     ----------
     path : str or path-like
-        What `Trace.save`, ``record(output=...)`` or ``eventprof run`` wrote; a log whatever ended
-        its program, or while that still runs. Or what another tool wrote: Chrome trace JSON (as
-        VizTracer does), Perfetto's protobuf, speedscope's JSON, collapsed stacks, pstats' files
-        (as cProfile does), memray's, and those of Python 3.15's profiling.sampling.
+        A file of `Trace.save`, ``record(output=...)`` or ``eventprof run``; a log file also after a
+        crash, or while its program runs. Or a file of another tool: Chrome trace JSON (of VizTracer
+        and others), Perfetto's protobuf, speedscope's JSON, collapsed stacks, files of pstats (of
+        cProfile), of memray, and of Python 3.15's profiling.sampling.
     follow : bool
-        Give an iterator of the events as they come, instead of all until now.
+        Give an iterator of the events as they come, instead of all events until now.
 
     Returns
     -------
     Trace or Follower
-        With the tables of the one that was recorded. Its events are read when they are first
-        needed; the file may be renamed or removed meanwhile, and not changed.
+        It has the same tables as the recorder's own trace. Its events are read when they are first
+        needed; until then the file may be renamed or removed, but not changed.
 
     Raises
     ------
     FormatError
-        It is no such file, or so damaged that nothing of it can be read. What is damaged in part
-        may show only when the events are read.
+        The file has another format, or is so damaged that nothing of it can be read. Damage of a
+        part may be found only when the events are read.
     ModuleNotFoundError
-        Only the library of the tool that wrote it can read it, and is not installed.
+        The file can only be read by the library of its tool, which is not installed.
     UnsupportedError
-        A newer eventprof wrote it, or with a compression that this one was built without.
+        A newer eventprof wrote the file, or it is compressed in a way that this build cannot read.
     OSError
-        The system refused, as by FileNotFoundError, IsADirectoryError or PermissionError.
+        The system refused, for instance with FileNotFoundError or PermissionError.
 
     Warns
     -----
     RuntimeWarning
-        Part of an archive is missing or damaged: the trace has what is left. Of a log,
+        A part of an archive is missing or damaged: the trace has the rest. For a log file,
         `Trace.file` says so.
 
     Examples
@@ -98,14 +98,14 @@ def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace | Follo
 
 
 def _open(source: str) -> Trace:
-    # A pipe that nobody writes to is no reason to wait.
+    # Opening a pipe without a writer must not wait.
     fd = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         mode = os.fstat(fd).st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), source)
         if not stat.S_ISREG(mode):
-            raise _core.FormatError(f"{source}: it is no regular file; copy it to one first")
+            raise _core.FormatError(f"{source}: it is not a regular file; copy it to one first")
         begin = os.pread(fd, 8, 0)
         for magic, opener in _OPENERS.items():
             if begin and magic.startswith(begin[: len(magic)]):
@@ -121,11 +121,7 @@ def _open(source: str) -> Trace:
                 return found
     finally:
         os.close(fd)
-    what = (
-        "it is empty"
-        if not begin
-        else f"it is of no format that is known here (it begins {begin!r})"
-    )
+    what = "it is empty" if not begin else f"its format is unknown (it begins {begin!r})"
     raise _core.FormatError(
         f"{source}: {what}, offset 0; open what Trace.save() or 'eventprof run' wrote, or "
         "another tool as Chrome trace JSON, Perfetto, speedscope, collapsed, pstats or memray"
@@ -183,8 +179,8 @@ def _words(value: object) -> tuple[str, ...]:
     return tuple(w for w in value if isinstance(w, str)) if isinstance(value, tuple) else ()
 
 
-#: What opens a file, by how that begins; given the descriptor, which is closed afterwards, and the
-#: path.
+#: Functions that open a file, by its first bytes. They are given the descriptor, which is closed #:
+#: afterwards, and the path.
 _OPENERS: dict[bytes, Callable[[int, str], Trace]] = {
     b"EVPARCH": _open_archive,
     b"EVPLOG\x1a\n": _open_log,

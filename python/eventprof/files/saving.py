@@ -1,6 +1,6 @@
-"""Traces into files: what the system says of paths, and that a file is whole or not there.
+"""Writes traces to files: handles errors of the system, and never leaves an incomplete file.
 
-Needs neither NumPy nor the tables: `eventprof run` does it at the end of programs without them.
+It imports neither NumPy nor the tables, because `eventprof run` uses it at the end of programs.
 """
 
 from __future__ import annotations
@@ -32,23 +32,22 @@ def save(
     core : _core.Trace
         What to save.
     recorder_metadata : dict
-        What the package knows of the run.
+        Facts about the run.
     path : str or path-like
-        Where to; ``.epr`` is the usual suffix.
+        The file; ``.epr`` is the usual suffix.
     force : bool
-        Replace what is there.
+        Replace an existing file.
     rights : int
-        The most that anybody may do with the file: an archive is no more public than the recording
-        that it is of.
+        The largest set of access rights: an archive must not be more public than its recording.
 
     Raises
     ------
     FileExistsError
-        There is something already, and `force` was not given.
+        The file exists, and `force` was not given.
     ValueError
         The name is that of another format.
     OSError
-        The system refused, as by IsADirectoryError or PermissionError; nothing is left behind.
+        The system refused, for instance with PermissionError; no file is left behind.
     """
     target = os.fspath(path)
     if not isinstance(target, str):
@@ -108,7 +107,7 @@ def from_bytes(archive: bytes) -> _core.Trace:
 
 
 def _check_name(target: str) -> None:
-    """Refuse a name that says something else: who opens x.json means to read JSON."""
+    """Refuse a name of another format: a file x.json must hold JSON."""
     if target.endswith(".epr"):
         return
     from ..export import by_extension
@@ -127,7 +126,7 @@ def _exists(target: str) -> FileExistsError:
 
 
 def _write_device(core: _core.Trace, metadata: bytes, target: str) -> None:
-    """Write to what is no regular file, and must not be replaced by one."""
+    """Write to something that is not a regular file, and must not be replaced by one."""
     fd = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
     try:
         core.save(fd, metadata)
@@ -143,8 +142,8 @@ def _write(
     force: bool,
     rights: int,
 ) -> None:
-    """Write beside the target, then give it its name: nobody sees half a file."""
-    target = os.path.realpath(target)  # a link stays one
+    """Write a temporary file, then rename it: the target is never incomplete."""
+    target = os.path.realpath(target)  # a link stays a link
     beside = f"{target}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, rights)
     try:
@@ -159,12 +158,12 @@ def _write(
         else:
             _name(beside, target)
     finally:
-        with contextlib.suppress(FileNotFoundError):  # it has its name
+        with contextlib.suppress(FileNotFoundError):  # the file has its name now
             os.unlink(beside)
 
 
 def _name(beside: str, target: str) -> None:
-    """Give a file its name, unless somebody else took that meanwhile."""
+    """Give a file its name, unless another file got that name meanwhile."""
     try:
         os.link(beside, target)
     except FileExistsError:

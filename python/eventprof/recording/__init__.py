@@ -1,1 +1,1 @@
-"""What the user starts and stops: arguments, recorders, counters, the drop-in. Loads no NumPy."""
+"""Recorders, counters and the drop-in, and their arguments. Imports no NumPy."""

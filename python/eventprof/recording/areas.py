@@ -1,6 +1,6 @@
-"""What the words "stdlib" and "site-packages" of include and exclude stand for.
+"""The meaning of the words "stdlib" and "site-packages" of include and exclude.
 
-Worked out once a process, when a recorder first uses one of them; filter.h has the rules.
+It is determined once, when a recorder first uses one of them; filter.h has the rules.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _told = False
 
 
 def tell() -> None:
-    """Tell the extension, once."""
+    """Pass the folders and modules to the extension, once."""
     global _told
     if _told:
         return
     installed = tuple(_spellings(_site_folders()))
     stdlib = tuple(_spellings(_stdlib_folders()))
-    # Modules that have no file of their own in the events: functions that are not in Python.
+    # Modules of C functions, which have no file in the events.
     standard = {"builtins", *sys.stdlib_module_names}
     _core.add_area(1, stdlib, tuple(sorted(standard)))
     _core.add_area(2, installed, tuple(sorted(_top_levels(installed) - standard)))
@@ -41,12 +41,12 @@ def folders() -> dict[str, tuple[str, ...]]:
 
 
 def tell_of_file(described: object) -> None:
-    """Tell the extension what the words stood for where a file was made.
+    """Tell the extension what the words meant in the process that made a file.
 
     Parameters
     ----------
     described : object
-        From `folders`, of that process; None: it did not use them.
+        The result of `folders` in that process; None: it did not use the words.
     """
     if not isinstance(described, dict):
         return
@@ -61,7 +61,7 @@ def tell_of_file(described: object) -> None:
         _core.add_area(number, tuple(sorted(new)), ())
 
 
-#: Folders of files that the extension knows of.
+#: Folders of files that the extension knows.
 _told_of: set[str] = set()
 
 
@@ -70,7 +70,7 @@ def _stdlib_folders() -> Iterator[str]:
 
     for name in ("stdlib", "platstdlib"):
         yield sysconfig.get_path(name)
-    yield os.path.dirname(os.__file__)  # where it was really found: a build tree, a zip file
+    yield os.path.dirname(os.__file__)  # where it was found: a build tree, a zip file
     yield getattr(sys, "_stdlib_dir", None) or ""
 
 
@@ -78,7 +78,7 @@ def _site_folders() -> Iterator[str]:
     import site
     import sysconfig
 
-    # Of this environment, and of the one that it was made from.
+    # Of this virtual environment, and of the installation that it was made from.
     base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
     for name in ("purelib", "platlib"):
         yield sysconfig.get_path(name)
@@ -106,7 +106,7 @@ def _spellings(folders: Iterable[str]) -> list[str]:
 
 
 def _top_levels(folders: Iterable[str]) -> set[str]:
-    """Give the names of what is installed there, packages and modules."""
+    """Give the names of the packages and modules that are installed there."""
     names = set()
     for folder in folders:
         with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
-"""What an argument of record() or count() may be: each function checks one.
+"""Checks of the arguments of record() and count(): one function for each argument.
 
-What it raises names the argument, what was given, and what is allowed.
+Errors name the argument, the given value, and what is allowed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Backend: TypeAlias = Literal["auto", "monitoring", "profile", "trace"]
 Clock: TypeAlias = Literal["auto", "counter", "monotonic"]
 
 DOMAINS = ("raw", "mem", "obj")
-#: Of them and of other allocators: of NumPy's arrays, of C libraries.
+#: These, and the domains of NumPy's arrays and of C libraries.
 ALL_DOMAINS = (*DOMAINS, "numpy", "libc")
 ON_FULL = ("overwrite", "stop", "grow")  # the order of the core's ep_on_full
 THREADS = ("all", "current")
@@ -30,8 +30,8 @@ CLOCKS = ("auto", "counter", "monotonic")
 
 
 def is_bool(value: object) -> bool:
-    """Say whether a value is True or False, of Python or of NumPy."""
-    # What NumPy has of them counts, too: without NumPy there is none, nor while it is being loaded.
+    """Whether a value is True or False, of Python or of NumPy."""
+    # NumPy's bool counts, too. Without NumPy, or while it is being loaded, no value is one.
     return isinstance(value, (bool, getattr(sys.modules.get("numpy"), "bool_", bool)))
 
 
@@ -51,7 +51,7 @@ def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
 
 
 def one_of(allowed: tuple[str, ...]) -> str:
-    """Give words as a sentence lists them."""
+    """Give words as a list in a sentence."""
     *most, last = map(repr, allowed)
     return f"{', '.join(most)} or {last}"
 
@@ -89,7 +89,7 @@ def patterns(name: str, value: object) -> tuple[str, ...]:
 
 
 def output_path(value: object) -> str:
-    """Check where a recording goes; give the path, absolute."""
+    """Check the path of a recording; give it as an absolute path."""
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"output must be a path, not {value!r}")
     path = os.fspath(value)
@@ -100,12 +100,12 @@ def output_path(value: object) -> str:
     for found in re.finditer("%(.?)", path):
         if found[1] not in ("p", "h", "%"):
             raise ValueError(f"output may hold %p, %h and %%, not {found[0]!r} as in {path!r}")
-    # Absolute: the program may go elsewhere before it forks.
+    # Absolute, because the program may change its directory before it forks.
     return os.path.abspath(path)
 
 
 def depth(value: object) -> int | None:
-    """Check how deep calls are recorded; None: at any depth."""
+    """Check the depth up to which calls are recorded; None: at any depth."""
     if value is None:
         return None
     if not is_bool(value):

@@ -1,4 +1,4 @@
-"""overhead(): what recording one event costs, on this machine and interpreter, now."""
+"""overhead(): what recording one event costs now, on this machine and interpreter."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from .. import _core
 
 _REPEATS = 25
-_STEPS = 400  # of a loop, each of which makes two events of its sort
+_STEPS = 400  # steps of a loop; each step makes two events of its sort
 _BUFFER = "1 MiB"
-_FILL = 150_000  # events that make the ring go round, so that its memory was used before
+_FILL = 150_000  # so many events fill the ring once, so that its memory was used before
 
-#: What is measured, in these words of the ``event`` column, and what each stands for.
+#: What is measured: words of the ``event`` column, and the events for which each stands.
 SORTS = {
     "call": "call and return, unwind: of Python functions",
     "c_call": "c_call and c_return, c_exception",
@@ -22,8 +22,8 @@ SORTS = {
     "realloc": "realloc, realloc_free and realloc_failed",
 }
 
-# Each loop makes two events a step, and no others. Not as this package's own code, which is never
-# recorded, and what it calls takes a longer way.
+# Each loop makes two events a step, and no others. The code is not in a file of this package,
+# because # that is never recorded, and calls that it makes take a slower path.
 _LOOPS = """
 def nothing():
     pass
@@ -70,14 +70,14 @@ def run(loops, few, steps, now):
 
 
 class Overhead(Mapping[str, float]):
-    """What one event costs, in ns, by sort: the mean of an event that opens and one that closes.
+    """The cost of one event, in ns, by sort: the mean of an event that opens and one that closes.
 
     Attributes
     ----------
     spread : dict of str to float
-        By how much the middle of the repetitions was above the best, in ns.
+        How far the median of the repetitions was above the minimum, in ns.
     measured : dict of str to object
-        With which recorder: backend, memory, calls, c_calls, clock.
+        The options of the measured recorder: backend, memory, calls, c_calls, clock.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Overhead(Mapping[str, float]):
         return len(self._costs)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give it as plain objects: what ``trace.metadata["overhead"]`` is."""
+        """Give plain objects, as in ``trace.metadata["overhead"]``."""
         rounded = {sort: round(ns, 2) for sort, ns in self._costs.items()}
         spread = {sort: round(ns, 2) for sort, ns in self.spread.items()}
         return {**rounded, "spread": spread, "measured": self.measured}
@@ -121,39 +121,40 @@ def overhead(
     clock: str = "auto",
     again: bool = False,
 ) -> Overhead:
-    """Measure what recording one event costs: on this machine and interpreter, as it is now.
+    """Measure what recording one event costs now, on this machine and interpreter.
 
     Parameters
     ----------
     calls, c_calls, memory : bool
-        What the recorder records, as in `record`: it pays for one sort while it records another.
+        What the recorder records, as in `record`. An event of one sort costs more while others are
+        recorded.
     backend : {'auto', 'monitoring', 'profile'}
         As in `record`.
     clock : {'auto', 'counter', 'monotonic'}
         As in `record`.
     again : bool
-        Measure once more; otherwise each choice of options is measured once a process.
+        Measure again; otherwise each choice of options is measured once in a process.
 
     Returns
     -------
     Overhead
         A mapping of ``call``, ``c_call``, ``resume``, ``malloc`` and ``realloc``, as far as they
-        are recorded, to ns an event: of pairs of events, as a call and its return, half.
+        are recorded, to ns an event: half of the cost of a pair, such as a call and its return.
 
     Raises
     ------
     StateError
-        A recorder runs: it would record this, and be measured.
+        A recorder is running: it would record the measured loops.
     ToolInUseError, UnsupportedError
         As `Recorder.start`.
     ValueError
-        Nothing is to be recorded.
+        No events are to be recorded.
 
     Notes
     -----
-    Takes about 50 ms: small loops, each several times without and with a recorder in turns; the
-    best of either count. A cost is the recorder's with the interpreter's own hooks; what the hooks
-    cost elsewhere, as by filling caches or by unspecialised code, is not in it.
+    It takes about 50 ms: small loops run several times, in turns without and with a recorder, and
+    the minimum of each counts. A cost contains the recorder and the interpreter's own hooks. Other
+    effects of the hooks, such as filled caches or unspecialized code, are not in it.
 
     Examples
     --------
@@ -168,8 +169,8 @@ def overhead(
         return _known[key]
     if _core.engine_stats()["recording"]:
         raise _core.StateError(
-            "a recorder runs, which would record what is measured; call overhead() before, or "
-            "after it is stopped"
+            "a recorder is running, and would record the measured loops; call overhead() before it "
+            "starts or after it is stopped"
         )
     make: Callable[[], Any] = lambda: record(  # noqa: E731
         calls=calls,
@@ -205,7 +206,7 @@ def overhead(
 
 
 def known(calls: bool, c_calls: bool, memory: bool, backend: str, clock: str) -> Overhead | None:
-    """Give what was measured in this process already; measures nothing."""
+    """Give the costs that were measured before in this process; measures nothing."""
     return _known.get((calls, c_calls, memory, backend, clock))
 
 
@@ -228,7 +229,7 @@ def _measure(
             for sort, ns in driver(loops, few, steps, time.perf_counter_ns).items():
                 to[sort].append(ns)
 
-    # Before and after, so that whatever else the machine does meets both.
+    # Without a recorder before and after, so that other work of the machine affects both.
     repeat(_REPEATS // 2, bare)
     with recorder:
         repeat(_FILL // 2 // _STEPS // len(loops), {sort: [] for sort in loops})

@@ -1,6 +1,6 @@
-"""count(): how often functions were called and what they took, without a log.
+"""count(): how often functions were called and what time and memory they took, without a log.
 
-Counting is the extension's; here arguments are checked, and what was counted becomes a table.
+The extension counts; this module checks the arguments and makes tables of the counts.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def count(
 ) -> Counter:
     """Make a counter: a context manager, a decorator, or something to start and stop.
 
-    It keeps no log: the sums of each function are updated in place, so that what it takes goes by
-    functions and threads, however long the program runs.
+    It keeps no log: the sums of each function are updated in place. So its memory depends on the
+    numbers of functions and threads, not on how long the program runs.
 
     Parameters
     ----------
@@ -49,10 +49,10 @@ def count(
     c_calls : bool
         Count calls of functions that are not in Python.
     memory : bool or iterable of {'raw', 'mem', 'obj'}
-        Count what Python's allocators give out; of these domains only. What NumPy's arrays and C
-        libraries take by themselves is not counted: `record` has it.
+        Count the blocks of Python's allocators, or only those of these domains. Blocks of NumPy's
+        arrays and of C libraries are not counted: use `record` for these.
     include, exclude : iterable of str
-        Which functions' calls are counted: as of `record`.
+        The functions whose calls are counted, as in `record`.
     threads : {'all', 'current'}
         Every thread, or only the one that starts it.
 
@@ -82,7 +82,7 @@ def count(
     else:
         domains = domain_words(
             memory,
-            "what arrays and C libraries take is recorded, not counted, by record(numpy=True, "
+            "blocks of arrays and C libraries are not counted: record them, by record(numpy=True, "
             "native=True)",
         )
     options = CounterOptions(
@@ -94,14 +94,14 @@ def count(
         choice("threads", threads, THREADS),
     )
     if not (options.calls or options.c_calls):
-        raise ValueError("nothing to count: one of calls and c_calls must be on; blocks go by the "
-                         "calls that they were made in")  # fmt: skip
+        raise ValueError("nothing to count: one of calls and c_calls must be on; blocks count for "
+                         "the call that allocates them")  # fmt: skip
     if has_jit():
         import warnings
 
         warnings.warn(
-            "the JIT of this interpreter is on: together with sys.monitoring, which calls are "
-            "counted by, it may corrupt local variables (CPython issue gh-156319, open); set "
+            "the JIT of this interpreter is on: together with sys.monitoring, from which calls are "
+            "counted, it may corrupt local variables (CPython issue gh-156319, open); set "
             "PYTHON_JIT=0",
             RuntimeWarning,
             stacklevel=2,
@@ -110,12 +110,12 @@ def count(
 
 
 class CounterOptions:
-    """What a counter was asked for, checked.
+    """The checked options of a counter.
 
     Parameters
     ----------
     calls, c_calls : bool
-        Whether calls in Python, and others, are counted.
+        Whether calls of Python functions, and other calls, are counted.
     domains : tuple of str
         Allocators whose blocks are counted.
     include, exclude : tuple of str
@@ -144,12 +144,12 @@ class CounterOptions:
 
 
 class Counter(_core.Counter):
-    """Counts what happens between its start and its stop; made by `count`.
+    """Counts calls and blocks between its start and its stop; made by `count`.
 
-    Use it in a ``with`` statement, as a decorator, or call `start` and `stop`. Started again, it
-    begins at zero. Up to eight may run at once, each as if alone, and beside recorders. What it
-    counted can be asked for at any time, also while it runs: calls that are open then count as if
-    they ended now.
+    Use it in a ``with`` statement, as a decorator, or call `start` and `stop`. A counter that is
+    started again begins at zero. Up to eight may run at once, independent of each other, and beside
+    recorders. The counts can be read at any time, also while it runs: calls that are open then
+    count as if they ended now.
 
     Parameters
     ----------
@@ -159,9 +159,9 @@ class Counter(_core.Counter):
     Attributes
     ----------
     state : {'new', 'running', 'stopped'}
-        Where it is.
+        Its state.
     displaced : bool
-        Whether another tool took over a hook of the counter's.
+        Whether another tool took over one of the counter's hooks.
     """
 
     options: CounterOptions
@@ -190,8 +190,8 @@ class Counter(_core.Counter):
         Returns
         -------
         dict of str to int
-            By qualified name: calls, those of functions of one name in different modules together.
-            A generator counts once, however often it is resumed. `functions` tells them apart.
+            Calls by qualified name; functions of the same name in different modules are added up. A
+            generator counts once, however often it is resumed. `functions` has separate rows.
 
         Raises
         ------
@@ -201,13 +201,13 @@ class Counter(_core.Counter):
         return self._by_name(lambda row: row[5])
 
     def get_durations(self) -> dict[str, int]:
-        """Give what each function took, with what it called.
+        """Give the time of each function, with the calls inside.
 
         Returns
         -------
         dict of str to int
-            By qualified name: nanoseconds with the function open; of recursive calls those of the
-            outermost. What callbacks took is in nobody's.
+            Nanoseconds with the function open, by qualified name; of recursive calls only those of
+            the outermost. The time of callbacks counts for no function.
 
         Raises
         ------
@@ -223,14 +223,14 @@ class Counter(_core.Counter):
     def _by_name(self, value: Callable[[_core._CountRow], int]) -> dict[str, int]:
         sums: dict[str, int] = {}
         for row in self._read()[0]:
-            if row[5] or row[6] or row[8]:  # not those that have blocks alone
+            if row[5] or row[6] or row[8]:  # not functions that have only blocks
                 name = row[0] or "?"
                 sums[name] = sums.get(name, 0) + value(row)
         return sums
 
     @property
     def functions(self) -> Table:
-        """Every function that was called, or was open.
+        """A row for each function that was called or was open.
 
         Returns
         -------
@@ -238,7 +238,8 @@ class Counter(_core.Counter):
             The columns of `Trace.functions` that need no log: ``name``, ``module``, ``file``,
             ``line``, ``kind``; ``calls``, ``resumes``, ``recursive``; ``total``, ``self``,
             ``mean``, ``min`` and ``max``, ns; ``allocated`` bytes and ``blocks``. They mean the
-            same; what is recursive goes by code, where functions of one line share a name.
+            same, except that ``recursive`` counts by code object, also if functions of one line
+            have the same name.
 
         Raises
         ------
@@ -251,7 +252,7 @@ class Counter(_core.Counter):
 
     @property
     def stats(self) -> Mapping[str, int]:
-        """What counting holds, and what it missed.
+        """The memory of the counter, and the counts of what it missed.
 
         Returns
         -------
@@ -281,7 +282,7 @@ class Counter(_core.Counter):
         Parameters
         ----------
         file : text file, optional
-            Where to; standard output without.
+            The file to write to; by default standard output.
         limit : int
             How many functions are shown.
 
@@ -305,10 +306,9 @@ class Counter(_core.Counter):
         ----------
         on_enter, on_exit : callable, capsule or None
             Called with the qualified name: before a function begins or goes on, and after it ended,
-            yielded or raised. None: nothing is called any more; left out, it stays as it is. A
+            yielded or raised. None removes a callback; without the argument it does not change. A
             capsule named ``eventprof.trace_function`` holds a C function ``void (*)(const char
-            *qualified_name, void *context)``, called with the GIL; the capsule's context is passed
-            on.
+            *qualified_name, void *context)``, called with the GIL and with the capsule's context.
 
         Raises
         ------
@@ -319,8 +319,8 @@ class Counter(_core.Counter):
 
         Notes
         -----
-        What a callback calls, and what it takes, is not counted. If it raises,
-        ``sys.unraisablehook`` is told, and it is switched off.
+        Calls and time of a callback are not counted. If it raises, ``sys.unraisablehook`` is
+        called, and the callback is switched off.
         """
         self._set_trace_functions(on_enter, on_exit)
 
@@ -337,7 +337,7 @@ class Counter(_core.Counter):
         Returns
         -------
         callable
-            Wraps it. Its ``counter`` is this counter, which counts the last run.
+            The wrapped function. Its ``counter`` is this counter, with the counts of the last run.
 
         Raises
         ------
@@ -355,7 +355,7 @@ class Counter(_core.Counter):
 
 
 def _by_text(rows: Iterable[_core._CountRow]) -> list[_core._CountRow]:
-    """Put rows together that read the same: a function that was defined again and again."""
+    """Join rows with the same text: a function that was defined several times."""
     merged: dict[tuple[Any, ...], _core._CountRow] = {}
     for row in rows:
         key = row[:5]
@@ -393,9 +393,9 @@ def report(counter: Counter, limit: int = 25) -> str:
     calls = sum(row[5] for row in called)
     said = f"{plural(calls, 'call')} of {plural(len(called), 'function')} in {show_ns(duration)}"
     if lost:
-        said += f"; {lost:,} LOST for want of memory"
+        said += f"; {lost:,} LOST because there was no memory"
     if counter.displaced:
-        said += "; another tool took over a hook: what came meanwhile is missing"
+        said += "; another tool took over a hook: calls in that time are missing"
     lines = [said]
     heads = ["calls", "self", "total", "mean", "allocated", "blocks", "function"]
     cells = [

@@ -1,4 +1,4 @@
-"""Recorders and counters as decorators: functions that run inside of them."""
+"""Recorders and counters as decorators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOTHING = _Nothing()
 
 
 class _First:
-    """Records unless that is done already, on any thread: asked and begun in one step."""
+    """Starts the recorder unless it runs, on any thread: check and start are one step."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -43,9 +43,9 @@ class _First:
 
 
 def outermost(recorder: Recorder) -> Recorder | _Nothing | _First:
-    """Give what records from here on, if nothing on the way here does.
+    """Give the context that records from here on, or one that does nothing if it runs already.
 
-    With a GIL no other thread comes between the question and what `with` does next.
+    With a GIL no other thread runs between this check and the start by `with`.
     """
     if not has_gil():
         return _First(recorder)
@@ -53,7 +53,7 @@ def outermost(recorder: Recorder) -> Recorder | _Nothing | _First:
 
 
 def decorate(word: str, owner: Any, context: Callable[[], Any], function: _Function) -> _Function:
-    """Wrap a function, which shows its recorder or counter under that word; else TypeError."""
+    """Wrap a function; an attribute of that name is its recorder or counter. Else TypeError."""
     import inspect
 
     if isinstance(function, (staticmethod, classmethod)):
@@ -69,10 +69,10 @@ def decorate(word: str, owner: Any, context: Callable[[], Any], function: _Funct
 
 
 def wrap(context: Callable[[], Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a function of the same sort that runs in a context, asked for at each run.
+    """Give a function of the same sort that runs in a context, which is made for each run.
 
-    `with` calls the extension's own __enter__, and no signal or other thread comes between the
-    question whether it runs, the start, and the block. No frame of ours is recorded.
+    `with` calls the extension's __enter__ directly, so no signal handler and no other thread runs
+    between the check whether it runs, the start, and the body. No frame of this package is seen.
     """
     import inspect
 

@@ -1,4 +1,4 @@
-"""A drop-in for ``cpyquickhelper.profiling``: its classes, by the same names, on this recorder."""
+"""A drop-in for ``cpyquickhelper.profiling``: the same classes, on this recorder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KINDS = sum(
 
 
 class _Rows(NamedTuple):
-    """One entry an event, but for `places`."""
+    """One entry for each event, except `places`."""
 
     time: NDArray[np.int64]
     event: NDArray[np.int8]
@@ -84,7 +84,7 @@ def _check_clean_file_name(clean: Callable[[str], str] | None) -> Callable[[str]
 
 
 def _spread(of_places: NDArray[Any], place: NDArray[np.int32]) -> NDArray[Any]:
-    """`of_places[place]`, at the speed of memory."""
+    """`of_places[place]`, as fast as memory allows."""
     return _core.gather(np.append(of_places, of_places.dtype.type(-1)), place)
 
 
@@ -94,7 +94,7 @@ class EventProfiler:
     Parameters
     ----------
     size : int, default 1000000
-        How many events the ring holds between two copies. It does not bound the result: a full ring
+        How many events the ring holds between two copies. It does not limit the result: a full ring
         is emptied into it, and nothing is lost.
     impl : {'c', 'python', 'pybind11'}
         Accepted for compatibility: there is one implementation, and it is C.
@@ -102,7 +102,7 @@ class EventProfiler:
     Raises
     ------
     TypeError, ValueError, MemoryError
-        An argument is not what it may be; the message names it.
+        An argument is wrong; the message names it.
 
     See Also
     --------
@@ -111,7 +111,7 @@ class EventProfiler:
 
     Notes
     -----
-    What differs from the original, always by seeing more or breaking less:
+    It differs from the original, because it records more and disturbs programs less:
 
     - Calls are recorded on every thread, allocations in all three domains of the interpreter's
       allocator (raw, mem, obj). There: the calls of the thread that started it, and raw alone.
@@ -159,7 +159,7 @@ class EventProfiler:
         self._impl = _check_impl(impl)
         self._log = _core.LegacyLog(self._event_mapping)
         self._started = False
-        self._lock = threading.Lock()  # for retrieving while another thread stops
+        self._lock = threading.Lock()  # protects retrieving while another thread stops
         self._recorder: _core.Recorder | None = None
         self._traces: list[_core.Trace] = []  # of ended windows, in order
         self._snapshot: _core.Trace | None = None  # of the running window, at the last copy
@@ -183,7 +183,7 @@ class EventProfiler:
         Raises
         ------
         StateError
-            It is running already. A RuntimeError, as in the original.
+            The profiler is running. It is a RuntimeError, as in the original.
         """
         if self._started:
             raise _core.StateError(
@@ -191,7 +191,7 @@ class EventProfiler:
             )
         self._started = True
         self._log.mark("profiler_start")
-        # The last step: what follows would be recorded.
+        # The last step, because later code would be recorded.
         self._begin()
 
     def stop(self) -> None:
@@ -200,11 +200,11 @@ class EventProfiler:
         Raises
         ------
         StateError
-            It is not running. A RuntimeError, as in the original.
+            The profiler is not running. It is a RuntimeError, as in the original.
         """
         if not self._started:
             raise _core.StateError("this profiler is not running; start it first")
-        # The first step: what comes before is recorded.
+        # The first step, because earlier code is recorded.
         self._end()
         self._started = False
 
@@ -230,27 +230,27 @@ class EventProfiler:
             self._traces.append(recorder._capture())
 
     def log_event(self, frame: FrameType, event: str, arg: object) -> None:
-        """Log an event oneself, as a callback of ``sys.setprofile`` is told of one.
+        """Log an event, with the arguments of a callback of ``sys.setprofile``.
 
         Parameters
         ----------
         frame : frame
-            Where it happened: the callee's frame of ``call`` and ``return``, of C calls the
+            The frame of the event: for ``call`` and ``return`` the callee's, for C calls the
             caller's.
         event : str
             A key of ``EventProfiler._event_mapping``.
         arg : object
-            For C calls the function; otherwise not looked at. It is not kept.
+            For C calls the function; otherwise it is ignored. It is not kept.
 
         Raises
         ------
         TypeError, ValueError
-            `frame` is no frame, or `event` is not one of the known.
+            `frame` is not a frame, or `event` is unknown.
 
         Notes
         -----
-        The event is dated now and takes its place in the results by that, among those recorded.
-        value1 and value2 are 0. It can be logged at any time, running or not.
+        The event has the current time, and is in the results in order of time. value1 and value2
+        are 0. It can be logged at any time, also if the profiler is not running.
         """
         self._log.log(frame, event, arg)
 
@@ -273,23 +273,23 @@ class EventProfiler:
         return rows
 
     def retrieve_raw_results(self, empty_cache: bool = True) -> NDArray[np.int64]:
-        """Every event so far, in order of time, as plain integers.
+        """Give every event so far, in order of time, as plain integers.
 
         Parameters
         ----------
         empty_cache : bool, default True
-            Copy what was recorded since the last copy first; stopping copies, too. False: only what
-            was copied before.
+            First copy the events since the last copy; stopping copies, too. False: only the events
+            that were copied before.
 
         Returns
         -------
         ndarray of int64, shape (events, 6)
             ``id_frame``: in the upper 32 bits the thread (`threading.get_native_id`), in the lower
-            the number of the Python function at work, 0 where there is none; equal for a call and
-            its return. ``id_arg``: the number of the C function that is called, else 0. Both are -1
-            for the profiler's own two events. ``event``: see ``_event_mapping``. ``time``: ns since
-            the epoch. ``value1``: the address of a block, else 0. ``value2``: its size; negative
-            where the block is freed, and 0 if this window did not see it allocated.
+            the number of the Python function that is executing, 0 if there is none; equal for a
+            call and its return. ``id_arg``: the number of the C function that is called, else 0.
+            Both are -1 for the profiler's own two events. ``event``: see ``_event_mapping``.
+            ``time``: ns since the epoch. ``value1``: the address of a block, else 0. ``value2``:
+            its size; negative if the block is freed, and 0 if it was not allocated in this window.
 
         Warns
         -----
@@ -299,7 +299,7 @@ class EventProfiler:
         Notes
         -----
         The rows are those of `retrieve_results`. Sums of ``value2`` are live bytes. Sizes are
-        matched within a window: what happens to an address between two is not known.
+        matched within a window: events between two windows are unknown.
         """
         rows = self._rows(empty_cache)
         name, frame, _, _ = _core.legacy_places(rows.places)
@@ -313,14 +313,14 @@ class EventProfiler:
         empty_cache: bool = True,
         clean_file_name: Callable[[str], str] | None = None,
     ) -> pd.DataFrame:
-        """Every event so far, in order of time, with names and lines.
+        """Give every event so far, in order of time, with names and lines.
 
         Parameters
         ----------
         empty_cache : bool, default True
             As in `retrieve_raw_results`.
         clean_file_name : callable, optional
-            Makes another text of a file name, for ``mod`` and ``from_mod``. Called once for each.
+            Converts a file name for ``mod`` and ``from_mod``. It is called once for each name.
 
         Returns
         -------
@@ -328,14 +328,14 @@ class EventProfiler:
             - ``time``, ``value1``, ``value2`` (int64): as in `retrieve_raw_results`.
             - ``event``: a key of ``_event_mapping``.
             - ``name``, ``mod``: the function and its file; of a C function the qualified name and
-              the module; of an allocation the Python function at work.
-            - ``lineno`` (int64): the first line of the Python function at work, which for a C call
-              is the caller.
-            - ``from_name``, ``from_mod``, ``from_line`` (int64): who called and on which line, or
-              who allocated; '', '' and -1 for nobody.
+              the module; of an allocation the Python function that is executing. - ``lineno``
+            (int64): the first line of the Python function that is executing, which for a C call is
+            the caller.
+            - ``from_name``, ``from_mod``, ``from_line`` (int64): the caller and the line of the
+              call, or the function that allocated; '', '' and -1 if there is none.
 
             Texts are categorical, with the same categories for ``name`` and ``from_name``, and for
-            ``mod`` and ``from_mod``. What is unknown is null. Surrogates, which a file name may
+            ``mod`` and ``from_mod``. Unknown values are null. Surrogates, which a file name may
             have, are backslash escapes.
 
         Raises
@@ -358,7 +358,7 @@ class EventProfiler:
         of_name, of_frame, of_caller = position.reshape(3, -1)
         names, files = _Texts(), _Texts()
         name_number, file_number, first_line = _numbers(ids, names, files, clean)
-        # Called by nobody: an empty text, as in the original.
+        # Without a caller: an empty text, as in the original.
         origin_number, origin_file = name_number.copy(), file_number.copy()
         if len(ids) > 0 and ids[0] == 0 and 0 in of_caller:
             origin_number[0], origin_file[0] = names.number(""), files.number("")
@@ -391,7 +391,7 @@ class EventProfiler:
 
 
 def _code_type(categories: int) -> type[np.signedinteger[Any]]:
-    """Which integers pandas numbers so many categories with; others would be copied."""
+    """Give the integer type that pandas uses for so many categories; others would be copied."""
     if categories < np.iinfo(np.int8).max:
         return np.int8
     return np.int16 if categories < np.iinfo(np.int16).max else np.int32
@@ -410,7 +410,7 @@ def _numbers(
     first_line = np.full(len(ids), -1, np.int64)
     for i, (qualname, module, file, line, is_python) in enumerate(_core.legacy_names(ids)):
         if is_python:
-            # The original shows co_name, which is the end of the qualified one.
+            # The original shows co_name, which is the last part of the qualified name.
             name = None if qualname is None else qualname.rpartition(".")[2]
             where = file
             if clean is not None and file is not None:
@@ -457,7 +457,7 @@ class EventProfilerDebug(EventProfiler):
 
 
 class WithEventProfiler:
-    """Records what happens inside a ``with`` block, whatever leaves it.
+    """Records the body of a ``with`` statement, also if an exception leaves it.
 
     Parameters
     ----------
@@ -469,7 +469,7 @@ class WithEventProfiler:
     Attributes
     ----------
     prof_ : EventProfiler or None
-        Of the latest block.
+        The profiler of the latest ``with`` statement.
 
     Examples
     --------
@@ -510,16 +510,17 @@ class WithEventProfiler:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> Literal[False]:
-        # The report waits until it is asked for: nothing of it may hide the block's exception.
+        # The report is made when it is asked for, so that its errors cannot hide the body's
+        # exception.
         if self.prof_ is not None and self.prof_._started:
             self.prof_.stop()
         return False
 
     @property
     def report(self) -> pd.DataFrame | None:
-        """The latest block's events (see `EventProfiler.retrieve_results`); None before the first.
+        """The latest events, as `EventProfiler.retrieve_results` gives them; None before the first.
 
-        Made when first asked for; inside the block it holds the events so far.
+        It is made when it is first asked for; inside of the body it has the events so far.
         """
         if self.prof_ is None or self._report is not None:
             return self._report

@@ -1,4 +1,4 @@
-"""Which kinds of events a recorder was asked for, and whether they can be had."""
+"""The kinds of events that a recorder was asked for, and whether they can be recorded."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def _words_of_groups(*groups: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(row[2] for row in KINDS if row[7] in groups))
 
 
-#: Events that have a flag of record() of their own, by that.
+#: Events that have their own flag of record(), by flag.
 OF_CALLS = _words_of_groups("python")
 OF_C_CALLS = _words_of_groups("c")
-#: What happens inside of functions, by the flag of record() that asks for it.
+#: Events inside of functions, by the flag of record() that asks for them.
 INSIDE = {
     "lines": _words_of_groups("line"),
     "instructions": _words_of_groups("instruction"),
@@ -28,9 +28,9 @@ INSIDE = {
     "branches": _words_of_groups("branch"),
 }
 _INSIDE_WORDS = tuple(word for words in INSIDE.values() for word in words)
-#: Of them, what a trace hook sees.
+#: The events inside of functions that a trace hook sees.
 _TRACED_WORDS = ("line", "instruction", "raise", "stop_iteration")
-#: What has nothing to do with calls and blocks, by its flag.
+#: Events that are neither calls nor blocks, by flag.
 BESIDE = {
     "marks": _words_of_groups("span", "mark"),
     "gc": _words_of_groups("gc"),
@@ -40,10 +40,10 @@ BESIDE = {
 }
 _BLOCK_WORDS = _words_of_groups("block")
 _CODE_WORDS = (*OF_CALLS, *OF_C_CALLS, *_INSIDE_WORDS)
-#: Of what filters of functions are about.
+#: Events to which filters of functions apply.
 CODE_KINDS = sum(1 << row[0] for row in KINDS if row[2] in _CODE_WORDS)
 EVENTS = tuple(dict.fromkeys(row[2] for row in KINDS))
-#: What is recorded without asking.
+#: Events that are recorded by default.
 DEFAULT_EVENTS = tuple(
     word for word in EVENTS if word in (*OF_CALLS, *OF_C_CALLS, *_BLOCK_WORDS, *BESIDE["marks"])
 )
@@ -55,7 +55,7 @@ def words_of_kinds(kinds: int) -> tuple[str, ...]:
 
 
 def need_ends(kinds: int, max_depth: int | None, min_duration: int) -> None:
-    """Check that calls and their ends are recorded, where that is what a limit goes by."""
+    """Check that calls and their ends are recorded, because a limit needs them."""
     name = "max_depth" if max_depth is not None else "min_duration"
     if max_depth is None and not min_duration:
         return
@@ -64,11 +64,11 @@ def need_ends(kinds: int, max_depth: int | None, min_duration: int) -> None:
     missing = [word for some in (python, c) if words & some for word in sorted(some - words)]
     if missing or not words & (python | c):
         what = f"events lacks {', '.join(missing)}" if missing else "no calls are recorded"
-        raise ValueError(f"{name} goes by calls and their ends, and {what}")
+        raise ValueError(f"{name} needs calls and their ends, and {what}")
 
 
 def numpy_choice(value: object) -> bool | None:
-    """Give what is asked for of NumPy's arrays; None: as the rest of the memory."""
+    """Whether NumPy's arrays are recorded; None: like the rest of the memory."""
     if isinstance(value, str) and value == "auto":
         return None
     if is_bool(value):
@@ -94,7 +94,7 @@ def need_numpy() -> None:
 
 
 def audit_patterns(value: object) -> tuple[str, ...]:
-    """Give the patterns of audit events; of all, the one that matches all."""
+    """Give the patterns of audit events; for all events, one that matches all."""
     if is_bool(value):
         return ("*",) if value else ()
     return patterns("audit", value)
@@ -107,11 +107,11 @@ def domains_of_memory(memory: object) -> frozenset[str]:
     if isinstance(memory, str) or not isinstance(memory, Iterable):
         raise TypeError(f"memory must be True, False, or some of {one_of(DOMAINS)} as in "
                         f"memory=['obj'], not {memory!r}")  # fmt: skip
-    return domain_words(memory, "numpy=True and native=True ask for the others")
+    return domain_words(memory, "numpy=True and native=True record the others")
 
 
 def domain_words(memory: Iterable[object], others: str) -> frozenset[str]:
-    """Check words for domains; `others` says how the other domains are asked for."""
+    """Check words for domains; `others` says how to record the other domains."""
     words = list(memory)
     for word in words:
         if isinstance(word, str) and word in ALL_DOMAINS and word not in DOMAINS:
@@ -120,9 +120,9 @@ def domain_words(memory: Iterable[object], others: str) -> frozenset[str]:
 
 
 class Asked:
-    """The arguments of record() that say what is recorded, each by itself checked.
+    """The arguments of record() that say what is recorded; each is checked by itself.
 
-    No named tuple: making one is seen by recorders that run.
+    It is not a named tuple, because running recorders would record how one is made.
     """
 
     calls: bool
@@ -149,12 +149,12 @@ def _event_words(events: object) -> frozenset[str]:
 
 
 def _check_agreement(words: frozenset[str], asked: Asked) -> None:
-    """Check that no other argument says something else than `events`."""
+    """Check that no other argument contradicts `events`."""
     for flag, of_flag in (*INSIDE.items(), *BESIDE.items()):
         given = asked.inside.get(flag, asked.beside.get(flag))
         if given and flag not in ("marks", "audit"):
             raise ValueError(
-                f"events says exactly what is recorded, and {flag} is given, too: put "
+                f"events says exactly what is recorded, but {flag} is given, too: put "
                 f"{', '.join(map(repr, of_flag))} into events, or leave events out"
             )
     if asked.beside["audit"] and "audit" not in words:
@@ -171,7 +171,7 @@ def _check_agreement(words: frozenset[str], asked: Asked) -> None:
         named = [word for word in of_argument if word in words]
         if is_off and named:
             raise ValueError(f"events holds {', '.join(map(repr, named))}, and {argument} says "
-                             "that there are none: leave one of both out")  # fmt: skip
+                             "that there are none: leave one of the two out")  # fmt: skip
     of_blocks = {"memory": not is_bool(asked.memory), "numpy": asked.numpy, "native": asked.native}
     for flag, is_on in of_blocks.items():
         if is_on and words.isdisjoint(_BLOCK_WORDS):
@@ -214,7 +214,7 @@ def chosen_kinds(events: object, asked: Asked, backend: str) -> int:
         for word in (of_flag if is_on else ())
     )
     if _hook_inside(backend) == "trace":
-        words -= {"reraise", "handled"}  # of exceptions, what can be had
+        words -= {"reraise", "handled"}  # of exceptions, those that the hook can see
     kinds = _chosen(words, _domains_of(asked))
     if not kinds:
         raise ValueError(
@@ -225,14 +225,14 @@ def chosen_kinds(events: object, asked: Asked, backend: str) -> int:
 
 
 def _hook_inside(backend: str) -> str:
-    """Say which hook tells what happens inside of functions."""
+    """Say which hook reports events inside of functions."""
     if backend != "auto":
         return backend
     return "monitoring" if sys.version_info >= (3, 12) else "trace"
 
 
 def need_support(kinds: int, backend: str) -> None:
-    """Check that the hook sees what is wanted of the inside of functions."""
+    """Check that the hook sees the wanted events inside of functions."""
     hook = _hook_inside(backend)
     words = [word for word in words_of_kinds(kinds) if word in _INSIDE_WORDS]
     seen = {"profile": (), "trace": _TRACED_WORDS}.get(hook, _INSIDE_WORDS)

@@ -1,4 +1,4 @@
-"""What a program says of itself: spans as decorators, and where the header for extensions is."""
+"""Spans as decorators, and the folder of the header for extensions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def decorate(span: _core.Span, function: _Function) -> _Function:
     Returns
     -------
     callable
-        Wraps it.
+        The wrapped function.
 
     Raises
     ------

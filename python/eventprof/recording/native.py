@@ -1,8 +1,8 @@
-"""The library that must be loaded before Python, so that what C libraries allocate can be recorded.
+"""The library that must be loaded before Python, so that blocks of C libraries can be recorded.
 
-The system's loader does that for the program whose environment says ``LD_PRELOAD``. ``eventprof run
---native`` starts itself once more with it, and then takes it out of the environment again: programs
-that the recorded one starts are not to have it.
+The system's loader loads it if ``LD_PRELOAD`` names it. ``eventprof run --native`` starts itself
+again with this variable, and then removes it from the environment, because programs that the
+recorded program starts must not have the library.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import sys
 
 from .. import _core
 
-#: Names the shim to the loader.
+#: The variable that names the library for the loader.
 PRELOAD = "LD_PRELOAD"
-#: What ``LD_PRELOAD`` was before `run` began anew, behind a ``=``; empty: there was none.
+#: The value of ``LD_PRELOAD`` before `run` started itself again, after a ``=``; empty: none.
 _BEFORE = "EVENTPROF_PRELOADED"
 
 
@@ -29,12 +29,12 @@ def library() -> str:
     Raises
     ------
     UnsupportedError
-        It was not built: this system cannot preload it.
+        The library was not built, because this system cannot preload it.
     """
     path = os.path.join(os.path.dirname(os.path.abspath(_core.__file__)), "_shim.so")
     if not os.path.exists(path):
         raise _core.UnsupportedError(
-            f"native=True needs Linux: {path}, which would see what C libraries allocate, is not "
+            f"native=True needs Linux: {path}, which records blocks of C libraries, is not "
             f"there on {sys.platform}; record without it"
         )
     return path
@@ -46,7 +46,7 @@ def require() -> None:
     Raises
     ------
     UnsupportedError
-        It was not; the message says how to do that.
+        It was not loaded; the message says how to load it.
     """
     if not _core.native_available():
         raise _core.UnsupportedError(
@@ -56,12 +56,12 @@ def require() -> None:
 
 
 def run_preloaded() -> None:
-    """Begin this process anew with the library, unless it is there; returns if it is.
+    """Start this process again with the library; returns if the library is loaded already.
 
     Raises
     ------
     UnsupportedError
-        There is no such library, or the loader does not load it.
+        The library does not exist, or the loader does not load it.
     """
     before = os.environ.pop(_BEFORE, None)
     if _core.native_available():
@@ -72,7 +72,7 @@ def run_preloaded() -> None:
         leave_environment(before)
         raise _core.UnsupportedError(
             f"the system did not load {library()} before Python, which it does not do for a "
-            f"program that is linked statically or has more rights than who starts it: "
+            f"program that is linked statically or has more rights than its user: "
             f"{sys.executable}"
         )
     now = os.environ.get(PRELOAD)
@@ -85,7 +85,7 @@ def run_preloaded() -> None:
 
 
 def leave_environment(before: str) -> None:
-    """Put the variable back that named the library: programs started from here are without it."""
+    """Restore ``LD_PRELOAD``, so that programs started from here do not have the library."""
     if before:
         os.environ[PRELOAD] = before[1:]
     else:

@@ -1,4 +1,4 @@
-"""What a recorder was asked for, and what is known of a run before it begins."""
+"""The options of a recorder, and the facts about a run that are known before it begins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .events import KINDS, words_of_kinds
 
 
 class Options(NamedTuple):
-    """What a recorder was asked for, checked."""
+    """The checked options of a recorder."""
 
     kinds: int
     limit_bytes: int
@@ -51,7 +51,7 @@ class Options(NamedTuple):
 
 
 def path_patterns(output: str) -> tuple[bytes, bytes]:
-    """Give the patterns of the core, which knows %p and %%: of this process, and of children."""
+    """Give the path patterns for the core, with %p and %%: for this process and for children."""
     host = os.uname().nodename.replace("%", "%%")
     own = re.sub("%[ph%]", lambda found: host if found[0] == "%h" else found[0], output)
     child = own
@@ -61,13 +61,13 @@ def path_patterns(output: str) -> tuple[bytes, bytes]:
     return os.fsencode(own), os.fsencode(child)
 
 
-#: What a log file has room for, in bytes of JSON; argv is cut until the rest fits.
+#: The room in a log file, in bytes of JSON; argv is shortened until everything fits.
 _METADATA_LIMIT = 60_000
 
 
 def encode_metadata(options: Options) -> bytes:
-    """Give what a log file says of its run, as JSON that its room holds."""
-    import json  # here: other recorders see it, and the start of this one is to be quiet
+    """Give the facts about the run as JSON that fits into a log file."""
+    import json  # here: other recorders would record it, also at the start of this one
 
     metadata = describe_run(options)
     if uses_areas(options):
@@ -85,9 +85,9 @@ def uses_areas(options: Options) -> bool:
 
 
 def describe_run(options: Options) -> dict[str, Any]:
-    """Give what is known of a run before it begins: options, program, interpreter, machine."""
+    """Give the facts about a run that are known before it begins: options, program, machine."""
     system = os.uname()
-    # Not by an import, which recorders that run would see: who measured it has imported it.
+    # Without an import, which running recorders would record: a measurement has imported it.
     costs = sys.modules.get(f"{__package__}.costs")
     known = None if costs is None else costs.known(**measured_as(options))
     return {
@@ -135,12 +135,12 @@ def measured_as(options: Options) -> dict[str, Any]:
 
 
 def has_gil() -> bool:
-    """Whether threads take turns: always, but in a free-threaded build that was not told to."""
+    """Whether the GIL is on: always, except in a free-threaded build without -X gil=1."""
     ask = getattr(sys, "_is_gil_enabled", None)
     return ask is None or bool(ask())
 
 
 def has_jit() -> bool:
-    """Whether the interpreter (3.14 or later) compiles what it runs."""
+    """Whether the JIT of the interpreter (3.14 or later) is on."""
     jit = getattr(sys, "_jit", None)
     return jit is not None and bool(jit.is_enabled())

@@ -19,7 +19,7 @@ _SIZE_UNITS = "B, kB, MB, GB, TB, KiB, MiB, GiB and TiB"
 _SIZE = re.compile(r"\s*(\d[\d_]*(?:\.\d+)?|\.\d+)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
 _TIMES = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
 _TIME = re.compile(r"\s*(\d[\d_]*(?:\.\d+)?|\.\d+)\s*([a-zµ]*)\s*", re.IGNORECASE)
-_MAX_DURATION = 2**62  # ns; more than any run takes, and the core's int64 holds it
+_MAX_DURATION = 2**62  # ns; longer than any run, and it fits the core's int64
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def automatic_buffer() -> int:
 
 
 def available_memory() -> int:
-    """Give the bytes that this process could still take: the system's, and what its group may."""
+    """Give the bytes that this process could still take: free on the system and in its cgroup."""
     try:
         available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (ValueError, OSError):
@@ -41,7 +41,7 @@ def available_memory() -> int:
                 if line.startswith(b"MemAvailable:"):
                     available = int(line.split()[1]) << 10
                     break
-        # Of a container: version 2 of cgroups.
+        # In a container: version 2 of cgroups.
         with open("/sys/fs/cgroup/memory.max", "rb") as file:
             most = int(file.read())
         with open("/sys/fs/cgroup/memory.current", "rb") as file:
@@ -104,7 +104,7 @@ def parse_size(name: str, value: object) -> int:
 
 
 def _no_time_unit(found: re.Match[str] | None) -> str:
-    """Give the end of a message about a time whose unit is missing or is none."""
+    """Give the end of a message about a time whose unit is missing or unknown."""
     if found is None:
         return ""
     if not found[2]:
@@ -139,7 +139,7 @@ def parse_duration(name: str, value: object) -> int:
         found = _TIME.fullmatch(value.replace("\N{GREEK SMALL LETTER MU}", "µ"))
         unit = None if found is None else _TIMES.get(found[2].lower())
         if found is not None and not found[2] and float(found[1]) == 0:
-            unit = 1  # of nothing, no unit is needed
+            unit = 1  # 0 needs no unit
         if found is None or unit is None:
             raise ValueError(f"{name} {form}, not {value!r}{_no_time_unit(found)}")
         time = int(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit

@@ -1,4 +1,4 @@
-"""record(): checks what it is asked for, and makes the recorder."""
+"""record(): checks its arguments, and makes the recorder."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from .options import Options, has_gil, has_jit, measured_as
 from .quantities import automatic_buffer, parse_duration, parse_size
 from .recorder import Recorder
 
-#: Whether record() loads what traces are made of, and NumPy. The command line puts that off:
-#: the program that it runs may never need it, and is to find the process as python leaves it.
+#: Whether record() imports the tables and NumPy. The command line delays that: the program that it
+#: #: runs may not need them, and must find the process as python leaves it.
 load_tables = True
 
 
@@ -84,88 +84,84 @@ def record(
     calls : bool
         Record calls of Python functions and how they end.
     c_calls : bool
-        Record calls of functions that are not in Python.
+        Record calls of functions that are not written in Python.
     memory : bool or iterable of {'raw', 'mem', 'obj'}
-        Record what Python's allocators give out and take back; of these domains only.
+        Record the blocks of Python's allocators, or only those of these domains.
     numpy : {'auto', True, False}
         Record the data of NumPy's arrays, as domain ``numpy``, on every NumPy 2. With 'auto' that
         is done together with all three domains of `memory`, and begins when the program loads
         NumPy.
     native : bool
-        Record what C libraries allocate, as domain ``libc``: by malloc and its relatives, and
-        pages by mmap. Needs a library that is loaded before Python, as ``eventprof run --native``
-        does; of Linux.
+        Record blocks of C libraries, as domain ``libc``: of malloc and related functions, and pages
+        of mmap. It works on Linux, and needs a library that is loaded before Python, as ``eventprof
+        run --native`` does.
     lines : bool
         Record each line that begins to run, for `Trace.lines`.
     instructions : bool
-        Record each instruction of the interpreter's that runs: 10 to 50 times as many events as
-        calls.
+        Record each bytecode instruction that runs: 10 to 50 times as many events as calls.
     exceptions : bool
-        Record where an exception is raised, in each function that it passes through; and, with
-        monitoring, where it is raised again and handled; and where an iteration ended by one.
+        Record where an exception is raised, in each function that it passes through, and where an
+        iteration ends by StopIteration; with monitoring also where it is raised again or handled.
     branches : bool
-        Record which way branches and jumps went; needs monitoring.
+        Record branches and jumps, and where they go; needs monitoring.
     events : iterable of str, optional
-        Exactly these events, in place of what the flags for them say, and no more is asked of the
-        interpreter: call, return, yield, resume, throw, unwind, c_call, c_return, c_exception;
-        malloc, calloc, realloc, realloc_free, realloc_failed, free, whose domains `memory` still
-        chooses (with `numpy` and `native`); line, instruction, raise, reraise, handled,
-        stop_iteration, branch, jump; span_begin, span_end, mark, counter, flow; gc_start, gc_stop,
-        gc_collected; create, destroy; audit, of which `audit` still chooses; hpy_call, hpy_return.
-        Marks are among them only if they are named. A flag that says something else is an error.
+        Record exactly these events, instead of those that the flags say; only the hooks that they
+        need are installed: call, return, yield, resume, throw, unwind, c_call, c_return,
+        c_exception; malloc, calloc, realloc, realloc_free, realloc_failed, free, whose domains
+        `memory` still chooses (with `numpy` and `native`); line, instruction, raise, reraise,
+        handled, stop_iteration, branch, jump; span_begin, span_end, mark, counter, flow; gc_start,
+        gc_stop, gc_collected; create, destroy; audit, of which `audit` still chooses; hpy_call,
+        hpy_return. Marks are recorded only if they are named. A flag that contradicts is an error.
     buffer : int or str
-        Bytes that the recording may take, or text as ``"64 MiB"`` or ``"1.5 GB"``; rounded up to
-        whole MiB. A call event takes 8 bytes, an allocation 16. With ``"auto"`` an eighth of the
-        memory that was available when the process first asked, 64 MiB at least.
+        The largest size of the recording in bytes, or as text such as ``"64 MiB"`` or ``"1.5 GB"``;
+        rounded up to whole MiB. A call event takes 8 bytes, an allocation 16. ``"auto"`` is an
+        eighth of the memory that was available when the process first asked, at least 64 MiB.
     on_full : {'overwrite', 'stop', 'grow'}
-        What happens then: the oldest events go, the new ones go, or `buffer` is no limit.
+        What happens when the buffer is full: the oldest events are lost, new events are lost, or
+        `buffer` is not a limit.
     threads : {'all', 'current'}
-        Every thread, or only the one that starts it.
-    include, exclude : iterable of str
-        Globs that say which functions' calls are recorded; each is matched against the module, the
-        file, the qualified name, and module and qualified name with a dot between; one with a '/'
-        against the file only. Two words are no globs: ``"stdlib"`` is all of the standard library,
-        builtins included, ``"site-packages"`` all installed packages. `exclude` wins. A function
-        that is not in Python goes with its caller. Allocator events are all kept. With
-        monitoring, code that is left out is switched off in the interpreter: after its first call
-        it costs nothing.
-    max_depth : int, optional
-        Leave out calls nested deeper than this. Counted, of the calls that `include` and `exclude`
-        keep, from where each thread was when the recording began: with 0, what is called from
-        there, and nothing below.
+        Every thread, or only the one that starts it. include, exclude : iterable of str Globs for
+    the functions whose calls are recorded. Each is matched against the module, the file, the
+    qualified name, and module and qualified name with a dot between; a glob with a '/' only against
+    the file. Two words are not globs: ``"stdlib"`` is the standard library with builtins,
+    ``"site-packages"`` all installed packages. A function that matches both is excluded. A C
+    function is filtered together with its caller. Allocator events are never left out. With
+    monitoring, code that is left out is switched off in the interpreter: it costs nothing after its
+    first call. max_depth : int, optional
+        Leave out calls that are nested deeper. The depth counts the calls that `include` and
+        `exclude` keep, from the call that was open on each thread when the recording began: with 0,
+        only calls made directly from there are recorded.
     min_duration : int or str
-        Leave out calls that took less: nanoseconds, or text as ``"10 us"``. What was still running
-        at the end stays.
+        Leave out calls that took less time: nanoseconds, or text such as ``"10 us"``. Calls that
+        are open at the end stay.
     backend : {'auto', 'monitoring', 'profile', 'trace'}
-        Which hook calls come from, and what happens inside of functions; monitoring needs Python
-        3.12. profile sees calls only. trace sees no branches and jumps, and of exceptions only
-        where they are raised; a trace function that is there already goes on beside it. On 3.11
-        'auto' evaluates frames beside the profile hook where no calls of C functions are asked
-        for, at half the cost.
+        The hook for calls and for events inside of functions; monitoring needs Python 3.12. profile
+        sees only calls. trace sees no branches and jumps, and of exceptions only where they are
+        raised; a trace function that is set already continues to run. On 3.11, without calls of C
+        functions, 'auto' also installs a frame evaluator, which halves the cost.
     clock : {'auto', 'counter', 'monotonic'}
         The processor's counter, or CLOCK_MONOTONIC, which is slower.
     output : str or os.PathLike, optional
-        Record into this file: its pages are the buffer itself, so that whatever ends the program,
-        `eventprof.open` reads all that it did. In the name, ``%p`` is the process's number, ``%h``
-        the host's name, ``%%`` a ``%``. A forked child has a file of its own; where there is no
-        ``%p`` its number is put before the suffix.
+        Record into this file. Its pages are the buffer, so that `eventprof.open` can read all
+        events however the program ends. In the name, ``%p`` stands for the process id, ``%h`` for
+        the host's name, ``%%`` for a ``%``. A forked child has its own file; if there is no ``%p``,
+        its process id is put before the suffix.
     force : bool
-        Replace `output` if it is there already.
+        Replace `output` if it exists.
     overhead : bool
-        Measure first what an event costs, as `eventprof.overhead` does: once a process and choice
-        of options, some 50 ms. It is in the trace's metadata then, and tables can be corrected
-        for it. Otherwise it is there if it was measured before.
+        First measure what an event costs, as `eventprof.overhead` does: some 50 ms, once for each
+        process and choice of options. The result is in the trace's metadata, and tables can be
+        corrected by it. Without this flag it is there if it was measured before.
     marks : bool
-        Record what the program says of itself: `mark`, `span`, `counter` and `flow`. A program that
-        does not call these has no such events.
+        Record the program's own events: `mark`, `span`, `counter` and `flow`.
     gc : bool
         Record runs of the garbage collector, by a function in ``gc.callbacks``.
     refs : bool
         Record objects that are created and destroyed, with their types. Needs Python 3.13.
     audit : bool or iterable of str
-        Record audit events, without their arguments: those that match one of these globs, as
-        ``["open", "socket.*"]``, or all. The hook for them, one a process, cannot be removed; it is
-        idle when nothing records.
+        Record audit events, without their arguments: those that match one of these globs, such as
+        ``["open", "socket.*"]``, or all. The hook for them cannot be removed from the process; it
+        does nothing while nothing records.
     hpy : bool
         Record the calls that HPy's trace mode sees: of HPy's functions, by extension modules that
         are loaded with ``HPY=trace``. Needs the package hpy.
@@ -182,10 +178,10 @@ def record(
     MemoryError
         `buffer` is more than the machine has.
     UnsupportedError
-        This interpreter has no such backend, or the backend cannot see such events, or there is
-        no reference tracer; NumPy or HPy is not there; the library for `native` was not loaded.
+        This interpreter lacks the backend or the reference tracer, the backend cannot see the
+        events, NumPy or HPy is not installed, or the library for `native` was not loaded.
     StateError
-        `overhead` was asked for while a recorder runs.
+        `overhead` is given while a recorder runs.
 
     See Also
     --------
@@ -202,7 +198,7 @@ def record(
        name    module    calls
     0  sorted  builtins      1
     """
-    # In a signal's handler NumPy may be half loaded; then the first trace loads the tables.
+    # In a signal handler NumPy may be half loaded; then the first trace loads the tables.
     if load_tables and not _is_loading("numpy"):
         from .. import trace  # noqa: F401 - now, so that no window sees it
     backend_word = choice("backend", backend, BACKENDS)
@@ -276,8 +272,8 @@ def record(
         import warnings
 
         warnings.warn(
-            "the JIT of this interpreter is on: together with sys.monitoring, which calls are "
-            "recorded by, it may corrupt local variables (CPython issue gh-156319, open); set "
+            "the JIT of this interpreter is on: together with sys.monitoring, from which calls are "
+            "recorded, it may corrupt local variables (CPython issue gh-156319, open); set "
             "PYTHON_JIT=0, or record with calls=False, c_calls=False",
             RuntimeWarning,
             stacklevel=2,
@@ -290,13 +286,13 @@ def record(
 
 
 def _is_loading(module: str) -> bool:
-    """Whether a module is being imported: by code below, where a signal's handler calls us."""
+    """Whether a module is being imported, for instance when a signal handler calls record()."""
     loaded = sys.modules.get(module)
     return bool(getattr(getattr(loaded, "__spec__", None), "_initializing", False))
 
 
 def _import_hpy() -> None:
-    """Load what is hooked: now, so that no window sees it."""
+    """Import the modules that are hooked, before a window could record the import."""
     try:
         import hpy.universal  # noqa: F401
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""The recorder: what starts and stops, and gives the trace.
+"""The recorder: it starts, stops, and gives the trace.
 
-Starting and stopping are the extension's, so that a window begins and ends inside one function of
-ours. Code of this package is never recorded.
+The extension starts and stops, so that a window begins and ends inside of one C function. Code of
+this package is never recorded.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 if TYPE_CHECKING:
 
     class Recorded(Protocol[_P, _R]):
-        """A decorated function: called as before, and it has its recorder."""
+        """A decorated function: it is called as before, and has its recorder as an attribute."""
 
         recorder: Recorder
 
@@ -59,10 +59,10 @@ if TYPE_CHECKING:
 
 
 class Recorder(_core.Recorder):
-    """Records what happens between its start and its stop; made by `record`.
+    """Records the events between its start and its stop; made by `record`.
 
-    Use it in a ``with`` statement, as a decorator, or call `start` and `stop`. Started again, it
-    gives up what it recorded before. Several may run at once.
+    Use it in a ``with`` statement, as a decorator, or call `start` and `stop`. A recorder that is
+    started again drops what it recorded before. Several recorders may run at once.
 
     Parameters
     ----------
@@ -72,17 +72,17 @@ class Recorder(_core.Recorder):
     Attributes
     ----------
     state : {'new', 'running', 'stopped'}
-        Where it is.
+        Its state.
     backend : {None, 'monitoring', 'profile', 'trace'}
-        Where the calls of the last window came from, and what happened inside of functions.
+        The hook for calls, and for events inside of functions, in the last window.
     clock : {None, 'counter', 'monotonic'}
         The clock of the last window.
     output : str or None
         Path of the last window's log file.
     displaced : tuple of str
-        Sources whose hook another tool took over during the window, for good or for a while: what
-        came meanwhile is missing. ``alloc`` while the window is open: such a tool sits on top, and
-        nothing is missing unless it takes ours away with its own.
+        Sources whose hook another tool took over during the window, for good or for a while: events
+        in that time are missing. ``alloc`` while the window is open: another tool's allocator hooks
+        are on top of eventprof's, and nothing is missing unless that tool removes both.
     """
 
     options: Options
@@ -126,7 +126,7 @@ class Recorder(_core.Recorder):
 
     @property
     def trace(self) -> Trace:
-        """What the last window recorded.
+        """The trace of the last window.
 
         Returns
         -------
@@ -136,7 +136,7 @@ class Recorder(_core.Recorder):
         Raises
         ------
         StateError
-            The recorder is running: stop it, or call `snapshot`. Or it was never started.
+            The recorder is running: stop it, or call `snapshot`. Or the recorder was never started.
         """
         if self.state == "running":
             raise _core.StateError("this recorder is running: stop it first, or use snapshot()")
@@ -148,12 +148,12 @@ class Recorder(_core.Recorder):
         return self._trace
 
     def snapshot(self) -> Trace:
-        """Give what was recorded so far, and go on recording.
+        """Give a trace of the events so far; the recording goes on.
 
         Returns
         -------
         Trace
-            A new one each time; of a stopped recorder, its `trace`.
+            A new trace each time; for a stopped recorder, its `trace`.
 
         Raises
         ------
@@ -164,7 +164,7 @@ class Recorder(_core.Recorder):
 
     @property
     def stats(self) -> dict[str, int | None]:
-        """What recording holds, in bytes and in counts.
+        """The memory that recording uses, in bytes and in counts.
 
         Returns
         -------
@@ -179,8 +179,8 @@ class Recorder(_core.Recorder):
 
         Notes
         -----
-        A chunk has 4 KiB to 1 MiB of address space; memory is behind those parts that were written
-        to, or are soon. Chunks that recorders share are counted for each.
+        A chunk has 4 KiB to 1 MiB of address space; only parts that were written, or will be soon,
+        take memory. Chunks that recorders share are counted for each.
         """
         chunks, chunk_bytes, file_bytes_held, list_bytes = self._held()
         engine = _core.engine_stats()
@@ -188,7 +188,7 @@ class Recorder(_core.Recorder):
         if self.output is not None:
             try:
                 file_bytes = os.stat(self.output).st_blocks * 512
-            except OSError:  # removed, or elsewhere by now
+            except OSError:  # removed or renamed meanwhile
                 file_bytes = file_bytes_held
         return {
             "chunks": chunks,
@@ -207,13 +207,13 @@ class Recorder(_core.Recorder):
         }
 
     def _make_trace(self) -> Trace:
-        # The capture first: what follows may be seen by recorders that run.
+        # The capture first: running recorders may record the following code.
         core = self._capture()
         trace_class = _trace_class()
         return trace_class(core, self._metadata())
 
     def _save(self, path: str) -> None:
-        """Write an archive in place of whatever is there; as `trace.save`, without a trace."""
+        """Write an archive, and replace an existing file; like `trace.save`, without a trace."""
         from ..files.saving import save
 
         save(self._capture(), self._metadata(), path, force=True)
@@ -249,8 +249,9 @@ class Recorder(_core.Recorder):
         Returns
         -------
         callable
-            Wraps it. Its ``recorder`` is this recorder, whose trace is that of the last run. A run
-            inside a run, or on another thread meanwhile, is part of the same window.
+            The wrapped function. Its ``recorder`` is this recorder, whose trace is of the last run.
+            A run inside of another run, or at the same time on another thread, is part of the same
+            window.
 
         Raises
         ------
@@ -275,12 +276,12 @@ class Recorder(_core.Recorder):
         )
 
 
-#: Why recording ended early, or what befell the file.
+#: Why recording ended early, or what happened to the file.
 _CAUSES = {
     "memory": "no memory was left",
     "disk": "the disk of the file was full",
     "small_disk": "the disk of the file was full before the buffer was",
-    "cut": "somebody cut the file off while it was written",
+    "cut": "another program cut the file off while it was written",
 }
 
 
@@ -288,17 +289,19 @@ def say_loss(lost: int, options: Options, reason: str | None) -> str:
     """Say that events found no room, and what to do."""
     events = "1 event" if lost == 1 else f"{lost:,} events"
     if reason in _CAUSES:
-        return f"{events} found no room, as {_CAUSES[reason]}: what the trace says is too small"
-    kept = "the oldest went" if options.on_full == "overwrite" else "the newest went"
+        return f"{events} found no room, as {_CAUSES[reason]}: the numbers are too small"
+    kept = (
+        "the oldest were dropped" if options.on_full == "overwrite" else "the newest were dropped"
+    )
     return (
-        f"{events} found no room in {-(-options.limit_bytes // 2**20):,} MiB ({kept}): what "
-        "the trace says is too small; record with a larger buffer=, with on_full='grow', or less "
-        "of it (include=, memory=False)"
+        f"{events} found no room in {-(-options.limit_bytes // 2**20):,} MiB ({kept}): the "
+        "numbers are too small; record with a larger buffer=, with on_full='grow', or fewer events "
+        "(include=, memory=False)"
     )
 
 
 def _trace_class() -> type[Trace]:
-    # An import statement runs code of importlib's, which recorders would see.
+    # An import statement runs code of importlib, which recorders would record.
     loaded = sys.modules.get("eventprof.trace")
     if loaded is None:
         from .. import trace
@@ -311,7 +314,7 @@ def _trace_class() -> type[Trace]:
 def name_threads() -> None:
     """Tell the extension the names of living threads that it does not know yet."""
     _core.name_thread(os.getpid(), "MainThread")  # on Linux, that is its native id
-    # Not threading.enumerate(): that is Python code of somebody else's, and would be recorded.
+    # Not threading.enumerate(): that is Python code of the standard library, and would be recorded.
     active = getattr(sys.modules.get("threading"), "_active", {})
     for thread in list(active.values()):
         native_id = getattr(thread, "_native_id", None)

@@ -1,4 +1,4 @@
-"""What limits the conclusions from a trace: what was lost, left out, or could not be paired."""
+"""The notes of a report: events that were lost, left out, or could not be paired."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, KINDS, PYTHON_WORDS, Layou
 
 
 def limits(page: Layout) -> Iterator[Text]:
-    """Say first what was lost, then all else that the page cannot know."""
+    """Say first which events were lost, then what else the page cannot know."""
     loss, events = page.trace.loss, sum(page.recorded.values())
     damaged = page.trace._core.facts()["damaged_chunks"]
     if damaged:
         parts = show_count(damaged, "part")
         yield Text(
-            f"DAMAGE: {parts} of the recording could not be read, and what was in there is "
+            f"DAMAGE: {parts} of the recording could not be read, and its events are "
             f"missing; {show_count(events, 'event')} {'is' if events == 1 else 'are'} here.",
             style=BAD,
         )
     if loss:
         yield Text(_lost(page, events), style=BAD)
         words = ", ".join(f"{count:,} {word}" for word, count in loss.by_kind.items())
-        yield Text(f"Missing are {words}. Counts, times and bytes below are of what was kept.")
+        yield Text(f"Missing are {words}. Counts, times and bytes below are of the kept events.")
         if page.known_from > 0:
             yield Text(
                 f"Nothing is missing from {show_ns(page.known_from)} on; the time before "
-                "counts as self time of what was open then."
+                "counts as self time of the calls that were open then."
             )
     elif events and not damaged:
         yield Text(f"Nothing lost: {_all(events)}.", style=GOOD)
@@ -57,7 +57,7 @@ def _lost(page: Layout, events: int) -> str:
         "memory": f"no memory was left {end}",
         "disk": f"the disk of its file was full {end}",
         "small_disk": "the disk was full before the buffer, the oldest were overwritten",
-        "cut": "somebody cut the file off while it was written",
+        "cut": "another program cut the file off while it was written",
     }[str(loss.reason)]
     return (
         f"LOSS: {loss.total:,} of {show_count(total, 'event')} "
@@ -73,11 +73,11 @@ def _other_limits(page: Layout) -> Iterator[str]:
     if trace.loss.reason in ("limit", "memory", "disk") and not trace.loss:
         yield f"recording ended after {show_ns(trace.duration)}, where the buffer was full."
     if trace.loss.reason == "cut" and not trace.loss:
-        yield "somebody cut the file off while it was written: what was there is gone."
+        yield "another program cut the file off while it was written: the events in it are gone."
     for source in metadata.get("displaced", ()):
         yield (
-            f"another tool took over the hook of {source!r} during the recording; what that "
-            "source would have seen from then on is missing."
+            f"another tool took over the hook of {source!r} during the recording; later events of "
+            "that source may be missing."
         )
     file = trace.file
     if file is not None:
@@ -89,8 +89,8 @@ def _other_limits(page: Layout) -> Iterator[str]:
             count = file["children_lost"]
             processes = f"{count:,} forked process{'' if count == 1 else 'es'}"
             yield (
-                f"{processes} could not write a file ({file['children_error']}): what was "
-                "recorded there is lost."
+                f"{processes} could not write a file ({file['children_error']}): their "
+                "events are lost."
             )
         if file["live"] and file.get("awaits_stop"):
             yield (
@@ -98,33 +98,33 @@ def _other_limits(page: Layout) -> Iterator[str]:
                 "recorder with a file began first; this file is written when its own stops."
             )
         elif file["live"]:
-            yield "the program is still being recorded; this is what it did until now."
+            yield "the program is still being recorded; these are its events until now."
         elif file["unfinished"] and not file.get("awaits_stop"):
-            yield "the program ended without stopping the recorder; all it recorded is here."
+            yield "the program ended without stopping the recorder; all its events are here."
     if facts["functions_off"]:
         functions = show_count(facts["functions_off"], "function")
         yield (
             f"calls of {functions} were switched off, as include= and exclude= ask; how many "
-            "there were is not known."
+            "calls there were is unknown."
         )
     elif facts["filtered"]:
         events = show_count(facts["filtered"], "event")
-        yield f"{events} of calls left out, as include= and exclude= ask."
+        yield f"{events} of calls were left out, as include= and exclude= ask."
     if facts["deep_calls"]:
         calls = show_count(facts["deep_calls"], "call")
-        yield f"{calls} left out that were nested deeper than max_depth."
+        yield f"{calls} nested deeper than max_depth were left out."
     if facts["short_calls"]:
         calls = show_count(facts["short_calls"], "call")
-        yield f"{calls} left out that took less than min_duration."
+        yield f"{calls} that took less than min_duration were left out."
     if options.get("threads") == "current":
-        yield "only the thread that started it was recorded, as threads='current' asks."
+        yield "only the thread that started the recorder was recorded, as threads='current' asks."
     yield from _not_asked_for(page)
     yield from _unmatched_calls(page)
     yield from _unmatched_blocks(page)
 
 
 def _not_asked_for(page: Layout) -> Iterator[str]:
-    """Name the events without which pairs and sums are not what they seem."""
+    """Name the events without which pairs and sums are incomplete."""
     wanted = {KINDS[kind][0] for kind in KINDS if page.kinds >> kind & 1}
     for words, what in (
         (PYTHON_WORDS, "calls and times"),
@@ -161,17 +161,17 @@ def _unmatched_calls(page: Layout) -> Iterator[str]:
     if misplaced:
         yield (
             f"{show_count(misplaced, 'call')} lie in calls that did not make them: the program "
-            "switches greenlets, and the calls of all of a thread are one tree here; parents, "
-            "depths and times are not what they seem."
+            "switches greenlets, but here a thread has one tree of calls; parents, depths and "
+            "times are wrong around switches."
         )
     unseen = int(np.count_nonzero(core.calls("flags") & CALL_FLAGS["end_unseen"]))
     if unseen:
-        yield f"the end of {show_count(unseen, 'call')} was not seen; the times are bounds."
+        yield f"the end of {show_count(unseen, 'call')} was not recorded; their times are bounds."
     if _occur(page, "return", "yield", "unwind", "c_return", "c_exception"):
         ends = _rows_of(page, "return", "yield", "unwind", "c_return", "c_exception")
         strays = int(np.count_nonzero(core.events("call")[ends] < 0))
         if strays:
-            yield f"{show_count(strays, 'end')} of calls belong to no recorded call."
+            yield f"{show_count(strays, 'call')} ended whose begin was not recorded."
 
 
 def _unmatched_blocks(page: Layout) -> Iterator[str]:
@@ -184,8 +184,8 @@ def _unmatched_blocks(page: Layout) -> Iterator[str]:
         older = "lost, or older" if page.trace.loss else "older than the recording"
         if strays:
             count = show_count(strays, "free")
-            yield f"{count} of blocks that were {older}: their bytes are in no sum."
+            yield f"{count} of blocks that were {older}: no sum contains their bytes."
     flags = core.allocations("flags")
     unfreed = int(np.count_nonzero(flags & ALLOCATION_FLAGS["free_lost"]))
     if unfreed:
-        yield f"the free of {show_count(unfreed, 'block')} was not seen; the lives are bounds."
+        yield f"the free of {show_count(unfreed, 'block')} was not recorded; their ends are bounds."

@@ -1,4 +1,4 @@
-"""What a recorder yields: a trace, its tables, and what can be asked of them."""
+"""Traces, their tables, and questions about them."""
 
 from __future__ import annotations
 

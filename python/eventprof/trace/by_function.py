@@ -1,4 +1,4 @@
-"""What answers are made of: tables that carry the loss, sums by function, functions by name."""
+"""Parts of answers: tables that name the loss, sums by function, functions by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNITS = {
 
 
 def answer_table(trace: Tables, name: str, columns: dict[str, Any]) -> Table:
-    """Make an answer; with loss, its name carries that word."""
+    """Make an answer; if events were lost, its name says so."""
     return Table.from_columns(trace._title(name), columns, units=_UNITS)
 
 
@@ -68,7 +68,7 @@ def find_function(trace: Tables, function: Function) -> int:
     Raises
     ------
     ValueError
-        No function, or several, are meant; says which there are.
+        No function, or more than one, matches; the message lists them.
     """
     table = trace.functions
     if isinstance(function, (int, np.integer)) and not isinstance(function, bool):

@@ -25,12 +25,12 @@ class Callers(Tables):
         -------
         Table
             By caller and line, the most time first: function, name, module, line (of the call),
-            calls, total (ns in these calls), self. A caller that is not known is null.
+            calls, total (ns in these calls), self. An unknown caller is null.
 
         Raises
         ------
         ValueError
-            No function of the trace, or several, are meant.
+            No function of the trace matches, or more than one.
         """
         row = find_function(self, function)
         core = self._core

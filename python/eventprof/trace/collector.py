@@ -24,10 +24,10 @@ class Collector(Tables):
         Table
             ``start`` and ``duration`` int64, ns. ``thread`` int32, row of `threads`.
             ``generation`` int32. ``collected`` and ``uncollectable`` int64, objects; null where the
-            end was not recorded. ``freed`` int64, bytes that the thread gave back in the run;
+            end was not recorded. ``freed`` int64, bytes that the thread freed in the run;
             ``live_before`` and ``live_after`` int64, bytes, of blocks made in the window: null
             where memory was not recorded. ``call`` int32, row of `calls`. ``caller`` int32, row of
-            `functions`, and ``caller_line`` int32: where it was set off. ``flags`` uint8, as in
+            `functions`, and ``caller_line`` int32: where it was triggered. ``flags`` uint8, as in
             `calls`.
         """
         return _gc(self)

@@ -1,4 +1,4 @@
-"""A column of a table: how its values are got, which are unknown, and text as codes."""
+"""A column of a table: how its values are computed, which are unknown, and text as codes."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def encode(texts: Iterable[str | None]) -> tuple[Array, Words]:
 
 
 class Column:
-    """One column: how its values are got, which of them are unknown, what they mean.
+    """One column: how its values are computed, which of them are unknown, what they mean.
 
     Parameters
     ----------
     name : str
-        What it is called.
+        Its name.
     load : callable
         Gives the values, or the codes of a text column (-1: null).
     dtype : data type, optional
@@ -102,7 +102,7 @@ class Column:
     hexadecimal : bool
         How to show its numbers.
     formerly : str
-        What it was called before; a table still gives it by that name, with a DeprecationWarning.
+        Its former name; a table still gives it by that name, with a DeprecationWarning.
     """
 
     __slots__ = (

@@ -27,10 +27,10 @@ class Comparison(Tables):
         Returns
         -------
         Table
-            By function (name, module and file: lines move), the largest change of self time first:
-            name, module, file, status (both, new, gone), and of calls, total, self, allocated the
-            values before (this trace) and after (the other) and the change. Null where there is
-            no value.
+            By function (same name, module and file; its line may change), the largest change of
+            self time first: name, module, file, status (both, new, gone), and of calls, total,
+            self, allocated the values before (this trace) and after (the other) and the change.
+            Null where there is no value.
 
         Raises
         ------
@@ -69,7 +69,7 @@ class Comparison(Tables):
 
 
 def _keyed_functions(trace: Tables) -> dict[tuple[Any, Any, Any], list[int]]:
-    """Give calls, total, self and allocated by what stays the same from run to run."""
+    """Give calls, total, self and allocated by name, module and file, which runs have in common."""
     table = trace.functions
     result: dict[tuple[Any, Any, Any], list[int]] = {}
     numbers = [np.ma.filled(table[what], 0).tolist() for what in _DIFFED]

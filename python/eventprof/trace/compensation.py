@@ -33,7 +33,7 @@ def costs_of(trace: Tables, compensate: Compensate) -> dict[str, float]:
     TypeError
         It is neither True nor a mapping.
     ValueError
-        They are not known, or are no costs.
+        The costs are unknown, or a value is not a cost.
     """
     if compensate is not True and not isinstance(compensate, Mapping):
         raise TypeError(
@@ -43,7 +43,7 @@ def costs_of(trace: Tables, compensate: Compensate) -> dict[str, float]:
     given = trace.metadata.get("overhead") if compensate is True else compensate
     if not isinstance(given, Mapping):
         raise ValueError(
-            "this trace does not know what its events cost: record(overhead=True) measures it, or "
+            "the costs of this trace's events are unknown: record(overhead=True) measures them, or "
             "pass compensate=eventprof.overhead() of the same machine and interpreter"
         )
     costs = {}

@@ -1,4 +1,4 @@
-"""What a counter counted, as a table. Apart from recording/counting.py, which loads no NumPy."""
+"""The counts of a counter as a table. recording/counting.py is separate: it imports no NumPy."""
 
 from __future__ import annotations
 

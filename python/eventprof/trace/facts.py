@@ -1,4 +1,4 @@
-"""What is known of a trace beside its tables: loss, metadata, its file, what was left out."""
+"""Facts about a trace besides its tables: loss, metadata, its file, counts of filters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .loss import Loss
 
 
 class Facts:
-    """The extension's half of a trace, and what is known of the recording."""
+    """The extension's part of a trace, and facts about the recording."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Facts:
         self._core = core
         self._recorder_metadata = dict(metadata)
         self._file = file
-        #: What others may do with the file that it was read from, and so with one that is saved.
+        #: The access rights of the file that it was read from, and so of one that is saved.
         self._rights = 0o666
 
     @cached_property
@@ -33,7 +33,7 @@ class Facts:
 
     @property
     def duration(self) -> int:
-        """How long the window was, in ns; to where the buffer was full, if it ended there."""
+        """The length of the window in ns, or up to the time when the buffer was full."""
         return self._facts["duration_ns"]
 
     @cached_property
@@ -43,8 +43,8 @@ class Facts:
         Returns
         -------
         Loss
-            Counts by kind and by thread; false if nothing was lost. Together with the rows of
-            `events` they are all that happened.
+            Counts by kind and by thread; false if no event was lost. With the rows of `events` they
+            add up to all events that happened.
         """
         by_kind: dict[str, int] = {}
         by_thread = {}
@@ -62,7 +62,7 @@ class Facts:
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        """What is known of the run.
+        """Facts about the run.
 
         Returns
         -------
@@ -88,36 +88,34 @@ class Facts:
 
     @property
     def file(self) -> dict[str, Any] | None:
-        """What is known of the file that the trace was opened from.
+        """Facts about the file that the trace was opened from.
 
         Returns
         -------
         dict or None
-            None: it was recorded in this process. ``path``, ``format`` (log or archive),
-            ``version`` (of the format), ``bytes``; ``awaits_stop``, whether it is written when its
-            recorder stops, for another one with a file began first; ``unfinished``, whether the
-            program ended, or still runs, without having stopped the recorder; ``live``, whether
-            more may come; ``missing``, what could not be read, in words (the first few), and
-            ``missing_count``.
-            More, by format.
+            None: the trace was recorded in this process. ``path``, ``format`` (log or archive),
+            ``version`` (of the format), ``bytes``; ``awaits_stop``, whether the file is written
+            when its recorder stops, because another recorder with a file began first;
+            ``unfinished``, whether the recorder was not stopped, because the program ended or still
+            runs; ``live``, whether more events may come; ``missing``, the first few parts that
+            could not be read, in words, and ``missing_count``. Each format has more.
         """
         if self._file is None:
             return None
-        self._core.facts()  # it is known once the events are read
+        self._core.facts()  # known after the events were read
         return self._file()
 
     @property
     def filtered(self) -> dict[str, int | None]:
-        """What include, exclude, max_depth and min_duration left out.
+        """Counts of the calls that include, exclude, max_depth and min_duration left out.
 
         Returns
         -------
         dict of str to int or None
-            ``functions``, whose calls were switched off, or not recorded at all, by include and
-            exclude; ``events``, calls and ends that these two left out: None, not known, if there
-            are such functions, because what is switched off is not counted; ``deep_calls``, by
-            max_depth; ``short_calls``, by min_duration. Calls made inside of deep calls that were
-            not recorded are deep, too, and counted.
+            ``functions``: those whose calls were switched off by include and exclude. ``events``:
+            calls and ends that these two left out; None if there are such functions, because calls
+            of them are not counted. ``deep_calls``: left out by max_depth, with the calls inside of
+            deep calls. ``short_calls``: left out by min_duration.
         """
         facts = self._facts
         return {
@@ -129,24 +127,24 @@ class Facts:
 
     @property
     def pairing(self) -> dict[str, int]:
-        """What could not be paired, and what was mended.
+        """Counts of events that could not be paired, and of corrections.
 
         Returns
         -------
         dict of str to int
-            ``calls_misplaced``, calls of Python functions that lie in calls which did not make
-            them, because the thread went over to another stack: greenlets (0 where calls were left
-            out or lost); ``unmatched_ends``, ends of calls that began before the window or were
-            lost;
-            ``ends_unseen``, calls whose own end was not reported; ``frees_of_older_blocks``, that
-            were allocated before the window; ``frees_of_lost_blocks``, that may have been, or their
-            allocation was lost; ``frees_lost``, blocks whose address was given out again unfreed;
-            ``swaps_mended``, events of two threads that the clock had in the wrong order.
+            ``calls_misplaced``: calls of Python functions that lie in calls which did not make
+            them, because the thread switched to another greenlet (0 if calls were left out or
+            lost). ``unmatched_ends``: ends of calls whose begin was before the window or was lost.
+            ``ends_unseen``: calls whose end was not reported. ``frees_of_older_blocks``: frees of
+            blocks from before the window. ``frees_of_lost_blocks``: frees of blocks that are older
+            or whose allocation was lost. ``frees_lost``: blocks whose address was given out again
+            without a free. ``swaps_mended``: events of two threads whose clocks had them in the
+            wrong order.
         """
         return self._core.pairing()
 
     def _title(self, name: str) -> str:
-        """Give a table's name; of a trace with loss, which may falsify it, with that word."""
+        """Give a table's name; if events were lost, which may make it wrong, the name says so."""
         missing = []
         if self.loss:
             are = "event is" if self.loss.total == 1 else "events are"

@@ -1,4 +1,4 @@
-"""Who holds memory: at the peak, at the end, briefly."""
+"""Who holds memory: at the peak, at the end, and for a short time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Peak:
     time : int or None
         In ns since the window's start; None: nothing was ever alive.
     bytes, blocks : int
-        What was alive then, of what was allocated in the window.
+        The blocks of the window that were alive then.
     by_function, by_site, by_stack : Table
-        Whose it was, the most first.
+        The same by function, site or stack, the most first.
     loss : str
         What is missing and may falsify the answer, in words; empty: nothing.
     """
@@ -66,7 +66,7 @@ class Holders(Tables):
             functions, _, lines = self._core.sites()
             rows = np.where(keys > 0, functions[keys], -1).astype(np.int32)
             line = np.where(keys > 0, lines[keys], -1).astype(np.int32)
-            # Several instructions of one line are one line to people.
+            # Several instructions of one line are shown as one line.
             (rows, line), group = np.unique(np.stack([rows, line]), axis=1, return_inverse=True)
             group = group.reshape(-1)
             sizes, blocks = (sum_by(group, values, len(rows)) for values in (sizes, blocks))
@@ -95,7 +95,7 @@ class Holders(Tables):
         return ";".join(reversed(parts)) if parts else None
 
     def peak(self) -> Peak:
-        """Say when the most memory was alive, and whose it was.
+        """Say when the most memory was alive, and which functions held it.
 
         Returns
         -------
@@ -113,7 +113,7 @@ class Holders(Tables):
         )  # fmt: skip
 
     def leaks(self, by: By = "site") -> Table:
-        """Say what was allocated in the window and still alive at its end.
+        """Say which blocks were allocated in the window and were alive at its end.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ class Holders(Tables):
         return self._groups(f"alive at the end, by {by}", self._core.alive(-1, by), by)
 
     def temporary(self, by: By = "site") -> Table:
-        """Say what lived briefly: freed in the call that made it, or before the next allocation.
+        """Say which blocks were freed in the call that made them, or before the next allocation.
 
         Parameters
         ----------

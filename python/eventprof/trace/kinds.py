@@ -9,7 +9,7 @@ from .. import _core
 KINDS = tuple(_core.kind_table())
 #: What the event column says, by kind.
 WORDS = {kind: word for kind, _, word, *_ in KINDS}
-#: What calls of the tree show as their kind: those that the interpreter does not make, their group.
+#: The words for kinds of tree rows; rows that are not interpreter calls show their group.
 CALL_WORDS = WORDS | {
     row[0]: row[7]
     for row in KINDS

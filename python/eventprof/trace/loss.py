@@ -1,4 +1,4 @@
-"""What a trace says of events that found no room."""
+"""The counts of events that found no room."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .._words import plural
 
 
 class Loss:
-    """How many events found no room: true if there were any.
+    """The counts of events that found no room; true if there are any.
 
     Attributes
     ----------
@@ -17,8 +17,8 @@ class Loss:
     by_thread : dict of int to int
         By the row in ``threads``.
     reason : {None, 'overwritten', 'limit', 'memory', 'disk', 'small_disk', 'cut', 'damaged'}
-        The oldest were overwritten, or recording ended: at the buffer's limit, or for want of
-        memory or of room for the file. Or the file that they were in is damaged.
+        The oldest were overwritten; or recording ended at the buffer's limit, without memory, or
+        without room for the file; or the file is damaged.
     """
 
     __slots__ = ("by_kind", "by_thread", "reason", "total")

@@ -1,4 +1,4 @@
-"""What went on at an instant, in an interval, or while a function was open."""
+"""Calls and memory at an instant, in an interval, or while a function was open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .table import Table
 
 @dataclass(frozen=True, repr=False)
 class Instant:
-    """What was going on at one instant.
+    """The open calls and the live memory at one instant.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Instant:
         The open calls of every thread, outermost first: thread, depth, function, name, start,
         open_for (ns so far), caller_line.
     live : Table
-        What was alive, by function, the most first: function, name, module, bytes, blocks.
+        The live blocks by function, the most first: function, name, module, bytes, blocks.
     live_bytes, live_blocks : int
         The sums. Blocks older than the window are not in them.
     loss : str
@@ -50,7 +50,7 @@ class Instant:
 
 @dataclass(frozen=True, repr=False)
 class Interval:
-    """What happened between two instants.
+    """The events between two instants.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Interval:
     events : Table
         The rows of `Trace.events` in it.
     calls : Table
-        The rows of `Trace.calls` that were open at some time in it; their times are not cut.
+        The rows of `Trace.calls` that were open at some time in it; their times are not cut off.
     allocations : Table
         The rows of `Trace.allocations` that were made in it.
     functions : Table
@@ -91,7 +91,7 @@ class Interval:
 
 @dataclass(frozen=True, repr=False)
 class Within:
-    """What happened while a function was open.
+    """The events while a function was open.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class Moments(Holders):
         Raises
         ------
         TypeError, ValueError
-            The time is no whole number, or lies outside of the trace.
+            The time is not a whole number, or is outside of the trace.
         """
         now = self._checked_time("time", time)
         core = self._core
@@ -195,7 +195,8 @@ class Moments(Holders):
         Raises
         ------
         TypeError, ValueError
-            An instant is no whole number or lies outside of the trace, or the end before the start.
+            An instant is not a whole number, or is outside of the trace; or the end is before the
+            start.
         """
         first_ns, last_ns = self._checked_time("start", start), self._checked_time("end", end)
         if last_ns < first_ns:
@@ -222,7 +223,7 @@ class Moments(Holders):
         )
 
     def _function_sums(self, calls: Array, blocks: Array, start: int, end: int) -> Table:
-        """Sum by function what calls did between two instants, and what blocks were made."""
+        """Sum by function the calls, and the blocks made, between two instants."""
         core = self._core
         began, duration = core.calls("start")[calls], core.calls("duration")[calls]
         inside = np.minimum(began + duration, end) - np.maximum(began, start)
@@ -253,7 +254,7 @@ class Moments(Holders):
         )
 
     def _block_functions(self) -> Array:
-        """Give the function that each block counts for: its call's, or without one its site's."""
+        """Give the function that each block counts for: that of its call, or else of its site."""
         core = self._core
         call = core.allocations("call")
         by_call = core.calls("function")
@@ -285,7 +286,7 @@ class Moments(Holders):
         mine = functions == row
         below = mine.copy()
         outermost = mine.copy()
-        # Level by level: a call lies below if its parent does. Linear: each call is looked at once.
+        # Level by level: a call lies below if its parent does. Each call is visited once.
         order = np.argsort(depth, kind="stable")
         bounds = np.searchsorted(depth[order], np.arange(depth.max(initial=0) + 2))
         for first, last in itertools.pairwise(bounds[1:]):

@@ -1,4 +1,4 @@
-"""The tables of objects that came and went, by type."""
+"""The tables of objects that were created and destroyed, by type."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Objects(Tables):
 
     @property
     def objects(self) -> Table:
-        """Objects that came and went, by type, of ``record(refs=True)`` on Python 3.13 and later.
+        """Objects by type, as ``record(refs=True)`` records them on Python 3.13 and later.
 
         Returns
         -------
         Table
             One row a type, the most created first: ``name`` and ``module`` text; int64 ``created``
             in the window; ``destroyed`` in the window, of them ``older`` ones, created before it;
-            ``churn``, created and destroyed in it; ``unseen``, whose end the interpreter did not
-            report: their address was given out again; ``live``, created in it and there at its end,
-            as far as is known.
+            ``churn``, created and destroyed in it; ``unseen``, whose end was not reported, although
+            their address was given out again; ``live``, created in it and alive at its end, as far
+            as is known.
 
         Notes
         -----
-        What the interpreter reports is not all that happens: see the page on objects.
+        The interpreter does not report all objects: see the page on objects.
         """
         return _ObjectEvents(self).table()
 
@@ -78,7 +78,7 @@ class _ObjectEvents:
         self.type = load("function")[rows] if some else np.empty(0, np.int32)
         address = event_words(trace)[rows] if some else np.empty(0, np.uint64)
         self.is_created = self.kind == NUMBERS["CREATE"]
-        # By address, each in its own order: what follows the birth of an object is its end, or the
+        # By address, each in its own order: after the birth of an object comes its end, or the
         # next birth at its place.
         order = np.argsort(address, kind="stable")
         same = np.zeros(len(order), dtype=bool)

@@ -1,7 +1,7 @@
-"""What an interpreter told of itself while it recorded: PyPy's compiler and garbage collector.
+"""Events of PyPy's compiler and garbage collector.
 
-It is in the metadata of an archive, under ``runtime_events``: rare and of many shapes, it is no
-part of the stream of events, and readers that do not know it lose nothing else.
+They are in the metadata of an archive, under ``runtime_events``, because they are rare and differ
+much from each other: readers that do not know them can read everything else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def table(found: object) -> Table:
     Parameters
     ----------
     found : object
-        What the metadata has, from a file: whatever is not as expected is left out.
+        The value in the metadata of a file: parts that are not as expected are left out.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def _column(name: str, values: list[Any]) -> Any:
     limit = 2**31 if kind is np.int32 else 2**63
     numbers = np.zeros(len(values), dtype=kind)
     for row, value in enumerate(values):
-        # A file may hold anything; what does not fit is unknown.
+        # A file may hold anything; values that do not fit are unknown.
         if value is None or abs(value) >= limit:
             nulls[row] = True
         else:

@@ -1,6 +1,6 @@
 """Tables: named columns of equal length, each computed when first asked for.
 
-What is in the tables of a trace is the business of tables.py; Arrow's structs are the extension's.
+tables.py defines the tables of a trace; the extension makes Arrow's structs.
 """
 
 from __future__ import annotations

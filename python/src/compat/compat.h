@@ -1,4 +1,4 @@
-/* What differs between CPython versions, behind inline functions: callers carry no #if.
+/* Differences between CPython versions, behind inline functions: callers have no #if.
  *
  * Interpreter frames are read by offset: no internal header is needed, and 124,000 call sites of a
  * nasty program agreed with what the callee sees, on every version. check_frames() (intern.c)
@@ -22,7 +22,7 @@
 #define EP_GIL_DISABLED 0
 #endif
 
-/* One frame of the interpreter. Its memory may be reused once it returned: never kept. */
+/* One frame of the interpreter. Never keep a pointer: its memory may be reused when it has returned. */
 typedef struct ep_frame ep_frame;
 
 #if PY_VERSION_HEX < 0x030C0000
@@ -48,7 +48,7 @@ typedef struct ep_frame ep_frame;
 #define EP_FRAME_COPY 72
 #endif
 #define EP_FRAME_INSTRUCTION 56
-/* Bits of a value on a frame's stack that are no address. */
+/* Tag bits of a value on a frame's stack, which are not part of the address. */
 #define EP_FRAME_TAG (PY_VERSION_HEX >= 0x030E0000 ? 3 : 0)
 #define EP_CODE_UNIT_BYTES 2
 #define EP_OWNER_GENERATOR 1
@@ -60,7 +60,7 @@ typedef struct ep_frame ep_frame;
 #define EP_GENERATOR_STATE (-5)
 #define EP_GENERATOR_FRAME (sizeof(PyObject) + 56)
 #endif
-/* From here on a frame is the interpreter's own, without code of the program's. */
+/* Frames with this owner or a higher one are the interpreter's own, without code of the program. */
 #define EP_OWNER_INTERPRETER 3
 
 #define EP_FRAME_FIELD(frame, type, offset) (*(type *)((char *)(frame) + (offset)))
@@ -71,7 +71,8 @@ typedef struct ep_frame ep_frame;
 #define EP_THREAD_STATE_IS_LOCAL 0
 #endif
 
-/* From the thread pointer to the interpreter's variable, the same on every thread; 0: not known. */
+/* The offset of the interpreter's variable from the thread pointer, the same on every thread; 0:
+ * unknown. */
 extern EP_HIDDEN ptrdiff_t ep_thread_state_offset;
 
 /* Once, from module init, with the GIL. */
@@ -90,7 +91,7 @@ ep_thread_pointer(void)
     return pointer;
 }
 
-/* Only where the offset is known. */
+/* Call it only if the offset is known. */
 static inline PyThreadState *
 ep_thread_state_read(void)
 {
@@ -104,7 +105,8 @@ ep_thread_state_read(void)
 }
 #endif
 
-/* HOT. The calling thread's state, NULL if it has none (3.11: that of whoever has the GIL). */
+/* HOT. The calling thread's state, NULL if it has none (3.11: the state of the thread that holds the
+ * GIL). */
 static inline PyThreadState *
 ep_thread_state(void)
 {
@@ -120,7 +122,7 @@ ep_thread_state(void)
 #endif
 }
 
-/* HOT. The same, where !ep_thread_state_is_asked() or that cannot be. */
+/* HOT. The same without a call of the accessor; for threads that have a state. */
 static inline PyThreadState *
 ep_thread_state_unasked(void)
 {
@@ -131,14 +133,14 @@ ep_thread_state_unasked(void)
 #endif
 }
 
-/* The calling thread's state if it is attached, that is holds the GIL where there is one; else NULL. For
- * allocators that are called with it and without. */
+/* The calling thread's state if it is attached (holds the GIL, if there is one); else NULL. For allocators
+ * that are called with and without the GIL. */
 static inline PyThreadState *
 ep_py_attached_state(void)
 {
     PyThreadState *ts = ep_thread_state();
 #if PY_VERSION_HEX < 0x030C0000
-    /* 3.11 gives that of whoever has the GIL: it may be gone before it could be looked into. */
+    /* 3.11 gives the state of the thread that holds the GIL, which may be freed before it is read. */
     if (ts == NULL || ts != PyGILState_GetThisThreadState()) {
         return NULL;
     }
@@ -146,15 +148,15 @@ ep_py_attached_state(void)
     return ts;
 }
 
-/* Whether that is a call. */
+/* Whether reading the thread state needs a call of the accessor. */
 static inline bool
 ep_thread_state_is_asked(void)
 {
     return !EP_THREAD_STATE_IS_LOCAL || EP_UNLIKELY(ep_thread_state_offset == 0);
 }
 
-/* In a hook that a generator's frame comes to: whether by an exception that is thrown into it. Before
- * 3.13, where the frame itself says so: false. */
+/* In a hook for a generator's frame: whether it is resumed by an exception that is thrown into it. Before
+ * 3.13, where the frame itself shows it: false. */
 static inline bool
 ep_thread_is_thrown_into(void)
 {
@@ -165,8 +167,8 @@ ep_thread_is_thrown_into(void)
 #endif
 }
 
-/* Up to 3.12 the way to the current frame leads through the C stack: not to be taken where that is
- * being replaced (ep_py_greenlets). */
+/* Up to 3.12 the pointer to the current frame is on the C stack: do not follow it while greenlet replaces
+ * that stack (ep_py_greenlets). */
 #define EP_FRAMES_NEED_STACK (PY_VERSION_HEX < 0x030D0000)
 
 static inline ep_frame *
@@ -190,7 +192,7 @@ ep_frame_is_own(const ep_frame *frame)
 #endif
 }
 
-/* The nearest frame with code of the program's, `frame` included. */
+/* The nearest frame with code of the program, beginning with `frame`. */
 static inline ep_frame *
 ep_frame_of_program(ep_frame *frame)
 {
@@ -217,8 +219,8 @@ ep_frame_code(const ep_frame *frame)
     return (PyCodeObject *)code;
 }
 
-/* In the code object's own copy of its bytecode, whichever the thread executes: free-threaded 3.14 and
- * later have one a thread, whose memory may go before the code does. */
+/* The address in the code object's own bytecode. In free-threaded 3.14 and later each thread executes a
+ * copy, whose memory may be freed before the code object. */
 static inline uintptr_t
 ep_frame_instruction(const ep_frame *frame)
 {
@@ -245,7 +247,7 @@ ep_code_start(PyCodeObject *code)
     return (char *)code->co_code_adaptive;
 }
 
-/* Of the current instruction, in bytes. */
+/* The offset of the current instruction, in bytes. */
 static inline Py_ssize_t
 ep_frame_offset(const ep_frame *frame)
 {
@@ -264,8 +266,8 @@ ep_frame_is_incomplete(const ep_frame *frame)
            (Py_ssize_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
 }
 
-/* Whether it stands at the first instruction of its function, or of what follows a yield. There the
- * interpreter lets other threads in, and tells of the call. */
+/* Whether it is at the first instruction of its function, or after a yield. There the interpreter switches
+ * threads, and reports the call. */
 static inline bool
 ep_frame_is_at_resume(const ep_frame *frame)
 {
@@ -285,13 +287,14 @@ ep_frame_is_at_resume(const ep_frame *frame)
         case RESUME_CHECK:
 #endif
             return true;
-        default:    /* a debugger's mark may be there */
+        default:    /* a debugger's breakpoint may be there */
             return offset == (Py_ssize_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
     }
 }
 
-/* In which order: 3.12 tells first, 3.13 and later last. 3.11 lets others in before and after, and makes
- * the frame object, which a generator keeps, to tell. */
+/* Whether the call was reported before other threads run: 3.12 reports first, 3.13 and later last. 3.11
+ * lets other threads run before and after, and makes the frame object for the report, which a generator
+ * keeps. */
 static inline bool
 ep_frame_is_told(const ep_frame *frame)
 {
@@ -303,8 +306,8 @@ ep_frame_is_told(const ep_frame *frame)
 #endif
 }
 
-/* Whether it is a generator's that is not running. Its state is the byte before its frame; from 3.14 on
- * the object's fields are in internal headers only. */
+/* Whether it is the frame of a suspended generator. The generator's state is the byte before its frame;
+ * from 3.14 on its fields are only in internal headers. */
 static inline bool
 ep_frame_is_suspended(const ep_frame *frame)
 {
@@ -313,14 +316,15 @@ ep_frame_is_suspended(const ep_frame *frame)
     }
 #if PY_VERSION_HEX >= 0x030F0000
     unsigned char state = EP_FRAME_FIELD(frame, unsigned char, EP_GENERATOR_STATE);
-    return state >= 1 && state <= 3;    /* at a yield, and two of yield from; 0: not begun, 4: runs */
+    return state >= 1 && state <= 3;    /* suspended at a yield, or in two ways at a yield from; 0: not
+                                         * begun, 4: running */
 #else
     return EP_FRAME_FIELD(frame, int8_t, EP_GENERATOR_STATE) < 0;
 #endif
 }
 
-/* The generator or coroutine whose frame it is, borrowed from the frame; NULL: of a call. The object ends
- * where the frame's locals begin. */
+/* The generator or coroutine of the frame, borrowed from the frame; NULL: it is a function's frame. The
+ * object ends where the frame's locals begin. */
 static inline PyObject *
 ep_frame_generator(const ep_frame *frame)
 {
@@ -336,12 +340,20 @@ ep_frame_of_object(PyFrameObject *frame)
     return EP_FRAME_FIELD(frame, ep_frame *, sizeof(PyObject) + sizeof(void *));
 }
 
-/* Whether a frame object's trace function is to be told of instructions: the interpreter tests for 0, the
- * attribute f_trace_opcodes writes 0 or 1. */
+/* The flag whether a frame object's trace function gets events of instructions: the interpreter tests for
+ * 0, and the attribute f_trace_opcodes writes 0 or 1. */
 static inline char *
 ep_frame_traces_opcodes(PyFrameObject *frame)
 {
     return &EP_FRAME_FIELD(frame, char, sizeof(PyObject) + 3 * sizeof(void *) + sizeof(int) + 1);
+}
+
+/* Whether a frame object's trace function is to be told of lines: the interpreter tests for 0, and the
+ * attribute f_trace_lines gives True for all else; 1 unless the program writes there. */
+static inline char *
+ep_frame_traces_lines(PyFrameObject *frame)
+{
+    return &EP_FRAME_FIELD(frame, char, sizeof(PyObject) + 3 * sizeof(void *) + sizeof(int));
 }
 
 /* A frame object's f_trace: NULL or a strong reference. */
@@ -362,7 +374,7 @@ ep_small_int(PyObject *number)
 #endif
 }
 
-/* The pending exception, put aside while our own code runs. */
+/* The pending exception, saved while our own code runs. */
 typedef struct ep_py_exception {
 #if PY_VERSION_HEX >= 0x030C0000
     PyObject *value;
@@ -404,8 +416,8 @@ ep_py_is_finalizing(void)
 }
 
 /* The pending exception ended a thread that was started with `function`: reports it as the
- * interpreter would. Returns: whether it did; false, if the interpreter's own report, which names
- * what it called by its repr, will say the same. */
+ * interpreter would. Returns: whether it did. False: the interpreter's own report, which names the function
+ * by its repr, will say the same. */
 static inline bool
 ep_py_report_thread_error(PyObject *function)
 {
@@ -423,9 +435,9 @@ ep_py_report_thread_error(PyObject *function)
 
 /* ---- Without a GIL --------------------------------------------------------------------------- */
 
-/* Calls then(context) while no other thread of the interpreter runs Python code or our hooks: with a GIL
- * that is so anyway. Threads that are not attached go on (RAW allocations). `then` makes no object,
- * runs no Python code and lets nobody in. */
+/* Calls then(context) while no other thread of the interpreter runs Python code or our hooks; with a GIL
+ * this is always so. Threads that are not attached continue (RAW allocations). `then` must not make an
+ * object, run Python code or release the GIL. */
 #if EP_GIL_DISABLED
 void ep_py_alone(void (*then)(void *), void *context);
 #else
@@ -436,7 +448,7 @@ ep_py_alone(void (*then)(void *), void *context)
 }
 #endif
 
-/* Around what another thread must not change meanwhile: locks `object` where there is no GIL. */
+/* Around code during which another thread must not change `object`: locks it if there is no GIL. */
 #if EP_GIL_DISABLED
 #define EP_BEGIN_OBJECT(object) Py_BEGIN_CRITICAL_SECTION(object)
 #define EP_END_OBJECT() Py_END_CRITICAL_SECTION()
@@ -473,13 +485,13 @@ ep_py_dict_get_text(PyObject *dict, const char *key)
 /* Exported by every version, declared only in internal headers. */
 PyAPI_FUNC(int) _PyEval_SetProfile(PyThreadState *ts, Py_tracefunc hook, PyObject *argument);
 
-/* 3.13 and later: of one thread only by itself, or of all at once. */
+/* In 3.13 and later a thread can set its own trace function, or all can be set at once. */
 #define EP_TRACES_ANY_THREAD (PY_VERSION_HEX < 0x030D0000)
 
-/* The threads of this interpreter, one after the other. On 3.11 a thread's state is in the list before it
- * is whole (new_threadstate in pystate.c), and who makes it holds no GIL: a hook that was set then would be
- * written through a null pointer. Waiting takes some instructions; who makes it waits for nothing of ours.
- * In a forked child it may be nobody any more, hence the bound. */
+/* Iterates over the threads of this interpreter. On 3.11 a thread's state is in the list before it is
+ * complete (new_threadstate in pystate.c), and the thread that makes it does not hold the GIL: setting a
+ * hook then would write through a null pointer. So we wait some instructions; that thread waits for nothing
+ * of ours. In a forked child that thread may not exist, so the wait is bounded. */
 static inline PyThreadState *
 ep_py_whole_thread(PyThreadState *ts)
 {

@@ -1,4 +1,4 @@
-/* Codes of the core to exceptions: the only place. */
+/* Turns statuses of the core into exceptions; no other file does. */
 #include "errors.h"
 
 static PyObject *errors[EP_ERROR_COUNT];

@@ -1,4 +1,4 @@
-/* The exceptions of the package, and what becomes of a status of the core. */
+/* The exceptions of the package, and the exception for each status of the core. */
 #ifndef EP_ERRORS_H
 #define EP_ERRORS_H
 

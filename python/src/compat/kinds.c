@@ -1,4 +1,4 @@
-/* Sets of kinds from and to ints: by their halves. */
+/* Converts sets of kinds from and to Python ints, half by half. */
 #include "kinds.h"
 
 PyObject *

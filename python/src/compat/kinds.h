@@ -1,4 +1,4 @@
-/* Sets of kinds as ints of Python's: they have more bits than any C type that PyArg_ParseTuple() knows. */
+/* Sets of kinds as Python ints: they have more bits than any C type that PyArg_ParseTuple() knows. */
 #ifndef EP_PY_KINDS_H
 #define EP_PY_KINDS_H
 
@@ -8,7 +8,7 @@
 /* Returns: new. Fails: NULL, exception set. */
 PyObject *ep_py_kinds(ep_kind_set kinds);
 
-/* A converter, "O&": to is an ep_kind_set. Bits that no kind can have are dropped. */
+/* A converter, "O&": `to` is an ep_kind_set. Bits beyond the last possible kind are dropped. */
 int ep_py_kinds_from(PyObject *number, void *to);
 
 #endif

@@ -1,9 +1,9 @@
-/* Where the interpreter keeps the current thread state, so that hooks read it and call nobody.
+/* Finds where the interpreter keeps the current thread state, so that hooks can read it without a call.
  *
  * 3.12 and later: a thread-local variable that libpython does not export; its accessor costs an
- * extension two calls (itself and __tls_get_addr), 0.5 to 1 ns an event. libpython's TLS is a few
- * words, and one of them is it; nothing is assumed that is not tried. Where anything is otherwise,
- * the offset stays 0 and the accessor is called. */
+ * extension two calls (itself and __tls_get_addr), 0.5 to 1 ns an event. libpython's TLS has a few words,
+ * and the variable is one of them; each assumption is tested. If a test fails, the offset stays 0 and the
+ * accessor is called. */
 #include "compat.h"
 
 ptrdiff_t ep_thread_state_offset;
@@ -16,7 +16,7 @@ ptrdiff_t ep_thread_state_offset;
 
 /* The accessor's image, and its TLS block on the calling thread. */
 typedef struct image {
-    char *block;    /* NULL: none, or not made yet (not at a fixed place, then) */
+    char *block;    /* NULL: none, or not made yet (then it is not at a fixed place) */
     size_t bytes;
 } image;
 
@@ -77,7 +77,8 @@ ep_thread_state_find(void)
         if (*word != now) {
             continue;
         }
-        /* Without the GIL it is NULL, with it again ours; no other word is. */
+        /* Without the GIL the word is NULL, and with the GIL it is our thread state again; no other word
+         * does that. */
         (void)PyEval_SaveThread();
         bool cleared = *word == NULL;
         PyEval_RestoreThread(now);
@@ -130,7 +131,7 @@ ep_py_alone(void (*then)(void *), void *context)
 #else
 
 typedef struct wish {
-    void (*then)(void *);    /* NULL: fulfilled */
+    void (*then)(void *);    /* NULL: done */
     void *context;
 } wish;
 
@@ -141,11 +142,12 @@ at_first_object(PyObject *object, void *context)
     wish *open = context;
     open->then(open->context);
     open->then = NULL;
-    return 0;    /* no further one */
+    return 0;    /* do not visit another object */
 }
 
-/* 3.13 does not export what stops the threads; what visits the collector's objects does that first, and
- * there always is an object. Meanwhile it holds the lock of the list of thread states. */
+/* 3.13 does not export the function that stops the threads. The function that visits the collector's
+ * objects stops them first, and there is always an object. Meanwhile it holds the lock of the list of
+ * thread states. */
 void
 ep_py_alone(void (*then)(void *), void *context)
 {

@@ -1,4 +1,4 @@
-/* One change at a time: hooks go in and out, and the others wait. */
+/* Changes of hooks: one thread at a time installs and removes hooks, and others wait. */
 #include "control_parts.h"
 
 #include "audit.h"
@@ -29,7 +29,8 @@ ep_py_change_take(void)
 {
     if (!ep_py_change_is_here()) {
         PyLockStatus status = PyThread_acquire_lock_timed(ep_py_change.lock, 0, 0);
-        /* At the end of the interpreter other threads stand still, with the lock or without. */
+        /* At the end of the interpreter other threads are stopped, and one of them may hold the lock for
+         * ever. */
         while (status != PY_LOCK_ACQUIRED && !ep_py_is_finalizing()) {
             Py_BEGIN_ALLOW_THREADS
             status = PyThread_acquire_lock_timed(ep_py_change.lock, 10000, 0);
@@ -105,14 +106,14 @@ ep_py_recorders_before_fork(void)
 bool
 ep_py_change_after_fork(bool child)
 {
-    /* Not if we were imported between the two: the change would be another thread's. */
+    /* Not if the extension was imported between the two handlers: then the change is another thread's. */
     if (EP_GIL_DISABLED && ep_py_change_is_here()) {
         ep_py_change_end();
     }
     if (!child || ep_py_change_is_here()) {
         return false;
     }
-    /* Whoever holds it, or waits for it, is not here. */
+    /* The thread that holds the lock, and those that wait for it, do not exist in the child. */
     bool interrupted = ep_py_change.holder != 0;
     ep_py_change.lock = PyThread_allocate_lock();
     ep_py_change.holder = 0;

@@ -12,8 +12,8 @@ extern PyType_Spec ep_py_recorder_spec;
 /* Once, from module init. Fails: -1, exception set. */
 int ep_py_recorders_init(void);
 
-/* Around putting hooks in and taking them out: one thread at a time. Returns: false, on a thread that is
- * at it already (an audit hook, a finalizer); then nothing is to be ended. */
+/* Around installing and removing hooks: one thread at a time. Returns: false on a thread that is already
+ * within such a change (in an audit hook or a finalizer); then do not call ep_py_end_change(). */
 bool ep_py_begin_change(void);
 void ep_py_end_change(void);
 
@@ -25,16 +25,16 @@ void ep_py_counters_init(void);
 /* Stops every running counter: at interpreter exit. */
 void ep_py_counters_stop_all(void);
 
-/* Counters of a forked child begin anew. */
+/* In a forked child: counters begin at zero. */
 void ep_py_counters_after_fork(void);
 
-/* After a change in whose midst counters were stopped: their hooks go, too. */
+/* After a change during which counters were stopped: removes their hooks, too. */
 void ep_py_counters_settle(void);
 
 /* Stops every running recorder: at interpreter exit. */
 void ep_py_recorders_stop_all(void);
 
-/* Names the calls open in the child, where every log begins empty. */
+/* Describes the open calls in a forked child, where every log begins empty. */
 void ep_py_recorders_after_fork(bool child);
 void ep_py_recorders_before_fork(void);
 

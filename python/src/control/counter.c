@@ -14,7 +14,7 @@
 
 #define DOMAIN_COUNT 3    /* RAW, MEM, OBJ */
 
-/* What a capsule of this name holds. */
+/* The type of function that a capsule of this name holds. */
 typedef void (*trace_function)(const char *qualified_name, void *context);
 #define CAPSULE_NAME "eventprof.trace_function"
 
@@ -24,7 +24,7 @@ typedef struct counter_object {
     unsigned domains;                           /* bits */
     ep_filter filter;
     PyObject *callbacks[EP_PY_COUNT_ENDS];      /* owned; NULL: none */
-    PyObject **names;                           /* by id: str, owned; what callbacks are told */
+    PyObject **names;                           /* by id: str, owned; the argument of callbacks */
     size_t name_capacity;
     unsigned long long windows;
     bool started, displaced;
@@ -33,11 +33,11 @@ typedef struct counter_object {
 } counter_object;
 
 static counter_object *running;
-static bool unsettled;    /* one was stopped while hooks went in or out */
+static bool unsettled;    /* a counter was stopped during a change of hooks */
 
 /* ---- Hooks ----------------------------------------------------------------------------------- */
 
-/* Makes the hooks what the running counters need. Fails: -1, exception set. */
+/* Adjusts the hooks to the running counters. Fails: -1, exception set. */
 static int
 adjust_hooks(bool again)
 {
@@ -132,7 +132,7 @@ start_alone(counter_object *self)
             self->windows++;
             self->started = true;
             self->displaced = false;
-            /* This thread's calls are found now: it is the one that has a frame to show. */
+            /* Finds this thread's open calls now. */
             (void)ep_count_mine();
             return 0;
         }
@@ -226,7 +226,7 @@ name_object(counter_object *self, uint32_t name)
     return text;
 }
 
-/* Whether the core must ask us. */
+/* Notes whether the core must call us for each call. */
 static void
 update_tells(counter_object *self)
 {
@@ -263,7 +263,7 @@ give_up(counter_object *self, ep_py_count_end end, PyObject *function)
         set_callback(self, end, NULL);
     }
     if (interrupted) {
-        PyErr_SetInterrupt();    /* it was meant for the program */
+        PyErr_SetInterrupt();    /* the signal was meant for the program */
     }
 }
 
@@ -366,7 +366,7 @@ is_empty(const ep_count_row *row)
 static PyObject *
 row_object(const ep_count_row *row, double ns_per_tick)
 {
-    /* Of what is called by the interpreter; names of other kinds are nobody's calls here. */
+    /* Kinds of functions; names of other kinds are never called. */
     static const char *const kinds[EP_NAME_KIND_COUNT] = {"python", "c", "type", "object",
                                                           "", "", "", ""};
     const ep_name *name = ep_name_get(row->name);
@@ -591,7 +591,7 @@ counter_exit(PyObject *self, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_FALSE;
 }
 
-/* Unless it runs, whoever began it. Returns: whether it began here. */
+/* Starts it unless it runs. Returns: whether it was started here. */
 static PyObject *
 counter_begin(PyObject *object, PyObject *unused)
 {

@@ -1,5 +1,4 @@
-/* Which filters the hooks ask: those of the running recorders, for calls (the gate) and for audit
- * events. */
+/* Passes the filters of the running recorders to the hooks: for calls (the gate) and for audit events. */
 #include "control_parts.h"
 
 #include <string.h>
@@ -16,8 +15,8 @@ ep_py_records_code(const ep_py_recorder *self)
     return (self->core.options.kinds & EP_KINDS_CODE) != 0;
 }
 
-/* The filters of running recorders of code, and of `more` (may be NULL). Returns: how many; the
- * array holds no more than it can. */
+/* The filters of running recorders of code, and of `more` (may be NULL). Returns: how many there are, which
+ * may be more than the array holds. */
 static size_t
 list_filters(const ep_py_recorder *more, const ep_filter *filters[EP_GATE_FILTERS + 1])
 {
@@ -33,7 +32,7 @@ list_filters(const ep_py_recorder *more, const ep_filter *filters[EP_GATE_FILTER
     return count;
 }
 
-/* Before the set of recorders changes to the running ones and `more`. The hooks stand still. */
+/* Before the set of recorders changes to the running ones and `more`. No hook runs meanwhile. */
 static void
 prepare_gate_alone(void *more)
 {
@@ -107,7 +106,7 @@ records_audit(const ep_py_recorder *self)
     return (self->core.options.kinds & EP_KIND_BIT(EP_KIND_AUDIT)) != 0;
 }
 
-/* For the running recorders and `more` (may be NULL). The hooks stand still. */
+/* For the running recorders and `more` (may be NULL). No hook runs meanwhile. */
 static void
 choose_audit_alone(void *more)
 {

@@ -17,7 +17,7 @@
 #include "source.h"
 #include "trace_object.h"
 
-/* Hands on a path as text that ends with a zero. One that does not fit is left out. */
+/* Passes a path on as text that ends with a zero. A path that is too long is left out. */
 static PyObject *
 hand_on_path(PyObject *path, void (*to)(const char *path))
 {
@@ -45,8 +45,8 @@ add_launcher_file(PyObject *module, PyObject *path)
     return hand_on_path(path, ep_py_add_launcher_file);
 }
 
-/* Calls f(*args) and records nothing of it on this thread: neither the call nor its memory is the
- * program's. Calls of eventprof's own Python code need no muting: the sources never record those. */
+/* Calls f(*args) without recording it on this thread: neither the call nor its memory belongs to the
+ * program. Calls of eventprof's own Python code need no muting, because the sources never record those. */
 static PyObject *
 call_muted(PyObject *module, PyObject *args)
 {
@@ -168,7 +168,7 @@ kind_table(PyObject *module, PyObject *unused)
     return rows;
 }
 
-/* [(name, kinds as bits)] of every source: what it can give where the interpreter has its hook. */
+/* [(name, kinds as bits)] of every source: the kinds that it can record if the interpreter has its hook. */
 static PyObject *
 source_table(PyObject *module, PyObject *unused)
 {
@@ -190,7 +190,7 @@ source_table(PyObject *module, PyObject *unused)
     return rows;
 }
 
-/* text(id): of the column task of calls. */
+/* text(id): the text for an id in the column task of calls. */
 static PyObject *
 text(PyObject *module, PyObject *number)
 {
@@ -271,7 +271,7 @@ register_with(const char *module_name, const char *function_name, const char *ke
     return done != NULL ? 0 : -1;
 }
 
-/* Once a process, whoever imports us again. */
+/* Once in a process, also if the extension is imported again. */
 static int
 init_process(void)
 {
@@ -317,14 +317,15 @@ add_type(PyObject *module, PyType_Spec *spec)
     return type;
 }
 
-/* The first one to come, for ever: its objects are in our static variables. Fails: -1. */
+/* Takes the first interpreter that imports us, for ever, because its objects are in our static variables.
+ * Fails: -1. */
 static int
 take_interpreter(void)
 {
     static _Atomic int64_t owner = -1;
     int64_t own = PyInterpreterState_GetID(PyInterpreterState_Get()), found = -1;
     if (atomic_load(&owner) < 0 && PyInterpreterState_Get() != PyInterpreterState_Main()) {
-        /* One that has a GIL of its own: NumPy refuses it, and would after we had taken it. */
+        /* In an interpreter with its own GIL NumPy does not load; find that out before we take it. */
         PyObject *numpy = PyImport_ImportModule("numpy");
         if (numpy == NULL) {
             PyErr_Clear();
@@ -381,7 +382,7 @@ module_exec(PyObject *module)
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, module_exec},
 #if PY_VERSION_HEX >= 0x030C0000
-    /* Any may have it: take_interpreter() says no to a second one, and why. */
+    /* Any interpreter may load the module: take_interpreter() refuses a second one with a message. */
     {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
 #endif
 #if PY_VERSION_HEX >= 0x030D0000

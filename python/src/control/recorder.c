@@ -87,7 +87,7 @@ static void
 recorder_finalize(PyObject *object)
 {
     ep_py_recorder *self = (ep_py_recorder *)object;
-    ep_py_look_begin();    /* at the interpreter's end another thread may be stopping it */
+    ep_py_look_begin();    /* at the interpreter's end another thread may stop it at the same time */
     bool runs = self->core.state == EP_RECORDER_RUNNING;
     ep_py_look_end();
     if (!runs) {
@@ -106,8 +106,8 @@ recorder_dealloc(PyObject *object)
 {
     ep_py_recorder *self = (ep_py_recorder *)object;
     PyTypeObject *type = Py_TYPE(object);
-    /* A subclass in Python is of the collector's, has called it, and is out of the collector's lists: debug
-     * builds abort where that is called again. */
+    /* An object of a subclass in Python is tracked by the collector, which has called the finalizer already
+     * and removed the object from its lists: debug builds abort if it is called again. */
     if (!PyType_IS_GC(type) && PyObject_CallFinalizerFromDealloc(object) < 0) {
         return;
     }
@@ -174,13 +174,14 @@ recorder_enter(PyObject *self, PyObject *unused)
     return ep_py_window_start((ep_py_recorder *)self) < 0 ? NULL : Py_NewRef(self);
 }
 
-/* Unless it runs, whoever began it. Returns: whether it began here. */
+/* Starts it unless it runs. Returns: whether it was started here. */
 static PyObject *
 recorder_begin(PyObject *object, PyObject *unused)
 {
     (void)unused;
     ep_py_recorder *self = (ep_py_recorder *)object;
-    bool changing = ep_py_change_is_here();    /* which a start refuses; and a look makes it so */
+    bool changing = ep_py_change_is_here();    /* asked first: a start within a change is refused, and
+                                                * ep_py_look_begin() counts as one */
     ep_py_look_begin();
     bool runs = self->core.state == EP_RECORDER_RUNNING;
     int status = runs ? 0 : changing ? ep_py_window_start(self)
@@ -222,7 +223,7 @@ recorder_capture(PyObject *object, PyObject *unused)
                                .min_duration_ns = self->filter.min_duration_ns};
     ep_py_left_out_read(self, left_out.calls, &left_out.functions);
     if (self->core.state == EP_RECORDER_RUNNING) {
-        ep_py_alone(keep_open_alone, NULL);    /* nothing that it holds is taken back */
+        ep_py_alone(keep_open_alone, NULL);    /* so that no record in the capture is removed later */
     }
     ep_status status = ep_capture_take(&self->core, &capture, &error);
     ep_py_look_end();
@@ -263,7 +264,7 @@ recorder_count(PyObject *object, PyObject *unused)
                          reason, ns);
 }
 
-/* (chunks, their bytes, those of them in a file, bytes of lists): what it holds. */
+/* (chunks, their bytes, bytes of those in a file, bytes of lists): the memory of this recorder. */
 static PyObject *
 recorder_held(PyObject *object, PyObject *unused)
 {
@@ -308,7 +309,7 @@ recorder_get_output(PyObject *object, void *unused)
     return file != NULL ? PyUnicode_DecodeFSDefault(ep_file_path(file)) : Py_NewRef(Py_None);
 }
 
-/* (forked children that could not write a file, why not the last of them); None without a file. */
+/* (forked children that could not write a file, the error of the last one); None without a file. */
 static PyObject *
 recorder_get_children_lost(PyObject *object, void *unused)
 {

@@ -1,4 +1,4 @@
-/* Which sources give what the running recorders want. */
+/* Chooses the sources that record what the running recorders want. */
 #include "control_parts.h"
 
 #include "footprint.h"
@@ -21,7 +21,7 @@ ep_py_code_source_in_use(void)
     return NULL;
 }
 
-/* Whether nobody asked for the profile hook by name. more: is about to run; may be NULL. */
+/* Whether no recorder asked for the profile hook by name. more: about to run; may be NULL. */
 static bool
 may_evaluate_frames(const ep_py_recorder *more)
 {
@@ -33,8 +33,8 @@ may_evaluate_frames(const ep_py_recorder *more)
     return more == NULL || more->code_asked == NULL;
 }
 
-/* Of `kinds`, those that a source is asked for where code is recorded by `code`: one hook sees calls of
- * Python functions, and what it does not see comes from the one that does. */
+/* The part of `kinds` that a source must record if `code` is the source of code: one hook reports calls of
+ * Python functions, and kinds that it cannot see come from another source that can. */
 static ep_kind_set
 asked_of(const ep_source *source, ep_kind_set kinds, const ep_source *code)
 {
@@ -67,7 +67,7 @@ domains_of(const ep_py_recorder *self)
     return domains;
 }
 
-/* Whether a recorder has a domain and another one does not. more: is about to run; may be NULL. */
+/* Notes whether one recorder has a domain that another one has not. more: about to run; may be NULL. */
 static void
 choose_blocks_inside(const ep_py_recorder *more)
 {
@@ -93,12 +93,12 @@ ep_py_sources_adjust(ep_kind_set kinds, const ep_source *code, const ep_py_recor
         ep_kind_set asked = asked_of(ep_py_sources[i], kinds, code);
         if (PY_VERSION_HEX < 0x030C0000 && footprint && code == &ep_source_trace &&
             ep_py_sources[i] == &ep_source_profile) {
-            /* 3.11 binds builtins for whoever traces, and shows them to a profile hook only. */
+            /* 3.11 binds builtins for any tracing tool, but reports them only to a profile hook. */
             asked |= EP_KINDS_NONE;
         }
         status = ep_py_sources[i]->adjust(asked);
     }
-    /* What was taken back is still to be freed: the table is looked at as long as blocks are
+    /* Blocks whose records were removed will still be freed: the table is used as long as blocks are
      * recorded. */
     if (footprint || !(kinds & ep_source_alloc.kinds)) {
         atomic_store_explicit(&ep_footprint_on, footprint, memory_order_relaxed);
@@ -154,6 +154,6 @@ ep_py_code_source_choose(const ep_py_recorder *self)
     if (ep_py_monitoring_available()) {
         return &ep_source_monitoring;
     }
-    /* A trace hook is called for calls in any case: one hook for both, where that will do. */
+    /* A trace hook is called for calls in any case: use one hook for both if that is enough. */
     return self->core.options.kinds & ep_kinds_inside ? &ep_source_trace : &ep_source_profile;
 }

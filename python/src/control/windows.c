@@ -16,17 +16,20 @@ ep_py_recorder *ep_py_running;
 
 /* ---- Open calls ------------------------------------------------------------------------------ */
 
-/* A thread that waits at the first instruction of a function waits, in most versions, before the
- * interpreter tells of that call: the call would be described as open, and begin once more, and the wrong
- * one of both would seem to end. (Of windows that began beside two threads of short calls, a quarter were
+/* In most versions a thread that waits at the first instruction of a function waits before the interpreter
+ * reports that call. The call would be described as open, and then begin a second time, and the wrong one
+ * of the two would seem to end. (Of windows that began beside two threads of short calls, a quarter were
  * wrong.)
  *
- * If calls came from a hook already, it will be told of. If the hook goes in only now, it will not: the
- * thread has passed what would tell. So it is for a thread that has waited there since then: what it was
- * found to be counts while it stands still. A thread inside of our hook read the clock before the window.
- * Not known, and taken for open: one that waits there since a window before, after which the hook was out.
+ * If the hook was installed before, the call will be reported. If the hook is installed only now, it will
+ * not: the thread has already passed the instruction that reports it. The same holds for a thread that has
+ * waited there since then: the earlier result counts as long as the thread has not moved. A thread inside
+ * of our hook has read the clock before the window.
  *
- * Returns: the frame whose call is still to come, or NULL. */
+ * Limitation: a thread parked since an earlier window, while the hook was out, is reported as having an
+ * open call.
+ *
+ * Returns: the frame whose call will be reported, or NULL. */
 static const ep_frame *
 frame_to_come(PyThreadState *ts, ep_thread *thread, bool hook_was_in)
 {
@@ -45,8 +48,8 @@ frame_to_come(PyThreadState *ts, ep_thread *thread, bool hook_was_in)
     return thread->stood_open ? NULL : frame;
 }
 
-/* Names the calls that are open on every thread as the window begins. The threads stand still; the
- * calling one's log has its name. */
+/* Describes the calls that are open on every thread when the window begins. The threads are stopped; the
+ * calling thread's log has its name. */
 static ep_status
 describe_open_calls(ep_py_recorder *self, bool hook_was_in)
 {
@@ -72,21 +75,21 @@ describe_open_calls(ep_py_recorder *self, bool hook_was_in)
 
 /* ---- The log file ---------------------------------------------------------------------------- */
 
-/* Makes the log file of the window that is to begin. Fails: -1, exception set. */
+/* Makes the log file of the window that will begin. Fails: -1, exception set. */
 static int
 open_file(ep_py_recorder *self, const ep_source *calls)
 {
     ep_file_options options = {
         .path = PyBytes_AS_STRING(self->output),
         .child_path = PyBytes_AS_STRING(self->child_output),
-        /* Its own of the window before goes, as that window does. */
+        /* Its own file of the window before is replaced, as the window is. */
         .replace = self->replace || self->windows > 0,
         .metadata = PyBytes_AS_STRING(self->metadata),
         .metadata_bytes = (size_t)PyBytes_GET_SIZE(self->metadata),
     };
     for (const ep_py_recorder *r = ep_py_running; r != NULL && options.replace; r = r->next) {
         if (r->core.file != NULL && ep_file_is_at(r->core.file, options.path)) {
-            /* It would be replaced, and what it has would be gone. */
+            /* The file would be replaced, and its events would be gone. */
             PyErr_Format(ep_py_error(EP_ERROR_STATE),
                          "another recorder records into %s at this moment; take another name, or stop "
                          "it first",
@@ -144,10 +147,10 @@ unlink_running(ep_py_recorder *self)
     self->code_used = NULL;
 }
 
-/* What is one step for all threads: a window, the calls that were open then, the gate. */
+/* The steps that no other thread may interrupt: the window, the calls that are open then, the gate. */
 typedef struct beginning {
     ep_py_recorder *self;
-    bool hook_was_in;    /* calls were recorded before */
+    bool hook_was_in;    /* calls were recorded before this window */
     ep_status status;
     ep_error error;
 } beginning;
@@ -215,9 +218,9 @@ start_alone(ep_py_recorder *self)
         ep_py_sources_release();
         return -1;
     }
-    ep_log *log = ep_py_log_for(EP_KIND_C_CALL);    /* our own: no function begins */
+    ep_log *log = ep_py_log_for(EP_KIND_C_CALL);    /* busy with our own code: no function begins */
     if (log != NULL && log->thread->native_id == ep_os_process_id()) {
-        /* On Linux; the module threading, which knows the name, may not be there. */
+        /* On Linux. The module threading, which knows the name, may not be imported. */
         ep_thread_set_name(log->thread, (ep_text){"MainThread", 10});
     }
     self->only_thread = self->current_thread_only && log != NULL ? log->thread->id : 0;
@@ -228,7 +231,7 @@ start_alone(ep_py_recorder *self)
     if (window.status != EP_OK) {
         ep_py_raise(window.status, &window.error);
     } else if (self->output == NULL || ep_py_intern_resolve() == 0) {
-        /* The file has what the hooks met before it was theirs. */
+        /* The file gets the events that hooks recorded before it was set. */
         self->backend = used;
         self->clock = ep_clock_current;
         self->windows++;
@@ -280,7 +283,7 @@ stop_alone(ep_py_recorder *self)
     ep_py_left_out_read(self, left_out, &functions_left_out);
     if (self->core.file_is_late && self->core.state == EP_RECORDER_RUNNING &&
         ep_py_intern_resolve() < 0) {
-        PyErr_Clear();    /* no memory: some lines are unknown in its file, which is written now */
+        PyErr_Clear();    /* no memory: some lines are unknown in the file, which is written now */
     }
     if (ep_recorder_stop(&self->core, &error) != EP_OK) {
         return;

@@ -1,10 +1,15 @@
 /* The end of a call whose begin nobody told us of.
  *
- * From 3.13 on the interpreter runs handlers of signals, and what else is pending, at the entry of a
- * function and behind a yield before it tells that the function begins or goes on. If such a handler
- * raises, it tells of the unwinding alone. (Another tool's callback that raises before ours has the same
- * effect.) That call did nothing, and is left out whole: its end would end another call of the function,
- * further out. */
+ * From 3.13 on, and on 3.11, the interpreter runs handlers of signals, and what else is pending, at the
+ * entry of a function and behind a yield before it tells that the function begins or goes on. If such a
+ * handler raises, it tells of the unwinding alone. (Another tool's callback that raises before ours has the
+ * same effect.) That call did nothing, and is left out whole: its end would end another call of the
+ * function, further out.
+ *
+ * 3.11 runs what is pending there twice, before and after it tells, and what is left out must not be a
+ * call that is recorded: the hook marks frame objects whose begin it was told of. Limitation: of a call
+ * that the evaluator recorded (evaluator.h) there is no mark; if a handler that raises at its entry begins
+ * to trace as well, the call lasts as long as the one around it. */
 #ifndef EP_ENTRY_H
 #define EP_ENTRY_H
 
@@ -15,6 +20,37 @@
 #include "intern.h"
 
 #define EP_ENTRY_MAY_RAISE (PY_VERSION_HEX >= 0x030D0000)
+#define EP_ENTRY_IS_MARKED (PY_VERSION_HEX < 0x030C0000)
+
+/* In what f_trace_lines reads: the begin of this call or slice was told. It reads as True, as 1 does. */
+#define EP_ENTRY_MARK 2
+
+/* HOT. A call or slice begins. */
+static inline void
+ep_py_mark_entry(PyFrameObject *frame, bool is_generator)
+{
+#if EP_ENTRY_IS_MARKED
+    char *mark = ep_frame_traces_lines(frame);
+    /* The frame of a generator may be one where the program wrote False. */
+    if (EP_LIKELY(!is_generator) || *mark != 0) {
+        *mark |= EP_ENTRY_MARK;
+    }
+#else
+    (void)frame;
+    (void)is_generator;
+#endif
+}
+
+/* A slice ends; its frame object stays. */
+static inline void
+ep_py_unmark_entry(PyFrameObject *frame)
+{
+#if EP_ENTRY_IS_MARKED
+    *ep_frame_traces_lines(frame) &= (char)~EP_ENTRY_MARK;
+#else
+    (void)frame;
+#endif
+}
 
 /* An exception was thrown into a generator: it unwinds from where it stood, behind a yield. */
 static inline void
@@ -27,6 +63,10 @@ ep_py_note_throw(ep_log *log, const PyCodeObject *code)
     (void)code;
 #endif
 }
+
+/* 0: a function's entry, 1: behind a yield. In `yield from` and await what is thrown in goes on to another
+ * generator first. */
+#define EP_ENTRY_RESUMES(instruction) (((instruction)[1] & 3) <= 1)
 
 #if EP_ENTRY_MAY_RAISE
 static EP_COLD bool
@@ -41,11 +81,13 @@ ep_py_is_untold_at_entry(ep_log *log, PyCodeObject *code, ep_frame *frame)
 }
 #endif
 
-/* HOT for unwinding alone. Whether the begin of what is unwound was not told. frame: its own, or NULL. */
+/* HOT for unwinding alone. Whether the begin of what is unwound was not told. frame: its own, or NULL.
+ * object: its frame object; NULL where the interpreter passes none. */
 static inline bool
-ep_py_is_untold(ep_log *log, PyCodeObject *code, ep_frame *frame)
+ep_py_is_untold(ep_log *log, PyCodeObject *code, ep_frame *frame, PyFrameObject *object)
 {
 #if EP_ENTRY_MAY_RAISE
+    (void)object;
     if (log->thrown_into == code) {
         log->thrown_into = NULL;
         return false;
@@ -55,13 +97,21 @@ ep_py_is_untold(ep_log *log, PyCodeObject *code, ep_frame *frame)
     }
     const unsigned char *at = (const unsigned char *)ep_frame_instruction(frame);
     bool stands_there = at[0] == INSTRUMENTED_RESUME || at[0] == RESUME || at[0] == RESUME_CHECK;
-    /* 0: a function's entry, 1: behind a yield. In `yield from` and await what is thrown in goes on
-     * to another generator first. */
-    return EP_UNLIKELY(stands_there && (at[1] & 3) <= 1) && ep_py_is_untold_at_entry(log, code, frame);
+    return EP_UNLIKELY(stands_there && EP_ENTRY_RESUMES(at)) && ep_py_is_untold_at_entry(log, code, frame);
+#elif EP_ENTRY_IS_MARKED
+    (void)log;
+    (void)code;
+    char mark = *ep_frame_traces_lines(object);
+    if (EP_LIKELY(mark & EP_ENTRY_MARK) || mark == 0) {
+        return false;
+    }
+    const unsigned char *at = (const unsigned char *)ep_frame_instruction(frame);
+    return (at[0] == RESUME || at[0] == RESUME_QUICK) && EP_ENTRY_RESUMES(at);
 #else
     (void)log;
     (void)code;
     (void)frame;
+    (void)object;
     return false;
 #endif
 }

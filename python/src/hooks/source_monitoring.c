@@ -188,7 +188,7 @@ close_whole(PyObject *const *args, ep_kind kind, bool gated)
             }
         }
         if (kind == EP_KIND_UNWIND &&
-            ep_py_is_untold(log, (PyCodeObject *)args[0], ep_py_frame_now())) {
+            ep_py_is_untold(log, (PyCodeObject *)args[0], ep_py_frame_now(), NULL)) {
             Py_RETURN_NONE;
         }
         uint32_t name = ep_py_code_name((PyCodeObject *)args[0]);
@@ -479,7 +479,8 @@ on_close(PyObject *const *args, ep_kind kind, bool blocks)
         return close_whole(args, kind, false);
     }
     if (kind == EP_KIND_UNWIND &&
-        ep_py_is_untold(log, code, ep_frame_of_program(ep_frame_current(ep_thread_state_unasked())))) {
+        ep_py_is_untold(log, code, ep_frame_of_program(ep_frame_current(ep_thread_state_unasked())),
+                        NULL)) {
         Py_RETURN_NONE;
     }
     uint32_t name = ep_name_recent(&log->recent, (uintptr_t)code);

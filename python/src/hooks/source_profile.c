@@ -249,7 +249,9 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
         }
     }
     uint64_t ticks = ep_clock_ticks();
-    ep_log *log = ep_py_log_for(what == PyTrace_CALL ? EP_KIND_CALL : EP_KIND_RETURN);
+    ep_log *log = ep_py_log_for(what == PyTrace_CALL                         ? EP_KIND_CALL
+                                : what == PyTrace_RETURN && argument == NULL ? EP_KIND_UNWIND
+                                                                             : EP_KIND_RETURN);
     if (EP_UNLIKELY(log == NULL)) {
         return 0;
     }
@@ -279,6 +281,7 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
     switch (what) {
         case PyTrace_CALL:
             kind = open_kind(code, frame);
+            ep_py_mark_entry(frame_object, is_generator(code));
             if (kind == EP_KIND_THROW) {
                 ep_py_note_throw(log, code);
             }
@@ -288,8 +291,11 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
             kind = close_kind(code, frame, argument);
             id = ep_py_code_name(code);
             leave_frame(log, ticks, frame_object, code, kind);
-            if (kind == EP_KIND_UNWIND && ep_py_is_untold(log, code, frame)) {
+            if (kind == EP_KIND_UNWIND && ep_py_is_untold(log, code, frame, frame_object)) {
                 return 0;
+            }
+            if (kind == EP_KIND_YIELD) {
+                ep_py_unmark_entry(frame_object);
             }
             break;
         case PyTrace_C_CALL:
@@ -361,6 +367,7 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
     switch (what) {
         case PyTrace_CALL:
             kind = open_kind(code, frame);
+            ep_py_mark_entry(frame_object, is_generator(code));
             if (kind == EP_KIND_THROW) {
                 ep_py_note_throw(log, code);
             }
@@ -370,8 +377,11 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
             break;
         case PyTrace_RETURN:
             kind = close_kind(code, frame, argument);
-            if (kind == EP_KIND_UNWIND && ep_py_is_untold(log, code, frame)) {
+            if (kind == EP_KIND_UNWIND && ep_py_is_untold(log, code, frame, frame_object)) {
                 return 0;
+            }
+            if (kind == EP_KIND_YIELD) {
+                ep_py_unmark_entry(frame_object);
             }
             id = name_of(log, (uintptr_t)code);
             break;

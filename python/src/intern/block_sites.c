@@ -17,7 +17,7 @@ ep_py_look_for_greenlets(void)
     }
 }
 
-/* Pure memory reads. A package that is being imported allocates in its own code. */
+/* It only reads memory. A package that is being imported allocates in its own code. */
 static bool
 is_of_file(PyCodeObject *code, const char *end)
 {
@@ -34,7 +34,7 @@ sketch_name(const ep_name_text *text, void *context)
     ep_name_sketch(*(uint32_t *)context, text);
 }
 
-/* No C API in here: the text of a function that was never seen called waits for retrieval. */
+/* No C API here: the text of a function whose call was never seen stays pending until retrieval. */
 static uint32_t
 name_quietly(PyCodeObject *code)
 {
@@ -64,7 +64,8 @@ ep_py_frame_name_quietly(ep_frame *frame)
 uint32_t
 ep_py_block_site_slow(ep_frame *frame)
 {
-    /* Allocators are the process's; but code of another interpreter must not be kept alive here. */
+    /* All interpreters share the allocators, but code of another interpreter must not be kept alive
+     * here. */
     PyThreadState *ts = ep_thread_state();
     if (ts == NULL || !ep_py_is_own_interpreter(ts)) {
         return 0;
@@ -82,7 +83,7 @@ ep_py_block_site_slow(ep_frame *frame)
     if (EP_UNLIKELY(is_of_file(code, "/greenlet/__init__.py"))) {
         atomic_store_explicit(&ep_py_greenlets, true, memory_order_relaxed);
     }
-    /* The first of its modules that works with the extension that has the arrays. */
+    /* The first of NumPy's modules that uses the extension with the arrays. */
     ep_py_numpy_waiter *waiter = atomic_load_explicit(&ep_py_numpy_awaited, memory_order_relaxed);
     if (EP_UNLIKELY(waiter != NULL) && is_of_file(code, "/numpy/_core/overrides.py")) {
         waiter();

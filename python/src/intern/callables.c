@@ -1,4 +1,4 @@
-/* Callables that are no Python functions: builtins, types, ufuncs, Cython's, and objects. */
+/* Callables that are not Python functions: builtins, types, ufuncs, functions of Cython, and objects. */
 #include "intern.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@
 PyMethodDef *ep_py_new_method;
 
 static PyObject *str_module;     /* interned, immortal */
-static uint32_t unknown_name;    /* of callables that there was no memory to name */
+static uint32_t unknown_name;    /* for callables for whose name there was no memory */
 
 static ep_text
 c_text(const char *text)
@@ -146,10 +146,10 @@ add_typed_name(PyTypeObject *type, const char *suffix, ep_name_kind kind, ep_py_
 }
 
 /* Types die and their addresses come back. Every class already has a plain weak reference (its base
- * keeps one): sharing it costs no object and tells when the key is void. But it is a block of the
- * program's, whose free is an event like any other: not one for a hook, which is not heard while it is at
- * work, and whose own event has its time already. So references that we hold last are given back where a
- * recorder stops. Without a GIL they stay: another thread may be looking at one. */
+ * keeps one): sharing it costs no object and tells when the key is void. But it is a block of the program,
+ * whose free is an event. A hook must not free it, because events are not recorded within a hook, and the
+ * hook's own event has its time already. So references that only we still hold are released when a recorder
+ * stops. Without a GIL they stay: another thread may be looking at one. */
 static struct {
     uint32_t *ids;    /* names of types that can die; under the GIL */
     size_t count, capacity;
@@ -177,7 +177,7 @@ type_is_alive(uint32_t name, PyTypeObject *type)
 {
     PyWeakReference *reference = ep_name_get(name)->object;
     if (reference == NULL) {
-        return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE);    /* else it was given back */
+        return !(type->tp_flags & Py_TPFLAGS_HEAPTYPE);    /* else the reference was released */
     }
     return reference->wr_object == (PyObject *)type;
 }
@@ -211,7 +211,7 @@ add_type(PyTypeObject *type, uintptr_t tag)
     return add.id;
 }
 
-/* name 0 (no memory): the stand-in, so that the event still counts. */
+/* name 0 (no memory): unknown_name, so that the event still counts. */
 static ep_callee
 by_name(uint32_t name)
 {
@@ -295,7 +295,7 @@ ufunc_callee(PyUFuncObject *ufunc)
     return by_name(name);
 }
 
-/* A tag of the key of a name: of texts, which a key may not be. */
+/* The tag of a name's key, made from texts, because a key has no room for them. */
 static uint64_t
 hash_text(uint64_t hash, const char *text, size_t bytes)
 {
@@ -323,7 +323,7 @@ two_texts_tag(ep_text first, ep_text second)
 static bool
 is_of_cython(const PyTypeObject *type)
 {
-    /* Each version of Cython has types of its own, in a module of their own. */
+    /* Each version of Cython has its own types, in its own module. */
     const char *dot = strrchr(type->tp_name, '.');
     const char *name = dot != NULL ? dot + 1 : type->tp_name;
     return (strcmp(name, "cython_function_or_method") == 0 ||
@@ -331,8 +331,8 @@ is_of_cython(const PyTypeObject *type)
            type->tp_getattro == PyObject_GenericGetAttr;
 }
 
-/* Interned, and kept: the interpreter's cache of attributes holds the name that was asked for, and would
- * free a new one when the program is at work. A race makes one twice, as the same object. */
+/* Interned and kept: the interpreter's attribute cache holds the name that was looked up, and would free a
+ * new one while the program runs. If two threads make it, they get the same object. */
 static PyObject *
 kept_name(PyObject **kept, const char *name)
 {
@@ -344,8 +344,8 @@ kept_name(PyObject **kept, const char *name)
 
 static PyObject *qualname_word, *module_word, *dict_word;
 
-/* Whether asking for the attribute runs no code but the interpreter's and the type's in C: a class of that
- * name in Python could have a property. */
+/* Whether reading the attribute runs only C code of the interpreter and the type: a class of that name in
+ * Python could have a property. */
 static bool
 is_plain_attribute(PyTypeObject *type, PyObject *name)
 {
@@ -364,7 +364,7 @@ is_plain_attribute(PyTypeObject *type, PyObject *name)
 static bool
 has_plain_names(PyTypeObject *type)
 {
-    /* The version of a type says all that is in it: the last one that was looked at. */
+    /* The version of a type identifies its contents: this is the last version that was checked. */
     static _Atomic unsigned known_version;
     unsigned version = type->tp_version_tag;
     if (EP_LIKELY(version != 0 &&
@@ -379,7 +379,7 @@ has_plain_names(PyTypeObject *type)
     return plain;
 }
 
-/* Whether an attribute is text. Returns: new, or NULL. No code of the program runs: Cython's functions have
+/* An attribute, if it is text. Returns: new, or NULL. No code of the program runs: Cython's functions have
  * getters in C. */
 static PyObject *
 text_attribute(PyObject *object, PyObject *name)
@@ -392,7 +392,7 @@ text_attribute(PyObject *object, PyObject *name)
     return text;
 }
 
-/* By its own name: the key is the text, so that no object needs to live. */
+/* By its name: the key is made from text, so that no object must be kept alive. */
 static ep_callee
 cython_callee(PyObject *callable)
 {
@@ -510,7 +510,7 @@ is_volatile(const PyMethodDef *method, uintptr_t *tag)
     return true;
 }
 
-/* The name of what has a method definition. */
+/* The name of a callable with a method definition. */
 static ep_callee
 method_callee(PyObject *callable, PyMethodDef *method)
 {
@@ -547,7 +547,7 @@ ep_py_callee_site_slow(PyObject *callable, ep_callee callee, uintptr_t instructi
     }
     ep_frame *frame = ep_py_frame_now();
     if (frame != NULL && ep_py_is_own_code(ep_frame_code(frame))) {
-        ep_log_current->own_calls += 1;    /* a source calls us: the log is there */
+        ep_log_current->own_calls += 1;    /* called by a source, so there is a log */
         return EP_ID_SKIP;
     }
     return ep_py_add_site(callee.key, callee.name, frame, instruction, 0);

@@ -105,7 +105,7 @@ ep_py_name_code(PyCodeObject *code, PyObject *globals, uint32_t pending)
 uint32_t
 ep_py_code_name_slow(PyCodeObject *code, PyObject *globals)
 {
-    /* 3.11 clears a frame while it is current: its code may be on the way out. */
+    /* 3.11 clears a frame while it is the current one: its code object may be in deallocation. */
     if (Py_REFCNT(code) <= 0) {
         return 0;
     }
@@ -115,7 +115,7 @@ ep_py_code_name_slow(PyCodeObject *code, PyObject *globals)
     return ep_py_name_code(code, globals != NULL ? globals : ep_py_globals_of_running(code), 0);
 }
 
-/* A verdict needs the text that an allocator hook left to be found. */
+/* A verdict needs the name's text, which an allocator hook may have left pending. */
 ep_verdict
 ep_py_verdict_slow(PyCodeObject *code, uint32_t name)
 {
@@ -185,8 +185,8 @@ code_site(PyCodeObject *code, uint32_t name, ep_frame *frame, ep_frame *caller)
     uintptr_t key = (uintptr_t)code;
     uint32_t task = 0;
     if (code->co_flags & (CO_COROUTINE | CO_ITERABLE_COROUTINE)) {
-        /* Never under the key that hooks look for, so that each slice of a coroutine comes here, and
-         * calls of all other functions need not ask which task it is. No address is like these. */
+        /* Coroutines get other keys than those that hooks look up. So each slice of a coroutine comes here,
+         * and calls of all other functions need not look for a task. No address is equal to such a key. */
         if (frame != NULL) {
             uint32_t busy = ep_py_enter_own();
             ep_py_exception saved = ep_py_exception_save();

@@ -24,7 +24,7 @@ ep_py_set_opcode_names(PyObject *module, PyObject *names)
     Py_RETURN_NONE;
 }
 
-/* 1 + string id of what the compiler put there, whatever the interpreter made of it; 0: unknown. */
+/* 1 + string id of the instruction's name before specialization; 0: unknown. */
 static uint32_t
 opcode_name(PyCodeObject *code, Py_ssize_t offset)
 {

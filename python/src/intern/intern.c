@@ -1,6 +1,6 @@
-/* The cold half of turning Python objects into ids: text is copied once, at first sight, and
- * nothing of the program is kept alive but code objects (a freed one would give its address to
- * another). Here it begins, with a check that frames are where compat.h expects them. */
+/* Initialises intern/, the slow path from Python objects to ids. Text is copied once, at first sight. Only
+ * code objects of the program are kept alive, because the address of a freed one could be reused. A check
+ * makes sure that frames are where compat.h expects them. */
 #include "intern.h"
 
 #include "intern_parts.h"
@@ -26,7 +26,7 @@ probe(PyObject *self, PyObject *unused)
     return PyBool_FromLong(right);
 }
 
-/* A call at a known line from a call at a known line, read through the frames. */
+/* Reads, through the frames, a call at a known line that is made by a call at a known line. */
 static int
 check_frames(void)
 {

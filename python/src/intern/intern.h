@@ -10,7 +10,7 @@
 #include "names.h"
 #include "own_blocks.h"
 
-/* What a cold lookup answers for a callable that is not to be recorded: eventprof's own. */
+/* The result of a cold lookup for eventprof's own callables, which are not recorded. */
 #define EP_ID_SKIP UINT32_MAX
 
 /* Tags of name keys: what the address stands for. */
@@ -54,9 +54,10 @@ ep_py_code_site(PyCodeObject *code, ep_frame *frame)
 
 /* ---- Other callables ------------------------------------------------------------------------- */
 
-/* What stands for a callable in the tables. */
+/* The key and the name of a callable. */
 typedef struct ep_callee {
-    uintptr_t key;        /* of its sites: an address, or name id << 4 | 8 where that is not enough */
+    uintptr_t key;        /* part of the key of its sites: an address, or name id << 4 | 8 if the address is
+                           * not enough */
     uint32_t name;        /* 0: not looked up yet; key is a plain address */
 } ep_callee;
 
@@ -66,7 +67,7 @@ ep_py_key_of_name(uint32_t name)
     return (uintptr_t)name << 4 | 8;
 }
 
-/* What is behind bound methods: the function, or the object that holds the method definition. */
+/* Unwraps bound methods: gives the function, or the object that holds the method definition. */
 static inline PyObject *
 ep_py_unbound(PyObject *callable)
 {
@@ -76,7 +77,7 @@ ep_py_unbound(PyObject *callable)
     return callable;
 }
 
-/* Cold half of ep_py_callee: types, instances, anything that needs checking. */
+/* Slow path of ep_py_callee(): types, instances, anything that needs checking. */
 ep_callee ep_py_callee_slow(PyObject *callable);
 EP_COLD uint32_t ep_py_callee_name_slow(PyObject *callable, ep_callee callee);
 EP_COLD uint32_t ep_py_callee_site_slow(PyObject *callable, ep_callee callee,
@@ -138,12 +139,12 @@ bool ep_py_is_own_code(PyCodeObject *code);
 
 /* The name of the function that runs in a frame, its text with it. */
 uint32_t ep_py_frame_name(ep_frame *frame);
-/* The same in an allocator hook: the text may be still to come. */
+/* The same in an allocator hook: the name's text may stay pending. */
 uint32_t ep_py_frame_name_quietly(ep_frame *frame);
-/* Gives a name the text that an allocator hook left to be found, if that can be found now. */
+/* Gives a pending name of an allocator hook its text, if that can be found now. */
 void ep_py_describe_code(PyCodeObject *code, uint32_t name);
 
-/* HOT. Whether the C call that ends in `code` is one of our own code's, which was not recorded. */
+/* HOT. Whether the C call that ends in `code` was made by our own code, and so was not recorded. */
 static inline bool
 ep_py_ends_own_call(ep_log *log, PyCodeObject *code)
 {
@@ -154,11 +155,12 @@ ep_py_ends_own_call(ep_log *log, PyCodeObject *code)
     return true;
 }
 
-/* Whether f(*args) is at an instruction of `code`, by its offset in bytes. The interpreter does not tell of
- * the end of such a call if f is a bound method (3.13 and later; before, of neither end). */
+/* Whether f(*args) is at an instruction of `code`, by its offset in bytes. If f is a bound method, the
+ * interpreter does not report the end of such a call (3.13 and later; before, neither begin nor end). */
 EP_COLD bool ep_py_is_spread_call(PyCodeObject *code, Py_ssize_t offset);
 
-/* Where callable is what CALL passes: whether that call will have no end. It is not recorded then. */
+/* In a CALL event for `callable`: whether the end of that call will not be reported. It is then not
+ * recorded. */
 static inline bool
 ep_py_call_never_ends(PyCodeObject *code, PyObject *offset, PyObject *callable)
 {
@@ -167,14 +169,14 @@ ep_py_call_never_ends(PyCodeObject *code, PyObject *offset, PyObject *callable)
 
 /* ---- Inside of functions --------------------------------------------------------------------- */
 
-/* In place of the callee's address in the keys of instructions' sites, whose task is the name of the
- * opcode. Lines, branches and jumps share the sites of blocks. */
+/* Replaces the callee's address in the keys of instructions' sites; the task of such a site is the name of
+ * the opcode. Lines, branches and jumps share the sites of blocks. */
 #define EP_KEY_OPCODE 2
 
 EP_COLD uint32_t ep_py_place_site_slow(PyCodeObject *code, uintptr_t instruction);
 EP_COLD uint32_t ep_py_opcode_site_slow(PyCodeObject *code, uintptr_t instruction);
 
-/* A place in `code`, which is running. Both: EP_ID_SKIP, our own. */
+/* The site of an instruction of `code`, which is running. EP_ID_SKIP: our own code. */
 static inline uint32_t
 ep_py_place_site(PyCodeObject *code, uintptr_t instruction)
 {
@@ -189,17 +191,16 @@ ep_py_opcode_site(PyCodeObject *code, uintptr_t instruction)
     return EP_LIKELY(id != 0) ? id : ep_py_opcode_site_slow(code, instruction);
 }
 
-/* Where frames cannot be read: a line is all that is known. */
+/* The same if frames cannot be read: only the line is known. */
 EP_COLD uint32_t ep_py_line_site(PyCodeObject *code, int line);
 
 /* Of an exception of `type` at a place in `code`, which is running. */
 EP_COLD uint32_t ep_py_exception_site(PyTypeObject *type, PyCodeObject *code, uintptr_t instruction);
 
-/* set_opcode_names(names): what the opcodes 0, 1, ... are called. Once, before instructions are
- * recorded. */
+/* set_opcode_names(names): the names of the opcodes 0, 1, ... Once, before instructions are recorded. */
 PyObject *ep_py_set_opcode_names(PyObject *module, PyObject *names);
 
-/* ---- What nobody wants ----------------------------------------------------------------------- */
+/* ---- Calls that no recorder wants ------------------------------------------------------------ */
 
 EP_COLD ep_verdict ep_py_verdict_slow(PyCodeObject *code, uint32_t name);
 
@@ -211,7 +212,7 @@ ep_py_verdict(PyCodeObject *code, uint32_t name)
     return EP_LIKELY(ep_gate_find(name, &verdict)) ? verdict : ep_py_verdict_slow(code, name);
 }
 
-/* HOT. While ep_gate_asks_names(). Whether calls of `code` are wanted by anybody. */
+/* HOT. While ep_gate_asks_names(). Whether any recorder wants calls of `code`. */
 static inline bool
 ep_py_code_is_wanted(PyCodeObject *code)
 {
@@ -229,7 +230,7 @@ ep_py_code_is_wanted(PyCodeObject *code)
 typedef enum ep_py_wish {
     EP_PY_WANTED,
     EP_PY_UNWANTED,
-    EP_PY_NOTHING_WANTED    /* whatever is called from there, that is not in Python */
+    EP_PY_NOTHING_WANTED    /* no call from there of a function that is not in Python is wanted */
 } ep_py_wish;
 
 /* HOT. The same for a call of something that is not in Python, by `caller`. */
@@ -248,7 +249,7 @@ ep_py_callee_wish(PyCodeObject *caller, PyObject *callable)
         return EP_PY_NOTHING_WANTED;
     }
     if (Py_IS_TYPE(ep_py_unbound(callable), &PyFunction_Type)) {
-        return EP_PY_UNWANTED;    /* is seen when it starts */
+        return EP_PY_UNWANTED;    /* a Python function: decided when it starts */
     }
     uint32_t name = ep_py_callee_name(callable);
     if (EP_UNLIKELY(name == EP_ID_SKIP || name == 0)) {
@@ -264,32 +265,32 @@ ep_py_callee_wish(PyCodeObject *caller, PyObject *callable)
     return EP_PY_UNWANTED;
 }
 
-/* As the two above, whatever the thread executes now: `frame` (of code) and `callable` were called
- * by the frame `caller` (NULL: by nobody in Python). */
+/* Like the two above, but not for the current call: `frame` (of code) and `callable` were called by the
+ * frame `caller` (NULL: by no Python code). */
 EP_COLD uint32_t ep_py_code_site_from(PyCodeObject *code, ep_frame *frame, ep_frame *caller);
 EP_COLD uint32_t ep_py_callee_site_from(PyObject *callable, ep_frame *caller);
 
 /* ---- Allocations ----------------------------------------------------------------------------- */
 
-/* greenlet is loaded. It frees, by PyMem_Free, the copy of a C stack that it just put back; until 3.12
- * what leads to the thread's frames was on the stack that this overwrote. */
+/* Whether greenlet is loaded. It frees, by PyMem_Free, the copy of a C stack that it has just restored; up
+ * to 3.12 the pointer to the thread's frames is on that stack, and so is not valid then. */
 extern EP_HIDDEN _Atomic bool ep_py_greenlets;
 
-/* Once a start, with the GIL; what is imported later is seen in ep_py_block_site_slow(). */
+/* At each start, with the GIL; a later import is noticed in ep_py_block_site_slow(). */
 void ep_py_look_for_greenlets(void);
 
-/* Who waits for NumPy to be loaded, NULL: nobody. ep_py_block_site_slow() calls it when that may be, in an
- * allocator hook. */
+/* The function that waits for NumPy to be loaded, NULL: none. ep_py_block_site_slow() calls it, in an
+ * allocator hook, when NumPy may be loaded. */
 typedef void ep_py_numpy_waiter(void);
 extern EP_HIDDEN _Atomic(ep_py_numpy_waiter *) ep_py_numpy_awaited;
 
-/* Gives back what is held of types that are no more: frees of the program's. Under the GIL, outside of
- * hooks, while they still record. */
+/* Releases references to types that no longer exist; these are frees of the program. Under the GIL, outside
+ * of hooks, while hooks still record. */
 void ep_py_release_types(void);
 
 EP_COLD uint32_t ep_py_block_site_slow(ep_frame *frame);
 
-/* HOT. Where the thread is executing. Allocator hooks: touches nothing but frames and tables.
+/* HOT. The site where the thread is executing. For allocator hooks: it reads only frames and tables.
  * ts NULL or without frames: 0. */
 static inline uint32_t
 ep_py_block_site(PyThreadState *ts)
@@ -305,7 +306,7 @@ ep_py_block_site(PyThreadState *ts)
     return EP_LIKELY(id != 0) ? id : ep_py_block_site_slow(frame);
 }
 
-/* ---- What is neither a call nor a block ------------------------------------------------------- */
+/* ---- Events that are neither calls nor blocks ------------------------------------------------- */
 
 /* The site of `name` where `frame` executes (NULL: not in Python; then the GIL is not needed). */
 EP_COLD uint32_t ep_py_place_slow(uint32_t name, ep_frame *frame);
@@ -323,10 +324,10 @@ ep_py_place(ep_log *log, uint32_t name, ep_frame *frame)
     return EP_LIKELY(id != 0) ? id : ep_py_place_slow(name, frame);
 }
 
-/* The name of a type; EP_ID_SKIP: it is ours. Makes no object. */
+/* The name of a type; EP_ID_SKIP: one of our own. Makes no object. */
 uint32_t ep_py_type_name(PyTypeObject *type);
 
-/* Whether it is of the interpreter that is recorded. */
+/* Whether the thread belongs to the recorded interpreter. */
 bool ep_py_is_own_interpreter(const PyThreadState *ts);
 
 /* ---- At retrieval, with the GIL -------------------------------------------------------------- */
@@ -334,18 +335,18 @@ bool ep_py_is_own_interpreter(const PyThreadState *ts);
 /* Computes the lines of sites and describes names that were met in an allocator hook. */
 int ep_py_intern_resolve(void);
 
-/* The calls open on a thread now, outermost first; `but`: without the innermost, if that is this frame.
- * Returns: new (free()), NULL without memory; *depth set. The thread must not run: GIL held, or it is
- * ours. */
+/* The calls that are open on a thread, outermost first; without the innermost, if its frame is `but`.
+ * Returns: new (free()), NULL without memory; *depth set. The thread must not run: the GIL is held, or it
+ * is the calling thread. */
 ep_open_call *ep_py_open_calls(PyThreadState *ts, ep_thread *thread, const ep_frame *but,
                                size_t *depth);
 
-/* The frame of a thread that stands still at the first instruction of a function, or of what follows a
- * yield; NULL: it stands elsewhere. */
+/* The frame of a stopped thread, if it is at the first instruction of a function or after a yield; else
+ * NULL. */
 ep_frame *ep_py_frame_at_resume(PyThreadState *ts);
 
-/* What EP_FRESH_* asks for, before an event of `kind`: names the calling thread's log after its
- * threading.Thread, and looks which of the calls that windows found at their entry are told of now. */
+/* Does what EP_FRESH_* asks for before an event of `kind`: names the calling thread's log after its
+ * threading.Thread, and finds out which of the calls that windows found at their entry are reported now. */
 EP_COLD void ep_py_see_to(ep_log *log, ep_kind kind);
 
 /* HOT. The calling thread's log, in a hook that holds the GIL. NULL: no memory, counted. */
@@ -370,9 +371,9 @@ ep_py_log_for(ep_kind kind)
  * into *heap (free() it) or `stack`; .at NULL if it is not a str, or without memory. */
 ep_text ep_py_text(PyObject *text, char *stack, size_t stack_bytes, char **heap);
 
-/* Our package's directory: code in it is never recorded. */
+/* The directory of our package: code in it is never recorded. */
 void ep_py_set_own_directory(const char *directory);
-/* Code of this file counts as ours, too. */
+/* Code of this file counts as our own, too. */
 void ep_py_add_launcher_file(const char *file);
 
 /* Text by its string id. Returns: new; None for an unknown text. Surrogates come back as they

@@ -1,10 +1,10 @@
-/* What the files of intern share. Nobody else includes this; intern.h is the interface. */
+/* Shared by the files of intern/. Other code includes intern.h, the interface. */
 #ifndef EP_INTERN_PARTS_H
 #define EP_INTERN_PARTS_H
 
 #include "intern.h"
 
-/* A name that is added: `object` is kept with it, `existed` says that it was there. */
+/* A name to be added: `object` is kept with it, `existed` says that it existed before. */
 typedef struct ep_py_addition {
     uintptr_t key, tag;
     void *object;
@@ -16,20 +16,20 @@ typedef struct ep_py_addition {
 
 /* ---- own_code.c ------------------------------------------------------------------------------ */
 
-/* Where the library, or the program, that has this address begins; NULL: none has it. */
+/* The start of the library or program that contains this address; NULL: none does. */
 const void *ep_py_image_of(const void *address);
 
-/* Whether it is one of the extension's. */
+/* Whether it is a method definition of the extension. */
 bool ep_py_is_own_method(const PyMethodDef *method);
 
 void ep_py_own_code_init(void);
 
 /* ---- code_names.c ---------------------------------------------------------------------------- */
 
-/* The nearest frame that is the program's and that the program could see itself. */
+/* The nearest frame of the program that the program itself could see. */
 ep_frame *ep_py_visible_frame(ep_frame *frame);
 
-/* Returns: borrowed; NULL if the code does not run now. */
+/* Returns: borrowed; NULL if the code is not running now. */
 PyObject *ep_py_globals_of_running(PyCodeObject *code);
 
 /* `module`: borrowed, a str or anything else. */
@@ -42,7 +42,7 @@ void ep_py_add_name(const ep_name_text *text, void *context);
 /* context: the id, a uint32_t. */
 void ep_py_describe_name(const ep_name_text *text, void *context);
 
-/* Computed at retrieval, because most are never asked for; a log file must have it now. */
+/* Lines are computed at retrieval, because most are never needed; a log file needs them now. */
 int32_t ep_py_line_of(PyCodeObject *code, int32_t offset);
 
 /* The name of a code object, added or, if an allocator hook met it first, given its text now that
@@ -58,7 +58,7 @@ int ep_py_names_init(void);
 
 /* ---- callables.c ----------------------------------------------------------------------------- */
 
-/* What is called by its type: a constructor, an object. tag: EP_TAG_TYPE, _NEW or _INSTANCE. */
+/* A callable that is named by its type: a constructor, an object. tag: EP_TAG_TYPE, _NEW or _INSTANCE. */
 ep_callee ep_py_typed_callee(PyTypeObject *type, uintptr_t tag);
 
 int ep_py_callables_init(void);

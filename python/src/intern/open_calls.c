@@ -1,5 +1,5 @@
-/* What a thread was doing when a window began, and what its first event there shows: its name, and which
- * calls were open. */
+/* The calls of a thread that are open when a window begins, and the checks at its first event: its name,
+ * and which of these calls were really open. */
 #include "intern.h"
 
 #include <string.h>
@@ -103,9 +103,13 @@ name_thread(ep_log *log)
     ep_py_leave_own(busy);
 }
 
-/* Which of the calls that were found at their entry the event that comes now is about: the interpreter
- * tells that such a call begins while it still stands there, and of anything else that it does only
- * after it went on. */
+/* Finds out which of the calls that were found at their entry begins with the current event: the
+ * interpreter reports such a call while the thread is still at the entry, and everything else only after
+ * it has moved on. If a handler raises at the entry, the interpreter reports the unwinding alone
+ * (hooks/entry.h): such a call is not recorded, because it was not open either. Limitation, 3.11: a handler
+ * that runs after the begin, starts a recorder and raises takes that call from the recorder, too. */
+#define UNWINDS_UNTOLD (PY_VERSION_HEX < 0x030C0000 || PY_VERSION_HEX >= 0x030D0000)
+
 static void
 settle_doubted(ep_log *log, ep_kind kind)
 {
@@ -117,7 +121,8 @@ settle_doubted(ep_log *log, ep_kind kind)
     for (uint32_t i = thread->doubted_count; i-- > 0;) {
         const void *doubted = thread->doubted[i].frame;
         if (doubted == frame && (opens || closes || !ep_frame_is_at_resume(frame))) {
-            ep_engine_settle(thread, i, opens && ep_frame_is_at_resume(frame));
+            bool begins = opens || (kind == EP_KIND_UNWIND && UNWINDS_UNTOLD);
+            ep_engine_settle(thread, i, begins && ep_frame_is_at_resume(frame));
         } else if (doubted == caller && !ep_frame_is_at_resume(caller)) {
             ep_engine_settle(thread, i, false);
         }

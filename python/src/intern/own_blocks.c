@@ -1,6 +1,7 @@
-/* A list as short as what our own code holds at a time: searched from its end, where the last one is. */
+/* A short list of the blocks that our own code holds, searched from its end, where the latest block is. */
 #include "own_blocks.h"
 
+#include "invariants.h"
 #include "os.h"
 
 static uint32_t
@@ -23,7 +24,7 @@ uint32_t
 ep_py_enter_own(void)
 {
     ep_log *log = ep_log_current;
-    /* Nested in what is all ours, it is so, too. */
+    /* Within ep_py_enter_ours() all frees are our own, also in nested code. */
     return enter(log != NULL && (log->busy & EP_BUSY_OURS) ? log->busy : EP_BUSY_OWN);
 }
 
@@ -66,7 +67,8 @@ void
 ep_py_unmute(void)
 {
     ep_log *log = ep_log_current;
-    if (log != NULL && (log->fresh & EP_FRESH_MUTED)) {    /* not in a child that was forked meanwhile */
+    if (log != NULL && (log->fresh & EP_FRESH_MUTED)) {    /* not set in a child that was forked
+                                                            * meanwhile */
         log->fresh &= ~EP_FRESH_MUTED;
         log->busy = 0;
         ep_os_unmap(log->own_blocks.muted, MUTED_BYTES);
@@ -74,7 +76,7 @@ ep_py_unmute(void)
     }
 }
 
-/* Puts `put` where `found` is, near the address. False: it is not there. */
+/* Replaces `found` by `put` in the slots for the address. False: it is not there. */
 static bool
 exchange_muted(const ep_log *log, uintptr_t address, uintptr_t found, uintptr_t put)
 {
@@ -91,14 +93,29 @@ exchange_muted(const ep_log *log, uintptr_t address, uintptr_t found, uintptr_t 
 
 /* ---- The list -------------------------------------------------------------------------------- */
 
+#ifdef EP_CHECKS
+/* An address is given out once until it is freed. */
+static void
+check_list(const ep_own_blocks *own)
+{
+    EP_INVARIANT(own->count <= EP_OWN_BLOCKS, "%u own blocks", (unsigned)own->count);
+    for (uint32_t i = 0; i + 1 < own->count; i++) {
+        EP_INVARIANT(own->address[i] != own->address[own->count - 1], "own block %#zx is listed twice",
+                     (size_t)own->address[i]);
+    }
+}
+#endif
+
 void
 ep_py_list_own_block(ep_log *log, uintptr_t address)
 {
     ep_own_blocks *own = &log->own_blocks;
     if (own->muted != NULL) {
-        (void)exchange_muted(log, address, 0, address);    /* no place: one unknown free */
+        (void)exchange_muted(log, address, 0, address);    /* no free slot: the free of this block will be
+                                                            * unknown */
     } else if (own->count < EP_OWN_BLOCKS) {
         own->address[own->count++] = address;
+        EP_CHECK_INVARIANTS(check_list(own));
     } else {
         own->is_full = true;
     }

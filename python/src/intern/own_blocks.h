@@ -1,9 +1,9 @@
-/* Code of ours that allocates, and what it frees.
+/* Blocks that eventprof's own code allocates and frees.
  *
- * The blocks that such code makes are no events. What it frees may all the same be the program's: a lookup
- * of an attribute puts a name into the interpreter's cache, and drops the one that was there. Unrecorded,
- * that address would be given out twice. So the few blocks that were made since our own code was entered
- * are listed; the free of any other one is recorded. */
+ * Blocks that such code allocates are not recorded. But it may free blocks of the program: an attribute
+ * lookup puts a name into the interpreter's cache and drops the name that was there. If that free was not
+ * recorded, the address would seem to be given out twice. So the few blocks that were allocated since our
+ * own code was entered are listed; frees of all other blocks are recorded. */
 #ifndef EP_OWN_BLOCKS_H
 #define EP_OWN_BLOCKS_H
 
@@ -11,27 +11,27 @@
 
 #include "log.h"
 
-/* Around it, on the calling thread. enter returns what leave is to be given. */
+/* Around own code, on the calling thread. Pass the result of enter to leave. */
 uint32_t ep_py_enter_own(void);
 void ep_py_leave_own(uint32_t busy);
 
-/* The same where all that is freed is our own, though it was made another time. */
+/* The same for code that only frees our own blocks, although they were allocated earlier. */
 uint32_t ep_py_enter_ours(void);
 
-/* The calling thread does for us what is none of the program's: runs Python that is not in our package.
- * No call and no block of it is an event; what it frees of the program's is. Nested, or without memory:
- * false, and nothing has changed. Not for long: a block that is kept beyond is one unknown free. */
+/* The calling thread runs Python code outside of our package for us, not for the program. Its calls and
+ * blocks are not recorded; frees of the program's blocks are. False if nested or without memory; then
+ * nothing has changed. Only for a short time: if a block is kept longer, its free will be unknown. */
 EP_COLD bool ep_py_mute(void);
 EP_COLD void ep_py_unmute(void);
 
-/* HOT. In an allocator hook: whether to ask the two below, instead of passing through. */
+/* HOT. In an allocator hook: whether to call the two below; otherwise the hook does nothing. */
 static inline bool
 ep_py_lists_own_blocks(const ep_log *log)
 {
     return log->busy == EP_BUSY_OWN;
 }
 
-/* Around an event of the program's in the middle of our own code. */
+/* Around an event of the program within our own code. */
 static inline void
 ep_py_begin_event(ep_log *log)
 {
@@ -45,7 +45,8 @@ ep_py_end_event(ep_log *log)
     log->not_before = ep_clock_ticks();
 }
 
-/* A block was made; whether one that is freed is listed: it no longer is. Pure memory reads. */
+/* Lists a new block; removes a freed block from the list, and says whether it was there. They only access
+ * memory. */
 EP_COLD void ep_py_list_own_block(ep_log *log, uintptr_t address);
 EP_COLD bool ep_py_unlist_own_block(ep_log *log, uintptr_t address);
 

@@ -1,5 +1,5 @@
-/* eventprof's own functions are transparent: they are never recorded, and what they call shows the
- * program's frame above them as its caller. Here is which these are. */
+/* Decides which functions are eventprof's own. They are never recorded, and a function that they call has
+ * the program's frame above them as its caller. */
 #include "intern.h"
 
 #include <dlfcn.h>
@@ -10,8 +10,8 @@
 
 static char own_directory[1024];                             /* of the package's .py files */
 static size_t own_directory_bytes;
-/* What `eventprof run` was started by: the console script, and runpy, which -m and directories need. Their
- * code counts as ours. Written before anything is recorded. */
+/* The files that start `eventprof run`: the console script, and runpy, which -m and directories need. Their
+ * code counts as our own. Written before recording begins. */
 #define LAUNCHER_FILES 2
 static struct {
     char file[1024];
@@ -41,7 +41,7 @@ ep_py_add_launcher_file(const char *file)
     }
 }
 
-/* Pure memory reads: allocator hooks ask, too. */
+/* It only reads memory, because allocator hooks call it, too. */
 bool
 ep_py_is_own_code(PyCodeObject *code)
 {
@@ -66,7 +66,7 @@ ep_py_image_of(const void *address)
     return dladdr(address, &info) != 0 ? info.dli_fbase : NULL;
 }
 
-/* Where our own image lies: found once, because a program may call us as often as it likes. */
+/* The address of our own image, looked up once, because a program may call us very often. */
 static uintptr_t own_image;
 static size_t own_image_bytes;    /* 0: not found */
 

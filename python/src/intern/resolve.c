@@ -1,4 +1,4 @@
-/* At retrieval: modules and lines that no hook could ask for. */
+/* At retrieval: looks up modules and lines, which hooks cannot do. */
 #include "intern.h"
 
 #include "intern_parts.h"
@@ -54,7 +54,7 @@ static int
 resolve(void)
 {
     static size_t resolved = 1;
-    uint32_t busy = ep_py_enter_own();    /* a log file's recorder runs already */
+    uint32_t busy = ep_py_enter_own();    /* the recorder of a log file is running already */
     int status = resolve_names();
     ep_py_leave_own(busy);
     if (status < 0) {

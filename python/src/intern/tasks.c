@@ -20,8 +20,8 @@
 #define TASK_LIMIT (UINT32_C(1) << 18)
 #define NAME_BYTES 256
 
-/* Of asyncio's Task in C: read as memory, because its getters allocate (3.13 makes the name when it is
- * first asked for, and the program would be seen to have asked). The name follows the coroutine. */
+/* asyncio's Task in C is read as memory, because its getters allocate (3.13 makes the name when it is first
+ * asked for, and that would be recorded as the program's). The name follows the coroutine. */
 static _Atomic(PyTypeObject *) c_task;
 static _Atomic size_t coroutine_offset;    /* in it; 0: not found */
 
@@ -32,7 +32,7 @@ static _Atomic(PyObject *) current_task;
 static PyObject *str_module, *str_current_tasks, *str_current_task;
 static PyObject *str_c_task, *str_coroutine, *str_name;
 static _Atomic uint32_t name_count, more_tasks;
-/* Of the last look, on whichever thread: 1 + string id. Relaxed: the string is checked. */
+/* The result of the last search, on any thread: 1 + string id. Relaxed: the string is compared. */
 static _Atomic uint32_t last_task;
 
 int
@@ -62,7 +62,7 @@ find_asyncio(void)
         Py_XDECREF(module);
         return false;
     }
-    /* What is kept here is kept for good; threads that come here at once find the same. */
+    /* These references are kept for ever; two threads at once find the same objects. */
     PyObject *type = ep_py_dict_get(dict, str_c_task);
     if (type != NULL && PyType_Check(type)) {
         atomic_store_explicit(&c_task, (PyTypeObject *)type, memory_order_relaxed);
@@ -81,7 +81,7 @@ find_asyncio(void)
 
 #define WORD_AT(object, offset) (*(PyObject *const *)(void *)((char *)(object) + (offset)))
 
-/* Where a C task keeps its coroutine: the word that its getter gives. */
+/* Finds where a C task keeps its coroutine: the word that is equal to the result of its getter. */
 static void
 find_offset(PyObject *task)
 {
@@ -97,7 +97,7 @@ find_offset(PyObject *task)
     Py_XDECREF(coroutine);
 }
 
-/* Where a task in C keeps its coroutine; 0: it is none, or that is not known. */
+/* The offset of the coroutine in a C task; 0: it is not a C task, or the offset is unknown. */
 static size_t
 offset_in(PyObject *task)
 {
@@ -111,7 +111,7 @@ offset_in(PyObject *task)
     return atomic_load_explicit(&coroutine_offset, memory_order_relaxed);
 }
 
-/* The task may be another thread's, which may be letting go of it: the caller holds it. */
+/* The task may be another thread's, which may release it: the caller holds a reference. */
 static bool
 runs(PyObject *task, const PyObject *coroutine)
 {
@@ -128,7 +128,7 @@ runs(PyObject *task, const PyObject *coroutine)
 static uint32_t
 string_of(ep_text text)
 {
-    /* One task takes many steps in a row. Read once: another thread may have another in mind. */
+    /* One task often takes many steps in a row. Read once, because another thread may change it. */
     uint32_t task = atomic_load_explicit(&last_task, memory_order_relaxed);
     if (task != 0) {
         ep_text last = ep_string_get(task - 1);
@@ -163,7 +163,7 @@ name_of(PyObject *task)
     char stack[NAME_BYTES], *heap = NULL;
     ep_text text = {NULL, 0};
     if (name != NULL && PyLong_CheckExact(name)) {
-        /* Not asked for yet. */
+        /* The name was not asked for yet. */
         int bytes = snprintf(stack, sizeof stack, "Task-%lld", PyLong_AsLongLong(name));
         text = (ep_text){stack, (size_t)bytes};
     } else if (name != NULL) {
@@ -175,7 +175,7 @@ name_of(PyObject *task)
     return string;
 }
 
-/* Among the tasks that loops step now, on whatever threads. */
+/* Searches the tasks that loops step now, on all threads. */
 static uint32_t
 find_in(PyObject *tasks, const PyObject *coroutine)
 {
@@ -185,8 +185,8 @@ find_in(PyObject *tasks, const PyObject *coroutine)
     uint32_t name = 0;
     EP_BEGIN_OBJECT(tasks);
     while (!found && PyDict_Next(tasks, &at, &loop, &task)) {
-        /* Held: where there is no GIL, looking at a task in Python may let others change the
-         * dictionary. The one that is found is being stepped, so this is not its last reference. */
+        /* With a reference: without the GIL, reading a task in Python may let other threads change the
+         * dictionary. The task that is found is being stepped, so this is not its last reference. */
         Py_INCREF(task);
         found = runs(task, coroutine);
         name = found ? name_of(task) : 0;

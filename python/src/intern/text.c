@@ -1,4 +1,4 @@
-/* str objects and C texts: without an object of Python's being made. */
+/* Converts str objects to C texts without making a Python object. */
 #include "intern.h"
 
 #include <string.h>

@@ -1,0 +1,112 @@
+/* What was decoded: its columns, and its threads. */
+#include "array.h"
+#include "decode.h"
+#include "memory.h"
+
+/* ---- Columns --------------------------------------------------------------------------------- */
+
+void
+ep_columns_clear(ep_columns *columns)
+{
+    free(columns->thread);
+    if (columns->memory != NULL) {
+        free(columns->memory);
+    } else {
+        free(columns->time_ns);
+        free(columns->kind);
+        free(columns->id);
+        free(columns->alloc_row);
+        free(columns->address);
+        free(columns->size);
+    }
+    *columns = (ep_columns){0};
+}
+
+/* Room for `count` elements at *at, which moves on; vectors like what is aligned. */
+static size_t
+take_room(size_t *at, size_t count, size_t size)
+{
+    size_t begin = *at;
+    *at = (begin + count * size + 63) & ~(size_t)63;
+    return begin;
+}
+
+bool
+ep_columns_reserve(ep_columns *columns, size_t rows, size_t blocks)
+{
+    if (rows > SIZE_MAX / 64 || blocks > SIZE_MAX / 64) {
+        return false;
+    }
+    size_t bytes = 0;
+    size_t time_ns = take_room(&bytes, rows, sizeof *columns->time_ns);
+    size_t id = take_room(&bytes, rows, sizeof *columns->id);
+    size_t kind = take_room(&bytes, rows, sizeof *columns->kind);
+    size_t alloc_row = take_room(&bytes, blocks, sizeof *columns->alloc_row);
+    size_t address = take_room(&bytes, blocks, sizeof *columns->address);
+    size_t size = take_room(&bytes, blocks, sizeof *columns->size);
+    char *memory = ep_array_new(bytes, 1);
+    if (memory == NULL) {
+        return false;
+    }
+    columns->memory = memory;
+    columns->time_ns = (int64_t *)(memory + time_ns);
+    columns->id = (uint32_t *)(memory + id);
+    columns->kind = (uint8_t *)(memory + kind);
+    columns->alloc_row = (uint64_t *)(memory + alloc_row);
+    columns->address = (uint64_t *)(memory + address);
+    columns->size = (int64_t *)(memory + size);
+    return true;
+}
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+void
+ep_decoded_clear(ep_decoded *decoded)
+{
+    ep_columns_clear(&decoded->columns);
+    free(decoded->resident_ns);
+    free(decoded->resident_bytes);
+    for (size_t i = 0; i < decoded->thread_count; i++) {
+        free(decoded->threads[i].open.calls);
+    }
+    free(decoded->threads);
+    free(decoded->read_threads);
+    *decoded = (ep_decoded){0};
+}
+
+static uint64_t
+sum(const uint64_t counts[EP_KIND_COUNT])
+{
+    uint64_t total = 0;
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        total += counts[kind];
+    }
+    return total;
+}
+
+int64_t
+ep_open_from_ns(const ep_trace_thread *thread, ep_full_reason full_reason)
+{
+    bool has_rows = ep_any_counted(thread->recorded);
+    bool lost_head = full_reason == EP_FULL_NOT && ep_any_counted(thread->lost) && has_rows;
+    int64_t from_ns = lost_head ? thread->first_ns : thread->from_ns;
+    /* A damaged archive may have events outside of what it says: no call is negative. */
+    return has_rows && thread->first_ns < from_ns ? thread->first_ns : from_ns;
+}
+
+int64_t
+ep_open_until_ns(const ep_trace_thread *thread, int64_t duration_ns)
+{
+    int64_t until_ns = thread->until_ns > 0 ? thread->until_ns : duration_ns;
+    return ep_any_counted(thread->recorded) && thread->last_ns > until_ns ? thread->last_ns : until_ns;
+}
+
+uint64_t
+ep_decoded_events(const ep_decoded *decoded)
+{
+    uint64_t events = 0;
+    for (size_t i = 0; i < decoded->thread_count; i++) {
+        events += sum(decoded->threads[i].recorded);
+    }
+    return events;
+}
