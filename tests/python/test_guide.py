@@ -15,6 +15,7 @@ import eventprof
 from eventprof import cli
 from eventprof.cli import guide
 
+PICTURES = ("view", "flamegraph", "heatmap")
 PROGRAM = """
 def part(count):
     return [bytearray(100) for _ in range(count)]
@@ -58,7 +59,7 @@ def asked_rows(capsys, recording, verb, *more):
         "save": [recording, "-o", f"{recording}.save", "-f"],
         "merge": [recording, "-o", f"{recording}.merge", "-f"],
         "export": [recording, "-o", f"{recording}.json"],
-        "view": [recording, "-o", f"{recording}.html", "-f"],
+        **{verb: [recording, "-o", f"{recording}.html", "-f"] for verb in PICTURES},
     }.get(verb, [recording])
     out = asked(capsys, verb, *files, "--json", *more)
     if verb == "events":
@@ -81,7 +82,7 @@ def test_answers_follow_the_schema_and_have_the_fields_of_the_guide(recording, c
     assert rows or verb == "analyze"
     if verb in ("verify", "diff"):  # the most telling of them
         assert set(fields) <= set(rows[0])
-    elif verb in ("report", "save", "merge", "export", "view"):  # each row has some of them
+    elif verb in ("report", "save", "merge", "export", *PICTURES):  # each row has some of them
         assert all(set(row) <= set(fields) for row in rows)
     else:
         assert all(tuple(row) == fields for row in rows)

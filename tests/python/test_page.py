@@ -1466,7 +1466,7 @@ def test_areas_tell_whose_code_it_is():
         ("python", "<frozen importlib._bootstrap>"), ("c", None), ("type", None), ("user", None), ("gc", None),
         ("python", "<string>"), ("python", None),
     ):  # fmt: skip
-        areas[page_data.AREAS[page_data._area(kind, file)]].append((kind, file))
+        areas[page_data.AREAS[page_data.area_of(kind, file)]].append((kind, file))
     assert {area: len(found) for area, found in areas.items()} == {
         "own": 2, "stdlib": 2, "installed": 2, "native": 3, "span": 1, "gc": 1,
     }  # fmt: skip

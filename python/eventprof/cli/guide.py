@@ -54,6 +54,12 @@ FIELDS = {
     "view": ("one row", (
         "output", "bytes", "sources", "format", "notes",
     )),
+    "flamegraph": ("one row", (
+        "output", "bytes", "sources", "format", "notes",
+    )),
+    "heatmap": ("one row", (
+        "output", "bytes", "sources", "format", "notes",
+    )),
 }  # fmt: skip
 
 #: Steps in the order in which they help; FILE is a recording.

@@ -5,7 +5,7 @@
 #include "source.h"
 
 const ep_source *const ep_py_sources[] = {
-#define EP_SOURCE(name) &ep_source_##name,
+#define EP_SOURCE(name, hook) &ep_source_##name,
 #include "sources.def"
 #undef EP_SOURCE
 };

@@ -22,7 +22,7 @@ typedef struct ep_source {
     uint64_t (*interruptions)(void);
 } ep_source;
 
-#define EP_SOURCE(name) extern const ep_source ep_source_##name;
+#define EP_SOURCE(name, hook) extern const ep_source ep_source_##name;
 #include "sources.def"
 #undef EP_SOURCE
 
