@@ -109,12 +109,12 @@ def test_stats_has_the_functions_of_the_trace(shown, folder):
     (leaf,) = [row for row in listed if row["name"] == "leaf"]
     assert leaf["calls"] == 53
     # Without monitoring, constructors are not seen, and their caller has the blocks.
-    made = [row["allocated"] for row in listed if row["name"] in ("bytearray", "leaf")]
+    made = [row["allocated_self"] for row in listed if row["name"] in ("bytearray", "leaf")]
     assert sum(made) >= 53 * 12347
 
 
 def test_stats_as_text_and_csv(shown):
-    text = shown("stats", "b.epr", "--sort", "allocated", "--limit", 2).splitlines()
+    text = shown("stats", "b.epr", "--sort", "allocated_self", "--limit", 2).splitlines()
     table = list(
         csv.DictReader(io.StringIO(shown("stats", "b.epr", "--csv", "--function", "*leaf")))
     )

@@ -108,7 +108,7 @@ def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(verb, arguments):
     if arguments[0] == "events":
         assert [int(row["time"]) for row in table] == trace.events["time"].tolist()
     else:
-        assert sum(int(row["net"]) for row in table) == trace.functions["net"].sum()
+        assert sum(int(row["net_self"]) for row in table) == trace.functions["net_self"].sum()
 
 
 @pytest.mark.parametrize(

@@ -340,8 +340,8 @@ def test_hover_says_what_the_tables_know(shown, trace, order):
     assert ("waited" in said) == trace.has_lock
     memory = shown.run(f"eventprofPage.data.memoryOf({call})")
     assert memory == {
-        "bytes": calls["allocated"][row], "blocks": calls["blocks"][row],
-        "below": calls["allocated_below"][row], "blocksBelow": calls["blocks_below"][row],
+        "bytes": calls["allocated_self"][row], "blocks": calls["blocks_self"][row],
+        "below": calls["allocated"][row], "blocksBelow": calls["blocks"][row],
     }  # fmt: skip
     assert shown.run(f"eventprofPage.data.selfOf({call})") == calls["self"][row]
 

@@ -19,6 +19,7 @@ from rich.console import Console
 
 import eventprof
 from eventprof import _words
+from eventprof.answers.tree import Tree
 from eventprof.show import drawing
 from eventprof.show import report as module
 from eventprof.show.drawing import (
@@ -30,7 +31,6 @@ from eventprof.show.drawing import (
     show_bytes,
     show_ns,
 )
-from eventprof.show.memory import _Places
 
 TIME = "Where the time went"
 OWN = "In own code"
@@ -644,7 +644,7 @@ def test_places_add_up(seed):
     functions[functions == 6] = 5  # one without blocks
     sizes = rng.integers(0, 1000, count)
 
-    result = _Places._sum(functions, lines, sizes, None)
+    result = Tree.summed(functions, lines, sizes, np.ones(count, dtype=np.int64))
 
     expected: Counter = Counter()
     blocks: Counter = Counter()

@@ -198,7 +198,8 @@ def report_rows(trace: Trace, limit: int) -> Iterator[dict[str, Any]]:
     for part in memory_parts(trace, tree):
         yield {"section": "memory", **part.as_dict()}
     sums = tree.by_function()
-    for row in np.argsort(-sums["self"], kind="stable")[:limit].tolist():
+    own = sums["self"][: len(tree.functions)]  # the last row is that of no function
+    for row in np.argsort(-own, kind="stable")[:limit].tolist():
         name, module, file, line, _ = tree.functions[row]
         yield {
             "section": "functions", "handle": f"fn-{row}", "name": name, "module": module,

@@ -15,7 +15,7 @@ from . import Failure, rows
 from .answer import document, table_rows, tell_missing
 from .files import add_file, load
 
-_SORTS = ("self", "total", "calls", "allocated")
+_SORTS = ("self", "total", "calls", "allocated", "allocated_self")
 
 EXAMPLES = (
     ("eventprof diff before.epr after.epr", "the largest change of self time first"),
@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare them."""
-    before, after = load(arguments.before), load(arguments.after)
+    before, after = (load(path, fold=True) for path in (arguments.before, arguments.after))
     try:
         table = before.diff(after)
     except ValueError as error:

@@ -26,8 +26,10 @@ FIELDS = {
     )),
     "stats": ("a row a function", (
         "handle", "name", "module", "file", "line", "kind", "calls", "resumes",
-        "recursive", "total", "self", "mean", "min", "max", "p50", "p95", "p99",
-        "allocated", "freed", "net", "blocks", "live", "churn", "temporary", "at_peak",
+        "recursive", "total", "self", "waited", "waited_self", "mean", "min", "max",
+        "p50", "p95", "p99", "allocated", "allocated_self", "freed", "freed_self",
+        "net", "net_self", "blocks", "blocks_self", "live", "live_self", "churn",
+        "churn_self", "temporary", "temporary_self", "at_peak", "at_peak_self",
     )),
     "events": ("a line an event, and no document", (
         "handle", "time", "event", "thread", "function", "name", "line", "address",

@@ -70,7 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it."""
-    trace = load(arguments.file, fold=arguments.short or arguments.json)
+    trace = load(arguments.file, fold=not arguments.lines)
     if arguments.json:
         return _print_json(trace, arguments)
     if arguments.lines:

@@ -243,7 +243,8 @@ class View:
         """Bytes allocated and freed, and blocks allocated, in each call itself; int64."""
         if self.between is None:
             load = self.trace._core.calls
-            columns = [load(name).astype(np.int64) for name in ("allocated", "freed", "blocks")]
+            names = ("allocated_self", "freed_self", "blocks_self")
+            columns = [load(name).astype(np.int64) for name in names]
             if not self.chosen:
                 return columns[0], columns[1], columns[2]
             return tuple(self._sum(c) for c in columns)  # type: ignore[return-value]

@@ -21,6 +21,8 @@ _UNITS = {
     "self": "ns", "start": "ns", "open_for": "ns", "total_before": "ns", "total_after": "ns",
     "total_change": "ns", "self_before": "ns", "self_after": "ns", "self_change": "ns",
     "allocated_before": "bytes", "allocated_after": "bytes", "allocated_change": "bytes",
+    "allocated_self_before": "bytes", "allocated_self_after": "bytes",
+    "allocated_self_change": "bytes",
 }  # fmt: skip
 
 

@@ -302,7 +302,7 @@ class Moments(Holders):
         times = sum_by(own, np.ones(len(calls), dtype=np.int64), count)
         allocated, freed, blocks = (
             sum_by(own, core.calls(column)[calls].astype(np.int64), count)
-            for column in ("allocated", "freed", "blocks")
+            for column in ("allocated_self", "freed_self", "blocks_self")
         )
         rows = np.flatnonzero(times)
         rows = rows[np.argsort(-self_time[rows], kind="stable")].astype(np.int32)

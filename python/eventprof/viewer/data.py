@@ -626,7 +626,10 @@ _STATISTICS = (
     "peak_live",
 )  # fmt: skip
 #: Of them, what the table calls otherwise than the page.
-_COLUMNS = {"alive": "live", "peak_live": "at_peak"}
+_COLUMNS = {
+    "allocated": "allocated_self", "freed": "freed_self", "blocks": "blocks_self",
+    "alive": "live_self", "peak_live": "at_peak_self",
+}  # fmt: skip
 
 
 def _functions(trace: Trace) -> dict[str, Any]:
