@@ -267,7 +267,7 @@ def test_the_words_of_a_damaged_header_are_no_text(folder):
 def test_json_of_a_hostile_name_is_json(verb):
     _, out, _ = verb("stats", "names.epr", "--json", "--limit", "0")
 
-    assert {json.loads(line)["name"] for line in out.splitlines()} >= set(NAMES)
+    assert {row["name"] for row in json.loads(out)["rows"]} >= set(NAMES)
 
 
 # ---- Rights --------------------------------------------------------------------------------------

@@ -544,7 +544,7 @@ def test_tree_all_shows_the_insides_of_libraries(recording, capsys):
 def test_tree_json(recording, capsys):
     assert main(["tree", recording, "--json"]) == 0
 
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = json.loads(capsys.readouterr().out)["rows"]
     assert rows[0]["depth"] == 0 and rows[0]["total"] >= max(row["total"] for row in rows[1:])
     assert any(row["name"] == "own_work" and row["calls"] >= 1 for row in rows)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .._words import printable, show_bytes
+from .._words import show_bytes
 from . import Failure
-from .files import load, warn_of_loss
+from .answer import add_json, lost_as_well, written
+from .files import load
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -23,6 +24,8 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-f", "--force", action="store_true", help="replace an existing file")
     parser.add_argument("--browser", action="store_true", help="open the page that -o writes, too")
     parser.add_argument("--title", metavar="TEXT", help="title of the page (the program's name)")
+    add_json(parser)
+    parser.set_defaults(verb=parser.prog.rpartition(" ")[2])
 
 
 def finish(
@@ -52,8 +55,10 @@ def finish(
     from ..viewer.page import open_file, put, show_page
 
     path = arguments.output
+    lost = "".join(lost_as_well(trace) for _, trace in traces)
     if path is None:
-        print(f"{show_page(parts())}: opened in the browser")
+        path = show_page(parts())
+        said = f"{path}: opened in the browser{lost}"
     else:
         if path.lower().endswith(".svg"):
             if drawing is None:
@@ -66,14 +71,13 @@ def finish(
         except FileExistsError:
             raise Failure(f"{path}: exists already; -f replaces it") from None
         events = " and ".join(f"{trace._facts['events']:,}" for _, trace in traces)
-        print(f"{path}: {events} events, {show_bytes(size)}")
+        said = f"{path}: {events} events{lost}, {show_bytes(size)}"
         if arguments.browser:
             open_file(path)
-    for file, trace in traces:
-        missing = warn_of_loss(trace)
-        if missing:
-            named = f"{file}: {missing}" if len(traces) > 1 else missing
-            print(printable(named), file=sys.stderr)
+    if arguments.json:
+        written(arguments.verb, path, traces[-1][1], os.path.getsize(path))
+    else:
+        print(said)
     return 0
 
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import rows
-from .files import add_file, load, warn_of_loss
+from .answer import document, table_rows, tell_missing
+from .files import add_file, load
 
 if TYPE_CHECKING:
     from ..trace.table import Table
@@ -75,17 +76,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.limit:
         order = order[: arguments.limit]
     table = table[order.astype(np.int64)]
-    if arguments.csv or arguments.json:
-        write = rows.write_csv if arguments.csv else rows.write_json
-        write([table], sys.stdout)
+    tell_missing(trace, arguments)
+    if arguments.json:
+        handles = [f"fn-{row}" for row in order.tolist()]
+        print(document("stats", trace, table_rows(table, handles), left_out=found - len(table),
+                       file=arguments.file))  # fmt: skip
+    elif arguments.csv:
+        rows.write_csv([table], sys.stdout)
     else:
         _print(table, sort)
         if found > len(table):
             print(f"and {found - len(table):,} more; --limit 0 shows all")
-    # Not among the rows, so that a program can read the rows.
-    missing = warn_of_loss(trace)
-    if missing:
-        print(rows.printable(missing), file=sys.stderr)
     return 0
 
 

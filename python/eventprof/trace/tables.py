@@ -57,7 +57,11 @@ class Tables(Facts):
         -----
         Source: every enabled hook. Events that found no room are in `loss`.
         """
-        return Table("events", self._described("events", self._core.events), self._facts["events"])
+        return Table(
+            self._title("events"),
+            self._described("events", self._core.events),
+            self._facts["events"],
+        )
 
     @cached_property
     def calls(self) -> Table:
