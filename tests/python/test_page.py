@@ -972,7 +972,9 @@ def test_sums_of_a_range_are_those_of_the_table(shown, trace):
         ".filter(([, ...r]) => r.some(Boolean))}; })(eventprofPage)"
     )
     table = between.functions
-    wanted = {row.function: [row.calls, row.self, row.allocated, row.blocks] for row in table}
+    wanted = {
+        row.function: [row.calls, row.self, row.allocated_self, row.blocks_self] for row in table
+    }
     assert {n: rest for n, *rest in sums["rows"]} == wanted
     assert (sums["bytes"], sums["freed"]) == (between.allocated, between.freed)
     assert sums["made"] == len(between.allocations)
