@@ -151,7 +151,7 @@ def run_verb(command: list[str]) -> str | None:
 def answers(trace: eventprof.Trace) -> tuple:
     core = trace._core
     tree = core.tree(0, True)
-    parts = {name: tree.pop(name) for name in ("nodes", "leaves", "places")}
+    parts = {name: tree.pop(name) for name in list(tree) if isinstance(tree[name], dict)}
     arrays = {f"{name} {key}": of[key] for name, of in parts.items() for key in of}
     rest = (tree, core.facts(), core.threads(), core.functions(), core.lost())
     return arrays, rest, trace.file["missing_count"]

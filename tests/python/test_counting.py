@@ -567,7 +567,7 @@ def test_the_table_has_the_columns_of_a_traces():
         fib(3)
 
     ours, theirs = counter.functions, recorder.trace.functions
-    assert [name for name in theirs.columns if name in ours] == list(ours.columns)
+    assert [name for name in theirs.columns if name in ours.columns] == list(ours.columns)
     for name in ours.columns:
         assert ours.describe()[ours.columns.index(name)][1:4] == next(
             row[1:4] for row in theirs.describe() if row.column == name

@@ -56,9 +56,9 @@ def test_overhead_is_measured_once_for_each_choice(restored):
 
 
 def test_overhead_is_not_measured_while_somebody_records():
-    with eventprof.record(), pytest.raises(eventprof.StateError, match="a recorder runs"):
+    with eventprof.record(), pytest.raises(eventprof.StateError, match="a recorder is running"):
         eventprof.overhead()
-    with eventprof.record(), pytest.raises(eventprof.StateError, match="a recorder runs"):
+    with eventprof.record(), pytest.raises(eventprof.StateError, match="a recorder is running"):
         eventprof.record(overhead=True)
     with pytest.raises(ValueError, match="nothing to record"):
         eventprof.overhead(calls=False, c_calls=False, memory=False)
