@@ -41,7 +41,15 @@ ep_footprint_active(void)
     return atomic_load_explicit(&ep_footprint_on, memory_order_relaxed);
 }
 
-/* HOT. In a callback: `address` is known to be the mechanism's, and will be freed soon. */
+static inline void
+ep_footprint_put(size_t index, uintptr_t address)
+{
+    atomic_store_explicit(&ep_footprint[index], address, memory_order_relaxed);
+}
+
+/* HOT. In a callback: `address` is known to be the mechanism's. Most are freed soon, but the tables of a code
+ * object live as long as it, so one that is there stays (ints of offsets replaced 2000 of 2000), and what
+ * is at the second place is one unknown free. */
 static inline bool
 ep_footprint_take(ep_log *log, uintptr_t address)
 {
@@ -49,7 +57,9 @@ ep_footprint_take(ep_log *log, uintptr_t address)
         return false;
     }
     ep_log_take_back(log);
-    atomic_store_explicit(&ep_footprint[ep_footprint_index(address)], address, memory_order_relaxed);
+    size_t index = ep_footprint_index(address);
+    uintptr_t before = atomic_load_explicit(&ep_footprint[index], memory_order_relaxed);
+    ep_footprint_put(EP_LIKELY(before == 0 || before == address) ? index : index ^ 1, address);
     return true;
 }
 
@@ -68,7 +78,8 @@ ep_footprint_take_lasting(ep_log *log, uintptr_t address)
         if (oldest != 0 && oldest != address) {
             ep_footprint_list_more(oldest);
         }
-        atomic_store_explicit(&ep_footprint[index ^ 1], before, memory_order_relaxed);
+        ep_footprint_put(index ^ 1, before);
+        ep_footprint_put(index, 0);
     }
     return ep_footprint_take(log, address);
 }
