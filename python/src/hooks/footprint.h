@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 
+#include "compat.h"
 #include "log.h"
 
 #define EP_FOOTPRINT_SLOTS 65536
@@ -32,7 +33,9 @@ extern EP_HIDDEN _Atomic bool ep_footprint_on;
 static inline size_t
 ep_footprint_index(uintptr_t address)
 {
-    return address >> 4 & (EP_FOOTPRINT_SLOTS - 1);
+    /* Without a GIL each thread has segments of its own, aligned to 32 MiB, and all begin alike. */
+    uintptr_t segment = EP_GIL_DISABLED ? address >> 25 << 8 : 0;
+    return (address >> 4 ^ segment) & (EP_FOOTPRINT_SLOTS - 1);
 }
 
 static inline bool
