@@ -1,14 +1,16 @@
 """Makes the pictures of doc/page.rst and README.rst in doc/pictures, with a headless Chromium:
 
-    python doc/pictures.py
+    python doc/pictures.py [smaller]
 
-It needs pandas, FastAPI and httpx. Programs are recorded anew, so numbers in the pictures differ
-each time.
+It needs pandas, FastAPI and httpx; with ``smaller`` it makes the flame graph, the comparison and
+the heat map alone, which need nothing. Programs are recorded anew, so numbers in the pictures
+differ each time.
 """
 
 from __future__ import annotations
 
 import io
+import linecache
 import queue
 import random
 import sys
@@ -164,6 +166,80 @@ def service():
     return rec.trace
 
 
+# ---- Two versions of a program -------------------------------------------------------------------
+
+REPORT = """\
+import json
+import random
+
+
+def make(count):
+    made = random.Random(5)
+    return [{"id": n, "tags": [str(made.random()) for _ in range(6)]} for n in range(count)]
+
+
+def encode(rows):
+    return [json.dumps(row) for row in rows]
+
+
+def decode(lines):
+    return [json.loads(line) for line in lines]
+
+
+def score(row):
+    return sum(len(tag) for tag in row["tags"])
+
+
+def best(rows):
+    return FIND
+
+
+def report(count):
+    return best(decode(encode(make(count))))
+"""
+FIRST = "max(rows, key=score)"
+SECOND = "sorted(rows, key=lambda row: (score(row), str(row)))[-1]"
+
+
+def traced(find: str, **options):
+    """The trace of report(2000) whose best() is an expression."""
+    text, file = REPORT.replace("FIND", find), "/home/me/report.py"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    names: dict = {"__name__": "report"}
+    exec(compile(text, file, "exec"), names)
+    names["report"](10)
+    with eventprof.record(buffer="256 MiB", **options) as rec:
+        names["report"](2000)
+    return rec.trace
+
+
+def smaller(page: Browser, folder: Path) -> None:
+    """Make the pictures of the smaller pages."""
+    from eventprof.viewer.flamegraph import flamegraph, flamegraph_svg
+    from eventprof.viewer.heatmap import heatmap
+    from eventprof.viewer.page import put
+
+    before, after = traced(FIRST), traced(SECOND)
+    put(folder / "graph.html", flamegraph([before], ["report.py"]))
+    put(folder / "compare.html", flamegraph([before, after], ["before.epr", "after.epr"]))
+    put(folder / "heat.html", heatmap(traced(SECOND, lines=True), "report.py"))
+    page.size(1100, 640)
+    for name, what, fragment in (
+        ("flamegraph", "graph", "#theme=light"), ("compare-light", "compare", "#theme=light"),
+        ("compare-dark", "compare", "#theme=dark"), ("heatmap", "heat", "#theme=light"),
+    ):  # fmt: skip
+        page.go("about:blank")
+        page.go((folder / f"{what}.html").resolve().as_uri() + fragment)
+        page.wait("!!(window.eventprofGraph || window.eventprofHeat)")
+        page.run("new Promise((done) => setTimeout(done, 300))")
+        assert page.console == [], page.console
+        page.picture(HERE / "pictures" / f"{name}.png")
+        print(name, (HERE / "pictures" / f"{name}.png").stat().st_size)
+    drawing = HERE / "pictures" / "flamegraph.svg"
+    drawing.write_text(flamegraph_svg(before, width=1000))
+    print("flamegraph.svg", drawing.stat().st_size)
+
+
 # ---- Pictures ------------------------------------------------------------------------------------
 
 
@@ -176,6 +252,14 @@ def find(page: Browser, name: str, rank: int = 0) -> int:
 
 
 def main() -> None:
+    if sys.argv[1:] == ["smaller"]:
+        page = Browser(1000, 640)
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                smaller(page, Path(folder))
+        finally:
+            page.close()
+        return
     for file, functions in (
         ("sales.py", (make_csv, load, discount, clean, join, report, sales, main)),
         ("queue.py", (prepare, handle, produce, consume, waiting)),
@@ -228,6 +312,7 @@ def main() -> None:
             page.run("eventprofPage.update({tab: 'durations', theme: 'light'})")
             picture("waiting-light.png")
             assert page.console == [], page.console
+            smaller(page, Path(folder))
         finally:
             page.close()
 

@@ -2,6 +2,8 @@
 #ifndef EP_OS_H
 #define EP_OS_H
 
+#include <pthread.h>
+
 #include "types.h"
 
 /* Zeroed pages, private to the process. Returns: new (ep_os_unmap), or NULL. */
@@ -34,6 +36,11 @@ size_t ep_os_processor_count(void);
 int64_t ep_os_monotonic_ns(void);
 int64_t ep_os_realtime_ns(void);
 int64_t ep_os_boottime_ns(void);
+
+/* A condition whose waits end after a time, whatever becomes of the clock of day. */
+void ep_os_condition_init(pthread_cond_t *condition);
+/* As pthread_cond_wait(), at most about `ns` long. */
+void ep_os_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t ns);
 
 /* The process's resident set; -1: the system does not say. Takes some microseconds. */
 int64_t ep_os_resident_bytes(void);

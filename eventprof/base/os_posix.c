@@ -238,6 +238,31 @@ ep_os_boottime_ns(void)
 #endif
 }
 
+void
+ep_os_condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t how;
+    pthread_condattr_init(&how);
+#ifdef __linux__
+    pthread_condattr_setclock(&how, CLOCK_MONOTONIC);
+#endif
+    pthread_cond_init(condition, &how);
+    pthread_condattr_destroy(&how);
+}
+
+void
+ep_os_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t ns)
+{
+#ifdef __linux__
+    int64_t end = ep_os_monotonic_ns() + ns;
+    struct timespec until = {.tv_sec = (time_t)(end / 1000000000), .tv_nsec = (long)(end % 1000000000)};
+    (void)pthread_cond_timedwait(condition, lock, &until);
+#else
+    struct timespec length = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+    (void)pthread_cond_timedwait_relative_np(condition, lock, &length);
+#endif
+}
+
 int64_t
 ep_os_resident_bytes(void)
 {

@@ -93,7 +93,8 @@ typedef enum ep_kind_group {
 } ep_kind_group;
 
 typedef enum ep_kind {
-#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING, GROUP) EP_KIND_##NAME = number,
+#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING, GROUP, meaning) \
+    EP_KIND_##NAME = number,
 #include "events.def"
 #undef EP_KIND
     EP_KIND_END    /* one past the last row: no number from here on is used */

@@ -269,7 +269,8 @@ read_open(ep_archive *a, ep_input *in)
     if (!ep_grow((void **)&open->calls, &open->capacity, open->depth + 1, sizeof *open->calls)) {
         return EP_NOMEM;
     }
-    open->calls[open->depth++] = (ep_open_call){.site_id = ep_id_here(&a->ids.sites, (uint32_t)site), .kind = (uint8_t)kind};
+    open->calls[open->depth++] = (ep_open_call){
+        .site_id = ep_id_here(&a->ids.sites, (uint32_t)site), .kind = (uint8_t)kind};
     return EP_OK;
 }
 

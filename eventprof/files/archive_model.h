@@ -4,9 +4,9 @@
  * The encoding is small because both directions predict the next event by the same model of the earlier
  * events. If the prediction is right, one small constant is stored, which the compressor reduces to almost
  * nothing.
- *   kind and id those that followed the same two events (or the same event) of the thread before end of a
- *   call its function is that of the innermost open call size the same as last time at this site after the
- *   same event
+ *   kind and id   those that followed the same two events (or the same event) of the thread before
+ *   end of a call its function is that of the innermost open call
+ *   size          the same as last time at this site after the same event
  *   malloc        the address that was freed last in its size class (the allocators' free lists are
  *                 stacks), or the one behind the last of its class
  *   free          as many allocations after the block's own as last time at this site

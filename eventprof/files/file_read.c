@@ -128,6 +128,7 @@ clear_loader(ep_loader *l)
     free(l->names);
     free(l->sites);
     ep_file_ids_clear(&l->ids);
+    free(l->resident);
     free(l->state);
 }
 
@@ -184,6 +185,8 @@ make_capture(ep_loader *l, file_capture *out, ep_recording *recording, ep_error 
         .thread_count = l->window_count,
         .clock = out->map,
         .read_threads = l->threads,
+        .resident = l->resident,
+        .resident_count = l->resident_count,
     };
     return EP_OK;
 }

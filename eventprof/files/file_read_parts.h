@@ -64,6 +64,8 @@ typedef struct ep_loader {
     uint64_t text_bytes;                /* of all of them */
     ep_thread *threads;                 /* index = small id; [0] is no thread */
     size_t thread_count, thread_capacity;
+    ep_resident *resident;              /* samples, as they were written */
+    size_t resident_count, resident_capacity;
     uint64_t *thread_slots;             /* open addressing: file id << 24 | small id; 0: empty */
     size_t thread_mask;
     uint64_t last_ticks;                /* of all records of the window */

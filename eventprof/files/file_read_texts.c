@@ -104,6 +104,14 @@ read_text_record(ep_loader *l, uint32_t type, uint32_t *fields, size_t bytes)
                 }
             }
             break;
+        case EP_FILE_TEXT_RESIDENT:
+            if (bytes >= 16 && ep_grow((void **)&l->resident, &l->resident_capacity, l->resident_count + 1,
+                                       sizeof *l->resident)) {
+                l->resident[l->resident_count++] =
+                    (ep_resident){(int64_t)(fields[0] | (uint64_t)fields[1] << 32),
+                                  (int64_t)(fields[2] | (uint64_t)fields[3] << 32)};
+            }
+            break;
         default:
             break;    /* of a later version */
     }

@@ -1,22 +1,7 @@
-/* Tenures of the interpreter's lock; what they are is in tenures.h. */
+/* Tenures of the interpreter's lock; what they are is in waited.h. */
 #include "tenures.h"
 
 #include "memory.h"
-
-ep_status
-ep_tenure_clock_open(ep_tenure_clock *clock, size_t thread_count)
-{
-    *clock = (ep_tenure_clock){.holder = -1};
-    clock->own_ns = ep_calloc(thread_count + 1, sizeof *clock->own_ns);
-    return clock->own_ns != NULL ? EP_OK : EP_NOMEM;
-}
-
-void
-ep_tenure_clock_clear(ep_tenure_clock *clock)
-{
-    free(clock->own_ns);
-    *clock = (ep_tenure_clock){.holder = -1};
-}
 
 static ep_status
 tenures_begin(ep_fold *fold, const ep_fold_facts *facts)

@@ -1,56 +1,9 @@
-/* Who held the interpreter's lock.
- *
- * Hooks of calls, of memory (but for the domains raw and libc) and of all else run under the lock. So an
- * event of one thread between two events of another proves that the other did not run there. A maximal run
- * of one thread's events, in order of time, is a *tenure*: from the first of them to the last. Between two
- * tenures the holder is not known: what follows from tenures is a lower bound. */
+/* A row a tenure of the interpreter's lock; what tenures are is in waited.h. */
 #ifndef EP_TENURES_H
 #define EP_TENURES_H
 
 #include "fold.h"
-
-/* Kinds that are recorded under the lock. */
-static inline ep_kind_set
-ep_kinds_under_lock(void)
-{
-    return ~(ep_kinds_raw | ep_kinds_libc);
-}
-
-/* The tenure that goes on, and the time of those that ended. */
-typedef struct ep_tenure_clock {
-    int32_t holder;        /* thread row; -1: nobody yet */
-    int64_t start_ns, last_ns;
-    int64_t ended_ns;      /* length of all that ended */
-    int64_t *own_ns;       /* the same, by thread; owned */
-} ep_tenure_clock;
-
-EP_CHECKED ep_status ep_tenure_clock_open(ep_tenure_clock *clock, size_t thread_count);
-void ep_tenure_clock_clear(ep_tenure_clock *clock);
-
-/* An event under the lock. True: another tenure ended, and this one begins. */
-static inline bool
-ep_tenure_event(ep_tenure_clock *clock, int32_t thread, int64_t time_ns)
-{
-    bool begins = thread != clock->holder;
-    if (EP_UNLIKELY(begins)) {
-        if (clock->holder >= 0) {
-            int64_t length_ns = clock->last_ns - clock->start_ns;
-            clock->ended_ns += length_ns;
-            clock->own_ns[clock->holder] += length_ns;
-        }
-        clock->holder = thread;
-        clock->start_ns = time_ns;
-    }
-    clock->last_ns = time_ns;
-    return begins;
-}
-
-/* How long the other threads held the lock, as far as their tenures ended. */
-static inline int64_t
-ep_tenure_others_ns(const ep_tenure_clock *clock, int32_t thread)
-{
-    return clock->ended_ns - clock->own_ns[thread];
-}
+#include "waited.h"
 
 /* ---- The fold -------------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 
 #include "array.h"
 #include "memory.h"
+#include "summary.h"
 #include "tree_parts.h"
 
 /* An end fits an opening when their keys are equal, as in pair.c. */
@@ -25,7 +26,6 @@ push(ep_tree *tree, ep_tree_thread *t, const ep_tree_frame *call)
         if (!ep_grow_raw((void **)&t->frames, &t->capacity, t->depth + 2, sizeof *t->frames)) {
             return EP_NOMEM;
         }
-        t->frames[0] = (ep_tree_frame){.key = KEY_FLOOR};
     }
     (void)tree;
     t->frames[++t->depth] = *call;
@@ -44,13 +44,16 @@ pop(ep_tree *tree, ep_tree_thread *t, int64_t time_ns, int64_t waited_ns, bool c
     node->self += length_ns - call->below_ns;
     node->waited += waited;
     node->waited_self += waited - call->waited_below_ns;
-    if (!cut && !call->cut) {
+    if (EP_UNLIKELY(cut || call->cut)) {
+        node->cut += !call->cut;
+        node->cut_ns += length_ns;
+    } else {
         node->longest = length_ns > node->longest ? length_ns : node->longest;
         if (node->shortest < 0 || length_ns < node->shortest) {
             node->shortest = length_ns;
         }
     }
-    ep_tree_frame *around = &t->frames[t->depth];
+    ep_tree_frame *around = &t->frames[t->depth];    /* that of the floor: all calls of the thread */
     around->below_ns += length_ns;
     around->waited_below_ns += waited;
 }
@@ -188,6 +191,30 @@ touch_domain(ep_tree *tree, unsigned domain)
     return &tree->domain_live[domain];
 }
 
+/* After the live bytes have changed. */
+static inline void
+note_live(ep_tree *tree)
+{
+    ep_tree_bin *bin = &tree->bins[tree->bin];
+    int64_t live = (int64_t)tree->live;
+    bin->last = live;
+    bin->min = live < bin->min ? live : bin->min;
+    bin->max = live > bin->max ? live : bin->max;
+}
+
+/* Goes on to the bin that a time lies in. */
+static EP_COLD void
+next_bin(ep_tree *tree, int64_t time_ns)
+{
+    while (time_ns >= tree->bin_end_ns) {
+        int64_t live = tree->bins[tree->bin++].last;
+        tree->bins[tree->bin] = (ep_tree_bin){live, live, live};
+        bool is_last = tree->bin + 1 == EP_TREE_BINS;
+        tree->bin_end_ns =
+            is_last ? INT64_MAX : ep_bin_start(tree->facts.length_ns, EP_TREE_BINS, tree->bin + 1);
+    }
+}
+
 static inline void
 add_live(ep_tree *tree, const ep_tree_block *block, int64_t time_ns)
 {
@@ -203,6 +230,7 @@ add_live(ep_tree *tree, const ep_tree_block *block, int64_t time_ns)
         tree->peak_ns = time_ns;
         tree->epoch++;
     }
+    note_live(tree);
 }
 
 static inline void
@@ -214,6 +242,7 @@ take_live(ep_tree *tree, const ep_tree_block *block)
     *touch_domain(tree, OWNER_DOMAIN(block->owner)) -= block->size;
     tree->live -= block->size;
     tree->live_blocks--;
+    note_live(tree);
 }
 
 /* What the log says next of an address that is still in use: of another thread, and so soon that its clock
@@ -246,6 +275,8 @@ begin_over(ep_tree *tree, size_t at, const ep_columns *columns, size_t event)
 {
     if (!is_freed_late(tree, columns, event)) {
         take_live(tree, &tree->slots[at]);    /* its free was lost */
+        tree->frees_lost++;
+        tree->freed_unseen += tree->slots[at].size;
     } else {
         if (!ep_grow_raw((void **)&tree->late, &tree->late_capacity, tree->late_count + 1,
                          sizeof *tree->late)) {
@@ -286,6 +317,8 @@ begin_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_columns *
     tree->slots[at] = block;
     tree->slot_used++;
     ep_tree_leaf *leaf = &tree->leaves[leaf_index];
+    tree->thread_sums[thread].allocated += (int64_t)block.size;
+    tree->domain_allocated[OWNER_DOMAIN(block.owner)] += block.size;
     leaf->allocated += block.size;
     leaf->blocks++;
     t->last_birth = block.birth;
@@ -402,8 +435,12 @@ open_tables(ep_tree *tree)
     tree->place_of_site =
         ep_array_new_zeroed(tree->facts.map->site_count + 1, sizeof *tree->place_of_site);
     tree->threads = ep_calloc(tree->facts.thread_count, sizeof *tree->threads);
+    tree->thread_sums = ep_calloc(tree->facts.thread_count, sizeof *tree->thread_sums);
+    tree->bins = ep_calloc(EP_TREE_BINS, sizeof *tree->bins);
+    tree->bin_end_ns = ep_bin_start(tree->facts.length_ns, EP_TREE_BINS, 1);
     if (tree->place_slots == NULL || tree->slots == NULL || tree->place_of_site == NULL ||
-        tree->threads == NULL || ep_tree_pair_open(&tree->children, 4096) != EP_OK ||
+        tree->threads == NULL || tree->thread_sums == NULL || tree->bins == NULL ||
+        ep_tree_pair_open(&tree->children, 4096) != EP_OK ||
         ep_tree_pair_open(&tree->leaf_map, 4096) != EP_OK ||
         ep_tenure_clock_open(&tree->clock, tree->facts.thread_count) != EP_OK ||
         !ep_grow((void **)&tree->leaves, &tree->leaf_capacity, 1, sizeof *tree->leaves)) {
@@ -472,6 +509,9 @@ tree_events(ep_fold *fold, const ep_batch *batch)
         } else if (info->family == EP_FAMILY_CALL) {
             end_call(tree, t, kind, columns->id[row], time_ns, waited_ns);
         } else if (info->words == 2) {
+            if (EP_UNLIKELY(time_ns >= tree->bin_end_ns)) {
+                next_bin(tree, time_ns);
+            }
             if (EP_LIKELY(event + PREFETCH_EVENTS < columns->alloc_count)) {
                 uint64_t soon = columns->address[event + PREFETCH_EVENTS];
                 __builtin_prefetch(&tree->slots[block_home(soon, tree->slot_mask)], 1);
@@ -507,11 +547,7 @@ static ep_status
 tree_end(ep_fold *fold)
 {
     ep_tree *tree = (ep_tree *)fold;
-    if (tree->clock.holder >= 0) {    /* the last tenure ends, too */
-        int64_t length_ns = tree->clock.last_ns - tree->clock.start_ns;
-        tree->clock.ended_ns += length_ns;
-        tree->clock.own_ns[tree->clock.holder] += length_ns;
-    }
+    ep_tenure_clock_stop(&tree->clock);
     for (size_t thread = 0; thread < tree->facts.thread_count; thread++) {
         ep_tree_thread *t = &tree->threads[thread];
         int64_t waited_ns = tree->lock_kinds != 0 ? ep_tenure_others_ns(&tree->clock, (int32_t)thread)
@@ -520,7 +556,9 @@ tree_end(ep_fold *fold)
         while (t->depth > 0) {
             pop(tree, t, until_ns != NULL ? until_ns[thread] : tree->facts.length_ns, waited_ns, true);
         }
+        tree->thread_sums[thread].in_calls = t->frames[0].below_ns;
     }
+    next_bin(tree, INT64_MAX - 1);
     for (size_t i = 1; i < tree->leaf_count; i++) {
         touch(tree, (uint32_t)i);
     }
@@ -547,6 +585,8 @@ tree_clear(ep_fold *fold)
     free(tree->place_slots);
     free(tree->slots);
     free(tree->late);
+    free(tree->bins);
+    free(tree->thread_sums);
     ep_tenure_clock_clear(&tree->clock);
     *tree = (ep_tree){.fold = tree->fold, .max_nodes = tree->max_nodes};
 }

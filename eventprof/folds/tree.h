@@ -21,6 +21,8 @@
 
 #define EP_TREE_NODES_MAX ((size_t)1 << 20)    /* nodes, without those of the open calls */
 
+#define EP_TREE_BINS ((size_t)1 << 13)
+
 #define EP_PLACE_UNKNOWN (-1)
 #define EP_PLACE_OTHER (-2)    /* function of a node that stands for many small ones */
 
@@ -37,6 +39,7 @@ typedef struct ep_tree_node {
     int64_t total, self;      /* ns */
     int64_t waited, waited_self;    /* ns of both in which another thread had the interpreter's lock */
     int64_t longest, shortest;      /* ns, of whole calls; -1: there is none */
+    int64_t cut, cut_ns;      /* calls and resumes that are not whole; time in those and in what was open */
     uint64_t freed;           /* bytes freed here, whoever allocated them */
     uint32_t last_id, last_leaf;    /* the leaf asked for last; last_leaf 0: none */
 } ep_tree_node;
@@ -46,7 +49,7 @@ typedef struct ep_tree_leaf {
     uint64_t epoch;           /* of `at_peak` */
     uint64_t allocated, blocks;
     uint64_t live, live_blocks;
-    uint64_t at_peak;         /* after end(): bytes alive at the peak */
+    uint64_t at_peak, at_peak_blocks;        /* after end(): what was alive at the peak */
     uint64_t temporary, temporary_blocks;    /* freed at once, or by the call that made them */
 } ep_tree_leaf;
 
@@ -59,6 +62,17 @@ typedef struct ep_pair_map {
     ep_pair_slot *slots;
     size_t mask, used;
 } ep_pair_map;
+
+/* Live bytes in one of EP_TREE_BINS parts of the window, which are equally long. */
+typedef struct ep_tree_bin {
+    int64_t min, max, last;
+} ep_tree_bin;
+
+/* What a thread did. */
+typedef struct ep_tree_sums {
+    int64_t in_calls;     /* ns */
+    int64_t allocated;    /* bytes */
+} ep_tree_sums;
 
 struct ep_tree_thread;
 struct ep_tree_block;
@@ -78,10 +92,15 @@ typedef struct ep_tree {
     int64_t peak_ns;          /* -1: no block was ever alive */
     uint64_t peak, peak_blocks;
     uint64_t live, live_blocks;
+    ep_tree_bin *bins;        /* EP_TREE_BINS long */
+    ep_tree_sums *thread_sums;    /* index = thread row */
+    uint64_t domain_allocated[EP_DOMAIN_COUNT];
     uint64_t domain_live[EP_DOMAIN_COUNT];
     uint64_t domain_at_peak[EP_DOMAIN_COUNT];    /* after end() */
     uint64_t domain_epoch[EP_DOMAIN_COUNT];
     uint64_t unknown_frees;
+    uint64_t frees_lost;      /* blocks whose free was lost */
+    uint64_t freed_unseen;    /* bytes of those */
     uint64_t unmatched, ends_unseen;
 
     /* while it runs */
@@ -99,6 +118,8 @@ typedef struct ep_tree {
     ep_kind_set lock_kinds;
     uint64_t epoch;
     uint64_t calls_begun, births;
+    size_t bin;               /* of bins: the one that goes on */
+    int64_t bin_end_ns;
 } ep_tree;
 
 /* Before the first run. max_nodes: 0 for EP_TREE_NODES_MAX. Afterwards fold.type->clear() frees it.

@@ -92,6 +92,8 @@ fold_node(ep_tree_node *into, const ep_tree_node *from)
     if (from->shortest >= 0 && (into->shortest < 0 || from->shortest < into->shortest)) {
         into->shortest = from->shortest;
     }
+    into->cut += from->cut;
+    into->cut_ns += from->cut_ns;
     into->freed += from->freed;
 }
 
@@ -103,6 +105,7 @@ fold_leaf(ep_tree_leaf *into, const ep_tree_leaf *from)
     into->live += from->live;
     into->live_blocks += from->live_blocks;
     into->at_peak += from->at_peak;    /* both of today's epoch */
+    into->at_peak_blocks += from->at_peak_blocks;
     into->temporary += from->temporary;
     into->temporary_blocks += from->temporary_blocks;
 }

@@ -134,6 +134,7 @@ touch(ep_tree *tree, uint32_t index)
     ep_tree_leaf *leaf = &tree->leaves[index];
     if (leaf->epoch != tree->epoch) {
         leaf->at_peak = leaf->live;
+        leaf->at_peak_blocks = leaf->live_blocks;
         leaf->epoch = tree->epoch;
     }
     return leaf;

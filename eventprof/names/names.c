@@ -575,7 +575,8 @@ check_strings(void)
     for (size_t slot = 0; string_slots != NULL && slot <= string_mask; slot++) {
         used += string_slots[slot] != 0;
     }
-    EP_INVARIANT(used == entry_count(&strings), "%zu strings, %zu slots in use", entry_count(&strings), used);
+    EP_INVARIANT(used == entry_count(&strings), "%zu strings, %zu slots in use",
+                 entry_count(&strings), used);
     EP_INVARIANT(arena_left <= ARENA_BYTES, "%zu bytes left for texts", arena_left);
     for (size_t id = 0; id < used; id++) {
         const string_entry *entry = entry_at(&strings, id);
@@ -629,8 +630,8 @@ check_entries(void)
     }
     for (size_t id = 0; id < site_count; id++) {
         const ep_site *site = entry_at(&sites, id);
-        EP_INVARIANT(site->callee < name_count && site->caller < name_count, "site %zu, names %u and %u", id,
-                     (unsigned)site->callee, (unsigned)site->caller);
+        EP_INVARIANT(site->callee < name_count && site->caller < name_count,
+                     "site %zu, names %u and %u", id, (unsigned)site->callee, (unsigned)site->caller);
         EP_INVARIANT(site->task == 0 || is_string(site->task - 1), "task %u of site %zu",
                      (unsigned)site->task, id);
     }

@@ -7,12 +7,17 @@
 #include "file.h"
 #include "memory.h"
 #include "os.h"
+#include "resident.h"
 
 /* More are made when fewer are ready; of memory two at once, which make one huge page. */
 #define READY_ENOUGH 2
 #define READY_COUNT (READY_ENOUGH + 1)
 #define MADE_AT_ONCE 2
 #define PAGE_BYTES 4096
+
+bool ep_ahead_may_sample = true;
+
+static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
 
 static struct {
     pthread_mutex_t join_lock;    /* held by the one caller that joins; taken before the other lock */
@@ -21,12 +26,19 @@ static struct {
     pthread_t thread;
     bool running;                 /* thread is to be joined */
     bool ending;
+    bool samples;                 /* of the resident set are wanted */
+    bool makes;                   /* chunks: since one was taken */
     void *ready[READY_COUNT];
     int count;
     ep_file *file;                /* chunks are slots of this file; NULL: chunks are memory */
 } ahead = {.join_lock = PTHREAD_MUTEX_INITIALIZER,
-           .lock = PTHREAD_MUTEX_INITIALIZER,
-           .wake = PTHREAD_COND_INITIALIZER};
+           .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void
+make_wake(void)
+{
+    ep_os_condition_init(&ahead.wake);
+}
 
 /* Returns: the number of chunks made; they follow each other at *made. */
 static int
@@ -52,7 +64,15 @@ run(void *unused)
                               * waits for this thread */
     pthread_mutex_lock(&ahead.lock);
     while (!ahead.ending) {
-        if (ahead.count >= READY_ENOUGH) {
+        if (ahead.samples) {
+            pthread_mutex_unlock(&ahead.lock);
+            int64_t left_ns = ep_resident_sample();
+            pthread_mutex_lock(&ahead.lock);
+            if (!ahead.ending && (!ahead.makes || ahead.count >= READY_ENOUGH)) {
+                ep_os_condition_wait(&ahead.wake, &ahead.lock, left_ns);
+                continue;
+            }
+        } else if (!ahead.makes || ahead.count >= READY_ENOUGH) {
             pthread_cond_wait(&ahead.wake, &ahead.lock);
             continue;
         }
@@ -62,7 +82,7 @@ run(void *unused)
         int count = map_touched(file, &made);
         pthread_mutex_lock(&ahead.lock);
         if (count == 0) {
-            break;    /* no memory: the writer will find that out itself */
+            ahead.makes = false;    /* no memory: the writer will see that for itself */
         }
         while (count-- > 0) {
             ahead.ready[ahead.count++] = made + (size_t)count * EP_CHUNK_BYTES;
@@ -81,6 +101,7 @@ start_thread(void)
     sigdelset(&all, SIGBUS);    /* its own accesses may raise SIGBUS (guard.h); blocked, that would end the
                                  * process */
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    (void)pthread_once(&wake_once, make_wake);
     ahead.ending = false;
     ahead.running = !ep_fault_now() && pthread_create(&ahead.thread, NULL, run, NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -91,6 +112,7 @@ ep_ahead_take(void)
 {
     pthread_mutex_lock(&ahead.lock);
     void *taken = ahead.count > 0 ? ahead.ready[--ahead.count] : NULL;
+    ahead.makes = true;
     if (!ahead.running) {
         start_thread();
     } else {
@@ -98,6 +120,29 @@ ep_ahead_take(void)
     }
     pthread_mutex_unlock(&ahead.lock);
     return taken;
+}
+
+void
+ep_ahead_sample(bool wanted)
+{
+    pthread_mutex_lock(&ahead.lock);
+    ahead.samples = wanted && ep_ahead_may_sample;
+    if (ahead.samples && !ahead.running) {
+        start_thread();
+    } else if (ahead.running) {
+        pthread_cond_signal(&ahead.wake);
+    }
+    pthread_mutex_unlock(&ahead.lock);
+}
+
+void
+ep_ahead_go_on(void)
+{
+    pthread_mutex_lock(&ahead.lock);
+    if (ahead.samples && !ahead.running) {
+        start_thread();
+    }
+    pthread_mutex_unlock(&ahead.lock);
 }
 
 /* Leaves with the lock held, and no thread. */
@@ -112,7 +157,7 @@ join_thread_and_lock(void)
         pthread_mutex_unlock(&ahead.lock);
         pthread_join(ahead.thread, NULL);    /* waits at most until one chunk is touched: 0.5 ms */
         pthread_mutex_lock(&ahead.lock);
-        ahead.running = false;
+        ahead.running = ahead.makes = false;
     }
     pthread_mutex_unlock(&ahead.join_lock);
 }

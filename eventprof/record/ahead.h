@@ -1,7 +1,8 @@
 /* Chunks touched before the writer needs them: the first touch of memory costs more than the whole
  * record (2.7 to 3.7 ns per 8 bytes, measured), so a background thread takes it off the writer.
  *
- * The thread exists only while chunks are being used up. It runs no Python, blocks all signals
+ * The thread also samples the resident set (resident.h). It exists only while chunks are being used up, or
+ * samples are wanted. It runs no Python, blocks all signals
  * but SIGBUS (guard.h), and
  * is joined before a fork: os.fork() counts the process's threads right afterwards, and would warn the user
  * about this thread. */
@@ -18,6 +19,16 @@ typedef struct ep_file ep_file;
 /* A touched mapping of EP_CHUNK_BYTES, or NULL if none is ready. Either way more are made ready
  * from now on, by a thread that is started if need be. Returns: new (ep_os_unmap). */
 void *ep_ahead_take(void);
+
+/* Tests of failures clear it: the thread would meet, at any time, a fault that is meant for the writer. */
+extern bool ep_ahead_may_sample;
+
+/* Whether the resident set is sampled from now on. Under the engine's lock. */
+void ep_ahead_sample(bool wanted);
+
+/* Samples again, if that is wanted: a fork has ended the thread, or a file was exchanged. Under the
+ * engine's lock, in cold paths. */
+void ep_ahead_go_on(void);
 
 /* Ends the thread, and frees the ready chunks. */
 void ep_ahead_stop(void);

@@ -63,7 +63,9 @@ capture_locked(ep_recorder *recorder, ep_capture *capture)
     if (capture->chunks == NULL || ep_capture_threads(recorder, capture) != EP_OK) {
         return EP_NOMEM;
     }
-    ep_status status = ep_clock_map_add(&capture->clock, ep_engine.birth);
+    ep_status status = ep_resident_copy(capture->start.monotonic_ns, capture->stop.monotonic_ns,
+                                        &capture->resident, &capture->resident_count);
+    status = status ? status : ep_clock_map_add(&capture->clock, ep_engine.birth);
     status = status ? status : ep_clock_map_add(&capture->clock, capture->start);
     status = status ? status : ep_clock_map_add(&capture->clock, capture->stop);
     for (size_t i = 0; i < chunk_count && status == EP_OK; i++) {
@@ -148,6 +150,7 @@ ep_capture_clear(ep_capture *capture)
     ep_engine_unlock();
     ep_capture_free_threads(capture);
     free(capture->chunks);
+    free(capture->resident);
     ep_clock_map_free(&capture->clock);
     *capture = (ep_capture){0};
 }

@@ -144,6 +144,7 @@ map_chunk(size_t bytes, ep_recorder *filer)
     if (chunk == NULL) {
         return NULL;
     }
+    ep_ahead_go_on();
     if (bytes == EP_CHUNK_BYTES && (filer == NULL || has_room_ahead(filer))) {
         chunk->header = ep_ahead_take();
     }

@@ -1,10 +1,11 @@
-/* Which open call an end closes: the one rule of the engine's stacks (loss.c), of the limits in the hook (gate.c)
- * and of filters (trace/filter_apply.c). Were theirs not the same, a call would be open for one and ended for
- * another. trace/pair.c has it for rows of functions; trace/verify.c judges, and shares nothing.
+/* Which open call an end closes: the one rule of the engine's stacks (loss.c), of the limits in the
+ * hook (gate.c) and of filters (trace/filter_apply.c). Were theirs not the same, a call would be open
+ * for one and ended for another. trace/pair.c has it for rows of functions; trace/verify.c judges, and
+ * shares nothing.
  *
- * An end closes the innermost open call of its name. Those above it ended without an end of their own: the
- * interpreter does not report the end of each C call. An end without such a call closes nothing: its own call
- * began before the window. */
+ * An end closes the innermost open call of its name. Those above it ended without an end of their own:
+ * the interpreter does not report the end of each C call. An end without such a call closes nothing:
+ * its own call began before the window. */
 #ifndef EP_CLOSING_H
 #define EP_CLOSING_H
 
@@ -24,8 +25,8 @@ ep_closed_call(const uint32_t *first_site, size_t stride, size_t depth, uint32_t
     return depth;
 }
 
-/* How many of these open calls, outermost first, lie around the closed one and with it; 0: none is closed.
- * `site` names the field. */
+/* How many of these open calls, outermost first, lie around the closed one and with it; 0: none is
+ * closed. `site` names the field. */
 #define EP_CLOSED_CALL(calls, site, depth, name) \
     ((depth) > 0 ? ep_closed_call(&(calls)->site, sizeof *(calls), depth, name) : 0)
 

@@ -11,6 +11,7 @@
 
 #include "file.h"
 #include "log.h"
+#include "resident.h"
 #include "thread.h"
 #include "types.h"
 
@@ -146,6 +147,8 @@ typedef struct ep_capture {
     ep_window_thread *threads;          /* index = thread id; owned copies */
     size_t thread_count;                /* one more than the highest thread id */
     ep_clock_map clock;                 /* finished */
+    ep_resident *resident;              /* samples of the window, in order of time; owned */
+    size_t resident_count;
     const ep_thread *read_threads;      /* from a file: index = thread id; NULL: this process's */
 } ep_capture;
 

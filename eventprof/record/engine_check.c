@@ -152,15 +152,16 @@ static void
 check_kept(const ep_recorder *recorder)
 {
     uint64_t charged = 0, before = 0;
-    EP_INVARIANT(recorder->kept_first <= recorder->kept_end && recorder->kept_end <= recorder->kept_capacity,
+    EP_INVARIANT(recorder->kept_first <= recorder->kept_end &&
+                     recorder->kept_end <= recorder->kept_capacity,
                  "keeps %zu to %zu of %zu", recorder->kept_first, recorder->kept_end,
                  recorder->kept_capacity);
     for (size_t i = recorder->kept_first; i < recorder->kept_end; i++) {
         const ep_chunk *chunk = recorder->kept[i];
         check_chunk(chunk);
         EP_INVARIANT(chunk->refs > 0, "kept chunk %" PRIu64 " is kept by nobody", chunk->sequence);
-        EP_INVARIANT(chunk->file != NULL || state_of(chunk) != EP_CHUNK_FREE, "kept chunk %" PRIu64 " is free",
-                     chunk->sequence);
+        EP_INVARIANT(chunk->file != NULL || state_of(chunk) != EP_CHUNK_FREE,
+                     "kept chunk %" PRIu64 " is free", chunk->sequence);
         EP_INVARIANT(i == recorder->kept_first || chunk->sequence > before,
                      "keeps chunk %" PRIu64 " behind %" PRIu64, chunk->sequence, before);
         EP_INVARIANT(chunk->sequence < ep_engine.next_sequence, "chunk %" PRIu64 " of %" PRIu64,

@@ -1,5 +1,6 @@
 /* The filer is the running recorder whose log file takes the chunks. This file writes its log file, and the
  * log files of the recorders that run beside it. store/format.h has the bytes. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "ahead.h"
@@ -209,6 +210,22 @@ ep_filer_end(ep_recorder *recorder)
     ep_chunks_unmap_slots();
 }
 
+/* What was sampled while another file took the samples. */
+static void
+put_resident(const ep_recorder *recorder)
+{
+    ep_resident *samples;
+    size_t count;
+    if (ep_resident_copy(recorder->start.monotonic_ns, recorder->stop.monotonic_ns, &samples, &count) !=
+        EP_OK) {
+        return;    /* no memory: the chunks have some */
+    }
+    for (size_t i = 0; i < count; i++) {
+        ep_file_put_resident(samples[i].monotonic_ns, samples[i].bytes);
+    }
+    free(samples);
+}
+
 void
 ep_filer_write_late(ep_recorder *recorder)
 {
@@ -225,6 +242,7 @@ ep_filer_write_late(ep_recorder *recorder)
     ep_filer_begin(recorder);
     ep_file_begin_other_texts(recorder->file);
     put_all_threads();
+    put_resident(recorder);
     ep_file_end_other_texts();
     bool whole = true;
     for (size_t i = 0; i < count; i++) {

@@ -67,6 +67,13 @@ by_sequence(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The resident set is sampled while allocations are recorded. */
+static void
+sample_resident(void)
+{
+    ep_ahead_sample((ep_engine_kinds() & ep_kinds_of_domains(UINT64_MAX)) != 0);
+}
+
 ep_status
 ep_recorder_start(ep_recorder *recorder, ep_error *error)
 {
@@ -135,6 +142,9 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
     }
     recorder->next = ep_engine.recorders;
     ep_engine.recorders = recorder;
+    if (ep_engine.running_count == 0) {
+        ep_resident_begin();
+    }
     ep_engine.running_count += 1;
     recorder->state = EP_RECORDER_RUNNING;
     ep_engine_update_kinds();
@@ -146,6 +156,7 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
         ep_filer_begin(recorder);
         EP_FAULT_POINT(STARTED);
     }
+    sample_resident();
     EP_CHECK_INVARIANTS(ep_names_check());
     ep_engine_unlock();
     return EP_OK;
@@ -181,6 +192,7 @@ stop_locked(ep_recorder *recorder)
     } else if (recorder->file_is_late) {
         ep_filer_write_late(recorder);
     }
+    sample_resident();
     if (ep_engine.running_count == 0) {
         ep_ahead_stop();
         ep_chunks_trim(EP_SPARE_BYTES_WHEN_IDLE);

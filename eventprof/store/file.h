@@ -123,6 +123,8 @@ ep_file *ep_file_create_for_child(const ep_file *parent);
 extern _Atomic(ep_file *) ep_file_of_texts;
 
 void ep_file_put_thread(const ep_thread *thread);
+/* A sample of the resident set; to the file that takes texts, if there is one. */
+void ep_file_put_resident(int64_t monotonic_ns, int64_t bytes);
 
 static inline bool
 ep_file_wants_texts(void)

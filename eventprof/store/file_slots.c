@@ -133,13 +133,13 @@ ep_file_slot_bytes_for(const ep_file *file, size_t least, size_t before)
 }
 
 #ifdef EP_CHECKS
+/* Of what the file's lock protects. `state_now` is not among it: the engine's lock protects that. */
 void
 ep_file_check(const ep_file *file)
 {
     EP_INVARIANT(file->length >= file->head_bytes && (file->length - file->head_bytes) % file->unit == 0,
                  "%llu bytes, of which the head %zu, in units of %zu", (unsigned long long)file->length,
                  file->head_bytes, file->unit);
-    EP_INVARIANT(file->state_now < 2, "state %u", (unsigned)file->state_now);
     if (file->texts != NULL) {
         const _Atomic uint64_t *first = (const _Atomic uint64_t *)(file->texts + 1);
         ptrdiff_t at = file->text_next - first;

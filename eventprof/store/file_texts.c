@@ -133,6 +133,14 @@ ep_file_put_thread(const ep_thread *thread)
     put_text(EP_FILE_TEXT_THREAD, fields, 4, thread->name, bytes);
 }
 
+void
+ep_file_put_resident(int64_t monotonic_ns, int64_t bytes)
+{
+    uint32_t fields[] = {(uint32_t)monotonic_ns, (uint32_t)((uint64_t)monotonic_ns >> 32),
+                         (uint32_t)bytes, (uint32_t)((uint64_t)bytes >> 32)};
+    put_text(EP_FILE_TEXT_RESIDENT, fields, 4, NULL, 0);
+}
+
 static const ep_names_sink names_sink = {
     .string = put_string,
     .name = put_name,

@@ -12,7 +12,7 @@
 
 #define EP_FILE_MAGIC "EVPLOG\x1a\n"
 #define EP_FILE_MAJOR 2    /* readers refuse a higher one */
-#define EP_FILE_MINOR 0    /* readers ignore fields of a higher one that they do not know */
+#define EP_FILE_MINOR 1    /* readers ignore fields of a higher one that they do not know */
 #define EP_FILE_BYTE_ORDER UINT32_C(0x01020304)
 #define EP_FILE_METADATA_OFFSET 4096
 #define EP_FILE_METADATA_LIMIT (UINT64_C(65536) - EP_FILE_METADATA_OFFSET)
@@ -135,7 +135,9 @@ typedef enum ep_file_text {
     EP_FILE_TEXT_STRING = 1,    /* fields: id, bytes; then the bytes */
     EP_FILE_TEXT_NAME,          /* id, qualname, module, file, line, kind */
     EP_FILE_TEXT_SITE,          /* id, callee, caller, offset, line */
-    EP_FILE_TEXT_THREAD         /* id, bytes, native id (low, high); then the bytes of its name */
+    EP_FILE_TEXT_THREAD,        /* id, bytes, native id (low, high); then the bytes of its name */
+    EP_FILE_TEXT_RESIDENT       /* CLOCK_MONOTONIC in ns (low, high), the resident set then (low, high);
+                                   from version 2.1 on */
 } ep_file_text;
 
 #define EP_FILE_STRING_LIMIT 65536    /* bytes of a text that are kept */

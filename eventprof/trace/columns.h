@@ -51,7 +51,8 @@ typedef enum ep_null {
     EP_NULL_ZERO,
     EP_NULL_NAN,
     EP_NULL_NO_LINES,    /* all, where lines were not recorded */
-    EP_NULL_NO_MEMORY    /* all, where allocations were not recorded */
+    EP_NULL_NO_MEMORY,   /* all, where allocations were not recorded */
+    EP_NULL_NO_LOCK      /* all, where the interpreter had no lock */
 } ep_null;
 
 typedef struct ep_column {

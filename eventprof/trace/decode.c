@@ -489,7 +489,8 @@ list_threads(ep_decoder *d, uint32_t only_thread)
         if (r->first_segment != 0 && begin_reading(d, r) != EP_OK) {
             return EP_NOMEM;
         }
-        if (!r->rows.count && !window->open.depth && !ep_any_counted(r->lost) && !ep_any_counted(window->lost)) {
+        if (!r->rows.count && !window->open.depth && !ep_any_counted(r->lost) &&
+            !ep_any_counted(window->lost)) {
             continue;
         }
         ep_trace_thread *thread = &out->threads[out->thread_count];
@@ -533,8 +534,42 @@ window_ns(const ep_capture *capture, int64_t origin_ns)
     return length > 0 ? length : 0;
 }
 
+/* Chunks are opened under the lock, in order of sequence, and samples follow each other; the clock may step
+ * back a little. */
 static void
-add_resident(const ep_decoder *d, ep_decoded *result, uint64_t ticks, int64_t bytes)
+add_resident(ep_decoded *result, int64_t time_ns, int64_t bytes)
+{
+    size_t at = result->resident_count++;
+    int64_t last_ns = at > 0 ? result->resident_ns[at - 1] : 0;
+    result->resident_ns[at] = time_ns > last_ns ? time_ns : last_ns;
+    result->resident_bytes[at] = bytes;
+}
+
+/* Of a damaged file both may be anything. */
+static int64_t
+ns_between(int64_t from_ns, int64_t to_ns)
+{
+    return (int64_t)((uint64_t)to_ns - (uint64_t)from_ns);
+}
+
+/* Adds the samples of the helper thread up to a time, from *next on. */
+static void
+add_samples(const ep_capture *capture, ep_decoded *result, int64_t end_ns, size_t *next)
+{
+    for (; *next < capture->resident_count; *next += 1) {
+        ep_resident sample = capture->resident[*next];
+        int64_t time_ns = ns_between(capture->start.monotonic_ns, sample.monotonic_ns);
+        if (time_ns > end_ns) {
+            return;
+        }
+        if (time_ns >= 0 && sample.bytes >= 0) {
+            add_resident(result, time_ns, sample.bytes);
+        }
+    }
+}
+
+static void
+add_resident_at(const ep_decoder *d, ep_decoded *result, uint64_t ticks, int64_t bytes, size_t *next)
 {
     const ep_capture *capture = d->capture;
     if (bytes < 0 || ticks < capture->start.ticks || ticks > capture->stop.ticks) {
@@ -542,11 +577,8 @@ add_resident(const ep_decoder *d, ep_decoded *result, uint64_t ticks, int64_t by
     }
     ep_clock_stretch stretch = ep_clock_map_stretch(&capture->clock, ticks, d->origin_ns);
     int64_t time_ns = ep_clock_stretch_ns(&stretch, ticks);
-    size_t at = result->resident_count++;
-    /* Chunks are opened under the lock, in order of sequence, but the clock may step back a little. */
-    int64_t last_ns = at > 0 ? result->resident_ns[at - 1] : 0;
-    result->resident_ns[at] = time_ns > last_ns ? time_ns : last_ns;
-    result->resident_bytes[at] = bytes;
+    add_samples(capture, result, time_ns, next);
+    add_resident(result, time_ns, bytes);
 }
 
 static ep_status
@@ -554,17 +586,21 @@ list_resident(ep_decoder *d)
 {
     const ep_capture *capture = d->capture;
     ep_decoded *result = &d->head;
-    result->resident_ns = ep_calloc(capture->chunk_count + 2, sizeof *result->resident_ns);
-    result->resident_bytes = ep_calloc(capture->chunk_count + 2, sizeof *result->resident_bytes);
+    size_t most = capture->chunk_count + capture->resident_count + 2, next = 0;
+    result->resident_ns = ep_calloc(most, sizeof *result->resident_ns);
+    result->resident_bytes = ep_calloc(most, sizeof *result->resident_bytes);
     if (result->resident_ns == NULL || result->resident_bytes == NULL) {
         return EP_NOMEM;
     }
-    add_resident(d, result, capture->start.ticks, capture->start_resident_bytes);
+    add_resident_at(d, result, capture->start.ticks, capture->start_resident_bytes, &next);
     for (size_t i = 0; i < capture->chunk_count; i++) {
         const ep_chunk_header *header = capture->chunks[i]->header;
-        add_resident(d, result, header->opened.ticks, header->resident_bytes);
+        add_resident_at(d, result, header->opened.ticks, header->resident_bytes, &next);
     }
-    add_resident(d, result, capture->stop.ticks, capture->stop_resident_bytes);
+    bool ended = capture->stop.monotonic_ns > capture->start.monotonic_ns;
+    int64_t length_ns = ns_between(capture->start.monotonic_ns, capture->stop.monotonic_ns);
+    add_samples(capture, result, ended ? length_ns : result->duration_ns, &next);
+    add_resident_at(d, result, capture->stop.ticks, capture->stop_resident_bytes, &next);
     return EP_OK;
 }
 

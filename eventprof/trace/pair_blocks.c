@@ -68,8 +68,8 @@ static void
 table_check(const address_table *table, size_t block_count)
 {
     size_t used = 0, live = 0;
-    EP_INVARIANT(table->capacity == (size_t)1 << (64 - table->shift), "%zu slots, shift %u", table->capacity,
-                 table->shift);
+    EP_INVARIANT(table->capacity == (size_t)1 << (64 - table->shift), "%zu slots, shift %u",
+                 table->capacity, table->shift);
     for (size_t i = 0; i < table->capacity; i++) {
         const slot *at = &table->slots[i];
         if (at->life == LIFE_NONE) {
@@ -82,8 +82,8 @@ table_check(const address_table *table, size_t block_count)
         used += 1;
         live += at->life > LIFE_ENDED;
     }
-    EP_INVARIANT(used == table->used && used <= table->capacity / 8 * 5, "%zu of %zu slots in use, counted were %zu",
-                 used, table->capacity, table->used);
+    EP_INVARIANT(used == table->used && used <= table->capacity / 8 * 5,
+                 "%zu of %zu slots in use, counted were %zu", used, table->capacity, table->used);
     EP_INVARIANT(live == table->live, "%zu blocks live, counted were %zu", live, table->live);
 }
 #endif

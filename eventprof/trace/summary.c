@@ -1,6 +1,8 @@
 /* Statistics by function and by call; memory over time is in summary_memory.c. */
 #include "summary.h"
 
+#include <string.h>
+
 #include "apart.h"
 #include "array.h"
 
@@ -225,12 +227,165 @@ add_blocks(ep_summary *summary, const ep_calls *calls, const ep_blocks *blocks)
     }
 }
 
+/* ---- Memory by function, with all that it called --------------------------------------------- */
+
+/* A figure of blocks, and where its sum stands. */
+typedef enum figure {
+    ALLOCATED,
+    FREED,
+    BLOCKS,
+    LIVE,
+    TEMPORARY,
+    AT_PEAK,
+    FIGURES
+} figure;
+
+static int64_t *
+sum_of(ep_memory_below *sums, figure which)
+{
+    switch (which) {
+        case ALLOCATED:
+            return &sums->allocated;
+        case FREED:
+            return &sums->freed;
+        case BLOCKS:
+            return &sums->blocks;
+        case LIVE:
+            return &sums->live;
+        case TEMPORARY:
+            return &sums->temporary;
+        case AT_PEAK:
+        case FIGURES:
+            break;
+    }
+    return &sums->at_peak;
+}
+
+/* What a block adds to a figure of the call that made it. */
+static int64_t
+figure_of(const ep_blocks *blocks, size_t block, figure which, size_t peak_moment)
+{
+    int64_t size = ep_block_size(blocks, block);
+    switch (which) {
+        case ALLOCATED:
+            return size;
+        case BLOCKS:
+            return 1;
+        case LIVE:
+            return blocks->death[block] == EP_ROW_NONE ? size : 0;
+        case TEMPORARY:
+            return (blocks->flags[block] & EP_BLOCK_TEMPORARY) != 0 ? size : 0;
+        case AT_PEAK:
+            return ep_block_lives(blocks, block, peak_moment) ? size : 0;
+        case FREED:
+        case FIGURES:
+            break;
+    }
+    return 0;
+}
+
+typedef struct sums_below {
+    ep_summary *summary;
+    const ep_calls *calls;
+    const ep_blocks *blocks;
+    int64_t *of_call;    /* by call */
+    figure which;
+} sums_below;
+
+/* Adds to the call that an event lies in; outside of calls to the function of its site. */
+static void
+add_to_row(const sums_below *b, size_t row, int64_t value)
+{
+    int32_t call = ep_row_call(b->calls, row);
+    if (call >= 0) {
+        b->of_call[call] += value;
+    } else {
+        const ep_pair_input *input = b->blocks->input;
+        int32_t function = ep_site_function(input->map, input->columns->id[row]);
+        *sum_of(&stats_of(b->summary, function)->below, b->which) += value;
+    }
+}
+
+/* Adds what each block's end freed to the call that it happened in. */
+static void
+add_frees(const sums_below *b)
+{
+    const ep_pair_input *input = b->blocks->input;
+    int32_t next_born = 0;
+    for (size_t event = 0; event < input->columns->alloc_count; event++) {
+        int32_t block = b->blocks->event_block[event];
+        bool born = block == next_born;
+        next_born += born;
+        if (block >= 0 && !born) {
+            add_to_row(b, ep_alloc_row(input, event), input->columns->size[event]);
+        }
+    }
+    for (size_t i = 0; i < b->blocks->free_lost_count; i++) {
+        stats_of(b->summary, -1)->below.freed +=
+            ep_block_size(b->blocks, (size_t)b->blocks->free_lost[i]);
+    }
+}
+
+static EP_CHECKED ep_status
+add_below_functions(ep_summary *summary, const ep_calls *calls, const ep_blocks *blocks)
+{
+    size_t count = calls != NULL ? calls->count : 0;
+    sums_below b = {.summary = summary, .calls = calls, .blocks = blocks};
+    ep_peak peak = ep_summary_peak(blocks, EP_DOMAINS_ALL);
+    b.of_call = ep_array_new(count, sizeof *b.of_call);
+    if (b.of_call == NULL) {
+        return EP_NOMEM;
+    }
+    for (b.which = ALLOCATED; b.which < FIGURES; b.which++) {
+        memset(b.of_call, 0, count * sizeof *b.of_call);
+        if (b.which == FREED) {
+            add_frees(&b);
+        }
+        for (size_t block = 0; block < blocks->count && b.which != FREED; block++) {
+            size_t row = ep_alloc_row(blocks->input, blocks->birth[block]);
+            add_to_row(&b, row, figure_of(blocks, block, b.which, peak.moment));
+        }
+        for (size_t call = count; call-- > 0;) {    /* children come behind their parents */
+            if (calls->parent[call] >= 0) {
+                b.of_call[calls->parent[call]] += b.of_call[call];
+            }
+            if ((calls->flags[call] & EP_CALL_RECURSIVE) == 0) {
+                ep_function_stats *stats = stats_of(summary, calls->function[call]);
+                *sum_of(&stats->below, b.which) += b.of_call[call];
+            }
+        }
+    }
+    for (size_t i = 0; i < summary->count; i++) {
+        ep_memory_below *sums = &summary->rows[i].below;
+        sums->net = sums->allocated - sums->freed;
+        sums->churn = sums->allocated - sums->live;
+    }
+    free(b.of_call);
+    return EP_OK;
+}
+
+/* ---- Waiting by function --------------------------------------------------------------------- */
+
+void
+ep_summary_waited(ep_summary *summary, const ep_calls *calls, const int64_t *waited)
+{
+    for (size_t call = 0; call < calls->count; call++) {
+        ep_function_stats *stats = stats_of(summary, calls->function[call]);
+        int32_t parent = calls->parent[call];
+        stats->waited += (calls->flags[call] & EP_CALL_RECURSIVE) == 0 ? waited[call] : 0;
+        stats->waited_self += waited[call];
+        if (parent >= 0) {
+            stats_of(summary, calls->function[parent])->waited_self -= waited[call];
+        }
+    }
+}
+
 /* ---- All of it ------------------------------------------------------------------------------- */
 
 static EP_CHECKED ep_status
 summarise_calls(ep_summary *summary, ep_calls *calls)
 {
-    if (ep_calls_fill(calls, EP_CALLS_SELF | EP_CALLS_RECURSIVE) != EP_OK) {
+    if (ep_calls_fill(calls, EP_CALLS_SELF) != EP_OK) {
         return EP_NOMEM;
     }
     add_calls(summary, calls);
@@ -245,11 +400,11 @@ summarise_blocks(ep_summary *summary, const ep_calls *calls, ep_blocks *blocks)
     }
     add_events(summary, calls, blocks);
     add_blocks(summary, calls, blocks);
-    return EP_OK;
+    return add_below_functions(summary, calls, blocks);
 }
 
 /* Computes the memory half on a second thread, while the caller computes that of calls. Both need the
- * functions of calls. */
+ * functions of calls, and which are recursive. */
 typedef struct memory_half {
     ep_apart apart;
     ep_calls calls;        /* a copy, because the caller fills more columns of its calls meanwhile */
@@ -291,6 +446,7 @@ memory_half_join(memory_half *half, ep_summary *into)
     for (size_t i = 0; i < into->count; i++) {
         const ep_function_stats *from = &half->summary.rows[i];
         ep_function_stats *stats = &into->rows[i];
+        stats->below = from->below;
         stats->allocated = from->allocated;
         stats->freed = from->freed;
         stats->net = from->net;
@@ -318,7 +474,7 @@ ep_summary_functions(const ep_pair_input *input, ep_calls *calls, ep_blocks *blo
     if (summary.rows == NULL) {
         return EP_NOMEM;
     }
-    if (calls != NULL && ep_calls_fill(calls, EP_CALLS_FUNCTION) != EP_OK) {
+    if (calls != NULL && ep_calls_fill(calls, EP_CALLS_FUNCTION | EP_CALLS_RECURSIVE) != EP_OK) {
         ep_summary_clear(&summary);
         return EP_NOMEM;
     }

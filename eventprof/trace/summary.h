@@ -13,6 +13,12 @@
 
 /* ---- Functions (summary.c) ------------------------------------------------------------------- */
 
+/* Bytes and blocks of a function with all that it called; of nested calls of one function the outermost. */
+typedef struct ep_memory_below {
+    int64_t allocated, freed, net, blocks;
+    int64_t live, churn, temporary, at_peak;    /* of `allocated` */
+} ep_memory_below;
+
 /* Times in ns, sizes in bytes. A *slice* is a row of calls; it is whole when both its ends were
  * recorded, and only whole slices have a known duration: mean to p99 are theirs, -1 without any. */
 typedef struct ep_function_stats {
@@ -22,6 +28,8 @@ typedef struct ep_function_stats {
                                    calls + resumes - recursive are cProfile's primitive calls */
     int64_t total;              /* time with the function open; of recursive slices the outermost */
     int64_t self;               /* time with the function innermost */
+    int64_t waited;             /* of total: another thread held the interpreter's lock; see waited.h */
+    int64_t waited_self;        /* of self: the same */
     int64_t whole;              /* whole slices */
     double mean;
     int64_t min;
@@ -29,6 +37,8 @@ typedef struct ep_function_stats {
     int64_t p50;                /* exact: the smallest that 50 % of them do not exceed */
     int64_t p95;
     int64_t p99;
+    ep_memory_below below;
+    /* by itself */
     int64_t allocated;
     int64_t freed;              /* by this function, whoever allocated it */
     int64_t net;                /* allocated - freed */
@@ -49,7 +59,8 @@ typedef struct ep_summary {
 } ep_summary;
 
 /* calls, blocks: NULL if not recorded; fills columns of theirs (calls: duration, self, function,
- * recursive; blocks: flags, call). On two threads if that is faster (apart.h). 20 ns an event.
+ * recursive; blocks: flags, call). On two threads if that is faster (apart.h). 20 ns an event, and 8 bytes
+ * a call while it works.
  * progress: may be NULL; steps.
  * Returns through out: new, for ep_summary_clear(); untouched on failure.
  * Fails: EP_NOMEM; EP_STATE, asked to stop. */
@@ -57,6 +68,9 @@ EP_CHECKED ep_status ep_summary_functions(const ep_pair_input *input, ep_calls *
                                           ep_blocks *blocks, const ep_progress *progress,
                                           ep_summary *out);
 void ep_summary_clear(ep_summary *summary);
+
+/* Sets waited and waited_self. waited: by call (ep_calls_waited()). Needs EP_CALLS_RECURSIVE. */
+void ep_summary_waited(ep_summary *summary, const ep_calls *calls, const int64_t *waited);
 
 /* Bytes and blocks by call. */
 typedef struct ep_call_memory {
@@ -115,6 +129,14 @@ typedef struct ep_peak {
  * Returns through out: new, for ep_curve_clear(); untouched on failure. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_summary_curve(const ep_blocks *blocks, unsigned domains, ep_curve *out);
 void ep_curve_clear(ep_curve *curve);
+
+/* Where bin k of `count` begins, without a product that could overflow: k <= count. */
+static inline int64_t
+ep_bin_start(int64_t length, size_t count, size_t k)
+{
+    int64_t bins = (int64_t)count;
+    return length / bins * (int64_t)k + length % bins * (int64_t)k / bins;
+}
 
 /* Fills `count` bins, the caller's. No memory needed. */
 void ep_summary_bins(const ep_blocks *blocks, unsigned domains, size_t count, ep_bin *bins);

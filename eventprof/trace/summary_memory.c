@@ -105,14 +105,6 @@ ep_curve_clear(ep_curve *curve)
     *curve = (ep_curve){0};
 }
 
-/* Where bin k begins, without a product that could overflow: k <= count. */
-static int64_t
-bin_start(int64_t length, size_t count, size_t k)
-{
-    int64_t bins = (int64_t)count;
-    return length / bins * (int64_t)k + length % bins * (int64_t)k / bins;
-}
-
 void
 ep_summary_bins(const ep_blocks *blocks, unsigned domains, size_t count, ep_bin *bins)
 {
@@ -122,7 +114,7 @@ ep_summary_bins(const ep_blocks *blocks, unsigned domains, size_t count, ep_bin 
     ep_bin now = {0};
 
     for (size_t k = 0; k < count; k++) {
-        int64_t end = k + 1 < count ? bin_start(length, count, k + 1) : INT64_MAX;
+        int64_t end = k + 1 < count ? ep_bin_start(length, count, k + 1) : INT64_MAX;
         now.min = now.max = now.last;
         for (; more && cursor.time < end; more = next_change(&cursor)) {
             now.last += cursor.bytes;

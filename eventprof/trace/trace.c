@@ -2,9 +2,11 @@
 
 #include <stdlib.h>
 
+#include "array.h"
 #include "invariants.h"
 #include "memory.h"
 #include "os.h"
+#include "waited.h"
 
 void
 ep_trace_of_capture(ep_capture *capture, uint32_t only_thread, ep_trace *out)
@@ -36,6 +38,7 @@ ep_trace_clear(ep_trace *trace)
     }
     ep_curve_clear(&trace->curve);
     ep_lines_clear(&trace->lines);
+    free(trace->waited);
     ep_stacks_clear(&trace->stacks);
     ep_summary_clear(&trace->summary);
     ep_blocks_clear(&trace->blocks);
@@ -214,15 +217,39 @@ reach_stacks(ep_trace *trace)
 }
 
 static ep_status
+reach_waited(ep_trace *trace)
+{
+    ep_status status = reach_calls(trace);
+    if (status == EP_OK && !trace->has_waited) {
+        int64_t *waited = ep_array_new_zeroed(trace->calls.count, sizeof *waited);
+        status = waited == NULL ? EP_NOMEM : EP_OK;
+        if (status == EP_OK && !trace->no_lock) {
+            status = ep_calls_waited(&trace->calls, waited);
+        }
+        if (status != EP_OK) {
+            free(waited);
+            return status;
+        }
+        trace->waited = waited;
+        trace->has_waited = true;
+    }
+    return status;
+}
+
+static ep_status
 reach_summary(ep_trace *trace)
 {
     ep_status status = reach_blocks(trace);
+    status = status == EP_OK ? reach_waited(trace) : status;
     if (status == EP_OK && !trace->has_summary) {
         ep_work work;
         ep_work_begin(&work, trace->watcher, "counting by function");
         status = ep_summary_functions(&trace->input, &trace->calls, &trace->blocks, &work.progress,
                                       &trace->summary);
         ep_work_end(&work);
+        if (status == EP_OK) {
+            ep_summary_waited(&trace->summary, &trace->calls, trace->waited);
+        }
         trace->has_summary = status == EP_OK;
     }
     return status;
@@ -296,6 +323,8 @@ ep_trace_reach(ep_trace *trace, ep_step step, ep_error *error)
             return reach_stacks(trace);
         case EP_STEP_SUMMARY:
             return reach_summary(trace);
+        case EP_STEP_WAITED:
+            return reach_waited(trace);
         case EP_STEP_LINES:
             return reach_lines(trace);
         case EP_STEP_CURVE:

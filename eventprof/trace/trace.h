@@ -40,10 +40,12 @@ struct ep_trace {
     ep_recording recording;           /* later steps add facts */
     ep_filter filter;                 /* applied after decoding */
     const ep_watcher *watcher;        /* of long steps; may be NULL */
+    bool no_lock;                     /* the interpreter had none: nothing waited for it */
     bool check_records;               /* check the records while decoding, for ep_trace_verify() */
     ep_record_check record_check;
     /* The steps. */
-    bool has_decoded, has_input, has_functions, has_calls, has_blocks, has_summary, has_stacks, has_lines;
+    bool has_decoded, has_input, has_functions, has_calls, has_blocks, has_summary, has_stacks, has_waited,
+        has_lines;
     bool has_curve, has_memory[2];
     ep_decoded decoded;
     const ep_decoded *head;           /* after a fold has read the file: everything except the columns, and
@@ -58,6 +60,7 @@ struct ep_trace {
     ep_summary summary;
     ep_stacks stacks;
     ep_lines lines;
+    int64_t *waited;                  /* by call, see waited.h */
     ep_curve curve;                   /* of all domains */
     ep_call_memory memory[2];         /* of calls themselves; with the calls below them */
 };
@@ -74,6 +77,7 @@ typedef enum ep_step {
     EP_STEP_BLOCKS_ALONE,    /* with the sizes of frees, without functions and calls */
     EP_STEP_STACKS,
     EP_STEP_SUMMARY,
+    EP_STEP_WAITED,
     EP_STEP_LINES,
     EP_STEP_CURVE,
     EP_STEP_CALL_MEMORY,

@@ -1,5 +1,5 @@
-/* What always holds of decoded columns and of calls, whatever was in a file. See invariants.h; verify.c judges
- * what was recorded. */
+/* What always holds of decoded columns and of calls, whatever was in a file. See invariants.h; verify.c
+ * judges what was recorded. */
 #include "invariants.h"
 
 #ifdef EP_CHECKS
@@ -39,11 +39,13 @@ ep_calls_check(const ep_calls *calls)
     for (size_t call = 0; call < calls->count; call++) {
         uint32_t opened = calls->open_row[call], closed = calls->close_row[call];
         int32_t parent = calls->parent[call];
-        EP_INVARIANT((opened == EP_ROW_NONE) == (call < calls->before_count), "call %zu is opened by row %" PRIu32,
-                     call, opened);
+        EP_INVARIANT((opened == EP_ROW_NONE) == (call < calls->before_count),
+                     "call %zu is opened by row %" PRIu32, call, opened);
         EP_INVARIANT(opened == EP_ROW_NONE || closed == EP_ROW_NONE || closed > opened,
-                     "call %zu is opened by row %" PRIu32 " and ended by row %" PRIu32, call, opened, closed);
-        EP_INVARIANT(parent >= -1 && parent < (int64_t)call, "call %zu is within call %" PRId32, call, parent);
+                     "call %zu is opened by row %" PRIu32 " and ended by row %" PRIu32, call, opened,
+                     closed);
+        EP_INVARIANT(parent >= -1 && parent < (int64_t)call, "call %zu is within call %" PRId32, call,
+                     parent);
         EP_INVARIANT(parent < 0 || ep_call_thread(calls, (size_t)parent) == ep_call_thread(calls, call),
                      "call %zu is within call %" PRId32 " of another thread", call, parent);
     }

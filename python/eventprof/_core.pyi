@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
-from typing import Any, Literal, Self, TypedDict, TypeVar
+from typing import Any, Literal, Self, TypedDict, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,13 +172,147 @@ class _FileInfo(TypedDict):
     unknown_kinds: str
     sections: dict[str, tuple[int, int, int, int]]
 
+# Columns by type; written by tests/python/columns_stub.py.
+_EventsInt64 = Literal[
+    "time",
+    "size",
+]
+_EventsUint8 = Literal[
+    "event",
+    "kind",
+]
+_EventsInt32 = Literal[
+    "thread",
+    "function",
+    "name",
+    "line",
+    "depth",
+    "caller",
+    "caller_line",
+    "offset",
+    "opcode",
+    "call",
+]
+_EventsUint64 = Literal[
+    "address",
+    "word",
+]
+_EventsInt8 = Literal["domain"]
+_EventsFloat64 = Literal["value"]
+_EventsUint32 = Literal["id"]
+_CallsInt64 = Literal[
+    "start",
+    "duration",
+    "self",
+    "allocated",
+    "freed",
+    "allocated_below",
+    "freed_below",
+]
+_CallsInt32 = Literal[
+    "thread",
+    "function",
+    "name",
+    "file",
+    "line",
+    "depth",
+    "parent",
+    "caller",
+    "caller_line",
+    "blocks",
+    "blocks_below",
+    "task",
+]
+_CallsUint8 = Literal[
+    "kind",
+    "flags",
+]
+_AllocationsUint64 = Literal["address"]
+_AllocationsInt64 = Literal[
+    "size",
+    "start",
+    "end",
+]
+_AllocationsUint8 = Literal[
+    "domain",
+    "flags",
+]
+_AllocationsInt32 = Literal[
+    "thread",
+    "call",
+    "function",
+    "name",
+    "line",
+    "freed_in",
+    "free_thread",
+    "previous",
+]
+_AllocationsUint32 = Literal[
+    "birth",
+    "death",
+]
+_LinesInt32 = Literal[
+    "function",
+    "name",
+    "file",
+    "line",
+]
+_LinesInt64 = Literal[
+    "hits",
+    "total",
+    "self",
+    "allocated",
+    "blocks",
+]
+# End of columns.
+
 class Trace:
     """What one window recorded; made by Recorder._capture() or open_archive()."""
 
+    # By column; written by it, too.
+    @overload
+    def events(self, column: _EventsInt64, /) -> NDArray[np.int64]: ...
+    @overload
+    def events(self, column: _EventsUint8, /) -> NDArray[np.uint8]: ...
+    @overload
+    def events(self, column: _EventsInt32, /) -> NDArray[np.int32]: ...
+    @overload
+    def events(self, column: _EventsUint64, /) -> NDArray[np.uint64]: ...
+    @overload
+    def events(self, column: _EventsInt8, /) -> NDArray[np.int8]: ...
+    @overload
+    def events(self, column: _EventsFloat64, /) -> NDArray[np.float64]: ...
+    @overload
+    def events(self, column: _EventsUint32, /) -> NDArray[np.uint32]: ...
+    @overload
     def events(self, column: str, /) -> NDArray[Any]: ...
+    @overload
+    def calls(self, column: _CallsInt64, /) -> NDArray[np.int64]: ...
+    @overload
+    def calls(self, column: _CallsInt32, /) -> NDArray[np.int32]: ...
+    @overload
+    def calls(self, column: _CallsUint8, /) -> NDArray[np.uint8]: ...
+    @overload
     def calls(self, column: str, /) -> NDArray[Any]: ...
+    @overload
+    def allocations(self, column: _AllocationsUint64, /) -> NDArray[np.uint64]: ...
+    @overload
+    def allocations(self, column: _AllocationsInt64, /) -> NDArray[np.int64]: ...
+    @overload
+    def allocations(self, column: _AllocationsUint8, /) -> NDArray[np.uint8]: ...
+    @overload
+    def allocations(self, column: _AllocationsInt32, /) -> NDArray[np.int32]: ...
+    @overload
+    def allocations(self, column: _AllocationsUint32, /) -> NDArray[np.uint32]: ...
+    @overload
     def allocations(self, column: str, /) -> NDArray[Any]: ...
+    @overload
+    def lines(self, column: _LinesInt32, /) -> NDArray[np.int32]: ...
+    @overload
+    def lines(self, column: _LinesInt64, /) -> NDArray[np.int64]: ...
+    @overload
     def lines(self, column: str, /) -> NDArray[Any]: ...
+    # End of methods by column.
     def functions(self) -> list[tuple[str | None, str | None, str | None, int | None, str]]: ...
     def threads(
         self,
@@ -329,5 +463,5 @@ def open_log(descriptor: int, path: str, /) -> tuple[Trace, bytes, int]: ...
 def open_archive(fd: int, path: str, /) -> tuple[Trace, bytes | None, _FileInfo]: ...
 def text(number: int, /) -> str | None: ...
 def native_available() -> bool: ...
-def kind_table() -> Sequence[tuple[int, str, str, int, str, str | None, str, str]]: ...
-def source_table() -> list[tuple[str, int]]: ...
+def kind_table() -> Sequence[tuple[int, str, str, int, str, str | None, str, str, str]]: ...
+def source_table() -> list[tuple[str, int, str]]: ...

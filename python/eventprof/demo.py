@@ -340,13 +340,13 @@ def main(arguments: list[str] | None = None) -> int:
     print(
         f"\n  {len(events):,} events, in order, on one clock; lost: {trace.loss.total or 'none'}"
         f"\n  {calls:,} calls, {c_calls:,} of them of C functions; {len(functions):,} functions"
-        f"\n  {int(functions['blocks'].sum()):,} blocks allocated,"
-        f" {_bytes(int(functions['allocated'].sum()))} in all; {of['free']:,} frees"
+        f"\n  {int(functions['blocks_self'].sum()):,} blocks allocated,"
+        f" {_bytes(int(functions['allocated_self'].sum()))} in all; {of['free']:,} frees"
     )
     _heading("Functions by self time: all threads, waiting included")
     _top(functions, "self", glyphs, _duration)
     _heading("Functions by bytes allocated")
-    _top(functions, "allocated", glyphs, _bytes)
+    _top(functions, "allocated_self", glyphs, _bytes)
     _heading("Live memory over time, from 0 at the start")
     _show_memory(trace, glyphs)
     _heading("Threads, and when each was busy")

@@ -42,6 +42,7 @@ static void
 setup(void)
 {
     ep_model_setup();
+    ep_ahead_may_sample = false;
     for (unsigned i = 1; i <= NAMES; i++) {
         uint32_t name = add_name(i), site = add_site(i, name);
         ck_assert_uint_ne(name, 0);

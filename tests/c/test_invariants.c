@@ -1,5 +1,5 @@
-/* The checkers of invariants (base/invariants.h): each finds what a fault would leave behind. A structure is
- * broken in a child, which ends by abort() and says what does not hold. */
+/* The checkers of invariants (base/invariants.h): each finds what a fault would leave behind. A
+ * structure is broken in a child, which ends by abort() and says what does not hold. */
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -46,9 +46,9 @@ said_by(void (*breaks)(void))
     return text;
 }
 
-#define ASSERT_SAYS(breaks, what)                                                \
-    do {                                                                         \
-        const char *said = said_by(breaks);                                      \
+#define ASSERT_SAYS(breaks, what)                                                     \
+    do {                                                                              \
+        const char *said = said_by(breaks);                                           \
         ck_assert_msg(strstr(said, what) != NULL, "'%s' is not in '%s'", what, said); \
     } while (0)
 

@@ -179,8 +179,8 @@ START_TEST(columns_say_what_happened)
     EXPECT(&trace, EP_TABLE_CALLS, "line", "10 20 30");
     EXPECT(&trace, EP_TABLE_CALLS, "kind", "call call c_call");
     EXPECT(&trace, EP_TABLE_CALLS, "parent", "- 0 0");
-    EXPECT(&trace, EP_TABLE_CALLS, "allocated", "12347 101 0");
-    EXPECT(&trace, EP_TABLE_CALLS, "allocated_below", "12448 101 0");
+    EXPECT(&trace, EP_TABLE_CALLS, "allocated_self", "12347 101 0");
+    EXPECT(&trace, EP_TABLE_CALLS, "allocated", "12448 101 0");
     EXPECT(&trace, EP_TABLE_ALLOCATIONS, "size", "12347 101");
     EXPECT(&trace, EP_TABLE_ALLOCATIONS, "name", "main read");
     EXPECT(&trace, EP_TABLE_ALLOCATIONS, "freed_in", "- 1");
@@ -310,7 +310,7 @@ START_TEST(steps_may_be_asked_for_in_any_order)
         ck_assert_int_eq(ep_trace_reach(&trace, steps[i], NULL), EP_OK);
     }
 
-    EXPECT(&trace, EP_TABLE_CALLS, "allocated", "12347 101 0");
+    EXPECT(&trace, EP_TABLE_CALLS, "allocated_self", "12347 101 0");
     size_t misplaced;
     ck_assert_int_eq(ep_trace_count_misplaced(&trace, &misplaced), EP_OK);
     ck_assert_uint_eq(misplaced, 0);

@@ -19,64 +19,15 @@ from eventprof import _core
 
 PAGE = Path(__file__).parents[2] / "doc/events.rst"
 
-#: What an event says, by its word. A new row of events.def needs one here.
-MEANING = {
-    "call": "a function in Python is called, or a generator or coroutine begins",
-    "return": "it returns",
-    "yield": "a generator or coroutine is suspended",
-    "resume": "it goes on",
-    "throw": "it goes on with an exception that is thrown into it",
-    "unwind": "an exception leaves it",
-    "c_call": "something that is not in Python is called",
-    "c_return": "it returns",
-    "c_exception": "it raises",
-    "malloc": "a block is allocated",
-    "calloc": "a block of zeros is allocated",
-    "realloc": "a block has another size, and maybe another place",
-    "realloc_free": "what it was before, right before that",
-    "realloc_failed": "there was no memory for that: the block before lives on",
-    "free": "a block is freed",
-    "span_begin": "a span of the program's begins",
-    "span_end": "it ends",
-    "gc_start": "the garbage collector begins",
-    "gc_stop": "it ends",
-    "gc_collected": "what it collected",
-    "hpy_call": "a function of HPy's is called",
-    "hpy_return": "it returns",
-    "mark": "a mark of the program's",
-    "audit": "an audit event",
-    "line": "a line begins",
-    "instruction": "an instruction of the interpreter's begins",
-    "raise": "an exception is raised, in each function that it passes through",
-    "reraise": "it is raised again",
-    "handled": "it is caught",
-    "stop_iteration": "an iteration ends by one",
-    "branch": "a branch, and where it goes",
-    "jump": "a jump, and where it goes",
-    "counter": "a counter of the program's, and its value",
-    "flow": "a step of a flow of the program's, between threads",
-    "create": "an object is created",
-    "destroy": "an object is destroyed",
-}
+#: What an event says, by its word.
+MEANING = {row[2]: row[8] for row in reversed(_core.kind_table()) if row[8]}
 
 #: What cannot be asked of an interpreter, because something must be installed or loaded first.
 GIVEN = {
     "hpy": sys.version_info < (3, 14),
     "native": sys.platform == "linux",
 }
-NEEDS = {
-    "hpy": "the package hpy (:doc:`hpy`)",
-    "native": "``eventprof run --native``",
-    "monitoring": "sys.monitoring",
-    "profile": "PyEval_SetProfile; on 3.11, without calls of C functions, a frame evaluator as well",
-    "trace": "PyEval_SetTrace",
-    "alloc": "PyMem_SetAllocator",
-    "numpy": "PyDataMem_SetHandler",
-    "refs": "PyRefTracer_SetTracer",
-    "gc": "gc.callbacks",
-    "audit": "PySys_AddAuditHook",
-    "marks": "the program calls it",
-}
+NEEDS = {name: hook for name, _, hook in _core.source_table()}
 #: Of these, one is chosen by ``backend=``.
 BACKENDS = ("monitoring", "profile", "trace")
 FAMILIES = {"call": "8", "alloc": "16", "free": "16", "point": "8", "value": "16"}
@@ -110,7 +61,7 @@ def has(source: str, kinds: int) -> int:
 
 def facts() -> dict[str, list[str]]:
     """The sources of each event, of this interpreter."""
-    sources = [(name, has(name, kinds)) for name, kinds in _core.source_table()]
+    sources = [(name, has(name, kinds)) for name, kinds, _ in _core.source_table()]
     found: dict[str, list[str]] = {}
     for number, _, word, *_ in _core.kind_table():
         names = found.setdefault(word, [])
@@ -158,7 +109,7 @@ def merge(known, own) -> dict[str, dict[str, list[str]]]:
     merged: dict[str, dict[str, list[str]]] = {}
     for _, _, word, *_ in _core.kind_table():
         sources = {name for name in known.get(word, {})} | {*own.get(word, [])}
-        for source, _ in _core.source_table():
+        for source, *_ in _core.source_table():
             if source not in sources:
                 continue
             versions = {v for v in known.get(word, {}).get(source, []) if v != VERSION}
@@ -171,7 +122,7 @@ def merge(known, own) -> dict[str, dict[str, list[str]]]:
 
 def render(known) -> str:
     rows = {row[2]: row for row in reversed(_core.kind_table())}
-    sources = [name for name, _ in _core.source_table() if any(name in by for by in known.values())]
+    sources = [name for name in NEEDS if any(name in by for by in known.values())]
     out = [
         "Events",
         "======",
@@ -207,7 +158,7 @@ def render(known) -> str:
         "     - comes from (CPython)",
     ]
     for word, by_source in known.items():
-        _, _, _, _, family, _, pairing, _ = rows[word]
+        _, _, _, _, family, _, pairing, *_ = rows[word]
         out += [
             f"   * - ``{word}``",
             f"     - {MEANING[word]}",

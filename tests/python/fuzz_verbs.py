@@ -210,7 +210,7 @@ def sums(traces: list[eventprof.Trace]) -> dict[str, int]:
         "allocations": sum(len(trace.allocations) for trace in traces),
         "threads": sum(len(trace.threads) for trace in traces),
         "lost": sum(sum(trace.loss.by_kind.values()) for trace in traces),
-        "bytes": sum(int(trace.functions["allocated"].sum()) for trace in traces),
+        "bytes": sum(int(trace.functions["allocated_self"].sum()) for trace in traces),
     }
 
 

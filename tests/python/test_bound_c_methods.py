@@ -138,9 +138,17 @@ def told_of(backend):
         return {"len": both, "sorted": both, "int": both, "list.clear": both, "divmod": both}
     if sys.version_info < (3, 12):
         return {"len": both, "sorted": both, "int": neither, "list.clear": both, "divmod": neither}
-    builtin = end if sys.version_info < (3, 13) else both
-    of_two = neither if sys.version_info < (3, 13) else end
-    return {"len": builtin, "sorted": builtin, "int": neither, "list.clear": end, "divmod": of_two}
+    minor = sys.version_info[1]
+    builtin = end if minor == 12 else both
+    of_class = end if minor <= 13 else both
+    of_two = end if minor == 13 else neither
+    return {
+        "len": builtin,
+        "sorted": builtin,
+        "int": neither,
+        "list.clear": of_class,
+        "divmod": of_two,
+    }
 
 
 def test_called_without_a_tuple_each_backend_sees_what_the_page_says(backend, monkeypatch):

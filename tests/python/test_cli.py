@@ -102,21 +102,19 @@ def test_colours_on_request_alone(folder, terminal):
 def test_stats_has_the_functions_of_the_trace(shown, folder):
     trace = eventprof.open(folder / "b.epr")
 
-    listed = [
-        json.loads(line) for line in shown("stats", "b.epr", "--json", "--limit", 0).splitlines()
-    ]
+    listed = json.loads(shown("stats", "b.epr", "--json", "--limit", 0))["rows"]
 
     assert len(listed) == len(trace.functions)
     assert [row["self"] for row in listed] == sorted(trace.functions["self"].tolist(), reverse=True)
     (leaf,) = [row for row in listed if row["name"] == "leaf"]
     assert leaf["calls"] == 53
     # Without monitoring, constructors are not seen, and their caller has the blocks.
-    made = [row["allocated"] for row in listed if row["name"] in ("bytearray", "leaf")]
+    made = [row["allocated_self"] for row in listed if row["name"] in ("bytearray", "leaf")]
     assert sum(made) >= 53 * 12347
 
 
 def test_stats_as_text_and_csv(shown):
-    text = shown("stats", "b.epr", "--sort", "allocated", "--limit", 2).splitlines()
+    text = shown("stats", "b.epr", "--sort", "allocated_self", "--limit", 2).splitlines()
     table = list(
         csv.DictReader(io.StringIO(shown("stats", "b.epr", "--csv", "--function", "*leaf")))
     )
@@ -130,7 +128,7 @@ def test_stats_as_text_and_csv(shown):
 def test_stats_the_other_way_round(shown):
     up = shown("stats", "a.epr", "--json", "--sort", "calls", "--reverse", "--limit", 0)
 
-    calls = [json.loads(line)["calls"] for line in up.splitlines()]
+    calls = [row["calls"] for row in json.loads(up)["rows"]]
     assert calls == sorted(calls)
 
 
@@ -185,16 +183,14 @@ def test_info_says_what_the_file_is(shown, folder):
 
     assert "main.py 5" in said
     assert "complete: the recording was stopped" in said
-    assert facts["events"] == len(trace.events)
-    assert facts["metadata"]["pid"] == trace.metadata["pid"]
-    assert facts["file"]["unfinished"] is False
+    (row,) = facts["rows"]
+    assert facts["events"] == row["events"] == len(trace.events)
+    assert row["metadata"]["pid"] == trace.metadata["pid"]
+    assert row["file"]["unfinished"] is False
 
 
 def test_diff_compares(shown):
-    rows = [
-        json.loads(line)
-        for line in shown("diff", "a.epr", "b.epr", "--sort", "calls", "--json").splitlines()
-    ]
+    rows = json.loads(shown("diff", "a.epr", "b.epr", "--sort", "calls", "--json"))["rows"]
     text = shown("diff", "a.epr", "b.epr", "--limit", 3)
 
     assert {row["name"]: row["calls_change"] for row in rows}["leaf"] == 45
@@ -289,7 +285,7 @@ def test_a_killed_program_is_readable(tmp_path, capsys):
     listed = program("stats", "live.epr", "--function", "*step", "--json", cwd=tmp_path)
 
     assert "not finished" in said.stdout
-    assert json.loads(listed.stdout)["calls"] >= 50
+    assert json.loads(listed.stdout)["rows"][0]["calls"] >= 50
 
 
 def test_a_forked_child_writes_its_own_file(tmp_path):
@@ -329,7 +325,56 @@ def test_loss_is_in_the_line_and_beside_every_list(tmp_path):
     listed = program("stats", "x.epr", cwd=tmp_path)
 
     assert " LOST (the oldest were overwritten; see --buffer)" in made.stderr
-    assert "events were lost" in listed.stderr
+    assert "events were lost" in listed.stdout.splitlines()[0]
+
+
+@pytest.fixture(scope="module")
+def lossy(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lossy")
+    (folder / "main.py").write_text("def f(): pass\nfor _ in range(400_000): f()\n")
+    program("run", "--buffer", "1 MiB", "-o", "x.epr", "main.py", cwd=folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report"], ["report", "--short"], ["report", "--lines"], ["tree"], ["tree", "--at", "1us"],
+        ["tree", "--slowest", "f"], ["analyze"], ["stats"], ["events"], ["info"], ["verify"],
+        ["diff", "x.epr"], ["save", "-f", "-o", "y.epr"], ["merge", "-f", "-o", "z.epr"],
+        ["export", "-o", "x.json"], ["view", "-f", "-o", "x.html"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_the_first_line_of_every_answer_says_that_events_were_lost(
+    lossy, capsys, monkeypatch, words
+):
+    monkeypatch.chdir(lossy)
+    cli.main([*words, "x.epr"])
+
+    first = capsys.readouterr().out.splitlines()[0]
+    lost = eventprof.open("x.epr").loss.total
+    assert f"{lost:,}" in first
+    assert re.search("lost|LOST|LOSS|loss", first)
+
+
+@pytest.mark.parametrize("verb", ["report", "tree", "analyze", "stats", "info", "diff"])
+def test_json_says_how_many_events_were_lost(lossy, capsys, monkeypatch, verb):
+    monkeypatch.chdir(lossy)
+    cli.main([verb, *(["x.epr"] * (2 if verb == "diff" else 1)), "--json"])
+
+    document = json.loads(capsys.readouterr().out)
+    assert document["lost"] == eventprof.open("x.epr").loss.total
+
+
+def test_the_first_line_of_every_repr_says_that_events_were_lost(lossy):
+    trace = eventprof.open(lossy / "x.epr")
+
+    answers = [trace, trace.loss, trace.events, trace.functions, trace.calls, trace.tree, trace.own,
+               trace.at(trace.duration), trace.between(0, trace.duration)]  # fmt: skip
+    for answer in answers:
+        first = repr(answer).splitlines()[0]
+        assert f"{trace.loss.total:,}" in first, first
 
 
 def test_a_file_that_exists_is_not_replaced_unasked(tmp_path):

@@ -108,7 +108,7 @@ def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(verb, arguments):
     if arguments[0] == "events":
         assert [int(row["time"]) for row in table] == trace.events["time"].tolist()
     else:
-        assert sum(int(row["net"]) for row in table) == trace.functions["net"].sum()
+        assert sum(int(row["net_self"]) for row in table) == trace.functions["net_self"].sum()
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_the_words_of_a_damaged_header_are_no_text(folder):
 def test_json_of_a_hostile_name_is_json(verb):
     _, out, _ = verb("stats", "names.epr", "--json", "--limit", "0")
 
-    assert {json.loads(line)["name"] for line in out.splitlines()} >= set(NAMES)
+    assert {row["name"] for row in json.loads(out)["rows"]} >= set(NAMES)
 
 
 # ---- Rights --------------------------------------------------------------------------------------

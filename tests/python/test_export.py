@@ -132,8 +132,10 @@ def test_chrome_carries_memory_marks_flows_and_facts(nasty, tmp_path):
     events = whole["traceEvents"]
 
     calls = [event for event in events if event["ph"] == "X"]
-    assert sum(e["args"].get("allocated", 0) for e in calls) == int(nasty.calls["allocated"].sum())
-    assert sum(e["args"].get("freed", 0) for e in calls) == int(nasty.calls["freed"].sum())
+    assert sum(e["args"].get("allocated", 0) for e in calls) == int(
+        nasty.calls["allocated_self"].sum()
+    )
+    assert sum(e["args"].get("freed", 0) for e in calls) == int(nasty.calls["freed_self"].sum())
     lines = [event["args"]["line"] for event in calls]
     assert lines == [
         None if line < 0 else line for line in np.ma.filled(nasty.calls["caller_line"], -1).tolist()
@@ -306,8 +308,8 @@ def test_callgrind_annotate_reads_it(nasty, tmp_path):
 def test_callgrind_has_bytes(nasty, tmp_path):
     own, _, _ = read_callgrind(export(nasty, tmp_path, "callgrind"))
 
-    assert sum(c[1] for c in own.values()) == int(nasty.calls["allocated"].sum())
-    assert sum(c[2] for c in own.values()) == int(nasty.calls["blocks"].sum())
+    assert sum(c[1] for c in own.values()) == int(nasty.calls["allocated_self"].sum())
+    assert sum(c[2] for c in own.values()) == int(nasty.calls["blocks_self"].sum())
 
 
 def test_pstats_has_calls_and_times(any_trace, tmp_path):
@@ -607,7 +609,7 @@ def test_otlp_has_a_span_a_call(nasty, tmp_path):
     allocated = sum(
         a.value.int_value for s in spans for a in s.attributes if a.key == "eventprof.allocated"
     )
-    assert allocated == int(calls["allocated"].sum())
+    assert allocated == int(calls["allocated_self"].sum())
 
 
 # ---- What is chosen ------------------------------------------------------------------------------

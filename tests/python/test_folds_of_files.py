@@ -66,7 +66,7 @@ def wait_until_gone(workers):
 def answers(core):
     """Give everything that a pass over a file tells."""
     found = core.tree(0, True)
-    parts = {name: found.pop(name) for name in ("nodes", "leaves", "places")}
+    parts = {name: found.pop(name) for name in ("nodes", "leaves", "places", "bins", "threads")}
     arrays = {f"{name} {key}": of[key] for name, of in parts.items() for key in of}
     arrays |= {f"tenures {name}": of for name, of in core.tenures().items()}
     times, held = core.resident()
@@ -260,16 +260,18 @@ def run(program, *arguments):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
-@pytest.mark.parametrize("verb", [["tree"], ["report", "--short"]])
+@pytest.mark.parametrize(
+    "verb", [["tree"], ["report", "--short"], ["report"], ["stats"]], ids=" ".join
+)
 def test_memory_does_not_grow_with_the_events(tmp_path, verb):
     kib = {}
     for count in (2_000, 100_000):
         path = tmp_path / f"{count}.epr"
         run(RECORD, path, count)
-        kib[count], events = map(int, run(READ, *verb, path))
+        kib[count] = int(run(READ, *verb, path)[0])
 
     # Columns alone would take 17 bytes an event, and 24 more a block.
-    assert events > 2_000_000
+    assert path.stat().st_size > 2_000_000 * 8
     assert kib[100_000] - kib[2_000] < 16 * 1024
 
 
@@ -295,3 +297,35 @@ def test_memory_does_not_grow_with_the_events_of_an_archive(tmp_path):
 
     assert events > 2_000_000
     assert kib[120_000] - kib[30_000] < 16 * 1024
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
+def test_two_traces_are_compared_without_columns(tmp_path):
+    kib = {}
+    for count in (2_000, 60_000):
+        path = tmp_path / f"{count}.epr"
+        run(RECORD, path, count)
+        kib[count] = int(run(READ, "diff", path, path)[0])
+
+    assert kib[60_000] - kib[2_000] < 16 * 1024
+
+
+QUESTIONS = """
+import sys
+import eventprof
+trace = eventprof.open(sys.argv[1])
+peak, leaks, brief = trace.peak(), trace.leaks(), trace.temporary()
+rows = [len(peak.by_site), len(peak.by_function), len(leaks), len(brief), trace.functions.top("self", 3)]
+with open("/proc/self/status") as status:
+    print(next(line for line in status if line.startswith("VmHWM")).split()[1])
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
+def test_peak_leaks_and_temporary_need_no_columns(tmp_path):
+    kib = {}
+    for count in (2_000, 60_000):
+        run(RECORD, tmp_path / f"{count}.epr", count)
+        kib[count] = int(run(QUESTIONS, tmp_path / f"{count}.epr")[0])
+
+    assert kib[60_000] - kib[2_000] < 16 * 1024

@@ -9,11 +9,13 @@ import subprocess
 import sys
 
 import pytest
+from json_schema import conform, conform_event
 
 import eventprof
 from eventprof import cli
 from eventprof.cli import guide
 
+PICTURES = ("view", "flamegraph", "heatmap")
 PROGRAM = """
 def part(count):
     return [bytearray(100) for _ in range(count)]
@@ -47,22 +49,65 @@ def test_every_step_answers(recording, capsys, step):
 
     assert out
     if "--json" in words:
-        assert all(json.loads(part) for part in ([out] if words[1] == "info" else out.splitlines()))
+        conform(json.loads(out))
+
+
+def asked_rows(capsys, recording, verb, *more):
+    """Ask a verb for JSON; give its document, or None, and its rows."""
+    files = {
+        "diff": [recording] * 2,
+        "save": [recording, "-o", f"{recording}.save", "-f"],
+        "merge": [recording, "-o", f"{recording}.merge", "-f"],
+        "export": [recording, "-o", f"{recording}.json"],
+        **{verb: [recording, "-o", f"{recording}.html", "-f"] for verb in PICTURES},
+    }.get(verb, [recording])
+    out = asked(capsys, verb, *files, "--json", *more)
+    if verb == "events":
+        return None, [json.loads(line) for line in out.splitlines()]
+    document = json.loads(out)
+    return document, document["rows"]
 
 
 @pytest.mark.parametrize("verb", guide.FIELDS)
-def test_the_fields_of_json_are_those_that_are_printed(recording, capsys, verb):
-    files = [recording] * (2 if verb == "diff" else 1)
+def test_answers_follow_the_schema_and_have_the_fields_of_the_guide(recording, capsys, verb):
+    document, rows = asked_rows(capsys, recording, verb)
 
-    out = asked(capsys, verb, *files, "--json")
-
-    form, fields = guide.FIELDS[verb]
-    rows = [json.loads(part) for part in ([out] if verb == "info" else out.splitlines())]
+    _, fields = guide.FIELDS[verb]
+    if document is None:
+        for row in rows:
+            conform_event(row)
+    else:
+        conform(document)
+        assert document["verb"] == verb and document["left_out"] >= 0
+    assert rows or verb == "analyze"
     if verb in ("verify", "diff"):  # the most telling of them
         assert set(fields) <= set(rows[0])
+    elif verb in ("report", "save", "merge", "export", *PICTURES):  # each row has some of them
+        assert all(set(row) <= set(fields) for row in rows)
     else:
         assert all(tuple(row) == fields for row in rows)
-    assert (len(rows) == 1) == (form in ("one document", "a line a file"))
+
+
+@pytest.mark.parametrize("verb", ["report", "tree"])
+@pytest.mark.parametrize("budget", [60, 150, 400, 100_000])
+@pytest.mark.parametrize("form", [["--json"], []])
+def test_budget_is_kept_and_says_what_is_left_out(recording, capsys, verb, budget, form):
+    whole = asked(capsys, verb, recording, *form)
+
+    out = asked(capsys, verb, recording, "--budget", str(budget), *form)
+
+    if len(whole) <= budget * 4:
+        assert out == whole
+        return
+    if form:
+        document = json.loads(out)
+        conform(document)
+        assert document["left_out"] > 0
+        smallest = {"report": 0, "tree": 1}[verb]
+        assert len(out) <= budget * 4 + 1 or len(document["rows"]) == smallest
+    else:
+        assert "left out: --budget" in out or " more: " in out
+        assert len(out) <= budget * 4 + 1 or len(out.splitlines()) <= 4
 
 
 def test_every_verb_with_json_is_in_it():
@@ -78,21 +123,43 @@ def test_every_verb_with_json_is_in_it():
     assert with_json == set(guide.FIELDS)
 
 
-def test_handles_are_the_same_each_time(recording, capsys):
-    for verb, name in (("tree", "node"), ("analyze", "handle")):
-        answers = []
-        for _ in range(2):
-            rows = [
-                json.loads(line) for line in asked(capsys, verb, recording, "--json").splitlines()
-            ]
-            answers.append(
-                [row[name] for row in (rows[0]["findings"] if verb == "analyze" else rows)]
-            )
-        assert answers[0] == answers[1]
-    nodes = eventprof.open(recording).tree
-    tree = asked(capsys, "tree", recording, "--json").splitlines()
-    for row in map(json.loads, tree):
-        assert nodes["name"][row["node"]] == row["name"]
+@pytest.mark.parametrize("verb", ["analyze", "report", "tree", "stats", "events"])
+def test_handles_are_the_same_each_time(recording, capsys, verb):
+    answers = [
+        [row.get("handle") for row in asked_rows(capsys, recording, verb)[1]] for _ in range(2)
+    ]
+
+    assert answers[0] == answers[1]
+
+
+def test_handles_are_rows_of_the_tables(recording, capsys):
+    trace = eventprof.open(recording)
+    tables = {
+        "tree": ("n-", trace.tree["name"]),
+        "stats": ("fn-", trace.functions["name"]),
+        "events": ("e-", trace.events["event"]),
+    }
+    for verb, (letters, column) in tables.items():
+        _, rows = asked_rows(capsys, recording, verb)
+        for row in rows[:50]:
+            word = row["event"] if verb == "events" else row["name"]
+            assert column[int(row["handle"].removeprefix(letters))] == word
+
+
+def test_handles_are_taken_back(recording, capsys):
+    _, stats = asked_rows(capsys, recording, "stats")
+    _, branches = asked_rows(capsys, recording, "tree")
+
+    _, one = asked_rows(capsys, recording, "stats", "--function", stats[1]["handle"])
+    _, events = asked_rows(capsys, recording, "events", "--function", stats[1]["handle"])
+    _, below = asked_rows(capsys, recording, "tree", "--node", branches[1]["handle"])
+    text = asked(capsys, "tree", recording, "--call", "c-0")
+
+    assert one == [stats[1]]
+    assert {row["name"] for row in events} == {stats[1]["name"]}
+    assert below[0]["handle"] == branches[1]["handle"]
+    assert below[0]["total"] == branches[1]["total"]
+    assert text.startswith("call 0: ")
 
 
 def test_every_option_that_it_names_is_one():

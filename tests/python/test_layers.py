@@ -1,10 +1,13 @@
 """The folders of the core and of the extension may include only what lies below them (meson.build)."""
 
+import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -161,6 +164,68 @@ def test_a_header_of_the_extension_against_the_order_is_not_found(folder):
         )
 
 
+# ---- What meson makes of it ------------------------------------------------------------------------
+
+LIBRARIES = {f"eventprof_{name}": CORE / name for name in BELOW} | {
+    f"extension_{name}": EXTENSION / name for name in EXTENSION_FOLDERS
+}
+
+
+def meson(*arguments: object) -> subprocess.CompletedProcess[str]:
+    beside = pathlib.Path(sys.executable).parent
+    path = f"{beside}{os.pathsep}{os.environ['PATH']}"
+    command = shutil.which("meson", path=path)
+    if command is None:
+        pytest.skip("no meson")
+    return subprocess.run(
+        [command, *map(str, arguments)],
+        env=os.environ | {"PATH": path},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def configured(tmp_path_factory):
+    """A build directory, configured and empty."""
+    compiler()
+    build = tmp_path_factory.mktemp("layers")
+    done = meson("setup", build, ROOT, "-Dtests=disabled", "-Doptimization=0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return build
+
+
+def test_meson_looks_for_headers_in_the_folders_below_alone(configured):
+    seen = set()
+    for entry in json.loads((configured / "compile_commands.json").read_text()):
+        folder = (configured / entry["file"]).resolve().parent
+        name = next((name for name, path in LIBRARIES.items() if path == folder), None)
+        if name is None or "_shim" in entry["output"]:
+            continue
+        words = shlex.split(entry["command"])
+        looked_in = {pathlib.Path(word[7:]) for word in words if word.startswith("-iquote")}
+        if folder.parent == CORE:
+            allowed = {CORE / lower for lower in BELOW[folder.name]}
+        else:
+            before = EXTENSION_FOLDERS[: EXTENSION_FOLDERS.index(folder.name)]
+            allowed = {CORE / lower for lower in BELOW} | {EXTENSION / lower for lower in before}
+        # A file's own folder is looked in by itself.
+        assert looked_in - {folder} == allowed, entry["file"]
+        beside = {word[2:] for word in words if word.startswith("-I")}
+        assert not [path for path in beside if (configured / path).resolve() in LIBRARIES.values()]
+        seen.add(name)
+    assert seen == set(LIBRARIES)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.version_info[:2] != (3, 13), reason="once is enough")
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_meson_compiles_each_library_alone(configured, library):
+    done = meson("compile", "-C", configured, library)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
 DECLARED = re.compile(
     r"^(?!static|typedef|return|#)\w[\w ]*[ *](ep_\w+)\([^;{]*\)(?: __attribute__\(.*\))?;",
     re.MULTILINE,
@@ -195,3 +260,15 @@ def test_checkers_of_invariants_are_in_sanitized_builds_alone():
     code = pathlib.Path(_core.__file__).read_bytes()
     sanitized = b"__asan_" in code or b"__tsan_" in code
     assert (b"eventprof: %s:%d: does not hold: %s" in code) == sanitized
+
+
+def test_versions_of_python_are_known_to_compat_alone():
+    for path in sorted(EXTENSION.rglob("*.[ch]")):
+        if path.parent.name != "compat":
+            assert "PY_VERSION_HEX" not in path.read_text(), path.relative_to(ROOT)
+
+
+def test_no_file_of_c_is_too_long_to_be_of_one_idea():
+    for path in [*sorted(CORE.rglob("*.[ch]")), *sorted(EXTENSION.rglob("*.[ch]"))]:
+        lines = len(path.read_text().splitlines())
+        assert lines <= 800, f"{path.relative_to(ROOT)} has {lines} lines"

@@ -340,8 +340,8 @@ def test_hover_says_what_the_tables_know(shown, trace, order):
     assert ("waited" in said) == trace.has_lock
     memory = shown.run(f"eventprofPage.data.memoryOf({call})")
     assert memory == {
-        "bytes": calls["allocated"][row], "blocks": calls["blocks"][row],
-        "below": calls["allocated_below"][row], "blocksBelow": calls["blocks_below"][row],
+        "bytes": calls["allocated_self"][row], "blocks": calls["blocks_self"][row],
+        "below": calls["allocated"][row], "blocksBelow": calls["blocks"][row],
     }  # fmt: skip
     assert shown.run(f"eventprofPage.data.selfOf({call})") == calls["self"][row]
 
@@ -972,7 +972,9 @@ def test_sums_of_a_range_are_those_of_the_table(shown, trace):
         ".filter(([, ...r]) => r.some(Boolean))}; })(eventprofPage)"
     )
     table = between.functions
-    wanted = {row.function: [row.calls, row.self, row.allocated, row.blocks] for row in table}
+    wanted = {
+        row.function: [row.calls, row.self, row.allocated_self, row.blocks_self] for row in table
+    }
     assert {n: rest for n, *rest in sums["rows"]} == wanted
     assert (sums["bytes"], sums["freed"]) == (between.allocated, between.freed)
     assert sums["made"] == len(between.allocations)
@@ -1466,7 +1468,7 @@ def test_areas_tell_whose_code_it_is():
         ("python", "<frozen importlib._bootstrap>"), ("c", None), ("type", None), ("user", None), ("gc", None),
         ("python", "<string>"), ("python", None),
     ):  # fmt: skip
-        areas[page_data.AREAS[page_data._area(kind, file)]].append((kind, file))
+        areas[page_data.AREAS[page_data.area_of(kind, file)]].append((kind, file))
     assert {area: len(found) for area, found in areas.items()} == {
         "own": 2, "stdlib": 2, "installed": 2, "native": 3, "span": 1, "gc": 1,
     }  # fmt: skip

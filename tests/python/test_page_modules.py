@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from eventprof.viewer.page import code
+from eventprof.viewer import flamegraph, heatmap
+from eventprof.viewer.page import MODULES, code
 
 TESTS = Path(__file__).parents[1] / "viewer"
 
@@ -26,23 +28,28 @@ def node():
     return found
 
 
-def test_the_modules_joined_are_one_script(tmp_path):
+@pytest.mark.parametrize("modules", [MODULES, flamegraph.MODULES, heatmap.MODULES])
+def test_the_modules_joined_are_one_script(tmp_path, modules):
     """No name at the top of a module is used by another one, too."""
-    (tmp_path / "page.cjs").write_text(code())
+    (tmp_path / "page.cjs").write_text(code(modules))
     done = subprocess.run(
         [node(), "--check", "page.cjs"], cwd=tmp_path, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in TESTS.glob("*.test.mjs")))
-def test_modules_in_node(tmp_path, name):
-    viewer = tmp_path / "viewer"
-    viewer.mkdir()
-    (viewer / "package.json").write_text('{"type": "module"}')
+def copy_modules(folder):
+    """Put the modules where node finds them."""
+    folder.mkdir()
+    (folder / "package.json").write_text('{"type": "module"}')
     for source in resources.files("eventprof.viewer").iterdir():
         if source.name.endswith(".js"):
-            (viewer / source.name).write_bytes(source.read_bytes())
+            (folder / source.name).write_bytes(source.read_bytes())
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in TESTS.glob("*.test.mjs")))
+def test_modules_in_node(tmp_path, name):
+    copy_modules(tmp_path / "viewer")
     shutil.copy(TESTS / name, tmp_path)
 
     done = subprocess.run(
@@ -51,3 +58,27 @@ def test_modules_in_node(tmp_path, name):
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"\bpass [1-9]", done.stdout), done.stdout
+
+
+@pytest.mark.parametrize("tool", ["tsc", "eslint"])
+def test_the_modules_hold_what_their_types_say(tmp_path, tool):
+    """Types are in JSDoc; `npm install` in tests/viewer brings the tools, or EVENTPROF_NODE_MODULES names them."""
+    node()
+    modules = Path(os.environ.get("EVENTPROF_NODE_MODULES") or TESTS / "node_modules").absolute()
+    if not (modules / ".bin" / tool).exists():
+        pytest.skip(f"no {tool} here: npm install in tests/viewer, or EVENTPROF_NODE_MODULES=PATH")
+    copy_modules(tmp_path / "viewer")
+    (tmp_path / "node_modules").symlink_to(modules)
+    for name in ("package.json", "tsconfig.json", "eslint.config.js"):
+        shutil.copy(TESTS / name, tmp_path)
+
+    words = ["-p", "."] if tool == "tsc" else ["viewer"]
+    done = subprocess.run(
+        [str(modules / ".bin" / tool), *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -255,8 +255,8 @@ def test_memory_over_time_is_that_of_a_replay(node):
     assert peak.bytes == max((live for _, live, _ in curve), default=0)
     assert total(peak.by_site["bytes"]) == peak.bytes
     assert total(trace.leaks()["bytes"]) == (curve[-1][1] if curve else 0)
-    assert trace.functions["allocated"].sum() == total(trace.allocations["size"])
-    assert trace.calls["allocated"].sum() <= total(trace.allocations["size"])
+    assert trace.functions["allocated_self"].sum() == total(trace.allocations["size"])
+    assert trace.calls["allocated_self"].sum() <= total(trace.allocations["size"])
 
 
 def test_threads_are_rebuilt_each_by_itself():

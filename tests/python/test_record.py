@@ -549,7 +549,7 @@ def test_calls_and_statistics_agree():
     assert of_leaf["total"][0] == calls["duration"].sum()
     assert of_leaf["self"][0] == calls["self"].sum()
     sizes = trace.allocations["size"]
-    assert sizes.sum() == trace.functions["allocated"].sum()
+    assert sizes.sum() == trace.functions["allocated_self"].sum()
 
 
 def test_import_brings_numpy_and_nothing_else_of_the_kind():

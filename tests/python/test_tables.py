@@ -710,11 +710,22 @@ def test_a_mask_of_any_sort_gives_its_rows(make):
     assert functions[make(mask)]["name"].tolist() == ["sorted"]
 
 
-def test_a_column_as_an_attribute_is_an_error_that_says_how():
+def test_a_column_is_an_attribute_unless_the_table_has_another_of_that_name():
     functions = some_functions()
 
-    with pytest.raises(AttributeError, match=r"its column of this name is table\['calls'\]"):
-        functions.calls
+    assert functions.calls is functions["calls"] or (functions.calls == functions["calls"]).all()
+    assert "calls" in dir(functions) and "to_pandas" in dir(functions)
+    assert isinstance(functions.name, str)  # the table's own
+    assert not isinstance(functions["name"], str)
+    for table in (functions, functions[:1], eventprof.Table.from_columns("t", {"sum": [1, 2]})):
+        for name in set(dir(table)) & set(table.columns):
+            attribute = getattr(table, name)
+            assert callable(attribute) or isinstance(attribute, (str, tuple, np.ndarray))
+
+
+def test_an_attribute_that_there_is_not_is_an_error_that_says_which_there_is():
+    functions = some_functions()
+
     with pytest.raises(AttributeError, match="did you mean 'columns'"):
         functions.colums
     assert not hasattr(functions, "__array__")

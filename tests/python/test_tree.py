@@ -175,24 +175,98 @@ def test_bound_folds_the_smallest_into_other_and_loses_nothing():
     }
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
-@given(PROGRAMS)
-def test_sums_by_function_equal_the_table_of_functions(program):
-    with eventprof.record() as rec:
-        Machine().run(program)
-    trace = rec.trace
-
-    sums = trace._tree.by_function()
-
-    stats = trace._core.function_stats()
+def assert_functions_equal_the_columns(trace):
+    """Assert that the fold's sums by function are those that the columns of all events give."""
+    sums, stats = trace._functions_of_tree(), trace._core.function_stats()
     count = len(trace._core.functions())
-    names = {"calls": "calls", "resumes": "resumes", "total": "total", "self": "self",
-             "allocated_self": "allocated", "blocks_self": "blocks", "live_self": "live",
-             "at_peak_self": "at_peak"}  # fmt: skip
-    for mine, theirs in names.items():
-        assert sums[mine].tolist() == np.asarray(stats[theirs])[:count].tolist(), mine
-    for name in ("allocated", "blocks", "live", "at_peak", "waited", "blocked"):
-        assert (sums[name] >= sums[f"{name}_self"]).all(), name
+    percentiles = {"p50", "p95", "p99"}
+    assert sums.keys() - {"blocked", "blocked_self"} == stats.keys() - percentiles
+    for name in stats.keys() - percentiles:
+        assert sums[name][:count].tolist() == stats[name][:count].tolist(), name
+    for name in ("self", "freed_self", "allocated_self", "live_self", "at_peak_self"):
+        assert sums[name].sum() == stats[name].sum(), name
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(PROGRAMS, min_size=1, max_size=3))
+def test_sums_by_function_equal_the_table_of_functions(programs):
+    threads = [threading.Thread(target=Machine().run, args=(program * 2,)) for program in programs]
+    with eventprof.record() as rec:
+        Machine().run(programs[0])
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert_functions_equal_the_columns(rec.trace)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(PROGRAMS)
+def test_sums_by_function_equal_the_columns_where_the_ring_lost_its_head(program):
+    with eventprof.record(buffer="1 MiB") as rec:
+        for _ in range(600):
+            Machine().run(program[:3])
+            kept = [bytes(200) for _ in range(40)]
+
+    assert len(kept) == 40
+    assert_functions_equal_the_columns(rec.trace)
+
+
+@pytest.mark.parametrize(
+    "options", [{"memory": False}, {"calls": False}, {"c_calls": False}], ids=str
+)
+def test_sums_by_function_equal_the_columns_without_part_of_the_events(options):
+    program = [("call", [("keep", 100), ("raise", [("brief", 30)])]), ("drop", 0)]
+    with eventprof.record(**options) as rec:
+        Machine().run(program * 20)
+
+    assert_functions_equal_the_columns(rec.trace)
+
+
+def test_functions_with_all_that_they_called():
+    def leaf(size):
+        return [None] * (size // 8)  # no call of a builtin: the bytes are its own
+
+    def branch(size):
+        kept = [leaf(size), leaf(size)]
+        del kept[0]
+        return kept
+
+    with eventprof.record() as rec:
+        kept = [branch(50_000) for _ in range(3)]
+
+    functions = rec.trace.functions
+    names = [name.rpartition(".")[2] for name in functions["name"]]
+    of = {name: functions[names.index(name)] for name in ("leaf", "branch")}
+    assert len(kept) == 3
+    assert of["leaf"].allocated_self >= 6 * 50_000 > of["branch"].allocated_self
+    assert of["branch"].allocated >= of["leaf"].allocated >= of["leaf"].allocated_self
+    for name in ("live", "at_peak"):
+        own, whole = (getattr(of["branch"], name + end) for end in ("_self", ""))
+        assert own < 50_000 <= whole // 3, name
+    assert of["branch"].freed >= 3 * 50_000 > 0
+    assert of["branch"].blocks >= of["leaf"].blocks >= of["leaf"].blocks_self
+    assert of["branch"].net == of["branch"].allocated - of["branch"].freed
+    assert int(functions["allocated_self"].sum()) <= int(rec.trace.allocations["size"].sum())
+
+
+def test_calls_with_all_that_they_called():
+    def inner():
+        return bytes(70_001)
+
+    def outer():
+        return [inner(), inner()]
+
+    with eventprof.record() as rec:
+        kept = outer()
+
+    calls = rec.trace.calls
+    call = calls[[name.endswith("outer") for name in calls["name"]]]
+    assert len(kept) == 2 and len(call) == 1
+    assert call["allocated"][0] >= 2 * 70_001 > call["allocated_self"][0]
+    with pytest.warns(DeprecationWarning, match="allocated"):
+        assert call["allocated_below"].tolist() == call["allocated"].tolist()
 
 
 def test_recursion_is_counted_once_by_function():
@@ -282,7 +356,43 @@ def test_a_call_waits_while_other_threads_hold_the_lock():
     node = [n for n in range(1, tree.count) if tree.function[n] == names.index("spin")]
     assert len(spins) == 2
     assert sum(int(tree.nodes["waited"][n]) for n in node) == wanted > 0
+    assert int(trace.calls["waited"][spins].sum()) == wanted
+    assert int(trace.functions["waited"][names.index("spin")]) == wanted
     assert len(trace.gil) == len(first) > 2
+
+
+def share_of_waiting():
+    """Give the part of each of two CPU-bound threads' time in which it waited for the lock."""
+
+    def work(until):
+        count = 0
+        while time.thread_time() < until:  # as much of the processor for both
+            count += len("text")
+
+    threads = [threading.Thread(target=work, args=(0.5,), name=f"worker {n}") for n in range(2)]
+    with eventprof.record(memory=False, on_full="grow") as rec:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    calls = rec.trace.calls
+    rows = np.flatnonzero([name.endswith(".work") for name in calls["name"]])
+    assert len(rows) == 2
+    function = int(calls["function"][rows[0]])
+    functions = rec.trace.functions
+    assert int(functions["waited"][function]) == int(calls["waited"][rows].sum())
+    assert int(functions["total"][function]) == int(calls["duration"][rows].sum())
+    return (calls["waited"][rows] / calls["duration"][rows]).tolist()
+
+
+@pytest.mark.skipif(not raw.HAS_GIL, reason="without the lock nobody waits for it")
+def test_of_two_busy_threads_each_waits_half_of_its_time():
+    tries = []
+    for _ in range(5):  # another program on the machine takes its share of both
+        tries.append(share_of_waiting())
+        if all(abs(share - 0.5) <= 0.05 for share in tries[-1]):
+            return
+    pytest.fail(f"the parts of their time that two threads waited: {tries}")
 
 
 def test_one_thread_waits_for_nobody():
@@ -301,7 +411,8 @@ def test_free_threaded_recordings_say_that_there_is_no_lock(monkeypatch):
 
     assert len(rec.trace.gil) == 0
     assert "no such lock" in rec.trace.gil.name
-    assert np.ma.getmaskarray(rec.trace.tree["waited"]).all()
+    for table in (rec.trace.tree, rec.trace.functions, rec.trace.calls):
+        assert np.ma.getmaskarray(table["waited"]).all()
 
 
 # ---- Memory by line, against tracemalloc ---------------------------------------------------------
@@ -433,7 +544,7 @@ def test_tree_all_shows_the_insides_of_libraries(recording, capsys):
 def test_tree_json(recording, capsys):
     assert main(["tree", recording, "--json"]) == 0
 
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = json.loads(capsys.readouterr().out)["rows"]
     assert rows[0]["depth"] == 0 and rows[0]["total"] >= max(row["total"] for row in rows[1:])
     assert any(row["name"] == "own_work" and row["calls"] >= 1 for row in rows)
 

@@ -388,7 +388,7 @@ def test_command_says_it_and_its_status_is_0_1_or_2(killed, damaged, tmp_path):
 
     status, said, _ = command(killed, damaged, "--json", "--all", "--limit", 3)
     assert status == 1
-    first, second = map(json.loads, said.splitlines())
+    first, second = json.loads(said)["rows"]
     assert (first["ok"], second["ok"]) == (True, False)
     assert first["file"] == str(killed)
     assert 1 <= len(second["findings"]) <= 3

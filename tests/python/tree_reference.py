@@ -154,9 +154,10 @@ def compare_functions(trace, tree):
     outermost |= tree.function < 0
     outermost[0] = False
     function = np.maximum(tree.function, -1)
-    for name, of in (("calls", "calls"), ("resumes", "resumes"), ("self", "self"), ("freed", "freed"),
-                     ("allocated", "allocated"), ("blocks", "blocks"), ("live", "live"),
-                     ("temporary", "temporary"), ("at_peak", "at_peak")):  # fmt: skip
+    for name, of in (("calls", "calls"), ("resumes", "resumes"), ("self", "self"), ("freed_self", "freed"),
+                     ("allocated_self", "allocated"), ("blocks_self", "blocks"),
+                     ("live_self", "live"), ("temporary_self", "temporary"),
+                     ("at_peak_self", "at_peak")):  # fmt: skip
         sums = np.zeros(len(tree.functions) + 1, dtype=np.int64)
         np.add.at(sums, function[1:], tree.own(of)[1:])
         assert sums[:-1].tolist() == stats[name][:-1].tolist(), name

@@ -44,22 +44,23 @@ class UnsupportedError(Error, RuntimeError):
 for _class in (Error, StateError, ToolInUseError, FormatError, UnsupportedError):
     _class.__module__ = "eventprof"
 
-#: As the extension's kind_table(), the kinds that sys.setprofile can tell apart.
-_KINDS: tuple[tuple[int, str, str, int, str, None, str, str], ...] = (
-    (1, "CALL", "call", 1, "call", None, "opens", "python"),
-    (2, "RETURN", "return", 2, "call", None, "closes", "python"),
-    (3, "YIELD", "yield", 2, "call", None, "closes", "python"),
-    (4, "RESUME", "resume", 1, "call", None, "opens", "python"),
-    (5, "THROW", "throw", 1, "call", None, "opens", "python"),
-    (6, "UNWIND", "unwind", 2, "call", None, "closes", "python"),
-    (7, "C_CALL", "c_call", 3, "call", None, "opens", "c"),
-    (8, "C_RETURN", "c_return", 4, "call", None, "closes", "c"),
-    (9, "C_EXCEPTION", "c_exception", 6, "call", None, "closes", "c"),
+#: As the extension's kind_table(), the kinds that sys.setprofile can tell apart; without their
+#: meanings, which a page has.
+_KINDS: tuple[tuple[int, str, str, int, str, None, str, str, str], ...] = (
+    (1, "CALL", "call", 1, "call", None, "opens", "python", ""),
+    (2, "RETURN", "return", 2, "call", None, "closes", "python", ""),
+    (3, "YIELD", "yield", 2, "call", None, "closes", "python", ""),
+    (4, "RESUME", "resume", 1, "call", None, "opens", "python", ""),
+    (5, "THROW", "throw", 1, "call", None, "opens", "python", ""),
+    (6, "UNWIND", "unwind", 2, "call", None, "closes", "python", ""),
+    (7, "C_CALL", "c_call", 3, "call", None, "opens", "c", ""),
+    (8, "C_RETURN", "c_return", 4, "call", None, "closes", "c", ""),
+    (9, "C_EXCEPTION", "c_exception", 6, "call", None, "closes", "c", ""),
 )
 
 
-def kind_table() -> list[tuple[int, str, str, int, str, str | None, str, str]]:
-    """Give the kinds of events: number, name, word, legacy, family, domain, pairing, group."""
+def kind_table() -> list[tuple[int, str, str, int, str, str | None, str, str, str]]:
+    """Give the kinds: number, name, word, legacy, family, domain, pairing, group, meaning."""
     return list(_KINDS)
 
 

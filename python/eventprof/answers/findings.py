@@ -5,7 +5,6 @@ A rule is a function of `rules`; it looks at the tree of calls and gives finding
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,6 @@ from .tree import Tree
 if TYPE_CHECKING:
     from ..trace import Trace
     from ..trace.column import Array
-
-#: Of the JSON that `as_json` gives: doc/findings.schema.json.
-SCHEMA_VERSION = 1
-_CHARACTERS_A_TOKEN = 4
 
 
 @dataclass(frozen=True)
@@ -137,7 +132,7 @@ def find(trace: Trace, own: Sequence[str] = ()) -> list[Finding]:
     ]
 
 
-# ---- As text and as JSON -------------------------------------------------------------------------
+# ---- As text and for JSON ------------------------------------------------------------------------
 
 
 def text_lines(findings: Iterable[Finding], file: str) -> Iterator[str]:
@@ -168,54 +163,15 @@ def as_dict(finding: Finding, file: str) -> dict[str, Any]:
     }
 
 
-def as_json(trace: Trace, findings: Sequence[Finding], file: str, budget: int | None) -> str:
-    """Give all findings as one JSON document, which doc/findings.schema.json describes.
-
-    Parameters
-    ----------
-    trace : Trace
-        Whose.
-    findings : sequence of Finding
-        From `find`.
-    file : str
-        The recording's name, for the commands.
-    budget : int or None
-        The most tokens, of four characters each; what does not fit is counted in ``left_out``.
-
-    Returns
-    -------
-    str
-        The document.
-    """
-    loss = trace.loss
-    rows = [as_dict(finding, file) for finding in findings]
-
-    def document(kept: int) -> str:
-        return json.dumps({
-            "schema": f"eventprof findings {SCHEMA_VERSION}",
-            "file": file,
-            "events": trace._facts["events"],
-            "duration": trace.duration,
-            "lost": loss.total,
-            "findings": rows[:kept],
-            "left_out": len(rows) - kept,
-        })  # fmt: skip
-
-    kept = len(rows)
-    while budget is not None and kept > 0 and len(document(kept)) > budget * _CHARACTERS_A_TOKEN:
-        kept -= 1
-    return document(kept)
-
-
-def within_budget(lines: Sequence[str], budget: int | None, findings: int) -> list[str]:
+def within(lines: Sequence[str], room: int | None, findings: int) -> list[str]:
     """Keep the lines that fit, and say what was left out.
 
     Parameters
     ----------
     lines : sequence of str
         Of all findings.
-    budget : int or None
-        The most tokens, of four characters each.
+    room : int or None
+        The most characters.
     findings : int
         How many there are.
 
@@ -224,9 +180,8 @@ def within_budget(lines: Sequence[str], budget: int | None, findings: int) -> li
     list of str
         Whole findings only.
     """
-    if budget is None:
+    if room is None:
         return list(lines)
-    room = budget * _CHARACTERS_A_TOKEN
     blocks: list[list[str]] = []
     for line in lines:
         if not line.startswith(" ") or not blocks:

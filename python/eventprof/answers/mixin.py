@@ -134,6 +134,7 @@ class Answers:
         slowest: str | None = None,
         at: int | str | None = None,
         span: str | None = None,
+        node: int | None = None,
         own: Sequence[str] | str = (),
         limit: int = 25,
         width: int | None = None,
@@ -153,6 +154,8 @@ class Answers:
             A time in ns, or text as ``"1.5 ms"``: the calls that were open then.
         span : str, optional
             The same as `slowest` for a span.
+        node : int, optional
+            A row of `tree`: that branch alone.
         own : str or sequence of str
             Globs: what own code is, as `set_own`.
         limit : int
@@ -165,11 +168,13 @@ class Answers:
         Raises
         ------
         ValueError
-            There is no such call, function, span or time; or two of them were given.
+            There is no such call, function, span, time or branch; or two of them were given.
         """
         from .show import show_tree
 
-        wanted: dict[str, Any] = {"call": call, "slowest": slowest, "at": at, "span": span}
+        wanted: dict[str, Any] = {
+            "call": call, "slowest": slowest, "at": at, "span": span, "node": node,
+        }  # fmt: skip
         show_tree(
             cast("Trace", self),
             sys.stdout if file is None else file,

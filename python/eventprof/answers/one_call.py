@@ -62,7 +62,7 @@ def show_call(trace: Trace, call: int, limit: int, width: int, plain: bool) -> l
     """Lay out one call and its children, in order."""
     calls = trace._core.calls
     function, duration, start = calls("function"), calls("duration"), calls("start")
-    memory = calls("allocated_below")
+    memory = calls("allocated")
     names = [row[0] or "(no name)" for row in trace._core.functions()]
     line = calls("caller_line")
 

@@ -101,14 +101,14 @@ def growing_calls(case: Case) -> Iterator[Finding]:
     """Find own functions that do more, or take longer, from call to call: quadratic work."""
     # Rows of calls take memory: only where the tree says that there may be such a function.
     sums = case.tree.by_function()
-    may_be = case.own[:-1] & (sums["calls"] >= 200)
+    may_be = case.own & (sums["calls"] >= 200)
     may_be &= sums["total"] >= max(0.3 * case.whole, 20_000_000)
     if not may_be.any():
         return
     core = case.trace._core
     function, duration, start = core.calls("function"), core.calls("duration"), core.calls("start")
     flags = core.calls("flags")
-    own = may_be[np.maximum(function, 0)] & (function >= 0) & (flags & (1 | 2 | 16 | 32) == 0)
+    own = may_be[np.maximum(function, -1)] & (flags & (1 | 2 | 16 | 32) == 0)
     rows = np.flatnonzero(own)
     for of in np.unique(function[rows]).tolist():
         mine = rows[function[rows] == of]
@@ -139,11 +139,9 @@ def one_slow_call(case: Case) -> Iterator[Finding]:
     """Find one call that is far slower than the others of its function."""
     slowest = max(0.25 * case.trace.duration, 50_000_000)
     sums = case.tree.by_function()
-    often = case.own[:-1] & (sums["calls"] >= 20)
+    often = case.own & (sums["calls"] >= 20)
     of = case.tree.function
-    if not (
-        np.append(often, False)[np.maximum(of, -1)] & (case.tree.own("longest") >= slowest)
-    ).any():
+    if not (often[np.maximum(of, -1)] & (case.tree.own("longest") >= slowest)).any():
         return
     core = case.trace._core
     function, duration, parent = (

@@ -244,10 +244,17 @@ def headline(trace: Trace, tree: Tree) -> str:
     parts = [f"{trace._facts['events']:,} events in {show_ns(trace.duration)}"]
     if tree.facts["peak"]:
         parts.append(f"peak {show_bytes(tree.facts['peak'])} at {show_ns(tree.facts['peak_time'])}")
-    loss = trace.loss.total
-    parts.append(f"{loss:,} EVENTS LOST: all numbers are too small" if loss else "nothing lost")
+    parts.append(said_of_loss(trace) or "nothing lost")
     if tree.facts["folded"]:
         parts.append(f"{tree.facts['folded']:,} small nodes are folded into 'other'")
+    return ", ".join(parts)
+
+
+def said_of_loss(trace: Trace) -> str:
+    """Say what is missing, or nothing."""
+    loss = trace.loss.total
+    parts = [f"{loss:,} EVENTS LOST: all numbers are too small"] if loss else []
+    parts += (trace.file or {}).get("missing", ())
     return ", ".join(parts)
 
 
@@ -260,7 +267,7 @@ def tree_rows(tree: Tree, top: Branch) -> list[dict[str, Any]]:
         function = int(tree.function[branch.node])
         known = tree.functions[function] if function >= 0 else (None, None, None, None, None)
         rows.append({
-            "node": branch.node, "depth": depth,
+            "handle": f"n-{branch.node}", "node": branch.node, "depth": depth,
             "name": "other" if function == OTHER else known[0], "module": known[1],
             "file": known[2], "line": known[3],
             "caller_line": int(tree.line[branch.node]) if tree.line[branch.node] > 0 else None,
@@ -297,19 +304,29 @@ def show_tree(
         raise ValueError(f"limit: at least one line, not {limit}")
     columns = width if width is not None else shutil.get_terminal_size((100, 25)).columns
     plain = is_plain(file)
-    if asked:
+    if asked and asked.keys() != {"node"}:
         from .one_call import find_call, open_at, show_call
 
         if "at" in asked:
             lines = open_at(trace, asked["at"], columns)
         else:
             lines = show_call(trace, find_call(trace, asked), limit, columns, plain)
-        print("\n".join(lines), file=file)
+        missing = said_of_loss(trace)
+        print("\n".join([*([missing] if missing else []), *lines]), file=file)
         return
     tree = trace._tree
-    top = build(tree, own_or_all(trace, tree, all, own), limit)
+    top = build(tree, own_or_all(trace, tree, all, own), limit, root_of(tree, asked.get("node")))
     print(headline(trace, tree), file=file)
     print("\n".join(text_lines(trace, tree, top, columns, plain)), file=file)
+
+
+def root_of(tree: Tree, node: int | None) -> int:
+    """Give the branch to begin with; None: the whole."""
+    if node is None:
+        return 0
+    if not 0 <= node < tree.count:
+        raise ValueError(f"node: there are branches 0 to {tree.count - 1:,}, not {node:,}")
+    return node
 
 
 def unknown_name(name: str, known: Sequence[str], what: str) -> ValueError:

@@ -71,6 +71,9 @@ class Tree:
         self.nodes: dict[str, Array] = found.pop("nodes")
         self.leaves: dict[str, Array] = found.pop("leaves")
         self.domains_at_peak: tuple[int, ...] = found.pop("domains_at_peak")
+        self.domains_allocated: tuple[int, ...] = found.pop("domains_allocated")
+        self.threads: dict[str, Array] = found.pop("threads")
+        self._bins: dict[str, Array] = found.pop("bins")
         places: dict[str, Array] = found.pop("places")
         self.facts: dict[str, int] = found
         place = self.nodes["place"]
@@ -126,29 +129,49 @@ class Tree:
 
         Returns
         -------
-        dict of str to array of int64
-            A row a function: ``calls``, ``resumes``; ``total``, ``waited``, ``blocked``,
-            ``allocated``, ``blocks``, ``live``, ``at_peak`` with all that it called, and with
-            ``_self`` behind (``self`` for ``total``) without.
+        dict of str to array
+            A row a function, and behind them one for what belongs to none: the columns of
+            `functions` but its percentiles, and ``blocked``.
         """
-        known = self.function >= 0
-        of, size = self.function[known], len(self.functions)
-        outermost = self.outermost(self.function)
-        outer = self.function[outermost]
+        nodes = np.arange(1, self.count)
+        of, size = np.maximum(self.function[1:], -1), len(self.functions) + 1
+        outermost = self.outermost(np.maximum(self.function, -1).astype(np.int32))
+        outermost |= self.function < 0
+        outer = nodes[outermost[1:]]
 
-        def total(rows: Array, values: Array) -> Array:
+        def total(values: Array, chosen: Array = nodes) -> Array:
             sums = np.zeros(size, dtype=np.int64)
-            np.add.at(sums, rows, values)
+            np.add.at(sums, of[chosen - 1], values[chosen])
             return sums
 
-        result = {name: total(of, self.own(name)[known]) for name in ("calls", "resumes")}
-        pairs = {"total": "self", "waited": "waited_self"}
-        for name in ("total", "waited", "blocked", "allocated", "blocks", "live", "at_peak"):
-            alone = pairs.get(name, name)
-            result[name] = total(outer, self.below(name)[outermost])
-            result["self" if name == "total" else f"{name}_self"] = total(
-                of, self.own(alone)[known]
-            )
+        nested = nodes[~outermost[1:]]
+        begun = self.own("calls") + self.own("resumes")
+        result = {name: total(self.own(name)) for name in ("calls", "resumes")}
+        result["recursive"] = total(begun, nested)
+        alone = {"total": "self", "waited": "waited_self"}
+        for name in ("total", "waited", "blocked", "allocated", "freed", "blocks", "live",
+                     "temporary", "at_peak"):  # fmt: skip
+            own = alone.get(name, name)
+            result[name] = total(self.below(name), outer)
+            result["self" if name == "total" else f"{name}_self"] = total(self.own(own))
+        for name in ("freed", "freed_self"):
+            result[name][-1] += self.facts["freed_unseen"]
+        for end in ("", "_self"):
+            made = result[f"allocated{end}"]
+            result[f"net{end}"] = made - result[f"freed{end}"]
+            result[f"churn{end}"] = made - result[f"live{end}"]
+        for name, of_leaves in (("alive_blocks", "live_blocks"), ("temporary_blocks",) * 2):
+            result[name] = total(self.own(of_leaves))
+        whole = total(begun - self.own("cut"))
+        spent = total(self.own("total") - self.own("cut_ns"))
+        result["whole"] = whole
+        result["mean"] = np.where(whole > 0, spent / np.maximum(whole, 1), -1.0)
+        result["max"] = np.full(size, -1, dtype=np.int64)
+        np.maximum.at(result["max"], of, self.own("longest")[1:])
+        result["min"] = np.full(size, np.iinfo(np.int64).max, dtype=np.int64)
+        some = nodes[self.own("shortest")[1:] >= 0]
+        np.minimum.at(result["min"], of[some - 1], self.own("shortest")[some])
+        result["min"][result["max"] < 0] = -1
         return result
 
     @cached_property
@@ -163,6 +186,85 @@ class Tree:
             up = up[up]
         depth[:] = steps
         return depth
+
+    def live_bins(self, count: int) -> tuple[Array, Array]:
+        """Give the least and the most live bytes in so many equal parts of the window.
+
+        Notes
+        -----
+        The tree keeps 8,192 such parts; where `count` is no divisor of that, a part is
+        that much longer or shorter, and of more parts some are equal.
+        """
+        kept = len(self._bins["min"])
+        first = np.arange(count) * kept // count
+        last = np.maximum((np.arange(count) + 1) * kept // count, first + 1)
+        bounds = np.stack([first, last], axis=1).ravel()
+        low = np.minimum.reduceat(np.append(self._bins["min"], np.iinfo(np.int64).max), bounds)
+        high = np.maximum.reduceat(np.append(self._bins["max"], -1), bounds)
+        return low[::2], high[::2]
+
+    def may_be_misplaced(self) -> bool:
+        """Whether a call may lie in another than the one that made it, as greenlets' do.
+
+        Returns
+        -------
+        bool
+            False: none does. True: the rows of calls know.
+        """
+        is_python = np.array([row[4] == "python" for row in self.functions] + [False])
+        runs = is_python[np.maximum(self.function, -1)]
+        around = self.parent.astype(np.int64)  # the nearest of Python, or the root
+        while (others := np.flatnonzero((around > 0) & ~runs[around])).size:
+            around[others] = self.parent[around[others]]
+        other = runs & (self.caller >= 0) & (around > 0) & (self.function[around] != self.caller)
+        found = np.flatnonzero(other)
+        if self.facts["ends_unseen"] or len(found) > 1000:
+            return bool(len(found))
+        return any(self._is_inside(int(around[node]), int(self.caller[node])) for node in found)
+
+    def _is_inside(self, node: int, function: int) -> bool:
+        """Whether a function is around a node."""
+        while node:
+            node = int(self.parent[node])
+            if node and self.function[node] == function:
+                return True
+        return False
+
+    def by_place(self, name: str) -> tuple[Array, Array, Array, Array]:
+        """Sum what leaves have by the line that allocated.
+
+        Parameters
+        ----------
+        name : str
+            allocated, live, at_peak or temporary.
+
+        Returns
+        -------
+        (array of int32, array of int32, array of int64, array of int64)
+            Function and line (-1: unknown), bytes and blocks, the most bytes first.
+        """
+        blocks = "blocks" if name == "allocated" else f"{name}_blocks"
+        return self.summed(
+            self.leaf_function, self.leaf_line, self.leaves[name], self.leaves[blocks]
+        )
+
+    @staticmethod
+    def summed(
+        function: Array, line: Array, sizes: Array, blocks: Array
+    ) -> tuple[Array, Array, Array, Array]:
+        """Sum bytes and blocks by function and line, as `by_place` gives them."""
+        above = np.maximum(function, -1).astype(np.int64) << 32
+        keys = above + (np.maximum(line, -1).astype(np.int64) + 1)
+        known, code = np.unique(keys, return_inverse=True)
+        code = code.reshape(-1)
+        size, count = np.zeros((2, len(known)), dtype=np.int64)
+        np.add.at(size, code, sizes)
+        np.add.at(count, code, blocks)
+        order = np.flatnonzero(count)
+        order = order[np.argsort(-size[order], kind="stable")]
+        known = known[order]
+        above, below = (known >> 32).astype(np.int32), ((known & 0xFFFFFFFF) - 1).astype(np.int32)
+        return above, below, size[order], count[order]
 
     # ---- Names -----------------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ VERBS = {
     "tree": "print the tree of calls: time and bytes of each branch",
     "analyze": "name what is likely wrong: findings, with lines and numbers",
     "view": "show a page: every call on a timeline, above the memory by function",
+    "flamegraph": "show which stacks took the time, of one recording or of two",
+    "heatmap": "show the source, each line coloured by the time or the bytes it took",
     "stats": "list functions with their counts, times and bytes",
     "events": "list events, also of a program that still runs",
     "info": "say what a file holds, whether the recording was finished, and what is missing",

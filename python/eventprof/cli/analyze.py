@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 
 from . import rows
+from .answer import add_budget, add_json, characters, document
 from .files import add_file, load
 
 EXAMPLES = (
     ("eventprof analyze FILE", "what is likely wrong, the gravest first"),
-    ("eventprof analyze FILE --json", "for a program: doc/findings.schema.json describes it"),
+    ("eventprof analyze FILE --json", "for a program: doc/answers.schema.json says what is in it"),
     ("eventprof analyze FILE --budget 400", "at most 400 tokens, of four characters each"),
 )
 
@@ -25,11 +26,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--own", metavar="GLOB", action="append", default=[],
         help="own code is what matches (module, file, qualified name); can be repeated",
     )  # fmt: skip
-    parser.add_argument(
-        "--budget", metavar="N", type=rows.count,
-        help="print at most N tokens, of four characters each, and how many findings were left out",
-    )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="one JSON document; times in ns")
+    add_budget(parser)
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,13 +38,18 @@ def run(arguments: argparse.Namespace) -> int:
     trace = load(arguments.file, fold=True)
     found = findings.find(trace, arguments.own)
     if arguments.json:
-        print(findings.as_json(trace, found, arguments.file, arguments.budget))
+        answer = [findings.as_dict(finding, arguments.file) for finding in found]
+        print(document("analyze", trace, answer, budget=arguments.budget, file=arguments.file))
         return 0
-    print(headline(trace, trace._tree))
+    head = headline(trace, trace._tree)
+    print(head)
     if not found:
         print("nothing found")
         return 0
     lines = [rows.printable(line) for line in findings.text_lines(found, arguments.file)]
-    for line in findings.within_budget(lines, arguments.budget, len(found)):
+    room = characters(arguments.budget)
+    if room is not None:
+        room -= len(head) + 1
+    for line in findings.within(lines, room, len(found)):
         print(line)
     return 0

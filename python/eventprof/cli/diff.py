@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from . import Failure, rows
-from .files import add_file, load, warn_of_loss
+from .answer import document, table_rows, tell_missing
+from .files import add_file, load
 
-_SORTS = ("self", "total", "calls", "allocated")
+_SORTS = ("self", "total", "calls", "allocated", "allocated_self")
 
 EXAMPLES = (
     ("eventprof diff before.epr after.epr", "the largest change of self time first"),
@@ -41,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare them."""
-    before, after = load(arguments.before), load(arguments.after)
+    before, after = (load(path, fold=True) for path in (arguments.before, arguments.after))
     try:
         table = before.diff(after)
     except ValueError as error:
@@ -52,17 +53,18 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.limit:
         order = order[: arguments.limit]
     table = table[order]
-    if arguments.csv or arguments.json:
-        write = rows.write_csv if arguments.csv else rows.write_json
-        write([table], sys.stdout)
+    for path, trace in ((arguments.before, before), (arguments.after, after)):
+        tell_missing(trace, arguments, path)
+    if arguments.json:
+        print(document("diff", after, table_rows(table), left_out=found - len(table),
+                       file=arguments.after, before=arguments.before,
+                       before_lost=before.loss.total))  # fmt: skip
+    elif arguments.csv:
+        rows.write_csv([table], sys.stdout)
     else:
         _print(table)
         if found > len(table):
             print(f"and {found - len(table):,} more; --limit 0 shows all")
-    for path, trace in ((arguments.before, before), (arguments.after, after)):
-        missing = warn_of_loss(trace)
-        if missing:
-            print(rows.printable(f"{path}: {missing}"), file=sys.stderr)
     return 0
 
 

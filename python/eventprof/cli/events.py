@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import Failure, rows
-from .files import add_file, load, readable, warn_of_loss
+from .answer import tell_missing
+from .files import add_file, load, readable
 from .options import parse_time
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also print the events that a running program adds, until it ends",
     )
-    rows.add_formats(parser)
+    rows.add_formats(parser, "an object a line; times in ns")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -87,17 +88,18 @@ def run(arguments: argparse.Namespace) -> int:
 
     def show(trace: Trace, events: Table) -> None:
         chosen = _choose(trace, events, words, arguments, start, end)
-        writer.write(trace, events[np.flatnonzero(chosen)])
+        at = np.flatnonzero(chosen)
+        writer.write(trace, events[at], None if arguments.follow else at)
 
     if arguments.follow:
         missing = _follow(arguments.file, show, writer)
+        sys.stdout.flush()
+        if missing:
+            print(missing, file=sys.stderr)
     else:
         trace = load(arguments.file)
+        tell_missing(trace, arguments)
         show(trace, trace.events)
-        missing = warn_of_loss(trace)
-    sys.stdout.flush()
-    if missing:
-        print(rows.printable(missing), file=sys.stderr)
     return 0
 
 
@@ -190,15 +192,15 @@ class _Writer:
         """Whether as many events were written as were asked for."""
         return self._left == 0
 
-    def write(self, trace: Trace, table: Table) -> None:
-        """Write some rows of `events`."""
+    def write(self, trace: Trace, table: Table, at: Array | None) -> None:
+        """Write some rows of `events`, which have these numbers; None: they are not known yet."""
         if self._left is not None:
             table = table[: self._left]
             self._left -= len(table)
         if self._arguments.csv:
             rows.write_csv([table], sys.stdout, heading=self._first)
         elif self._arguments.json:
-            rows.write_json([table], sys.stdout)
+            rows.write_json([table], sys.stdout, "e", at)
         else:
             _print(trace, table, heading=self._first)
         self._first = False

@@ -10,11 +10,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 
 from . import Failure
+from .answer import add_json, lost_as_well, written
 from .files import add_file, load, warn_of_loss
 from .options import parse_time
+from .progress import Bar
 
 EXAMPLES = (
     ("eventprof export FILE --format perfetto", "for ui.perfetto.dev; in the folder of FILE"),
@@ -22,9 +23,6 @@ EXAMPLES = (
     ("eventprof export FILE -o calls.csv --function 'json.*'", "the calls of json, as a table"),
     ("eventprof export FILE --format collapsed -o - | flamegraph.pl > flame.svg", "a picture"),
 )
-
-_TOLD_AFTER = 2.0  # s
-_BAR = 30
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="leave out the standard library and installed packages: their time counts for what "
         "called them",
     )
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -100,54 +99,34 @@ def run(arguments: argparse.Namespace) -> int:
             f"{', '.join(FORMATS)}",
             2,
         ) from None
+    if output == "-" and arguments.json:
+        raise Failure("--json says what was written to a file: -o names one", 2)
     if output is None:
         output = os.path.splitext(arguments.file)[0] + FORMATS[word].extensions[0]
     trace = load(arguments.file)
-    progress = _Progress()
     try:
-        notes = trace.export(
-            sys.stdout.buffer if output == "-" else output,
-            word,
-            table=arguments.table,
-            weight=arguments.weight,
-            threads=arguments.thread,
-            between=between,
-            functions=arguments.function,
-            own=arguments.own,
-            progress=progress,
-        )
+        with Bar(f"writing {word}") as bar:
+            notes = trace.export(
+                sys.stdout.buffer if output == "-" else output,
+                word,
+                table=arguments.table,
+                weight=arguments.weight,
+                threads=arguments.thread,
+                between=between,
+                functions=arguments.function,
+                own=arguments.own,
+                progress=bar,
+            )
     except ValueError as error:
         raise Failure(str(error), 2) from None
-    finally:
-        progress.end()
     missing = warn_of_loss(trace)
-    for note in [*notes, *([missing] if missing else [])]:
+    for note in [*([missing] if missing else []), *notes]:
         print(note, file=sys.stderr)
-    if output != "-":
+    if arguments.json:
+        written("export", output, trace, os.path.getsize(output), format=word, notes=notes)
+    elif output != "-":
         from ..show.drawing import show_bytes
 
-        print(f"{output}: {word}, {show_bytes(os.path.getsize(output))}")
+        size = show_bytes(os.path.getsize(output))
+        print(f"{output}: {word}, {size}{lost_as_well(trace)}")
     return 0
-
-
-class _Progress:
-    """Draws a bar on standard error, after two seconds and only on a terminal."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._shown = -1
-
-    def __call__(self, done: int, total: int) -> None:
-        if time.monotonic() - self._began < _TOLD_AFTER or not sys.stderr.isatty():
-            return
-        percent = 100 * done // max(total, 1)
-        if percent != self._shown:
-            self._shown = percent
-            filled = _BAR * percent // 100
-            bar = "#" * filled + "." * (_BAR - filled)
-            print(f"\rexporting [{bar}] {percent} %", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """Erase the bar."""
-        if self._shown >= 0:
-            print("\r" + " " * (_BAR + 20) + "\r", end="", file=sys.stderr, flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,9 @@ def load(path: str, *, may_be_empty: bool = False, fold: bool = False) -> Trace:
     """
     import eventprof
 
-    with readable(path):
+    from .progress import Bar
+
+    with readable(path), Bar(f"reading {os.path.basename(path)}"):
         trace = eventprof.open(path)
         # Reads the events, so that errors in the file are found here.
         if fold:
@@ -85,8 +88,8 @@ def readable(path: str) -> Iterator[None]:
         raise Failure(said if path in said else f"{path}: {said}") from None
 
 
-def warn_of_loss(trace: Trace) -> str:
-    """Give a line about what is missing, or nothing."""
+def missing_parts(trace: Trace) -> list[str]:
+    """Say what is missing, in parts of a sentence; empty where nothing is."""
     parts = []
     if trace.loss:
         kept = trace._facts["events"]
@@ -94,4 +97,10 @@ def warn_of_loss(trace: Trace) -> str:
     file = trace.file
     if file is not None:
         parts += file["missing"]
+    return parts
+
+
+def warn_of_loss(trace: Trace) -> str:
+    """Give a line about what is missing, or nothing."""
+    parts = missing_parts(trace)
     return f"(with loss: {'; '.join(parts)})" if parts else ""

@@ -10,30 +10,58 @@ import textwrap
 
 EXAMPLES = (("eventprof guide", "the page, in plain text"),)
 
-#: Verbs with --json: how often an object is printed, and its fields (of stats, events and diff:
-#: the columns of the table in doc/tables.rst).
+#: Verbs with --json: what its rows are, and their fields.
 FIELDS = {
-    "analyze": ("one document", (
-        "schema", "file", "events", "duration", "lost", "findings", "left_out",
+    "analyze": ("a row a finding, the gravest first", (
+        "handle", "rule", "claim", "advice", "share", "numbers", "evidence", "command",
     )),
-    "tree": ("a line a node, parents first", (
-        "node", "depth", "name", "module", "file", "line", "caller_line", "calls", "total", "self",
-        "waited", "allocated", "at_peak", "folded", "folded_total",
+    "report": ("a row an answer; section says to what", (
+        "section", "handle", "name", "module", "file", "line", "value", "share", "part",
+        "bytes", "covers", "calls", "self", "total", "allocated", "at_peak",
     )),
-    "stats": ("a line a function", (
-        "name", "module", "file", "line", "kind", "calls", "resumes", "recursive", "total", "self",
-        "mean", "min", "max", "p50", "p95", "p99", "allocated", "freed", "net", "blocks", "live",
-        "churn", "temporary", "at_peak",
+    "tree": ("a row a branch, parents first", (
+        "handle", "node", "depth", "name", "module", "file", "line", "caller_line",
+        "calls", "total", "self", "waited", "allocated", "at_peak", "folded",
+        "folded_total",
     )),
-    "events": ("a line an event", (
-        "time", "event", "thread", "function", "name", "line", "address", "size", "domain",
-        "depth", "caller", "caller_line", "value", "offset", "opcode",
+    "stats": ("a row a function", (
+        "handle", "name", "module", "file", "line", "kind", "calls", "resumes",
+        "recursive", "total", "self", "waited", "waited_self", "mean", "min", "max",
+        "p50", "p95", "p99", "allocated", "allocated_self", "freed", "freed_self",
+        "net", "net_self", "blocks", "blocks_self", "live", "live_self", "churn",
+        "churn_self", "temporary", "temporary_self", "at_peak", "at_peak_self",
     )),
-    "info": ("one document", (
+    "events": ("a line an event, and no document", (
+        "handle", "time", "event", "thread", "function", "name", "line", "address",
+        "size", "domain", "depth", "caller", "caller_line", "value", "offset", "opcode",
+    )),
+    "info": ("one row", (
         "file", "metadata", "events", "loss", "pairing", "threads",
     )),
-    "verify": ("a line a file", ("file", "ok")),
-    "diff": ("a line a function", ("name", "module", "file", "status", "self_change")),
+    "verify": ("a row a file", (
+        "file", "ok",
+    )),
+    "diff": ("a row a function", (
+        "name", "module", "file", "status", "self_change",
+    )),
+    "save": ("one row", (
+        "output", "bytes", "sources", "format", "notes",
+    )),
+    "merge": ("one row", (
+        "output", "bytes", "sources", "format", "notes",
+    )),
+    "export": ("one row", (
+        "output", "bytes", "sources", "format", "notes",
+    )),
+    "view": ("one row", (
+        "output", "bytes", "sources", "format", "notes",
+    )),
+    "flamegraph": ("one row", (
+        "output", "bytes", "sources", "format", "notes",
+    )),
+    "heatmap": ("one row", (
+        "output", "bytes", "sources", "format", "notes",
+    )),
 }  # fmt: skip
 
 #: Steps in the order in which they help; FILE is a recording.
@@ -42,8 +70,9 @@ STEPS = (
         "eventprof run -o FILE script.py",
         "record a program; output and exit status stay its own",
     ),
-    ("eventprof info FILE --json", "is the recording whole? loss.total is 0, missing is empty"),
+    ("eventprof info FILE --json", "is the recording whole? lost is 0, missing is empty"),
     ("eventprof analyze FILE --json --budget 800", "what is likely wrong, the gravest first"),
+    ("eventprof report FILE --json --budget 800", "own lines that are slow or hold the peak"),
     ("eventprof tree FILE --json --limit 40", "where time and bytes went, by branch of own code"),
     ("eventprof stats FILE --json --sort self --limit 20", "functions, most time of their own"),
     ("eventprof stats FILE --json --sort at_peak --limit 20", "functions that held the peak"),
@@ -51,20 +80,24 @@ STEPS = (
 )
 
 _RULES = (
-    "Answers go to standard output; one line about lost events goes to standard error. A number "
-    "from a recording with loss is too small.",
+    "An answer is one JSON document: schema, verb, file, events, duration, lost, missing, left_out "
+    "and rows. doc/answers.schema.json describes it; schema has its version. events prints a line "
+    "for each event instead.",
+    "If lost is not 0, or missing not empty, all numbers are too small. As text, the first line "
+    "says so.",
     "Times are whole nanoseconds, mean alone has a fraction; sizes are bytes. What is not known is "
     "null, never 0 or -1.",
     "Exit status 0: answered. 1: a file cannot be read, or, of verify, something is wrong with it. "
     "2: wrong use, with one line that says how it is meant.",
-    "Handles: handle of a finding (f-1 is the gravest), node of a branch (a row of trace.tree) and "
-    "the function of an event (a row of trace.functions, counted from 0) are the same each time "
-    "that the same file is asked with the same options.",
-    "Keep answers short: --budget N of analyze is at most N tokens of four characters each, and "
-    "left_out says what was dropped; --limit N of tree, stats, events and diff is at most N rows.",
+    "Handles: f-1 is the gravest finding, n-12 a branch (row 12 of trace.tree, counted from 0), "
+    "fn-3 a function (row of trace.functions), e-7 an event (row of trace.events), c-5 a call. "
+    "They are the same each time that the same file is asked with the same options. tree takes "
+    "--node n-12 and --call c-5, stats and events take --function fn-3.",
+    "Keep answers short: --budget N of analyze, report and tree is at most N tokens of four "
+    "characters each, and left_out says how many rows were dropped; --limit N is at most N rows.",
     "A finding has a claim, advice, numbers, evidence (name, file, line, node, calls) and a "
-    "command that shows more; doc/findings.schema.json describes it.",
-    "The text of report, view and tree --call is for people. What none of the verbs say, Python "
+    "command that shows more.",
+    "tree --call, --slowest, --span and --at answer as text. What none of the verbs say, Python "
     "does: eventprof.open(FILE) gives tables; trace.sql(query) asks them in SQL.",
 )
 
@@ -84,7 +117,7 @@ def text() -> str:
     lines = ["eventprof, asked by a program", "", "Steps, in the order in which they help:"]
     for command, what in STEPS:
         lines += [f"  {command}", f"      {what}"]
-    lines += ["", "Verbs with --json, and their fields:"]
+    lines += ["", "Verbs with --json, and the fields of their rows:"]
     for verb, (form, fields) in FIELDS.items():
         lines.append(f"  {verb}: {form}")
         lines += textwrap.wrap(", ".join(fields), 90, initial_indent=" " * 6,

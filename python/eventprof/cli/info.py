@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 import time
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import rows
+from .answer import add_json, document
 from .files import add_file, is_stub, load
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ EXAMPLES = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Say which arguments there are."""
     add_file(parser)
-    parser.add_argument("--json", action="store_true", help="everything, as one JSON object")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     trace = load(arguments.file, may_be_empty=True)
     status = 1 if is_stub(trace) else 0
     if arguments.json:
-        print(json.dumps(_all(trace), default=str, indent=2))
+        print(document("info", trace, [_all(trace)], file=arguments.file))
         return status
     lines = list(_lines(arguments.file, trace))
     width = max(len(head) for head, _ in lines)
@@ -63,6 +63,9 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
     from ..trace.kinds import unknown_kinds
 
     file, metadata = trace.file or {}, trace.metadata
+    events = trace._facts["events"]
+    if trace.loss:
+        yield "LOSS", f"{trace.loss.total:,} of {trace.loss.total + events:,} events are missing"
     yield "file", path
     codec = f", {file['codec']}" if file.get("codec") else ""
     version = file.get("version", "?")
@@ -104,7 +107,6 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
         if isinstance(value, (tuple, list)):
             value = " ".join(map(str, value))
         yield f"  {name}", str(value)
-    events = trace._facts["events"]
     yield "events", f"{events:,} on {show_count(len(trace.threads), 'thread')}"
     kinds: dict[str, int] = {}
     from ..trace import WORDS

@@ -26,4 +26,4 @@ def run(arguments: argparse.Namespace) -> int:
         merged = eventprof.merge(traces)
     except ValueError as error:
         raise Failure(str(error)) from None
-    return write(merged, arguments, arguments.files)
+    return write("merge", merged, arguments, arguments.files)

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING
 
 from . import Failure, rows
-from .files import add_file, load, warn_of_loss
+from .answer import add_budget, add_json, cut, document, tell_missing
+from .files import add_file, load
 
 if TYPE_CHECKING:
     from ..trace import Trace
 
 EXAMPLES = (
     ("eventprof report FILE", "the page, as wide as the terminal"),
-    ("eventprof report FILE --short", "twenty lines: what is slow, and which lines hold the peak"),
+    ("eventprof report FILE --short", "twenty lines: what is slow, where the peak is"),
+    ("eventprof report FILE --json --budget 400", "the same answers for a program, 400 tokens"),
     ("eventprof report FILE --lines", "functions line by line, with their source"),
     ("eventprof report FILE --limit 40 --width 140 > page.txt", "longer tables, in a file"),
 )
@@ -61,10 +64,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "again",
     )
 
+    add_budget(parser)
+    add_json(parser)
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it."""
-    trace = load(arguments.file, fold=arguments.short)
+    trace = load(arguments.file, fold=not arguments.lines)
+    if arguments.json:
+        return _print_json(trace, arguments)
     if arguments.lines:
         return _print_lines(trace, arguments)
     if arguments.function:
@@ -81,6 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
         os.environ.pop("FORCE_COLOR", None)
     os.environ.update(_COLOURS[arguments.color])  # rich reads this variable
     try:
+        if arguments.budget is not None:
+            return _print_part(trace, arguments)
         trace.report(width=arguments.width, limit=arguments.limit)
     except ValueError as error:
         raise Failure(f"--{error}", 2) from None
@@ -92,30 +102,47 @@ def _print_sums(trace: Trace, arguments: argparse.Namespace) -> int:
     from . import stats
 
     limit = arguments.limit or len(trace.functions)
+    tell_missing(trace, arguments)
     print(f"{rows.printable(arguments.file)}: sums by function; the source has no events")
     stats.show(trace.functions, "self", limit)
     return 0
 
 
 def _print_short(trace: Trace, arguments: argparse.Namespace) -> int:
-    import shutil
-
     from ..answers.first import short_report
     from ..answers.show import is_plain
 
     width = arguments.width or shutil.get_terminal_size((100, 25)).columns
-    print("\n".join(short_report(trace, width, plain=is_plain(sys.stdout))))
+    lines = short_report(trace, width, plain=is_plain(sys.stdout))
+    print("\n".join(cut(lines, arguments.budget)))
+    return 0
+
+
+def _print_part(trace: Trace, arguments: argparse.Namespace) -> int:
+    from ..show.report import text
+
+    width = arguments.width or shutil.get_terminal_size((80, 25)).columns
+    lines = text(trace, width, arguments.limit).splitlines()
+    print("\n".join(cut(lines, arguments.budget)))
+    return 0
+
+
+def _print_json(trace: Trace, arguments: argparse.Namespace) -> int:
+    from ..answers.first import report_rows
+
+    if arguments.lines:
+        raise Failure("--json is of the report, not of --lines: use events and stats", 2)
+    answer = report_rows(trace, arguments.limit or len(trace.functions))
+    print(document("report", trace, answer, budget=arguments.budget, file=arguments.file))
     return 0
 
 
 def _print_lines(trace: Trace, arguments: argparse.Namespace) -> int:
     from ..show.line_report import write_lines
 
+    tell_missing(trace, arguments)
     wanted = rows.match_functions(trace, arguments.function) if arguments.function else None
     more = write_lines(trace, sys.stdout, limit=arguments.limit, functions=wanted)
     if more:
         print(f"and {more:,} more functions; --limit 0 shows all")
-    missing = warn_of_loss(trace)
-    if missing:
-        print(rows.printable(missing), file=sys.stderr)
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
@@ -24,11 +25,13 @@ _AT_A_TIME = 8192
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
-def add_formats(parser: argparse.ArgumentParser) -> None:
+def add_formats(
+    parser: argparse.ArgumentParser, json_is: str = "one JSON document; times in ns"
+) -> None:
     """Give a parser the options that choose the format."""
     group = parser.add_argument_group("format").add_mutually_exclusive_group()
     group.add_argument("--csv", action="store_true", help="comma-separated values; times in ns")
-    group.add_argument("--json", action="store_true", help="one JSON object a line; times in ns")
+    group.add_argument("--json", action="store_true", help=json_is)
 
 
 def add_limit(parser: argparse.ArgumentParser, default: int | None, what: str) -> None:
@@ -96,13 +99,34 @@ def safe_cell(text: str, file: IO[str]) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def write_json(tables: Iterable[Table], file: IO[str]) -> None:
-    """Write one JSON object a line; unknown values are null."""
+def write_json(
+    tables: Iterable[Table], file: IO[str], letter: str = "", at: Array | None = None
+) -> None:
+    """Write an object a line; what is not known is null.
+
+    Parameters
+    ----------
+    tables : iterable of Table
+        Of the same columns.
+    file : text file
+        Where to.
+    letter : str
+        Of the rows' handles, which come first; empty: there are none.
+    at : array of int, optional
+        The rows' numbers in the whole table; without, the handles are null.
+    """
+    done = 0
     for table in tables:
         names = table.columns
         for part in _parts(table):
-            for row in zip(*_items(part), strict=True):
-                print(json.dumps(dict(zip(names, row, strict=True))), file=file)
+            numbers = [None] * len(part) if at is None else at[done : done + len(part)].tolist()
+            done += len(part)
+            for number, row in zip(numbers, zip(*_items(part), strict=True), strict=True):
+                cells = dict(zip(names, row, strict=True))
+                if letter:
+                    handle = None if number is None else f"{letter}-{number}"
+                    cells = {"handle": handle, **cells}
+                print(json.dumps(cells), file=file)
 
 
 def _parts(table: Table) -> Iterator[Table]:
@@ -160,7 +184,7 @@ def match_functions(trace: Trace, patterns: Sequence[str], *, may_come: bool = F
         Whose functions.
     patterns : sequence of str
         Each is matched against the module, the file, the qualified name, and module and qualified
-        name with a dot between.
+        name with a dot between; ``fn-12`` is row 12 of `functions`.
     may_come : bool
         Whether the program still runs, so that a matching function may be called later.
 
@@ -176,12 +200,14 @@ def match_functions(trace: Trace, patterns: Sequence[str], *, may_come: bool = F
     """
     table = trace.functions
     found = np.zeros(len(table), dtype=bool)
+    handles = [int(text[3:]) for text in patterns if re.fullmatch("fn-[0-9]+", text)]
+    found[[row for row in handles if row < len(table)]] = True
     rows = zip(table["name"], table["module"], table["file"], strict=True)
     for at, (name, module, file) in enumerate(rows):
         texts = [text for text in (name, module, file) if text is not None]
         if name is not None and module is not None:
             texts.append(f"{module}.{name}")
-        found[at] = any(fnmatch.fnmatchcase(text, glob) for text in texts for glob in patterns)
+        found[at] |= any(fnmatch.fnmatchcase(text, glob) for text in texts for glob in patterns)
     if not found.any() and not may_come:
         known = [name for name in table["name"] if name is not None]
         hint = _words.did_you_mean(patterns[0], known) if len(patterns) == 1 else ""

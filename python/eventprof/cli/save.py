@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from . import Failure, rows
+from .answer import add_json, lost_as_well, written
 from .files import add_file, load
 
 if TYPE_CHECKING:
@@ -29,15 +30,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Give a parser the arguments that name the archive."""
     parser.add_argument("-o", "--output", metavar="ARCHIVE", required=True, help="the archive")
-    parser.add_argument("-f", "--force", action="store_true", help="replace an existing file")
+    parser.add_argument("-f", "--force", action="store_true", help="replace a file that exists")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Save it."""
-    return write(load(arguments.file), arguments, [arguments.file])
+    return write("save", load(arguments.file), arguments, [arguments.file])
 
 
-def write(trace: Trace, arguments: argparse.Namespace, sources: list[str]) -> int:
+def write(verb: str, trace: Trace, arguments: argparse.Namespace, sources: list[str]) -> int:
     """Write an archive, and say how large it is."""
     from ..show.drawing import show_bytes
 
@@ -49,7 +51,10 @@ def write(trace: Trace, arguments: argparse.Namespace, sources: list[str]) -> in
         raise Failure(f"{arguments.output}: exists already; -f replaces it") from None
     before = sum(os.path.getsize(path) for path in sources)
     after = os.path.getsize(arguments.output)
-    events = f"{trace._facts['events']:,} events"
+    if arguments.json:
+        written(verb, arguments.output, trace, after, sources=sources)
+        return 0
+    events = f"{trace._facts['events']:,} events{lost_as_well(trace)}"
     print(
         f"{rows.printable(arguments.output)}: {events}, {show_bytes(after)}"
         f" (from {show_bytes(before)})"

@@ -1,8 +1,9 @@
 """List the functions of a recording with their counts, times and bytes.
 
-self is the time without the calls inside, total the time with them. allocated and freed are bytes
-of the function itself, net is their difference. live is what it held at the end, at_peak what it
-held when the most memory was alive.
+self is the time without the calls inside, total the time with them. waited is the part of total in
+which another thread had the interpreter's lock. allocated and freed are bytes, net is their
+difference. live is what was held at the end, at_peak what was held when the most memory was alive.
+Bytes are with all calls inside; with _self behind, of the function itself.
 """
 
 from __future__ import annotations
@@ -14,20 +15,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import rows
-from .files import add_file, load, warn_of_loss
+from .answer import document, table_rows, tell_missing
+from .files import add_file, load
 
 if TYPE_CHECKING:
     from ..trace.table import Table
 
 #: Columns that can be sorted by, and how they are shown.
-_TIMES = ("total", "self", "mean", "min", "max", "p50", "p95", "p99")
-_BYTES = ("allocated", "freed", "net", "live", "churn", "temporary", "at_peak")
-_COUNTS = ("calls", "resumes", "recursive", "blocks")
+_TIMES = ("total", "self", "waited", "waited_self", "mean", "min", "max", "p50", "p95", "p99")
+_MEMORY = ("allocated", "freed", "net", "live", "churn", "temporary", "at_peak")
+_BYTES = tuple(name + end for name in _MEMORY for end in ("", "_self"))
+_COUNTS = ("calls", "resumes", "recursive", "blocks", "blocks_self")
 _TEXTS = ("name", "module", "file", "line", "kind")
 #: What columns were called before.
 _FORMERLY = {"alive": "live", "peak_live": "at_peak"}
 COLUMNS = (*_COUNTS, *_TIMES, *_BYTES, *_TEXTS)
-_SHOWN = ("calls", "total", "self", "mean", "allocated", "net", "blocks")
+_SHOWN = ("calls", "total", "self", "mean", "allocated", "allocated_self", "blocks_self")
 
 EXAMPLES = (
     ("eventprof stats FILE", "the functions with the most self time"),
@@ -44,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN",
         type=lambda word: _FORMERLY.get(word, word),
         choices=COLUMNS,
-        help=f"the largest first: {', '.join(COLUMNS)} (self; without calls allocated)",
+        help=f"the largest first: {', '.join(COLUMNS)} (self; without calls allocated_self)",
     )
     parser.add_argument("--reverse", action="store_true", help="the smallest first")
     parser.add_argument(
@@ -59,13 +62,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List them."""
-    trace = load(arguments.file)
+    trace = load(arguments.file, fold=True)
     table = trace.functions
     keep = np.ones(len(table), dtype=bool)
     if arguments.function:
         keep = rows.match_functions(trace, arguments.function)
     timed = np.ma.filled(table["calls"], 0).any() or np.ma.filled(table["self"], 0).any()
-    sort = arguments.sort or ("self" if timed else "allocated")
+    sort = arguments.sort or ("self" if timed else "allocated_self")
     order = np.flatnonzero(keep)[_order(table[keep], sort)]
     if arguments.reverse:
         order = order[::-1]
@@ -73,17 +76,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.limit:
         order = order[: arguments.limit]
     table = table[order.astype(np.int64)]
-    if arguments.csv or arguments.json:
-        write = rows.write_csv if arguments.csv else rows.write_json
-        write([table], sys.stdout)
+    tell_missing(trace, arguments)
+    if arguments.json:
+        handles = [f"fn-{row}" for row in order.tolist()]
+        print(document("stats", trace, table_rows(table, handles), left_out=found - len(table),
+                       file=arguments.file))  # fmt: skip
+    elif arguments.csv:
+        rows.write_csv([table], sys.stdout)
     else:
         _print(table, sort)
         if found > len(table):
             print(f"and {found - len(table):,} more; --limit 0 shows all")
-    # Not among the rows, so that a program can read the rows.
-    missing = warn_of_loss(trace)
-    if missing:
-        print(rows.printable(missing), file=sys.stderr)
     return 0
 
 

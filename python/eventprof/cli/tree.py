@@ -7,18 +7,25 @@ them.
 from __future__ import annotations
 
 import argparse
-import json
+import io
 import re
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from . import Failure, rows
-from .files import add_file, load, warn_of_loss
+from .answer import add_budget, add_json, cut, document, largest
+from .files import add_file, load
+
+if TYPE_CHECKING:
+    from ..trace import Trace
 
 EXAMPLES = (
     ("eventprof tree FILE", "where the time and the memory went, in own code"),
     ("eventprof tree FILE --all --limit 60", "with the insides of libraries"),
     ("eventprof tree FILE --slowest read_csv", "why the slowest call of a function was slow"),
     ("eventprof tree FILE --at 1.5ms", "the calls that were open then"),
+    ("eventprof tree FILE --json --budget 400", "the heaviest branches that fit 400 tokens"),
 )
 
 _UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -32,6 +39,15 @@ def time_ns(text: str) -> int:
     return round(float(found[1]) * _UNITS[found[2] or "ns"])
 
 
+def handle_of(letters: str) -> Callable[[str], int]:
+    """Make the type of an option that takes a row, by its number or by its handle."""
+
+    def row(text: str) -> int:
+        return rows.count(text.removeprefix(f"{letters}-"))
+
+    return row
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Say which arguments there are."""
     add_file(parser)
@@ -40,21 +56,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--own", metavar="GLOB", action="append", default=[],
         help="own code is what matches (module, file, qualified name); can be repeated",
     )  # fmt: skip
+    parser.add_argument(
+        "--node", metavar="N", type=handle_of("n"),
+        help="this branch alone, by its handle as --json gives it: n-12",
+    )  # fmt: skip
     one = parser.add_argument_group("one call").add_mutually_exclusive_group()
     one.add_argument(
-        "--call",
-        metavar="N",
-        type=rows.count,
-        help="show the call in this row of the table of calls",
+        "--call", metavar="N", type=handle_of("c"), help="this row of the table of calls"
     )
-    one.add_argument("--slowest", metavar="NAME", help="show the slowest call of this function")
-    one.add_argument("--span", metavar="NAME", help="show the slowest span of this name")
-    one.add_argument(
-        "--at",
-        metavar="TIME",
-        type=time_ns,
-        help="show the calls that were open at a time, for example 1.5ms",
-    )
+    one.add_argument("--slowest", metavar="NAME", help="the slowest call of this function")
+    one.add_argument("--span", metavar="NAME", help="the slowest span of this name")
+    one.add_argument("--at", metavar="TIME", type=time_ns, help="the calls open at a time: 1.5ms")
     parser.add_argument(
         "--limit",
         metavar="N",
@@ -63,33 +75,64 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="print at most N lines, 1 or more (25)",
     )
     parser.add_argument("--width", metavar="N", type=rows.count, help="in columns")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line; times in ns")
+    add_budget(parser)
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it."""
     one = {name: getattr(arguments, name) for name in ("call", "slowest", "at", "span")}
-    trace = load(arguments.file, fold=all(value is None for value in one.values()))
-    if arguments.json and any(value is not None for value in one.values()):
-        raise Failure("--json goes with the whole tree", 2)
+    whole = all(value is None for value in one.values())
+    trace = load(arguments.file, fold=whole)
+    if arguments.json and not whole:
+        raise Failure("--json goes with the whole tree, or --node", 2)
     if arguments.limit < 1:
         raise Failure("--limit: at least one line", 2)
+    try:
+        print(_answer(trace, arguments, one, whole))
+    except ValueError as error:
+        raise Failure(str(error), 2) from None
+    return 0
+
+
+def _answer(trace: Trace, arguments: argparse.Namespace, one: dict[str, Any], whole: bool) -> str:
+    if not whole:
+        return "\n".join(cut(_text(trace, arguments, one, arguments.limit), arguments.budget))
     if arguments.json:
-        from ..answers.show import build, own_or_all, tree_rows
+        from ..answers.show import build, own_or_all, root_of, tree_rows
 
         tree = trace._tree
         own = own_or_all(trace, tree, arguments.all, arguments.own)
-        for row in tree_rows(tree, build(tree, own, arguments.limit)):
-            print(json.dumps(row))
+        root = root_of(tree, arguments.node)
+
+        def answer(limit: int) -> str:
+            branches = tree_rows(tree, build(tree, own, limit + 1, root))
+            out = sum(row["folded"] for row in branches)
+            return document("tree", trace, branches, left_out=out, file=arguments.file)
+
     else:
-        try:
-            trace.show_tree(
-                all=arguments.all, own=arguments.own, limit=arguments.limit,
-                width=arguments.width, **one,
-            )  # fmt: skip
-        except ValueError as error:
-            raise Failure(str(error), 2) from None
-    missing = warn_of_loss(trace)
-    if missing:
-        print(missing, file=sys.stderr)
-    return 0
+
+        def answer(limit: int) -> str:
+            return "\n".join(_text(trace, arguments, one, limit + 1))
+
+    # The lightest branches go first: they are folded into the branch above them, which says so.
+    return largest(answer, arguments.limit - 1, arguments.budget)
+
+
+def _text(
+    trace: Trace, arguments: argparse.Namespace, one: dict[str, Any], limit: int
+) -> list[str]:
+    from ..answers.show import is_plain
+
+    file = io.StringIO() if not is_plain(sys.stdout) else _Ascii()
+    trace.show_tree(
+        all=arguments.all, own=arguments.own, limit=limit, node=arguments.node,
+        width=arguments.width, file=file, **one,
+    )  # fmt: skip
+    return file.getvalue().splitlines()
+
+
+class _Ascii(io.StringIO):
+    """Text for an output that has no more than ASCII."""
+
+    encoding = "ascii"

@@ -9,12 +9,12 @@ cannot be read.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import warnings
 from typing import TYPE_CHECKING
 
 from . import Failure, rows
+from .answer import add_json, document, lost_as_well
 from .files import add_file, readable
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=100,
         help="with --all, print at most N errors (100); the others are counted",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line for each file")
+    add_json(parser)
 
 
 def _limit(text: str) -> int:
@@ -48,30 +48,35 @@ def _limit(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay them."""
-    status = 0
+    status, answers = 0, []
     for path in arguments.files:
         try:
-            found = _verify(path, arguments)
+            found, lost = _verify(path, arguments)
         except Failure as failure:
             print(rows.printable(f"eventprof verify: {failure}"), file=sys.stderr)
             status = 2
             continue
         if arguments.json:
-            print(json.dumps({"file": path, **found.as_dict()}))
+            answers.append({"file": path, **found.as_dict()})
         else:
-            for line in str(found).splitlines():
+            first, *more = str(found).splitlines()
+            for line in (f"{first}{lost}", *more):
                 print(rows.printable(f"{path}: {line}"))
         status = max(status, 0 if found.ok else 1)
+    if arguments.json:
+        print(document("verify", None, answers))
     return status
 
 
-def _verify(path: str, arguments: argparse.Namespace) -> Verification:
+def _verify(path: str, arguments: argparse.Namespace) -> tuple[Verification, str]:
     import eventprof
 
     with readable(path), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # here damage is a finding
         try:
-            return eventprof.open(path).verify(all=arguments.all, limit=arguments.limit)
+            trace = eventprof.open(path)
+            found = trace.verify(all=arguments.all, limit=arguments.limit)
+            return found, lost_as_well(trace)
         except (FileNotFoundError, IsADirectoryError):
             raise
         except OSError as error:

@@ -2,22 +2,26 @@
 
 The page is one HTML file that needs no server and no network. With -o it is written to that file
 and not opened; otherwise it is written to a temporary folder and opened in the browser.
+
+Of two files, the earlier first, it is the flame graph of both: as wide as the later, coloured by
+what changed, and a table of functions with the figures of both.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-import sys
 
-from .._words import show_bytes
-from . import Failure
-from .files import add_file, load, warn_of_loss
+from . import Failure, pictures
+from .files import add_file, load
 
 EXAMPLES = (
     ("eventprof view FILE", "open it in the browser"),
     ("eventprof view FILE -o page.html", "write a page that can be sent or kept"),
+    ("eventprof view FILE -o page.html --source", "with the text of its files in it"),
     ("eventprof view FILE -o page.html --time-grain 32ns", "a smaller page"),
+    ("eventprof view FILE -o timeline.svg", "the outermost calls over live memory, as a drawing"),
+    ("eventprof view before.epr after.epr", "what changed from one recording to the other"),
 )
 
 _UNITS = {"": 1, "ns": 1, "us": 1000, "ms": 1_000_000}
@@ -25,12 +29,21 @@ _UNITS = {"": 1, "ns": 1, "us": 1000, "ms": 1_000_000}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Say which arguments there are."""
-    add_file(parser)
-    parser.add_argument(
-        "-o", "--output", metavar="PAGE", help="write the page to this file, and do not open it"
+    add_file(parser, several=True)
+    pictures.add_output(parser)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--flamegraph", action="store_true", help="the flame graph alone, as 'eventprof flamegraph'"
     )
-    parser.add_argument("-f", "--force", action="store_true", help="replace an existing file")
-    parser.add_argument("--title", metavar="TEXT", help="title of the page (the program's name)")
+    which.add_argument(
+        "--heatmap", action="store_true", help="source by line alone, as 'eventprof heatmap'"
+    )
+    parser.add_argument(
+        "--diff", metavar="BEFORE", help="the earlier recording, if only one is FILE"
+    )
+    parser.add_argument(
+        "--source", action="store_true", help="put the text of the program's files into the page"
+    )
     parser.add_argument(
         "--time-grain",
         metavar="TIME",
@@ -52,26 +65,29 @@ def _grain(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the page, and open it unless -o was given."""
-    from ..viewer import open_page, write
+    files = [*([arguments.diff] if arguments.diff else []), *arguments.file]
+    if len(files) > 2:
+        raise Failure(f"one file, or two of which the second is the later; not {len(files)}", 2)
+    two = len(files) == 2
+    for flag, given in (
+        ("--heatmap", arguments.heatmap),
+        ("--source", arguments.source and (two or arguments.flamegraph)),
+        ("--time-grain", arguments.time_grain != 1 and (two or arguments.flamegraph)),
+    ):
+        if given and (two or flag != "--heatmap"):
+            raise Failure(f"a flame graph takes no {flag}", 2)
+    if two or arguments.flamegraph:
+        return pictures.flamegraph(arguments, files)
+    if arguments.heatmap:
+        return pictures.heatmap(arguments, files[0])
+    from ..viewer import parts
+    from ..viewer.picture import svg
 
-    trace = load(arguments.file)
-    path = arguments.output
-    if path is None:
-        path = open_page(trace, title=arguments.title, grain=arguments.time_grain)
-        print(f"{path}: opened in the browser")
-    else:
-        try:
-            size = write(
-                trace,
-                path,
-                title=arguments.title,
-                grain=arguments.time_grain,
-                force=arguments.force,
-            )
-        except FileExistsError:
-            raise Failure(f"{path}: exists already; -f replaces it") from None
-        print(f"{path}: {trace._facts['events']:,} events, {show_bytes(size)}")
-    missing = warn_of_loss(trace)
-    if missing:
-        print(missing, file=sys.stderr)
-    return 0
+    trace = load(files[0])
+    title, grain, source = arguments.title, arguments.time_grain, arguments.source
+    return pictures.finish(
+        arguments,
+        [(files[0], trace)],
+        parts=lambda: parts(trace, title, grain, source),
+        drawing=lambda: svg(trace, 1200),
+    )

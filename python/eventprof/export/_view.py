@@ -243,15 +243,16 @@ class View:
         """Bytes allocated and freed, and blocks allocated, in each call itself; int64."""
         if self.between is None:
             load = self.trace._core.calls
-            columns = [load(name).astype(np.int64) for name in ("allocated", "freed", "blocks")]
+            names = ("allocated_self", "freed_self", "blocks_self")
+            columns = [load(name).astype(np.int64) for name in names]
             if not self.chosen:
                 return columns[0], columns[1], columns[2]
             return tuple(self._sum(c) for c in columns)  # type: ignore[return-value]
-        load = self.trace._core.allocations
-        size = np.maximum(load("size"), 0)
-        born = self.times(load("start"))
-        call = np.where(born, load("call"), -1)
-        freed_in = np.where(self.times(load("end")), load("freed_in"), -1)
+        of_block = self.trace._core.allocations
+        size = np.maximum(of_block("size"), 0)
+        born = self.times(of_block("start"))
+        call = np.where(born, of_block("call"), -1)
+        freed_in = np.where(self.times(of_block("end")), of_block("freed_in"), -1)
         return (
             self.by_call(call, size),
             self.by_call(freed_in, size),

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import _core
 from ..trace import Trace
+from ..trace.descriptions import described
 from ..trace.table import Table
 
 _KINDS = {name: number for number, name, *_ in _core.kind_table()}
@@ -306,23 +307,17 @@ def statistics(
         "kind": [row[4] for row in rows],
     }
     units = {}
-    for name, unit in _STATISTICS.items():
-        kind = np.float64 if name == "mean" else np.int64
-        given = sums.get(name)
+    formerly = {}
+    for of in described("functions"):
+        if of.name in columns:
+            continue
+        given = sums.get(of.name)
         if given is not None:
-            columns[name] = np.array(given, kind)
+            columns[of.name] = np.array(given, of.type)
         else:
-            columns[name] = np.ma.MaskedArray(
-                np.zeros(len(rows), kind), mask=np.ones(len(rows), bool)
+            columns[of.name] = np.ma.MaskedArray(
+                np.zeros(len(rows), of.type), mask=np.ones(len(rows), bool)
             )
-        units[name] = unit
-    before = {"live": "alive", "at_peak": "peak_live"}
-    return Table.from_columns("functions", columns, units=units, formerly=before)
-
-
-_STATISTICS = {
-    "calls": "", "resumes": "", "recursive": "", "total": "ns", "self": "ns", "mean": "ns",
-    "min": "ns", "max": "ns", "p50": "ns", "p95": "ns", "p99": "ns", "allocated": "bytes",
-    "freed": "bytes", "net": "bytes", "blocks": "", "live": "bytes", "churn": "bytes",
-    "temporary": "bytes", "at_peak": "bytes",
-}  # fmt: skip
+        units[of.name] = of.unit
+        formerly[of.name] = of.formerly
+    return Table.from_columns("functions", columns, units=units, formerly=formerly)

@@ -237,9 +237,9 @@ class Counter(_core.Counter):
         Table
             The columns of `Trace.functions` that need no log: ``name``, ``module``, ``file``,
             ``line``, ``kind``; ``calls``, ``resumes``, ``recursive``; ``total``, ``self``,
-            ``mean``, ``min`` and ``max``, ns; ``allocated`` bytes and ``blocks``. They mean the
-            same, except that ``recursive`` counts by code object, also if functions of one line
-            have the same name.
+            ``mean``, ``min`` and ``max``, ns; ``allocated_self`` bytes and ``blocks_self``. They
+            mean the same, except that ``recursive`` counts by code object, also if functions of
+            one line have the same name.
 
         Raises
         ------

@@ -328,9 +328,9 @@ class EventProfiler:
             - ``time``, ``value1``, ``value2`` (int64): as in `retrieve_raw_results`.
             - ``event``: a key of ``_event_mapping``.
             - ``name``, ``mod``: the function and its file; of a C function the qualified name and
-              the module; of an allocation the Python function that is executing. - ``lineno``
-            (int64): the first line of the Python function that is executing, which for a C call is
-            the caller.
+              the module; of an allocation the Python function that is executing.
+            - ``lineno`` (int64): the first line of the Python function that is executing, which
+              for a C call is the caller.
             - ``from_name``, ``from_mod``, ``from_line`` (int64): the caller and the line of the
               call, or the function that allocated; '', '' and -1 if there is none.
 

@@ -120,14 +120,16 @@ def record(
         What happens when the buffer is full: the oldest events are lost, new events are lost, or
         `buffer` is not a limit.
     threads : {'all', 'current'}
-        Every thread, or only the one that starts it. include, exclude : iterable of str Globs for
-    the functions whose calls are recorded. Each is matched against the module, the file, the
-    qualified name, and module and qualified name with a dot between; a glob with a '/' only against
-    the file. Two words are not globs: ``"stdlib"`` is the standard library with builtins,
-    ``"site-packages"`` all installed packages. A function that matches both is excluded. A C
-    function is filtered together with its caller. Allocator events are never left out. With
-    monitoring, code that is left out is switched off in the interpreter: it costs nothing after its
-    first call. max_depth : int, optional
+        Every thread, or only the one that starts it.
+    include, exclude : iterable of str
+        Globs for the functions whose calls are recorded. Each is matched against the module, the
+        file, the qualified name, and module and qualified name with a dot between; a glob with a
+        '/' only against the file. Two words are not globs: ``"stdlib"`` is the standard library
+        with builtins, ``"site-packages"`` all installed packages. A function that matches both is
+        excluded. A C function is filtered together with its caller. Allocator events are never
+        left out. With monitoring, code that is left out is switched off in the interpreter: it
+        costs nothing after its first call.
+    max_depth : int, optional
         Leave out calls that are nested deeper. The depth counts the calls that `include` and
         `exclude` keep, from the call that was open on each thread when the recording began: with 0,
         only calls made directly from there are recorded.

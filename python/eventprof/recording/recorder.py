@@ -276,7 +276,7 @@ class Recorder(_core.Recorder):
         )
 
 
-#: Why recording ended early, or what befell the file.
+#: Why recording ended early, or what happened to the file.
 _CAUSES = {
     "memory": "no memory was left",
     "disk": "the disk of the file was full",

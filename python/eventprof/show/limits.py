@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 from rich.text import Text
 
-from ..trace import ALLOCATION_FLAGS, CALL_FLAGS
-from ..trace.column import Array
 from ..trace.kinds import unknown_kinds
 from .drawing import BAD, GOOD, MARK, clean, show_count, show_ns, show_percent
 from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, KINDS, PYTHON_WORDS, Layout
@@ -141,51 +138,34 @@ def _not_asked_for(page: Layout) -> Iterator[str]:
         yield f"of Python's allocators {only} recorded, as memory= asks."
 
 
-def _occur(page: Layout, *words: str) -> bool:
-    return any(KINDS[kind][0] in words for kind in page.recorded)
-
-
-def _rows_of(page: Layout, *words: str) -> Array:
-    """Give a mask of the events that are one of these."""
-    wanted = np.zeros(max(KINDS) + 1, dtype=bool)
-    wanted[[number for number, (word, _) in KINDS.items() if word in words]] = True
-    mask: Array = wanted[page.trace._core.events("kind")]
-    return mask
-
-
 def _unmatched_calls(page: Layout) -> Iterator[str]:
-    core = page.trace._core
     if not page.has_calls():
         return
-    misplaced = page.trace.pairing["calls_misplaced"]
+    tree = page.trace._tree
+    misplaced = page.trace.pairing["calls_misplaced"] if tree.may_be_misplaced() else 0
     if misplaced:
         yield (
             f"{show_count(misplaced, 'call')} lie in calls that did not make them: the program "
             "switches greenlets, but here a thread has one tree of calls; parents, depths and "
             "times are wrong around switches."
         )
-    unseen = int(np.count_nonzero(core.calls("flags") & CALL_FLAGS["end_unseen"]))
+    unseen = tree.facts["ends_unseen"]
     if unseen:
         yield f"the end of {show_count(unseen, 'call')} was not recorded; their times are bounds."
-    if _occur(page, "return", "yield", "unwind", "c_return", "c_exception"):
-        ends = _rows_of(page, "return", "yield", "unwind", "c_return", "c_exception")
-        strays = int(np.count_nonzero(core.events("call")[ends] < 0))
-        if strays:
-            yield f"{show_count(strays, 'call')} ended whose begin was not recorded."
+    strays = tree.facts["unmatched_ends"]
+    if strays:
+        yield f"{show_count(strays, 'call')} ended whose begin was not recorded."
 
 
 def _unmatched_blocks(page: Layout) -> Iterator[str]:
-    core = page.trace._core
     if not page.kinds & BLOCK_BITS:
         return
-    if _occur(page, "free", "realloc_free"):
-        frees = _rows_of(page, "free", "realloc_free")
-        strays = int(np.count_nonzero(core.events("size")[frees] < 0))
+    facts = page.trace._tree.facts
+    strays = facts["unknown_frees"]
+    if strays:
         older = "lost, or older" if page.trace.loss else "older than the recording"
-        if strays:
-            count = show_count(strays, "free")
-            yield f"{count} of blocks that were {older}: no sum contains their bytes."
-    flags = core.allocations("flags")
-    unfreed = int(np.count_nonzero(flags & ALLOCATION_FLAGS["free_lost"]))
+        count = show_count(strays, "free")
+        yield f"{count} of blocks that were {older}: no sum contains their bytes."
+    unfreed = facts["frees_lost"]
     if unfreed:
         yield f"the free of {show_count(unfreed, 'block')} was not recorded; their ends are bounds."

@@ -9,7 +9,6 @@ from rich.console import RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from ..trace import Trace
 from ..trace.column import Array
 from .drawing import (
     SIDE,
@@ -21,7 +20,7 @@ from .drawing import (
     show_ns,
     show_percent,
 )
-from .layout import ALL_DOMAINS, BLOCK_BITS, KINDS, Layout
+from .layout import BLOCK_BITS, KINDS, Layout
 
 
 def memory(page: Layout) -> Iterator[RenderableType]:
@@ -29,24 +28,26 @@ def memory(page: Layout) -> Iterator[RenderableType]:
     title = "Where the memory went"
     if not page.kinds & BLOCK_BITS:
         return
-    core = page.trace._core
-    peak_time, peak, peak_blocks, _ = core.peak(ALL_DOMAINS)
+    tree = page.trace._tree
+    peak_time, peak, peak_blocks = (
+        int(tree.facts[name]) for name in ("peak_time", "peak", "peak_blocks")
+    )
     if peak_time < 0:
         yield from page.section(title, Text("Nothing was allocated.", style=SIDE))
         return
-    statistics = page.trace._function_stats
+    statistics = page.trace._function_figures
     sums = {name: int(column.sum()) for name, column in statistics.items() if name != "mean"}
     yield from page.section(
         title,
         _totals(page, sums, (peak_time, peak, peak_blocks)),
         "",
-        *_by_function(page, statistics, sums["allocated"]),
+        *_by_function(page, statistics, sums["allocated_self"]),
     )
     if peak > 0:
         yield from page.section(
             "Memory over time",
             Curve(
-                lambda count: core.bins(ALL_DOMAINS, count)[:2],
+                tree.live_bins,
                 page.trace.duration,
                 (peak_time, peak),
                 known_from=page.known_from,
@@ -55,33 +56,32 @@ def memory(page: Layout) -> Iterator[RenderableType]:
             side="live bytes, allocated in the recording"
             + (f"; {'?' if page.plain else '░'} is lost" if page.known_from > 0 else ""),
         )
-    places = _Places(page.trace)
-    allocated, blocks = sums["allocated"], sums["blocks"]
+    allocated, blocks = sums["allocated_self"], sums["blocks_self"]
     yield from _sites(
         page,
         "Hot allocation sites",
         "lines, by the bytes they allocated",
         "allocated",
-        places.all(),
+        _by_place(page, "allocated"),
         allocated,
     )
-    alive = f"{show_bytes(sums['live'])} in {show_count(sums['alive_blocks'], 'block')}"
+    alive = f"{show_bytes(sums['live_self'])} in {show_count(sums['alive_blocks'], 'block')}"
     yield from _sites(
         page,
         "Alive at the end",
         f"{alive}: results, caches and leaks",
         "alive",
-        places.of(*core.alive(-1, "site")),
-        sums["live"],
+        _by_place(page, "live"),
+        sums["live_self"],
     )
-    temporary = sums["temporary"]
+    temporary = sums["temporary_self"]
     yield from _sites(
         page,
         "Temporary blocks",
         f"{show_bytes(temporary)} in {show_count(sums['temporary_blocks'], 'block')}, "
         f"{show_percent(sums['temporary_blocks'], blocks)} of all",
         "temporary",
-        places.of(*core.temporary("site")),
+        _by_place(page, "temporary"),
         temporary,
         "freed in the call that made them, or before their thread's next allocation",
     )
@@ -100,13 +100,13 @@ def _totals(page: Layout, sums: dict[str, int], peak: tuple[int, int, int]) -> G
     domains = _domains(page)
     row(
         "allocated",
-        sums["allocated"],
-        f"in {show_count(sums['blocks'], 'block')}{f' ({domains})' if domains else ''}",
+        sums["allocated_self"],
+        f"in {show_count(sums['blocks_self'], 'block')}{f' ({domains})' if domains else ''}",
     )
     frees = show_count(sum(_number(page, word) for word in ("free", "realloc_free")), "free")
-    row("freed", sums["freed"], f"by {frees}")
+    row("freed", sums["freed_self"], f"by {frees}")
     row("peak", peak_bytes, f"in {show_count(peak_blocks, 'block')} at {show_ns(peak_time)}")
-    row("at the end", sums["live"], f"in {show_count(sums['alive_blocks'], 'block')}")
+    row("at the end", sums["live_self"], f"in {show_count(sums['alive_blocks'], 'block')}")
     return grid
 
 
@@ -116,9 +116,7 @@ def _number(page: Layout, word: str) -> int:
 
 def _domains(page: Layout) -> str:
     """Give what was allocated by domain, if there are several."""
-    core = page.trace._core
-    sizes = core.allocations("size")
-    sums = np.bincount(core.allocations("domain"), weights=sizes, minlength=5).tolist()
+    sums = page.trace._tree.domains_allocated
     words = ("raw", "mem", "obj", "numpy", "libc")
     parts = [f"{w} {show_bytes(n)}" for w, n in zip(words, sums, strict=True) if n]
     return ", ".join(parts) if len(parts) > 1 else ""
@@ -127,7 +125,7 @@ def _domains(page: Layout) -> str:
 def _by_function(
     page: Layout, statistics: dict[str, Array], whole: int
 ) -> Iterator[RenderableType]:
-    allocated = statistics["allocated"][:-1]
+    allocated = statistics["allocated_self"][:-1]
     known = np.flatnonzero(allocated > 0)
     shown = known[np.argsort(-allocated[known], kind="stable")[: page.few]]
     grid = page.grid("allocated", "share", "blocks", "at peak", "at end", "function")
@@ -135,9 +133,9 @@ def _by_function(
         grid.add_row(
             show_bytes(int(allocated[row])),
             *page.share(allocated[row], whole),
-            f"{statistics['blocks'][row]:,}",
-            show_bytes(int(statistics["at_peak"][row])),
-            show_bytes(int(statistics["live"][row])),
+            f"{statistics['blocks_self'][row]:,}",
+            show_bytes(int(statistics["at_peak_self"][row])),
+            show_bytes(int(statistics["live_self"][row])),
             page.function(row),
         )
     yield grid
@@ -208,48 +206,20 @@ def _bare(page: Layout, function: int) -> Name:
 _Sums = tuple[Array, Array, Array, Array]  # function, line, bytes, blocks: the most bytes first
 
 
-class _Places:
-    """Bytes and blocks by function and line: several sites may lie on one line."""
-
-    def __init__(self, trace: Trace) -> None:
-        self.core = trace._core
-
-    def all(self) -> _Sums:
-        """Sum all blocks."""
-        core = self.core
-        return self._sum(core.allocations("function"), core.allocations("line"),
-                         core.allocations("size"), None)  # fmt: skip
-
-    def of(self, sites: Array, sizes: Array, blocks: Array) -> _Sums:
-        """Sum what is summed by site; site 0 is unknown."""
-        functions, _, lines = self.core.sites()
+def _by_place(page: Layout, name: str) -> _Sums:
+    """Give bytes and blocks by line; of a tree that was folded, the rows of blocks know them."""
+    tree, core = page.trace._tree, page.trace._core
+    if not tree.facts["folded"]:
+        return tree.by_place(name)
+    if name == "allocated":
+        places = core.allocations("function"), core.allocations("line")
+        sizes = core.allocations("size")
+        blocks = np.ones(len(sizes), dtype=np.int64)
+    else:
+        groups = core.alive(-1, "site") if name == "live" else core.temporary("site")
+        sites, sizes, blocks = groups
+        functions, _, lines = core.sites()
         known = sites > 0
-        return self._sum(
-            np.where(known, functions[sites], -1), np.where(known, lines[sites], -1), sizes, blocks
-        )
-
-    @staticmethod
-    def _sum(functions: Array, lines: Array, sizes: Array, blocks: Array | None) -> _Sums:
-        if not len(functions):
-            return functions, lines, sizes, functions
-        # Number the lines of a function from its least to its most: no sorting, which for ten
-        # million blocks takes eight times as long. Row -1 is the unknown function, the last.
-        count = int(functions.max()) + 2
-        functions, lines = functions.astype(np.intp), lines.astype(np.int32, copy=False)
-        least = np.full(count, np.iinfo(np.int32).max, dtype=np.int32)
-        most = np.full(count, -2, dtype=np.int32)
-        np.minimum.at(least, functions, lines)  # fast with equal types only
-        np.maximum.at(most, functions, lines)
-        span = np.maximum(most.astype(np.int64) - least + 1, 0)
-        first = np.cumsum(span) - span
-        keys = (first - least)[functions] + lines
-        # Sums of float64 are exact up to 2**53, nine petabytes.
-        size_sums = np.bincount(keys, weights=sizes).astype(np.int64)
-        block_sums = np.bincount(keys, weights=blocks).astype(np.int64)
-        found = np.flatnonzero(block_sums)
-        found = found[np.argsort(-size_sums[found], kind="stable")]
-        # A function without blocks has no keys: the last that begins here is the one.
-        owners = np.searchsorted(first, found, side="right") - 1
-        owner_lines = found - first[owners] + least[owners]
-        owners[owners == count - 1] = -1
-        return owners, owner_lines, size_sums[found], block_sums[found]
+        places = np.where(known, functions[sites], -1), np.where(known, lines[sites], -1)
+    function, line = places
+    return tree.summed(function, line, sizes, blocks)

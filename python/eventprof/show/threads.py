@@ -13,10 +13,10 @@ from .layout import BLOCK_BITS, Layout
 
 def threads(page: Layout) -> Iterator[RenderableType]:
     """Say which thread did what, and when."""
-    trace, core, table = page.trace, page.trace._core, page.trace.threads
+    trace, table = page.trace, page.trace.threads
     if not len(table):
         return
-    recorded, lost = table["recorded"], table["lost"]
+    recorded, lost, sums = table["recorded"], table["lost"], trace._tree.threads
     with_calls, with_blocks = page.has_calls(), page.kinds & BLOCK_BITS
     heads = ["events"]
     columns: list[Callable[[int], RenderableType]] = [lambda row: f"{recorded[row]:,}"]
@@ -24,17 +24,11 @@ def threads(page: Layout) -> Iterator[RenderableType]:
         heads.append("lost")
         columns.append(lambda row: f"{lost[row]:,}")
     if with_calls:
-        own = np.bincount(core.calls("thread"), weights=core.calls("self"), minlength=len(table))
         heads.append("in calls")
-        columns.append(lambda row: show_ns(round(own[row])))
+        columns.append(lambda row: show_ns(int(sums["in_calls"][row])))
     if with_blocks:
-        sizes = np.bincount(
-            core.allocations("thread"),
-            weights=core.allocations("size"),
-            minlength=len(table),
-        )
         heads.append("allocated")
-        columns.append(lambda row: show_bytes(sizes[row]))
+        columns.append(lambda row: show_bytes(int(sums["allocated"][row])))
     order = np.argsort(-(recorded + lost), kind="stable")
     shown = order[: page.few].tolist()
     firsts, lasts = table["first"], table["last"]

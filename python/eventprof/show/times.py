@@ -17,7 +17,7 @@ def times(page: Layout) -> Iterator[RenderableType]:
     title = "Where the time went"
     if not page.has_calls():
         return
-    statistics = page.trace._function_stats
+    statistics = page.trace._function_figures
     own, total = statistics["self"], statistics["total"]
     known = np.flatnonzero((own + statistics["calls"] + statistics["resumes"])[:-1] > 0)
     if not len(known):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,12 +21,17 @@ _UNITS = {
     "self": "ns", "start": "ns", "open_for": "ns", "total_before": "ns", "total_after": "ns",
     "total_change": "ns", "self_before": "ns", "self_after": "ns", "self_change": "ns",
     "allocated_before": "bytes", "allocated_after": "bytes", "allocated_change": "bytes",
+    "allocated_self": "bytes", "freed_self": "bytes",
+    "allocated_self_before": "bytes", "allocated_self_after": "bytes",
+    "allocated_self_change": "bytes",
 }  # fmt: skip
 
 
-def answer_table(trace: Tables, name: str, columns: dict[str, Any]) -> Table:
-    """Make an answer; if events were lost, its name says so."""
-    return Table.from_columns(trace._title(name), columns, units=_UNITS)
+def answer_table(
+    trace: Tables, name: str, columns: dict[str, Any], formerly: Mapping[str, str] | None = None
+) -> Table:
+    """Make an answer; if events were lost, its name says so. formerly: see `Table.from_columns`."""
+    return Table.from_columns(trace._title(name), columns, units=_UNITS, formerly=formerly)
 
 
 def masked(values: Array, unknown: Array) -> Array:

@@ -62,7 +62,7 @@ def _gc(trace: Tables) -> Table:
         live = np.append(live, np.int64(0))  # index -1: before the first change
         before = live[np.searchsorted(time, start, side="left") - 1]
         after = live[np.searchsorted(time, start + duration, side="right") - 1]
-        freed = trace._core.calls("freed_below")[calls]
+        freed = trace._core.calls("freed")[calls]
 
     return Table(
         trace._title("gc"),

@@ -10,7 +10,7 @@ from .by_function import answer_table, masked
 from .table import Table
 from .tables import Tables
 
-_DIFFED = ("calls", "total", "self", "allocated")
+_DIFFED = ("calls", "total", "self", "allocated", "allocated_self")
 
 
 class Comparison(Tables):
@@ -29,8 +29,8 @@ class Comparison(Tables):
         Table
             By function (same name, module and file; its line may change), the largest change of
             self time first: name, module, file, status (both, new, gone), and of calls, total,
-            self, allocated the values before (this trace) and after (the other) and the change.
-            Null where there is no value.
+            self, allocated, allocated_self the values before (this trace) and after (the other) and
+            the change. Null where there is no value.
 
         Raises
         ------
@@ -69,7 +69,7 @@ class Comparison(Tables):
 
 
 def _keyed_functions(trace: Tables) -> dict[tuple[Any, Any, Any], list[int]]:
-    """Give calls, total, self and allocated by name, module and file, which runs have in common."""
+    """Give the compared figures by name, module and file, which runs have in common."""
     table = trace.functions
     result: dict[tuple[Any, Any, Any], list[int]] = {}
     numbers = [np.ma.filled(table[what], 0).tolist() for what in _DIFFED]

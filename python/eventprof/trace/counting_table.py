@@ -25,9 +25,11 @@ _NUMBERS = (
     ("mean", 11, "ns", "of a call"),
     ("min", 12, "ns", "of a call"),
     ("max", 13, "ns", "of a call"),
-    ("allocated", 14, "bytes", "by it"),
-    ("blocks", 15, "", "allocated"),
+    ("allocated_self", 14, "bytes", "by itself"),
+    ("blocks_self", 15, "", "allocated: by itself"),
 )
+#: Names that were renamed: they meant more in other tables.
+_FORMERLY = {"allocated_self": "allocated", "blocks_self": "blocks"}
 
 
 def table(rows: Sequence[tuple[Any, ...]]) -> Table:
@@ -54,7 +56,8 @@ def table(rows: Sequence[tuple[Any, ...]]) -> Table:
         dtype = np.dtype(np.float64 if name == "mean" else np.int64)
         values = np.array(columns[at], dtype=dtype)
         null: Null = "negative" if name in ("mean", "min", "max") else "never"
-        return Column(name, lambda: values, dtype, null=null, unit=unit, doc=doc)
+        before = _FORMERLY.get(name, "")
+        return Column(name, lambda: values, dtype, null=null, unit=unit, doc=doc, formerly=before)
 
     lines = np.array(columns[3], dtype=np.int32)
     made = [text(*each) for each in _TEXTS]

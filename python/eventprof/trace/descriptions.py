@@ -46,7 +46,8 @@ def number(of: Description, load: Loader, recorded: Container[str] = ()) -> Colu
     load : callable
         Gives its values.
     recorded : container of str
-        Of "lines" and "memory", what was recorded: columns of the other are null throughout.
+        Of "lines", "memory" and "lock", what was recorded: columns of the others are null
+        throughout.
     """
     null: Null
     if of.null.startswith("no "):

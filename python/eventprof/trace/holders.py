@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import numpy as np
 
-from .by_function import ALL_DOMAINS, answer_table, by_function, row_numbers, sum_by, texts_of
+from .by_function import ALL_DOMAINS, answer_table, by_function, row_numbers, texts_of
 from .column import Array
 from .table import Table
 from .tables import Tables
+
+if TYPE_CHECKING:
+    from .trace import Trace
 
 By: TypeAlias = Literal["function", "site", "stack"]
 
@@ -26,7 +31,7 @@ class Peak:
     bytes, blocks : int
         The blocks of the window that were alive then.
     by_function, by_site, by_stack : Table
-        The same by function, site or stack, the most first.
+        The same by function, site or stack, the most first. by_stack needs all events in memory.
     loss : str
         What is missing and may falsify the answer, in words; empty: nothing.
     """
@@ -36,8 +41,18 @@ class Peak:
     blocks: int
     by_function: Table
     by_site: Table
-    by_stack: Table
+    _by_stack: Callable[[], Table] | None = field(compare=False)
     loss: str = ""
+
+    @cached_property
+    def by_stack(self) -> Table:
+        """Whose it was, by the open calls: from the rows of all blocks."""
+        assert self._by_stack is not None  # only a copy has none, and it has the table
+        return self._by_stack()
+
+    def __getstate__(self) -> dict[str, object]:
+        """Give what a copy in another process needs, which has no trace to ask."""
+        return {**self.__dict__, "by_stack": self.by_stack, "_by_stack": None}
 
     def __repr__(self) -> str:
         if self.time is None:
@@ -57,30 +72,49 @@ def _check_by(by: object) -> None:
 class Holders(Tables):
     """Blocks by the function, line or stack that allocated them."""
 
+    def _held(self, title: str, name: str, by: By) -> Table:
+        """Make a table of who holds live, at_peak or temporary blocks."""
+        tree = cast("Trace", self)._tree
+        if by == "stack" or tree.facts["folded"]:  # what was folded is on no line
+            return self._groups(title, self._grouped(name, by), by)
+        if by == "site":
+            function, line, sizes, blocks = tree.by_place(name)
+        else:
+            owner = tree.function[tree.leaf_node]
+            nowhere = np.full(len(owner), -1, dtype=np.int32)
+            held = tree.leaves[name], tree.leaves[f"{name}_blocks"]
+            function, line, sizes, blocks = tree.summed(owner, nowhere, *held)
+        return self._table(title, function, line if by == "site" else None, sizes, blocks)
+
+    def _grouped(self, name: str, by: By) -> tuple[Array, Array, Array]:
+        """Give keys, bytes and blocks from the rows of all blocks."""
+        if name == "temporary":
+            return self._core.temporary(by)
+        return self._core.alive(-1 if name == "live" else self._core.peak(ALL_DOMAINS)[3], by)
+
+    def _table(
+        self, title: str, function: Array, line: Array | None, sizes: Array, blocks: Array
+    ) -> Table:
+        columns = by_function(self, function)
+        if line is not None:
+            columns["file"] = texts_of(self, "file", function)
+            columns["line"] = row_numbers(line)
+        return answer_table(self, title, columns | {"bytes": sizes, "blocks": blocks})
+
     def _groups(self, title: str, groups: tuple[Array, Array, Array], by: By) -> Table:
         keys, sizes, blocks = groups
-        columns: dict[str, Any]
+        if by == "stack":
+            stacks = [self._stack_text(int(key)) for key in keys]
+            columns = {"stack": stacks, "bytes": sizes, "blocks": blocks}
+            return answer_table(self, title, columns)
         if by == "function":
-            columns = by_function(self, keys)
-        elif by == "site":
-            functions, _, lines = self._core.sites()
-            rows = np.where(keys > 0, functions[keys], -1).astype(np.int32)
-            line = np.where(keys > 0, lines[keys], -1).astype(np.int32)
-            # Several instructions of one line are shown as one line.
-            (rows, line), group = np.unique(np.stack([rows, line]), axis=1, return_inverse=True)
-            group = group.reshape(-1)
-            sizes, blocks = (sum_by(group, values, len(rows)) for values in (sizes, blocks))
-            order = np.argsort(-sizes, kind="stable")
-            rows, line, sizes, blocks = rows[order], line[order], sizes[order], blocks[order]
-            columns = {
-                **by_function(self, rows),
-                "file": texts_of(self, "file", rows),
-                "line": row_numbers(line),
-            }
-        else:
-            columns = {"stack": [self._stack_text(int(key)) for key in keys]}
-        columns |= {"bytes": sizes, "blocks": blocks}
-        return answer_table(self, title, columns)
+            return self._table(title, keys, None, sizes, blocks)
+        functions, _, lines = self._core.sites()
+        rows = np.where(keys > 0, functions[keys], -1).astype(np.int32)
+        line = np.where(keys > 0, lines[keys], -1).astype(np.int32)
+        # Several instructions of one line are shown as one line.
+        summed = cast("Trace", self)._tree.summed(rows, line, sizes, blocks)
+        return self._table(title, *summed)
 
     def _stack_text(self, stack: int) -> str | None:
         """Give the calls of a stack, outermost first, as ``a;b;c``."""
@@ -102,15 +136,17 @@ class Holders(Tables):
         Peak
             Of what was allocated in the window, in all recorded domains.
         """
-        time, live, blocks, moment = self._core.peak(ALL_DOMAINS)
-        tables = {
-            by: self._groups(f"alive at the peak, by {by}", self._core.alive(moment, by), by)
-            for by in ("function", "site", "stack")
-        }
+        facts = cast("Trace", self)._tree.facts
+        time = facts["peak_time"]
         return Peak(
-            time if time >= 0 else None, live, blocks, tables["function"], tables["site"],
-            tables["stack"], self._title(""),
-        )  # fmt: skip
+            time if time >= 0 else None,
+            facts["peak"],
+            facts["peak_blocks"],
+            self._held("alive at the peak, by function", "at_peak", "function"),
+            self._held("alive at the peak, by site", "at_peak", "site"),
+            lambda: self._held("alive at the peak, by stack", "at_peak", "stack"),
+            self._title(""),
+        )
 
     def leaks(self, by: By = "site") -> Table:
         """Say which blocks were allocated in the window and were alive at its end.
@@ -132,7 +168,7 @@ class Holders(Tables):
             `by` is none of these.
         """
         _check_by(by)
-        return self._groups(f"alive at the end, by {by}", self._core.alive(-1, by), by)
+        return self._held(f"alive at the end, by {by}", "live", by)
 
     def temporary(self, by: By = "site") -> Table:
         """Say which blocks were freed in the call that made them, or before the next allocation.
@@ -153,4 +189,4 @@ class Holders(Tables):
             `by` is none of these.
         """
         _check_by(by)
-        return self._groups(f"temporary, by {by}", self._core.temporary(by), by)
+        return self._held(f"temporary, by {by}", "temporary", by)

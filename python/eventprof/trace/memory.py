@@ -102,12 +102,18 @@ class Memory(Tables):
 
     @cached_property
     def resident(self) -> Table:
-        """The process's resident set, sampled at both ends and whenever a chunk of the log began.
+        """The process's resident set over time, sampled every 10 ms while memory is recorded.
 
         Returns
         -------
         Table
             ``time`` int64, ns; ``bytes`` int64. Empty where the system does not say (not Linux).
+
+        Notes
+        -----
+        A thread of the recorder's own samples it, the program's threads do not wait; of windows
+        longer than eleven minutes the samples thin out. Further samples are taken at both ends and
+        whenever a chunk of the log began: these are all where no memory is recorded.
         """
         time, resident = self._core.resident()
         return Table.from_columns(

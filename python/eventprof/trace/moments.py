@@ -14,6 +14,9 @@ from .column import Array
 from .holders import Holders
 from .table import Table
 
+#: Columns that were renamed: the old names mean more in `Trace.functions`.
+_FORMERLY = {"allocated_self": "allocated", "freed_self": "freed", "blocks_self": "blocks"}
+
 
 @dataclass(frozen=True, repr=False)
 class Instant:
@@ -64,7 +67,7 @@ class Interval:
         The rows of `Trace.allocations` that were made in it.
     functions : Table
         By function, the most self time first: function, name, module, calls (begun in it), self
-        (ns in it), allocated (bytes in it), blocks.
+        (ns in it), allocated_self (bytes in it, by itself), blocks_self.
     allocated, freed : int
         Bytes.
     loss : str
@@ -103,7 +106,7 @@ class Within:
         Its rows of `Trace.calls`.
     below : Table
         By function, itself included, the most self time first: function, name, module, calls, self
-        (ns while it was open), allocated (bytes), freed, blocks.
+        (ns while it was open), allocated_self, freed_self (bytes, by itself), blocks_self.
     total : int
         How long it was open, in ns; of recursive calls the outermost.
     loss : str
@@ -248,9 +251,10 @@ class Moments(Holders):
                 **by_function(self, rows),
                 "calls": begun[rows],
                 "self": self_time[rows],
-                "allocated": allocated[rows],
-                "blocks": made[rows],
+                "allocated_self": allocated[rows],
+                "blocks_self": made[rows],
             },
+            formerly=_FORMERLY,
         )
 
     def _block_functions(self) -> Array:
@@ -302,7 +306,7 @@ class Moments(Holders):
         times = sum_by(own, np.ones(len(calls), dtype=np.int64), count)
         allocated, freed, blocks = (
             sum_by(own, core.calls(column)[calls].astype(np.int64), count)
-            for column in ("allocated", "freed", "blocks")
+            for column in ("allocated_self", "freed_self", "blocks_self")
         )
         rows = np.flatnonzero(times)
         rows = rows[np.argsort(-self_time[rows], kind="stable")].astype(np.int32)
@@ -314,10 +318,11 @@ class Moments(Holders):
                 **by_function(self, rows),
                 "calls": times[rows],
                 "self": self_time[rows],
-                "allocated": allocated[rows],
-                "freed": freed[rows],
-                "blocks": blocks[rows],
+                "allocated_self": allocated[rows],
+                "freed_self": freed[rows],
+                "blocks_self": blocks[rows],
             },
+            formerly=_FORMERLY,
         )
         total = int(duration[outermost].sum())
         return Within(row, name or "", self.calls[mine], table, total, self._title(""))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast, overload
 
 import numpy as np
 
@@ -216,16 +216,18 @@ class Table:
                 f"(it has: {', '.join(self._columns)})"
             ) from None
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """Say how a column is had; there are no columns as attributes."""
+    def __getattr__(self, name: str) -> Array:
+        """Give a column whose name nothing else of the table has; ``table[name]`` gives any."""
         known = () if name == "_columns" else self._columns
         if name in known:
-            said = f"a table has no attribute {name!r}; its column of this name is table[{name!r}]"
-        else:
-            said = (
-                f"a table has no attribute {name!r}{did_you_mean(name, [*known, *dir(type(self))])}"
-            )
+            return self[name]
+        said = f"a table has no attribute {name!r}{did_you_mean(name, [*known, *dir(type(self))])}"
         raise AttributeError(said, name=name, obj=self)
+
+    def __dir__(self) -> list[str]:
+        return sorted(
+            {*super().__dir__(), *(name for name in self._columns if name.isidentifier())}
+        )
 
     def __reduce__(self) -> tuple[Callable[..., Table], tuple[Any, ...]]:
         """Copy all columns into a pickle; the trace that the table is of is not in it."""

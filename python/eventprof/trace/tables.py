@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from .event_rows import event_kinds
 from .facts import Facts
 from .kinds import CALL_WORDS, DOMAINS, WORDS
 from .table import Compensate, Table
+
+if TYPE_CHECKING:
+    from .trace import Trace
 
 
 class Tables(Facts):
@@ -54,7 +57,11 @@ class Tables(Facts):
         -----
         Source: every enabled hook. Events that found no room are in `loss`.
         """
-        return Table("events", self._described("events", self._core.events), self._facts["events"])
+        return Table(
+            self._title("events"),
+            self._described("events", self._core.events),
+            self._facts["events"],
+        )
 
     @cached_property
     def calls(self) -> Table:
@@ -72,10 +79,11 @@ class Tables(Facts):
             when the window began, 2 open when it ended, 4 ended by a yield, 8 ended by an
             exception, 16 its end was not seen, 32 recursive. The duration of a call with 1, 2 or 16
             is that within the window, a lower bound. The bits' names are in `CALL_FLAGS` of
-            eventprof.trace. ``allocated`` and ``freed`` int64, bytes, and ``blocks`` (allocated)
-            int32, in the call itself; ``allocated_below``, ``freed_below`` and ``blocks_below``
-            with the calls inside. ``task`` text: the name of the asyncio task that it was part of,
-            as it was when the task's slice began; null outside of tasks.
+            eventprof.trace. ``waited`` int64, ns: the part of the duration in which another thread
+            had the interpreter's lock, a lower bound. ``allocated`` and ``freed`` int64, bytes, and
+            ``blocks`` (allocated) int32, with the calls inside; ``allocated_self``, ``freed_self``
+            and ``blocks_self`` in the call itself. ``task`` text: the name of the asyncio task that
+            it was part of, as it was when the task's slice began; null outside of tasks.
         """
         load = self._core.calls
         return Table(
@@ -134,11 +142,13 @@ class Tables(Facts):
 
     @property
     def _recorded(self) -> set[str]:
-        """Of lines and memory, what was recorded."""
+        """Of lines and memory, what was recorded; and "lock", if the interpreter had one."""
         words = {WORDS[kind] for kind in WORDS if self._facts["kinds"] >> kind & 1}
         recorded = {"lines"} if "line" in words else set()
         if not words.isdisjoint(("malloc", "calloc", "realloc")):
             recorded.add("memory")
+        if self._recorder_metadata.get("gil", True) is not False:
+            recorded.add("lock")
         return recorded
 
     def _text_of_function(self, name: str, function: Column, doc: str) -> Column:
@@ -180,17 +190,22 @@ class Tables(Facts):
             Counts, int64: ``calls`` begun in the window; ``resumes``, slices of generators begun by
             a resume or throw; ``recursive``, of both those begun while the function was open on
             the thread. Times, int64 ns: ``total`` with the function open (of recursive calls the
-            outermost), ``self`` with it innermost; ``mean`` (float64), ``min``, ``max``, ``p50``,
-            ``p95``, ``p99`` of one call or slice, null where none was recorded from start to end;
-            the percentiles are exact. Memory, int64 bytes: ``allocated``, ``freed`` by it, ``net``;
-            ``blocks`` allocated; of what it allocated: ``live`` at the end, ``churn`` (freed
+            outermost), ``self`` with it innermost; ``waited`` and ``waited_self``, the parts of
+            both in which another thread had the interpreter's lock, a lower bound; ``mean``
+            (float64), ``min``, ``max``, ``p50``, ``p95``, ``p99`` of one call or slice, null where
+            none was recorded from start to end; the percentiles are exact. Memory, int64 bytes:
+            ``allocated``, ``freed``, ``net``;
+            ``blocks`` allocated; of what was allocated: ``live`` at the end, ``churn`` (freed
             again), ``temporary`` (freed in the call that made it, or before the thread's next
-            allocation), ``at_peak`` (alive at the trace's peak).
+            allocation), ``at_peak`` (alive at the trace's peak): with all that the function called,
+            of recursive calls the outermost; each with ``_self`` behind of the function alone.
 
         Notes
         -----
         A block counts for the function of the innermost open call, so a builtin has what it
-        allocated itself; without recorded calls, for the Python function that was executing.
+        allocated itself; without recorded calls, for the Python function that was executing. A
+        file is read for all columns but ``p50``, ``p95`` and ``p99`` once, chunk by chunk; these
+        three need all its events in memory.
         """
         rows = self._core.functions()
         names, modules, files, lines, kinds = zip(*rows, strict=True) if rows else ((),) * 5
@@ -199,14 +214,14 @@ class Tables(Facts):
         texts = {"name": names, "module": modules, "file": files, "kind": kinds}
 
         def load(name: str) -> Array:
-            return line_values if name == "line" else self._function_stats[name][: len(rows)]
+            return line_values if name == "line" else self._function_figure(name)[: len(rows)]
 
         return Table(
             self._title("functions"),
             [
                 _text(of.name, texts[of.name], of.meaning, null=cast("Null", of.null))
                 if of.name in texts
-                else number(of, load)
+                else number(of, load, self._recorded)
                 for of in described("functions")
             ],
             len(rows),
@@ -266,9 +281,21 @@ class Tables(Facts):
         load = self._core.lines
         return Table(self._title("lines"), self._described("lines", load), len(load("line")))
 
+    def _function_figure(self, name: str) -> Array:
+        """Give a column of `functions`, and behind its rows one for what belongs to no function."""
+        sums = self._function_figures
+        return sums[name] if name in sums else self._core.function_stats()[name]
+
     @cached_property
-    def _function_stats(self) -> dict[str, Array]:
-        return self._core.function_stats()
+    def _function_figures(self) -> dict[str, Array]:
+        """What one pass over the recording tells of functions: all but percentiles."""
+        sums = self._functions_of_tree()
+        return self._core.function_stats() if sums is None else sums
+
+    def _functions_of_tree(self) -> dict[str, Array] | None:
+        """Give that, or None where the tree folded small nodes: the columns of all events know."""
+        tree = cast("Trace", self)._tree
+        return None if tree.facts["folded"] else tree.by_function()
 
     @cached_property
     def threads(self) -> Table:

@@ -1,58 +1,57 @@
 // The data of the page: decodes sections, and answers questions about calls and blocks. No other module knows the bytes.
 
-import { Pyramid, lowerBound, upperBound } from "./lod.js";
+import { Pyramid, gallop, lowerBound, upperBound } from "./lod.js";
+import { unpack } from "./unpack.js";
 import { Waiting } from "./waiting.js";
 
-const KEYFRAME = 256; // events of blocks between two known sums
+const KEYFRAME = 64; // events of blocks between two known sums
 
-/** @param {string} id */
-async function unpack(id) {
-  const element = document.getElementById(`data-${id}`);
-  if (!element) throw new Error(`the page lacks its section ${id}: it was cut short`);
-  const text = element.textContent || "";
-  element.remove(); // the text may be large
-  /** @type {Uint8Array<ArrayBuffer>} */
-  const packed = /** @type {any} */ (Uint8Array).fromBase64
-    ? /** @type {any} */ (Uint8Array).fromBase64(text)
-    : Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
+/** What a column is decoded into first: loops that always meet the same type of array are several times as fast. */
+let scratch = new Float64Array(0);
 
 /** Reads columns one after the other. */
 class Reader {
-  /** @param {Uint8Array} bytes @param {number} rows @param {number[]} widths */
-  constructor(bytes, rows, widths) {
+  /** @param {Uint8Array} bytes @param {number[]} widths */
+  constructor(bytes, widths) {
     this.bytes = bytes;
-    this.rows = rows;
     this.widths = widths;
     this.column = 0;
     this.at = 0;
   }
 
-  /** Puts the next column into `out`, from `to` on. @param {any} out @param {number} to */
-  into(out, to) {
-    const { bytes, rows } = this;
+  /** Decodes the next column; what it gives is valid until the next one. @param {number} rows */
+  next(rows) {
+    if (scratch.length < rows) scratch = new Float64Array(rows);
+    const { bytes } = this;
     const width = this.widths[this.column++];
-    if (width === 0) out.fill(0, to, to + rows);
-    let scale = 1;
-    for (let plane = 0; plane < width; plane++, scale *= 256) {
-      const from = this.at;
-      this.at += rows;
-      if (plane === 0) for (let i = 0; i < rows; i++) out[to + i] = bytes[from + i];
-      else for (let i = 0; i < rows; i++) if (bytes[from + i]) out[to + i] += bytes[from + i] * scale;
+    const a = this.at;
+    this.at += width * rows;
+    const out = scratch.subarray(0, rows);
+    if (width === 0) return out.fill(0);
+    const b = a + rows;
+    const c = b + rows;
+    if (width === 1) for (let i = 0; i < rows; i++) out[i] = bytes[a + i];
+    else if (width === 2) for (let i = 0; i < rows; i++) out[i] = bytes[a + i] | (bytes[b + i] << 8);
+    else for (let i = 0; i < rows; i++) out[i] = bytes[a + i] | (bytes[b + i] << 8) | (bytes[c + i] << 16);
+    for (let plane = 3, scale = 2 ** 24, from = c + rows; plane < width; plane++, scale *= 256, from += rows) {
+      for (let i = 0; i < rows; i++) if (bytes[from + i]) out[i] += bytes[from + i] * scale;
     }
-  }
-
-  numbers() {
-    const out = new Float64Array(this.rows);
-    this.into(out, 0);
     return out;
   }
 
-  /** Signed numbers that are differences. */
-  differences() {
-    const out = this.numbers();
+  /** Puts the next column into `out`, from `to` on. @param {{set: (from: Float64Array, at: number) => void}} out @param {number} to @param {number} rows */
+  into(out, to, rows) {
+    out.set(this.next(rows), to);
+  }
+
+  /** @param {number} rows */
+  numbers(rows) {
+    return this.next(rows).slice();
+  }
+
+  /** Signed numbers that are differences. @param {number} rows */
+  differences(rows) {
+    const out = this.numbers(rows);
     for (let i = 0, sum = 0; i < out.length; i++) {
       const zigzag = out[i];
       out[i] = sum += zigzag % 2 ? -(zigzag + 1) / 2 : zigzag / 2;
@@ -61,25 +60,32 @@ class Reader {
   }
 }
 
+/** The smallest array of whole numbers up to `most`. @param {number} most @param {number} length @returns {Uint8Array|Uint16Array|Uint32Array|Float64Array} */
+function small(most, length) {
+  if (most < 2 ** 8) return new Uint8Array(length);
+  if (most < 2 ** 16) return new Uint16Array(length);
+  return most < 2 ** 32 ? new Uint32Array(length) : new Float64Array(length);
+}
+
 export class Data {
   /** @param {any} head */
   constructor(head) {
     this.head = head;
     const n = head.calls;
     const functions = head.functions.name.length;
-    const Small = functions < 65535 ? Uint16Array : Uint32Array;
     this.none = functions; // what stands for "no function is known"
     this.duration = head.duration;
     // Of calls
     this.count = n;
     this.start = new Float64Array(n);
     this.dur = new Float64Array(n);
-    this.func = new Small(n);
+    this.func = small(functions, n);
     this.kind = new Uint8Array(n);
     this.flags = new Uint8Array(n);
-    this.line = new Uint32Array(n);
-    this.task = head.tasks.length ? new Uint32Array(n) : null;
-    this.pyramid = new Pyramid(this.dur);
+    const widest = (/** @type {any[]} */ tiles, /** @type {number} */ column) => 256 ** tiles.reduce((most, tile) => Math.max(most, tile.widths[column]), 0) - 1;
+    this.line = small(widest(head.tiles.c, 5), n);
+    this.task = head.tasks.length ? small(head.tasks.length, n) : null;
+    this.pyramid = new Pyramid(this.dur, this.start);
     this.tileRows = head.tiles.c.length ? head.tiles.c[0].rows : 1;
     this.callTiles = new Uint8Array(head.tiles.c.length); // 0 not decoded, 1 being decoded, 2 here
     this.blockTiles = new Uint8Array(head.tiles.m.length);
@@ -94,6 +100,8 @@ export class Data {
       coarse += groups;
     }
     this.groups = coarse;
+    // Of each group of calls: when it starts, how long it is, its longest call's function and length, the sum of all.
+    this.coarseStart = this.coarseSpan = this.coarseFunc = this.coarseMost = this.coarseSum = new Float64Array(0);
     // Of blocks: births and deaths in order of time
     const m = head.events;
     this.events = m;
@@ -103,17 +111,18 @@ export class Data {
     this.born = new Uint8Array(m);
     this.birth = new Uint32Array(head.blocks); // its event
     this.death = new Uint32Array(head.blocks); // 0: it lives on
-    this.size = new Float64Array(head.blocks);
-    this.holder = new Small(head.blocks);
-    this.place = new Uint32Array(head.blocks); // the line that was executing, as a row of head.places
-    this.ownPlace = new Uint32Array(head.blocks); // the own line that it is charged to
-    this.eventThread = new Uint16Array(m);
+    const places = head.places[0].length;
+    this.size = small(widest(head.tiles.m, 4), head.blocks);
+    this.holder = small(functions, head.blocks);
+    this.place = small(places, head.blocks); // the line that was executing, as a row of head.places
+    this.ownPlace = small(places, head.blocks); // the own line that it is charged to
+    this.eventThread = small(head.threads.length, m);
     const deepest = head.rows.reduce((/** @type {number} */ most, /** @type {number[]} */ row) => Math.max(most, row[1]), 0);
-    this.eventDepth = deepest < 65000 ? new Uint16Array(m) : new Uint32Array(m); // of its call, and 1
+    this.eventDepth = small(deepest + 1, m); // of its call, and 1
     this.waiting = new Waiting(head.threads.length, head.blocking, functions);
     // Who holds memory: holdBy() sets these.
     this.by = "";
-    /** @type {Uint16Array|Uint32Array} */
+    /** @type {ArrayLike<number>} */
     this.holders = this.holder;
     this.bandOf = new Uint8Array(0);
     this.bands = 1;
@@ -126,6 +135,7 @@ export class Data {
     this.frames = new Float64Array(frames * this.bands); // live bytes of each band before an event
     this.frameMost = new Float64Array(frames); // the most live bytes after one of its events
     this.frameAt = new Uint32Array(frames); // which event that is
+    this.frameTime = new Float64Array(frames); // when its first event was
     this.birthsHere = 0;
     this.orphans = new Map();
     /** Of a parent its orphans. @type {Map<number, number[]>} */
@@ -136,12 +146,12 @@ export class Data {
   static async open() {
     const head = JSON.parse(new TextDecoder().decode(await unpack("head")));
     const data = new Data(head);
-    const read = new Reader(await unpack("coarse"), data.groups, head.coarse.widths);
-    data.coarseStart = read.differences();
-    data.coarseSpan = read.numbers();
-    data.coarseFunc = read.numbers();
-    data.coarseMost = read.numbers();
-    data.coarseSum = read.numbers();
+    const read = new Reader(await unpack("coarse"), head.coarse.widths);
+    data.coarseStart = read.differences(data.groups);
+    data.coarseSpan = read.numbers(data.groups);
+    data.coarseFunc = read.numbers(data.groups);
+    data.coarseMost = read.numbers(data.groups);
+    data.coarseSum = read.numbers(data.groups);
     const grain = head.grain;
     for (let i = 0; i < data.groups; i++) {
       data.coarseStart[i] *= grain;
@@ -161,9 +171,9 @@ export class Data {
   async links() {
     for (const [name, map] of /** @type {[string, Map<number, number>][]} */ ([["orphans", this.orphans], ["astray", this.astray]])) {
       const { rows, widths } = this.head[name];
-      const read = new Reader(await unpack(name), rows, widths);
-      const from = read.differences();
-      const to = read.differences();
+      const read = new Reader(await unpack(name), widths);
+      const from = read.differences(rows);
+      const to = read.differences(rows);
       for (let i = 0; i < rows; i++) map.set(from[i], to[i]);
     }
     for (const [child, parent] of this.orphans) {
@@ -172,8 +182,8 @@ export class Data {
       else this.strays.set(parent, [child]);
     }
     const { rows, widths } = this.head.tenures;
-    const read = new Reader(await unpack("tenures"), rows, widths);
-    this.waiting.fill(read.numbers(), read.numbers(), read.numbers(), this.head.grain);
+    const read = new Reader(await unpack("tenures"), widths);
+    this.waiting.fill(read.numbers(rows), read.numbers(rows), read.numbers(rows), this.head.grain);
   }
 
   /** @param {number} number */
@@ -182,24 +192,25 @@ export class Data {
     this.callTiles[number] = 1;
     const { rows, widths, begins, starts } = this.head.tiles.c[number];
     const grain = this.head.grain;
-    const read = new Reader(await unpack(`c${number}`), rows, widths);
+    const read = new Reader(await unpack(`c${number}`), widths);
     const from = number * this.tileRows;
-    const { start, dur, func } = this;
-    read.into(start, from);
-    read.into(dur, from);
-    read.into(func, from);
-    read.into(this.kind, from);
-    read.into(this.flags, from);
-    read.into(this.line, from);
-    if (this.task) read.into(this.task, from);
+    const { start, dur } = this;
     let next = 0;
     let last = 0;
-    for (let i = from; i < from + rows; i++) {
-      last = begins[next] === i ? starts[next++] : last + start[i];
-      start[i] = last * grain;
-      dur[i] *= grain;
-      func[i] = func[i] ? func[i] - 1 : this.none;
+    const steps = read.next(rows);
+    for (let i = 0; i < rows; i++) {
+      last = begins[next] === from + i ? starts[next++] : last + steps[i];
+      start[from + i] = last * grain;
     }
+    const lengths = read.next(rows);
+    if (grain !== 1) for (let i = 0; i < rows; i++) lengths[i] *= grain;
+    dur.set(lengths, from);
+    this.names(read.next(rows));
+    this.func.set(scratch.subarray(0, rows), from);
+    read.into(this.kind, from, rows);
+    read.into(this.flags, from, rows);
+    read.into(this.line, from, rows);
+    if (this.task) read.into(this.task, from, rows);
     this.pyramid.build(from, from + rows);
     this.callTiles[number] = 2;
   }
@@ -208,63 +219,72 @@ export class Data {
   async blockTile(number) {
     if (this.blockTiles[number]) return;
     this.blockTiles[number] = 1;
-    const { rows, widths, start } = this.head.tiles.m[number];
+    const { rows, births, widths, start } = this.head.tiles.m[number];
     const grain = this.head.grain;
-    const read = new Reader(await unpack(`m${number}`), rows, widths);
+    const read = new Reader(await unpack(`m${number}`), widths);
     const from = this.eventsHere;
-    read.into(this.time, from);
-    const ref = read.numbers();
-    const size = read.numbers();
-    const func = read.numbers();
-    const line = read.numbers();
-    const own = read.numbers();
-    read.into(this.eventThread, from);
-    read.into(this.eventDepth, from);
-    const { time } = this;
+    const { time, birth, death, block, born } = this;
+    const steps = read.next(rows);
     let last = start;
+    for (let i = 0; i < rows; i++) time[from + i] = (last += steps[i]) * grain;
+    const ref = read.next(rows);
+    const first = this.birthsHere;
+    let made = first;
     for (let i = 0, at = from; i < rows; i++, at++) {
-      time[at] = (last += time[at]) * grain;
-      let block;
+      let of;
       if (ref[i] === 0) {
-        block = this.birthsHere++;
-        this.birth[block] = at;
-        this.size[block] = size[i];
-        this.holder[block] = func[i] ? func[i] - 1 : this.none;
-        this.place[block] = line[i];
-        this.ownPlace[block] = own[i];
-        this.born[at] = 1;
+        of = made++;
+        birth[of] = at;
+        born[at] = 1;
       } else {
-        block = this.birthsHere - ref[i];
-        this.death[block] = at;
+        of = made - ref[i];
+        death[of] = at;
       }
-      this.block[at] = block;
+      block[at] = of;
     }
+    read.into(this.eventThread, from, rows);
+    read.into(this.eventDepth, from, rows);
+    read.into(this.size, first, births);
+    this.names(read.next(births));
+    this.holder.set(scratch.subarray(0, births), first);
+    read.into(this.place, first, births);
+    read.into(this.ownPlace, first, births);
+    this.birthsHere = made;
     this.eventsHere += rows;
     this.keyframes(from);
     this.blockTiles[number] = 2;
   }
 
+  /** Turns what a column has, 0: none, into numbers of functions. @param {Float64Array} column */
+  names(column) {
+    const { none } = this;
+    for (let i = 0; i < column.length; i++) column[i] = column[i] ? column[i] - 1 : none;
+  }
+
   /** Sums up the bands from an event on, which a keyframe begins with. @param {number} from */
   keyframes(from) {
-    const { bands, frames, bandOf, holders } = this;
+    const { bands, frames, bandOf, holders, block, born, size, frameMost, frameAt, frameTime, time } = this;
     const live = new Float64Array(bands);
     if (from) live.set(frames.subarray((from / KEYFRAME) * bands, (from / KEYFRAME + 1) * bands));
     let total = live.reduce((a, b) => a + b, 0);
     // Tiles are whole keyframes but for the last one.
-    for (let at = from; at < this.eventsHere; at++) {
-      const frame = Math.floor(at / KEYFRAME);
-      if (at % KEYFRAME === 0) {
-        frames.set(live, frame * bands);
-        this.frameMost[frame] = -1;
+    for (let at = from, frame = from / KEYFRAME; at < this.eventsHere; frame++) {
+      for (let b = 0, to = frame * bands; b < bands; b++) frames[to + b] = live[b];
+      frameTime[frame] = time[at];
+      let most = -1;
+      let place = at;
+      for (const end = Math.min(this.eventsHere, at + KEYFRAME); at < end; at++) {
+        const of = block[at];
+        const change = born[at] ? size[of] : -size[of];
+        live[bandOf[holders[of]]] += change;
+        total += change;
+        if (total > most) {
+          most = total;
+          place = at;
+        }
       }
-      const block = this.block[at];
-      const change = this.born[at] ? this.size[block] : -this.size[block];
-      live[bandOf[holders[block]]] += change;
-      total += change;
-      if (total > this.frameMost[frame]) {
-        this.frameMost[frame] = total;
-        this.frameAt[frame] = at;
-      }
+      frameMost[frame] = most;
+      frameAt[frame] = place;
     }
     frames.set(live, Math.ceil(this.eventsHere / KEYFRAME) * bands);
   }
@@ -380,7 +400,7 @@ export class Data {
   openAt(time) {
     const found = [];
     for (const { first, end } of this.rows) {
-      let at = upperBound(this.start, time, first, end) - 1;
+      const at = upperBound(this.start, time, first, end) - 1;
       if (at >= first && time < this.start[at] + this.dur[at]) found.push(at);
     }
     return found;
@@ -491,6 +511,13 @@ export class Data {
   /** Live bytes of each band at a time, to the byte. @param {number} time */
   bandsAt(time) {
     return this.bandsBefore(upperBound(this.time, time, 0, this.eventsHere), new Float64Array(this.bands));
+  }
+
+  /** The first event at a time or later, likely near `from`; of what is decoded. @param {number} time @param {number} from @param {boolean} [whole] the first of a keyframe will do */
+  eventFrom(time, from, whole) {
+    const frame = gallop(this.frameTime, time, Math.ceil(from / KEYFRAME), Math.ceil(this.eventsHere / KEYFRAME));
+    if (whole) return Math.min(this.eventsHere, frame * KEYFRAME);
+    return lowerBound(this.time, time, Math.max(from, (frame - 1) * KEYFRAME), Math.min(frame * KEYFRAME, this.eventsHere));
   }
 
   /** The event in [from, to) after which the most bytes were live; -1: there is none. @param {number} from @param {number} to */

@@ -26,6 +26,7 @@ from .. import __version__
 from .._words import plural, show_ns
 from ..answers.own import find_own
 from ..trace.column import Array
+from .source import find_source
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -40,6 +41,9 @@ BANDS = 12
 #: own line that it is charged to.
 HOLDERS = ("function", "line", "own")
 _BINS = 1024
+_NEVER = (1 << 63) - 1
+#: Up to so many pairs of a function and a line they are numbered by a table of them all.
+_MOST_PAIRS = 1 << 26
 
 #: What a call is, by the word of its kind: colour.js has one colour for each.
 _SPECIAL = {"span": "span", "gc": "gc", "hpy": "native"}
@@ -66,20 +70,46 @@ def _planes(values: Array) -> tuple[int, bytes]:
     return width, raw.reshape(len(values), 8)[:, :width].T.tobytes()
 
 
-def _section(columns: Sequence[Array]) -> tuple[list[int], bytes]:
-    """Give the widths of some columns, and all of them compressed."""
+def _section(columns: Sequence[Array], times: int = 0) -> tuple[list[int], bytes]:
+    """Give the widths of some columns, and all of them compressed.
+
+    Parameters
+    ----------
+    columns : sequence of array
+        Of unsigned numbers.
+    times : int
+        How many columns at the beginning hold times.
+    """
     widths, parts = [], []
     for values in columns:
         width, raw = _planes(values)
         widths.append(width)
         parts.append(raw)
-    return widths, compress(b"".join(parts))
+    return widths, _gzip(b"".join(parts[:times]), b"".join(parts[times:]))
+
+
+def _gzip(times: bytes, rest: bytes) -> bytes:
+    """Give base64 of one gzip of two parts.
+
+    Differences of times hardly repeat: to look for runs alone is twice as fast there, and what
+    comes out is smaller.
+    """
+    made, crc, size = [b"\x1f\x8b\x08\0\0\0\0\0\0\xff"], 0, 0
+    # A flush ends a part at a whole byte, so that the next one may stand behind it.
+    for raw, level, strategy, end in (
+        (times, 1, zlib.Z_RLE, zlib.Z_FULL_FLUSH),
+        (rest, 4, zlib.Z_DEFAULT_STRATEGY, zlib.Z_FINISH),
+    ):
+        packer = zlib.compressobj(level, zlib.DEFLATED, -15, 8, strategy)
+        made += [packer.compress(raw), packer.flush(end)]
+        crc, size = zlib.crc32(raw, crc), size + len(raw)
+    made.append(crc.to_bytes(4, "little") + (size & 0xFFFFFFFF).to_bytes(4, "little"))
+    return base64.b64encode(b"".join(made))
 
 
 def compress(raw: bytes) -> bytes:
     """Give base64 of gzip; the same bytes for the same data."""
-    packer = zlib.compressobj(1 if len(raw) > 1 << 16 else 6, zlib.DEFLATED, 31)
-    return base64.b64encode(packer.compress(raw) + packer.flush())
+    return _gzip(b"", raw)
 
 
 # ---- Calls ---------------------------------------------------------------------------------------
@@ -140,14 +170,27 @@ class _Calls:
         ]
         self.row_of = {(thread, depth): n for n, (thread, depth, _, _) in enumerate(self.rows)}
         #: Row of the picture, and place in it, of each row of `trace.calls`.
-        self.row = np.empty(self.count, dtype=np.uint16 if len(self.rows) < 1 << 16 else np.int32)
-        self.row[order] = np.repeat(np.arange(len(self.rows)), [n for *_, n in self.rows])
+        #: The former of each call in the order of the page.
+        self.row_at = np.repeat(
+            np.arange(len(self.rows), dtype=np.uint16 if len(self.rows) < 1 << 16 else np.int32),
+            [n for *_, n in self.rows],
+        )
+        self.row = np.empty_like(self.row_at)
+        self.row[order] = self.row_at
         self.place = np.empty(self.count, dtype=np.int64)
         self.place[order] = np.arange(self.count)
-        end = (start + column("duration"))[order] // grain
         self.exact_start = start[order]
-        self.start = self.exact_start // grain
-        self.duration = np.maximum(end - self.start, 0)
+        duration = column("duration")[order]
+        if grain == 1:
+            self.start, self.duration = self.exact_start, np.maximum(duration, 0)
+        else:
+            self.start = self.exact_start // grain
+            end = (self.exact_start + duration) // grain
+            self.duration = np.maximum(end - self.start, 0)
+        # When the next call of a row begins: until then a search by time finds this one.
+        self.next = np.empty(self.count, dtype=np.int64)
+        self.next[:-1] = self.start[1:]
+        self.next[[first + count - 1 for _, _, first, count in self.rows]] = _NEVER
         self.function = column("function")[order]
         kinds = table._column("kind")
         self.kind = kinds.values()[order]
@@ -176,13 +219,43 @@ class _Calls:
 
     def orphans(self) -> tuple[Array, Array]:
         """Give the calls whose parent is not the one that data.js finds, and their parents."""
-        found = np.full(self.count, -1, dtype=np.int64)
+        wrong = []
         for thread, depth, first, count in self.rows:
-            if depth:
-                part = slice(first, first + count)
-                found[part] = self.sought(thread, depth - 1, self.start[part])
-        wrong = np.flatnonzero(found != self.parent)
-        return wrong, self.parent[wrong]
+            part = slice(first, first + count)
+            parent = self.parent[part]
+            above = self.row_of.get((thread, depth - 1))
+            found = self.found(parent, above, self.start[part])
+            nobody = np.flatnonzero(parent < 0)
+            found[nobody] = self.sought(thread, depth - 1, self.start[part][nobody]) < 0
+            wrong.append(np.flatnonzero(~found) + first)
+        rows = np.concatenate(wrong) if wrong else np.empty(0, dtype=np.int64)
+        return rows, self.parent[rows]
+
+    def found(self, call: Array, row: int | Array | None, times: Array) -> Array:
+        """Say which calls a search in their row by some times finds, as data.js does it.
+
+        Parameters
+        ----------
+        call : array
+            Places of calls; less than 0: never found.
+        row : int, array or None
+            The rows that are searched.
+        times : array
+            Whole grains.
+
+        Returns
+        -------
+        array of bool
+            New.
+        """
+        if row is None:
+            return np.zeros(len(call), dtype=bool)
+        known = np.maximum(call, 0)
+        found: Array = self.row_at[known] == row
+        found &= call >= 0
+        found &= self.start[known] <= times
+        found &= times < self.next[known]
+        return found
 
     def owners(self, own: Array) -> tuple[Array, Array]:
         """Give function and line of the own line that each call is charged to, -1: there is none.
@@ -258,6 +331,11 @@ class _Calls:
 # ---- Blocks --------------------------------------------------------------------------------------
 
 
+def _wide_pair(function: Any, line: Any) -> Any:
+    """Give one number for a function and a line."""
+    return (np.asarray(function, dtype=np.int64) + 1 << 32) | (np.asarray(line, np.int64) + 1)
+
+
 class _Places:
     """Lines that something was allocated in, numbered: 0 is no line of no function.
 
@@ -270,31 +348,36 @@ class _Places:
     """
 
     def __init__(self, functions: int, pairs: Sequence[tuple[Array, Array]]) -> None:
-        # A table with room for each function's lines, from its first to its last: no sorting.
-        low, high = np.full(functions + 1, 1 << 31), np.full(functions + 1, -2)
+        # A table with room for each pair: no sorting. Row 0 is of no function.
+        self._lines = 2 + max((int(line.max(initial=-1)) for _, line in pairs), default=-1)
+        if self._lines * (functions + 1) > _MOST_PAIRS:
+            self._lines = 0
+            keys = [_wide_pair(*pair) for pair in pairs]
+            used = np.unique(np.concatenate([*keys, [_wide_pair(-1, -1)]]))
+            self._keys = used
+            self.function, self.line = (used >> 32) - 1, (used & 0xFFFFFFFF) - 1
+            return
+        table = np.zeros(self._lines * (functions + 1), dtype=bool)
+        table[0] = True
         for function, line in pairs:
-            np.minimum.at(low, function, line)
-            np.maximum.at(high, function, line)
-        room = np.maximum(high - low + 1, 0)
-        self._offset = np.r_[0, np.cumsum(room)[:-1]] - low
-        used = np.zeros(int(room.sum()), dtype=bool)
-        for function, line in pairs:
-            used[self._offset[function] + line] = True
-        none = self._offset[-1] - 1 if low[-1] <= -1 <= high[-1] else -1
-        if none >= 0:
-            used[none] = False
-        self._number = np.cumsum(used, dtype=np.int32)
-        if none >= 0:
-            self._number[none] = 0
-        at = np.flatnonzero(used)
-        function = np.repeat(np.arange(functions + 1), room)[at]
+            table[self._pair(function, line)] = True
+        at = np.flatnonzero(table)
+        self._number = np.empty(len(table), dtype=np.int32)
+        self._number[at] = np.arange(len(at), dtype=np.int32)
         #: Function and line of each place.
-        self.function = np.r_[-1, np.where(function == functions, -1, function)]
-        self.line = np.r_[-1, at - self._offset[function]]
+        self.function, self.line = at // self._lines - 1, at % self._lines - 1
+
+    def _pair(self, function: Array, line: Array) -> Array:
+        pair: Array = (function.astype(np.int32) + 1) * np.int32(self._lines) + (line + 1)
+        return pair
 
     def of(self, function: Array, line: Array) -> Array:
         """Give the numbers of some of the pairs."""
-        numbers: Array = self._number[self._offset[function] + line]
+        numbers: Array
+        if self._lines:
+            numbers = self._number[self._pair(function, line)]
+        else:
+            numbers = np.searchsorted(self._keys, _wide_pair(function, line))
         return numbers
 
 
@@ -323,20 +406,18 @@ class _Blocks:
         start = np.maximum.accumulate(column("start"))
         end = column("end")
         self.count = len(start)
-        dead = np.flatnonzero(end >= 0)
-        died = np.maximum(end, start)[dead]
+        dead = np.flatnonzero(end >= 0).astype(np.int32)
+        died = np.maximum(end[dead], start[dead])
         order = np.argsort(died, kind="stable")
         dead, died = dead[order], died[order]
-        before = np.searchsorted(start, died, side="right")
-        deaths = np.arange(len(dead)) + before
+        before = np.searchsorted(start, died, side="right").astype(np.int32)
         total = self.count + len(dead)
         self.events = total
 
         # By a mask: in order, which the processor reads ahead.
         is_death = np.zeros(total, dtype=bool)
-        is_death[deaths] = True
+        is_death[before + np.arange(len(dead), dtype=np.int64)] = True
         is_birth = ~is_death
-        del deaths
 
         def merged(of_births: Any, of_deaths: Any, dtype: Any = np.int32) -> Array:
             column = np.empty(total, dtype=dtype)
@@ -345,10 +426,11 @@ class _Blocks:
 
         self.time = merged(start, died, np.int64)
         self.ref = merged(0, before - dead)  # of a death: how many births ago its block was born
-        self.size = merged(np.maximum(column("size"), 0), 0, np.int64)
+        #: How many births are before an event.
+        self.births_before = np.cumsum(is_birth, dtype=np.int32)
+        self.size = np.maximum(column("size"), 0)
         function = trace._block_functions()
-        self.function = merged(function + 1, 0)
-        self.sizes = np.maximum(column("size"), 0)
+        self.function = function + 1
         executing, line, call = column("function"), column("line"), column("call")
         of, at = calls.owners(own)
         call = np.where(call >= 0, calls.place[call], -1) if calls.count else call
@@ -362,59 +444,67 @@ class _Blocks:
             "line": self.places.of(executing, line),
             "own": self.places.of(owner, owner_line),
         }
-        self.line = merged(self.keys["line"], 0)
-        self.own = merged(self.keys["own"], 0)
-        self.start, self.end = start, end
-        self._link(calls, column, merged, dead, grain)
-        self.time //= grain
+        self.start, self.end, self.dead, self.died = start, end, dead, died
+        self._weights: tuple[int, Array, Array] | None = None  # what bands() counts by
+        if grain != 1:
+            self.time //= grain
+        self._link(calls, column, merged, dead)
 
-    def _link(self, calls: _Calls, column: Any, merged: Any, dead: Array, grain: int) -> None:
+    def _link(self, calls: _Calls, column: Any, merged: Any, dead: Array) -> None:
         """Name the call of each event by its thread and depth, and those that this misses."""
-        made, freed = column("call"), column("freed_in")[dead]
         thread = merged(column("thread"), np.maximum(column("free_thread")[dead], 0))
-        call = merged(made, freed)
-        known = np.flatnonzero(call >= 0)
         self.depth = np.zeros(self.events, dtype=np.int32)  # of the call, and 1; 0: no call
-        if calls.count and len(known):
-            call = call[known]
-            row = calls.row[call]
-            self.depth[known] = np.array([depth + 1 for _, depth, *_ in calls.rows])[row]
-            thread[known] = np.array([thread for thread, *_ in calls.rows])[row]
-            times = self.time[known] // grain
-            found = np.empty(len(known), dtype=np.int64)
-            order = np.argsort(row, kind="stable")
-            edges = np.searchsorted(row[order], np.arange(len(calls.rows) + 1))
-            for n, (of_thread, depth, _, _) in enumerate(calls.rows):
-                part = order[edges[n] : edges[n + 1]]
-                if len(part):
-                    found[part] = calls.sought(of_thread, depth, times[part])
-            place = calls.place[call]
-            wrong = np.flatnonzero(found != place)
-            self.astray, self.astray_to = known[wrong], place[wrong]
+        if calls.count:
+            call = merged(column("call"), column("freed_in")[dead])
+            place = np.where(call >= 0, calls.place[call], -1)
+            known = place >= 0
+            row = calls.row_at[place]
+            depth_of = np.array([depth + 1 for _, depth, *_ in calls.rows], dtype=np.int32)
+            thread_of = np.array([thread for thread, *_ in calls.rows], dtype=np.int32)
+            self.depth = depth_of[row]
+            self.depth[~known] = 0
+            np.copyto(thread, thread_of[row], where=known)
+            wrong = np.flatnonzero(known & ~calls.found(place, row, self.time))
+            self.astray, self.astray_to = wrong, place[wrong]
         else:
             self.astray = self.astray_to = np.empty(0, dtype=np.int64)
         self.thread = thread
 
     def tiles(self) -> Iterator[tuple[dict[str, Any], list[Array]]]:
-        """Give what the head says of each tile, and its columns."""
+        """Give what the head says of each tile, and its columns: of all events, then of births."""
         step = np.diff(self.time, prepend=0)
         for at in range(0, self.events, TILE):
-            part = slice(at, min(at + TILE, self.events))
+            end = min(at + TILE, self.events)
+            part = slice(at, end)
+            first = int(self.births_before[at - 1]) if at else 0
+            born = slice(first, int(self.births_before[end - 1]))
             steps = step[part].copy()
             steps[0] = 0
-            columns = [
-                self.ref, self.size, self.function, self.line, self.own, self.thread, self.depth
-            ]  # fmt: skip
-            yield {"start": int(self.time[at])}, [steps, *(each[part] for each in columns)]
+            yield (
+                {"start": int(self.time[at]), "births": born.stop - first},
+                [
+                    steps,
+                    *(each[part] for each in (self.ref, self.thread, self.depth)),
+                    *(
+                        each[born]
+                        for each in (self.size, self.function, self.keys["line"], self.keys["own"])
+                    ),
+                ],
+            )
 
     def bands(self, by: str, peak: int, duration: int) -> list[int]:
         """Give who has a band: half by what they hold at the peak, the rest by bytes and time."""
         keys, least = self.keys[by], 0 if by == "function" else 1
-        known = keys >= least
-        live = known & (self.start <= peak) & ((self.end < 0) | (self.end > peak))
-        life = np.where(self.end >= 0, self.end, duration) - self.start
-        held = np.bincount(keys[live], weights=self.sizes[live])
-        area = np.bincount(keys[known], weights=self.sizes[known].astype(float) * life[known])
+        if self._weights is None or self._weights[0] != peak:
+            live = (self.start <= peak) & ((self.end < 0) | (self.end > peak))
+            life = np.where(self.end >= 0, self.end, duration) - self.start
+            self._weights = peak, np.flatnonzero(live), self.size.astype(float) * life
+        _, at_peak, weights = self._weights
+        # Shifted by one: a holder that is not known is -1.
+        held = np.bincount(keys[at_peak] + 1, weights=self.size[at_peak])[least + 1 :]
+        area = np.bincount(keys + 1, weights=weights)[least + 1 :]
+        held = np.r_[np.zeros(least), held]
+        area = np.r_[np.zeros(least), area]
         held.resize(len(area))
         most = [int(key) for key in np.argsort(-held, kind="stable")[:BANDS] if held[key] > 0]
         over_time = [int(key) for key in np.argsort(-area, kind="stable")[:BANDS] if area[key] > 0]
@@ -425,26 +515,24 @@ class _Blocks:
         """Give the live bytes of each band, and of all others, at the end of each bin."""
         keys = self.keys[by]
         rows = len(bands) + 1
-        band = np.full(int(keys.max(initial=-1)) + 2, rows - 1, dtype=np.int64)
+        band = np.full(int(keys.max(initial=-1)) + 2, rows - 1, dtype=np.int16)
         for number, key in enumerate(bands):
             band[key] = number
         of = band[keys]  # -1: the last, which is none of the bands
-        sums = np.zeros(_BINS * rows, dtype=np.float64)
+        sums = np.zeros((_BINS, rows), dtype=np.float64)
+        # Bin k ends at (k + 1) * length / bins, exactly: by whole numbers of any size.
         length = max(duration, 1)
-        for times, sign, part in (
-            (self.start, 1.0, slice(None)),
-            (self.end[self.end >= 0], -1.0, self.end >= 0),
-        ):
-            # Exact: a division of whole numbers, as bin k ends at (k + 1) * length / bins.
-            at = (
-                np.minimum((times.astype(object) * _BINS // length).astype(np.int64), _BINS - 1)
-                if length > 1 << 52
-                else np.minimum(times * _BINS // length, _BINS - 1)
+        edges = [-(-(n + 1) * length // _BINS) for n in range(_BINS - 1)]
+        for times, sign, rows_of in ((self.start, 1.0, None), (self.died, -1.0, self.dead)):
+            ends = np.searchsorted(times, np.array(edges, dtype=np.int64), side="left")
+            bin_of = np.repeat(
+                np.arange(_BINS, dtype=np.int32) * rows, np.diff(np.r_[0, ends, len(times)])
             )
-            sums += sign * np.bincount(
-                at * rows + of[part], weights=self.sizes[part], minlength=_BINS * rows
-            )
-        curve = np.cumsum(sums.reshape(_BINS, rows), axis=0)
+            bin_of += of if rows_of is None else of[rows_of]
+            sizes = self.size if rows_of is None else self.size[rows_of]
+            found = np.bincount(bin_of, weights=sizes, minlength=_BINS * rows)
+            sums += sign * found.reshape(_BINS, rows)
+        curve = np.cumsum(sums, axis=0)
         return [[int(value) for value in column] for column in curve.T]
 
 
@@ -520,7 +608,7 @@ def _findings(trace: Trace, calls: _Calls) -> list[dict[str, Any]]:
 # ---- The head ------------------------------------------------------------------------------------
 
 
-def _area(kind: str | None, file: str | None) -> int:
+def area_of(kind: str | None, file: str | None) -> int:
     """Say whose code a function is."""
     if kind == "user":
         return AREAS.index("span")
@@ -538,7 +626,10 @@ _STATISTICS = (
     "peak_live",
 )  # fmt: skip
 #: Of them, what the table calls otherwise than the page.
-_COLUMNS = {"alive": "live", "peak_live": "at_peak"}
+_COLUMNS = {
+    "allocated": "allocated_self", "freed": "freed_self", "blocks": "blocks_self",
+    "alive": "live_self", "peak_live": "at_peak_self",
+}  # fmt: skip
 
 
 def _functions(trace: Trace) -> dict[str, Any]:
@@ -548,7 +639,7 @@ def _functions(trace: Trace) -> dict[str, Any]:
     modules = list(dict.fromkeys(texts["module"]))
     number = {name: n for n, name in enumerate(files)}
     place = {name: n for n, name in enumerate(modules)}
-    area = [_area(k, f) for k, f in zip(texts["kind"], texts["file"], strict=True)]
+    area = [area_of(k, f) for k, f in zip(texts["kind"], texts["file"], strict=True)]
     return {
         "name": texts["name"],
         "modules": modules,
@@ -594,7 +685,7 @@ def _points(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _told(trace: Trace) -> dict[str, Any]:
+def told(trace: Trace) -> dict[str, Any]:
     """Give the line at the top: what was lost, left out, and what recording itself cost."""
     from ..show.layout import Layout
     from ..show.limits import limits as find_limits
@@ -653,7 +744,8 @@ def _threads(trace: Trace) -> list[dict[str, Any]]:
     ]
 
 
-def _title(trace: Trace) -> str:
+def find_title(trace: Trace) -> str:
+    """Give the name of the program."""
     argv = trace.metadata.get("argv")
     if isinstance(argv, (list, tuple)) and argv and isinstance(argv[0], str):
         return argv[0].rpartition("/")[2] or "eventprof"
@@ -661,7 +753,7 @@ def _title(trace: Trace) -> str:
 
 
 def sections(
-    trace: Trace, title: str | None = None, grain: int = 1
+    trace: Trace, title: str | None = None, grain: int = 1, source: bool = False
 ) -> tuple[bytes, bytes, list[tuple[str, bytes]]]:
     """Give the data of the page.
 
@@ -673,6 +765,8 @@ def sections(
         Without: the program's name.
     grain : int
         Times are rounded down to multiples of so many nanoseconds.
+    source : bool
+        With the text of the files.
 
     Returns
     -------
@@ -700,10 +794,10 @@ def sections(
         )
         heads: dict[str, list[dict[str, Any]]] = {"c": [], "m": []}
         jobs = []
-        for letter, source in (("c", calls.tiles()), ("m", blocks.tiles())):
-            for number, (head, columns) in enumerate(source):
+        for letter, found, times in (("c", calls.tiles(), 2), ("m", blocks.tiles(), 1)):
+            for number, (head, columns) in enumerate(found):
                 heads[letter].append(head)
-                job = submit(_section, columns)
+                job = submit(_section, columns, times)
                 jobs.append((f"{letter}{number}", head, len(columns[0]), job))
                 if len(jobs) > 8:
                     jobs[-8][3].result()  # no more columns in memory than are being compressed
@@ -732,7 +826,7 @@ def sections(
     head = {
         "format": 2,
         "version": __version__,
-        "title": _title(trace) if title is None else title,
+        "title": find_title(trace) if title is None else title,
         "summary": f"{show_ns(duration)}, {plural(trace._facts['events'], 'event')}",
         "duration": duration,
         "grain": grain,
@@ -755,7 +849,8 @@ def sections(
         "findings": _findings(trace, calls),
         "peak": [peak_ns, peak_bytes, peak_blocks] if blocks.count and peak_bytes else None,
         "resident": [resident["time"].tolist(), resident["bytes"].tolist()],
-        "told": _told(trace),
+        "told": told(trace),
+        "source": find_source(trace) if source else [],
         **_points(trace),
         "tiles": heads,
         **extra,

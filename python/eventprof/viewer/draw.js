@@ -3,7 +3,9 @@
 // there is a line of numbers: which call is under a pixel.
 
 import { blend } from "./colour.js";
-import { gallop, lowerBound } from "./lod.js";
+import { leavesFor, lowerBound } from "./lod.js";
+
+const SHORT = 40; // pixels that a loop fills faster than the array's own fill
 
 export class Raster {
   /** @param {HTMLCanvasElement} canvas */
@@ -94,27 +96,49 @@ export function paintSlices(data, first, end, v0, v1, width, pixels, line, numbe
   numbers.fill(-1, at, at + width);
   let i = Math.max(first, lowerBound(start, v0, first, end) - 1);
   if (i < end && start[i] < v0 && start[i] + dur[i] <= v0) i++;
+  const leaves = leavesFor((lowerBound(start, v1, i, end) - i) / width);
   while (i < end && start[i] < v1) {
     const x0 = Math.max(0, Math.floor((start[i] - v0) / each));
     if (x0 >= width) break;
     if (dur[i] >= each) {
       const x1 = Math.min(width, Math.max(x0 + 1, Math.round((start[i] + dur[i] - v0) / each)));
       const colour = faded(i, colours[func[i]]);
-      pixels.fill(colour, line + x0, line + x1);
-      numbers.fill(i, at + x0, at + x1);
+      if (x1 - x0 < SHORT) {
+        for (let x = x0; x < x1; x++) {
+          pixels[line + x] = colour;
+          numbers[at + x] = i;
+        }
+      } else {
+        pixels.fill(colour, line + x0, line + x1);
+        numbers.fill(i, at + x0, at + x1);
+      }
       if (x1 - x0 >= 3 && x1 < width) pixels[line + x1 - 1] = blend(colour, back, 130); // a border to the next
       if (x1 - x0 >= 26) wide(i, x0, x1);
       i++;
       continue;
     }
-    let next = gallop(start, v0 + (x0 + 1) * each, i + 1, end);
-    if (next - i > 1 && dur[next - 1] >= each) next--;
+    const right = v0 + (x0 + 1) * each;
     let best = i;
     let total = dur[i];
-    if (next - i > 1) {
+    let next = i;
+    if (leaves) {
+      next = pyramid.leap(right, i + 1, end, leaves);
       pyramid.query(i, next);
       best = pyramid.best;
       total = pyramid.total;
+    }
+    if (!leaves || dur[best] >= each) {
+      next = pyramid.next(right, i + 1, end);
+      if (next - i > 1 && dur[next - 1] >= each) next--;
+      best = i;
+      total = dur[i];
+      if (next - i > 1) {
+        pyramid.query(i, next);
+        best = pyramid.best;
+        total = pyramid.total;
+      }
+    }
+    if (next - i > 1) {
       if (hits && !hits[func[best]] && next - i <= 4096) {
         for (let k = i; k < next; k++) if (hits[func[k]]) { best = k; break; } // a hit does not vanish
       }
@@ -138,7 +162,7 @@ function inView(data, row, v0, v1) {
 /** The calls of a row that can be in view, by its coarse groups. @param {import("./data.js").Data} data @param {any} row @param {number} v0 @param {number} v1 */
 export function rangeInView(data, row, v0, v1) {
   const { size } = data.head.coarse;
-  const starts = /** @type {Float64Array} */ (data.coarseStart);
+  const starts = data.coarseStart;
   const from = Math.max(row.coarse, lowerBound(starts, v0, row.coarse, row.coarseEnd) - 1);
   const to = lowerBound(starts, v1, row.coarse, row.coarseEnd);
   return [row.first + (from - row.coarse) * size, Math.min(row.end, row.first + (to - row.coarse) * size)];
@@ -147,10 +171,10 @@ export function rangeInView(data, row, v0, v1) {
 /** @param {import("./data.js").Data} data @param {any} row @param {number} v0 @param {number} v1 @param {number} width @param {Uint32Array} pixels @param {number} line @param {Look} look */
 function paintCoarse(data, row, v0, v1, width, pixels, line, look) {
   const each = (v1 - v0) / width;
-  const starts = /** @type {Float64Array} */ (data.coarseStart);
-  const spans = /** @type {Float64Array} */ (data.coarseSpan);
-  const sums = /** @type {Float64Array} */ (data.coarseSum);
-  const func = /** @type {Float64Array} */ (data.coarseFunc);
+  const starts = data.coarseStart;
+  const spans = data.coarseSpan;
+  const sums = data.coarseSum;
+  const func = data.coarseFunc;
   for (let g = row.coarse; g < row.coarseEnd; g++) {
     const end = starts[g] + spans[g];
     if (end < v0) continue;

@@ -2,8 +2,7 @@
 
 import { cssOf } from "./colour.js";
 import { state, update } from "./state.js";
-import { clean, fit, make, showBytes, showCount, showTime } from "./text.js";
-import { FONT } from "./timeline.js";
+import { FONT, clean, fit, make, showBytes, showCount, showTime } from "./text.js";
 import { Context, invert } from "./tree.js";
 
 export const UNITS = [
@@ -30,11 +29,7 @@ export class Flame {
     /** @type {{node: number, x: number, y: number, w: number}[]} */
     this.boxes = [];
     this.select = /** @type {HTMLSelectElement} */ (make("select", { "aria-label": "unit of the flame graph", onchange: () => update({ unit: this.select.value }) }));
-    for (const [value, text] of UNITS) {
-      if (!data.blocks && !["self", "waited", "calls"].includes(value)) continue;
-      if (value === "waited" && !data.waiting.shared) continue;
-      this.select.append(make("option", { value }, text));
-    }
+    for (const [value, text] of this.units()) this.select.append(make("option", { value }, text));
     this.turned = /** @type {HTMLInputElement} */ (make("input", { type: "checkbox", onchange: () => update({ inverted: this.turned.checked }) }));
     this.said = make("span", { class: "soft" });
     this.back = make("button", { type: "button", onclick: () => { this.focus = 0; update({}); } }, "whole graph");
@@ -58,6 +53,24 @@ export class Flame {
     this.canvas.addEventListener("mouseleave", () => tell(null, 0, 0));
     /** @type {{tree: import("./tree.js").Tree, self: Float64Array, total: Float64Array}} */
     this.graph = /** @type {any} */ (null);
+  }
+
+  /** The units that there are values of, with their names. */
+  units() {
+    const { data } = this;
+    return UNITS.filter(([unit]) => (data.blocks || ["self", "waited", "calls"].includes(unit)) && (unit !== "waited" || data.waiting.shared));
+  }
+
+  /** The colour of a node. @param {import("./colour.js").Palette} look @param {number} node */
+  colourOf(look, node) {
+    return look.calls[this.graph.tree.func[node]];
+  }
+
+  /** What the graph is of. */
+  where() {
+    const { peak } = this.data.head;
+    if (state.unit !== "live") return state.range ? `${showTime(state.range[0])} to ${showTime(state.range[1])}` : "whole run";
+    return `at ${showTime(state.instant ?? (peak ? peak[0] : this.data.duration))}${state.instant === null && peak ? ", the peak" : ""}`;
   }
 
   get context() {
@@ -86,6 +99,11 @@ export class Flame {
     let self = this.context.values(state.unit, t0, t1 + (state.range ? 0 : 1), state.instant ?? (this.data.head.peak ? this.data.head.peak[0] : t1));
     let tree = this.context.tree;
     if (state.inverted) ({ tree, self } = invert(tree, self));
+    this.show(tree, self);
+  }
+
+  /** Takes a tree and the values of its nodes. @param {import("./tree.js").Tree} tree @param {Float64Array} self */
+  show(tree, self) {
     this.graph = { tree, self, total: tree.totals(self) };
     this.children = /** @type {Map<number, number[]>} */ (new Map());
     for (let n = 1; n < tree.count; n++) {
@@ -141,7 +159,7 @@ export class Flame {
     context.font = FONT;
     context.textBaseline = "middle";
     for (const { node, x, y, w } of this.boxes) {
-      context.fillStyle = cssOf(look.calls[tree.func[node]]);
+      context.fillStyle = cssOf(this.colourOf(look, node));
       if (path.includes(node) && node !== focus) context.globalAlpha = 0.55;
       context.fillRect(x, y * BAR, Math.max(0.5, w - (w > 3 ? 1 : 0)), BAR - 1);
       context.globalAlpha = 1;
@@ -150,9 +168,7 @@ export class Flame {
         context.fillText(fit(context, clean(this.data.nameOf(tree.func[node])), w - 8), x + 4, y * BAR + BAR / 2);
       }
     }
-    const where = state.unit === "live"
-      ? `at ${showTime(state.instant ?? (this.data.head.peak ? this.data.head.peak[0] : this.data.duration))}${state.instant === null && this.data.head.peak ? ", the peak" : ""}`
-      : state.range ? `${showTime(state.range[0])} to ${showTime(state.range[1])}` : "whole run";
+    const where = this.where();
     const sum = total[0] > 0 ? `${showUnit(state.unit, total[0])}` : "nothing to show here";
     this.said.textContent = `${where}: ${sum}`;
     canvas.setAttribute("aria-label", `Flame graph, ${where}: ${sum}`);

@@ -9,6 +9,7 @@ export class Functions {
   /** @param {import("./data.js").Data} data @param {HTMLElement} pane @param {import("./histogram.js").Histogram} histogram */
   constructor(data, pane, histogram) {
     this.data = data;
+    this.sumsKey = ""; // the range that `known` is of
     this.histogram = histogram;
     this.order = "self";
     this.filter = /** @type {HTMLInputElement} */ (make("input", { type: "search", placeholder: "filter: name, module or file:line", "aria-label": "filter functions", oninput: () => update({ filter: this.filter.value }) }));

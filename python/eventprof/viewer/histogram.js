@@ -2,8 +2,7 @@
 
 import { cssOf } from "./colour.js";
 import { state, update } from "./state.js";
-import { clean, make, showCount, showTime } from "./text.js";
-import { FONT } from "./timeline.js";
+import { FONT, clean, make, showCount, showTime } from "./text.js";
 
 const HIGH = 150;
 

@@ -7,15 +7,21 @@ const LEAF = 16;
 const LEVELS = 5; // 16, 64, 256, 1024, 4096
 
 export class Pyramid {
-  /** @param {Float64Array} values */
-  constructor(values) {
+  /** @param {Float64Array} values @param {Float64Array} starts when each begins: sorted within a row of the picture */
+  constructor(values, starts) {
     this.values = values;
-    /** @type {Uint32Array[]} */
+    this.starts = starts;
+    /** The start of each leaf: a search that leaps from leaf to leaf stays in the processor's cache. */
+    this.begins = new Float64Array(Math.ceil(values.length / LEAF));
+    /** Of each node the place of its largest value, that value (reading it by its place would miss the cache), the sum. @type {Uint32Array[]} */
     this.place = [];
+    /** @type {Float64Array[]} */
+    this.most = [];
     /** @type {Float64Array[]} */
     this.sum = [];
     for (let level = 0, size = LEAF; level < LEVELS; level++, size *= 4) {
       this.place.push(new Uint32Array(Math.ceil(values.length / size)));
+      this.most.push(new Float64Array(Math.ceil(values.length / size)));
       this.sum.push(new Float64Array(Math.ceil(values.length / size)));
     }
     /** The place of the largest of the last `query`. */
@@ -26,31 +32,39 @@ export class Pyramid {
 
   /** Fills the nodes of a range that starts at a multiple of 4096. @param {number} from @param {number} to */
   build(from, to) {
-    const values = this.values;
+    const { values, starts, begins } = this;
     for (let at = from, node = from / LEAF; at < to; at += LEAF, node++) {
       const end = Math.min(to, at + LEAF);
       let best = at;
+      let most = values[at];
       let sum = 0;
       for (let i = at; i < end; i++) {
-        sum += values[i];
-        if (values[i] > values[best]) best = i;
+        const value = values[i];
+        sum += value;
+        if (value > most) {
+          most = value;
+          best = i;
+        }
       }
+      begins[node] = starts[at];
       this.place[0][node] = best;
+      this.most[0][node] = most;
       this.sum[0][node] = sum;
     }
     for (let level = 1, size = LEAF * 4; level < LEVELS; level++, size *= 4) {
-      const below = this.place[level - 1];
+      const below = this.most[level - 1];
       const sums = this.sum[level - 1];
       const last = Math.ceil(to / (size / 4));
       for (let at = from, node = from / size; at < to; at += size, node++) {
         const end = Math.min(last, node * 4 + 4);
-        let best = below[node * 4];
+        let best = node * 4;
         let sum = 0;
         for (let k = node * 4; k < end; k++) {
           sum += sums[k];
-          if (values[below[k]] > values[best]) best = below[k];
+          if (below[k] > below[best]) best = k;
         }
-        this.place[level][node] = best;
+        this.place[level][node] = this.place[level - 1][best];
+        this.most[level][node] = below[best];
         this.sum[level][node] = sum;
       }
     }
@@ -63,9 +77,13 @@ export class Pyramid {
     let most = -1;
     let total = 0;
     let i = from;
-    for (; i < to && i % LEAF; i++) {
-      total += values[i];
-      if (values[i] > most) most = values[(best = i)];
+    for (const edge = Math.min(to, Math.ceil(from / LEAF) * LEAF); i < edge; i++) {
+      const value = values[i];
+      total += value;
+      if (value > most) {
+        most = value;
+        best = i;
+      }
     }
     while (i + LEAF <= to) {
       let level = 0;
@@ -75,18 +93,69 @@ export class Pyramid {
         size *= 4;
       }
       const node = i / size;
-      const place = this.place[level][node];
       total += this.sum[level][node];
-      if (values[place] > most) most = values[(best = place)];
+      if (this.most[level][node] > most) {
+        most = this.most[level][node];
+        best = this.place[level][node];
+      }
       i += size;
     }
     for (; i < to; i++) {
-      total += values[i];
-      if (values[i] > most) most = values[(best = i)];
+      const value = values[i];
+      total += value;
+      if (value > most) {
+        most = value;
+        best = i;
+      }
     }
     this.best = best;
     this.total = total;
   }
+
+  /** The first place in [from, to) of one row that starts at x or later, likely near `from`. @param {number} x @param {number} from @param {number} to */
+  next(x, from, to) {
+    const { starts, begins } = this;
+    let i = from;
+    for (const edge = Math.min(to, Math.ceil(from / LEAF) * LEAF); i < edge; i++) if (starts[i] >= x) return i;
+    if (i >= to) return to;
+    // Leaves that begin in the range: the last one that begins before x has the place, or ends before it.
+    const node = gallop(begins, x, i / LEAF, Math.ceil(to / LEAF)) - 1;
+    if (node * LEAF < i) return i;
+    const end = Math.min(to, (node + 1) * LEAF);
+    for (i = node * LEAF + 1; i < end; i++) if (starts[i] >= x) return i;
+    return end;
+  }
+
+  /**
+   * As `next`, but the place is that of the next node of so many leaves, or `to`: where a pixel stands for many nodes,
+   * a part of one node is not seen.
+   * @param {number} x @param {number} from @param {number} to @param {number} leaves
+   */
+  leap(x, from, to, leaves) {
+    const { begins } = this;
+    const size = LEAF * leaves;
+    const last = Math.ceil(to / size);
+    let low = Math.ceil(from / size);
+    let high = low;
+    for (let step = 1; high < last && begins[high * leaves] < x; step *= 2) {
+      low = high + 1;
+      high += step;
+    }
+    high = Math.min(high, last);
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (begins[middle * leaves] < x) low = middle + 1;
+      else high = middle;
+    }
+    return Math.min(to, low * size);
+  }
+}
+
+/** How many leaves a node may have, of which a pixel has four or more; 0: it has fewer. @param {number} values that a pixel stands for */
+export function leavesFor(values) {
+  let leaves = 0;
+  for (let size = LEAF, many = 1; size * 4 <= values && many <= 256; size *= 4, many *= 4) leaves = many;
+  return leaves;
 }
 
 /** The first place in [from, to) whose value is at least x. @param {ArrayLike<number>} a @param {number} x @param {number} from @param {number} to */

@@ -13,14 +13,29 @@ import { GUTTER, RULER } from "./lanes.js";
 import { Memory } from "./memory.js";
 import { Overview } from "./overview.js";
 import { Search } from "./search.js";
+import { Source } from "./source.js";
 import { flush, fromFragment, onChange, state, toFragment, update } from "./state.js";
 import { byId, clean, make, showBytes, showCount, showTime } from "./text.js";
 import { Timeline } from "./timeline.js";
+import { giveUp } from "./unpack.js";
 
 const SHORTEST = 20; // ns that the view shows at least
 const MOST_BACKGROUND = 4e7; // calls and events of blocks up to which all is decoded unasked
+const BETWEEN = 100; // ms from one picture to the next while tiles are decoded
 const HOLDERS = ["function", "line", "own"];
-const TABS = [["functions", "Functions"], ["flame", "Flame graph"], ["durations", "Durations"], ["call", "Call"], ["instant", "Instant"], ["findings", "Findings"]];
+const TABS = [["functions", "Functions"], ["flame", "Flame graph"], ["durations", "Durations"], ["call", "Call"], ["instant", "Instant"], ["source", "Source"], ["findings", "Findings"]];
+
+/** Lets the browser do what waits; a timer would hold it up for 4 ms. */
+const pause = (() => {
+  const channel = new MessageChannel();
+  /** @type {(() => void)[]} */
+  const waiting = [];
+  channel.port1.onmessage = () => waiting.shift()?.();
+  return () => new Promise((/** @type {(value?: undefined) => void} */ done) => {
+    waiting.push(done);
+    channel.port2.postMessage(0);
+  });
+})();
 
 class App {
   /** @param {Data} data */
@@ -31,16 +46,20 @@ class App {
     if (!(state.v1 > state.v0)) Object.assign(state, { v0: this.plain.v0, v1: this.plain.v1 });
     if (state.call >= data.count) state.call = -1;
     if (!HOLDERS.includes(state.hold)) state.hold = "function";
-    if (!TABS.some(([name]) => name === state.tab)) state.tab = "functions";
+    this.tabs = TABS.filter(([name]) => name !== "source" || data.head.source.length);
+    if (!this.tabs.some(([name]) => name === state.tab)) state.tab = "functions";
     this.timeline = new Timeline(data, byId("timeline"));
     this.memory = new Memory(data, byId("memory"));
     this.overview = new Overview(data, byId("overview"));
+    this.look = palette(data.head.functions, state.colour, false);
+    /** Called when all is decoded. */
+    this.done = () => {};
     this.frames = /** @type {number[]} */ ([]);
     this.panel = 0.36; // of the window's height
     const panes = byId("panes");
     /** @type {Record<string, HTMLElement>} */
     this.panes = {};
-    for (const [name, text] of TABS) {
+    for (const [name, text] of this.tabs) {
       this.panes[name] = make("div", { id: `pane-${name}`, class: "pane", role: "tabpanel", "aria-labelledby": `tab-${name}` });
       panes.append(this.panes[name]);
       byId("tabs").append(make("button", { id: `tab-${name}`, type: "button", role: "tab", "aria-controls": `pane-${name}`, onclick: () => update({ tab: name }) }, text));
@@ -48,8 +67,8 @@ class App {
     byId("tabs").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
       if (!by) return;
-      const at = TABS.findIndex(([name]) => name === state.tab);
-      const name = TABS[(at + by + TABS.length) % TABS.length][0];
+      const at = this.tabs.findIndex(([name]) => name === state.tab);
+      const name = this.tabs[(at + by + this.tabs.length) % this.tabs.length][0];
       update({ tab: name });
       byId(`tab-${name}`).focus();
     });
@@ -57,6 +76,7 @@ class App {
     this.flame = new Flame(data, this.panes.flame, (words, x, y) => this.tip(words, x, y));
     this.histogram = new Histogram(data, this.panes.durations, go);
     this.functions = new Functions(data, this.panes.functions, this.histogram);
+    this.source = data.head.source.length ? new Source(data.head.source, this.panes.source) : null;
     new Findings(data, this.panes.findings, go);
     if (data.head.findings.length) byId("tab-findings").append(` (${data.head.findings.length})`);
     this.call = new CallDetail(data, this.panes.call, this.histogram, go);
@@ -110,7 +130,7 @@ class App {
     this.timeline.draw(wide, high, look);
     if (this.data.blocks) this.memory.draw(wide, byId("memory-box").clientHeight, look, this.timeline.cursor);
     this.overview.draw(wide, look);
-    for (const [name] of TABS) {
+    for (const [name] of this.tabs) {
       const here = name === state.tab;
       this.panes[name].hidden = !here;
       const tab = byId(`tab-${name}`);
@@ -121,6 +141,7 @@ class App {
       if (!state.range || this.data.complete) this.functions.draw();
     } else if (state.tab === "call") this.call.draw();
     else if (state.tab === "instant") this.instant.draw();
+    else if (state.tab === "source") this.source?.draw(look.dark);
     else if (state.tab !== "findings" && this.data.complete) {
       if (state.tab === "flame") this.drawFlame(changed);
       else this.histogram.draw(look);
@@ -247,19 +268,26 @@ class App {
     if (this.busy) return;
     this.busy = true;
     try {
+      let shown = performance.now();
+      let decoded = false;
       for (;;) {
         const next = this.nextTile();
         if (!next) break;
         await next();
-        update({});
-        await new Promise((done) => setTimeout(done, 0));
+        decoded = true;
+        // A picture for each tile would take longer than to decode it.
+        if (performance.now() - shown > BETWEEN) {
+          update({});
+          shown = performance.now();
+        }
+        await pause();
       }
       if (this.data.complete && !this.finished) {
         this.finished = true;
         performance.mark("whole");
-        this.done?.();
-        update({});
+        this.done();
       }
+      if (decoded) update({});
     } finally {
       this.busy = false;
     }
@@ -385,7 +413,7 @@ class App {
   }
 
   turnTheme() {
-    update({ theme: this.look?.dark ? "light" : "dark" });
+    update({ theme: this.look.dark ? "light" : "dark" });
   }
 
   bindOverview() {
@@ -498,7 +526,7 @@ class App {
 async function start() {
   const data = await Data.open();
   const app = new App(data);
-  const whole = new Promise((done) => (app.done = /** @type {() => void} */ (done)));
+  const whole = new Promise((done) => (app.done = () => done(undefined)));
   const rest = document.readyState === "loading" ? new Promise((done) => document.addEventListener("DOMContentLoaded", done)) : null;
   app.busy = true; // no tiles before the rest of the page is here
   flush();
@@ -522,9 +550,4 @@ async function start() {
   });
 }
 
-start().catch((error) => {
-  const box = byId("limits");
-  box.className = "bad";
-  box.textContent = `This page cannot be shown: ${error && error.message}`;
-  console.error(error);
-});
+start().catch(giveUp);

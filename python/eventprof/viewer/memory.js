@@ -5,11 +5,11 @@ import { Raster } from "./draw.js";
 import { GUTTER } from "./lanes.js";
 import { lowerBound, upperBound } from "./lod.js";
 import { state } from "./state.js";
-import { clean, fit, showBytes } from "./text.js";
-import { FONT } from "./timeline.js";
+import { FONT, clean, fit, showBytes } from "./text.js";
 
 const CHOICE = 130; // CSS pixels at the top right that an element covers
-const FEW = 300; // events that are walked rather than looked up
+const MANY = 1024; // events of a column from which on it is drawn by whole keyframes
+const FEW = 100; // events that are walked rather than looked up
 
 export class Memory {
   /** @param {import("./data.js").Data} data @param {HTMLCanvasElement} canvas */
@@ -36,22 +36,43 @@ export class Memory {
     }
     this.fill(width);
     const { bands } = data;
+    const { columns } = this;
     let most = 0;
-    for (let x = 0; x < width; x++) {
+    for (let x = 0, at = 0; x < width; x++) {
       let total = 0;
-      for (let b = 0; b < bands; b++) total += this.columns[x * bands + b];
+      for (const end = at + bands; at < end; at++) total += columns[at];
       if (total > most) most = total;
     }
     this.most = Math.max(1, most);
     const room = height - Math.round(16 * scale); // for the text above
-    pixels.fill(look.back);
+    // Line by line, as the pixels are in memory: of each column the band is known that the line is in.
+    const colours = Uint32Array.from({ length: bands + 1 }, (_, b) => (b === bands ? look.back : look.bands[b === bands - 1 ? look.bands.length - 1 : b]));
+    const tops = new Int32Array(width * bands);
+    const top = new Int32Array(width); // of the band that a column is in, and its colour
+    const paint = new Uint32Array(width);
+    let highest = height;
     for (let x = 0; x < width; x++) {
       let sum = 0;
-      let y = height;
       for (let b = 0; b < bands; b++) {
-        sum += this.columns[x * bands + b];
-        const top = height - Math.round((sum / this.most) * room);
-        for (; y > top; y--) pixels[(y - 1) * width + x] = look.bands[b === bands - 1 ? look.bands.length - 1 : b];
+        sum += columns[x * bands + b];
+        tops[b * width + x] = height - Math.round((sum / this.most) * room);
+      }
+      highest = Math.min(highest, tops[(bands - 1) * width + x]);
+    }
+    pixels.fill(look.back, 0, Math.max(0, highest) * width);
+    const band = new Uint8Array(width);
+    top.set(tops.subarray(0, width));
+    paint.fill(colours[0]);
+    for (let y = height - 1; y >= Math.max(0, highest); y--) {
+      for (let x = 0, at = y * width; x < width; x++, at++) {
+        if (y < top[x]) {
+          let b = band[x];
+          while (b < bands && y < tops[b * width + x]) b++;
+          band[x] = b;
+          top[x] = b < bands ? tops[b * width + x] : -1;
+          paint[x] = colours[b];
+        }
+        pixels[at] = paint[x];
       }
     }
     raster.show();
@@ -87,11 +108,13 @@ export class Memory {
     }
     const now = new Float64Array(bands); // after the events before `known`
     const most = new Float64Array(bands);
-    let from = lowerBound(data.time, state.v0, 0, data.events);
+    let from = data.eventFrom(state.v0, 0);
     data.bandsBefore(from, now);
     let known = from;
+    // Where a column has many keyframes, a part of one is not seen.
+    const dense = data.eventFrom(state.v1, from) - from > MANY * width;
     for (let x = 0; x < width; x++) {
-      const to = lowerBound(data.time, state.v0 + (x + 1) * each, from, data.events);
+      const to = data.eventFrom(state.v0 + (x + 1) * each, from, dense);
       if (to > from && to - known < FEW) {
         let total = now.reduce((a, b) => a + b, 0);
         let largest = -1;

@@ -3,7 +3,9 @@
 import { cssOf } from "./colour.js";
 import { GUTTER } from "./lanes.js";
 import { state } from "./state.js";
-import { FONT } from "./timeline.js";
+import { FONT } from "./text.js";
+
+const STRIP = 34; // CSS pixels
 
 export class Overview {
   /** @param {import("./data.js").Data} data @param {HTMLCanvasElement} canvas */
@@ -13,6 +15,10 @@ export class Overview {
     this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
     this.density = new Float64Array(0);
     this.wide = 1;
+    /** What does not depend on the view, drawn once. */
+    this.still = document.createElement("canvas");
+    /** @type {import("./colour.js").Palette|null} */
+    this.look = null;
   }
 
   /** @param {number} x */
@@ -25,8 +31,8 @@ export class Overview {
     const { data } = this;
     this.density = new Float64Array(width);
     const each = Math.max(1, data.duration) / width;
-    const starts = /** @type {Float64Array} */ (data.coarseStart);
-    const spans = /** @type {Float64Array} */ (data.coarseSpan);
+    const starts = data.coarseStart;
+    const spans = data.coarseSpan;
     for (const row of data.rows) {
       for (let g = row.coarse; g < row.coarseEnd; g++) {
         const calls = Math.min(data.head.coarse.size, row.end - row.first - (g - row.coarse) * data.head.coarse.size);
@@ -40,19 +46,39 @@ export class Overview {
   /** @param {number} wide @param {import("./colour.js").Palette} look */
   draw(wide, look) {
     const scale = window.devicePixelRatio || 1;
-    const high = 34;
-    const { canvas, context, data } = this;
-    if (canvas.width !== Math.round(wide * scale) || canvas.height !== Math.round(high * scale)) {
-      canvas.width = Math.round(wide * scale);
-      canvas.height = Math.round(high * scale);
-      canvas.style.height = `${high}px`;
+    const { canvas, context, data, still } = this;
+    if (canvas.width !== Math.round(wide * scale) || canvas.height !== Math.round(STRIP * scale)) {
+      canvas.width = still.width = Math.round(wide * scale);
+      canvas.height = still.height = Math.round(STRIP * scale);
+      canvas.style.height = `${STRIP}px`;
+      this.look = null;
     }
     this.wide = wide;
     const width = Math.max(1, Math.floor(wide - GUTTER));
+    if (this.look !== look) this.drawStill(width, scale, look);
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.drawImage(still, 0, 0);
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    const x0 = GUTTER + (state.v0 / Math.max(1, data.duration)) * width;
+    const x1 = GUTTER + (state.v1 / Math.max(1, data.duration)) * width;
+    context.fillStyle = look.dark ? "rgb(0 0 0 / .55)" : "rgb(90 100 120 / .28)";
+    if (x0 > GUTTER) context.fillRect(GUTTER, 0, x0 - GUTTER, STRIP);
+    if (x1 < wide) context.fillRect(Math.max(GUTTER, x1), 0, wide - Math.max(GUTTER, x1), STRIP);
+    context.strokeStyle = look.soft;
+    context.lineWidth = 1;
+    const left = Math.max(GUTTER, x0);
+    context.strokeRect(left + 0.5, 0.5, Math.max(2, Math.min(wide, x1) - left - 1), STRIP - 1);
+  }
+
+  /** @param {number} width @param {number} scale @param {import("./colour.js").Palette} look */
+  drawStill(width, scale, look) {
+    this.look = look;
+    const { data } = this;
+    const context = /** @type {CanvasRenderingContext2D} */ (this.still.getContext("2d", { alpha: false }));
     if (this.density.length !== width) this.count(width);
     context.setTransform(scale, 0, 0, scale, 0, 0);
     context.fillStyle = cssOf(look.back);
-    context.fillRect(0, 0, wide, high);
+    context.fillRect(0, 0, this.wide, STRIP);
     context.font = FONT;
     context.textBaseline = "middle";
     context.fillStyle = look.soft;
@@ -61,8 +87,8 @@ export class Overview {
     const most = this.density.reduce((a, b) => Math.max(a, b), 1);
     context.fillStyle = cssOf(look.bands[look.bands.length - 1]);
     for (let x = 0; x < width; x++) {
-      const part = Math.sqrt(this.density[x] / most) * (high - 6);
-      if (part) context.fillRect(GUTTER + x, high - 2 - part, 1, part);
+      const part = Math.sqrt(this.density[x] / most) * (STRIP - 6);
+      if (part) context.fillRect(GUTTER + x, STRIP - 2 - part, 1, part);
     }
     const curve = data.head.curve.function;
     if (curve.length) {
@@ -70,19 +96,10 @@ export class Overview {
       const totals = Array.from({ length: bins }, (_, bin) => curve.reduce((/** @type {number} */ sum, /** @type {number[]} */ band) => sum + band[bin], 0));
       const top = Math.max(1, ...totals);
       context.beginPath();
-      totals.forEach((total, bin) => context.lineTo(GUTTER + ((bin + 0.5) / bins) * width, high - 2 - (total / top) * (high - 6)));
+      totals.forEach((total, bin) => context.lineTo(GUTTER + ((bin + 0.5) / bins) * width, STRIP - 2 - (total / top) * (STRIP - 6)));
       context.strokeStyle = look.accent;
       context.lineWidth = 1.5;
       context.stroke();
     }
-    const x0 = GUTTER + (state.v0 / Math.max(1, data.duration)) * width;
-    const x1 = GUTTER + (state.v1 / Math.max(1, data.duration)) * width;
-    context.fillStyle = look.dark ? "rgb(0 0 0 / .55)" : "rgb(90 100 120 / .28)";
-    if (x0 > GUTTER) context.fillRect(GUTTER, 0, x0 - GUTTER, high);
-    if (x1 < wide) context.fillRect(Math.max(GUTTER, x1), 0, wide - Math.max(GUTTER, x1), high);
-    context.strokeStyle = look.soft;
-    context.lineWidth = 1;
-    const left = Math.max(GUTTER, x0);
-    context.strokeRect(left + 0.5, 0.5, Math.max(2, Math.min(wide, x1) - left - 1), high - 1);
   }
 }

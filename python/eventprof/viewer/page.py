@@ -8,20 +8,21 @@ import html
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from .data import sections
+from .data import find_title, sections
 
 if TYPE_CHECKING:
     from ..trace import Trace
 
 #: The code, in the order in which it is joined: a module uses those before it.
 MODULES = (
-    "state.js", "text.js", "colour.js", "lod.js", "waiting.js", "data.js", "draw.js", "lanes.js",
-    "timeline.js", "memory.js", "overview.js", "tree.js", "flame.js", "histogram.js",
-    "functions.js", "branches.js", "detail.js", "findings.js", "search.js", "keys.js", "main.js",
+    "state.js", "text.js", "colour.js", "lod.js", "waiting.js", "unpack.js", "data.js", "draw.js",
+    "lanes.js", "timeline.js", "memory.js", "overview.js", "tree.js", "flame.js", "histogram.js",
+    "functions.js", "branches.js", "detail.js", "findings.js", "source.js", "search.js", "keys.js",
+    "main.js",
 )  # fmt: skip
 
 _IMPORT = re.compile(r"^import\s+\{[^}]*\}\s+from\s+\"\./[\w.]+\";\n", re.MULTILINE)
@@ -32,49 +33,73 @@ def _read(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text("utf-8")
 
 
-def code() -> str:
-    """Give the modules as one script: no name at their top is used twice."""
-    parts = (_EXPORT.sub("", _IMPORT.sub("", _read(name))) for name in MODULES)
-    return '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
+def code(modules: Sequence[str] = MODULES) -> str:
+    """Give modules as one script: no name at their top is used twice."""
+    texts = (_EXPORT.sub("", _IMPORT.sub("", _read(name))) for name in modules)
+    return '"use strict";\n(() => {\n' + "\n".join(texts) + "\n})();\n"
 
 
 def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _parts(trace: Trace, title: str | None, grain: int) -> Iterator[bytes]:
-    head, coarse, tiles = sections(trace, title, grain)
-    script, style = code(), _read("page.css")
+def parts(
+    trace: Trace, title: str | None = None, grain: int = 1, source: bool = False
+) -> Iterator[bytes]:
+    """Give the page in parts: as `page`."""
+    head, coarse, tiles = sections(trace, title, grain, source)
+    shown = find_title(trace) if title is None else title
+    return assemble("page.html", MODULES, shown, (("head", head), ("coarse", coarse)), tiles)
+
+
+def assemble(
+    template: str,
+    modules: Sequence[str],
+    title: str,
+    first: Iterable[tuple[str, bytes]],
+    rest: Iterable[tuple[str, bytes]] = (),
+) -> Iterator[bytes]:
+    """Give the parts of a file that needs nothing from elsewhere.
+
+    Parameters
+    ----------
+    template : str
+        A file of this folder: what the page consists of.
+    modules : sequence of str
+        The script, in the order in which it is joined.
+    title : str
+        Of the window.
+    first, rest : iterable of (str, bytes)
+        Sections by name: those that the first picture needs stand before the script.
+    """
+    script, style = code(modules), _read("page.css")
     # No network and no script but this: what a name holds cannot run, whatever it holds.
     policy = (
         f"default-src 'none'; script-src 'sha256-{_hash(script)}'; "
         f"style-src 'sha256-{_hash(style)}'; img-src data: blob:; base-uri 'none'; "
         "form-action 'none'"
     )
-    from .data import _title
-
-    shown = html.escape((title or _title(trace)).encode("utf-8", "backslashreplace").decode())
-    body = _read("page.html")
-    before, after = body.split("<!-- data -->")
+    shown = html.escape(title.encode("utf-8", "backslashreplace").decode())
+    before, after = _read(template).split("<!-- data -->")
     yield (
         before.replace("{{style}}", style)
         .replace("{{policy}}", policy)
         .replace("{{title}}", shown)  # last: it may hold any text
         .encode()
     )
-    for name, raw in (("head", head), ("coarse", coarse)):
+    for name, raw in first:
         yield f'<script type="text/plain" id="data-{name}">'.encode()
         yield raw
         yield b"</script>\n"
     yield f"<script>{script}</script>\n".encode()
-    for name, raw in tiles:
+    for name, raw in rest:
         yield f'<script type="text/plain" id="data-{name}">'.encode()
         yield raw
         yield b"</script>\n"
     yield after.encode()
 
 
-def page(trace: Trace, title: str | None = None, grain: int = 1) -> bytes:
+def page(trace: Trace, title: str | None = None, grain: int = 1, source: bool = False) -> bytes:
     """Give the page.
 
     Parameters
@@ -85,13 +110,15 @@ def page(trace: Trace, title: str | None = None, grain: int = 1) -> bytes:
         Without: the program's name.
     grain : int
         Times are rounded down to multiples of so many nanoseconds, which makes a smaller page.
+    source : bool
+        Put the text of files into it that calls were made in.
 
     Returns
     -------
     bytes
         HTML, in UTF-8.
     """
-    return b"".join(_parts(trace, title, grain))
+    return b"".join(parts(trace, title, grain, source))
 
 
 def write(
@@ -100,6 +127,7 @@ def write(
     *,
     title: str | None = None,
     grain: int = 1,
+    source: bool = False,
     force: bool = False,
 ) -> int:
     """Write the page to a file, which appears when it is whole.
@@ -110,7 +138,7 @@ def write(
         What it shows.
     path : str or path-like
         Where to.
-    title, grain
+    title, grain, source
         As of `page`.
     force : bool
         Replace what is there.
@@ -127,6 +155,11 @@ def write(
     OSError
         The system refused; nothing is left behind.
     """
+    return put(path, parts(trace, title, grain, source), force)
+
+
+def put(path: str | os.PathLike[str], given: Iterable[bytes], force: bool = False) -> int:
+    """Write a file, which appears when it is whole: as `write`, of any parts."""
     path = os.fspath(path)
     if not force and os.path.lexists(path):
         raise FileExistsError(17, "exists already; force=True replaces it", path)
@@ -134,7 +167,7 @@ def write(
     handle, name = tempfile.mkstemp(".part", ".eventprof-", folder)
     try:
         with os.fdopen(handle, "wb") as file:
-            size = _put(file, trace, title, grain)
+            size = sum(file.write(part) for part in given)
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(name, 0o666 & ~mask)
@@ -149,24 +182,22 @@ def write(
     return size
 
 
-def _put(file: IO[bytes], trace: Trace, title: str | None, grain: int) -> int:
-    return sum(file.write(part) for part in _parts(trace, title, grain))
-
-
 def load() -> None:
     """Import all that a page takes, before a program can take modules away."""
     from ..answers import findings, rules, table  # noqa: F401
     from ..show import report  # noqa: F401
 
 
-def open_page(trace: Trace, *, title: str | None = None, grain: int = 1) -> str:
+def open_page(
+    trace: Trace, *, title: str | None = None, grain: int = 1, source: bool = False
+) -> str:
     """Write the page to a temporary folder, and open it in the browser.
 
     Parameters
     ----------
     trace : Trace
         What it shows.
-    title, grain
+    title, grain, source
         As of `page`.
 
     Returns
@@ -174,11 +205,20 @@ def open_page(trace: Trace, *, title: str | None = None, grain: int = 1) -> str:
     str
         The path of the file, which stays: the browser may read it at any time.
     """
+    return show_page(parts(trace, title, grain, source))
+
+
+def show_page(given: Iterable[bytes]) -> str:
+    """Write a page to a temporary folder, and open it in the browser: as `open_page`."""
+    path = os.path.join(tempfile.mkdtemp(prefix="eventprof-"), "page.html")
+    put(path, given)
+    open_file(path)
+    return path
+
+
+def open_file(path: str) -> None:
+    """Open a page in the browser."""
     import webbrowser
     from pathlib import Path
 
-    folder = tempfile.mkdtemp(prefix="eventprof-")
-    path = os.path.join(folder, "page.html")
-    write(trace, path, title=title, grain=grain)
-    webbrowser.open(Path(path).as_uri())
-    return path
+    webbrowser.open(Path(path).resolve().as_uri())

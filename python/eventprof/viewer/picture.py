@@ -14,7 +14,7 @@ import numpy as np
 
 from .._words import plural, show_bytes, show_ns
 from ..trace.column import Array
-from .data import _area
+from .data import area_of
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -37,7 +37,7 @@ class Slice(NamedTuple):
     area: int
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Show characters that cannot be seen, or turn others around, as their codes."""
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
@@ -86,8 +86,8 @@ def slices(trace: Trace, columns: int) -> list[Slice]:
         Slice(
             int(thread[row]), int(depth[row]), int(column("start")[row]),
             int(column("duration")[row]),
-            _clean((names[f] if f >= 0 else None) or "(no name)"),
-            _area(kinds[f], files[f]) if f >= 0 else 3,
+            clean((names[f] if f >= 0 else None) or "(no name)"),
+            area_of(kinds[f], files[f]) if f >= 0 else 3,
         )
         for row, f in zip(kept.tolist(), column("function")[kept].tolist(), strict=True)
     ]  # fmt: skip
@@ -105,7 +105,7 @@ def live(trace: Trace, columns: int) -> tuple[Array, Array]:
 def thread_name(trace: Trace, row: int) -> str:
     """Name a thread as the page does."""
     name, native = trace.threads["name"][row], trace.threads["native_id"][row]
-    return _clean(name) if name is not None else f"thread {native or row}"
+    return clean(name) if name is not None else f"thread {native or row}"
 
 
 def svg(trace: Trace, width: int = 900) -> str:

@@ -18,13 +18,15 @@
  * @property {string} colour area, module or function
  * @property {string} search what is searched for
  * @property {string} filter of the table of functions
+ * @property {string} file whose source is shown
+ * @property {string} side of two recordings the one whose widths a flame graph has: before or after
  * @property {number[]} folded lanes that are folded
  */
 
 /** @type {State} */
 export const state = {
   v0: 0, v1: 1, scroll: 0, call: -1, fn: -1, instant: null, range: null, brush: null, tab: "functions",
-  unit: "self", hold: "function", inverted: false, theme: "auto", colour: "area", search: "", filter: "", folded: [],
+  unit: "self", hold: "function", inverted: false, theme: "auto", colour: "area", search: "", filter: "", file: "", side: "after", folded: [],
 };
 
 /** @type {((changed: Partial<State>) => void)[]} */

@@ -1,6 +1,10 @@
 // Texts for people: numbers with units, names that cannot disturb what stands around them.
 
+export const FONT = "11px ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
+
 const ODD = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+
+const THREE = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 }); // to make one takes longer than to use it
 
 /** Shows characters that cannot be seen, or turn others around, as their codes. @param {string} text */
 export function clean(text) {
@@ -32,7 +36,7 @@ export function showTime(ns) {
 export function showBytes(bytes) {
   const size = Math.abs(bytes);
   for (const [unit, each] of /** @type {[string, number][]} */ ([["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]])) {
-    if (size >= each) return `${(bytes / each).toLocaleString("en", { maximumSignificantDigits: 3 })} ${unit}`;
+    if (size >= each) return `${THREE.format(bytes / each)} ${unit}`;
   }
   return `${Math.round(bytes)} B`;
 }

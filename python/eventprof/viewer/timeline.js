@@ -5,9 +5,8 @@ import { Raster, copyDown, hatch, paintRow, paintSlices } from "./draw.js";
 import { GUTTER, RULER, ROW, layOut } from "./lanes.js";
 import { lowerBound } from "./lod.js";
 import { state } from "./state.js";
-import { clean, fit, roundStep, showCount, showTick, showTime, widthOf } from "./text.js";
+import { FONT, clean, fit, roundStep, showCount, showTick, showTime, widthOf } from "./text.js";
 
-export const FONT = "11px ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 const OPEN_AT_START = 1;
 const OPEN_AT_END = 2;
 const RAISED = 8;

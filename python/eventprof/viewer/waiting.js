@@ -2,6 +2,8 @@
 
 import { Pyramid, lowerBound, upperBound } from "./lod.js";
 
+/** @typedef {{end: Float64Array, sum: Float64Array}} Held */
+
 /** Tenures of the lock, in order of time: none overlaps another. */
 export class Waiting {
   /** @param {number} threads @param {number[]} blocking functions that wait for something else @param {number} functions */
@@ -10,7 +12,17 @@ export class Waiting {
     /** Of each function: whether it waits for something else than the lock. */
     this.blocking = new Uint8Array(functions + 1);
     for (const f of blocking) this.blocking[f] = 1;
-    this.fill(new Float64Array(0), new Float64Array(0), new Float64Array(0), 1);
+    this.count = 0;
+    this.start = new Float64Array(0);
+    this.dur = new Float64Array(0);
+    this.func = new Uint16Array(0); // the thread: paintSlices colours by it
+    this.pyramid = new Pyramid(this.dur, this.start);
+    /** Ends of all tenures, and the sum of their lengths up to each end. @type {Held} */
+    this.all = { end: this.dur, sum: this.dur };
+    /** The same of each thread. @type {Held[]} */
+    this.each = [];
+    /** Whether several threads had the lock: else nobody waited. */
+    this.shared = false;
   }
 
   /**
@@ -22,8 +34,7 @@ export class Waiting {
     this.count = n;
     this.start = new Float64Array(n);
     this.dur = new Float64Array(n);
-    this.func = Uint16Array.from(threads); // the thread: paintSlices colours by it
-    /** Of each thread: ends of its tenures, and the sum of their lengths up to each end. */
+    this.func = Uint16Array.from(threads);
     const counts = new Uint32Array(this.threads + 1);
     for (let i = 0; i < n; i++) counts[this.func[i]]++;
     this.all = { end: new Float64Array(n), sum: new Float64Array(n) };
@@ -33,7 +44,7 @@ export class Waiting {
     let total = 0;
     for (let i = 0; i < n; i++) {
       last += steps[i];
-      const thread = this.func[i];
+      const thread = threads[i];
       const mine = this.each[thread];
       const k = at[thread]++;
       this.start[i] = last * grain;
@@ -42,9 +53,8 @@ export class Waiting {
       this.all.sum[i] = total += this.dur[i];
       mine.sum[k] = (k ? mine.sum[k - 1] : 0) + this.dur[i];
     }
-    this.pyramid = new Pyramid(this.dur);
+    this.pyramid = new Pyramid(this.dur, this.start);
     this.pyramid.build(0, n);
-    /** Whether several threads had the lock: else nobody waited. */
     this.shared = this.each.filter(({ end }) => end.length).length > 1;
   }
 
@@ -78,7 +88,7 @@ export class Waiting {
   }
 }
 
-/** How much of some tenures lies before a time. @param {{end: Float64Array, sum: Float64Array}} held @param {number} time */
+/** How much of some tenures lies before a time. @param {Held} held @param {number} time */
 function heldBefore({ end, sum }, time) {
   const n = end.length;
   const at = lowerBound(end, time, 0, n); // ended before: all before `at`

@@ -15,12 +15,7 @@
 #include <stdint.h>
 
 #include "types.h"
-
-#ifdef Py_GIL_DISABLED
-#define EP_GIL_DISABLED 1
-#else
-#define EP_GIL_DISABLED 0
-#endif
+#include "versions.h"
 
 /* One frame of the interpreter. Never keep a pointer: its memory may be reused when it has returned. */
 typedef struct ep_frame ep_frame;
@@ -503,9 +498,6 @@ ep_py_dict_get_text(PyObject *dict, const char *key)
 
 /* Exported by every version, declared only in internal headers. */
 PyAPI_FUNC(int) _PyEval_SetProfile(PyThreadState *ts, Py_tracefunc hook, PyObject *argument);
-
-/* In 3.13 and later a thread can set its own trace function, or all can be set at once. */
-#define EP_TRACES_ANY_THREAD (PY_VERSION_HEX < 0x030D0000)
 
 /* Iterates over the threads of this interpreter. On 3.11 a thread's state is in the list before it is
  * complete (new_threadstate in pystate.c), and the thread that makes it does not hold the GIL: setting a

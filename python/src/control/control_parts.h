@@ -10,7 +10,7 @@
 #include "source.h"
 
 /* One a row of sources.def. */
-#define EP_SOURCE(name) +1
+#define EP_SOURCE(name, hook) +1
 enum {
     EP_PY_SOURCE_COUNT = 0
 #include "sources.def"

@@ -141,8 +141,8 @@ engine_stats(PyObject *module, PyObject *unused)
                          (Py_ssize_t)ep_names_bytes());
 }
 
-/* [(number, identifier, word, legacy code, family, domain, pairing, group)] of every kind that is a
- * row. */
+/* [(number, identifier, word, legacy code, family, domain, pairing, group, meaning)] of every kind
+ * that is a row. */
 static PyObject *
 kind_table(PyObject *module, PyObject *unused)
 {
@@ -151,15 +151,21 @@ kind_table(PyObject *module, PyObject *unused)
     static const char *const families[] = {"call", "alloc", "free", "point", "value"};
     static const char *const domains[] = {"raw", "mem", "obj", "numpy", "libc", NULL};
     static const char *const pairings[] = {"neither", "opens", "closes"};
+    static const char *const meanings[EP_KIND_COUNT] = {
+#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING, GROUP, meaning) [number] = meaning,
+#include "events.def"
+#undef EP_KIND
+    };
     PyObject *rows = PyList_New(0);
     for (int kind = 1; rows != NULL && kind < EP_KIND_COUNT; kind++) {
         const ep_kind_info *info = &ep_kinds[kind];
         if (info->name == NULL || info->family == EP_FAMILY_CONTROL) {
             continue;
         }
-        PyObject *row = Py_BuildValue("issiszss", kind, info->name, info->word, (int)info->legacy,
+        PyObject *row = Py_BuildValue("issiszsss", kind, info->name, info->word, (int)info->legacy,
                                       families[info->family], domains[info->domain],
-                                      pairings[info->pairing], ep_kind_group_words[info->group]);
+                                      pairings[info->pairing], ep_kind_group_words[info->group],
+                                      meanings[kind]);
         if (row == NULL || PyList_Append(rows, row) < 0) {
             Py_CLEAR(rows);
         }
@@ -168,20 +174,25 @@ kind_table(PyObject *module, PyObject *unused)
     return rows;
 }
 
-/* [(name, kinds as bits)] of every source: the kinds that it can record if the interpreter has its hook. */
+/* [(name, kinds as bits, hook)] of every source: the kinds that it can record if the interpreter has its
+ * hook, and which hook that is. */
 static PyObject *
 source_table(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    static const ep_source *const sources[] = {
-#define EP_SOURCE(name) &ep_source_##name,
+    static const struct {
+        const ep_source *source;
+        const char *hook;
+    } sources[] = {
+#define EP_SOURCE(name, hook) {&ep_source_##name, hook},
 #include "sources.def"
 #undef EP_SOURCE
     };
     PyObject *rows = PyList_New(0);
     for (size_t i = 0; rows != NULL && i < sizeof sources / sizeof *sources; i++) {
-        PyObject *row = Py_BuildValue("sN", sources[i]->name, ep_py_kinds(sources[i]->kinds));
+        const ep_source *source = sources[i].source;
+        PyObject *row = Py_BuildValue("sNs", source->name, ep_py_kinds(source->kinds), sources[i].hook);
         if (row == NULL || PyList_Append(rows, row) < 0) {
             Py_CLEAR(rows);
         }
@@ -381,11 +392,11 @@ module_exec(PyObject *module)
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, module_exec},
-#if PY_VERSION_HEX >= 0x030C0000
+#if EP_HAS_MANY_INTERPRETERS
     /* Any interpreter may load the module: take_interpreter() refuses a second one with a message. */
     {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
 #endif
-#if PY_VERSION_HEX >= 0x030D0000
+#if EP_HAS_GIL_SLOT
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
     {0, NULL},

@@ -5,7 +5,7 @@
 #include "source.h"
 
 const ep_source *const ep_py_sources[] = {
-#define EP_SOURCE(name) &ep_source_##name,
+#define EP_SOURCE(name, hook) &ep_source_##name,
 #include "sources.def"
 #undef EP_SOURCE
 };
@@ -91,7 +91,7 @@ ep_py_sources_adjust(ep_kind_set kinds, const ep_source *code, const ep_py_recor
     int status = 0;
     for (size_t i = 0; i < EP_PY_SOURCE_COUNT && status == 0; i++) {
         ep_kind_set asked = asked_of(ep_py_sources[i], kinds, code);
-        if (PY_VERSION_HEX < 0x030C0000 && footprint && code == &ep_source_trace &&
+        if (EP_TRACING_BINDS_BUILTINS && footprint && code == &ep_source_trace &&
             ep_py_sources[i] == &ep_source_profile) {
             /* 3.11 binds builtins for any tracing tool, but reports them only to a profile hook. */
             asked |= EP_KINDS_NONE;

@@ -8,8 +8,6 @@
 
 #include "compat.h"
 
-#define EP_BOUND_IS_REUSED (PY_VERSION_HEX < 0x030E0000 && !EP_GIL_DISABLED)
-
 /* As a METH_FASTCALL function's. */
 typedef PyObject *(*ep_bound_call)(PyObject *self, PyObject *const *args, Py_ssize_t count);
 

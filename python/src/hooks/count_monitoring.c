@@ -5,7 +5,7 @@
 #include "errors.h"
 #include "monitoring.h"
 
-#if PY_VERSION_HEX >= 0x030C0000
+#if EP_HAS_MONITORING
 
 static PyObject *disable;       /* immortal */
 static bool switched_off;       /* some place was, since the last restart */
@@ -29,14 +29,14 @@ take_back_own(ep_count_thread *thread, PyObject *code, PyObject *offset)
     if (thread->blocks[0].address == 0) {
         return;
     }
-#if PY_VERSION_HEX < 0x030E0000
+#if EP_MONITORING_BOXES
     bool box = ep_count_take_block(thread, (uintptr_t)offset);
 #else
     bool box = true;
     (void)offset;
 #endif
     if (EP_UNLIKELY(thread->blocks[0].address != 0) && PyCode_Check(code) &&
-        ep_count_take_block(thread, (uintptr_t)((PyCodeObject *)code)->_co_monitoring) && !box) {
+        ep_count_take_block(thread, ep_code_event_table((PyCodeObject *)code)) && !box) {
         (void)ep_count_take_block(thread, (uintptr_t)offset);
     }
     ep_count_keep_blocks(thread);

@@ -19,9 +19,6 @@
 
 #include "intern.h"
 
-#define EP_ENTRY_MAY_RAISE (PY_VERSION_HEX >= 0x030D0000)
-#define EP_ENTRY_IS_MARKED (PY_VERSION_HEX < 0x030C0000)
-
 /* In what f_trace_lines reads: the begin of this call or slice was told. It reads as True, as 1 does. */
 #define EP_ENTRY_MARK 2
 

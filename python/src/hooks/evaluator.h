@@ -13,8 +13,6 @@
 
 #include "compat.h"
 
-#define EP_HAS_EVALUATOR (PY_VERSION_HEX < 0x030C0000)
-
 #if EP_HAS_EVALUATOR
 
 /* hook: that of the profile source. No-op before 3.11.4, and where another tool evaluates frames. */

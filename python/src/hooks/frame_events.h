@@ -36,8 +36,7 @@ static const bool is_yield[256] = {
 
 /* 3.12 passes None for the value of an unwound call, too. An unwound generator may stand at its
  * yield; but only one that yields is suspended by now. */
-#define UNWIND_PASSES_NONE (PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000)
-#if UNWIND_PASSES_NONE
+#if EP_UNWIND_PASSES_NONE
 static const bool is_return[256] = {
     [RETURN_VALUE] = true,
     [RETURN_CONST] = true,
@@ -112,7 +111,7 @@ close_kind(PyCodeObject *code, ep_frame *frame, PyObject *value)
     if (value == NULL) {
         return EP_KIND_UNWIND;
     }
-#if UNWIND_PASSES_NONE
+#if EP_UNWIND_PASSES_NONE
     if (value == Py_None) {
         return ep_frame_is_suspended(frame)                         ? EP_KIND_YIELD
                : is_return[current_instruction(code, frame).opcode] ? EP_KIND_RETURN
@@ -129,8 +128,6 @@ close_kind(PyCodeObject *code, ep_frame *frame, PyObject *value)
     return EP_KIND_RETURN;
 }
 
-#define GC_HEADER_BYTES (EP_GIL_DISABLED ? 0 : 16)
-
 /* The mechanism binds methods to instances. What is bound to a class was so by the program. */
 static inline bool
 may_be_bound_by_mechanism(PyObject *builtin)
@@ -143,35 +140,28 @@ static inline void
 take_back_own(ep_log *log, PyFrameObject *frame, PyCodeObject *code, PyObject *argument)
 {
     uintptr_t builtin = argument != NULL && may_be_bound_by_mechanism(argument)
-                            ? (uintptr_t)argument - GC_HEADER_BYTES
+                            ? (uintptr_t)argument - EP_GC_HEADER_BYTES
                             : 0;
     for (bool more = true; more;) {
-        more = ep_footprint_take_lasting(log, (uintptr_t)frame - GC_HEADER_BYTES) ||
+        more = ep_footprint_take_lasting(log, (uintptr_t)frame - EP_GC_HEADER_BYTES) ||
                ep_footprint_take_lasting(log, builtin) ||
-#if PY_VERSION_HEX < 0x030C0000
-               ep_footprint_take_lasting(log, (uintptr_t)code->_co_linearray);
-#else
-               ep_footprint_take_lasting(log, (uintptr_t)code->_co_monitoring) ||
-               (ep_footprint_has_tables() && ep_py_take_back_tables(log, code)) ||
-               ep_footprint_take_box(log);
-#endif
+               ep_footprint_take_lasting(log, ep_code_event_table(code)) ||
+               (EP_HAS_MONITORING && ep_footprint_has_tables() && ep_py_take_back_tables(log, code)) ||
+               (EP_PROFILE_BOXES && ep_footprint_take_box(log));
     }
 }
-
-/* References to a frame object in the hook if nobody but the interpreter has any. */
-#define FRAME_REFERENCES (PY_VERSION_HEX < 0x030C0000 ? 1 : 2)
 
 /* The call ends, and somebody keeps its frame object; an exception's traceback, most of all.
  * Without the mechanism that would have made it: so it is the program's now. */
 static EP_COLD void
 give_frame_to_program(ep_log *log, uint64_t ticks, PyFrameObject *frame, PyCodeObject *code)
 {
-    uintptr_t block = (uintptr_t)frame - GC_HEADER_BYTES;
+    uintptr_t block = (uintptr_t)frame - EP_GC_HEADER_BYTES;
     if (ep_footprint_forget(block)) {
         Py_ssize_t bytes =
             _PyObject_VAR_SIZE(Py_TYPE(frame), code->co_nlocalsplus + code->co_stacksize);
         ep_log_put_block(log, ticks, EP_KIND_MALLOC + EP_DOMAIN_OBJ,
-                         (uint64_t)bytes + GC_HEADER_BYTES, block,
+                         (uint64_t)bytes + EP_GC_HEADER_BYTES, block,
                          ep_py_block_site(ep_thread_state()));
     }
 }
@@ -180,7 +170,7 @@ give_frame_to_program(ep_log *log, uint64_t ticks, PyFrameObject *frame, PyCodeO
 static inline void
 leave_frame(ep_log *log, uint64_t ticks, PyFrameObject *frame, PyCodeObject *code, ep_kind kind)
 {
-    if (EP_UNLIKELY(Py_REFCNT(frame) > FRAME_REFERENCES) && kind != EP_KIND_YIELD &&
+    if (EP_UNLIKELY(Py_REFCNT(frame) > EP_HOOK_FRAME_REFERENCES) && kind != EP_KIND_YIELD &&
         ep_footprint_active()) {
         give_frame_to_program(log, ticks, frame, code);
     }

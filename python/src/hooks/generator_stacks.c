@@ -1,6 +1,6 @@
 #include "generator_stacks.h"
 
-#if PY_VERSION_HEX < 0x030C0000
+#if EP_GENERATOR_STACKS_LIE
 
 #include "gc_callbacks.h"
 

@@ -17,7 +17,7 @@ enum {
     EP_STACKS_TRACE = 2,
 };
 
-#if PY_VERSION_HEX < 0x030C0000
+#if EP_GENERATOR_STACKS_LIE
 
 /* True on the releases that have the fault. Decided when it runs: headers may be of another release. */
 static inline bool

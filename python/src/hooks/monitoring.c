@@ -1,8 +1,9 @@
 #include "monitoring.h"
 
+#include "compat.h"
 #include "errors.h"
 
-#if PY_VERSION_HEX >= 0x030C0000
+#if EP_HAS_MONITORING
 
 PyObject *
 ep_py_monitoring_module(void)

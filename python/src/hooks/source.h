@@ -22,7 +22,7 @@ typedef struct ep_source {
     uint64_t (*interruptions)(void);
 } ep_source;
 
-#define EP_SOURCE(name) extern const ep_source ep_source_##name;
+#define EP_SOURCE(name, hook) extern const ep_source ep_source_##name;
 #include "sources.def"
 #undef EP_SOURCE
 
@@ -98,9 +98,5 @@ void ep_py_profile_allow_evaluator(bool allowed);
 
 /* Monitoring is there (3.12+); else calls come from profile and the rest from trace. */
 bool ep_py_monitoring_available(void);
-
-/* Takes back the tables that the interpreter made for what it monitors in `code`, if the log ends with
- * them. Returns: whether it did. While ep_footprint_active(). */
-bool ep_py_take_back_tables(ep_log *log, PyCodeObject *code);
 
 #endif

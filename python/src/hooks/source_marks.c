@@ -541,7 +541,7 @@ frame_of_thread(ep_log *log)
     if (ts == NULL || !ep_py_sites_usable || !ep_py_is_own_interpreter(ts)) {
         return NULL;
     }
-#if PY_VERSION_HEX < 0x030C0000
+#if !EP_STATE_IS_OF_THREAD
     /* 3.11 gives the state of whichever thread has the GIL. */
     if (ts->thread_id != PyThread_get_thread_ident()) {
         return NULL;

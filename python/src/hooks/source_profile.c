@@ -34,38 +34,12 @@ is_wanted_at_all(void)
 
 /* ---- The hook -------------------------------------------------------------------------------- */
 
-bool
-ep_footprint_take_box(ep_log *log)
-{
-#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030E0000
-    uintptr_t block = ep_log_last_block(log);
-    if (block == 0) {
-        return false;
-    }
-    uint64_t size = EP_WORD0_PAYLOAD(atomic_load_explicit(log->last_block, memory_order_relaxed));
-    PyLongObject *object = (PyLongObject *)block;
-    if (size < 24 || size > 48 || !Py_IS_TYPE((PyObject *)object, &PyLong_Type) ||
-        !PyUnstable_Long_IsCompact(object)) {
-        return false;
-    }
-    ep_frame *frame = ep_py_frame_now();
-    return frame != NULL && PyUnstable_Long_CompactValue(object) == ep_frame_offset(frame) &&
-           ep_footprint_take_lasting(log, block);
-#else
-    (void)log;
-    return false;
-#endif
-}
-
-/* From 3.13 on the hook is told that f(*args) begins, with what is behind a bound method f, and not of its
- * end. It is told of both where f itself is what it is passed: that is on the frame's stack then. */
-#define MAY_NEVER_END (PY_VERSION_HEX >= 0x030D0000)
-
-/* HOT. Whether a call of C in a frame need not be looked at: calls of other sorts have an end. */
+/* HOT. Whether a call of C in a frame need not be looked at (EP_CALL_MAY_NEVER_END): calls of other
+ * sorts have an end. */
 static inline bool
 surely_ends(const ep_frame *frame)
 {
-#if MAY_NEVER_END
+#if EP_CALL_MAY_NEVER_END
     unsigned char opcode = *(const unsigned char *)ep_frame_instruction(frame);
     return EP_LIKELY(opcode == INSTRUMENTED_CALL) || opcode == INSTRUMENTED_CALL_KW;
 #else
@@ -74,7 +48,7 @@ surely_ends(const ep_frame *frame)
 #endif
 }
 
-#if MAY_NEVER_END
+#if EP_CALL_MAY_NEVER_END
 /* Compares what may be left there of earlier calls, too, and looks into nothing. */
 static bool
 is_on_stack(const ep_frame *frame, PyCodeObject *code, PyObject *object)
@@ -100,7 +74,7 @@ never_ends_whole(const ep_frame *frame, PyCodeObject *code, PyObject *callable)
 static inline bool
 never_ends(const ep_frame *frame, PyCodeObject *code, PyObject *callable)
 {
-#if MAY_NEVER_END
+#if EP_CALL_MAY_NEVER_END
     return !surely_ends(frame) && never_ends_whole(frame, code, callable);
 #else
     (void)frame;
@@ -151,16 +125,12 @@ static EP_WITH_FILTERS void
 take_back_counted(ep_count_thread *thread, PyFrameObject *frame, PyCodeObject *code, PyObject *argument)
 {
     uintptr_t builtin = argument != NULL && may_be_bound_by_mechanism(argument)
-                            ? (uintptr_t)argument - GC_HEADER_BYTES
+                            ? (uintptr_t)argument - EP_GC_HEADER_BYTES
                             : 0;
     for (bool more = true; more;) {
-        more = ep_count_take_block(thread, (uintptr_t)frame - GC_HEADER_BYTES) ||
+        more = ep_count_take_block(thread, (uintptr_t)frame - EP_GC_HEADER_BYTES) ||
                ep_count_take_block(thread, builtin) ||
-#if PY_VERSION_HEX < 0x030C0000
-               ep_count_take_block(thread, (uintptr_t)code->_co_linearray);
-#else
-               ep_count_take_block(thread, (uintptr_t)code->_co_monitoring);
-#endif
+               ep_count_take_block(thread, ep_code_event_table(code));
     }
     ep_count_keep_blocks(thread);
 }

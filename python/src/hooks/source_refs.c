@@ -13,7 +13,7 @@
 #include "errors.h"
 #include "source.h"
 
-#if PY_VERSION_HEX >= 0x030D0000
+#if EP_HAS_REF_TRACER
 
 #define REMOVED 2    /* PyRefTracer_TRACKER_REMOVED, which 3.13 and some of 3.14 do not know */
 

@@ -99,7 +99,7 @@ pass_on(PyObject *object, PyFrameObject *frame, int what, PyObject *argument)
 static EP_COLD void
 trace_opcodes(PyFrameObject *frame)
 {
-#if PY_VERSION_HEX >= 0x030C0000
+#if EP_OPCODES_ARE_MONITORED
     uint32_t busy = ep_log_current->busy;
     ep_log_current->busy = 1;
     ep_py_exception saved = ep_py_exception_save();
@@ -122,7 +122,7 @@ exception_kind(PyObject *type, PyCodeObject *code, ep_frame *frame)
     static const bool iterates[256] = {
         [FOR_ITER] = true,
         [SEND] = true,
-#if PY_VERSION_HEX >= 0x030C0000
+#if EP_HAS_END_FOR
         [END_FOR] = true,
         [END_SEND] = true,
 #endif
@@ -468,12 +468,11 @@ init_once(void)
     return hook_object != NULL ? 0 : -1;
 }
 
-/* 3.12 asks itself for instructions only if a frame has asked before the hook is set. It asks for them
- * from then on, whoever traces. */
+/* See EP_OPCODES_ASKED_FIRST. */
 static int
 ask_for_opcodes(void)
 {
-#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
+#if EP_OPCODES_ASKED_FIRST
     PyObject *frame = (PyObject *)PyEval_GetFrame();    /* borrowed */
     char before = frame != NULL ? *ep_frame_traces_opcodes((PyFrameObject *)frame) : 0;
     if (frame != NULL && PyObject_SetAttr(frame, str_trace_opcodes, Py_True) < 0) {

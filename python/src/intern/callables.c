@@ -25,18 +25,6 @@ c_text(const char *text)
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 
-/* Returns: borrowed or, as *owned, new; NULL if there is none. */
-static PyObject *
-type_dict(PyTypeObject *type, PyObject **owned)
-{
-#if PY_VERSION_HEX >= 0x030C0000
-    return *owned = PyType_GetDict(type);
-#else
-    *owned = NULL;
-    return type->tp_dict;
-#endif
-}
-
 /* The class in type's MRO whose dictionary holds the descriptor of `method`. */
 static PyTypeObject *
 owner_of_method(PyTypeObject *type, const PyMethodDef *method)
@@ -44,7 +32,7 @@ owner_of_method(PyTypeObject *type, const PyMethodDef *method)
     PyObject *mro = type->tp_mro;
     for (Py_ssize_t i = 0; mro != NULL && i < PyTuple_GET_SIZE(mro); i++) {
         PyTypeObject *base = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
-        PyObject *owned, *dict = type_dict(base, &owned), *key, *value;
+        PyObject *owned, *dict = ep_py_type_dict(base, &owned), *key, *value;
         Py_ssize_t at = 0;
         bool found = false;
         if (dict != NULL) {
@@ -82,7 +70,7 @@ read_type(PyTypeObject *type, type_text *text)
     if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
         return;
     }
-    PyObject *owned, *dict = type_dict(type, &owned);
+    PyObject *owned, *dict = ep_py_type_dict(type, &owned);
     PyObject *module = dict != NULL ? ep_py_dict_get(dict, str_module) : NULL;
     ep_text found = ep_py_text(module, text->module_stack, sizeof text->module_stack,
                                &text->module_heap);

@@ -64,10 +64,7 @@ thread_of_bootstrap(ep_frame *frame)
         return NULL;
     }
     uintptr_t self = EP_FRAME_FIELD(outermost, uintptr_t, EP_FRAME_LOCALS);
-#if PY_VERSION_HEX >= 0x030E0000
-    self &= ~(uintptr_t)3;
-#endif
-    return (PyObject *)self;
+    return (PyObject *)(self & ~(uintptr_t)EP_FRAME_TAG);
 }
 
 static void
@@ -108,8 +105,6 @@ name_thread(ep_log *log)
  * it has moved on. If a handler raises at the entry, the interpreter reports the unwinding alone
  * (hooks/entry.h): such a call is not recorded, because it was not open either. Limitation, 3.11: a handler
  * that runs after the begin, starts a recorder and raises takes that call from the recorder, too. */
-#define UNWINDS_UNTOLD (PY_VERSION_HEX < 0x030C0000 || PY_VERSION_HEX >= 0x030D0000)
-
 static void
 settle_doubted(ep_log *log, ep_kind kind)
 {
@@ -121,7 +116,7 @@ settle_doubted(ep_log *log, ep_kind kind)
     for (uint32_t i = thread->doubted_count; i-- > 0;) {
         const void *doubted = thread->doubted[i].frame;
         if (doubted == frame && (opens || closes || !ep_frame_is_at_resume(frame))) {
-            bool begins = opens || (kind == EP_KIND_UNWIND && UNWINDS_UNTOLD);
+            bool begins = opens || (kind == EP_KIND_UNWIND && EP_UNWINDS_UNTOLD);
             ep_engine_settle(thread, i, begins && ep_frame_is_at_resume(frame));
         } else if (doubted == caller && !ep_frame_is_at_resume(caller)) {
             ep_engine_settle(thread, i, false);

@@ -67,7 +67,7 @@ find_asyncio(void)
     if (type != NULL && PyType_Check(type)) {
         atomic_store_explicit(&c_task, (PyTypeObject *)type, memory_order_relaxed);
     }
-#if PY_VERSION_HEX >= 0x030E0000
+#if EP_HAS_CURRENT_TASK
     PyObject *function = ep_py_dict_get(dict, str_current_task);
     if (function != NULL && PyCFunction_CheckExact(function)) {
         atomic_store_explicit(&current_task, function, memory_order_relaxed);

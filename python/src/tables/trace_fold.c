@@ -63,6 +63,8 @@ static const field node_fields[] = {
     {"waited_self", offsetof(ep_tree_node, waited_self), EP_TYPE_INT64},
     {"longest", offsetof(ep_tree_node, longest), EP_TYPE_INT64},
     {"shortest", offsetof(ep_tree_node, shortest), EP_TYPE_INT64},
+    {"cut", offsetof(ep_tree_node, cut), EP_TYPE_INT64},
+    {"cut_ns", offsetof(ep_tree_node, cut_ns), EP_TYPE_INT64},
     {"freed", offsetof(ep_tree_node, freed), EP_TYPE_INT64},
     {NULL, 0, 0},
 };
@@ -75,6 +77,7 @@ static const field leaf_fields[] = {
     {"live", offsetof(ep_tree_leaf, live), EP_TYPE_INT64},
     {"live_blocks", offsetof(ep_tree_leaf, live_blocks), EP_TYPE_INT64},
     {"at_peak", offsetof(ep_tree_leaf, at_peak), EP_TYPE_INT64},
+    {"at_peak_blocks", offsetof(ep_tree_leaf, at_peak_blocks), EP_TYPE_INT64},
     {"temporary", offsetof(ep_tree_leaf, temporary), EP_TYPE_INT64},
     {"temporary_blocks", offsetof(ep_tree_leaf, temporary_blocks), EP_TYPE_INT64},
     {NULL, 0, 0},
@@ -84,6 +87,18 @@ static const field place_fields[] = {
     {"function", offsetof(ep_place, function), EP_TYPE_INT32},
     {"caller", offsetof(ep_place, caller), EP_TYPE_INT32},
     {"line", offsetof(ep_place, line), EP_TYPE_INT32},
+    {NULL, 0, 0},
+};
+
+static const field bin_fields[] = {
+    {"min", offsetof(ep_tree_bin, min), EP_TYPE_INT64},
+    {"max", offsetof(ep_tree_bin, max), EP_TYPE_INT64},
+    {NULL, 0, 0},
+};
+
+static const field thread_fields[] = {
+    {"in_calls", offsetof(ep_tree_sums, in_calls), EP_TYPE_INT64},
+    {"allocated", offsetof(ep_tree_sums, allocated), EP_TYPE_INT64},
     {NULL, 0, 0},
 };
 
@@ -97,24 +112,36 @@ fields_object(const field *fields, const void *rows, size_t count, size_t stride
     return result;
 }
 
+/* A tuple of a figure of each domain. */
+static PyObject *
+domains_object(const uint64_t *of)
+{
+    return Py_BuildValue("(KKKKK)", (unsigned long long)of[EP_DOMAIN_RAW],
+                         (unsigned long long)of[EP_DOMAIN_MEM], (unsigned long long)of[EP_DOMAIN_OBJ],
+                         (unsigned long long)of[EP_DOMAIN_NUMPY],
+                         (unsigned long long)of[EP_DOMAIN_LIBC]);
+}
+
 static PyObject *
 tree_object(const ep_tree *tree)
 {
-    const uint64_t *at_peak = tree->domain_at_peak;
+    size_t threads = tree->facts.thread_count;
     /* leaves[0] is none */
     return Py_BuildValue(
-        "{s:(KKKKK),s:N,s:N,s:N,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "domains_at_peak",
-        (unsigned long long)at_peak[EP_DOMAIN_RAW], (unsigned long long)at_peak[EP_DOMAIN_MEM],
-        (unsigned long long)at_peak[EP_DOMAIN_OBJ], (unsigned long long)at_peak[EP_DOMAIN_NUMPY],
-        (unsigned long long)at_peak[EP_DOMAIN_LIBC], "nodes",
-        fields_object(node_fields, tree->nodes, tree->node_count, sizeof *tree->nodes), "leaves",
+        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "domains_at_peak",
+        domains_object(tree->domain_at_peak), "domains_allocated", domains_object(tree->domain_allocated),
+        "nodes", fields_object(node_fields, tree->nodes, tree->node_count, sizeof *tree->nodes), "leaves",
         fields_object(leaf_fields, tree->leaves + 1, tree->leaf_count - 1, sizeof *tree->leaves),
         "places", fields_object(place_fields, tree->places, tree->place_count, sizeof *tree->places),
-        "peak_time", (long long)tree->peak_ns, "peak", (unsigned long long)tree->peak, "peak_blocks",
+        "bins", fields_object(bin_fields, tree->bins, EP_TREE_BINS, sizeof *tree->bins), "threads",
+        fields_object(thread_fields, tree->thread_sums, threads, sizeof *tree->thread_sums), "peak_time",
+        (long long)tree->peak_ns, "peak", (unsigned long long)tree->peak, "peak_blocks",
         (unsigned long long)tree->peak_blocks, "live", (unsigned long long)tree->live, "live_blocks",
         (unsigned long long)tree->live_blocks, "folded", (unsigned long long)tree->folded,
-        "unknown_frees", (unsigned long long)tree->unknown_frees, "unmatched_ends",
-        (unsigned long long)tree->unmatched, "ends_unseen", (unsigned long long)tree->ends_unseen);
+        "unknown_frees", (unsigned long long)tree->unknown_frees, "frees_lost",
+        (unsigned long long)tree->frees_lost, "freed_unseen", (unsigned long long)tree->freed_unseen,
+        "unmatched_ends", (unsigned long long)tree->unmatched, "ends_unseen",
+        (unsigned long long)tree->ends_unseen);
 }
 
 /* tree(max_nodes, has_lock): the calling-context tree. max_nodes 0: the default. */

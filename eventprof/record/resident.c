@@ -1,0 +1,89 @@
+#include "resident.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "file.h"
+#include "memory.h"
+#include "os.h"
+
+static struct {
+    pthread_mutex_t lock;    /* the innermost but the file's; no fork finds it taken: whoever copies has
+                                the engine's, and the helper thread is gone */
+    ep_resident *samples;    /* EP_RESIDENT_MAX of them, of the system: made once, never given back */
+    size_t count;
+    int64_t interval_ns, next_ns;
+} resident = {.lock = PTHREAD_MUTEX_INITIALIZER, .interval_ns = EP_RESIDENT_NS};
+
+void
+ep_resident_begin(void)
+{
+    pthread_mutex_lock(&resident.lock);
+    resident.interval_ns = EP_RESIDENT_NS;
+    resident.next_ns = 0;
+    pthread_mutex_unlock(&resident.lock);
+}
+
+static void
+add_locked(ep_resident sample)
+{
+    if (resident.samples == NULL) {
+        resident.samples = ep_os_map(EP_RESIDENT_MAX * sizeof *resident.samples);
+    }
+    if (resident.samples == NULL) {
+        return;
+    }
+    if (resident.count == EP_RESIDENT_MAX) {
+        resident.count /= 2;
+        for (size_t i = 0; i < resident.count; i++) {
+            resident.samples[i] = resident.samples[2 * i];
+        }
+        resident.interval_ns *= 2;
+    }
+    resident.samples[resident.count++] = sample;
+}
+
+int64_t
+ep_resident_sample(void)
+{
+    int64_t now = ep_os_monotonic_ns();
+    pthread_mutex_lock(&resident.lock);
+    int64_t left = resident.next_ns - now;
+    if (left <= 0) {
+        ep_resident sample = {now, ep_os_resident_bytes()};
+        if (sample.bytes >= 0) {
+            add_locked(sample);
+            ep_file_put_resident(sample.monotonic_ns, sample.bytes);
+        }
+        left = resident.interval_ns;
+        resident.next_ns = now + left;
+    }
+    pthread_mutex_unlock(&resident.lock);
+    return left;
+}
+
+ep_status
+ep_resident_copy(int64_t from_ns, int64_t to_ns, ep_resident **out, size_t *count)
+{
+    ep_status status = EP_OK;
+    *out = NULL;
+    *count = 0;
+    pthread_mutex_lock(&resident.lock);
+    size_t first = 0, end = resident.count;
+    while (first < end && resident.samples[first].monotonic_ns < from_ns) {
+        first += 1;
+    }
+    while (end > first && resident.samples[end - 1].monotonic_ns > to_ns) {
+        end -= 1;
+    }
+    if (end > first) {
+        *out = ep_calloc(end - first, sizeof **out);
+        status = *out != NULL ? EP_OK : EP_NOMEM;
+    }
+    if (*out != NULL) {
+        memcpy(*out, &resident.samples[first], (end - first) * sizeof **out);
+        *count = end - first;
+    }
+    pthread_mutex_unlock(&resident.lock);
+    return status;
+}

@@ -1,0 +1,97 @@
+/* How long calls waited for the interpreter's lock: see waited.h. */
+#include "waited.h"
+
+#include <string.h>
+
+#include "array.h"
+#include "memory.h"
+
+ep_status
+ep_tenure_clock_open(ep_tenure_clock *clock, size_t thread_count)
+{
+    *clock = (ep_tenure_clock){.holder = -1};
+    clock->own_ns = ep_calloc(thread_count + 1, sizeof *clock->own_ns);
+    return clock->own_ns != NULL ? EP_OK : EP_NOMEM;
+}
+
+void
+ep_tenure_clock_clear(ep_tenure_clock *clock)
+{
+    free(clock->own_ns);
+    *clock = (ep_tenure_clock){.holder = -1};
+}
+
+void
+ep_tenure_clock_stop(ep_tenure_clock *clock)
+{
+    if (clock->holder >= 0) {
+        int64_t length_ns = clock->last_ns - clock->start_ns;
+        clock->ended_ns += length_ns;
+        clock->own_ns[clock->holder] += length_ns;
+        clock->holder = -1;
+    }
+}
+
+/* Ends the calls of a thread from the innermost open one up to `last`. */
+static int32_t
+end_calls(const ep_calls *calls, int32_t innermost, int32_t last, int64_t others_ns, int64_t *waited)
+{
+    int32_t call = innermost;
+    while (call >= 0 && call != last) {
+        waited[call] += others_ns;
+        call = calls->parent[call];
+    }
+    if (call < 0) {
+        return -1;
+    }
+    waited[call] += others_ns;
+    return calls->parent[call];
+}
+
+ep_status
+ep_calls_waited(const ep_calls *calls, int64_t *waited)
+{
+    const ep_columns *columns = calls->input->columns;
+    size_t threads = calls->input->thread_count;
+    if (calls->count == 0) {
+        return EP_OK;
+    }
+    memset(waited, 0, calls->count * sizeof *waited);
+    if (threads < 2) {
+        return EP_OK;
+    }
+    ep_tenure_clock clock;
+    int32_t *innermost = ep_array_new(threads, sizeof *innermost);
+    if (innermost == NULL || ep_tenure_clock_open(&clock, threads) != EP_OK) {
+        free(innermost);
+        return EP_NOMEM;
+    }
+    memset(innermost, -1, threads * sizeof *innermost);
+    for (size_t call = 0; call < calls->before_count; call++) {
+        innermost[calls->before[call].thread] = (int32_t)call;
+    }
+    const ep_kind_set under_lock = ep_kinds_under_lock();
+    for (size_t row = 0; row < columns->count; row++) {
+        int32_t thread = columns->thread[row], call = calls->row_call[row];
+        if (ep_kinds_has(under_lock, columns->kind[row])) {
+            ep_tenure_event(&clock, thread, columns->time_ns[row]);
+        }
+        if (call < 0) {
+            continue;
+        }
+        if (calls->open_row[call] == row) {
+            waited[call] = -ep_tenure_others_ns(&clock, thread);
+            innermost[thread] = call;
+        } else if (calls->close_row[call] == row) {
+            innermost[thread] = end_calls(calls, innermost[thread], call,
+                                          ep_tenure_others_ns(&clock, thread), waited);
+        }
+    }
+    ep_tenure_clock_stop(&clock);
+    for (size_t thread = 0; thread < threads; thread++) {
+        end_calls(calls, innermost[thread], -1, ep_tenure_others_ns(&clock, (int32_t)thread), waited);
+    }
+    ep_tenure_clock_clear(&clock);
+    free(innermost);
+    return EP_OK;
+}

@@ -1,0 +1,64 @@
+/* Who held the interpreter's lock, and how long calls waited for it.
+ *
+ * Hooks of calls, of memory (but for the domains raw and libc) and of all else run under the lock. So an
+ * event of one thread between two events of another proves that the other did not run there. A maximal run
+ * of one thread's events, in order of time, is a *tenure*: from the first of them to the last. Between two
+ * tenures the holder is not known: what follows from tenures is a lower bound. */
+#ifndef EP_WAITED_H
+#define EP_WAITED_H
+
+#include "pair.h"
+
+/* Kinds that are recorded under the lock. */
+static inline ep_kind_set
+ep_kinds_under_lock(void)
+{
+    return ~(ep_kinds_raw | ep_kinds_libc);
+}
+
+/* The tenure that goes on, and the time of those that ended. */
+typedef struct ep_tenure_clock {
+    int32_t holder;        /* thread row; -1: nobody yet */
+    int64_t start_ns, last_ns;
+    int64_t ended_ns;      /* length of all that ended */
+    int64_t *own_ns;       /* the same, by thread; owned */
+} ep_tenure_clock;
+
+EP_CHECKED ep_status ep_tenure_clock_open(ep_tenure_clock *clock, size_t thread_count);
+void ep_tenure_clock_clear(ep_tenure_clock *clock);
+
+/* No event follows: the tenure that goes on ends. */
+void ep_tenure_clock_stop(ep_tenure_clock *clock);
+
+/* An event under the lock. True: another tenure ended, and this one begins. */
+static inline bool
+ep_tenure_event(ep_tenure_clock *clock, int32_t thread, int64_t time_ns)
+{
+    bool begins = thread != clock->holder;
+    if (EP_UNLIKELY(begins)) {
+        if (clock->holder >= 0) {
+            int64_t length_ns = clock->last_ns - clock->start_ns;
+            clock->ended_ns += length_ns;
+            clock->own_ns[clock->holder] += length_ns;
+        }
+        clock->holder = thread;
+        clock->start_ns = time_ns;
+    }
+    clock->last_ns = time_ns;
+    return begins;
+}
+
+/* How long the other threads held the lock, as far as their tenures ended. */
+static inline int64_t
+ep_tenure_others_ns(const ep_tenure_clock *clock, int32_t thread)
+{
+    return clock->ended_ns - clock->own_ns[thread];
+}
+
+/* ---- By call --------------------------------------------------------------------------------- */
+
+/* The part of each call, in ns, in which another thread held the lock: what lies in tenures of others.
+ * waited: as many as there are calls. Fails: EP_NOMEM. */
+EP_CHECKED ep_status ep_calls_waited(const ep_calls *calls, int64_t *waited);
+
+#endif

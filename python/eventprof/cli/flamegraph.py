@@ -1,0 +1,46 @@
+"""Show the flame graph of a recording: which stacks took the time, and allocated the bytes.
+
+The page is one HTML file that needs no server and no network. With -o it is written to that file
+and not opened; a name that ends in .svg gives a drawing. Its widths are time, time that was
+waited, calls, bytes or blocks: a list on the page chooses.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from . import Failure, pictures
+from .files import add_file
+
+EXAMPLES = (
+    ("eventprof flamegraph FILE", "open it in the browser"),
+    ("eventprof flamegraph FILE -o graph.html", "write a page that can be sent or kept"),
+    ("eventprof flamegraph FILE -o graph.svg", "a drawing, of time"),
+    ("eventprof flamegraph FILE -o peak.svg --unit peak", "what was alive at the peak"),
+    ("eventprof flamegraph after.epr --diff before.epr", "coloured by what changed"),
+)
+
+#: What a drawing can be of, and what the page calls it.
+_UNITS = {
+    "time": "self", "waited": "waited", "calls": "calls", "allocated": "allocated",
+    "blocks": "blocks", "peak": "live", "live": "kept",
+}  # fmt: skip
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Say which arguments there are."""
+    add_file(parser)
+    pictures.add_output(parser)
+    parser.add_argument("--diff", metavar="BEFORE", help="an earlier recording to compare it with")
+    parser.add_argument(
+        "--unit", choices=_UNITS, default="time", help="of a drawing: what its widths are (time)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the page, and open it unless -o was given."""
+    drawn = (arguments.output or "").lower().endswith(".svg")
+    if arguments.unit != "time" and not drawn:
+        raise Failure("--unit is of a drawing (-o graph.svg); on the page a list chooses", 2)
+    files = [*([arguments.diff] if arguments.diff else []), arguments.file]
+    return pictures.flamegraph(arguments, files, _UNITS[arguments.unit])

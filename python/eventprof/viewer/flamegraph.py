@@ -1,0 +1,235 @@
+"""The flame graph of a recording alone, and that of two beside each other, as one file each."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .._words import plural, show_bytes, show_ns
+from ..answers.tree import OTHER, Tree
+from .data import area_of, compress, find_title, told
+from .page import assemble
+from .picture import COLOURS, clean, fit
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+MODULES = (
+    "state.js", "text.js", "colour.js", "lod.js", "unpack.js", "tree.js", "flame.js", "graph.js",
+)  # fmt: skip
+#: Nodes of a page; of a recording that has more the smallest become "other".
+MOST_NODES = 60_000
+
+#: The units: what the page calls them, and the figure of a node alone.
+UNITS = (
+    ("self", "self"), ("waited", "waited_self"), ("calls", "calls"), ("allocated", "allocated"),
+    ("blocks", "blocks"), ("live", "at_peak"), ("kept", "live"),
+)  # fmt: skip
+_OF_MEMORY = {"allocated", "blocks", "live", "kept"}
+_NOBODY = ("(unknown)", None, None, None, "python")
+_OTHERS = ("other (many small calls)", None, None, None, "python")
+
+
+class Stacks:
+    """The stacks of one recording or two in one tree: a node is a function under its caller's node.
+
+    A function is the same in both if its name, module and file are: lines move.
+
+    Parameters
+    ----------
+    traces : sequence of Trace
+        One, or two: before and after.
+
+    Attributes
+    ----------
+    functions : list of tuple
+        Name, module, file, line and kind.
+    parent, function : list of int
+        Of each node; node 0 is the whole. Parents come before their children.
+    values : dict of str to list of list of int
+        By unit, for each recording a value for each node alone.
+    """
+
+    def __init__(self, traces: Sequence[Trace]) -> None:
+        self.functions: list[tuple[Any, ...]] = []
+        self.parent, self.function = [-1], [-1]
+        units = [
+            unit
+            for unit in UNITS
+            if (unit[0] not in _OF_MEMORY or any(len(each.allocations) for each in traces))
+            and (unit[0] != "waited" or any(each.has_lock for each in traces))
+        ]
+        self.values: dict[str, list[list[int]]] = {unit: [] for unit, _ in units}
+        known: dict[Any, int] = {}
+        nodes: dict[tuple[int, int], int] = {}
+        merged = []
+        for trace in traces:
+            tree = trace._tree
+            if tree.count > MOST_NODES:
+                tree = Tree(trace, MOST_NODES)
+            merged.append((tree, self._merge(tree, known, nodes)))
+        for tree, at in merged:
+            for unit, figure in units:
+                sums = [0] * len(self.parent)
+                if unit != "waited" or tree.has_lock:
+                    for node, value in zip(at, tree.own(figure).tolist(), strict=True):
+                        sums[node] += value
+                self.values[unit].append(sums)
+
+    def _merge(self, tree: Tree, known: dict[Any, int], nodes: dict[Any, int]) -> list[int]:
+        """Give which node each node of a tree is."""
+        at = [0] * tree.count
+        rows = zip(tree.parent.tolist(), tree.function.tolist(), strict=True)
+        for n, (above, function) in enumerate(rows):
+            if n == 0:
+                continue
+            row = (
+                tree.functions[function]
+                if function >= 0
+                else _OTHERS
+                if function == OTHER
+                else _NOBODY
+            )
+            key = row[:3]
+            number = known.get(key)
+            if number is None:
+                number = known[key] = len(self.functions)
+                self.functions.append(row)
+            pair = at[above], number
+            node = nodes.get(pair)
+            if node is None:
+                node = nodes[pair] = len(self.parent)
+                self.parent.append(pair[0])
+                self.function.append(number)
+            at[n] = node
+        return at
+
+    def totals(self, unit: str, side: int) -> list[int]:
+        """Give a unit of each node with all that is below it."""
+        total = list(self.values[unit][side])
+        for node in range(len(total) - 1, 0, -1):
+            total[self.parent[node]] += total[node]
+        return total
+
+
+def flamegraph(traces: Sequence[Trace], titles: Sequence[str | None] = (None,)) -> Iterator[bytes]:
+    """Give the parts of the page of a recording, or of two beside each other.
+
+    Parameters
+    ----------
+    traces : sequence of Trace
+        One, or two: before and after.
+    titles : sequence of str or None
+        What each is called; None: the program's name.
+    """
+    stacks = Stacks(traces)
+    names = [title or find_title(trace) for trace, title in zip(traces, titles, strict=True)]
+    functions = stacks.functions
+    head = {
+        "titles": names,
+        "times": [show_ns(trace.duration) for trace in traces],
+        "summary": (
+            f"{show_ns(traces[0].duration)}, {plural(traces[0]._facts['events'], 'event')}"
+        ),
+        "told": [told(trace) for trace in traces],
+        "functions": {
+            "name": [row[0] for row in functions],
+            "module": _numbered([row[1] for row in functions]),
+            "place": [
+                f"{row[2]}:{row[3]}" if row[2] and row[3] else row[2] or row[1] or ""
+                for row in functions
+            ],
+            "area": [area_of(row[4], row[2]) for row in functions],
+        },
+        "parent": stacks.parent,
+        "function": stacks.function,
+        "values": stacks.values,
+    }
+    raw = compress(json.dumps(head, separators=(",", ":")).encode())
+    said = names[0] if len(names) == 1 else f"{names[0]} and {names[1]}"
+    return assemble("graph.html", MODULES, f"{said}, flame graph", [("head", raw)])
+
+
+def _numbered(words: list[str | None]) -> list[int]:
+    number: dict[str | None, int] = {}
+    return [number.setdefault(word, len(number)) for word in words]
+
+
+# ---- SVG -----------------------------------------------------------------------------------------
+
+_ROW, _LEAST = 17, 0.3
+
+
+def flamegraph_svg(trace: Trace, unit: str = "self", width: int = 1200) -> str:
+    """Draw the flame graph of a recording.
+
+    Parameters
+    ----------
+    trace : Trace
+        What it shows.
+    unit : str
+        One of `UNITS`.
+    width : int
+        In pixels.
+
+    Returns
+    -------
+    str
+        An ``<svg>`` element that needs nothing from elsewhere; each rectangle has its name, value
+        and share as a title.
+    """
+    stacks = Stacks([trace])
+    total = stacks.totals(unit, 0) if unit in stacks.values else [0]
+    show = show_bytes if unit in _OF_MEMORY - {"blocks"} else show_ns if unit != "calls" else str
+    if unit == "blocks":
+        show = str
+    children: dict[int, list[int]] = {}
+    for node in range(1, len(total)):
+        if total[node] > 0:
+            children.setdefault(stacks.parent[node], []).append(node)
+    whole, parts, deepest = max(total[0], 1), [], 0
+    waiting = [(0, 0.0, -1)]
+    while waiting:
+        node, x, y = waiting.pop()
+        for child in sorted(children.get(node, ()), key=lambda each: -total[each]):
+            wide = width * total[child] / whole
+            if wide < _LEAST:
+                break
+            deepest = max(deepest, y + 2)
+            parts.append(
+                _box(
+                    stacks.functions[stacks.function[child]],
+                    x,
+                    y + 1,
+                    wide,
+                    show(total[child]),
+                    100 * total[child] / whole,
+                )
+            )
+            waiting.append((child, x, y + 1))
+            x += wide
+    high = (deepest + 1) * _ROW + 8
+    what = {"self": "time", "live": "bytes at the peak", "kept": "bytes never freed"}.get(
+        unit, unit
+    )
+    said = f"{find_title(trace)}: {what}, {show(total[0])}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {high}" width="{width}" '
+        f'height="{high}" role="img" aria-label="flame graph" font-family="sans-serif" '
+        f'font-size="11" fill="#15181d"><rect width="{width}" height="{high}" fill="#fff"/>'
+        f'<text x="4" y="12">{html.escape(clean(said))}</text>{"".join(parts)}</svg>'
+    )
+
+
+def _box(row: tuple[Any, ...], x: float, y: int, wide: float, value: str, share: float) -> str:
+    """Draw a node."""
+    name, top = clean(row[0] or "(no name)"), (y + 1) * _ROW + 4
+    text = fit(name, int((wide - 6) / 6.2))
+    label = f'<text x="{x + 3:.2f}" y="{top + 12}">{html.escape(text)}</text>' if text else ""
+    return (
+        f'<rect x="{x:.2f}" y="{top}" width="{max(wide - 0.6, 0.3):.2f}" height="{_ROW - 1}" '
+        f'fill="{COLOURS[area_of(row[4], row[2])]}"><title>{html.escape(name)}: {value}, '
+        f"{share:.1f} %</title></rect>{label}"
+    )

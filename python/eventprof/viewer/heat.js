@@ -1,0 +1,59 @@
+// Starts the heat map: the files of a program at the left, the source of one of them beside.
+
+import { Source, warmth } from "./source.js";
+import { fromFragment, onChange, state, toFragment, update } from "./state.js";
+import { byId, clean, make, showBytes, showTime } from "./text.js";
+import { giveUp, unpack } from "./unpack.js";
+
+async function startHeat() {
+  const head = JSON.parse(new TextDecoder().decode(await unpack("head")));
+  const plain = { ...state };
+  Object.assign(state, fromFragment(location.hash));
+  byId("title").textContent = clean(head.title);
+  byId("summary").textContent = head.summary;
+  byId("told").textContent = head.told.lost ? `${head.told.lost.toLocaleString("en")} events lost` : "nothing lost";
+  byId("told").className = head.told.lost ? "bad" : "good";
+  const lines = head.source.some((/** @type {any} */ file) => "hits" in file);
+  byId("limits").replaceChildren(
+    make("span", {}, lines ? "time of a line: until the next line of the same call" : "time of a line: that of the calls it made (record with --lines for the time of the line itself)"),
+    ...head.told.limits.map((/** @type {string} */ text) => make("span", { dir: "auto" }, clean(text))),
+  );
+  const source = new Source(head.source, byId("source"));
+  const sum = (/** @type {number[]|undefined} */ values) => (values || []).reduce((a, b) => a + b, 0);
+  const hottest = (/** @type {number[]|undefined} */ values) => (values || []).reduce((a, b) => Math.max(a, b), 0);
+  // Lines of one file call each other: their times do not add up, those of its hottest line say as much.
+  const most = head.source.reduce((/** @type {number} */ a, /** @type {any} */ file) => Math.max(a, hottest(file.total)), 0);
+  const rows = head.source.map((/** @type {any} */ file) => {
+    const row = make("tr", { tabIndex: 0, title: clean(file.file), onclick: () => update({ file: file.file }), onkeydown: (/** @type {KeyboardEvent} */ event) => {
+      if (event.key === "Enter" || event.key === " ") update({ file: file.file });
+    } },
+      make("td", {}, make("bdi", {}, clean(file.file.slice(file.file.lastIndexOf("/") + 1)))),
+      make("td", { class: "number" }, file.total ? showTime(hottest(file.total)) : ""),
+      make("td", { class: "number" }, file.allocated ? showBytes(sum(file.allocated)) : ""));
+    row.className = "warm";
+    row.style.setProperty("--warm", `${Math.round(100 * warmth(hottest(file.total), most))}%`);
+    return { row, file: file.file };
+  });
+  byId("files").append(make("table", {}, make("thead", {}, make("tr", {}, make("th", {}, "file"), make("th", { class: "number", title: "time of its hottest line" }, "hottest line"), make("th", { class: "number" }, "bytes"))),
+    make("tbody", {}, ...rows.map((/** @type {any} */ each) => each.row))));
+  const draw = () => {
+    const dark = state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+    document.documentElement.dataset.theme = dark ? "dark" : "light";
+    source.draw(dark);
+    for (const { row, file } of rows) row.classList.toggle("chosen", source.shown !== undefined && file === source.shown.file);
+    try {
+      history.replaceState(null, "", `#${toFragment(plain)}`);
+    } catch {
+      // in a frame without an address there is none to write
+    }
+  };
+  onChange(draw);
+  byId("theme").addEventListener("click", () => update({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => update({}));
+  window.addEventListener("hashchange", () => update({ ...plain, ...fromFragment(location.hash) }));
+  new ResizeObserver(() => update({})).observe(byId("source"));
+  draw();
+  Object.assign(window, { eventprofHeat: { head, source, state, update } });
+}
+
+startHeat().catch(giveUp);

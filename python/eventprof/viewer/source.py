@@ -1,0 +1,121 @@
+"""Source with time and bytes by line: for the page's Source, and for the heat map.
+
+Time of a line is `Trace.lines`'s where lines were recorded. Where they were not it is that of the
+calls which the line made: what a line computes without a call is not in it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..answers.own import find_own
+from ..trace.column import Array
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+#: Files of which a page shows the text: own code first, then by time and bytes.
+MOST_FILES = 200
+_LARGEST = 4_000_000  # bytes of a file whose text is put into a page
+
+#: What is known of a line.
+FIGURES = ("hits", "total", "self", "calls", "allocated", "blocks")
+
+
+def find_source(trace: Trace) -> list[dict[str, Any]]:
+    """Give the files of a trace with their text, and what each line cost.
+
+    Parameters
+    ----------
+    trace : Trace
+        Whose.
+
+    Returns
+    -------
+    list of dict
+        New; own code first, then by time and bytes. ``file``, ``own``, ``text`` (null where the
+        file is not found), ``lines`` (their numbers, ascending) and a list for each of `FIGURES`
+        that was recorded.
+    """
+    functions = trace._core.functions()
+    files = [row[2] for row in functions]
+    own = find_own(functions, trace._own_patterns)
+    names = list(dict.fromkeys(file for file in files if file))
+    number = {name: n for n, name in enumerate(names)}
+    file_of = np.array([number.get(file or "", -1) for file in files] + [-1], dtype=np.int64)
+    sums = _sums(trace, file_of)
+    found: list[dict[str, Any]] = []
+    for n, name in enumerate(names):
+        lines = sums.get(n)
+        if not lines:
+            continue
+        order = sorted(lines)
+        recorded = [what for what in FIGURES if any(what in lines[line] for line in order)]
+        found.append(
+            {
+                "file": name,
+                "own": bool(own[:-1][file_of[:-1] == n].any()),
+                "lines": order,
+                **{what: [lines[line].get(what, 0) for line in order] for what in recorded},
+            }
+        )
+    found.sort(key=_rank)
+    for each in found[:MOST_FILES]:
+        each["text"] = _text(each["file"])
+    return found[:MOST_FILES]
+
+
+def _rank(file: dict[str, Any]) -> tuple[bool, int, int]:
+    return not file["own"], -sum(file.get("total", ())), -sum(file.get("allocated", ()))
+
+
+def _sums(trace: Trace, file_of: Array) -> dict[int, dict[int, dict[str, int]]]:
+    """Give the figures of each line of each file."""
+    table = trace.lines
+    sums: dict[int, dict[int, dict[str, int]]] = {}
+
+    def add(file: Array, line: Array, what: str, values: Array) -> None:
+        known = np.flatnonzero((file >= 0) & (line > 0))
+        for of, at, value in zip(
+            file[known].tolist(), line[known].tolist(), values[known].tolist(), strict=True
+        ):
+            figures = sums.setdefault(of, {}).setdefault(at, {})
+            figures[what] = figures.get(what, 0) + value
+
+    function = np.ma.getdata(table["function"]).astype(np.int64)
+    file, line = file_of[function], np.ma.getdata(table["line"]).astype(np.int64)
+    for what in ("hits", "total", "self", "allocated", "blocks"):
+        values = table[what]
+        if not np.ma.getmaskarray(values).all():
+            add(file, line, what, np.ma.filled(values, 0))
+    tree = trace._tree
+    caller, at = tree.caller.astype(np.int64), tree.line.astype(np.int64)
+    file = np.where(caller >= 0, file_of[np.maximum(caller, -1)], -1)
+    add(file, at, "calls", tree.own("calls"))
+    if not np.ma.getmaskarray(table["total"]).all():
+        return sums
+    # A line that is in several calls of one stack is counted once: in the outermost.
+    known = np.flatnonzero((file >= 0) & (at > 0))
+    key = np.full(tree.count, -1, dtype=np.int32)
+    _, key[known] = np.unique(file[known] * (1 << 32) + at[known], return_inverse=True)
+    outermost = tree.outermost(key)
+    add(np.where(outermost, file, -1), at, "total", tree.below("total"))
+    return sums
+
+
+def _text(path: str) -> list[str] | None:
+    """Give the lines of a file; None: there is none, or it is not one that can be read."""
+    try:
+        if os.path.exists(path):
+            # A recording may name whatever its program made up: a device, or a file without end.
+            known = os.path.isfile(path) and os.path.getsize(path) <= _LARGEST
+        else:
+            known = path in linecache.cache
+        lines = linecache.getlines(path) if known else []
+    except ValueError:
+        return None
+    return [line.rstrip("\r\n") for line in lines] or None

@@ -1,0 +1,23 @@
+// Sections of a page: gzip in base64, each in an element of its own.
+
+/** Gives the bytes of a section; its element is gone then. @param {string} id */
+export async function unpack(id) {
+  const element = document.getElementById(`data-${id}`);
+  if (!element) throw new Error(`the page lacks its section ${id}: it was cut short`);
+  const text = element.textContent || "";
+  element.remove(); // the text may be large
+  /** @type {Uint8Array<ArrayBuffer>} */
+  const packed = /** @type {any} */ (Uint8Array).fromBase64
+    ? /** @type {any} */ (Uint8Array).fromBase64(text)
+    : Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** Says on the page that it cannot be shown. @param {any} error */
+export function giveUp(error) {
+  const box = /** @type {HTMLElement} */ (document.getElementById("limits"));
+  box.className = "bad";
+  box.textContent = `This page cannot be shown: ${error && error.message}`;
+  console.error(error);
+}

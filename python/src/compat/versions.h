@@ -1,0 +1,114 @@
+/* What a version of CPython has, or does its own way, by name: the only place, with compat.h, that
+ * knows numbers of versions. A file that is for some versions only asks for what it needs here. */
+#ifndef EP_VERSIONS_H
+#define EP_VERSIONS_H
+
+#include <Python.h>
+
+#include <stdint.h>
+
+#ifdef Py_GIL_DISABLED
+#define EP_GIL_DISABLED 1
+#else
+#define EP_GIL_DISABLED 0
+#endif
+
+/* ---- What there is --------------------------------------------------------------------------- */
+
+#define EP_HAS_MONITORING (PY_VERSION_HEX >= 0x030C0000)    /* sys.monitoring */
+#define EP_HAS_REF_TRACER (PY_VERSION_HEX >= 0x030D0000)    /* PyRefTracer_SetTracer() */
+#define EP_HAS_EVALUATOR (PY_VERSION_HEX < 0x030C0000)      /* frames may be evaluated (evaluator.h) */
+#define EP_HAS_CURRENT_TASK (PY_VERSION_HEX >= 0x030E0000)  /* _asyncio.current_task() is in C */
+#define EP_HAS_END_FOR (PY_VERSION_HEX >= 0x030C0000)       /* opcodes END_FOR and END_SEND */
+#define EP_HAS_MANY_INTERPRETERS (PY_VERSION_HEX >= 0x030C0000)    /* Py_mod_multiple_interpreters */
+#define EP_HAS_GIL_SLOT (PY_VERSION_HEX >= 0x030D0000)      /* Py_mod_gil */
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+/* ep_thread_state() gives the calling thread's, or NULL. 3.11 gives that of whichever thread has the
+ * GIL. */
+#define EP_STATE_IS_OF_THREAD (PY_VERSION_HEX >= 0x030C0000)
+
+/* 3.13 and later: of one thread only by itself, or of all at once. */
+#define EP_TRACES_ANY_THREAD (PY_VERSION_HEX < 0x030D0000)
+
+/* ---- Frames and calls ------------------------------------------------------------------------ */
+
+/* A collection may visit a running generator with a stack that is not as deep (generator_stacks.h). */
+#define EP_GENERATOR_STACKS_LIE (PY_VERSION_HEX < 0x030C0000)
+/* The callback of a function's start may raise, and its unwind comes all the same (entry.h). */
+#define EP_ENTRY_MAY_RAISE (PY_VERSION_HEX >= 0x030D0000)
+/* The hook marks the frame whose begin it was told (entry.h). */
+#define EP_ENTRY_IS_MARKED (PY_VERSION_HEX < 0x030C0000)
+/* A call that stands at its entry may unwind without a begin, when what was called there raises. */
+#define EP_UNWINDS_UNTOLD (PY_VERSION_HEX < 0x030C0000 || PY_VERSION_HEX >= 0x030D0000)
+/* Profile hooks are told that f(*args) begins, with what is behind a bound method f, and not of its
+ * end. They are told of both where f itself is what they are passed: that is on the frame's stack then. */
+#define EP_CALL_MAY_NEVER_END (PY_VERSION_HEX >= 0x030D0000)
+/* The value of an unwound call is None, too, for profile hooks. */
+#define EP_UNWIND_PASSES_NONE (PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000)
+/* The place of a freed bound method is the next one's (bound.h). */
+#define EP_BOUND_IS_REUSED (PY_VERSION_HEX < 0x030E0000 && !EP_GIL_DISABLED)
+/* Builtins are bound for whoever traces, and shown to profile hooks only. */
+#define EP_TRACING_BINDS_BUILTINS (PY_VERSION_HEX < 0x030C0000)
+
+/* ---- Events ---------------------------------------------------------------------------------- */
+
+/* Before a callback of sys.monitoring an int is made of the offset, and of a jump's destination before
+ * that. Later versions make none, or take a free one. */
+#define EP_MONITORING_BOXES (PY_VERSION_HEX < 0x030E0000)
+/* So does the emulation of profile hooks over sys.monitoring. */
+#define EP_PROFILE_BOXES (EP_HAS_MONITORING && EP_MONITORING_BOXES)
+/* BRANCH; later BRANCH_LEFT and BRANCH_RIGHT. */
+#define EP_BRANCH_IS_ONE_EVENT (PY_VERSION_HEX < 0x030E0000)
+/* "opcode" events are asked for by the frame's setter, which then has them monitored. */
+#define EP_OPCODES_ARE_MONITORED (PY_VERSION_HEX >= 0x030C0000)
+/* They come only if a frame has asked before the trace hook is set; from then on for whoever traces. */
+#define EP_OPCODES_ASKED_FIRST (PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000)
+
+/* ---- Blocks that hooks make ------------------------------------------------------------------ */
+
+/* Before an object that the collector knows. */
+#define EP_GC_HEADER_BYTES (EP_GIL_DISABLED ? 0 : 16)
+/* References to a frame object in a profile hook if nobody but the interpreter has any. */
+#define EP_HOOK_FRAME_REFERENCES (PY_VERSION_HEX < 0x030C0000 ? 1 : 2)
+
+/* The block that is made of a code object before its first event: of its lines, or of what is
+ * monitored. */
+static inline uintptr_t
+ep_code_event_table(const PyCodeObject *code)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    return (uintptr_t)code->_co_linearray;
+#else
+    return (uintptr_t)code->_co_monitoring;
+#endif
+}
+
+#if PY_VERSION_HEX >= 0x030E0000
+/* As pycore_instruments.h has it, which extensions cannot include. */
+#define EP_LOCAL_EVENTS (PY_VERSION_HEX >= 0x030F0000 ? 16 : 11)
+typedef struct ep_code_monitoring {
+    uint8_t local_monitors[EP_LOCAL_EVENTS], active_monitors[EP_LOCAL_EVENTS];
+    uint8_t *tools;
+    uintptr_t tool_versions[8];
+    void *lines;
+    uint8_t *line_tools, *per_instruction_opcodes, *per_instruction_tools;
+} ep_code_monitoring;
+#elif PY_VERSION_HEX >= 0x030C0000
+typedef _PyCoMonitoringData ep_code_monitoring;
+#endif
+
+/* A type's dictionary. Returns: borrowed or, as *owned, new; NULL if there is none. */
+static inline PyObject *
+ep_py_type_dict(PyTypeObject *type, PyObject **owned)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return *owned = PyType_GetDict(type);
+#else
+    *owned = NULL;
+    return type->tp_dict;
+#endif
+}
+
+#endif

@@ -1,0 +1,591 @@
+/* The hooks of source_alloc.c, which alone includes this: for each domain and operation a fast half,
+ * for when nothing is out of the ordinary, and a whole one. A header, so that all of it is one object:
+ * a call into another object makes the fast halves save registers, 3 instructions an event. */
+#ifndef EP_ALLOC_HOOKS_H
+#define EP_ALLOC_HOOKS_H
+
+#include "compat.h"
+
+#include <string.h>
+
+#include "count_calls.h"
+#include "engine.h"
+#include "footprint.h"
+#include "intern.h"
+#include "memory.h"
+#include "source.h"
+
+#define DOMAIN_COUNT 3    /* of the interpreter: EP_DOMAIN_RAW, MEM, OBJ, in its numbering */
+
+enum {
+    DORMANT,           /* for ever */
+    COUNTING,          /* for counters alone */
+    RECORDING,
+    RECORDING_COUNTING,
+    RECORDING_PLAIN    /* for recorders alone, where all that the fast halves need is there */
+};
+
+typedef struct layer {
+    PyMemAllocatorEx below;     /* constant */
+    _Atomic uint8_t mode;
+} layer;
+
+/* A caller that read our function but still the old context (NULL, in all allocators known) while
+ * we installed: the allocator that was there first. */
+static PyMemAllocatorEx first_below[DOMAIN_COUNT];
+
+/* For what all hooks share: into each of them, with its domain a constant. Left to itself gcc calls
+ * some of it, for 2 to 5 ns an event. */
+#define INTO_HOOKS inline __attribute__((always_inline))
+
+/* ---- Hooks, whole ---------------------------------------------------------------------------- */
+
+static inline const PyMemAllocatorEx *
+allocator_below(const layer *own, ep_domain domain)
+{
+    return EP_LIKELY(own != NULL) ? &own->below : &first_below[domain];
+}
+
+/* HOT. The log to write to, with its busy flag set; NULL: pass through. */
+static INTO_HOOKS ep_log *
+enter(bool records, ep_kind kind, ep_domain domain)
+{
+    if (!records) {
+        return NULL;
+    }
+    ep_log *log = ep_log_mine();
+    if (EP_UNLIKELY(log == NULL)) {
+        ep_engine_count_unlogged(kind + domain);
+        return NULL;
+    }
+    return ep_py_enter_allocator(log, domain) ? log : NULL;
+}
+
+/* The calling thread's state if the thread is attached, else NULL. */
+static inline PyThreadState *
+attached_state(ep_log *log, ep_domain domain)
+{
+    PyThreadState *ts = ep_thread_state();
+#if !EP_STATE_IS_OF_THREAD
+    /* 3.11 gives the state of whichever thread has the GIL. */
+    if (domain == EP_DOMAIN_RAW) {
+        if (ts == NULL || ts != log->state || ts->thread_id != PyThread_get_thread_ident()) {
+            return NULL;
+        }
+    } else {
+        log->state = ts;
+    }
+#else
+    (void)log;
+    (void)domain;
+#endif
+    return ts;
+}
+
+#define WHOLE __attribute__((noinline))
+
+/* Whether this free may be of a C stack that is being exchanged: no frame is to be looked for then. */
+static inline bool
+stack_may_be_torn(ep_domain domain)
+{
+    return EP_FRAMES_NEED_STACK && domain == EP_DOMAIN_MEM &&
+           EP_UNLIKELY(atomic_load_explicit(&ep_py_greenlets, memory_order_relaxed));
+}
+
+/* For counters, around whatever recorders do. Returns: NULL: nothing is counted. */
+static INTO_HOOKS ep_count_thread *
+enter_counting(const layer *own, ep_domain domain)
+{
+    uint8_t mode = own != NULL ? atomic_load_explicit(&own->mode, memory_order_relaxed) : DORMANT;
+    if (mode != COUNTING && mode != RECORDING_COUNTING) {
+        return NULL;
+    }
+    ep_count_thread *thread = ep_count_current;
+    bool is_inner = EP_LIKELY(thread != NULL) && thread->busy != 0;
+    if (is_inner || (mode != COUNTING && ep_log_current != NULL && (ep_log_current->busy & EP_BUSY_OWN))) {
+        return NULL;    /* the second: the recorders' own cold code */
+    }
+    if (EP_LIKELY(thread != NULL && thread->fast_in == ep_count_now_generation())) {
+        thread->busy = 1;
+        return thread;
+    }
+    PyThreadState *ts = domain == EP_DOMAIN_RAW || stack_may_be_torn(domain) ? NULL : ep_thread_state();
+    return ep_py_count_enter_block(ts);
+}
+
+/* thread: NULL: nothing is counted. */
+static INTO_HOOKS void
+leave_counting(ep_count_thread *thread, uint64_t bytes, const void *block)
+{
+    if (thread != NULL) {
+        if (block != NULL) {
+            ep_count_add_block(thread, bytes, (uintptr_t)block);
+        }
+        thread->busy = 0;
+    }
+}
+
+/* What was made before a free is no event's: the recorders' rule, by which the last record is a block. */
+static INTO_HOOKS void
+count_free(const layer *own)
+{
+    ep_count_thread *thread = ep_count_current;
+    if (thread != NULL && thread->busy == 0 && own != NULL &&
+        atomic_load_explicit(&own->mode, memory_order_relaxed) != DORMANT) {
+        ep_count_keep_blocks(thread);
+    }
+}
+
+static INTO_HOOKS void
+put_block(ep_log *log, ep_kind kind, ep_domain domain, size_t size, void *block)
+{
+    uint64_t ticks = ep_clock_ticks();
+    (void)ep_footprint_forget((uintptr_t)block);
+    uint32_t site = ep_py_block_site(attached_state(log, domain));
+    uint32_t within = EP_BUSY_AROUND(log->busy, domain);
+    if (EP_UNLIKELY(within != 0)) {
+        ep_log_put_block_within(log, ticks, kind + domain, size, (uintptr_t)block, site, within);
+    } else {
+        ep_log_put_block(log, ticks, kind + domain, size, (uintptr_t)block, site);
+    }
+}
+
+static INTO_HOOKS void
+put_free(ep_log *log, ep_kind kind, ep_domain domain, void *block)
+{
+    uint64_t ticks = ep_clock_ticks();
+    PyThreadState *ts = attached_state(log, domain);
+    uint32_t site = stack_may_be_torn(domain) ? 0 : ep_py_block_site(ts);
+    uint32_t within = EP_BUSY_AROUND(log->busy, domain);
+    if (EP_UNLIKELY(within != 0)) {
+        ep_log_put_free_within(log, ticks, kind + domain, site, (uintptr_t)block, within);
+    } else {
+        ep_log_put_free(log, ticks, kind + domain, site, (uintptr_t)block);
+    }
+}
+
+/* ---- In our own code -------------------------------------------------------------------------- */
+
+/* What is made there is no event, and is listed; what is freed there is an event unless it is listed. */
+
+static INTO_HOOKS bool
+is_recording(const layer *own)
+{
+    return own != NULL && atomic_load_explicit(&own->mode, memory_order_relaxed) >= RECORDING;
+}
+
+/* Where nothing was entered. */
+static INTO_HOOKS bool
+is_in_own_code(bool records)
+{
+    return records && EP_UNLIKELY(ep_log_current != NULL && ep_py_lists_own_blocks(ep_log_current));
+}
+
+/* Around the allocator below, which may ask another one. */
+static inline void
+begin_passing(ep_log *log, ep_domain domain)
+{
+    log->busy = EP_BUSY_OWN | EP_BUSY_IN(domain);
+    ep_py_passing++;
+}
+
+static inline void
+end_passing(ep_log *log)
+{
+    ep_py_passing--;
+    log->busy = EP_BUSY_OWN;
+}
+
+static EP_COLD void *
+own_malloc(ep_log *log, const layer *own, size_t size, ep_domain domain)
+{
+    begin_passing(log, domain);
+    void *block = own->below.malloc(own->below.ctx, size);
+    end_passing(log);
+    if (block != NULL) {
+        ep_py_list_own_block(log, (uintptr_t)block);
+    }
+    return block;
+}
+
+static EP_COLD void *
+own_calloc(ep_log *log, const layer *own, size_t count, size_t size, ep_domain domain)
+{
+    begin_passing(log, domain);
+    void *block = own->below.calloc(own->below.ctx, count, size);
+    end_passing(log);
+    if (block != NULL) {
+        ep_py_list_own_block(log, (uintptr_t)block);
+    }
+    return block;
+}
+
+static EP_COLD void *
+own_realloc(ep_log *log, layer *own, void *old, size_t size, ep_domain domain,
+            void *(*whole)(void *, void *, size_t))
+{
+    if (old != NULL && !ep_py_unlist_own_block(log, (uintptr_t)old)) {
+        ep_py_begin_event(log);
+        void *moved = whole(own, old, size);
+        ep_py_end_event(log);
+        return moved;
+    }
+    begin_passing(log, domain);
+    void *block = own->below.realloc(own->below.ctx, old, size);
+    end_passing(log);
+    if (block != NULL || old != NULL) {
+        ep_py_list_own_block(log, (uintptr_t)(block != NULL ? block : old));
+    }
+    return block;
+}
+
+static EP_COLD void
+own_free(ep_log *log, layer *own, void *block, ep_domain domain, void (*whole)(void *, void *))
+{
+    if (block != NULL && !ep_py_unlist_own_block(log, (uintptr_t)block)) {
+        ep_py_begin_event(log);
+        whole(own, block);
+        ep_py_end_event(log);
+        return;
+    }
+    begin_passing(log, domain);
+    own->below.free(own->below.ctx, block);
+    end_passing(log);
+}
+
+/* ---- Hooks, whole, for each operation ---------------------------------------------------------- */
+
+static INTO_HOOKS void *
+whole_malloc(void *context, size_t size, ep_domain domain)
+{
+    layer *own = context;
+    bool records = is_recording(own);
+    const PyMemAllocatorEx *below = allocator_below(own, domain);
+    ep_log *log = enter(records, EP_KIND_MALLOC, domain);
+    if (log == NULL) {
+        if (is_in_own_code(records)) {
+            return own_malloc(ep_log_current, own, size, domain);
+        }
+        ep_py_passing++;
+        void *passed = below->malloc(below->ctx, size);
+        ep_py_passing--;
+        return passed;
+    }
+    ep_py_begin_below(log);
+    void *block = below->malloc(below->ctx, size);
+    ep_py_end_below(log);
+    if (block != NULL) {
+        put_block(log, EP_KIND_MALLOC, domain, size, block);
+    }
+    ep_py_leave_allocator(log, domain);
+    return block;
+}
+
+static INTO_HOOKS void *
+whole_calloc(void *context, size_t count, size_t size, ep_domain domain)
+{
+    layer *own = context;
+    bool records = is_recording(own);
+    const PyMemAllocatorEx *below = allocator_below(own, domain);
+    ep_log *log = enter(records, EP_KIND_CALLOC, domain);
+    if (log == NULL) {
+        if (is_in_own_code(records)) {
+            return own_calloc(ep_log_current, own, count, size, domain);
+        }
+        ep_py_passing++;
+        void *passed = below->calloc(below->ctx, count, size);
+        ep_py_passing--;
+        return passed;
+    }
+    ep_py_begin_below(log);
+    void *block = below->calloc(below->ctx, count, size);
+    ep_py_end_below(log);
+    if (block != NULL) {
+        put_block(log, EP_KIND_CALLOC, domain, count * size, block);
+    }
+    ep_py_leave_allocator(log, domain);
+    return block;
+}
+
+/* The old block's record before the real call, because afterwards another thread may be given its
+ * address; the new one's after it. */
+static INTO_HOOKS void *
+whole_realloc(void *context, void *old, size_t size, ep_domain domain,
+              void *(*whole)(void *, void *, size_t))
+{
+    layer *own = context;
+    bool records = is_recording(own);
+    const PyMemAllocatorEx *below = allocator_below(own, domain);
+    ep_log *log = enter(records, EP_KIND_REALLOC, domain);
+    if (log == NULL) {
+        if (is_in_own_code(records)) {
+            return own_realloc(ep_log_current, own, old, size, domain, whole);
+        }
+        ep_py_passing++;
+        void *passed = below->realloc(below->ctx, old, size);
+        ep_py_passing--;
+        return passed;
+    }
+    bool listed = old != NULL && ep_footprint_forget((uintptr_t)old);
+    if (old != NULL && !listed) {
+        put_free(log, EP_KIND_REALLOC_FREE, domain, old);
+    }
+    ep_py_begin_below(log);
+    void *block = below->realloc(below->ctx, old, size);
+    ep_py_end_below(log);
+    if (block != NULL) {
+        put_block(log, old != NULL && !listed ? EP_KIND_REALLOC : EP_KIND_MALLOC, domain, size, block);
+    } else if (old != NULL && !listed) {
+        put_block(log, EP_KIND_REALLOC_FAILED, domain, size, old);
+    }
+    ep_py_leave_allocator(log, domain);
+    return block;
+}
+
+static INTO_HOOKS void
+whole_free(void *context, void *block, ep_domain domain, void (*whole)(void *, void *))
+{
+    layer *own = context;
+    bool records = is_recording(own);
+    const PyMemAllocatorEx *below = allocator_below(own, domain);
+    ep_log *log = block != NULL ? enter(records, EP_KIND_FREE, domain) : NULL;
+    if (log == NULL) {
+        if (is_in_own_code(records)) {
+            own_free(ep_log_current, own, block, domain, whole);
+            return;
+        }
+        ep_py_passing++;
+        below->free(below->ctx, block);
+        ep_py_passing--;
+        return;
+    }
+    if (EP_UNLIKELY(ep_footprint_has_boxes()) &&
+        ep_log_last_block(log) == (uintptr_t)block) {
+        (void)ep_footprint_take_box(log);
+    }
+    if (!ep_footprint_forget((uintptr_t)block)) {
+        put_free(log, EP_KIND_FREE, domain, block);
+    }
+    ep_py_begin_below(log);
+    below->free(below->ctx, block);
+    ep_py_leave_allocator(log, domain);
+}
+
+/* ---- Hooks, the fast halves ------------------------------------------------------------------ */
+
+/* Where nothing is out of the ordinary; the rest goes to the whole hook, before anything is done.
+ *
+ * The clock is read last: what follows it in the program waits for it on some processors (of 12 to
+ * 15 ns), but what came before it goes on meanwhile, such as the chain of loads that ends with the
+ * site. That of a new block is known before it is made. */
+
+static INTO_HOOKS bool
+is_plain(const layer *own)
+{
+    return EP_LIKELY(own != NULL) &&
+           EP_LIKELY(atomic_load_explicit(&own->mode, memory_order_relaxed) == RECORDING_PLAIN) &&
+           EP_LIKELY(ep_log_current != NULL) && ep_clock_is_counter();
+}
+
+static WHOLE uint32_t
+find_site(ep_log *log, ep_frame *frame)
+{
+    uint32_t site = ep_block_site_find_recent(&log->recent, ep_frame_instruction(frame));
+    if (EP_UNLIKELY(site == 0)) {
+        log->busy = 1;
+        site = ep_py_block_site_slow(frame);
+        log->busy = 0;
+    }
+    return site;
+}
+
+/* HOT. As ep_py_block_site(). */
+static INTO_HOOKS uint32_t
+site_now(ep_log *log)
+{
+    PyThreadState *ts = ep_thread_state_unasked();
+#if !EP_STATE_IS_OF_THREAD
+    log->state = ts;
+#endif
+    ep_frame *frame =
+        EP_LIKELY(ts != NULL) ? ep_frame_of_program(ep_frame_current(ts)) : NULL;
+    if (EP_UNLIKELY(frame == NULL)) {
+        return 0;
+    }
+    uint32_t site = ep_block_site_recent(&log->recent, ep_frame_instruction(frame));
+    return EP_LIKELY(site != 0) ? site : find_site(log, frame);
+}
+
+static INTO_HOOKS void
+put_block_now(ep_log *log, ep_kind kind, size_t size, void *block, uint32_t site)
+{
+    ep_ticks ticks = ep_clock_counter_halves();
+    if (EP_UNLIKELY(ep_footprint_active())) {
+        (void)ep_footprint_unlist((uintptr_t)block);
+        ep_log_put_block_at(log, ticks, kind, size, (uintptr_t)block, site, false);
+    } else {
+        ep_log_put_block_at(log, ticks, kind, size, (uintptr_t)block, site, true);
+    }
+}
+
+static INTO_HOOKS void *
+fast_malloc(layer *own, size_t size, ep_domain domain, void *(*whole)(void *, size_t))
+{
+    ep_log *log = ep_log_current;
+    if (log->busy) {
+        return EP_UNLIKELY(ep_py_lists_own_blocks(log)) ? own_malloc(log, own, size, domain)
+                                                        : own->below.malloc(own->below.ctx, size);
+    }
+    uint32_t site = site_now(log);
+    if (EP_UNLIKELY(site > EP_ALLOC_SITE_MAX)) {
+        return whole(own, size);
+    }
+    log->busy = EP_BUSY_IN(domain);
+    void *block = own->below.malloc(own->below.ctx, size);
+    if (EP_LIKELY(block != NULL)) {
+        put_block_now(log, EP_KIND_MALLOC + domain, size, block, site);
+    }
+    log->busy = 0;
+    return block;
+}
+
+static INTO_HOOKS void *
+fast_calloc(layer *own, size_t count, size_t size, ep_domain domain,
+            void *(*whole)(void *, size_t, size_t))
+{
+    ep_log *log = ep_log_current;
+    if (log->busy) {
+        return EP_UNLIKELY(ep_py_lists_own_blocks(log))
+                   ? own_calloc(log, own, count, size, domain)
+                   : own->below.calloc(own->below.ctx, count, size);
+    }
+    uint32_t site = site_now(log);
+    if (EP_UNLIKELY(site > EP_ALLOC_SITE_MAX)) {
+        return whole(own, count, size);
+    }
+    log->busy = EP_BUSY_IN(domain);
+    void *block = own->below.calloc(own->below.ctx, count, size);
+    if (EP_LIKELY(block != NULL)) {
+        put_block_now(log, EP_KIND_CALLOC + domain, count * size, block, site);
+    }
+    log->busy = 0;
+    return block;
+}
+
+/* Not while blocks may be the mechanism's: the whole hook knows. */
+static INTO_HOOKS void *
+fast_realloc(layer *own, void *old, size_t size, ep_domain domain,
+             void *(*whole)(void *, void *, size_t))
+{
+    ep_log *log = ep_log_current;
+    if (log->busy) {
+        return EP_UNLIKELY(ep_py_lists_own_blocks(log))
+                   ? own_realloc(log, own, old, size, domain, whole)
+                   : own->below.realloc(own->below.ctx, old, size);
+    }
+    uint32_t site = site_now(log);
+    if (EP_UNLIKELY(site > EP_ALLOC_SITE_MAX)) {
+        return whole(own, old, size);
+    }
+    log->busy = EP_BUSY_IN(domain);
+    if (old != NULL) {
+        ep_log_put_free_at(log, ep_clock_counter_halves(), EP_KIND_REALLOC_FREE + domain, site,
+                           (uintptr_t)old);
+    }
+    void *block = own->below.realloc(own->below.ctx, old, size);
+    if (EP_LIKELY(block != NULL)) {
+        put_block_now(log, (old != NULL ? EP_KIND_REALLOC : EP_KIND_MALLOC) + domain, size, block,
+                      site);
+    } else if (old != NULL) {
+        put_block_now(log, EP_KIND_REALLOC_FAILED + domain, size, old, site);
+    }
+    log->busy = 0;
+    return block;
+}
+
+static INTO_HOOKS void
+fast_free(layer *own, void *block, ep_domain domain, void (*whole)(void *, void *))
+{
+    ep_log *log = ep_log_current;
+    if (log->busy) {
+        if (EP_UNLIKELY(ep_py_lists_own_blocks(log))) {
+            own_free(log, own, block, domain, whole);
+        } else {
+            own->below.free(own->below.ctx, block);
+        }
+        return;
+    }
+    if (EP_LIKELY(!ep_footprint_forget((uintptr_t)block))) {
+        uint32_t site = site_now(log);
+        ep_log_put_free_at(log, ep_clock_counter_halves(), EP_KIND_FREE + domain, site,
+                           (uintptr_t)block);
+    }
+    log->busy = EP_BUSY_IN(domain);
+    own->below.free(own->below.ctx, block);
+    log->busy = 0;
+}
+
+#define HOOKS(name, DOMAIN)                                                                       \
+    static WHOLE void *name##_malloc_whole(void *context, size_t size)                            \
+    {                                                                                             \
+        ep_count_thread *counting = enter_counting(context, DOMAIN);                              \
+        void *block = whole_malloc(context, size, DOMAIN);                                        \
+        leave_counting(counting, size, block);                                                    \
+        return block;                                                                             \
+    }                                                                                             \
+    static WHOLE void *name##_calloc_whole(void *context, size_t count, size_t size)              \
+    {                                                                                             \
+        ep_count_thread *counting = enter_counting(context, DOMAIN);                              \
+        void *block = whole_calloc(context, count, size, DOMAIN);                                 \
+        leave_counting(counting, count * size, block);                                            \
+        return block;                                                                             \
+    }                                                                                             \
+    static WHOLE void *name##_realloc_whole(void *context, void *old, size_t size)                \
+    {                                                                                             \
+        ep_count_thread *counting = enter_counting(context, DOMAIN);                              \
+        void *block = whole_realloc(context, old, size, DOMAIN, name##_realloc_whole);            \
+        leave_counting(counting, size, block);                                                    \
+        return block;                                                                             \
+    }                                                                                             \
+    static WHOLE void name##_free_whole(void *context, void *block)                               \
+    {                                                                                             \
+        count_free(context);                                                                      \
+        whole_free(context, block, DOMAIN, name##_free_whole);                                    \
+    }                                                                                             \
+    static void *name##_malloc(void *context, size_t size)                                        \
+    {                                                                                             \
+        return is_plain(context) ? fast_malloc(context, size, DOMAIN, name##_malloc_whole)        \
+                                 : name##_malloc_whole(context, size);                            \
+    }                                                                                             \
+    static void *name##_calloc(void *context, size_t count, size_t size)                          \
+    {                                                                                             \
+        return is_plain(context) ? fast_calloc(context, count, size, DOMAIN, name##_calloc_whole) \
+                                 : name##_calloc_whole(context, count, size);                     \
+    }                                                                                             \
+    static void *name##_realloc(void *context, void *old, size_t size)                            \
+    {                                                                                             \
+        return is_plain(context) && !ep_footprint_active()                                        \
+                   ? fast_realloc(context, old, size, DOMAIN, name##_realloc_whole)               \
+                   : name##_realloc_whole(context, old, size);                                    \
+    }                                                                                             \
+    static void name##_free(void *context, void *block)                                           \
+    {                                                                                             \
+        if (is_plain(context) && block != NULL && !ep_footprint_has_boxes() &&                    \
+            !stack_may_be_torn(DOMAIN)) {                                                         \
+            fast_free(context, block, DOMAIN, name##_free_whole);                                 \
+        } else {                                                                                  \
+            name##_free_whole(context, block);                                                    \
+        }                                                                                         \
+    }
+
+HOOKS(raw, EP_DOMAIN_RAW)
+HOOKS(mem, EP_DOMAIN_MEM)
+HOOKS(obj, EP_DOMAIN_OBJ)
+
+static const PyMemAllocatorEx hooks[DOMAIN_COUNT] = {
+    [EP_DOMAIN_RAW] = {NULL, raw_malloc, raw_calloc, raw_realloc, raw_free},
+    [EP_DOMAIN_MEM] = {NULL, mem_malloc, mem_calloc, mem_realloc, mem_free},
+    [EP_DOMAIN_OBJ] = {NULL, obj_malloc, obj_calloc, obj_realloc, obj_free},
+};
+
+#endif

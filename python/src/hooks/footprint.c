@@ -1,0 +1,85 @@
+#include "footprint.h"
+
+#include "intern.h"
+
+_Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];
+_Atomic bool ep_footprint_on, ep_footprint_boxes, ep_footprint_tables;
+_Atomic int64_t ep_footprint_more_count;
+_Atomic uintptr_t ep_footprint_more[EP_FOOTPRINT_MORE];
+
+void
+ep_footprint_clear(void)
+{
+    for (size_t i = 0; i < EP_FOOTPRINT_SLOTS; i++) {
+        atomic_store_explicit(&ep_footprint[i], 0, memory_order_relaxed);
+    }
+    if (atomic_load_explicit(&ep_footprint_more_count, memory_order_relaxed) != 0) {
+        for (size_t i = 0; i < EP_FOOTPRINT_MORE; i++) {
+            atomic_store_explicit(&ep_footprint_more[i], 0, memory_order_relaxed);
+        }
+        atomic_store_explicit(&ep_footprint_more_count, 0, memory_order_relaxed);
+    }
+}
+
+/* ---- What the interpreter makes for its events ------------------------------------------------- */
+
+bool
+ep_footprint_take_box(ep_log *log)
+{
+#if EP_PROFILE_BOXES
+    uintptr_t block = ep_log_last_block(log);
+    if (block == 0) {
+        return false;
+    }
+    uint64_t size = EP_WORD0_PAYLOAD(atomic_load_explicit(log->last_block, memory_order_relaxed));
+    PyLongObject *object = (PyLongObject *)block;
+    if (size < 24 || size > 48 || !Py_IS_TYPE((PyObject *)object, &PyLong_Type) ||
+        !PyUnstable_Long_IsCompact(object)) {
+        return false;
+    }
+    ep_frame *frame = ep_py_frame_now();
+    return frame != NULL && PyUnstable_Long_CompactValue(object) == ep_frame_offset(frame) &&
+           ep_footprint_take_lasting(log, block);
+#else
+    (void)log;
+    return false;
+#endif
+}
+
+#if EP_HAS_MONITORING
+
+bool
+ep_py_take_back_tables(ep_log *log, PyCodeObject *code)
+{
+    const ep_code_monitoring *data = (const ep_code_monitoring *)ep_code_event_table(code);
+    if (data == NULL) {
+        return false;
+    }
+    /* The last that is made first. */
+    const void *const own[] = {data->per_instruction_tools,
+                               data->per_instruction_opcodes,
+                               data->line_tools,
+                               data->lines,
+                               data->tools,
+                               data};
+    bool taken = false;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        uintptr_t address = (uintptr_t)own[i];
+        if (EP_UNLIKELY(address == ep_log_address_before(log)) && address != 0) {
+            taken = ep_footprint_take_far(log, address) || taken;
+        }
+    }
+    return taken;
+}
+
+#else
+
+bool
+ep_py_take_back_tables(ep_log *log, PyCodeObject *code)
+{
+    (void)log;
+    (void)code;
+    return false;
+}
+
+#endif

@@ -1,0 +1,66 @@
+"""As much of JSON Schema as doc/answers.schema.json uses; a keyword that is not known here fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "doc" / "answers.schema.json").read_text(encoding="utf-8")
+)
+_KINDS = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float),
+          "boolean": bool, "null": type(None)}  # fmt: skip
+_KNOWN = {
+    "$schema", "$id", "$ref", "$defs", "title", "description", "type", "const", "enum", "required",
+    "properties", "additionalProperties", "items", "allOf", "if", "then",
+}  # fmt: skip
+
+
+def is_of(value, kind):
+    if isinstance(value, bool):
+        return kind == "boolean"
+    return isinstance(value, _KINDS[kind])
+
+
+def conform(value, schema=SCHEMA, root=SCHEMA, at="$"):
+    """Check a value against a schema."""
+    unknown = set(schema) - _KNOWN
+    assert not unknown, f"the schema says {unknown}, which this checker does not know"
+    if "$ref" in schema:
+        conform(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root, at)
+    wanted = schema.get("type", [])
+    wanted = [wanted] if isinstance(wanted, str) else wanted
+    assert not wanted or any(is_of(value, kind) for kind in wanted), (at, value, wanted)
+    assert "const" not in schema or value == schema["const"], (at, value)
+    assert "enum" not in schema or value in schema["enum"], (at, value)
+    if isinstance(value, dict):
+        properties = schema.get("properties", {})
+        assert set(schema.get("required", ())) <= set(value), (at, schema["required"], set(value))
+        for key, item in value.items():
+            if key in properties:
+                conform(item, properties[key], root, f"{at}.{key}")
+            else:
+                extra = schema.get("additionalProperties", True)
+                assert extra is not False, (at, key)
+                if isinstance(extra, dict):
+                    conform(item, extra, root, f"{at}.{key}")
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            conform(item, schema.get("items", {}), root, f"{at}[{number}]")
+    for part in schema.get("allOf", ()):
+        if "if" not in part or fits(value, part["if"], root):
+            conform(value, part.get("then", {}) if "if" in part else part, root, at)
+
+
+def fits(value, schema, root):
+    """Say whether a value conforms."""
+    try:
+        conform(value, schema, root)
+    except AssertionError:
+        return False
+    return True
+
+
+def conform_event(row):
+    """Check a line of eventprof events --json."""
+    conform(row, SCHEMA["$defs"]["event"])

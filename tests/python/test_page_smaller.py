@@ -1,0 +1,458 @@
+"""The smaller pages: flame graph, of one recording or two, heat map, source in the page; drawings.
+
+What a page shows is compared with the tables. Without a Chromium, what needs one is skipped.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import linecache
+import re
+import threading
+import xml.etree.ElementTree as ElementTree
+from collections import defaultdict
+from urllib.parse import quote
+
+import browser as chromium
+import numpy as np
+import pytest
+
+import eventprof
+from eventprof import cli
+from eventprof.viewer import flamegraph, write
+from eventprof.viewer.heatmap import heatmap
+from eventprof.viewer.page import put
+from eventprof.viewer.source import find_source
+
+PROGRAM = """\
+def leaf(count):
+    return [bytes(100 + n) for n in range(count)]
+
+def deep(n):
+    return leaf(n) if n == 0 else deep(n - 1)
+
+def main(many):
+    kept = []
+    for n in range(30):
+        kept.append(leaf(n))
+        deep(n % 5)
+    if many:
+        extra(kept)
+    return kept
+
+def extra(kept):
+    for each in kept:
+        leaf(len(each))
+"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if chromium.find() is None:
+        pytest.skip("no chromium here: apt-get install chromium, or EVENTPROF_CHROMIUM=PATH")
+    started = chromium.Browser(1100, 760)
+    yield started
+    started.close()
+
+
+def record(folder, many, **options):
+    file = folder / "made.py"
+    file.write_text(PROGRAM)
+    names = {}
+    exec(compile(PROGRAM, str(file), "exec"), names)
+    # In a thread: under the same few calls each time, whoever asks.
+    thread = threading.Thread(target=names["main"], args=(many,))
+    with eventprof.record(**options) as rec:
+        thread.start()
+        thread.join()
+    return rec.trace
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("smaller")
+
+
+@pytest.fixture(scope="module")
+def before(folder):
+    return record(folder, False)
+
+
+@pytest.fixture(scope="module")
+def after(folder):
+    return record(folder, True)
+
+
+@pytest.fixture(scope="module")
+def lined(folder):
+    return record(folder, True, lines=True)
+
+
+def shown(browser, path, name, fragment=""):
+    browser.go("about:blank")
+    browser.console.clear()
+    browser.go(path.resolve().as_uri() + fragment)
+    browser.wait(f"window.{name} !== undefined", quiet=True)
+    return browser
+
+
+def head_of(parts):
+    raw = b"".join(parts).decode()
+    found = re.search(r'<script type="text/plain" id="data-head">([^<]*)</script>', raw)
+    return json.loads(gzip.decompress(base64.b64decode(found[1])))
+
+
+# ---- Flame graph ---------------------------------------------------------------------------------
+
+
+def test_stacks_have_the_figures_of_the_tables(after):
+    stacks = flamegraph.Stacks([after])
+    functions = after.functions
+    self = defaultdict(int)
+    calls = defaultdict(int)
+    for node, function in enumerate(stacks.function):
+        if node:
+            self[stacks.functions[function][0]] += stacks.values["self"][0][node]
+            calls[stacks.functions[function][0]] += stacks.values["calls"][0][node]
+    for name in ("leaf", "deep", "main", "extra"):
+        (row,) = np.flatnonzero(functions["name"] == name)
+        assert self[name] == functions["self"][row]
+        assert calls[name] == functions["calls"][row]
+    assert sum(stacks.values["allocated"][0]) == after.allocations["size"].sum()
+    assert sum(stacks.values["live"][0]) == after.peak().bytes
+    assert all(parent < node for node, parent in enumerate(stacks.parent))
+    pairs = list(zip(stacks.parent, stacks.function, strict=True))
+    assert len(set(pairs)) == len(pairs)
+
+
+def test_two_recordings_share_the_nodes_that_both_have(before, after):
+    both = flamegraph.Stacks([before, after])
+    for side, trace in enumerate((before, after)):
+        alone = flamegraph.Stacks([trace])
+        for unit, values in alone.values.items():
+            assert sum(both.values[unit][side]) == sum(values[0])
+    (extra,) = [n for n, row in enumerate(both.functions) if row[0] == "extra"]
+    nodes = [node for node, function in enumerate(both.function) if function == extra]
+    assert [both.values["calls"][0][node] for node in nodes] == [0]
+    assert [both.values["calls"][1][node] for node in nodes] == [1]
+
+
+def test_the_page_draws_each_stack_as_wide_as_its_share(browser, after, tmp_path):
+    put(tmp_path / "graph.html", flamegraph.flamegraph([after]))
+    page = shown(browser, tmp_path / "graph.html", "eventprofGraph")
+    stacks = flamegraph.Stacks([after])
+    total = stacks.totals("self", 0)
+    boxes, wide = page.run(
+        "(({flame}) => [flame.boxes.map(({node, w}) => [node, w]), flame.box.clientWidth - 4])(eventprofGraph)"
+    )
+    assert len(boxes) > 8
+    for node, width in boxes:
+        assert width == pytest.approx(wide * total[node] / total[0], rel=1e-6)
+    assert page.run("document.querySelector('#title').textContent")
+    page.run("eventprofGraph.update({unit: 'live'})")
+    page.wait(f"eventprofGraph.flame.graph.total[0] === {after.peak().bytes}")
+    page.run("eventprofGraph.update({inverted: true, unit: 'calls'})")
+    page.wait("eventprofGraph.flame.key.startsWith('calls,true')")
+    assert page.run("eventprofGraph.flame.graph.total[0]") == sum(stacks.values["calls"][0])
+    assert page.run("performance.getEntriesByType('resource').length") == 0
+    assert page.console == []
+
+
+def test_a_click_zooms_and_the_table_has_each_function(browser, after, tmp_path):
+    put(tmp_path / "graph.html", flamegraph.flamegraph([after]))
+    page = shown(browser, tmp_path / "graph.html", "eventprofGraph")
+    functions = after.functions
+    rows = page.run(
+        "[...document.querySelectorAll('#table tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    assert {row[2] for row in rows} >= {"leaf", "deep", "main", "extra"}
+    assert len(rows) == int((functions["total"] > 0).sum())
+    canvas = page.box("#graph canvas")
+    node, x, y, w = page.run(
+        "(({flame, stacks}) => { const b = flame.boxes.find((each) => stacks.nameOf(flame.graph.tree.func[each.node]) === 'extra');"
+        " return [b.node, b.x, b.y, b.w]; })(eventprofGraph)"
+    )
+    place = canvas["x"] + x + w / 2, canvas["y"] + y * 18 + 9
+    page.mouse("mouseMoved", *place)
+    for kind in ("mousePressed", "mouseReleased"):
+        page.mouse(kind, *place, button="left", buttons=1, clickCount=1)
+    page.wait(f"eventprofGraph.flame.focus === {node}")
+    page.run("eventprofGraph.update({search: 'leaf'})")
+    page.wait("eventprofGraph.rows() === 1")
+    assert page.console == []
+
+
+def test_a_comparison_is_coloured_by_what_changed(browser, before, after, tmp_path):
+    put(tmp_path / "graph.html", flamegraph.flamegraph([before, after], ["a.epr", "b.epr"]))
+    page = shown(browser, tmp_path / "graph.html", "eventprofGraph", "#unit=calls&theme=light")
+    assert page.run("document.querySelector('#title').textContent") == "a.epr \u2192 b.epr"
+    colour = (
+        "(({flame, stacks}, name) => { const b = flame.boxes.find((each) => stacks.nameOf(flame.graph.tree.func[each.node]) === name);"
+        " const s = window.devicePixelRatio; const d = flame.canvas.getContext('2d').getImageData((b.x + b.w - 3) * s, (b.y * 18 + 3) * s, 1, 1).data;"
+        " return [...d].slice(0, 3); })(eventprofGraph, NAME)"
+    )
+    red, _, blue = page.run(colour.replace("NAME", "'extra'"))
+    assert red > blue + 80  # new: as orange as can be
+    same = page.run(colour.replace("NAME", "'deep'"))
+    assert max(same) - min(same) < 15
+    page.console.clear()  # it advises against reading pixels, which the page itself never does
+    rows = page.run(
+        "[...document.querySelectorAll('#table tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    found = {row[6]: row for row in rows}
+    assert found["extra"][:3] == ["0", "1", "+1"]
+    assert found["deep"][2] == "="
+    page.run("eventprofGraph.update({side: 'before'})")
+    page.wait("eventprofGraph.flame.said.textContent.startsWith('width: before')")
+    calls = flamegraph.Stacks([before]).values["calls"][0]
+    assert page.run("eventprofGraph.flame.graph.total[0]") == sum(calls)
+    assert page.console == []
+
+
+def test_the_drawing_has_each_wide_node(after):
+    stacks = flamegraph.Stacks([after])
+    total = stacks.totals("self", 0)
+    root = ElementTree.fromstring(flamegraph.flamegraph_svg(after, width=1000))
+    boxes = root.findall("{*}rect")[1:]
+    wide = [node for node in range(1, len(total)) if 1000 * total[node] / total[0] >= 2]
+    assert len(boxes) >= len(wide) > 5
+    assert sum(float(each.get("width")) > 1.4 for each in boxes) >= len(wide)
+    titles = [each.find("{*}title").text for each in boxes]
+    assert any(title.startswith("extra: ") for title in titles)
+
+
+# ---- Source and heat map -------------------------------------------------------------------------
+
+
+def made(trace):
+    (file,) = [each for each in find_source(trace) if each["file"].endswith("made.py")]
+    return file
+
+
+def test_source_has_the_figures_of_the_lines(lined):
+    lines = lined.lines
+    file = made(lined)
+    ours = lines[lines["file"] == file["file"]]
+    assert file["text"] == PROGRAM.splitlines()
+    assert file["own"]
+    for what in ("hits", "total", "self", "allocated"):
+        expected = defaultdict(int)
+        for line, value in zip(
+            ours["line"].tolist(), np.ma.filled(ours[what], 0).tolist(), strict=True
+        ):
+            expected[line] += value
+        found = dict(zip(file["lines"], file[what], strict=True))
+        assert {line: value for line, value in found.items() if value} == {
+            line: value for line, value in expected.items() if value
+        }
+
+
+def test_without_recorded_lines_a_line_has_the_time_of_its_calls(after):
+    file, calls = made(after), after.calls
+    found = dict(zip(file["lines"], file["total"], strict=True))
+    count = dict(zip(file["lines"], file["calls"], strict=True))
+    extra = calls[calls["name"] == "extra"]
+    assert found[13] == extra["duration"].sum()
+    assert count[10] == 60  # leaf and append
+    # A recursive line: the outermost of each stack alone.
+    outer = calls[(calls["name"] == "deep") & (calls["caller_line"] == 11)]
+    assert found[11] == outer["duration"].sum()
+    nested = calls[
+        (calls["name"] == "deep")
+        & (calls["caller_line"] == 5)
+        & (calls["depth"] == outer["depth"][0] + 1)
+    ]
+    leaves = calls[
+        (calls["name"] == "leaf")
+        & (calls["caller_line"] == 5)
+        & (calls["depth"] == outer["depth"][0] + 1)
+    ]
+    assert found[5] == nested["duration"].sum() + leaves["duration"].sum()
+    assert "hits" not in file
+
+
+def test_the_heat_map_shows_each_line_with_its_figures(browser, lined, tmp_path):
+    put(tmp_path / "heat.html", heatmap(lined))
+    file = made(lined)
+    fragment = f"#theme=light&file={quote(file['file'], safe='')}"
+    page = shown(browser, tmp_path / "heat.html", "eventprofHeat", fragment)
+    assert page.run("document.querySelector('#file').value") == file["file"]
+    rows = page.run(
+        "[...document.querySelectorAll('table.lines tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    assert [row[-1] for row in rows] == [
+        text.replace("\t", "    ") for text in PROGRAM.splitlines()
+    ]
+    hits = dict(zip(file["lines"], file["hits"], strict=True))
+    at = page.run(
+        "[...document.querySelectorAll('table.lines thead th')].map((cell) => cell.textContent)"
+    ).index("hits")
+    for line, row in enumerate(rows, 1):
+        assert row[at] == (f"{hits[line]:,}" if hits.get(line) else "")
+    hottest = page.run("document.querySelector('.hottest').id")
+    assert hottest == f"line-{file['lines'][int(np.argmax(file['total']))]}"
+    # The small picture is warm where that line is.
+    line = int(hottest[5:])
+    red, _, blue, seen = page.run(
+        "(({source: {map}}, line, count) => [...map.getContext('2d').getImageData(map.width - 4,"
+        f" Math.floor((line - 0.5) / count * map.height), 1, 1).data])(eventprofHeat, {line}, {len(rows)})"
+    )
+    assert seen > 100
+    assert red > blue + 80
+    page.run(
+        "document.querySelector('#warm').value = 'allocated'; document.querySelector('#warm').dispatchEvent(new Event('change'))"
+    )
+    most = file["lines"][int(np.argmax(file["allocated"]))]
+    page.wait(f"document.querySelector('.hottest').id === 'line-{most}'")
+    assert page.console == []
+
+
+def test_the_page_has_source_where_it_is_asked_for(browser, lined, tmp_path):
+    write(lined, tmp_path / "page.html", source=True)
+    write(lined, tmp_path / "without.html")
+    browser.size(1100, 760)
+    browser.open(tmp_path / "page.html", "#tab=source")
+    assert "def extra(kept):" in browser.run("document.querySelector('table.lines').textContent")
+    assert browser.console == []
+    browser.open(tmp_path / "without.html", "#tab=source")
+    assert browser.run("document.querySelector('#tab-source')") is None
+    assert browser.run("eventprofPage.state.tab") == "functions"
+    assert "def extra" not in (tmp_path / "without.html").read_text()
+    assert browser.console == []
+
+
+# ---- Bad input -----------------------------------------------------------------------------------
+
+ODD = (
+    "</script><script>window.hacked = 1</script>", "<img src=x onerror='window.hacked = 1'>",
+    "\u05d0\u05d1 \u202edesrever\u2066", "lone \ud800 surrogate", "{{policy}}{{style}}",
+)  # fmt: skip
+
+
+def odd(tmp_path):
+    file = str(tmp_path / "<img src=x onerror='window.hacked = 1'>.py")
+    text = "x = '</script><script>window.hacked = 1</script>'\n\ndef called():\n    return [1]\n"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    names = {}
+    exec(compile(text, file, "exec"), names)
+    functions = []
+    for name in ODD:
+        code = names["called"].__code__.replace(co_name=name, co_qualname=name)
+        functions.append(type(names["called"])(code, names))
+    with eventprof.record(lines=True) as rec:
+        for function in functions:
+            function()
+    return rec.trace
+
+
+def test_odd_names_and_text_are_shown_and_never_run(browser, tmp_path):
+    trace = odd(tmp_path)
+    put(tmp_path / "heat.html", heatmap(trace, "<b>title"))
+    put(tmp_path / "graph.html", flamegraph.flamegraph([trace], ["<b>title"]))
+    for file, name in (("heat.html", "eventprofHeat"), ("graph.html", "eventprofGraph")):
+        page = shown(browser, tmp_path / file, name)
+        assert page.run("window.hacked") is None
+        assert page.run("document.querySelector('img')") is None
+        assert page.run("document.querySelector('#title').textContent") == "<b>title"
+        assert page.console == []
+    text = page.run("document.querySelector('#table').textContent")
+    assert "\\u202edesrever" in text
+    assert "lone \\ud800 surrogate" in text
+    ElementTree.fromstring(flamegraph.flamegraph_svg(trace))
+
+
+@pytest.mark.parametrize(
+    "options", [{"calls": False, "memory": False, "gc": False}, {"memory": False}, {"calls": False}]
+)
+def test_what_was_not_recorded_leaves_no_empty_figures(browser, tmp_path, options):
+    trace = record(tmp_path, False, **options)
+    put(tmp_path / "heat.html", heatmap(trace))
+    put(tmp_path / "graph.html", flamegraph.flamegraph([trace, trace], ["a", "b"]))
+    for file, name in (("heat.html", "eventprofHeat"), ("graph.html", "eventprofGraph")):
+        page = shown(browser, tmp_path / file, name)
+        assert page.console == []
+    units = page.run(
+        "[...document.querySelector('#graph select').options].map((each) => each.value)"
+    )
+    assert ("allocated" in units) == options.get("memory", True)
+
+
+# ---- The command line ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def files(folder, before, after):
+    before.save(folder / "a.epr")
+    after.save(folder / "b.epr")
+    return folder
+
+
+def test_the_verbs_write_a_page_each(files, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(files)
+    for verb, words, template in (
+        ("flamegraph", ["b.epr"], "#graph"), ("flamegraph", ["b.epr", "--diff", "a.epr"], "#graph"),
+        ("heatmap", ["b.epr"], "#files"), ("view", ["a.epr", "b.epr"], "#graph"),
+        ("view", ["b.epr", "--flamegraph"], "#graph"), ("view", ["b.epr", "--heatmap"], "#files"),
+        ("view", ["b.epr", "--diff", "a.epr"], "#graph"), ("view", ["b.epr", "--source"], "#timeline"),
+    ):  # fmt: skip
+        path = tmp_path / f"{verb}{len(words)}{words[-1].strip('-')}.html"
+        assert cli.main([verb, *words, "-o", str(path)]) == 0, capsys.readouterr()
+        assert f'id="{template[1:]}"' in path.read_text()
+    assert cli.main(["flamegraph", "b.epr", "-o", str(path)]) == 1
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_names_that_end_in_svg_are_drawings(files, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(files)
+    for words in (
+        ["flamegraph", "b.epr"],
+        ["flamegraph", "b.epr", "--unit", "peak"],
+        ["view", "b.epr"],
+    ):
+        path = tmp_path / f"{len(words)}{words[0]}.svg"
+        assert cli.main([*words, "-o", str(path)]) == 0
+        assert ElementTree.parse(path).getroot().tag.endswith("svg")
+    assert cli.main(["heatmap", "b.epr", "-o", str(tmp_path / "x.svg")]) == 2
+    assert "there is no drawing of this" in capsys.readouterr().err
+    assert not (tmp_path / "x.svg").exists()
+
+
+def test_browser_opens_what_was_written(files, tmp_path, monkeypatch):
+    import webbrowser
+
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    path = tmp_path / "x.html"
+    assert cli.main(["flamegraph", str(files / "a.epr"), "-o", str(path), "--browser"]) == 0
+    assert opened == [path.as_uri()]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["view", "a.epr", "b.epr", "a.epr"], "one file, or two"),
+        (["view", "a.epr", "b.epr", "--heatmap"], "a flame graph takes no --heatmap"),
+        (["view", "a.epr", "b.epr", "--source"], "a flame graph takes no --source"),
+        (["flamegraph", "a.epr", "--unit", "peak"], "--unit is of a drawing"),
+    ],
+)
+def test_what_does_not_fit_is_refused(files, monkeypatch, capsys, words, said):
+    monkeypatch.chdir(files)
+    assert cli.main(words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_recordings_of_different_clocks_do_not_compare(files, tmp_path, monkeypatch, capsys):
+    wall = record(tmp_path, False, clock="monotonic")
+    wall.save(tmp_path / "c.epr")
+    if wall.metadata["clock"] == eventprof.open(files / "a.epr").metadata["clock"]:
+        pytest.skip("one clock alone here")
+    assert (
+        cli.main(
+            ["view", str(files / "a.epr"), str(tmp_path / "c.epr"), "-o", str(tmp_path / "x.html")]
+        )
+        == 1
+    )
+    assert "their times do not compare" in capsys.readouterr().err

@@ -1,0 +1,33 @@
+import js from "@eslint/js";
+
+export default [
+  js.configs.recommended,
+  {
+    files: ["viewer/*.js"],
+    languageOptions: {
+      ecmaVersion: 2024,
+      sourceType: "module",
+      // What browsers give; tsc checks how it is used.
+      globals: Object.fromEntries(
+        [
+          "Blob", "DecompressionStream", "HTMLElement", "HTMLInputElement", "HTMLSelectElement", "HTMLTextAreaElement",
+          "ImageData", "MessageChannel", "ResizeObserver", "Response", "TextDecoder", "atob", "clearTimeout", "console",
+          "document", "history", "innerHeight", "innerWidth", "location", "matchMedia", "performance",
+          "requestAnimationFrame", "setTimeout", "window",
+        ].map((name) => [name, "readonly"]),
+      ),
+    },
+    rules: {
+      eqeqeq: "error",
+      "no-eval": "error",
+      "no-implied-eval": "error",
+      "no-restricted-properties": ["error", { property: "innerHTML", message: "texts never become markup" }, { property: "outerHTML", message: "texts never become markup" }, { property: "insertAdjacentHTML", message: "texts never become markup" }],
+      "no-shadow": "off",
+      "no-control-regex": "off",
+      "no-misleading-character-class": "off",
+      "no-empty": ["error", { allowEmptyCatch: true }],
+      "prefer-const": "error",
+      "no-var": "error",
+    },
+  },
+];

@@ -1,0 +1,148 @@
+"""Environments in build/: made, filled, and with the package as of now.
+
+Stamps say what was asked for last time, so that a second start asks nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from dev import shell
+from dev.packages import Packages
+from dev.pythons import Python, is_tested
+
+PIP = ("-m", "pip", "install", "-q", "--progress-bar", "off")
+#: What the installed package is made of.
+SOURCES = ("meson.build", "meson.options", "pyproject.toml", "README.rst", "eventprof", "python")
+
+
+def requirements(project: dict[str, dict], sets: tuple[str, ...]) -> str:  # type: ignore[type-arg]
+    """Give lines for pip.
+
+    Parameters
+    ----------
+    project : dict
+        What pyproject.toml says.
+    sets : tuple of str
+        Each is ``run``, an extra, or a dependency group.
+    """
+    groups = project["dependency-groups"] | project["project"]["optional-dependencies"]
+    groups["run"] = project["project"]["dependencies"]
+
+    def lines(name: str) -> Iterator[str]:
+        for line in groups[name]:
+            # Extras of this project are spelled out: pip would look for eventprof elsewhere. What
+            # such a line holds for (its marker) holds for each line of the extra.
+            if own := re.fullmatch(r"eventprof\[([^]]*)\](\s*;.*)?", line):
+                for extra in own[1].split(","):
+                    yield from (inner + (own[2] or "") for inner in lines(extra.strip()))
+            else:
+                yield line
+
+    return "\n".join(sorted({line for name in sets for line in lines(name)}))
+
+
+def install_wheels(python: Python, wanted: str) -> None:
+    """Install for an interpreter that not all packages have wheels for yet.
+
+    Older versions are taken that have some, and what has none is left out, which skips its tests.
+    What building and running need must be there.
+    """
+    pip = python.within("python", *PIP, "--only-binary", ":all:")
+    if shell.run([*pip, "-r", "/dev/stdin"], text=wanted + "\n", silent=True) == 0:
+        return
+    for line in wanted.splitlines():
+        if shell.run([*pip, line], null=True, silent=True) != 0:
+            shell.note(f"no wheel for {python.full}: {line}")
+    if shell.run(python.within("python", "-c", "import mesonpy, numpy, pytest")) != 0:
+        shell.die(f"{python.full}: what the tests need cannot be installed")
+
+
+def ensure_venv(python: Python, sets: tuple[str, ...], venv: Path | None = None) -> Path:
+    """Give an environment that has these sets: that of the interpreter, or another folder."""
+    venv = venv or python.venv
+    made = f"{python.full} {python.path}\n"
+    shell.BUILD.mkdir(parents=True, exist_ok=True)
+    if shell.read(venv / "made") != made:
+        shell.note(f"making {venv.relative_to(shell.ROOT)} with {python.path} ({python.full})")
+        # What was built with another interpreter goes, too.
+        shell.remove(venv, shell.BUILD / python.name)
+        shell.must([*python.command, "-m", "venv", venv])
+        (venv / "made").write_text(made, encoding="utf-8")
+    with open(shell.ROOT / "pyproject.toml", "rb") as file:
+        wanted = requirements(tomllib.load(file), sets)
+    stamp = venv / f"installed-{'-'.join(sets)}"
+    if shell.read(stamp) != wanted + "\n":
+        shell.note(f"installing into {venv.relative_to(shell.ROOT)}: {' '.join(sets)}")
+        if is_tested(python.name) or venv != python.venv:
+            shell.must([venv / "bin" / "python", *PIP, "-r", "/dev/stdin"], text=wanted + "\n")
+        else:
+            install_wheels(python, wanted)
+        stamp.write_text(wanted + "\n", encoding="utf-8")
+    return venv
+
+
+def fingerprint(root: Path, sources: tuple[str, ...] = SOURCES) -> str:
+    """Give a text that changes when a file of the package does: its name, size or time."""
+    lines = []
+    for source in sources:
+        top = root / source
+        folders = os.walk(top) if top.is_dir() else [(str(root), [], [source])]
+        for folder, below, names in folders:
+            below[:] = [name for name in below if name != "__pycache__"]
+            for name in names:
+                path = os.path.join(folder, name)
+                about = os.stat(path, follow_symlinks=False)
+                lines.append(f"{os.path.relpath(path, root)} {about.st_size} {about.st_mtime_ns}\n")
+    return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
+
+
+def ensure_package(python: Python, options: tuple[str, ...]) -> None:
+    """Have the package as of now. Only what changed is compiled again, in build/X.Y."""
+    stamp = python.venv / "package"
+    # A package that was built with stricter options, or others, will do where none are asked for.
+    now = " ".join((fingerprint(shell.ROOT), *options))
+    if shell.read(stamp).startswith(now):
+        return
+    # With debug information, for gdb and perf; otherwise as a wheel is built.
+    settings = [f"--config-settings=setup-args={option}" for option in ("-Ddebug=true", *options)]
+    shell.note(f"building for {python.full}")
+    shell.remove(stamp)
+    folder = f"--config-settings=build-dir={shell.BUILD / python.name}"
+    once = ("--no-build-isolation", "--no-deps", "--force-reinstall")
+    shell.must(python.within("python", *PIP, *once, folder, *settings, shell.ROOT))
+    stamp.write_text(now + "\n", encoding="utf-8")
+
+
+def ensure(python: Python, sets: str, *options: str) -> None:
+    """Have environment and package, one process at a time.
+
+    Parameters
+    ----------
+    python : Python
+        For which one.
+    sets : str
+        Words: see requirements().
+    *options : str
+        Of meson, for the package.
+    """
+    with shell.locked(python.name):
+        ensure_venv(python, tuple(sets.split()))
+        ensure_package(python, options)
+
+
+def set_up(python: Python, sets: str, packages: Packages | None = None) -> None:
+    """Have compiler, environment and package: what most verbs begin with."""
+    packages = packages or Packages()
+    # Asked only when something will be built: a second start is to be quick.
+    if not shell.read(python.venv / "package").startswith(fingerprint(shell.ROOT)):
+        packages.need_compiler()
+        packages.wish_codecs()
+    packages.need_python(python)
+    packages.install()
+    ensure(python, sets)

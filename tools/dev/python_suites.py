@@ -1,0 +1,226 @@
+"""pytest on each interpreter: CPythons some at a time, then PyPy, then once more what failed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+
+from dev import pythons, shell
+from dev.environments import PIP
+from dev.pythons import Python
+from dev.results import PytestCount, Results, count_outcomes
+from dev.sanitize import pytest_command
+
+
+@dataclass
+class PythonSuites:
+    """Runs pytest, and keeps what came of it by the interpreter's name.
+
+    Parameters
+    ----------
+    werror, quick : bool
+        As of ``./dev test``.
+    arguments : list of str
+        Of pytest.
+    """
+
+    werror: bool
+    quick: bool
+    arguments: list[str]
+    path: str = field(default_factory=lambda: os.environ["PATH"])  # without any environment of ours
+    counts: dict[str, PytestCount] = field(default_factory=dict)
+    seconds: dict[str, int] = field(default_factory=dict)
+    again: list[Python] = field(default_factory=list)
+
+    def job(self, python: Python, turn: int) -> list[str]:
+        """Give the command that runs pytest on a CPython."""
+        runner = " ".join(python.runner)
+        words = [python.name, runner, str(self.werror).lower(), str(int(self.quick)), str(turn)]
+        return [str(shell.ROOT / "dev"), "python-job", *words, *self.arguments]
+
+    def count(self, python: Python, status: int, turn: int) -> None:
+        """Count a round: what passed in the second is taken from the failures of the first.
+
+        Parameters
+        ----------
+        python : Python
+            On which.
+        status : int
+            The exit code of the round.
+        turn : int
+            1 or 2.
+        """
+        reports = [shell.BUILD / f"pytest-{python.name}-{each}.xml" for each in range(1, turn + 1)]
+        counted = count_outcomes(reports)
+        # The second round crashed: what the first one found stands.
+        if turn == 2 and (counted is None or sum(counted[0]) == 0):
+            return
+        found, alone = counted or (PytestCount(0, 0, 0), [])
+        for name in alone:
+            shell.say(f"  failed beside other suites, passed alone: {name} ({python.full})")
+        if turn == 1 and status == 1 and found.failed:
+            self.again.append(python)
+        # A crash, a failed build, or nothing that ran: not run again.
+        if turn == 1 and status != 0 and not found.failed:
+            found = found._replace(failed=1)
+        self.counts[python.name] = found
+
+    def run(self, chosen: list[Python], jobs: int) -> None:
+        """Run pytest on CPythons, some at a time; what each prints is shown when it ends."""
+        names = " ".join(python.name for python in chosen)
+        shell.say(f"== pytest, on {names}, {jobs} at a time")
+        running: list[tuple[Python, subprocess.Popen[bytes], float]] = []
+
+        def finish() -> None:
+            python, process, began = running.pop(0)
+            status = process.wait()
+            log = shell.BUILD / f"test-{python.name}.log"
+            shell.say(f"== CPython {python.full}")
+            with open(log, "rb") as text:
+                shutil.copyfileobj(text, sys.stdout.buffer)
+            sys.stdout.flush()
+            self.seconds[python.name] = int(log.stat().st_mtime) - int(began)
+            self.count(python, status, 1)
+
+        with ended_with_us(process for _, process, _ in running):
+            for python in chosen:
+                if len(running) >= jobs:
+                    finish()
+                shell.remove(*(shell.BUILD / f"pytest-{python.name}-{turn}.xml" for turn in (1, 2)))
+                began = time.time()
+                with open(shell.BUILD / f"test-{python.name}.log", "wb") as log:
+                    process = subprocess.Popen(
+                        self.job(python, 1),
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                        env={**os.environ, "PATH": self.path},
+                        # Of its own, to be ended whole.
+                        process_group=0,
+                    )
+                running.append((python, process, began))
+            while running:
+                finish()
+
+    # ---- PyPy ----------------------------------------------------------------------------------
+
+    def run_pypy(self, given: Python | None) -> bool:
+        """Run tests/pypy with the package as pip builds it; whether there is a PyPy.
+
+        Parameters
+        ----------
+        given : Python, optional
+            That of --with; otherwise one is looked for.
+        """
+        began = time.monotonic()
+        path = None if given is not None else pythons.find_pypy()
+        if given is None and path is None:
+            shell.say("== PyPy: none of Python 3.11 here")
+            return False
+        python = given or Python("pypy", 0, "PyPy", True, True, path or "")
+        print_version = (
+            'import sys; print(sys.version.split("[")[1].split("]")[0].split(" with")[0])'
+        )
+        version = shell.output([*python.command, "-I", "-S", "-c", print_version])[1].strip()
+        shell.say(f"== pytest, on {version}")
+        shell.remove(shell.BUILD / "pytest_cache-pypy")
+        shell.remove(*(shell.BUILD / f"pytest-pypy-{turn}.xml" for turn in (1, 2)))
+        python = Python("pypy", 0, "PyPy", True, True, python.path, python.runner)
+        status = self.make_pypy(python) or self.pypy_round(python, 1)
+        self.seconds["pypy"] = int(time.monotonic() - began)
+        self.count(python, status, 1)
+        return True
+
+    def make_pypy(self, python: Python) -> int:
+        """Have PyPy's environment, with the package; give the exit code of what failed."""
+        made = python.venv / "made"
+        if shell.read(made) != f"{python.path}\n":
+            shell.remove(python.venv)
+            if status := shell.run(
+                [*python.command, "-m", "venv", python.venv], null=True, joined=True
+            ):
+                return status
+            made.write_text(f"{python.path}\n", encoding="utf-8")
+        for wanted in (
+            ["pytest>=8", "pytest-timeout>=2.3"],
+            ["--force-reinstall", "--no-deps", str(shell.ROOT)],
+        ):
+            if status := shell.run(python.within("python", *PIP, *wanted), null=True, joined=True):
+                return status
+        return 0
+
+    def pypy_round(self, python: Python, turn: int) -> int:
+        """Run tests/pypy, all or what failed; give pytest's exit code."""
+        failed = ["--last-failed", "--last-failed-no-failures", "none"] if turn == 2 else []
+        report = f"--junitxml={shell.BUILD}/pytest-pypy-{turn}.xml"
+        command = [
+            *pytest_command("pypy"),
+            report,
+            "-q",
+            *failed,
+            *self.arguments,
+            f"{shell.ROOT}/tests/pypy",
+        ]
+        status = shell.run(python.within(*command), null=True, joined=True)
+        # -k may have left none.
+        return 0 if status == 5 else status
+
+    # ---- Afterwards ----------------------------------------------------------------------------
+
+    def run_again(self) -> None:
+        """Run once more what failed, one interpreter at a time, while nothing else does."""
+        for python in self.again:
+            shell.say(f"== once more, alone, on {python.full}: what failed")
+            shell.remove(shell.BUILD / f"pytest-{python.name}-2.xml")
+            if python.name == "pypy":
+                self.pypy_round(python, 2)
+            else:
+                environment = {"PATH": self.path}
+                shell.run(self.job(python, 2), null=True, joined=True, environment=environment)
+            self.count(python, 1, 2)
+
+    def report(self, found: Results, chosen: list[Python]) -> None:
+        """Say what came of each interpreter, and add it up."""
+        full = {python.name: python.full for python in chosen} | {"pypy": "PyPy"}
+        for name, text in full.items():
+            if name not in self.counts:
+                continue
+            count = self.counts[name]
+            found.passed += count.passed
+            found.failed += count.failed
+            found.skipped += count.skipped
+            found.python_tests += count.passed + count.failed
+            shell.say(
+                f"  {text}: {count.passed} passed, {count.failed} failed, {count.skipped} skipped,"
+                f" {self.seconds[name]} s"
+            )
+
+
+@contextlib.contextmanager
+def ended_with_us(processes: Iterator[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """End the groups of these processes where ./dev is ended."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        raise SystemExit(130)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        # What a shell starts in the background ignores SIGINT.
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,268 @@
+"""``./dev test``: lint, pages, tests in C, and pytest on each interpreter that is found here."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+
+from dev import environments, fetching, pythons, shell
+from dev.c_tests import Suites
+from dev.docs import check_pages
+from dev.fuzz import fuzz
+from dev.lint import lint
+from dev.packages import Packages
+from dev.python_suites import PythonSuites
+from dev.pythons import Python, Pythons
+from dev.results import Results, elapsed
+
+FUZZ_SECONDS = 8
+
+
+@dataclass
+class Options:
+    """What the command line asks for."""
+
+    asked: list[str] = field(default_factory=list)
+    runners: list[str] = field(default_factory=list)
+    pytest: list[str] = field(default_factory=list)
+    jobs: int = 2
+    all: bool = False
+    quick: bool = False
+    valgrind: bool = False
+    #: -k: only some tests of pytest.
+    some: bool = False
+    werror: bool = True
+    #: The parts.
+    lint: bool = True
+    pages: bool = True
+    c: bool = True
+    python: bool = True
+
+    @property
+    def counts_instructions(self) -> bool:
+        """Whether the hot paths are counted."""
+        return not self.quick and not self.some
+
+
+def parse(arguments: list[str]) -> Options:
+    """Read the arguments of the verb."""
+    options = Options()
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--python":
+            options.asked.append(rest.pop(0) if rest else shell.misuse("--python: which one?"))
+        elif word == "-k":
+            options.pytest += ["-k", rest.pop(0) if rest else shell.misuse("-k: which ones?")]
+            options.c = options.lint = options.pages = False
+            options.some = True
+        elif word == "--jobs":
+            if not rest or re.fullmatch(r"[1-9][0-9]*", rest[0]) is None:
+                shell.misuse("--jobs: how many?")
+            options.jobs = int(rest.pop(0))
+        elif word == "--quick":
+            options.quick = True
+            options.lint = options.pages = False
+        elif word == "--c-only":
+            options.python = options.lint = options.pages = False
+        elif word == "--py-only":
+            options.c = options.lint = options.pages = False
+        elif word == "--no-lint":
+            options.lint = options.werror = False
+        elif word == "--valgrind":
+            options.valgrind = True
+        elif word == "--all":
+            options.all = True
+        elif word == "--with":
+            options.runners.append(rest.pop(0) if rest else shell.misuse("--with: NAME=COMMAND"))
+        elif word == "--":
+            options.pytest += rest
+            break
+        else:
+            shell.misuse(f"test: {word}?")
+    return options
+
+
+# ---- Which interpreters ------------------------------------------------------------------------
+
+
+@dataclass
+class Choice:
+    """The interpreters of one run."""
+
+    versions: list[str] = field(default_factory=list)
+    #: Releases beside the newest of their X.Y: tested if they are usable.
+    beside: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+    pypy: bool = False
+
+
+def choose(here: Pythons, options: Options) -> Choice:
+    """Choose those that are asked for, or all that are here; with --quick, the newest."""
+    choice = Choice()
+    if options.asked:
+        for name in options.asked:
+            if name == "pypy":
+                choice.pypy = True
+            elif here.named(name) in here:
+                choice.versions.append(here.named(name))
+            else:
+                choice.absent.append(name)
+        if choice.absent:
+            shell.die(f"no CPython {' '.join(choice.absent)} {pythons.NOT_FOUND}")
+    else:
+        wanted = pythons.TESTED + pythons.ALSO
+        choice.versions = [name for name in wanted if name in here]
+        choice.absent = [name for name in wanted if name not in here]
+        choice.pypy = not options.quick
+        if not options.quick:
+            choice.beside = [name for version in wanted for name in here.beside(version)]
+        for line in options.runners:
+            name = line.partition("=")[0]
+            if name != "pypy" and name not in choice.versions:
+                choice.versions.append(name)
+        if options.quick or not choice.versions:
+            newest = here.newest()
+            choice.versions = [] if newest is None else [newest]
+    if not choice.versions and not choice.pypy:
+        shell.die(f"no CPython of 3.11 or later {pythons.NOT_FOUND}")
+    return choice
+
+
+def choose_host(here: Pythons, versions: list[str]) -> Python:
+    """Choose whose environment has the meson that everything is built with.
+
+    That of the newest of TESTED, else of the newest here.
+    """
+    tested = [name for name in versions if pythons.is_tested(name)]
+    name = max(tested, key=lambda name: pythons.by_version(here[name].full), default=here.newest())
+    if name is None:
+        shell.die("a CPython of this machine that is not free-threaded is needed, too")
+    return here[name]
+
+
+def prepare(options: Options) -> tuple[Choice, Pythons, Python]:
+    """Find the interpreters, and install the packages that are missing."""
+    runners = options.runners
+    if options.all:
+        fetching.fetch(line.partition("=")[0] for line in runners)
+    here = pythons.find()
+    for line in runners:
+        if line.partition("=")[0] not in here:
+            here.add_runner(line)
+    choice = choose(here, options)
+    host = choose_host(here, choice.versions)
+
+    packages = Packages()
+    packages.need_compiler()
+    packages.wish_codecs()
+    for name in [*choice.versions, host.name]:
+        packages.need_python(here[name])
+    for name in choice.beside:
+        packages.wish_python(here[name])
+    if options.c:
+        packages.need_check()
+    if options.valgrind and not shell.has("valgrind"):
+        packages.need += ["valgrind", "libc6-dbg"]
+    if options.lint:
+        packages.wish_for("clang", "clang")
+    if options.counts_instructions:
+        packages.wish_for("valgrind", "valgrind")
+    if not options.quick and options.c:
+        packages.wish_fuzzer()
+    if options.python:
+        packages.wish_browser()
+    packages.install()
+
+    for name in choice.beside:
+        python = here[name]
+        if python.lacking:
+            python = here.found[name] = pythons.asked_again(python)
+        if python.lacking:
+            choice.absent.append(f"{name} (without {' '.join(python.lacking)})")
+        else:
+            choice.versions.append(name)
+    return choice, here, host
+
+
+# ---- The stages --------------------------------------------------------------------------------
+
+
+def count_instructions(found: Results, host: Python, options: Options) -> None:
+    """See that the hot paths need no more instructions than they did.
+
+    benchmarks/guard.py counts them: those of the core, and of the extension on the newest CPython.
+    """
+    shell.say("== instructions of the hot paths")
+    if not shell.has("valgrind"):
+        shell.say("  --    not counted: no valgrind here")
+        return
+    only: list[str] = []
+    if not options.python:
+        only = ["--only", "core"]
+    if not options.c:
+        only = ["--only", "extension"]
+    if options.python:
+        environments.ensure(host, "build run", f"-Dwerror={str(options.werror).lower()}")
+    command = [str(host.venv / "bin" / "python"), "benchmarks/guard.py", *only]
+    found.check("no path grew by more than 3 %", command)
+
+
+def run_stages(
+    found: Results, options: Options, choice: Choice, here: Pythons, host: Python
+) -> PythonSuites:
+    """Run all that is asked for, each stage with its time."""
+    suites = PythonSuites(options.werror, options.quick, options.pytest)
+    # From here on, meson is that of the host. The jobs of pytest have their own.
+    shell.put_first(host.venv / "bin")
+    if options.lint:
+        with found.stage("lint"):
+            lint(found, host)
+    if options.pages:
+        with found.stage("pages"):
+            check_pages(found, host, werror=options.werror)
+    if options.c:
+        with found.stage("C tests"):
+            Suites(found, host, werror=options.werror).run(options.quick, options.valgrind)
+    if options.counts_instructions:
+        with found.stage("instructions"):
+            count_instructions(found, host, options)
+    if options.c and not options.quick:
+        with found.stage("fuzzers"):
+            fuzz(found, host, FUZZ_SECONDS, werror=options.werror)
+    if options.python and choice.versions:
+        with found.stage("pytest"):
+            suites.run([here[name] for name in choice.versions], options.jobs)
+    if options.python and choice.pypy:
+        with found.stage("PyPy"):
+            if not suites.run_pypy(here.found.get("pypy")):
+                choice.absent.append("pypy")
+    if suites.again:
+        with found.stage("failed tests again"):
+            suites.run_again()
+    return suites
+
+
+def main(arguments: list[str]) -> int:
+    """Run the verb."""
+    options = parse(arguments)
+    options.runners += filter(None, os.environ.get("EVENTPROF_TEST_WITH", "").split("\n"))
+    choice, here, host = prepare(options)
+    with shell.locked(host.name):
+        environments.ensure_venv(host, ("build", "run"))
+    found = Results()
+    suites = run_stages(found, options, choice, here, host)
+
+    shell.say("== result")
+    if options.python:
+        suites.report(found, [here[name] for name in choice.versions])
+        shell.say(f"  absent: {' '.join(choice.absent) or 'none'}")
+    shell.say(f"  seconds: {', '.join(found.times)}, in all {elapsed()}")
+    shell.say(f"  C tests: {found.c_tests}, Python tests: {found.python_tests}")
+    if (options.c and not found.c_tests) or (options.python and not found.python_tests):
+        shell.note("a part ran no test")
+        found.failed += 1
+    skipped = f", {found.skipped} skipped" if found.skipped else ""
+    shell.say(f"{found.passed} passed, {found.failed} failed{skipped}")
+    return int(found.failed > 0)
