@@ -97,9 +97,9 @@ ep_footprint_put(size_t index, uintptr_t address)
     atomic_store_explicit(&ep_footprint[index], address, memory_order_relaxed);
 }
 
-/* HOT. In a callback: `address` is known to be the mechanism's. Most are freed soon, but the tables of a code
- * object live as long as it, so one that is there stays (ints of offsets replaced 2000 of 2000), and what
- * is at the second place is one unknown free. */
+/* HOT. In a callback: `address` is known to be the mechanism's. Most such blocks are freed soon, but the
+ * tables of a code object live as long as the object (ints of offsets replaced 2000 of 2000 in the table).
+ * So what is at the first place stays, and what is at the second place becomes one unknown free. */
 static inline bool
 ep_footprint_take(ep_log *log, uintptr_t address)
 {
