@@ -246,7 +246,7 @@ def test_ints_of_offsets_of_eight_threads_are_kept_out():
 
     def work(i):
         kept = []
-        for number in range(20_000):  # the int lies elsewhere each time, and thread i's at another place
+        for number in range(20_000):  # each int lies elsewhere
             kept.append(float(number))
             if len(kept) > 40 + i:
                 kept.clear()
