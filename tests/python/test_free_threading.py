@@ -237,6 +237,29 @@ def test_blocks_of_eight_threads_are_all_there_and_all_freed():
     assert len(set(mine["thread"].tolist())) == THREADS
 
 
+def test_ints_of_offsets_of_eight_threads_are_kept_out():
+    """3.13t: each thread's first blocks lie alike, in segments of their own. In the table of blocks that are kept out,
+    one thread's replaced another's, whose free was then that of a block that had been freed before."""
+    scope = {}
+    exec("def length(x):\n" + "    a = x\n" * 400 + "    return len(x)", scope)
+    length = scope["length"]
+
+    def work(i):
+        kept = []
+        for number in range(20_000):  # each int lies elsewhere
+            kept.append(float(number))
+            if len(kept) > 40 + i:
+                kept.clear()
+            length(kept)
+
+    with eventprof.record(on_full="grow") as rec:
+        together(work)
+
+    found = rec.trace.verify()
+    assert found, found
+    assert "freed_twice" not in found.excused
+
+
 def test_functions_made_on_all_threads_have_their_names():
     def work(i):
         for k in range(60):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import numpy as np
 import pytest
 
 import eventprof
@@ -72,3 +73,32 @@ def test_a_task_of_a_subclass_is_looked_at_in_the_same_way(backend):
     found = rec.trace.verify()
     assert found, found
     assert rec.trace.pairing["frees_lost"] == 0
+
+
+def length_far_down():
+    """A call so far from the start of its function that 3.12 and 3.13 make an int of the offset, for each event."""
+    scope: dict[str, object] = {}
+    exec("def length(x):\n" + "    a = x\n" * 400 + "    return len(x)", scope)
+    return scope["length"]
+
+
+def test_ints_of_offsets_do_not_replace_tables_of_code(backend):
+    """3.12 and later: the interpreter's record of what is monitored in code that is not recorded, here our own, dies
+    with the code. It is kept out of the trace, and its free is, even if ints lay alike in the table of such blocks."""
+    length = length_far_down()
+    own = f"{eventprof.__path__[0]}/none.py"
+    codes = [compile(f"x = {number}", own, "exec") for number in range(1000)]
+
+    with eventprof.record(backend=backend, on_full="grow") as rec:
+        for code in codes:
+            exec(code, {})
+        kept = []
+        for number in range(40_000):  # each int lies elsewhere, in all more than 1 MiB
+            kept.append(float(number))
+            length(kept)
+        codes.clear()
+        del code
+
+    events = rec.trace.events
+    frees = (np.asarray(events["domain"]) == "mem") & (np.asarray(events["event"]) == "free")
+    assert (frees & np.ma.getmaskarray(events["size"])).sum() < 50

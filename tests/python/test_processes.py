@@ -130,6 +130,42 @@ def test_fork_while_a_recorder_starts_and_stops_on_another_thread(backend):
     assert (status, output, errors) == (0, "done\n", "")
 
 
+def test_fork_while_other_threads_collect(backend):
+    """3.13t: they may hold the interpreter's lock of those who stop the threads, and it stays locked."""
+    status, output, errors = child(
+        """
+    go = True
+    def collect():
+        while go: gc.collect(0)
+    threads = [threading.Thread(target=collect, daemon=True) for _ in range(2)]
+    for t in threads: t.start()
+    for i in range(10):
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(30)
+            with raw.recorder(raw.ALL, backend=backend) as mine: outer(1)
+            names = [r.name for r in raw.rows(mine) if r.word == "call"]
+            os._exit(0 if names[:2] == ["outer", "inner"] else 1)
+        assert os.waitpid(pid, 0)[1] == 0, i
+        with rec:
+            outer(1)
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(30)
+                rec.stop()
+                os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0, i
+    go = False
+    for t in threads: t.join()
+    print("done")
+    """,
+        backend,
+        arguments=("-W", "ignore"),
+    )
+
+    assert (status, output, errors) == (0, "done\n", "")
+
+
 def test_a_new_thread_of_a_child_is_no_thread_of_its_parent(backend):
     """Threads that the parent's recorder expected are not there; ids of the system come again."""
     status, output, errors = child(

@@ -443,6 +443,25 @@ ep_py_alone(void (*then)(void *), void *context)
 }
 #endif
 
+/* 3.13 without a GIL: a thread that is about to stop the others takes a lock of the interpreter, and then
+ * waits for a fork. In the child the lock stays locked without its thread (two threads in gc.collect() and
+ * os.fork() show it), and whoever stops the threads waits for ever. So the child unlocks it. Since
+ * gh-137433 the thread waits before it takes the lock. */
+#if EP_GIL_DISABLED && PY_VERSION_HEX < 0x030E0000
+void ep_py_alone_before_fork(void);
+void ep_py_alone_after_fork_in_child(void);
+#else
+static inline void
+ep_py_alone_before_fork(void)
+{
+}
+
+static inline void
+ep_py_alone_after_fork_in_child(void)
+{
+}
+#endif
+
 /* Around code during which another thread must not change `object`: locks it if there is no GIL. */
 #if EP_GIL_DISABLED
 #define EP_BEGIN_OBJECT(object) Py_BEGIN_CRITICAL_SECTION(object)

@@ -6,6 +6,8 @@
  * accessor is called. */
 #include "compat.h"
 
+#include <string.h>
+
 ptrdiff_t ep_thread_state_offset;
 
 #if EP_THREAD_STATE_IS_LOCAL
@@ -155,6 +157,62 @@ ep_py_alone(void (*then)(void *), void *context)
     PyUnstable_GC_VisitObjects(at_first_object, &open);
     if (open.then != NULL) {
         then(context);
+    }
+}
+
+/* Begins with "xdebugpy", its version, whether the build is free-threaded, and sizes and offsets for
+ * debuggers. Exported, declared in an internal header only. */
+PyAPI_DATA(const uint64_t) _PyRuntime[];
+#define OFFSETS_BUILD 2               /* 1: free-threaded */
+#define OFFSETS_INTERPRETER_BYTES 6
+
+/* What the interpreter keeps of a stop of its threads, in its state. */
+typedef struct stop {
+    _Atomic uint8_t lock;    /* PyMutex; bit 0: locked */
+    bool requested, stopped, is_global;
+    _Atomic uint8_t event;
+    Py_ssize_t missing;      /* threads that still run */
+    PyThreadState *requester;
+} stop;
+
+static stop *own_stop;    /* NULL: not found */
+
+/* All fields are known while the threads are stopped. */
+static void
+find_stop_alone(void *context)
+{
+    (void)context;
+    PyThreadState *own = PyThreadState_Get();
+    char *interpreter = (char *)PyInterpreterState_Get();
+    stop *found = NULL;
+    int count = 0;
+    for (size_t at = 0; at + sizeof *found <= _PyRuntime[OFFSETS_INTERPRETER_BYTES]; at += sizeof(void *)) {
+        stop *here = (void *)(interpreter + at);
+        const uint8_t *flags = (const uint8_t *)here;    /* may be no booleans */
+        if (here->requester == own && here->missing == 0 && (flags[0] & 1) == 1 && flags[1] == 1 &&
+            flags[2] == 1 && flags[3] == 0) {
+            found = here;
+            count++;
+        }
+    }
+    own_stop = count == 1 ? found : NULL;
+}
+
+void
+ep_py_alone_before_fork(void)
+{
+    static bool looked;
+    if (!looked && memcmp(_PyRuntime, "xdebugpy", 8) == 0 && _PyRuntime[OFFSETS_BUILD] == 1) {
+        ep_py_alone(find_stop_alone, NULL);
+    }
+    looked = true;
+}
+
+void
+ep_py_alone_after_fork_in_child(void)
+{
+    if (own_stop != NULL) {
+        atomic_store_explicit(&own_stop->lock, 0, memory_order_relaxed);
     }
 }
 

@@ -93,19 +93,20 @@ ep_py_look_end(void)
     }
 }
 
-/* Without a GIL: a thread that changes hooks stops the world, in the end by way of the interpreter's own
- * functions, and one that is about to has a lock of the interpreter's. It waits for a fork with that, and
- * the child, which has the lock without the thread, would wait for ever where it stops the world itself
- * (3.13; two threads in gc.get_referrers() and os.fork() show it). So a fork waits for the change. */
+/* Without a GIL: a fork waits for the change, so that the child does not find hooks half changed. */
 void
 ep_py_recorders_before_fork(void)
 {
     ep_py_change_take();
+    ep_py_alone_before_fork();
 }
 
 bool
 ep_py_change_after_fork(bool child)
 {
+    if (child) {
+        ep_py_alone_after_fork_in_child();
+    }
     /* Not if the extension was imported between the two handlers: then the change is another thread's. */
     if (EP_GIL_DISABLED && ep_py_change_is_here()) {
         ep_py_change_end();

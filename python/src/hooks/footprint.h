@@ -12,6 +12,7 @@
 
 #include <stdatomic.h>
 
+#include "compat.h"
 #include "log.h"
 
 #define EP_FOOTPRINT_SLOTS 65536
@@ -79,7 +80,9 @@ extern EP_HIDDEN _Atomic bool ep_footprint_on;
 static inline size_t
 ep_footprint_index(uintptr_t address)
 {
-    return address >> 4 & (EP_FOOTPRINT_SLOTS - 1);
+    /* Without a GIL each thread has segments of its own, aligned to 32 MiB, and all begin alike. */
+    uintptr_t segment = EP_GIL_DISABLED ? address >> 25 << 8 : 0;
+    return (address >> 4 ^ segment) & (EP_FOOTPRINT_SLOTS - 1);
 }
 
 static inline bool
@@ -88,7 +91,15 @@ ep_footprint_active(void)
     return atomic_load_explicit(&ep_footprint_on, memory_order_relaxed);
 }
 
-/* HOT. In a callback: `address` is known to be the mechanism's, and will be freed soon. */
+static inline void
+ep_footprint_put(size_t index, uintptr_t address)
+{
+    atomic_store_explicit(&ep_footprint[index], address, memory_order_relaxed);
+}
+
+/* HOT. In a callback: `address` is known to be the mechanism's. Most such blocks are freed soon, but the
+ * tables of a code object live as long as the object (ints of offsets replaced 2000 of 2000 in the table).
+ * So what is at the first place stays, and what is at the second place becomes one unknown free. */
 static inline bool
 ep_footprint_take(ep_log *log, uintptr_t address)
 {
@@ -96,7 +107,9 @@ ep_footprint_take(ep_log *log, uintptr_t address)
         return false;
     }
     ep_log_take_back(log);
-    atomic_store_explicit(&ep_footprint[ep_footprint_index(address)], address, memory_order_relaxed);
+    size_t index = ep_footprint_index(address);
+    uintptr_t before = atomic_load_explicit(&ep_footprint[index], memory_order_relaxed);
+    ep_footprint_put(EP_LIKELY(before == 0 || before == address) ? index : index ^ 1, address);
     return true;
 }
 
@@ -115,7 +128,8 @@ ep_footprint_take_lasting(ep_log *log, uintptr_t address)
         if (oldest != 0 && oldest != address) {
             ep_footprint_list_more(oldest);
         }
-        atomic_store_explicit(&ep_footprint[index ^ 1], before, memory_order_relaxed);
+        ep_footprint_put(index ^ 1, before);
+        ep_footprint_put(index, 0);
     }
     return ep_footprint_take(log, address);
 }
