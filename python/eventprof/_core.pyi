@@ -204,10 +204,11 @@ _CallsInt64 = Literal[
     "start",
     "duration",
     "self",
+    "waited",
     "allocated",
+    "allocated_self",
     "freed",
-    "allocated_below",
-    "freed_below",
+    "freed_self",
 ]
 _CallsInt32 = Literal[
     "thread",
@@ -220,7 +221,7 @@ _CallsInt32 = Literal[
     "caller",
     "caller_line",
     "blocks",
-    "blocks_below",
+    "blocks_self",
     "task",
 ]
 _CallsUint8 = Literal[
