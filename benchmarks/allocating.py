@@ -1,4 +1,4 @@
-"""By how much do loops become slower that do little but allocate and free?"""
+"""How much slower do loops become that mostly allocate and free?"""
 
 from __future__ import annotations
 

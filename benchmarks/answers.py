@@ -4,6 +4,8 @@ python benchmarks/answers.py [FILE]: of a recording, or of a program that parses
 standard library. Of a file, the folds read it first chunk by chunk, and then its columns.
 python benchmarks/answers.py --write FILE [EVENTS]: writes a log of so many events (10^8), calls and
 blocks of a small program again and again.
+python benchmarks/answers.py --peers: the answers of memray and VizTracer beside ours, each from its
+own file of the same program (answers_peers.py).
 Times are of the processor, so that other work on the machine counts little. Resident is what the
 process holds at most so far, the interpreter with NumPy included.
 """
@@ -57,7 +59,7 @@ def write(path: str, events: int) -> None:
             if number % 500 == 0:
                 kept.clear()
 
-    with eventprof.record(output=path):
+    with eventprof.record(output=path, on_full="grow"):
         work(max(events // 26, 1))  # a round makes about 26
 
 
@@ -82,10 +84,15 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Measure."""
+    """Run the measurements."""
     from eventprof.answers import findings, first
     from eventprof.answers.tree import Tree
 
+    if sys.argv[1:2] == ["--peers"]:
+        import answers_peers
+
+        print(answers_peers.table(rounds=3))
+        return
     if sys.argv[1:2] == ["--write"]:
         write(sys.argv[2], int(float(sys.argv[3])) if len(sys.argv) > 3 else 10**8)
         return

@@ -13,7 +13,7 @@ from typing import Any
 
 
 def ask(what: str, **arguments: Any) -> Any:
-    """Runs it in a child."""
+    """Run it in a child process."""
     # NumPy's BLAS has threads that wait busily at first: in the process's CPU time.
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "1"}
     done = subprocess.run(
@@ -29,7 +29,7 @@ def ask(what: str, **arguments: Any) -> Any:
 def compare(
     group: str, name: str, tools: list[str], rounds: int, units: int, every: dict[str, int]
 ) -> dict[str, Any]:
-    """Samples of one workload under each tool, and how many events one unit of it has."""
+    """Give samples of one workload under each tool, and the number of events of one unit."""
     import measure
     import tools as registry
     import workloads

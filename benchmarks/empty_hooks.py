@@ -1,4 +1,4 @@
-"""Compiles empty_hooks.c on first use, into build/bench; hands out the module."""
+"""Compiles empty_hooks.c on first use, into build/bench, and gives the module."""
 
 from __future__ import annotations
 

@@ -47,6 +47,12 @@ def measure(run):
     return time.process_time() - begin, max(resident("VmHWM") - before, 0)
 
 
+def forget(trace):
+    """Drop the tree of calls, which would be there for the next format."""
+    for name in ("_tree", "functions"):
+        trace.__dict__.pop(name, None)
+
+
 def viztracer_save(calls, path):
     try:
         from viztracer import VizTracer
@@ -83,11 +89,14 @@ def main():
         for _ in range(arguments.rounds):
             for word in arguments.formats.split(",") if arguments.formats else FORMATS:
                 path = Path(folder) / f"out.{word}"
+                forget(trace)
                 try:
                     took = measure(lambda path=path, word=word: trace.export(path, word))
                 except ModuleNotFoundError:
                     continue
                 note(best, word, took, path)
+            forget(trace)
+            note(best, "fold alone", measure(lambda: trace._tree), None)
             path = Path(folder) / "viz.json"
             took = viztracer_save(arguments.calls, path)
             if took is not None:
@@ -101,6 +110,9 @@ def main():
 
 
 def note(best, word, took, path):
+    if path is None:
+        best[word] = (*min(best.get(word, took)[:2], took), 0, 0)
+        return
     if word not in best or took[0] < best[word][0]:
         zipped = len(gzip.compress(path.read_bytes(), 1)) if word not in best else best[word][3]
         best[word] = (*took, os.path.getsize(path), zipped)

@@ -1,5 +1,5 @@
-"""How fast is a recording saved and opened, and how many bytes does an event take, next to what
-others write of the same program?"""
+"""How fast is a recording saved and opened, and how many bytes does an event take? Beside the files
+of other tools, of the same program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be reached, beside what was: the table that ends a run."""
+"""The goals, beside what was measured: the last table of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 def _added(results: Results, tool: str) -> float:
-    """Of the mean over the programs: time over the bare program."""
+    """Give the mean over the programs of the time over the bare program."""
     return float(results["programs"]["mean_factor"][tool]["median"]) - 1
 
 
@@ -36,7 +36,7 @@ def _share(tool: str, other: str) -> Callable[[Results], float]:
 
 
 def _worst_share(tool: str, other: str) -> Callable[[Results], float]:
-    """On the loops of allocations, the one that is worst."""
+    """Give the worst of the loops of allocations."""
 
     def value(results: Results) -> float:
         return max(
@@ -57,7 +57,7 @@ def _rate(column: str, kinds: str) -> Callable[[Results], float]:
 
 
 def _frame(results: Results) -> float:
-    """ms for 10 M rows; of fewer, as many times more."""
+    """Give ms for 10 M rows; a figure of fewer rows is scaled up."""
     tables = list(results["retrieve"]["tables"].values())[-1]["tables"]
     ten = tables["events, 10 columns"]
     return float(ten["pandas"]["again_seconds"]) * 1e3 * 1e7 / float(ten["rows"])

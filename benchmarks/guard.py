@@ -34,7 +34,7 @@ Counts = dict[str, float]
 
 
 class Skip(Exception):
-    """Why nothing can be measured here."""
+    """Says why nothing can be measured here."""
 
 
 # ---- Counting ----------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def count_core(directory: Path, build: Path) -> Counts:
 
 
 def count_extension(directory: Path) -> tuple[str, Counts]:
-    """Give the clock, which hooks may take a longer way to, and the counts."""
+    """Give the clock, on which the hooks' way depends, and the counts."""
     output, parts = count([sys.executable, str(HERE / "instructions.py")], directory, {})
     costs: dict[tuple[str, bool], list[float]] = {}
     found = json.loads(output.splitlines()[-1])
@@ -135,7 +135,7 @@ def compiler() -> str:
 
 
 def compare(counts: Counts, kept: Counts) -> list[str]:
-    """A line for each path that grew too much."""
+    """Give a line for each path that grew too much."""
     grown = []
     for path, now in counts.items():
         before = kept.get(path)

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 def run_groups(
     options: argparse.Namespace, groups: dict[str, list[tuple[list[str] | None, list[str], str]]]
 ) -> dict[str, Any]:
-    """Each workload under what is wanted, next to the bare program and the empty hooks."""
+    """Run each workload under the chosen tools, next to the bare program and the empty hooks."""
     known = tools.own() | tools.variants()
     result: dict[str, Any] = {}
     for group, rows in groups.items():

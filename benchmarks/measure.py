@@ -1,5 +1,5 @@
-"""Interleaved measurements: every round runs every configuration once, so that what the machine
-does meanwhile hits all of them alike. Process CPU time; ratios, paired within a round."""
+"""Interleaved measurements: every round runs every configuration once, so that other work on the
+machine affects all of them alike. Process CPU time; ratios, paired within a round."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def interleave(
 
 
 def ratio(samples: Samples, name: str, base: str) -> dict[str, float]:
-    """How many times `base` `name` takes: of the minima, and the quartiles of paired rounds."""
+    """Give the ratio of `name` to `base`: of the minima, and quartiles of paired rounds."""
     pairs = [
         (a, b)
         for a, b in zip(samples[name], samples[base], strict=True)
@@ -76,7 +76,7 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """First column to the left, the others to the right."""
+    """Format rows: the first column to the left, the others to the right."""
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     lines = []
     for row in [head, *rows]:

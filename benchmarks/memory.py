@@ -1,4 +1,4 @@
-"""How much memory does recording hold: after import and start, and by events, for each buffer?"""
+"""How much memory does recording take: after import and start, and by events, for each buffer?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def resident_bytes() -> int:
 
 
 def bytes_in_log(kinds: str) -> float:
-    """Of an event: how many more a buffer holds that is larger."""
+    """Bytes an event: from how many more events a larger buffer holds."""
     import tools
 
     kept = []

@@ -1,4 +1,4 @@
-"""The figures of runs as pictures, for doc/."""
+"""Plots of the results of runs, for doc/."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ DRAWN = {"programs": programs, "hooks": hooks, "retrieve": retrieve}
 
 
 def draw(run: dict[str, Any], directory: Path) -> dict[str, Path]:
-    """The plots of those questions that the run has: question -> file."""
+    """Draw the plots of the questions that the run answers: question -> file."""
     version = run["about"]["versions"]["python"].rsplit(".", 1)[0]
     return {
         question: plot(run, directory, f"{question}-{version}")

@@ -1,4 +1,4 @@
-"""By how much do whole programs become slower? pyperformance's, under each recorder."""
+"""How much slower do whole programs become? Those of pyperformance, under each recorder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_group(
     wanted: list[str],
     every: dict[str, int],
 ) -> dict[str, Any]:
-    """Each workload of a group under each tool: over the bare program, and over the empty hook."""
+    """Run each workload of a group under each tool, over bare program and empty hook."""
     rounds = options.rounds or (5 if options.quick else 15)
     result: dict[str, Any] = {"factor": {}, "over_empty": {}, "seconds": {}, "events": {}}
     for name in names:

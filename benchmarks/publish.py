@@ -1,4 +1,4 @@
-"""Runs -> doc/benchmarks-results.rst with its plots. A machine that was loaded is called so."""
+"""Makes doc/benchmarks-results.rst and its plots from runs. It says if the machine was loaded."""
 
 from __future__ import annotations
 

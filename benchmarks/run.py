@@ -100,7 +100,7 @@ def _flat(tree: Any, path: str = "") -> dict[str, float]:
 
 
 def compare(new: dict[str, Any], old: dict[str, Any]) -> str:
-    """Ratios that both runs have, where they differ by more than 2 %."""
+    """Show ratios that are in both runs and differ by more than 2 %."""
     before, after = _flat(old["results"]), _flat(new["results"])
     lines = [
         f"{before[key]:8.3f} -> {after[key]:8.3f}  {after[key] / before[key]:6.3f}x  {key}"

@@ -32,7 +32,7 @@ work({calls})
 
 
 def commands(directory: Path) -> dict[str, list[str]]:
-    """What each tool is started as, before the script; {out} is where it writes."""
+    """The command of each tool, in front of the script; {out} is its output file."""
     out = directory / "out"
     found = {
         "python": [],

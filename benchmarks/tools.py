@@ -1,5 +1,6 @@
-"""What is compared: context managers that switch a recorder on and off. One that is not installed
-here is not among them."""
+"""The tools that are compared: context managers that switch a recorder on and off.
+
+Tools that are not installed are left out."""
 
 from __future__ import annotations
 
@@ -103,7 +104,7 @@ empty_calls = empty_monitoring if MONITORING else empty_profile
 
 
 def clocked(tool: Tool) -> Tool:
-    """The same hooks, each reading the processor's counter: what everybody pays here."""
+    """The same hooks, which also read the processor's counter: the least that a recorder pays."""
 
     @contextmanager
     def with_clock() -> Iterator[None]:
@@ -172,7 +173,7 @@ def eventprof(kinds: str, backend: str = "auto") -> Tool:
 
 
 def counter(domains: int) -> Tool:
-    """No log; of these allocator domains, as bits, the blocks, too."""
+    """A counter, without a log. domains: bits of those whose blocks are counted."""
 
     def make() -> AbstractContextManager[Any]:
         from eventprof import _core
@@ -218,7 +219,7 @@ def has_output() -> bool:
 
 
 def several(count: int) -> Tool:
-    """As many recorders at once."""
+    """That many recorders at once."""
     return together(*[eventprof("calls")] * count)
 
 

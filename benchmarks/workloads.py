@@ -248,7 +248,7 @@ def method_descriptors() -> Run:
 
 
 def many_functions(count: int) -> Callable[[], Run]:
-    """As many functions, called in random order."""
+    """That many functions, called in random order."""
 
     def factory() -> Run:
         import random
@@ -341,7 +341,7 @@ ALLOCATIONS: dict[str, Callable[[], Run]] = {
 
 
 def threads(count: int) -> Callable[[], Run]:
-    """The same amount of calls, by as many threads."""
+    """The same number of calls, by that many threads."""
 
     def factory() -> Run:
         def rounds() -> None:
@@ -361,7 +361,7 @@ def threads(count: int) -> Callable[[], Run]:
 
 
 def at_depth(depth: int) -> Callable[[], Run]:
-    """Calls of a leaf, below as many open calls."""
+    """Calls of a leaf, below that many open calls."""
 
     def factory() -> Run:
         def leaf() -> None:

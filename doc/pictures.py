@@ -1,10 +1,11 @@
 """Makes the pictures of doc/page.rst and README.rst in doc/pictures, with a headless Chromium:
 
-    python doc/pictures.py [smaller]
+    python doc/pictures.py [smaller | viewers SPEEDSCOPE]
 
-It needs pandas, FastAPI and httpx; with ``smaller`` it makes the flame graph, the comparison and
-the heat map alone, which need nothing. Programs are recorded anew, so numbers in the pictures
-differ each time.
+It needs pandas, FastAPI and httpx. With ``smaller`` it makes the flame graph, the comparison and
+the heat map alone, which need nothing. With ``viewers`` it makes pictures of other tools with our
+files: it needs SnakeViz, and the folder ``dist/release`` of speedscope's package (``npm pack
+speedscope``). Programs are recorded anew, so numbers in the pictures differ each time.
 """
 
 from __future__ import annotations
@@ -240,6 +241,44 @@ def smaller(page: Browser, folder: Path) -> None:
     print("flamegraph.svg", drawing.stat().st_size)
 
 
+def viewers(page: Browser, folder: Path, speedscope: Path) -> None:
+    """Make the pictures of other tools' viewers."""
+    import base64
+    import socket
+    import subprocess
+
+    trace = traced(FIRST)
+    whole, stats = folder / "report.speedscope.json", folder / "report.prof"
+    trace.export(whole)
+    trace.export(stats)
+    # As speedscope's own command opens a file without a server.
+    code = base64.b64encode(whole.read_bytes()).decode()
+    (folder / "report.js").write_text(f'speedscope.loadFileFromBase64("report.py", "{code}")')
+    page.size(1100, 560)
+    page.go(
+        (speedscope / "index.html").resolve().as_uri() + f"#localProfilePath={folder}/report.js"
+    )
+    page.wait("document.querySelectorAll('canvas').length > 1")
+    page.run("new Promise((done) => setTimeout(done, 3000))")
+    page.picture(HERE / "pictures" / "speedscope.png")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "snakeviz", "-s", "-p", str(port), str(stats)],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        address = next(line for line in server.stdout if "http" in line).split()[-1]
+        page.go(address)
+        page.wait("document.querySelectorAll('#chart rect, #chart path').length > 3")
+        page.run("new Promise((done) => setTimeout(done, 1500))")
+        page.picture(HERE / "pictures" / "snakeviz.png")
+    finally:
+        server.terminate()
+        server.wait()
+
+
 # ---- Pictures ------------------------------------------------------------------------------------
 
 
@@ -252,11 +291,14 @@ def find(page: Browser, name: str, rank: int = 0) -> int:
 
 
 def main() -> None:
-    if sys.argv[1:] == ["smaller"]:
+    if sys.argv[1:2] in (["smaller"], ["viewers"]):
         page = Browser(1000, 640)
         try:
             with tempfile.TemporaryDirectory() as folder:
-                smaller(page, Path(folder))
+                if sys.argv[1] == "smaller":
+                    smaller(page, Path(folder))
+                else:
+                    viewers(page, Path(folder), Path(sys.argv[2]))
         finally:
             page.close()
         return

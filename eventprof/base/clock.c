@@ -190,6 +190,19 @@ ep_clock_map_stretch(const ep_clock_map *map, uint64_t ticks, int64_t origin_ns)
     };
 }
 
+uint64_t
+ep_clock_map_ticks(const ep_clock_map *map, int64_t monotonic_ns)
+{
+    size_t at = map->count - 2;    /* the stretch begins at anchors[at] */
+    while (at > 0 && map->anchors[at].monotonic_ns > monotonic_ns) {
+        at -= 1;
+    }
+    const ep_anchor *a = &map->anchors[at], *b = a + 1;
+    double scale = (double)(b->ticks - a->ticks) / (double)(b->monotonic_ns - a->monotonic_ns);
+    double ticks = (double)a->ticks + (double)(monotonic_ns - a->monotonic_ns) * scale;
+    return ticks > 0 ? (uint64_t)ticks : 0;
+}
+
 double
 ep_clock_map_frequency_hz(const ep_clock_map *map)
 {

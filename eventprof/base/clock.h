@@ -137,6 +137,9 @@ ep_clock_stretch_ns(const ep_clock_stretch *stretch, uint64_t ticks)
     return (int64_t)(stretch->base_ns + (double)(int64_t)(ticks - stretch->base_ticks) * stretch->scale);
 }
 
+/* The ticks at a time of the monotonic clock, between 0 and INT64_MAX. Needs a finished map. */
+uint64_t ep_clock_map_ticks(const ep_clock_map *map, int64_t monotonic_ns);
+
 /* Ticks of the clock in one second, computed from the map's first and last anchor. */
 double ep_clock_map_frequency_hz(const ep_clock_map *map);
 

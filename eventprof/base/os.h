@@ -6,7 +6,8 @@
 
 #include "types.h"
 
-/* Zeroed pages, private to the process. Returns: new (ep_os_unmap), or NULL. */
+/* Zeroed pages, private to the process. Returns: new (ep_os_unmap), or NULL. They count as the recorder's
+ * own (below) from here to the unmapping. */
 void *ep_os_map(size_t bytes);
 void ep_os_unmap(void *at, size_t bytes);
 
@@ -29,6 +30,10 @@ uint64_t ep_os_parent_process_id(void);
  * ended may still count. */
 bool ep_os_thread_lives(uint64_t thread_id);
 
+/* After pthread_join(): waits until the system does not count the thread any more, some milliseconds at
+ * most. */
+void ep_os_thread_await_end(uint64_t thread_id);
+
 /* Processors that the calling thread may run on; at least 1. */
 size_t ep_os_processor_count(void);
 
@@ -37,13 +42,19 @@ int64_t ep_os_monotonic_ns(void);
 int64_t ep_os_realtime_ns(void);
 int64_t ep_os_boottime_ns(void);
 
-/* A condition whose waits end after a time, whatever becomes of the clock of day. */
+/* Makes a condition for timed waits, which do not depend on the time of day. */
 void ep_os_condition_init(pthread_cond_t *condition);
-/* As pthread_cond_wait(), at most about `ns` long. */
+/* Like pthread_cond_wait(), but waits for at most about `ns`. */
 void ep_os_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t ns);
 
 /* The process's resident set; -1: the system does not say. Takes some microseconds. */
 int64_t ep_os_resident_bytes(void);
+
+/* Bytes of the process's memory that the recorder has for itself: mappings, and what was added here. A
+ * mapping counts as a whole, although a part of it may not be touched yet: the pages behind the last record
+ * of a chunk. A caller that maps much more than it touches subtracts the rest again. */
+int64_t ep_os_own_bytes(void);
+void ep_os_own_add(int64_t bytes);
 
 /* `on_exit` is called on every ending thread that set a non-NULL value, after two rounds of other
  * libraries' thread-exit destructors, which may still allocate; for a value that is set later than

@@ -64,6 +64,21 @@ ep_grow(void **block, size_t *capacity, size_t need, size_t size)
     return true;
 }
 
+static _Atomic int64_t own_bytes;
+
+int64_t
+ep_os_own_bytes(void)
+{
+    return atomic_load_explicit(&own_bytes, memory_order_relaxed);
+}
+
+void
+ep_os_own_add(int64_t bytes)
+{
+    /* Relaxed: a sum for statistics. */
+    (void)atomic_fetch_add_explicit(&own_bytes, bytes, memory_order_relaxed);
+}
+
 void *
 ep_os_map(size_t bytes)
 {
@@ -78,6 +93,7 @@ ep_os_map(size_t bytes)
     /* Most of it may never be touched, and the writer must not wait for a huge page. */
     (void)madvise(at, bytes, MADV_NOHUGEPAGE);
 #endif
+    ep_os_own_add((int64_t)bytes);
     return at;
 }
 
@@ -114,6 +130,7 @@ ep_os_map_touched(size_t bytes)
     if (at == NULL) {
         return NULL;
     }
+    ep_os_own_add((int64_t)bytes);
 #ifdef MADV_HUGEPAGE
     (void)madvise(at, bytes, MADV_HUGEPAGE);
 #endif
@@ -139,6 +156,7 @@ void
 ep_os_unmap(void *at, size_t bytes)
 {
     (void)munmap(at, bytes);
+    ep_os_own_add(-(int64_t)bytes);
 }
 
 void
@@ -200,6 +218,20 @@ ep_os_thread_lives(uint64_t thread_id)
 #else
     (void)thread_id;
     return true;
+#endif
+}
+
+void
+ep_os_thread_await_end(uint64_t thread_id)
+{
+#ifdef __linux__
+    /* pthread_join() returns when the thread has left its stack; on a busy machine the kernel removes the
+     * thread later. */
+    for (int i = 0; i < 1000 && ep_os_thread_lives(thread_id); i++) {
+        (void)sched_yield();
+    }
+#else
+    (void)thread_id;
 #endif
 }
 

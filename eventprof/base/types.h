@@ -20,6 +20,8 @@
 #define EP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define EP_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define EP_COLD __attribute__((cold, noinline))
+/* Where a call that the compiler keeps was measured to cost more than the code. */
+#define EP_INLINE inline __attribute__((always_inline))
 /* For variables that hooks read: one load instead of two, because no other image can replace them. */
 #define EP_HIDDEN __attribute__((visibility("hidden")))
 #define EP_CHECKED __attribute__((warn_unused_result))
@@ -79,7 +81,7 @@ typedef enum ep_kind_group {
     EP_GROUP_C,              /* calls of builtin functions, methods and types */
     EP_GROUP_BLOCK,          /* events of an allocator; DOMAIN says of which */
     EP_GROUP_SPAN,           /* events that the program makes itself: spans, */
-    EP_GROUP_MARK,           /* and marks, counters, flows */
+    EP_GROUP_MARK,           /* and marks, counters, flows, labels */
     EP_GROUP_GC,
     EP_GROUP_HPY,
     EP_GROUP_AUDIT,
@@ -350,7 +352,9 @@ typedef struct ep_chunk_header {
     _Atomic uint64_t wanted;    /* 1: the file's recorder keeps it; 0: it does not */
     uint64_t sum;               /* ep_sum64() of the used words; valid once state is SEALED */
     uint32_t bytes;             /* of the mapping; 0: EP_CHUNK_BYTES */
-    uint8_t reserved_too[28];   /* ends in a zero word: see ep_log_address_before() */
+    uint32_t reserved_too;
+    int64_t own_bytes;          /* of resident_bytes, the recorder's own; 0: unknown */
+    uint8_t reserved_last[16];  /* ends in a zero word: see ep_log_address_before() */
 } ep_chunk_header;
 
 #define EP_CHUNK_MAGIC UINT32_C(0x43505645) /* "EVPC" */
@@ -422,7 +426,7 @@ typedef struct ep_id_map {
 /* A call that was open when the window began, innermost last. */
 typedef struct ep_open_call {
     uint32_t site_id;
-    uint8_t kind;      /* CALL, RESUME, THROW or C_CALL */
+    uint8_t kind;      /* of the CALL family, and opens a call: a span, too */
     uint8_t before;    /* 1: it was open when the window began; 0: a ring lost the record of its begin */
     uint8_t doubted;   /* it was at its entry then: its begin may still be reported (ep_engine_doubt) */
 } ep_open_call;

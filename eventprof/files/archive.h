@@ -35,7 +35,7 @@ typedef struct ep_archive_section {
     uint64_t raw_bytes, stored_bytes;
 } ep_archive_section;
 
-#define EP_ARCHIVE_SECTION_TYPES 14
+#define EP_ARCHIVE_SECTION_TYPES 15
 
 typedef struct ep_archive_info {
     unsigned major, minor;     /* of the format */

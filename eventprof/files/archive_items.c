@@ -36,7 +36,7 @@ read_recording(ep_archive *a, ep_input *in)
     uint32_t reason = (uint32_t)fields[12];
     r->full_reason = (ep_full_reason)reason;
     r->unfinished = fields[12] >> 32 & 1;
-    r->limits = fields[12] >> 33 & 3;
+    r->limits = (fields[12] >> 33 & 3) | ((fields[12] >> 35 & 1) != 0 ? EP_LIMIT_ROOM : 0);
     r->deep_calls = fields[13];
     r->short_calls = fields[14];
     r->functions_off = fields[15];
@@ -260,8 +260,8 @@ read_open(ep_archive *a, ep_input *in)
 {
     uint64_t row = ep_input_varint(in), kind = ep_input_varint(in), site = ep_input_varint(in);
     if (in->bad || row >= a->decoded.thread_count || site >= a->ids.sites.count ||
-        !(kind == EP_KIND_CALL || kind == EP_KIND_RESUME || kind == EP_KIND_THROW ||
-          kind == EP_KIND_C_CALL)) {
+        kind >= EP_KIND_COUNT || ep_kinds[kind].family != EP_FAMILY_CALL ||
+        ep_kinds[kind].pairing != EP_PAIRING_OPENS) {
         in->bad = true;
         return EP_OK;
     }
@@ -302,11 +302,30 @@ read_resident(ep_archive *a, ep_input *in)
     if (!ep_grow((void **)&d->resident_ns, &a->resident_capacity, d->resident_count + 1,
                  sizeof *d->resident_ns) ||
         !ep_grow((void **)&d->resident_bytes, &a->bytes_capacity, d->resident_count + 1,
-                 sizeof *d->resident_bytes)) {
+                 sizeof *d->resident_bytes) ||
+        !ep_grow((void **)&d->resident_own, &a->own_capacity, d->resident_count + 1,
+                 sizeof *d->resident_own)) {
         return EP_NOMEM;
     }
     d->resident_ns[d->resident_count] = time_ns;
+    d->resident_own[d->resident_count] = 0;
     d->resident_bytes[d->resident_count++] = bytes;
+    return EP_OK;
+}
+
+static ep_status
+read_own(ep_archive *a, ep_input *in)
+{
+    ep_decoded *d = &a->decoded;
+    uint64_t row = ep_input_varint(in), own = ep_input_varint(in);
+    if (d->resident_count == 0) {
+        return EP_OK;    /* the section of the samples is damaged, and counted as such */
+    }
+    if (in->bad || row >= d->resident_count || own > (uint64_t)d->resident_bytes[row]) {
+        in->bad = true;
+        return EP_OK;
+    }
+    d->resident_own[row] = (int64_t)own;
     return EP_OK;
 }
 
@@ -327,6 +346,7 @@ static const struct {
     {EP_SECTION_OPEN, read_open, true},
     {EP_SECTION_WINDOWS, read_window, false},
     {EP_SECTION_RESIDENT, read_resident, false},
+    {EP_SECTION_OWN, read_own, false},
 };
 
 /* Reads the items of one section. Fails: EP_FORMAT, with *wrong. */

@@ -16,7 +16,7 @@
  * All offsets below are in bytes from the start of the part. */
 
 #define EP_ARCHIVE_MAJOR 1
-#define EP_ARCHIVE_MINOR 3
+#define EP_ARCHIVE_MINOR 4
 /* The first eventprof that reads this major version. */
 #define EP_ARCHIVE_READER "0.1.0"
 
@@ -59,6 +59,7 @@ typedef enum ep_section_type {
     EP_SECTION_TASKS,
     EP_SECTION_WINDOWS,
     EP_SECTION_KINDS,
+    EP_SECTION_OWN,
     EP_SECTION_TYPE_COUNT
 } ep_section_type;
 

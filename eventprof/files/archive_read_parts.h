@@ -23,7 +23,7 @@ struct ep_archive {
     uint32_t *site_callee;           /* index: the file's site; the file's name */
     size_t callee_capacity;
     ep_decoded decoded;              /* threads and resident samples; no events */
-    size_t thread_capacity, thread_info_capacity, resident_capacity, bytes_capacity;
+    size_t thread_capacity, thread_info_capacity, resident_capacity, bytes_capacity, own_capacity;
     ep_kind_info kinds[EP_KIND_COUNT];    /* the kinds of this version, and those that only the file has:
                                            * without a name */
     /* reading a section */

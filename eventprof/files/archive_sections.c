@@ -22,6 +22,7 @@ const char *const ep_section_names[EP_SECTION_TYPE_COUNT] = {
     [EP_SECTION_TASKS] = "tasks",
     [EP_SECTION_WINDOWS] = "windows",
     [EP_SECTION_KINDS] = "kinds",
+    [EP_SECTION_OWN] = "recorder's own memory",
 };
 
 void

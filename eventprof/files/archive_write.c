@@ -28,6 +28,8 @@ typedef struct writer {
     uint32_t *sites, *names, *strings;
     size_t site_count, name_count, string_count;    /* counts of the process when writing began */
     uint32_t *site_callee;           /* index = the file's site */
+    size_t open_row, open_before;    /* of put_open(): the thread of the next call, and how many calls the
+                                      * threads before it have */
     size_t file_sites, file_names, file_strings;    /* one more than the highest id in the file */
 } writer;
 
@@ -177,7 +179,8 @@ write_recording(writer *w)
         (uint64_t)w->decoded->duration_ns,
         w->decoded->columns.count,
         w->decoded->damaged_chunks,
-        (uint64_t)r->full_reason | (uint64_t)r->unfinished << 32 | (uint64_t)(r->limits & 3) << 33,
+        (uint64_t)r->full_reason | (uint64_t)r->unfinished << 32 | (uint64_t)(r->limits & 3) << 33 |
+            (uint64_t)((r->limits & EP_LIMIT_ROOM) != 0) << 35,
         r->deep_calls,
         r->short_calls,
         r->functions_off,
@@ -190,39 +193,79 @@ write_recording(writer *w)
     return write_section(w, EP_SECTION_RECORDING, bytes, sizeof bytes, 1, 0);
 }
 
-/* The kinds that were asked for, and those that have counts. */
+/* ---- Sections of items ----------------------------------------------------------------------- */
+
+/* A section of items. */
+typedef struct item_writer {
+    ep_section_type type;
+    size_t count;            /* put() is called for 0 to count - 1 */
+    size_t most_bytes;       /* of an item without its text, for which put() reserves more */
+    /* Stores the item of number i. Returns: its end; `to`: there is no such item; NULL: no memory. */
+    uint8_t *(*put)(writer *w, size_t i, uint8_t *to);
+} item_writer;
+
 static ep_status
-write_kinds(writer *w)
+write_items(writer *w, const item_writer *items)
 {
-    ep_kind_set asked = w->recording->kinds, kinds = asked;
-    for (size_t i = 0; i < w->decoded->thread_count; i++) {
-        const ep_trace_thread *thread = &w->decoded->threads[i];
-        for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
-            bool counted = thread->recorded[kind] != 0 || thread->lost[kind] != 0;
-            kinds |= counted ? EP_KIND_BIT(kind) : 0;
-        }
-    }
     ep_status status = EP_OK;
-    for (unsigned kind = 0; kind < EP_KIND_COUNT && status == EP_OK; kind++) {
-        const ep_kind_info *info = &ep_kinds[kind];
-        if (!ep_kinds_has(kinds & ep_kinds_of_events, kind)) {
-            continue;
-        }
-        size_t bytes = strlen(info->word);
-        uint8_t *to = reserve(w, 6 * EP_VARINT_BYTES + bytes);
+    for (size_t i = 0; i < items->count && status == EP_OK; i++) {
+        size_t before = w->count;
+        uint8_t *to = reserve(w, items->most_bytes);
+        to = to != NULL ? items->put(w, i, to) : NULL;
         if (to == NULL) {
             return EP_NOMEM;
         }
-        const uint64_t fields[] = {kind, ep_kinds_has(asked, kind), info->family, info->domain,
-                                   info->pairing, bytes};
-        for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-            to = ep_store_varint(to, fields[i]);
-        }
-        memcpy(to, info->word, bytes);
-        advance(w, to + bytes);
-        status = next_item(w, EP_SECTION_KINDS);
+        advance(w, to);
+        status = w->count != before ? next_item(w, items->type) : EP_OK;
     }
-    return status != EP_OK ? status : end_section(w, EP_SECTION_KINDS);
+    return status != EP_OK ? status : end_section(w, items->type);
+}
+
+static uint8_t *
+store_varints(uint8_t *to, const uint64_t *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        to = ep_store_varint(to, values[i]);
+    }
+    return to;
+}
+
+#define STORE(to, ...)                                 \
+    store_varints(to, (const uint64_t[]){__VA_ARGS__}, \
+                  sizeof (uint64_t[]){__VA_ARGS__} / sizeof(uint64_t))
+
+/* ---- Kinds, metadata ------------------------------------------------------------------------- */
+
+/* Whether some thread has a count of this kind. */
+static bool
+is_counted(const writer *w, size_t kind)
+{
+    for (size_t i = 0; i < w->decoded->thread_count; i++) {
+        const ep_trace_thread *thread = &w->decoded->threads[i];
+        if (thread->recorded[kind] != 0 || thread->lost[kind] != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The kinds that were asked for, and those that have counts. */
+static uint8_t *
+put_kind(writer *w, size_t kind, uint8_t *to)
+{
+    bool asked = ep_kinds_has(w->recording->kinds, (unsigned)kind);
+    if (!ep_kinds_has(ep_kinds_of_events, (unsigned)kind) || (!asked && !is_counted(w, kind))) {
+        return to;
+    }
+    const ep_kind_info *info = &ep_kinds[kind];
+    size_t bytes = strlen(info->word);
+    to = reserve(w, 6 * EP_VARINT_BYTES + bytes);
+    if (to == NULL) {
+        return NULL;
+    }
+    to = STORE(to, kind, asked, info->family, info->domain, info->pairing, bytes);
+    memcpy(to, info->word, bytes);
+    return to + bytes;
 }
 
 static ep_status
@@ -327,100 +370,59 @@ number_ids(writer *w)
     return w->site_callee != NULL ? EP_OK : EP_NOMEM;
 }
 
-static ep_status
-write_strings(writer *w)
+static uint8_t *
+put_string(writer *w, size_t id, uint8_t *to)
 {
-    ep_status status = EP_OK;
-    for (uint32_t id = 0; id < w->string_count && status == EP_OK; id++) {
-        if (w->strings[id] == 0) {
-            continue;
-        }
-        ep_text text = ep_string_get(id);
-        if (text.bytes > EP_SECTION_RAW_GOAL) {
-            text.bytes = 0;    /* no name is so long */
-        }
-        uint8_t *to = reserve(w, EP_VARINT_BYTES + text.bytes);
-        if (to == NULL) {
-            return EP_NOMEM;
-        }
-        to = ep_store_varint(to, text.bytes);
-        memcpy(to, text.at, text.bytes);
-        advance(w, to + text.bytes);
-        status = next_item(w, EP_SECTION_STRINGS);
+    if (w->strings[id] == 0) {
+        return to;
     }
-    return status != EP_OK ? status : end_section(w, EP_SECTION_STRINGS);
+    ep_text text = ep_string_get((uint32_t)id);
+    if (text.bytes > EP_SECTION_RAW_GOAL) {
+        text.bytes = 0;    /* no name is so long */
+    }
+    to = reserve(w, EP_VARINT_BYTES + text.bytes);
+    if (to == NULL) {
+        return NULL;
+    }
+    to = ep_store_varint(to, text.bytes);
+    memcpy(to, text.at, text.bytes);
+    return to + text.bytes;
 }
 
-static ep_status
-write_names(writer *w)
+static uint8_t *
+put_name(writer *w, size_t id, uint8_t *to)
 {
-    ep_status status = EP_OK;
-    for (uint32_t id = 1; id < w->name_count && status == EP_OK; id++) {
-        if (w->names[id] == 0) {
-            continue;
-        }
-        const ep_name *name = ep_name_get(id);
-        uint8_t *to = reserve(w, 5 * EP_VARINT_BYTES);
-        if (to == NULL) {
-            return EP_NOMEM;
-        }
-        to = ep_store_varint(to, string_of(w, name->qualname));
-        to = ep_store_varint(to, string_of(w, name->module));
-        to = ep_store_varint(to, string_of(w, name->file));
-        to = ep_store_varint(to, ep_zigzag(name->line));
-        to = ep_store_varint(to, name->kind);
-        advance(w, to);
-        status = next_item(w, EP_SECTION_NAMES);
+    if (w->names[id] == 0) {
+        return to;
     }
-    return status != EP_OK ? status : end_section(w, EP_SECTION_NAMES);
+    const ep_name *name = ep_name_get((uint32_t)id);
+    return STORE(to, string_of(w, name->qualname), string_of(w, name->module), string_of(w, name->file),
+                 ep_zigzag(name->line), name->kind);
 }
 
-static ep_status
-write_sites(writer *w)
+static uint8_t *
+put_site(writer *w, size_t id, uint8_t *to)
 {
-    ep_status status = EP_OK;
-    for (uint32_t id = 1; id < w->site_count && status == EP_OK; id++) {
-        if (w->sites[id] == 0) {
-            continue;
-        }
-        const ep_site *site = ep_site_get(id);
-        uint32_t callee = site->callee < w->name_count ? w->names[site->callee] : 0;
-        uint32_t caller = site->caller < w->name_count ? w->names[site->caller] : 0;
-        w->site_callee[w->sites[id]] = callee;
-        uint8_t *to = reserve(w, 4 * EP_VARINT_BYTES);
-        if (to == NULL) {
-            return EP_NOMEM;
-        }
-        to = ep_store_varint(to, callee);
-        to = ep_store_varint(to, caller);
-        to = ep_store_varint(to, ep_zigzag(site->offset));
-        to = ep_store_varint(to, ep_zigzag(site->line == EP_LINE_PENDING ? -1 : site->line));
-        advance(w, to);
-        status = next_item(w, EP_SECTION_SITES);
+    if (w->sites[id] == 0) {
+        return to;
     }
-    return status != EP_OK ? status : end_section(w, EP_SECTION_SITES);
+    const ep_site *site = ep_site_get((uint32_t)id);
+    uint32_t callee = site->callee < w->name_count ? w->names[site->callee] : 0;
+    uint32_t caller = site->caller < w->name_count ? w->names[site->caller] : 0;
+    w->site_callee[w->sites[id]] = callee;
+    return STORE(to, callee, caller, ep_zigzag(site->offset),
+                 ep_zigzag(site->line == EP_LINE_PENDING ? -1 : site->line));
 }
 
 /* Tasks of the sites that have one. If no site has a task, there is no such section. */
-static ep_status
-write_tasks(writer *w)
+static uint8_t *
+put_task(writer *w, size_t id, uint8_t *to)
 {
-    ep_status status = EP_OK;
-    for (uint32_t id = 1; id < w->site_count && status == EP_OK; id++) {
-        uint32_t task = w->sites[id] != 0 ? ep_site_get(id)->task : 0;
-        if (task == 0 || string_of(w, task - 1) == 0) {
-            continue;
-        }
-        uint8_t *to = reserve(w, 2 * EP_VARINT_BYTES);
-        if (to == NULL) {
-            return EP_NOMEM;
-        }
-        to = ep_store_varint(to, w->sites[id]);
-        to = ep_store_varint(to, string_of(w, task - 1));
-        advance(w, to);
-        status = next_item(w, EP_SECTION_TASKS);
+    uint32_t task = w->sites[id] != 0 ? ep_site_get((uint32_t)id)->task : 0;
+    if (task == 0 || string_of(w, task - 1) == 0) {
+        return to;
     }
-    return status != EP_OK ? status : end_section(w, EP_SECTION_TASKS);
+    return STORE(to, w->sites[id], string_of(w, task - 1));
 }
 
 /* ---- Threads, open calls, the resident set --------------------------------------------------- */
@@ -435,105 +437,104 @@ store_counts(uint8_t *to, const uint64_t counts[EP_KIND_COUNT])
     to = ep_store_varint(to, pairs);
     for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
         if (counts[kind] != 0) {
-            to = ep_store_varint(to, kind);
-            to = ep_store_varint(to, counts[kind]);
+            to = STORE(to, kind, counts[kind]);
         }
     }
     return to;
 }
 
-static ep_status
-write_threads(writer *w)
+static uint8_t *
+put_thread(writer *w, size_t i, uint8_t *to)
 {
-    ep_status status = EP_OK;
-    for (size_t i = 0; i < w->decoded->thread_count && status == EP_OK; i++) {
-        const ep_trace_thread *thread = &w->decoded->threads[i];
-        const ep_thread *who = thread->thread;
-        /* Acquire: pairs with ep_thread_set_name(). */
-        bool named = who != NULL && atomic_load_explicit(&who->named, memory_order_acquire);
-        size_t name_bytes = named ? strlen(who->name) : 0;
-        uint8_t *to = reserve(w, (8 + 4 * EP_KIND_COUNT) * EP_VARINT_BYTES + EP_THREAD_NAME_BYTES);
-        if (to == NULL) {
-            return EP_NOMEM;
-        }
-        to = ep_store_varint(to, (who != NULL) | (named ? 2 : 0));
-        to = ep_store_varint(to, who != NULL ? who->id : 0);
-        to = ep_store_varint(to, who != NULL ? who->native_id : 0);
-        to = ep_store_varint(to, name_bytes);
-        memcpy(to, named ? who->name : "", name_bytes);
-        to += name_bytes;
-        to = ep_store_varint(to, ep_zigzag(thread->first_ns));
-        to = ep_store_varint(to, ep_zigzag(thread->last_ns));
-        to = store_counts(to, thread->recorded);
-        to = store_counts(to, thread->lost);
-        advance(w, to);
-        status = next_item(w, EP_SECTION_THREADS);
-    }
-    return status != EP_OK ? status : end_section(w, EP_SECTION_THREADS);
+    const ep_trace_thread *thread = &w->decoded->threads[i];
+    const ep_thread *who = thread->thread;
+    /* Acquire: pairs with ep_thread_set_name(). */
+    bool named = who != NULL && atomic_load_explicit(&who->named, memory_order_acquire);
+    size_t name_bytes = named ? strlen(who->name) : 0;
+    to = STORE(to, (who != NULL) | (named ? 2u : 0u), who != NULL ? who->id : 0,
+               who != NULL ? who->native_id : 0, name_bytes);
+    memcpy(to, named ? who->name : "", name_bytes);
+    to += name_bytes;
+    to = STORE(to, ep_zigzag(thread->first_ns), ep_zigzag(thread->last_ns));
+    to = store_counts(to, thread->recorded);
+    return store_counts(to, thread->lost);
 }
 
-static ep_status
-write_open(writer *w)
+/* Open calls of all threads: the calls of the threads before come first. */
+static size_t
+count_open(const writer *w)
 {
-    ep_status status = EP_OK;
+    size_t count = 0;
     for (size_t i = 0; i < w->decoded->thread_count; i++) {
-        const ep_open_stack *open = &w->decoded->threads[i].open;
-        for (size_t j = 0; j < open->depth && status == EP_OK; j++) {
-            uint8_t *to = reserve(w, 3 * EP_VARINT_BYTES);
-            if (to == NULL) {
-                return EP_NOMEM;
-            }
-            uint32_t site = open->calls[j].site_id;
-            to = ep_store_varint(to, i);
-            to = ep_store_varint(to, open->calls[j].kind);
-            to = ep_store_varint(to, site < w->site_count ? w->sites[site] : 0);
-            advance(w, to);
-            status = next_item(w, EP_SECTION_OPEN);
-        }
+        count += w->decoded->threads[i].open.depth;
     }
-    return status != EP_OK ? status : end_section(w, EP_SECTION_OPEN);
+    return count;
+}
+
+static uint8_t *
+put_open(writer *w, size_t i, uint8_t *to)
+{
+    while (i - w->open_before >= w->decoded->threads[w->open_row].open.depth) {
+        w->open_before += w->decoded->threads[w->open_row++].open.depth;
+    }
+    const ep_open_call *call = &w->decoded->threads[w->open_row].open.calls[i - w->open_before];
+    return STORE(to, w->open_row, call->kind, call->site_id < w->site_count ? w->sites[call->site_id] : 0);
 }
 
 /* For a merged trace: the time in which each thread's process was recorded, if that is not the whole
  * window. */
-static ep_status
-write_windows(writer *w)
+static uint8_t *
+put_window(writer *w, size_t i, uint8_t *to)
 {
-    ep_status status = EP_OK;
-    for (size_t i = 0; i < w->decoded->thread_count && status == EP_OK; i++) {
-        const ep_trace_thread *thread = &w->decoded->threads[i];
-        if (thread->until_ns == 0 ||
-            (thread->from_ns == 0 && thread->until_ns == w->decoded->duration_ns)) {
-            continue;
-        }
-        uint8_t *to = reserve(w, 3 * EP_VARINT_BYTES);
-        if (to == NULL) {
-            return EP_NOMEM;
-        }
-        to = ep_store_varint(to, i);
-        to = ep_store_varint(to, ep_zigzag(thread->from_ns));
-        to = ep_store_varint(to, ep_zigzag(thread->until_ns));
-        advance(w, to);
-        status = next_item(w, EP_SECTION_WINDOWS);
+    const ep_trace_thread *thread = &w->decoded->threads[i];
+    bool whole = thread->from_ns == 0 && thread->until_ns == w->decoded->duration_ns;
+    if (thread->until_ns == 0 || whole) {
+        return to;
     }
-    return status != EP_OK ? status : end_section(w, EP_SECTION_WINDOWS);
+    return STORE(to, i, ep_zigzag(thread->from_ns), ep_zigzag(thread->until_ns));
+}
+
+static uint8_t *
+put_resident(writer *w, size_t i, uint8_t *to)
+{
+    return STORE(to, ep_zigzag(w->decoded->resident_ns[i]), ep_zigzag(w->decoded->resident_bytes[i]));
+}
+
+static uint8_t *
+put_own(writer *w, size_t i, uint8_t *to)
+{
+    int64_t own_bytes = w->decoded->resident_own[i];
+    return own_bytes != 0 ? STORE(to, i, (uint64_t)own_bytes) : to;
 }
 
 static ep_status
-write_resident(writer *w)
+write_kinds(writer *w)
 {
+    return write_items(w, &(item_writer){EP_SECTION_KINDS, EP_KIND_COUNT, 6 * EP_VARINT_BYTES, put_kind});
+}
+
+/* In this order: items refer to those of earlier sections. archive_items.c has the readers. */
+static ep_status
+write_all_items(writer *w)
+{
+    const size_t threads = w->decoded->thread_count, varint = EP_VARINT_BYTES;
+    const size_t thread_bytes = (8 + 4 * EP_KIND_COUNT) * varint + EP_THREAD_NAME_BYTES;
+    const item_writer sections[] = {
+        {EP_SECTION_STRINGS, w->string_count, varint, put_string},
+        {EP_SECTION_NAMES, w->name_count, 5 * varint, put_name},
+        {EP_SECTION_SITES, w->site_count, 4 * varint, put_site},
+        {EP_SECTION_TASKS, w->site_count, 2 * varint, put_task},
+        {EP_SECTION_THREADS, threads, thread_bytes, put_thread},
+        {EP_SECTION_OPEN, count_open(w), 3 * varint, put_open},
+        {EP_SECTION_WINDOWS, threads, 3 * varint, put_window},
+        {EP_SECTION_RESIDENT, w->decoded->resident_count, 2 * varint, put_resident},
+        {EP_SECTION_OWN, w->decoded->resident_count, 2 * varint, put_own},
+    };
     ep_status status = EP_OK;
-    for (size_t i = 0; i < w->decoded->resident_count && status == EP_OK; i++) {
-        uint8_t *to = reserve(w, 2 * EP_VARINT_BYTES);
-        if (to == NULL) {
-            return EP_NOMEM;
-        }
-        to = ep_store_varint(to, ep_zigzag(w->decoded->resident_ns[i]));
-        to = ep_store_varint(to, ep_zigzag(w->decoded->resident_bytes[i]));
-        advance(w, to);
-        status = next_item(w, EP_SECTION_RESIDENT);
+    for (size_t i = 0; i < sizeof sections / sizeof *sections && status == EP_OK; i++) {
+        status = write_items(w, &sections[i]);
     }
-    return status != EP_OK ? status : end_section(w, EP_SECTION_RESIDENT);
+    return status;
 }
 
 /* ---- Events and index ------------------------------------------------------------------------ */
@@ -607,14 +608,7 @@ ep_archive_write(int fd, const ep_recording *recording, const ep_decoded *decode
         write_kinds,
         write_metadata,
         number_ids,
-        write_strings,
-        write_names,
-        write_sites,
-        write_tasks,
-        write_threads,
-        write_open,
-        write_windows,
-        write_resident,
+        write_all_items,
         write_events,
         write_index,
     };

@@ -175,6 +175,8 @@ make_capture(ep_loader *l, file_capture *out, ep_recording *recording, ep_error 
         .start_realtime_ns = header->start_realtime_ns,
         .start_resident_bytes = header->start_resident_bytes,
         .stop_resident_bytes = finished ? header->stop_resident_bytes : -1,
+        .start_own_bytes = header->start_own_bytes,
+        .stop_own_bytes = header->stop_own_bytes,
         .full_ticks = recording->full_reason == EP_FULL_NOT          ? UINT64_MAX
                       : header->full_ticks + 1 < header->start.ticks ? header->start.ticks
                                                                      : header->full_ticks,

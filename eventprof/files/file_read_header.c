@@ -79,7 +79,7 @@ is_slot_unit(const ep_file_header *header)
 static bool
 is_plausible_head(const ep_file_header *header)
 {
-    return header->header_bytes >= sizeof *header && header->head_bytes % header->slot_bytes == 0 &&
+    return header->header_bytes >= EP_FILE_2_HEADER_BYTES && header->head_bytes % header->slot_bytes == 0 &&
            header->head_bytes >= EP_FILE_METADATA_OFFSET &&
            header->head_bytes <= EP_FILE_METADATA_OFFSET + EP_FILE_METADATA_LIMIT + SLOT_UNIT_MAX;
 }

@@ -14,6 +14,36 @@
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
+/* Kinds of which a record of one or two words says nothing that needs a look, except its ticks. */
+#define EP_KIND_IS(family, domain, pairing, group) ((family) != EP_FAMILY_CONTROL)
+static const ep_kind_set kinds_without_care =
+#include "kind_set.def"
+    ;
+
+/* HOT, budget 3 ns a record: the position of the next record depends on the kind of this one. Walks over
+ * records that need no look, up to the last word: their ticks are at most `span` behind the start. Returns:
+ * where it stopped. *last: the last ticks so far. */
+static uint64_t *
+skip_plain(uint64_t *at, const uint64_t *end, uint64_t high, uint64_t start, uint64_t span, uint64_t *last)
+{
+    const uint64_t plain = (uint64_t)kinds_without_care, two_words = (uint64_t)ep_kinds_of_two_words;
+    const uint64_t *const begin = at;
+    uint64_t last_since = 0;
+    while (at + 1 < end) {
+        unsigned kind = EP_WORD0_KIND(*at);
+        uint64_t since = (high | EP_WORD0_TICKS(*at)) - start;
+        if (kind > 63 || (plain >> kind & 1) == 0 || since > span) {
+            break;
+        }
+        last_since = since > last_since ? since : last_since;
+        at += 1 + (two_words >> kind & 1);
+    }
+    if (at != begin && start + last_since > *last) {
+        *last = start + last_since;
+    }
+    return at;
+}
+
 /* Walks over the records of a chunk in memory: replaces thread ids by small ones, notes the last ticks of
  * the window, and ends the chunk before the first word that cannot begin a record. *stopped: there is such
  * a word, and it is not the end of what was written. Returns: words of complete records. */
@@ -26,7 +56,15 @@ check_records(ep_loader *l, ep_chunk_header *header, size_t words, uint64_t stop
     uint64_t high = header->opened.ticks >> 32 << 32, last = l->last_ticks;
     const uint64_t *huge = NULL;    /* an ESCAPE of a size that no block can have: of a request that
                                      * failed */
-    while (at < end && *at != 0) {
+    uint64_t span = stop_ticks < start ? 0 : stop_ticks - start;
+    span = span < EP_SPAN_TICKS_MAX ? span : EP_SPAN_TICKS_MAX;
+    for (;;) {
+        if (huge == NULL && start <= stop_ticks) {
+            at = skip_plain(at, end, high, start, span, &last);
+        }
+        if (at >= end || *at == 0) {
+            break;
+        }
         unsigned kind = EP_WORD0_KIND(*at);
         const ep_kind_info *info = &ep_kinds[kind];
         uint64_t ticks = high | EP_WORD0_TICKS(*at);

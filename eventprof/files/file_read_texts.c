@@ -58,6 +58,13 @@ mend_text(char *text, size_t bytes)
     }
 }
 
+/* Of its low and its high half. */
+static int64_t
+get_int64(const uint32_t *fields, size_t at)
+{
+    return (int64_t)(fields[at] | (uint64_t)fields[at + 1] << 32);
+}
+
 static void
 read_text_record(ep_loader *l, uint32_t type, uint32_t *fields, size_t bytes)
 {
@@ -108,8 +115,8 @@ read_text_record(ep_loader *l, uint32_t type, uint32_t *fields, size_t bytes)
             if (bytes >= 16 && ep_grow((void **)&l->resident, &l->resident_capacity, l->resident_count + 1,
                                        sizeof *l->resident)) {
                 l->resident[l->resident_count++] =
-                    (ep_resident){(int64_t)(fields[0] | (uint64_t)fields[1] << 32),
-                                  (int64_t)(fields[2] | (uint64_t)fields[3] << 32)};
+                    (ep_resident){get_int64(fields, 0), get_int64(fields, 2),
+                                  bytes >= 24 ? get_int64(fields, 4) : 0};
             }
             break;
         default:

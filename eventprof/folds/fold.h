@@ -21,8 +21,8 @@ typedef struct ep_fold_facts {
     bool has_lock;                         /* the interpreter has a lock: events show who held it */
 } ep_fold_facts;
 
-/* Rows `from` .. `to` - 1 of the columns are new. Rows from `to` on may be looked at; they come again.
- * They reach at least EP_PAIR_SKEW_NS behind the last new row, or to the end of the recording. */
+/* Rows `from` .. `to` - 1 of the columns are new. A fold may look at the rows from `to` on, which the next
+ * batches give: those within EP_PAIR_SKEW_NS of the last new row are there, or all to the end. */
 typedef struct ep_batch {
     const ep_columns *columns;
     size_t from, to;

@@ -2,11 +2,12 @@
 
 #include <errno.h>
 
+#include "memory.h"
 #include "open.h"
 #include "reading.h"
 #include "stream.h"
 
-/* What a pass over a file is told. */
+/* The arguments of a pass. */
 typedef struct pass_of {
     ep_fold *const *folds;
     size_t count;
@@ -14,19 +15,25 @@ typedef struct pass_of {
     const ep_progress *progress;
 } pass_of;
 
-/* Over columns, which are there. */
-static ep_status
-run_on_columns(ep_trace *trace, const pass_of *of)
+static ep_fold_facts
+facts_of(const ep_trace *trace, bool has_lock)
 {
-    ep_fold_facts facts = {
+    return (ep_fold_facts){
         .map = trace->input.map,
         .thread_count = trace->input.thread_count,
         .open_at_start = trace->input.open_at_start,
         .open_from_ns = trace->input.open_from_ns,
         .open_until_ns = trace->input.open_until_ns,
         .length_ns = trace->input.length_ns,
-        .has_lock = of->has_lock,
+        .has_lock = has_lock,
     };
+}
+
+/* Runs the folds over the columns. The trace has them. */
+static ep_status
+run_on_columns(ep_trace *trace, const pass_of *of)
+{
+    ep_fold_facts facts = facts_of(trace, of->has_lock);
     ep_column_stream stream;
     ep_column_stream_open(&stream, trace->input.columns);
     return ep_fold_run(&stream.stream, &facts, of->folds, of->count, of->progress);
@@ -36,7 +43,7 @@ static void
 keep_functions(ep_trace *trace, ep_functions *functions)
 {
     if (trace->has_functions) {
-        ep_functions_clear(functions);    /* tables refer to the first ones */
+        ep_functions_clear(functions);    /* tables refer to the functions of the first pass */
     } else {
         trace->functions = *functions;
         trace->has_functions = true;
@@ -82,7 +89,8 @@ ep_fold_trace(ep_trace *trace, ep_fold *const *folds, size_t count, bool has_loc
 {
     ep_error unused;
     error = error != NULL ? error : &unused;
-    /* What a filter drops is known from the whole only, and records are checked as they are decoded. */
+    /* A filter needs all events before it can say which to drop; the check of records runs while columns
+     * are decoded. Both need columns. */
     bool can_pass =
         !trace->has_decoded && !trace->check_records && ep_filter_is_empty(&trace->filter);
     ep_file_reader *reader = can_pass ? ep_trace_log_reader(trace) : NULL;
@@ -104,5 +112,72 @@ ep_fold_trace(ep_trace *trace, ep_fold *const *folds, size_t count, bool has_loc
              : archive != NULL ? run_on_archive(trace, archive, &of, error)
                                : run_on_columns(trace, &of);
     ep_work_end(&work);
+    return status;
+}
+
+/* ---- Parts ------------------------------------------------------------------------------------- */
+
+/* Folds the rows of the part that follows a tree, and merges them. */
+static ep_status
+merge_part(const ep_trace *trace, size_t from, size_t to, bool has_lock, ep_tree *tree)
+{
+    ep_fold_facts facts = facts_of(trace, has_lock);
+    size_t threads = facts.thread_count, depth = 0;
+    for (size_t thread = 0; thread < threads; thread++) {
+        depth += ep_tree_depth(tree, thread);
+    }
+    ep_open_stack *open = ep_calloc(threads + 1, sizeof *open);
+    ep_open_call *calls = ep_calloc(depth + 1, sizeof *calls);
+    int64_t *from_ns = ep_calloc(threads + 1, sizeof *from_ns);
+    ep_status status = open != NULL && calls != NULL && from_ns != NULL ? EP_OK : EP_NOMEM;
+    for (size_t thread = 0, at = 0; status == EP_OK && thread < threads; thread++) {
+        open[thread] = (ep_open_stack){.calls = &calls[at], .depth = ep_tree_depth(tree, thread)};
+        ep_tree_stack(tree, thread, open[thread].calls);
+        at += open[thread].depth;
+        from_ns[thread] =
+            from < trace->input.columns->count ? trace->input.columns->time_ns[from] : facts.length_ns;
+    }
+    facts.open_at_start = open;
+    facts.open_from_ns = from_ns;
+    ep_tree part;
+    ep_tree_open_part(&part, 0, false);
+    part.with_lengths = tree->with_lengths;
+    ep_fold *fold = &part.fold;
+    ep_column_stream stream;
+    ep_column_stream_open_part(&stream, trace->input.columns, from, to);
+    status = status != EP_OK ? status : ep_fold_run(&stream.stream, &facts, &fold, 1, NULL);
+    status = status != EP_OK ? status : ep_tree_merge(tree, &part);
+    fold->type->clear(fold);
+    free(open);
+    free(calls);
+    free(from_ns);
+    return status;
+}
+
+ep_status
+ep_fold_tree_of_parts(ep_trace *trace, const size_t *cuts, size_t count, bool has_lock, ep_tree *tree,
+                      ep_error *error)
+{
+    ep_status status = ep_trace_reach(trace, EP_STEP_FUNCTIONS, error);
+    if (status != EP_OK) {
+        return status;
+    }
+    size_t rows = trace->input.columns->count;
+    for (size_t i = 0; i < count; i++) {
+        if (cuts[i] > rows || (i > 0 && cuts[i] < cuts[i - 1])) {
+            return EP_ARGUMENT;
+        }
+    }
+    ep_fold_facts facts = facts_of(trace, has_lock);
+    ep_fold *fold = &tree->fold;
+    ep_column_stream stream;
+    ep_column_stream_open_part(&stream, trace->input.columns, 0, count > 0 ? cuts[0] : rows);
+    status = ep_fold_run(&stream.stream, &facts, &fold, 1, NULL);
+    for (size_t i = 0; i < count && status == EP_OK; i++) {
+        status = merge_part(trace, cuts[i], i + 1 < count ? cuts[i + 1] : rows, has_lock, tree);
+    }
+    if (status == EP_OK) {
+        ep_tree_finish(tree);
+    }
     return status;
 }

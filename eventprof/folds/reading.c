@@ -7,13 +7,13 @@
 
 /* ---- Batches of rows that a source appends ------------------------------------------------------ */
 
-/* Moves what is still wanted to the front. */
+/* Moves the rows that were not given yet to the front of the columns. */
 static void
 slide(ep_sliding_stream *s)
 {
     ep_columns *c = &s->columns;
     if (s->from == 0) {
-        return;    /* and at the first time there are no arrays */
+        return;    /* before the first append there are no arrays */
     }
     size_t rows = c->count - s->from, blocks = c->alloc_count - s->block;
     memmove(c->time_ns, c->time_ns + s->from, rows * sizeof *c->time_ns);
@@ -56,7 +56,8 @@ grow(ep_sliding_stream *s, size_t capacity)
     return EP_OK;
 }
 
-/* How many of the rows have others behind them that are late enough. */
+/* The number of rows that may be given: rows that are EP_PAIR_SKEW_NS later follow them, or nothing more
+ * comes. */
 static size_t
 safe_rows(const ep_sliding_stream *s)
 {
@@ -273,7 +274,7 @@ static ep_status
 archive_append(ep_row_source *source, ep_columns *columns, size_t limit)
 {
     archive_source *s = (archive_source *)source;
-    (void)limit;    /* it is what archive_room() said */
+    (void)limit;    /* the same as the result of archive_room() */
     size_t before = columns->count;
     ep_status status = ep_archive_stream_next(s->blocks, columns, s->error);
     s->stream.stream.done += columns->count - before;

@@ -1,5 +1,5 @@
-/* Folds over a file, without its columns: a batch and a chunk a thread (or a block of an archive) are in
- * memory, however long the file is. */
+/* Folds over a file, without its columns. However long the file is, memory holds a batch and a chunk of
+ * each thread (or a section of an archive). */
 #ifndef EP_READING_H
 #define EP_READING_H
 
@@ -12,7 +12,7 @@
 
 typedef struct ep_row_source ep_row_source;
 struct ep_row_source {
-    /* Rows that the next append() brings at most; 0: there are no more. */
+    /* The largest number of rows that the next append() brings; 0: there are no more. */
     size_t (*room)(ep_row_source *source);
     /* Appends rows, in order of time, to columns that have room for `limit` in all. Fails: as the file. */
     EP_CHECKED ep_status (*append)(ep_row_source *source, ep_columns *columns, size_t limit);

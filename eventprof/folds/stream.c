@@ -6,8 +6,7 @@ next_of_columns(ep_stream *stream, ep_batch *out)
 {
     ep_column_stream *self = (ep_column_stream *)stream;
     const ep_columns *columns = self->columns;
-    size_t to = columns->count - self->row > EP_STREAM_ROWS ? self->row + EP_STREAM_ROWS
-                                                            : columns->count;
+    size_t to = self->limit - self->row > EP_STREAM_ROWS ? self->row + EP_STREAM_ROWS : self->limit;
     *out = (ep_batch){
         .columns = columns,
         .from = self->row,
@@ -18,17 +17,28 @@ next_of_columns(ep_stream *stream, ep_batch *out)
         self->block++;
     }
     self->row = to;
-    self->stream.done = to;
+    self->stream.done += to - out->from;
     return EP_OK;
 }
 
 void
 ep_column_stream_open(ep_column_stream *stream, const ep_columns *columns)
 {
+    ep_column_stream_open_part(stream, columns, 0, columns->count);
+}
+
+void
+ep_column_stream_open_part(ep_column_stream *stream, const ep_columns *columns, size_t from, size_t to)
+{
     *stream = (ep_column_stream){
-        .stream = {.next = next_of_columns, .total = columns->count},
+        .stream = {.next = next_of_columns, .total = to - from},
         .columns = columns,
+        .row = from,
+        .limit = to,
     };
+    while (stream->block < columns->alloc_count && columns->alloc_row[stream->block] < from) {
+        stream->block++;
+    }
 }
 
 ep_status

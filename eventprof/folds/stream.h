@@ -10,10 +10,10 @@
 typedef struct ep_stream ep_stream;
 
 struct ep_stream {
-    /* Gives the next batch; one without rows is the end. The last batch's columns are not valid any
-     * more. Fails: EP_NOMEM, EP_IO, EP_FORMAT. */
+    /* Gives the next batch; a batch without rows is the end. The columns of the batch before are not valid
+     * afterwards. Fails: EP_NOMEM, EP_IO, EP_FORMAT. */
     EP_CHECKED ep_status (*next)(ep_stream *stream, ep_batch *out);
-    /* How far it is, in a unit of its own: for progress. next() brings `done` up to date. */
+    /* Progress, in a unit that each stream chooses. next() updates `done`. */
     size_t done, total;
 };
 
@@ -22,9 +22,14 @@ typedef struct ep_column_stream {
     ep_stream stream;
     const ep_columns *columns;
     size_t row, block;    /* the next */
+    size_t limit;         /* rows from there on may be looked at only */
 } ep_column_stream;
 
 void ep_column_stream_open(ep_column_stream *stream, const ep_columns *columns);
+
+/* Rows `from` .. `to` - 1. */
+void ep_column_stream_open_part(ep_column_stream *stream, const ep_columns *columns, size_t from,
+                                size_t to);
 
 /* Runs folds over a stream: begin, every batch, end. progress: may be NULL.
  * Fails: as the stream and the folds do; EP_STATE, asked to stop. */

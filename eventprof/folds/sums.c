@@ -13,12 +13,12 @@ ep_tree_below(const uint32_t *parent, uint64_t *values, size_t count)
     }
 }
 
-/* Marks the nodes that have no other of their key above them. `next` and `open`: scratch. */
+/* Marks the nodes above which no node has the same key. `first`, `next` and `open` are scratch. */
 static void
 mark_outermost(const uint32_t *parent, const int32_t *keys, size_t count, uint32_t *first,
                uint32_t *next, uint32_t *open, uint64_t *marks)
 {
-    for (size_t i = count; i-- > 1;) {    /* lists of children, index + 1, the oldest first */
+    for (size_t i = count; i-- > 1;) {    /* lists of children, as index + 1, the smallest first */
         next[i] = first[parent[i]];
         first[parent[i]] = (uint32_t)i + 1;
     }

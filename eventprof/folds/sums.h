@@ -4,7 +4,7 @@
 
 #include "types.h"
 
-/* Adds to each value those of all nodes below. Wraps around. */
+/* Adds to each value the values of all nodes below its node. Wraps around. */
 void ep_tree_below(const uint32_t *parent, uint64_t *values, size_t count);
 
 /* Sets marks to 1 for nodes with a key (not negative) that no node above them has, else to 0.

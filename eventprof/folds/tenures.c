@@ -23,7 +23,7 @@ tenures_events(ep_fold *fold, const ep_batch *batch)
     }
     ep_tenure now = {.thread = -1};
     if (self->count > 0) {
-        now = self->rows[--self->count];    /* it may go on */
+        now = self->rows[--self->count];    /* the last tenure may go on in this batch */
     }
     for (size_t row = batch->from; row < batch->to; row++) {
         if (!ep_kinds_has(self->kinds, columns->kind[row])) {
@@ -44,7 +44,7 @@ tenures_events(ep_fold *fold, const ep_batch *batch)
         now.events++;
     }
     if (now.thread >= 0) {
-        self->rows[self->count++] = now;    /* room was made when it began */
+        self->rows[self->count++] = now;    /* ep_grow made room when it began */
     }
     return EP_OK;
 }
@@ -76,4 +76,25 @@ void
 ep_tenures_open(ep_tenures *tenures)
 {
     *tenures = (ep_tenures){.fold = {.type = &tenures_type}};
+}
+
+ep_status
+ep_tenures_merge(ep_tenures *into, const ep_tenures *later)
+{
+    size_t joined = 0;
+    ep_tenure *last = into->count > 0 ? &into->rows[into->count - 1] : NULL;
+    if (last != NULL && later->count > 0 && last->thread == later->rows[0].thread) {
+        last->end_ns = later->rows[0].end_ns;
+        last->events += later->rows[0].events;
+        joined = 1;
+    }
+    size_t count = later->count - joined;
+    if (count > 0 && !ep_grow_raw((void **)&into->rows, &into->capacity, into->count + count,
+                                  sizeof *into->rows)) {
+        return EP_NOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        into->rows[into->count++] = later->rows[joined + i];
+    }
+    return EP_OK;
 }

@@ -1,4 +1,4 @@
-/* A row a tenure of the interpreter's lock; what tenures are is in waited.h. */
+/* A table with a row for each tenure of the interpreter's lock; waited.h says what a tenure is. */
 #ifndef EP_TENURES_H
 #define EP_TENURES_H
 
@@ -23,5 +23,8 @@ typedef struct ep_tenures {
 
 /* Before the first run. Afterwards fold.type->clear() frees it. */
 void ep_tenures_open(ep_tenures *tenures);
+
+/* Adds the tenures of the next part of the recording. Fails: EP_NOMEM. */
+EP_CHECKED ep_status ep_tenures_merge(ep_tenures *into, const ep_tenures *later);
 
 #endif

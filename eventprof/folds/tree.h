@@ -7,12 +7,13 @@
  *           +- 4 worker
  *
  * A node is a call site below its parent: a function, who called it and in which line. Threads share the
- * tree. Parents come before their children. What a node has is its own, but for `total`, `waited`,
- * `longest` and `shortest`: sums over children are the reader's (ep_tree_below).
+ * tree. Parents come before their children. The figures of a node are its own, without its children;
+ * `total`, `waited`, `longest` and `shortest` include the calls inside. ep_tree_below() sums over children.
  *
  * Bytes at the peak, exactly, in one pass: every new maximum of the live bytes gets a number, the *epoch*.
- * Before the live bytes of a leaf change, the leaf saves them under the epoch, unless it did. At the end a
- * leaf that changed since the last maximum has saved what it had then; one that did not has it still. */
+ * Before the live bytes of a leaf change, the leaf saves them under the epoch, unless it has done so. At
+ * the end, a leaf that changed since the last maximum has saved its bytes of then, and any other leaf still
+ * has them. */
 #ifndef EP_TREE_H
 #define EP_TREE_H
 
@@ -34,14 +35,15 @@ typedef struct ep_place {
 typedef struct ep_tree_node {
     uint32_t parent;          /* node 0 is its own */
     uint32_t place;
-    int64_t calls, resumes;   /* begun in the window */
+    int64_t calls, resumes;   /* that began in the window */
     int64_t raised;           /* that ended by an exception */
     int64_t total, self;      /* ns */
     int64_t waited, waited_self;    /* ns of both in which another thread had the interpreter's lock */
     int64_t longest, shortest;      /* ns, of whole calls; -1: there is none */
     int64_t cut, cut_ns;      /* calls and resumes that are not whole; time in those and in what was open */
     uint64_t freed;           /* bytes freed here, whoever allocated them */
-    uint32_t last_id, last_leaf;    /* the leaf asked for last; last_leaf 0: none */
+    uint32_t last_id, last_leaf;    /* a cache of one leaf; last_leaf 0: empty */
+    uint32_t last_place, last_child;    /* a cache of one child; last_child 0: empty */
 } ep_tree_node;
 
 typedef struct ep_tree_leaf {
@@ -63,10 +65,20 @@ typedef struct ep_pair_map {
     size_t mask, used;
 } ep_pair_map;
 
-/* Live bytes in one of EP_TREE_BINS parts of the window, which are equally long. */
+/* Live bytes in one of EP_TREE_BINS equally long parts of the window. */
 typedef struct ep_tree_bin {
     int64_t min, max, last;
 } ep_tree_bin;
+
+/* How many whole calls of a function took how long. Lengths below EP_TREE_LENGTH_PARTS ns have a bin each;
+ * above, every power of two has that many bins of equal width, so that the middle of a bin is off by less
+ * than 1 % (half of 1/64). A bin exists if a call fell into it. */
+#define EP_TREE_LENGTH_PARTS 64
+typedef struct ep_tree_length {
+    int64_t low_ns, high_ns;    /* the shortest and the longest of the bin */
+    uint64_t calls;
+    int32_t function;           /* -1: unknown */
+} ep_tree_length;
 
 /* What a thread did. */
 typedef struct ep_tree_sums {
@@ -76,10 +88,12 @@ typedef struct ep_tree_sums {
 
 struct ep_tree_thread;
 struct ep_tree_block;
+struct ep_tree_later;
 
 typedef struct ep_tree {
     ep_fold fold;
     size_t max_nodes;
+    bool is_part, is_first;   /* of a recording: end() leaves open what is open */
 
     ep_tree_node *nodes;
     size_t node_count, node_capacity;
@@ -88,9 +102,13 @@ typedef struct ep_tree {
     ep_place *places;
     size_t place_count, place_capacity;
     uint64_t folded;          /* nodes that "other" stands for */
+    bool with_lengths;        /* set between open and run: `lengths` are asked for */
+    ep_tree_length *lengths;  /* in no order */
+    size_t length_count, length_capacity;
 
     int64_t peak_ns;          /* -1: no block was ever alive */
     uint64_t peak, peak_blocks;
+    bool peak_is_bound;       /* the peak is at most that: see ep_tree_merge() */
     uint64_t live, live_blocks;
     ep_tree_bin *bins;        /* EP_TREE_BINS long */
     ep_tree_sums *thread_sums;    /* index = thread row */
@@ -106,6 +124,8 @@ typedef struct ep_tree {
     /* while it runs */
     ep_fold_facts facts;
     ep_pair_map children, leaf_map;    /* (parent, place) -> node; (node, place) -> leaf */
+    ep_pair_map length_map;   /* (function + 1, bin) -> length */
+    bool failed;              /* out of memory where no status is returned */
     uint32_t *place_of_site;  /* place + 1; 0: not looked up yet */
     uint32_t *place_slots;    /* place + 1, by hash */
     size_t place_mask;
@@ -116,9 +136,12 @@ typedef struct ep_tree {
     size_t late_count, late_capacity;
     ep_tenure_clock clock;
     ep_kind_set lock_kinds;
+    uint8_t work[EP_KIND_COUNT];    /* what to do with an event of the kind: tree.c */
+    uint8_t domain_of[EP_KIND_COUNT];    /* ep_domain */
+    struct ep_tree_later *later;    /* of a part that is not the first: what the parts before it resolve */
     uint64_t epoch;
     uint64_t calls_begun, births;
-    size_t bin;               /* of bins: the one that goes on */
+    size_t bin;               /* the current one of bins */
     int64_t bin_end_ns;
 } ep_tree;
 
@@ -128,7 +151,38 @@ typedef struct ep_tree {
  * failed, and another thread allocated meanwhile, its old block is not counted in between. */
 void ep_tree_open(ep_tree *tree, size_t max_nodes);
 
-/* Whose function a node runs; EP_PLACE_UNKNOWN, EP_PLACE_OTHER. */
+/* ---- Parts of a recording ------------------------------------------------------------------------
+ *
+ *   part 1            part 2              part 3
+ *   [ malloc A   call f | free A   return f | ... ]
+ *                       |  owed: free A     |         a part resolves what it can, and keeps the rest in
+ *                       |  ended: f         |         order; ep_tree_merge() resolves that
+ *
+ * Parts are folded apart, in any order, and merged in order of time, from the first on. Each is told the
+ * calls that are open where it begins (facts.open_at_start), and all are told the facts of the whole.
+ * A part that is not the first keeps, besides its tree, 72 bytes for each address that it frees or
+ * allocates first, and 32 for each leaf that changes between two maxima with such a free in between;
+ * its nodes have no bound. */
+
+/* Before the run over a part. Afterwards fold.type->clear() frees it. */
+void ep_tree_open_part(ep_tree *tree, size_t max_nodes, bool is_first);
+
+/* Adds the part that follows. What all of them give is, to the unit, what a run over the whole gives, but:
+ * where a free was lost and a later part allocates at the address, `peak` is an upper bound, and
+ * peak_is_bound says so; a free that was logged too late, and a realloc that failed while another thread
+ * allocated, may count as another one if a part begins in between. later: cleared.
+ * Fails: EP_NOMEM; EP_STATE, the calls that are open at the end of the one are not those of the other. */
+EP_CHECKED ep_status ep_tree_merge(ep_tree *into, ep_tree *later);
+
+/* No part follows: what is open ends with the window. */
+void ep_tree_finish(ep_tree *tree);
+
+/* The calls of a thread that are open after the events so far, outermost first, for the facts of the part
+ * that follows. calls: ep_tree_depth() long. */
+size_t ep_tree_depth(const ep_tree *tree, size_t thread);
+void ep_tree_stack(const ep_tree *tree, size_t thread, ep_open_call *calls);
+
+/* The function that a node runs, a row of the map; EP_PLACE_UNKNOWN, EP_PLACE_OTHER. */
 static inline int32_t
 ep_tree_function(const ep_tree *tree, size_t node)
 {

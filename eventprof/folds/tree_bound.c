@@ -1,12 +1,12 @@
-/* The bound of the tree: once it has too many nodes, the smallest become one "other" beside their kin. */
+/* The bound on nodes: if there are too many, the smallest children of a node become one child "other". */
 #include <string.h>
 
 #include "array.h"
 #include "memory.h"
 #include "tree_parts.h"
 
-/* What a node weighs, its children included: its share of the time and of the bytes, the larger. So no
- * child weighs more than its parent. */
+/* The weight of a node with all below: the larger of its share of the time and its share of the bytes. So
+ * no child weighs more than its parent. */
 static EP_CHECKED ep_status
 weigh(const ep_tree *tree, double *weights)
 {
@@ -77,9 +77,8 @@ choose_nodes(ep_tree *tree, uint8_t *keep)
     return status;
 }
 
-/* Adds the own figures of a node to those of the node that stands for it. */
-static void
-fold_node(ep_tree_node *into, const ep_tree_node *from)
+void
+ep_tree_fold_node(ep_tree_node *into, const ep_tree_node *from)
 {
     into->calls += from->calls;
     into->resumes += from->resumes;
@@ -104,7 +103,7 @@ fold_leaf(ep_tree_leaf *into, const ep_tree_leaf *from)
     into->blocks += from->blocks;
     into->live += from->live;
     into->live_blocks += from->live_blocks;
-    into->at_peak += from->at_peak;    /* both of today's epoch */
+    into->at_peak += from->at_peak;    /* both are of the current epoch */
     into->at_peak_blocks += from->at_peak_blocks;
     into->temporary += from->temporary;
     into->temporary_blocks += from->temporary_blocks;
@@ -129,7 +128,7 @@ rebuild_nodes(ep_tree *tree, rebuilding *r, uint32_t other)
         uint32_t to = parent;
         if (i == 0) {
             r->tree.nodes[0] = *from;
-            r->tree.nodes[0].last_leaf = 0;
+            r->tree.nodes[0].last_leaf = r->tree.nodes[0].last_child = 0;
             r->tree.node_count = 1;
             r->node_to[0] = 0;
             continue;
@@ -144,9 +143,9 @@ rebuild_nodes(ep_tree *tree, rebuilding *r, uint32_t other)
             uint32_t own_parent = r->tree.nodes[to].parent;
             r->tree.nodes[to] = *from;
             r->tree.nodes[to].parent = own_parent;
-            r->tree.nodes[to].last_leaf = 0;
+            r->tree.nodes[to].last_leaf = r->tree.nodes[to].last_child = 0;
         } else {
-            fold_node(&r->tree.nodes[to], from);
+            ep_tree_fold_node(&r->tree.nodes[to], from);
             tree->folded += !is_other;
         }
         r->node_to[i] = to;
@@ -183,7 +182,7 @@ rebuild_leaves(ep_tree *tree, rebuilding *r, uint32_t other)
     return EP_OK;
 }
 
-/* Old numbers become new ones where calls and blocks refer to them. */
+/* Puts the new numbers of nodes and leaves into calls and blocks. */
 static void
 renumber(ep_tree *tree, const rebuilding *r)
 {

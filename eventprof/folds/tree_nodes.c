@@ -95,6 +95,26 @@ ep_tree_place_of_new_site(ep_tree *tree, uint32_t site)
     return found;
 }
 
+void
+ep_tree_new_length(ep_tree *tree, int32_t function, uint32_t bin, uint64_t calls)
+{
+    unsigned shift = bin < 2 * EP_TREE_LENGTH_PARTS ? 0 : bin / EP_TREE_LENGTH_PARTS - 1;
+    uint64_t part = bin - (uint64_t)shift * EP_TREE_LENGTH_PARTS;
+    if (!ep_grow_raw((void **)&tree->lengths, &tree->length_capacity, tree->length_count + 1,
+                     sizeof *tree->lengths) ||
+        ep_tree_pair_put(&tree->length_map, (uint32_t)(function + 1), bin,
+                         (uint32_t)tree->length_count + 1) != EP_OK) {
+        tree->failed = true;
+        return;
+    }
+    tree->lengths[tree->length_count++] = (ep_tree_length){
+        .low_ns = (int64_t)(part << shift),
+        .high_ns = (int64_t)(((part + 1) << shift) - 1),
+        .calls = calls,
+        .function = function,
+    };
+}
+
 ep_status
 ep_tree_add_node(ep_tree *tree, uint32_t parent, uint32_t place)
 {
@@ -106,6 +126,23 @@ ep_tree_add_node(ep_tree *tree, uint32_t parent, uint32_t place)
     tree->nodes[tree->node_count++] =
         (ep_tree_node){.parent = parent, .place = place, .longest = -1, .shortest = -1};
     return EP_OK;
+}
+
+uint32_t
+ep_tree_add_leaf(ep_tree *tree, uint32_t node, uint32_t place)
+{
+    if (tree->leaf_count >= UINT32_MAX - 1 ||
+        !ep_grow_raw((void **)&tree->leaves, &tree->leaf_capacity, tree->leaf_count + 1,
+                     sizeof *tree->leaves) ||
+        ep_tree_pair_put(&tree->leaf_map, node, place, (uint32_t)tree->leaf_count + 1) != EP_OK) {
+        return 0;
+    }
+    uint32_t index = (uint32_t)tree->leaf_count++;
+    tree->leaves[index] = (ep_tree_leaf){.node = node, .place = place, .epoch = tree->epoch};
+    if (tree->later != NULL) {
+        ep_tree_save_new_leaf(tree, index);
+    }
+    return index;
 }
 
 uint32_t
@@ -128,13 +165,5 @@ ep_tree_new_leaf(ep_tree *tree, uint32_t node, uint32_t site)
     if (index != 0) {
         return index - 1;
     }
-    if (tree->leaf_count >= UINT32_MAX - 1 ||
-        !ep_grow_raw((void **)&tree->leaves, &tree->leaf_capacity, tree->leaf_count + 1,
-                     sizeof *tree->leaves) ||
-        ep_tree_pair_put(&tree->leaf_map, node, place, (uint32_t)tree->leaf_count + 1) != EP_OK) {
-        return 0;
-    }
-    tree->leaves[tree->leaf_count] =
-        (ep_tree_leaf){.node = node, .place = place, .epoch = tree->epoch};
-    return (uint32_t)tree->leaf_count++;
+    return ep_tree_add_leaf(tree, node, place);
 }

@@ -1,5 +1,5 @@
-/* What the files of the tree share. Nobody else includes this; tree.h is the interface. What each event
- * needs is inline. */
+/* Shared by the files of the tree; other files include tree.h only. Functions that run for each event are
+ * inline. */
 #ifndef EP_TREE_PARTS_H
 #define EP_TREE_PARTS_H
 
@@ -15,18 +15,26 @@ typedef struct ep_tree_frame {
     int64_t waited_from_ns;     /* ep_tenure_others_ns() when it began */
     int64_t waited_below_ns;
     uint64_t call;              /* number in order of start; 0: the floor */
+    uint32_t site;
+    uint8_t kind;
     bool cut;                   /* open at start */
 } ep_tree_frame;
 
-/* A block, in a slot or out of it. */
+/* A live block; the type of a slot of the table of blocks. */
 typedef struct ep_tree_block {
     uint64_t address;
     uint64_t size;
     uint32_t leaf;        /* 0: an empty slot */
     uint32_t call;        /* low half of the number; of the call that made it */
     uint32_t birth;       /* low half of the number of the allocation */
-    uint32_t owner;       /* OWNER() of tree.c */
+    uint32_t owner;       /* OWNER() */
 } ep_tree_block;
+
+/* The thread that made a block, and the domain of its allocator. */
+#define OWNER(thread, domain) ((uint32_t)(thread) << 3 | (uint32_t)(domain))
+#define OWNER_DOMAIN(owner) ((owner) & 7)
+#define OWNER_THREAD(owner) ((owner) >> 3)
+_Static_assert(EP_DOMAIN_COUNT <= 8, "a domain has three bits");
 
 typedef struct ep_tree_thread {
     ep_tree_frame *frames;    /* [0] is the floor */
@@ -35,13 +43,107 @@ typedef struct ep_tree_thread {
     uint64_t absent_before;
     uint32_t last_birth;  /* of its last allocation */
     bool has_birth;
-    /* A realloc_free whose realloc is still to come. */
+    /* A realloc_free whose realloc has not come yet. */
     bool moving, moving_known;
     uint8_t moving_domain;
     uint64_t moving_address;
     uint32_t moving_node; /* that freed it */
+    uint32_t moving_owed; /* of a later part: number of what is owed; see OWED_EARLIER */
     ep_tree_block moved;
 } ep_tree_thread;
+
+/* ---- What a later part owes ------------------------------------------------------------------ */
+
+typedef enum ep_tree_debt {
+    EP_TREE_FREES,     /* a block that the part did not see begin */
+    EP_TREE_MOVES,     /* the same, by a realloc_free */
+    EP_TREE_REVIVES,   /* a realloc failed: undoes what `undone` says */
+    EP_TREE_CLAIMS,    /* the part's first allocation at an address: a block there lost its free */
+} ep_tree_debt;
+
+#define OWED_NONE 0
+#define OWED_EARLIER UINT32_MAX    /* undoes the last realloc_free before the part */
+
+typedef struct ep_tree_owed {
+    uint64_t address;
+    int64_t min, max;     /* live bytes of the part since the one before, in this bin */
+    size_t bin;
+    uint32_t undone;      /* of REVIVES: number + 1, or OWED_EARLIER */
+    uint32_t node;        /* that freed; 0: the site says it; once resolved, a node of the parts before */
+    uint32_t site;
+    uint32_t depth;       /* of the innermost call, if it was open where the part begins; else 0 */
+    int32_t thread;
+    uint8_t debt;         /* ep_tree_debt */
+    uint8_t domain;
+    bool before_births;   /* the thread has allocated nothing in the part */
+} ep_tree_owed;
+
+/* The last maximum of the part's live bytes before something is owed. At later maxima fewer bytes of
+ * earlier parts were alive, so a later maximum that is lower cannot be the peak. */
+typedef struct ep_tree_summit {
+    uint64_t epoch;
+    size_t owed;          /* what is owed before it */
+    uint64_t live, blocks;
+    int64_t time_ns;
+    uint64_t domains[EP_DOMAIN_COUNT];
+} ep_tree_summit;
+
+/* The live bytes of a leaf at the maximum `epoch`, and at all maxima between its last save and that one. */
+typedef struct ep_tree_save {
+    uint64_t epoch, live, blocks;
+    uint32_t leaf;
+} ep_tree_save;
+
+/* An end of a call that was open where the part begins. */
+typedef struct ep_tree_ended {
+    int64_t length_ns;    /* in the part */
+    int32_t thread;
+    bool cut;
+} ep_tree_ended;
+
+typedef struct ep_tree_later {
+    ep_tree_owed *owed;
+    size_t owed_count, owed_capacity;
+    ep_tree_summit *summits;
+    size_t summit_count, summit_capacity;
+    ep_tree_save *saves;
+    size_t save_count, save_capacity;
+    ep_tree_ended *ended;
+    size_t ended_count, ended_capacity;
+    uint64_t *seen;       /* addresses that the part freed or allocated; 0: an empty slot */
+    size_t seen_mask, seen_used;
+    uint64_t *stack_hash;      /* of each thread: of the calls that are open at its start */
+    int64_t *start_ns;         /* the same: where those calls begin */
+    int64_t tenure_ns;    /* of the first event under the lock */
+    int32_t tenure_thread;     /* the thread of that event; -1: none */
+} ep_tree_later;
+
+/* The hash of a stack with one more call, from the hash without it. */
+static inline uint64_t
+ep_tree_stack_hash(uint64_t hash, uint32_t site, uint8_t kind)
+{
+    uint64_t key = (hash + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ ((uint64_t)site << 8 | kind);
+    return key ^ key >> 31;
+}
+
+/* Before the live bytes of a leaf of a later part change. */
+EP_COLD void ep_tree_save_leaf(ep_tree *tree, uint32_t leaf);
+EP_COLD void ep_tree_save_new_leaf(ep_tree *tree, uint32_t leaf);
+
+/* A block that began before the part was freed. The caller fills in what it knows of `owed`. */
+EP_COLD void ep_tree_owe(ep_tree *tree, ep_tree_owed owed);
+
+/* Notes the last maximum as a summit, unless that was done. */
+EP_COLD void ep_tree_add_summit(ep_tree *tree);
+
+/* An allocation at an address without a block in the part. */
+EP_COLD void ep_tree_claim(ep_tree *tree, uint64_t address, int32_t thread);
+
+/* An end of a call that was open where the part begins. */
+EP_COLD void ep_tree_note_end(ep_tree *tree, const ep_tree_thread *t, int64_t length_ns, bool cut);
+
+EP_COLD EP_CHECKED ep_status ep_tree_later_open(ep_tree *tree);
+void ep_tree_later_clear(ep_tree *tree);
 
 /* ---- Maps of pairs --------------------------------------------------------------------------- */
 
@@ -65,7 +167,7 @@ pair_find(const ep_pair_map *map, uint32_t a, uint32_t b)
 /* A map of that capacity, a power of two. */
 EP_CHECKED ep_status ep_tree_pair_open(ep_pair_map *map, size_t capacity);
 
-/* Puts what is not there yet. */
+/* Adds a pair that is not in the map. */
 EP_CHECKED ep_status ep_tree_pair_put(ep_pair_map *map, uint32_t a, uint32_t b, uint32_t index);
 
 /* ---- Places ---------------------------------------------------------------------------------- */
@@ -85,6 +187,34 @@ place_of_site(ep_tree *tree, uint32_t site)
     return ep_tree_place_of_new_site(tree, site);
 }
 
+/* ---- Lengths of calls ------------------------------------------------------------------------ */
+
+/* The bin of a length, not negative. */
+static inline uint32_t
+length_bin(uint64_t ns)
+{
+    if (ns < EP_TREE_LENGTH_PARTS) {
+        return (uint32_t)ns;
+    }
+    unsigned shift = 63 - 6 - (unsigned)__builtin_clzll(ns);    /* 2^6 parts */
+    return shift * EP_TREE_LENGTH_PARTS + (uint32_t)(ns >> shift);
+}
+_Static_assert(EP_TREE_LENGTH_PARTS == 1 << 6, "see length_bin()");
+
+EP_COLD void ep_tree_new_length(ep_tree *tree, int32_t function, uint32_t bin, uint64_t calls);
+
+static inline void
+note_length(ep_tree *tree, int32_t function, int64_t ns)
+{
+    uint32_t bin = length_bin(ns > 0 ? (uint64_t)ns : 0);
+    uint32_t index = pair_find(&tree->length_map, (uint32_t)(function + 1), bin)->index;
+    if (EP_LIKELY(index != 0)) {
+        tree->lengths[index - 1].calls++;
+    } else {
+        ep_tree_new_length(tree, function, bin, 1);
+    }
+}
+
 /* ---- Nodes and leaves ------------------------------------------------------------------------ */
 
 /* Appends a child that the node has not yet. Fails: EP_NOMEM. */
@@ -94,18 +224,28 @@ EP_COLD EP_CHECKED ep_status ep_tree_add_node(ep_tree *tree, uint32_t parent, ui
 static inline uint32_t
 child_of(ep_tree *tree, uint32_t parent, uint32_t place)
 {
+    ep_tree_node *n = &tree->nodes[parent];
+    if (EP_LIKELY(n->last_place == place && n->last_child != 0)) {
+        return n->last_child;
+    }
     uint32_t index = pair_find(&tree->children, parent, place)->index;
-    if (EP_LIKELY(index != 0)) {
-        return index - 1;
+    if (EP_UNLIKELY(index == 0)) {
+        if (tree->node_count >= UINT32_MAX - 1 || ep_tree_add_node(tree, parent, place) != EP_OK) {
+            return UINT32_MAX;
+        }
+        index = (uint32_t)tree->node_count;
+        n = &tree->nodes[parent];    /* the array may have moved */
     }
-    if (tree->node_count >= UINT32_MAX - 1 || ep_tree_add_node(tree, parent, place) != EP_OK) {
-        return UINT32_MAX;
-    }
-    return (uint32_t)tree->node_count - 1;
+    n->last_place = place;
+    n->last_child = index - 1;
+    return index - 1;
 }
 
 /* Fails: 0. */
 EP_COLD uint32_t ep_tree_new_leaf(ep_tree *tree, uint32_t node, uint32_t site);
+
+/* Appends a leaf that the node has not yet. Fails: 0. */
+EP_COLD uint32_t ep_tree_add_leaf(ep_tree *tree, uint32_t node, uint32_t place);
 
 /* The leaf of an allocation or a free in a node. Fails: 0. */
 static inline uint32_t
@@ -121,7 +261,7 @@ leaf_of(ep_tree *tree, uint32_t node, uint32_t site)
         leaf = index != 0 ? index - 1 : 0;
     }
     leaf = leaf != 0 ? leaf : ep_tree_new_leaf(tree, node, site);
-    n = &tree->nodes[node];    /* they may have moved */
+    n = &tree->nodes[node];    /* the array may have moved */
     n->last_id = site;
     n->last_leaf = leaf;
     return leaf;
@@ -133,6 +273,9 @@ touch(ep_tree *tree, uint32_t index)
 {
     ep_tree_leaf *leaf = &tree->leaves[index];
     if (leaf->epoch != tree->epoch) {
+        if (EP_UNLIKELY(tree->later != NULL)) {
+            ep_tree_save_leaf(tree, index);
+        }
         leaf->at_peak = leaf->live;
         leaf->at_peak_blocks = leaf->live_blocks;
         leaf->epoch = tree->epoch;
@@ -140,9 +283,94 @@ touch(ep_tree *tree, uint32_t index)
     return leaf;
 }
 
+/* Before the live bytes of a domain change. */
+static inline uint64_t *
+touch_domain(ep_tree *tree, unsigned domain)
+{
+    if (tree->domain_epoch[domain] != tree->epoch) {
+        tree->domain_at_peak[domain] = tree->domain_live[domain];
+        tree->domain_epoch[domain] = tree->epoch;
+    }
+    return &tree->domain_live[domain];
+}
+
+/* ---- Blocks ---------------------------------------------------------------------------------- */
+
+static inline size_t
+block_home(uint64_t address, size_t mask)
+{
+    uint64_t hash = (address ^ address >> 12) * UINT64_C(0x9e3779b97f4a7c15);
+    return (size_t)(hash >> 20) & mask;
+}
+
+/* The slot of an address, or the empty one where it belongs. */
+static inline size_t
+block_find(const ep_tree *tree, uint64_t address)
+{
+    size_t at = block_home(address, tree->slot_mask);
+    while (tree->slots[at].leaf != 0 && tree->slots[at].address != address) {
+        at = (at + 1) & tree->slot_mask;
+    }
+    return at;
+}
+
+/* Doubles the number of slots. Fails: EP_NOMEM. */
+EP_COLD EP_CHECKED ep_status ep_tree_grow_slots(ep_tree *tree);
+
+/* Makes room for one more block; at most half of the slots are used. Fails: EP_NOMEM. */
+static inline EP_CHECKED ep_status
+block_reserve(ep_tree *tree)
+{
+    return EP_UNLIKELY(tree->slot_used * 2 > tree->slot_mask) ? ep_tree_grow_slots(tree) : EP_OK;
+}
+
+/* Empties a slot and moves later slots up, so that a search may end at the first empty slot. */
+static inline void
+block_take(ep_tree *tree, size_t at)
+{
+    ep_tree_block *slots = tree->slots;
+    size_t mask = tree->slot_mask;
+    size_t hole = at;
+    for (size_t next = (at + 1) & mask; slots[next].leaf != 0; next = (next + 1) & mask) {
+        size_t home = block_home(slots[next].address, mask);
+        if (((next - home) & mask) >= ((next - hole) & mask)) {
+            slots[hole] = slots[next];
+            hole = next;
+        }
+    }
+    slots[hole].leaf = 0;
+    tree->slot_used--;
+}
+
+/* Takes the block of an address out of the table; a block whose free was logged too late comes first.
+ * False: there is none. */
+static inline bool
+block_take_of(ep_tree *tree, uint64_t address, ep_tree_block *block)
+{
+    if (EP_UNLIKELY(tree->late_count > 0)) {
+        for (size_t i = 0; i < tree->late_count; i++) {
+            if (tree->late[i].address == address) {
+                *block = tree->late[i];
+                tree->late[i] = tree->late[--tree->late_count];
+                return true;
+            }
+        }
+    }
+    size_t at = block_find(tree, address);
+    if (tree->slots[at].leaf == 0) {
+        return false;
+    }
+    *block = tree->slots[at];
+    block_take(tree, at);
+    return true;
+}
+
 /* ---- The bound ------------------------------------------------------------------------------- */
 
 /* Folds the smallest nodes into one child "other" of the nearest node that stays. */
 EP_COLD EP_CHECKED ep_status ep_tree_shrink(ep_tree *tree);
+
+/* Adds the own figures of a node to those of the node "other" that stands for it. */
+void ep_tree_fold_node(ep_tree_node *into, const ep_tree_node *from);
 
 #endif

@@ -8,8 +8,10 @@
 #include "memory.h"
 #include "os.h"
 #include "resident.h"
+#include "room.h"
 
-/* More are made when fewer are ready; of memory two at once, which make one huge page. */
+/* If fewer chunks are ready, more are made. In memory two are made at once: together they are one huge
+ * page. */
 #define READY_ENOUGH 2
 #define READY_COUNT (READY_ENOUGH + 1)
 #define MADE_AT_ONCE 2
@@ -24,10 +26,11 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_t thread;
+    uint64_t thread_id;           /* the kernel's, of the last thread; 0: there was none */
     bool running;                 /* thread is to be joined */
     bool ending;
-    bool samples;                 /* of the resident set are wanted */
-    bool makes;                   /* chunks: since one was taken */
+    bool samples;                 /* samples of the resident set are wanted */
+    bool makes;                   /* a chunk was taken, so the thread makes new ones */
     void *ready[READY_COUNT];
     int count;
     ep_file *file;                /* chunks are slots of this file; NULL: chunks are memory */
@@ -63,7 +66,14 @@ run(void *unused)
     ep_engine_inside = 1;    /* for the whole thread: an event on it would wait for a lock whose holder
                               * waits for this thread */
     pthread_mutex_lock(&ahead.lock);
+    ahead.thread_id = ep_os_thread_id();
     while (!ahead.ending) {
+        if (ep_room_must_tell()) {
+            pthread_mutex_unlock(&ahead.lock);
+            ep_room_look();
+            pthread_mutex_lock(&ahead.lock);
+            continue;
+        }
         if (ahead.samples) {
             pthread_mutex_unlock(&ahead.lock);
             int64_t left_ns = ep_resident_sample();
@@ -82,7 +92,7 @@ run(void *unused)
         int count = map_touched(file, &made);
         pthread_mutex_lock(&ahead.lock);
         if (count == 0) {
-            ahead.makes = false;    /* no memory: the writer will see that for itself */
+            ahead.makes = false;    /* no memory: the writer will notice that itself */
         }
         while (count-- > 0) {
             ahead.ready[ahead.count++] = made + (size_t)count * EP_CHUNK_BYTES;
@@ -183,6 +193,10 @@ void
 ep_ahead_before_fork(void)
 {
     join_thread_and_lock();
+    if (ahead.thread_id != 0) {
+        ep_os_thread_await_end(ahead.thread_id);    /* os.fork() counts the process's threads */
+        ahead.thread_id = 0;
+    }
 }
 
 void

@@ -2,10 +2,9 @@
  * record (2.7 to 3.7 ns per 8 bytes, measured), so a background thread takes it off the writer.
  *
  * The thread also samples the resident set (resident.h). It exists only while chunks are being used up, or
- * samples are wanted. It runs no Python, blocks all signals
- * but SIGBUS (guard.h), and
- * is joined before a fork: os.fork() counts the process's threads right afterwards, and would warn the user
- * about this thread. */
+ * samples are wanted. It runs no Python, and blocks all signals but SIGBUS (guard.h). It is joined before a
+ * fork: os.fork() counts the process's threads right afterwards, and would warn the user about this
+ * thread. */
 #ifndef EP_AHEAD_H
 #define EP_AHEAD_H
 
@@ -20,14 +19,14 @@ typedef struct ep_file ep_file;
  * from now on, by a thread that is started if need be. Returns: new (ep_os_unmap). */
 void *ep_ahead_take(void);
 
-/* Tests of failures clear it: the thread would meet, at any time, a fault that is meant for the writer. */
+/* Tests of failures clear it: otherwise the thread could meet a fault that is meant for the writer. */
 extern bool ep_ahead_may_sample;
 
 /* Whether the resident set is sampled from now on. Under the engine's lock. */
 void ep_ahead_sample(bool wanted);
 
-/* Samples again, if that is wanted: a fork has ended the thread, or a file was exchanged. Under the
- * engine's lock, in cold paths. */
+/* Continues to sample, if that is wanted, after a fork has ended the thread or a file was replaced. Under
+ * the engine's lock, in cold paths. */
 void ep_ahead_go_on(void);
 
 /* Ends the thread, and frees the ready chunks. */

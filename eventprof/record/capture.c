@@ -94,17 +94,23 @@ ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error)
     }
     ep_engine_lock();
     bool running = recorder->state == EP_RECORDER_RUNNING;
+    ep_resident held = {0, recorder->stop_resident_bytes, recorder->stop_own_bytes};
+    if (running) {
+        held = ep_resident_now();
+    }
     ep_capture capture = {
         .kinds = recorder->options.kinds,
         .start = recorder->start,
         .start_realtime_ns = recorder->start_realtime_ns,
         .start_resident_bytes = recorder->start_resident_bytes,
-        .stop_resident_bytes =
-            running ? ep_os_resident_bytes() : recorder->stop_resident_bytes,
+        .stop_resident_bytes = held.bytes,
+        .start_own_bytes = recorder->start_own_bytes,
+        .stop_own_bytes = held.own_bytes,
         .stop = running ? ep_clock_anchor() : recorder->stop,
         .full_ticks = recorder->full_ticks,
         .full_reason = recorder->full_reason,
         .limits = recorder->limits,
+        .dropped_ticks = recorder->dropped_ticks,
     };
     EP_CHECK_INVARIANTS(ep_recorder_check(recorder));
     ep_status status = capture_locked(recorder, &capture);
@@ -115,6 +121,44 @@ ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error)
     }
     *out = capture;
     return EP_OK;
+}
+
+/* Applies the calls of one chunk that are older than the window to the stacks of open calls. */
+static void
+fold_before(ep_capture *capture, const ep_chunk *chunk, uint64_t from_ticks)
+{
+    ep_cursor cursor = ep_cursor_begin(chunk->header);
+    ep_record record = {0};
+    while (ep_cursor_next(&cursor, &record) && record.ticks < capture->start.ticks) {
+        if (record.ticks >= from_ticks && ep_record_is_for(&record, capture->kinds) &&
+            cursor.thread_id < capture->thread_count) {
+            ep_open_stack_apply(&capture->threads[cursor.thread_id].open, record.kind, record.id);
+        }
+    }
+}
+
+void
+ep_capture_keep_last(ep_capture *capture, int64_t last_ns)
+{
+    ep_anchor before = capture->start;
+    int64_t first_ns = capture->stop.monotonic_ns - last_ns;
+    uint64_t first = first_ns > before.monotonic_ns ? ep_clock_map_ticks(&capture->clock, first_ns) : 0;
+    first = first > capture->dropped_ticks ? first : capture->dropped_ticks + 1;
+    if (capture->dropped_ticks == 0 && first <= before.ticks) {
+        return;
+    }
+    first = first < capture->stop.ticks ? first : capture->stop.ticks - 1;
+    ep_clock_stretch stretch = ep_clock_map_stretch(&capture->clock, first, 0);
+    capture->start = (ep_anchor){.ticks = first, .monotonic_ns = ep_clock_stretch_ns(&stretch, first)};
+    capture->start_realtime_ns += capture->start.monotonic_ns - before.monotonic_ns;
+    capture->start_resident_bytes = -1;
+    for (size_t i = 0; i < capture->chunk_count; i++) {
+        fold_before(capture, capture->chunks[i], before.ticks);
+    }
+    /* Lost events of thread 0 had no log: their times are unknown. */
+    for (size_t i = 1; i < capture->thread_count; i++) {
+        memset(capture->threads[i].lost, 0, sizeof capture->threads[i].lost);
+    }
 }
 
 uint64_t

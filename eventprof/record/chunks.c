@@ -270,14 +270,16 @@ find_slot(uint64_t ticks, size_t bytes)
         chunk = pop_nearest(pop_free_slot, class);
     }
     if (chunk == NULL && recorder->options.on_full == EP_ON_FULL_OVERWRITE) {
-        recorder->limits |= EP_LIMIT_SMALL_DISK;
-        ep_file_put_limit(recorder->file, EP_LIMIT_SMALL_DISK);
+        uint32_t limit = ep_file_lacks_room(recorder->file) ? EP_LIMIT_ROOM : EP_LIMIT_SMALL_DISK;
+        recorder->limits |= limit;
+        ep_file_put_limit(recorder->file, limit);
         while (chunk == NULL && ep_kept_drop_oldest(recorder)) {
             chunk = pop_nearest(pop_free_slot, class);
         }
     }
     if (chunk == NULL) {
-        ep_kept_become_full(recorder, ticks, EP_FULL_DISK);
+        ep_kept_become_full(recorder, ticks,
+                            ep_file_lacks_room(recorder->file) ? EP_FULL_LIMIT : EP_FULL_DISK);
     }
     return chunk;
 }
@@ -360,7 +362,9 @@ ep_log_use_chunk(ep_log *log, ep_chunk *chunk, uint64_t ticks)
     header->thread_id = log->thread->id;
     header->opened = ep_clock_anchor();
     header->used_words = 0;
-    header->resident_bytes = ep_os_resident_bytes();
+    ep_resident held = ep_resident_now();
+    header->resident_bytes = held.bytes;
+    header->own_bytes = held.own_bytes;
     atomic_store_explicit(&header->shared, 0, memory_order_relaxed);
     atomic_store_explicit(&header->wanted, 0, memory_order_relaxed);
     if (chunk->file != NULL && is_file_in_use(chunk->file)) {

@@ -1,7 +1,7 @@
 /* Which open call an end closes: the one rule of the engine's stacks (loss.c), of the limits in the
- * hook (gate.c) and of filters (trace/filter_apply.c). Were theirs not the same, a call would be open
- * for one and ended for another. trace/pair.c has it for rows of functions; trace/verify.c judges, and
- * shares nothing.
+ * hook (gate.c) and of filters (trace/filter_apply.c). If their rules differed, a call could be open for
+ * one and ended for another. trace/pair.c has the same rule for rows of functions. trace/verify.c checks
+ * the results of the others, so it shares no code with them.
  *
  * An end closes the innermost open call of its name. Those above it ended without an end of their own:
  * the interpreter does not report the end of each C call. An end without such a call closes nothing:

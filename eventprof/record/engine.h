@@ -67,6 +67,7 @@ typedef struct ep_recorder {
     ep_anchor start, stop;
     int64_t start_realtime_ns;
     int64_t start_resident_bytes, stop_resident_bytes;    /* -1: unknown */
+    int64_t start_own_bytes, stop_own_bytes;              /* of them the recorder's own; 0: unknown */
     uint64_t full_ticks;                /* events later than this are lost; UINT64_MAX: not full */
     uint64_t full_sequence;             /* first chunk that it did not keep; UINT64_MAX: not full */
     ep_full_reason full_reason;
@@ -74,6 +75,7 @@ typedef struct ep_recorder {
     ep_chunk **kept;                    /* [kept_first, kept_end): in order of sequence */
     size_t kept_first, kept_end, kept_capacity;
     uint64_t first_sequence;            /* chunks before it were in use at the start, and are not charged */
+    uint64_t dropped_ticks;             /* all that it dropped for new events is older; 0: nothing was */
     uint64_t charged_bytes;             /* of the kept chunks opened since; the limit applies to these */
     ep_window_thread **threads;         /* index = thread id; NULL: no loss and no open calls */
     size_t thread_capacity;
@@ -139,6 +141,7 @@ typedef struct ep_capture {
     ep_anchor start, stop;
     int64_t start_realtime_ns;
     int64_t start_resident_bytes, stop_resident_bytes;    /* -1: unknown */
+    int64_t start_own_bytes, stop_own_bytes;              /* of them the recorder's own; 0: unknown */
     uint64_t full_ticks;
     ep_full_reason full_reason;
     uint32_t limits;                    /* bits: EP_LIMIT_... */
@@ -150,11 +153,17 @@ typedef struct ep_capture {
     ep_resident *resident;              /* samples of the window, in order of time; owned */
     size_t resident_count;
     const ep_thread *read_threads;      /* from a file: index = thread id; NULL: this process's */
+    uint64_t dropped_ticks;             /* the recorder's */
 } ep_capture;
 
 /* The window so far (running: up to now). Fails: EP_STATE (never started), EP_NOMEM; *out
  * untouched. */
 EP_CHECKED ep_status ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error);
+
+/* Lets a capture begin later: `last_ns` before its end, and not before the time from which all events are
+ * there. What is older is left out, and is not lost; calls that were open at the new begin are open there.
+ * Reads all records that it leaves out. Not for a capture that was read from a file. */
+void ep_capture_keep_last(ep_capture *capture, int64_t last_ns);
 
 /* Events of the window that found no room so far, on one thread (its id) or on all (0). Reads no records
  * but those of threads that still write. 0 also if there is no memory to count them. */
@@ -197,6 +206,9 @@ void ep_engine_doubt(ep_thread *thread, const void *frame, uint32_t site);
 /* Called by the thread itself. `begins`: the doubted call (index in thread->doubted) begins now, and so was
  * not open in the windows that took it as open. Otherwise it had begun. */
 void ep_engine_settle(ep_thread *thread, uint32_t index, bool begins);
+
+/* Sets EP_FRESH_* of all logs, and of those that come. */
+void ep_engine_freshen(uint32_t fresh);
 
 /* The owner has no room for a record at `ticks`: seals the chunk and finds the next one. There is always
  * room afterwards. */

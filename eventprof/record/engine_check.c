@@ -1,4 +1,4 @@
-/* What always holds of the engine's lists whenever nobody has its lock. See invariants.h. */
+/* The invariants of the engine's lists, which hold whenever nobody has its lock. See invariants.h. */
 #include "invariants.h"
 
 #ifdef EP_CHECKS
@@ -9,8 +9,8 @@
 #include "names.h"
 #include "os.h"
 
-/* The whole engine is checked whenever its lock is given back, while it has no more threads, chunks and
- * recorders than this; beyond it each so many times, so that tests with many do not take forever. */
+/* If the engine has at most so many threads, chunks and recorders, it is checked whenever its lock is given
+ * back. If it has more, it is checked only each so many times, so that tests with many end in time. */
 #define SELDOM 256
 
 /* ---- Stacks of open calls -------------------------------------------------------------------- */
@@ -39,7 +39,7 @@ state_of(const ep_chunk *chunk)
     return atomic_load_explicit(&chunk->header->state, memory_order_relaxed);
 }
 
-/* The header of a slot is not read: somebody else may have cut the file off. */
+/* Does not read the header of a slot: another program may have cut the file off. */
 static void
 check_chunk(const ep_chunk *chunk)
 {
@@ -97,7 +97,7 @@ check_partial_chunks(void)
 
 /* ---- Threads --------------------------------------------------------------------------------- */
 
-/* Of other threads' logs, what changes under the lock alone. */
+/* Checks of other threads' logs only what changes under the lock. */
 static void
 check_log(const ep_log *log)
 {
@@ -173,7 +173,7 @@ check_kept(const ep_recorder *recorder)
                  charged, recorder->charged_bytes);
 }
 
-/* What it lost is of kinds that it records. */
+/* Checks that a recorder lost only events of kinds that it records. */
 static void
 check_lost(const ep_recorder *recorder, const ep_window_thread *thread, size_t id)
 {

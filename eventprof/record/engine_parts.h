@@ -48,7 +48,7 @@ void ep_engine_unlock(void);
 /* The set of kinds that hooks see becomes the union of what the running recorders want. */
 void ep_engine_update_kinds(void);
 
-/* ---- engine_check.c: in builds with EP_CHECKS alone ------------------------------------------ */
+/* ---- engine_check.c: only in builds with EP_CHECKS ------------------------------------------- */
 
 #ifdef EP_CHECKS
 void ep_engine_check(void);

@@ -60,6 +60,7 @@ write_copy(ep_recorder *recorder, const ep_chunk *chunk, size_t words)
     copy->sealed = chunk->header->sealed;
     copy->shared = chunk->header->shared;
     copy->resident_bytes = chunk->header->resident_bytes;
+    copy->own_bytes = chunk->header->own_bytes;
     memcpy(copy + 1, chunk->header + 1, words * 8);
     copy->used_words = words;
     copy->sum = ep_sum64(copy + 1, words * 8);
@@ -126,6 +127,7 @@ ep_filer_begin(ep_recorder *recorder)
         .start = recorder->start,
         .start_realtime_ns = recorder->start_realtime_ns,
         .start_resident_bytes = recorder->start_resident_bytes,
+        .start_own_bytes = recorder->start_own_bytes,
     };
     ep_file_put_start(recorder->file, &start);
 }
@@ -202,7 +204,8 @@ ep_filer_end(ep_recorder *recorder)
     EP_FAULT_POINT(STOP_STATE);
     put_final_state(recorder, NULL);
     EP_FAULT_POINT(STOP_STATED);
-    ep_file_put_stop(recorder->file, recorder->stop, recorder->stop_resident_bytes);
+    ep_file_put_stop(recorder->file, recorder->stop, recorder->stop_resident_bytes,
+                     recorder->stop_own_bytes);
     ep_file_end_texts();
     ep_ahead_use_file(NULL);
     ep_file_finish(recorder->file);
@@ -210,7 +213,7 @@ ep_filer_end(ep_recorder *recorder)
     ep_chunks_unmap_slots();
 }
 
-/* What was sampled while another file took the samples. */
+/* Writes the samples of the resident set that were taken while another file received them. */
 static void
 put_resident(const ep_recorder *recorder)
 {
@@ -221,7 +224,7 @@ put_resident(const ep_recorder *recorder)
         return;    /* no memory: the chunks have some */
     }
     for (size_t i = 0; i < count; i++) {
-        ep_file_put_resident(samples[i].monotonic_ns, samples[i].bytes);
+        ep_file_put_resident(samples[i].monotonic_ns, samples[i].bytes, samples[i].own_bytes);
     }
     free(samples);
 }
@@ -260,7 +263,8 @@ ep_filer_write_late(ep_recorder *recorder)
     }
     put_final_state(recorder, unwritten);
     free(unwritten);
-    ep_file_put_stop(recorder->file, recorder->stop, recorder->stop_resident_bytes);
+    ep_file_put_stop(recorder->file, recorder->stop, recorder->stop_resident_bytes,
+                     recorder->stop_own_bytes);
     ep_full_reason reason = whole ? recorder->full_reason : EP_FULL_DISK;
     ep_file_put_full(recorder->file, recorder->full_ticks, reason);
     recorder->limits |= ep_file_is_cut(recorder->file) ? EP_LIMIT_CUT : 0;
@@ -325,6 +329,7 @@ ep_filer_end_cut(ep_recorder *recorder)
     }
     put_final_state(recorder, unwritten);
     free(unwritten);
-    ep_file_put_stop(recorder->file, recorder->stop, recorder->stop_resident_bytes);
+    ep_file_put_stop(recorder->file, recorder->stop, recorder->stop_resident_bytes,
+                     recorder->stop_own_bytes);
     ep_file_finish(recorder->file);
 }

@@ -131,6 +131,7 @@ ep_engine_after_fork_in_child(void)
         r->first_sequence = ep_engine.next_sequence;
         r->full_reason = EP_FULL_NOT;
         r->full_ticks = r->full_sequence = UINT64_MAX;
+        r->dropped_ticks = 0;
         for (size_t i = 0; i < r->thread_capacity; i++) {
             if (r->threads[i] != NULL) {
                 memset(r->threads[i]->lost, 0, sizeof r->threads[i]->lost);
@@ -141,7 +142,9 @@ ep_engine_after_fork_in_child(void)
             r->unlogged[kind] = atomic_load_explicit(&ep_engine.unlogged[kind], memory_order_relaxed);
         }
         r->start_realtime_ns = ep_os_realtime_ns();
-        r->start_resident_bytes = ep_os_resident_bytes();
+        ep_resident held = ep_resident_now();
+        r->start_resident_bytes = held.bytes;
+        r->start_own_bytes = held.own_bytes;
         r->start = ep_clock_anchor();
     }
     if (mine != NULL) {

@@ -121,7 +121,7 @@ push(ep_gate_stack *stack, ep_gate_call call)
 }
 
 #ifdef EP_CHECKS
-/* The innermost call alone: a stack may be deep, and each call comes by here. */
+/* Checks only the innermost call: a stack may be deep, and this runs at each call. */
 static void
 check_stack(const ep_gate_stack *stack)
 {

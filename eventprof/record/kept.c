@@ -7,9 +7,12 @@
 #include "memory.h"
 #include "os.h"
 
-/* A chunk is at most one part in so many of a thread's share of the limit: so much of a ring is dropped at
+/* A thread's share of the limit holds at least so many chunks, because a ring drops a whole chunk at
  * once. */
 #define LIMIT_PARTS 4
+
+/* The chunk to drop is chosen among so many of the oldest. */
+#define COMPARED 32
 
 bool
 ep_kept_has(const ep_recorder *recorder, const ep_chunk *chunk)
@@ -63,29 +66,68 @@ ep_kept_release(ep_recorder *recorder)
     recorder->charged_bytes = 0;
 }
 
+/* The ticks of the last record of a chunk to which no thread writes. */
+static uint64_t
+last_ticks_of(const ep_chunk *chunk)
+{
+    ep_cursor cursor = ep_cursor_begin(chunk->header);
+    ep_record record = {0};
+    while (ep_cursor_next(&cursor, &record)) {
+    }
+    return record.ticks;
+}
+
+/* Index of the chunk to drop: the one that was sealed first among the first few. A thread that records
+ * seldom seals an old chunk that has new events, which would be lost before older ones of other threads.
+ * Chunks of one thread must be dropped in their order: a chunk that is not sealed is taken only before all
+ * others. Returns: kept_end if no chunk may be dropped. */
+static size_t
+find_oldest(const ep_recorder *recorder)
+{
+    size_t oldest = recorder->kept_end, seen = 0;
+    uint64_t oldest_ticks = UINT64_MAX;
+    for (size_t i = recorder->kept_first; i < recorder->kept_end && seen < COMPARED; i++) {
+        const ep_chunk *chunk = recorder->kept[i];
+        const ep_chunk_header *header = chunk->header;
+        if (chunk->rest != NULL && seen == 0) {
+            return i;
+        }
+        if (atomic_load_explicit(&header->state, memory_order_relaxed) != EP_CHUNK_SEALED) {
+            continue;
+        }
+        seen += 1;
+        if (header->sealed.ticks < oldest_ticks) {
+            oldest = i;
+            oldest_ticks = header->sealed.ticks;
+        }
+    }
+    return oldest;
+}
+
 bool
 ep_kept_drop_oldest(ep_recorder *recorder)
 {
-    for (size_t i = recorder->kept_first; i < recorder->kept_end; i++) {
-        ep_chunk *chunk = recorder->kept[i];
-        if (chunk->rest != NULL) {
-            ep_chunk_seal_partial(chunk);
-        }
-        if (atomic_load_explicit(&chunk->header->state, memory_order_relaxed) != EP_CHUNK_SEALED) {
-            continue;
-        }
-        ep_loss_count(recorder, ep_cursor_begin(chunk->header), true, NULL);
-        if (recorder == ep_engine.filer) {
-            ep_filer_drop(recorder, chunk);
-        }
-        memmove(&recorder->kept[recorder->kept_first + 1], &recorder->kept[recorder->kept_first],
-                (i - recorder->kept_first) * sizeof *recorder->kept);
-        recorder->kept_first += 1;
-        recorder->charged_bytes -= charge_of(recorder, chunk);
-        ep_chunk_release(chunk);
-        return true;
+    size_t at = find_oldest(recorder);
+    if (at == recorder->kept_end) {
+        return false;
     }
-    return false;
+    ep_chunk *chunk = recorder->kept[at];
+    uint64_t ended = chunk->header->sealed.ticks;
+    if (chunk->rest != NULL) {
+        ended = last_ticks_of(chunk);    /* it is sealed only now */
+        ep_chunk_seal_partial(chunk);
+    }
+    ep_loss_count(recorder, ep_cursor_begin(chunk->header), true, NULL);
+    if (recorder == ep_engine.filer) {
+        ep_filer_drop(recorder, chunk);
+    }
+    memmove(&recorder->kept[recorder->kept_first + 1], &recorder->kept[recorder->kept_first],
+            (at - recorder->kept_first) * sizeof *recorder->kept);
+    recorder->kept_first += 1;
+    recorder->charged_bytes -= charge_of(recorder, chunk);
+    recorder->dropped_ticks = ended > recorder->dropped_ticks ? ended : recorder->dropped_ticks;
+    ep_chunk_release(chunk);
+    return true;
 }
 
 /* ---- Limits ---------------------------------------------------------------------------------- */

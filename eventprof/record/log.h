@@ -61,6 +61,10 @@ typedef struct ep_own_blocks {
 #define EP_FRESH_HALVES UINT32_C(4)
 /* Until it is reset: the thread executes our own code, not the program's (own_blocks.h). */
 #define EP_FRESH_MUTED UINT32_C(8)
+/* Labels are in use: a call that begins may have others than the one before (labels.h); they were not
+ * written to this log since a window began. */
+#define EP_FRESH_LABELS UINT32_C(16)
+#define EP_FRESH_LABELS_ANEW UINT32_C(32)
 
 /* Inside our own code; inside an allocator of the runtime's that is recorded. */
 #define EP_BUSY_OWN UINT32_C(1)
@@ -69,6 +73,8 @@ typedef struct ep_own_blocks {
 #define EP_BUSY_IN(domain) (UINT32_C(2) << (domain))
 /* The domains of the enclosing allocators in a log's busy flag, without `own`; as in EP_ESCAPE_WITHIN. */
 #define EP_BUSY_AROUND(busy, own) ((busy) >> 1 & ~(UINT32_C(1) << (own)))
+
+#define EP_LABELS_DEFINED 8    /* a power of 2 */
 
 typedef struct ep_log {
     /* owner thread only */
@@ -80,7 +86,8 @@ typedef struct ep_log {
     _Atomic uint64_t *block_before;  /* ...and the allocation record before it, until one was removed */
     uint32_t high;                   /* high half of the last record's ticks */
     uint32_t busy;                   /* EP_BUSY_OWN and so on: where the thread is, 0 = in the program */
-    uint32_t fresh;                  /* EP_FRESH_*: what a source must do before its next event */
+    /* EP_FRESH_*: what a source must do before its next event. Other threads set bits, too */
+    _Atomic uint32_t fresh;
     uint32_t own_calls;              /* for the sources: open calls that our code made and that are not
                                       * recorded */
     uint64_t not_before;             /* ticks of the last event that came up inside our own code: that of
@@ -88,6 +95,12 @@ typedef struct ep_log {
     const void *state;               /* for the sources: the runtime's state of this thread */
     const void *thrown_into;         /* the sources' own: of the generator that last had an exception thrown
                                         into it, until it unwinds (entry.h) */
+    /* for the source of labels (labels.c) */
+    uint64_t label_set;              /* id of the labels that were written last; 0: none */
+    uint64_t label_version;          /* of the thread's context then */
+    const ep_chunk *label_chunk;     /* in which that was */
+    uint64_t label_defined[EP_LABELS_DEFINED];    /* some of the ids that are defined in that chunk, each
+                                        at its own place; 0: none */
     /* changed by the owner under the engine's lock; others read it under the lock */
     ep_chunk *chunk;                 /* NULL: writing into scratch */
     bool closed;                     /* its records use an earlier clock: no window begins here */

@@ -85,8 +85,9 @@ ep_recorder_thread(ep_recorder *recorder, uint64_t thread_id)
 static void
 count_plain(ep_cursor *cursor, ep_kind_set kinds, uint32_t first, bool fold, ep_window_thread *thread)
 {
-    uint32_t count[2][EP_KIND_END] = {{0}};    /* two counters in turn: with one, each addition would wait
-                                                * for the store before */
+    /* Two counters in turn: with one, each addition would wait for the store before. A power of two, so
+     * that an index needs no multiplication. */
+    uint32_t count[2][EP_KIND_COUNT] = {{0}};
     const _Atomic uint64_t *at = cursor->at;
     for (size_t i = 0; at < cursor->limit; i++) {
         /* Relaxed: sealed. */

@@ -5,13 +5,14 @@
 
 #include "file.h"
 #include "memory.h"
+#include "names.h"
 #include "os.h"
 
 static struct {
-    pthread_mutex_t lock;    /* the innermost but the file's; no fork finds it taken: whoever copies has
-                                the engine's, and the helper thread is gone */
-    ep_resident *samples;    /* EP_RESIDENT_MAX of them, of the system: made once, never given back */
-    size_t count;
+    pthread_mutex_t lock;    /* taken after all others but the file's. It is free at a fork: who copies
+                                samples holds the engine's lock, and the helper thread has ended */
+    ep_resident *samples;    /* room for EP_RESIDENT_MAX samples; mapped once, never unmapped */
+    size_t count, touched;   /* touched: the largest count so far */
     int64_t interval_ns, next_ns;
 } resident = {.lock = PTHREAD_MUTEX_INITIALIZER, .interval_ns = EP_RESIDENT_NS};
 
@@ -24,14 +25,27 @@ ep_resident_begin(void)
     pthread_mutex_unlock(&resident.lock);
 }
 
+ep_resident
+ep_resident_now(void)
+{
+    ep_resident now = {ep_os_monotonic_ns(), ep_os_resident_bytes(), 0};
+    if (now.bytes >= 0) {
+        int64_t own = ep_os_own_bytes() + (int64_t)ep_names_bytes();
+        now.own_bytes = own < now.bytes ? own : now.bytes;
+    }
+    return now;
+}
+
 static void
 add_locked(ep_resident sample)
 {
     if (resident.samples == NULL) {
         resident.samples = ep_os_map(EP_RESIDENT_MAX * sizeof *resident.samples);
-    }
-    if (resident.samples == NULL) {
-        return;
+        if (resident.samples == NULL) {
+            return;
+        }
+        /* Most of it may never be touched. */
+        ep_os_own_add(-(int64_t)(EP_RESIDENT_MAX * sizeof *resident.samples));
     }
     if (resident.count == EP_RESIDENT_MAX) {
         resident.count /= 2;
@@ -41,6 +55,10 @@ add_locked(ep_resident sample)
         resident.interval_ns *= 2;
     }
     resident.samples[resident.count++] = sample;
+    if (resident.count > resident.touched) {
+        resident.touched = resident.count;
+        ep_os_own_add(sizeof sample);
+    }
 }
 
 int64_t
@@ -50,10 +68,10 @@ ep_resident_sample(void)
     pthread_mutex_lock(&resident.lock);
     int64_t left = resident.next_ns - now;
     if (left <= 0) {
-        ep_resident sample = {now, ep_os_resident_bytes()};
+        ep_resident sample = ep_resident_now();
         if (sample.bytes >= 0) {
             add_locked(sample);
-            ep_file_put_resident(sample.monotonic_ns, sample.bytes);
+            ep_file_put_resident(sample.monotonic_ns, sample.bytes, sample.own_bytes);
         }
         left = resident.interval_ns;
         resident.next_ns = now + left;

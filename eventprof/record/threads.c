@@ -167,6 +167,7 @@ ep_log_free(ep_log *log)
     add_left_out(log, ep_engine.left_out);
     free(log->gate.calls);
     free(log);
+    ep_os_own_add(-(int64_t)sizeof *log);
 }
 
 void
@@ -231,6 +232,19 @@ ep_log_on_thread_exit(void *value)
     ep_engine_unlock();
 }
 
+static uint32_t fresh_at_birth;    /* under the engine's lock */
+
+void
+ep_engine_freshen(uint32_t fresh)
+{
+    ep_engine_lock();
+    fresh_at_birth |= fresh;
+    for (ep_log *log = ep_engine.logs; log != NULL; log = log->next_log) {
+        log->fresh |= fresh;
+    }
+    ep_engine_unlock();
+}
+
 static ep_log *
 attach(void)
 {
@@ -239,9 +253,9 @@ attach(void)
     if (log == NULL) {
         return NULL;
     }
-    log->fresh = EP_FRESH_NAMELESS;
     uint64_t ticks = ep_clock_ticks();
     ep_engine_lock();
+    log->fresh = EP_FRESH_NAMELESS | fresh_at_birth;
     give_back_dead_logs();
     log->thread = register_thread();
     if (log->thread == NULL) {
@@ -255,6 +269,7 @@ attach(void)
     log->next_log = ep_engine.logs;
     ep_engine.logs = log;
     ep_engine.log_count += 1;
+    ep_os_own_add(sizeof *log);
     EP_FAULT_POINT(ATTACH);
     ep_chunk *chunk;
     if (ep_engine.partial_chunks != NULL) {

@@ -149,7 +149,9 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
     recorder->state = EP_RECORDER_RUNNING;
     ep_engine_update_kinds();
     recorder->start_realtime_ns = ep_os_realtime_ns();
-    recorder->start_resident_bytes = ep_os_resident_bytes();
+    ep_resident held = ep_resident_now();
+    recorder->start_resident_bytes = held.bytes;
+    recorder->start_own_bytes = held.own_bytes;
     recorder->start = ep_clock_anchor();
     if (files) {
         EP_FAULT_POINT(START);
@@ -166,7 +168,9 @@ static void
 stop_locked(ep_recorder *recorder)
 {
     recorder->stop = ep_clock_anchor();
-    recorder->stop_resident_bytes = ep_os_resident_bytes();
+    ep_resident held = ep_resident_now();
+    recorder->stop_resident_bytes = held.bytes;
+    recorder->stop_own_bytes = held.own_bytes;
     recorder->state = EP_RECORDER_STOPPED;
     ep_engine.running_count -= 1;
     ep_engine_update_kinds();

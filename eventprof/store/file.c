@@ -14,6 +14,10 @@
 #include "guard.h"
 #include "memory.h"
 #include "os.h"
+#include "room.h"
+
+/* So many names are tried for a file; each was a process with the same id. */
+#define UNUSED_NAMES_MAX 10000
 
 static void
 close_descriptors(ep_file *file)
@@ -88,9 +92,9 @@ lock_alive(const char *path, int descriptor)
     return alive;
 }
 
-/* Returns: new (free), or NULL. */
+/* %u becomes nothing for the first number, then -2, -3. Returns: new (free), or NULL. */
 static char *
-expand(const char *pattern, uint64_t process_id)
+expand(const char *pattern, uint64_t process_id, unsigned number)
 {
     size_t room = strlen(pattern) * 20 + 1;
     char *path = ep_calloc(room, 1);
@@ -99,12 +103,63 @@ expand(const char *pattern, uint64_t process_id)
         if (from[0] == '%' && from[1] == 'p') {
             at += (size_t)snprintf(path + at, room - at, "%" PRIu64, process_id);
             from++;
+        } else if (from[0] == '%' && from[1] == 'u') {
+            at += number > 1 ? (size_t)snprintf(path + at, room - at, "-%u", number) : 0;
+            from++;
         } else {
             from += from[0] == '%' && from[1] == '%';
             path[at++] = *from;
         }
     }
     return path;
+}
+
+static bool
+wants_unused_name(const char *pattern)
+{
+    for (const char *at = pattern; *at != 0; at += 1 + (*at == '%' && at[1] != 0)) {
+        if (at[0] == '%' && at[1] == 'u') {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Makes the folder of a path, not those above it; it may exist already. */
+static bool
+make_folder(char *path)
+{
+    char *end = strrchr(path, '/');
+    if (end == NULL) {
+        return false;
+    }
+    *end = 0;
+    bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
+    *end = '/';
+    return made;
+}
+
+/* A file of the first name that is not used: process ids come back, and an earlier process's file is not
+ * replaced. Its folder is made if need be. Returns: EP_OK, with file->path and file->descriptor (-1: errno
+ * says why), or EP_NOMEM. */
+static ep_status
+open_unused(ep_file *file, const char *pattern)
+{
+    for (unsigned number = 1; number < UNUSED_NAMES_MAX; number++) {
+        free(file->path);
+        file->path = expand(pattern, ep_os_process_id(), number);
+        if (file->path == NULL) {
+            return EP_NOMEM;
+        }
+        file->descriptor = open_new(file->path, false);
+        if (file->descriptor < 0 && errno == ENOENT && make_folder(file->path)) {
+            file->descriptor = open_new(file->path, false);
+        }
+        if (file->descriptor >= 0 || errno != EEXIST) {
+            break;
+        }
+    }
+    return EP_OK;
 }
 
 static void
@@ -136,15 +191,21 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
     file->guard = EP_GUARD_NONE;
     file->dropped_sequence = UINT64_MAX;
     file->unit = ep_os_page_bytes();
+    file->in_family = wants_unused_name(options->child_path);
     file->head_bytes = (EP_FILE_METADATA_OFFSET + options->metadata_bytes + file->unit - 1) &
                        ~(file->unit - 1);
-    file->path = expand(options->path, ep_os_process_id());
+    file->path = expand(options->path, ep_os_process_id(), 1);
     file->child_path = copy_string(options->child_path);
     if (file->path == NULL || file->child_path == NULL) {
         free_file(file);
         return EP_NOMEM;
     }
-    file->descriptor = open_new(file->path, options->replace);
+    if (!wants_unused_name(options->path)) {
+        file->descriptor = open_new(file->path, options->replace);
+    } else if (open_unused(file, options->path) != EP_OK) {
+        free_file(file);
+        return EP_NOMEM;
+    }
     if (file->descriptor < 0) {
         int os_error = errno;
         free_file(file);
@@ -216,7 +277,7 @@ ep_file_path(const ep_file *file)
 bool
 ep_file_is_at(const ep_file *file, const char *pattern)
 {
-    char *path = expand(pattern, ep_os_process_id());
+    char *path = expand(pattern, ep_os_process_id(), 1);
     bool is = path != NULL && strcmp(path, file->path) == 0;
     free(path);
     return is;
@@ -271,7 +332,12 @@ ep_file_finish(ep_file *file)
     EP_FAULT_POINT(FINISHED);
     if (file->descriptor >= 0) {
         if (!ep_file_is_cut_locked(file)) {
-            file->length = used_length(file);
+            uint64_t used = used_length(file);
+            if (file->in_family) {
+                uint64_t less = file->length - used;
+                ep_room_give(less < file->room_bytes ? less : file->room_bytes);
+            }
+            file->length = used;
             atomic_store_explicit(&file->header->slots, file->length / file->unit, memory_order_release);
             (void)!ftruncate(file->descriptor, (off_t)file->length);
         }
@@ -293,7 +359,7 @@ ep_file_create_for_child(const ep_file *parent)
     ep_file_options options = {
         .path = parent->child_path,
         .child_path = parent->child_path,
-        .replace = true,    /* an existing file is of an earlier process with the same id */
+        .replace = true,    /* an existing file is of an earlier process with the same id; but see %u */
         .metadata = (const char *)parent->header + EP_FILE_METADATA_OFFSET,
         .metadata_bytes = parent->header->metadata_bytes,
     };

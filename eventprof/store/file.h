@@ -15,7 +15,8 @@
 
 typedef struct ep_file ep_file;
 
-/* Paths are patterns: %p stands for the process id, %% for a %. */
+/* Paths are patterns: %p stands for the process id, %% for a %. %u stands for nothing, or for -2, -3 and so
+ * on if the file exists: then nothing is replaced, and the file's folder is made if it is missing. */
 typedef struct ep_file_options {
     const char *path;
     const char *child_path;            /* of forked children */
@@ -45,6 +46,10 @@ size_t ep_file_slot_unit(const ep_file *file);
  * ep_os_unmap(). Returns: NULL if the disk is full, the system refuses, or the file was cut off. */
 ep_chunk_header *ep_file_take_slot(ep_file *file, size_t bytes);
 
+/* Whether the file could not grow because the limit of all processes was reached (room.h), not because the
+ * disk was full. */
+bool ep_file_lacks_room(const ep_file *file);
+
 /* Whether another program made the file shorter. After that no more slots are given, and the length of the
  * file is not changed. Takes some 0.3 us. */
 bool ep_file_is_cut(ep_file *file);
@@ -68,6 +73,7 @@ typedef struct ep_file_start {
     ep_anchor birth, start;
     int64_t start_realtime_ns;
     int64_t start_resident_bytes;      /* -1: unknown */
+    int64_t start_own_bytes;           /* 0: unknown */
 } ep_file_start;
 
 /* The recording begins. */
@@ -87,7 +93,7 @@ uint32_t ep_file_get_children_lost(const ep_file *file, int *os_error);
 void ep_file_put_beat(ep_file *file, ep_anchor anchor);
 
 /* The time of the recording's end; ep_file_finish() makes it valid for readers. */
-void ep_file_put_stop(ep_file *file, ep_anchor stop, int64_t resident_bytes);
+void ep_file_put_stop(ep_file *file, ep_anchor stop, int64_t resident_bytes, int64_t own_bytes);
 
 /* The name of the hook for calls. Copies. */
 void ep_file_put_calls_from(ep_file *file, const char *name);
@@ -123,8 +129,9 @@ ep_file *ep_file_create_for_child(const ep_file *parent);
 extern _Atomic(ep_file *) ep_file_of_texts;
 
 void ep_file_put_thread(const ep_thread *thread);
-/* A sample of the resident set; to the file that takes texts, if there is one. */
-void ep_file_put_resident(int64_t monotonic_ns, int64_t bytes);
+/* A sample of the resident set, and what of it is the recorder's own; to the file that takes texts, if
+ * there is one. */
+void ep_file_put_resident(int64_t monotonic_ns, int64_t bytes, int64_t own_bytes);
 
 static inline bool
 ep_file_wants_texts(void)

@@ -11,6 +11,7 @@
 #include "guard.h"
 #include "invariants.h"
 #include "os.h"
+#include "room.h"
 
 #define ZEROS_BYTES 65536
 
@@ -69,6 +70,12 @@ ep_file_is_cut(ep_file *file)
     return cut;
 }
 
+bool
+ep_file_lacks_room(const ep_file *file)
+{
+    return atomic_load_explicit(&file->lacks_room, memory_order_relaxed);
+}
+
 size_t
 ep_file_slot_unit(const ep_file *file)
 {
@@ -93,6 +100,7 @@ ep_file_extend_locked(ep_file *file, size_t bytes)
         return NULL;
     }
     file->length += bytes;
+    ep_os_own_add((int64_t)bytes);    /* ep_os_unmap() takes them off */
     return at;
 }
 
@@ -115,7 +123,18 @@ ep_file_take_slot(ep_file *file, size_t bytes)
 {
     int error = errno;
     pthread_mutex_lock(&file->lock);
-    ep_chunk_header *at = ep_file_take_slot_locked(file, bytes);
+    ep_chunk_header *at = NULL;
+    /* Only slots of events count, as they alone count against the recorder's own limit. */
+    if (file->in_family && !ep_room_take(bytes, file->length)) {
+        atomic_store_explicit(&file->lacks_room, true, memory_order_relaxed);
+    } else {
+        at = ep_file_take_slot_locked(file, bytes);
+        if (at != NULL) {
+            file->room_bytes += bytes;
+        } else if (file->in_family) {
+            ep_room_give(bytes);
+        }
+    }
     EP_CHECK_INVARIANTS(ep_file_check(file));
     pthread_mutex_unlock(&file->lock);
     errno = error;
@@ -133,7 +152,7 @@ ep_file_slot_bytes_for(const ep_file *file, size_t least, size_t before)
 }
 
 #ifdef EP_CHECKS
-/* Of what the file's lock protects. `state_now` is not among it: the engine's lock protects that. */
+/* Checks what the file's lock protects, so not `state_now`, which the engine's lock protects. */
 void
 ep_file_check(const ep_file *file)
 {

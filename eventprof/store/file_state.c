@@ -21,6 +21,7 @@ ep_file_put_start(ep_file *file, const ep_file_start *start)
     header->start_realtime_ns = start->start_realtime_ns;
     header->start_boottime_ns = ep_os_boottime_ns() - ep_os_monotonic_ns() + start->start.monotonic_ns;
     header->start_resident_bytes = start->start_resident_bytes;
+    header->start_own_bytes = start->start_own_bytes;
     header->beats[0] = start->start;
     /* Release: a reader that sees the phase sees all of these fields. */
     atomic_store_explicit(&header->phase, EP_FILE_RECORDING, memory_order_release);
@@ -47,10 +48,11 @@ ep_file_get_children_lost(const ep_file *file, int *os_error)
 }
 
 void
-ep_file_put_stop(ep_file *file, ep_anchor stop, int64_t resident_bytes)
+ep_file_put_stop(ep_file *file, ep_anchor stop, int64_t resident_bytes, int64_t own_bytes)
 {
     file->header->stop = stop;
     file->header->stop_resident_bytes = resident_bytes;
+    file->header->stop_own_bytes = own_bytes;
 }
 
 void

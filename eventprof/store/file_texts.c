@@ -134,11 +134,12 @@ ep_file_put_thread(const ep_thread *thread)
 }
 
 void
-ep_file_put_resident(int64_t monotonic_ns, int64_t bytes)
+ep_file_put_resident(int64_t monotonic_ns, int64_t bytes, int64_t own_bytes)
 {
     uint32_t fields[] = {(uint32_t)monotonic_ns, (uint32_t)((uint64_t)monotonic_ns >> 32),
-                         (uint32_t)bytes, (uint32_t)((uint64_t)bytes >> 32)};
-    put_text(EP_FILE_TEXT_RESIDENT, fields, 4, NULL, 0);
+                         (uint32_t)bytes, (uint32_t)((uint64_t)bytes >> 32),
+                         (uint32_t)own_bytes, (uint32_t)((uint64_t)own_bytes >> 32)};
+    put_text(EP_FILE_TEXT_RESIDENT, fields, 6, NULL, 0);
 }
 
 static const ep_names_sink names_sink = {

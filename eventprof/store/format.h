@@ -12,7 +12,7 @@
 
 #define EP_FILE_MAGIC "EVPLOG\x1a\n"
 #define EP_FILE_MAJOR 2    /* readers refuse a higher one */
-#define EP_FILE_MINOR 1    /* readers ignore fields of a higher one that they do not know */
+#define EP_FILE_MINOR 2    /* readers ignore fields of a higher one that they do not know */
 #define EP_FILE_BYTE_ORDER UINT32_C(0x01020304)
 #define EP_FILE_METADATA_OFFSET 4096
 #define EP_FILE_METADATA_LIMIT (UINT64_C(65536) - EP_FILE_METADATA_OFFSET)
@@ -82,6 +82,8 @@ typedef struct ep_file_header {
     uint32_t reserved;
     uint64_t kinds_high;                 /* as `kinds`, from 64 on */
     ep_file_kind kind_table[EP_KIND_COUNT];    /* index = kind */
+    /* From version 2.2 on. */
+    int64_t start_own_bytes, stop_own_bytes;    /* of the resident set; 0: unknown */
 } ep_file_header;
 
 /* The kinds that were asked for. */
@@ -101,10 +103,13 @@ ep_file_set_kinds(ep_file_header *header, ep_kind_set kinds)
 /* Events that limited the file while the recording went on. */
 #define EP_LIMIT_SMALL_DISK 1u    /* the disk was full before the buffer was: it holds less than that */
 #define EP_LIMIT_CUT 2u           /* another program cut the file off; later events are not in it */
+#define EP_LIMIT_ROOM 8u          /* the files of all processes had reached their limit: it holds less than
+                                     its buffer */
 #define EP_LIMIT_LATE 4u          /* another recorder's file took the events: this one is written
                                      when its recorder stops */
 
-#define EP_FILE_FIRST_HEADER_BYTES offsetof(ep_file_header, deep_calls)    /* of minor version 0 */
+#define EP_FILE_FIRST_HEADER_BYTES offsetof(ep_file_header, deep_calls)    /* of version 1.0 */
+#define EP_FILE_2_HEADER_BYTES offsetof(ep_file_header, start_own_bytes)   /* of version 2.0 */
 
 _Static_assert(sizeof(ep_file_header) <= EP_FILE_METADATA_OFFSET, "the metadata lie behind it");
 
@@ -137,7 +142,8 @@ typedef enum ep_file_text {
     EP_FILE_TEXT_SITE,          /* id, callee, caller, offset, line */
     EP_FILE_TEXT_THREAD,        /* id, bytes, native id (low, high); then the bytes of its name */
     EP_FILE_TEXT_RESIDENT       /* CLOCK_MONOTONIC in ns (low, high), the resident set then (low, high);
-                                   from version 2.1 on */
+                                   from version 2.1 on. From 2.2 on, the recorder's own part of it (low,
+                                   high; 0: unknown) */
 } ep_file_text;
 
 #define EP_FILE_STRING_LIMIT 65536    /* bytes of a text that are kept */

@@ -399,25 +399,52 @@ take_run(ep_columns *to, reader *from, size_t end)
     from->row = end;
 }
 
-/* Takes all rows of the only reader: they need no merging. */
+/* Reads rows of the only reader where they are wanted: they need no merging. All rows of its batch have
+ * been taken. The capacities are those of `to`. */
 static void
-take_all(ep_decoder *d, reader *r, ep_columns *to, size_t capacity, size_t alloc_capacity)
+read_in_place(ep_decoder *d, reader *r, ep_columns *to, size_t capacity, size_t alloc_capacity)
 {
-    ep_columns begun = r->rows;
-    int32_t *thread = to->thread;
-    take_run(to, r, begun.count);
+    const ep_columns batch = r->rows;
+    const size_t batch_capacity = r->capacity, batch_alloc_capacity = r->alloc_capacity;
     r->rows = *to;
     r->capacity = capacity;
     r->alloc_capacity = alloc_capacity;
     read_rows(d, r);
     *to = r->rows;
-    r->rows = begun;    /* to be freed */
+    r->rows = batch;
+    r->capacity = batch_capacity;
+    r->alloc_capacity = batch_alloc_capacity;
+}
+
+/* Takes all rows of the only reader. The threads of `to` are zero. */
+static void
+take_all(ep_decoder *d, reader *r, ep_columns *to, size_t capacity, size_t alloc_capacity)
+{
+    take_run(to, r, r->rows.count);
+    read_in_place(d, r, to, capacity, alloc_capacity);
     for (size_t i = 0; r->thread != 0 && i < to->count; i++) {
-        thread[i] = r->thread;
+        to->thread[i] = r->thread;
     }
 }
 
-/* Appends merged rows until there are `limit`, or no more. */
+/* The batch of a reader is empty: reads the next one. From the only reader as much as is wanted is read in
+ * place first, unless the size of `to` is not known here. */
+static void
+read_more(ep_decoder *d, reader *r, ep_columns *to, size_t limit)
+{
+    r->rows.count = r->rows.alloc_count = r->row = r->block = 0;
+    if (d->heap_count == 1 && limit != SIZE_MAX) {
+        size_t from = to->count;
+        read_in_place(d, r, to, limit, limit);
+        for (size_t i = from; i < to->count; i++) {
+            to->thread[i] = r->thread;
+        }
+    }
+    read_rows(d, r);
+}
+
+/* Appends merged rows until there are `limit`, or no more. The columns have room for as many rows and
+ * blocks; SIZE_MAX: for all. */
 static void
 merge_rows(ep_decoder *d, ep_columns *to, size_t limit)
 {
@@ -427,8 +454,7 @@ merge_rows(ep_decoder *d, ep_columns *to, size_t limit)
         size_t end = run_end(heap, d->heap_count), room = limit - to->count;
         take_run(to, first, end - first->row < room ? end : first->row + room);
         if (first->row == first->rows.count) {
-            first->rows.count = first->rows.alloc_count = first->row = first->block = 0;
-            read_rows(d, first);
+            read_more(d, first, to, limit);
             if (first->rows.count == 0) {
                 ep_columns_clear(&first->rows);
                 heap[0] = heap[--d->heap_count];
@@ -537,12 +563,14 @@ window_ns(const ep_capture *capture, int64_t origin_ns)
 /* Chunks are opened under the lock, in order of sequence, and samples follow each other; the clock may step
  * back a little. */
 static void
-add_resident(ep_decoded *result, int64_t time_ns, int64_t bytes)
+add_resident(ep_decoded *result, int64_t time_ns, int64_t bytes, int64_t own_bytes)
 {
     size_t at = result->resident_count++;
     int64_t last_ns = at > 0 ? result->resident_ns[at - 1] : 0;
     result->resident_ns[at] = time_ns > last_ns ? time_ns : last_ns;
     result->resident_bytes[at] = bytes;
+    /* What a damaged file says cannot be more than the whole. */
+    result->resident_own[at] = own_bytes > 0 && own_bytes <= bytes ? own_bytes : 0;
 }
 
 /* Of a damaged file both may be anything. */
@@ -563,13 +591,14 @@ add_samples(const ep_capture *capture, ep_decoded *result, int64_t end_ns, size_
             return;
         }
         if (time_ns >= 0 && sample.bytes >= 0) {
-            add_resident(result, time_ns, sample.bytes);
+            add_resident(result, time_ns, sample.bytes, sample.own_bytes);
         }
     }
 }
 
 static void
-add_resident_at(const ep_decoder *d, ep_decoded *result, uint64_t ticks, int64_t bytes, size_t *next)
+add_resident_at(const ep_decoder *d, ep_decoded *result, uint64_t ticks, int64_t bytes,
+                int64_t own_bytes, size_t *next)
 {
     const ep_capture *capture = d->capture;
     if (bytes < 0 || ticks < capture->start.ticks || ticks > capture->stop.ticks) {
@@ -578,7 +607,7 @@ add_resident_at(const ep_decoder *d, ep_decoded *result, uint64_t ticks, int64_t
     ep_clock_stretch stretch = ep_clock_map_stretch(&capture->clock, ticks, d->origin_ns);
     int64_t time_ns = ep_clock_stretch_ns(&stretch, ticks);
     add_samples(capture, result, time_ns, next);
-    add_resident(result, time_ns, bytes);
+    add_resident(result, time_ns, bytes, own_bytes);
 }
 
 static ep_status
@@ -589,18 +618,21 @@ list_resident(ep_decoder *d)
     size_t most = capture->chunk_count + capture->resident_count + 2, next = 0;
     result->resident_ns = ep_calloc(most, sizeof *result->resident_ns);
     result->resident_bytes = ep_calloc(most, sizeof *result->resident_bytes);
-    if (result->resident_ns == NULL || result->resident_bytes == NULL) {
+    result->resident_own = ep_calloc(most, sizeof *result->resident_own);
+    if (result->resident_ns == NULL || result->resident_bytes == NULL || result->resident_own == NULL) {
         return EP_NOMEM;
     }
-    add_resident_at(d, result, capture->start.ticks, capture->start_resident_bytes, &next);
+    add_resident_at(d, result, capture->start.ticks, capture->start_resident_bytes,
+                    capture->start_own_bytes, &next);
     for (size_t i = 0; i < capture->chunk_count; i++) {
         const ep_chunk_header *header = capture->chunks[i]->header;
-        add_resident_at(d, result, header->opened.ticks, header->resident_bytes, &next);
+        add_resident_at(d, result, header->opened.ticks, header->resident_bytes, header->own_bytes, &next);
     }
     bool ended = capture->stop.monotonic_ns > capture->start.monotonic_ns;
     int64_t length_ns = ns_between(capture->start.monotonic_ns, capture->stop.monotonic_ns);
     add_samples(capture, result, ended ? length_ns : result->duration_ns, &next);
-    add_resident_at(d, result, capture->stop.ticks, capture->stop_resident_bytes, &next);
+    add_resident_at(d, result, capture->stop.ticks, capture->stop_resident_bytes,
+                    capture->stop_own_bytes, &next);
     return EP_OK;
 }
 

@@ -28,6 +28,7 @@ typedef struct ep_decoded {
     /* The process's resident set, sampled whenever a chunk was opened; in order of time. */
     size_t resident_count;
     int64_t *resident_ns, *resident_bytes;
+    int64_t *resident_own;                 /* bytes of it that are the recorder's own; 0: unknown */
     uint64_t damaged_chunks;            /* chunks with a record of an unknown kind; they were read up to
                                          * that record */
     ep_thread *read_threads;            /* of a file: the rows of `threads` refer to these; owned */
@@ -71,7 +72,8 @@ EP_CHECKED ep_status ep_decoder_open(const ep_capture *capture, uint32_t only_th
 /* Everything except the columns, as far as it is known: at least which threads there are, their open calls
  * at the start, and the times of their first events. Returns: view, until ep_decoder_end(). */
 const ep_decoded *ep_decoder_head(const ep_decoder *decoder);
-/* Appends the next rows, until the columns have `limit` rows; they must have room. No new rows: the end.
+/* Appends the next rows, until the columns have `limit` rows; they must have room for `limit` rows and
+ * `limit` blocks. No new rows: the end.
  * Fails: as the source. */
 EP_CHECKED ep_status ep_decoder_next(ep_decoder *decoder, ep_columns *to, size_t limit);
 /* The progress, in words of records. */

@@ -66,6 +66,7 @@ ep_decoded_clear(ep_decoded *decoded)
     ep_columns_clear(&decoded->columns);
     free(decoded->resident_ns);
     free(decoded->resident_bytes);
+    free(decoded->resident_own);
     for (size_t i = 0; i < decoded->thread_count; i++) {
         free(decoded->threads[i].open.calls);
     }

@@ -10,7 +10,7 @@ typedef struct source {
     size_t index;              /* among the parts */
     size_t row, block;         /* next to be taken */
     size_t resident;
-    int64_t resident_bytes;    /* the last sample */
+    int64_t resident_bytes, resident_own;    /* the last sample */
     int32_t first_thread;      /* row of its first thread in the result */
 } source;
 
@@ -154,7 +154,8 @@ merge_rows(source *sources, size_t count, source **heap, ep_columns *to)
     }
 }
 
-/* The sum of all processes' resident sets, at each sample of one of them. */
+/* The sum of all processes' resident sets, at each sample of one of them. The recorders' own part of it is
+ * unknown where that of one process is. */
 static ep_status
 merge_resident(source *sources, size_t count, ep_decoded *out)
 {
@@ -164,10 +165,12 @@ merge_resident(source *sources, size_t count, ep_decoded *out)
     }
     out->resident_ns = ep_calloc(total, sizeof *out->resident_ns);
     out->resident_bytes = ep_calloc(total, sizeof *out->resident_bytes);
-    if (out->resident_ns == NULL || out->resident_bytes == NULL) {
+    out->resident_own = ep_calloc(total, sizeof *out->resident_own);
+    if (out->resident_ns == NULL || out->resident_bytes == NULL || out->resident_own == NULL) {
         return EP_NOMEM;
     }
-    int64_t sum = 0;
+    int64_t sum = 0, own = 0;
+    size_t unknown = 0;    /* processes that were sampled, and whose own part is unknown */
     for (size_t at = 0; at < total; at++) {
         source *first = NULL;
         int64_t first_ns = 0;
@@ -182,11 +185,18 @@ merge_resident(source *sources, size_t count, ep_decoded *out)
                 first_ns = ns;
             }
         }
-        int64_t bytes = first->part->decoded->resident_bytes[first->resident++];
-        sum += bytes - first->resident_bytes;
-        first->resident_bytes = bytes;
+        const ep_decoded *sampled = first->part->decoded;
+        if (first->resident > 0 && first->resident_own == 0) {
+            unknown -= 1;
+        }
+        sum += sampled->resident_bytes[first->resident] - first->resident_bytes;
+        own += sampled->resident_own[first->resident] - first->resident_own;
+        first->resident_bytes = sampled->resident_bytes[first->resident];
+        first->resident_own = sampled->resident_own[first->resident++];
+        unknown += first->resident_own == 0;
         out->resident_ns[at] = first_ns;
         out->resident_bytes[at] = sum;
+        out->resident_own[at] = unknown == 0 ? own : 0;
         out->resident_count = at + 1;
     }
     return EP_OK;

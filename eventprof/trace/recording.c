@@ -40,5 +40,6 @@ ep_full_word(ep_full_reason reason, uint32_t limits)
     return reason != EP_FULL_NOT          ? words[reason]
            : limits & EP_LIMIT_CUT        ? "cut"
            : limits & EP_LIMIT_SMALL_DISK ? "small_disk"
+           : limits & EP_LIMIT_ROOM       ? "family"
                                           : NULL;
 }

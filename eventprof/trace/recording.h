@@ -30,8 +30,8 @@ void ep_recording_clear(ep_recording *recording);
  * begins with this part, and has its clocks. */
 void ep_recording_join(ep_recording *recording, const ep_recording *part, bool is_first);
 
-/* Why events are missing: "limit", "memory", "disk", "cut", "small_disk". limits: bits, EP_LIMIT_...
- * Returns: view, static; NULL: for no such reason. */
+/* Why events are missing: "limit", "memory", "disk", "cut", "small_disk", "family".
+ * limits: bits, EP_LIMIT_... Returns: view, static; NULL: for no such reason. */
 const char *ep_full_word(ep_full_reason reason, uint32_t limits);
 
 #endif

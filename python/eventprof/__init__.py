@@ -9,6 +9,8 @@ events: 2 rows, 2 columns
    event     name
 0  c_call    sorted
 1  c_return  sorted
+
+For pytest, whose plugin is in this package and may be imported after it: PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from ._core import (
     UnsupportedError,
     counter,
     flow,
+    label,
     mark,
     span,
 )
@@ -42,46 +45,60 @@ else:
 
 if TYPE_CHECKING:
     from ._words import EventsLostWarning
+    from .datasets.dataset import Dataset, dataset
+    from .datasets.writing import write_dataset
     from .files.following import Follower
     from .files.merging import merge
     from .files.opening import open
+    from .plugins.requests import ASGIMiddleware, Request, WSGIMiddleware, request
     from .recording.costs import Overhead, overhead
     from .recording.counting import Counter, count
     from .recording.event_profiler import EventProfiler, EventProfilerDebug, WithEventProfiler
+    from .recording.flight import FlightRecorder, flight_recorder
     from .recording.marks import get_include
     from .trace import Loss, Trace
     from .trace.table import Table
     from .trace.verification import Finding, Verification
 
 __all__ = [
+    "ASGIMiddleware",
     "Counter",
+    "Dataset",
     "Error",
     "EventProfiler",
     "EventProfilerDebug",
     "EventsLostWarning",
     "Finding",
+    "FlightRecorder",
     "Follower",
     "FormatError",
     "Loss",
     "Overhead",
     "Recorder",
+    "Request",
     "StateError",
     "Table",
     "ToolInUseError",
     "Trace",
     "UnsupportedError",
     "Verification",
+    "WSGIMiddleware",
     "WithEventProfiler",
     "count",
     "counter",
+    "dataset",
+    "flight_recorder",
     "flow",
     "get_include",
+    "label",
     "mark",
     "merge",
     "open",
     "overhead",
     "record",
+    "request",
     "span",
+    "write_dataset",
 ]
 
 __version__ = _core.VERSION
@@ -93,25 +110,36 @@ _core.set_own_directory(os.path.dirname(os.path.dirname(record.__code__.co_filen
 __path__.append(os.path.join(__path__[0], "_moved"))
 
 _LAZY = {
+    "ASGIMiddleware": "plugins.requests",
     "Counter": "recording.counting",
+    "Dataset": "datasets.dataset",
+    "dataset": "datasets.dataset",
+    "write_dataset": "datasets.writing",
     "EventProfiler": "recording.event_profiler",
     "EventsLostWarning": "_words",
     "EventProfilerDebug": "recording.event_profiler",
     "Finding": "trace.verification",
+    "WSGIMiddleware": "plugins.requests",
     "WithEventProfiler": "recording.event_profiler",
+    "FlightRecorder": "recording.flight",
+    "flight_recorder": "recording.flight",
     "Follower": "files.following",
     "Loss": "trace",
     "Overhead": "recording.costs",
+    "Request": "plugins.requests",
     "Table": "trace.table",
     "Trace": "trace",
     "Verification": "trace.verification",
     "count": "recording.counting",
     "get_include": "recording.marks",
+    "load_ipython_extension": "plugins.ipython",
     "merge": "files.merging",
     "open": "files.opening",
     "overhead": "recording.costs",
+    "request": "plugins.requests",
 }
 if sys.implementation.name == "pypy":
+    _requests = {name: of for name, of in _LAZY.items() if of == "plugins.requests"}
     _LAZY |= dict.fromkeys(_LAZY, "_pypy.absent") | {
         "EventsLostWarning": "_words",
         "Loss": "_pypy.trace",
@@ -119,6 +147,7 @@ if sys.implementation.name == "pypy":
         "Trace": "_pypy.trace",
         "open": "_pypy.reading",
         "stats_snapshot": "_pypy.runtime",
+        **_requests,  # services run there without a change
     }
     __all__[:] = [name for name in __all__ if _LAZY.get(name) != "_pypy.absent"]
     __all__ += ["stats_snapshot"]

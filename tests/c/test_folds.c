@@ -58,6 +58,7 @@ tree_of(program *p, size_t max_nodes, size_t most)
 {
     ep_tree tree;
     ep_tree_open(&tree, max_nodes);
+    tree.with_lengths = true;
     ep_fold *folds[] = {&tree.fold};
     ep_fold_facts facts = facts_of(p);
     random_stream stream = {
@@ -358,6 +359,299 @@ START_TEST(a_bound_loses_nothing)
 }
 END_TEST
 
+/* ---- Parts ------------------------------------------------------------------------------------ */
+
+/* A random program as a recorder without loss has it: blocks are allocated where none is alive. Frees may
+ * be of blocks that are not known, and calls may lack their ends. */
+static program *
+whole_program(uint64_t seed, bool with_failures)
+{
+    static const ep_kind opens[] = {EP_KIND_CALL, EP_KIND_RESUME, EP_KIND_C_CALL};
+    static const ep_kind closes[] = {EP_KIND_RETURN, EP_KIND_YIELD, EP_KIND_UNWIND, EP_KIND_C_RETURN};
+    bool alive[ADDRESSES] = {false};
+    uint64_t random = seed;
+    program *p = program_new();
+    for (uint64_t i = below(&random, 4); i > 0; i--) {
+        program_open(p, (int32_t)below(&random, THREADS), EP_KIND_CALL, random_site(&random));
+    }
+    uint64_t largest = one_in(&random, 2) ? 5000 : 50;
+    for (uint64_t i = below(&random, 400); i > 0; i--) {
+        int32_t thread = (int32_t)below(&random, 1 + seed % THREADS);
+        uint64_t what = below(&random, 12), at = below(&random, ADDRESSES), to;
+        unsigned domain = (unsigned)below(&random, EP_DOMAIN_COUNT);
+        int64_t size = (int64_t)below(&random, largest);
+        p->now += (int64_t)below(&random, 5000);
+        if (what < 3) {
+            program_call(p, thread, opens[below(&random, 3)], random_site(&random));
+        } else if (what < 6) {
+            program_call(p, thread, closes[below(&random, 4)], NAME_OF(below(&random, FUNCTIONS)));
+        } else if (!alive[at] && !one_in(&random, 20)) {
+            program_alloc(p, thread, EP_KIND_MALLOC + domain, 0x1000 + 16 * at, size);
+            alive[at] = true;
+        } else if (with_failures && one_in(&random, 4)) {
+            program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, 0x1000 + 16 * at, -1);
+            program_alloc(p, thread, EP_KIND_REALLOC_FAILED + domain, 0x1000 + 16 * at, size);
+        } else if (to = below(&random, ADDRESSES), !alive[to] && one_in(&random, 3)) {
+            program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, 0x1000 + 16 * at, -1);
+            program_alloc(p, thread, EP_KIND_REALLOC + domain, 0x1000 + 16 * to, size);
+            alive[at] = false;
+            alive[to] = true;
+        } else {
+            program_alloc(p, thread, EP_KIND_FREE + domain, 0x1000 + 16 * at, -1);
+            alive[at] = false;
+        }
+    }
+    return p;
+}
+
+/* Rows up to `limit`. */
+typedef struct part_stream {
+    ep_stream stream;
+    const ep_columns *columns;
+    size_t row, block, limit;
+} part_stream;
+
+static ep_status
+part_next(ep_stream *stream, ep_batch *out)
+{
+    part_stream *self = (part_stream *)stream;
+    *out = (ep_batch){self->columns, self->row, self->limit, self->block};
+    self->row = self->limit;
+    return EP_OK;
+}
+
+/* A part that begins with the calls that are open at the end of the one before, if there is one. */
+static ep_tree
+part_of(program *p, const ep_tree *before, size_t from, size_t to)
+{
+    ep_fold_facts facts = facts_of(p);
+    ep_open_stack open[THREADS];
+    int64_t from_ns[THREADS];
+    for (size_t thread = 0; before != NULL && thread < THREADS; thread++) {
+        open[thread].depth = ep_tree_depth(before, thread);
+        open[thread].calls = must(calloc(open[thread].depth + 1, sizeof *open->calls));
+        ep_tree_stack(before, thread, open[thread].calls);
+        from_ns[thread] = from < p->columns.count ? p->columns.time_ns[from] : p->input.length_ns;
+    }
+    if (before != NULL) {
+        facts.open_at_start = open;
+        facts.open_from_ns = from_ns;
+    }
+    size_t block = 0;
+    const ep_columns *c = &p->columns;
+    while (block < c->alloc_count && c->alloc_row[block] < from) block++;
+    part_stream stream = {
+        .stream = {.next = part_next}, .columns = c, .row = from, .block = block, .limit = to};
+    ep_tree tree;
+    ep_tree_open_part(&tree, 0, before == NULL);
+    tree.with_lengths = true;
+    ep_fold *folds[] = {&tree.fold};
+    ck_assert_int_eq(ep_fold_run(&stream.stream, &facts, folds, 1, NULL), EP_OK);
+    for (size_t thread = 0; before != NULL && thread < THREADS; thread++) free(open[thread].calls);
+    return tree;
+}
+
+/* Folds a program in parts at random rows, each apart, and merges them. */
+static ep_tree
+tree_of_parts(program *p, uint64_t random, size_t most)
+{
+    ep_tree parts[8];
+    size_t count = 0, from = 0, rows = p->columns.count;
+    for (size_t left = 2 + (size_t)below(&random, most - 1); left > 0; left--) {
+        size_t to = left == 1 ? rows : from + (size_t)below(&random, rows - from + 1);
+        parts[count] = part_of(p, count > 0 ? &parts[count - 1] : NULL, from, to);
+        count++;
+        from = to;
+        /* As the next one needs the stack alone, it may as well be of what is merged so far. */
+        if (count == 2 && one_in(&random, 2)) {
+            ck_assert_int_eq(ep_tree_merge(&parts[0], &parts[1]), EP_OK);
+            tree_free(&parts[1]);
+            count = 1;
+        }
+    }
+    for (size_t i = 1; i < count; i++) {
+        ck_assert_int_eq(ep_tree_merge(&parts[0], &parts[i]), EP_OK);
+        tree_free(&parts[i]);
+    }
+    ep_tree_finish(&parts[0]);
+    return parts[0];
+}
+
+/* For each node of one tree that of the other with the same path. Returns: new. */
+static uint32_t *
+same_nodes(const ep_tree *whole, const ep_tree *parts)
+{
+    uint32_t *same = must(calloc(whole->node_count, sizeof *same));
+    for (uint32_t i = 1; i < whole->node_count; i++) {
+        const ep_place *of = &whole->places[whole->nodes[i].place];
+        uint32_t parent = same[whole->nodes[i].parent];
+        for (uint32_t j = parent + 1; j < parts->node_count && same[i] == 0; j++) {
+            if (parts->nodes[j].parent == parent &&
+                memcmp(&parts->places[parts->nodes[j].place], of, sizeof *of) == 0)
+                same[i] = j;
+        }
+        ck_assert_uint_ne(same[i], 0);
+    }
+    return same;
+}
+
+static void
+assert_same_nodes(const ep_tree *whole, ep_tree *parts)
+{
+    uint32_t *same = same_nodes(whole, parts);
+    ck_assert_uint_eq(whole->node_count, parts->node_count);
+    for (uint32_t i = 0; i < whole->node_count; i++) {
+        const ep_tree_node *a = &whole->nodes[i], *b = &parts->nodes[same[i]];
+        ck_assert_int_eq(a->calls, b->calls);
+        ck_assert_int_eq(a->resumes, b->resumes);
+        ck_assert_int_eq(a->raised, b->raised);
+        ck_assert_int_eq(a->total, b->total);
+        ck_assert_int_eq(a->self, b->self);
+        ck_assert_int_eq(a->waited, b->waited);
+        ck_assert_int_eq(a->waited_self, b->waited_self);
+        ck_assert_int_eq(a->longest, b->longest);
+        ck_assert_int_eq(a->shortest, b->shortest);
+        ck_assert_int_eq(a->cut, b->cut);
+        ck_assert_int_eq(a->cut_ns, b->cut_ns);
+        ck_assert_uint_eq(a->freed, b->freed);
+    }
+    free(same);
+    ck_assert_uint_eq(whole->unmatched, parts->unmatched);
+    ck_assert_uint_eq(whole->ends_unseen, parts->ends_unseen);
+    for (size_t thread = 0; thread < THREADS; thread++) {
+        ck_assert_int_eq(whole->thread_sums[thread].in_calls, parts->thread_sums[thread].in_calls);
+        ck_assert_int_eq(whole->thread_sums[thread].allocated, parts->thread_sums[thread].allocated);
+    }
+}
+
+static void
+assert_same_blocks(const ep_tree *whole, ep_tree *parts)
+{
+    ck_assert_uint_eq(whole->unknown_frees, parts->unknown_frees);
+    ck_assert_uint_eq(whole->frees_lost, parts->frees_lost);
+    ck_assert_uint_eq(whole->freed_unseen, parts->freed_unseen);
+    ck_assert_uint_eq(whole->live, parts->live);
+    ck_assert_uint_eq(whole->live_blocks, parts->live_blocks);
+    ck_assert_int_eq(whole->peak_ns, parts->peak_ns);
+    ck_assert_uint_eq(whole->peak, parts->peak);
+    ck_assert_uint_eq(whole->peak_blocks, parts->peak_blocks);
+    ck_assert(!parts->peak_is_bound);
+    ck_assert_uint_eq(whole->leaf_count, parts->leaf_count);
+    uint32_t *same = same_nodes(whole, parts);
+    for (uint32_t i = 1; i < whole->leaf_count; i++) {
+        const ep_tree_leaf *a = &whole->leaves[i], *b = NULL;
+        uint32_t node = same[a->node];
+        for (uint32_t j = 1; j < parts->leaf_count; j++) {
+            const ep_tree_leaf *leaf = &parts->leaves[j];
+            if (leaf->node == node &&
+                memcmp(&parts->places[leaf->place], &whole->places[a->place], sizeof(ep_place)) == 0)
+                b = leaf;
+        }
+        ck_assert_ptr_nonnull(b);
+        ck_assert_uint_eq(a->allocated, b->allocated);
+        ck_assert_uint_eq(a->blocks, b->blocks);
+        ck_assert_uint_eq(a->live, b->live);
+        ck_assert_uint_eq(a->live_blocks, b->live_blocks);
+        ck_assert_uint_eq(a->at_peak, b->at_peak);
+        ck_assert_uint_eq(a->at_peak_blocks, b->at_peak_blocks);
+        ck_assert_uint_eq(a->temporary, b->temporary);
+        ck_assert_uint_eq(a->temporary_blocks, b->temporary_blocks);
+    }
+    free(same);
+    for (unsigned domain = 0; domain < EP_DOMAIN_COUNT; domain++) {
+        ck_assert_uint_eq(whole->domain_allocated[domain], parts->domain_allocated[domain]);
+        ck_assert_uint_eq(whole->domain_live[domain], parts->domain_live[domain]);
+        ck_assert_uint_eq(whole->domain_at_peak[domain], parts->domain_at_peak[domain]);
+    }
+    for (size_t i = 0; i < EP_TREE_BINS; i++) {
+        if (whole->bins[i].min != parts->bins[i].min || whole->bins[i].max != parts->bins[i].max)
+            ck_abort_msg("bin %zu", i);
+    }
+}
+
+static uint64_t
+calls_of_length(const ep_tree *tree, int32_t function, int64_t low_ns)
+{
+    uint64_t calls = 0;
+    for (size_t i = 0; i < tree->length_count; i++) {
+        const ep_tree_length *length = &tree->lengths[i];
+        calls += length->function == function && length->low_ns == low_ns ? length->calls : 0;
+    }
+    return calls;
+}
+
+static void
+assert_same_lengths(const ep_tree *whole, const ep_tree *parts)
+{
+    ck_assert_uint_eq(whole->length_count, parts->length_count);
+    for (size_t i = 0; i < whole->length_count; i++) {
+        const ep_tree_length *a = &whole->lengths[i];
+        ck_assert_uint_eq(a->calls, calls_of_length(parts, a->function, a->low_ns));
+    }
+}
+
+START_TEST(parts_of_a_recording_add_up_to_the_whole)
+{
+    for (uint64_t seed = 1; seed < 600; seed++) {
+        program *p = whole_program(seed, seed % 2 == 0);
+        ep_tree whole = tree_of(p, 0, SIZE_MAX);
+
+        ep_tree parts = tree_of_parts(p, seed, 2 + seed % 6);
+
+        assert_same_nodes(&whole, &parts);
+        assert_same_lengths(&whole, &parts);
+        assert_same_blocks(&whole, &parts);
+        tree_free(&whole);
+        tree_free(&parts);
+        program_free(p);
+    }
+}
+END_TEST
+
+START_TEST(parts_with_lost_frees_bound_the_peak)
+{
+    for (uint64_t seed = 1; seed < 300; seed++) {
+        program *p = random_program(seed, true);
+        ep_tree whole = tree_of(p, 0, SIZE_MAX);
+
+        ep_tree parts = tree_of_parts(p, seed, 5);
+
+        uint64_t at_peak = 0;
+        for (size_t i = 1; i < parts.leaf_count; i++) at_peak += parts.leaves[i].at_peak;
+        assert_same_nodes(&whole, &parts);
+        ck_assert_uint_ge(parts.peak, whole.peak);
+        ck_assert(parts.peak_is_bound || parts.peak == whole.peak);
+        ck_assert_uint_eq(at_peak, parts.peak);
+        ck_assert_uint_eq(whole.frees_lost, parts.frees_lost);
+        ck_assert_uint_eq(whole.live, parts.live);
+        tree_free(&whole);
+        tree_free(&parts);
+        program_free(p);
+    }
+}
+END_TEST
+
+START_TEST(parts_that_do_not_follow_each_other_do_not_merge)
+{
+    program *p = program_new();
+    program_call(p, 0, EP_KIND_CALL, 1);
+    program_call(p, 0, EP_KIND_CALL, 2);
+    program_call(p, 0, EP_KIND_RETURN, NAME_OF(2));
+    ep_tree first = part_of(p, NULL, 0, 1), second = part_of(p, &first, 1, 2);
+    ep_tree third = part_of(p, &second, 2, 3);
+
+    ck_assert_int_eq(ep_tree_merge(&first, &third), EP_STATE);
+    ck_assert_int_eq(ep_tree_merge(&second, &third), EP_STATE);    /* it is not the first */
+    ck_assert_int_eq(ep_tree_merge(&first, &second), EP_OK);
+    ck_assert_int_eq(ep_tree_merge(&first, &third), EP_OK);
+
+    tree_free(&first);
+    tree_free(&second);
+    tree_free(&third);
+    program_free(p);
+}
+END_TEST
+
 /* ---- Promises -------------------------------------------------------------------------------- */
 
 START_TEST(waited_is_the_time_inside_tenures_of_others)
@@ -409,6 +703,70 @@ START_TEST(tenures_are_maximal_runs_of_a_thread)
 }
 END_TEST
 
+START_TEST(tenures_of_parts_are_those_of_the_whole)
+{
+    for (uint64_t seed = 1; seed < 100; seed++) {
+        program *p = random_program(seed, false);
+        size_t rows = p->columns.count, cut = rows * (seed % 7) / 7;
+        ep_tenures of[3];    /* the whole, and two parts */
+        ep_fold_facts facts = facts_of(p);
+        for (int i = 0; i < 3; i++) {
+            part_stream stream = {
+                .stream = {.next = part_next},
+                .columns = &p->columns,
+                .row = i == 2 ? cut : 0,
+                .limit = i == 1 ? cut : rows,
+            };
+            ep_tenures_open(&of[i]);
+            ep_fold *folds[] = {&of[i].fold};
+            ck_assert_int_eq(ep_fold_run(&stream.stream, &facts, folds, 1, NULL), EP_OK);
+        }
+
+        ck_assert_int_eq(ep_tenures_merge(&of[1], &of[2]), EP_OK);
+
+        ck_assert_uint_eq(of[1].count, of[0].count);
+        for (size_t i = 0; i < of[0].count; i++) {
+            ck_assert_int_eq(of[1].rows[i].thread, of[0].rows[i].thread);
+            ck_assert_int_eq(of[1].rows[i].start_ns, of[0].rows[i].start_ns);
+            ck_assert_int_eq(of[1].rows[i].end_ns, of[0].rows[i].end_ns);
+            ck_assert_int_eq(of[1].rows[i].events, of[0].rows[i].events);
+        }
+        for (int i = 0; i < 3; i++) of[i].fold.type->clear(&of[i].fold);
+        program_free(p);
+    }
+}
+END_TEST
+
+START_TEST(every_length_is_in_the_bin_that_says_so)
+{
+    program *p = program_new();
+    for (uint64_t bit = 0; bit < 40; bit++) {
+        for (int64_t off = -1; off <= 1; off++) {
+            int64_t length = ((int64_t)1 << bit) + off;
+            program_call(p, 0, EP_KIND_CALL, 1);
+            p->now += length > 0 ? length - 1 : 0;
+            program_call(p, 0, EP_KIND_RETURN, NAME_OF(1));
+        }
+    }
+
+    ep_tree tree = tree_of(p, 0, SIZE_MAX);
+
+    uint64_t calls = 0;
+    for (size_t i = 0; i < tree.length_count; i++) {
+        const ep_tree_length *bin = &tree.lengths[i];
+        int64_t width = bin->high_ns - bin->low_ns;
+        ck_assert(width == 0 || width * EP_TREE_LENGTH_PARTS <= bin->low_ns);
+        for (size_t row = 0; row < p->columns.count; row += 2) {
+            int64_t length = p->columns.time_ns[row + 1] - p->columns.time_ns[row];
+            calls += bin->low_ns <= length && length <= bin->high_ns;
+        }
+    }
+    ck_assert_uint_eq(calls, p->columns.count / 2);    /* every one is in one bin */
+    tree_free(&tree);
+    program_free(p);
+}
+END_TEST
+
 START_TEST(recursion_a_million_deep_ends)
 {
     program *p = program_new();
@@ -430,8 +788,13 @@ END_TEST
 EP_TEST_MAIN("folds",
              waited_is_the_time_inside_tenures_of_others,
              tenures_are_maximal_runs_of_a_thread,
+             tenures_of_parts_are_those_of_the_whole,
+             every_length_is_in_the_bin_that_says_so,
              recursion_a_million_deep_ends,
              tree_adds_up_to_what_pairs_give,
              batches_make_no_difference,
              sliding_over_rows_makes_no_difference,
+             parts_of_a_recording_add_up_to_the_whole,
+             parts_with_lost_frees_bound_the_peak,
+             parts_that_do_not_follow_each_other_do_not_merge,
              a_bound_loses_nothing)

@@ -59,10 +59,12 @@ random_trace(uint32_t number, ep_thread *threads)
     }
     trace.resident_ns = calloc(4, sizeof *trace.resident_ns);
     trace.resident_bytes = calloc(4, sizeof *trace.resident_bytes);
+    trace.resident_own = calloc(4, sizeof *trace.resident_own);
     trace.resident_count = draw(4);
     for (size_t i = 0; i < trace.resident_count; i++) {
         trace.resident_ns[i] = (int64_t)i * 100;
         trace.resident_bytes[i] = (int64_t)(draw(100) + 1);
+        trace.resident_own[i] = draw(8) == 0 ? 0 : trace.resident_bytes[i] / 2 + 1;    /* 0: unknown */
     }
     return trace;
 }
@@ -147,13 +149,17 @@ START_TEST(all_rows_come_in_order_and_know_where_they_are_from)
         check_rows(parts, count, &merged);
         check_threads(parts, count, &merged);
         ck_assert_int_eq(merged.duration_ns, longest);
-        int64_t last_sum = 0;
+        int64_t last_sum = 0, last_own = 0;
+        bool own_known = true;
         for (size_t i = 0; i < count; i++) {
             size_t samples = traces[i].resident_count;
             last_sum += samples > 0 ? traces[i].resident_bytes[samples - 1] : 0;
+            last_own += samples > 0 ? traces[i].resident_own[samples - 1] : 0;
+            own_known = own_known && (samples == 0 || traces[i].resident_own[samples - 1] != 0);
         }
         if (merged.resident_count > 0) {
             ck_assert_int_eq(merged.resident_bytes[merged.resident_count - 1], last_sum);
+            ck_assert_int_eq(merged.resident_own[merged.resident_count - 1], own_known ? last_own : 0);
         }
         for (size_t i = 1; i < merged.resident_count; i++) {
             ck_assert_int_ge(merged.resident_ns[i], merged.resident_ns[i - 1]);

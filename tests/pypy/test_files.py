@@ -254,7 +254,7 @@ def test_run_replaces_nothing_unasked(script, tmp_path):
 def test_run_says_what_pypy_lacks(script, tmp_path):
     done = command("run", "--memory", "script.py", directory=tmp_path)
 
-    assert done.returncode == 2 and "not to be had on PyPy" in done.stderr
+    assert done.returncode == 2 and "not available on PyPy" in done.stderr
     assert done.stdout == ""
 
 
@@ -273,7 +273,7 @@ def test_verbs_that_need_the_core_say_so(verb, capsys):
         cli.main([verb, "x.epr", "--json"])
 
     assert ended.value.code == 1
-    assert "not to be had on PyPy" in capsys.readouterr().err
+    assert "not available on PyPy" in capsys.readouterr().err
 
 
 def test_the_environment_records_a_program(script, tmp_path):

@@ -449,14 +449,22 @@ def test_times_go_forward_and_fit_the_window(clock):
     ],
 )
 def test_what_pypy_lacks_is_said_with_cause_and_remedy(options):
-    with pytest.raises(eventprof.UnsupportedError, match=r"not to be had on PyPy: .+; .+"):
+    with pytest.raises(eventprof.UnsupportedError, match=r"not available on PyPy: .+; .+"):
         eventprof.record(**options)
 
 
 @pytest.mark.parametrize("name", ["EventProfiler", "WithEventProfiler", "merge", "Follower"])
 def test_what_the_package_lacks_is_said(name):
-    with pytest.raises(eventprof.UnsupportedError, match=f"eventprof.{name} is not to be had"):
+    with pytest.raises(eventprof.UnsupportedError, match=f"eventprof.{name} is not available"):
         getattr(eventprof, name)
+
+
+def test_the_last_seconds_alone_are_not_available():
+    with eventprof.record(**QUIET) as rec:
+        pass
+
+    with pytest.raises(eventprof.UnsupportedError, match=r"snapshot\(last=...\) is not available"):
+        rec.snapshot(last="1 s")
 
 
 def test_tables_of_memory_are_said_to_be_missing():

@@ -130,9 +130,10 @@ def render(known) -> str:
         ".. Written by tests/python/events_page.py; change that.",
         "",
         *textwrap.wrap(
-            "Every event that this version knows, what its record takes, and where it comes from on "
-            "which CPython. A ``t`` is a free-threaded build. :doc:`pypy` has those of PyPy. What opens "
-            "and closes makes up ``calls`` and ``allocations``. The hooks are:",
+            "An event is one thing that happened at one time on one thread. The table has every event that "
+            "this version can record: its meaning, the bytes of its record, whether it opens or closes a row "
+            "of ``calls`` or ``allocations``, and the hooks that report it, with the versions of CPython. "
+            "``3.13t`` is a free-threaded build. :doc:`pypy` has the events of PyPy. The hooks are:",
             118,
         ),
         "",
@@ -142,8 +143,8 @@ def render(known) -> str:
     out += [
         "",
         *textwrap.wrap(
-            "Where there are several of monitoring, profile and trace, ``backend=`` chooses; else it is "
-            "monitoring where there is one.",
+            "If monitoring, profile and trace all report an event, ``backend=`` chooses one of them. The "
+            "default is monitoring, where the interpreter has it.",
             118,
         ),
         "",
@@ -152,7 +153,7 @@ def render(known) -> str:
         "   :class: longtable",
         "",
         "   * - event",
-        "     - is",
+        "     - meaning",
         "     - bytes",
         "     - pairing",
         "     - comes from (CPython)",

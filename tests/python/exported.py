@@ -1,10 +1,11 @@
-"""Traces to export, what is in them, and readers of what was exported: no code of ours in those."""
+"""Traces to export, their contents, and readers of the exported files that use no code of eventprof."""
 
 from __future__ import annotations
 
 import collections
 import gzip
 import json
+import struct
 import threading
 import types
 import warnings
@@ -326,32 +327,62 @@ def sums_of_speedscope(path):
     return sums
 
 
+def read_jslb(path):
+    """A JSON-slabs container as FORMAT.md describes it; times as text of ms, as in the JSON."""
+    data = path.read_bytes()
+    data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    assert data[:8] == bytes([0xDC, 0xDF]) + b"JSLB" + bytes([1, 0])
+    version, count, root = struct.unpack_from("<III", data, 8)
+    assert version == 1 and root < count
+    entries = [struct.unpack_from("<III", data, 20 + 12 * at) for at in range(count)]
+    assert entries[0][1] >= 20 + 12 * count
+
+    def slab(at):
+        kind, offset, size = entries[at]
+        assert offset + size <= len(data)
+        if kind == 0x0A:
+            return json.loads(data[offset : offset + size], object_hook=placed, parse_float=str)
+        dtype = np.dtype({0x01: "<u1", 0x04: "<i4", 0x07: "<f8"}[kind])
+        assert offset % dtype.itemsize == 0 and size % dtype.itemsize == 0
+        values = np.frombuffer(data[offset : offset + size], dtype).tolist()
+        return [f"{round(x * 1e6)}e-6" for x in values] if kind == 0x07 else values
+
+    def placed(found):
+        return slab(found["$s"]) if list(found) == ["$s"] else found
+
+    return slab(root)
+
+
 def sums_of_firefox(path):
+    if path.suffix == ".jslb":
+        profile = read_jslb(path)
+    else:
+        profile = json.loads(path.read_bytes(), parse_float=str)
+    shared = profile["shared"]
+    stacks = shared["stackTable"]
+    func_of, func_names = shared["frameTable"]["func"], shared["funcTable"]["name"]
+    known = {None: []}
+
+    # Parents come before their children.
+    for stack, (back, frame) in enumerate(
+        zip(stacks["prefixOffset"], stacks["frame"], strict=True)
+    ):
+        assert 0 <= back <= stack
+        known[stack] = [*(known[stack - back] if back else ()), func_of[frame]]
+
     sums = Sums()
-    for thread in json.loads(path.read_bytes(), parse_float=str)["threads"]:
-        samples, stacks = thread["samples"], thread["stackTable"]
-        names = [
-            thread["stringArray"][thread["funcTable"]["name"][func]]
-            for func in thread["frameTable"]["func"]
-        ]
-
-        def frames(stack, stacks=stacks):
-            found = []
-            while stack is not None:
-                found.append(stacks["frame"][stack])
-                stack = stacks["prefix"][stack]
-            return found[::-1]
-
+    for thread in profile["threads"]:
+        samples = thread["samples"]
         steps, before = [], []
         for stack, time in zip(samples["stack"], samples["time"], strict=True):
-            now = frames(stack)
+            now = known[stack]
             ns = round_ms(time)
             if len(now) < len(before):
                 assert now == before[:-1]
                 steps.append((ns, None))
             else:
                 assert now[:-1] == before
-                steps.append((ns, names[now[-1]]))
+                steps.append((ns, shared["stringArray"][func_names[now[-1]]]))
             before = now
         sums.add(steps)
     return sums
@@ -359,8 +390,8 @@ def sums_of_firefox(path):
 
 def round_ms(text):
     mantissa, _, exponent = str(text).partition("e")
-    assert exponent in ("-3", "")
-    return chrome_ns(mantissa)
+    assert exponent in ("-3", "-6", "")
+    return int(mantissa) if exponent == "-6" else chrome_ns(mantissa)
 
 
 class PerfettoReader:
@@ -378,6 +409,7 @@ class PerfettoReader:
         self.lines = collections.Counter()
         self.instants = []
         self.flows = collections.defaultdict(list)
+        self.stacks = collections.defaultdict(collections.Counter)
         self._read()
 
     def _read(self):
@@ -406,10 +438,30 @@ class PerfettoReader:
                 described = packet.track_descriptor
                 assert described.uuid not in self.names
                 self.names[described.uuid] = described.name
+            for known in ("frames", "callstacks", "function_names", "source_paths",
+                          "stack_sample_counter_descriptors"):  # fmt: skip
+                for entry in getattr(packet.interned_data, known):
+                    assert entry.iid > 0 and (known, entry.iid) not in state
+                    state[known, entry.iid] = entry
+            if packet.HasField("stack_sample"):
+                self._stack(packet.stack_sample, packet.timestamp, state)
             if packet.HasField("track_event"):
                 self._event(packet, state, steps)
         for thread_steps in steps.values():
             self.sums.add(thread_steps)
+
+    def _stack(self, sample, time, state):
+        assert state["defaults"].timestamp_clock_id == 3
+        assert state["defaults"].stack_sample_defaults.source == "eventprof"
+        assert sample.task_context.pid > 0
+        measure = state["stack_sample_counter_descriptors", sample.primary_descriptor_iid]
+        assert measure.unit == sample.UNIT_BYTES
+        frames = []
+        for number in state["callstacks", sample.callstack_iid].frame_ids:
+            frame = state["frames", number]
+            assert state["source_paths", frame.source_path_iid].iid
+            frames.append(state["function_names", frame.function_name_id].str.decode())
+        self.stacks[measure.name, time - self.start][tuple(frames)] += sample.primary_weight
 
     def _event(self, packet, state, steps):
         event = packet.track_event

@@ -1,4 +1,4 @@
-"""As much of JSON Schema as doc/answers.schema.json uses; a keyword that is not known here fails."""
+"""As much of JSON Schema as our schema and speedscope's use; a keyword that is not known here fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KINDS = {"object": dict, "array": list, "string": str, "integer": int, "number"
           "boolean": bool, "null": type(None)}  # fmt: skip
 _KNOWN = {
     "$schema", "$id", "$ref", "$defs", "title", "description", "type", "const", "enum", "required",
-    "properties", "additionalProperties", "items", "allOf", "if", "then",
+    "properties", "additionalProperties", "items", "allOf", "anyOf", "definitions", "if", "then",
 }  # fmt: skip
 
 
@@ -27,7 +27,8 @@ def conform(value, schema=SCHEMA, root=SCHEMA, at="$"):
     unknown = set(schema) - _KNOWN
     assert not unknown, f"the schema says {unknown}, which this checker does not know"
     if "$ref" in schema:
-        conform(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root, at)
+        known = root["$defs"] if "$defs" in root else root["definitions"]
+        conform(value, known[schema["$ref"].rpartition("/")[2]], root, at)
     wanted = schema.get("type", [])
     wanted = [wanted] if isinstance(wanted, str) else wanted
     assert not wanted or any(is_of(value, kind) for kind in wanted), (at, value, wanted)
@@ -47,6 +48,8 @@ def conform(value, schema=SCHEMA, root=SCHEMA, at="$"):
     if isinstance(value, list):
         for number, item in enumerate(value):
             conform(item, schema.get("items", {}), root, f"{at}[{number}]")
+    if "anyOf" in schema:
+        assert any(fits(value, part, root) for part in schema["anyOf"]), (at, value)
     for part in schema.get("allOf", ()):
         if "if" not in part or fits(value, part["if"], root):
             conform(value, part.get("then", {}) if "if" in part else part, root, at)

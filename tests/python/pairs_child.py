@@ -16,6 +16,9 @@ import raw  # what it loads is not seen then
 import eventprof
 from eventprof import _core
 
+# objects() collects, and need not look at what was imported.
+gc.freeze()
+
 BLOCKS = {"malloc", "calloc", "realloc", "realloc_free", "free", "realloc_failed"}
 SETS = {
     "calls": {"events": {"call", "return", "c_call", "c_return", "c_exception", "yield", "resume",

@@ -1,4 +1,4 @@
-"""A thin hand on eventprof._core: the oracles must not depend on the package's comfort layer."""
+"""Functions that use eventprof._core directly: the oracles must not depend on the package above it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 
 RECORDING, METADATA, STRINGS, NAMES, SITES, THREADS, OPEN, RESIDENT, EVENTS, INDEX = range(1, 11)
-TASKS, WINDOWS, KINDS = 11, 12, 13
+TASKS, WINDOWS, KINDS, OWN = 11, 12, 13, 14
 OPENS, CLOSES = {1, 4, 5, 7, 40, 42, 44}, {2, 3, 6, 8, 9, 41, 43, 45}
 POINTS, VALUES = {*range(46, 54)}, {*range(54, 61)}
 ALLOCATIONS, FREES = {*range(10, 25), *range(35, 40)}, {*range(25, 35)}
@@ -238,7 +238,7 @@ def read(path):
     found = sections(Path(path).read_bytes())
     known = {"metadata": None, "strings": [None], "names": [(None,) * 5], "sites": [(0, 0, -1, -1)],
              "threads": [], "open": [], "resident": [], "events": [], "tasks": [], "windows": [],
-             "kinds": []}  # fmt: skip
+             "kinds": [], "recorder": []}  # fmt: skip
     for kind, items, _, raw in found:
         data = Bytes(raw)
         if kind == RECORDING:
@@ -249,7 +249,7 @@ def read(path):
             known["metadata"] = json.loads(data.take(len(raw)))
         elif kind == EVENTS:
             continue
-        elif kind < INDEX or kind in (TASKS, WINDOWS, KINDS):
+        elif kind < INDEX or kind in (TASKS, WINDOWS, KINDS, OWN):
             for _ in range(items):
                 known[LISTS[kind]].append(READERS[kind](data, known))
         else:
@@ -269,7 +269,8 @@ def string(data, known):
 
 
 LISTS = {STRINGS: "strings", NAMES: "names", SITES: "sites", THREADS: "threads", OPEN: "open",
-         RESIDENT: "resident", TASKS: "tasks", WINDOWS: "windows", KINDS: "kinds"}  # fmt: skip
+         RESIDENT: "resident", TASKS: "tasks", WINDOWS: "windows", KINDS: "kinds",
+         OWN: "recorder"}  # fmt: skip
 READERS = {
     STRINGS: lambda data, known: data.take(data.varint()).decode("utf-8", "surrogatepass"),
     NAMES: lambda data, known: (
@@ -292,6 +293,7 @@ READERS = {
     },
     OPEN: lambda data, known: (data.varint(), data.varint(), data.varint()),
     RESIDENT: lambda data, known: (data.zigzag(), data.zigzag()),
+    OWN: lambda data, known: (data.varint(), data.varint()),
     TASKS: lambda data, known: (data.varint(), string(data, known)),
     WINDOWS: lambda data, known: (data.varint(), data.zigzag(), data.zigzag()),
     KINDS: lambda data, known: (

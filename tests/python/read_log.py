@@ -1,4 +1,4 @@
-"""Reads a log file as doc/epr-log.rst says, with nothing of ours: the proof that the page is enough."""
+"""Reads a log file by doc/epr-log.rst, without eventprof's code: this shows that the page is complete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ HEADER = (
     ("short_calls", "Q"), ("functions_off", "Q"), ("slots", "Q"), ("head_bytes", "Q"),
     ("state_offset0", "Q"), ("state_offset1", "Q"), ("state_room0", "Q"), ("state_room1", "Q"),
     ("limits", "I"), ("children_lost", "I"), ("children_error", "I"), ("reserved", "I"),
-    ("kinds_high", "Q"), ("kind_table", "3072s"),
+    ("kinds_high", "Q"), ("kind_table", "3072s"), ("start_own_bytes", "q"),
+    ("stop_own_bytes", "q"),
 )  # fmt: skip
 HEADER_OFFSETS = {}
 _at = 0

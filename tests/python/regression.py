@@ -572,9 +572,9 @@ def page(directory: Path) -> None:
         differ = len(result["differences"])
         said = f"{result['cases']:,}"
         if result["fails_bare"]:
-            said += f", {len(result['fails_bare'])} of them fail without"
+            said += f", {len(result['fails_bare'])} fail without eventprof, too"
         if result["unsteady"]:
-            said += f", {len(result['unsteady'])} now so, now so"
+            said += f", {len(result['unsteady'])} with changing results"
         if differ:
             said += f"; **{differ} differ**"
         elif bare != ours and not result["unsteady"]:
@@ -601,11 +601,12 @@ def page(directory: Path) -> None:
         ".. Written by tests/python/regression.py --page; change that.",
         "",
         *wrap(
-            "A recorded program does what it does without. Here that is measured by programs that look closely: the "
-            "tests of CPython and of five packages, each suite run by ``python -m test`` or ``python -m pytest``, and "
-            "by ``eventprof run -m test`` or ``-m pytest`` with calls and memory recorded. The tables give the number "
-            "of cases, and how many ended otherwise than without (passed, failed, an error, skipped; an exit status). "
-            "Where something differed, it was run again on both sides: a difference is what never ended so without."
+            "A recorded program behaves as it does without a recorder. Test suites show whether that is so: those"
+            " of CPython and of five packages. Each suite was run by ``python -m test`` or ``python -m pytest``, "
+            "and then by ``eventprof run -m test`` or ``-m pytest`` with calls and memory recorded. The tables "
+            "have the number of cases, and how many of them had another result when they were recorded (passed, "
+            "failed, an error, skipped; an exit status). A case whose result differed was run again in both ways:"
+            " it is counted only if it never had that result without eventprof."
         ),
         "",
         "CPython's own tests",
@@ -680,7 +681,7 @@ def page(directory: Path) -> None:
     ]
     fails = [text for text in fails if not text.startswith(HIDDEN)]
     unsteady = [f"``{c}`` ({r['python']})" for r in results for c in r["unsteady"]]
-    out += ["", "On the machine that this was measured on", "-" * 40, ""]
+    out += ["", "Not because of eventprof", "-" * 40, ""]
     out += wrap(
         f"Failed without eventprof, and with it: {'; '.join(fails)}."
         if fails
@@ -688,7 +689,7 @@ def page(directory: Path) -> None:
     )
     out += [""]
     out += wrap(
-        f"Ended one way and then the other, until they had ended on both sides in the same: {', '.join(unsteady)}."
+        f"Results that changed from run to run, in the same way with and without eventprof: {', '.join(unsteady)}."
         if unsteady
         else "No case ended now in one way and now in another."
     )

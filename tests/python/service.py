@@ -1,4 +1,4 @@
-"""A day of a service, compressed: what befalls one that records itself for long. It must go on, and its files be true.
+"""A day of a service, compressed: what happens to a service that records itself for long. It must go on, and its files be true.
 
     service.py FOLDER [--hours 24] [--requests 400]
 

@@ -33,6 +33,7 @@ def test_there_are_20_programs_of_each_sort():
     assert len(faulty.FAULTY) >= 20 and len(faulty.CLEAN) >= 20
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rule", "program"), faulty.FAULTY, ids=[function.__name__ for _, function in faulty.FAULTY]
 )
@@ -46,6 +47,7 @@ def test_planted_faults_are_named_first(rule, program):
     assert not first.evidence or first.evidence[0].name
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", faulty.CLEAN, ids=lambda function: function.__name__)
 def test_programs_without_faults_have_no_findings(program):
     assert record(program).analyze() == []

@@ -228,6 +228,8 @@ def assert_said(folder, data, what):
             raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
 
 
+@pytest.mark.newest
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["small.epr", "small-archive.epr"])
 def test_no_flip_in_the_head_of_a_file_is_anything_but_a_format_error(folder, name):
     whole = (folder / name).read_bytes()
@@ -238,6 +240,8 @@ def test_no_flip_in_the_head_of_a_file_is_anything_but_a_format_error(folder, na
         assert_said(folder, damaged, f"{name}, byte {at}")
 
 
+@pytest.mark.newest
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["small.epr", "small-archive.epr"])
 def test_no_flips_anywhere_are_anything_but_a_format_error(folder, name):
     whole = (folder / name).read_bytes()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import signal
 import socket
@@ -12,58 +11,12 @@ import sys
 import textwrap
 import time
 import zipfile
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from running import LINE, RUN, Case, both, environment, execute, same, script, write
 
 import eventprof
-
-LINE = re.compile(r"^eventprof: [\d,]+ events? in .*\n", re.MULTILINE)
-RUN = [sys.executable, "-m", "eventprof", "run", "-o", "out-%p.epr"]
-
-
-def environment(**more):
-    env = {
-        **os.environ,
-        "PYTHONHASHSEED": "0",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "COLUMNS": "100",
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        **more,
-    }
-    for name in ("PYTHONSTARTUP", "PYTHONWARNINGS", "FORCE_COLOR", "EVENTPROF"):
-        env.pop(name, None)
-    return env
-
-
-def execute(command, cwd, **options):
-    return subprocess.run(
-        command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=120, **options
-    )
-
-
-def write(files, folder):
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(textwrap.dedent(text))
-
-
-def both(folder, *arguments, stdin=""):
-    """Run a program without and with a recorder; give both results, ours without its one line."""
-    plain = execute([sys.executable, *arguments], folder, input=stdin)
-    recorded = execute([*RUN, *arguments], folder, input=stdin)
-    lines = LINE.findall(recorded.stderr)
-    recorded.stderr = LINE.sub("", recorded.stderr)
-    return plain, recorded, lines
-
-
-def same(plain, recorded):
-    assert recorded.stderr == plain.stderr
-    assert recorded.stdout == plain.stdout
-    assert recorded.returncode == plain.returncode
-
 
 RECORDS_ITSELF = """
 import eventprof
@@ -124,21 +77,6 @@ def test_a_program_that_records_itself_works(by, tmp_path):
 # ---- Programs ------------------------------------------------------------------------------------
 
 
-@dataclass
-class Case:
-    arguments: list[str]
-    files: dict[str, str] = field(default_factory=dict)
-    stdin: str = ""
-    #: What differs from run to run.
-    varies: str = ""
-    status: int = 0
-    line: bool = True
-
-
-def script(text, *arguments, **options):
-    return Case(["main.py", *arguments], {"main.py": text}, **options)
-
-
 SEEN = """
     import json, os, sys
     names = {k: v for k, v in globals().items() if k not in ("json", "os", "sys")}
@@ -150,6 +88,7 @@ SEEN = """
     print(sys.warnoptions, sys._xoptions, os.getcwd(), sorted(os.environ))
     print([stream.name for stream in (sys.stdin, sys.stdout, sys.stderr)])
 """
+
 
 RAISES = """
     def inner():
@@ -163,6 +102,7 @@ RAISES = """
 
     outer()
 """
+
 
 ASYNCIO = """
     import asyncio
@@ -196,6 +136,7 @@ ASYNCIO = """
     asyncio.run(main())
 """
 
+
 POOL = """
     import multiprocessing, sys
 
@@ -217,6 +158,7 @@ POOL = """
         print(child.exitcode)
 """
 
+
 EXECUTOR = """
     import concurrent.futures as futures, multiprocessing
     def square(x):
@@ -230,6 +172,7 @@ EXECUTOR = """
                 print(repr(pool.submit(fails).exception()))
 """
 
+
 PICKLES = """
     import copy, pickle
     class Point:
@@ -238,6 +181,7 @@ PICKLES = """
     data = pickle.dumps([Point(1), Point, len])
     print(pickle.loads(data), b"__main__" in data, copy.deepcopy(Point(2)))
 """
+
 
 THREADS = """
     import atexit, sys, threading, time
@@ -262,6 +206,7 @@ THREADS = """
     print("main ends", threading.current_thread() is threading.main_thread())
 """
 
+
 FORKS = """
     import os, sys, warnings
     warnings.simplefilter("error")
@@ -277,6 +222,7 @@ FORKS = """
     print("status", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
 
+
 PROFILES = """
     import cProfile, pstats, io
     def f(n): return n and f(n - 1)
@@ -285,6 +231,7 @@ PROFILES = """
     stats = pstats.Stats(profile, stream=io.StringIO())
     print(sorted((key[2], value[:2]) for key, value in stats.stats.items()))
 """
+
 
 TRACES_MEMORY = """
     import tracemalloc
@@ -295,6 +242,7 @@ TRACES_MEMORY = """
     top = max(change, key=lambda row: row.size_diff)
     print(top.size_diff > 100_000, top.traceback[0].lineno)
 """
+
 
 HTTP = """
     import http.server, threading, urllib.request
@@ -316,6 +264,7 @@ HTTP = """
     server.server_close()
 """
 
+
 FLASK = """
     from flask import Flask
     app = Flask(__name__)
@@ -324,6 +273,7 @@ FLASK = """
         return {"hello": name}
     print(app.name, app.root_path, app.test_client().get("/you").json)
 """
+
 
 TEST_MODULE = """
     '''
@@ -340,6 +290,7 @@ TEST_MODULE = """
         unittest.main()
 """
 
+
 PYTEST_MODULE = """
     import pytest
     @pytest.fixture
@@ -353,6 +304,7 @@ PYTEST_MODULE = """
         assert capsys.readouterr().out == "x\\n"
 """
 
+
 INSPECTS = """
     import inspect, linecache, sys
     def function():
@@ -360,6 +312,7 @@ INSPECTS = """
     print(inspect.getsource(function), inspect.getfile(function) == __file__)
     print(inspect.getmodule(function) is sys.modules["__main__"], linecache.getline(__file__, 3))
 """
+
 
 MOVES = """
     import os, sys
@@ -373,12 +326,14 @@ MOVES = """
     print(__name__)
 """
 
+
 HANDLES_SIGNALS = """
     import os, signal, sys
     print({s.name: str(signal.getsignal(s)) for s in (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)})
     signal.signal(signal.SIGTERM, lambda *a: sys.exit(9))
     os.kill(os.getpid(), signal.SIGTERM)
 """
+
 
 AT_EXIT = """
     import atexit, sys
@@ -392,11 +347,13 @@ AT_EXIT = """
     kept = Finalized()
 """
 
+
 OWN_HOOK = """
     import sys
     sys.excepthook = lambda kind, value, tb: print(kind, value, tb.tb_frame.f_code.co_name, tb.tb_next)
     raise ValueError(1)
 """
+
 
 BAD_HOOK = """
     import sys
@@ -406,6 +363,7 @@ BAD_HOOK = """
     raise ValueError(1)
 """
 
+
 POST_MORTEM = """
     import atexit, sys, traceback
     atexit.register(lambda: traceback.print_tb(sys.last_traceback))
@@ -413,12 +371,14 @@ POST_MORTEM = """
     f()
 """
 
+
 PDB = """
     def f(x):
         y = x + 1
         return y
     print(f(1))
 """
+
 
 PROGRAMS = {
     "script": script(SEEN, "a", "--help", "-m", "-o"),
@@ -488,7 +448,7 @@ PROGRAMS = {
     "compileall": Case(["-m", "compileall", "-f", "tree"], {"tree/a.py": "x = 1", "tree/b.py": "1+"}, status=1),
     "unittest": Case(["-m", "unittest", "-v", "mod"], {"mod.py": TEST_MODULE}, varies=r"in \d+\.\d+s", status=1),
     "unittest of a script": script(TEST_MODULE, varies=r"in \d+\.\d+s", status=1),
-    "pytest": Case(["-m", "pytest", "-p", "no:cacheprovider", "test_mod.py"], {"test_mod.py": PYTEST_MODULE, "pytest.ini": "[pytest]"}, varies=r"=+ .* in \d+\.\d+s =+", status=1),
+    "pytest": Case(["-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly", "test_mod.py"], {"test_mod.py": PYTEST_MODULE, "pytest.ini": "[pytest]"}, varies=r"=+ .* in \d+\.\d+s =+", status=1),
     "doctest": Case(["-m", "doctest", "-v", "mod.py"], {"mod.py": TEST_MODULE}),
     "dis": Case(["-m", "dis", "mod.py"], {"mod.py": "x = [i for i in range(3)]"}, varies="0x[0-9a-f]+"),
     "tokenize": Case(["-m", "tokenize", "mod.py"], {"mod.py": TEST_MODULE}),
@@ -499,6 +459,7 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_does_what_it_does_without(name, tmp_path):
     case = PROGRAMS[name]
@@ -522,6 +483,7 @@ def test_flask(tmp_path):
     same(*both(tmp_path, "main.py")[:2])
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(importlib.util.find_spec("ipykernel") is None, reason="no Jupyter kernel here")
 def test_a_jupyter_kernel_answers(tmp_path):
     client = pytest.importorskip("jupyter_client")
@@ -530,8 +492,8 @@ def test_a_jupyter_kernel_answers(tmp_path):
         argv=[*RUN, "-m", "ipykernel_launcher", "-f", "{connection_file}"], language="python"
     )
     manager.start_kernel(cwd=tmp_path, env=environment())
+    kernel = manager.client()
     try:
-        kernel = manager.client()
         kernel.start_channels()
         kernel.wait_for_ready(timeout=240)
         assert (
@@ -541,6 +503,7 @@ def test_a_jupyter_kernel_answers(tmp_path):
             == "ok"
         )
     finally:
+        kernel.stop_channels()
         manager.shutdown_kernel(now=True)
 
 
@@ -624,189 +587,3 @@ def test_a_server_answers_while_it_is_recorded(tmp_path):
     assert "Keyboard interrupt received, exiting." in output
     assert process.returncode == 0
     assert LINE.search(errors)
-
-
-# ---- What run itself says ------------------------------------------------------------------------
-
-
-def run(folder, *arguments, **options):
-    return execute([sys.executable, "-m", "eventprof", "run", *arguments], folder, **options)
-
-
-def test_a_script_that_is_not_there_is_reported_as_python_does(tmp_path):
-    plain = execute([sys.executable, "nosuch.py"], tmp_path)
-
-    found = run(tmp_path, "nosuch.py")
-
-    assert found.returncode == plain.returncode == 2
-    assert found.stderr == "eventprof run" + plain.stderr[len(sys.executable) :]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ([], "no program: give a script, -m MODULE, -c CODE, or - for standard input"),
-        (["-m"], "no program"),
-        (["--bufer", "main.py"], "there is no option --bufer; did you mean '--buffer'?"),
-        (["--buffer", "lots", "main.py"], "buffer must be bytes as an int, or text as '64 MiB'"),
-        (["--on-full", "explode", "main.py"], "on_full must be 'overwrite', 'stop' or 'grow'"),
-        (["--max-depth", "0", "main.py"], "--max-depth: a depth is a whole number of 1 or more"),
-        (["--min-duration", "soon", "main.py"], "--min-duration: a time is a number and a unit"),
-        (["--domains", "objs", "main.py"], "did you mean 'obj'?"),
-        (
-            ["--no-calls", "--no-c-calls", "--no-memory", "--no-marks", "main.py"],
-            "nothing to record",
-        ),
-    ],
-)
-def test_wrong_use_is_refused_before_the_program_starts(arguments, said, tmp_path):
-    write({"main.py": "print('ran')"}, tmp_path)
-
-    found = run(tmp_path, *arguments)
-
-    assert found.returncode == 2
-    assert said in found.stderr
-    assert found.stderr.startswith("eventprof run: ")
-    assert "Traceback" not in found.stderr
-    assert found.stdout == ""
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["-q", "main.py", "-q", "x"],
-        ["-qf", "-oa.epr", "main.py", "-q", "x"],
-        ["-q", "--buffer=3 MiB", "--", "main.py", "-q", "x"],
-        ["-q", "--include", "main.py", "--exclude", "b*", "main.py", "-q", "x"],
-    ],
-)
-def test_options_end_where_the_program_begins(arguments, tmp_path):
-    write({"main.py": "import sys; print(sys.argv)"}, tmp_path)
-
-    found = run(tmp_path, *arguments)
-
-    assert (found.stdout, found.stderr) == ("['main.py', '-q', 'x']\n", "")
-
-
-def test_the_report_is_printed_on_standard_error(tmp_path):
-    write({"main.py": "print('output')"}, tmp_path)
-
-    found = run(tmp_path, "--report", "main.py")
-
-    assert found.stdout == "output\n"
-    assert "What was recorded" in found.stderr
-
-
-def test_the_file_becomes_an_archive(tmp_path):
-    text = "def f(i): return [i]\nkept = [f(i) for i in range(20000)]\nimport sys; print('numpy' in sys.modules)"
-    write({"main.py": text}, tmp_path)
-
-    as_is = run(tmp_path, "-o", "log.epr", "main.py")
-    found = run(tmp_path, "-o", "%p.epr", "--archive", "main.py")
-
-    assert as_is.stdout == found.stdout == "False\n" and found.returncode == 0
-    (archive,) = set(tmp_path.glob("*.epr")) - {tmp_path / "log.epr"}
-    assert archive.stat().st_size * 10 < (tmp_path / "log.epr").stat().st_size
-    trace = eventprof.open(archive)
-    assert int((trace.calls["name"] == "f").sum()) == 20000 and not trace.loss
-    assert trace.metadata["argv"] == ("main.py",) and trace.verify()
-    assert f"{trace._facts['events']:,} events" in found.stderr
-
-
-def test_what_stands_in_the_way_of_an_archive_is_said_and_the_file_stays(tmp_path):
-    write({"main.py": "import os; os.rename('out', 'moved')"}, tmp_path)
-    (tmp_path / "out").mkdir()
-
-    found = run(tmp_path, "-o", "out/main.epr", "--archive", "main.py")
-
-    assert found.returncode == 0 and "Traceback" not in found.stderr
-    assert "no archive: No such file or directory; the file is as it was recorded" in found.stderr
-    assert len(eventprof.open(tmp_path / "moved/main.epr").events) > 0
-
-
-# ---- What is left behind, and what is shown ------------------------------------------------------
-
-
-def test_a_module_that_there_is_not_leaves_no_file(tmp_path):
-    plain, recorded, lines = both(tmp_path, "-m", "nosuchmod")
-
-    same(plain, recorded)
-    assert not lines
-    assert not list(tmp_path.glob("*.epr"))
-
-
-def test_a_module_is_named_with_its_arguments(tmp_path):
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__main__.py").write_text("import sys; print(sys.argv[1:])")
-
-    for arguments, argv in (
-        (["-m", "package", "--help"], ("-m", "package", "--help")),
-        (["-mpackage", "a"], ("-m", "package", "a")),
-        (["-c", "print(1)", "b"], ("-c", "print(1)", "b")),
-    ):
-        done = execute([*RUN[:-1], "named.epr", "-q", "-f", *arguments], tmp_path)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert eventprof.open(tmp_path / "named.epr").metadata["argv"] == argv
-
-
-@pytest.mark.parametrize("start", [["-m", "eventprof"], ["-Bm", "eventprof"], ["-meventprof"], []])
-@pytest.mark.parametrize(
-    "last", [["-c", "CODE", "x"], ["-cCODE"], ["main.py", "-m"], ["-mmain", "y"]]
-)
-def test_the_interpreters_own_arguments_are_the_same(tmp_path, start, last):
-    code = "import sys; print(sys.orig_argv[1:])"
-    (tmp_path / "main.py").write_text(code)
-    last = [word.replace("CODE", code) for word in last]
-    script = [str(Path(sys.executable).with_name("eventprof"))]
-    flags = ["-B"] if start[:1] == ["-Bm"] else []
-
-    plain = execute([sys.executable, *flags, *last], tmp_path)
-    recorded = execute(
-        [*(script if not start else [sys.executable, *start]), "run", "-q", "-o", "o.epr", *last],
-        tmp_path,
-    )
-
-    same(plain, recorded)
-
-
-def test_the_first_line_is_left_out_as_with_x(tmp_path):
-    (tmp_path / "main.py").write_text("#!no python\nprint(1)\n1/0\n")
-
-    plain = execute([sys.executable, "-x", "main.py"], tmp_path)
-    recorded = execute([sys.executable, "-x", *RUN[1:], "-q", "main.py"], tmp_path)
-
-    assert plain.stdout == "1\n"
-    same(plain, recorded)
-
-
-@pytest.mark.parametrize("arguments", [["main.py"], ["-m", "main"], ["."]])
-@pytest.mark.parametrize("script", [False, True])
-def test_what_starts_the_program_is_not_in_the_recording(tmp_path, arguments, script):
-    (tmp_path / "main.py").write_text("def f(): pass\nf()\n")
-    (tmp_path / "__main__.py").write_text("def f(): pass\nf()\n")
-    start = RUN[:-2]
-    if script:
-        start = [str(Path(sys.executable).with_name("eventprof")), "run"]
-
-    done = execute([*start, "-q", "-o", "out.epr", *arguments], tmp_path)
-
-    assert (done.returncode, done.stderr) == (0, "")
-    trace = eventprof.open(tmp_path / "out.epr")
-    assert not {"runpy", "eventprof"} & set(trace.functions["module"])
-    assert trace.functions["name"].tolist().count("<module>") == 1
-    assert "exec" not in trace.calls[trace.calls["depth"] == 0]["name"].tolist()
-    assert trace.verify().ok
-    assert trace.pairing["unmatched_ends"] == 0
-
-
-def test_a_file_that_cannot_be_is_named_as_it_would_be(tmp_path):
-    for arguments, said in (
-        (["-o", "no/such-%p.epr"], "No such file or directory"),
-        (["-o", "/dev/null"], "not a regular file"),
-        (["-o", "/dev/null", "-f"], "not a regular file"),
-    ):
-        done = execute([*RUN[:-2], *arguments, "-c", "0"], tmp_path)
-        assert done.returncode == 2
-        assert said in done.stderr
-        assert "%p" not in done.stderr
-        assert "exists already" not in done.stderr

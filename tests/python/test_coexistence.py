@@ -28,6 +28,7 @@ def results(request):
         path.write_text(json.dumps(out))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tool", neighbours.TOOLS)
 def test_each_order_of_start_and_stop(tool, results, tmp_path):
     if not neighbours.is_here(tool):

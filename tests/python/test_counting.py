@@ -45,6 +45,7 @@ def fib(n):
 # ---- Against others ------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SMALL)
 def test_counts_equal_cprofiles(name):
     run = programs.program(name)
@@ -61,6 +62,7 @@ def test_counts_equal_cprofiles(name):
     assert ours == python
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [*SMALL, "nasty"])
 def test_a_counter_agrees_with_a_recorder_of_the_same_run(name):
     run = nasty.run if name == "nasty" else programs.program(name)

@@ -41,6 +41,7 @@ def shown_count(done):
     return int(re.search(r"([\d,]+) events, in order", done.stdout)[1].replace(",", ""))
 
 
+@pytest.mark.thorough
 def test_nothing_is_lost_and_the_file_has_every_event(shown):
     folder, done = shown
 
@@ -53,6 +54,7 @@ def test_nothing_is_lost_and_the_file_has_every_event(shown):
     assert (folder / "eventprof-demo.epr").stat().st_size < 40 << 20
 
 
+@pytest.mark.thorough
 def test_it_ends_with_a_command_that_looks_at_the_file(shown):
     folder, done = shown
 
@@ -70,6 +72,7 @@ def test_it_ends_with_a_command_that_looks_at_the_file(shown):
     assert "digest" in looked.stdout
 
 
+@pytest.mark.thorough
 def test_a_dataframe_has_every_event_too(tmp_path):
     pandas = pytest.importorskip("pandas")
 
@@ -130,6 +133,7 @@ def test_a_plain_terminal_gets_plain_characters(encoding):
     assert glyphs.curve(np.array([0, 9])) == " #"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("out", ["events.txt", "nowhere/events.pkl", "nowhere/events.epr"])
 def test_a_file_that_cannot_be_written_is_named_before_anything_runs(tmp_path, out):
     done = run(tmp_path, "--out", out)

@@ -15,6 +15,9 @@ from dev import __main__ as start
 from dev import environments, lint, packages, pythons, results, sanitize, shell
 from dev import test as verb_test
 from dev.python_suites import PythonSuites
+from packaging.requirements import Requirement
+
+pytestmark = pytest.mark.newest
 
 ROOT = shell.ROOT
 
@@ -50,6 +53,7 @@ def test_help_names_each_verb():
     assert dev().stdout == dev("--help").stdout == done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -73,6 +77,7 @@ def test_wrong_arguments_end_with_2_and_the_usage(arguments, message):
     assert done.stderr == f"dev: {message}\n{shell.usage()}"
 
 
+@pytest.mark.thorough
 def test_what_is_not_here_ends_with_1():
     absent = dev("build", "--python", "3.99")
     silent = dev("test", "--with", "mine=/bin/false")
@@ -204,6 +209,16 @@ def test_a_runner_is_an_interpreter_by_its_name(here, tmp_path):
     assert here["3.14-chroot"] is python
 
 
+def test_a_runner_is_checked_although_such_a_python_is_here(here, monkeypatch, capsys):
+    monkeypatch.setattr(verb_test.Packages, "install", lambda self: None)
+
+    with pytest.raises(SystemExit) as ended:
+        verb_test.prepare(verb_test.parse(["--with", "3.13"]))
+
+    assert ended.value.code == 2
+    assert "--with 3.13: NAME=COMMAND" in capsys.readouterr().err
+
+
 def choose(here, *arguments):
     return verb_test.choose(here, verb_test.parse(list(arguments)))
 
@@ -327,6 +342,19 @@ def test_requirements_of_this_project_are_lines_that_pip_knows():
         "\n"
     ):
         assert not line.startswith("eventprof")
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14", "3.15"])
+def test_pip_need_not_compile_the_numpy_that_builds(version):
+    """NumPy 2.5 has no wheel for free-threaded 3.13: pip would compile it, for five minutes."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    here = {"implementation_name": "cpython", "python_version": version}
+    wanted = [Requirement(line) for line in project["build-system"]["requires"]]
+    numpy = [r for r in wanted if r.name == "numpy" and (not r.marker or r.marker.evaluate(here))]
+
+    assert len(numpy) == 1
+    assert numpy[0].specifier.contains("2.4.6")
+    assert numpy[0].specifier.contains("2.5.5") == (version != "3.13")
 
 
 def test_the_command_that_a_user_types():
@@ -607,7 +635,7 @@ def test_jobs_run_some_at_a_time_and_what_failed_once_more(build, monkeypatch, c
     put_outcomes(build / "report-3.12-1.xml", a="passed", b="failed")
     put_outcomes(build / "report-3.12-2.xml", b="passed")
     other = pythons.Python("3.11", 1, "3.11.2", True, True, "/bin/python3.11")
-    suites = PythonSuites(True, True, ["-k", "x"])
+    suites = PythonSuites(True, False, ["-k", "x"])
 
     suites.run([PYTHON, other], 1)
     suites.run_again()
@@ -617,9 +645,9 @@ def test_jobs_run_some_at_a_time_and_what_failed_once_more(build, monkeypatch, c
         "3.11": (1, 0, 0),
     }
     assert (build / "dev.asked").read_text().splitlines() == [
-        "python-job 3.12  true 1 1 -k x",
-        "python-job 3.11  true 1 1 -k x",
-        "python-job 3.12  true 1 2 -k x",
+        "python-job 3.12  true all 1 -k x",
+        "python-job 3.11  true no-newest 1 -k x",
+        "python-job 3.12  true all 2 -k x",
     ]
     assert capfd.readouterr().out.splitlines() == [
         "== pytest, on 3.12 3.11, 1 at a time",
@@ -631,3 +659,38 @@ def test_jobs_run_some_at_a_time_and_what_failed_once_more(build, monkeypatch, c
         "output of 3.12, round 2",
         "  failed beside other suites, passed alone: tests.m::b (3.12.1)",
     ]
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_what_does_not_depend_on_the_interpreter_is_tested_on_the_first_alone(
+    quick, build, monkeypatch, capfd
+):
+    monkeypatch.setattr(shell, "ROOT", build)
+    (build / "dev").write_text(FAKE_DEV)
+    (build / "dev").chmod(0o755)
+    for name in ("3.11", "3.13"):
+        put_outcomes(build / f"report-{name}-1.xml", a="passed")
+    first = pythons.Python("3.13", 1, "3.13.0", True, True, "/bin/python3.13")
+    other = pythons.Python("3.11", 1, "3.11.2", True, True, "/bin/python3.11")
+
+    PythonSuites(True, quick, []).run([first, other][: 1 if quick else 2], 2)
+
+    asked = {line.split()[1]: line.split()[3] for line in (build / "dev.asked").open()}
+    assert asked == ({"3.13": "quick"} if quick else {"3.13": "all", "3.11": "no-newest"})
+
+
+def test_a_cpython_that_is_done_makes_room_whoever_began_first(build, monkeypatch, capfd):
+    """The first waits for the last: were it waited for, the third would never begin."""
+    monkeypatch.setattr(shell, "ROOT", build)
+    wait = """[ "$2" != 3.13 ] || while ! grep -q 3.11 "$0.asked"; do sleep 0.01; done"""
+    (build / "dev").write_text(FAKE_DEV.replace("cp ", wait + "\ncp ", 1))
+    (build / "dev").chmod(0o755)
+    names = ("3.13", "3.12", "3.11")
+    for name in names:
+        put_outcomes(build / f"report-{name}-1.xml", a="passed")
+    suites = PythonSuites(True, False, [])
+
+    suites.run([pythons.Python(n, 1, n, True, True, f"/bin/python{n}") for n in names], 2)
+
+    assert (build / "dev.asked").read_text().count("python-job") == 3
+    assert suites.counts["3.13"].passed == 1

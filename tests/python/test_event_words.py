@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import raw
 import read_log
-from test_inside import NAMES, asked_of_the_interpreter
+from inside_programs import NAMES, asked_of_the_interpreter
 
 import eventprof
 from eventprof.recording.events import EVENTS
@@ -21,7 +21,7 @@ BLOCKS = ("malloc", "calloc", "realloc", "realloc_free", "free", "realloc_failed
 INSIDE = (
     "line", "instruction", "raise", "reraise", "handled", "stop_iteration", "branch", "jump",
 )  # fmt: skip
-MARKS = ("span_begin", "span_end", "mark", "counter", "flow")
+MARKS = ("span_begin", "span_end", "mark", "counter", "flow", "label", "label_text")
 GC = ("gc_start", "gc_stop", "gc_collected")
 REFS = ("create", "destroy")
 HPY = ("hpy_call", "hpy_return")
@@ -59,7 +59,8 @@ def everything():
             eventprof.counter("numbers", number)
     with eventprof.span("nested"):
         eventprof.mark("here")
-    eventprof.flow("work", 1, "begin")
+    with eventprof.label(words="every"):
+        eventprof.flow("work", 1, "begin")
     eventprof.flow("work", 1, "end")
     sys.audit("tests.first")
     sys.audit("tests.second")
@@ -140,6 +141,7 @@ def test_every_event_is_a_word():
     assert set(EVENTS) == {*PYTHON, *C, *BLOCKS, *INSIDE, *MARKS, *GC, *REFS, "audit", *HPY}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("word", "backend"), ALONE)
 def test_a_word_alone(word, backend):
     everything()
@@ -183,6 +185,7 @@ def test_a_word_alone_changes_something():
         assert changed & may_change("call", backend)
 
 
+@pytest.mark.thorough
 def test_what_is_asked_for_in_the_log_is_no_more(tmp_path):
     """Not even what other words of the same hook would have been: a full buffer holds only these."""
     for word, others in (("gc_stop", GC), ("destroy", REFS)):

@@ -274,6 +274,7 @@ def child(code, backend, *, timeout=240, arguments=(), env=None, before=""):
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "code, status, output",
     [
@@ -316,6 +317,7 @@ def test_uncaught_exception_while_recording_shows_as_ever(backend):
     assert errors.rstrip().endswith("ZeroDivisionError: division by zero")
 
 
+@pytest.mark.thorough
 def test_daemon_threads_that_run_through_the_exit(backend):
     code = """
     def spin():
@@ -369,6 +371,7 @@ ALLOCATORS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_under_every_allocator(allocator, backend):
     status, output, errors = child(
@@ -395,6 +398,7 @@ def test_under_every_allocator(allocator, backend):
     assert (status, output, errors) == (0, "True True\n", "")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -452,6 +456,7 @@ def test_fork_gives_the_child_a_log_of_its_own(backend):
     assert output.splitlines() == ["child ['inner']", "parent ['outer', 'inner', 'outer', 'inner']"]
 
 
+@pytest.mark.thorough
 def test_fork_while_threads_record(backend):
     # A ring: threads that are not held up by a GIL fill gigabytes meanwhile, which each fork would copy.
     status, output, errors = child(
@@ -509,6 +514,7 @@ def test_fork_and_a_child_that_starts_and_stops(backend):
     assert (status, output, errors) == (0, "0\nTrue\n", "")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_multiprocessing_while_recording(method, backend, tmp_path):
     (tmp_path / "job.py").write_text("def job(n):\n    return sum(range(n))\n")

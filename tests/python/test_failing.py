@@ -28,6 +28,7 @@ def failing(tmp_path_factory):
     return library
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scenario", ["memory", "ring", "file", "save"])
 def test_every_call_may_fail(failing, scenario, tmp_path):
     environment = os.environ | {

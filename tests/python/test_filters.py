@@ -147,6 +147,7 @@ PATTERNS = ["app.*", "lib*", "/made/lib/*", "<made>", "*call", "sort*", "builtin
 patterns = st.lists(st.sampled_from(PATTERNS), max_size=2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", raw.BACKENDS)
 @settings(max_examples=150, deadline=None)
 @given(steps=st.lists(step, max_size=6), include=patterns, exclude=patterns,
@@ -171,6 +172,7 @@ def inner_depth(trace):
     return depth
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", raw.BACKENDS)
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(step, max_size=6), max_depth=st.integers(0, 5))
@@ -218,6 +220,7 @@ def test_a_nasty_program(options, backend):
     assert_same(in_hooks, by_retrieval(run, backend=backend, **options))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", FILTERS[:3] + FILTERS[5:6], ids=str)
 def test_a_nasty_program_runs_as_it_does_alone(options, backend):
     nasty.run()
@@ -232,6 +235,7 @@ def test_a_nasty_program_runs_as_it_does_alone(options, backend):
     nasty.SEEN.clear()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["json", "generators", "logging", "deepcopy", "coroutines"])
 @pytest.mark.parametrize(
     "options", [{"exclude": ["stdlib"]}, {"include": ["bm_*"]}, {"max_depth": 3}], ids=str
@@ -381,6 +385,7 @@ def test_one_that_starts_inside_of_what_another_leaves_out(first, backend):
         assert a.trace.pairing["unmatched_ends"] == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", [{"max_depth": 2}, {"exclude": ["*other"], "max_depth": 1}])
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())

@@ -65,12 +65,13 @@ def wait_until_gone(workers):
 
 def answers(core):
     """Give everything that a pass over a file tells."""
-    found = core.tree(0, True)
-    parts = {name: found.pop(name) for name in ("nodes", "leaves", "places", "bins", "threads")}
+    found = core.tree(0, True, True)
+    names = "nodes", "leaves", "places", "bins", "threads", "lengths"
+    parts = {name: found.pop(name) for name in names}
     arrays = {f"{name} {key}": of[key] for name, of in parts.items() for key in of}
     arrays |= {f"tenures {name}": of for name, of in core.tenures().items()}
-    times, held = core.resident()
-    arrays |= {"resident at": times, "resident": held}
+    times, held, recorder = core.resident()
+    arrays |= {"resident at": times, "resident": held, "recorder": recorder}
     return arrays, (found, core.facts(), core.threads(), core.functions(), core.lost())
 
 
@@ -259,9 +260,12 @@ def run(program, *arguments):
     return done.stdout.split()
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
 @pytest.mark.parametrize(
-    "verb", [["tree"], ["report", "--short"], ["report"], ["stats"]], ids=" ".join
+    "verb",
+    [["tree"], ["report", "--short"], ["report"], ["stats"], ["stats", "--sort", "p99"]],
+    ids=" ".join,
 )
 def test_memory_does_not_grow_with_the_events(tmp_path, verb):
     kib = {}
@@ -275,6 +279,7 @@ def test_memory_does_not_grow_with_the_events(tmp_path, verb):
     assert kib[100_000] - kib[2_000] < 16 * 1024
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
 def test_analyze_takes_rows_only_where_a_rule_needs_them(tmp_path):
     few_own_calls = RECORD.replace("kept.append(branch(number))", "kept += [bytes(600), len(kept)]")
@@ -287,6 +292,7 @@ def test_analyze_takes_rows_only_where_a_rule_needs_them(tmp_path):
     assert kib[400_000] - kib[5_000] < 16 * 1024
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
 def test_memory_does_not_grow_with_the_events_of_an_archive(tmp_path):
     kib = {}
@@ -299,6 +305,7 @@ def test_memory_does_not_grow_with_the_events_of_an_archive(tmp_path):
     assert kib[120_000] - kib[30_000] < 16 * 1024
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
 def test_two_traces_are_compared_without_columns(tmp_path):
     kib = {}
@@ -315,12 +322,13 @@ import sys
 import eventprof
 trace = eventprof.open(sys.argv[1])
 peak, leaks, brief = trace.peak(), trace.leaks(), trace.temporary()
-rows = [len(peak.by_site), len(peak.by_function), len(leaks), len(brief), trace.functions.top("self", 3)]
+rows = [len(peak.by_site), len(peak.by_function), len(peak.by_stack), trace.functions["p95"][0], len(leaks), len(brief), trace.functions.top("self", 3)]
 with open("/proc/self/status") as status:
     print(next(line for line in status if line.startswith("VmHWM")).split()[1])
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
 def test_peak_leaks_and_temporary_need_no_columns(tmp_path):
     kib = {}

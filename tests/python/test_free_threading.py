@@ -1,4 +1,4 @@
-"""Threads that record at once. Everywhere; what it is about are builds without a GIL."""
+"""Threads that record at the same time. The tests run on every build; they matter on builds without a GIL."""
 
 from __future__ import annotations
 
@@ -89,6 +89,7 @@ def test_the_profile_hook_is_refused_with_a_remedy():
         eventprof.record(backend="profile")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("limit", [1, 5 << 20, 64 << 20])
 @pytest.mark.parametrize(
     "policy", [raw.OVERWRITE, raw.STOP, raw.GROW], ids=["ring", "stop", "grow"]
@@ -237,6 +238,7 @@ def test_blocks_of_eight_threads_are_all_there_and_all_freed():
     assert len(set(mine["thread"].tolist())) == THREADS
 
 
+@pytest.mark.thorough
 def test_ints_of_offsets_of_eight_threads_are_kept_out():
     """3.13t: each thread's first blocks lie alike, in segments of their own. In the table of blocks that are kept out,
     one thread's replaced another's, whose free was then that of a block that had been freed before."""

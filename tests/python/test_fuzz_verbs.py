@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.newest
 
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [1, 2])
 def test_damaged_files_end_no_verb_by_an_exception_and_merging_adds_up(seed):
     program = Path(__file__).with_name("fuzz_verbs.py")

@@ -67,6 +67,7 @@ def runs(trace):
     ]
 
 
+@pytest.mark.thorough
 def test_runs_are_those_that_callbacks_see(backend, tmp_path):
     def on_thread():
         garbage(3)
@@ -167,6 +168,7 @@ def test_nothing_is_left_in_the_list_and_nobody_elses_is_taken():
         assert len(seen) == 2
 
 
+@pytest.mark.thorough
 def test_a_program_that_empties_the_list_displaces_it():
     before = list(gc.callbacks)
     rec = eventprof.record(gc=True, memory=False)

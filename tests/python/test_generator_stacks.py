@@ -182,6 +182,8 @@ THREADS = """
 
     problems = []
     threading.excepthook = problems.append
+    gc.collect()
+    gc.freeze()  # what was imported: a collection at each allocation need not look at it
     gc.set_threshold(1)
     sys.setswitchinterval(1e-5)
     for _ in range(ROUNDS):
@@ -197,6 +199,7 @@ THREADS = """
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS)
 def test_threads_with_generators_and_the_collector(way):
     run(THREADS, way, ROUNDS=4)

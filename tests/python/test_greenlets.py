@@ -1,4 +1,4 @@
-"""greenlet and gevent: every event is there, on its thread; that the tree is not right, it says."""
+"""greenlet and gevent: every event is recorded on its thread, and the trace says that its tree is wrong."""
 
 from __future__ import annotations
 

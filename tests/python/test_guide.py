@@ -17,9 +17,11 @@ from eventprof.cli import guide
 
 PICTURES = ("view", "flamegraph", "heatmap")
 PROGRAM = """
+import eventprof
 def part(count):
     return [bytearray(100) for _ in range(count)]
-kept = [part(50) for _ in range(20)]
+with eventprof.request("part"):
+    kept = [part(50) for _ in range(20)]
 """
 
 
@@ -60,7 +62,11 @@ def asked_rows(capsys, recording, verb, *more):
         "merge": [recording, "-o", f"{recording}.merge", "-f"],
         "export": [recording, "-o", f"{recording}.json"],
         **{verb: [recording, "-o", f"{recording}.html", "-f"] for verb in PICTURES},
+        "dataset": [f"{recording}.dataset"],
     }.get(verb, [recording])
+    if verb == "dataset":
+        pytest.importorskip("duckdb")
+        eventprof.write_dataset(recording, *files)
     out = asked(capsys, verb, *files, "--json", *more)
     if verb == "events":
         return None, [json.loads(line) for line in out.splitlines()]
@@ -80,7 +86,9 @@ def test_answers_follow_the_schema_and_have_the_fields_of_the_guide(recording, c
         conform(document)
         assert document["verb"] == verb and document["left_out"] >= 0
     assert rows or verb == "analyze"
-    if verb in ("verify", "diff"):  # the most telling of them
+    if verb == "dataset":
+        assert set(rows[0]) & set(fields) >= {"function", "name", "calls", "total", "self"}
+    elif verb in ("verify", "diff"):  # the most telling of them
         assert set(fields) <= set(rows[0])
     elif verb in ("report", "save", "merge", "export", *PICTURES):  # each row has some of them
         assert all(set(row) <= set(fields) for row in rows)
@@ -88,6 +96,7 @@ def test_answers_follow_the_schema_and_have_the_fields_of_the_guide(recording, c
         assert all(tuple(row) == fields for row in rows)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("verb", ["report", "tree"])
 @pytest.mark.parametrize("budget", [60, 150, 400, 100_000])
 @pytest.mark.parametrize("form", [["--json"], []])

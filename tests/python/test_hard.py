@@ -32,6 +32,7 @@ def deep(n):
     return deep(n - 1) + 1 if n else 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kinds", [raw.CALLS, raw.ALL], ids=["calls", "all"])
 def test_100_000_calls_deep(kinds, backend):
     limit = sys.getrecursionlimit()
@@ -571,6 +572,7 @@ def test_allocations_of_other_interpreters_keep_none_of_their_code_alive():
     assert (status, output, errors) == (0, "None True {None} False\n", "")
 
 
+@pytest.mark.thorough
 def test_nasty_program_thrice_in_one_recording(backend):
     with raw.recorder(raw.ALL, backend=backend) as rec:
         for _ in range(3):
@@ -580,6 +582,7 @@ def test_nasty_program_thrice_in_one_recording(backend):
     assert not raw.lost(trace)
 
 
+@pytest.mark.thorough
 def test_nasty_program_does_the_same_under_us(backend):
     nasty.run()
     nasty.SEEN.clear()

@@ -291,6 +291,7 @@ def test_code_of_one_text_is_one_function(backend):
 # ---- What dies ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not raw.HAS_MONITORING, reason="calls of types are seen by monitoring alone")
 @pytest.mark.parametrize("kept", [0, 3])
 def test_types_by_the_thousand_at_reused_addresses(kept):
@@ -317,6 +318,7 @@ def test_types_by_the_thousand_at_reused_addresses(kept):
         assert names == expected
 
 
+@pytest.mark.thorough
 def test_code_by_the_thousand_at_reused_addresses(backend):
     rec = raw.recorder(raw.ALL, backend=backend)
     with rec:

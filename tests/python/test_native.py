@@ -295,6 +295,7 @@ IN_USE = """
 """
 
 
+@pytest.mark.thorough
 @asks_the_c_library
 @pytest.mark.parametrize(
     "work",

@@ -201,6 +201,7 @@ def as_seen_by(tool, expected):
     return expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("tool", TOOLS)
 def test_each_works_as_if_alone(tool, order, backend, restored):
@@ -557,6 +558,7 @@ def test_our_tool_id_taken_away_is_displaced(free_tools):
 STEPS = ["R+", "R-", "T+", "T-"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "order",
     [order for order in itertools.product(STEPS, repeat=5) if "R+" in order and "T+" in order],
@@ -619,6 +621,7 @@ def test_displaced_says_alloc_while_another_tool_sits_on_our_hook():
 # ---- Line tools ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tool", [Coverage, SetTrace])
 def test_nasty_program_under_a_line_tool(tool, backend):
     """Line events put stand-ins into the bytecode that we read."""

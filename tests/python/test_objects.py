@@ -237,6 +237,7 @@ def test_threads_have_their_own():
     assert row_of(trace, Thing).created == 1500
 
 
+@pytest.mark.thorough
 def test_classes_come_and_go():
     def rounds(count):
         for number in range(count):

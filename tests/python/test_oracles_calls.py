@@ -80,6 +80,7 @@ def pairs(kinds, functions):
         yield (int(value) >> 32, int(value) & 0xFFFFFFFF), int(count)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", raw.BACKENDS)
 @pytest.mark.parametrize("name", programs.ALL)
 def test_calls_per_function_equal_cprofiles(name, backend):
@@ -146,6 +147,7 @@ PROGRAMS = {**programs.ALL, "nasty": lambda: nasty.run}
 SMALL = [name for name in PROGRAMS if name not in ("richards", "ast", "raytrace", "go")]
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not raw.HAS_MONITORING, reason="one backend")
 @pytest.mark.parametrize("name", SMALL)
 def test_backends_give_the_same_python_events(name):
@@ -161,6 +163,7 @@ def test_backends_give_the_same_python_events(name):
     assert len(by_monitoring) == len(by_profile) > 3
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not raw.HAS_MONITORING, reason="one backend")
 @pytest.mark.parametrize("name", SMALL)
 def test_backends_give_the_same_c_calls_of_what_profile_sees(name):
@@ -183,6 +186,7 @@ def test_backends_give_the_same_c_calls_of_what_profile_sees(name):
         assert event[0].startswith("c_")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", raw.BACKENDS)
 @pytest.mark.parametrize("name", SMALL)
 def test_every_call_ends_within_its_caller(name, backend):

@@ -81,6 +81,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("frames", [1, 5])
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("backend", raw.BACKENDS)
@@ -211,6 +212,7 @@ def places():
     yield names["x"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", ["tracemalloc below", "tracemalloc above"])
 @pytest.mark.parametrize("kinds", ["memory", "memory+calls"])
 @pytest.mark.parametrize("backend", raw.BACKENDS)
@@ -300,8 +302,12 @@ def allocation_histogram(kinds, backend, run=footprint.run):
     run()
     rec = raw.recorder(kinds | raw.MEMORY, backend=backend)
     gc.collect()
-    with rec:
-        kept = run()
+    gc.disable()  # whether a collection falls into the run depends on the tests before
+    try:
+        with rec:
+            kept = run()
+    finally:
+        gc.enable()
     trace = raw.capture(rec)
     del kept
     kind, size = trace.events("kind"), trace.events("size")
@@ -323,6 +329,7 @@ def deep(n):
     return deep(n - 1) if n else None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", raw.BACKENDS)
 def test_frames_of_a_deep_recursion_are_not_the_programs(backend):
     """What the hook makes lies in several arenas then, and alike."""
@@ -340,6 +347,7 @@ def test_frames_of_a_deep_recursion_are_not_the_programs(backend):
     assert difference.total() <= 200, difference
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kinds", [raw.PYTHON, raw.CALLS], ids=["python", "python+c"])
 @pytest.mark.parametrize("backend", raw.BACKENDS)
 def test_calls_leave_no_allocations_of_their_own(backend, kinds):
@@ -359,6 +367,7 @@ def test_calls_leave_no_allocations_of_their_own(backend, kinds):
     assert extra.total() + missing.total() <= allowed, (extra, missing)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(
     not raw.HAS_GIL and sys.version_info < (3, 14),
     reason="3.13 without the GIL keeps classes and functions for good once a thread was started",

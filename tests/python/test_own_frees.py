@@ -1,4 +1,4 @@
-"""What our own code frees of the program's is an event of the program's: else its address is given out twice."""
+"""Blocks of the program that eventprof's own code frees are events: otherwise an address would be allocated twice without a free."""
 
 from __future__ import annotations
 

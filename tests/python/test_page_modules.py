@@ -14,6 +14,8 @@ import pytest
 from eventprof.viewer import flamegraph, heatmap
 from eventprof.viewer.page import MODULES, code
 
+pytestmark = pytest.mark.newest
+
 TESTS = Path(__file__).parents[1] / "viewer"
 
 
@@ -47,6 +49,7 @@ def copy_modules(folder):
             (folder / source.name).write_bytes(source.read_bytes())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(path.name for path in TESTS.glob("*.test.mjs")))
 def test_modules_in_node(tmp_path, name):
     copy_modules(tmp_path / "viewer")

@@ -26,6 +26,8 @@ from eventprof.viewer.heatmap import heatmap
 from eventprof.viewer.page import put
 from eventprof.viewer.source import find_source
 
+pytestmark = pytest.mark.newest
+
 PROGRAM = """\
 def leaf(count):
     return [bytes(100 + n) for n in range(count)]
@@ -139,6 +141,7 @@ def test_two_recordings_share_the_nodes_that_both_have(before, after):
     assert [both.values["calls"][1][node] for node in nodes] == [1]
 
 
+@pytest.mark.thorough
 def test_the_page_draws_each_stack_as_wide_as_its_share(browser, after, tmp_path):
     put(tmp_path / "graph.html", flamegraph.flamegraph([after]))
     page = shown(browser, tmp_path / "graph.html", "eventprofGraph")
@@ -311,6 +314,15 @@ def test_the_heat_map_shows_each_line_with_its_figures(browser, lined, tmp_path)
     assert page.console == []
 
 
+@pytest.mark.parametrize(
+    ("which", "said"), [("lined", "until the next line"), ("after", "record with --lines")]
+)
+def test_the_page_says_what_the_time_of_a_line_is(browser, request, tmp_path, which, said):
+    request.getfixturevalue(which).show(tmp_path / "page.html", source=True)
+    browser.open(tmp_path / "page.html", "#tab=source")
+    assert said in browser.run("document.querySelector('#pane-source').textContent")
+
+
 def test_the_page_has_source_where_it_is_asked_for(browser, lined, tmp_path):
     write(lined, tmp_path / "page.html", source=True)
     write(lined, tmp_path / "without.html")
@@ -457,4 +469,4 @@ def test_recordings_of_different_clocks_do_not_compare(files, tmp_path, monkeypa
         )
         == 1
     )
-    assert "their times do not compare" in capsys.readouterr().err
+    assert "their times cannot be compared" in capsys.readouterr().err

@@ -22,6 +22,7 @@ BLOCKS = {"malloc", "calloc", "realloc", "realloc_free", "free", "realloc_failed
 SIZE = 99_991
 
 
+@pytest.mark.thorough
 def test_every_two_sets_of_events():
     """In a process of its own: of all pairs, with C libraries where they can be recorded."""
     with_native = sys.platform == "linux" and not SANITIZED

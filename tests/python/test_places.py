@@ -1,4 +1,7 @@
-"""Adding to the core touches the places that doc/architecture.rst names, and no others: tried in a copy of the tree."""
+"""Adding a kind, a column, a source or a verb touches the places that doc/architecture.rst names, and no others.
+
+The page's examples are added to a copy of the tree, which is built and used.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import eventprof
+
+pytestmark = pytest.mark.newest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "doc" / "architecture.rst").read_text(encoding="utf-8")
@@ -76,43 +83,70 @@ main(int count, char **words)
 """
 
 
-def example(heading, place):
-    """Give the lines that the page's example adds to a file: what follows its name in a comment."""
+def example(heading, place, comment="/*"):
+    """Give the lines that the page's example adds to a file: what follows its name in a comment.
+
+    Of a diff, the lines that are added.
+    """
     section = PAGE[PAGE.index(f"\n{heading}\n{'-' * len(heading)}\n") :]
+    mark = re.escape(comment)
     found = re.search(
-        rf"^( +)/\* {re.escape(place)}.*\*/\n((?:\1.*\n|\n)+?)(?=\1/\*|\S)", section, re.MULTILINE
+        rf"^( +){mark} {re.escape(place)}.*\n((?:\1.*\n|\n)+?)(?=\1{mark} [a-z]+/|\1{mark} meson|\S)",
+        section,
+        re.MULTILINE,
     )
     assert found is not None, place
-    return (
-        "".join(line.removeprefix(found[1]) for line in found[2].splitlines(keepends=True)).strip()
-        + "\n"
-    )
+    lines = [line.removeprefix(found[1]) for line in found[2].splitlines(keepends=True)]
+    added = [line[1:] for line in lines if line.startswith("+")]
+    return "".join(added) if added else "".join(lines).strip() + "\n"
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not MESON.exists(), reason="this environment has no meson")
-def test_a_kind_is_one_row_and_a_column_is_a_row_and_a_function(tmp_path):
-    tree = tmp_path / "tree"
-    shutil.copytree(ROOT / "eventprof", tree / "eventprof")
-    shutil.copytree(ROOT / "examples", tree / "examples")
+def insert_behind(path, pattern, text):
+    before = path.read_text(encoding="utf-8")
+    found = re.search(pattern, before)
+    assert found is not None, pattern
+    path.write_text(before[: found.end()] + text + before[found.end() :], encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """Give a copy of the tree with the examples of a kind, a column and a source, built and installed."""
+    if not MESON.exists():
+        pytest.skip("this environment has no meson")
+    tree = tmp_path_factory.mktemp("places") / "tree"
+    for name in ("eventprof", "examples", "python"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("meson.build", "meson.options", "LICENSE"):
         shutil.copy(ROOT / name, tree)
-    # The places that the page names.
+
     append(
         tree / "eventprof/base/events.def", example("Adding a kind", "eventprof/base/events.def")
     )
-    rows = tree / "eventprof/trace/columns.def"
-    behind = re.search(r"EP_COLUMN\(CALLS, line,[^;]*?\"\"\)\n", rows.read_text())
-    assert behind is not None
-    rows.write_text(
-        rows.read_text().replace(
-            behind[0], behind[0] + example("Adding a column", "eventprof/trace/columns.def")
-        )
+    insert_behind(
+        tree / "eventprof/trace/columns.def",
+        r"EP_COLUMN\(CALLS, line,[^;]*?\"\"\)\n",
+        example("Adding a column", "eventprof/trace/columns.def"),
     )
     append(
         tree / "eventprof/trace/columns_pairs.c",
         example("Adding a column", "eventprof/trace/columns_pairs.c"),
     )
+    append(
+        tree / "python/src/hooks/sources.def",
+        example("Adding a source", "python/src/hooks/sources.def", "#"),
+    )
+    insert_behind(
+        tree / "meson.build",
+        r"'python/src/hooks/source_trace.c',\n",
+        example("Adding a source", "meson.build", "#"),
+    )
+    # Says that another tool has its hook while it is asked to record: so a test sees what it is asked.
+    source = example("Adding a source", "python/src/hooks/source_waits.c")
+    assert "return true;" in source
+    (tree / "python/src/hooks/source_waits.c").write_text(
+        source.replace("return true;", "return !recorded;")
+    )
+
     # What uses them.
     (tree / "written.c").write_text(PROGRAM)
     append(
@@ -120,20 +154,85 @@ def test_a_kind_is_one_row_and_a_column_is_a_row_and_a_function(tmp_path):
         "executable('written', 'written.c', dependencies: core_dep)\n"
         "executable('column', 'examples/c/print_column.c', dependencies: core_dep)\n",
     )
+    options = ["-Dtests=disabled", "-Dwerror=true", "-Doptimization=0", f"--prefix={tree / 'site'}"]
+    options += [f"--python.{kind}libdir={tree / 'site'}" for kind in ("pure", "plat")]
+    run(MESON, "setup", tree / "build", *options, cwd=tree)
+    run(MESON, "compile", "-C", tree / "build", cwd=tree)
+    run(MESON, "install", "-C", tree / "build", "--tags", "python-runtime,runtime", cwd=tree)
+    return tree
 
-    build = tree / "build"
-    options = ["-Dpython=false", "-Dtests=disabled", "-Dwerror=true", "-Doptimization=0"]
-    run(MESON, "setup", build, *options, cwd=tree)
-    run(MESON, "compile", "-C", build, cwd=tree)
-    run(build / "written", "waiting.epr", cwd=tmp_path)
+
+@pytest.mark.slow
+def test_a_kind_is_one_row_and_a_column_is_a_row_and_a_function(tree, tmp_path):
+    run(tree / "build" / "written", "waiting.epr", cwd=tmp_path)
 
     def column(table, name):
-        return run(build / "column", "waiting.epr", table, name, cwd=tmp_path).split()
+        return run(tree / "build" / "column", "waiting.epr", table, name, cwd=tmp_path).split()
 
     assert column("events", "event") == ["call", "wait", "return"]
     (start,), (duration,), (end,) = (column("calls", name) for name in ("start", "duration", "end"))
     assert int(duration) > 0
     assert int(end) == int(start) + int(duration)
+
+
+@pytest.mark.slow
+def test_the_row_of_a_kind_and_of_a_column_reaches_python(tree, tmp_path):
+    run(tree / "build" / "written", "waiting.epr", cwd=tmp_path)
+
+    said = python(
+        tree,
+        "calls = eventprof.open('waiting.epr').calls\n"
+        "events = eventprof.open('waiting.epr').events\n"
+        "print(events['event'].tolist(), (calls['end'] - calls['start'] - calls['duration']).tolist())",
+        cwd=tmp_path,
+    )
+
+    assert said == "['call', 'wait', 'return'] [0]\n"
+
+
+@pytest.mark.slow
+def test_a_source_is_a_file_a_row_and_a_line_of_the_build(tree, tmp_path):
+    said = python(
+        tree,
+        "print([hook for name, _, hook in eventprof._core.source_table() if name == 'waits'])\n"
+        "for marks in (True, False):\n"
+        "    with eventprof.record(memory=False, marks=marks) as rec:\n"
+        "        pass\n"
+        "    print(rec.displaced)",
+        cwd=tmp_path,
+    )
+
+    assert said.splitlines() == [
+        "['what the program calls to say that it waits']",
+        "('waits',)",
+        "()",
+    ]
+
+
+@pytest.mark.thorough
+def test_a_verb_is_a_file_and_a_row(tmp_path):
+    package = Path(eventprof.__file__).parent
+    shutil.copytree(package, tmp_path / "eventprof", ignore=shutil.ignore_patterns("__pycache__"))
+    verb = example("Adding a verb", "python/eventprof/cli/threads.py", "#")
+    (tmp_path / "eventprof/cli/threads.py").write_text(verb)
+    row = example("Adding a verb", "python/eventprof/cli/__init__.py", "#")
+    insert_behind(tmp_path / "eventprof/cli/__init__.py", r"\nVERBS = \{\n", row)
+    with eventprof.record(output=tmp_path / "run.epr") as rec:
+        pass
+
+    def shown(*words):
+        return run(sys.executable, "-m", "eventprof", *words, cwd=tmp_path)
+
+    assert shown("threads", "run.epr") == f"{rec.trace.threads}\n"
+    assert "list the threads of a recording" in shown("--help")
+    assert "List the threads of a recording." in shown("threads", "--help")
+    assert "eventprof threads FILE" in shown("man")
+    assert "threads" in shown("completion", "bash")
+
+
+def python(tree, program, *, cwd):
+    lines = f"import sys\nsys.path.insert(0, {str(tree / 'site')!r})\nimport eventprof\n{program}\n"
+    return run(sys.executable, "-c", lines, cwd=cwd)
 
 
 def append(path, text):

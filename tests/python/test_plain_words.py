@@ -6,11 +6,25 @@ import re
 
 import pytest
 
+pytestmark = pytest.mark.newest
+
 ROOT = pathlib.Path(__file__).parents[2]
 SUFFIXES = (".c", ".h", ".def", ".py", ".js", ".rst", ".md")
-FOLDERS = ("doc", "eventprof", "python")
+FOLDERS = (
+    "benchmarks",
+    "doc",
+    "eventprof",
+    "python",
+    "tests/c",
+    "tests/pypy",
+    "tests/python",
+    "tools",
+)
 TEXTS = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*"))]
-TEXTS = [path for path in TEXTS if path.suffix in SUFFIXES] + [ROOT / "README.rst"]
+TEXTS = [
+    path for path in TEXTS if path.suffix in SUFFIXES and path.name != pathlib.Path(__file__).name
+]
+TEXTS.append(ROOT / "README.rst")
 # What was written once, and what to write.
 PHRASES = {
     r"none of the (interpreter|program)'s": "name the thing: 'rows that are not interpreter calls'",
@@ -20,6 +34,9 @@ PHRASES = {
     r"what they made of it": "name the fields",
     r"befell|befalls": "'happened to', or name the cause",
     r"no regular file": "'not a regular file'",
+    r"not to be had\b": "'is not available'",
+    r"the comfort\b": "name what it adds",
+    r"out of the ordinary": "'unusual', or name the cases",
 }
 
 

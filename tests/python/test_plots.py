@@ -99,6 +99,7 @@ def test_without_matplotlib_an_error_names_the_extra(trace, monkeypatch):
             plot()
 
 
+@pytest.mark.thorough
 def test_memory_is_plotted(trace, tmp_path):
     pytest.importorskip("matplotlib")
     axes = trace.memory.plot()

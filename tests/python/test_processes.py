@@ -1,4 +1,4 @@
-"""Processes that begin and end while a recorder runs; what is plainer is in test_exit.py."""
+"""Processes that begin and end while a recorder runs; simpler cases are in test_exit.py."""
 
 from __future__ import annotations
 
@@ -101,6 +101,7 @@ def test_children_of_children_of_threads(backend):
     assert (status, output, errors) == (0, "0\n", "")
 
 
+@pytest.mark.thorough
 def test_fork_while_a_recorder_starts_and_stops_on_another_thread(backend):
     """The lock of a change may be held at the moment of the fork: the child is not to wait for it."""
     status, output, errors = child(
@@ -130,6 +131,7 @@ def test_fork_while_a_recorder_starts_and_stops_on_another_thread(backend):
     assert (status, output, errors) == (0, "done\n", "")
 
 
+@pytest.mark.thorough
 def test_fork_while_other_threads_collect(backend):
     """3.13t: they may hold the interpreter's lock of those who stop the threads, and it stays locked."""
     status, output, errors = child(
@@ -197,6 +199,7 @@ def test_a_new_thread_of_a_child_is_no_thread_of_its_parent(backend):
 # ---- multiprocessing, pools ----------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing_by_every_method(method, backend, tmp_path):
     """Children that record for themselves, too, and a pool of processes from a pool of threads."""
@@ -253,6 +256,7 @@ def test_threads_of_a_pool_have_their_names(backend):
     assert ours == {"cook_0", "cook_1", "cook_2"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("close_fds", [True, False])
 def test_subprocesses_from_threads(close_fds, backend):
     """By vfork and by fork, with a program of Python's between fork and exec."""
@@ -277,6 +281,7 @@ def test_subprocesses_from_threads(close_fds, backend):
 # ---- Signals, exits ------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "end, status, output",
     [
@@ -346,6 +351,7 @@ DAEMONS = """
 """
 
 
+@pytest.mark.thorough
 def test_daemon_threads_that_record_through_the_end(backend):
     for _ in range(20):
         status, output, errors = child(DAEMONS, backend)

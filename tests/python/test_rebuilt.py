@@ -119,6 +119,7 @@ quick = settings(
 )
 
 
+@pytest.mark.thorough
 @given(node=nodes(3))
 @quick
 def test_events_of_a_random_program_are_those_of_the_model(node):
@@ -132,6 +133,7 @@ def test_events_of_a_random_program_are_those_of_the_model(node):
         assert interesting(recorder.trace) == expected
 
 
+@pytest.mark.thorough
 @given(node=nodes(3))
 @quick
 def test_calls_nest_and_self_times_add_up(node):
@@ -197,6 +199,7 @@ def reference_statistics(trace):
     return calls, total, own
 
 
+@pytest.mark.thorough
 @given(node=nodes(3))
 @quick
 def test_statistics_agree_with_plain_python(node):
@@ -238,6 +241,7 @@ def total(column):
     return column.sum() if len(column) else 0
 
 
+@pytest.mark.thorough
 @given(node=nodes(3))
 @quick
 def test_memory_over_time_is_that_of_a_replay(node):
@@ -283,6 +287,7 @@ def test_threads_are_rebuilt_each_by_itself():
 # ---- Programs that nobody here wrote -------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(programs.PYPERFORMANCE))
 def test_the_peak_is_tracemalloc_s(name):
     run = programs.program(name)
@@ -303,6 +308,7 @@ def test_the_peak_is_tracemalloc_s(name):
     assert recorder.trace.peak().bytes == peak - before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(programs.PYPERFORMANCE))
 def test_statistics_of_a_program_agree_with_plain_python(name):
     run = programs.program(name)

@@ -139,6 +139,7 @@ def notes(text):
 # ---- What is in it -------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("case", "expected"),
     [
@@ -389,6 +390,7 @@ def test_a_file_that_was_cut_off_says_so_first(tmp_path, share):
 # ---- Where it is printed -------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("case", CASES)
 def test_it_fits_any_width_without_blanks_at_the_end(traces, case, width):

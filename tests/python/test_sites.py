@@ -31,6 +31,7 @@ def of_run(events):
     return events[names.index(("call", "run")) + 1 : names.index(("return", "run"))]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("memory", [False, True], ids=["calls", "calls+memory"])
 @pytest.mark.parametrize("backend", raw.BACKENDS)
 def test_caller_and_line_are_what_the_callee_sees_in_getframe(backend, memory):
@@ -123,6 +124,7 @@ def recorded(program, backend):
     return log
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", raw.BACKENDS)
 def test_every_python_call_is_where_setprofile_shows_it(backend):
     expected = [e for e in of_run(observed(nasty.run)) if e[0] in ("call", "return")]
@@ -134,6 +136,7 @@ def test_every_python_call_is_where_setprofile_shows_it(backend):
     assert len(ours) == len(expected) > 3000
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", raw.BACKENDS)
 def test_every_c_call_is_where_setprofile_shows_it(backend):
     expected = of_run(observed(nasty.run))

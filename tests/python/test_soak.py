@@ -22,6 +22,7 @@ def run(program, *arguments, folder):
     return done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("on_file", [False, True], ids=["memory", "file"])
 def test_memory_is_steady_at_full_rate(on_file, tmp_path):
     arguments = ["--file", tmp_path] if on_file else []
@@ -29,12 +30,14 @@ def test_memory_is_steady_at_full_rate(on_file, tmp_path):
     run("soak.py", "--rounds", "40", *arguments, folder=tmp_path)
 
 
+@pytest.mark.thorough
 def test_short_threads_give_back_what_they_held(tmp_path):
     said = run("soak.py", "--threads", "1500", folder=tmp_path)
 
     assert said.startswith("1500 short threads")
 
 
+@pytest.mark.thorough
 def test_what_eight_threads_emit_is_recorded_or_counted(tmp_path):
     """Calls and blocks, each policy; every thread has more than a small ring holds."""
     cases = ["overwrite-1", "overwrite-8", "stop-1", "stop-64", "grow", "file-1", "file-stop-64"]

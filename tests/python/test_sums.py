@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CASES = ["all-overwrite-1", "all-stop-64", "all-grow", "all-file-64", "overwrite-1"]
 
 
+@pytest.mark.thorough
 def test_what_is_recorded_and_what_is_lost_is_what_was_emitted_of_each_kind(tmp_path):
     run = subprocess.run(
         [sys.executable, Path(__file__).with_name("sums.py"), "--events", "1200000", "--folder", tmp_path,

@@ -54,6 +54,7 @@ def run_threads(calls, threads=4):
 # ---- Recorded + lost == emitted -------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("limit", [1, 2 << 20, 5 << 20, 64 << 20])
 @pytest.mark.parametrize(
     "on_full", [raw.OVERWRITE, raw.STOP, raw.GROW], ids=["overwrite", "stop", "grow"]
@@ -85,6 +86,7 @@ def test_every_event_is_recorded_or_lost(on_full, limit, backend):
         assert kept.total() * 8 <= max(limit, 4 << 20) + (5 << 20)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("limit", [1, 3 << 20])
 @pytest.mark.parametrize("on_full", [raw.OVERWRITE, raw.STOP], ids=["overwrite", "stop"])
 def test_a_ring_and_a_growing_recorder_count_the_same_of_each_thread(on_full, limit, backend):
@@ -177,6 +179,7 @@ def test_each_thread_has_its_own_rows_and_its_name(backend):
     assert per_thread == {f"worker {i}": 1 for i in range(20)}
 
 
+@pytest.mark.thorough
 def test_200_threads_at_once(backend):
     rec = raw.recorder(raw.ALL, backend=backend)
     barrier = threading.Barrier(201)
@@ -275,6 +278,7 @@ def test_only_the_current_thread(backend):
     assert sum(row.word == "call" and row.name == "leaf" for row in events) == 1
 
 
+@pytest.mark.thorough
 def test_pool(backend):
     with raw.recorder(raw.ALL, backend=backend) as rec, ThreadPoolExecutor(4) as pool:
         assert list(pool.map(leaf, range(1000))) == list(range(1000))
@@ -330,6 +334,7 @@ def test_threads_started_in_threads_in_finalizers_and_callbacks(backend):
     assert len(threads) >= 4
 
 
+@pytest.mark.thorough
 def test_start_and_stop_while_threads_run(backend):
     go = True
 
@@ -359,6 +364,7 @@ def test_start_and_stop_while_threads_run(backend):
         assert all(row.caller.endswith("work") for row in events)
 
 
+@pytest.mark.thorough
 def test_recorders_on_several_threads_overlap(backend):
     def work():
         for _ in range(20):
@@ -377,6 +383,7 @@ def test_recorders_on_several_threads_overlap(backend):
     assert counts == [50] * 80
 
 
+@pytest.mark.thorough
 def test_snapshots_while_threads_write(backend):
     """A reader never sees half a record: addresses, sizes and names stay what they are."""
     go = True
@@ -498,6 +505,7 @@ def test_uncaught_error_in_a_raw_thread_is_reported_as_ever(backend, monkeypatch
     assert reports[0] == reports[1]
 
 
+@pytest.mark.thorough
 def test_a_window_beside_another_may_begin_at_any_instant_of_threads(backend):
     """Also between a function's first instruction and what the interpreter tells of it."""
     ends = 0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import threading
 import time
 import tracemalloc
 
+import json_schema
 import numpy as np
 import pytest
 import raw
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 
 import eventprof
 from eventprof.answers import show
+from eventprof.answers.adding import AddedTree
 from eventprof.answers.tree import OTHER, Tree
 from eventprof.cli import main
 
@@ -101,6 +104,7 @@ STEPS = st.recursive(
 PROGRAMS = st.lists(STEPS, max_size=6)
 
 
+@pytest.mark.thorough
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(PROGRAMS)
 def test_fold_equals_the_tables_for_random_programs(program):
@@ -128,6 +132,7 @@ def test_fold_equals_the_tables_with_threads(programs):
     tree_reference.compare(rec.trace)
 
 
+@pytest.mark.thorough
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(PROGRAMS)
 def test_fold_equals_the_tables_where_the_ring_lost_its_head(program):
@@ -175,18 +180,160 @@ def test_bound_folds_the_smallest_into_other_and_loses_nothing():
     }
 
 
+# ---- Parts ---------------------------------------------------------------------------------------
+
+
+def figures(tree):
+    """{path: figures} of nodes and leaves: what does not depend on the order of nodes."""
+    names = [name for name in tree.nodes if name not in ("parent", "place")]
+    of_leaves = [name for name in tree.leaves if name not in ("node", "place")]
+    paths = [()]
+    for node in range(1, tree.count):
+        key = int(tree.function[node]), int(tree.caller[node]), int(tree.line[node])
+        paths.append((paths[tree.parent[node]], key))
+    nodes = {
+        path: [int(tree.nodes[name][node]) for name in names] for node, path in enumerate(paths)
+    }
+    leaves = {
+        (paths[tree.leaf_node[leaf]], int(tree.leaf_function[leaf]), int(tree.leaf_line[leaf])): [
+            int(tree.leaves[name][leaf]) for name in of_leaves
+        ]
+        for leaf in range(len(tree.leaf_node))
+    }
+    low, high = tree.live_bins(8192)
+    rest = tree.facts, tree.domains_at_peak, tree.domains_allocated, low.tolist(), high.tolist()
+    return nodes, leaves, rest, {name: of.tolist() for name, of in tree.threads.items()}
+
+
+@pytest.mark.thorough
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(PROGRAMS, min_size=1, max_size=3), st.lists(st.floats(0, 1), min_size=1, max_size=4)
+)
+def test_parts_of_a_recording_merge_to_the_whole(programs, shares):
+    machine = Machine()
+    machine.run([("keep", 100)] * 5)
+    threads = [threading.Thread(target=machine.run, args=(program,)) for program in programs[1:]]
+    with eventprof.record() as rec:
+        for thread in threads:
+            thread.start()
+        machine.run(programs[0] * 2)
+        for thread in threads:
+            thread.join()
+    rows = len(rec.trace.events)
+
+    parts = Tree(rec.trace, cuts=sorted(int(share * rows) for share in shares))
+
+    assert figures(parts) == figures(Tree(rec.trace))
+
+
+def test_parts_that_begin_in_no_row_are_refused():
+    with eventprof.record() as rec:
+        sorted([1])
+
+    for cuts in [(10**9,), (2, 1)]:
+        with pytest.raises(ValueError):
+            Tree(rec.trace, cuts=cuts)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(PROGRAMS, min_size=1, max_size=3))
+def test_trees_of_processes_add_up_by_path(programs):
+    traces = []
+    for program in programs:
+        with eventprof.record() as rec:
+            Machine().run(program * 2)
+        traces.append(rec.trace)
+
+    added = AddedTree([Tree(trace, lengths=True) for trace in traces])
+
+    merged = Tree(eventprof.merge(traces), lengths=True)
+    assert by_names(added) == by_names(merged)
+    assert added.facts["peak"] == sum(trace.peak().bytes for trace in traces)
+    assert added.facts["peak"] >= merged.facts["peak"]
+    assert added.below("at_peak")[0] == added.facts["peak"] == sum(added.domains_at_peak)
+    assert added.facts["live"] == merged.facts["live"]
+    for percent, values in added.percentiles(50, 99).items():
+        of_merged = dict(zip(merged.functions, merged.percentiles(percent)[percent], strict=False))
+        assert dict(zip(added.functions, values, strict=False)) == of_merged
+    with pytest.raises(ValueError, match="no common time"):
+        added.live_bins(3)
+
+
+def by_names(tree):
+    """{path by functions: figures} of what depends neither on other processes nor on their time."""
+    names = ("calls", "resumes", "raised", "total", "self", "longest", "shortest", "freed")
+    paths, found = [()], {}
+
+    def function(row):
+        return tree.functions[row] if row >= 0 else row
+
+    for node in range(tree.count):
+        if node:
+            key = function(tree.function[node]), function(tree.caller[node]), int(tree.line[node])
+            paths.append((paths[tree.parent[node]], key))
+        found[paths[node]] = [int(tree.nodes[name][node]) for name in names]
+    for leaf in range(len(tree.leaf_node)):
+        key = paths[tree.leaf_node[leaf]], function(tree.leaf_function[leaf])
+        found[key, int(tree.leaf_line[leaf])] = [
+            int(tree.leaves[name][leaf])
+            for name in ("allocated", "blocks", "live", "live_blocks", "temporary")
+        ]
+    return found
+
+
+# ---- Percentiles, stacks -------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(PROGRAMS)
+def test_percentiles_of_the_fold_are_off_by_less_than_a_hundredth(program):
+    with eventprof.record() as rec:
+        Machine().run(program * 5)
+    exact = rec.trace._core.function_stats()
+    count = len(rec.trace._core.functions())
+
+    found = Tree(rec.trace, lengths=True).percentiles(50, 95, 99)
+
+    for percent, values in found.items():
+        wanted = exact[f"p{percent}"][:count]
+        assert (np.abs(values[:count] - wanted) <= np.where(wanted < 128, 0, wanted / 100)).all()
+
+
+def test_holders_by_stack_are_those_of_the_rows_of_blocks():
+    machine = Machine()
+    with eventprof.record() as rec:
+        machine.run([("call", [("keep", 100), ("other", [("keep", 9)])]), ("keep", 7)] * 3)
+    trace = rec.trace
+
+    for name, table in [("live", trace.leaks("stack")), ("at_peak", trace.peak().by_stack)]:
+        wanted: dict = {}
+        for key, size, blocks in zip(*trace._grouped(name, "stack"), strict=True):
+            text = trace._stack_text(int(key))
+            of = wanted.setdefault(text, [0, 0])
+            of[0] += int(size)
+            of[1] += int(blocks)
+        stacks = [None if row.stack is None else str(row.stack) for row in table]
+        found = zip(stacks, table["bytes"].tolist(), table["blocks"].tolist(), strict=True)
+        assert {stack: [size, blocks] for stack, size, blocks in found} == wanted
+        assert sorted(table["bytes"].tolist(), reverse=True) == table["bytes"].tolist()
+
+
 def assert_functions_equal_the_columns(trace):
     """Assert that the fold's sums by function are those that the columns of all events give."""
     sums, stats = trace._functions_of_tree(), trace._core.function_stats()
     count = len(trace._core.functions())
     percentiles = {"p50", "p95", "p99"}
-    assert sums.keys() - {"blocked", "blocked_self"} == stats.keys() - percentiles
-    for name in stats.keys() - percentiles:
+    assert sums.keys() - {"blocked", "blocked_self", "spent"} == stats.keys() - percentiles
+    # Without a lock the tables have no such column, whatever the core counts.
+    no_lock = set() if trace.has_lock else {name for name in stats if name.startswith("waited")}
+    for name in stats.keys() - percentiles - no_lock:
         assert sums[name][:count].tolist() == stats[name][:count].tolist(), name
     for name in ("self", "freed_self", "allocated_self", "live_self", "at_peak_self"):
         assert sums[name].sum() == stats[name].sum(), name
 
 
+@pytest.mark.thorough
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(PROGRAMS, min_size=1, max_size=3))
 def test_sums_by_function_equal_the_table_of_functions(programs):
@@ -201,6 +348,7 @@ def test_sums_by_function_equal_the_table_of_functions(programs):
     assert_functions_equal_the_columns(rec.trace)
 
 
+@pytest.mark.thorough
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(PROGRAMS)
 def test_sums_by_function_equal_the_columns_where_the_ring_lost_its_head(program):
@@ -328,6 +476,7 @@ def spin(until):
     return count
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not raw.HAS_GIL, reason="without the lock nobody waits for it")
 def test_a_call_waits_while_other_threads_hold_the_lock():
     until = time.perf_counter() + 1.0
@@ -385,6 +534,7 @@ def share_of_waiting():
     return (calls["waited"][rows] / calls["duration"][rows]).tolist()
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not raw.HAS_GIL, reason="without the lock nobody waits for it")
 def test_of_two_busy_threads_each_waits_half_of_its_time():
     tries = []
@@ -565,12 +715,63 @@ def test_tree_of_one_call(recording, capsys, arguments, said):
 
 
 @pytest.mark.parametrize(
+    "asked", [["--slowest", "own_work"], ["--span", "request"], ["--call", "0"]], ids=" ".join
+)
+def test_one_call_for_a_program(recording, capsys, asked):
+    assert main(["tree", recording, *asked, "--json", "--limit", "2"]) == 0
+
+    answer = json.loads(capsys.readouterr().out)
+    json_schema.conform(answer)
+    call, *inside = answer["rows"]
+    calls = eventprof.open(recording).calls
+    row = int(call["handle"].removeprefix("c-"))
+    children = np.flatnonzero(np.ma.filled(calls["parent"], -1) == row)
+    assert call["depth"] == 0 and call["total"] == int(calls["duration"][row])
+    assert [of["depth"] for of in inside] == [1] * min(2, len(inside))
+    assert sum(of["total"] for of in inside) <= int(calls["duration"][children].sum())
+    assert answer["left_out"] or sum(of["calls"] for of in inside) == len(children)
+    main(["tree", recording, "--call", call["handle"]])
+    assert f"call {row}: {call['name']}" in capsys.readouterr().out
+
+
+def test_trees_of_several_recordings_are_added(recording, capsys):
+    assert main(["tree", recording, recording]) == 0
+    said = capsys.readouterr()
+    assert main(["tree", recording]) == 0
+    alone = capsys.readouterr().out
+
+    events = len(eventprof.open(recording).events)
+    assert said.out.startswith(f"{2 * events:,} events in 2 recordings, peaks ")
+    calls, doubled = (
+        [int(number) for number in re.findall(r"(\d+) +[^\w\n]*[\w.]*own_work", text)]
+        for text in (alone, said.out)
+    )
+    assert calls and doubled == [2 * number for number in calls]
+    for option in (["--json"], ["--node", "n-1"], ["--call", "0"]):
+        assert main(["tree", recording, recording, *option]) == 2
+        assert "go with one recording" in capsys.readouterr().err
+
+
+def test_open_calls_for_a_program(recording, capsys):
+    calls = eventprof.open(recording).calls
+    time = int(calls["start"][len(calls) // 2])
+
+    assert main(["tree", recording, "--at", str(time), "--json"]) == 0
+
+    answer = json.loads(capsys.readouterr().out)
+    json_schema.conform(answer)
+    is_open = (calls["start"] <= time) & (calls["start"] + calls["duration"] > time)
+    rows = [int(row["handle"].removeprefix("c-")) for row in answer["rows"]]
+    assert sorted(rows) == np.flatnonzero(is_open).tolist() and rows
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--slowest", "own_wrk"], "did you mean 'own_work'"),
         (["--call", "999999999"], "there are calls 0 to"),
         (["--at", "999s"], "at: from 0 to"),
-        (["--limit", "0"], "at least one"),
+        (["--limit", "0"], "1 or more"),
     ],
 )
 def test_tree_says_what_there_is_not(recording, capsys, arguments, said):

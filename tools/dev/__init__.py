@@ -1,1 +1,1 @@
-"""What ``./dev`` does: a file a verb, and what verbs share. Python's standard library is enough."""
+"""The verbs of ``./dev``, one file for each, and what they share. They need no other package."""

@@ -1,4 +1,4 @@
-"""``./dev``: finds the verb, and turns what ends it into an exit code."""
+"""``./dev``: finds the verb, runs it, and gives the exit code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    # Started as a folder: the package is the folder, not what lies in it.
+    # Python put this folder on sys.path; the package `dev` needs the folder above it.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from dev import shell
@@ -29,7 +29,7 @@ VERBS = (
     "clean",
     "help",
 )
-#: What ``./dev test`` starts as a process of its own.
+#: Verbs that only ``./dev test`` starts, as processes of their own.
 INNER = {"python-job": "python_job"}
 SAME = {"-h": "help", "--help": "help"}
 
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 def start() -> int:
     """Run what the command line asks for. A program that fails ends ./dev with its exit code."""
-    # As of a shell: a reader that went away ends the writer without a word.
+    # As in a shell: if the reader of a pipe ends, the writer ends silently.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     shell.prepare()

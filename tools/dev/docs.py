@@ -9,7 +9,7 @@ from dev.results import Results
 
 def sphinx(python: Python) -> list[str]:
     """Give the command that makes the pages anew; a warning is a failure."""
-    # What is kept from before hides warnings.
+    # Files of an earlier build would hide warnings.
     shell.remove(shell.BUILD / "doc")
     options = [
         "-b",

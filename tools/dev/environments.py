@@ -1,6 +1,6 @@
-"""Environments in build/: made, filled, and with the package as of now.
+"""Virtual environments in build/, with their packages and with eventprof as it is now.
 
-Stamps say what was asked for last time, so that a second start asks nothing.
+Stamp files say what was installed last time, so that a second start does nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dev.packages import Packages
 from dev.pythons import Python, is_tested
 
 PIP = ("-m", "pip", "install", "-q", "--progress-bar", "off")
-#: What the installed package is made of.
+#: The files and folders from which the package is built.
 SOURCES = ("meson.build", "meson.options", "pyproject.toml", "README.rst", "eventprof", "python")
 
 
@@ -70,7 +70,7 @@ def ensure_venv(python: Python, sets: tuple[str, ...], venv: Path | None = None)
     shell.BUILD.mkdir(parents=True, exist_ok=True)
     if shell.read(venv / "made") != made:
         shell.note(f"making {venv.relative_to(shell.ROOT)} with {python.path} ({python.full})")
-        # What was built with another interpreter goes, too.
+        # Builds with another interpreter are removed, too.
         shell.remove(venv, shell.BUILD / python.name)
         shell.must([*python.command, "-m", "venv", venv])
         (venv / "made").write_text(made, encoding="utf-8")
@@ -103,9 +103,9 @@ def fingerprint(root: Path, sources: tuple[str, ...] = SOURCES) -> str:
 
 
 def ensure_package(python: Python, options: tuple[str, ...]) -> None:
-    """Have the package as of now. Only what changed is compiled again, in build/X.Y."""
+    """Build and install the package from the present sources; only changed files are compiled."""
     stamp = python.venv / "package"
-    # A package that was built with stricter options, or others, will do where none are asked for.
+    # If no options are asked for, a package that was built with any options is used.
     now = " ".join((fingerprint(shell.ROOT), *options))
     if shell.read(stamp).startswith(now):
         return
@@ -120,7 +120,7 @@ def ensure_package(python: Python, options: tuple[str, ...]) -> None:
 
 
 def ensure(python: Python, sets: str, *options: str) -> None:
-    """Have environment and package, one process at a time.
+    """Make the environment and the package, if they are not up to date; one process at a time.
 
     Parameters
     ----------
@@ -137,9 +137,9 @@ def ensure(python: Python, sets: str, *options: str) -> None:
 
 
 def set_up(python: Python, sets: str, packages: Packages | None = None) -> None:
-    """Have compiler, environment and package: what most verbs begin with."""
+    """Make sure that compiler, environment and package are there; most verbs begin with this."""
     packages = packages or Packages()
-    # Asked only when something will be built: a second start is to be quick.
+    # The compiler is checked only if something will be built, so that a second start is quick.
     if not shell.read(python.venv / "package").startswith(fingerprint(shell.ROOT)):
         packages.need_compiler()
         packages.wish_codecs()

@@ -45,7 +45,7 @@ def from_packages(name: str) -> bool:
 
 
 def fetch(given: Iterable[str]) -> None:
-    """Make ready what is missing, but not what --with gives."""
+    """Fetch the interpreters that are missing, except those that --with names."""
     here = pythons.find()
     given = set(given)
     lacking = [

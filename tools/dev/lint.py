@@ -20,7 +20,7 @@ PYTHON_FOLDERS = (
     "doc",
 )
 C_FOLDERS = ("eventprof", "python/src", "tests/c", "tests/fuzz", "benchmarks")
-#: 100 columns are the aim; what reads better in one line may have 8 more.
+#: Lines should have at most 100 columns; 8 more are allowed if one line reads better.
 COLUMNS = 108
 
 

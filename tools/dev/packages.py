@@ -153,12 +153,12 @@ class Packages:
                 shell.complain(line)
             shell.die(f"apt-get cannot install: {' '.join(self.need)}")
         if self.wish and not apt_install(sudo, log, self.wish):
-            # One that cannot be had must not keep the others away.
+            # A package that is not available must not prevent the others.
             for package in self.wish if len(self.wish) > 1 else ():
                 apt_install(sudo, log, [package])
             wishes = " ".join(self.wish)
             shell.note(f"apt-get cannot install all of these, and it goes on without: {wishes}")
-            self.no_wishes.touch()  # not to be tried again at each start
+            self.no_wishes.touch()  # so that it is not tried again at each start
 
     def name_missing(self) -> None:
         """Say what to type where apt-get needs a password."""

@@ -1,36 +1,81 @@
-"""``./dev python-job NAME RUNNER WERROR QUICK ROUND PYTEST-ARG...``: pytest on one CPython.
+"""``./dev python-job NAME RUNNER WERROR PART ROUND PYTEST-ARG...``: pytest on one CPython.
 
-``./dev test`` starts it as a process of its own. Round 2: only what failed in round 1.
+``./dev test`` starts it as a process of its own. Part: all; no-newest, without what runs on the
+newest CPython alone; or quick, where two processes of pytest have half of the files each. Round 2:
+only what failed in round 1.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 from dev import environments, pythons, shell
+from dev.pythons import Python
+from dev.results import join_reports
 from dev.sanitize import pytest_command
+from dev.shell import Command
 
 #: What runs for longer hangs.
 LIMIT_SECONDS = 5400
+TESTS = shell.ROOT / "tests" / "python"
+NOTHING_RAN = 5  # pytest's exit code
 
 
-def main(arguments: list[str]) -> int:
-    """Run the verb; its exit code is pytest's."""
-    name, runner, werror, quick, turn, *rest = arguments
-    given = f"{name}={runner}"
-    python = pythons.Pythons().add_runner(given) if runner else pythons.find()[name]
-    if quick == "1":
-        rest = ["-m", "not slow", *rest]
-    if turn == "2":
-        rest = ["--last-failed", "--last-failed-no-failures", "none", *rest]
-    else:
-        # What failed in an earlier run of ./dev is not to be run again after this one.
-        shell.remove(shell.BUILD / f"pytest_cache-{name}")
-    environments.ensure(python, "build run test", f"-Dwerror={werror}")
-    # From elsewhere: here, eventprof/ could be taken for the package.
-    away = shell.anew(shell.BUILD / f"away-{name}")
+def halves() -> list[list[Path]]:
+    """Give the test files in two lists that take about as long."""
+    files = sorted(TESTS.rglob("test_*.py"), key=lambda path: path.stat().st_size)
+    return [files[0::2], files[1::2]]
+
+
+def pytest_on(python: Python, name: str, turn: str, rest: list[str]) -> Command:
+    """Give the command that runs pytest, with a cache and a report by this name."""
     # What hangs in C hears no Python handler of a signal: an abort has faulthandler show every
     # thread.
     limit = ["timeout", "--foreground", "--signal=ABRT", str(LIMIT_SECONDS)]
     report = f"--junitxml={shell.BUILD}/pytest-{name}-{turn}.xml"
-    command = [*limit, *pytest_command(name), report, "-q", *rest, f"{shell.ROOT}/tests/python"]
-    status = shell.run(python.within(*command), null=True, folder=away)
+    return python.within(*limit, *pytest_command(name), report, "-q", *rest)
+
+
+def run_halves(python: Python, turn: str, rest: list[str]) -> int:
+    """Run both halves, in round 2 one after the other; give the worse exit code."""
+
+    def run(half: int) -> tuple[int, str]:
+        files = [str(path) for path in halves()[half]]
+        command = pytest_on(python, f"{python.name}-{half}", turn, [*rest, *files])
+        away = shell.anew(shell.BUILD / f"away-{python.name}-{half}")
+        return shell.output(command, joined=True, folder=away)
+
+    with ThreadPoolExecutor(2 if turn == "1" else 1) as pool:
+        ended = list(pool.map(run, range(2)))
+    for _, text in ended:
+        shell.say(text.rstrip("\n"))
+    parts = [shell.BUILD / f"pytest-{python.name}-{half}-{turn}.xml" for half in range(2)]
+    join_reports(parts, shell.BUILD / f"pytest-{python.name}-{turn}.xml")
+    shell.remove(*parts)
+    ran = [status for status, _ in ended if status != NOTHING_RAN]
+    return next((status for status in ran if status != 0), 0 if ran else NOTHING_RAN)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the verb; its exit code is pytest's."""
+    name, runner, werror, part, turn, *rest = arguments
+    given = f"{name}={runner}"
+    python = pythons.Pythons().add_runner(given) if runner else pythons.find()[name]
+    if turn == "2":
+        rest = ["--last-failed", "--last-failed-no-failures", "none", *rest]
+    else:
+        # What failed in an earlier run of ./dev is not to be run again after this one.
+        shell.remove(*(shell.BUILD / f"pytest_cache-{name}{half}" for half in ("", "-0", "-1")))
+    environments.ensure(python, "build run test", f"-Dwerror={werror}")
+    if part == "no-newest":
+        rest = ["-m", "not newest", *rest]
+    if part == "quick":
+        status = run_halves(python, turn, ["-m", "not slow and not thorough", *rest])
+    else:
+        # From elsewhere: here, eventprof/ could be taken for the package.
+        away = shell.anew(shell.BUILD / f"away-{name}")
+        status = shell.run(
+            pytest_on(python, name, turn, [*rest, str(TESTS)]), null=True, folder=away
+        )
     return status if status >= 0 else 128 - status

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -18,6 +18,9 @@ from dev.environments import PIP
 from dev.pythons import Python
 from dev.results import PytestCount, Results, count_outcomes
 from dev.sanitize import pytest_command
+
+#: How often it is looked whether a CPython is done.
+POLL_SECONDS = 0.05
 
 
 @dataclass
@@ -39,11 +42,13 @@ class PythonSuites:
     counts: dict[str, PytestCount] = field(default_factory=dict)
     seconds: dict[str, int] = field(default_factory=dict)
     again: list[Python] = field(default_factory=list)
+    newest: str = ""  # which has the tests that do not depend on the interpreter
 
     def job(self, python: Python, turn: int) -> list[str]:
         """Give the command that runs pytest on a CPython."""
         runner = " ".join(python.runner)
-        words = [python.name, runner, str(self.werror).lower(), str(int(self.quick)), str(turn)]
+        part = "quick" if self.quick else "all" if python.name == self.newest else "no-newest"
+        words = [python.name, runner, str(self.werror).lower(), part, str(turn)]
         return [str(shell.ROOT / "dev"), "python-job", *words, *self.arguments]
 
     def count(self, python: Python, status: int, turn: int) -> None:
@@ -74,23 +79,31 @@ class PythonSuites:
         self.counts[python.name] = found
 
     def run(self, chosen: list[Python], jobs: int) -> None:
-        """Run pytest on CPythons, some at a time; what each prints is shown when it ends."""
+        """Run pytest on CPythons, some at a time; what each prints is shown when it ends.
+
+        The first has the tests marked newest, too, so that the longest begins first.
+        """
         names = " ".join(python.name for python in chosen)
         shell.say(f"== pytest, on {names}, {jobs} at a time")
-        running: list[tuple[Python, subprocess.Popen[bytes], float]] = []
+        self.newest = chosen[0].name
+        running: dict[subprocess.Popen[bytes], tuple[Python, float]] = {}
 
         def finish() -> None:
-            python, process, began = running.pop(0)
-            status = process.wait()
+            # Whichever ends first: waiting for the oldest would leave a core without work.
+            while not (ended := [process for process in running if process.poll() is not None]):
+                time.sleep(POLL_SECONDS)
+            process = ended[0]
+            python, began = running.pop(process)
+            status = process.returncode
             log = shell.BUILD / f"test-{python.name}.log"
             shell.say(f"== CPython {python.full}")
             with open(log, "rb") as text:
                 shutil.copyfileobj(text, sys.stdout.buffer)
             sys.stdout.flush()
-            self.seconds[python.name] = int(log.stat().st_mtime) - int(began)
+            self.seconds[python.name] = int(time.time() - began)
             self.count(python, status, 1)
 
-        with ended_with_us(process for _, process, _ in running):
+        with ended_with_us(running):
             for python in chosen:
                 if len(running) >= jobs:
                     finish()
@@ -106,7 +119,7 @@ class PythonSuites:
                         # Of its own, to be ended whole.
                         process_group=0,
                     )
-                running.append((python, process, began))
+                running[process] = (python, began)
             while running:
                 finish()
 
@@ -205,11 +218,11 @@ class PythonSuites:
 
 
 @contextlib.contextmanager
-def ended_with_us(processes: Iterator[subprocess.Popen[bytes]]) -> Iterator[None]:
+def ended_with_us(processes: Iterable[subprocess.Popen[bytes]]) -> Iterator[None]:
     """End the groups of these processes where ./dev is ended."""
 
     def end(number: int, frame: FrameType | None) -> None:
-        for process in processes:
+        for process in list(processes):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
         raise SystemExit(130)

@@ -1,4 +1,4 @@
-"""The interpreters of this machine: which are here, their names, and which one a verb takes.
+"""Finds the interpreters of this machine, names them, and chooses one for a verb.
 
 Of each X.Y the newest release has that name; the others have the names of their releases, as
 3.11.2.
@@ -16,7 +16,7 @@ from dev import shell
 from dev.shell import Command
 
 TESTED = ("3.11", "3.12", "3.13")
-#: Tested where they are.
+#: Tested if they are installed.
 ALSO = ("3.14", "3.15", "3.13t", "3.14t", "3.15t")
 
 #: Prints a line for a CPython of 3.11 or later: X.Y (a free-threaded one: X.Yt), its full version
@@ -54,7 +54,7 @@ class Python:
     headers: bool
     venvs: bool
     path: str  # for people, and to see whether an environment is that of another one
-    #: Of --with: what runs a program where `python` is this interpreter; empty for all others.
+    #: From --with: the command that runs a program with this interpreter as `python`; else empty.
     runner: tuple[str, ...] = ()
 
     @property
@@ -86,7 +86,7 @@ def minor(name: str) -> str:
 
 
 def is_tested(name: str) -> bool:
-    """Whether it is one of those for which all packages have wheels."""
+    """Whether it is one of TESTED, for which all packages have wheels."""
     return minor(name) in TESTED
 
 
@@ -185,11 +185,7 @@ class Pythons:
 
     def add_runner(self, line: str) -> Python:
         """Add one of --with NAME=CMD."""
-        name, equals, command = line.partition("=")
-        if not (name and equals and command):
-            shell.misuse(f"--with {line}: NAME=COMMAND")
-        if re.fullmatch(r"[A-Za-z0-9._-]+", name) is None:
-            shell.misuse(f"--with {line}: a name as 3.14 or 3.14t, not '{name}'")
+        name, command = name_and_command(line)
         command = command.removesuffix(" python")
         runner = tuple(command.split())
         print_version = "import sys; print(sys.version.split()[0])"
@@ -201,6 +197,16 @@ class Pythons:
         )
         self.found[name] = python
         return python
+
+
+def name_and_command(line: str) -> tuple[str, str]:
+    """Split what --with says."""
+    name, equals, command = line.partition("=")
+    if not (name and equals and command):
+        shell.misuse(f"--with {line}: NAME=COMMAND")
+    if re.fullmatch(r"[A-Za-z0-9._-]+", name) is None:
+        shell.misuse(f"--with {line}: a name as 3.14 or 3.14t, not '{name}'")
+    return name, command
 
 
 def find(among: Iterable[str] | None = None) -> Pythons:

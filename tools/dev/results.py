@@ -30,7 +30,7 @@ class Results:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
-    #: Beside checks, which are neither.
+    #: Tests; checks are counted as neither.
     c_tests: int = 0
     python_tests: int = 0
     #: The seconds of each stage, as text.
@@ -121,8 +121,8 @@ def count_suites(first: Suites, second: Suites) -> tuple[int, int, list[str]]:
 def with_failed_assertions(suites: Suites) -> list[str]:
     """Name the suites whose assertions failed.
 
-    A crash, a report of a sanitizer and an end by time are none: these have no count of failures,
-    or errors in it.
+    Suites that crashed, timed out, or have a report of a sanitizer are not among them: these have
+    no count of failures, or errors in the count.
     """
     names = []
     for suite in suites.values():
@@ -143,6 +143,17 @@ class PytestCount(NamedTuple):
     passed: int
     failed: int
     skipped: int
+
+
+def join_reports(parts: list[Path], to: Path) -> None:
+    """Make one report of several; none if one of them is not there, or is not whole."""
+    joined = tree.Element("testsuites")
+    try:
+        for part in parts:
+            joined.extend(tree.parse(part).getroot())
+    except (OSError, tree.ParseError):
+        return
+    tree.ElementTree(joined).write(to)
 
 
 def outcomes(report: Path) -> dict[str, int]:

@@ -15,8 +15,8 @@ from dev.packages import Packages
 from dev.pythons import Python
 from dev.results import Results
 
-#: Left out is what starts programs in a clean environment, where the sanitizers are not loaded, and
-#: groff, which has a fault of its own.
+#: Tests that are left out: those that start programs in a clean environment, where no sanitizer is
+#: loaded, and those of groff, which has a fault itself.
 LEFT_OUT = (
     "test_failing.py",
     "test_demo.py",
@@ -24,8 +24,8 @@ LEFT_OUT = (
     "test_cli.py::test_the_manual_page_is_clean_roff",
 )
 OF_THREADS = ("free_threading", "threads", "c_threads", "tasks", "record")
-#: What is never freed by the interpreter is not ours, a program's impossible request is its own
-#: affair, and crashes of tests are meant.
+#: Leaks of the interpreter are not reported, too large requests of a program get NULL, and crashes
+#: that tests cause are not reported.
 ADDRESS = "detect_leaks=0:abort_on_error=1:handle_segv=0:allocator_may_return_null=1"
 
 

@@ -1,4 +1,4 @@
-"""Where things are, what is said to the user, and how programs are run."""
+"""Paths, messages to the user, running programs, and small helpers for files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Command = Sequence[str | Path]
 
 
 def prepare() -> None:
-    """Go to the checkout, with an environment in which each verb does the same."""
+    """Change to the checkout, and remove variables that would change what verbs do."""
     for stream in (sys.stdout, sys.stderr):
         # What programs print is handed on byte by byte, whatever the locale.
         stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
@@ -148,7 +148,11 @@ def must(command: Command, **how: object) -> None:
 
 
 def output(
-    command: Command, *, joined: bool = False, environment: Mapping[str, str] | None = None
+    command: Command,
+    *,
+    joined: bool = False,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> tuple[int, str]:
     """Run a program without stdin; give its exit code and what it printed.
 
@@ -160,10 +164,13 @@ def output(
         stdout and stderr, else stdout alone, and stderr is dropped.
     environment : mapping, optional
         Variables that it has beside ours.
+    folder : Path, optional
+        Where it runs.
     """
     try:
         done = subprocess.run(
             command,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if joined else subprocess.DEVNULL,

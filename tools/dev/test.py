@@ -149,7 +149,10 @@ def prepare(options: Options) -> tuple[Choice, Pythons, Python]:
         fetching.fetch(line.partition("=")[0] for line in runners)
     here = pythons.find()
     for line in runners:
-        if line.partition("=")[0] not in here:
+        # One that is here needs no runner. The line is checked all the same: without that, a wrong
+        # line would begin the whole test on a machine that has such a Python.
+        name, _ = pythons.name_and_command(line)
+        if name not in here:
             here.add_runner(line)
     choice = choose(here, options)
     host = choose_host(here, choice.versions)
@@ -233,7 +236,9 @@ def run_stages(
             fuzz(found, host, FUZZ_SECONDS, werror=options.werror)
     if options.python and choice.versions:
         with found.stage("pytest"):
-            suites.run([here[name] for name in choice.versions], options.jobs)
+            first = host.name if host.name in choice.versions else choice.versions[0]
+            others = [name for name in choice.versions if name != first]
+            suites.run([here[name] for name in (first, *others)], options.jobs)
     if options.python and choice.pypy:
         with found.stage("PyPy"):
             if not suites.run_pypy(here.found.get("pypy")):

@@ -1,4 +1,4 @@
-"""What PyPy cannot have: asking for it says why, and what to do."""
+"""Names that PyPy does not have: using one is an error that says why, and what to do."""
 
 from __future__ import annotations
 

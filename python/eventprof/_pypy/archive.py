@@ -6,15 +6,13 @@ would take for damage: it is in the metadata, under ``runtime_events``.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
 import os
-import stat
 import struct
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from ..files.saving import write
 from . import decode
 from .core import VERSION
 
@@ -290,48 +288,9 @@ def _block(data: decode.Data, ids: list[int], callees: list[int], rows: range) -
 
 def save(trace: Trace, path: str | os.PathLike[str], force: bool = False) -> None:
     """Write a trace to a file; see `Trace.save`."""
-    target = os.fspath(path)
-    if not isinstance(target, str):
-        raise TypeError(f"path must be str or path-like, not {path!r}")
-    try:
-        mode: int | None = os.stat(target).st_mode
-    except FileNotFoundError:
-        mode = None
-    if mode is not None and stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
-    if mode is not None and not force:
-        raise _exists(target)
-    pieces = pack(trace)
-    if mode is not None and not stat.S_ISREG(mode):
-        with open(target, "wb", buffering=0) as device:
-            for piece in pieces:
-                device.write(piece)
-        return
-    real = os.path.realpath(target)  # a link stays one
-    beside = f"{real}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        with open(fd, "wb") as file:
-            if mode is not None:
-                os.fchmod(fd, stat.S_IMODE(mode))
-            file.writelines(pieces)
-        if force:
-            os.replace(beside, real)
-        else:
-            try:
-                os.link(beside, real)  # unlike rename, it replaces nothing
-            except FileExistsError:
-                raise _exists(target) from None
-            except OSError as error:
-                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV):
-                    raise
-                os.close(os.open(real, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-                os.replace(beside, real)
-    finally:
-        with contextlib.suppress(FileNotFoundError):  # it has its name
-            os.unlink(beside)
 
+    def put(fd: int) -> None:
+        with open(fd, "wb", closefd=False) as file:
+            file.writelines(pack(trace))
 
-def _exists(target: str) -> FileExistsError:
-    text = f"{os.strerror(errno.EEXIST)}; force=True replaces it"
-    return FileExistsError(errno.EEXIST, text, target)
+    write(put, path, force)

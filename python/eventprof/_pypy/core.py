@@ -1,4 +1,4 @@
-"""What the extension `eventprof._core` is on CPython, as far as the package needs it here.
+"""A replacement for the extension `eventprof._core`, as far as the package needs it on PyPy.
 
 PyPy offers C extensions no profile hook, no allocator hook and no reference tracer, so there is
 no extension: `install` puts this module in its place.
@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, Literal, NoReturn, Self
 
 from . import log, runtime
-from .marks import counter, flow, mark, span  # noqa: F401 - the package takes them from here
+from .marks import counter, flow, label, mark, records_labels, span, wrapped_span  # noqa: F401 - the package takes them from here
 
 try:
     from . import version  # type: ignore[attr-defined,unused-ignore]
@@ -22,23 +22,23 @@ except ImportError:  # run from a checkout, which nothing was built in
 
 
 class Error(Exception):
-    """Whatever eventprof itself raises."""
+    """The base of all errors of eventprof."""
 
 
 class StateError(Error, RuntimeError):
-    """Not in this state, as stopping what was not started."""
+    """Another state is needed: for instance, only a running recorder can be stopped."""
 
 
 class ToolInUseError(Error, RuntimeError):
-    """Another tool has what is needed."""
+    """Another tool uses the hook that is needed."""
 
 
 class FormatError(Error, ValueError):
-    """A file is damaged, or no file of eventprof's."""
+    """A file is damaged, or eventprof did not write it."""
 
 
 class UnsupportedError(Error, RuntimeError):
-    """What this interpreter lacks."""
+    """The interpreter does not have what is needed."""
 
 
 for _class in (Error, StateError, ToolInUseError, FormatError, UnsupportedError):
@@ -65,17 +65,17 @@ def kind_table() -> list[tuple[int, str, str, int, str, str | None, str, str, st
 
 
 def missing(what: str, cause: str, remedy: str) -> NoReturn:
-    """Raise the error that says what PyPy cannot have, why not, and what to do."""
-    raise UnsupportedError(f"{what} is not to be had on PyPy: {cause}; {remedy}")
+    """Raise the error that says what PyPy does not have, why, and what to do."""
+    raise UnsupportedError(f"{what} is not available on PyPy: {cause}; {remedy}")
 
 
 def set_own_directory(directory: str) -> None:
-    """Tell where our code is, as code objects spell it; it is never recorded."""
+    """Set the folder of eventprof's code, as code objects have it: that code is never recorded."""
     log.own_directory = directory
 
 
 def name_thread(native_id: int, name: str) -> None:
-    """Remember a thread's name."""
+    """Keep a thread's name."""
     log.thread_names[native_id] = name
 
 
@@ -94,7 +94,7 @@ def __getattr__(name: str) -> Any:
 
 
 class Recorder:
-    """A window on what happens; the arguments are checked in recording/."""
+    """A recorder; the arguments are checked in recording/."""
 
     _session: log.Session
 
@@ -115,14 +115,14 @@ class Recorder:
 
     @property
     def state(self) -> Literal["new", "running", "stopped"]:
-        """Where it is."""
+        """The state."""
         if self._window == 0:
             return "new"
         return "running" if self._session.running else "stopped"
 
     @property
     def backend(self) -> str | None:
-        """Where the calls of the last window came from."""
+        """The source of the calls of the last window."""
         asked = self._session.want_calls or self._session.want_c_calls
         return "profile" if self._window and asked else None
 

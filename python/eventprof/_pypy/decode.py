@@ -52,7 +52,7 @@ class Thread:
 
 
 class Note(NamedTuple):
-    """What the interpreter told: runtime.Happening, with times and rows."""
+    """An event of the interpreter: runtime.Happening, with its time and rows."""
 
     time: int
     thread: int
@@ -150,7 +150,7 @@ def _line(code: Any, offset: int) -> int:
 
 
 def _nanoseconds(start: logs.Anchor, end: logs.Anchor) -> tuple[Callable[[int], int], float]:
-    """Give what turns ticks into ns since the start, and ticks a second."""
+    """Give a function from ticks to ns since the start, and the number of ticks a second."""
     ticks, ns = end.ticks - start.ticks, end.monotonic_ns - start.monotonic_ns
     if ticks <= 0 or ns <= 0:
         return lambda at: 0, 1e9
@@ -385,7 +385,7 @@ def pair(data: Data) -> Calls:
 
 
 def statistics(data: Data, calls: Calls) -> dict[str, list[Any]]:
-    """Sum up calls by function; None where nothing was recorded from start to end."""
+    """Sum up calls by function; None if no call of it was recorded from start to end."""
     count = len(data.functions)
     sums: dict[str, list[Any]] = {
         name: [0] * count for name in ("calls", "resumes", "recursive", "total", "self")

@@ -1,4 +1,4 @@
-"""The hook, the logs that it writes, and what a window of them is.
+"""The hook, the logs that it writes, and windows on them.
 
 An event is three entries at one place of three lists that are made once a thread: the clock's
 ticks and the kind in one number, the code object or builtin, and the position of the frame. No
@@ -46,7 +46,7 @@ Hook = Callable[..., Any]
 
 
 class Clock(NamedTuple):
-    """What gives ticks, and what they are."""
+    """A function that gives ticks, and their unit."""
 
     name: str
     read: Callable[[], int]
@@ -62,7 +62,7 @@ class Anchor(NamedTuple):
 
 
 def _counter() -> Callable[[], int] | None:
-    """Give what reads the processor's counter, if that can be relied on: 8 ns instead of 40."""
+    """Give a function that reads the processor's counter, if it is reliable: 8 ns, not 40."""
     try:
         import __pypy__
 
@@ -96,7 +96,7 @@ def clock(wanted: str) -> Clock:
 
 
 def anchor(read: Callable[[], int]) -> Anchor:
-    """Read all clocks at one moment: of a few tries the one that took the least time."""
+    """Read all clocks at one moment: the fastest of a few tries."""
     best = None
     for _ in range(5):
         before = read()
@@ -123,7 +123,7 @@ class Chunk(NamedTuple):
 
 
 class ThreadLog:
-    """What one thread did in one window.
+    """The events of one thread in one window.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class ThreadLog:
         vars(self.hook)[_MARK] = self
 
     def roll(self) -> int:
-        """Make room: give the place of the next event, or -1 if there is to be none."""
+        """Make room: give the place of the next event, or -1 if no more events are kept."""
         session = self.session
         if not session.running:
             # It was stopped, maybe on a thread that cannot take the hook of this one away.
@@ -233,7 +233,7 @@ def _hook(log: ThreadLog, session: Session) -> Hook:
 
 
 def _both(own: Hook, log: ThreadLog, previous: Hook) -> Hook:
-    """Give a hook that calls the one that was there before, too."""
+    """Give a hook that also calls the hook that was there before."""
     other = _log_of(previous)
 
     def hook(frame: FrameType, event: str, arg: Any) -> None:
@@ -246,7 +246,7 @@ def _both(own: Hook, log: ThreadLog, previous: Hook) -> Hook:
 
 
 def _alive(hook: Hook | None) -> Hook | None:
-    """Give the hook that is to be put back: of our own only one whose recorder runs."""
+    """Give the hook to restore: one of ours only if its recorder still runs."""
     while (log := _log_of(hook)) is not None and not log.session.running:
         hook = log.previous
     return hook
@@ -267,7 +267,7 @@ _PASSING = (os.path.join("recording", "decorate.py"), os.path.join("cli", "launc
 
 
 class Code:
-    """What is looked up of a code object, once."""
+    """Facts of a code object, looked up once."""
 
     __slots__ = ("level", "lines", "operations")
 
@@ -284,7 +284,7 @@ _codes: dict[int, tuple[CodeType, Code]] = {}
 
 
 def code_of(what: CodeType) -> Code:
-    """Give what is known of a code object."""
+    """Give the facts of a code object."""
     found = _codes.get(id(what))
     if found is None or found[0] is not what:
         found = _codes[id(what)] = what, Code(what)
@@ -300,7 +300,7 @@ class Open(NamedTuple):
 
 
 class Stack:
-    """The open calls of a thread, and what each entry of its log means there.
+    """The open calls of a thread, which decide what each entry of its log means.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ class Stack:
         self.depth = -1  # where the call is or was that the last event opened or closed
 
     def open(self, kind: int, what: Any) -> int:
-        """Put a call on top; give whether it is shown."""
+        """Push a call; give whether it is shown."""
         level = self.calls[-1].level if self.calls else SHOWN
         if kind == C_CALL:
             pass  # as its caller: what exec() runs is the program
@@ -326,7 +326,7 @@ class Stack:
         return level
 
     def step(self, kind: int, what: Any, place: int) -> int:
-        """Take an event; give its true kind, or 0 if it is of our own code."""
+        """Take an event; give its true kind, or 0 if eventprof's own code caused it."""
         if kind == CALL and place >= 0:  # where it was suspended
             kind = RESUME
         if kind in (CALL, RESUME, C_CALL):
@@ -346,7 +346,7 @@ class Stack:
         return 0 if level else kind
 
     def _close(self, what: Any) -> int:
-        """End the innermost call of this, with what is above it; give whether that was shown."""
+        """End the innermost call of this, and the calls above it; give whether it was shown."""
         calls = self.calls
         for depth in range(len(calls) - 1, -1, -1):
             if calls[depth].what is what:
@@ -365,7 +365,7 @@ class Stack:
 
 
 class Capture(NamedTuple):
-    """A copy of what was recorded until now."""
+    """A copy of the events so far."""
 
     logs: list[tuple[ThreadLog, list[Chunk], list[Open], dict[int, int]]]
     start: Anchor
@@ -421,7 +421,7 @@ class Session:
     # ---- Start and stop --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Install the hooks: of this thread, and of those to come."""
+        """Install the hooks on this thread, and on threads that start later."""
         global _watching
         if not _watching:
             _watching = True
@@ -442,7 +442,7 @@ class Session:
             sys.setprofile(log.hook)
 
     def _open_calls(self, frame: FrameType | None = None) -> list[Open]:
-        """Give what is open on this thread, with our own frames."""
+        """Give the open calls of this thread, eventprof's own frames included."""
         codes: list[CodeType] = []
         frame = frame or sys._getframe(1)
         while frame is not None and self.want_calls:
@@ -454,7 +454,7 @@ class Session:
         return stack.calls
 
     def forked(self) -> None:
-        """Begin anew: this is another process, with one thread."""
+        """Begin anew: this is a forked process, with one thread."""
         self.logs[:] = [log for log in self.logs if log.ident == threading.get_ident()]
         self.full_ticks = None
         self.begin = anchor(self.clock.read)
@@ -470,7 +470,7 @@ class Session:
             log.next = 0
 
     def stop(self) -> None:
-        """Take the hooks away; one that another tool took over stays."""
+        """Remove the hooks; a hook that another tool took over stays."""
         log = self._starter
         running, self.running = self.running, False
         if not running:
@@ -496,7 +496,7 @@ class Session:
         self._name_threads()
 
     def _thread_hook(self, before: Hook | None) -> Hook:
-        """Give what threads begin with: it makes a log, and puts that one's hook in its place."""
+        """Give the first hook of a new thread: it makes a log, and installs that log's hook."""
 
         def hook(frame: FrameType, event: str, arg: Any) -> None:
             previous = before
@@ -527,7 +527,7 @@ class Session:
     # ---- Chunks ----------------------------------------------------------------------------------
 
     def seal(self, log: ThreadLog) -> None:
-        """Keep the full lists of a thread, if there is room; make room if that is asked for."""
+        """Keep the full lists of a thread if there is room; with on_full='overwrite', make room."""
         if self.full_ticks is not None:
             self.refuse(log)
             return
@@ -546,7 +546,7 @@ class Session:
 
     @staticmethod
     def refuse(log: ThreadLog) -> None:
-        """Count what there is no room for."""
+        """Count the events that have no room."""
         log.sealed += 1
         stack = Stack([])
         for at in range(log.next):
@@ -556,7 +556,7 @@ class Session:
 
     @staticmethod
     def overwrite(chunk: Chunk) -> None:
-        """Count a chunk's events as lost, and keep what is open after it."""
+        """Count a chunk's events as lost, and keep the calls that are open after it."""
         log = chunk.log
         stack = Stack(log.open)
         stack.raised = log.raised
@@ -567,11 +567,11 @@ class Session:
         log.raised = stack.raised
 
     def count_recorded(self) -> int:
-        """Give about how many events are kept."""
+        """Give the approximate number of kept events."""
         return len(self.chunks) * CHUNK + sum(log.next for log in self.logs)
 
     def capture(self) -> Capture:
-        """Copy what was recorded until now."""
+        """Copy the events so far."""
         self._name_threads()
         copies = []
         for log in list(self.logs):
@@ -608,7 +608,7 @@ def _at_exit() -> None:
 
 
 def _after_fork() -> None:
-    """Begin anew in a forked child: what the parent recorded is the parent's."""
+    """Begin anew in a forked child, without the parent's events."""
     for session in list(_running):
         session.forked()
 

@@ -1,4 +1,4 @@
-"""User events on PyPy: checked, and not recorded, so that a program runs there as it is."""
+"""User events on PyPy: checked, but not recorded, so that programs run without a change."""
 
 from __future__ import annotations
 
@@ -56,3 +56,38 @@ def span(name: str, /) -> Span:
     """Make a span that does nothing: PyPy records no user events."""
     _check("span", name)
     return Span(name)
+
+
+def wrapped_span(name: str, apart: bool, /) -> Span:
+    """Make the same."""
+    return span(name)
+
+
+class Label:
+    """A context manager and decorator that does nothing; made by `label`."""
+
+    def __enter__(self) -> Label:
+        return self
+
+    def __exit__(self, *_: object) -> Literal[False]:
+        return False
+
+    def __call__(self, function: _Function) -> _Function:
+        return function
+
+    def add(self, **labels: object) -> None:
+        """Do nothing."""
+        if not labels:
+            raise TypeError("add() takes names with values: add(request_id=7)")
+
+
+def label(**labels: object) -> Label:
+    """Make a label that does nothing: PyPy records no user events."""
+    if not labels:
+        raise TypeError("label() takes names with values: label(request_id=7)")
+    return Label()
+
+
+def records_labels() -> bool:
+    """Say that nothing is recorded."""
+    return False

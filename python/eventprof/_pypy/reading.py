@@ -30,7 +30,7 @@ from .trace import Trace
 
 
 class _Bytes:
-    """Bytes that are read from the front; what is not there is a FormatError."""
+    """Bytes that are read from the front; reading past the end is a FormatError."""
 
     __slots__ = ("at", "data", "path")
 
@@ -90,7 +90,7 @@ def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace:
     elsewhere = "open it with CPython"
     if follow:
         raise UnsupportedError(
-            f"follow=True is not to be had on PyPy: logs are the C core's; {elsewhere}"
+            f"follow=True is not available on PyPy: only the C core writes log files; {elsewhere}"
         )
     with os.fdopen(os.open(source, os.O_RDONLY | os.O_CLOEXEC), "rb") as file:
         content = file.read()

@@ -133,7 +133,7 @@ def _refuse(
     min_duration: object,
     output: object,
 ) -> None:
-    """Say what PyPy cannot have."""
+    """Refuse arguments that PyPy does not support."""
     elsewhere = "record the program with CPython"
     if memory is not False and memory != ():
         missing(f"memory={memory!r}", _HOOKS, f"trace.gc tells of collections; or {elsewhere}")
@@ -204,7 +204,13 @@ class Recorder(SharedRecorder):
     def __init__(self, *_: object) -> None:
         pass
 
-    def _make_trace(self) -> Any:
+    def _make_trace(self, last_ns: int = -1) -> Any:
+        if last_ns >= 0:
+            missing(
+                "snapshot(last=...)",
+                "a snapshot has all events of the buffer",
+                "leave last out, and select rows of the tables by time",
+            )
         capture = cast(Any, self)._capture()
         data = decode.decode(capture, self.options.kinds)
         metadata = {

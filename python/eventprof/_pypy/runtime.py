@@ -1,4 +1,4 @@
-"""What the interpreter tells of itself: compiler (pypyjit) and garbage collector (gc.hooks).
+"""Events of the interpreter itself: its compiler (pypyjit) and its garbage collector (gc.hooks).
 
 pypyjit has one hook of each sort and does not say who has it: while a recorder with ``jit=True``
 runs, it is ours, and afterwards nobody's. The hooks of gc can be read: who was there before is
@@ -27,7 +27,7 @@ _COLLECT = ("count", "num_major_collects", "arenas_count_before", "arenas_count_
 
 
 class Happening(NamedTuple):
-    """One thing that the interpreter told.
+    """One event of the interpreter.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def stats_snapshot() -> Stats | None:
 
 
 class Listener:
-    """What one window is told.
+    """The events that one window receives.
 
     Parameters
     ----------
@@ -147,13 +147,13 @@ class Listener:
         self._ended = True
 
     def forget(self) -> None:
-        """Begin anew: this is another process."""
+        """Begin anew: this is a forked process."""
         self._happenings.clear()
         self.lost = 0
         self.begin()
 
     def stats(self) -> Stats | None:
-        """Give what the counters counted in the window; None: there was nothing to count."""
+        """Give the counts of the window; None if there was nothing to count."""
         last = self._last if self._ended else stats_snapshot() if self.jit else None
         if last is None:
             return None
@@ -167,7 +167,7 @@ class Listener:
         )  # fmt: skip
 
     def take(self, event: str, code: CodeType | None, details: dict[str, Any]) -> None:
-        """Keep one happening."""
+        """Keep one event."""
         if len(self._happenings) >= LIMIT:
             self.lost += 1
             return
@@ -175,7 +175,7 @@ class Listener:
         self._happenings.append((ticks, ident, event, code, details))
 
     def told(self) -> list[Happening]:
-        """Give what was told until now."""
+        """Give the events so far."""
         return [
             Happening(ticks, ident, event, code, _line(code, details), details)
             for ticks, ident, event, code, details in list(self._happenings)
@@ -187,7 +187,7 @@ _listeners: tuple[Listener, ...] = ()
 
 
 def listen(listener: Listener) -> None:
-    """Let a window hear."""
+    """Add a window to the listeners."""
     global _listeners
     listener.begin()
     _listeners = (*_listeners, listener)
@@ -195,7 +195,7 @@ def listen(listener: Listener) -> None:
 
 
 def leave(listener: Listener) -> list[str]:
-    """Let a window hear no more; give the hooks that somebody else took over meanwhile."""
+    """Remove a window from the listeners; give the hooks that another tool took over meanwhile."""
     global _listeners
     _listeners = tuple(one for one in _listeners if one is not listener)
     listener.end()
@@ -209,7 +209,7 @@ _jit_set: bool | None = None
 
 
 def _install() -> list[str]:
-    """Have the hooks that the listeners need, and no others."""
+    """Install the hooks that the listeners need, and no others."""
     global _jit_set
     jit = [one for one in _listeners if one.jit]
     wanted = any(one.operations for one in jit) if jit else None
@@ -241,7 +241,7 @@ _traces_are_long = False
 
 
 def _set_trace_limit(calls: bool) -> None:
-    """Let traces be longer while calls are recorded; leave it to who started PyPy with --jit."""
+    """Allow longer traces while calls are recorded; not if PyPy was started with --jit."""
     global _traces_are_long
     if calls is _traces_are_long or any(word.startswith("--jit") for word in sys.orig_argv):
         return
@@ -313,7 +313,7 @@ def _on_trace_too_long(jitdriver: str, greenkey: Any) -> None:
 
 
 def _failed() -> None:
-    """Count what a hook could not tell: it must not raise."""
+    """Count an event that a hook could not keep: a hook must not raise."""
     for listener in _listeners:
         listener.lost += 1
 

@@ -6,16 +6,12 @@ is there an array.
 
 from __future__ import annotations
 
-import operator
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .._optional import require
-from .._words import did_you_mean
-
-_SHOWN = 5  # rows of a repr at either end
-_TEXT_WIDTH = 40
+from ..trace.plain_table import PlainTable, shorten
 
 
 def numpy() -> Any:
@@ -64,6 +60,16 @@ class Column:
         self.doc = doc
         self._values: list[Any] | None = None
 
+    @property
+    def left(self) -> bool:
+        """Whether a repr has the cells at the left."""
+        return self.kind in ("text", "object")
+
+    @property
+    def type_word(self) -> str:
+        """The type, for people."""
+        return self.kind
+
     def values(self) -> list[Any]:
         """Give the values, computed once; not to be changed."""
         if self._values is None:
@@ -101,18 +107,12 @@ class Column:
     def show(self) -> list[str]:
         """Give the cells of a repr; "-" where unknown."""
         if self.kind in ("text", "object"):
-            return ["-" if value is None else _shorten(str(value)) for value in self.values()]
+            return ["-" if value is None else shorten(str(value)) for value in self.values()]
         spec = ",.6g" if self.kind == "float" else ","
         return ["-" if value is None else format(value, spec) for value in self.values()]
 
 
-def _shorten(text: str) -> str:
-    text = text.encode("utf-8", "backslashreplace").decode()
-    text = text if text.isprintable() else ascii(text)[1:-1]
-    return text if len(text) <= _TEXT_WIDTH else "..." + text[3 - _TEXT_WIDTH :]
-
-
-class Table:
+class Table(PlainTable):
     """Named columns of equal length.
 
     ``table["time"]`` is a list, or an array where NumPy is there; unknown values are None, or
@@ -120,13 +120,9 @@ class Table:
     rows, a list of names one of those columns, a single number one row as a named tuple.
     """
 
-    __slots__ = ("__weakref__", "_columns", "_length", "_row_type", "name")
+    __slots__ = ()
 
-    def __init__(self, name: str, columns: Sequence[Column], length: int) -> None:
-        self.name = name
-        self._columns = {column.name: column for column in columns}
-        self._length = length
-        self._row_type: Any = None
+    _columns: dict[str, Column]
 
     @classmethod
     def from_columns(
@@ -158,39 +154,9 @@ class Table:
             )
         return cls(name, made, length or 0)
 
-    def __len__(self) -> int:
-        return self._length
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns, in order."""
-        return tuple(self._columns)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._columns
-
-    def _column(self, name: str) -> Column:
-        try:
-            return self._columns[name]
-        except KeyError:
-            raise KeyError(
-                f"{self.name} has no column {name!r}{did_you_mean(name, self._columns)} "
-                f"(it has: {', '.join(self._columns)})"
-            ) from None
-
     def describe(self) -> Table:
         """Say what the columns are: column, type, unit, nullable, meaning."""
-        columns = self._columns.values()
-        return Table.from_columns(
-            f"columns of {self.name}",
-            {
-                "column": [c.name for c in columns],
-                "type": [c.kind for c in columns],
-                "unit": [c.unit or None for c in columns],
-                "nullable": [c.nullable for c in columns],
-                "meaning": [c.doc or None for c in columns],
-            },
-        )
+        return Table.from_columns(f"columns of {self.name}", self._described())
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
@@ -203,19 +169,7 @@ class Table:
         if isinstance(key, (list, tuple)) or hasattr(key, "__array__"):
             rows = self._rows(key)
             return self._select(rows, len(rows))
-        try:
-            row = operator.index(key)
-        except TypeError:
-            raise TypeError(
-                f"{self.name}[...] takes a column's name, a row's number, a slice, a mask or a "
-                f"list of row numbers, not {type(key).__name__}"
-            ) from None
-        return next(iter(self._select([self._row(row)], 1)))
-
-    def _row(self, row: int) -> int:
-        if not -self._length <= row < self._length:
-            raise IndexError(f"{self.name} has {self._length} rows; there is no row {row}")
-        return row % self._length
+        return next(iter(self._select([self._row(key)], 1)))
 
     def _rows(self, key: Any) -> list[int]:
         items = [getattr(item, "item", lambda item=item: item)() for item in key]
@@ -225,7 +179,7 @@ class Table:
             return [row for row, item in enumerate(items) if item]
         if any(isinstance(item, bool) or not hasattr(item, "__index__") for item in items):
             raise TypeError(f"{self.name}[...] takes a mask or row numbers, not {key!r}")
-        return [self._row(operator.index(item)) for item in items]
+        return [self._row(item) for item in items]
 
     def _select(self, rows: slice | list[int], length: int) -> Table:
         return Table(self.name, [c.select(rows) for c in self._columns.values()], length)
@@ -274,27 +228,3 @@ class Table:
                 data[name] = pd.Series(values, dtype=None if column.kind == "int" else object
                                        if column.kind == "object" else float)  # fmt: skip
         return pd.DataFrame(data, index=pd.RangeIndex(self._length))
-
-    # ---- For people ------------------------------------------------------------------------------
-
-    def __repr__(self) -> str:
-        rows = "1 row" if self._length == 1 else f"{self._length:,} rows"
-        count = len(self._columns)
-        headline = f"{self.name}: {rows}, {'1 column' if count == 1 else f'{count} columns'}"
-        if self._length == 0:
-            return f"{headline}: {', '.join(self._columns)}"
-        shown = list(range(min(self._length, 2 * _SHOWN + 1)))
-        if self._length > 2 * _SHOWN + 1:
-            shown = [*range(_SHOWN), *range(self._length - _SHOWN, self._length)]
-        labels = [f"{row:,}" for row in shown]
-        blocks = [[" " * len(labels[-1]), *(label.rjust(len(labels[-1])) for label in labels)]]
-        for column in self._select(shown, len(shown))._columns.values():
-            head = f"{column.name} [{column.unit}]" if column.unit else column.name
-            cells = [head, *column.show()]
-            width = max(map(len, cells))
-            left = column.kind in ("text", "object")
-            blocks.append([x.ljust(width) if left else x.rjust(width) for x in cells])
-        lines = ["  ".join(cell).rstrip() for cell in zip(*blocks, strict=True)]
-        if self._length > len(labels):
-            lines.insert(1 + _SHOWN, "...")
-        return "\n".join([headline, *lines])

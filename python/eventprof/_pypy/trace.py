@@ -1,4 +1,4 @@
-"""What a recorder yields on PyPy: a trace and its tables, without NumPy."""
+"""The trace of a recorder on PyPy, and its tables, without NumPy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import IO, Any
 
 from .. import _words
+from ..trace.loss import Loss
 from . import decode, runtime
 from .core import missing
 from .decode import WORDS
@@ -17,40 +18,6 @@ CALL_FLAGS = {
     "open_at_start": 1, "open_at_end": 2, "yielded": 4, "raised": 8, "end_unseen": 16,
     "recursive": 32,
 }  # fmt: skip
-
-
-class Loss:
-    """How many events found no room: true if there were any.
-
-    Attributes
-    ----------
-    total : int
-        All of them.
-    by_kind : dict of str to int
-        By the word of the ``event`` column.
-    by_thread : dict of int to int
-        By the row in ``threads``.
-    reason : {None, 'overwritten', 'limit'}
-        The oldest were overwritten, or recording ended at the buffer's limit.
-    """
-
-    __slots__ = ("by_kind", "by_thread", "reason", "total")
-
-    def __init__(self, by_kind: dict[str, int], by_thread: dict[int, int], full: str | None):
-        self.by_kind = by_kind
-        self.by_thread = by_thread
-        self.total = sum(by_kind.values())
-        self.reason = full if full is not None else "overwritten" if self.total else None
-
-    def __bool__(self) -> bool:
-        return self.total > 0
-
-    def __repr__(self) -> str:
-        if not self:
-            return "<no events lost>"
-        kinds = ", ".join(f"{count:,} {word}" for word, count in self.by_kind.items())
-        why = "the oldest were overwritten" if self.reason == "overwritten" else str(self.reason)
-        return f"<{_words.plural(self.total, 'event')} lost, {why}: {kinds}>"
 
 
 def _opt(values: list[int]) -> list[int | None]:

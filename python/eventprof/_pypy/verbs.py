@@ -60,13 +60,13 @@ class _Report:
 
 
 class _Absent:
-    """What needs the C core."""
+    """A verb that needs the C core."""
 
     def __init__(self, verb: str) -> None:
         self._verb = verb
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Take whatever is given, so that the answer is about the verb."""
+        """Accept any arguments, so that the error is about the verb."""
         parser.add_argument("rest", nargs="*")
         parser.parse_known_args = self._refuse  # type: ignore[method-assign,assignment]
 

@@ -1,6 +1,6 @@
 """Findings: what is likely wrong with a program, each with numbers, evidence and a command.
 
-A rule is a function of `rules`; it looks at the tree of calls and gives findings.
+A rule is a function in rules.py: it looks at the tree of calls and yields findings.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .._words import plural
 from .tree import Tree
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A line that a finding is about, and the node of the tree."""
+    """A line that a finding is about, with its node of the tree, if it has one."""
 
     name: str
     file: str | None
@@ -27,7 +28,7 @@ class Evidence:
     calls: int | None = None
 
     def place(self) -> str:
-        """Give file and line, as far as is known."""
+        """Give the file and the line as text, as far as they are known."""
         from ..show.drawing import short_path
 
         if self.file is None:
@@ -49,13 +50,15 @@ class Finding:
     advice : str
         What to do.
     share : float
-        From 0 to 1: of the time, or of the bytes, that it is about.
+        The part of the time, or of the bytes, that the finding is about: from 0 to 1.
     numbers : dict
-        What the claim rests on; times in ns, sizes in bytes.
+        The figures behind the claim; times in ns, sizes in bytes.
     evidence : tuple of Evidence
         Lines, the worst first.
     command : str
-        Shows more; FILE is the recording.
+        A command that shows more; FILE stands for the recording.
+    handle : str
+        ``f-1`` for the finding with the largest share, and so on.
     """
 
     rule: str
@@ -70,12 +73,12 @@ class Finding:
 
 @dataclass
 class Case:
-    """What rules look at."""
+    """The input of every rule."""
 
     trace: Trace
     tree: Tree
-    own: Array
-    lines: dict[str, Array] = field(default_factory=dict)
+    own: Array  # bool, by row of the functions, and False at the end: `Tree.is_own`
+    lines: dict[str, Array] = field(default_factory=dict)  # `own_lines`
 
     @property
     def whole(self) -> int:
@@ -83,7 +86,7 @@ class Case:
         return max(int(self.tree.nodes["total"][0]), 1)
 
     def node_evidence(self, node: int) -> Evidence:
-        """Say where a node was called."""
+        """Make the evidence for a node: its function, and the line that called it."""
         tree = self.tree
         caller, line = int(tree.caller[node]), int(tree.line[node])
         file = tree.functions[caller][2] if caller >= 0 else None
@@ -95,7 +98,7 @@ class Case:
         )
 
     def line_evidence(self, function: int, line: int) -> Evidence:
-        """Say which own line it is."""
+        """Make the evidence for an own line, or for a whole function if the line is not known."""
         name, _, file, first, _ = self.tree.functions[function]
         return Evidence(name or "(no name)", file, line if line > 0 else first)
 
@@ -106,14 +109,14 @@ def find(trace: Trace, own: Sequence[str] = ()) -> list[Finding]:
     Parameters
     ----------
     trace : Trace
-        Of any recording.
+        The trace to look at.
     own : sequence of str
-        Globs: what own code is.
+        Globs: what own code is. Without any, the globs of `Trace.set_own` count.
 
     Returns
     -------
     list of Finding
-        The ones with the largest share first; empty where nothing is wrong.
+        The largest share first; empty if no rule found anything.
     """
     from .rules import RULES
     from .table import own_lines
@@ -136,18 +139,18 @@ def find(trace: Trace, own: Sequence[str] = ()) -> list[Finding]:
 
 
 def text_lines(findings: Iterable[Finding], file: str) -> Iterator[str]:
-    """Lay findings out, each with its lines and its command."""
+    """Give findings as lines of text, each finding with its evidence and its command."""
     for number, finding in enumerate(findings, 1):
         yield f"{number}. {finding.claim}"
         for evidence in finding.evidence[:3]:
-            calls = f", {evidence.calls:,} calls" if evidence.calls else ""
+            calls = f", {plural(evidence.calls, 'call')}" if evidence.calls else ""
             yield f"   at {evidence.place()}  {evidence.name}{calls}"
         yield f"   {finding.advice}"
         yield f"   more: {finding.command.replace('FILE', file)}"
 
 
 def as_dict(finding: Finding, file: str) -> dict[str, Any]:
-    """Give a finding as JSON has it."""
+    """Give a finding as a JSON object."""
     return {
         "handle": finding.handle,
         "rule": finding.rule,
@@ -169,11 +172,11 @@ def within(lines: Sequence[str], room: int | None, findings: int) -> list[str]:
     Parameters
     ----------
     lines : sequence of str
-        Of all findings.
+        From `text_lines`.
     room : int or None
-        The most characters.
+        The most characters; None: no limit.
     findings : int
-        How many there are.
+        How many findings there are.
 
     Returns
     -------

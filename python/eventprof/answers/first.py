@@ -1,4 +1,4 @@
-"""What people ask first, in twenty lines: what is slow, where is the peak, in my code."""
+"""The short report, in twenty lines: which own lines are slow, and which hold the peak."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from .._words import show_bytes, show_ns
 from ..show.drawing import clean, short_path
+from .reserved import reserved_at_peak
 from .show import headline, percent
 from .table import own_lines
 from .tree import Tree
@@ -20,31 +21,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OwnLine:
-    """An own line, and what it is charged with."""
+    """A line of own code, with the time or the bytes that are charged to it."""
 
     function: int
     name: str | None
     file: str | None
-    line: int | None  # None: of the function itself, beside its calls
-    value: int
-    share: float
+    line: int | None  # None: the function's own time, outside of its calls
+    value: int  # ns or bytes
+    share: float  # of the whole, 0 to 1
 
     def as_dict(self) -> dict[str, Any]:
-        """Give it as JSON has it."""
+        """Give the line as a JSON object."""
         return {"handle": f"fn-{self.function}", "name": self.name, "file": self.file,
                 "line": self.line, "value": self.value, "share": round(self.share, 4)}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the memory at the peak; bytes None: not seen."""
+    """What one measure of memory says for the peak; bytes is None if nothing recorded it."""
 
     name: str
     bytes: int | None
     covers: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Give it as JSON has it."""
+        """Give the part as a JSON object."""
         return {"part": self.name, "bytes": self.bytes, "covers": self.covers}
 
 
@@ -63,20 +64,20 @@ def _own_lines(
 
 
 def slow_lines(trace: Trace, tree: Tree, count: int = 5) -> list[OwnLine]:
-    """Find the own lines that took the most time, with all that libraries did for them."""
+    """Find the own lines that took the most time, with the time that libraries spent for them."""
     lines = own_lines(tree, trace._own_patterns)
     time = np.maximum(lines["self"] - lines["waited"] - lines["blocked"], 0)
     return _own_lines(tree, lines, time, tree.working, count)
 
 
 def peak_lines(trace: Trace, tree: Tree, count: int = 4) -> list[OwnLine]:
-    """Find the own lines that hold the most at the peak."""
+    """Find the own lines that hold the most bytes at the peak."""
     lines = own_lines(tree, trace._own_patterns)
     return _own_lines(tree, lines, lines["at_peak"], int(tree.facts["peak"]), count)
 
 
 def memory_parts(trace: Trace, tree: Tree) -> list[Part]:
-    """Say what each part held at the peak, what it covers, and what is not seen."""
+    """Say what each measure of memory held at the peak, and what each covers."""
     peak = int(tree.facts["peak"])
     if not peak:
         return []
@@ -89,15 +90,22 @@ def memory_parts(trace: Trace, tree: Tree) -> list[Part]:
     else:
         parts.append(Part("NumPy", None, "arrays' data, if there are any: record with numpy=True"))
     if libc or "libc" in domains:
-        parts.append(Part("C libraries", libc, "malloc and mmap: asked for, not touched"))
+        parts.append(Part("C libraries", libc, "malloc and mmap: what was asked for"))
     else:
         parts.append(Part("C libraries", None, "record with --native, or native=True"))
-    resident = resident_at(trace, int(tree.facts["peak_time"]))
-    if resident is not None:
+    reserved = reserved_at_peak(trace, tree)
+    if reserved:
+        parts.append(Part("of these reserved", reserved, "never touched while the peak was held"))
+    found = resident_at(trace, int(tree.facts["peak_time"]))
+    if found is not None:
+        resident, recorder = found
         parts.append(Part("resident set", resident, "the whole process then, sampled"))
-        if resident > peak:
+        if recorder is not None:
+            parts.append(Part("of it the recorder's", recorder, "its log and tables of names"))
+        unseen = resident - peak - (recorder or 0)
+        if unseen > 0:
             what = "the interpreter, code, and all that is older than the recording"
-            parts.append(Part("of it not seen", resident - peak, what))
+            parts.append(Part("of it not seen", unseen, what))
     return parts
 
 
@@ -109,7 +117,7 @@ def _laid_out(lines: Sequence[OwnLine], show: Any) -> list[str]:
     for one in lines:
         file = short_path(one.file or "?")
         place = file if one.line is None else f"{file}:{one.line}"
-        what = f"in {one.name}" if one.line else f"{one.name} itself, beside its calls"
+        what = f"in {one.name}" if one.line else f"{one.name} itself, without its calls"
         cells.append((show(one.value), percent(one.share, 1), place, what))
     widths = [max(len(row[at]) for row in cells) for at in range(3)] if cells else []
     return [
@@ -151,17 +159,21 @@ def _memory_text(trace: Trace, tree: Tree) -> list[str]:
     return said + [f"  {a.ljust(widths[0])}  {b.rjust(widths[1])}  {c}" for a, b, c in rows]
 
 
-def resident_at(trace: Trace, time: int) -> int | None:
-    """Give the resident set around a time: the larger of the samples before and after."""
-    when, held = trace._core.resident()
+def resident_at(trace: Trace, time: int) -> tuple[int, int | None] | None:
+    """Give the resident set around a time, and the recorder's part of it, if that is known.
+
+    Of the samples before and after, the larger counts.
+    """
+    when, held, recorder = trace._core.resident()
     if not len(when):
         return None
     at = int(np.searchsorted(when, time))
-    return int(max(held[max(at - 1, 0)], held[min(at, len(held) - 1)]))
+    row = max(max(at - 1, 0), min(at, len(held) - 1), key=held.__getitem__)
+    return int(held[row]), int(recorder[row]) or None
 
 
 def sections(trace: Trace) -> list[str]:
-    """Give all of it, a line a row."""
+    """Give the lines of the report's part "in own code"."""
     tree = trace._tree
     return [*_slow_text(trace, tree), *_peak_text(trace, tree), *_memory_text(trace, tree)]
 
@@ -176,20 +188,21 @@ def short_report(trace: Trace, width: int, *, plain: bool) -> list[str]:
 
 
 def report_rows(trace: Trace, limit: int) -> Iterator[dict[str, Any]]:
-    """Give the report's answers as JSON has them, the first questions first.
+    """Give the report's answers as JSON objects.
 
     Parameters
     ----------
     trace : Trace
-        Whose.
+        The trace to report.
     limit : int
         The most functions.
 
     Yields
     ------
     dict
-        ``section`` says what it is: own lines that are ``slow`` (value in ns) or hold the ``peak``
-        (value in bytes), parts of the ``memory`` then, ``functions`` by self time.
+        In this order, by ``section``: own lines that are ``slow`` (value in ns), own lines that
+        hold the ``peak`` (value in bytes), parts of the ``memory`` at the peak, ``functions`` by
+        self time.
     """
     tree = trace._tree
     for section, lines in (("slow", slow_lines(trace, tree)), ("peak", peak_lines(trace, tree))):
@@ -198,7 +211,7 @@ def report_rows(trace: Trace, limit: int) -> Iterator[dict[str, Any]]:
     for part in memory_parts(trace, tree):
         yield {"section": "memory", **part.as_dict()}
     sums = tree.by_function()
-    own = sums["self"][: len(tree.functions)]  # the last row is that of no function
+    own = sums["self"][: len(tree.functions)]  # without the last row, which is of no function
     for row in np.argsort(-own, kind="stable")[:limit].tolist():
         name, module, file, line, _ = tree.functions[row]
         yield {

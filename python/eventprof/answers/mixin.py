@@ -1,4 +1,4 @@
-"""What a trace answers from one pass: `Trace` has these as its own."""
+"""The attributes of a trace that are answered from one pass over its events; a base of `Trace`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Answers:
 
     @property
     def has_lock(self) -> bool:
-        """Whether the interpreter that was recorded had its lock, the GIL."""
+        """Whether the recorded interpreter had a global lock, the GIL."""
         trace = cast("Trace", self)
         return trace._recorder_metadata.get("gil", True) is not False
 
@@ -38,23 +38,24 @@ class Answers:
         Returns
         -------
         Table
-            Row 0 is the whole; parents come before their children. ``node`` and ``parent`` int32,
-            rows of this table; ``depth`` int32. ``function`` int32, row of `functions`; ``name``,
-            ``file`` text and ``line`` int32, its first line; ``caller_file`` text and
-            ``caller_line`` int32: where it was called. ``calls`` and ``resumes`` int64, begun in
-            the window; ``raised``, those that an exception ended. ``total``, ``self``, ``waited``,
-            ``waited_self`` int64, ns: the last two
-            are the parts of the first two in which another thread had the interpreter's lock, null
-            for an interpreter without one. ``longest`` and ``shortest`` int64, ns, of whole calls.
-            ``allocated``, ``blocks``, ``live`` (at the end), ``at_peak`` and ``temporary`` int64,
-            with all that is below; with ``_self`` behind, of the node alone; ``freed_self`` bytes
-            that it freed, whoever allocated them.
+            Row 0 is the root, the sum of all threads; parents come before their children. ``node``
+            and ``parent`` int32, rows of this table; ``depth`` int32. ``function`` int32, row of
+            `functions`; ``name``, ``file`` text and ``line`` int32, its first line;
+            ``caller_file`` text and ``caller_line`` int32: where it was called. ``calls`` and
+            ``resumes`` int64, begun in the window; ``raised``, those that an exception ended.
+            ``total``, ``self``, ``waited``, ``waited_self`` int64, ns. The last two are the parts
+            of the first two in which another thread had the interpreter's lock; they are null for
+            an interpreter without a lock. ``longest`` and ``shortest`` int64, ns, of calls whose
+            begin and end were recorded. ``allocated``, ``blocks``, ``live`` (at the end),
+            ``at_peak`` and ``temporary`` int64, of the node and all nodes below it; a name that
+            ends with ``_self`` is of the node alone. ``freed_self``: bytes that the node freed,
+            whichever node allocated them.
 
         Notes
         -----
         A node is a function, its caller and the line of the call, below its parent; all threads
-        share the tree. A file is read for it chunk by chunk, and its columns are not made. Above a
-        million nodes the smallest become one child "other" of the node above them.
+        share the tree. A file is read chunk by chunk, without making its columns. Above a million
+        nodes the smallest become one child "other" of the node above them.
         """
         from .table import tree_table
 
@@ -62,14 +63,14 @@ class Answers:
 
     @cached_property
     def gil(self) -> Table:
-        """Who held the interpreter's lock, as far as events show.
+        """Which thread held the interpreter's lock when, as far as events show.
 
         Returns
         -------
         Table
-            One row a tenure, a maximal run of events of one thread: ``thread`` int32, row of
-            `threads`; ``start`` and ``end`` int64, ns; ``events`` int64. Between two tenures the
-            holder is not known. Without rows for an interpreter that has no such lock.
+            One row for each tenure, a maximal run of events of one thread: ``thread`` int32, row
+            of `threads`; ``start`` and ``end`` int64, ns; ``events`` int64. Between two tenures the
+            holder is not known. An interpreter without such a lock has no rows.
         """
         from .table import gil_table
 
@@ -77,23 +78,24 @@ class Answers:
 
     @property
     def own(self) -> Table:
-        """What the user's own lines cost, with all that libraries did for them.
+        """What each line of own code cost, with all that libraries did for it.
 
         Returns
         -------
         Table
-            One row an own line, those that took the most time first: ``function`` int32, row of
-            `functions`; ``name``, ``file`` text; ``line`` int32, null for the time that a function
-            took beside its calls; ``calls`` int64 made in the line; ``total`` int64, ns, in what
-            the line called; ``self`` int64, ns, that is charged to the line: not in other own
-            lines; ``waited`` int64, ns, of that; ``allocated``, ``blocks``, ``live`` and
-            ``at_peak`` int64, charged to the line.
+            One row for each own line, the most time first: ``function`` int32, row of `functions`;
+            ``name``, ``file`` text; ``line`` int32, null for the time that a function took outside
+            of its calls; ``calls`` int64, made in the line; ``total`` int64, ns, in what the line
+            called; ``self`` int64, ns, the time charged to this line, without the time charged to
+            other own lines; ``waited`` int64, ns, the part of ``self`` that waited for the
+            interpreter's lock; ``allocated``, ``blocks``, ``live`` and ``at_peak`` int64, charged
+            to the line.
 
         Notes
         -----
-        What the standard library and installed packages do is charged to the nearest own line that
-        called them. Own is what `set_own` says, or else what lies neither in the standard library
-        nor in site-packages.
+        The time and memory of the standard library and of installed packages are charged to the
+        nearest own line that called them. `set_own` says what own code is; by default it is what
+        lies neither in the standard library nor in site-packages.
         """
         from .table import own_table
 
@@ -105,8 +107,8 @@ class Answers:
         Parameters
         ----------
         *patterns : str
-            Globs of modules, files or qualified names, as include= takes; none: what lies neither
-            in the standard library nor in site-packages.
+            Globs of modules, files or qualified names, as ``include=`` takes them. Without any, own
+            code is what lies neither in the standard library nor in site-packages.
         """
         for pattern in patterns:
             if not isinstance(pattern, str):
@@ -119,8 +121,9 @@ class Answers:
         Returns
         -------
         list of Finding
-            The gravest first: ``rule``, ``claim``, ``advice``, ``share`` (0 to 1), ``numbers``,
-            ``evidence`` (lines), ``command``, ``handle``. Empty where nothing is wrong.
+            The largest share of the time or the bytes first: ``rule``, ``claim``, ``advice``,
+            ``share`` (0 to 1), ``numbers``, ``evidence`` (lines), ``command``, ``handle``. Empty
+            if no rule found anything.
         """
         from .findings import find
 
@@ -145,25 +148,26 @@ class Answers:
         Parameters
         ----------
         all : bool
-            Show the insides of the standard library and of installed packages, too.
+            Show calls inside of the standard library and of installed packages, too.
         call : int, optional
-            A row of `calls`: its children in order, beside the median of the same function.
+            A row of `calls`: print the calls that it made, in order, each beside the median of the
+            same function.
         slowest : str, optional
-            The same for the slowest call of a function of this name.
+            The same for the slowest call of the function with this name.
         at : int or str, optional
-            A time in ns, or text as ``"1.5 ms"``: the calls that were open then.
+            A time in ns, or text such as ``"1.5 ms"``: print the calls that were open then.
         span : str, optional
-            The same as `slowest` for a span.
+            The same as `slowest`, for the slowest span of this name.
         node : int, optional
-            A row of `tree`: that branch alone.
+            A row of `tree`: print this branch alone.
         own : str or sequence of str
-            Globs: what own code is, as `set_own`.
+            Globs that say what own code is, as for `set_own`.
         limit : int
             The most lines.
         width : int, optional
-            In columns; without, the terminal's, or 100.
+            The width in columns; by default the terminal's, or 100.
         file : text file, optional
-            Where to; standard output without.
+            Where to print; by default standard output.
 
         Raises
         ------

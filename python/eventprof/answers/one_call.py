@@ -1,4 +1,4 @@
-"""One call: what it called, in order, each beside the median of the same function."""
+"""One call as rows or as text: what it called, in order, each beside its function's median."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._words import show_bytes, show_ns
+from .._words import plural, show_bytes, show_ns
 from ..recording.quantities import parse_duration
 from .show import unknown_name
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 def find_call(trace: Trace, asked: Mapping[str, Any]) -> int:
-    """Find the call that is meant.
+    """Find the call that the options name.
 
     Parameters
     ----------
     trace : Trace
-        Whose.
+        The trace to look in.
     asked : mapping
         ``call``: a row of `calls`; ``slowest``: the name of a function; or ``span``.
 
     Returns
     -------
     int
-        The row.
+        Its row in `calls`.
 
     Raises
     ------
     ValueError
-        There is none.
+        There is no such call.
     """
     count = len(trace.calls)
     if "call" in asked:
@@ -58,59 +58,86 @@ def find_call(trace: Trace, asked: Mapping[str, Any]) -> int:
     return int(calls[np.argmax(trace._core.calls("duration")[calls])])
 
 
-def show_call(trace: Trace, call: int, limit: int, width: int, plain: bool) -> list[str]:
-    """Lay out one call and its children, in order."""
-    calls = trace._core.calls
-    function, duration, start = calls("function"), calls("duration"), calls("start")
-    memory = calls("allocated")
-    names = [row[0] or "(no name)" for row in trace._core.functions()]
-    line = calls("caller_line")
+def call_rows(trace: Trace, call: int, limit: int) -> tuple[list[dict[str, Any]], int, int]:
+    """Give one call, and what it called, as rows for a program.
 
-    def median(row: int) -> int:
-        same = duration[function == function[row]]
-        return int(np.median(same)) if len(same) else 0
+    Parameters
+    ----------
+    trace : Trace
+        The trace that has the call.
+    call : int
+        Row of `calls`.
+    limit : int
+        The most rows below the call; the shortest are left out.
 
-    def name(row: int) -> str:
-        return names[function[row]] if function[row] >= 0 else "(unknown)"
+    Returns
+    -------
+    (list of dict, int, int)
+        The call itself, then its children in order: calls of one function from one line that follow
+        each other are one row. Then how many rows were left out, and their time in ns.
+    """
+    core = trace._core.calls
+    function, duration, line = core("function"), core("duration"), core("caller_line")
+    functions = trace._core.functions()
+    medians: dict[int, int] = {}
 
-    of_same = int(np.count_nonzero(function == function[call]))
-    usual = median(call)
-    lines = [
-        f"call {call}: {name(call)}, {show_ns(int(duration[call]))} "
-        f"from {show_ns(int(start[call]))} on; of {of_same:,} calls the median is {show_ns(usual)}",
-    ]
-    children = np.flatnonzero(calls("parent") == call)
-    own = int(duration[call]) - int(duration[children].sum())
-    rows = [("at", "time", "median", "times", "allocated", "")]
-    # Runs of calls of one function from one line are one row.
+    def row_of(calls: list[int], depth: int) -> dict[str, Any]:
+        first = calls[0]
+        of = int(function[first])
+        if of not in medians:
+            medians[of] = int(np.median(duration[function == of]))
+        known = functions[of] if of >= 0 else (None,) * 5
+        return {
+            "handle": f"c-{first}", "depth": depth, "name": known[0], "module": known[1],
+            "file": known[2], "line": known[3],
+            "caller_line": int(line[first]) if line[first] > 0 else None,
+            "calls": len(calls), "at": int(core("start")[first]),
+            "total": int(duration[calls].sum()), "median": medians[of],
+            "allocated": int(core("allocated")[calls].sum()),
+        }  # fmt: skip
+
     runs: list[list[int]] = []
-    for row in children.tolist():
+    for row in np.flatnonzero(core("parent") == call).tolist():
         last = runs[-1][-1] if runs else -1
         if runs and function[last] == function[row] and line[last] == line[row]:
             runs[-1].append(row)
         else:
             runs.append([row])
-    heavy = sorted(range(len(runs)), key=lambda at: -int(duration[runs[at]].sum()))[:limit]
-    left_out = [at for at in range(len(runs)) if at not in set(heavy)]
-    medians: dict[int, int] = {}
-    for at in sorted(heavy):
-        run = runs[at]
-        first = run[0]
-        key = int(function[first])
-        if key not in medians:
-            medians[key] = median(first)
-        time = int(duration[run].sum())
-        expected = medians[key] * len(run)
-        ratio = f"{time / expected:.1f} x" if expected else "-"
-        many = f" ({len(run):,} calls)" if len(run) > 1 else f" (call {first})"
-        where = f"line {line[first]}: " if line[first] > 0 else ""
+    heavy = sorted(range(len(runs)), key=lambda at: -int(duration[runs[at]].sum()))
+    rest = sum(int(duration[runs[at]].sum()) for at in heavy[limit:])
+    rows = [row_of(runs[at], 1) for at in sorted(heavy[:limit])]
+    return [row_of([call], 0), *rows], len(heavy[limit:]), rest
+
+
+def show_call(trace: Trace, call: int, limit: int, width: int, plain: bool) -> list[str]:
+    """Lay out one call and its children, in order."""
+    calls = trace._core.calls
+    (top, *children), left_out, rest = call_rows(trace, call, limit)
+    of_same = int(np.count_nonzero(calls("function") == calls("function")[call]))
+
+    def name(row: dict[str, Any]) -> str:
+        if row["name"] is None:
+            return "(no name)" if row["module"] or row["file"] else "(unknown)"
+        return str(row["name"])
+
+    lines = [
+        f"call {call}: {name(top)}, {show_ns(top['total'])} from {show_ns(top['at'])} on; "
+        f"of {plural(of_same, 'call')} the median is {show_ns(top['median'])}",
+    ]
+    rows = [("at", "time", "median", "times", "allocated", "")]
+    for row in children:
+        expected = row["median"] * row["calls"]
+        ratio = f"{row['total'] / expected:.1f} x" if expected else "-"
+        number = row["handle"].removeprefix("c-")
+        many = f" ({row['calls']:,} calls)" if row["calls"] > 1 else f" (call {number})"
+        where = f"line {row['caller_line']}: " if row["caller_line"] is not None else ""
         rows.append((
-            show_ns(int(start[first] - start[call])), show_ns(time), show_ns(expected), ratio,
-            show_bytes(int(memory[run].sum())), f"{where}{name(first)}{many}",
+            show_ns(row["at"] - top["at"]), show_ns(row["total"]), show_ns(expected), ratio,
+            show_bytes(row["allocated"]), f"{where}{name(row)}{many}",
         ))  # fmt: skip
     if left_out:
-        rest = sum(int(duration[runs[at]].sum()) for at in left_out)
-        rows.append(("", show_ns(rest), "", "", "", f"{len(left_out):,} more"))
+        rows.append(("", show_ns(rest), "", "", "", f"{left_out:,} more"))
+    own = top["total"] - rest - sum(row["total"] for row in children)
     rows.append(("", show_ns(max(own, 0)), "", "", "", "in itself, outside of these calls"))
     widths = [max(len(row[at]) for row in rows) for at in range(5)]
     for cells in rows:
@@ -120,8 +147,8 @@ def show_call(trace: Trace, call: int, limit: int, width: int, plain: bool) -> l
     return lines
 
 
-def open_at(trace: Trace, at: int | str, width: int) -> list[str]:
-    """Lay out the calls that were open at a time, thread by thread."""
+def open_rows(trace: Trace, at: int | str) -> list[dict[str, Any]]:
+    """Give the calls that were open at a time, thread by thread, as rows for a program."""
     time = parse_duration("at", at)
     if time > trace.duration:
         raise ValueError(f"at: from 0 to {trace.duration:,} ns, not {time:,}")
@@ -129,17 +156,34 @@ def open_at(trace: Trace, at: int | str, width: int) -> list[str]:
     start, duration = calls("start"), calls("duration")
     function, thread, line = calls("function"), calls("thread"), calls("caller_line")
     rows = np.flatnonzero((start <= time) & (start + duration > time))
-    functions = trace._core.functions()
-    threads = trace._thread_rows
-    lines = [f"at {show_ns(time)}:"]
+    functions, threads = trace._core.functions(), trace._thread_rows
+    found = []
     for of in np.unique(thread[rows]).tolist():
-        lines.append(f"  {threads[of][0] or f'thread {of}'}")
-        for row in rows[thread[rows] == of].tolist():
-            known = functions[function[row]][0] if function[row] >= 0 else None
-            where = f", called in line {line[row]}" if line[row] > 0 else ""
-            since = show_ns(time - int(start[row]))
-            text = f"    {known or '(unknown)'} since {since}, {show_ns(int(duration[row]))} in all"
-            lines.append(f"{text}{where}  (call {row})"[:width])
+        for depth, row in enumerate(rows[thread[rows] == of].tolist()):
+            known = functions[function[row]] if function[row] >= 0 else (None,) * 5
+            found.append({
+                "handle": f"c-{row}", "depth": depth, "name": known[0], "module": known[1],
+                "file": known[2], "line": known[3],
+                "caller_line": int(line[row]) if line[row] > 0 else None,
+                "calls": 1, "at": int(start[row]), "total": int(duration[row]), "median": None,
+                "allocated": int(calls("allocated")[row]),
+                "thread": threads[of][0] or f"thread {of}",
+            })  # fmt: skip
+    return found
+
+
+def open_at(trace: Trace, at: int | str, width: int) -> list[str]:
+    """Lay out the calls that were open at a time, thread by thread."""
+    time = parse_duration("at", at)
+    lines, last = [f"at {show_ns(time)}:"], None
+    for row in open_rows(trace, at):
+        if row["depth"] == 0 or row["thread"] != last:
+            last = row["thread"]
+            lines.append(f"  {last}")
+        where = f", called in line {row['caller_line']}" if row["caller_line"] is not None else ""
+        since = show_ns(time - row["at"])
+        text = f"    {row['name'] or '(unknown)'} since {since}, {show_ns(row['total'])} in all"
+        lines.append(f"{text}{where}  (call {row['handle'].removeprefix('c-')})"[:width])
     if len(lines) == 1:
         lines.append("  no call was open")
     return lines

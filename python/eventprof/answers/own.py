@@ -1,4 +1,4 @@
-"""Which functions are the user's own: neither of the standard library nor of what was installed."""
+"""Which functions are own code: neither of the standard library nor of an installed package."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 
 from ..recording import areas
 
-#: Where Python and its packages lie, on whatever machine the recording was made.
+#: Where Python and its packages usually lie: a recording may come from another machine.
 _INSTALLED = re.compile(r"(^|/)(site|dist)-packages/|/lib/(python|pypy)3\.\d+t?/")
-#: Names of files that are none, whose code people type themselves.
+#: File names that stand for code which people type themselves.
 _TYPED = re.compile(r"<(stdin|ipython-input|cell|doctest|console|input)")
 
 
@@ -27,14 +27,14 @@ def find_own(
     Parameters
     ----------
     rows : sequence of tuples
-        Name, module, file, line and kind, a row a function.
+        One for each function: name, module, file, line and kind.
     patterns : sequence of str, optional
-        Globs, as include= takes: functions that match are own, all others are not.
+        Globs, as ``include=`` takes them: functions that match are own, all others are not.
 
     Returns
     -------
     array of bool
-        A row a function, and one more, False: that of no function.
+        One for each function, and False at the end, for "no function".
     """
     own = np.zeros(len(rows) + 1, dtype=bool)
     folders = tuple(
@@ -61,13 +61,13 @@ def _is_own(module: str | None, file: str | None, folders: tuple[str, ...]) -> b
     if module == "__main__" and (script == "eventprof" or _is_launcher(folder, script)):
         return False
     if file.startswith("<"):
-        # Code that was made from text: of a class by dataclass, or what follows -c.
+        # "<string>" is code that follows -c, or that was made from text, as dataclass does.
         return module == "__main__" and (file == "<string>" or _TYPED.match(file) is not None)
     return not (file.startswith(folders) or _INSTALLED.search(file))
 
 
 def _is_launcher(folder: str, script: str) -> bool:
-    """Whether a script is what an installer put beside the interpreter, such as pytest."""
+    """Whether a script is one that an installer put beside the interpreter, such as pytest."""
     return "." not in script and os.path.exists(os.path.join(folder, "python"))
 
 

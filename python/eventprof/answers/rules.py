@@ -1,7 +1,7 @@
 """The rules that find what is likely wrong with a program.
 
-They go by counts, bytes and shares of the whole, with wide margins: what a busy machine does to
-times must not make a finding.
+The rules look at counts, bytes and shares of the whole, with wide margins: the times that a busy
+machine makes longer must not cause a finding.
 """
 
 from __future__ import annotations
@@ -21,28 +21,29 @@ _MIB = 1 << 20
 
 # ---- Calls in a loop -----------------------------------------------------------------------------
 
-#: Calls that one call, or none, could do: module or None, names, how many calls in one call of the
-#: function around them are too many, what to do.
+#: Calls in a loop that one call, or none, could replace. A row: rule, module, names, how many calls
+#: inside one call of the surrounding function are too many, advice.
 IN_A_LOOP: tuple[tuple[str, str | None, tuple[str, ...], int, str], ...] = (
     ("n-plus-one", "sqlite3", ("Cursor.execute", "Connection.execute"), 50,
      "Ask once for all rows (IN, JOIN), or use executemany."),
-    ("n-plus-one", "psycopg", ("Cursor.execute",), 50, "Ask once for all rows, or executemany."),
+    ("n-plus-one", "psycopg", ("Cursor.execute",), 50,
+     "Ask once for all rows, or use executemany."),
     ("n-plus-one", "sqlalchemy.engine.base", ("Connection.execute",), 50,
      "Ask once for all rows, or load relations eagerly."),
     ("n-plus-one", "requests.sessions", ("Session.request",), 20,
-     "Ask for many at once, or keep several requests under way."),
-    ("n-plus-one", "urllib.request", ("urlopen",), 20, "Ask for many at once."),
-    ("commit-in-loop", "sqlite3", ("Connection.commit",), 50, "Commit once, behind the loop."),
+     "Ask for many things at once, or run several requests at the same time."),
+    ("n-plus-one", "urllib.request", ("urlopen",), 20, "Ask for many things at once."),
+    ("commit-in-loop", "sqlite3", ("Connection.commit",), 50, "Commit once, after the loop."),
     ("compile-in-loop", "re", ("compile", "_compile"), 200,
      "Compile the pattern once, outside of the loop."),
     ("compile-in-loop", "builtins", ("eval", "exec", "compile"), 100,
-     "Compile the text once, or do without it."),
+     "Compile the text once, or avoid it."),
     ("open-in-loop", "_io", ("open",), 200, "Open the file once, outside of the loop."),
     ("open-in-loop", "io", ("open",), 200, "Open the file once, outside of the loop."),
     ("stat-in-loop", "posix", ("stat",), 1000, "Ask once (os.scandir), and keep the answer."),
     ("process-in-loop", "subprocess", ("Popen.__init__",), 20,
      "Start one process for all, or do the work in this one."),
-    ("copy-in-loop", "copy", ("deepcopy",), 200, "Copy what changes only, or do not copy."),
+    ("copy-in-loop", "copy", ("deepcopy",), 200, "Copy only what changes, or do not copy."),
     ("list-from-the-front", "builtins", ("list.insert",), 1000,
      "Each call moves the whole list: use collections.deque, or append and reverse."),
     ("list-search", "builtins", ("list.remove", "list.index", "list.count"), 1000,
@@ -51,12 +52,12 @@ IN_A_LOOP: tuple[tuple[str, str | None, tuple[str, ...], int, str], ...] = (
      "Each call copies the array: collect the parts in a list, and join them once."),
     ("concat-in-loop", "pandas.core.reshape.concat", ("concat",), 50,
      "Each call copies the frame: collect the parts in a list, and join them once."),
-    ("print-in-loop", "builtins", ("print",), 2000, "Print once, behind the loop."),
+    ("print-in-loop", "builtins", ("print",), 2000, "Print once, after the loop."),
 )  # fmt: skip
 
 
 def calls_in_a_loop(case: Case) -> Iterator[Finding]:
-    """Find what own code calls again and again where one call could do."""
+    """Find functions that own code calls again and again where one call would be enough."""
     tree = case.tree
     wanted: dict[tuple[str | None, str], int] = {}
     for at, (_, module, names, _, _) in enumerate(IN_A_LOOP):
@@ -77,7 +78,7 @@ def calls_in_a_loop(case: Case) -> Iterator[Finding]:
         count = int(calls[nodes].sum())
         time = int(tree.nodes["total"][nodes].sum())
         each = float(calls[nodes[0]] / around[nodes[0]])
-        # Of a short run the time may be the machine's: the share of the calls is the program's.
+        # The times of a short run may be the machine's fault; the number of calls is not.
         inside = int(tree.below("calls")[nodes].sum())
         share = max(time / case.whole, inside / max(int(tree.below("calls")[0]), 1))
         if share < 0.02:
@@ -98,8 +99,8 @@ def calls_in_a_loop(case: Case) -> Iterator[Finding]:
 
 
 def growing_calls(case: Case) -> Iterator[Finding]:
-    """Find own functions that do more, or take longer, from call to call: quadratic work."""
-    # Rows of calls take memory: only where the tree says that there may be such a function.
+    """Find own functions that take longer from call to call: quadratic work."""
+    # The rows of calls take memory: they are made only if the tree has a function that may fit.
     sums = case.tree.by_function()
     may_be = case.own & (sums["calls"] >= 200)
     may_be &= sums["total"] >= max(0.3 * case.whole, 20_000_000)
@@ -168,7 +169,7 @@ def one_slow_call(case: Case) -> Iterator[Finding]:
             inside = _core.tree_below(above, np.ones(len(above), dtype=np.int64))[1:]
         more = inside[row] >= 20 * float(np.median(inside[same]))
         blocked = _blocked_in(case, row)
-        # A call that did no more than others, and did not wait, may have been unlucky: the machine.
+        # A call that did no more than others, and did not block: the machine may have been slow.
         if not more and blocked < duration[row] / 2:
             continue
         told.add(of)
@@ -223,7 +224,7 @@ def imports(case: Case) -> Iterator[Finding]:
 
 
 def collections(case: Case) -> Iterator[Finding]:
-    """Find programs that run the garbage collector again and again."""
+    """Find runs of the garbage collector that take long, or that own code asks for often."""
     tree = case.tree
     of = [at for at, row in enumerate(tree.functions) if row[:2] == ("collect", "gc")]
     called = case.own[np.maximum(tree.caller, -1)]
@@ -265,7 +266,10 @@ def _own_rows(case: Case) -> Any:
 
 
 def _file_buffers(case: Case, function: int, line: int) -> dict[str, int]:
-    """Sum up what `open` allocated for an own line: from CPython 3.14 on 128 KiB for each file."""
+    """Sum up what `open` allocated for an own line.
+
+    From CPython 3.14 on it is a buffer of 128 KiB for each file, which is no fault of the program.
+    """
     tree = case.tree
     opens = [
         at
@@ -314,7 +318,8 @@ def growth(case: Case) -> Iterator[Finding]:
         if live[at] < 0.5 * end or blocks[at] < 100 or live[at] < 0.5 * lines["allocated"][at]:
             continue
         function, line = int(lines["function"][at]), int(lines["line"][at])
-        # In each quarter of all allocations: a result that is built at last is no leak.
+        # Each quarter of all allocations must have some: a result that is built at the end is no
+        # leak.
         of_line = np.flatnonzero(
             (core.allocations("end") < 0)
             & (core.allocations("size") > 0)
@@ -344,9 +349,9 @@ def _calls_charged_to(case: Case, function: int, line: int) -> Any:
     own = case.own[np.maximum(of, -1)]
     called = case.own[np.maximum(caller, -1)]
     mine = (of == function) | (~own & (caller == function) & (caller_line == line))
-    # Each call is charged as the nearest one above it that is own, or was made by own code.
+    # A call is charged like the nearest call above it that is own, or that own code made.
     at = np.where(own | called | (parent < 0), np.arange(len(of)), parent)
-    while True:  # pointers double
+    while True:  # each round doubles how far `at` points
         further = at[at]
         if np.array_equal(further, at):
             break
@@ -365,7 +370,7 @@ def peak_holder(case: Case) -> Iterator[Finding]:
     imported = set(zip(tree.caller[at_import].tolist(), tree.line[at_import].tolist(), strict=True))
     for at in _own_rows(case).tolist():
         held = int(lines["at_peak"][at])
-        # What an import holds is code: nobody can take it in parts.
+        # What an import holds is code: the advice to take it in parts would not help.
         if held < 0.5 * peak or (int(lines["function"][at]), int(lines["line"][at])) in imported:
             continue
         yield Finding(
@@ -381,7 +386,7 @@ def peak_holder(case: Case) -> Iterator[Finding]:
 
 # ---- Exceptions, threads, loss -------------------------------------------------------------------
 
-#: Calls that end by an exception as a matter of course.
+#: Functions for which it is normal to end by an exception.
 _ENDS_BY_EXCEPTION = {"next", "send", "throw", "__next__", "_find_spec", "getattr", "hasattr"}
 
 
@@ -396,7 +401,7 @@ def exceptions(case: Case) -> Iterator[Finding]:
     raises = (
         own & ~usual[np.maximum(tree.function, -1)] & (raised >= 1000) & (raised >= 0.2 * calls)
     )
-    # Where it is caught: what is above did not raise as often.
+    # Only where it is caught: the node above did not end by an exception as often.
     raises &= raised[tree.parent] < raised
     nodes = np.flatnonzero(raises)
     if not len(nodes):
@@ -408,7 +413,7 @@ def exceptions(case: Case) -> Iterator[Finding]:
         "exceptions",
         f"{tree.name(int(nodes[0]))} ended by an exception {count:,} times out of "
         f"{int(calls[nodes].sum()):,}: exceptions as control flow",
-        "Ask before (in, get, a check of the text), where failing is the rule.",
+        "If failing is common, check first (in, get, a test of the text).",
         max(time / case.whole, 0.05),
         {"raised": count, "calls": int(calls[nodes].sum()), "time": time},
         tuple(case.node_evidence(int(node)) for node in nodes[:5]),
@@ -423,7 +428,7 @@ def lock_waiting(case: Case) -> Iterator[Finding]:
         return
     tenures = trace._core.tenures()
     many = np.bincount(tenures["thread"], minlength=len(trace._thread_rows))
-    # A thread that changes hands at each call talks to another; it does not compete with it.
+    # Threads with only short tenures pass messages to each other; they do not compete for the lock.
     length = np.bincount(tenures["thread"], weights=tenures["end"] - tenures["start"],
                          minlength=len(trace._thread_rows))  # fmt: skip
     busy = np.flatnonzero((many >= 3) & (length >= 0.1 * trace.duration))
@@ -448,7 +453,7 @@ _LOCK_NAMES = {"lock.acquire", "RLock.acquire", "lock.__enter__", "RLock.__enter
 
 
 def contended_lock(case: Case) -> Iterator[Finding]:
-    """Find own lines that wait long for a lock of the program's."""
+    """Find own lines that wait long for a lock of the program."""
     tree = case.tree
     of = [
         at for at, row in enumerate(tree.functions) if row[1] == "_thread" and row[0] in _LOCK_NAMES
@@ -481,7 +486,7 @@ def blocked_event_loop(case: Case) -> Iterator[Finding]:
     if not loops:
         return
     below = np.isin(tree.function, loops)
-    # Parents come before their children, so one round a level is enough; pointers double.
+    # Each round doubles how far `up` points: a node is below a loop if any node above it is one.
     up = tree.parent.astype(np.int64)
     while up.any():
         below = below | below[up]
@@ -514,7 +519,7 @@ def lost_events(case: Case) -> Iterator[Finding]:
     yield Finding(
         "lost-events",
         f"{loss.total:,} of {loss.total + kept:,} events are missing: all numbers are too small",
-        "Record with a larger buffer (--buffer), or to a file without a bound (--on-full grow).",
+        "Record with a larger buffer (--buffer), or without a limit (--on-full grow).",
         1.0,
         {"lost": loss.total, "kept": kept},
         (),

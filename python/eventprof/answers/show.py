@@ -11,18 +11,20 @@ import numpy as np
 
 from .._words import did_you_mean, show_bytes, show_ns
 from ..trace.column import Array
+from ..trace.kinds import unknown_kinds
+from .reserved import reserved_at_peak
 from .tree import OTHER, Tree
 
 if TYPE_CHECKING:
     from ..trace import Trace
 
-#: Branches below this share of the time and of the bytes are folded.
+#: A branch with a smaller share of the time and of the bytes is folded: only its time is shown.
 SMALLEST = 0.01
 
 
 @dataclass
 class Branch:
-    """A node as it is shown: own children below it, and what was left out."""
+    """A node as it is shown, with the children that are shown below it; ns and bytes."""
 
     node: int
     total: int
@@ -32,17 +34,17 @@ class Branch:
     at_peak: int
     calls: int
     children: list[Branch] = field(default_factory=list)
-    folded: int = 0
-    folded_total: int = 0
+    folded: int = 0  # how many children are not shown
+    folded_total: int = 0  # the time of these
 
 
 def visible_nodes(tree: Tree, own: Array) -> Array:
-    """Mark what is shown of own code: own functions, and what they call themselves."""
+    """Mark the nodes to show: own functions, and the functions that they call directly."""
     is_own = own[np.maximum(tree.function, -1)]
     called = own[np.maximum(tree.caller, -1)]
     visible: Array = is_own | called
     outermost = (tree.parent == 0) & ~is_own
-    # What starts a thread is not of interest where own code runs in it.
+    # The functions that start a thread are shown only if no own code runs below them.
     below = np.zeros(tree.count, dtype=np.int64)
     below[is_own] = 1
     from .. import _core
@@ -59,13 +61,13 @@ def build(tree: Tree, own: Array | None, limit: int, root: int = 0) -> Branch:
     Parameters
     ----------
     tree : Tree
-        Of the trace.
+        The tree to show.
     own : array of bool or None
-        Which functions are own; None: show all.
+        Which functions are own code; None: show all functions.
     limit : int
         The most branches.
     root : int
-        Where to begin.
+        The node to begin with.
 
     Returns
     -------
@@ -76,7 +78,7 @@ def build(tree: Tree, own: Array | None, limit: int, root: int = 0) -> Branch:
     visible[root] = True
     up = np.where(visible[tree.parent], tree.parent, 0).astype(np.int64)
     pending = ~visible[tree.parent]
-    if pending.any():  # the nearest visible node above: pointers double
+    if pending.any():  # the nearest visible node above; each round doubles how far `at` points
         at = np.where(visible, np.arange(tree.count), tree.parent).astype(np.int64)
         while True:
             further = at[at]
@@ -164,10 +166,10 @@ def percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:3.0f} %" if whole > 0 else "    -"
 
 
-def text_lines(trace: Trace, tree: Tree, top: Branch, width: int, plain: bool) -> list[str]:
-    """Lay the branches out."""
+def text_lines(tree: Tree, top: Branch, width: int, plain: bool) -> list[str]:
+    """Give the branches as lines of text."""
     has_time = top.total > 0
-    has_waited = tree.has_lock and len(trace._thread_rows) > 1 and top.waited > 0
+    has_waited = tree.has_lock and len(tree.threads["in_calls"]) > 1 and top.waited > 0
     has_memory = bool(tree.facts["peak"]) or top.allocated > 0
     heads = []
     if has_time:
@@ -181,7 +183,7 @@ def text_lines(trace: Trace, tree: Tree, top: Branch, width: int, plain: bool) -
     whole = top.total
     rows: list[tuple[list[str], str, str, str]] = []  # numbers, lead, name, place
     tees = ("|- ", "`- ", "|  ", "   ") if plain else ("├ ", "└ ", "│ ", "  ")
-    # Recursion in the program is no recursion here: a stack of what is still to be shown.
+    # A stack instead of recursion: the tree may be deeper than Python's limit.
     stack: list[tuple[Branch | str, str, str]] = [(top, "", "")]
     while stack:
         what, lead, below = stack.pop()
@@ -220,7 +222,7 @@ def text_lines(trace: Trace, tree: Tree, top: Branch, width: int, plain: bool) -
 
 
 def fit(lead: str, name: str, place: str, room: int, plain: bool) -> str:
-    """Fit a branch into the room: the place goes first, then the lead, then the name's head."""
+    """Fit a branch into the room: leave out the place, then shorten the lead, then the name."""
     dots = "..." if plain else "…"
     if len(lead) > room // 2:
         lead = dots + lead[len(dots) - room // 2 :]
@@ -231,10 +233,15 @@ def fit(lead: str, name: str, place: str, room: int, plain: bool) -> str:
 
 
 def own_or_all(trace: Trace, tree: Tree, all: bool, patterns: Sequence[str] | None) -> Array | None:
-    """Give the own functions, or None: all are to be shown, or none of the functions is own."""
+    """Give the own functions; None if all are to be shown, or if no own function was called."""
+    return chosen_own(tree, all, patterns if patterns else trace._own_patterns)
+
+
+def chosen_own(tree: Tree, all: bool, patterns: Sequence[str] | None) -> Array | None:
+    """Do the same for patterns alone; without patterns, folders of libraries are not own."""
     if all:
         return None
-    own = tree.is_own(patterns if patterns else trace._own_patterns)
+    own = tree.is_own(patterns or None)
     used = own[np.maximum(tree.function[1:], -1)].any() or own[np.maximum(tree.caller, -1)].any()
     return own if used else None
 
@@ -244,22 +251,70 @@ def headline(trace: Trace, tree: Tree) -> str:
     parts = [f"{trace._facts['events']:,} events in {show_ns(trace.duration)}"]
     if tree.facts["peak"]:
         parts.append(f"peak {show_bytes(tree.facts['peak'])} at {show_ns(tree.facts['peak_time'])}")
+        reserved = reserved_at_peak(trace, tree)
+        if reserved:
+            parts[-1] += f" ({show_bytes(reserved)} of it reserved, never touched)"
     parts.append(said_of_loss(trace) or "nothing lost")
     if tree.facts["folded"]:
         parts.append(f"{tree.facts['folded']:,} small nodes are folded into 'other'")
     return ", ".join(parts)
 
 
+def show_added(
+    traces: Sequence[Trace],
+    file: IO[str],
+    *,
+    all: bool,
+    own: Sequence[str],
+    limit: int,
+    width: int | None,
+) -> None:
+    """Print the trees of several recordings as one."""
+    from .adding import AddedTree
+
+    tree = AddedTree([trace._tree for trace in traces])
+    events = sum(trace._facts["events"] for trace in traces)
+    parts = [f"{events:,} events in {len(traces)} recordings"]
+    if tree.facts["peak"]:
+        parts.append(f"peaks {show_bytes(tree.facts['peak'])} together, each at its own time")
+    losses = [f"{trace.file['path']}: {said_of_loss(trace)}" if trace.file else said_of_loss(trace)
+              for trace in traces if said_of_loss(trace)]  # fmt: skip
+    parts += losses or ["nothing lost"]
+    show_summed(tree, ", ".join(parts), file, all=all, own=own, limit=limit, width=width)
+
+
+def show_summed(
+    tree: Tree,
+    headline: str,
+    file: IO[str],
+    *,
+    all: bool,
+    own: Sequence[str],
+    limit: int,
+    width: int | None,
+) -> None:
+    """Print a tree of several recordings below a line about them."""
+    if limit < 1:
+        raise ValueError(f"limit: at least one line, not {limit}")
+    top = build(tree, chosen_own(tree, all, own), limit)
+    columns = width if width is not None else shutil.get_terminal_size((100, 25)).columns
+    print(headline, file=file)
+    print("\n".join(text_lines(tree, top, columns, is_plain(file))), file=file)
+
+
 def said_of_loss(trace: Trace) -> str:
-    """Say what is missing, or nothing."""
+    """Say what is missing; empty if nothing is."""
     loss = trace.loss.total
     parts = [f"{loss:,} EVENTS LOST: all numbers are too small"] if loss else []
     parts += (trace.file or {}).get("missing", ())
+    unknown = unknown_kinds(trace.file or {})
+    if unknown:
+        parts.append(unknown.partition(";")[0])
     return ", ".join(parts)
 
 
 def tree_rows(tree: Tree, top: Branch) -> list[dict[str, Any]]:
-    """Give the branches as rows for a program."""
+    """Give the branches as JSON objects."""
     rows = []
     stack: list[tuple[Branch, int]] = [(top, 0)]
     while stack:
@@ -281,7 +336,7 @@ def tree_rows(tree: Tree, top: Branch) -> list[dict[str, Any]]:
 
 
 def is_plain(file: IO[str]) -> bool:
-    """Whether to keep to ASCII."""
+    """Whether to write only ASCII."""
     encoding = (getattr(file, "encoding", None) or "utf-8").lower().replace("-", "")
     return not encoding.startswith("utf")
 
@@ -301,7 +356,7 @@ def show_tree(
     if len(asked) > 1:
         raise ValueError(f"one of {' and '.join(asked)} at a time")
     if limit < 1:
-        raise ValueError(f"limit: at least one line, not {limit}")
+        raise ValueError(f"limit must be 1 or more, not {limit}")
     columns = width if width is not None else shutil.get_terminal_size((100, 25)).columns
     plain = is_plain(file)
     if asked and asked.keys() != {"node"}:
@@ -317,11 +372,11 @@ def show_tree(
     tree = trace._tree
     top = build(tree, own_or_all(trace, tree, all, own), limit, root_of(tree, asked.get("node")))
     print(headline(trace, tree), file=file)
-    print("\n".join(text_lines(trace, tree, top, columns, plain)), file=file)
+    print("\n".join(text_lines(tree, top, columns, plain)), file=file)
 
 
 def root_of(tree: Tree, node: int | None) -> int:
-    """Give the branch to begin with; None: the whole."""
+    """Give the branch to begin with; None: the root."""
     if node is None:
         return 0
     if not 0 <= node < tree.count:
@@ -330,6 +385,6 @@ def root_of(tree: Tree, node: int | None) -> int:
 
 
 def unknown_name(name: str, known: Sequence[str], what: str) -> ValueError:
-    """Make the error for a name that nothing has."""
+    """Make the error for a name that does not occur."""
     near = did_you_mean(name, list(dict.fromkeys(known))[:20000])
     return ValueError(f"there is no {what} {name!r}{near}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..trace import Trace
 
 _SUMS = (
-    ("allocated", "bytes", "by it and below"),
+    ("allocated", "bytes", "by the node and the nodes below it"),
     ("blocks", "", "allocated"),
     ("live", "bytes", "of allocated: at the end"),
     ("live_blocks", "", "of blocks: at the end"),
@@ -39,7 +39,7 @@ def _texts(name: str, by_function: list[str | None], rows: Array, doc: str) -> C
 
 
 def tree_table(trace: Trace, tree: Tree) -> Table:
-    """Make the table of the tree."""
+    """Make `Trace.tree`."""
     functions = tree.functions
     function = np.where(tree.function == OTHER, -1, tree.function).astype(np.int32)
     first = np.array([-1 if row[3] is None else row[3] for row in functions] + [-1], np.int32)
@@ -56,12 +56,12 @@ def tree_table(trace: Trace, tree: Tree) -> Table:
         _number("function", function, "negative", dtype=np.int32, doc="row of functions"),
         _texts("name", names, rows, "the function's qualified name"),
         _texts("file", [row[2] for row in functions], function, "its source file"),
-        _number("line", first[function], "negative", dtype=np.int32, doc="its first"),
+        _number("line", first[function], "negative", dtype=np.int32, doc="its first line"),
         _texts("caller_file", [row[2] for row in functions], tree.caller, "where it was called"),
         _number("caller_line", tree.line, "negative", dtype=np.int32, doc="where it was called"),
         _number("calls", tree.own("calls"), doc="begun in the window"),
         _number("resumes", tree.own("resumes"), doc="slices begun by resume or throw"),
-        _number("raised", tree.own("raised"), doc="of both, that ended by an exception"),
+        _number("raised", tree.own("raised"), doc="calls and resumes that ended by an exception"),
         _number("total", tree.below("total"), unit="ns", doc="with the calls inside"),
         _number("self", tree.own("self"), unit="ns", doc="without the calls inside"),
         _number("waited", tree.below("waited"), lambda: lacks, "ns",
@@ -78,7 +78,7 @@ def tree_table(trace: Trace, tree: Tree) -> Table:
 
 
 def gil_table(trace: Trace) -> Table:
-    """Make the table of tenures."""
+    """Make `Trace.gil`."""
     if not trace.has_lock:
         empty = np.empty(0, dtype=np.int64)
         columns = dict.fromkeys(("thread", "start", "end", "events"), empty)
@@ -92,7 +92,7 @@ def gil_table(trace: Trace) -> Table:
             _number("thread", found["thread"], dtype=np.int32, doc="row of threads"),
             _number("start", found["start"], unit="ns", doc="of its first event"),
             _number("end", found["end"], unit="ns", doc="of its last event"),
-            _number("events", found["events"], doc="in it"),
+            _number("events", found["events"], doc="in the tenure"),
         ],
         len(found["start"]),
     )
@@ -104,16 +104,17 @@ def own_lines(tree: Tree, patterns: Sequence[str] | None = None) -> dict[str, Ar
     Parameters
     ----------
     tree : Tree
-        Of a trace.
+        The tree to sum up.
     patterns : sequence of str, optional
-        What own code is.
+        Globs that say what own code is.
 
     Returns
     -------
     dict of str to array
-        By own line: ``function``, ``line`` (-1: not of a line), ``calls``, ``total``, ``self``,
-        ``waited``, ``blocked``, ``allocated``, ``blocks``, ``live``, ``at_peak``, ``temporary``.
-        What no own line called is the row of function -1, which is the last.
+        One item for each own line: ``function``, ``line`` (-1: the function outside of its calls),
+        ``calls``, ``total``, ``self``, ``waited``, ``blocked``, ``allocated``, ``blocks``,
+        ``live``, ``live_blocks``, ``at_peak``, ``temporary``. The last item, of function -1, has
+        what no own line called.
     """
     own = tree.is_own(patterns)
     function, line = tree.owners(own)
@@ -156,7 +157,7 @@ def own_lines(tree: Tree, patterns: Sequence[str] | None = None) -> dict[str, Ar
 
 
 def own_table(trace: Trace, tree: Tree, patterns: Sequence[str] | None) -> Table:
-    """Make the table of own lines."""
+    """Make `Trace.own`."""
     lines = own_lines(tree, patterns)
     functions = tree.functions
     function = lines["function"]
@@ -168,7 +169,7 @@ def own_table(trace: Trace, tree: Tree, patterns: Sequence[str] | None) -> Table
             _texts("name", [row[0] for row in functions], function, "its qualified name"),
             _texts("file", [row[2] for row in functions], function, "its source file"),
             _number("line", lines["line"], "negative", dtype=np.int32,
-                    doc="null: beside its calls"),
+                    doc="null: the function outside of its calls"),
             _number("calls", lines["calls"], doc="made in the line"),
             _number("total", lines["total"], unit="ns", doc="in what the line called"),
             _number("self", lines["self"], unit="ns", doc="charged to the line"),

@@ -1,7 +1,7 @@
 """The calling-context tree of a trace, as arrays; the core builds it in one pass.
 
-Node 0 is the whole. Parents come before their children. What a node allocated is told by *leaves*:
-one for each line that allocated in it.
+Node 0 is the root. Parents come before their children. Bytes and blocks are not in the nodes but in
+*leaves*: a node has one leaf for each line that allocated in it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Function of a node that stands for many small ones: tree.h's EP_PLACE_OTHER.
 OTHER = -2
 
-#: Builtins that wait for something else than the interpreter's lock, by module and name.
+#: Builtins that block, for something other than the interpreter's lock: module and name.
 BLOCKING = {
     ("time", "sleep"),
     ("select", "select"), ("select", "poll.poll"), ("select", "epoll.poll"),
@@ -42,31 +42,87 @@ BLOCKING = {
 _BLOCKING_NAMES = {name for _, name in BLOCKING} | {"poll.poll", "epoll.poll"}
 
 
+def percentiles_of_bins(
+    function: Array,
+    low: Array,
+    high: Array,
+    calls: Array,
+    least: Array,
+    most: Array,
+    percents: Sequence[int],
+) -> dict[int, Array]:
+    """Give percentiles of counted lengths: of each function the middle of the bin with the rank.
+
+    Parameters
+    ----------
+    function, low, high, calls : array of int64
+        A bin each, in any order: of which function, its shortest and longest length in ns, and how
+        many calls are in it.
+    least, most : array of int64
+        The shortest and the longest call of each function, in ns.
+    percents : sequence of int
+        1 to 100.
+
+    Returns
+    -------
+    dict of int to array of int64
+        An item for each function, in ns; -1: there is no call.
+    """
+    size = len(least)
+    order = np.lexsort((low, function))
+    function, calls = function[order], calls[order]
+    middle = low[order] + (high[order] - low[order]) // 2
+    first = np.searchsorted(function, np.arange(size + 1))
+    so_far = np.concatenate([np.zeros(1, np.int64), np.cumsum(calls, dtype=np.int64)])
+    many = np.diff(so_far[first])
+    some = many > 0
+    result = {}
+    for percent in percents:
+        # The rank, from 1 on: the smallest that has so many at or below it.
+        wanted = so_far[first[:-1]] + (many * percent + 99) // 100
+        at = np.searchsorted(so_far, wanted) - 1
+        found = np.full(size, -1, dtype=np.int64)
+        found[some] = middle[at[some]]
+        result[percent] = np.where(some, np.clip(found, least, most), -1)
+    return result
+
+
 class Tree:
-    """The tree.
+    """The calling-context tree of a trace.
 
     Parameters
     ----------
     trace : Trace
-        Whose.
+        The trace to fold.
     max_nodes : int
-        Above it the smallest nodes become "other"; 0: the core's bound, a million.
+        With more nodes, the smallest become "other"; 0: the core's limit, a million.
+    lengths : bool
+        Whether to keep what `percentiles` needs.
+    cuts : sequence of int
+        For tests. Rows of the events: the parts between them are folded separately, then merged.
 
     Attributes
     ----------
     count : int
-        Nodes.
+        How many nodes there are.
     parent : array of uint32
-        Of each node; the root is its own.
+        The parent of each node; the root is its own parent.
     function, caller, line : array of int32
-        Rows of `functions`, and the line of the call; -1 unknown, function -2: other.
+        Two rows of `functions`, and the line of the call; -1: unknown; function -2: other.
     facts : dict
-        The peak and what was met: ``peak_time``, ``peak``, ``folded``, ...
+        Single numbers of the whole trace: ``peak_time``, ``peak``, ``folded``, ...
     """
 
-    def __init__(self, trace: Trace, max_nodes: int = 0) -> None:
-        found = trace._core.tree(max_nodes, trace.has_lock)
-        self._trace = trace
+    def __init__(
+        self,
+        trace: Trace,
+        max_nodes: int = 0,
+        *,
+        lengths: bool = False,
+        cuts: Sequence[int] = (),
+    ) -> None:
+        found = trace._core.tree(max_nodes, trace.has_lock, lengths, tuple(cuts))
+        self._core = trace._core  # not the trace: it has the tree, and would outlive its user
         self.has_lock = trace.has_lock
         self.nodes: dict[str, Array] = found.pop("nodes")
         self.leaves: dict[str, Array] = found.pop("leaves")
@@ -74,6 +130,7 @@ class Tree:
         self.domains_allocated: tuple[int, ...] = found.pop("domains_allocated")
         self.threads: dict[str, Array] = found.pop("threads")
         self._bins: dict[str, Array] = found.pop("bins")
+        self._lengths: dict[str, Array] = found.pop("lengths")
         places: dict[str, Array] = found.pop("places")
         self.facts: dict[str, int] = found
         place = self.nodes["place"]
@@ -86,7 +143,7 @@ class Tree:
         self.leaf_function = places["function"][self.leaves["place"]]
         self.leaf_line = places["line"][self.leaves["place"]]
         self._below: dict[str, Array] = {}
-        # The root's: what all threads did together.
+        # The root has the sums of all threads.
         for name in ("self", "waited_self"):
             self.nodes[name][0] = 0
         outermost = np.flatnonzero(self.parent[1:] == 0) + 1
@@ -96,7 +153,10 @@ class Tree:
     # ---- Figures ---------------------------------------------------------------------------------
 
     def own(self, name: str) -> Array:
-        """Give a figure of each node alone: of calls self, waited_self, freed; of leaves any."""
+        """Give a figure of each node alone, without the nodes below it.
+
+        The columns of `nodes` and of `leaves` are figures, and so are blocked and lock_waited.
+        """
         if name in self.nodes:
             return self.nodes[name]
         if name in ("blocked", "lock_waited"):
@@ -109,7 +169,7 @@ class Tree:
         return self._below[key]
 
     def below(self, name: str) -> Array:
-        """Give a figure of each node with all that is below it."""
+        """Give a figure of each node together with all nodes below it."""
         if name in ("total", "waited"):
             return self.nodes[name]
         if name not in self._below:
@@ -119,19 +179,20 @@ class Tree:
         return self._below[name]
 
     def outermost(self, keys: Array) -> Array:
-        """Mark the nodes with a key that no node above them has; a negative key is none."""
+        """Mark the nodes whose key no node above them has; a node with a negative key has none."""
         marks = _core.tree_outermost(self.parent, np.ascontiguousarray(keys, dtype=np.int32))
         found: Array = marks.astype(bool)
         return found
 
     def by_function(self) -> dict[str, Array]:
-        """Sum the tree up by function; what several open calls of one share is counted once.
+        """Sum the tree up by function; recursive calls are counted once.
 
         Returns
         -------
         dict of str to array
-            A row a function, and behind them one for what belongs to none: the columns of
-            `functions` but its percentiles, and ``blocked``.
+            The columns of `Trace.functions` except its percentiles, and ``blocked``; ``whole``
+            calls and the ns that these took, ``spent``. An array has an item for each function, and
+            a last one for what belongs to no function.
         """
         nodes = np.arange(1, self.count)
         of, size = np.maximum(self.function[1:], -1), len(self.functions) + 1
@@ -164,7 +225,7 @@ class Tree:
             result[name] = total(self.own(of_leaves))
         whole = total(begun - self.own("cut"))
         spent = total(self.own("total") - self.own("cut_ns"))
-        result["whole"] = whole
+        result["whole"], result["spent"] = whole, spent
         result["mean"] = np.where(whole > 0, spent / np.maximum(whole, 1), -1.0)
         result["max"] = np.full(size, -1, dtype=np.int64)
         np.maximum.at(result["max"], of, self.own("longest")[1:])
@@ -174,11 +235,40 @@ class Tree:
         result["min"][result["max"] < 0] = -1
         return result
 
+    def percentiles(self, *percents: int) -> dict[int, Array]:
+        """Give percentiles of the durations of each function's calls, in ns.
+
+        Calls whose begin or end was not recorded do not count. The tree must have been made with
+        ``lengths=True``.
+
+        Parameters
+        ----------
+        *percents : int
+            1 to 100: the duration that so many of a hundred calls do not exceed.
+
+        Returns
+        -------
+        dict of int to array of int64
+            An item for each function, and a last one for what belongs to no function; -1: no call.
+
+        Notes
+        -----
+        Durations are counted in bins, 64 for each power of two: below 128 ns the answer is exact,
+        above it is off by less than 1 %. It is never beyond the longest or the shortest call.
+        """
+        bins, size = self._lengths, len(self.functions) + 1
+        function = np.where(bins["function"] >= 0, bins["function"], size - 1)
+        extremes = self.by_function()
+        return percentiles_of_bins(
+            function, bins["low"], bins["high"], bins["calls"], extremes["min"], extremes["max"],
+            percents,
+        )  # fmt: skip
+
     @cached_property
     def depth(self) -> Array:
-        """How many nodes are above each; the root's is 0."""
+        """How many nodes are above each node; 0 for the root."""
         depth = np.zeros(self.count, dtype=np.int32)
-        # Pointers double: as many rounds as the depth has bits.
+        # Each round doubles how far `up` points: as many rounds as the depth has bits.
         up = self.parent.astype(np.int64)
         steps = (np.arange(self.count) > 0).astype(np.int64)
         while up.any():
@@ -188,12 +278,12 @@ class Tree:
         return depth
 
     def live_bins(self, count: int) -> tuple[Array, Array]:
-        """Give the least and the most live bytes in so many equal parts of the window.
+        """Give the least and the most live bytes in each of `count` equal parts of the window.
 
         Notes
         -----
-        The tree keeps 8,192 such parts; where `count` is no divisor of that, a part is
-        that much longer or shorter, and of more parts some are equal.
+        The tree keeps 8,192 parts. If `count` does not divide that, the parts differ a little in
+        length; if `count` is larger, neighbouring parts are equal.
         """
         kept = len(self._bins["min"])
         first = np.arange(count) * kept // count
@@ -204,16 +294,16 @@ class Tree:
         return low[::2], high[::2]
 
     def may_be_misplaced(self) -> bool:
-        """Whether a call may lie in another than the one that made it, as greenlets' do.
+        """Whether a call may lie in a call that did not make it, as after a switch of greenlets.
 
         Returns
         -------
         bool
-            False: none does. True: the rows of calls know.
+            False: no call does. True: some call may; `Trace.pairing` has the exact number.
         """
         is_python = np.array([row[4] == "python" for row in self.functions] + [False])
         runs = is_python[np.maximum(self.function, -1)]
-        around = self.parent.astype(np.int64)  # the nearest of Python, or the root
+        around = self.parent.astype(np.int64)  # the nearest node of a Python function, or the root
         while (others := np.flatnonzero((around > 0) & ~runs[around])).size:
             around[others] = self.parent[around[others]]
         other = runs & (self.caller >= 0) & (around > 0) & (self.function[around] != self.caller)
@@ -223,7 +313,7 @@ class Tree:
         return any(self._is_inside(int(around[node]), int(self.caller[node])) for node in found)
 
     def _is_inside(self, node: int, function: int) -> bool:
-        """Whether a function is around a node."""
+        """Whether a node of this function is above a node."""
         while node:
             node = int(self.parent[node])
             if node and self.function[node] == function:
@@ -231,7 +321,7 @@ class Tree:
         return False
 
     def by_place(self, name: str) -> tuple[Array, Array, Array, Array]:
-        """Sum what leaves have by the line that allocated.
+        """Sum a figure of the leaves by the line that allocated.
 
         Parameters
         ----------
@@ -247,6 +337,46 @@ class Tree:
         return self.summed(
             self.leaf_function, self.leaf_line, self.leaves[name], self.leaves[blocks]
         )
+
+    def by_stack(self, name: str) -> tuple[list[str | None], Array, Array]:
+        """Sum a figure of the leaves by the stack of open calls.
+
+        Parameters
+        ----------
+        name : str
+            live, at_peak or temporary.
+
+        Returns
+        -------
+        (list of str or None, array of int64, array of int64)
+            Stacks as ``outermost;...;innermost`` (None: outside of all calls), bytes and blocks;
+            the most bytes first.
+        """
+        sums: dict[str | None, list[int]] = {}
+        texts: dict[int, str | None] = {}
+        used = np.flatnonzero(self.leaves[f"{name}_blocks"])
+        held = self.leaves[name], self.leaves[f"{name}_blocks"], self.leaf_node
+        for size, blocks, node in zip(*(values[used].tolist() for values in held), strict=True):
+            if node not in texts:
+                texts[node] = self._stack_text(node)
+            of = sums.setdefault(texts[node], [0, 0])
+            of[0] += size
+            of[1] += blocks
+        rows = sorted(sums.items(), key=lambda row: -row[1][0])
+        figures = np.array([of for _, of in rows], dtype=np.int64).reshape(-1, 2)
+        return [text for text, _ in rows], figures[:, 0], figures[:, 1]
+
+    def _stack_text(self, node: int) -> str | None:
+        begun = ("calls", "resumes", "total", "cut")
+        if not self.parent[node] and not any(self.nodes[name][node] for name in begun):
+            return None  # a function that was executing, but of which no call was recorded
+        parts = []
+        while node:
+            function = int(self.function[node])
+            known = self.functions[function][0] if function >= 0 else None
+            parts.append("?" if known is None else known)
+            node = int(self.parent[node])
+        return ";".join(reversed(parts)) or None
 
     @staticmethod
     def summed(
@@ -271,7 +401,7 @@ class Tree:
     @cached_property
     def functions(self) -> list[tuple[str | None, str | None, str | None, int | None, str]]:
         """Name, module, file, line and kind of each function."""
-        return self._trace._core.functions()
+        return self._core.functions()
 
     def name(self, node: int) -> str:
         """Name a node's function as the report does."""
@@ -285,7 +415,7 @@ class Tree:
         return self.function_name(function)
 
     def function_name(self, function: int) -> str:
-        """Name a function, with its module where that says more."""
+        """Name a function, with its module except for builtins and the functions of a script."""
         name, module = self.functions[function][:2]
         known = name or "(no name)"
         bare = module in (None, "builtins") or (module == "__main__" and known != "<module>")
@@ -293,7 +423,7 @@ class Tree:
 
     @cached_property
     def is_blocking(self) -> Array:
-        """Whether a function waits for something outside of the program; the last row: none."""
+        """Whether each function is one of `BLOCKING`; False at the end, for "no function"."""
         found = np.zeros(len(self.functions) + 1, dtype=bool)
         for at, (name, module, _, _, kind) in enumerate(self.functions):
             if kind != "python" and name is not None:
@@ -304,13 +434,16 @@ class Tree:
 
     @cached_property
     def blocked(self) -> Array:
-        """Time of each node alone that a blocking builtin took."""
+        """The time of each node alone in a blocking builtin, in ns."""
         of = self.is_blocking[np.maximum(self.function, -1)]
         return np.where(of, self.own("self"), 0).astype(np.int64)
 
     @cached_property
     def lock_waited(self) -> Array:
-        """Time of each node alone that it waited for the interpreter's lock alone."""
+        """The time of each node alone in which it waited for the interpreter's lock, in ns.
+
+        A blocking builtin has none: it would have waited anyway.
+        """
         of = self.is_blocking[np.maximum(self.function, -1)]
         return np.where(of, 0, self.own("waited_self")).astype(np.int64)
 
@@ -323,7 +456,7 @@ class Tree:
     # ---- Own code --------------------------------------------------------------------------------
 
     def is_own(self, patterns: Sequence[str] | None = None) -> Array:
-        """Say of each function whether it is the user's own; the last row is that of none."""
+        """Say of each function whether it is own code; False at the end, for "no function"."""
         own: Array = find_own(self.functions, patterns)
         return own
 
@@ -338,8 +471,9 @@ class Tree:
         Returns
         -------
         (array of int32, array of int32)
-            Function and line: of an own function its row and -1, for its time is of all its lines;
-            of others the nearest own line that called; -1 and -1 where there is none.
+            Function and line. A node of an own function is charged to that function, with line -1.
+            Any other node is charged to the nearest own line above it that made a call; -1 and -1
+            if there is none.
         """
         known = np.maximum(self.function, -1)
         callers = np.maximum(self.caller, -1)
@@ -347,7 +481,7 @@ class Tree:
         line = np.where(own[known], -1, np.where(own[callers], self.line, -1))
         at = np.where(function >= 0, np.arange(self.count), self.parent)
         at[0] = 0
-        while True:  # pointers double until each points to an owner, or to the root
+        while True:  # each round doubles how far `at` points, until it is an owner or the root
             further = at[at]
             if np.array_equal(further, at):
                 break
@@ -355,7 +489,7 @@ class Tree:
         return function[at].astype(np.int32), line[at].astype(np.int32)
 
     def leaf_owners(self, own: Array) -> tuple[Array, Array]:
-        """Find the own line that each leaf is charged to, as `owners` does for nodes."""
+        """Find the own line that each leaf is charged to; see `owners`."""
         function, line = self.owners(own)
         executing = own[np.maximum(self.leaf_function, -1)]
         return (

@@ -1,8 +1,8 @@
 """The program ``eventprof``: chooses the verb, and turns errors into a line and an exit status.
 
-A verb is a module of this folder with a docstring (its help page begins with it), ``EXAMPLES``,
-``configure(parser)`` and ``run(arguments)``, which gives the exit status; and a row in `VERBS`.
-Only the verb that is asked for is imported, so that ``run`` starts quickly.
+Each verb is a module of this folder and has a row in `VERBS`. The module has a docstring, which is
+the begin of its help page, ``EXAMPLES``, ``configure(parser)``, and ``run(arguments)``, which gives
+the exit status. Only the module of the given verb is imported, so that ``run`` starts quickly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-#: The verbs and what they are for, in the order of the help page.
+#: The verbs, each with its purpose, in the order of the help page.
 VERBS = {
     "run": "record a program",
     "report": "print a page: where the time and the memory went",
@@ -25,6 +25,7 @@ VERBS = {
     "flamegraph": "show which stacks took the time, of one recording or of two",
     "heatmap": "show the source, each line coloured by the time or the bytes it took",
     "stats": "list functions with their counts, times and bytes",
+    "requests": "list the slowest requests of a service, and where their time went",
     "events": "list events, also of a program that still runs",
     "info": "say what a file holds, whether the recording was finished, and what is missing",
     "verify": "replay a recording, and report errors in it",
@@ -32,8 +33,9 @@ VERBS = {
     "merge": "join the recordings of several processes",
     "save": "turn a recording into a compact archive",
     "export": "write a file that another tool reads: Perfetto, speedscope, CSV and others",
+    "dataset": "make Parquet files of many recordings, or say what they answer",
     "demo": "record a program that comes with eventprof, and show the results",
-    "guide": "explain the output for programs that read it: JSON, units, handles",
+    "guide": "explain the output to programs that read it: JSON, units, handles",
     "completion": "print a script that completes commands in a shell",
     "man": "print the manual page",
 }
@@ -61,9 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit status: 0; 1 if a file cannot be read or written; 2 if the options are wrong.
-        ``run`` returns only if the program could not be started: otherwise the program ends as it
-        would have without eventprof.
+        The exit status: 0; 1 if a file cannot be read or written; 2 if the options are wrong. A
+        program that ``run`` started ends as it would have without eventprof.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     _leave_unrecorded()
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if verb == "run":
         from . import run
 
-        # No frame of eventprof may be between the program and the interpreter.
+        # As few frames of eventprof as possible are below the program's.
         return run.main(parser, rest)
     found, extra = parser.parse_known_args(rest)
     if extra:
@@ -84,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _without_verb(given: list[str]) -> int:
-    """Handle --help, --version, wrong verbs and no verb; None if the first word is a verb."""
+    """Handle --help, --version, ``help VERB``, unknown verbs, and no verb."""
     from .. import __version__
     from . import pages
 
@@ -122,7 +123,7 @@ def load(verb: str) -> ModuleType:
 
 
 def _leave_unrecorded() -> None:
-    """Stop a recording that EVENTPROF asked for: it is for programs, not for eventprof itself."""
+    """Drop a recording that EVENTPROF asked for: it is meant for programs, not for eventprof."""
     environment = sys.modules.get(f"{__name__}.environment")
     if environment is not None:
         environment.cancel()
@@ -139,7 +140,7 @@ class Failure(Exception):
     said : str
         The line.
     status : int
-        The exit status: 2 if the options are wrong.
+        The exit status: 1, or 2 if the options are wrong.
     """
 
     def __init__(self, said: str, status: int = 1) -> None:
@@ -198,7 +199,7 @@ def refuse_unknown(parser: argparse.ArgumentParser, extra: list[str]) -> NoRetur
 
 
 def _guarded(verb: str, module: ModuleType | None, found: argparse.Namespace) -> int:
-    """Run a verb; print one line instead of a traceback for errors that the user can fix."""
+    """Run a verb; for errors that the user can fix, print one line instead of a traceback."""
     from .. import Error
 
     name = f"eventprof {verb}".rstrip()

@@ -1,7 +1,7 @@
 """Name what is likely wrong with a program: each finding with its numbers, its lines and a command.
 
-If there are no findings, only the first line is printed. The rules look at counts, bytes and shares
-of the whole, with wide margins, so that a busy machine does not cause a finding.
+The rules look at counts, bytes and shares of the whole, with wide margins, so that a busy machine
+does not cause a finding. If no rule finds anything, the verb says so.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Answers for programs: one JSON document, of the same form from each verb; what fits a budget.
+"""Answers for programs: each verb gives one JSON document of the same form, within a budget.
 
-``doc/answers.schema.json`` describes them.
+``doc/answers.schema.json`` describes the documents.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: Of the document; the number changes when a field goes or changes its meaning, not when one comes.
+#: The version of the documents. Its number changes if a field is removed or changes its meaning,
+#: but not if a field is added.
 SCHEMA = "eventprof answer 1"
 _CHARACTERS_A_TOKEN = 4
 
@@ -33,12 +34,12 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
     """Give a parser --budget."""
     parser.add_argument(
         "--budget", metavar="N", type=_rows.count,
-        help="at most so many tokens, of four characters each; says what it left out",
+        help="print at most N tokens, of four characters each, and say what was left out",
     )  # fmt: skip
 
 
 def characters(budget: int | None) -> int | None:
-    """Give the characters that a number of tokens is; None: any number."""
+    """Give the number of characters for a number of tokens; None: no limit."""
     return None if budget is None else budget * _CHARACTERS_A_TOKEN
 
 
@@ -51,27 +52,27 @@ def document(
     left_out: int = 0,
     **more: Any,
 ) -> str:
-    """Make a verb's answer.
+    """Make the answer of a verb.
 
     Parameters
     ----------
     verb : str
-        Who answers.
+        The verb.
     trace : Trace or None
-        What is asked; None: the rows say it.
+        The trace that the answer is about; None: about several, which the rows name.
     rows : iterable of dict
         The answer; times in ns, sizes in bytes.
     budget : int or None
-        The most tokens; rows at the end that do not fit are left out.
+        The most tokens; rows at the end that do not fit are left out. None: no limit.
     left_out : int
-        Rows that were left out already.
+        How many rows were left out already.
     **more
-        Further fields, ``file`` first.
+        More fields, ``file`` first.
 
     Returns
     -------
     str
-        The document: the head in the first line, then a row a line.
+        The document: the head in the first line, then one row in each line.
     """
     head: dict[str, Any] = {"schema": SCHEMA, "verb": verb, **more}
     if trace is not None:
@@ -90,7 +91,7 @@ def document(
 
 
 def largest(text: Callable[[int], str], most: int, budget: int | None) -> str:
-    """Give the longest text that fits: ``text(n)`` grows with n, from 0 to `most`."""
+    """Give the longest ``text(n)`` that fits into a budget; it grows with n, from 0 to `most`."""
     room = characters(budget)
     if room is None:
         return text(most)
@@ -105,7 +106,7 @@ def largest(text: Callable[[int], str], most: int, budget: int | None) -> str:
 
 
 def cut(lines: Sequence[str], budget: int | None) -> list[str]:
-    """Keep the lines that fit, from the first on, and say how many are left out."""
+    """Keep the first lines that fit into a budget, and say how many are left out."""
 
     def text(kept: int) -> str:
         less = len(lines) - kept
@@ -132,7 +133,7 @@ def written(verb: str, path: str, trace: Trace, bytes: int, **more: Any) -> None
 
 
 def tell_missing(trace: Trace, arguments: argparse.Namespace, path: str = "") -> None:
-    """Say what is missing before anything else: to people in the answer, to programs beside it."""
+    """Say what is missing, before the answer; for programs on standard error."""
     from .files import warn_of_loss
 
     said = warn_of_loss(trace)
@@ -143,5 +144,5 @@ def tell_missing(trace: Trace, arguments: argparse.Namespace, path: str = "") ->
 
 
 def lost_as_well(trace: Trace) -> str:
-    """Say how many events were lost, behind how many there are; nothing where none was."""
+    """Say how many events were lost, to follow the number of events; empty if none was lost."""
     return f", {trace.loss.total:,} LOST" if trace.loss else ""

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def options(verb: str) -> Iterator[tuple[list[str], bool, list[str], str]]:
-    """Give a verb's options: flags, whether they take a value, its possible values, help texts."""
+    """Give a verb's options: the flags, whether they take a value, the choices, the help text."""
     for action in make_parser(verb, load(verb))._actions:
         if action.option_strings:
             choices = [str(choice) for choice in action.choices or ()]
@@ -38,7 +38,7 @@ def options(verb: str) -> Iterator[tuple[list[str], bool, list[str], str]]:
 
 
 def words(verb: str) -> list[str]:
-    """Give the words that a verb's arguments may be, except files."""
+    """Give the possible values of a verb's arguments, if they are not files."""
     return [
         str(choice)
         for action in make_parser(verb, load(verb))._actions

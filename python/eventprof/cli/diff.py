@@ -1,6 +1,6 @@
-"""Compare two recordings by function: the values of the later minus those of the earlier.
+"""Compare two recordings by function: the values of the later minus the values of the earlier.
 
-A function is the same if its name, module and file are the same; its line may change.
+Functions of both are the same if their names, modules and files are equal; their lines may differ.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sort",
         choices=_SORTS,
         default="self",
-        help="order by the change of this column, up or down, the largest first (self)",
+        help="sort by the size of this column's change, the largest first (self)",
     )
     rows.add_limit(parser, 30, "functions")
     rows.add_formats(parser)

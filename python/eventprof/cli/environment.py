@@ -1,11 +1,11 @@
 """Record a program because EVENTPROF is set: eventprof.pth imports this module then.
 
-``EVENTPROF=1`` records everything. ``EVENTPROF=memory=0,include=pkg.*`` has options of
-``eventprof run``, without dashes. ``EVENTPROF_OUTPUT`` is the file, by default
-``eventprof-%p.epr`` in the current directory. ``EVENTPROF=count`` counts instead, and reports on
-standard error at the end; ``EVENTPROF=modA:count,modB:record`` chooses by module; ``report=FILE``
-among the words names the file for the counts. An error is one line on standard error, and the
-program runs on.
+``EVENTPROF=1`` records everything. ``EVENTPROF=memory=0,include=pkg.*`` has options of ``eventprof
+run``, without dashes. ``EVENTPROF_OUTPUT`` is the file, by default ``eventprof-%p.epr`` in the
+current directory, or a folder ``NAME.epd`` for all processes. ``EVENTPROF=count`` counts instead,
+and reports on standard error at the end; ``EVENTPROF=modA:count,modB:record`` chooses by module;
+``report=FILE`` among the words names the file for the counts. An error is one line on standard
+error, and the program runs on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def start() -> None:
     """Start to record or to count, as the environment asks."""
     global _asked, _counter, _process, _recorder, _report
     value = os.environ.get(VARIABLE, "").strip()
-    # In a virtual environment, Python processes every .pth file twice.
+    # In a virtual environment, Python may process a .pth file twice.
     if value.lower() in ("", "0", "off", "no", "false") or _asked:
         return
     _asked = True
@@ -42,7 +42,16 @@ def start() -> None:
         # The function that is registered first is called last.
         if modes.recorded is not None:
             output = absolute(os.environ.get(OUTPUT) or _DEFAULT_OUTPUT)
-            recorder = make_recorder(modes.recorded, output, force=False)
+            folder = _folder(output)
+            if folder is not None:
+                from ..files import room
+                from ..files.family import member_pattern
+
+                output = member_pattern(folder)
+                room.join()
+            recorder = make_recorder(modes.recorded, output, force=False, family=folder)
+            if folder is not None:
+                recorder._warns = False  # the first process names the losses of all
             recorder.start()
             atexit.register(_finish)
             _recorder = recorder
@@ -62,8 +71,8 @@ def start() -> None:
 
 
 def _watch_exceptions() -> None:
-    """Do not record how the interpreter prints an exception that ends the program."""
-    from .options import (  # now: later, the import would be recorded
+    """Leave out how the interpreter prints an exception that ends the program."""
+    from .options import (  # imported now: later, the import would be recorded
         leave_out_errors_of_threads,
         show_error,
     )
@@ -71,7 +80,8 @@ def _watch_exceptions() -> None:
     original = sys.__excepthook__
 
     def excepthook(kind: Any, value: Any, trace: Any, /) -> None:
-        # No frame is below if the interpreter calls it at its end; a program may call it, too.
+        # If the interpreter calls this at its end, there is no frame below. A program may call it,
+        # too.
         at_end = sys._getframe().f_back is None and not sys.flags.interactive
         if at_end and _recorder is not None and _recorder.state == "running":
             show_error(original, kind, value, trace)
@@ -82,6 +92,15 @@ def _watch_exceptions() -> None:
     if sys.excepthook is original:
         sys.excepthook = sys.__excepthook__ = excepthook
     leave_out_errors_of_threads()
+
+
+def _folder(output: str) -> str | None:
+    """Give the folder of a family, if that is what EVENTPROF_OUTPUT names."""
+    from .options import expanded
+
+    if sys.implementation.name == "pypy" or not output.endswith(".epd"):
+        return None
+    return expanded(output)
 
 
 def _expanded(path: str | None) -> str | None:
@@ -110,7 +129,7 @@ def _finish_counting() -> None:
 
 
 def cancel() -> None:
-    """Drop the recording of this process, its file and its counts."""
+    """Drop the recording of this process, with its file, and its counts."""
     global _counter, _recorder
     counter, _counter = _counter, None
     if counter is not None and counter.state == "running":
@@ -123,6 +142,8 @@ def cancel() -> None:
     atexit.unregister(_finish)
     with contextlib.suppress(OSError):
         os.unlink(recorder.output)
+        if os.path.dirname(recorder.output).endswith(".epd"):
+            os.rmdir(os.path.dirname(recorder.output))  # unless it has other recordings
 
 
 def export_counting(given: Mapping[str, Any], report: str | None) -> None:
@@ -131,9 +152,10 @@ def export_counting(given: Mapping[str, Any], report: str | None) -> None:
     Parameters
     ----------
     given : mapping
-        Options, as from `options.from_arguments`.
+        Options, as `options.from_arguments` gives them.
     report : str or None
-        The file of this process: their files go into the same folder. None: standard error.
+        The file of this process; the files of the others go into the same folder. None: standard
+        error.
     """
     words = ["count", *_words(given)]
     if report is not None:
@@ -159,11 +181,10 @@ def export(given: Mapping[str, Any], output: str) -> None:
     given : mapping
         Options, as from `options.from_arguments`.
     output : str
-        The file of this process: their files go into the same folder.
+        Their file; it has %p. Or the folder of the family.
     """
     os.environ[VARIABLE] = ",".join(_words(given)) or "1"
-    stem, extension = os.path.splitext(output)
-    os.environ[OUTPUT] = output if "%p" in output else f"{stem}-%p{extension}"
+    os.environ[OUTPUT] = output
 
 
 def _say(text: str) -> None:

@@ -1,9 +1,9 @@
 """List events, in order of time.
 
-A line has the time since the recording's start, the thread, the event, its function or block, and
-the line that it came from: for a call the line that made it, for an allocation the line that was
-executing. With --follow the events of a running program are listed as they come, until it ends or
-Ctrl-C; then events of different threads may be a little out of order, and times some ns off.
+A line has the time since the recording's start, the thread, the event, its function or block, and a
+line of source: of a call the line that made it, of an allocation the line that was executing. With
+--follow, the events of a running program are listed as they come, until the program ends or Ctrl-C
+is typed; then events of different threads may be a little out of order, and times some ns off.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also print the events that a running program adds, until it ends",
     )
-    rows.add_formats(parser, "an object a line; times in ns")
+    rows.add_formats(parser, "one JSON object in each line; times in ns")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -152,7 +152,7 @@ def _choose(
         known = np.array([word in words for word in events.categories("event")] or [False])
         mask &= known[events.codes("event")]
     if arguments.function:
-        # One element more, False, for row -1: no function.
+        # With False at the end, for row -1: no function.
         found = rows.match_functions(trace, arguments.function, may_come=arguments.follow)
         wanted = np.append(found, False)
         mask &= wanted[np.ma.filled(events["function"], -1)]
@@ -180,7 +180,7 @@ def _match_threads(trace: Trace, wanted: list[str], may_come: bool) -> Array:
 
 
 class _Writer:
-    """Writes events of traces of the same program, one after the other."""
+    """Writes events as text, CSV or JSON; several traces of one program can follow each other."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
@@ -189,11 +189,11 @@ class _Writer:
 
     @property
     def full(self) -> bool:
-        """Whether as many events were written as were asked for."""
+        """Whether the limit is reached."""
         return self._left == 0
 
     def write(self, trace: Trace, table: Table, at: Array | None) -> None:
-        """Write some rows of `events`, which have these numbers; None: they are not known yet."""
+        """Write rows of `events`; `at` are their numbers, None: they are not known yet."""
         if self._left is not None:
             table = table[: self._left]
             self._left -= len(table)
@@ -229,7 +229,7 @@ def _print(trace: Trace, table: Table, *, heading: bool) -> None:
 
 
 def _line(row: dict[str, Any], functions: list[str], files: list[str | None]) -> str:
-    """Give an event's function or block, and the line that it came from."""
+    """Give the function or block of an event, and the line that it came from."""
     if row["address"] is not None:
         size = "" if row["size"] is None else f"{row['size']:,} bytes at "
         what, at, line = f"{size}{row['address']:#x}", row["function"], row["line"]

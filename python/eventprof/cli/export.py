@@ -1,8 +1,8 @@
 """Turn a recording into a file that another tool reads.
 
---format chooses the format, or the end of the output's name. An existing file is replaced when the
-new one is complete. -o - writes to standard output, and a file whose name ends with .gz is
-compressed. What a format cannot hold is listed on standard error.
+--format says the format, or else the end of the output's name. An existing file is replaced when
+the new one is complete. -o - writes to standard output, and a file whose name ends with .gz is
+compressed. What the format cannot hold is listed on standard error.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--own",
         action="store_true",
-        help="leave out the standard library and installed packages: their time counts for what "
-        "called them",
+        help="leave out the standard library and installed packages: their time counts for the "
+        "own function that called them",
     )
     add_json(parser)
 
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         word = find_format(None if output in (None, "-") else output, arguments.format)
     except ValueError:
         raise Failure(
-            f"which format? --format says it, or how the name of -o ends; there are "
+            f"which format? --format says it, or the end of -o's name; there are "
             f"{', '.join(FORMATS)}",
             2,
         ) from None

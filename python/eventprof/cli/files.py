@@ -20,7 +20,8 @@ def add_file(parser: argparse.ArgumentParser, name: str = "file", *, several: bo
         name,
         metavar="FILE",
         nargs="+" if several else None,
-        help="a recording: the log file of a program, even of a killed one, or an archive",
+        help="a recording: the log file of a program, even of a killed one, an archive, or the "
+        "folder of a program with child processes",
     )
 
 
@@ -30,11 +31,11 @@ def load(path: str, *, may_be_empty: bool = False, fold: bool = False) -> Trace:
     Parameters
     ----------
     path : str
-        Of a log or an archive.
+        A log file, an archive, or a file of another tool.
     may_be_empty : bool
-        Whether to open a damaged file even if no event of it is left.
+        Whether to open a damaged file of which no event is left.
     fold : bool
-        Whether the tree is needed first: the file is then read once for it, in bounded memory.
+        Whether the tree is needed: the file is then read once for it, in bounded memory.
 
     Returns
     -------
@@ -44,9 +45,9 @@ def load(path: str, *, may_be_empty: bool = False, fold: bool = False) -> Trace:
     Raises
     ------
     Failure
-        It is not a recording, or it is damaged so much that no event is left.
+        The file is not a recording, or it is damaged so much that no event is left.
     OSError
-        It cannot be read.
+        The file cannot be read.
     """
     import eventprof
 
@@ -82,14 +83,14 @@ def readable(path: str) -> Iterator[None]:
     except FileNotFoundError:
         raise Failure(f"{path}: there is no such file; 'eventprof run' makes one") from None
     except IsADirectoryError:
-        raise Failure(f"{path}: this is a directory; name a file in it") from None
+        raise Failure(f"{path}: this is a directory without recordings; name a file") from None
     except FormatError as error:
         said = str(error)
         raise Failure(said if path in said else f"{path}: {said}") from None
 
 
 def missing_parts(trace: Trace) -> list[str]:
-    """Say what is missing, in parts of a sentence; empty where nothing is."""
+    """Say what is missing, in parts of a sentence; empty if nothing is."""
     parts = []
     if trace.loss:
         kept = trace._facts["events"]

@@ -1,8 +1,8 @@
-"""Show the flame graph of a recording: which stacks took the time, and allocated the bytes.
+"""Show the flame graph of a recording: which stacks took the time, and which allocated the bytes.
 
-The page is one HTML file that needs no server and no network. With -o it is written to that file
-and not opened; a name that ends in .svg gives a drawing. Its widths are time, time that was
-waited, calls, bytes or blocks: a list on the page chooses.
+The page is one HTML file that needs no server and no network. Its widths are time, waiting, calls,
+bytes or blocks: a list on the page chooses. With -o the page is written to that file and not
+opened; a name that ends with .svg gives a drawing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ EXAMPLES = (
     ("eventprof flamegraph FILE", "open it in the browser"),
     ("eventprof flamegraph FILE -o graph.html", "write a page that can be sent or kept"),
     ("eventprof flamegraph FILE -o graph.svg", "a drawing, of time"),
-    ("eventprof flamegraph FILE -o peak.svg --unit peak", "what was alive at the peak"),
+    ("eventprof flamegraph FILE -o peak.svg --unit peak", "what was live at the peak"),
     ("eventprof flamegraph after.epr --diff before.epr", "coloured by what changed"),
 )
 
-#: What a drawing can be of, and what the page calls it.
+#: The units of a drawing, and the page's words for them.
 _UNITS = {
     "time": "self", "waited": "waited", "calls": "calls", "allocated": "allocated",
     "blocks": "blocks", "peak": "live", "live": "kept",
@@ -33,7 +33,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     pictures.add_output(parser)
     parser.add_argument("--diff", metavar="BEFORE", help="an earlier recording to compare it with")
     parser.add_argument(
-        "--unit", choices=_UNITS, default="time", help="of a drawing: what its widths are (time)"
+        "--unit",
+        choices=_UNITS,
+        default="time",
+        help="for a drawing (.svg): the unit of widths (time)",
     )
 
 

@@ -1,6 +1,6 @@
-"""Explain the output for programs: which verbs give JSON, its fields and their units.
+"""Explain the output to programs: which verbs give JSON, the fields and their units.
 
-For scripts, and for programs that use eventprof and do not read pictures and tables.
+The page is for scripts, and for programs that use eventprof and cannot read pictures.
 """
 
 from __future__ import annotations
@@ -10,26 +10,32 @@ import textwrap
 
 EXAMPLES = (("eventprof guide", "the page, in plain text"),)
 
-#: Verbs with --json: what its rows are, and their fields.
+#: The answer of verbs that write a file.
+_WRITTEN = ("one row", ("output", "bytes", "sources", "format", "notes"))
+#: The verbs with --json: what a row of each is, and the fields of rows.
 FIELDS = {
-    "analyze": ("a row a finding, the gravest first", (
+    "analyze": ("a row for each finding, the gravest first", (
         "handle", "rule", "claim", "advice", "share", "numbers", "evidence", "command",
     )),
-    "report": ("a row an answer; section says to what", (
+    "report": ("a row for each answer; section says to which question", (
         "section", "handle", "name", "module", "file", "line", "value", "share", "part",
         "bytes", "covers", "calls", "self", "total", "allocated", "at_peak",
     )),
-    "tree": ("a row a branch, parents first", (
+    "tree": ("a row for each branch, parents first", (
         "handle", "node", "depth", "name", "module", "file", "line", "caller_line",
         "calls", "total", "self", "waited", "allocated", "at_peak", "folded",
         "folded_total",
     )),
-    "stats": ("a row a function", (
+    "stats": ("a row for each function", (
         "handle", "name", "module", "file", "line", "kind", "calls", "resumes",
         "recursive", "total", "self", "waited", "waited_self", "mean", "min", "max",
         "p50", "p95", "p99", "allocated", "allocated_self", "freed", "freed_self",
         "net", "net_self", "blocks", "blocks_self", "live", "live_self", "churn",
         "churn_self", "temporary", "temporary_self", "at_peak", "at_peak_self",
+    )),
+    "requests": ("a row a request, the slowest first; with --request a row a function", (
+        "handle", "request", "method", "route", "path", "status", "error", "start", "total",
+        "busy", "waited", "calls", "allocated", "most_in", "most_self", "span", "flags",
     )),
     "events": ("a line an event, and no document", (
         "handle", "time", "event", "thread", "function", "name", "line", "address",
@@ -38,33 +44,25 @@ FIELDS = {
     "info": ("one row", (
         "file", "metadata", "events", "loss", "pairing", "threads",
     )),
-    "verify": ("a row a file", (
+    "verify": ("a row for each file", (
         "file", "ok",
     )),
-    "diff": ("a row a function", (
+    "diff": ("a row for each function", (
         "name", "module", "file", "status", "self_change",
     )),
-    "save": ("one row", (
-        "output", "bytes", "sources", "format", "notes",
+    "dataset": ("a row for each function, call or recording of a dataset, as --show says", (
+        "function", "process", "name", "module", "file", "line", "kind", "calls", "total", "self",
+        "duration", "start", "events", "lost", "peak", "bytes", "blocks",
     )),
-    "merge": ("one row", (
-        "output", "bytes", "sources", "format", "notes",
-    )),
-    "export": ("one row", (
-        "output", "bytes", "sources", "format", "notes",
-    )),
-    "view": ("one row", (
-        "output", "bytes", "sources", "format", "notes",
-    )),
-    "flamegraph": ("one row", (
-        "output", "bytes", "sources", "format", "notes",
-    )),
-    "heatmap": ("one row", (
-        "output", "bytes", "sources", "format", "notes",
-    )),
+    "save": _WRITTEN,
+    "merge": _WRITTEN,
+    "export": _WRITTEN,
+    "view": _WRITTEN,
+    "flamegraph": _WRITTEN,
+    "heatmap": _WRITTEN,
 }  # fmt: skip
 
-#: Steps in the order in which they help; FILE is a recording.
+#: Commands in the order in which they help; FILE is a recording.
 STEPS = (
     (
         "eventprof run -o FILE script.py",
@@ -85,20 +83,21 @@ _RULES = (
     "for each event instead.",
     "If lost is not 0, or missing not empty, all numbers are too small. As text, the first line "
     "says so.",
-    "Times are whole nanoseconds, mean alone has a fraction; sizes are bytes. What is not known is "
+    "Times are whole nanoseconds; only mean has a fraction. Sizes are bytes. An unknown value is "
     "null, never 0 or -1.",
-    "Exit status 0: answered. 1: a file cannot be read, or, of verify, something is wrong with it. "
-    "2: wrong use, with one line that says how it is meant.",
+    "Exit status 0: answered. 1: a file cannot be read; for verify, a recording has an error. "
+    "2: wrong options, with one line that says what is right.",
     "Handles: f-1 is the gravest finding, n-12 a branch (row 12 of trace.tree, counted from 0), "
-    "fn-3 a function (row of trace.functions), e-7 an event (row of trace.events), c-5 a call. "
+    "fn-3 a function (row of trace.functions), e-7 an event (row of trace.events), c-5 a call, "
+    "s-2 a span (row of trace.spans). "
     "They are the same each time that the same file is asked with the same options. tree takes "
     "--node n-12 and --call c-5, stats and events take --function fn-3.",
     "Keep answers short: --budget N of analyze, report and tree is at most N tokens of four "
     "characters each, and left_out says how many rows were dropped; --limit N is at most N rows.",
     "A finding has a claim, advice, numbers, evidence (name, file, line, node, calls) and a "
     "command that shows more.",
-    "tree --call, --slowest, --span and --at answer as text. What none of the verbs say, Python "
-    "does: eventprof.open(FILE) gives tables; trace.sql(query) asks them in SQL.",
+    "For questions that no verb answers, there is Python: eventprof.open(FILE) gives tables, and "
+    "trace.sql(query) queries them in SQL.",
 )
 
 
@@ -114,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def text() -> str:
     """Give the page."""
-    lines = ["eventprof, asked by a program", "", "Steps, in the order in which they help:"]
+    lines = ["eventprof, used by a program", "", "Steps, in the order in which they help:"]
     for command, what in STEPS:
         lines += [f"  {command}", f"      {what}"]
     lines += ["", "Verbs with --json, and the fields of their rows:"]

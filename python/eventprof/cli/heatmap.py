@@ -1,9 +1,9 @@
-"""Show the source of a program, each line as warm as the time or the bytes it took.
+"""Show the source of a program, each line coloured by the time or the bytes it took.
 
-The page is one HTML file that needs no server and no network, and it holds the text of the
-program's files, as far as they are found. 'eventprof run --lines' records the time of each line;
-without, a line has the time of the calls that it made. With -o the page is written to that file
-and not opened.
+The page is one HTML file that needs no server and no network. It holds the text of the program's
+files, as far as they are found. 'eventprof run --lines' records the time of each line; without
+--lines, a line has the time of the calls that it made. With -o the page is written to that file and
+not opened.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Say what a file holds: program, options, whether it was finished, and what is missing."""
+"""Say what a file holds: the program, the options, whether it was finished, and what is missing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import rows
@@ -84,15 +84,20 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
         yield f"  {section}", show_bytes(size)
     for name, number in file.items():
         if name.endswith("_slots"):
-            yield f"  {name.removesuffix('_slots')}", show_count(number, "slot") + " of 1 MiB"
-    yield "ended", _ended(file)
+            yield f"  {name.removesuffix('_slots')}", show_count(number, "slot")
+    if file.get("format") != "family":
+        yield "ended", _ended(file)
     for missing in file.get("missing", ()):
         yield "missing", missing
     unknown = unknown_kinds(file)
     if unknown is not None:
         yield "left out", unknown
-    for number, part in enumerate(metadata.get("merged", ())):
-        yield f"  merged {number}", f"process {part.get('pid')}: {_command(part)}"
+    for note in file.get("notes", ()):
+        yield "note", note
+    for process in metadata.get("processes", ()):
+        yield f"  process {process['pid']}", _process(process, metadata["processes"])
+    if metadata.get("clocks"):
+        yield "clocks", str(metadata["clocks"])
     yield "program", _command(metadata)
     yield "process", f"{metadata.get('pid', '?')} on {metadata.get('hostname', '?')}"
     yield "python", f"{metadata.get('python', '?')}, {metadata.get('platform', '?')}"
@@ -122,6 +127,21 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
         yield f"  {word}", f"{number:,}"
     if metadata.get("damaged_chunks"):
         yield "damaged", show_count(metadata["damaged_chunks"], "part")
+
+
+def _process(process: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> str:
+    """Say what a process of several is."""
+    from ..show.drawing import show_ns
+
+    said = [f"{process['events']:,} events", process["state"]]
+    if process["lost"]:
+        said.insert(1, f"{process['lost']:,} LOST")
+    if process["parent"] is not None:
+        said.append(f"child of {every[process['parent']]['pid']}")
+    said.append(f"{show_ns(process['start'])} to {show_ns(process['end'])}")
+    command = shlex.join(process["command"])
+    command = command if len(command) <= 60 else f"{command[:57]}..."
+    return "; ".join([f"{process['file'] or '?'}: {', '.join(said)}", command])
 
 
 def _command(metadata: dict[str, Any]) -> str:

@@ -1,9 +1,9 @@
-"""Run a program in this process as ``python`` would: what run.py records.
+"""Run a program in this process as ``python`` would run it; run.py records it.
 
 This module does in Python what the interpreter does in C for a script, a module, ``-c`` or standard
 input. So the program sees its own ``__main__``, ``sys.argv``, ``sys.path`` and ``sys.orig_argv``,
-and ends as it would have: by its exception, its status or its signal. It can still notice the
-frames of eventprof below its own, and the modules that eventprof has imported.
+and ends as it would have: by its exception, its status or its signal. The program can still notice
+the frames of eventprof below its own, and the modules that eventprof has imported.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Program(NamedTuple):
     what : str
         The path, the module's name, the code, or ``-``.
     arguments : list of str
-        What follows.
+        The arguments of the program.
     joined : bool
-        Whether an option and its value were one word, as -mMODULE.
+        Whether an option and its value were one word, such as ``-mMODULE``.
     """
 
     kind: str
@@ -57,21 +57,21 @@ class Program(NamedTuple):
 
 
 class NotFound(Exception):
-    """The program cannot be read; the text is the interpreter's."""
+    """The program cannot be read; the text says what the interpreter would say."""
 
 
 class Launch:
-    """A program that is ready to run: it is found and compiled, and none of it has run.
+    """A program that is found and compiled. None of its code has run.
 
     Parameters
     ----------
     program : Program
-        What to run.
+        The program to run.
 
     Raises
     ------
     NotFound
-        It cannot be read.
+        The program cannot be read.
     """
 
     def __init__(self, program: Program) -> None:
@@ -106,8 +106,8 @@ class Launch:
         register: Callable[..., None] | None = getattr(linecache, "_register_code", None)
         if register is None:
             return
-        # Its first argument was the key of linecache's dictionary; in later versions it is the
-        # code.
+        # The first argument is a key of linecache's dictionary in 3.13, and the code in later
+        # versions.
         first = code if hasattr(linecache, "_interactive_cache") else "<string>"
         register(first, source, "<string>")
 
@@ -134,7 +134,7 @@ class Launch:
             raise NotFound(
                 f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
             ) from None
-        # The directory of the file that a link leads to.
+        # If the script is a link, sys.path has the directory of its target.
         self._path = os.path.dirname(os.path.realpath(self._program.what))
         loader: type[Any] = SourceFileLoader
         if content.startswith(MAGIC_NUMBER):
@@ -153,18 +153,17 @@ class Launch:
     def _compile(self, source: str | bytes, name: str) -> None:
         try:
             self._code = compile(source, name, "exec", dont_inherit=True)
-        except (
-            Exception
-        ) as error:  # the error is the program's: it is raised when the program is run
+        except Exception as error:  # an error of the program: raised when the program is run
             self._error = error.with_traceback(None)
 
     # ---- Running it ----------------------------------------------------------------------------
 
     @property
     def starts(self) -> bool:
-        """Whether there is anything to record: a script with a syntax error does not run.
+        """Whether there is anything to record.
 
-        A module that does not exist does not run either; that is known after `prepare`.
+        A script with a syntax error does not run. Nor does a module that does not exist, which is
+        known after `prepare`.
         """
         return self._error is None and self._found
 
@@ -175,7 +174,7 @@ class Launch:
         argv = {"script": program.what, "module": "-m", "code": "-c", "stdin": "-"}
         sys.argv[:] = [argv[program.kind], *program.arguments]
         sys.orig_argv[:] = [*_interpreter(sys.orig_argv, given), *self._command()]
-        # With -P or -I no folder is at the front of the path, nor would the program's be.
+        # With -P or -I the interpreter puts no folder at the front of sys.path.
         own = not sys.flags.safe_path
         if own:
             del sys.path[:1]
@@ -215,22 +214,22 @@ class Launch:
         end: Callable[[], None] = lambda: None,
         show: Callable[..., object] = lambda hook, *error: hook(*error),
     ) -> None:
-        """Run it.
+        """Run the program.
 
         Parameters
         ----------
         begin : callable
-            Called at the last moment.
+            Called directly before the program's first line.
         end : callable
             Called when an exception has left the program, before the interpreter shows it.
         show : callable
-            Called with the interpreter's own hook and the exception: shows it.
+            Called with the interpreter's own excepthook and its arguments, to show the exception.
 
         Raises
         ------
         BaseException
-            What the program raises: let it pass through to the interpreter, which is prepared for
-            it and ends as it would have.
+            An exception of the program. The caller must let it pass to the interpreter, which then
+            ends as it would have without eventprof.
         """
         names = self._main
         try:
@@ -243,7 +242,7 @@ class Launch:
                 end()
             _show_by_hook(error, _below(error.__traceback__), show)
             raise
-        if self._imported is None:  # the interpreter does that too, before threads and atexit
+        if self._imported is None:  # as the interpreter does, before it waits for threads
             names.pop("__file__", None)
             names.pop("__cached__", None)
 
@@ -254,15 +253,15 @@ class Launch:
         exec(self._code, names)
 
     def _run_imported(self, names: dict[str, Any]) -> None:
-        # As the interpreter does it: these frames are in its tracebacks, too.
+        # The interpreter calls this function, too: tracebacks have its frames in any case.
         assert self._imported is not None
         self._run_module_as_main(*self._imported)
 
 
 def _may_be_module(name: str) -> bool:
-    """Whether a module of this name may exist; for a module in a package, whether the package does.
+    """Whether a module of this name may exist: only the outermost package is looked for.
 
-    No code of the program runs.
+    No code of the program runs for this.
     """
     from importlib.util import find_spec
 
@@ -273,7 +272,7 @@ def _may_be_module(name: str) -> bool:
 
 
 def _is_container(path: str) -> bool:
-    """Whether it is a directory or an archive with modules in it."""
+    """Whether a path is a directory or an archive from which modules can be imported."""
     for hook in sys.path_hooks:
         try:
             hook(path)
@@ -283,12 +282,12 @@ def _is_container(path: str) -> bool:
     return False
 
 
-#: Options of the interpreter that take no value, as letters of one word.
+#: A pattern of the interpreter's options without a value, which may be joined in one word.
 _LETTERS = "[bBdEhiIOPqRsSuvVx?]*"
 
 
 def _without_first_line(content: bytes) -> bytes:
-    """Leave out the first line, as -x does; the other lines keep their numbers."""
+    """Leave out the first line if the interpreter has the option -x; lines keep their numbers."""
     words = iter(_interpreter(sys.orig_argv, len(sys.argv)))
     next(words, None)
     for word in words:
@@ -301,16 +300,16 @@ def _without_first_line(content: bytes) -> bytes:
 
 
 def _interpreter(command: list[str], given: int) -> list[str]:
-    """Give the interpreter and its options out of a command that began with them.
+    """Give the interpreter and its options from a command line.
 
     Parameters
     ----------
     command : list of str
-        Such as ``[python, -X, dev, -m, eventprof, run, x.py]``.
+        ``sys.orig_argv``, such as ``[python, -X, dev, -m, eventprof, run, x.py]``.
     given : int
         The length of ``sys.argv``.
     """
-    head = command[: len(command) - given + 1]  # up to what sys.argv[0] is made of
+    head = command[: len(command) - given + 1]  # to the word that sys.argv[0] stands for
     if len(head) < 2:
         return head
     apart = re.fullmatch(f"-({_LETTERS})m", head[-2]) if len(head) > 2 else None
@@ -321,7 +320,7 @@ def _interpreter(command: list[str], given: int) -> list[str]:
 
 
 def _below(trace: TracebackType | None) -> TracebackType | None:
-    """Leave out the first frames of a traceback, which are of this file."""
+    """Leave out the frames of this file at the beginning of a traceback."""
     here = _below.__code__.co_filename
     while trace is not None and trace.tb_frame.f_code.co_filename == here:
         trace = trace.tb_next
@@ -331,13 +330,13 @@ def _below(trace: TracebackType | None) -> TracebackType | None:
 def _show_by_hook(
     error: BaseException, trace: TracebackType | None, quietly: Callable[..., object]
 ) -> None:
-    """Let the interpreter show an exception without our frames, by the program's own hook."""
+    """Let the interpreter show an exception by the program's hook, without frames of eventprof."""
     hook = getattr(sys, "excepthook", None)
-    if hook is None:  # the interpreter reports it then
+    if hook is None:  # the interpreter reports the missing hook
         return
 
     def show(kind: type[BaseException], value: BaseException, _: TracebackType | None) -> None:
-        # Called once, by the interpreter: the exception has left all frames.
+        # The interpreter calls this once, when the exception has left all frames.
         sys.excepthook = hook
         value.__traceback__ = trace
         sys.last_traceback = trace

@@ -15,31 +15,31 @@ EXAMPLES = (
     ("eventprof man > ~/.local/share/man/man1/eventprof.1", "from then on: man eventprof"),
 )
 
-#: What the environment does; the verbs' own pages have the rest.
+#: The environment variables; the verbs' docstrings have the rest of the page.
 _ENVIRONMENT = (
     (
         "EVENTPROF",
-        "If it is set when a Python program starts, the program is recorded: 1 records everything, "
-        "memory=0,include=pkg.* are options of run; 0 or nothing records nothing. A "
-        "wrong value is reported on standard error, and the program runs unrecorded.",
+        "If it is set when a Python program starts, the program is recorded. 1 records everything; "
+        "memory=0,include=pkg.* gives options of run; 0 or an empty value records nothing. A wrong "
+        "value is reported on standard error, and the program runs unrecorded.",
     ),
     (
         "EVENTPROF_OUTPUT",
-        "The file of such a recording; %p is the process id, %h the host's name. By default: "
-        "eventprof-%p.epr in the current directory.",
+        "The file of such a recording; %p is the process id, %h the host's name. Or a folder "
+        "NAME.epd for all processes. By default: eventprof-%p.epr in the current directory.",
     ),
     ("NO_COLOR", "If it is set, report uses no colours."),
 )
 
 _STATUS = (
-    ("run", "That of the program; 2 if it was not started."),
+    ("run", "The exit status of the program; 2 if the program was not started."),
     ("0", "No error."),
     ("1", "A file cannot be read or written; one line on standard error says why."),
     (
         "2",
         "Wrong options. verify: 1 if a recording has an error, 2 if a file cannot be read.",
     ),
-    ("141", "The reader of standard output closed it."),
+    ("141", "The reader closed standard output, as head does."),
 )
 
 

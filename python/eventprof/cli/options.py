@@ -15,7 +15,7 @@ _TIME_UNITS = {
 _TIME = re.compile(r"\s*(\d[\d_]*(?:\.\d*)?|\.\d+)\s*([a-zµ]*)\s*")
 _YES, _NO = ("1", "on", "true", "yes"), ("0", "off", "false", "no")
 
-#: The default limit of a recording on disk; after that the oldest events are overwritten.
+#: The default limit of a file is never above the first, and never below the second; bytes.
 _CAP = 4 << 30
 _LEAST = 64 << 20
 
@@ -82,7 +82,7 @@ class Option(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """How ``eventprof run`` calls it."""
+        """The option of ``eventprof run``."""
         return f"--{self.name.replace('_', '-')}"
 
 
@@ -95,19 +95,21 @@ OPTIONS = (
     Option("numpy", _switch_or_auto, "WHICH",
            "data of NumPy's arrays: auto (with all other memory), 1 or 0"),
     Option("native", _switch, "", "blocks that C libraries allocate, by malloc and mmap (off)"),
-    Option("lines", _switch, "", "lines that begin to run, for report --lines (off)"),
+    Option("lines", _switch, "", "each line that runs, for report --lines (off)"),
     Option("instructions", _switch, "", "instructions of the interpreter (off)"),
     Option("exceptions", _switch, "", "exceptions, where raised and handled (off)"),
     Option("branches", _switch, "", "branches and jumps, and where they went (off)"),
     Option("include", _text, "GLOB",
-           "keep only calls of functions whose module, file, qualified name, or module and "
-           "qualified name match; can be repeated", several=True),
-    Option("exclude", _text, "GLOB", "leave these out, also if --include matches", several=True),
+           "keep only calls of functions that match by module, file, qualified name, or module "
+           "and qualified name with a dot between them; can be repeated", several=True),
+    Option("exclude", _text, "GLOB",
+           "leave out calls of functions that match, also if --include matches; can be repeated",
+           several=True),
     Option("max_depth", _depth, "N", "leave out calls that are inside of N or more recorded calls"),
     Option("min_duration", parse_time, "TIME", "leave out calls shorter than this, such as 10us"),
     Option("threads", _text, "WHICH", "all, or current: only the main thread"),
-    Option("buffer", _text, "SIZE", "the limit of the file, such as '500 MiB' (4 GiB, or "
-           "half of the free space on the disk)"),
+    Option("buffer", _text, "SIZE", "the limit of the file, such as '500 MiB' (the least of "
+           "4 GiB, half of the free space on the disk, and the machine's memory)"),
     Option("on_full", _text, "WHAT", "at the limit: overwrite (the oldest events are lost), stop "
            "(the new events are lost), or grow (there is no limit)"),
     Option("backend", _text, "NAME", "where calls come from: auto, monitoring, profile or trace"),
@@ -115,17 +117,18 @@ OPTIONS = (
     Option("marks", _switch, "",
            "the program's own events: eventprof.mark, span, counter, flow (on)"),
     Option("gc", _switch, "", "runs of the garbage collector (off)"),
-    Option("refs", _switch, "", "objects that are created and destroyed; Python 3.13 (off)"),
+    Option("refs", _switch, "", "objects that are created and destroyed; Python 3.13 and later "
+           "(off)"),
     Option("audit", _text, "GLOB", "audit events with these names, '*': all; can be repeated",
            several=True),
     Option("hpy", _switch, "", "calls of HPy's functions by modules loaded with HPY=trace (off)"),
-    Option("overhead", _switch, "", "measure first what an event costs, and note it (off)"),
+    Option("overhead", _switch, "", "measure the cost of an event first, and store it (off)"),
 )
 # fmt: on
 
 
 def add_options(group: argparse._ArgumentGroup) -> None:
-    """Give a parser the options."""
+    """Give a parser the options of the table."""
     for option in OPTIONS:
         if option.parse is _switch:
             group.add_argument(
@@ -149,17 +152,17 @@ def parse_words(text: str) -> dict[str, Any]:
     Parameters
     ----------
     text : str
-        What EVENTPROF holds. A switch by itself is on.
+        The value of EVENTPROF. A switch without a value is on.
 
     Returns
     -------
     dict
-        For `make_recorder`.
+        Options for `make_recorder`.
 
     Raises
     ------
     ValueError
-        A word is none of the options, or its value cannot be read.
+        A word is not an option, or its value cannot be read.
     """
     from .._words import did_you_mean
 
@@ -183,12 +186,12 @@ def parse_words(text: str) -> dict[str, Any]:
     return found
 
 
-#: The options that a counter has, too.
+#: The options that counting has, too.
 COUNTED = ("calls", "c_calls", "memory", "domains", "include", "exclude", "threads")
 
 
 class Modes(NamedTuple):
-    """What EVENTPROF asks for: options of a recorder and of a counter; None: there is none."""
+    """What EVENTPROF asks for: options of a recorder and of a counter (None: none is asked for)."""
 
     recorded: dict[str, Any] | None
     counted: dict[str, Any] | None
@@ -196,19 +199,19 @@ class Modes(NamedTuple):
 
 
 def parse_modes(text: str) -> Modes:
-    """Read ``count``, ``pkg:count,other:record,memory=0``, or options alone, which record.
+    """Read ``count``, ``pkg:count,other:record,memory=0``, or only options, which means recording.
 
     Parameters
     ----------
     text : str
-        What EVENTPROF holds. A word ``count`` or ``record`` is for all functions, one of
-        ``MODULE:count`` or ``MODULE:record`` for those of a module, and of the modules in it;
-        ``report=FILE`` says where the counts go. The rest is for `parse_words`.
+        The value of EVENTPROF. The words ``count`` and ``record`` are for all functions;
+        ``MODULE:count`` and ``MODULE:record`` are for the functions of a module and of the modules
+        in it. ``report=FILE`` says where the counts go. `parse_words` reads the rest.
 
     Returns
     -------
     Modes
-        For `make_recorder` and `make_counter`.
+        Options for `make_recorder` and `make_counter`.
 
     Raises
     ------
@@ -263,7 +266,7 @@ def check_counted(given: Mapping[str, Any]) -> None:
     Raises
     ------
     ValueError
-        Such an option is given.
+        One of these options was given.
     """
     for name in given:
         if name in ("numpy", "native"):
@@ -275,7 +278,7 @@ def check_counted(given: Mapping[str, Any]) -> None:
 
 
 def from_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Collect what was given to ``eventprof run``.
+    """Collect the options that were given to ``eventprof run``.
 
     Raises
     ------
@@ -297,7 +300,9 @@ def _parsed(option: Option, value: str) -> Any:
         raise ValueError(f"{option.name.replace('_', '-')}: {error}") from None
 
 
-def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> Any:
+def make_recorder(
+    given: Mapping[str, Any], output: str, force: bool, family: str | None = None
+) -> Any:
     """Make the recorder that was asked for.
 
     Parameters
@@ -305,38 +310,45 @@ def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> Any:
     given : mapping
         From `parse_words` or `from_arguments`.
     output : str
-        The file, with %p and %h.
+        The name of the file, in which %p and %h are replaced.
     force : bool
         Whether it may replace one.
+    family : str, optional
+        The folder for the files of forked children; without, they are beside the file.
 
     Returns
     -------
     Recorder
-        Not started yet.
+        It is not started yet.
 
     Raises
     ------
     TypeError, ValueError, MemoryError
-        An option is not what it should be.
+        An option has a wrong value.
     eventprof.UnsupportedError
-        This version or this interpreter lacks what was asked for.
+        This version or this interpreter cannot do what was asked for.
     """
     if sys.implementation.name == "pypy":
         from .._pypy.running import make_recorder as make
 
         return make(given, output, force)
+    from ..files import family as families
+    from ..recording import options as of_recorders
     from ..recording import record as recording
 
     options = dict(given)
     if "domains" in options:
         options["memory"] = [word.strip() for word in options.pop("domains").split(",")]
     if "buffer" not in options and options.get("on_full") != "grow":
-        options["buffer"] = default_buffer(os.path.dirname(output))
+        options["buffer"] = default_buffer(os.path.dirname(family or output))
     recording.load_tables = False
+    if family is not None:
+        of_recorders.child_pattern = families.member_pattern(family)
     try:
         return recording.record(output=output, force=force, **options)
     finally:
         recording.load_tables = True
+        of_recorders.child_pattern = None
 
 
 def make_counter(given: Mapping[str, Any]) -> Any:
@@ -350,14 +362,14 @@ def make_counter(given: Mapping[str, Any]) -> Any:
     Returns
     -------
     Counter
-        Not started yet.
+        It is not started yet.
 
     Raises
     ------
     TypeError, ValueError
-        An option is not what it should be.
+        An option has a wrong value.
     eventprof.UnsupportedError
-        This interpreter has no counters.
+        This interpreter cannot count.
     """
     if sys.implementation.name == "pypy":
         from .. import UnsupportedError
@@ -377,9 +389,9 @@ def write_counts(counter: Any, path: str | None) -> None:
     Parameters
     ----------
     counter : Counter
-        Was started.
+        It must have been started.
     path : str or None
-        A file's, with %p and %h; None: standard error.
+        The name of a file, in which %p and %h are replaced; None: standard error.
 
     Raises
     ------
@@ -397,12 +409,12 @@ def write_counts(counter: Any, path: str | None) -> None:
 
 def expanded(path: str) -> str:
     """Put the process and the host into a file's name."""
-    words = {"%p": str(os.getpid()), "%h": os.uname().nodename, "%%": "%"}
-    return re.sub("%[ph%]", lambda found: words[found[0]], path)
+    words = {"%p": str(os.getpid()), "%h": os.uname().nodename, "%%": "%", "%u": ""}
+    return re.sub("%[phu%]", lambda found: words[found[0]], path)
 
 
 def others_run() -> bool:
-    """Whether the process waits for other threads when this one ends."""
+    """Whether other threads run that are not daemons: the process waits for these at its end."""
     import _thread
 
     active = getattr(sys.modules.get("threading"), "_active", {})
@@ -411,16 +423,16 @@ def others_run() -> bool:
 
 
 def show_error(hook: Callable[..., object], *error: object) -> object:
-    """Let the interpreter show an uncaught exception, and do not record that.
+    """Let the interpreter show an uncaught exception, without recording how it does so.
 
-    It takes more events than most programs that fail at once, and is not the program's code.
+    Showing an exception makes many events, and none of them is the program's code.
 
     Parameters
     ----------
     hook : callable
-        The interpreter's own.
+        The interpreter's own excepthook.
     *error : object
-        What it takes.
+        The arguments of the hook.
     """
     if sys.implementation.name == "pypy":
         return hook(*error)
@@ -430,7 +442,7 @@ def show_error(hook: Callable[..., object], *error: object) -> object:
 
 
 def leave_out_errors_of_threads() -> None:
-    """Do the same where an exception ends a thread."""
+    """Do the same as `show_error` for an exception that ends a thread."""
     if sys.implementation.name == "pypy":
         return
     import _thread
@@ -440,8 +452,8 @@ def leave_out_errors_of_threads() -> None:
     def excepthook(arguments: Any, /) -> None:
         show_error(original, arguments)
 
-    # threading takes it from there when it is imported. It is not imported here, because the
-    # program # could see that.
+    # threading takes its excepthook from _thread when it is imported. threading is not imported
+    # here, because the program could notice that.
     _thread._excepthook = excepthook
     threading: Any = sys.modules.get("threading")
     if threading is not None:
@@ -452,15 +464,16 @@ def leave_out_errors_of_threads() -> None:
 
 
 def absolute(output: str) -> str:
-    """Make a file's name with %p and %h absolute: the program may change its directory."""
+    """Make a file's name absolute, because the program may change its directory; %p and %h stay."""
     return os.path.join(os.getcwd().replace("%", "%%"), output)
 
 
 def explain(error: BaseException, output: str) -> str:
-    """Say why a recording cannot start, and what to do."""
+    """Say why a recording cannot start, and what the user can do."""
     if isinstance(error, OSError):
         where = expanded(output) if error.filename in (None, output) else error.filename
-        if isinstance(error, FileExistsError) and not os.path.isfile(where):
+        is_folder = os.path.isdir(where) and where.endswith(".epd")
+        if isinstance(error, FileExistsError) and not os.path.isfile(where) and not is_folder:
             return f"{where}: this is not a regular file; -o names another one"
     if isinstance(error, FileExistsError):
         return f"{where}: exists already; -f replaces it"
@@ -470,8 +483,8 @@ def explain(error: BaseException, output: str) -> str:
 
 
 def default_buffer(directory: str) -> int:
-    """Choose how large a file may grow: bytes."""
-    # The file is mapped: a full disk would end the program by a bus error.
+    """Choose the limit of a file in bytes."""
+    # Other programs need the disk, too, and the file is mapped into memory.
     try:
         disk = os.statvfs(directory or ".")
         free = disk.f_bavail * disk.f_frsize

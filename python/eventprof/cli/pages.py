@@ -13,7 +13,7 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
     """Prints the text of a help page as it was written."""
 
     def __init__(self, prog: str) -> None:
-        # argparse would load shutil for the width, for every option that is added.
+        # Without a width, argparse would import shutil, and ask for the width at each option.
         try:
             width = int(os.environ["COLUMNS"])
         except (KeyError, ValueError):

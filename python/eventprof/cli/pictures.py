@@ -1,4 +1,4 @@
-"""What the verbs share that write a page or a drawing: view, flamegraph, heatmap."""
+"""The common part of the verbs that write a page or a drawing: view, flamegraph, heatmap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the arguments that say where a page goes."""
+    """Give a parser the options for the page that is written."""
     parser.add_argument(
         "-o", "--output", metavar="PAGE", help="write the page to this file, and do not open it"
     )
@@ -39,13 +39,13 @@ def finish(
     Parameters
     ----------
     arguments : argparse.Namespace
-        With those of `add_output`.
+        With the options of `add_output`.
     traces : sequence of (str, Trace)
-        What it shows, with the names of the files: for what is said of them.
+        The files and traces that the page shows, for the message.
     parts : callable
-        Gives the page.
+        Makes the page.
     drawing : callable, optional
-        Gives the same as SVG.
+        Makes the same as SVG.
 
     Returns
     -------
@@ -91,8 +91,8 @@ def flamegraph(arguments: argparse.Namespace, files: Sequence[str], unit: str = 
         clocks = [trace.metadata.get("clock") for trace in traces]
         if clocks[0] != clocks[1]:
             raise Failure(
-                f"{files[1]}: its clock is {clocks[1]!r}, that of {files[0]} is {clocks[0]!r}: "
-                "their times do not compare"
+                f"{files[1]}: its clock is {clocks[1]!r}, and that of {files[0]} is "
+                f"{clocks[0]!r}: their times cannot be compared"
             )
         titles: list[str | None] = [*names]
         if arguments.title:

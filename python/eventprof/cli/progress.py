@@ -1,4 +1,4 @@
-"""A bar for what takes long: on standard error, on a terminal only, from two seconds on."""
+"""A progress bar on standard error, if it is a terminal, for work of more than two seconds."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Seconds until it is shown.
+#: Seconds until the bar is shown.
 AFTER = 2.0
 
 
 class Bar:
-    """Shows that something goes on; how far it is where it is told, by a call with (done, total).
+    """Shows that work goes on; after a call with (done, total) also how much is done.
 
     Parameters
     ----------
     what : str
-        Stands before the bar.
+        The text before the bar.
     console : rich.console.Console, optional
-        Where to; without, standard error.
+        Where to draw; by default standard error.
 
     Notes
     -----
-    A thread draws it, for what takes long is one call of the core's, which lets other threads run.
-    Where standard error is no terminal there is no thread, and rich is not loaded.
+    A thread draws the bar, because the work is often one long call of the core, which lets other
+    threads run. If standard error is not a terminal, there is no thread, and rich is not imported.
     """
 
     def __init__(self, what: str, console: Console | None = None) -> None:
@@ -55,7 +55,7 @@ class Bar:
             self._thread.join()
 
     def __call__(self, done: int, total: int) -> None:
-        """Say how far it is."""
+        """Say how much is done."""
         self._done = (done, total)
 
     def _draw(self) -> None:

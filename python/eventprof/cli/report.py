@@ -1,6 +1,6 @@
-"""Print a page about a recording: what is missing, where the time and the memory went.
+"""Print a page about a recording: what is missing, and where the time and the memory went.
 
-There are colours only in a terminal, and only if NO_COLOR is not set.
+The page has colours only in a terminal, and only if NO_COLOR is not set.
 """
 
 from __future__ import annotations
@@ -48,20 +48,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--short",
         action="store_true",
-        help="twenty lines: what is slow, what holds the peak, in own code, and what is not seen",
+        help="twenty lines: own lines that are slow, own lines that hold the peak, and measures of "
+        "memory",
     )
     parser.add_argument(
         "--lines",
         action="store_true",
-        help="functions line by line instead of the page: hits, time (with what is called), time "
-        "without it, share, bytes and blocks; functions whose lines took the most time first",
+        help="functions line by line instead of the page: hits, time (with the calls inside), time "
+        "without them, share, bytes and blocks; the functions with the most time first",
     )
     parser.add_argument(
         "--function",
         metavar="GLOB",
         action="append",
         help="with --lines: only functions whose module, file or qualified name match; can be "
-        "again",
+        "repeated",
     )
 
     add_budget(parser)
@@ -98,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_sums(trace: Trace, arguments: argparse.Namespace) -> int:
-    """Print the functions of a source that has only sums by function."""
+    """Print the functions of a file that has no events, only sums by function (pstats)."""
     from . import stats
 
     limit = arguments.limit or len(trace.functions)

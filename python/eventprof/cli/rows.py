@@ -1,4 +1,4 @@
-"""Write rows: as text in columns, as CSV, or as JSON, one object a line."""
+"""Write rows: as text in columns, as CSV, or as JSON with one object in each line."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def write_csv(tables: Iterable[Table], file: IO[str], *, heading: bool = True) -
 
 
 def _csv_texts(table: Table, name: str, file: IO[str]) -> list[str | None]:
-    """Give the cells of a text column; each distinct text is looked at once."""
+    """Give the cells of a text column; each distinct text is escaped once."""
     column = table._column(name)
     used = np.unique(column.values())
     texts = column.words.objects() if column.words is not None else ()
@@ -85,15 +85,15 @@ def safe_cell(text: str, file: IO[str]) -> str:
     Parameters
     ----------
     text : str
-        A name or a path: any text of a program.
+        A name or a path, which may be any text.
     file : text file
         The file to write to: characters that its encoding lacks are escaped.
 
     Returns
     -------
     str
-        With backslash escapes for what cannot be printed, and with an apostrophe in front if it
-        begins like a formula: with =, +, - or @, or with the wide forms of these.
+        The text. Characters that cannot be printed have backslash escapes. A text that begins like
+        a formula (with =, +, - or @, or the wide forms of these) has an apostrophe in front.
     """
     text = encodable(_words.printable(text), file)
     return f"'{text}" if text.startswith(_FORMULA) else text
@@ -102,18 +102,18 @@ def safe_cell(text: str, file: IO[str]) -> str:
 def write_json(
     tables: Iterable[Table], file: IO[str], letter: str = "", at: Array | None = None
 ) -> None:
-    """Write an object a line; what is not known is null.
+    """Write one object in each line; an unknown value is null.
 
     Parameters
     ----------
     tables : iterable of Table
-        Of the same columns.
+        Tables with the same columns.
     file : text file
-        Where to.
+        The file to write to.
     letter : str
-        Of the rows' handles, which come first; empty: there are none.
+        The letter of the rows' handles, which come first; empty: rows have no handles.
     at : array of int, optional
-        The rows' numbers in the whole table; without, the handles are null.
+        The rows' numbers in the whole table; without them, the handles are null.
     """
     done = 0
     for table in tables:
@@ -141,7 +141,7 @@ def _items(table: Table) -> list[list[Any]]:
 def write_text(
     rows: Sequence[Sequence[str]], heads: Sequence[str], file: IO[str], *, left: int = 1
 ) -> None:
-    """Write cells in columns: numbers to the right, the last `left` columns to the left.
+    """Write cells in columns: numbers aligned right, the last `left` columns aligned left.
 
     Parameters
     ----------
@@ -150,9 +150,9 @@ def write_text(
     heads : sequence of str
         The columns' names.
     file : text file
-        Where to.
+        The file to write to.
     left : int
-        How many columns are words.
+        How many columns at the end are words.
     """
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     words = len(heads) - left
@@ -176,12 +176,12 @@ def encodable(text: str, file: IO[str]) -> str:
 
 
 def match_functions(trace: Trace, patterns: Sequence[str], *, may_come: bool = False) -> Array:
-    """Find the functions that globs match, as include= does.
+    """Find the functions that globs match, as ``include=`` does.
 
     Parameters
     ----------
     trace : Trace
-        Whose functions.
+        The trace that has the functions.
     patterns : sequence of str
         Each is matched against the module, the file, the qualified name, and module and qualified
         name with a dot between; ``fn-12`` is row 12 of `functions`.
@@ -191,12 +191,12 @@ def match_functions(trace: Trace, patterns: Sequence[str], *, may_come: bool = F
     Returns
     -------
     array of bool
-        By row of `functions`.
+        One item for each row of `functions`.
 
     Raises
     ------
     Failure
-        No function matches, and none can come later.
+        No function matches, and none can match later.
     """
     table = trace.functions
     found = np.zeros(len(table), dtype=bool)
@@ -227,5 +227,5 @@ def full_name(name: str | None, module: str | None) -> str:
 
 
 def cell(show: Callable[[Any], str], value: Any) -> str:
-    """Show a value, or - if it is not known."""
+    """Show a value, or - if it is unknown."""
     return "-" if value is None else show(value)

@@ -1,13 +1,13 @@
 """Run a program and record it.
 
 The program is run as python runs it: a script, a directory or archive with a __main__ module, a
-module, code, or - for standard input. It sees its own arguments and ends as it would have, with the
-same exit status. All threads are recorded, from the program's first line until the functions that
-it registered with atexit have run.
+module, code, or - for standard input. It sees its own arguments and ends as without eventprof, with
+the same exit status. All threads are recorded, from the program's first line until the functions
+that it registered with atexit have run.
 
-The events go to a file while the program runs, so that they survive a crash. Forked processes write
-their own files, with their process ids in the names. At the end one line on standard error says
-what was recorded and where the file is.
+The events go to a file while the program runs, so that they survive a crash. Child processes write
+their own files, into a folder beside it, where the file goes, too, at the end (files/family.py). At
+the end a line on standard error says what was recorded and where the file is.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .._words import plural, printable, show_ns
+from ..files import family
+from ..recording.arguments import SUFFIX
 from . import options, refuse_unknown
 from .launch import Launch, NotFound, Program
 
@@ -44,7 +46,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="FILE",
         help="where the events go; %%p is the process id, %%h the host's name; in a directory that "
-        "exists, under the default name (NAME-%%p.epr, NAME being the script's or module's)",
+        "exists, under the default name (NAME-%%p.epr, NAME being the script's or module's); "
+        "NAME.epd is a folder with a file a process",
     )
     out.add_argument("-f", "--force", action="store_true", help="replace an existing file")
     out.add_argument(
@@ -54,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     out.add_argument("-q", "--quiet", action="store_true", help="print no line at the end")
     out.add_argument(
-        "--report", action="store_true", help="print the report at the end, on standard error"
+        "--report", action="store_true", help="also print the report at the end, on standard error"
     )
     out.add_argument(
         "--view",
@@ -64,20 +67,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     out.add_argument(
         "--count",
         action="store_true",
-        help="count instead of recording: calls and times by function, on "
-        "standard error at the end, or in the file of -o",
+        help="count instead of recording: calls and times by function are printed on standard "
+        "error at the end, or into the file of -o",
     )
     children = parser.add_argument_group("other processes")
     children.add_argument(
         "--follow-fork",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="record forked processes, each into its own file (on)",
+        help="record forked processes, each into its own file in the folder NAME.epd (on)",
     )
     children.add_argument(
         "--follow-exec",
-        action="store_true",
-        help="record Python programs that the program starts, by EVENTPROF in the environment",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="record Python programs that the program starts, too, by EVENTPROF in the environment "
+        "(on; with --count and for --native's blocks off)",
     )
     options.add_options(parser.add_argument_group("what is recorded"))
     rest = parser.add_argument_group("the program")
@@ -98,7 +103,7 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
     Returns
     -------
     int
-        0, if the program came to its end; otherwise the program's exception passes through.
+        0 if the program came to its end. An exception of the program passes through.
     """
     own, program = split(parser, given)
     arguments, extra = parser.parse_known_args(own)
@@ -106,7 +111,7 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
         refuse_unknown(parser, extra)
     if program is None:
         parser.error("no program: give a script, -m MODULE, -c CODE, or - for standard input")
-    # Counting refuses it, and so does PyPy's recorder.
+    # Counting refuses --native later, and so does PyPy's recorder.
     if arguments.native and not arguments.count and sys.implementation.name != "pypy":
         _preload()
     recording = (Counting if arguments.count else Recording)(parser, arguments, program)
@@ -118,19 +123,19 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
         launch.prepare()
         launch.run(lambda: None)
     _leave_out_launcher()
-    launch.prepare()  # first: the file names the program's arguments
+    launch.prepare()  # before the file is made: the file names the program's arguments
     if not launch.starts:
         launch.run(lambda: None)
     recording.open()
     atexit.register(
         recording.finish
-    )  # before the program registers any function, so that this one runs last
+    )  # registered before any function of the program, so that it runs last
     launch.run(recording.start, recording.end, options.show_error)
     return 0
 
 
 def _leave_out_launcher() -> None:
-    """Treat the code that started this program, and what -m needs, as eventprof's own code."""
+    """Do not record the script that started this program, nor runpy, which runs modules."""
     if sys.implementation.name == "pypy":
         return
     import runpy
@@ -145,7 +150,7 @@ def _leave_out_launcher() -> None:
 
 
 def _preload() -> None:
-    """Start this process again with the preloaded library, or exit with status 2."""
+    """Start this process again with the library in LD_PRELOAD, or exit with status 2."""
     from .. import Error
     from ..recording.native import run_preloaded
 
@@ -163,15 +168,16 @@ def split(
     Parameters
     ----------
     parser : ArgumentParser
-        Knows which options take a value.
+        The parser, which knows which options take a value.
     given : sequence of str
-        Both, in one list.
+        The options of eventprof, then the program and its arguments.
 
     Returns
     -------
     options : list of str
-        Those of eventprof. program : Program or None
-        None if there is none.
+        The options of eventprof.
+    program : Program or None
+        The program; None if none was given.
     """
     known = parser._option_string_actions
     at = 0
@@ -185,7 +191,7 @@ def split(
         if word.startswith("--"):
             action = known.get(word)  # with = the value is part of the word
             takes_next = action is not None and action.nargs != 0
-        else:  # letters in one word: the first that takes a value takes the rest of the word
+        else:  # letters in one word: the first option with a value takes the rest of the word
             takes_next = False
             for index, letter in enumerate(word[1:], 2):
                 action = known.get(f"-{letter}")
@@ -219,11 +225,11 @@ class Recording:
     Parameters
     ----------
     parser : ArgumentParser
-        For what is wrong.
+        Reports wrong options.
     arguments : Namespace
-        Our options.
+        The options of eventprof.
     program : Program
-        For the file's name.
+        The program, which gives the file its default name.
     """
 
     def __init__(
@@ -233,17 +239,28 @@ class Recording:
         self._process = os.getpid()
         output = arguments.output
         name = f"{program.name}-%p.epr"
+        self._is_named = output is not None
         if output is None:
             output = name
-        elif os.path.isdir(output):
+        elif os.path.isdir(output) and not output.endswith(SUFFIX):
             output = os.path.join(output.replace("%", "%%"), name)
+            self._is_named = False
         self._output = options.absolute(output)
+        self._folder: str | None = None
+        # With %p the user has named the file of each process; PyPy's recorder has no folders.
+        names_each = arguments.output is not None and "%p" in arguments.output.replace("%%", "")
+        is_folder = self._output.endswith(SUFFIX)
+        if sys.implementation.name != "pypy" and (is_folder or not names_each):
+            self._folder = family.folder_of(options.expanded(self._output))
+            if is_folder:
+                self._output = family.member_pattern(self._folder)
         try:
             self._options = options.from_arguments(arguments)
         except ValueError as error:
             parser.error(f"--{error}")
         self.recorder: Any = None
         # Imported before the program, which may remove modules.
+        self._gather: Any = None
         self._report: Any = None
         self._view: Any = None
         if arguments.view and sys.implementation.name == "pypy":
@@ -254,14 +271,19 @@ class Recording:
         from .. import Error
 
         try:
+            if self._folder is not None:
+                from .gathering import gather
+
+                self._gather = gather
+                family.prepare(self._folder, self._arguments.force)
             self.recorder = options.make_recorder(
-                self._options, self._output, self._arguments.force
+                self._options, self._output, self._arguments.force, self._folder
             )
         except (Error, OSError, TypeError, ValueError, MemoryError) as error:
             _give_up(options.explain(error, self._output))
-        self.recorder._warns = False  # summary() says it
+        self.recorder._warns = False  # summary() tells about lost events
         if self._archives():
-            from ..files import saving  # noqa: F401 - while the program has not changed anything
+            from ..files import saving  # noqa: F401 - imported before the program changes anything
         if self._arguments.report:
             if sys.implementation.name == "pypy":
                 from .._pypy.report import report as report_text
@@ -272,7 +294,7 @@ class Recording:
 
                 self._report = report
         if self._arguments.view:
-            import webbrowser  # noqa: F401 - now, as the report above
+            import webbrowser  # noqa: F401 - imported now, like the report above
 
             from .. import viewer
 
@@ -280,14 +302,33 @@ class Recording:
             self._view = viewer.open_page
         if not self._arguments.follow_fork:
             os.register_at_fork(after_in_child=self._leave_child)
-        if self._arguments.follow_exec:
-            from . import environment
+        follows = self._arguments.follow_exec is not False
+        if self._folder is not None and self.recorder.options.on_full != "grow":
+            from ..files import room
 
-            environment.export(self._options, self._output)
-            if self._options.get("native"):
-                from ..recording.native import enter_environment
+            # Who gave a limit knows it.
+            warns = "buffer" not in self._options and not self._arguments.quiet
+            room.begin(self.recorder.options.limit_bytes, warns=warns, export=follows)
+        if follows:
+            self._follow_exec()
 
-                enter_environment()
+    def _follow_exec(self) -> None:
+        """Let the Python programs that the program starts be recorded, as options say."""
+        from . import environment
+
+        given = dict(self._options)
+        if given.get("native") and self._arguments.follow_exec:
+            from ..recording.native import enter_environment
+
+            enter_environment()
+        else:
+            given.pop("native", None)  # it needs a library in every process, of Python or not
+        if self._folder is not None:
+            environment.export(given, self._folder.replace("%", "%%"))
+            return
+        stem, extension = os.path.splitext(self._output)
+        beside = self._output if "%p" in self._output else f"{stem}-%p{extension}"
+        environment.export(given, beside)
 
     def start(self) -> None:
         """Start to record; exit with status 2 if the file cannot be made."""
@@ -302,7 +343,7 @@ class Recording:
         options.leave_out_errors_of_threads()
 
     def end(self) -> None:
-        """Stop at an exception that ends the program, if only its printing cannot be left out."""
+        """Stop at an exception that ends the program, if its printing cannot be left out (PyPy)."""
         if sys.implementation.name == "pypy" and not options.others_run():
             self.recorder.stop()
 
@@ -314,27 +355,33 @@ class Recording:
             if recorder.output != self._own_path:
                 with contextlib.suppress(OSError):
                     os.unlink(recorder.output)
+                    if self._folder is not None:
+                        os.rmdir(self._folder)  # unless it has other recordings
 
     def finish(self) -> None:
-        """Stop, and print the line at the end: this runs last at exit."""
+        """Stop, and print the line at the end; atexit calls this last."""
         recorder = self.recorder
         if recorder.state == "running":
             recorder.stop()
         if os.getpid() != self._process:  # a forked child, which ends like its parent
             return
-        failed = self._make_archive() if self._archives() else None
+        folder = self._folder
         # The program may have put anything in place of sys.stderr.
         stream = sys.__stderr__
         try:
+            if folder is not None and family.is_one(folder):
+                said = self._gather(folder, recorder, keep=self._is_named, archive=self._archives())
+            else:
+                folder = None
+                failed = self._make_archive() if self._archives() else None
+                said = [summary(recorder), *([] if failed is None else [failed])]
             if not self._arguments.quiet and stream is not None:
-                print(summary(recorder), file=stream, flush=True)
-                if failed is not None:
-                    print(failed, file=stream, flush=True)
+                print("\n".join(said), file=stream, flush=True)
             if self._arguments.report and stream is not None:
-                self._report(recorder.trace, stream)
+                self._report(self._trace(folder), stream)
                 stream.flush()
             if self._view is not None:
-                page = self._view(recorder.trace)
+                page = self._view(self._trace(folder))
                 if not self._arguments.quiet and stream is not None:
                     print(f"eventprof: the page is {page}", file=stream, flush=True)
         except (OSError, ValueError):
@@ -345,12 +392,19 @@ class Recording:
             with contextlib.suppress(OSError, ValueError):
                 print(f"eventprof: {self._output}: {error}", file=stream)
 
+    def _trace(self, folder: str | None) -> Any:
+        if folder is None:
+            return self.recorder.trace
+        import eventprof
+
+        return eventprof.open(folder)
+
     def _archives(self) -> bool:
-        # PyPy's recorder writes nothing else.
+        # PyPy's recorder always writes an archive.
         return self._arguments.archive and sys.implementation.name != "pypy"
 
     def _make_archive(self) -> str | None:
-        """Replace the file by an archive. Returns: the error, if any; then the file stays."""
+        """Replace the file by an archive; give the error, if there is one: then the file stays."""
         try:
             self.recorder._save(os.fspath(self.recorder.output))
         except (OSError, MemoryError) as error:
@@ -360,16 +414,16 @@ class Recording:
 
 
 class Counting:
-    """Counting a program, with what `Recording` has.
+    """The counts of a program; it has the methods of `Recording`.
 
     Parameters
     ----------
     parser : ArgumentParser
-        For what is wrong.
+        Reports wrong options.
     arguments : Namespace
-        Our options.
+        The options of eventprof.
     program : Program
-        Not looked at.
+        Not used.
     """
 
     def __init__(
@@ -384,6 +438,8 @@ class Counting:
             parser.error("--count: nothing is recorded, so there is nothing for --archive to save")
         if arguments.view:
             parser.error("--count: nothing is recorded, so there is nothing for --view to show")
+        if arguments.output is not None and arguments.output.endswith(SUFFIX):
+            parser.error("--count: -o names a file, not a folder of recordings")
         try:
             self._options = options.from_arguments(arguments)
             options.check_counted(self._options)
@@ -431,7 +487,7 @@ class Counting:
             self._counter.stop()
 
     def finish(self) -> None:
-        """Stop, and write the report: this runs last at exit."""
+        """Stop, and write the report; atexit calls this last."""
         if self._counter.state != "running" and not self._ended:
             return
         if self._counter.state == "running":
@@ -451,7 +507,7 @@ class Counting:
 
 def summary(recorder: Any) -> str:
     """Say in one line what was recorded and lost, where the file is and how to look at it."""
-    # Without its trace, for which all events would be decoded and NumPy loaded.
+    # Without a trace, which would decode all events and import NumPy.
     events, lost, early, duration = recorder._count()
     said = f"{plural(events, 'event')} in {show_ns(duration)}"
     if lost:
@@ -460,6 +516,7 @@ def summary(recorder: Any) -> str:
             "memory": "there was no memory",
             "disk": "the disk was full",
             "small_disk": "the disk was full before the buffer, the oldest were overwritten",
+            "family": "the files of all processes had reached their limit; see --buffer",
             "cut": "another program cut the file off while it was written",
         }
         reason = why.get(early or "", "the oldest were overwritten; see --buffer")
@@ -468,13 +525,24 @@ def summary(recorder: Any) -> str:
         said += ", and another program cut the file off while it was written"
     else:
         said += ", none lost"
+    said += besides(recorder)
+    return f"eventprof: {said}; to look at it: eventprof report {shown(recorder.output)}"
+
+
+def besides(recorder: Any) -> str:
+    """Say what else happened to a recording; it begins with a comma, or is empty."""
+    said = ""
     children, error = getattr(recorder, "_children_lost", None) or (0, "")  # PyPy's has none
     if children:
         processes = "1 forked process" if children == 1 else f"{children:,} forked processes"
-        said += f", {processes} could not write a file ({error}): what was recorded there is lost"
+        said += f", {processes} could not write a file ({error}): their events are lost"
     for source in recorder.displaced:
         said += f", another tool took over {source}"
-    path = os.fspath(recorder.output)
-    nearby = os.path.relpath(path)
-    shown = shlex.quote(nearby if len(nearby) < len(path) else path)
-    return f"eventprof: {said}; to look at it: eventprof report {printable(shown)}"
+    return said
+
+
+def shown(path: str | os.PathLike[str]) -> str:
+    """Give a path as one types it."""
+    whole = os.fspath(path)
+    nearby = os.path.relpath(whole)
+    return printable(shlex.quote(nearby if len(nearby) < len(whole) else whole))

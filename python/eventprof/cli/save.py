@@ -1,6 +1,7 @@
-"""Turn a recording into a compact archive, which opens quickly and is much smaller.
+"""Turn a recording into an archive, which is much smaller and opens quickly.
 
-The recording itself stays as it is. Saving a damaged archive again copies its undamaged part.
+The recording itself stays as it is. If a damaged archive is saved again, its undamaged part is
+copied.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def write(verb: str, trace: Trace, arguments: argparse.Namespace, sources: list[
         raise Failure(str(error), 2) from None
     except FileExistsError:
         raise Failure(f"{arguments.output}: exists already; -f replaces it") from None
-    before = sum(os.path.getsize(path) for path in sources)
+    before = sum(map(_bytes_of, sources))
     after = os.path.getsize(arguments.output)
     if arguments.json:
         written(verb, arguments.output, trace, after, sources=sources)
@@ -60,3 +61,12 @@ def write(verb: str, trace: Trace, arguments: argparse.Namespace, sources: list[
         f" (from {show_bytes(before)})"
     )
     return 0
+
+
+def _bytes_of(path: str) -> int:
+    """Give the size of a recording; of a folder, that of the recordings in it."""
+    if not os.path.isdir(path):
+        return os.path.getsize(path)
+    from ..files.family import paths
+
+    return sum(map(os.path.getsize, paths(path)))

@@ -2,8 +2,8 @@
 
 self is the time without the calls inside, total the time with them. waited is the part of total in
 which another thread had the interpreter's lock. allocated and freed are bytes, net is their
-difference. live is what was held at the end, at_peak what was held when the most memory was alive.
-Bytes are with all calls inside; with _self behind, of the function itself.
+difference. live is what was not freed at the end, at_peak what was live when the most memory was
+live. Bytes are with all calls inside; columns whose names end with _self are of the function alone.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .files import add_file, load
 if TYPE_CHECKING:
     from ..trace.table import Table
 
-#: Columns that can be sorted by, and how they are shown.
+#: The columns to sort by, grouped by the way in which they are shown.
 _TIMES = ("total", "self", "waited", "waited_self", "mean", "min", "max", "p50", "p95", "p99")
 _MEMORY = ("allocated", "freed", "net", "live", "churn", "temporary", "at_peak")
 _BYTES = tuple(name + end for name in _MEMORY for end in ("", "_self"))
 _COUNTS = ("calls", "resumes", "recursive", "blocks", "blocks_self")
 _TEXTS = ("name", "module", "file", "line", "kind")
-#: What columns were called before.
+#: Former names of columns.
 _FORMERLY = {"alive": "live", "peak_live": "at_peak"}
 COLUMNS = (*_COUNTS, *_TIMES, *_BYTES, *_TEXTS)
 _SHOWN = ("calls", "total", "self", "mean", "allocated", "allocated_self", "blocks_self")

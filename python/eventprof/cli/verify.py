@@ -1,9 +1,9 @@
 """Replay recordings, and report the first error in each.
 
 It checks times, threads, functions and sites; each end of a call against the innermost open call;
-malloc and free of each block; and counts. Events that a ring lost, that filters left out or that a
-killed program did not finish are not errors. Status 0: no error; 1: an error was found; 2: a file
-cannot be read.
+malloc and free of each block; and counts. Events that were overwritten, that filters left out, or
+that a killed program did not finish are not errors. Status 0: no error; 1: an error was found; 2: a
+file cannot be read.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The page is one HTML file that needs no server and no network. With -o it is written to that file
 and not opened; otherwise it is written to a temporary folder and opened in the browser.
 
-Of two files, the earlier first, it is the flame graph of both: as wide as the later, coloured by
-what changed, and a table of functions with the figures of both.
+With two files, the earlier first, the page is a flame graph that compares them: its widths are
+those of the later, its colours show what changed, and a table has the figures of both.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--heatmap", action="store_true", help="source by line alone, as 'eventprof heatmap'"
     )
     parser.add_argument(
-        "--diff", metavar="BEFORE", help="the earlier recording, if only one is FILE"
+        "--diff", metavar="BEFORE", help="an earlier recording to compare FILE with"
     )
     parser.add_argument(
         "--source", action="store_true", help="put the text of the program's files into the page"
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the page, and open it unless -o was given."""
     files = [*([arguments.diff] if arguments.diff else []), *arguments.file]
     if len(files) > 2:
-        raise Failure(f"one file, or two of which the second is the later; not {len(files)}", 2)
+        raise Failure(f"name one file, or two with the earlier first; not {len(files)}", 2)
     two = len(files) == 2
     for flag, given in (
         ("--heatmap", arguments.heatmap),

@@ -1,7 +1,8 @@
-"""Traces as the files that other tools read: one module a format, one row each in `FORMATS`.
+"""Write traces as files of other tools. Each format has a module and a row in `FORMATS`.
 
-A module has ``write(view, out, options)``: the chosen calls (`_view.View`), a binary file that only
-goes forward, and what the user asked for. What a format cannot carry goes to ``options.notes``.
+A module has ``write(view, out, options)``. ``view`` has the chosen calls (`_view.View`). ``out`` is
+a binary file that is only written forward. The module adds to ``options.notes`` what its format
+cannot hold.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ class Format(NamedTuple):
     Attributes
     ----------
     module : str
-        Of this package.
+        The module of this package that writes the format.
     extensions : tuple of str
-        How names of such files end, the usual one first.
+        Endings of file names, the usual one first.
     what : str
-        For people.
+        A description for the help page.
     takes : str
-        Whether it is of one table ("table"), or weighs stacks ("weight"), or neither ("").
+        The option that the format takes: "table", "weight" or none ("").
     path : bool
-        Whether it has to be written to a file of its own: not to a pipe.
+        Whether the format needs a file by name. Such a format cannot be written to a pipe.
     """
 
     module: str
@@ -46,7 +47,7 @@ class Format(NamedTuple):
     path: bool = False
 
 
-#: The formats by word, in the order of the help page.
+#: The formats by name, in the order of the help page.
 FORMATS = {
     "perfetto": Format("perfetto", (".pftrace", ".perfetto-trace", ".perfetto"),
                        "Perfetto's protobuf: ui.perfetto.dev, trace_processor"),
@@ -54,6 +55,7 @@ FORMATS = {
                      "Chrome trace JSON: ui.perfetto.dev, chrome://tracing, vizviewer"),
     "firefox": Format("firefox", (".firefox.json", ".profile.json"),
                       "Firefox Profiler's JSON: profiler.firefox.com"),
+    "jslb": Format("jslb", (".jslb",), "the same with typed arrays: loads faster, JSON is larger"),
     "speedscope": Format("speedscope", (".speedscope.json", ".speedscope"), "speedscope.app"),
     "collapsed": Format("collapsed", (".collapsed", ".folded"),
                         "collapsed stacks: flamegraph.pl, inferno, speedscope", "weight"),
@@ -61,7 +63,8 @@ FORMATS = {
     "pprof": Format("pprof", (".pb.gz", ".pprof", ".pb"), "go tool pprof, Grafana"),
     "pstats": Format("pstats", (".pstats", ".prof"), "pstats, SnakeViz, gprof2dot"),
     "csv": Format("csv_rows", (".csv",), "comma-separated values of one table", "table"),
-    "jsonl": Format("jsonl", (".jsonl", ".ndjson"), "one table, an object a line", "table"),
+    "jsonl": Format("jsonl", (".jsonl", ".ndjson"), "one table, one object in each line",
+                    "table"),
     "parquet": Format("parquet", (".parquet",), "one table as Parquet; needs pyarrow", "table"),
     "arrow": Format("arrow", (".arrow", ".feather"), "one table as Arrow IPC; needs pyarrow",
                     "table"),
@@ -72,30 +75,30 @@ FORMATS = {
     "otlp": Format("otlp", (".otlp",), "OpenTelemetry spans (OTLP protobuf); needs OpenTelemetry"),
 }  # fmt: skip
 
-#: What can be exported as a table by itself.
+#: Tables that the table formats can export.
 TABLES = (
     "events", "calls", "allocations", "functions", "memory", "resident", "threads", "lines",
     "marks", "spans", "counters", "flows", "gc", "audit", "objects",
 )  # fmt: skip
 
-#: What stacks can be weighed by.
-WEIGHTS = ("self", "calls", "allocated", "blocks", "at_peak", "live")
+#: Values that collapsed stacks can have.
+WEIGHTS = ("self", "calls", "waited", "allocated", "blocks", "at_peak", "live")
 
 
 @dataclass
 class Options:
-    """What the user asked for, and what came of it.
+    """Options of the user, and notes about the result.
 
     Attributes
     ----------
     table : str
-        Which, of `TABLES`.
+        One of `TABLES`.
     weight : str
-        Which, of `WEIGHTS`.
+        One of `WEIGHTS`.
     path : str
-        Of the file that is written, for formats that need one; it is empty.
+        The name of the new, empty file, for formats that need a name.
     notes : list of str
-        What could not be carried over, and how much of it.
+        What the format cannot hold, and how much of it the trace has.
     """
 
     table: str = "calls"
@@ -105,24 +108,24 @@ class Options:
 
 
 def find_format(path: str | None, word: str | None) -> str:
-    """Choose the format: by its word, or by how the file's name ends.
+    """Choose the format by its name, or by the ending of the file's name.
 
     Parameters
     ----------
     path : str or None
-        The file's name, if it has one.
+        The file's name; None for a stream.
     word : str or None
-        Of `FORMATS`.
+        A name of `FORMATS`; None: the ending decides.
 
     Returns
     -------
     str
-        The format's word.
+        The format's name.
 
     Raises
     ------
     ValueError
-        There is no such format, or the name ends as no format's does.
+        There is no such format, or no format has the ending.
     """
     if word is not None:
         if word not in FORMATS:
@@ -132,14 +135,14 @@ def find_format(path: str | None, word: str | None) -> str:
     found = by_extension(path or "")
     if found is None:
         raise ValueError(
-            f"{path}: which format? Its name ends as none does; give format=, one of "
+            f"{path}: which format? No format has this ending; give format=, one of "
             f"{', '.join(FORMATS)}"
         )
     return found
 
 
 def by_extension(path: str) -> str | None:
-    """Give the format that a file's name says, the longest ending first; None: none does."""
+    """Give the format of a file name; the longest ending wins. None: no format has the ending."""
     name = os.path.basename(path).lower()
     endings = sorted(
         ((end, word) for word, known in FORMATS.items() for end in known.extensions),
@@ -177,6 +180,12 @@ def export(
         _checked("table", table, TABLES, "calls", known, word),
         _checked("weight", weight, WEIGHTS, "self", known, word),
     )
+    imported = trace.metadata.get("imported") or {}
+    if "events" in imported.get("lacks", ()) and known.takes != "table" and not known.path:
+        raise ValueError(
+            f"format: {word} needs calls, and this recording has only sums by function; "
+            "csv, jsonl, parquet and arrow can write its table functions"
+        )
     view = View(
         trace,
         threads=_several("threads", threads),
@@ -241,20 +250,20 @@ def _checked_between(
 def _write_file(
     module: object, view: object, target: str, options: Options, own_file: bool
 ) -> None:
-    """Write beside the target, then give it its name: nobody sees half a file."""
+    """Write a temporary file beside the target, then rename it: the target is never half a file."""
     try:
         facts = os.stat(target)
     except FileNotFoundError:
         facts = None
     if facts is not None and not stat.S_ISREG(facts.st_mode) and not own_file:
-        # A device or a pipe must not be replaced by a file.
+        # A device or a pipe must not be replaced by a regular file.
         with open(target, "wb") as out:
             module.write(view, out, options)  # type: ignore[attr-defined]
         return
-    real = os.path.realpath(target)  # a link stays one
+    real = os.path.realpath(target)  # a symbolic link stays a link
     beside = f"{real}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
     try:
-        # Not open(): as for every file, other users may do what the umask allows.
+        # os.open() with mode 0o666: the umask decides what other users may do.
         fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise OSError(error.errno, error.strerror, target) from None
@@ -269,8 +278,8 @@ def _write_file(
                 with gzip.GzipFile("", "wb", 6, out, mtime=0) as compressed:
                     module.write(view, compressed, options)  # type: ignore[attr-defined]
         if own_file and facts is not None:
-            os.chmod(beside, stat.S_IMODE(facts.st_mode))  # its library may have made it anew
+            os.chmod(beside, stat.S_IMODE(facts.st_mode))  # the library may have made a new file
         os.replace(beside, real)
     finally:
-        with contextlib.suppress(FileNotFoundError):  # it has its name
+        with contextlib.suppress(FileNotFoundError):  # it was renamed
             os.unlink(beside)

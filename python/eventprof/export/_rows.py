@@ -16,25 +16,34 @@ if TYPE_CHECKING:
 
 
 def render(
-    table: Table, before: list[bytes], after: bytes, null: bytes, text: Callable[[str], bytes]
+    table: Table,
+    before: list[bytes],
+    after: bytes,
+    null: bytes,
+    text: Callable[[str], bytes],
+    progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[bytes]:
-    """Give the rows of a table, some at a time.
+    """Yield the rows of a table as text, a part at a time.
 
     Parameters
     ----------
     table : Table
-        The rows.
+        The table.
     before : list of bytes
-        What comes before the value of each column.
+        The text before the value of each column.
     after : bytes
-        What ends a row.
+        The text after the last value of a row.
     null : bytes
-        What stands for an unknown value.
+        The text for an unknown value.
     text : callable
-        Gives the bytes of a text.
+        Encodes a text value.
+    progress : callable, optional
+        Called with the rows that are done and the number of all rows.
     """
     columns = [_column(column, null, text) for column in table._columns.values()]
     for first in range(0, len(table), AT_A_TIME):
+        if progress is not None:
+            progress(first, len(table))
         rows = slice(first, min(first + AT_A_TIME, len(table)))
         parts: list[Any] = []
         for prefix, column in zip(before, columns, strict=True):
@@ -48,14 +57,14 @@ def _column(column: Column, null: bytes, text: Callable[[str], bytes]) -> Callab
     values = column.values()
     if column.words is not None:
         words = column.words.texts()
-        # Null is the last of them: a code of -1 is nothing at all.
+        # The last text is the null; render_rows() writes nothing for the code -1.
         texts = Texts([*map(text, words), null])
         return lambda rows: texts.part(
             np.where(values[rows] < 0, len(words), values[rows].astype(np.int32))
         )
     nulls = column.nulls()
     if values.dtype.kind in "fb":
-        # Few are distinct: counters, and nothing.
+        # Such columns have few distinct values.
         distinct, code = np.unique(values, return_inverse=True)
         code = code.reshape(-1).astype(np.int32)
         spelt = Texts([*(_spell(value, null) for value in distinct.tolist()), null])
@@ -63,7 +72,7 @@ def _column(column: Column, null: bytes, text: Callable[[str], bytes]) -> Callab
             code = np.where(nulls, np.int32(len(distinct)), code)
         return lambda rows: spelt.part(code[rows])
     if values.dtype == np.uint64 and len(values) and values.max() > np.iinfo(np.int64).max:
-        # Of merged traces: beyond what fits into int64.
+        # Merged traces have flow numbers that int64 cannot hold.
         distinct, code = np.unique(values, return_inverse=True)
         code = code.reshape(-1).astype(np.int32)
         if nulls is not None:

@@ -1,4 +1,4 @@
-"""What is exported of a trace: the calls that were chosen, their times, bytes and names."""
+"""The part of a trace that is exported: the chosen calls, their times, bytes and names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..trace.column import Array
     from ..trace.table import Table
 
-#: Rows that are rendered at a time: what an export needs beyond the trace is some times that.
+#: Rows that are written at a time. The memory that an export needs is a multiple of it.
 AT_A_TIME = 1 << 16
 
 _NO_MODULES = (None, "builtins")
@@ -33,7 +33,7 @@ def utf8(text: str) -> bytes:
 
 
 def one_line(text: str) -> str:
-    """Escape what would end a line, or what a terminal would obey."""
+    """Escape line ends and control characters of terminals."""
     text = utf8(text).decode()
     if text.isprintable():
         return text
@@ -46,7 +46,7 @@ def json_text(text: str) -> str:
 
 
 def full_name(name: str | None, module: str | None) -> str:
-    """Name a function as the report does."""
+    """Give a function's name with its module, as the report shows it."""
     known = name or "(no name)"
     if module in _NO_MODULES or (module == "__main__" and known != "<module>"):
         return known
@@ -54,7 +54,7 @@ def full_name(name: str | None, module: str | None) -> str:
 
 
 class Texts:
-    """Distinct texts as bytes, for the extension's render_rows()."""
+    """Distinct texts as bytes, as the extension's render_rows() wants them."""
 
     def __init__(self, texts: Sequence[bytes]) -> None:
         self.offsets = np.zeros(len(texts) + 1, np.int64)
@@ -62,7 +62,7 @@ class Texts:
         self.bytes = b"".join(texts)
 
     def part(self, codes: Array) -> tuple[str, Any, Any, bytes]:
-        """Give the part of a row that is one of the texts, by int32 code; -1: nothing."""
+        """Give the part of a row that is one of the texts. The code -1 writes nothing."""
         return "text", np.ascontiguousarray(codes, np.int32), self.offsets, self.bytes
 
 
@@ -77,34 +77,28 @@ def microseconds(values: Array) -> tuple[str, Any]:
 
 
 class View:
-    """The calls of a trace that were chosen, and what belongs to them.
+    """The chosen calls of a trace and the data that belongs to them.
 
     Parameters
     ----------
     trace : Trace
-        Whose.
+        The trace.
     threads : sequence of str, optional
-        Names, globs or native ids of threads; all without.
+        Names, globs or native ids of threads. None: all threads.
     between : (int, int), optional
-        Times in ns: calls are cut there.
+        Begin and end in ns. Calls are cut off there.
     functions : sequence of str, optional
-        Globs as of include=: calls of these, and the calls inside.
+        Globs like those of include=. Calls of these functions and the calls inside are chosen.
     own : bool
-        Leave out the standard library and what is installed: their time and memory count for what
-        called them.
+        Leave out the standard library and installed packages. Their time and memory count for the
+        function that called them.
     progress : callable, optional
-        Called with what is done and how much there is.
+        Called with the rows that are done and the number of all rows.
 
     Attributes
     ----------
     chosen : bool
-        Whether something was left out. Then ``rows`` are the rows of `Trace.calls` that were not.
-    start, duration : array of int64
-        Of each call, in order of start, in ns.
-    parent : array of int32
-        Which of the chosen calls it lies in; -1: none.
-    thread, function : array of int32
-        Rows of the trace's tables; -1: unknown.
+        Whether there is a filter. Then ``rows`` has the chosen rows of `Trace.calls`.
     """
 
     def __init__(
@@ -123,41 +117,68 @@ class View:
         self._threads = threads
         self._globs = functions
         self._own = own
+        self._told = 0
         self.chosen = bool(threads or between or functions or own)
-        load = trace._core.calls
-        start: Array = load("start")
-        duration: Array = load("duration")
-        parent: Array = load("parent")
-        count = len(start)
         self._near: Array | None = None
+        self.rows: Array | None = None
         if self.chosen:
-            end = start + duration
-            keep = self._keep(start, end, parent)
-            near = _nearest(parent, keep)
-            self.rows: Array = np.flatnonzero(keep)
-            number_of = np.full(count + 1, -1, np.int32)
-            number_of[self.rows] = np.arange(len(self.rows), dtype=np.int32)
-            # What is not kept counts for the nearest call around it that is.
-            self._near = number_of[np.where(keep, np.arange(count), near)]
-            parent = number_of[near[self.rows]]
-            start, end = start[self.rows], end[self.rows]
-            if between is not None:
-                start, end = np.maximum(start, between[0]), np.minimum(end, between[1])
-            duration = end - start
-        # Without a choice these are the trace's own columns, and take no memory.
-        self.start: Array = np.ascontiguousarray(start)
-        self.duration: Array = np.ascontiguousarray(duration)
-        self.parent: Array = np.ascontiguousarray(parent, np.int32)
-        self.thread: Array = np.ascontiguousarray(self.take("thread"), np.int32)
-        self.function: Array = np.ascontiguousarray(self.take("function"), np.int32)
+            self._choose()
+
+    def _choose(self) -> None:
+        """Find the chosen rows and cut their times."""
+        load = self.trace._core.calls
+        start: Array = load("start")
+        end: Array = start + load("duration")
+        parent: Array = load("parent")
+        keep = self._keep(start, end, parent)
+        near = _nearest(parent, keep)
+        rows = np.flatnonzero(keep)
+        self.rows = rows
+        number_of = np.full(len(start) + 1, -1, np.int32)
+        number_of[rows] = np.arange(len(rows), dtype=np.int32)
+        # A call that is not chosen counts for the nearest chosen call around it.
+        self._near = number_of[np.where(keep, np.arange(len(start)), near)]
+        self.parent = number_of[near[rows]]
+        start, end = start[rows], end[rows]
+        if self.between is not None:
+            start, end = np.maximum(start, self.between[0]), np.minimum(end, self.between[1])
+        self.start, self.duration = start, end - start
+
+    # Without filters these are the trace's own columns and need no memory. They are made when first
+    # used: formats that only need the tree do not use them.
+
+    @cached_property
+    def start(self) -> Array:
+        """When each call began, in ns."""
+        return np.ascontiguousarray(self.trace._core.calls("start"))
+
+    @cached_property
+    def duration(self) -> Array:
+        """How long each call took, in ns."""
+        return np.ascontiguousarray(self.trace._core.calls("duration"))
+
+    @cached_property
+    def parent(self) -> Array:
+        """The chosen call around each call; -1: none."""
+        return np.ascontiguousarray(self.trace._core.calls("parent"), np.int32)
+
+    @cached_property
+    def thread(self) -> Array:
+        """The thread of each call, a row of `Trace.threads`."""
+        return np.ascontiguousarray(self.take("thread"), np.int32)
+
+    @cached_property
+    def function(self) -> Array:
+        """The function of each call, a row of `Trace.functions`; -1: unknown."""
+        return np.ascontiguousarray(self.take("function"), np.int32)
 
     def __len__(self) -> int:
         return len(self.start)
 
     def take(self, column: str) -> Array:
-        """Give a column of calls, of those that were chosen."""
+        """Give a column of the chosen calls."""
         values: Array = self.trace._core.calls(column)
-        return values[self.rows] if self.chosen else values
+        return values if self.rows is None else values[self.rows]
 
     @property
     def line(self) -> Array:
@@ -166,10 +187,10 @@ class View:
 
     @cached_property
     def sites(self) -> tuple[Array, list[tuple[int, int]]]:
-        """Where each call was made, by number from 1 (0: unknown); function and line of each."""
+        """The call site of each call, a number from 1 (0: unknown); function and line by site."""
         code, distinct = intern([self.take("caller"), self.line])
         places = list(zip(*(column.tolist() for column in distinct), strict=True))
-        # What is unknown is 0, the others keep their order.
+        # The number 0 is for unknown sites. The other sites keep their order.
         numbers = np.zeros(len(places), np.int32)
         chosen = [at for at, place in enumerate(places) if min(place) >= 0]
         numbers[chosen] = np.arange(1, len(chosen) + 1)
@@ -178,13 +199,13 @@ class View:
         return code, [places[at] for at in chosen]
 
     def blocks(self) -> Iterator[slice]:
-        """Give the rows, some at a time; says how far it is."""
+        """Yield slices of the rows, and report the progress."""
         for first in range(0, len(self), AT_A_TIME):
             if self.progress is not None:
                 self.progress(first, len(self))
             yield slice(first, min(first + AT_A_TIME, len(self)))
 
-    # ---- What was chosen -------------------------------------------------------------------------
+    # ---- Filters ---------------------------------------------------------------------------------
 
     def _keep(self, start: Array, end: Array, parent: Array) -> Array:
         load = self.trace._core.calls
@@ -204,12 +225,12 @@ class View:
 
     @cached_property
     def thread_mask(self) -> Array:
-        """Which rows of `Trace.threads` were chosen.
+        """A mask of the chosen rows of `Trace.threads`.
 
         Raises
         ------
         ValueError
-            None matches.
+            No thread matches.
         """
         table = self.trace.threads
         if not self._threads:
@@ -225,7 +246,7 @@ class View:
         return np.array(found, bool)
 
     def times(self, times: Array) -> Array:
-        """Give a mask of the times that lie in what was chosen."""
+        """Give a mask of the times inside the chosen interval."""
         if self.between is None:
             return np.ones(len(times), bool)
         return (times >= self.between[0]) & (times < self.between[1])
@@ -240,7 +261,7 @@ class View:
 
     @cached_property
     def memory(self) -> tuple[Array, Array, Array]:
-        """Bytes allocated and freed, and blocks allocated, in each call itself; int64."""
+        """Bytes allocated, bytes freed, blocks allocated by each call without inner calls."""
         if self.between is None:
             load = self.trace._core.calls
             names = ("allocated_self", "freed_self", "blocks_self")
@@ -260,7 +281,7 @@ class View:
         )
 
     def by_call(self, calls: Array, weights: Array) -> Array:
-        """Sum weights by chosen call, given rows of `Trace.calls`; -1 is dropped. Exact."""
+        """Sum int64 weights by chosen call. `calls` are rows of `Trace.calls`; -1 is left out."""
         known = calls >= 0
         calls, weights = calls[known], weights[known]
         if self._near is not None:
@@ -276,21 +297,27 @@ class View:
 
     @cached_property
     def living(self) -> tuple[Array, Array]:
-        """Bytes that each call allocated itself and that live at the end, and at the peak."""
+        """Bytes allocated by each call without its inner calls: alive at the end; at the peak."""
         load = self.trace._core.allocations
         size, call = np.maximum(load("size"), 0), load("call")
         if self.between is not None:
             call = np.where(self.times(load("start")), call, -1)
         alive = self.by_call(np.where(load("end") < 0, call, -1), size)
+        return alive, self.by_call(np.where(self.at_peak, call, -1), size)
+
+    @cached_property
+    def at_peak(self) -> Array:
+        """Give a mask of the blocks that were alive at the peak."""
+        load = self.trace._core.allocations
         moment = self.trace._core.peak(31)[3]
-        at_peak = (load("birth") < moment) & (load("death") >= moment)
-        return alive, self.by_call(np.where(at_peak, call, -1), size)
+        mask: Array = (load("birth") < moment) & (load("death") >= moment)
+        return mask
 
     # ---- Names -----------------------------------------------------------------------------------
 
     @cached_property
     def names(self) -> list[str]:
-        """The full name of each function; last, for what has none."""
+        """The full name of each function. The last one is for an unknown function."""
         table = self.trace.functions
         return [
             *(full_name(*both) for both in zip(table["name"], table["module"], strict=True)),
@@ -299,17 +326,17 @@ class View:
 
     @cached_property
     def files(self) -> list[str | None]:
-        """The file of each function; last, None."""
+        """The file of each function. The last one is None, for an unknown function."""
         return [*self.trace.functions["file"], None]
 
     @cached_property
     def first_lines(self) -> list[int | None]:
-        """The first line of each function; last, None."""
+        """The first line of each function. The last one is None, for an unknown function."""
         return [*self.trace.functions._column("line").items(), None]
 
     @cached_property
     def thread_names(self) -> list[str]:
-        """A name for each thread, also for one that never had any."""
+        """A name for each thread. Threads without a name get one from their id."""
         table = self.trace.threads
         return [
             name or (f"thread {native_id}" if native_id else "(unknown thread)")
@@ -320,7 +347,7 @@ class View:
 
     @cached_property
     def thread_ids(self) -> list[int]:
-        """A number for each thread, no two the same; the system's where known."""
+        """A different number for each thread; the system's id where it is known."""
         found: list[int] = []
         used = set()
         for row, given in enumerate(self.trace.threads._column("native_id").items()):
@@ -333,35 +360,46 @@ class View:
 
     @cached_property
     def process(self) -> int:
-        """The process's number; 1 if it is not known."""
+        """The process id; 1 if it is not known."""
         return int(self.trace.metadata.get("pid") or 1)
 
     @cached_property
     def title(self) -> str:
-        """What the program was, in one line."""
+        """The program's command, in one line."""
         arguments = self.trace.metadata.get("argv") or ()
         return one_line(" ".join(map(str, arguments)) or "python")
 
     @property
     def loss(self) -> str | None:
-        """What is missing, in words; None: nothing."""
+        """A description of lost events; None: no event was lost."""
         return repr(self.trace.loss)[1:-1] if self.trace.loss else None
 
     # ---- Order -----------------------------------------------------------------------------------
 
     @cached_property
     def steps(self) -> list[Array]:
-        """For each thread, begins (a row) and ends (~row) of its calls, properly nested."""
+        """Begins (row) and ends (~row) of the calls of each thread, properly nested."""
         steps, first = _core.nest_calls(self.parent, self.thread, len(self.trace.threads))
         all_steps = np.frombuffer(steps, np.int32)
         bounds = np.frombuffer(first, np.int64).tolist()
         return [all_steps[a:b] for a, b in pairwise(bounds)]
 
-    def parts_of(self, steps: Array) -> Iterator[tuple[Array, Array]]:
-        """Give the steps of a thread and their times, some at a time; times never decrease."""
+    def parts_of(self, steps: Array, *, tell: bool = False) -> Iterator[tuple[Array, Array]]:
+        """Yield parts of the steps of a thread with their times. Times never decrease.
+
+        Parameters
+        ----------
+        steps : array of int32
+            A list of `steps`.
+        tell : bool
+            Report the progress over all threads.
+        """
         last = 0
         for first in range(0, len(steps), AT_A_TIME):
             part = steps[first : first + AT_A_TIME]
+            if tell and self.progress is not None:
+                self.progress(self._told, 2 * len(self))
+                self._told += len(part)
             ends = part < 0
             call = np.where(ends, ~part, part)
             times = self.start[call] + np.where(ends, self.duration[call], 0)
@@ -371,32 +409,90 @@ class View:
 
     @property
     def depth(self) -> Array:
-        """How many of the chosen calls enclose each."""
+        """The number of chosen calls around each call."""
         if not self.chosen:
             return self.take("depth")
         count = len(self)
         depth = np.append((self.parent >= 0).astype(np.int32), np.int32(0))
         above = np.append(np.where(self.parent < 0, count, self.parent), count)
         while not (above == count).all():
-            # Twice as far each time.
+            # Each round looks twice as far up.
             depth = depth + depth[above]
             above = above[above]
         return depth[:-1]
 
     def own_times(self) -> Array:
-        """Give the time of each call without the chosen calls inside."""
+        """Give the duration of each call without the chosen calls inside."""
         if not self.chosen:
             own: Array = self.trace._core.calls("self")
             return own
+        return np.maximum(self._without_inner(self.duration), 0)
+
+    def _without_inner(self, inclusive: Array) -> Array:
+        """Give a figure of each call without that of the chosen calls inside."""
         inside = np.zeros(len(self), np.int64)
         has_parent = self.parent >= 0
-        np.add.at(inside, self.parent[has_parent], self.duration[has_parent])
-        return np.maximum(self.duration - inside, 0)
+        np.add.at(inside, self.parent[has_parent], inclusive[has_parent])
+        return inclusive - inside
+
+    @cached_property
+    def has_waited(self) -> bool:
+        """Whether another thread could hold the interpreter's lock."""
+        return self.trace.has_lock and len(self.trace._thread_rows) > 1
+
+    def own_waited(self) -> Array:
+        """Give the part of each own time in which another thread had the interpreter's lock."""
+        waited = self._waited_between() if self.between else self.take("waited").astype(np.int64)
+        return np.maximum(self._without_inner(waited), 0)
+
+    def _waited_between(self) -> Array:
+        """Give how long other threads had the lock within each call, as it was cut."""
+        tenures = self.trace._core.tenures()
+        end = self.start + self.duration
+
+        def held(rows: Array, times: Array) -> Array:
+            """How long the tenures of these rows had lasted by then."""
+            begins, ends = tenures["start"][rows], tenures["end"][rows]
+            before = np.concatenate([[0], np.cumsum(ends - begins)])
+            at = np.searchsorted(begins, times, side="right")
+            last = np.maximum(at - 1, 0)
+            goes_on = np.where(at > 0, np.maximum(ends[last] - times, 0), 0)
+            return before[at] - goes_on
+
+        everybody = np.arange(len(tenures["start"]))
+        if not len(everybody):
+            return np.zeros(len(self), np.int64)
+        waited = held(everybody, end) - held(everybody, self.start)
+        for thread in np.unique(self.thread).tolist():
+            own = np.flatnonzero(tenures["thread"] == thread)
+            calls = np.flatnonzero(self.thread == thread)
+            if len(own):
+                waited[calls] -= held(own, end[calls]) - held(own, self.start[calls])
+        return waited
+
+    def parts_of_table(
+        self, table: Table, rows: int, *, before: int = 0, total: int | None = None
+    ) -> Iterator[Table]:
+        """Yield parts of a table, and report the progress.
+
+        Parameters
+        ----------
+        table : Table
+            The table.
+        rows : int
+            Rows of a part.
+        before, total : int
+            Rows of the tables before it, and of all tables; without, the table is the only one.
+        """
+        for first in range(0, len(table), rows):
+            if self.progress is not None:
+                self.progress(before + first, len(table) if total is None else total)
+            yield table[first : first + rows]
 
     def table(self, name: str) -> Table:
-        """Give a table of the trace, the rows that were chosen."""
+        """Give the chosen rows of a table of the trace."""
         found: Table = getattr(self.trace, name)
-        if not self.chosen:
+        if self.rows is None:
             return found
         if name == "calls":
             return found[self.rows]
@@ -421,7 +517,7 @@ def _matching(trace: Trace, globs: Sequence[str]) -> Array:
     Raises
     ------
     ValueError
-        None does.
+        No function matches.
     """
     from ..cli import Failure
     from ..cli.rows import match_functions
@@ -434,12 +530,12 @@ def _matching(trace: Trace, globs: Sequence[str]) -> Array:
 
 
 def _nearest(parent: Array, keep: Array) -> Array:
-    """Give the nearest call around each that is kept; the number of calls where there is none."""
+    """Give the nearest kept call around each call; the number of calls if there is none."""
     count = len(parent)
     kept = np.append(keep, True)
     near = np.append(np.where(parent < 0, count, parent), count)
     while True:
-        # Twice as far each time.
+        # Each round looks twice as far up.
         following = np.where(kept[near], near, near[near])
         if np.array_equal(following, near):
             return near[:-1]
@@ -447,7 +543,7 @@ def _nearest(parent: Array, keep: Array) -> Array:
 
 
 def _inside(parent: Array, wanted: Array) -> Array:
-    """Give a mask of the calls that are wanted, or lie in one that is."""
+    """Give a mask of the wanted calls and of the calls inside them."""
     count = len(parent)
     found: Array = np.append(wanted, False)
     above = np.append(np.where(parent < 0, count, parent), count)
@@ -459,7 +555,7 @@ def _inside(parent: Array, wanted: Array) -> Array:
 
 
 def own_functions(trace: Trace) -> Array:
-    """Give a mask of the functions that are neither the standard library's nor installed."""
+    """Give a mask of functions outside the standard library and installed packages."""
     from ..recording import areas
 
     described = trace.metadata.get("areas")
@@ -478,12 +574,12 @@ def own_functions(trace: Trace) -> Array:
 
 
 def intern(columns: list[Array]) -> tuple[Array, list[Array]]:
-    """Give a number to what each row of int32 columns has; needs little memory.
+    """Give a number to each distinct row of int32 columns, in little memory.
 
     Returns
     -------
     array of int32, list of arrays of int32
-        Of each row its number; the columns by number.
+        The number of each row; the columns by number.
     """
     if len(columns) > 2:
         first, distinct = intern(columns[:-1])

@@ -1,4 +1,4 @@
-"""One table as an Arrow IPC file, by pyarrow; texts are dictionaries."""
+"""One table as an Arrow IPC file, written by pyarrow. Text columns are dictionaries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROWS = 1 << 17
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
-    """Write it."""
+    """Write the table."""
     pyarrow = require("pyarrow", "arrow", "Arrow IPC")
     ipc = require("pyarrow.ipc", "arrow", "Arrow IPC")
     table = pyarrow.table(view.table(options.table))

@@ -1,4 +1,4 @@
-"""callgrind's format: costs of functions, and of the calls between them by line."""
+"""callgrind's format: costs by function, and costs of calls between functions by line."""
 
 from __future__ import annotations
 
@@ -14,25 +14,32 @@ if TYPE_CHECKING:
     from . import Options
     from ._view import View
 
-_EVENTS = {"allocated": "Allocated", "blocks": "Blocks"}
+_EVENTS = {"waited": "Waited", "allocated": "Allocated", "blocks": "Blocks"}
+
+_MEANINGS = {
+    "waited": "Nanoseconds in which another thread had the interpreter's lock",
+    "allocated": "Bytes allocated",
+    "blocks": "Blocks allocated",
+}
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
-    """Write it: ns, and where memory was recorded allocated bytes and blocks.
+    """Write ns, ns waited for the interpreter's lock, allocated bytes and blocks.
 
-    What a function has in all is, as its readers compute it, its own cost and that of the calls
-    that it made: calls within a recursion count without the own cost of the function again.
+    Readers compute the inclusive cost of a function as its own cost plus the costs of the calls
+    that it made. So the cost of a call inside a recursion is without the function's own cost, which
+    would count twice.
     """
     tree = Tree(view, sites=True)
-    memory = tree.memory()
-    words = [word for word in _EVENTS if word in memory]
-    costs = np.stack([tree.self, *(memory[word] for word in words)], axis=1)
+    figures = tree.own(*_EVENTS)
+    words = list(figures)
+    costs = np.stack([tree.self, *figures.values()], axis=1)
     own: dict[int, Any] = defaultdict(lambda: np.zeros(costs.shape[1], np.int64))
     # (caller, callee, line) -> calls and inclusive costs
     edges: dict[int, dict[tuple[int, int], list[Any]]] = defaultdict(dict)
     inclusive = np.stack([tree.inclusive(c) for c in np.ascontiguousarray(costs.T)], axis=1)
     function, parents, lines = tree.function.tolist(), tree.parent.tolist(), tree.line.tolist()
-    calls = (tree.calls + tree.resumes).tolist()
+    calls = tree.calls.tolist()
     first = tree.first_of_function()
 
     def edge(node: int) -> list[Any]:
@@ -49,7 +56,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
         if first[parent]:
             found[1] = found[1] + inclusive[node]
         if not first[node]:
-            # Its own cost is its function's already: not once more through the outermost call.
+            # The function has this own cost already: take it out of the outermost call's cost.
             step = node
             while not (function[parents[step]] == function[node] and first[parents[step]]):
                 step = parents[step]
@@ -70,6 +77,7 @@ def _write(view: View, out: IO[bytes], words: list[str], own: Any, edges: Any) -
         *([f"desc: Loss: {view.loss}"] if view.loss else []),
         "positions: line",
         "event: ns : Nanoseconds",
+        *(f"event: {_EVENTS[word]} : {_MEANINGS[word]}" for word in words),
         f"events: {events}",
         f"summary: {_join(total)}",
     ]
@@ -80,7 +88,7 @@ def _write(view: View, out: IO[bytes], words: list[str], own: Any, edges: Any) -
         lines += ["", f"fl={files[row]}", f"fn={names[row]}", f"{starts[row]} {_join(cost)}"]
         for (callee, line), (calls, through) in edges[row].items():
             at = line if line >= 0 else starts[row]
-            if isinstance(through, int):  # only calls within a recursion
+            if isinstance(through, int):  # all of them are calls inside a recursion
                 through = np.zeros(1 + len(words), np.int64)
             lines += [
                 f"cfi={files[callee]}",
@@ -92,7 +100,7 @@ def _write(view: View, out: IO[bytes], words: list[str], own: Any, edges: Any) -
 
 
 def _name(view: View, row: int) -> str:
-    # "(1) name" would be a number for the name.
+    # Readers take "(1) name" for a numbered name.
     name = one_line(view.names[row])
     return f" {name}" if name.startswith("(") and not name.startswith("(unknown)") else name
 

@@ -1,4 +1,4 @@
-"""Chrome trace JSON: a complete event ("X") a call, counters, marks, flows."""
+"""Chrome trace JSON: a complete event ("X") for each call, counters, marks, flows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from . import Options
     from ._view import View
 
-#: Changes of live memory that are written one by one; of more, the largest of equal intervals.
+#: Up to this number, all changes of live memory are written; of more, the largest of each interval.
 CHANGES_MAX = 100_000
 _INTERVALS = 20_000
 _RAISED, _OPEN, _YIELDED = 8, 1 | 2 | 16, 4
@@ -23,7 +23,7 @@ _PHASES = {"begin": "s", "step": "t", "end": "f"}
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
-    """Write it; times are microseconds with three decimals, from the window's start."""
+    """Write the trace. Times are microseconds since the window's start, with three decimals."""
     out.write(b'{"traceEvents":[\n')
     out.write(_names(view))
     _write_calls(view, out)
@@ -64,7 +64,7 @@ def _write_calls(view: View, out: IO[bytes]) -> None:
     threads = Texts([b"%d" % number for number in view.thread_ids])
     kinds = sorted(CALL_WORDS)
     words = Texts([json_text(CALL_WORDS[kind]).encode() for kind in kinds])
-    code = np.zeros(64, np.int32)
+    code = np.zeros(max(kinds) + 1, np.int32)
     code[kinds] = np.arange(len(kinds))
     line, (lines,) = intern([view.line])
     line_texts = Texts([b"null" if at < 0 else b"%d" % at for at in lines.tolist()])
@@ -93,7 +93,7 @@ def _write_calls(view: View, out: IO[bytes]) -> None:
             parts.append(("some", memory[0][rows], b',"allocated":'))
             parts.append(("some", memory[1][rows], b',"freed":'))
         if depth is not None:
-            # Times do not tell where a call without any duration lies.
+            # For a call without duration, times do not say which call it is in.
             empty = view.duration[rows] == 0
             parts.append(("some", np.where(empty, depth[rows] + 1, 0), b',"depth":'))
         parts.append(flag_texts.part(flags[rows] & 31))
@@ -102,7 +102,7 @@ def _write_calls(view: View, out: IO[bytes]) -> None:
 
 
 def _places(view: View) -> list[list[Any]]:
-    """Give what a name of a call does not tell of its function: for what reads it again."""
+    """Give facts of functions that names of calls do not say; importing/chrome.py reads them."""
     table = view.trace.functions
     rows = zip(
         view.names[:-1], table["name"], table["module"], view.files[:-1], view.first_lines[:-1],
@@ -153,19 +153,19 @@ def _us(ns: int) -> str:
 
 
 def live_bytes(view: View, limit: int) -> tuple[dict[str, tuple[Array, Array]], str]:
-    """Give live memory over time, by domain, and how it was thinned out, in words.
+    """Give live memory over time by domain, and a description of what was left out.
 
     Parameters
     ----------
     view : View
-        Of which trace.
+        The chosen calls.
     limit : int
-        Of more changes than that in a domain, the largest of equal intervals are given.
+        If a domain has more changes, the largest value of each of equal intervals is given.
 
     Returns
     -------
     dict of str to (times, bytes), str
-        By domain; those in which nothing was allocated are not there.
+        By domain, without domains that have no allocations.
     """
     found = {}
     told = "every change"

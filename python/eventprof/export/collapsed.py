@@ -1,4 +1,4 @@
-"""Collapsed stacks: ``a;b;c 1234`` a line, outermost first."""
+"""Collapsed stacks: a line ``a;b;c 1234`` for each stack, outermost function first."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def frame(name: str) -> str:
-    """Escape what ends a frame or a line."""
+    """Escape semicolons and line ends."""
     return one_line(name).replace(";", "\\x3b")
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
-    """Write them, weighed by ns of a stack's own, or by what was asked for."""
+    """Write each stack with its own value: ns, or the weight that the user chose."""
     tree = Tree(view)
     weights = weigh(tree, options.weight)
     names = [frame(name) for name in view.names]
@@ -36,12 +36,13 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 
 
 def weigh(tree: Tree, weight: str):  # type: ignore[no-untyped-def]
-    """Give the weights of the nodes themselves."""
+    """Give the weight of each node without its children."""
     if weight == "self":
         return tree.self
     if weight == "calls":
-        return tree.calls + tree.resumes
-    memory = tree.memory()
-    if not memory:
-        raise ValueError(f"weight: {weight} needs allocations, which were not recorded")
-    return memory[weight]
+        return tree.calls
+    found = tree.own(weight)
+    if not found:
+        lacks = "several threads and a lock" if weight == "waited" else "allocations"
+        raise ValueError(f"weight: {weight} needs {lacks}, which were not recorded")
+    return found[weight]

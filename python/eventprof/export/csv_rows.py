@@ -1,4 +1,4 @@
-"""Comma-separated values of one table; unknown is empty."""
+"""Comma-separated values of one table. Unknown values are empty."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from . import Options
     from ._view import View
 
-#: A spreadsheet takes what begins so for a formula.
+#: A spreadsheet runs cells with such a first character as formulas.
 _FORMULA = ("=", "+", "-", "@")
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
-    """Write it, with a heading."""
+    """Write the table with a heading."""
     table = view.table(options.table)
     out.write(",".join(table.columns).encode() + b"\n")
     before = [b"" if at == 0 else b"," for at in range(len(table.columns))]
-    for rows in render(table, before, b"\n", b"", cell):
+    for rows in render(table, before, b"\n", b"", cell, view.progress):
         out.write(rows)
 
 
 def cell(text: str) -> bytes:
-    """Quote a text: nothing that a terminal or a spreadsheet would obey is left in it."""
+    """Quote a text, so that neither a terminal nor a spreadsheet executes it."""
     text = one_line(text)
     if text.startswith(_FORMULA):
         text = "'" + text

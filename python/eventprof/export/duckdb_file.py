@@ -1,4 +1,4 @@
-"""All tables as a DuckDB file; ``row`` is what columns such as function and parent refer to."""
+"""All tables as a DuckDB file. Columns such as function and parent refer to the column ``row``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
-    """Write it; ``metadata`` holds what is known of the run, as JSON by key."""
+    """Write the tables, and a table ``metadata`` with facts of the run as JSON."""
     duckdb = require("duckdb", "duckdb", "a DuckDB file")
     pyarrow = require("pyarrow", "arrow", "a DuckDB file")
-    os.unlink(options.path)  # an empty file is no database to it
+    os.unlink(options.path)  # DuckDB refuses an empty file
     base = duckdb.connect(options.path)
     try:
         for name in TABLES:

@@ -1,21 +1,20 @@
-"""Firefox Profiler's processed profile, version 48, as JSON: a sample a step of a thread.
+"""Firefox Profiler's processed profile, version 70: a sample for each begin and end of a call.
 
-A sample lasts until the next one; its weight is that time. Memory is a counter, whose values are
-differences.
+The weight of a sample is the time until the next sample. Memory is a counter; its values are
+differences. The columns are described in src/types/profile.ts of the Firefox Profiler.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import _core
-from ._tree import Tree
-from ._view import AT_A_TIME, Texts, microseconds, utf8
+from ._slabs import Column, column, write_json
+from ._tree import fold
+from ._view import utf8
 from .chrome import CHANGES_MAX, live_bytes
 
 if TYPE_CHECKING:
@@ -23,39 +22,50 @@ if TYPE_CHECKING:
     from . import Options
     from ._view import View
 
-_VERSION = 48
-_GECKO_VERSION = 27
+_VERSION = 70
+_GECKO_VERSION = 36
 _CATEGORIES = [
     {"name": "Python", "color": "yellow", "subcategories": ["Other"]},
     {"name": "Native", "color": "blue", "subcategories": ["Other"]},
     {"name": "GC / CC", "color": "orange", "subcategories": ["Other"]},
+    {"name": "Interpreter lock", "color": "purple", "subcategories": ["Other"]},
     {"name": "Other", "color": "grey", "subcategories": ["Other"]},
 ]
-_PYTHON, _NATIVE, _GC, _OTHER = range(4)
-_GC_CALL = 42
+_PYTHON, _NATIVE, _GC, _LOCK, _OTHER = range(len(_CATEGORIES))
 _INSTANT, _INTERVAL = 0, 1  # phases of a marker
 
-#: Its begin and end (None: an instant), name, schema, line and category.
-_Marker = tuple[int, int | None, str, str, int | None, int]
+#: At most so many tenures of the interpreter's lock become markers: the longest.
+_TENURES_MAX = 20_000
+
+_FIELDS = {
+    "mark": [("line", "Line", "integer")],
+    "span": [("line", "Line", "integer")],
+    "gc": [("line", "Line", "integer")],
+    "lock": [("events", "Events", "integer")],
+}
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
-    """Write it; times are milliseconds from the window's start."""
-    out.write(b'{"meta":' + _json(_meta(view)) + b',"libs":[],"pages":[],"counters":[')
-    _write_counters(view, out)
-    out.write(b'],"threads":[')
-    first = True
-    shared = _Shared(view)
-    for thread, steps in enumerate(view.steps):
-        if view.thread_mask[thread]:
-            out.write(b"\n" if first else b",\n")
-            first = False
-            _Thread(shared, thread, steps).write(out)
-    out.write(b"]}\n")
+    """Write the profile as JSON. Times are milliseconds since the window's start."""
+    write_json(document(view, options), out)
 
 
-def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode("ascii")
+def document(view: View, options: Options) -> dict[str, Any]:
+    """Give the profile. Each thread is made when it is written."""
+    strings: dict[str, int] = {}
+    stacks = _Stacks(view, strings)
+    markers = _markers(view, options)
+    return {
+        "meta": _meta(view),
+        "libs": [],
+        "pages": [],
+        "counters": iter(_counters(view)),
+        "threads": (
+            _thread(view, stacks, thread, markers[thread], strings)
+            for thread in np.flatnonzero(view.thread_mask).tolist()
+        ),
+        "shared": _shared(stacks, strings),
+    }
 
 
 def _text(text: str) -> str:
@@ -66,12 +76,9 @@ def _meta(view: View) -> dict[str, Any]:
     from .. import __version__
 
     metadata = view.trace.metadata
-    fields = [{"key": "line", "label": "Line", "format": "integer"}]
     return {
         "interval": 0.001,
         "startTime": metadata["start_ns"] / 1e6,
-        "abi": "",
-        "misc": "",
         "oscpu": str(metadata.get("platform") or ""),
         "platform": str(metadata.get("platform") or ""),
         "processType": 0,
@@ -80,13 +87,12 @@ def _meta(view: View) -> dict[str, Any]:
         "product": _text(view.title) + (f" (with loss: {view.loss})" if view.loss else ""),
         "stackwalk": 1,
         "debug": False,
-        "toolkit": "",
         "version": _GECKO_VERSION,
         "preprocessedProfileVersion": _VERSION,
         "importedFrom": f"eventprof {__version__}",
         "symbolicated": True,
+        "symbolicationNotSupported": True,
         "usesOnlyOneStackType": True,
-        "doesNotUseFrameImplementation": True,
         "sourceCodeIsNotOnSearchfox": True,
         "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"},
         "markerSchema": [
@@ -96,244 +102,310 @@ def _meta(view: View) -> dict[str, Any]:
                 "tooltipLabel": "{marker.name}",
                 "tableLabel": "{marker.name}",
                 "chartLabel": "{marker.name}",
-                "fields": fields,
-                "data": fields,
+                "fields": [
+                    {"key": key, "label": label, "format": form} for key, label, form in fields
+                ],
             }
-            for name in ("mark", "span", "gc")
+            for name, fields in _FIELDS.items()
         ],
     }
 
 
-def _times(times: Array) -> tuple[Any, ...]:
-    """Give the parts of a time in ms: all of its ns are there."""
-    return microseconds(times), b"e-3"
+# ---- Memory --------------------------------------------------------------------------------------
 
 
-def _list(out: IO[bytes], rows: int, parts: Any) -> None:
-    """Write a JSON list; `parts` gives the parts of some of its rows."""
-    out.write(b"[")
-    for first in range(0, rows, AT_A_TIME):
-        part = slice(first, min(first + AT_A_TIME, rows))
-        text = _core.render_rows(part.stop - first, (*parts(part), b","))
-        out.write(text if part.stop < rows else text[:-1])
-    out.write(b"]")
-
-
-def _write_counters(view: View, out: IO[bytes]) -> None:
+def _counters(view: View) -> Iterator[dict[str, Any]]:
     if not view.has_memory:
         return
-    first = True
-    for domain, (time, live) in live_bytes(view, CHANGES_MAX)[0].items():
-        head = {
-            "name": "malloc",
-            "category": "Memory",
-            "description": f"live bytes of the domain {domain}",
+    for weight, (domain, (time, live)) in enumerate(live_bytes(view, CHANGES_MAX)[0].items()):
+        told = f"live bytes of the domain {domain}"
+        yield _counter(view, told, f"Live: {domain}", 20 + weight, time, live)
+    resident = view.trace.resident
+    chosen = view.times(resident["time"])
+    time, size = (np.asarray(resident[name])[chosen] for name in ("time", "bytes"))
+    if len(time):
+        yield _counter(view, "resident set", "Resident set", 30, time, size)
+
+
+def _counter(
+    view: View, told: str, label: str, weight: int, time: Array, values: Array
+) -> dict[str, Any]:
+    return {
+        "name": "malloc",
+        "category": "Memory",
+        "description": told,
+        "pid": str(view.process),
+        "mainThreadIndex": 0,
+        "display": {
+            "graphType": "line-accumulated",
+            "unit": "bytes",
             "color": "orange",
-            "pid": str(view.process),
-            "mainThreadIndex": 0,
-        }
-        changes = np.diff(live, prepend=0)
-        out.write(b"" if first else b",")
-        first = False
-        out.write(_json(head)[:-1] + b',"samples":{"length":%d,"time":' % len(time))
-        _list(out, len(time), lambda rows, time=time: _times(time[rows]))
-        out.write(b',"count":')
-        _list(out, len(time), lambda rows, changes=changes: (("int", changes[rows].copy()),))
-        out.write(b"}}")
+            "markerSchemaLocation": "timeline-memory",
+            "sortWeight": weight,
+            "label": label,
+            "tooltipRows": [
+                {
+                    "type": "value",
+                    "source": "accumulated",
+                    "format": {"unit": "bytes"},
+                    "label": told,
+                },
+                {
+                    "type": "value",
+                    "source": "count-range",
+                    "format": {"unit": "bytes"},
+                    "label": "range in the shown part",
+                },
+            ],
+        },
+        "samples": {
+            "length": len(time),
+            "time": column(time, "f8", ns=True),
+            "count": column(np.diff(values, prepend=0)),
+        },
+    }
 
 
-class _Shared:
-    """What is computed once, for all threads."""
-
-    def __init__(self, view: View) -> None:
-        self.view = view
-        self.columns = {name: view.take(name) for name in ("caller_line", "kind", "flags")}
-        # By call: its number among the calls of its thread, and its node there; last, for none.
-        self.number = np.full(len(view) + 1, -1, np.int32)
-        self.node = np.full(len(view) + 1, -1, np.int32)
-        self.markers: dict[int, list[_Marker]] = defaultdict(list)
-        for mark in view.table("marks"):
-            at = mark.time
-            self.markers[mark.thread].append(
-                (at, None, mark.name or "?", "mark", mark.caller_line, _OTHER)
-            )
-        for what, category in (("span", _OTHER), ("gc", _GC)):
-            for row in view.table("spans" if what == "span" else "gc"):
-                name = f"gc generation {row.generation}" if what == "gc" else row.name or "?"
-                end = row.start + row.duration
-                self.markers[row.thread].append(
-                    (row.start, end, name, what, row.caller_line, category)
-                )
+# ---- Stacks --------------------------------------------------------------------------------------
 
 
-class _Thread:
-    def __init__(self, shared: _Shared, thread: int, steps: Array) -> None:
-        self._shared = shared
-        self._view = shared.view
-        self._number = thread
-        self._steps = steps
-        self._strings: dict[str, int] = {}
+class _Stacks:
+    """The tables that all threads share.
 
-    def _string(self, text: str) -> int:
+    Attributes
+    ----------
+    of_call : array of int32
+        The stack while each call runs. The last one is -1, for no call.
+    """
+
+    def __init__(self, view: View, strings: dict[str, int]) -> None:
+        self._view = view
+        self._strings = strings
+        unknown = len(view.names) - 1
+        columns = [np.where(view.function < 0, unknown, view.function), view.line]
+        node, parent, (function, line) = fold(view.parent, columns)
+        of_node, self._prefix, functions, lines = _stacks(
+            parent.tolist(), function.tolist(), line.tolist()
+        )
+        self.of_call = np.append(np.array(of_node, np.int32)[node], np.int32(-1))
+        self._functions, func = np.unique(np.array(functions, np.int32), return_inverse=True)
+        # A frame is a function and a line (-1: unknown).
+        places = func.reshape(-1).astype(np.int64) << 32 | (np.array(lines, np.int64) + 1)
+        frames, frame = np.unique(places, return_inverse=True)
+        self._frame = frame.reshape(-1)
+        self._frame_func, self._frame_line = frames >> 32, (frames & 0xFFFFFFFF) - 1
+
+    def string(self, text: str) -> int:
+        """Give the number of a text."""
         return self._strings.setdefault(_text(text), len(self._strings))
 
-    def write(self, out: IO[bytes]) -> None:
-        """Write the thread: who it is, its samples, and the tables that they refer to."""
+    def tables(self) -> dict[str, Any]:
+        """Give the tables of stacks, frames, functions and files."""
         view = self._view
-        name = view.thread_names[self._number]
-        head = {
-            "processType": "default",
-            "processStartupTime": 0,
-            "processShutdownTime": None,
-            "registerTime": 0,
-            "unregisterTime": None,
-            "pausedRanges": [],
-            "name": _text(name),
-            "isMainThread": name == "MainThread",
-            "processName": _text(view.title),
-            "pid": str(view.process),
-            "tid": view.thread_ids[self._number],
-        }
-        out.write(_json(head)[:-1])
-        tables = self._tables()
-        self._write_samples(out)
-        tables["markers"] = self._markers()
-        for key, table in tables.items():
-            out.write(b',"%s":' % key.encode() + _json(table))
-        out.write(b',"stringArray":' + _json(list(self._strings)) + b"}")
-
-    def _tables(self) -> dict[str, Any]:
-        view = self._view
-        # The tree of this thread's calls alone.
-        rows = np.sort(self._steps[self._steps >= 0])
-        number = self._shared.number
-        number[rows] = np.arange(len(rows), dtype=np.int32)
-        part = _Part(self._shared, rows, number[view.parent[rows]])
-        tree = Tree(part, sites=True)  # type: ignore[arg-type]
-        self._node = self._shared.node
-        self._node[rows] = tree._node
-        self._nodes = len(tree)
-        unknown = len(view.names) - 1
-        function = np.where(tree.function < 0, unknown, tree.function)
-        functions, func = np.unique(function, return_inverse=True)
-        functions_list = functions.tolist()
         kinds = [*view.trace.functions["kind"], "object"]
-        category = [
-            _PYTHON if kinds[row] == "python" else _GC if kinds[row] == "gc" else _NATIVE
-            for row in functions_list
-        ]
-        func_list = func.reshape(-1).tolist()
-        count, nodes = len(functions_list), len(tree)
-        parents = tree.parent.tolist()
+        rows = self._functions.tolist()
+        category = np.array(
+            [
+                _PYTHON if kinds[row] == "python" else _GC if kinds[row] == "gc" else _NATIVE
+                for row in rows
+            ],
+            np.int32,
+        )
+        files = [view.files[row] for row in rows]
+        sources = {file: at for at, file in enumerate(dict.fromkeys(filter(None, files)))}
+        count, frames = len(rows), len(self._frame_func)
+
+        def frame_column(value: int, slab: str = "") -> Column:
+            return column(np.full(frames, value, np.int32), slab)
+
+        nulls = np.full(frames, -1, np.int32)
         return {
             "stackTable": {
-                "length": nodes,
-                "frame": list(range(nodes)),
-                "prefix": [None if parent < 0 else parent for parent in parents],
-                "category": [category[at] for at in func_list],
-                "subcategory": [0] * nodes,
+                "length": len(self._frame),
+                "frame": column(self._frame, "i4"),
+                "prefixOffset": column(
+                    np.arange(len(self._frame)) - np.array(self._prefix, np.int64), "i4"
+                ),
             },
             "frameTable": {
-                "length": nodes,
-                "address": [-1] * nodes,
-                "inlineDepth": [0] * nodes,
-                "category": [category[at] for at in func_list],
-                "subcategory": [0] * nodes,
-                "func": func_list,
-                "nativeSymbol": [None] * nodes,
-                "innerWindowID": [0] * nodes,
-                "implementation": [None] * nodes,
-                "line": [None if line < 0 else line for line in tree.line.tolist()],
-                "column": [None] * nodes,
+                "length": frames,
+                "address": frame_column(-1, "i4"),
+                "lib": frame_column(-1, "i4"),
+                "inlineDepth": frame_column(0, "u1"),
+                "category": column(category[self._frame_func]),
+                "subcategory": frame_column(0),
+                "func": column(self._frame_func, "i4"),
+                "nativeSymbol": column(nulls, nullable=True),
+                "innerWindowID": frame_column(0),
+                "line": column(self._frame_line, nullable=True),
+                "column": column(nulls, nullable=True),
+                "originalLocation": column(nulls, nullable=True),
             },
             "funcTable": {
                 "length": count,
-                "name": [self._string(view.names[row]) for row in functions_list],
+                "name": [self.string(view.names[row]) for row in rows],
                 "isJS": [False] * count,
                 "relevantForJS": [False] * count,
                 "resource": [-1] * count,
-                "fileName": [
-                    None if view.files[row] is None else self._string(view.files[row] or "")
-                    for row in functions_list
-                ],
-                "lineNumber": [view.first_lines[row] for row in functions_list],
+                "source": [sources.get(file or "") for file in files],
+                "lineNumber": [view.first_lines[row] for row in rows],
                 "columnNumber": [None] * count,
+                "originalLocation": [None] * count,
             },
-            "resourceTable": {"length": 0, "lib": [], "name": [], "host": [], "type": []},
+            "sources": {
+                "length": len(sources),
+                "id": [None] * len(sources),
+                "filename": [self.string(file) for file in sources],
+                "startLine": [1] * len(sources),
+                "startColumn": [1] * len(sources),
+                "sourceMapURL": [None] * len(sources),
+                "content": [None] * len(sources),
+            },
+            "resourceTable": {"length": 0, "name": [], "host": [], "type": []},
             "nativeSymbols": {
                 "length": 0, "libIndex": [], "address": [], "name": [], "functionSize": [],
             },
+            "sourceLocationTable": {"length": 0, "source": [], "line": [], "column": []},
         }  # fmt: skip
 
-    def _write_samples(self, out: IO[bytes]) -> None:
-        view, steps, node = self._view, self._steps, self._node
-        top = self._nodes
-        numbers = Texts([*(b"%d," % at for at in range(top)), b"null,"])
 
-        def stacks() -> Iterator[bytes]:
-            for part, _ in view.parts_of(steps):
-                # After a begin the call runs, after an end what it lies in.
-                stack = node[np.where(part >= 0, part, view.parent[np.maximum(~part, 0)])]
-                yield _core.render_rows(len(part), (numbers.part(np.where(stack < 0, top, stack)),))
+def _stacks(
+    parents: list[int], functions: list[int], call_lines: list[int]
+) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Give the stack of each node; prefix, function and line of each stack.
 
-        def times() -> Iterator[bytes]:
-            for part, time in view.parts_of(steps):
-                yield _core.render_rows(len(part), (*_times(time), b","))
+    A node has a stack without a line, because the line that runs is not known. It has another stack
+    for each line with a call: the prefix of the called function's stack. The prefix of an outermost
+    stack is the stack itself.
+    """
+    of_node: list[int] = []
+    prefixes: list[int] = []
+    stack_functions: list[int] = []
+    lines: list[int] = []
 
-        def weights() -> Iterator[bytes]:
-            last = None
-            for part, time in view.parts_of(steps):
-                weight = np.diff(time, prepend=time[:1] if last is None else last)
-                # That of the last step is not known before the next comes: it is none.
-                yield _core.render_rows(
-                    len(part) - (last is None), (*_times(weight[int(last is None) :]), b",")
-                )
-                last = time[-1:]
-            if last is not None:
-                yield b"0,"
+    def add(prefix: int | None, function: int, line: int) -> int:
+        at = len(lines)
+        prefixes.append(at if prefix is None else prefix)
+        stack_functions.append(function)
+        lines.append(line)
+        return at
 
-        out.write(b',"samples":{"length":%d,"weightType":"tracing-ms"' % len(steps))
-        for key, rows in (("stack", stacks), ("time", times), ("weight", weights)):
-            out.write(b',"%s":[' % key.encode())
-            kept = b""
-            for text in rows():
-                out.write(kept)
-                kept = text
-            out.write(kept[:-1])  # without its comma
-            out.write(b"]")
-        out.write(b"}")
-
-    def _markers(self) -> dict[str, Any]:
-        """Give marks, spans and runs of the collector on this thread, as markers."""
-        found = self._shared.markers[self._number]
-        found.sort(key=lambda marker: marker[0])
-        return {
-            "length": len(found),
-            "name": [self._string(marker[2]) for marker in found],
-            "startTime": [marker[0] / 1e6 for marker in found],
-            "endTime": [None if marker[1] is None else marker[1] / 1e6 for marker in found],
-            "phase": [_INSTANT if marker[1] is None else _INTERVAL for marker in found],
-            "category": [marker[5] for marker in found],
-            "data": [
-                {"type": marker[3], **({} if marker[4] is None else {"line": marker[4]})}
-                for marker in found
-            ],
-        }
+    calling: dict[tuple[int, int], int] = {}
+    for parent, function, line in zip(parents, functions, call_lines, strict=True):
+        prefix = of_node[parent] if parent >= 0 else None
+        if prefix is not None and line >= 0:
+            known = calling.get((parent, line))
+            if known is None:
+                above = prefixes[prefix]
+                known = add(None if above == prefix else above, functions[parent], line)
+                calling[parent, line] = known
+            prefix = known
+        of_node.append(add(prefix, function, -1))
+    return of_node, prefixes, stack_functions, lines
 
 
-class _Part:
-    """Some calls of a view, as `Tree` wants them."""
+def _shared(stacks: _Stacks, strings: dict[str, int]) -> dict[str, Any]:
+    def known() -> Iterator[str]:
+        yield from strings  # read late: threads add strings while they are written
 
-    def __init__(self, shared: _Shared, rows: Array, parent: Array) -> None:
-        self._columns, self._rows = shared.columns, rows
-        self.parent = np.ascontiguousarray(parent, np.int32)
-        self.function = shared.view.function[rows]
-        self.line = self.take("caller_line")
+    return {**stacks.tables(), "stringArray": known()}
 
-    def take(self, column: str) -> Array:
-        """As of a view."""
-        return self._columns[column][self._rows]
 
-    def own_times(self) -> Array:
-        """Not looked at here."""
-        return np.zeros(len(self.parent), np.int64)
+# ---- Threads -------------------------------------------------------------------------------------
+
+#: Begin and end (None: an instant), name, schema, data and category.
+_Marker = tuple[int, int | None, str, str, dict[str, Any], int]
+
+
+def _markers(view: View, options: Options) -> dict[int, list[_Marker]]:
+    """Give marks, spans, runs of the collector and tenures of the interpreter's lock, by thread."""
+    found: dict[int, list[_Marker]] = defaultdict(list)
+
+    def line(row: Any) -> dict[str, Any]:
+        return {} if row.caller_line is None else {"line": row.caller_line}
+
+    for mark in view.table("marks"):
+        found[mark.thread].append((mark.time, None, mark.name or "?", "mark", line(mark), _OTHER))
+    for what, category in (("span", _OTHER), ("gc", _GC)):
+        for row in view.table("spans" if what == "span" else "gc"):
+            name = f"gc generation {row.generation}" if what == "gc" else row.name or "?"
+            end = row.start + row.duration
+            found[row.thread].append((row.start, end, name, what, line(row), category))
+    if view.has_waited:
+        columns = view.trace._core.tenures()
+        chosen = np.flatnonzero(view.thread_mask[columns["thread"]] & view.times(columns["start"]))
+        if len(chosen) > _TENURES_MAX:
+            options.notes.append(
+                f"of {len(chosen):,} tenures of the interpreter's lock the longest "
+                f"{_TENURES_MAX:,} are markers"
+            )
+            length = columns["end"][chosen] - columns["start"][chosen]
+            chosen = np.sort(chosen[np.argsort(-length, kind="stable")[:_TENURES_MAX]])
+        names = ("thread", "start", "end", "events")
+        for thread, start, end, events in zip(
+            *(columns[name][chosen].tolist() for name in names), strict=True
+        ):
+            found[thread].append(
+                (start, end, "holds the interpreter lock", "lock", {"events": events}, _LOCK)
+            )
+    return found
+
+
+def _thread(
+    view: View, stacks: _Stacks, thread: int, markers: list[_Marker], strings: dict[str, int]
+) -> dict[str, Any]:
+    """Give the facts, samples and markers of a thread."""
+    name = view.thread_names[thread]
+    steps = view.steps[thread]
+    markers.sort(key=lambda marker: marker[0])
+
+    def stack() -> Iterator[Array]:
+        for part, _ in view.parts_of(steps, tell=True):
+            # After a begin the call runs, after an end the call around it.
+            yield stacks.of_call[np.where(part >= 0, part, view.parent[np.maximum(~part, 0)])]
+
+    def time() -> Iterator[Array]:
+        for _, times in view.parts_of(steps):
+            yield times
+
+    def weight() -> Iterator[Array]:
+        last = None
+        for times in time():
+            weights = np.diff(times, prepend=times[:1] if last is None else last)
+            # The weight of a step is known when the next step comes. The last one's is 0.
+            yield weights[int(last is None) :]
+            last = times[-1:]
+        if last is not None:
+            yield np.zeros(1, np.int64)
+
+    starts = np.array([marker[0] for marker in markers], np.int64)
+    ends = [marker[0] if marker[1] is None else marker[1] for marker in markers]
+    return {
+        "processType": "default",
+        "processStartupTime": 0,
+        "processShutdownTime": None,
+        "registerTime": 0,
+        "unregisterTime": None,
+        "pausedRanges": [],
+        "name": _text(name),
+        "isMainThread": name == "MainThread",
+        "processName": _text(view.title),
+        "pid": str(view.process),
+        "tid": view.thread_ids[thread],
+        "samples": {
+            "length": len(steps),
+            "weightType": "tracing-ms",
+            "stack": Column(stack, nullable=True),
+            "time": Column(time, "f8", ns=True),
+            "weight": Column(weight, ns=True),
+        },
+        "markers": {
+            "length": len(markers),
+            "name": [stacks.string(marker[2]) for marker in markers],
+            "startTime": column(starts, "f8", ns=True),
+            "endTime": column(np.array(ends, np.int64), "f8", ns=True),
+            "phase": [_INSTANT if marker[1] is None else _INTERVAL for marker in markers],
+            "category": [marker[5] for marker in markers],
+            "data": [{"type": marker[3], **marker[4]} for marker in markers],
+        },
+    }

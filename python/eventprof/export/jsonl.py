@@ -1,4 +1,4 @@
-"""One table as JSON, an object a line; unknown is null."""
+"""One table as JSON lines: an object for each row. Unknown values are null."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
-    """Write it."""
+    """Write the table."""
     table = view.table(options.table)
     before = [
         f"{'{' if at == 0 else ','}{json_text(name)}:".encode()
         for at, name in enumerate(table.columns)
     ]
-    for rows in render(table, before, b"}\n", b"null", lambda text: json_text(text).encode()):
+
+    def text(value: str) -> bytes:
+        return json_text(value).encode()
+
+    for rows in render(table, before, b"}\n", b"null", text, view.progress):
         out.write(rows)

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans, encoded by OpenTelemetry's own library: a span a call."""
+"""OpenTelemetry spans, one for each call, encoded by OpenTelemetry's own library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RAISED = 8
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
-    """Write one ExportTraceServiceRequest: parts of it, one after another, are one, too."""
+    """Write one ExportTraceServiceRequest, in parts: protobuf messages can be concatenated."""
     sdk = require("opentelemetry.sdk.trace", "otlp", "OTLP")
     encoder = require("opentelemetry.exporter.otlp.proto.common.trace_encoder", "otlp", "OTLP")
     maker = _Maker(view, sdk)
@@ -38,7 +38,7 @@ class _Maker:
         self._view, self._sdk, self._api = view, sdk, api
         metadata = view.trace.metadata
         self._start = int(metadata["start_ns"])
-        # The same trace has the same number each time.
+        # The id depends only on the recording: a second export has the same id.
         seed = f"{metadata.get('hostname')} {view.process} {self._start}".encode()
         digest = hashlib.sha256(seed).digest()
         self._trace_id = int.from_bytes(digest[:16], "big") or 1

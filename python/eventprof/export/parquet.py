@@ -1,4 +1,4 @@
-"""One table as Parquet, by pyarrow; texts are dictionaries."""
+"""One table as Parquet, written by pyarrow. Text columns are dictionaries."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ if TYPE_CHECKING:
     from . import Options
     from ._view import View
 
-#: Of a row group: what readers work on at a time.
+#: Rows of a row group, which readers load at once.
 _ROWS = 1 << 17
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
-    """Write it, compressed by zstd."""
+    """Write the table, compressed by zstd."""
     pyarrow = require("pyarrow", "arrow", "Parquet")
     parquet = require("pyarrow.parquet", "arrow", "Parquet")
-    table = pyarrow.table(view.table(options.table))
-    with parquet.ParquetWriter(out, table.schema, compression="zstd") as writer:
-        for first in range(0, len(table), _ROWS):
-            writer.write_table(table.slice(first, _ROWS), row_group_size=_ROWS)
+    table = view.table(options.table)
+    schema = pyarrow.table(table[:0]).schema
+    with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
+        for part in view.parts_of_table(table, _ROWS):
+            writer.write_table(pyarrow.table(part), row_group_size=_ROWS)

@@ -1,7 +1,7 @@
-"""Perfetto's protobuf: a packet sequence a thread, with interned names and an incremental clock.
+"""Perfetto's protobuf: a packet sequence for each thread, interned names, an incremental clock.
 
-A call is two packets of 12 to 19 bytes. The numbers of fields are those of Perfetto's
-trace_packet.proto, track_event.proto and the like.
+A call is two packets of 12 to 19 bytes. Field numbers are those of Perfetto's trace_packet.proto,
+track_event.proto, stack_sample.proto and others.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import _core
 from ._proto import double, fixed64, integer, message, text
+from ._tree import Tree
 from .chrome import live_bytes
 
 if TYPE_CHECKING:
@@ -20,29 +21,34 @@ if TYPE_CHECKING:
     from . import Options
     from ._view import View
 
-#: Perfetto's importer drops what is deeper.
+#: Perfetto's importer drops deeper calls.
 DEPTH_MAX = 512
 
 _STEPS_AT_A_TIME = 1 << 16
 _REALTIME, _MONOTONIC, _INCREMENTAL = 1, 3, 64
 _BYTES = 3  # CounterDescriptor.UNIT_SIZE_BYTES
 _INSTANT, _COUNTER = 3, 4
+_SAMPLE_BYTES = 4  # StackSample.UNIT_BYTES
+_INTERPRETED = 3  # Frame.KIND_INTERPRETED
 _PROCESS_TRACK = 1
 _CLEARED, _NEEDED = 3, 2  # SEQ_INCREMENTAL_STATE_CLEARED | SEQ_NEEDS_..., SEQ_NEEDS_...
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
-    """Write it; times are on CLOCK_MONOTONIC, and a snapshot ties that to CLOCK_REALTIME."""
+    """Write the trace. Times are of CLOCK_MONOTONIC; a snapshot relates it to CLOCK_REALTIME."""
     sequences = iter(range(1, 1 << 31))
     tracks = iter(range(_PROCESS_TRACK + 1, 1 << 62))
     out.write(_process(view, next(sequences)))
-    thread_tracks = {}
+    chosen = np.flatnonzero(view.thread_mask).tolist()
+    thread_tracks = {thread: next(tracks) for thread in chosen}
+    # Made before the steps, so that their memory is free again when the steps need memory.
+    points = _points(view, next(sequences), thread_tracks, tracks)
+    _ = view.sites
     left_out = 0
     done = 0
     for thread, steps in enumerate(view.steps):
-        if not view.thread_mask[thread]:
+        if thread not in thread_tracks:
             continue
-        thread_tracks[thread] = next(tracks)
         writer = _Thread(view, thread, thread_tracks[thread], next(sequences))
         out.write(writer.head(steps))
         for first in range(0, len(steps), _STEPS_AT_A_TIME):
@@ -56,9 +62,11 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
         options.notes.append(
             f"{left_out:,} calls are deeper than {DEPTH_MAX}, which Perfetto does not show"
         )
-    out.write(_points(view, next(sequences), thread_tracks, tracks))
+    out.write(points)
     for name, time, values in _memory(view):
         out.write(_counter(view, name, time, values, next(tracks), next(sequences)))
+    if view.has_memory:
+        _write_stacks(view, out, next(sequences))
 
 
 def _packet(sequence: int, *parts: bytes) -> bytes:
@@ -66,7 +74,7 @@ def _packet(sequence: int, *parts: bytes) -> bytes:
 
 
 def _snapshot(view: View, *clocks: bytes) -> bytes:
-    """Give a ClockSnapshot of the window's start."""
+    """Give a ClockSnapshot: the clocks at the window's start."""
     metadata = view.trace.metadata
     return message(
         6,
@@ -91,7 +99,7 @@ def _process(view: View, sequence: int) -> bytes:
 
 
 def _begin(view: View, track: int, sequence: int) -> bytes:
-    """Begin a sequence: its clock starts at the window's start, its events are of the track."""
+    """Begin a sequence of events on one track; its clock starts at the window's start."""
     clock = message(
         1,
         integer(1, _INCREMENTAL),
@@ -105,7 +113,7 @@ def _begin(view: View, track: int, sequence: int) -> bytes:
 
 
 class _Thread:
-    """Writes the calls of one thread, some at a time."""
+    """Writes the calls of one thread, a part at a time."""
 
     def __init__(self, view: View, thread: int, track: int, sequence: int) -> None:
         self._view = view
@@ -117,7 +125,7 @@ class _Thread:
         self.left_out = 0
 
     def head(self, steps: Array) -> bytes:
-        """Describe the thread, and what its calls will mention."""
+        """Describe the thread, and intern the names and call sites of its calls."""
         view = self._view
         thread = message(
             4,
@@ -130,7 +138,7 @@ class _Thread:
         used_sites = np.zeros(len(places) + 1, bool)
         for part, _ in view.parts_of(steps):
             begun = part[part >= 0]
-            used[view.function[begun]] = True  # -1: the last
+            used[view.function[begun]] = True  # -1 is the last element
             used_sites[site[begun]] = True
         used[-2] |= used[-1]
         interned = [
@@ -159,7 +167,7 @@ class _Thread:
         )
 
     def slices(self, steps: Array) -> bytes:
-        """Give the packets of some steps."""
+        """Give the packets of a part of the steps."""
         view = self._view
         packets, self._depth, self._last_ns, left_out = _core.perfetto_slices(
             steps,
@@ -185,7 +193,7 @@ def _counter(view: View, name: str, time: Array, values: Array, track: int, sequ
 
 
 def _memory(view: View) -> Iterator[tuple[str, Array, Array]]:
-    """Give every change of live memory, by domain, and of the resident set."""
+    """Yield every change of live memory by domain, and the resident set."""
     if not view.has_memory:
         return
     for domain, (time, live) in live_bytes(view, 1 << 62)[0].items():
@@ -196,10 +204,77 @@ def _memory(view: View) -> Iterator[tuple[str, Array, Array]]:
     yield "resident", time, size
 
 
+def _write_stacks(view: View, out: IO[bytes], sequence: int) -> None:
+    """Write bytes by stack, as StackSamples: bytes allocated, at the peak, and at the end.
+
+    A frame has the line of the call that it makes. The innermost frame has no line.
+    """
+    trace = view.trace
+    start = int(trace.metadata["start_monotonic_ns"])
+    end = start + trace.duration
+    tree = Tree(view, sites=True)
+    measures = [
+        ("allocated", "bytes allocated", end),
+        ("at_peak", "bytes that live at the peak", start + (trace.peak().time or 0)),
+        ("live", "bytes that live at the end", end),
+    ]
+    figures = tree.own(*(word for word, _, _ in measures))
+    described = [
+        message(50, integer(1, at), text(2, told), integer(3, _SAMPLE_BYTES))
+        for at, (_, told, _) in enumerate(measures, 1)
+    ]
+    defaults = message(59, message(100, text(1, "eventprof")), integer(58, _MONOTONIC))
+    out.write(_packet(sequence, integer(13, _CLEARED), defaults))
+    out.write(_packet(sequence, integer(13, _NEEDED), message(12, *described)))
+    task = message(1, integer(2, view.process))
+    frames: dict[tuple[int, int], int] = {}
+    named: set[int] = set()
+    new: list[bytes] = []  # interned by the next packet
+
+    def frame(function: int, line: int) -> int:
+        found = frames.get((function, line))
+        if found is not None:
+            return found
+        if function not in named:
+            named.add(function)
+            new.append(message(5, integer(1, function + 1), text(2, view.names[function])))
+            new.append(message(18, integer(1, function + 1), text(2, view.files[function] or "")))
+        found = frames[function, line] = len(frames) + 1
+        at_line = integer(6, line) if line >= 0 else b""
+        parts = (integer(field, function + 1) for field in (2, 5))
+        new.append(message(6, integer(1, found), *parts, at_line, integer(7, _INTERPRETED)))
+        return found
+
+    functions, parents, lines = (
+        column.tolist() for column in (tree.function, tree.parent, tree.line)
+    )
+    values = list(zip(*(column.tolist() for column in figures.values()), strict=True))
+    calling: list[tuple[int, ...]] = []  # the frames around each node
+    for node, parent in enumerate(parents):
+        around: tuple[int, ...] = ()
+        if parent >= 0:
+            around = (*calling[parent], frame(functions[parent], lines[node]))
+        calling.append(around)
+        if not any(values[node]):
+            continue
+        stack = b"".join(integer(2, number) for number in (*around, frame(functions[node], -1)))
+        new.append(message(7, integer(1, node + 1), stack))
+        for at, ((_, _, time), value) in enumerate(zip(measures, values[node], strict=True), 1):
+            if value:
+                sample = message(
+                    135, task, integer(6, node + 1), integer(10, at), integer(11, value)
+                )
+                interned = message(12, *new) if new else b""
+                new.clear()
+                out.write(
+                    _packet(sequence, integer(8, time), integer(13, _NEEDED), interned, sample)
+                )
+
+
 def _points(
     view: View, sequence: int, thread_tracks: dict[int, int], tracks: Iterator[int]
 ) -> bytes:
-    """Give marks, counters and flows of the program's own."""
+    """Give the program's marks, counters and flows."""
     start = int(view.trace.metadata["start_monotonic_ns"])
 
     def packet(time: int, *event: bytes) -> bytes:

@@ -1,9 +1,11 @@
-"""pprof's protobuf, compressed by gzip: a sample a node of the tree."""
+"""pprof's protobuf, compressed by gzip: a sample for each node of the tree."""
 
 from __future__ import annotations
 
 import gzip
 from typing import IO, TYPE_CHECKING
+
+import numpy as np
 
 from ._proto import integer, message, packed
 from ._tree import Tree
@@ -15,15 +17,16 @@ if TYPE_CHECKING:
 
 COMPRESSED = True
 
-_UNITS = {"allocated": "bytes", "blocks": "count", "at_peak": "bytes", "live": "bytes"}
+_UNITS = {
+    "waited": "nanoseconds", "allocated": "bytes", "blocks": "count", "at_peak": "bytes",
+    "live": "bytes",
+}  # fmt: skip
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
-    """Write it: calls, ns; allocated bytes and blocks, and what lives at the peak and the end."""
+    """Write calls, ns, ns waited, bytes and blocks allocated, bytes at the peak and at the end."""
     tree = Tree(view, sites=True, threads=len(view.thread_names) > 1)
-    columns = {"calls": tree.calls + tree.resumes, "wall": tree.self}
-    memory = tree.memory()
-    columns |= {word: memory[word] for word in _UNITS if word in memory}
+    columns = {"calls": tree.calls, "wall": tree.self, **tree.own(*_UNITS)}
     strings: dict[bytes, int] = {b"": 0}
 
     def string(text: str) -> int:
@@ -34,8 +37,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
         message(1, integer(1, string(word)), integer(2, string(units[word]))) for word in columns
     ]
     parts += _samples(view, tree, list(columns.values()), string)
-    unknown = len(view.names) - 1
-    for row in sorted({unknown if row < 0 else row for row in tree.function.tolist()}):
+    for row in np.unique(tree.function).tolist():
         name = string(view.names[row])
         parts.append(
             message(
@@ -60,12 +62,12 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 
 
 def _samples(view: View, tree: Tree, columns: list, string) -> list[bytes]:  # type: ignore[no-untyped-def, type-arg]
-    """Give the samples, and the locations that they mention: a function and the line it is at."""
+    """Give the samples and their locations. A location is a function and a line."""
     parts = []
     locations: dict[tuple[int, int], int] = {}
-    unknown = len(view.names) - 1
-    function = [unknown if row < 0 else row for row in tree.function.tolist()]
-    parents, lines = tree.parent.tolist(), tree.line.tolist()
+    function, parents, lines = (
+        column.tolist() for column in (tree.function, tree.parent, tree.line)
+    )
     values = list(zip(*(column.tolist() for column in columns), strict=True))
     thread_label = string("thread")
 
@@ -76,7 +78,7 @@ def _samples(view: View, tree: Tree, columns: list, string) -> list[bytes]:  # t
 
     stacks: list[list[int]] = []
     for node, parent in enumerate(parents):
-        # Leaf first. What encloses it is at the line that called it.
+        # The innermost comes first. The others are at the lines of their calls.
         above = []
         if parent >= 0:
             above = [location(function[parent], lines[node]), *stacks[parent][1:]]

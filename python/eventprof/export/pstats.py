@@ -1,4 +1,4 @@
-"""pstats' file: what cProfile writes; callers with their counts and times."""
+"""pstats' files, as cProfile writes them: functions and their callers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Key = tuple[str, int, str]
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
-    """Write it: calls, of them primitive ones, own and total seconds; by function and by caller."""
+    """Write calls, primitive calls, own and total seconds, by function and by caller."""
     tree = Tree(view)
     keys = keys_of(view)
     functions: dict[_Key, list[Any]] = {}
@@ -26,7 +26,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     rows = zip(
         tree.parent.tolist(),
         tree.function.tolist(),
-        (tree.calls + tree.resumes).tolist(),
+        tree.calls.tolist(),
         tree.self.tolist(),
         strict=True,
     )
@@ -41,7 +41,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
         grown = {key, edge} - above
         paths.append(above | grown if grown else above)
     stats = {
-        # Of callers all calls come first: so has it cProfile.
+        # For callers all calls come before primitive calls, as in cProfile's files.
         key: (
             *_row(found),
             {
@@ -59,7 +59,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 
 
 def keys_of(view: View) -> list[_Key]:
-    """Give what pstats knows each function by: file, line, name."""
+    """Give pstats' key of each function: file, line, name."""
     table = view.trace.functions
     keys = []
     for row, name in enumerate([*table["name"], None]):
@@ -78,7 +78,7 @@ def _add(
     found = into.setdefault(key, [0, 0, 0, 0])
     found[1] += calls
     found[2] += own
-    if first:  # not inside of itself
+    if first:  # not inside a call of the same function
         found[0] += calls
         found[3] += total
 

@@ -1,4 +1,4 @@
-"""speedscope's JSON: an evented profile a thread, and one of bytes for each kind of memory."""
+"""speedscope's JSON: an evented profile for each thread, and sampled profiles of bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MEMORY = {"allocated": "allocated", "at_peak": "live at the peak", "live": "liv
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
-    """Write it; frames are the functions, in the order of `Trace.functions`."""
+    """Write the profiles. Frames are the functions, in the order of `Trace.functions`."""
     from .. import __version__
 
     title = view.title + (f" (with loss: {view.loss})" if view.loss else "")
@@ -35,14 +35,15 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
             out.write(b"\n" if first else b",\n")
             first = False
             _write_thread(view, out, thread, steps)
-    memory = Tree(view)
-    for word, values in memory.memory().items():
-        if word in _MEMORY and values.any():
-            out.write(b"\n" if first else b",\n")
-            first = False
-            _write_memory(memory, out, _MEMORY[word], values)
+    if view.has_memory:
+        tree = Tree(view)
+        for word, values in tree.own(*_MEMORY).items():
+            if values.any():
+                out.write(b"\n" if first else b",\n")
+                first = False
+                _write_memory(tree, out, _MEMORY[word], values)
     if first:
-        # The schema wants a list, the viewer one profile at least.
+        # The viewer needs at least one profile.
         out.write(
             b'\n{"type":"evented","name":"nothing was called","unit":"nanoseconds",'
             b'"startValue":0,"endValue":%d,"events":[]}' % view.trace.duration
@@ -68,7 +69,7 @@ def _write_thread(view: View, out: IO[bytes], thread: int, steps: Any) -> None:
     name = json_text(view.thread_names[thread])
     out.write(f'{{"type":"evented","name":{name},"unit":"nanoseconds","events":['.encode())
     begin, separator = None, b"\n"
-    for part, times in view.parts_of(steps):
+    for part, times in view.parts_of(steps, tell=True):
         begin = int(times[0]) if begin is None else begin
         ends = part < 0
         function = view.function[np.where(ends, ~part, part)]

@@ -1,4 +1,4 @@
-"""All tables as an SQLite file; ``row`` is what columns such as function and parent refer to."""
+"""All tables as an SQLite file. Columns such as function and parent refer to the column ``row``."""
 
 from __future__ import annotations
 
@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
-    """Write it; ``metadata`` holds what is known of the run, as JSON by key."""
+    """Write the tables, and a table ``metadata`` with facts of the run as JSON."""
     with contextlib.closing(sqlite3.connect(options.path)) as base:
         base.execute("pragma journal_mode=off")
         base.execute("pragma synchronous=off")
-        for name in TABLES:
-            _write_table(base, name, numbered(view, name))
+        tables = {name: numbered(view, name) for name in TABLES}
+        total, done = sum(map(len, tables.values())), 0
+        for name, table in tables.items():
+            _write_table(
+                base, name, table, view.parts_of_table(table, AT_A_TIME, before=done, total=total)
+            )
+            done += len(table)
         base.execute("create table metadata (key text primary key, value text)")
         base.executemany(
             "insert into metadata values (?, ?)",
@@ -36,23 +41,24 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 
 
 def facts(view: View) -> dict[str, Any]:
-    """Give what is known of the run."""
+    """Give the facts of the run."""
     return {**view.trace.metadata, "loss": view.loss}
 
 
 def numbered(view: View, name: str) -> Table:
-    """Give a table with its rows' numbers in the whole trace."""
+    """Add a column ``row``: the row numbers in the whole trace."""
     from ..trace.column import Column
     from ..trace.table import Table
 
-    if name == "calls" and view.chosen:
+    chosen = view.rows
+    if name == "calls" and chosen is not None:
         found = view.table(name)
-        rows = Column("row", lambda: view.rows.astype(np.int64), np.int64)
+        rows = Column("row", lambda: chosen.astype(np.int64), np.int64)
         return Table(name, [rows, *found._columns.values()], len(found))
     return view.table(name)._numbered()
 
 
-def _write_table(base: sqlite3.Connection, name: str, table: Table) -> None:
+def _write_table(base: sqlite3.Connection, name: str, table: Table, parts: Iterator[Table]) -> None:
     columns = list(table._columns.values())
     kinds = ", ".join(
         f'"{column.name}" {"integer primary key" if column.name == "row" else _kind(column)}'
@@ -60,7 +66,7 @@ def _write_table(base: sqlite3.Connection, name: str, table: Table) -> None:
     )
     base.execute(f'create table "{name}" ({kinds})')
     marks = ", ".join("?" * len(columns))
-    base.executemany(f'insert into "{name}" values ({marks})', _rows(table))
+    base.executemany(f'insert into "{name}" values ({marks})', _rows(table, parts))
 
 
 def _kind(column: Column) -> str:
@@ -69,21 +75,20 @@ def _kind(column: Column) -> str:
     return "real" if column.type().kind == "f" else "integer"
 
 
-def _rows(table: Table) -> Iterator[tuple[Any, ...]]:
+def _rows(table: Table, parts: Iterator[Table]) -> Iterator[tuple[Any, ...]]:
     texts = {
         name: [*(utf8(word).decode() for word in column.words.texts()), None]
         for name, column in table._columns.items()
         if column.words is not None
     }
-    for first in range(0, len(table), AT_A_TIME):
-        part = table[first : first + AT_A_TIME]
+    for part in parts:
         items = []
         for name, column in part._columns.items():
             if name in texts:
                 words = texts[name]
                 items.append([words[code] for code in column.values().tolist()])
             elif column.type() == np.uint64:
-                # SQLite's integers are signed; so is what it gives back for these.
+                # SQLite's integers are signed: larger numbers become negative.
                 items.append([None if x is None else x - (x >> 63 << 64) for x in column.items()])
             else:
                 items.append(column.items())

@@ -1,1 +1,1 @@
-"""Traces in files: opened, saved, followed while they are written, merged."""
+"""Traces in files: opened, saved, followed while they are written, merged; folders of families."""

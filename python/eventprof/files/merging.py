@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from statistics import median
 from typing import Any
 
 from .. import _core
+from .._words import plural, show_ns
 from ..trace import Trace
+from . import family
 
 #: How well the clocks agree since one boot of a machine: REALTIME may have been adjusted a little.
 _SAME_BOOT_NS = 1_000_000_000
@@ -23,11 +27,17 @@ def merge(traces: Iterable[Trace]) -> Trace:
     Returns
     -------
     Trace
-        Time 0 is the earliest start. Traces of one machine are aligned by CLOCK_MONOTONIC, others
-        by CLOCK_REALTIME, so only as well as these agree. The name of a thread has the process id
-        in front; functions of the same text are one. The upper 16 bits of an address are the number
-        of the trace, because the same address in two processes is not the same block. Live memory
-        and `Trace.resident` are sums. ``metadata["merged"]`` holds the metadata of each trace.
+        Time 0 is the earliest start. Traces of one boot of a machine are aligned by
+        CLOCK_MONOTONIC, machines by CLOCK_REALTIME, so only as well as these agree;
+        ``metadata["clocks"]`` says which it was. The name of a thread has the process id in front;
+        functions of the same text are one. The upper 16 bits of an address are the number of the
+        trace, because the same address in two processes is not the same block. Live memory and
+        `Trace.resident` are sums. `Trace.processes` has a row for each process, and `Trace.events`,
+        `Trace.calls`, `Trace.allocations` and `Trace.threads` have a column ``process``. Each
+        process has its own interpreter's lock, so ``waited`` is null for several; a process's own
+        trace has it.
+        ``metadata["merged"]`` holds the metadata of each trace. A call that was open at the end of
+        one trace ends there, not at the end of the last.
 
     Raises
     ------
@@ -41,7 +51,7 @@ def merge(traces: Iterable[Trace]) -> Trace:
     if not parts:
         raise ValueError("merge() takes one trace at least")
     every = [part.metadata for part in parts]
-    starts = _common_starts(every)
+    starts, clocks = align(every)
     first = min(starts)
     core = _core.merge(
         [
@@ -56,6 +66,9 @@ def merge(traces: Iterable[Trace]) -> Trace:
             **{key: earliest.get(key) for key in _KEPT if key in earliest},
             "displaced": tuple(sorted({word for m in every for word in m.get("displaced") or ()})),
             "merged": every,
+            "processes": _processes(parts, [start - first for start in starts]),
+            "clocks": clocks,
+            **_lock(every),
         },
     )
     for part in parts:
@@ -76,10 +89,93 @@ _KEPT = (
 )
 
 
-def _common_starts(every: list[dict[str, Any]]) -> list[int]:
-    """Give each trace's start on a clock that they have in common, in ns."""
-    boots = [metadata["start_ns"] - metadata["start_monotonic_ns"] for metadata in every]
-    hosts = {metadata.get("hostname") for metadata in every}
-    if len(hosts) == 1 and max(boots) - min(boots) < _SAME_BOOT_NS:
-        return [metadata["start_monotonic_ns"] for metadata in every]
-    return [metadata["start_ns"] for metadata in every]
+def align(every: list[dict[str, Any]]) -> tuple[list[int], str]:
+    """Put the starts of traces on a clock that they have in common.
+
+    Parameters
+    ----------
+    every : list of dict
+        The metadata of each.
+
+    Returns
+    -------
+    starts : list of int
+        Nanoseconds on that clock. clocks : str
+        Which clock it is, and what is known of its error.
+    """
+    boots: dict[Any, list[int]] = {}
+    for row, metadata in enumerate(every):
+        known = metadata.get("boot")
+        boots.setdefault(known or ("host", metadata.get("hostname")), []).append(row)
+    # REALTIME minus MONOTONIC: the same for all traces of a boot, but for what was adjusted.
+    apart = [metadata["start_ns"] - metadata["start_monotonic_ns"] for metadata in every]
+    starts, adjusted = [0] * len(every), 0
+    for key, rows in boots.items():
+        of_boot = [apart[row] for row in rows]
+        spread = max(of_boot) - min(of_boot)
+        if isinstance(key, tuple) and spread >= _SAME_BOOT_NS:  # perhaps of several boots
+            middle: int | None = None
+        else:
+            middle = int(median(of_boot))
+            adjusted = max(adjusted, spread)
+        for row in rows:
+            metadata = every[row]
+            starts[row] = (
+                metadata["start_ns"] if middle is None else metadata["start_monotonic_ns"] + middle
+            )
+    if len(boots) == 1 and middle is not None:
+        said = "one machine: aligned by CLOCK_MONOTONIC, without error"
+        if adjusted >= _SAME_BOOT_NS:
+            said += f"; its clock of the day was set by {show_ns(adjusted)} meanwhile"
+        return starts, said
+    return starts, (
+        f"{plural(len(boots), 'machine')}, or boots of one: aligned by the clock of the day "
+        f"(CLOCK_REALTIME), as exact as these clocks agree; within a boot they were adjusted by up "
+        f"to {show_ns(adjusted)} meanwhile"
+    )
+
+
+def _lock(every: list[dict[str, Any]]) -> dict[str, bool]:
+    """Say whether there is one interpreter's lock: what was waited for it follows from that."""
+    # Each process has its own: an event of one does not show that the others waited.
+    if len(every) > 1 or "processes" in every[0]:
+        return {"gil": False}
+    return {"gil": every[0]["gil"]} if "gil" in every[0] else {}
+
+
+def _processes(parts: list[Trace], offsets: list[int]) -> list[dict[str, Any]]:
+    """Describe the processes of traces, in their order; times are on the common time line, in ns.
+
+    ``parent`` is a row, ``threads`` the number of threads, which follow one another.
+    """
+    found: list[dict[str, Any]] = []
+    for part, offset in zip(parts, offsets, strict=True):
+        before = part._recorder_metadata.get("processes")
+        if before:  # it was merged itself
+            for each in before:
+                moved = {key: each[key] + offset for key in ("start", "end")}
+                found.append({**each, **moved})
+        else:
+            found.append({**_process(part), "start": offset, "end": offset + part.duration})
+    for each, parent in zip(found, family.find_parents(found), strict=True):
+        each["parent"] = parent
+    return found
+
+
+def _process(part: Trace) -> dict[str, Any]:
+    metadata, file = part.metadata, part.file or {}
+    path = file.get("path")
+    return {
+        "pid": int(metadata.get("pid") or 0),
+        "host": metadata.get("hostname"),
+        "boot": metadata.get("boot"),
+        "ancestors": family.ancestors_of(file.get("parent_pid"), metadata.get("ancestors")),
+        "command": tuple(map(str, metadata.get("argv") or ())),
+        "start_ns": metadata["start_ns"],
+        "start_monotonic_ns": metadata["start_monotonic_ns"],
+        "state": family.state_of(file),
+        "events": part._facts["events"],
+        "lost": part.loss.total,
+        "threads": len(part._thread_rows),
+        "file": None if path is None else os.path.basename(path),
+    }

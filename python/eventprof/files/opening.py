@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fnmatch
 import os
 import stat
 import warnings
@@ -11,7 +12,9 @@ from typing import Any, Literal, overload
 
 from .. import _core
 from ..recording import areas
+from ..recording.arguments import SUFFIX
 from ..trace import Trace
+from . import family
 from .following import Follower
 
 
@@ -37,10 +40,19 @@ def _unpack(metadata: bytes | None) -> dict[str, Any]:
 
 
 @overload
-def open(path: str | os.PathLike[str], *, follow: Literal[False] = False) -> Trace: ...
+def open(
+    path: str | os.PathLike[str],
+    *,
+    follow: Literal[False] = False,
+    process: int | str | None = None,
+) -> Trace: ...
 @overload
-def open(path: str | os.PathLike[str], *, follow: Literal[True]) -> Follower: ...
-def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace | Follower:
+def open(
+    path: str | os.PathLike[str], *, follow: Literal[True], process: int | str | None = None
+) -> Follower: ...
+def open(
+    path: str | os.PathLike[str], *, follow: bool = False, process: int | str | None = None
+) -> Trace | Follower:
     """Open a recording: one that was saved, or the log that a program writes.
 
     Parameters
@@ -49,9 +61,12 @@ def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace | Follo
         A file of `Trace.save`, ``record(output=...)`` or ``eventprof run``; a log file also after a
         crash, or while its program runs. Or a file of another tool: Chrome trace JSON (of VizTracer
         and others), Perfetto's protobuf, speedscope's JSON, collapsed stacks, files of pstats (of
-        cProfile), of memray, and of Python 3.15's profiling.sampling.
+        cProfile), of memray, and of Python 3.15's profiling.sampling. Or a folder, as
+        ``eventprof run`` makes it of a program with children: its recordings as one, see `merge`.
     follow : bool
         Give an iterator of the events as they come, instead of all events until now.
+    process : int or str, optional
+        Of a folder, only this process: its id, or a glob of its file's name.
 
     Returns
     -------
@@ -70,6 +85,8 @@ def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace | Follo
         A newer eventprof wrote the file, or it is compressed in a way that this build cannot read.
     OSError
         The system refused, for instance with FileNotFoundError or PermissionError.
+    ValueError
+        `process` is given, and no recording of the folder is of that process, or it is a file.
 
     Warns
     -----
@@ -93,7 +110,15 @@ def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace | Follo
     """
     source = os.fspath(path)
     if follow:
-        return Follower(lambda: _open(source))
+        return Follower(lambda: _open_any(source, process))
+    return _open_any(source, process)
+
+
+def _open_any(source: str, process: int | str | None) -> Trace:
+    if os.path.isdir(source):
+        return _open_family(source, process)
+    if process is not None:
+        raise ValueError(f"process goes with a folder of recordings, and {source} is a file")
     return _open(source)
 
 
@@ -126,6 +151,104 @@ def _open(source: str) -> Trace:
         f"{source}: {what}, offset 0; open what Trace.save() or 'eventprof run' wrote, or "
         "another tool as Chrome trace JSON, Perfetto, speedscope, collapsed, pstats or memray"
     )
+
+
+# ---- Families ------------------------------------------------------------------------------------
+
+
+def _open_family(folder: str, process: int | str | None) -> Trace:
+    """Open a folder of recordings as one trace; what cannot be read is said, and left out."""
+    there = family.paths(folder)
+    if not there and not folder.rstrip("/").endswith(SUFFIX):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), folder)
+    listed, note = family.read_manifest(folder)
+    missing, notes = family.gone(listed or (), there)
+    if note is not None:
+        notes.append(note)
+    parts = _members(there, missing, notes)
+    if not parts:
+        why = f": {missing[0]}" if missing else ""
+        raise _core.FormatError(
+            f"{folder}: no recording of this folder can be read{why}, offset 0; a recording is "
+            "HOST-PID.epr, which the process makes"
+        )
+    if process is not None:
+        parts = [part for part in parts if _is_process(part, process)]
+        if not parts:
+            raise ValueError(f"{folder}: it has no recording of process {process}")
+    return _as_one(folder, parts, missing, notes)
+
+
+def _members(there: list[str], missing: list[str], notes: list[str]) -> list[Trace]:
+    """Open the recordings; add what cannot be read to `missing`, and copies to `notes`."""
+    parts: list[Trace] = []
+    for path in there:
+        name = os.path.basename(path)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # its file says it, too
+                part = _open(path)
+                _ = part._core.events("time")  # errors are found when the events are read
+        except (_core.Error, OSError, MemoryError) as error:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            missing.append(f"{name}: left out, it cannot be read: {why.removeprefix(f'{path}: ')}")
+            continue
+        file = part.file or {}
+        missing += [f"{name}: {said}" for said in file.get("missing", ())]
+        again = next((each for each in parts if _is_copy(part, each)), None)
+        if again is None:
+            parts.append(part)
+            continue
+        kept = max(again, part, key=lambda each: each._facts["events"])
+        left = part if kept is again else again
+        parts[parts.index(again)] = kept
+        notes.append(
+            f"{_name(left)}: left out, it is of the same process as {_name(kept)}, which has at "
+            "least as many events"
+        )
+    # By start, as the order of names says nothing.
+    return sorted(parts, key=lambda part: int(part.metadata["start_ns"]))
+
+
+def _name(part: Trace) -> str:
+    return os.path.basename(str((part.file or {}).get("path", "?")))
+
+
+def _is_copy(one: Trace, other: Trace) -> bool:
+    keys = ("pid", "hostname", "boot", "start_ns", "start_monotonic_ns")
+    mine, theirs = one.metadata, other.metadata
+    return all(mine.get(key) == theirs.get(key) for key in keys)
+
+
+def _is_process(part: Trace, process: int | str) -> bool:
+    if isinstance(process, int):
+        return part.metadata.get("pid") == process
+    return fnmatch.fnmatchcase(_name(part), process)
+
+
+def _as_one(folder: str, parts: list[Trace], missing: list[str], notes: list[str]) -> Trace:
+    from .merging import merge
+
+    every = [part.file or {} for part in parts]
+    merged = merge(parts)
+    facts = {
+        "path": folder,
+        "format": "family",
+        "version": (family.FORMAT, 0),
+        "bytes": sum(file.get("bytes", 0) for file in every),
+        "live": any(file.get("live") for file in every),
+        "unfinished": any(file.get("unfinished") for file in every),
+        "children_lost": sum(file.get("children_lost") or 0 for file in every),
+        "children_error": next(filter(None, (f.get("children_error") for f in every)), None),
+        "missing": missing,
+        "missing_count": len(missing),
+        "notes": notes,
+    }
+    merged._file = lambda: facts
+    return merged
+
+
+# ---- Formats -------------------------------------------------------------------------------------
 
 
 def _open_archive(fd: int, path: str) -> Trace:
@@ -168,8 +291,9 @@ def _open_log(fd: int, path: str) -> Trace:
             "clock": facts["clock"],
             "backend": facts["calls_from"] or None,
             "displaced": tuple(facts["displaced"].split()),
-            "pid": pid,
             **known,
+            "pid": pid,
+            "ancestors": family.ancestors_of(facts["parent_pid"], known.get("ancestors")),
         },
         lambda: {"path": path, **core.file_facts()},
     )

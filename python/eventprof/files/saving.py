@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Callable
 from typing import Any
 
 from .. import _core
@@ -49,6 +50,16 @@ def save(
     OSError
         The system refused, for instance with PermissionError; no file is left behind.
     """
+    write(lambda fd: core.save(fd, _pack(recorder_metadata)), path, force, rights)
+
+
+def write(
+    put: Callable[[int], None],
+    path: str | os.PathLike[str],
+    force: bool = False,
+    rights: int = 0o666,
+) -> None:
+    """Write an archive that `put` writes to a file descriptor; the rest is as of `save`."""
     target = os.fspath(path)
     if not isinstance(target, str):
         raise TypeError(f"path must be str or path-like, not {path!r}")
@@ -62,12 +73,11 @@ def save(
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
         if not force:
             raise _exists(target)
-    metadata = _pack(recorder_metadata)
     try:
         if facts is not None and not stat.S_ISREG(facts.st_mode):
-            _write_device(core, metadata, target)
+            _write_device(put, target)
         else:
-            _write(core, metadata, target, facts, force, rights)
+            _write(put, target, facts, force, rights)
     except OSError as error:
         if error.errno in _NO_ROOM:
             text = (
@@ -125,18 +135,17 @@ def _exists(target: str) -> FileExistsError:
     return FileExistsError(errno.EEXIST, text, target)
 
 
-def _write_device(core: _core.Trace, metadata: bytes, target: str) -> None:
+def _write_device(put: Callable[[int], None], target: str) -> None:
     """Write to something that is not a regular file, and must not be replaced by one."""
     fd = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        core.save(fd, metadata)
+        put(fd)
     finally:
         os.close(fd)
 
 
 def _write(
-    core: _core.Trace,
-    metadata: bytes,
+    put: Callable[[int], None],
     target: str,
     facts: os.stat_result | None,
     force: bool,
@@ -150,7 +159,7 @@ def _write(
         try:
             if facts is not None:
                 os.fchmod(fd, stat.S_IMODE(facts.st_mode) & rights)
-            core.save(fd, metadata)
+            put(fd)
         finally:
             os.close(fd)
         if force:

@@ -1,7 +1,9 @@
-"""What other tools recorded, read as a trace: one module a format, found by how a file begins.
+"""Read recordings of other tools as traces. Each format has a module.
 
-A module has ``read(path, data, builder)``: ``data`` is the whole file, decompressed. It fills the
-builder, and says there what the source does not have.
+The first bytes of a file say which format it has.
+
+A module has ``read(path, data, builder)``. ``data`` is the whole file, decompressed. The module
+fills the builder, and adds to ``builder.lacks`` what the format does not have.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _HEAD = 1 << 16
 
 
 class Unreadable(ValueError):
-    """What is wrong with a file, in words that follow its name."""
+    """A file cannot be read. The message says why; it is put behind the file's name."""
 
 
 def read(fd: int, path: str) -> Trace | None:
@@ -32,21 +34,21 @@ def read(fd: int, path: str) -> Trace | None:
     Parameters
     ----------
     fd : int
-        The file; it stays open.
+        The open file. It is not closed.
     path : str
-        Its name, for messages and for what only its own library reads.
+        The file's name, for messages and for libraries that open it themselves.
 
     Returns
     -------
     Trace or None
-        None: it is of no format that is known here.
+        None: the format is unknown.
 
     Raises
     ------
     FormatError
-        It is of a known format, and cannot be read.
+        The format is known, but the file cannot be read.
     ModuleNotFoundError
-        It is of one that only its own library reads, which is not installed.
+        The format is read by another library, which is not installed.
     """
     head = os.pread(fd, _HEAD, 0)
     if head.startswith(_GZIP):
@@ -71,14 +73,14 @@ def read(fd: int, path: str) -> Trace | None:
     except (ImportError, OSError, MemoryError):
         raise
     except Exception as error:
-        # Nothing in somebody's file is believed: what is not as the format says ends here.
+        # A damaged file can cause any exception in a reader.
         what = f"{type(error).__name__}: {error}"
         raise _core.FormatError(
             f"{path}: {_NAMES[word]} that is not as the format says ({what})"
         ) from None
 
 
-#: What messages call the formats.
+#: Names of the formats for messages.
 _NAMES = {
     "chrome": "Chrome trace JSON",
     "perfetto": "a Perfetto trace",
@@ -99,13 +101,13 @@ def _decompressed_head(head: bytes) -> bytes:
 
 
 def recognise(head: bytes, path: str) -> str | None:
-    """Give the module that reads a file, by how that begins; None: there is none."""
+    """Give the module that reads a file with these first bytes; None: no module does."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if head[:4] in (b"HCAT", b"TACH"):
         return "sampling"
     if head.startswith(b"memray\0") or (head.startswith(_LZ4) and b"mem" in head[:32]):
         return "memray"
-    # A dict of tuples, as marshal writes it; in JSON a text or the end follows the brace.
+    # A dict of tuples, as marshal writes it. In JSON other characters follow the brace.
     if head[:1] in (b"{", b"\xfb") and head[1:2] in (b"\xa9", b")", b"(", b"\xa8", b"0"):
         return "pstats"
     if text.startswith(b"{") and b'"type"' in text[:40] and b'"run_id"' in text[:400]:
@@ -118,7 +120,7 @@ def recognise(head: bytes, path: str) -> str | None:
         if b'"shared"' in head and b'"frames"' in head:
             return "speedscope"
         return None
-    # A trace is packets, each with its length.
+    # A trace is a list of packets; each begins with its length.
     if head[:1] == b"\x0a" and _is_packets(head):
         return "perfetto"
     line = text.split(b"\n", 1)[0].rstrip()

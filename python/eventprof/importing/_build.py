@@ -1,4 +1,4 @@
-"""Builds a trace of calls, blocks and points that a reader tells one after another."""
+"""Builds a trace from calls, blocks and points, which a reader adds one by one."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _KINDS = {name: number for number, name, *_ in _core.kind_table()}
 _NAME_KINDS = ("python", "c", "type", "object", "user", "gc", "audit", "hpy")
 CALL, RETURN, UNWIND, YIELD = (_KINDS[k] for k in ("CALL", "RETURN", "UNWIND", "YIELD"))
 C_CALL, C_RETURN, C_EXCEPTION = (_KINDS[k] for k in ("C_CALL", "C_RETURN", "C_EXCEPTION"))
-#: How a call of that kind ends, by itself and by an exception.
+#: The kinds of a call's end: a return, and an exception.
 _ENDS = {
     C_CALL: (C_RETURN, C_EXCEPTION),
     _KINDS["SPAN_BEGIN"]: (_KINDS["SPAN_END"],) * 2,
     _KINDS["GC_START"]: (_KINDS["GC_STOP"],) * 2,
     _KINDS["HPY_CALL"]: (_KINDS["HPY_RETURN"],) * 2,
 }
-#: How calls of the table begin, by the word of its column kind.
+#: The kinds of a call's begin, by the text of the column kind.
 BEGINS = {
     "call": CALL, "resume": _KINDS["RESUME"], "throw": _KINDS["THROW"], "c_call": C_CALL,
     "span": _KINDS["SPAN_BEGIN"], "gc": _KINDS["GC_START"], "hpy": _KINDS["HPY_CALL"],
@@ -44,7 +44,7 @@ class Thread:
         self.times: list[int] = []
         self.kinds: list[int] = []
         self.refs: list[int] = []
-        # (address, size) of the rows that have any.
+        # (address, size) of the events that have them.
         self.words: list[tuple[int, int]] = []
         self.stack: list[tuple[int, int]] = []
         self.last = 0
@@ -56,13 +56,13 @@ class Thread:
         self.refs.append(ref)
 
     def begin(self, time: int, function: int, line: int = -1, kind: int = CALL) -> None:
-        """Begin a call. An earlier time than the last is taken for that."""
+        """Begin a call. A time before that of the last event is moved to it."""
         caller = self.stack[-1][0] if self.stack else -1
         self._add(time, kind, self._builder.site(function, caller, line))
         self.stack.append((function, kind))
 
     def end(self, time: int, *, raised: bool = False, yielded: bool = False) -> None:
-        """End the innermost call; without any it is counted."""
+        """End the innermost call. If no call is open, the end is counted as unmatched."""
         if not self.stack:
             self._builder.unmatched += 1
             return
@@ -86,14 +86,14 @@ class Thread:
         self.words.append((struct.unpack("<Q", struct.pack("<d", value))[0], -1))
 
     def flow(self, time: int, name: str, number: int, phase: int) -> None:
-        """Add a station of a flow; phase: 0 begins, 1 steps, 2 ends."""
+        """Add a step of a flow; phase: 0 begin, 1 step, 2 end."""
         self._add(time, _KINDS["FLOW"], self._point(name))
         self.words.append(((number << 2 | phase) & _UINT64, -1))
 
     def block(
         self, time: int, what: str, address: int, size: int, function: int = -1, line: int = -1
     ) -> None:
-        """Add an event of an allocator, as MALLOC_LIBC or FREE_OBJ; a free has no size."""
+        """Add an event of an allocator, such as MALLOC_LIBC or FREE_OBJ; a free has size -1."""
         self._add(time, _KINDS[what], self._builder.site(-1, function, line))
         self.words.append((address & _UINT64, size))
 
@@ -107,7 +107,8 @@ class Thread:
         Parameters
         ----------
         found : iterable of tuples
-            (start, end, function, line, kind, raised, yielded, depth); depth -1: as the times say.
+            (start, end, function, line, kind, raised, yielded, depth). With depth -1 the times say
+            which call a call is in.
         """
         open_calls: list[tuple[int, bool, bool]] = []
 
@@ -123,7 +124,8 @@ class Thread:
                 while open_calls and open_calls[-1][0] <= start:
                     close()
             if open_calls and end > open_calls[-1][0]:
-                # It cannot last longer than what it lies in: rounding, or two stacks on one thread.
+                # An inner call cannot end after the outer call. Such times come from rounding, or
+                # from two stacks in one thread.
                 if end - open_calls[-1][0] > 1:
                     self._builder.overlaps += 1
                 end = open_calls[-1][0]
@@ -134,20 +136,20 @@ class Thread:
 
 
 class Builder:
-    """Collects what a file holds.
+    """Collects the events of a file.
 
     Attributes
     ----------
     lacks : list of str
-        What a source of that kind never has, for the metadata.
+        What files of this format never have, for the metadata.
     notes : list of str
-        What of this file was not taken over.
+        What was in this file and is not in the trace.
     missing : list of str
-        What should be in this file, and is not.
+        What should be in this file, but is not.
     metadata : dict
-        What the file knows of the run.
+        The facts of the run that the file has.
     start_ns : int
-        When it began, since 1970; 0: unknown.
+        When the recording began, in ns since 1970; 0: unknown.
     """
 
     def __init__(self, format: str, path: str, size: int) -> None:
@@ -184,7 +186,7 @@ class Builder:
         return found
 
     def site(self, callee: int, caller: int, line: int) -> int:
-        """Give the number of a place."""
+        """Give the number of a site."""
         key = (callee, caller, line)
         found = self._sites.get(key)
         if found is None:
@@ -192,7 +194,7 @@ class Builder:
         return found
 
     def thread(self, key: Any, name: str | None = None, native_id: int = 0) -> Thread:
-        """Give the thread of a key; its name, once it is known."""
+        """Give the thread of a key. The first name that is given becomes its name."""
         found = self._threads.get(key)
         if found is None:
             found = self._threads[key] = Thread(self, len(self._threads))
@@ -204,14 +206,14 @@ class Builder:
     # ---- Making it -------------------------------------------------------------------------------
 
     def trace(self) -> Trace:
-        """Make the trace of all that was told."""
+        """Make the trace of everything that was added."""
         threads = [t for t in self._threads.values() if t.times]
         rows = {thread.row: at for at, thread in enumerate(threads)}
         times = np.concatenate(
             [np.empty(0, np.int64), *(np.array(t.times, np.int64) for t in threads)]
         )
         counts = [len(t.times) for t in threads]
-        order = np.argsort(times, kind="stable")  # a thread's own events keep their order
+        order = np.argsort(times, kind="stable")  # events of one thread keep their order
         kinds = np.concatenate(
             [np.empty(0, np.uint8), *(np.array(t.kinds, np.uint8) for t in threads)]
         )
@@ -224,8 +226,8 @@ class Builder:
         words = [word for t in threads for word in t.words]
         address = np.array([word[0] for word in words], np.uint64)
         size = np.array([word[1] for word in words], np.int64)
-        # Which of them a row has: as many rows with values come before it.
-        family = np.zeros(64, bool)
+        # Of the events of these kinds, the n-th has the n-th address and size.
+        family = np.zeros(1 + max(row[0] for row in _core.kind_table()), bool)
         family[
             [n for n, _, _, _, f, *_ in _core.kind_table() if f in ("alloc", "free", "value")]
         ] = True
@@ -253,7 +255,7 @@ class Builder:
         if self.unmatched:
             self.notes.append(f"{self.unmatched:,} ends of calls without a begin")
         if self.overlaps:
-            self.notes.append(f"{self.overlaps:,} calls that overlap were cut")
+            self.notes.append(f"{self.overlaps:,} calls that overlap were cut off")
         metadata = {
             **self.metadata,
             "imported": {
@@ -274,7 +276,7 @@ class Builder:
         }
         trace = Trace(core, metadata, lambda: facts)
         if self.statistics is not None:
-            # The source has sums alone: they are its table of functions.
+            # The source has only sums: they become the table of functions.
             trace.__dict__["functions"] = self.statistics
         return trace
 
@@ -287,14 +289,14 @@ def statistics(
     rows: list[tuple[str, str | None, str | None, int | None, str]],
     sums: dict[str, list[int] | None],
 ) -> Table:
-    """Give a table of functions of a source that has sums alone.
+    """Make the table of functions for a source that has only sums.
 
     Parameters
     ----------
     rows : list of tuples
-        Name, module, file, line and kind of each.
+        Name, module, file, line and kind of each function.
     sums : dict
-        Of columns to their values; None, and a column that is not there: unknown.
+        Values by column. None or no entry: unknown.
     """
     columns: dict[str, Any] = {
         "name": [row[0] for row in rows],
@@ -321,3 +323,26 @@ def statistics(
         units[of.name] = of.unit
         formerly[of.name] = of.formerly
     return Table.from_columns("functions", columns, units=units, formerly=formerly)
+
+
+def of_samples(builder: Builder, sums: dict[tuple[str, str], tuple[int, int]]) -> Table:
+    """Make the table of functions for a source that counted samples; add to ``builder.lacks``.
+
+    Parameters
+    ----------
+    builder : Builder
+        The builder of the trace.
+    sums : dict
+        Own and total time in ns, by file and name.
+    """
+    builder.lacks += [
+        "events", "calls", "counts of calls: it was sampled", "threads", "allocations",
+        "the total of recursive functions, which is counted by line",
+    ]  # fmt: skip
+    return statistics(
+        [(name, None, None if file == "~" else file, None, "python") for file, name in sums],
+        {
+            "self": [own for own, _ in sums.values()],
+            "total": [total for _, total in sums.values()],
+        },
+    )

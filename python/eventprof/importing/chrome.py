@@ -1,4 +1,4 @@
-"""Chrome trace JSON: VizTracer's, Perfetto's, our own and others'."""
+"""Chrome trace JSON, as VizTracer, Perfetto, eventprof and other tools write it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from . import Unreadable
 from ._build import BEGINS, C_CALL, CALL, Builder
 
-#: VizTracer's names of Python functions.
+#: VizTracer's names of Python functions: "name (file:line)".
 _PLACE = re.compile(r"(.*) \((.*):(\d+)\)", re.DOTALL)
-#: Of otherData that we wrote: what is of that file, or of the trace itself.
+#: Keys of otherData that export/chrome.py writes and that are not facts of the run.
 _NOT_KEPT = (
     "loss", "memory", "functions", "start_ns", "start_monotonic_ns", "duration_ns",
     "clock_frequency_hz", "damaged_chunks", "filtered",
@@ -22,13 +22,13 @@ _FLOWS = {"s": 0, "t": 1, "f": 2}
 
 
 class _Text(str):
-    """A number as it stands."""
+    """A decimal number, as text."""
 
     __slots__ = ()
 
 
 def _floats(value: Any) -> Any:
-    """Give what JSON says, with lists as tuples, as the metadata of traces have them."""
+    """Give a JSON value as the metadata of traces have it: decimals as floats, lists as tuples."""
     if isinstance(value, _Text):
         return float(value)
     if isinstance(value, list):
@@ -39,7 +39,7 @@ def _floats(value: Any) -> Any:
 
 
 def _ns(text: Any) -> int:
-    """Read microseconds; exact, also where a double would not be."""
+    """Turn microseconds into ns, exactly: a double might not hold all digits."""
     if isinstance(text, int):
         return text * 1000
     if "e" in text or "E" in text:
@@ -53,7 +53,7 @@ def _ns(text: Any) -> int:
 def read(path: str, data: bytes, builder: Builder) -> None:
     """Fill the builder."""
     try:
-        # Numbers with a point as they stand: a double has 53 bits of ns.
+        # Decimal numbers are kept as text: a double has only 53 bits.
         given = json.loads(data, parse_float=_Text)
     except ValueError as error:
         given = _cut(data, error)
@@ -131,7 +131,7 @@ class _Reader:
         return CALL if _PLACE.fullmatch(name) or category not in ("fee", "FEE") else C_CALL
 
     def read(self, events: list[dict[str, Any]]) -> None:
-        """Take the events over, thread by thread."""
+        """Add all events, thread by thread."""
         builder = self._builder
         spans: dict[Any, list[dict[str, Any]]] = defaultdict(list)
         points: dict[Any, list[dict[str, Any]]] = defaultdict(list)
@@ -186,7 +186,7 @@ class _Reader:
             start = _ns(event["ts"]) - self._base
             rows.append((start, start + _ns(event.get("dur", 0)), at))
         in_order = all(a[0] <= b[0] for a, b in pairwise(rows))
-        # VizTracer writes a call as it ends: what lies inside comes first.
+        # VizTracer writes a call when it ends: inner calls come first.
         rows.sort(key=lambda row: (row[0], -row[1], row[2] if in_order else -row[2]))
         if in_order and self._ours:
             rows.sort(key=lambda row: row[2])
@@ -209,7 +209,7 @@ class _Reader:
         )
 
     def _read_steps(self, thread: Any, events: list[dict[str, Any]]) -> None:
-        """Begins and ends; complete events among them become both."""
+        """Add begins and ends of calls; a complete event among them is a begin and an end."""
         steps: list[tuple[int, int, int, dict[str, Any]]] = []
         for at, event in enumerate(events):
             time = _ns(event["ts"]) - self._base
@@ -219,7 +219,7 @@ class _Reader:
                 steps.append((end, 0, -at, event))
             else:
                 steps.append((time, int(event["ph"] == "B"), at, event))
-        # In the file's order where times are equal, as that is how they happened.
+        # Events with equal times keep the file's order.
         if all(event["ph"] != "X" for event in events):
             steps.sort(key=lambda step: (step[0], step[2]))
         else:
@@ -232,7 +232,8 @@ class _Reader:
                 thread.end(time)
 
     def _read_points(self, key: Any, events: list[dict[str, Any]]) -> None:
-        # Beside the calls: a thread's events are told in order, and these come between.
+        # The builder wants the events of a thread in order of time, but points lie between calls
+        # that were added before. So they get a thread of their own.
         name = "(counters)" if key[1] is None else f"(points of {key[1]})"
         thread = self._builder.thread((key, "points"), name)
         for event in events:

@@ -1,4 +1,4 @@
-"""Collapsed stacks: a line a stack, with what it weighs."""
+"""Collapsed stacks: a line for each stack, which ends with its weight."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from . import Unreadable
 from ._build import Builder
 from .speedscope import samples
 
-#: What profiling.sampling writes.
+#: Frames as profiling.sampling writes them.
 _PLACE = re.compile(r"(.*):([^:]*):(\d+)")
 _ESCAPE = re.compile(r"\\x3b")
 
 
 def read(path: str, data: bytes, builder: Builder) -> None:
-    """Fill the builder: one after another, as if the weights were ns."""
+    """Fill the builder: the stacks follow each other in time, as if their weights were ns."""
     found: dict[tuple[str, ...], int] = {}
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         if not line.strip():
@@ -26,7 +26,7 @@ def read(path: str, data: bytes, builder: Builder) -> None:
         found[frames] = found.get(frames, 0) + int(weight)
     builder.lacks += [
         "counts of calls", "order", "threads", "allocations", "lines of calls", "exceptions",
-        "times: what the numbers count is not said",
+        "times: the file does not say what its numbers count",
     ]  # fmt: skip
     stacks = sorted(found)
     places = all(_PLACE.fullmatch(frame) for frames in stacks for frame in frames[1:])

@@ -8,7 +8,7 @@ from .._optional import require
 from . import Unreadable
 from ._build import Builder
 
-#: memray's AllocatorType: what it is here, and whether it frees.
+#: The kind of event for each of memray's AllocatorType.
 _WORDS = {
     1: "FREE_OBJ", 2: "MALLOC_OBJ", 3: "CALLOC_OBJ", 4: "REALLOC_OBJ", 5: "FREE_LIBC",
     6: "MALLOC_LIBC", 7: "REALLOC_LIBC", 8: "CALLOC_LIBC", 9: "MALLOC_LIBC", 10: "MALLOC_LIBC",

@@ -13,7 +13,7 @@ from ._build import CALL, Builder
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _CLEARED = 1
 _BUILTIN_MONOTONIC, _BUILTIN_REALTIME, _BUILTIN_BOOTTIME = 3, 1, 6
-#: Of a packet: what is read, and what is no event at all.
+#: Fields of a packet that are read, and fields that are not events.
 _SILENT = {6, 8, 10, 12, 13, 41, 42, 58, 59, 60, 87}
 
 Field = tuple[int, Any]
@@ -69,7 +69,7 @@ def _signed(value: int) -> int:
 
 
 class _Sequence:
-    """What one writer said before: names, defaults, clocks."""
+    """The state of a packet sequence: interned names, defaults, clocks."""
 
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
@@ -77,7 +77,7 @@ class _Sequence:
         self.categories: dict[int, str] = {}
         self.clock = 0
         self.track = 0
-        self.clocks: dict[int, tuple[int, int, bool]] = {}  # time, ns a tick, incremental
+        self.clocks: dict[int, tuple[int, int, bool]] = {}  # time, ns of a tick, incremental
         self.thread: tuple[int, int] | None = None
 
 
@@ -108,7 +108,7 @@ class _Reader:
         self._snapshots: dict[int, int] = {}
 
     def read(self, data: bytes) -> None:
-        """Take the packets, then their events in order of time."""
+        """Read all packets, then add their events in order of time."""
         try:
             for field, packet in fields(data):
                 if field == 1:
@@ -122,7 +122,7 @@ class _Reader:
         if self._left_out:
             count = sum(self._left_out.values())
             self._builder.notes.append(
-                f"{count:,} packets that are no track events, of fields "
+                f"{count:,} packets that are not track events, of fields "
                 f"{', '.join(map(str, sorted(self._left_out)))}"
             )
         self._events.sort(key=lambda event: event[:2])
@@ -130,7 +130,7 @@ class _Reader:
         base = first
         monotonic = self._snapshots.get(_BUILTIN_MONOTONIC)
         if monotonic is not None and monotonic <= first:
-            base = monotonic  # what wrote it began there
+            base = monotonic  # the recording began there
             self._builder.monotonic_ns = monotonic
             self._builder.start_ns = self._snapshots.get(_BUILTIN_REALTIME, 0)
         for time, _, kind, event in self._events:
@@ -161,7 +161,7 @@ class _Reader:
         elif (
             8 in found and 58 not in found and sequence.clocks.get(sequence.clock, (0, 0, False))[2]
         ):
-            self._time(sequence, found)  # an incremental clock goes on with every packet
+            self._time(sequence, found)  # every packet advances an incremental clock
         for field in found.keys() - _SILENT - {11}:
             self._left_out[field] += 1
 
@@ -195,7 +195,7 @@ class _Reader:
                 incremental = bool(known.get(3))
                 at = known.get(2, 0) * multiplier
                 if anchor is not None:
-                    # Its own zero on the clock that the others are on.
+                    # The zero of this clock, as a time of the trace's clock.
                     at = anchor if incremental else anchor - at
                 sequence.clocks[number] = at, multiplier, incremental
 

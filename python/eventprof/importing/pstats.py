@@ -1,21 +1,29 @@
-"""pstats' files: sums by function, which cProfile and others write."""
+"""Files of pstats: sums by function, as cProfile and other tools write them."""
 
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import Unreadable
-from ._build import Builder, statistics
+from ._build import Builder, of_samples, statistics
+
+if TYPE_CHECKING:
+    from ..trace.table import Table
 
 _REF = 0x80
+#: profiling.sampling writes this key. Its other keys have the executing line, not the first line.
+_SAMPLED = ("__sampled__",)
 
 
 def read(path: str, data: bytes, builder: Builder) -> None:
-    """Fill the builder: there are functions, and no events."""
+    """Fill the builder. The file has functions and no events."""
     stats = _Reader(data).read()
     if not isinstance(stats, dict):
         raise Unreadable("it is no dict")
+    if stats.pop(_SAMPLED, False):
+        builder.statistics = _of_samples(stats, builder)
+        return
     rows: list[tuple[str, str | None, str | None, int | None, str]] = []
     sums: dict[str, list[int] | None] = {
         "calls": [], "recursive": [], "total": [], "self": [], "resumes": [],
@@ -39,8 +47,18 @@ def read(path: str, data: bytes, builder: Builder) -> None:
     builder.statistics = statistics(rows, sums)
 
 
+def _of_samples(stats: dict[Any, Any], builder: Builder) -> Table:
+    """Make the table of functions from profiling.sampling's sums by function and line."""
+    sums: dict[tuple[str, str], tuple[int, int]] = {}
+    for (file, _, name), (_, _, own, total, *_) in stats.items():
+        before = sums.get((file, name), (0, 0))
+        sums[file, name] = before[0] + round(own * 1e9), before[1] + round(total * 1e9)
+    builder.metadata["recorded_by"] = "profiling.sampling"
+    return of_samples(builder, sums)
+
+
 def _bare(name: str) -> str:
-    """Give the name of a builtin: cProfile says <built-in method builtins.len>."""
+    """Give the bare name of a builtin. cProfile writes <built-in method builtins.len>."""
     for head in ("<built-in method ", "<method "):
         if name.startswith(head) and name.endswith(">"):
             return name[len(head) : -1]
@@ -48,7 +66,7 @@ def _bare(name: str) -> str:
 
 
 class _Reader:
-    """Reads the few types that are in such a file: marshal itself trusts what it reads."""
+    """Reads the few types of such a file. The module marshal may crash with damaged files."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -58,7 +76,7 @@ class _Reader:
     def _take(self, size: int) -> bytes:
         found = self._data[self._at : self._at + size]
         if size < 0 or len(found) != size:
-            raise Unreadable(f"it ends at offset {self._at}, in the middle of something")
+            raise Unreadable(f"it ends at offset {self._at}, in the middle of a value")
         self._at += size
         return found
 
@@ -101,9 +119,9 @@ class _Reader:
             return self._dict(depth)
         if type_ == "l":
             return self._long()
-        if type_ == "N":
-            return None
-        raise Unreadable(f"offset {offset}: a type {type_!r} has no place in it")
+        if type_ in "NTF":
+            return {"N": None, "T": True, "F": False}[type_]
+        raise Unreadable(f"offset {offset}: the type {type_!r} is not used in such files")
 
     def _dict(self, depth: int) -> dict[Any, Any]:
         found = {}

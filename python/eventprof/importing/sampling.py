@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import struct
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from .._optional import require
@@ -13,6 +14,8 @@ from ._build import Builder, Thread
 
 _HEADER = "I4B4xQQQIQQII"
 _ZSTD = 1
+#: Files of the sampler's own frames in the sampled program. Its reports leave them out, too.
+_OWN_FILES = ("_sync_coordinator.py",)
 _REPEAT, _FULL, _SUFFIX, _POP_PUSH = range(4)
 
 
@@ -48,7 +51,7 @@ class _Bytes:
 
 
 def read(path: str, data: bytes, builder: Builder) -> None:
-    """Fill the builder: a sample lasts until the next one of its thread."""
+    """Fill the builder. A sample lasts until the next sample of its thread."""
     order = "<" if data[:4] == b"HCAT" else ">"
     if len(data) < 96:
         raise Unreadable("it is shorter than its header and footer")
@@ -72,10 +75,7 @@ def read(path: str, data: bytes, builder: Builder) -> None:
         sampling_interval_ns=interval * 1000,
     )
     builder.lacks += ["counts of calls: it was sampled", "allocations", "exceptions"]
-    functions = [
-        (builder.function(name, None, file or None, None), line) for file, name, line in frames
-    ]
-    seen = _read_samples(_Bytes(body, order), builder, functions, interval * 1000)
+    seen = _read_samples(_Bytes(body, order), builder, frames, interval * 1000)
     if seen != count:
         builder.missing.append(f"{count - seen:,} of {count:,} samples")
 
@@ -94,7 +94,7 @@ def _frames(data: bytes, order: str, strings_at: int, frames_at: int) -> list[tu
     for _ in range(frame_count):
         file, name = reader.varint(), reader.varint()
         line = reader.signed()
-        for _ in range(3):  # the line's end, and the columns
+        for _ in range(3):  # last line, first and last column
             reader.signed()
         reader.byte()  # the opcode
         frames.append((strings[file], strings[name], line))
@@ -109,27 +109,30 @@ def _decompress(path: str, body: bytes) -> bytes:
     return bytes(zstandard.ZstdDecompressor().decompressobj().decompress(body))
 
 
-def _read_samples(
-    reader: _Bytes, builder: Builder, functions: list[tuple[int, int]], interval: int
-) -> int:
-    # By thread: its time, its stack (innermost first).
+def _own(frames: list[tuple[str, str, int]]) -> set[int]:
+    """Give the numbers of the sampler's own frames."""
+    return {at for at, (file, _, _) in enumerate(frames) if file.endswith(_OWN_FILES)}
+
+
+def samples(reader: _Bytes) -> Iterator[tuple[Any, int, list[int]]]:
+    """Yield each sample: thread, time in ns, and frames, innermost first.
+
+    The list is the same object while the stack does not change.
+    """
+    # Time and stack of each thread.
     states: dict[Any, list[Any]] = {}
-    seen = 0
     while reader.at < len(reader.data):
         key = reader.unpack("QI")
         encoding = reader.byte()
-        thread = builder.thread(key, f"thread {key[0]}", 0)
         state = states.setdefault(key, [0, []])
         if encoding == _REPEAT:
             for _ in range(reader.varint()):
                 state[0] += reader.varint() * 1000
                 reader.byte()  # the thread's state
-                seen += 1
-                _sample(thread, state[0], state[1], state[1], functions)
+                yield key, state[0], state[1]
             continue
         state[0] += reader.varint() * 1000
         reader.byte()
-        seen += 1
         before = state[1]
         if encoding == _FULL:
             kept: list[int] = []
@@ -143,8 +146,26 @@ def _read_samples(
         else:
             raise Unreadable(f"offset {reader.at} of its samples: there is no encoding {encoding}")
         state[1] = [reader.varint() for _ in range(new)] + kept
-        _sample(thread, state[0], before, state[1], functions)
-    for key, (time, _) in states.items():
+        yield key, state[0], state[1]
+
+
+def _read_samples(
+    reader: _Bytes, builder: Builder, frames: list[tuple[str, str, int]], interval: int
+) -> int:
+    functions = [
+        (builder.function(name, None, None if file in ("", "~") else file), line)
+        for file, name, line in frames
+    ]
+    own = _own(frames)
+    last: dict[Any, tuple[int, list[int]]] = {}
+    seen = 0
+    for key, time, stack in samples(reader):
+        seen += 1
+        now = stack if own.isdisjoint(stack) else [frame for frame in stack if frame not in own]
+        thread = builder.thread(key, f"thread {key[0]}", 0)
+        _sample(thread, time, last.get(key, (0, []))[1], now, functions)
+        last[key] = time, now
+    for key, (time, _) in last.items():
         builder.thread(key).end_all(time + interval)
     return seen
 
@@ -152,7 +173,10 @@ def _read_samples(
 def _sample(
     thread: Thread, time: int, before: list[int], now: list[int], functions: list[tuple[int, int]]
 ) -> None:
-    """Go on with what two samples have in common: the same functions, at whatever line."""
+    """End the calls that are not in the new sample, and begin the calls that are new in it.
+
+    A call goes on if the function is the same, also at another line.
+    """
     same = 0
     while (
         same < min(len(before), len(now))
@@ -162,6 +186,6 @@ def _sample(
     while len(thread.stack) > same:
         thread.end(time)
     for at in range(len(thread.stack), len(now)):
-        # Its line is where it is; that of the call is where what is around it is.
+        # The line of the call is the line of the frame around it.
         line = functions[now[len(now) - at]][1] if at > 0 else -1
         thread.begin(time, functions[now[-1 - at]][0], max(line, -1))

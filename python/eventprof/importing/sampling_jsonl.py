@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from . import Unreadable
-from ._build import Builder, statistics
+from ._build import Builder, of_samples
 
 
 def read(path: str, data: bytes, builder: Builder) -> None:
-    """Fill the builder: there are functions, and no events."""
+    """Fill the builder. The file has functions and no events."""
     strings: dict[int, str] = {}
     frames: dict[int, dict[str, Any]] = {}
     sums: dict[tuple[str, str], list[int]] = {}
@@ -26,30 +26,23 @@ def read(path: str, data: bytes, builder: Builder) -> None:
             interval = int(record["sample_interval_usec"]) * 1000
             builder.metadata["recorded_by"] = f"profiling.sampling, mode {record.get('mode', '?')}"
             builder.metadata["sampling_interval_ns"] = interval
-        elif kind == "str_def":
-            strings.update((entry["str_id"], entry["value"]) for entry in record["defs"])
-        elif kind == "frame_def":
-            frames.update((entry["frame_id"], entry) for entry in record["defs"])
+        elif kind == "string_table":
+            strings.update((entry["str_id"], entry["value"]) for entry in record["strings"])
+        elif kind == "frame_table":
+            frames.update((entry["frame_id"], entry) for entry in record["frames"])
         elif kind == "agg":
             for entry in record["entries"]:
                 frame = frames[entry["frame_id"]]
                 key = strings[frame["path_str_id"]], strings[frame["func_str_id"]]
                 found = sums.setdefault(key, [0, 0])
                 found[0] += entry["self"]
-                # Its lines are frames of their own, and only one of them is in a sample.
+                # Each line of a function is a frame. Without recursion a sample has one of them.
                 found[1] += entry["cumulative"]
         elif kind == "end":
             ended = True
     if not ended:
         builder.missing.append("the end of the file: it was cut off")
-    builder.lacks += [
-        "events", "calls", "counts of calls: it was sampled", "threads", "allocations",
-        "the total of recursive functions, which is counted by line",
-    ]  # fmt: skip
-    builder.statistics = statistics(
-        [(name, None, file, None, "python") for file, name in sums],
-        {
-            "self": [own * interval for own, _ in sums.values()],
-            "total": [total * interval for _, total in sums.values()],
-        },
+    builder.statistics = of_samples(
+        builder,
+        {key: (own * interval, total * interval) for key, (own, total) in sums.items()},
     )

@@ -88,6 +88,12 @@ def patterns(name: str, value: object) -> tuple[str, ...]:
     return patterns
 
 
+#: The folder of a family (files/family.py), and the names of the files in it: the core puts in the
+#: process, and a number if the name is used.
+SUFFIX = ".epd"
+MEMBER = "%h-%p%u.epr"
+
+
 def output_path(value: object) -> str:
     """Check the path of a recording; give it as an absolute path."""
     if not isinstance(value, (str, os.PathLike)):
@@ -98,8 +104,10 @@ def output_path(value: object) -> str:
     if not path or "\0" in path:
         raise ValueError(f"output must be a path, not {value!r}")
     for found in re.finditer("%(.?)", path):
-        if found[1] not in ("p", "h", "%"):
-            raise ValueError(f"output may hold %p, %h and %%, not {found[0]!r} as in {path!r}")
+        if found[1] not in ("p", "h", "u", "%"):
+            raise ValueError(f"output may hold %p, %h, %u and %%, not {found[0]!r} as in {path!r}")
+    if path.endswith(SUFFIX):
+        path = os.path.join(path, MEMBER)
     # Absolute, because the program may change its directory before it forks.
     return os.path.abspath(path)
 

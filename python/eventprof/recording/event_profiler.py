@@ -38,8 +38,8 @@ class _Rows(NamedTuple):
     event: NDArray[np.int8]
     value1: NDArray[np.int64]
     value2: NDArray[np.int64]
-    place: NDArray[np.int32]
-    thread: NDArray[np.int32]
+    place: NDArray[Any]
+    thread: NDArray[np.int32] | None
     places: NDArray[np.uint32]
 
 
@@ -81,11 +81,6 @@ def _check_clean_file_name(clean: Callable[[str], str] | None) -> Callable[[str]
     if clean is not None and not callable(clean):
         raise TypeError(f"clean_file_name must be callable or None, not {type(clean).__name__}")
     return clean
-
-
-def _spread(of_places: NDArray[Any], place: NDArray[np.int32]) -> NDArray[Any]:
-    """`of_places[place]`, as fast as memory allows."""
-    return _core.gather(np.append(of_places, of_places.dtype.type(-1)), place)
 
 
 class EventProfiler:
@@ -254,7 +249,7 @@ class EventProfiler:
         """
         self._log.log(frame, event, arg)
 
-    def _rows(self, empty_cache: bool) -> _Rows:
+    def _rows(self, empty_cache: bool, for_frame: bool) -> _Rows:
         with self._lock:
             if empty_cache:
                 if self._recorder is not None:
@@ -262,7 +257,7 @@ class EventProfiler:
                 self._logged = len(self._log)
             traces = (*self._traces, *([] if self._snapshot is None else [self._snapshot]))
             logged = self._logged
-        rows = _Rows(*self._log.rows(traces, self._offset_ns, logged))
+        rows = _Rows(*self._log.rows(traces, self._offset_ns, logged, for_frame))
         lost = sum(sum(thread[5].values()) for trace in traces for thread in trace.threads())
         if lost:
             warnings.warn(
@@ -301,7 +296,8 @@ class EventProfiler:
         The rows are those of `retrieve_results`. Sums of ``value2`` are live bytes. Sizes are
         matched within a window: events between two windows are unknown.
         """
-        rows = self._rows(empty_cache)
+        rows = self._rows(empty_cache, for_frame=False)
+        assert rows.thread is not None
         name, frame, _, _ = _core.legacy_places(rows.places)
         raw = self._log.raw(
             rows.time, rows.event, rows.value1, rows.value2, rows.place, rows.thread, name, frame
@@ -352,7 +348,7 @@ class EventProfiler:
         """
         clean = _check_clean_file_name(clean_file_name)
         pandas = require("pandas", "pandas", "retrieve_results()")
-        rows = self._rows(empty_cache)
+        rows = self._rows(empty_cache, for_frame=True)
         name, frame, caller, line = _core.legacy_places(rows.places)
         ids, position = np.unique(np.concatenate([name, frame, caller]), return_inverse=True)
         of_name, of_frame, of_caller = position.reshape(3, -1)
@@ -363,28 +359,37 @@ class EventProfiler:
         if len(ids) > 0 and ids[0] == 0 and 0 in of_caller:
             origin_number[0], origin_file[0] = names.number(""), files.number("")
 
-        def texts(number: NDArray[np.int32], dtype: Any) -> Any:
-            code_type = _code_type(len(dtype.categories))
-            codes = _spread(number.astype(code_type), rows.place)
-            return pandas.Categorical.from_codes(codes, dtype=dtype, validate=False)
-
         names_dtype = pandas.CategoricalDtype(list(names.of))
         files_dtype = pandas.CategoricalDtype(list(files.of))
+        name_code, file_code = _code_type(len(names.of)), _code_type(len(files.of))
+        first_lines, lines, *codes = _core.spread(
+            (
+                first_line[of_frame],
+                line.astype(np.int64),
+                name_number[of_name].astype(name_code),
+                file_number[of_name].astype(file_code),
+                origin_number[of_caller].astype(name_code),
+                origin_file[of_caller].astype(file_code),
+            ),
+            rows.place,
+        )
+
+        def texts(codes: NDArray[Any], dtype: Any) -> Any:
+            return pandas.Categorical.from_codes(codes, dtype=dtype, validate=False)
+
         events_dtype = pandas.CategoricalDtype(list(self._event_mapping))
         return pandas.DataFrame(
             {
                 "time": rows.time,
                 "value1": rows.value1,
                 "value2": rows.value2,
-                "event": pandas.Categorical.from_codes(
-                    rows.event, dtype=events_dtype, validate=False
-                ),
-                "name": texts(name_number[of_name], names_dtype),
-                "mod": texts(file_number[of_name], files_dtype),
-                "lineno": _spread(first_line[of_frame], rows.place),
-                "from_name": texts(origin_number[of_caller], names_dtype),
-                "from_mod": texts(origin_file[of_caller], files_dtype),
-                "from_line": _spread(line.astype(np.int64), rows.place),
+                "event": texts(rows.event, events_dtype),
+                "name": texts(codes[0], names_dtype),
+                "mod": texts(codes[1], files_dtype),
+                "lineno": first_lines,
+                "from_name": texts(codes[2], names_dtype),
+                "from_mod": texts(codes[3], files_dtype),
+                "from_line": lines,
             },
             copy=False,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from functools import cache
 from typing import Any, NamedTuple
 
 from .. import _core
@@ -50,15 +51,66 @@ class Options(NamedTuple):
         )
 
 
+#: The pattern of the files of forked children, where `eventprof run` puts them into a folder
+#: (files/family.py). None: beside the file of the process.
+child_pattern: str | None = None
+
+
 def path_patterns(output: str) -> tuple[bytes, bytes]:
-    """Give the path patterns for the core, with %p and %%: for this process and for children."""
+    """Give the path patterns for the core: for this process and for forked children.
+
+    In them %p stands for the process id, %% for a %, and %u for a number if the name is used.
+    """
     host = os.uname().nodename.replace("%", "%%")
-    own = re.sub("%[ph%]", lambda found: host if found[0] == "%h" else found[0], output)
-    child = own
-    if "p" not in re.findall("%(.)", own):
+
+    def with_host(pattern: str) -> str:
+        return re.sub("%[phu%]", lambda found: host if found[0] == "%h" else found[0], pattern)
+
+    own = with_host(output)
+    child = own if child_pattern is None else with_host(child_pattern)
+    if child_pattern is None and "p" not in re.findall("%(.)", own):
         stem, suffix = os.path.splitext(own)
         child = f"{stem}-%p{suffix}"
     return os.fsencode(own), os.fsencode(child)
+
+
+@cache
+def boot_id() -> str | None:
+    """Give the kernel's name of this boot, within which CLOCK_MONOTONIC is one clock; or None."""
+    try:
+        fd = os.open("/proc/sys/kernel/random/boot_id", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.read(fd, 64).decode("ascii", "replace").strip() or None
+    finally:
+        os.close(fd)
+
+
+def ancestors() -> tuple[int, ...]:
+    """Give the ids of the process above this one, of the one above that, and so on.
+
+    A shell may be between two recorded processes. Only Linux tells more than the first.
+    """
+    found = [os.getppid()]
+    while found[-1] > 1 and len(found) < _ANCESTORS_MAX:
+        try:
+            fd = os.open(f"/proc/{found[-1]}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            break
+        try:
+            text = os.read(fd, 512)
+        finally:
+            os.close(fd)
+        # The name, in parentheses, may hold anything. Behind it: state, parent.
+        words = text[text.rfind(b")") + 1 :].split()
+        if len(words) < 2 or not words[1].isdigit():
+            break
+        found.append(int(words[1]))
+    return tuple(found)
+
+
+_ANCESTORS_MAX = 32
 
 
 #: The room in a log file, in bytes of JSON; argv is shortened until everything fits.
@@ -69,7 +121,7 @@ def encode_metadata(options: Options) -> bytes:
     """Give the facts about the run as JSON that fits into a log file."""
     import json  # here: other recorders would record it, also at the start of this one
 
-    metadata = describe_run(options)
+    metadata = {**describe_run(options), "ancestors": ancestors()}
     if uses_areas(options):
         metadata["areas"] = areas.folders()
     encoded = json.dumps(metadata, default=str).encode()
@@ -103,6 +155,7 @@ def describe_run(options: Options) -> dict[str, Any]:
         "gil": has_gil(),
         "platform": f"{system.sysname} {system.release} {system.machine}",
         "hostname": system.nodename,
+        "boot": boot_id(),
         "argv": _command(),
     }
 

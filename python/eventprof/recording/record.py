@@ -146,8 +146,9 @@ def record(
     output : str or os.PathLike, optional
         Record into this file. Its pages are the buffer, so that `eventprof.open` can read all
         events however the program ends. In the name, ``%p`` stands for the process id, ``%h`` for
-        the host's name, ``%%`` for a ``%``. A forked child has its own file; if there is no ``%p``,
-        its process id is put before the suffix.
+        the host's name, ``%u`` for a number if the name is used, ``%%`` for a ``%``. A forked child
+        has its own file; if there is no ``%p``, its process id is put before the suffix. A name
+        that ends with ``.epd`` is a folder, in which each process has a file.
     force : bool
         Replace `output` if it exists.
     overhead : bool

@@ -28,7 +28,15 @@ from . import areas
 from .arguments import ON_FULL
 from .decorate import decorate, outermost
 from .events import BESIDE, DEFAULT_EVENTS
-from .options import Options, describe_run, encode_metadata, path_patterns, uses_areas
+from .options import (
+    Options,
+    ancestors,
+    describe_run,
+    encode_metadata,
+    path_patterns,
+    uses_areas,
+)
+from .quantities import parse_duration
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -147,19 +155,34 @@ class Recorder(_core.Recorder):
             self._trace = self._make_trace()
         return self._trace
 
-    def snapshot(self) -> Trace:
+    def snapshot(self, *, last: int | str | None = None) -> Trace:
         """Give a trace of the events so far; the recording goes on.
+
+        Parameters
+        ----------
+        last : int or str, optional
+            Only the end of the recording, of this length: nanoseconds, or text such as ``"10 s"``.
+            If the buffer was full, the trace is shorter: it begins after the last event that was
+            overwritten, so that no event is missing from it. Calls that were open when it begins
+            are rows that began before it.
 
         Returns
         -------
         Trace
-            A new trace each time; for a stopped recorder, its `trace`.
+            A new trace each time; for a stopped recorder, its `trace`, unless `last` is given.
 
         Raises
         ------
         StateError
             The recorder was never started.
+        TypeError, ValueError
+            `last` is no duration.
         """
+        if last is not None:
+            last_ns = parse_duration("last", last)
+            if self.state == "new":
+                raise _core.StateError("this recorder was never started, so there is no trace")
+            return self._make_trace(last_ns)
         return self._make_trace() if self.state == "running" else self.trace
 
     @property
@@ -206,9 +229,9 @@ class Recorder(_core.Recorder):
             "name_bytes": engine["names_bytes"],
         }
 
-    def _make_trace(self) -> Trace:
+    def _make_trace(self, last_ns: int = -1) -> Trace:
         # The capture first: running recorders may record the following code.
-        core = self._capture()
+        core = self._capture(last_ns)
         trace_class = _trace_class()
         return trace_class(core, self._metadata())
 
@@ -234,6 +257,7 @@ class Recorder(_core.Recorder):
             "backend": self.backend,
             "displaced": self.displaced,
             "pid": os.getpid(),
+            **({} if self.output is None else {"ancestors": ancestors()}),
             **describe_run(self.options),
         }
 
@@ -281,6 +305,7 @@ _CAUSES = {
     "memory": "no memory was left",
     "disk": "the disk of the file was full",
     "small_disk": "the disk of the file was full before the buffer was",
+    "family": "the files of all processes had reached their limit",
     "cut": "another program cut the file off while it was written",
 }
 

@@ -1,7 +1,7 @@
-"""Traces as text for people: the report and what it is drawn of."""
+"""Traces as text for people: the report and the parts that it is drawn with."""
 
 try:
-    import rich  # noqa: F401 - all of this folder is drawn by it
+    import rich  # noqa: F401 - every module of this folder draws with rich
 except ModuleNotFoundError as error:
     if error.name != "rich":
         raise

@@ -1,6 +1,6 @@
-"""What a report is drawn of: numbers and names as text, bars, a curve; all by rich.
+"""The parts that a report is drawn with: numbers and names as text, bars, a curve; all by rich.
 
-Everything is drawn in one of two ways: with block and braille characters, or plain, in ASCII.
+Each part can be drawn with block and braille characters, or plain: in ASCII.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def show_ns(ns: float) -> str:
     """Give a duration with three digits; the unit is two characters wide, or one at the left."""
     for unit, size in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
         if ns < 999.5 * size:
-            # Of one ns there are no parts, but of a mean there are.
+            # A duration is a whole number of ns, but a mean is not.
             whole = unit == "ns" and float(ns).is_integer()
             return f"{ns:.0f} ns" if whole else f"{three_digits(ns / size)} {unit}"
     seconds = ns / 1e9
@@ -73,7 +73,7 @@ def show_percent(part: float, whole: float) -> str:
 
 
 def short_path(path: str) -> str:
-    """Leave out of a path what says only where this Python or this project lies."""
+    """Leave out the beginning of a path: the folder of this Python, this folder, or the home."""
     installed = re.search(r".*/(?:site|dist)-packages/", path) or re.match(
         r".*/lib/python3\.\d+t?/", path
     )
@@ -90,7 +90,7 @@ def short_path(path: str) -> str:
 
 
 def clean(text: str, *, plain: bool) -> str:
-    """Give a text with escapes for what a terminal would obey, and if plain for all but ASCII."""
+    """Escape the characters that a terminal would obey; if plain, all that are not ASCII."""
     if text.isprintable() and (text.isascii() or not plain):
         return text
     return "".join(
@@ -101,11 +101,11 @@ def clean(text: str, *, plain: bool) -> str:
 
 
 def _cut(text: str, width: int, dots: str) -> str:
-    """Shorten a text to a width in cells by its middle; the end says more."""
+    """Shorten a text to a width in cells: cut out its middle, and keep more of its end."""
     room = width - cell_len(dots)
     if room < 3:
         return dots[:width]
-    head, tail = text[:room], text[-room:]  # a character has a cell at least, or none at all
+    head, tail = text[:room], text[-room:]
     while cell_len(head) > room // 3:
         head = head[:-1]
     while cell_len(tail) > room - cell_len(head):
@@ -114,8 +114,8 @@ def _cut(text: str, width: int, dots: str) -> str:
 
 
 def shorten(text: str, width: int, separator: str, dots: str) -> str:
-    """Shorten a dotted name or a path: whole parts of its middle go, as long as the last fits."""
-    if len(text) > _LONGEST:  # nobody reads it, and each step below takes as long as the text
+    """Shorten a dotted name or a path by whole parts of its middle, if the last part fits."""
+    if len(text) > _LONGEST:  # nobody reads such a name, and the steps below would take long
         return _cut(text, width, dots)
     if cell_len(text) <= width:
         return text
@@ -128,23 +128,23 @@ def shorten(text: str, width: int, separator: str, dots: str) -> str:
     whole = first + dots + tail
     if first and cell_len(whole) <= width:
         return whole
-    # Little is left of it, such as the one letter behind a long class's dot.
+    # If the last parts are short, such as one letter after a long class name, cut the whole text.
     return dots + tail if cell_len(tail) >= width // 2 else _cut(text, width, dots)
 
 
 class Name:
-    """A name or a path that shortens itself to the room it gets.
+    """A name or a path that shortens itself to the room that it gets.
 
     Parameters
     ----------
     text : str
-        What to show.
+        The name or the path.
     plain : bool
-        Whether to use no more than ASCII.
+        Whether to use only ASCII.
     path : bool
-        Whether its parts are directories.
+        Whether it is a path.
     style : str
-        As rich writes them.
+        A style of rich.
     """
 
     def __init__(self, text: str, *, plain: bool, path: bool = False, style: str = "") -> None:
@@ -169,18 +169,18 @@ class Name:
 
 
 def draw_bar(share: float, width: int, *, plain: bool) -> Text:
-    """Draw a share of 1 as a bar."""
+    """Draw a share, 0 to 1, as a bar."""
     share = min(max(share, 0.0), 1.0)
     if plain:
         return Text("#" * round(share * width), style=BAR)
     eighths = round(share * width * 8)
-    if share >= 0.0005:  # what is shown as 0.0 % gets none
+    if share >= 0.0005:  # a smaller share is shown as 0.0 %, without a bar
         eighths = max(eighths, 1)
     return Text((_EIGHTHS[8] * (eighths // 8) + _EIGHTHS[eighths % 8].strip()), style=BAR)
 
 
 def draw_lane(first: int, last: int, length: int, width: int, *, plain: bool) -> Text:
-    """Draw from when to when of a window something lasted."""
+    """Draw the part of a window from one time to another; all in ns but the width."""
     scale = width / max(length, 1)
     start = min(int(first * scale), width - 1)
     end = min(max(int(np.ceil(last * scale)), start + 1), width)
@@ -191,7 +191,7 @@ def draw_lane(first: int, last: int, length: int, width: int, *, plain: bool) ->
 
 
 class Rule:
-    """A section's title, and a line from there to the edge."""
+    """A section's title, and a line from the title to the right edge."""
 
     def __init__(self, title: str, side: str, *, plain: bool) -> None:
         self.title, self.side, self.line = title, side, "-" if plain else "─"
@@ -210,20 +210,21 @@ class Rule:
 class Curve:
     """Live memory over time, with its peak marked.
 
-    What is below the least of a column's time is full, what is below the most is stippled.
+    A column covers an interval of time. It is filled up to the least live bytes of that interval,
+    and stippled from there up to the most.
 
     Parameters
     ----------
     bins : callable
-        Gives the least and the most bytes in so many intervals of the window.
+        Called with a number of intervals; gives the least and the most live bytes of each.
     duration : int
-        The window's, in ns.
+        The duration of the window, in ns.
     peak : (int, int)
-        When, in ns, and how many bytes, more than none.
+        The time of the peak, in ns, and its bytes, more than 0.
     known_from : int
-        Before this time, in ns, nothing is known.
+        The time, in ns, before which events were lost.
     plain : bool
-        Whether to use no more than ASCII.
+        Whether to use only ASCII.
     """
 
     def __init__(
@@ -272,7 +273,7 @@ class Curve:
     @staticmethod
     def _times(ticks: list[int], duration: int, offset: int, width: int) -> Text:
         line = [" "] * width
-        for k in (0, 4, 2, 1, 3):  # the ends first: they are never left out
+        for k in (0, 4, 2, 1, 3):  # the two ends first, so that they have room
             label = show_ns(duration * k // 4) if k else "0"
             at = min(max(offset + ticks[k] - len(label) // 2, 0), width - len(label))
             if not "".join(line[max(at - 1, 0) : at + len(label) + 1]).strip():
@@ -280,7 +281,7 @@ class Curve:
         return Text("".join(line).rstrip(), style=SIDE)
 
     def _heights(self, bins: int, levels: int) -> tuple[Array, Array]:
-        """Give how high the least and the most of each bin reach; what is not 0 shows."""
+        """Give the heights of the least and the most of each bin; bytes above 0 get 1 at least."""
         low, high = (sizes * (levels / self.peak_bytes) for sizes in self.bins(bins))
         return np.round(low).astype(int), np.ceil(high - 0.5).clip(high > 0).astype(int)
 
@@ -294,7 +295,7 @@ class Curve:
 
     def _dots(self, width: int) -> Iterator[str]:
         low, high = self._heights(2 * width, 4 * _PLOT_ROWS)
-        low = np.where(high - low < 4, high, low)  # a smooth edge
+        low = np.where(high - low < 4, high, low)  # no stipple of less than a character
         level = np.arange(4 * _PLOT_ROWS)[:, None]
         stipple = (level + np.arange(2 * width)) % 2 == 0
         dots = (level < low) | ((level < high) & stipple) | (level == high - 1)

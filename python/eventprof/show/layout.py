@@ -1,4 +1,4 @@
-"""How a report is laid out: sections, tables, bars and names, and what all sections ask for."""
+"""The layout of a report: sections, tables, bars and names, and figures that all sections use."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from .drawing import SIDE, Name, Rule, draw_bar, show_percent
 
 ALL_DOMAINS = 31
 
+#: The word and the family of each kind of event.
 KINDS = {row[0]: (row[2], row[4]) for row in _core.kind_table()}
-#: Calls that the interpreter makes; spans and the like are none.
+#: The kinds of calls of functions, without spans and runs of the collector.
 CALL_BITS = sum(1 << row[0] for row in _core.kind_table() if row[4] == "call" and row[3])
 BLOCK_BITS = sum(1 << n for n, (_, family) in KINDS.items() if family in ("alloc", "free"))
 PYTHON_WORDS = tuple(row[2] for row in _core.kind_table() if row[7] == "python")
 C_WORDS = tuple(row[2] for row in _core.kind_table() if row[7] == "c")
-#: Those without which bytes are not complete; the others are of requests that failed.
+#: The words of events that sums of bytes need; failed requests are not among them.
 BLOCK_WORDS = tuple(
     dict.fromkeys(r[2] for r in _core.kind_table() if r[7] == "block" and r[6] != "neither")
 )
 
 
 class Layout:
-    """A page of a width, for the sections of a report."""
+    """A page of a given width, on which the sections of a report are laid out."""
 
     def __init__(self, trace: Trace, width: int, limit: int, *, plain: bool) -> None:
         self.trace = trace
         self.width = width
         self.limit = limit
-        self.few = (limit + 1) // 2  # rows of all tables but the first
+        self.few = (limit + 1) // 2  # rows of each table but the first
         self.plain = plain
         self.bar_width = 5 if width < 90 else 12 if width < 120 else 20
         self.kinds = trace._core.facts()["kinds"]
@@ -48,9 +49,9 @@ class Layout:
                     sums[kind] = sums.get(kind, 0) + count
 
     def _known_from(self) -> int:
-        """Give the time from which on nothing was overwritten, on any thread."""
+        """Give the time from which on no thread lost events by overwriting."""
         threads = self.trace.threads
-        if self.trace.loss.reason not in ("overwritten", "small_disk"):
+        if self.trace.loss.reason not in ("overwritten", "small_disk", "family"):
             return 0
         firsts = np.ma.filled(threads["first"], self.trace.duration)
         return int(firsts[threads["lost"] > 0].max())
@@ -58,7 +59,7 @@ class Layout:
     def section(
         self, title: str, *content: RenderableType, side: str = ""
     ) -> Iterator[RenderableType]:
-        """Put a title over some content; with loss it says so."""
+        """Put a title over some content; the title says whether events were lost."""
         if self.trace.loss:
             side = f"with loss; {side}" if side else "with loss"
         yield ""
@@ -66,7 +67,7 @@ class Layout:
         yield Padding(Group(*content), (0, 0, 0, 2), expand=False)
 
     def grid(self, *heads: str) -> Grid:
-        """Make a table whose columns are numbers, but for bars and names."""
+        """Make a table: columns of numbers, of bars (after "share") and of names."""
         grid = Grid(
             box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style=SIDE, show_edge=False
         )
@@ -86,7 +87,7 @@ class Layout:
         return Text(show_percent(part, whole)), bar
 
     def function(self, row: int) -> Name:
-        """Name a function by its module and qualified name."""
+        """Name a function by its module and its qualified name."""
         if row < 0:
             return Name("(unknown)", plain=self.plain, style=SIDE)
         part = self.trace.functions[row : row + 1]
@@ -97,11 +98,11 @@ class Layout:
 
     @staticmethod
     def more(count: int, what: str, rest: str, share: str = "") -> Text:
-        """Say what a table leaves out."""
+        """Say how many rows a table leaves out, and their sum."""
         share = f" ({share})" if share else ""
         return Text(f"and {count:,} more {what}, {rest}{share}", style=SIDE)
 
     def has_calls(self) -> bool:
-        """Whether there is a tree of calls, though it be of spans alone."""
+        """Whether there is a tree of calls; spans alone make one, too."""
         in_tree = (kind for kind in self.recorded if KINDS[kind][1] == "call")
         return bool(self.kinds & CALL_BITS) or next(in_tree, None) is not None

@@ -12,7 +12,7 @@ from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, KINDS, PYTHON_WORDS, Layou
 
 
 def limits(page: Layout) -> Iterator[Text]:
-    """Say first which events were lost, then what else the page cannot know."""
+    """Say first which events were lost, then what else limits the numbers of the page."""
     loss, events = page.trace.loss, sum(page.recorded.values())
     damaged = page.trace._core.facts()["damaged_chunks"]
     if damaged:
@@ -25,11 +25,11 @@ def limits(page: Layout) -> Iterator[Text]:
     if loss:
         yield Text(_lost(page, events), style=BAD)
         words = ", ".join(f"{count:,} {word}" for word, count in loss.by_kind.items())
-        yield Text(f"Missing are {words}. Counts, times and bytes below are of the kept events.")
+        yield Text(f"{words} are missing. All numbers below are of the events that were kept.")
         if page.known_from > 0:
             yield Text(
-                f"Nothing is missing from {show_ns(page.known_from)} on; the time before "
-                "counts as self time of the calls that were open then."
+                f"Nothing is missing from {show_ns(page.known_from)} on; the time before is self "
+                "time of the calls that were open then."
             )
     elif events and not damaged:
         yield Text(f"Nothing lost: {_all(events)}.", style=GOOD)
@@ -54,6 +54,7 @@ def _lost(page: Layout, events: int) -> str:
         "memory": f"no memory was left {end}",
         "disk": f"the disk of its file was full {end}",
         "small_disk": "the disk was full before the buffer, the oldest were overwritten",
+        "family": "the files of all processes had reached their limit, the oldest were overwritten",
         "cut": "another program cut the file off while it was written",
     }[str(loss.reason)]
     return (
@@ -67,10 +68,16 @@ def _other_limits(page: Layout) -> Iterator[str]:
     trace, core = page.trace, page.trace._core
     metadata, facts = trace.metadata, core.facts()
     options = metadata.get("options", {})
+    flight = metadata.get("flight")
+    if isinstance(flight, dict):
+        yield (
+            f"a flight recorder kept the last {show_ns(trace.duration)}, and wrote them because "
+            f"{flight.get('reason')}."
+        )
     if trace.loss.reason in ("limit", "memory", "disk") and not trace.loss:
-        yield f"recording ended after {show_ns(trace.duration)}, where the buffer was full."
+        yield f"recording ended after {show_ns(trace.duration)}, when the buffer was full."
     if trace.loss.reason == "cut" and not trace.loss:
-        yield "another program cut the file off while it was written: the events in it are gone."
+        yield "another program cut the file off while it was written: the events there are lost."
     for source in metadata.get("displaced", ()):
         yield (
             f"another tool took over the hook of {source!r} during the recording; later events of "
@@ -79,6 +86,7 @@ def _other_limits(page: Layout) -> Iterator[str]:
     file = trace.file
     if file is not None:
         yield from (f"{note}." for note in file["missing"])
+        yield from (f"{note}." for note in file.get("notes", ()))
         unknown = unknown_kinds(file)
         if unknown is not None:
             yield f"{unknown}."
@@ -91,11 +99,20 @@ def _other_limits(page: Layout) -> Iterator[str]:
             )
         if file["live"] and file.get("awaits_stop"):
             yield (
-                "the program is still being recorded, and its events are in memory: another "
-                "recorder with a file began first; this file is written when its own stops."
+                "the program is still being recorded, and the events are in memory, because "
+                "another recorder with a file began first; this file is written when its recorder "
+                "stops."
             )
         elif file["live"]:
             yield "the program is still being recorded; these are its events until now."
+        elif file.get("format") == "family":
+            states = [each["state"] for each in metadata["processes"]]
+            if "unfinished" in states:
+                yield (
+                    f"{states.count('unfinished'):,} of {len(states):,} processes ended "
+                    "without stopping the recorder (killed, or by os._exit); all their events are "
+                    "here."
+                )
         elif file["unfinished"] and not file.get("awaits_stop"):
             yield "the program ended without stopping the recorder; all its events are here."
     if facts["functions_off"]:
@@ -121,7 +138,7 @@ def _other_limits(page: Layout) -> Iterator[str]:
 
 
 def _not_asked_for(page: Layout) -> Iterator[str]:
-    """Name the events without which pairs and sums are incomplete."""
+    """Name the kinds of events that pairs and sums need and that were not asked for."""
     wanted = {KINDS[kind][0] for kind in KINDS if page.kinds >> kind & 1}
     for words, what in (
         (PYTHON_WORDS, "calls and times"),
@@ -146,12 +163,15 @@ def _unmatched_calls(page: Layout) -> Iterator[str]:
     if misplaced:
         yield (
             f"{show_count(misplaced, 'call')} lie in calls that did not make them: the program "
-            "switches greenlets, but here a thread has one tree of calls; parents, depths and "
-            "times are wrong around switches."
+            "switches greenlets, but a trace has one tree of calls for each thread; parents, "
+            "depths and times are wrong around switches."
         )
     unseen = tree.facts["ends_unseen"]
     if unseen:
-        yield f"the end of {show_count(unseen, 'call')} was not recorded; their times are bounds."
+        yield (
+            f"the end of {show_count(unseen, 'call')} was not recorded; their times are upper "
+            "bounds."
+        )
     strays = tree.facts["unmatched_ends"]
     if strays:
         yield f"{show_count(strays, 'call')} ended whose begin was not recorded."
@@ -168,4 +188,7 @@ def _unmatched_blocks(page: Layout) -> Iterator[str]:
         yield f"{count} of blocks that were {older}: no sum contains their bytes."
     unfreed = facts["frees_lost"]
     if unfreed:
-        yield f"the free of {show_count(unfreed, 'block')} was not recorded; their ends are bounds."
+        yield (
+            f"the free of {show_count(unfreed, 'block')} was not recorded; they may have been "
+            "freed earlier than the tables say."
+        )

@@ -1,6 +1,6 @@
 """The lines of a trace as text: functions with their source, and what each line cost.
 
-Prints to a file; which trace, and whether colours, is the caller's business.
+It has no colours.
 """
 
 from __future__ import annotations
@@ -18,30 +18,32 @@ if TYPE_CHECKING:
     from ..trace import Trace
     from ..trace.table import Table
 
-#: More lines in a row than this that did not run are left out.
+#: A run of more lines than this that did not run is left out.
 _SILENT = 4
 
 _HEADS = ("line", "hits", "time", "self", "%", "bytes", "blocks", "")
 
 
 def write_lines(trace: Trace, file: IO[str], *, limit: int, functions: Any = None) -> int:
-    """Print functions line by line: those first whose lines took, or else allocated, the most.
+    """Print functions line by line, those first whose lines took the most time.
+
+    If no line has a time, the functions that allocated the most bytes come first.
 
     Parameters
     ----------
     trace : Trace
-        Whose lines.
+        The trace to print.
     file : text file
-        Where to.
+        The file to print to.
     limit : int
         The most functions; 0: all.
     functions : array of bool, optional
-        Which, by row of `Trace.functions`.
+        Which functions to print, by row of `Trace.functions`.
 
     Returns
     -------
     int
-        How many functions were left out for the limit.
+        How many functions were left out because of the limit.
     """
     lines = trace.lines
     if functions is not None:
@@ -92,7 +94,7 @@ def _write_function(lines: Table, weight: Any, whole: float, file: IO[str]) -> N
 
 
 def _with_source(cells: dict[int, list[str]], path: str | None) -> Iterator[Sequence[str]]:
-    """Give the rows of a function's lines, those between that did not run, too, if they are few."""
+    """Give the rows of a function's lines, and of lines between them that did not run, if few."""
     before = None
     for line in sorted(cells):
         gap = 0 if before is None else line - before - 1
@@ -107,7 +109,7 @@ def _with_source(cells: dict[int, list[str]], path: str | None) -> Iterator[Sequ
 
 def _source(path: str | None, line: int) -> str:
     try:
-        # A recording may name whatever its program made up: a device, or what is no path.
+        # The path may be anything that the program gave, such as a device, or no path at all.
         if path is None or not (os.path.isfile(path) or path in linecache.cache):
             return ""
         return printable(linecache.getline(path, line).rstrip().expandtabs(4))
@@ -116,7 +118,7 @@ def _source(path: str | None, line: int) -> str:
 
 
 def _print(text: str, file: IO[str]) -> None:
-    """Print a line, with escapes for what the file's encoding does not have."""
+    """Print a line; characters that the file's encoding does not have are escaped."""
     encoding = getattr(file, "encoding", None) or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding), file=file)
 

@@ -1,4 +1,4 @@
-"""The sections of a report on memory: which functions and lines it went to, when, what stayed."""
+"""The sections of a report on memory: what allocated, live bytes over time, what was not freed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .layout import BLOCK_BITS, KINDS, Layout
 
 
 def memory(page: Layout) -> Iterator[RenderableType]:
-    """Say which functions and lines memory went to, when, and what stayed."""
+    """Give the sections on memory: functions, live bytes over time, and lines."""
     title = "Where the memory went"
     if not page.kinds & BLOCK_BITS:
         return
@@ -115,7 +115,7 @@ def _number(page: Layout, word: str) -> int:
 
 
 def _domains(page: Layout) -> str:
-    """Give what was allocated by domain, if there are several."""
+    """Give the allocated bytes of each domain, if there are several domains."""
     sums = page.trace._tree.domains_allocated
     words = ("raw", "mem", "obj", "numpy", "libc")
     parts = [f"{w} {show_bytes(n)}" for w, n in zip(words, sums, strict=True) if n]
@@ -207,7 +207,10 @@ _Sums = tuple[Array, Array, Array, Array]  # function, line, bytes, blocks: the 
 
 
 def _by_place(page: Layout, name: str) -> _Sums:
-    """Give bytes and blocks by line; of a tree that was folded, the rows of blocks know them."""
+    """Give bytes and blocks by line: from the tree, or from the table of blocks.
+
+    The tree does not have all lines if its smallest nodes were folded into "other".
+    """
     tree, core = page.trace._tree, page.trace._core
     if not tree.facts["folded"]:
         return tree.by_place(name)

@@ -1,4 +1,4 @@
-"""The section of a report that says when, how and how much was recorded."""
+"""The section "What was recorded" of a report: the program, the events, and the hooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, CALL_BITS, KINDS, PYTHON_W
 
 
 def recorded(page: Layout) -> Grid:
-    """Say when, how and how much was recorded."""
+    """Give the rows of the section."""
     trace, metadata = page.trace, page.trace.metadata
     grid = Grid.grid(padding=(0, 2, 0, 0))
     grid.add_column(style=SIDE, no_wrap=True)
@@ -45,7 +45,7 @@ def recorded(page: Layout) -> Grid:
 
 def _rate(page: Layout, events: int) -> str:
     duration = page.trace.duration
-    if duration < 1e6:  # of less than a millisecond it says nothing
+    if duration < 1e6:  # the rate of less than a millisecond says nothing
         return ""
     rate = events / duration * 1e9
     for unit, size in ((" million", 1e6), ("", 1.0)):

@@ -1,7 +1,7 @@
-"""The report: one page of text that says what a trace holds, by rich.
+"""The report: one page of text that says what a trace holds, drawn by rich.
 
-Numbers stand left and names right, so that a line is read without a ruler and the names get what
-room is left.
+In tables the numbers are at the left and the names at the right: the names get the rest of the
+line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .times import times
 if TYPE_CHECKING:
     from ..trace import Trace
 
-_NARROWEST = 40  # columns: below that, nothing is left of a name
+_NARROWEST = 40  # columns: with fewer there is no room for names
 
 
 def sections(page: Layout) -> Iterator[RenderableType]:
@@ -41,7 +41,7 @@ def sections(page: Layout) -> Iterator[RenderableType]:
 
 
 def _own_code(page: Layout) -> Iterator[RenderableType]:
-    """Say what is slow and where the peak is, in own code."""
+    """Give the section on own code: slow lines, lines that hold the peak, measures of memory."""
     from ..answers.first import sections as first_lines
 
     lines = first_lines(page.trace)
@@ -53,13 +53,13 @@ def _own_code(page: Layout) -> Iterator[RenderableType]:
 
 
 class _Ascii(io.StringIO):
-    """Text for an output that has no more than ASCII."""
+    """A text file for output that can show only ASCII."""
 
     encoding = "ascii"
 
 
 def _is_plain(console: Console) -> bool:
-    """Whether an output has no more than ASCII, or is a terminal whose fonts have no more."""
+    """Whether an output can show only ASCII: by its encoding, or by its kind of terminal."""
     terms = ("dumb", "linux", "unknown", "vt100")
     poor = console.is_terminal and os.environ.get("TERM", "").lower() in terms
     return poor or console.options.ascii_only
@@ -95,23 +95,23 @@ def report(
     Parameters
     ----------
     trace : Trace
-        What to report.
+        The trace to report.
     file : text file, optional
-        Where to; standard output without.
+        Where to print; by default standard output.
     width : int, optional
-        In columns; without, the terminal's, or 80. At least 40.
+        The width in columns, 40 or more; by default the terminal's, or 80.
     limit : int
         How many functions the table of times shows; the other tables show half as many.
 
     Raises
     ------
     TypeError, ValueError
-        A number is none, or too small; nothing was printed.
+        An argument is not a whole number, or too small. Nothing was printed.
 
     Notes
     -----
-    Colours only in a terminal, and not where ``NO_COLOR`` is set; ASCII only where the encoding or
-    the terminal has no more.
+    There are colours only in a terminal, and not if ``NO_COLOR`` is set. If the encoding or the
+    terminal has only ASCII, the page has only ASCII.
     """
     limit = _checked("limit", limit, 1)
     if width is not None:
@@ -119,7 +119,7 @@ def report(
     console = Console(file=file, width=width)
     if console.is_terminal or console.is_jupyter:
         _print(trace, console, limit)
-    else:  # without the blanks that rich fills lines with
+    else:  # rich fills lines with blanks: leave them out
         print(_text(trace, console.encoding, console.width, limit), file=console.file)
 
 
@@ -129,22 +129,22 @@ def text(trace: Trace, width: int = 100, limit: int = 15) -> str:
     Parameters
     ----------
     trace : Trace
-        What to report.
+        The trace to report.
     width : int
-        In columns, at least 40.
+        The width in columns, 40 or more.
     limit : int
         As in `report`.
 
     Returns
     -------
     str
-        Lines of at most `width` columns, without a last newline. ASCII if standard output has no
-        more, so that it can be printed.
+        Lines of at most `width` columns, without a last newline. If standard output has only ASCII,
+        so has the text: it can always be printed.
 
     Raises
     ------
     TypeError, ValueError
-        A number is none, or too small.
+        An argument is not a whole number, or too small.
     """
     width, limit = _checked("width", width, _NARROWEST), _checked("limit", limit, 1)
     return _text(trace, getattr(sys.stdout, "encoding", None) or "utf-8", width, limit)

@@ -1,4 +1,4 @@
-"""The section of a report that says which thread did what, and when."""
+"""The section "Threads" of a report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .layout import BLOCK_BITS, Layout
 
 
 def threads(page: Layout) -> Iterator[RenderableType]:
-    """Say which thread did what, and when."""
+    """Give the section: events, time in calls, bytes and active time of each thread."""
     trace, table = page.trace, page.trace.threads
     if not len(table):
         return

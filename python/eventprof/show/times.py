@@ -1,4 +1,4 @@
-"""The section of a report that says in which functions the time went."""
+"""The section "Where the time went" of a report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .layout import Layout
 
 
 def times(page: Layout) -> Iterator[RenderableType]:
-    """Say in which functions the time went."""
+    """Give the section: the functions with the most self time."""
     title = "Where the time went"
     if not page.has_calls():
         return
@@ -48,7 +48,7 @@ def times(page: Layout) -> Iterator[RenderableType]:
                 show_percent(rest, whole),
             )
         )
-    legend = "self: without the calls inside; total: with them; mean: of a call"
+    legend = "self: without the calls inside; total: with them; mean: per call"
     if statistics["resumes"][shown].any():
         legend += " or resume; 1+2: calls+resumes"
     content.append(Text(legend, style=SIDE))

@@ -51,7 +51,7 @@ def _gc(trace: Tables) -> Table:
     rows = rows_of_kind(trace, "GC_COLLECTED")
     if len(rows):
         # The innermost call around it is the run that it belongs to.
-        words, of = event_words(trace)[rows], trace._core.events("call")[rows]
+        words, of = event_words(trace, rows), trace._core.events("call")[rows]
         at = np.searchsorted(calls, of)
         known = (at < count) & (calls[np.minimum(at, count - 1)] == of) if count else of < -1
         collected[0, at[known]] = (words[known] & 0xFFFFFFFF).astype(np.int64)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from .. import _core
+from .plain_table import shorten
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,8 +18,6 @@ Mask: TypeAlias = "NDArray[np.bool_]"
 
 #: Which values stand for "unknown"; a function gives the mask itself, True where unknown.
 Null: TypeAlias = "Literal['never', 'negative', 'zero', 'nan'] | Callable[[], Mask]"
-
-_TEXT_WIDTH = 40  # of a cell in a repr
 
 
 def code_type(count: int) -> np.dtype[Any]:
@@ -135,6 +134,16 @@ class Column:
         self._values: Array | None = None
         self._nulls: Mask | None = None
         self._text: Array | None = None
+
+    @property
+    def left(self) -> bool:
+        """Whether a repr has the cells at the left."""
+        return self.words is not None
+
+    @property
+    def type_word(self) -> str:
+        """The type, for people."""
+        return "text" if self.words is not None else str(self.dtype)
 
     @property
     def nullable(self) -> bool:
@@ -268,14 +277,8 @@ class Column:
     def show(self) -> list[str]:
         """Give the cells of a repr; "-" where unknown."""
         if self.words is not None:
-            return ["-" if item is None else _shorten(item) for item in self.items()]
+            return ["-" if item is None else shorten(item) for item in self.items()]
         if self.hexadecimal:
             return ["-" if item is None else f"{item:#x}" for item in self.items()]
         spec = ",.6g" if self.type().kind == "f" else "" if self.type().kind == "b" else ","
         return ["-" if item is None else format(item, spec) for item in self.items()]
-
-
-def _shorten(text: str) -> str:
-    text = text.encode("utf-8", "backslashreplace").decode()
-    text = text if text.isprintable() else ascii(text)[1:-1]
-    return text if len(text) <= _TEXT_WIDTH else "..." + text[3 - _TEXT_WIDTH :]

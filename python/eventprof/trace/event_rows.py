@@ -25,7 +25,7 @@ def event_kinds(trace: Facts) -> Array:
     if not any(flow in recorded for *_, recorded, _lost in trace._thread_rows):
         return kinds
     rows = np.flatnonzero(kinds == flow)
-    words = event_words(trace)[rows]
+    words = event_words(trace, rows)
     rows, words = rows[words & 3 == LOOSE], words[words & 3 == LOOSE]
     kinds = kinds.copy()
     kinds[rows] = np.where(words >> 2 & 1, NUMBERS["SPAN_END"], NUMBERS["SPAN_BEGIN"])
@@ -40,10 +40,12 @@ def rows_of_kind(trace: Facts, kind: str) -> Array:
     return np.flatnonzero(trace._core.events("kind") == number)
 
 
-def event_words(trace: Facts) -> Array:
-    """Give the values of all events as they were recorded, uint64."""
+def event_words(trace: Facts, rows: Array) -> Array:
+    """Give the values of some events as they were recorded, uint64."""
+    if not len(rows):
+        return np.empty(0, np.uint64)  # the column of all events takes memory
     words: Array = trace._core.events("word")
-    return words
+    return words[rows]
 
 
 def name_column(trace: Tables, functions: Array) -> Column:
@@ -68,22 +70,25 @@ def event_table(
     """Give time, thread, name, more, and where it was made, of rows of events."""
 
     def load(column: str) -> Array:
+        if not len(rows):
+            # The column of all events takes memory.
+            return np.empty(0, np.int64 if column == "time" else np.int32)
         values: Array = trace._core.events(column)
         return values[rows]
 
-    return Table(
-        trace._title(title),
-        [
-            number("time", load("time"), "ns", "since the window's start"),
-            number("thread", load("thread"), "", "row of threads"),
-            name_column(trace, load("function")),
-            *(number(name, values) for name, values in (numbers or {}).items()),
-            *others,
-            number("caller", load("caller"), "", "row of functions", "negative"),
-            number("caller_line", load("caller_line"), "", "where it was made", "negative"),
-        ],
-        len(rows),
+    columns = [
+        number("time", load("time"), "ns", "since the window's start"),
+        number("thread", load("thread"), "", "row of threads"),
+        name_column(trace, load("function")),
+        *(number(name, values) for name, values in (numbers or {}).items()),
+        *others,
+        number("caller", load("caller"), "", "row of functions", "negative"),
+        number("caller_line", load("caller_line"), "", "where it was made", "negative"),
+    ]
+    columns += trace._label_columns(
+        columns, lambda: trace._label_sets.of(load("thread"), load("time"))
     )
+    return Table(trace._title(title), columns, len(rows))
 
 
 def calls_of_kind(trace: Facts, kind: str) -> Array:

@@ -56,7 +56,7 @@ class Facts:
         full = self._facts["full"]
         if full is None and self._file is not None and self._facts["damaged_chunks"]:
             full = "damaged"
-        if not by_thread and full in ("damaged", "small_disk"):
+        if not by_thread and full in ("damaged", "small_disk", "family"):
             full = None
         return Loss(by_kind, by_thread, full)
 

@@ -31,7 +31,7 @@ class Peak:
     bytes, blocks : int
         The blocks of the window that were alive then.
     by_function, by_site, by_stack : Table
-        The same by function, site or stack, the most first. by_stack needs all events in memory.
+        The same by function, site or stack, the most first.
     loss : str
         What is missing and may falsify the answer, in words; empty: nothing.
     """
@@ -46,7 +46,7 @@ class Peak:
 
     @cached_property
     def by_stack(self) -> Table:
-        """Whose it was, by the open calls: from the rows of all blocks."""
+        """Whose it was, by the open calls."""
         assert self._by_stack is not None  # only a copy has none, and it has the table
         return self._by_stack()
 
@@ -75,8 +75,12 @@ class Holders(Tables):
     def _held(self, title: str, name: str, by: By) -> Table:
         """Make a table of who holds live, at_peak or temporary blocks."""
         tree = cast("Trace", self)._tree
-        if by == "stack" or tree.facts["folded"]:  # what was folded is on no line
+        if tree.facts["folded"]:  # what was folded is on no line
             return self._groups(title, self._grouped(name, by), by)
+        if by == "stack":
+            stacks, sizes, blocks = tree.by_stack(name)
+            columns = {"stack": stacks, "bytes": sizes, "blocks": blocks}
+            return answer_table(self, title, columns)
         if by == "site":
             function, line, sizes, blocks = tree.by_place(name)
         else:

@@ -11,14 +11,15 @@ class Loss:
     Attributes
     ----------
     total : int
-        All of them.
+        All of them: the sum of `by_kind`.
     by_kind : dict of str to int
         By the word of the ``event`` column.
     by_thread : dict of int to int
         By the row in ``threads``.
-    reason : {None, 'overwritten', 'limit', 'memory', 'disk', 'small_disk', 'cut', 'damaged'}
-        The oldest were overwritten; or recording ended at the buffer's limit, without memory, or
-        without room for the file; or the file is damaged.
+    reason : str or None
+        overwritten, limit, memory, disk, small_disk, family, cut or damaged: the oldest were
+        overwritten (family: at the limit of all processes); or recording ended at the buffer's
+        limit, without memory, or without room for the file; or the file is damaged.
     """
 
     __slots__ = ("by_kind", "by_thread", "reason", "total")
@@ -26,7 +27,7 @@ class Loss:
     def __init__(self, by_kind: dict[str, int], by_thread: dict[int, int], full: str | None):
         self.by_kind = by_kind
         self.by_thread = by_thread
-        self.total = sum(by_thread.values())
+        self.total = sum(by_kind.values())
         self.reason = full if full is not None else "overwritten" if self.total else None
 
     def __bool__(self) -> bool:
@@ -42,10 +43,11 @@ class Loss:
             "memory": "there was no memory",
             "disk": "the file found no more room on its disk",
             "small_disk": "the disk was full before the buffer, and the oldest were overwritten",
+            "family": "the files of all processes had reached their limit, and the oldest were "
+            "overwritten",
             "cut": "the file was cut off while it was written",
             "damaged": "the file is damaged",
         }
-        return (
-            f"<{plural(self.total, 'event')} lost on {plural(len(self.by_thread), 'thread')}, "
-            f"{why[str(self.reason)]}: {kinds}>"
-        )
+        # PyPy does not say on which thread an event of its compiler was lost.
+        on = f" on {plural(len(self.by_thread), 'thread')}" if self.by_thread else ""
+        return f"<{plural(self.total, 'event')} lost{on}, {why[str(self.reason)]}: {kinds}>"

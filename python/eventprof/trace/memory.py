@@ -107,17 +107,24 @@ class Memory(Tables):
         Returns
         -------
         Table
-            ``time`` int64, ns; ``bytes`` int64. Empty where the system does not say (not Linux).
+            ``time`` int64, ns; ``bytes`` int64; ``recorder`` int64, how many of these bytes are
+            the recorder's own: its log (of a file, the part of the file that is in memory), its
+            tables of names and threads. Null where that is unknown: in logs before version 2.2,
+            archives before 1.4, and where one of them was merged. Empty where the system does not
+            say (not Linux).
 
         Notes
         -----
         A thread of the recorder's own samples it, the program's threads do not wait; of windows
         longer than eleven minutes the samples thin out. Further samples are taken at both ends and
-        whenever a chunk of the log began: these are all where no memory is recorded.
+        whenever a chunk of the log began: these are all where no memory is recorded. A chunk counts
+        whole from its beginning, so ``recorder`` is too large by what is still free in the chunks
+        of the threads: at most 1 MiB of each, and little of a thread that does little.
         """
-        time, resident = self._core.resident()
+        time, held, recorder = self._core.resident()
+        columns = {"time": time, "bytes": held, "recorder": np.ma.masked_equal(recorder, 0)}
         return Table.from_columns(
-            "resident", {"time": time, "bytes": resident}, units={"time": "ns", "bytes": "bytes"}
+            "resident", columns, units={"time": "ns", "bytes": "bytes", "recorder": "bytes"}
         )
 
     def memory_bins(self, count: int, domains: Iterable[str] | str | None = None) -> Table:

@@ -76,7 +76,7 @@ class _ObjectEvents:
         self.kind = load("kind")[rows] if some else np.empty(0, np.uint8)
         self.time = load("time")[rows] if some else np.empty(0, np.int64)
         self.type = load("function")[rows] if some else np.empty(0, np.int32)
-        address = event_words(trace)[rows] if some else np.empty(0, np.uint64)
+        address = event_words(trace, rows) if some else np.empty(0, np.uint64)
         self.is_created = self.kind == NUMBERS["CREATE"]
         # By address, each in its own order: after the birth of an object comes its end, or the
         # next birth at its place.

@@ -5,7 +5,6 @@ tables.py defines the tables of a trace; the extension makes Arrow's structs.
 
 from __future__ import annotations
 
-import operator
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast, overload
@@ -14,8 +13,9 @@ import numpy as np
 
 from .. import _core
 from .._optional import require
-from .._words import did_you_mean, printable
+from .._words import did_you_mean
 from .column import Array, Column, Mask, Null, Words, encode
+from .plain_table import SHOWN, PlainTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 Compensate: TypeAlias = "bool | Mapping[str, float]"
 
 _ROWS_AT_A_TIME = 4096  # of an iteration
-_SHOWN = 5  # rows of a repr at either end
 
 
 def _warn_of_name(before: str, now: str) -> None:
@@ -83,7 +82,7 @@ def _values_and_nulls(given: Any) -> tuple[Array, Mask | None]:
     return (np.array(items, dtype=object) if values.dtype.kind in "OU" else values), None
 
 
-class Table:
+class Table(PlainTable):
     """Named columns of equal length.
 
     ``table["size"]`` is a NumPy array that is not copied; it is read-only, because the table keeps
@@ -109,7 +108,9 @@ class Table:
     Row(name=None, grams=7)
     """
 
-    __slots__ = ("__weakref__", "_columns", "_compensate", "_length", "_row_type", "name")
+    __slots__ = ("_compensate",)
+
+    _columns: dict[str, Column]
 
     def __init__(
         self,
@@ -118,11 +119,8 @@ class Table:
         length: int,
         compensate: Callable[[Compensate], Table] | None = None,
     ) -> None:
-        self.name = name
+        super().__init__(name, list(columns), length)
         self._compensate = compensate
-        self._columns = {column.name: column for column in columns}
-        self._length = length
-        self._row_type: Any = None
 
     @classmethod
     def from_columns(
@@ -184,14 +182,6 @@ class Table:
 
     # ---- What is in it ---------------------------------------------------------------------------
 
-    def __len__(self) -> int:
-        return self._length
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns, in order."""
-        return tuple(self._columns)
-
     def __contains__(self, name: object) -> bool:
         return name in self._columns or name in self._formerly()
 
@@ -204,17 +194,11 @@ class Table:
         return {c.formerly: c.name for c in self._columns.values() if c.formerly}
 
     def _column(self, name: str) -> Column:
-        try:
-            return self._columns[name]
-        except KeyError:
-            now = self._formerly().get(name)
-            if now is not None:
-                _warn_of_name(name, now)
-                return self._columns[now]
-            raise KeyError(
-                f"{self.name} has no column {name!r}{did_you_mean(name, self._columns)} "
-                f"(it has: {', '.join(self._columns)})"
-            ) from None
+        now = self._formerly().get(name) if name not in self._columns else None
+        if now is None:
+            return cast(Column, super()._column(name))
+        _warn_of_name(name, now)
+        return self._columns[now]
 
     def __getattr__(self, name: str) -> Array:
         """Give a column whose name nothing else of the table has; ``table[name]`` gives any."""
@@ -309,17 +293,7 @@ class Table:
             One row a column: column, type (``text``, or NumPy's), unit (null: none), nullable,
             meaning.
         """
-        columns = self._columns.values()
-        return Table.from_columns(
-            f"columns of {self.name}",
-            {
-                "column": [c.name for c in columns],
-                "type": ["text" if c.words is not None else str(c.dtype) for c in columns],
-                "unit": [c.unit or None for c in columns],
-                "nullable": np.array([c.nullable for c in columns], dtype=bool),
-                "meaning": [c.doc or None for c in columns],
-            },
-        )
+        return Table.from_columns(f"columns of {self.name}", self._described())
 
     def top(self, column: str, count: int = 10) -> Table:
         """Give the rows with the largest values of a column, the largest first.
@@ -393,16 +367,7 @@ class Table:
         ):
             rows = self._rows(key)
             return self._select(lambda values: values.take(rows), len(rows))
-        try:
-            row = operator.index(key)
-        except TypeError:
-            raise TypeError(
-                f"{self.name}[...] takes a column's name, a row's number, a slice, a mask or an "
-                f"array of row numbers, not {type(key).__name__}"
-            ) from None
-        if not -self._length <= row < self._length:
-            raise IndexError(f"{self.name} has {self._length} rows; there is no row {row}")
-        row %= self._length
+        row = self._row(key)
         return next(iter(self[row : row + 1]))
 
     def _rows(self, key: Any) -> NDArray[np.intp]:
@@ -611,35 +576,6 @@ class Table:
 
     # ---- For people ------------------------------------------------------------------------------
 
-    def _shown(self) -> tuple[list[str], list[Column], list[list[str]]]:
-        """Give row labels, columns and cells (by column) of the first and last rows."""
-        rows = list(range(min(self._length, 2 * _SHOWN + 1)))
-        if self._length > 2 * _SHOWN + 1:
-            rows = [*range(_SHOWN), *range(self._length - _SHOWN, self._length)]
-        part = self[np.array(rows, dtype=np.intp)]
-        columns = list(part._columns.values())
-        return [f"{row:,}" for row in rows], columns, [column.show() for column in columns]
-
-    def _headline(self) -> str:
-        rows = "1 row" if self._length == 1 else f"{self._length:,} rows"
-        count = len(self._columns)
-        return f"{printable(self.name)}: {rows}, {'1 column' if count == 1 else f'{count} columns'}"
-
-    def __repr__(self) -> str:
-        if self._length == 0:
-            return f"{self._headline()}: {', '.join(self._columns)}"
-        labels, columns, cells = self._shown()
-        blocks = [[" " * len(labels[-1]), *(label.rjust(len(labels[-1])) for label in labels)]]
-        for column, shown in zip(columns, cells, strict=True):
-            head = f"{column.name} [{column.unit}]" if column.unit else column.name
-            width = max(len(head), *map(len, shown))
-            left = column.words is not None
-            blocks.append([x.ljust(width) if left else x.rjust(width) for x in (head, *shown)])
-        lines = ["  ".join(cell).rstrip() for cell in zip(*blocks, strict=True)]
-        if self._length > len(labels):
-            lines.insert(1 + _SHOWN, "...")
-        return "\n".join([self._headline(), *lines])
-
     def _repr_html_(self) -> str:
         """Give what a notebook shows."""
         import html  # 2 ms that an import of eventprof need not take
@@ -653,7 +589,7 @@ class Table:
         heads = [f"{c.name} [{c.unit}]" if c.unit else c.name for c in columns]
         body = [row("td", line) for line in zip(labels, *cells, strict=True)]
         if self._length > len(labels):
-            body.insert(_SHOWN, row("td", ["..."] * (len(columns) + 1)))
+            body.insert(SHOWN, row("td", ["..."] * (len(columns) + 1)))
         return (
             f"<table><caption>{html.escape(self._headline())}</caption>"
             f"<thead>{row('th', ['', *heads])}</thead><tbody>{''.join(body)}</tbody></table>"

@@ -17,8 +17,8 @@ from .comparison import Comparison
 from .memory import Memory
 from .moments import Moments
 from .objects import Objects
+from .requests import Requests
 from .table import Table
-from .user_events import UserEvents
 
 if TYPE_CHECKING:
     from .verification import Verification
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 _SQL_TABLES = (
     "events", "calls", "allocations", "functions", "lines", "memory", "resident", "threads",
     "tree", "own", "gil",
-    "marks", "spans", "counters", "flows", "gc", "audit", "objects", "runtime",
+    "marks", "spans", "counters", "flows", "labels", "requests", "gc", "audit", "objects",
+    "runtime", "processes",
 )  # fmt: skip
 
 
-class Trace(UserEvents, Collector, Objects, Memory, Moments, Callers, Comparison, Answers):
+class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, Answers):
     """What one window recorded, as tables; each column is computed when first asked for.
 
     Made by `Recorder.trace` and `Recorder.snapshot`.
@@ -122,10 +123,9 @@ class Trace(UserEvents, Collector, Objects, Memory, Moments, Callers, Comparison
         ----------
         query : str
             The tables are events, calls, allocations, functions, lines, memory, resident, threads,
-            tree, own, gil,
-            marks, spans, counters, flows, gc, audit, objects and runtime; their column ``row`` is
-            what columns such as ``function``, ``parent`` and ``call`` refer to. Those that the
-            query does not name are not computed.
+            tree, own, gil, marks, spans, counters, flows, labels, requests, gc, audit, objects,
+            runtime and processes; their column ``row`` is what columns such as ``function``,
+            ``parent`` and ``call`` refer to. Those that the query does not name are not computed.
 
         Returns
         -------
@@ -274,6 +274,7 @@ class Trace(UserEvents, Collector, Objects, Memory, Moments, Callers, Comparison
         *,
         title: str | None = None,
         grain: int = 1,
+        source: bool = False,
         force: bool = False,
     ) -> str:
         """Show the trace as a page: every call on a timeline, over who held the memory.
@@ -287,6 +288,9 @@ class Trace(UserEvents, Collector, Objects, Memory, Moments, Callers, Comparison
             What stands above it; without, the program's name.
         grain : int
             Times are rounded down to multiples of so many ns, which makes a smaller page.
+        source : bool
+            Put the text of the program's files into it, with time and bytes by line. A recording
+            without lines has the time of the calls that a line made; the page says so.
         force : bool
             Replace what is at `path`.
 
@@ -310,8 +314,8 @@ class Trace(UserEvents, Collector, Objects, Memory, Moments, Callers, Comparison
         if grain < 1:
             raise ValueError(f"grain: at least 1 ns, not {grain}")
         if path is None:
-            return open_page(self, title=title, grain=grain)
-        write(self, path, title=title, grain=grain, force=force)
+            return open_page(self, title=title, grain=grain, source=source)
+        write(self, path, title=title, grain=grain, source=source, force=force)
         return os.fspath(path)
 
     def plot(self, axes: Any = None) -> Any:

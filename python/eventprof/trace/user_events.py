@@ -48,7 +48,7 @@ class UserEvents(Tables):
         """
         rows = rows_of_kind(self, "COUNTER")
         return event_table(
-            self, "counters", rows, {"value": event_words(self)[rows].view(np.float64)}
+            self, "counters", rows, {"value": event_words(self, rows).view(np.float64)}
         )
 
     @property
@@ -62,7 +62,7 @@ class UserEvents(Tables):
             begin, step or end.
         """
         rows = rows_of_kind(self, "FLOW")
-        words = event_words(self)[rows]
+        words = event_words(self, rows)
         rows, words = rows[words & 3 != LOOSE], words[words & 3 != LOOSE]
         phases = Column(
             "phase",
@@ -85,7 +85,8 @@ class UserEvents(Tables):
             it: in a generator or coroutine, or entered by an ExitStack. ``caller`` int32, row of
             `functions`, and ``caller_line`` int32: where it began. ``flags`` uint8, as in `calls`:
             1 it began before the window, or its begin was lost; 2 open when the window ended; 16
-            its end was not seen. The duration is a lower bound then.
+            its end was not seen. The duration is a lower bound then. And a text column for each
+            name that `eventprof.label` gave; `marks`, `counters` and `flows` have them, too.
         """
         return _spans(self)
 
@@ -113,20 +114,20 @@ def _spans(trace: Tables) -> Table:
     columns = {name: np.concatenate([part[name] for part in parts]) for name in nested}
     order = np.argsort(columns["start"], kind="stable")
     columns = {name: values[order] for name, values in columns.items()}
-    return Table(
-        trace._title("spans"),
-        [
-            number("start", columns["start"], "ns", "since the window's start"),
-            number("duration", columns["duration"], "ns", "from start to end"),
-            number("thread", columns["thread"], "", "row of threads"),
-            name_column(trace, columns["function"]),
-            number("call", columns["call"], "", "row of calls", "negative"),
-            number("caller", columns["caller"], "", "row of functions", "negative"),
-            number("caller_line", columns["caller_line"], "", "where it began", "negative"),
-            number("flags", columns["flags"], "", "as of calls"),
-        ],
-        len(order),
+    of_table = [
+        number("start", columns["start"], "ns", "since the window's start"),
+        number("duration", columns["duration"], "ns", "from start to end"),
+        number("thread", columns["thread"], "", "row of threads"),
+        name_column(trace, columns["function"]),
+        number("call", columns["call"], "", "row of calls", "negative"),
+        number("caller", columns["caller"], "", "row of functions", "negative"),
+        number("caller_line", columns["caller_line"], "", "where it began", "negative"),
+        number("flags", columns["flags"], "", "as of calls"),
+    ]
+    of_table += trace._label_columns(
+        of_table, lambda: trace._label_sets.of(columns["thread"], columns["start"])
     )
+    return Table(trace._title("spans"), of_table, len(order))
 
 
 def _span_columns(found: list[tuple[int, ...]]) -> dict[str, Array]:
@@ -144,7 +145,7 @@ def _span_columns(found: list[tuple[int, ...]]) -> dict[str, Array]:
 def _loose_spans(trace: Tables) -> dict[str, Array]:
     """Pair the ends of spans that need not nest: the last begin of a name and span with an end."""
     rows = rows_of_kind(trace, "FLOW")
-    words = event_words(trace)[rows] if len(rows) else np.empty(0, np.uint64)
+    words = event_words(trace, rows)
     rows, words = rows[words & 3 == LOOSE], words[words & 3 == LOOSE]
     load = trace._core.events
     columns = [load(name)[rows].tolist() if len(rows) else [] for name in

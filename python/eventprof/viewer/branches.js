@@ -1,13 +1,13 @@
-// The tree of what a call did, beside the tree of another call of its function: by function, below each other.
+// The tree of the calls inside of a call, beside that of another call of the same function; a branch is a function.
 
 /** @typedef {{path: string, fn: number, depth: number, calls: [number[], number[]], time: [number, number], opened: boolean, leaf: boolean}} Branch */
 
-const MOST_CALLS = 20000; // that a branch may stand for, to be opened unasked
+const MOST_CALLS = 20000; // a branch of more calls is opened only by a click
 const MOST_BRANCHES = 400;
-const DEEPEST = 12; // that is opened unasked
+const DEEPEST = 12; // from this depth on a branch is opened only by a click
 
 /**
- * The branches below one: what its calls made, by function, those that take longest first.
+ * Gives the branches below a branch: the calls that its calls made, by function, the longest time first.
  * @param {import("./data.js").Data} data @param {{path: string, depth: number, calls: [number[], number[]]}} branch @returns {Branch[]}
  */
 export function below(data, branch) {
@@ -28,8 +28,8 @@ export function below(data, branch) {
 }
 
 /**
- * The rows of the tree, from top to bottom; branches are open that take a share of the time, or that were opened.
- * @param {import("./data.js").Data} data @param {number} call @param {number} other @param {Map<string, boolean>} choice what was opened and closed, by path
+ * Gives the rows of the tree, from top to bottom. A branch is open if it takes a twentieth of the time, or if it was clicked.
+ * @param {import("./data.js").Data} data @param {number} call @param {number} other @param {Map<string, boolean>} choice which branches were opened (true) and closed, by path
  */
 export function branches(data, call, other, choice) {
   /** @type {Branch[]} */

@@ -1,6 +1,6 @@
-// Colours: of areas (safe for the colour-blind, after Okabe and Ito), by module, by function; of both themes.
+// Colours by area (the palette of Okabe and Ito, which colour-blind people can tell apart), by module and by function, for both themes.
 
-/** Hue, saturation of an area; its lightness is the theme's. own, installed, stdlib, native, span, gc */
+/** Hue and saturation of each area: own, installed, stdlib, native, span, gc. The theme gives the lightness. */
 const HUES = [[38, 88], [203, 72], [163, 55], [220, 8], [320, 45], [14, 82]];
 export const AREA_NAMES = ["own code", "installed packages", "standard library", "C and builtins", "spans and marks", "garbage collector"];
 const BAND_HUES = [[203, 78, 0], [38, 90, 0], [163, 60, 0], [320, 45, 6], [14, 80, 0], [56, 85, 0], [215, 80, -14], [163, 55, -16], [38, 75, -18], [320, 40, -14], [14, 60, -16], [270, 40, 4]];
@@ -15,7 +15,7 @@ function rgb(h, s, l) {
   return [f(0), f(8), f(4)];
 }
 
-/** As a pixel of ImageData. @param {[number, number, number]} c */
+/** Gives a colour as a pixel of ImageData. @param {[number, number, number]} c */
 export function pixel(c) {
   return (0xff000000 | (c[2] << 16) | (c[1] << 8) | c[0]) >>> 0;
 }
@@ -25,7 +25,7 @@ export function cssOf(p) {
   return `rgb(${p & 255} ${(p >> 8) & 255} ${(p >> 16) & 255})`;
 }
 
-/** @param {number} a @param {number} b @param {number} share of a, 0 to 256 */
+/** Mixes two colours. @param {number} a @param {number} b @param {number} share of a, 0 to 256 */
 export function blend(a, b, share) {
   const rest = 256 - share;
   const rb = (((a & 0xff00ff) * share + (b & 0xff00ff) * rest) >>> 8) & 0xff00ff;
@@ -33,7 +33,7 @@ export function blend(a, b, share) {
   return (0xff000000 | rb | g) >>> 0;
 }
 
-/** @param {number} n */
+/** Gives a number from 0 to 1 that looks random, the same each time. @param {number} n */
 function scatter(n) {
   let x = Math.imul(n + 1, 0x9e3779b1);
   x = Math.imul(x ^ (x >>> 15), 0x85ebca6b);
@@ -59,7 +59,7 @@ export function palette(functions, by, dark) {
     }
     calls[n] = pixel(rgb(hue, saturation * (dark ? 0.72 : 1), area === 3 && by === "area" ? shade + (dark ? -6 : 10) : shade));
   }
-  calls[count] = pixel(rgb(0, 0, base)); // of a function that is not known
+  calls[count] = pixel(rgb(0, 0, base)); // for an unknown function
   const bands = BAND_HUES.map(([h, s, l]) => pixel(rgb(h, s * (dark ? 0.75 : 0.95), (dark ? 48 : 62) + l)));
   bands.push(pixel(rgb(0, 0, dark ? 42 : 74)));
   return {

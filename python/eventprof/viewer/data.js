@@ -1,12 +1,14 @@
-// The data of the page: decodes sections, and answers questions about calls and blocks. No other module knows the bytes.
+// The data of the page: decodes sections, and answers questions about calls and blocks. Only this module reads their bytes.
 
+import { Bins, isLong } from "./bins.js";
 import { Pyramid, gallop, lowerBound, upperBound } from "./lod.js";
 import { unpack } from "./unpack.js";
 import { Waiting } from "./waiting.js";
 
-const KEYFRAME = 64; // events of blocks between two known sums
+const KEYFRAME = 64; // for every 64th event of blocks, the sums before it are known
+const GROUP = 16 * KEYFRAME; // for each group of so many events, the largest sum is known
 
-/** What a column is decoded into first: loops that always meet the same type of array are several times as fast. */
+/** Each column is decoded into this first: loops that always see the same type of array are several times as fast. */
 let scratch = new Float64Array(0);
 
 /** Reads columns one after the other. */
@@ -19,7 +21,7 @@ class Reader {
     this.at = 0;
   }
 
-  /** Decodes the next column; what it gives is valid until the next one. @param {number} rows */
+  /** Decodes the next column; the result is valid until the next call. @param {number} rows */
   next(rows) {
     if (scratch.length < rows) scratch = new Float64Array(rows);
     const { bytes } = this;
@@ -49,23 +51,44 @@ class Reader {
     return this.next(rows).slice();
   }
 
-  /** Signed numbers that are differences. @param {number} rows */
+  /** Decodes a column of differences to a column of sums. @param {number} rows */
   differences(rows) {
     const out = this.numbers(rows);
     for (let i = 0, sum = 0; i < out.length; i++) {
-      const zigzag = out[i];
-      out[i] = sum += zigzag % 2 ? -(zigzag + 1) / 2 : zigzag / 2;
+      out[i] = sum += unzigzag(out[i]);
     }
     return out;
   }
 }
 
-/** The smallest array of whole numbers up to `most`. @param {number} most @param {number} length @returns {Uint8Array|Uint16Array|Uint32Array|Float64Array} */
+/** Gives the signed number that a zigzag number stands for. @param {number} zigzag */
+function unzigzag(zigzag) {
+  return zigzag % 2 ? -(zigzag + 1) / 2 : zigzag / 2;
+}
+
+/** Gives the place of each row in a column that is sorted by keys. @param {ArrayLike<number>} keys @param {number} rows @param {number} most all keys are less */
+function placesOf(keys, rows, most) {
+  const next = new Uint32Array(most + 1);
+  for (let i = 0; i < rows; i++) next[keys[i] + 1]++;
+  for (let key = 0; key < most; key++) next[key + 1] += next[key];
+  const places = new Uint32Array(rows);
+  for (let i = 0; i < rows; i++) places[i] = next[keys[i]]++;
+  return places;
+}
+
+/** @typedef {Uint8Array|Uint16Array|Uint32Array|Float64Array} Small */
+
+/** Makes an array of the smallest type that holds whole numbers up to `most`. @param {number} most @param {number} length @returns {Small} */
 function small(most, length) {
   if (most < 2 ** 8) return new Uint8Array(length);
   if (most < 2 ** 16) return new Uint16Array(length);
   return most < 2 ** 32 ? new Uint32Array(length) : new Float64Array(length);
 }
+
+/**
+ * A row of the picture: the calls of one thread and depth, from `first` to before `end`, and their coarse groups.
+ * @typedef {{thread: number, depth: number, first: number, end: number, coarse: number, coarseEnd: number, bins: Bins|null}} Row
+ */
 
 export class Data {
   /** @param {any} head */
@@ -73,7 +96,7 @@ export class Data {
     this.head = head;
     const n = head.calls;
     const functions = head.functions.name.length;
-    this.none = functions; // what stands for "no function is known"
+    this.none = functions; // the number of the unknown function
     this.duration = head.duration;
     // Of calls
     this.count = n;
@@ -89,57 +112,65 @@ export class Data {
     this.tileRows = head.tiles.c.length ? head.tiles.c[0].rows : 1;
     this.callTiles = new Uint8Array(head.tiles.c.length); // 0 not decoded, 1 being decoded, 2 here
     this.blockTiles = new Uint8Array(head.tiles.m.length);
-    /** @type {{thread: number, depth: number, first: number, end: number, coarse: number, coarseEnd: number}[]} */
+    /** @type {Row[]} */
     this.rows = [];
     this.rowAt = new Map();
     let coarse = 0;
     for (const [thread, depth, first, count] of head.rows) {
       const groups = Math.ceil(count / head.coarse.size);
       this.rowAt.set(`${thread},${depth}`, this.rows.length);
-      this.rows.push({ thread, depth, first, end: first + count, coarse, coarseEnd: coarse + groups });
+      this.rows.push({ thread, depth, first, end: first + count, coarse, coarseEnd: coarse + groups, bins: null });
       coarse += groups;
     }
     this.groups = coarse;
-    // Of each group of calls: when it starts, how long it is, its longest call's function and length, the sum of all.
+    // Of each group of calls: its start and duration, the function and duration of its longest call, the sum of durations.
     this.coarseStart = this.coarseSpan = this.coarseFunc = this.coarseMost = this.coarseSum = new Float64Array(0);
     // Of blocks: births and deaths in order of time
     const m = head.events;
     this.events = m;
     this.blocks = head.blocks;
     this.time = new Float64Array(m);
-    this.block = new Uint32Array(m); // whose event it is
-    this.born = new Uint8Array(m);
-    this.birth = new Uint32Array(head.blocks); // its event
-    this.death = new Uint32Array(head.blocks); // 0: it lives on
+    this.block = new Uint32Array(m); // the block of each event
+    this.born = new Uint8Array(m); // whether each event is a birth
+    this.birth = new Uint32Array(head.blocks); // the event
+    this.death = new Uint32Array(head.blocks); // the event; 0: the block was not freed
     const places = head.places[0].length;
     this.size = small(widest(head.tiles.m, 4), head.blocks);
     this.holder = small(functions, head.blocks);
     this.place = small(places, head.blocks); // the line that was executing, as a row of head.places
-    this.ownPlace = small(places, head.blocks); // the own line that it is charged to
+    this.ownPlace = small(places, head.blocks); // the own line that the block is charged to
     this.eventThread = small(head.threads.length, m);
     const deepest = head.rows.reduce((/** @type {number} */ most, /** @type {number[]} */ row) => Math.max(most, row[1]), 0);
-    this.eventDepth = small(deepest + 1, m); // of its call, and 1
+    this.eventDepth = small(deepest + 1, m); // the depth of its call, plus 1; 0: no call
     this.waiting = new Waiting(head.threads.length, head.blocking, functions);
-    // Who holds memory: holdBy() sets these.
+    // Steps of asyncio's tasks, lane by lane, with the call of each.
+    const nothing = new Float64Array(0);
+    this.steps = { start: nothing, dur: nothing, func: nothing, call: nothing, pyramid: new Pyramid(nothing, nothing) };
+    // The holders of memory; holdBy() sets these.
     this.by = "";
     /** @type {ArrayLike<number>} */
     this.holders = this.holder;
     this.bandOf = new Uint8Array(0);
     this.bands = 1;
     this.frames = new Float64Array(0);
-    this.eventsHere = 0; // events that are decoded: tiles of blocks come in order
+    this.eventsHere = 0; // how many events are decoded; tiles of blocks are decoded in order
     this.frameCount = 0;
     this.holdBy("function");
     const frames = Math.ceil(m / KEYFRAME) + 1;
     this.frameCount = frames;
-    this.frames = new Float64Array(frames * this.bands); // live bytes of each band before an event
-    this.frameMost = new Float64Array(frames); // the most live bytes after one of its events
-    this.frameAt = new Uint32Array(frames); // which event that is
-    this.frameTime = new Float64Array(frames); // when its first event was
+    this.frames = new Float64Array(frames * this.bands); // live bytes of each band before each keyframe
+    this.frameMost = new Float64Array(frames); // the most live bytes after any event of a keyframe
+    this.frameAt = new Uint32Array(frames); // that event
+    this.frameTime = new Float64Array(frames); // the time of a keyframe's first event
+    this.groupSize = GROUP;
+    this.groupMost = new Float64Array(Math.ceil(m / GROUP)); // the most live bytes in each group of keyframes
+    this.groupBands = new Float64Array(this.groupMost.length * this.bands); // the live bytes of each band at that time
     this.birthsHere = 0;
+    /** Calls whose parent a search by time would not find, with the parent. @type {Map<number, number>} */
     this.orphans = new Map();
-    /** Of a parent its orphans. @type {Map<number, number[]>} */
+    /** The orphans of each parent. @type {Map<number, number[]>} */
     this.strays = new Map();
+    /** Events whose call a search by time would not find, with the call. @type {Map<number, number>} */
     this.astray = new Map();
   }
 
@@ -167,7 +198,7 @@ export class Data {
     return this.callTiles.every((x) => x === 2) && this.blockTiles.every((x) => x === 2);
   }
 
-  /** Decodes what links calls and blocks where a search would err. */
+  /** Decodes the links that a search by time would not find, the steps of tasks, and the tenures. */
   async links() {
     for (const [name, map] of /** @type {[string, Map<number, number>][]} */ ([["orphans", this.orphans], ["astray", this.astray]])) {
       const { rows, widths } = this.head[name];
@@ -181,38 +212,80 @@ export class Data {
       if (found) found.push(child);
       else this.strays.set(parent, [child]);
     }
+    await this.readSteps();
     const { rows, widths } = this.head.tenures;
     const read = new Reader(await unpack("tenures"), widths);
     this.waiting.fill(read.numbers(rows), read.numbers(rows), read.numbers(rows), this.head.grain);
+  }
+
+  /** Decodes the steps of tasks. */
+  async readSteps() {
+    const { steps: { rows, widths }, grain } = this.head;
+    const read = new Reader(await unpack("steps"), widths);
+    const start = read.differences(rows);
+    const dur = read.numbers(rows);
+    for (let i = 0; i < rows; i++) {
+      start[i] *= grain;
+      dur[i] *= grain;
+    }
+    const func = read.numbers(rows);
+    this.names(func);
+    this.steps = { start, dur, func, call: read.numbers(rows), pyramid: new Pyramid(dur, start) };
+    this.steps.pyramid.build(0, rows);
+  }
+
+  /** Whether a call is decoded. @param {number} call */
+  has(call) {
+    return this.callTiles[Math.floor(call / this.tileRows)] === 2;
   }
 
   /** @param {number} number */
   async callTile(number) {
     if (this.callTiles[number]) return;
     this.callTiles[number] = 1;
-    const { rows, widths, begins, starts } = this.head.tiles.c[number];
-    const grain = this.head.grain;
+    const { rows, widths, begins, starts, signed } = this.head.tiles.c[number];
+    const { grain, usual } = this.head;
     const read = new Reader(await unpack(`c${number}`), widths);
     const from = number * this.tileRows;
     const { start, dur } = this;
+    const gaps = read.numbers(rows);
+    const lengths = read.numbers(rows);
+    const whose = read.next(rows); // the function of each call, plus 1; 0: unknown
+    const places = placesOf(whose, rows, this.none + 1);
     let next = 0;
-    let last = 0;
-    const steps = read.next(rows);
+    let last = 0; // when the call before ended
     for (let i = 0; i < rows; i++) {
-      last = begins[next] === from + i ? starts[next++] : last + steps[i];
+      const place = places[i];
+      if (begins[next] === from + i) last = starts[next++];
+      else last += signed ? unzigzag(gaps[place]) : gaps[place];
       start[from + i] = last * grain;
+      dur[from + i] = lengths[place] * grain;
+      last += lengths[place];
+      this.kind[from + i] = usual[whose[i]];
     }
-    const lengths = read.next(rows);
-    if (grain !== 1) for (let i = 0; i < rows; i++) lengths[i] *= grain;
-    dur.set(lengths, from);
-    this.names(read.next(rows));
-    this.func.set(scratch.subarray(0, rows), from);
-    read.into(this.kind, from, rows);
+    this.names(whose);
+    this.func.set(whose, from);
+    const kinds = read.next(rows);
+    for (let i = 0; i < rows; i++) if (kinds[i]) this.kind[from + i] = kinds[i] - 1;
     read.into(this.flags, from, rows);
     read.into(this.line, from, rows);
     if (this.task) read.into(this.task, from, rows);
     this.pyramid.build(from, from + rows);
     this.callTiles[number] = 2;
+    this.sumUp(from, from + rows);
+  }
+
+  /** Makes the bins of long rows that some calls completed. @param {number} from @param {number} to the calls, just decoded */
+  sumUp(from, to) {
+    const { rows, tileRows, callTiles } = this;
+    const decoded = (/** @type {Row} */ row) => {
+      for (let tile = Math.floor(row.first / tileRows); tile * tileRows < row.end; tile++) if (callTiles[tile] !== 2) return false;
+      return true;
+    };
+    for (let n = this.rowOf(from); n < rows.length && rows[n].first < to; n++) {
+      const row = rows[n];
+      if (isLong(row) && decoded(row)) row.bins = new Bins(this, row.first, row.end);
+    }
   }
 
   /** Decodes the next tile of blocks. @param {number} number */
@@ -224,10 +297,13 @@ export class Data {
     const read = new Reader(await unpack(`m${number}`), widths);
     const from = this.eventsHere;
     const { time, birth, death, block, born } = this;
-    const steps = read.next(rows);
-    let last = start;
-    for (let i = 0; i < rows; i++) time[from + i] = (last += steps[i]) * grain;
+    const steps = read.numbers(rows);
     const ref = read.next(rows);
+    const sides = new Uint8Array(rows); // the kinds of the two events around a step, 0 to 3
+    for (let i = 0; i < rows; i++) sides[i] = (ref[i] === 0 ? 2 : 0) + (i && ref[i - 1] === 0 ? 1 : 0);
+    const places = placesOf(sides, rows, 4);
+    let last = start;
+    for (let i = 0; i < rows; i++) time[from + i] = (last += steps[places[i]]) * grain;
     const first = this.birthsHere;
     let made = first;
     for (let i = 0, at = from; i < rows; i++, at++) {
@@ -255,19 +331,19 @@ export class Data {
     this.blockTiles[number] = 2;
   }
 
-  /** Turns what a column has, 0: none, into numbers of functions. @param {Float64Array} column */
+  /** Turns a column, in which 0 is "unknown", into numbers of functions. @param {Float64Array} column */
   names(column) {
     const { none } = this;
     for (let i = 0; i < column.length; i++) column[i] = column[i] ? column[i] - 1 : none;
   }
 
-  /** Sums up the bands from an event on, which a keyframe begins with. @param {number} from */
+  /** Sums up the bands from an event on. @param {number} from the first event of a keyframe */
   keyframes(from) {
     const { bands, frames, bandOf, holders, block, born, size, frameMost, frameAt, frameTime, time } = this;
     const live = new Float64Array(bands);
     if (from) live.set(frames.subarray((from / KEYFRAME) * bands, (from / KEYFRAME + 1) * bands));
     let total = live.reduce((a, b) => a + b, 0);
-    // Tiles are whole keyframes but for the last one.
+    // Each tile but the last is a whole number of keyframes.
     for (let at = from, frame = from / KEYFRAME; at < this.eventsHere; frame++) {
       for (let b = 0, to = frame * bands; b < bands; b++) frames[to + b] = live[b];
       frameTime[frame] = time[at];
@@ -287,9 +363,15 @@ export class Data {
       frameAt[frame] = place;
     }
     frames.set(live, Math.ceil(this.eventsHere / KEYFRAME) * bands);
+    for (let at = from, group = from / GROUP; at < this.eventsHere; at += GROUP, group++) {
+      let best = at / KEYFRAME;
+      for (let frame = best + 1; frame * KEYFRAME < Math.min(at + GROUP, this.eventsHere); frame++) if (frameMost[frame] > frameMost[best]) best = frame;
+      this.groupMost[group] = frameMost[best];
+      this.bandsBefore(frameAt[best] + 1, this.groupBands.subarray(group * bands, (group + 1) * bands));
+    }
   }
 
-  /** Chooses by whom memory is held: function, line or own. @param {string} by */
+  /** Chooses the kind of holders of memory. @param {string} by function, line or own */
   holdBy(by) {
     if (by === this.by) return;
     this.by = by;
@@ -303,10 +385,11 @@ export class Data {
     this.bands = bands.length + 1;
     if (!this.frameCount) return; // nothing is decoded yet
     this.frames = new Float64Array(this.frameCount * this.bands);
+    this.groupBands = new Float64Array(this.groupMost.length * this.bands);
     this.keyframes(0);
   }
 
-  /** Names who holds a block. @param {number} key of `holders` */
+  /** Names a holder. @param {number} key of `holders` */
   holderName(key) {
     if (this.by === "function") return this.nameOf(key);
     const [functions, lines] = this.head.places;
@@ -317,7 +400,7 @@ export class Data {
     return `${f < 0 ? "(unknown)" : this.nameOf(f)}${file || lines[key] ? ` ${file}${lines[key] ? `:${lines[key]}` : ""}` : ""}`;
   }
 
-  /** The line that was executing when a block was born; 0: not known. @param {number} block */
+  /** Gives the line that was executing when a block was allocated; 0: unknown. @param {number} block */
   lineOf(block) {
     return this.head.places[1][this.place[block]];
   }
@@ -406,7 +489,7 @@ export class Data {
     return found;
   }
 
-  /** What began in a call, and what is under it: bytes, blocks. @param {number} call */
+  /** Gives the bytes and blocks that a call allocated: itself, and with the calls inside. @param {number} call */
   memoryOf(call) {
     const own = { bytes: 0, blocks: 0, below: 0, blocksBelow: 0 };
     const { thread, depth } = this.rows[this.rowOf(call)];
@@ -430,7 +513,7 @@ export class Data {
     return own;
   }
 
-  /** Sums by function of what happened from t0 up to t1. @param {number} t0 @param {number} t1 */
+  /** Gives sums by function of what happened from t0 to before t1. @param {number} t0 @param {number} t1 */
   sums(t0, t1) {
     const n = this.none + 1;
     const self = new Float64Array(n);
@@ -492,7 +575,7 @@ export class Data {
     return depth ? this.sought(this.eventThread[at], depth - 1, this.time[at]) : -1;
   }
 
-  /** Live bytes of each band after the events up to `event` (not in it). @param {number} event @param {Float64Array} out */
+  /** Gives the live bytes of each band after all events before `event`. @param {number} event @param {Float64Array} out */
   bandsBefore(event, out) {
     const frame = Math.floor(event / KEYFRAME);
     out.set(this.frames.subarray(frame * this.bands, (frame + 1) * this.bands));
@@ -508,12 +591,12 @@ export class Data {
     return change;
   }
 
-  /** Live bytes of each band at a time, to the byte. @param {number} time */
+  /** Gives the exact live bytes of each band at a time. @param {number} time */
   bandsAt(time) {
     return this.bandsBefore(upperBound(this.time, time, 0, this.eventsHere), new Float64Array(this.bands));
   }
 
-  /** The first event at a time or later, likely near `from`; of what is decoded. @param {number} time @param {number} from @param {boolean} [whole] the first of a keyframe will do */
+  /** Gives the first decoded event at a time or later. It is fast if that is near `from`. @param {number} time @param {number} from @param {boolean} [whole] gives the first event of a keyframe, not the exact one */
   eventFrom(time, from, whole) {
     const frame = gallop(this.frameTime, time, Math.ceil(from / KEYFRAME), Math.ceil(this.eventsHere / KEYFRAME));
     if (whole) return Math.min(this.eventsHere, frame * KEYFRAME);

@@ -1,4 +1,4 @@
-// What is known of one call, beside the median call of its function; and of one instant.
+// The panels of one call, beside the median call of its function, and of one instant.
 
 import { branches } from "./branches.js";
 import { showUnit } from "./flame.js";
@@ -7,9 +7,9 @@ import { clean, make, showBytes, showCount, showTime } from "./text.js";
 
 const FLAG_WORDS = /** @type {[number, string][]} */ ([
   [1, "open when recording began"], [2, "open when recording ended"], [4, "suspended by a yield"],
-  [8, "ended by an exception"], [16, "its end was not seen"], [32, "recursive"],
+  [8, "ended by an exception"], [16, "its end was not recorded"], [32, "recursive"],
 ]);
-const MOST = 60; // calls of a path
+const MOST = 60; // the most calls of a path
 const MOST_BLOCKS = 20;
 
 /** @param {import("./data.js").Data} data @param {number} call */
@@ -104,8 +104,8 @@ export class CallDetail {
           fact("self", (each) => showTime(data.selfOf(each))),
           ...(data.waiting.shared ? [fact("waited", (each) => showTime(data.waitedOf(each)))] : []),
           ...(data.blocks ? [
-            fact("allocated, itself", (_, n) => `${showBytes(memory[n].bytes)} in ${showCount(memory[n].blocks)}`),
-            fact("allocated, with all inside", (_, n) => `${showBytes(memory[n].below)} in ${showCount(memory[n].blocksBelow)}`),
+            fact("allocated, self", (_, n) => `${showBytes(memory[n].bytes)} in ${showCount(memory[n].blocks)}`),
+            fact("allocated, total", (_, n) => `${showBytes(memory[n].below)} in ${showCount(memory[n].blocksBelow)}`),
           ] : []),
           ...rows.map(branch))),
       ...(more ? [make("div", { class: "soft" }, "and more functions")] : []),
@@ -113,7 +113,7 @@ export class CallDetail {
     );
   }
 
-  /** The largest blocks that a call made itself, and which call freed each. @param {number} call @param {(to: number, text: string) => HTMLElement} link */
+  /** Shows the largest blocks that a call allocated itself, each with the call that freed it. @param {number} call @param {(to: number, text: string) => HTMLElement} link */
   blocks(call, link) {
     const { data } = this;
     const { thread, depth } = data.rows[data.rowOf(call)];
@@ -194,7 +194,7 @@ export class InstantDetail {
     );
   }
 
-  /** A block: the call that made it, and the one that freed it. @param {number} block */
+  /** Shows a block with the call that allocated it and the call that freed it. @param {number} block */
   blockRow(block) {
     const { data } = this;
     const link = (/** @type {string} */ text, /** @type {number} */ event) => {
@@ -210,7 +210,7 @@ export class InstantDetail {
   }
 }
 
-/** What is alive at a time, by who holds it, the most first; and the largest blocks. @param {import("./data.js").Data} data @param {number} time */
+/** Gives the live bytes and blocks at a time by holder, the most bytes first, and the largest blocks. @param {import("./data.js").Data} data @param {number} time */
 export function aliveByHolder(data, time) {
   const size = new Float64Array(data.bandOf.length);
   const count = new Float64Array(data.bandOf.length);

@@ -1,18 +1,19 @@
-// Lines of pixels. A row of the picture is one line of an array, copied down; one putImageData shows all rows.
-// A rectangle each would take 80 ms a frame for 60,000 calls, and this takes 1 ms. Beside the line of colours
-// there is a line of numbers: which call is under a pixel.
+// Draws pixels into an array. A row of the picture is one line of the array, copied down; one putImageData shows all rows.
+// To draw a rectangle for each call would take 80 ms a frame for 60,000 calls; this takes 1 ms. Beside each line of
+// colours there is a line of numbers, which say what call a pixel shows.
 
+import { Sweep } from "./bins.js";
 import { blend } from "./colour.js";
 import { leavesFor, lowerBound } from "./lod.js";
 
-const SHORT = 40; // pixels that a loop fills faster than the array's own fill
+const SHORT = 40; // fewer pixels than this are filled faster by a loop than by the array's own fill
 
 export class Raster {
   /** @param {HTMLCanvasElement} canvas */
   constructor(canvas) {
     this.canvas = canvas;
     this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
-    this.width = 0; // all in pixels of the device
+    this.width = 0; // this and the height: pixels of the device
     this.height = 0;
     this.scale = 1;
     /** @type {ImageData|null} */
@@ -23,7 +24,7 @@ export class Raster {
     this.high = 0;
   }
 
-  /** Fits the canvas to its box; says whether that changed it. @param {number} wide @param {number} high in CSS pixels @param {number} left pixels that no raster covers */
+  /** Fits the canvas to its box, if it has another size. @param {number} wide @param {number} high in CSS pixels @param {number} left CSS pixels at the left that the raster leaves free */
   resize(wide, high, left) {
     const scale = window.devicePixelRatio || 1;
     const width = Math.max(1, Math.round(wide * scale));
@@ -52,25 +53,29 @@ export class Raster {
 /**
  * @typedef {object} Look how calls are drawn
  * @property {Uint32Array} colours by function
- * @property {number} back behind them
- * @property {((call: number) => boolean)|null} wanted which of them are not faded
- * @property {Uint8Array|null} hits functions that are searched for
+ * @property {number} back the background
+ * @property {((call: number) => boolean)|null} wanted says whether a call is not faded; null: all are not
+ * @property {Uint8Array|null} hits 1 for each function that the search found; null: there is no search
  */
 
 /**
- * Draws a row of calls into a line of pixels, and which call each pixel shows into a line of numbers.
+ * Draws a row of calls into a line of pixels, and the call that each pixel shows into a line of numbers.
  *
- * Calls of a pixel or more are drawn one by one. Those that begin within one pixel are one pixel: the colour is that
- * of the longest, as strong as the part of the pixel that they take, never less than a quarter.
+ * A call of at least a pixel is drawn by itself. Shorter calls that begin within one pixel are drawn as that pixel: it has
+ * the colour of the longest, as strong as the part of the pixel that they take, but at least a quarter.
  *
- * @param {import("./data.js").Data} data @param {{first: number, end: number, coarse: number, coarseEnd: number}} row
+ * @param {import("./data.js").Data} data @param {import("./data.js").Row} row
  * @param {number} v0 @param {number} v1 @param {number} width
  * @param {Uint32Array} pixels @param {number} line where the line begins
  * @param {Int32Array} numbers @param {number} at where its numbers begin
- * @param {Look} look @param {(call: number, x0: number, x1: number) => void} wide is told of calls with room for text
+ * @param {Look} look @param {(call: number, x0: number, x1: number) => void} wide is called for each call that has room for text
  */
 export function paintRow(data, row, v0, v1, width, pixels, line, numbers, at, look, wide) {
-  if (inView(data, row, v0, v1)) paintSlices(data, row.first, row.end, v0, v1, width, pixels, line, numbers, at, look, wide);
+  const level = row.bins ? row.bins.levelFor((v1 - v0) / width) : -1;
+  if (row.bins && level >= 0) {
+    numbers.fill(-1, at, at + width);
+    new Sweep(row.bins, data, v0, new Pen(data, v0, v1, width, pixels, line, numbers, at, look, wide)).draw(level);
+  } else if (inView(data, row, v0, v1)) paintSlices(data, row.first, row.end, v0, v1, width, pixels, line, numbers, at, look, wide);
   else {
     numbers.fill(-1, at, at + width);
     paintCoarse(data, row, v0, v1, width, pixels, line, look);
@@ -78,7 +83,7 @@ export function paintRow(data, row, v0, v1, width, pixels, line, numbers, at, lo
 }
 
 /**
- * As `paintRow`, of slices that do not overlap and are sorted by start.
+ * Draws slices like `paintRow`. They must not overlap, and be sorted by start.
  *
  * @param {{start: Float64Array, dur: Float64Array, func: ArrayLike<number>, pyramid: import("./lod.js").Pyramid}} data
  * @param {number} first @param {number} end
@@ -89,10 +94,8 @@ export function paintRow(data, row, v0, v1, width, pixels, line, numbers, at, lo
  */
 export function paintSlices(data, first, end, v0, v1, width, pixels, line, numbers, at, look, wide) {
   const { start, dur, func, pyramid } = data;
-  const { colours, back, hits } = look;
   const each = (v1 - v0) / width;
-  const faded = (/** @type {number} */ call, /** @type {number} */ colour) =>
-    (hits && !hits[func[call]]) || (look.wanted && !look.wanted(call)) ? blend(colour, back, 60) : colour;
+  const pen = new Pen(data, v0, v1, width, pixels, line, numbers, at, look, wide);
   numbers.fill(-1, at, at + width);
   let i = Math.max(first, lowerBound(start, v0, first, end) - 1);
   if (i < end && start[i] < v0 && start[i] + dur[i] <= v0) i++;
@@ -101,19 +104,7 @@ export function paintSlices(data, first, end, v0, v1, width, pixels, line, numbe
     const x0 = Math.max(0, Math.floor((start[i] - v0) / each));
     if (x0 >= width) break;
     if (dur[i] >= each) {
-      const x1 = Math.min(width, Math.max(x0 + 1, Math.round((start[i] + dur[i] - v0) / each)));
-      const colour = faded(i, colours[func[i]]);
-      if (x1 - x0 < SHORT) {
-        for (let x = x0; x < x1; x++) {
-          pixels[line + x] = colour;
-          numbers[at + x] = i;
-        }
-      } else {
-        pixels.fill(colour, line + x0, line + x1);
-        numbers.fill(i, at + x0, at + x1);
-      }
-      if (x1 - x0 >= 3 && x1 < width) pixels[line + x1 - 1] = blend(colour, back, 130); // a border to the next
-      if (x1 - x0 >= 26) wide(i, x0, x1);
+      pen.call(i);
       i++;
       continue;
     }
@@ -138,16 +129,72 @@ export function paintSlices(data, first, end, v0, v1, width, pixels, line, numbe
         total = pyramid.total;
       }
     }
-    if (next - i > 1) {
-      if (hits && !hits[func[best]] && next - i <= 4096) {
-        for (let k = i; k < next; k++) if (hits[func[k]]) { best = k; break; } // a hit does not vanish
-      }
-    }
-    const share = Math.min(256, 64 + Math.round((192 * total) / each));
-    const before = numbers[at + x0] < 0 ? back : pixels[line + x0];
-    pixels[line + x0] = blend(faded(best, colours[func[best]]), before, share);
-    numbers[at + x0] = best;
+    pen.pixel(x0, best, func[best], total, i, next);
     i = next;
+  }
+}
+
+/** Draws calls into a line of pixels and a line of numbers. */
+export class Pen {
+  /**
+   * @param {{start: Float64Array, dur: Float64Array, func: ArrayLike<number>}} data
+   * @param {number} v0 @param {number} v1 @param {number} width
+   * @param {Uint32Array} pixels @param {number} line
+   * @param {Int32Array} numbers @param {number} at
+   * @param {Look} look @param {(call: number, x0: number, x1: number) => void} wide
+   */
+  constructor(data, v0, v1, width, pixels, line, numbers, at, look, wide) {
+    this.data = data;
+    this.v0 = v0;
+    this.each = (v1 - v0) / width;
+    this.width = width;
+    this.pixels = pixels;
+    this.line = line;
+    this.numbers = numbers;
+    this.at = at;
+    this.look = look;
+    this.wide = wide;
+  }
+
+  /** The colour of a call. @param {number} i @param {number} f its function */
+  colourOf(i, f) {
+    const { colours, hits, wanted, back } = this.look;
+    return (hits && !hits[f]) || (wanted && !wanted(i)) ? blend(colours[f], back, 60) : colours[f];
+  }
+
+  /** Draws a call of at least a pixel. @param {number} i */
+  call(i) {
+    const { v0, each, width, pixels, line, numbers, at } = this;
+    const { start, dur, func } = this.data;
+    const x0 = Math.max(0, Math.floor((start[i] - v0) / each));
+    if (x0 >= width) return;
+    const x1 = Math.min(width, Math.max(x0 + 1, Math.round((start[i] + dur[i] - v0) / each)));
+    const colour = this.colourOf(i, func[i]);
+    if (x1 - x0 < SHORT) {
+      for (let x = x0; x < x1; x++) {
+        pixels[line + x] = colour;
+        numbers[at + x] = i;
+      }
+    } else {
+      pixels.fill(colour, line + x0, line + x1);
+      numbers.fill(i, at + x0, at + x1);
+    }
+    if (x1 - x0 >= 3 && x1 < width) pixels[line + x1 - 1] = blend(colour, this.look.back, 130); // a border before the next call
+    if (x1 - x0 >= 26) this.wide(i, x0, x1);
+  }
+
+  /** Draws shorter calls as one pixel. @param {number} x @param {number} best the longest call @param {number} f its function @param {number} total the sum of durations @param {number} first @param {number} end the calls */
+  pixel(x, best, f, total, first, end) {
+    const { pixels, line, numbers, at } = this;
+    const { hits, back } = this.look;
+    const { func, dur } = this.data;
+    if (hits && !hits[f] && end - first <= 4096) {
+      for (let k = first; k < end; k++) if (hits[func[k]] && dur[k] < this.each) { best = k; f = func[k]; break; } // a call that the search found is always shown
+    }
+    const share = Math.min(256, 64 + Math.round((192 * total) / this.each));
+    const before = numbers[at + x] < 0 ? back : pixels[line + x];
+    pixels[line + x] = blend(this.colourOf(best, f), before, share);
+    numbers[at + x] = best;
   }
 }
 
@@ -159,7 +206,7 @@ function inView(data, row, v0, v1) {
   return true;
 }
 
-/** The calls of a row that can be in view, by its coarse groups. @param {import("./data.js").Data} data @param {any} row @param {number} v0 @param {number} v1 */
+/** Gives the calls of a row that can be in view, as its coarse groups say. @param {import("./data.js").Data} data @param {any} row @param {number} v0 @param {number} v1 */
 export function rangeInView(data, row, v0, v1) {
   const { size } = data.head.coarse;
   const starts = data.coarseStart;
@@ -188,8 +235,8 @@ function paintCoarse(data, row, v0, v1, width, pixels, line, look) {
 }
 
 /**
- * Hatches the columns of some rows of one lane: where something is drawn, and the column is marked.
- * @param {Raster} raster @param {{at: number, from: number, to: number}[]} rows lines from and to, and where its numbers begin
+ * Hatches the marked columns of some rows of a lane, as far as something is drawn there.
+ * @param {Raster} raster @param {{at: number, from: number, to: number}[]} rows of each, the lines of pixels and where its numbers begin
  * @param {Int32Array} numbers @param {Uint8Array} marks @param {number} back
  */
 export function hatch({ pixels, width, scale }, rows, numbers, marks, back) {

@@ -1,4 +1,4 @@
-// What `analyze` finds, each with links to the places on the timeline.
+// The findings of `analyze`, each with links to calls on the timeline.
 
 import { clean, make, showCount } from "./text.js";
 
@@ -9,7 +9,7 @@ export class Findings {
     const link = (/** @type {string} */ text, /** @type {number} */ call) =>
       call < 0 ? make("bdi", {}, text) : make("button", { type: "button", class: "link", onclick: () => go(call) }, make("bdi", {}, text));
     const box = make("div", { class: "scroll text" });
-    if (!findings.length) box.append(make("p", { class: "soft" }, "Nothing was found that is likely wrong."));
+    if (!findings.length) box.append(make("p", { class: "soft" }, "Nothing was found that looks wrong."));
     for (const { claim, advice, command, evidence, call } of findings) {
       box.append(make("section", { class: "finding" },
         make("h3", {}, make("bdi", {}, clean(claim))),

@@ -1,4 +1,4 @@
-// Flame graphs of the selected range or instant, by a unit: time, calls, bytes, blocks, what is alive.
+// Flame graphs of the selected range or instant, by a unit: time, waiting, calls, bytes, blocks, or live bytes.
 
 import { cssOf } from "./colour.js";
 import { state, update } from "./state.js";
@@ -6,11 +6,11 @@ import { FONT, clean, fit, make, showBytes, showCount, showTime } from "./text.j
 import { Context, invert } from "./tree.js";
 
 export const UNITS = [
-  ["self", "time"], ["waited", "waited: another thread had the lock"], ["calls", "calls"], ["allocated", "bytes allocated"], ["kept", "bytes kept"],
-  ["blocks", "blocks allocated"], ["live", "bytes alive at the instant"],
+  ["self", "time"], ["waited", "waited: another thread had the lock"], ["calls", "calls"], ["allocated", "bytes allocated"], ["kept", "bytes not freed"],
+  ["blocks", "blocks allocated"], ["live", "live bytes at the instant"],
 ];
 const BAR = 18;
-const MOST_ROWS = 1000; // of a canvas
+const MOST_ROWS = 1000; // a canvas may not be higher
 
 /** @param {string} unit @param {number} value */
 export function showUnit(unit, value) {
@@ -55,7 +55,7 @@ export class Flame {
     this.graph = /** @type {any} */ (null);
   }
 
-  /** The units that there are values of, with their names. */
+  /** Gives the units that were recorded, with their names. */
   units() {
     const { data } = this;
     return UNITS.filter(([unit]) => (data.blocks || ["self", "waited", "calls"].includes(unit)) && (unit !== "waited" || data.waiting.shared));
@@ -66,7 +66,7 @@ export class Flame {
     return look.calls[this.graph.tree.func[node]];
   }
 
-  /** What the graph is of. */
+  /** Describes the time that the graph is about. */
   where() {
     const { peak } = this.data.head;
     if (state.unit !== "live") return state.range ? `${showTime(state.range[0])} to ${showTime(state.range[1])}` : "whole run";
@@ -85,11 +85,11 @@ export class Flame {
     const of = total[0] || 1;
     return [
       clean(this.data.nameOf(f)), clean(this.data.placeOf(f)),
-      `${showUnit(state.unit, total[node])} (${((100 * total[node]) / of).toFixed(1)} %), itself ${showUnit(state.unit, self[node] || 0)}`,
+      `${showUnit(state.unit, total[node])} (${((100 * total[node]) / of).toFixed(1)} %), self ${showUnit(state.unit, self[node] || 0)}`,
     ];
   }
 
-  /** The values by function and path, for what is selected. */
+  /** Computes the graph of what is selected, if that has changed. */
   compute() {
     const [t0, t1] = state.range || [0, this.data.duration];
     const key = [state.unit, state.unit === "live" ? state.instant ?? t1 : `${t0},${t1}`, state.inverted].join();
@@ -135,7 +135,7 @@ export class Flame {
       let left = x;
       for (const child of this.children?.get(node) || []) {
         const w = (total[child] / base) * wide;
-        if (w < 0.4) break; // they come in order of size
+        if (w < 0.4) break; // the children are sorted: all others are smaller
         if (y + 1 < MOST_ROWS) {
           this.boxes.push({ node: child, x: left, y: y + 1, w });
           stack.push({ node: child, x: left, y: y + 1 });

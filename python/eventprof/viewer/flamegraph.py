@@ -1,4 +1,4 @@
-"""The flame graph of a recording alone, and that of two beside each other, as one file each."""
+"""The page with a flame graph alone: of one recording, or of two that are compared."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from .._words import plural, show_bytes, show_ns
 from ..answers.tree import OTHER, Tree
-from .data import area_of, compress, find_title, told
+from .data import area_of, find_title, told
 from .page import assemble
 from .picture import COLOURS, clean, fit
+from .planes import compress
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 MODULES = (
     "state.js", "text.js", "colour.js", "lod.js", "unpack.js", "tree.js", "flame.js", "graph.js",
 )  # fmt: skip
-#: Nodes of a page; of a recording that has more the smallest become "other".
+#: The most nodes of a page; of a recording with more nodes, the smallest become "other".
 MOST_NODES = 60_000
 
-#: The units: what the page calls them, and the figure of a node alone.
+#: The units: a word of the page and a figure of `Tree.own`. The page's "live" is bytes at the peak,
+#: its "kept" is bytes that were not freed.
 UNITS = (
     ("self", "self"), ("waited", "waited_self"), ("calls", "calls"), ("allocated", "allocated"),
     ("blocks", "blocks"), ("live", "at_peak"), ("kept", "live"),
@@ -33,9 +35,10 @@ _OTHERS = ("other (many small calls)", None, None, None, "python")
 
 
 class Stacks:
-    """The stacks of one recording or two in one tree: a node is a function under its caller's node.
+    """The stacks of one recording, or of two, in one tree: a node is a function below its caller.
 
-    A function is the same in both if its name, module and file are: lines move.
+    Functions of two recordings are the same if their names, modules and files are equal. Their
+    lines may differ.
 
     Parameters
     ----------
@@ -47,9 +50,9 @@ class Stacks:
     functions : list of tuple
         Name, module, file, line and kind.
     parent, function : list of int
-        Of each node; node 0 is the whole. Parents come before their children.
+        One item for each node; node 0 is the root. Parents come before their children.
     values : dict of str to list of list of int
-        By unit, for each recording a value for each node alone.
+        By unit: a list for each recording, with the value of each node alone.
     """
 
     def __init__(self, traces: Sequence[Trace]) -> None:
@@ -79,7 +82,7 @@ class Stacks:
                 self.values[unit].append(sums)
 
     def _merge(self, tree: Tree, known: dict[Any, int], nodes: dict[Any, int]) -> list[int]:
-        """Give which node each node of a tree is."""
+        """Add a tree; give the common node of each of its nodes."""
         at = [0] * tree.count
         rows = zip(tree.parent.tolist(), tree.function.tolist(), strict=True)
         for n, (above, function) in enumerate(rows):
@@ -107,7 +110,7 @@ class Stacks:
         return at
 
     def totals(self, unit: str, side: int) -> list[int]:
-        """Give a unit of each node with all that is below it."""
+        """Give the values of a unit, of each node with all nodes below it."""
         total = list(self.values[unit][side])
         for node in range(len(total) - 1, 0, -1):
             total[self.parent[node]] += total[node]
@@ -122,7 +125,7 @@ def flamegraph(traces: Sequence[Trace], titles: Sequence[str | None] = (None,)) 
     traces : sequence of Trace
         One, or two: before and after.
     titles : sequence of str or None
-        What each is called; None: the program's name.
+        The title of each; None: the program's name.
     """
     stacks = Stacks(traces)
     names = [title or find_title(trace) for trace, title in zip(traces, titles, strict=True)]
@@ -168,17 +171,17 @@ def flamegraph_svg(trace: Trace, unit: str = "self", width: int = 1200) -> str:
     Parameters
     ----------
     trace : Trace
-        What it shows.
+        The trace to draw.
     unit : str
-        One of `UNITS`.
+        One of `UNITS`, as the page names it.
     width : int
         In pixels.
 
     Returns
     -------
     str
-        An ``<svg>`` element that needs nothing from elsewhere; each rectangle has its name, value
-        and share as a title.
+        An ``<svg>`` element that needs no other file; each rectangle has its name, value and share
+        as a title.
     """
     stacks = Stacks([trace])
     total = stacks.totals(unit, 0) if unit in stacks.values else [0]

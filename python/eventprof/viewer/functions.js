@@ -9,7 +9,7 @@ export class Functions {
   /** @param {import("./data.js").Data} data @param {HTMLElement} pane @param {import("./histogram.js").Histogram} histogram */
   constructor(data, pane, histogram) {
     this.data = data;
-    this.sumsKey = ""; // the range that `known` is of
+    this.sumsKey = ""; // the range whose sums are in `known`
     this.histogram = histogram;
     this.order = "self";
     this.filter = /** @type {HTMLInputElement} */ (make("input", { type: "search", placeholder: "filter: name, module or file:line", "aria-label": "filter functions", oninput: () => update({ filter: this.filter.value }) }));
@@ -67,7 +67,7 @@ export class Functions {
     return /** @type {ReturnType<import("./data.js").Data["sums"]>} */ (this.known);
   }
 
-  /** Goes to the slowest call of a function; when it is chosen already, to the next slower one, and around. @param {number} f */
+  /** Goes to the slowest call of a function. If the function is selected already, goes to the next slowest call, after the last to the first. @param {number} f */
   step(f) {
     if (!this.data.complete) {
       update({ fn: f, brush: null, tab: "durations" });
@@ -81,7 +81,7 @@ export class Functions {
     if (calls.length) this.histogram.go(calls[at % calls.length]);
   }
 
-  /** Which of the calls of its function the selected one is, the slowest first. */
+  /** Says the rank of the selected call among the calls of its function, the slowest first. */
   rank() {
     const { data, histogram } = this;
     if (!data.complete || state.call < 0 || state.fn < 0 || data.func[state.call] !== state.fn) return "";
@@ -138,7 +138,7 @@ export class Functions {
   }
 }
 
-/** Gives what says whether a function matches: a part of its name or module, or file:line. @param {import("./data.js").Data} data @param {string} text */
+/** Gives a function that says whether a function matches a text: by a part of its name, module or file, or by file:line. @param {import("./data.js").Data} data @param {string} text */
 export function matcher(data, text) {
   const wanted = text.trim().toLowerCase();
   if (!wanted) return () => true;

@@ -1,4 +1,4 @@
-// Starts the flame graph of a recording alone, or of two: the width is one's, the colour says the change.
+// Starts the page of a flame graph, of one recording or of two. Of two, the widths are those of one, and colours show the change.
 
 import { AREA_NAMES, areaColour, blend, palette, pixel } from "./colour.js";
 import { Flame, UNITS, showUnit } from "./flame.js";
@@ -8,9 +8,9 @@ import { Tree, invert } from "./tree.js";
 import { giveUp, unpack } from "./unpack.js";
 
 const SIDES = ["before", "after"];
-const MOST_TABLE = 500; // rows of the table of functions
+const MOST_TABLE = 500; // the most rows of the table of functions
 
-/** What a flame graph asks of its data, from the head of this page. */
+/** Gives a flame graph the data that it asks for, from the head of this page. */
 class Stacks {
   /** @param {any} head */
   constructor(head) {
@@ -19,7 +19,7 @@ class Stacks {
     this.sides = head.titles.length;
     this.tree = new Tree();
     const count = head.parent.length;
-    // The nodes as they are: found by their numbers, never by a parent and a function.
+    // The nodes are only found by their numbers here, so the tree's hash table stays empty.
     Object.assign(this.tree, { count, parent: Int32Array.from(head.parent), func: Int32Array.from(head.function) });
   }
 
@@ -34,7 +34,7 @@ class Stacks {
   }
 }
 
-/** What changed of a value, from -1 (gone) over 0 (the same) to 1 (new). @param {number} before @param {number} after */
+/** Gives the change of a value as a number from -1 (gone) over 0 (the same) to 1 (new). @param {number} before @param {number} after */
 export function changeOf(before, after) {
   const most = Math.max(before, after);
   return most > 0 ? (after - before) / most : 0;
@@ -45,9 +45,9 @@ class Graph extends Flame {
   constructor(stacks, pane, tell) {
     super(/** @type {any} */ (stacks), pane, tell);
     this.stacks = stacks;
-    /** Functions that are searched for. @type {Set<number>} */
+    /** The functions that the search found. @type {Set<number>} */
     this.hits = new Set();
-    /** The values of each recording, alone and with all below. @type {Float64Array[]} */
+    /** The values of each recording: of each node alone, and (`totals`) with all nodes below. @type {Float64Array[]} */
     this.sides = [];
     /** @type {Float64Array[]} */
     this.totals = [];
@@ -55,7 +55,7 @@ class Graph extends Flame {
 
   units() {
     const { values } = this.data.head;
-    const names = { live: "bytes alive at the peak", kept: "bytes never freed" };
+    const names = { live: "live bytes at the peak", kept: "bytes not freed" };
     return UNITS.filter(([unit]) => unit in values).map(([unit, text]) => [unit, /** @type {any} */ (names)[unit] || text]);
   }
 
@@ -69,7 +69,7 @@ class Graph extends Flame {
     const sides = head.values[state.unit].map((/** @type {number[]} */ values) => Float64Array.from(values));
     let shape = tree;
     if (state.inverted) {
-      // One shape for both: of the nodes that either has.
+      // Both recordings share one tree, with the nodes that either has.
       const sum = Float64Array.from(sides[0], (_, n) => sides.reduce((all, side) => all + Math.max(0, side[n]), 0));
       const turned = invert(tree, sum);
       shape = turned.tree;
@@ -101,7 +101,7 @@ class Graph extends Flame {
   }
 }
 
-/** The end of a path: its file with the folder. @param {string} path */
+/** Gives the end of a path: its folder and its file. @param {string} path */
 function tail(path) {
   return path.split("/").slice(-2).join("/");
 }
@@ -120,7 +120,7 @@ function changeColour(look, change) {
   return blend(end, same, Math.round(256 * Math.min(1, 0.25 + size)));
 }
 
-/** The values of a tree in the shape of its inverse. @param {Tree} tree @param {Float64Array} self @param {Tree} shape */
+/** Gives the values of a tree for the nodes of its inverse. @param {Tree} tree @param {Float64Array} self @param {Tree} shape */
 function invertInto(tree, self, shape) {
   const values = new Float64Array(shape.count);
   for (let n = 1; n < tree.count; n++) {
@@ -132,7 +132,7 @@ function invertInto(tree, self, shape) {
   return values;
 }
 
-/** Of each function what it and what it called had; several open calls of one count once. @param {Tree} tree @param {Float64Array} self @param {number} none */
+/** Gives the values of each function, alone and with the calls inside; recursive calls count once. @param {Tree} tree @param {Float64Array} self @param {number} none */
 export function byFunction(tree, self, none) {
   const total = tree.totals(self);
   const alone = new Float64Array(none);
@@ -186,8 +186,8 @@ async function startGraph() {
   };
   const flame = new Graph(stacks, byId("graph"), tip);
   if (two) {
-    const side = /** @type {HTMLSelectElement} */ (make("select", { id: "side", "aria-label": "whose values the widths are", onchange: () => update({ side: side.value }) },
-      make("option", { value: "after" }, "as wide as after"), make("option", { value: "before" }, "as wide as before")));
+    const side = /** @type {HTMLSelectElement} */ (make("select", { id: "side", "aria-label": "recording that gives the widths", onchange: () => update({ side: side.value }) },
+      make("option", { value: "after" }, "widths of after"), make("option", { value: "before" }, "widths of before")));
     flame.select.after(side);
   }
   /** @type {{by: string, down: boolean}} */
@@ -208,8 +208,8 @@ async function startGraph() {
     })).filter((/** @type {any} */ row) => row.below || row.belowBefore).filter(({ f }) => !state.search || flame.hits.has(f));
     rows.sort((/** @type {any} */ a, /** @type {any} */ b) => (Math.abs(b[order.by]) - Math.abs(a[order.by])) * (order.down ? 1 : -1));
     const columns = two
-      ? [["before", "before: itself"], ["alone", "after: itself"], ["change", "change"], ["belowBefore", "before: with all it called"], ["below", "after"], ["changeBelow", "change"]]
-      : [["alone", "itself"], ["below", "with all it called"]];
+      ? [["before", "self before"], ["alone", "self after"], ["change", "change"], ["belowBefore", "total before"], ["below", "total after"], ["changeBelow", "change"]]
+      : [["alone", "self"], ["below", "total"]];
     const show = (/** @type {string} */ name, /** @type {number} */ value) => name.startsWith("change")
       ? make("td", { class: `number ${value > 0 ? "more" : value < 0 ? "less" : "soft"}` }, value ? signed(value) : "=")
       : make("td", { class: "number" }, showUnit(state.unit, value));
@@ -255,7 +255,7 @@ async function startGraph() {
     try {
       history.replaceState(null, "", `#${toFragment(plain)}`);
     } catch {
-      // in a frame without an address there is none to write
+      // a frame without an address cannot store the state
     }
   };
   onChange(draw);

@@ -1,6 +1,6 @@
-// Starts the heat map: the files of a program at the left, the source of one of them beside.
+// Starts the heat map: the files of a program at the left, the source of one file at the right.
 
-import { Source, warmth } from "./source.js";
+import { Source, meaningOfTime, warmth } from "./source.js";
 import { fromFragment, onChange, state, toFragment, update } from "./state.js";
 import { byId, clean, make, showBytes, showTime } from "./text.js";
 import { giveUp, unpack } from "./unpack.js";
@@ -13,15 +13,14 @@ async function startHeat() {
   byId("summary").textContent = head.summary;
   byId("told").textContent = head.told.lost ? `${head.told.lost.toLocaleString("en")} events lost` : "nothing lost";
   byId("told").className = head.told.lost ? "bad" : "good";
-  const lines = head.source.some((/** @type {any} */ file) => "hits" in file);
   byId("limits").replaceChildren(
-    make("span", {}, lines ? "time of a line: until the next line of the same call" : "time of a line: that of the calls it made (record with --lines for the time of the line itself)"),
+    make("span", {}, meaningOfTime(head.source)),
     ...head.told.limits.map((/** @type {string} */ text) => make("span", { dir: "auto" }, clean(text))),
   );
-  const source = new Source(head.source, byId("source"));
+  const source = new Source(head.source, byId("source"), true);
   const sum = (/** @type {number[]|undefined} */ values) => (values || []).reduce((a, b) => a + b, 0);
   const hottest = (/** @type {number[]|undefined} */ values) => (values || []).reduce((a, b) => Math.max(a, b), 0);
-  // Lines of one file call each other: their times do not add up, those of its hottest line say as much.
+  // Lines of a file call each other, so their times do not add up: a file is as warm as its hottest line.
   const most = head.source.reduce((/** @type {number} */ a, /** @type {any} */ file) => Math.max(a, hottest(file.total)), 0);
   const rows = head.source.map((/** @type {any} */ file) => {
     const row = make("tr", { tabIndex: 0, title: clean(file.file), onclick: () => update({ file: file.file }), onkeydown: (/** @type {KeyboardEvent} */ event) => {
@@ -44,7 +43,7 @@ async function startHeat() {
     try {
       history.replaceState(null, "", `#${toFragment(plain)}`);
     } catch {
-      // in a frame without an address there is none to write
+      // a frame without an address cannot store the state
     }
   };
   onChange(draw);

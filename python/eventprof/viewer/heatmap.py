@@ -1,4 +1,4 @@
-"""The heat map: the source of a program, each line as hot as the time or the bytes it took."""
+"""The heat map: the source of a program, each line coloured by its time or its bytes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .._words import plural, show_ns
-from .data import compress, find_title, told
+from .data import find_title, told
 from .page import assemble
+from .planes import compress
 from .source import find_source
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ def heatmap(trace: Trace, title: str | None = None) -> Iterator[bytes]:
     Parameters
     ----------
     trace : Trace
-        What it shows.
+        The trace to show.
     title : str, optional
-        Without: the program's name.
+        By default the program's name.
     """
     title = find_title(trace) if title is None else title
     head = {

@@ -1,4 +1,5 @@
-// How long the calls of one function took: bars of equal ratio; a brush marks calls on the timeline.
+// A histogram of the durations of one function's calls, on a logarithmic scale. Bars can be marked by dragging ("the
+// brush"); the timeline then shows the calls of these bars, and others fade.
 
 import { cssOf } from "./colour.js";
 import { state, update } from "./state.js";
@@ -23,7 +24,7 @@ export class Histogram {
     this.canvas = /** @type {HTMLCanvasElement} */ (make("canvas", { role: "img" }));
     this.box = make("div", { class: "scroll" }, this.canvas);
     this.bar = make("div", { class: "bar" }, this.title, step("slowest", 0), step("next slower", -1), step("next faster", 1),
-      make("button", { type: "button", onclick: () => update({ brush: null }) }, "no brush"), this.said);
+      make("button", { type: "button", onclick: () => update({ brush: null }) }, "unmark"), this.said);
     pane.append(this.bar, this.box);
     let from = -1;
     this.canvas.addEventListener("pointerdown", (event) => {
@@ -53,7 +54,7 @@ export class Histogram {
     return this.calls.filter((call) => this.data.dur[call] >= low && this.data.dur[call] <= high);
   }
 
-  /** Goes to the slowest call (0), or on from the selected one. @param {number} by */
+  /** Goes to the slowest call (0), or so many calls on from the selected call. @param {number} by */
   step(by) {
     const calls = this.chosen();
     if (!calls.length) return;
@@ -129,13 +130,13 @@ export class Histogram {
       context.fillText(text, x, HIGH - 9);
       free = x + context.measureText(text).width + 12;
     }
-    context.fillText(`up to ${showCount(most)} calls a bar; bars of equal ratio; drag to mark some`, 4, 9);
+    context.fillText(`highest bar: ${showCount(most)} calls; logarithmic scale; drag over bars to mark their calls`, 4, 9);
     const { dur } = this.data;
     const chosen = this.chosen();
     this.said.textContent = calls.length
       ? `${showCount(calls.length)} calls, median ${showTime(dur[calls[calls.length >> 1]])}, slowest ${showTime(dur[calls[0]])}` +
         (state.brush ? `; marked: ${showCount(chosen.length)}` : "")
-      : "no call of it was recorded";
+      : "no call of this function was recorded";
     canvas.setAttribute("aria-label", `Durations of ${clean(this.data.nameOf(state.fn))}: ${this.said.textContent}`);
   }
 }

@@ -1,4 +1,4 @@
-// What each key does.
+// Binds keys to actions, and lists them in the help.
 
 import { byId, make } from "./text.js";
 
@@ -30,8 +30,8 @@ export function bindKeys(keys) {
       ...keys.filter(({ shown }) => shown).map(({ shown, what }) => make("tr", {}, make("th", { scope: "row" }, shown), make("td", {}, what))),
       ...[
         ["wheel, pinch", "zoom about the pointer"], ["Shift+wheel", "earlier, later"], ["wheel over the names", "scroll the lanes"],
-        ["drag", "move the picture"], ["Shift+drag", "select a range: sums, flame graph"],
-        ["click", "a call; or an instant: what ran, what was alive"], ["double click", "fit a call into the view"],
+        ["drag", "move the view"], ["Shift+drag", "select a range, for sums and a flame graph"],
+        ["click", "select a call; or an instant: what was running, what was live"], ["double click", "fit a call into the view"],
         ["click a thread's name", "fold or unfold it"],
       ].map(([a, b]) => make("tr", {}, make("th", { scope: "row" }, a), make("td", {}, b))))),
     make("button", { type: "button", onclick: () => byId("keys").close() }, "close"),

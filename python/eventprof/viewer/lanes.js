@@ -1,15 +1,15 @@
-// Where each lane of the timeline stands: threads with their rows, marks, counters.
+// The layout of the timeline: its lanes, which are marks, counters, the lock, threads with their rows, and tasks.
 
 import { state } from "./state.js";
 
 export const GUTTER = 150; // CSS pixels left of all lanes, for their names
 export const RULER = 22;
 export const ROW = 17;
-const SMALL = 4; // a row of a folded lane
-const SMALL_ROWS = 10;
+const SMALL = 4; // the height of a row of a folded lane
+const SMALL_ROWS = 10; // the most rows of a folded lane
 const GAP = 8;
 
-/** @typedef {{kind: "thread"|"marks"|"counter"|"lock", thread: number, name: string, y: number, height: number, folded: boolean, high: number, rows: {row: number, y: number}[], series: [number, number|null][]}} Lane */
+/** @typedef {{kind: "thread"|"marks"|"counter"|"lock"|"task", thread: number, name: string, y: number, height: number, folded: boolean, high: number, rows: {row: number, y: number}[], series: [number, number|null][], steps: [number, number]}} Lane */
 
 /** @param {import("./data.js").Data} data */
 export function layOut(data) {
@@ -17,7 +17,7 @@ export function layOut(data) {
   const lanes = [];
   let y = 4;
   const { head } = data;
-  const base = { thread: -1, folded: false, rows: [], series: [], high: 0 };
+  const base = { thread: -1, folded: false, rows: [], series: [], high: 0, steps: /** @type {[number, number]} */ ([0, 0]) };
   if (head.marks.length || head.flows.length) {
     lanes.push({ ...base, kind: "marks", name: "marks", y, height: 20 });
     y += 20 + GAP;
@@ -56,5 +56,13 @@ export function layOut(data) {
     });
     y += height + GAP;
   });
+  let first = 0;
+  if (data.steps.start.length) {
+    for (const [name, count] of head.steps.lanes) {
+      lanes.push({ ...base, kind: "task", name, y, height: ROW, high: ROW, steps: [first, first + count] });
+      y += ROW + GAP;
+      first += count;
+    }
+  }
   return { lanes, height: y };
 }

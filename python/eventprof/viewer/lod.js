@@ -1,7 +1,7 @@
-// Level of detail: of any range of numbers, the place of the largest and the sum, in O(log n).
+// Level of detail: finds the place of the largest number of a range, and the sum of the range, in O(log n).
 //
-// Leaves stand for 16 values, and a node for four of the level below, up to 4096. Nodes are aligned in the whole
-// array, not in a row of the picture: the edges of a range are looked at one by one.
+// A leaf summarises 16 values; a node summarises four nodes of the level below, up to 4096 values. Nodes are aligned in
+// the whole array, not in a row of the picture; so the values at the edges of a range are read one by one.
 
 const LEAF = 16;
 const LEVELS = 5; // 16, 64, 256, 1024, 4096
@@ -11,9 +11,9 @@ export class Pyramid {
   constructor(values, starts) {
     this.values = values;
     this.starts = starts;
-    /** The start of each leaf: a search that leaps from leaf to leaf stays in the processor's cache. */
+    /** The start of each leaf's first value: a search from leaf to leaf reads little memory, which stays in the cache. */
     this.begins = new Float64Array(Math.ceil(values.length / LEAF));
-    /** Of each node the place of its largest value, that value (reading it by its place would miss the cache), the sum. @type {Uint32Array[]} */
+    /** Of each node: the place of its largest value, that value again (reading it by its place would miss the cache), the sum. @type {Uint32Array[]} */
     this.place = [];
     /** @type {Float64Array[]} */
     this.most = [];
@@ -70,7 +70,7 @@ export class Pyramid {
     }
   }
 
-  /** Sets `best` (the first of several) and `total` of a range that is not empty. @param {number} from @param {number} to */
+  /** Sets `best` (of equal values the first) and `total` of a range that is not empty. @param {number} from @param {number} to */
   query(from, to) {
     const values = this.values;
     let best = from;
@@ -112,13 +112,13 @@ export class Pyramid {
     this.total = total;
   }
 
-  /** The first place in [from, to) of one row that starts at x or later, likely near `from`. @param {number} x @param {number} from @param {number} to */
+  /** Gives the first place in [from, to) of one row that starts at x or later. It is fast if that is near `from`. @param {number} x @param {number} from @param {number} to */
   next(x, from, to) {
     const { starts, begins } = this;
     let i = from;
     for (const edge = Math.min(to, Math.ceil(from / LEAF) * LEAF); i < edge; i++) if (starts[i] >= x) return i;
     if (i >= to) return to;
-    // Leaves that begin in the range: the last one that begins before x has the place, or ends before it.
+    // Of the leaves in the range, the last that begins before x has the place, or the place is just behind it.
     const node = gallop(begins, x, i / LEAF, Math.ceil(to / LEAF)) - 1;
     if (node * LEAF < i) return i;
     const end = Math.min(to, (node + 1) * LEAF);
@@ -127,8 +127,8 @@ export class Pyramid {
   }
 
   /**
-   * As `next`, but the place is that of the next node of so many leaves, or `to`: where a pixel stands for many nodes,
-   * a part of one node is not seen.
+   * Like `next`, but rounded up to the begin of a node with so many leaves, or to `to`. If a pixel covers many nodes, the
+   * difference cannot be seen.
    * @param {number} x @param {number} from @param {number} to @param {number} leaves
    */
   leap(x, from, to, leaves) {
@@ -151,14 +151,14 @@ export class Pyramid {
   }
 }
 
-/** How many leaves a node may have, of which a pixel has four or more; 0: it has fewer. @param {number} values that a pixel stands for */
+/** Gives the size in leaves of the largest node of which four fit into a pixel; 0: there is none. @param {number} values that a pixel covers */
 export function leavesFor(values) {
   let leaves = 0;
   for (let size = LEAF, many = 1; size * 4 <= values && many <= 256; size *= 4, many *= 4) leaves = many;
   return leaves;
 }
 
-/** The first place in [from, to) whose value is at least x. @param {ArrayLike<number>} a @param {number} x @param {number} from @param {number} to */
+/** Gives the first place in [from, to) whose value is at least x, or `to`. @param {ArrayLike<number>} a @param {number} x @param {number} from @param {number} to */
 export function lowerBound(a, x, from, to) {
   while (from < to) {
     const middle = (from + to) >>> 1;
@@ -168,7 +168,7 @@ export function lowerBound(a, x, from, to) {
   return from;
 }
 
-/** The first place in [from, to) whose value is above x. @param {ArrayLike<number>} a @param {number} x @param {number} from @param {number} to */
+/** Gives the first place in [from, to) whose value is above x, or `to`. @param {ArrayLike<number>} a @param {number} x @param {number} from @param {number} to */
 export function upperBound(a, x, from, to) {
   while (from < to) {
     const middle = (from + to) >>> 1;
@@ -178,7 +178,7 @@ export function upperBound(a, x, from, to) {
   return from;
 }
 
-/** `lowerBound` where the place is likely near `from`. @param {ArrayLike<number>} a @param {number} x @param {number} from @param {number} to */
+/** Like `lowerBound`, but fast if the place is near `from`. @param {ArrayLike<number>} a @param {number} x @param {number} from @param {number} to */
 export function gallop(a, x, from, to) {
   let step = 1;
   let low = from;

@@ -1,4 +1,4 @@
-// Starts the page: decodes what is in view first, joins the parts, and answers tests (window.eventprofPage).
+// Starts the page: decodes first what is in view, connects the parts, and gives tests access (window.eventprofPage).
 
 import { AREA_NAMES, areaColour, palette } from "./colour.js";
 import { Data } from "./data.js";
@@ -19,13 +19,13 @@ import { byId, clean, make, showBytes, showCount, showTime } from "./text.js";
 import { Timeline } from "./timeline.js";
 import { giveUp } from "./unpack.js";
 
-const SHORTEST = 20; // ns that the view shows at least
-const MOST_BACKGROUND = 4e7; // calls and events of blocks up to which all is decoded unasked
-const BETWEEN = 100; // ms from one picture to the next while tiles are decoded
+const SHORTEST = 20; // the view is at least so many ns wide
+const MOST_BACKGROUND = 4e7; // with more calls and events of blocks, tiles out of view are decoded only if they are needed
+const BETWEEN = 250; // ms between two pictures while tiles are decoded
 const HOLDERS = ["function", "line", "own"];
 const TABS = [["functions", "Functions"], ["flame", "Flame graph"], ["durations", "Durations"], ["call", "Call"], ["instant", "Instant"], ["source", "Source"], ["findings", "Findings"]];
 
-/** Lets the browser do what waits; a timer would hold it up for 4 ms. */
+/** Lets the browser handle events; a timer would take at least 4 ms. */
 const pause = (() => {
   const channel = new MessageChannel();
   /** @type {(() => void)[]} */
@@ -52,7 +52,7 @@ class App {
     this.memory = new Memory(data, byId("memory"));
     this.overview = new Overview(data, byId("overview"));
     this.look = palette(data.head.functions, state.colour, false);
-    /** Called when all is decoded. */
+    /** Is called when all tiles are decoded. */
     this.done = () => {};
     this.frames = /** @type {number[]} */ ([]);
     this.panel = 0.36; // of the window's height
@@ -76,7 +76,7 @@ class App {
     this.flame = new Flame(data, this.panes.flame, (words, x, y) => this.tip(words, x, y));
     this.histogram = new Histogram(data, this.panes.durations, go);
     this.functions = new Functions(data, this.panes.functions, this.histogram);
-    this.source = data.head.source.length ? new Source(data.head.source, this.panes.source) : null;
+    this.source = data.head.source.length ? new Source(data.head.source, this.panes.source, false) : null;
     new Findings(data, this.panes.findings, go);
     if (data.head.findings.length) byId("tab-findings").append(` (${data.head.findings.length})`);
     this.call = new CallDetail(data, this.panes.call, this.histogram, go);
@@ -154,7 +154,7 @@ class App {
     this.remember();
   }
 
-  /** The flame graph does not depend on the view: it is drawn when something else changed. @param {Partial<typeof state>} changed */
+  /** Draws the flame graph, unless only the view has changed, which it does not depend on. @param {Partial<typeof state>} changed */
   drawFlame(changed) {
     const keys = Object.keys(changed);
     if (this.flame.key && keys.length && keys.every((key) => ["v0", "v1", "scroll", "folded", "call"].includes(key))) return;
@@ -177,12 +177,12 @@ class App {
       try {
         history.replaceState(null, "", `#${toFragment(this.plain)}`);
       } catch {
-        // in a frame without an address there is none to write
+        // a frame without an address cannot store the state
       }
     }, 250);
   }
 
-  /** @param {number} factor @param {number} time stays where it is */
+  /** @param {number} factor @param {number} time keeps its place */
   zoom(factor, time) {
     const span = Math.max(SHORTEST, Math.min((state.v1 - state.v0) * factor, this.plain.v1 * 1.1));
     const part = (time - state.v0) / (state.v1 - state.v0);
@@ -195,7 +195,7 @@ class App {
     update({ v0: state.v0 + by, v1: state.v1 + by });
   }
 
-  /** Shows a call: in view, selected. @param {number} call */
+  /** Selects a call and moves it into view. @param {number} call */
   show(call) {
     const { data } = this;
     const begin = data.start[call];
@@ -263,7 +263,7 @@ class App {
 
   // ---- Tiles -----------------------------------------------------------------------------------
 
-  /** Decodes tiles one after the other: those in view first. */
+  /** Decodes tiles one after the other, those in view first. */
   async wantTiles() {
     if (this.busy) return;
     this.busy = true;
@@ -275,7 +275,7 @@ class App {
         if (!next) break;
         await next();
         decoded = true;
-        // A picture for each tile would take longer than to decode it.
+        // To draw after each tile would take longer than to decode the tile.
         if (performance.now() - shown > BETWEEN) {
           update({});
           shown = performance.now();
@@ -371,19 +371,19 @@ class App {
       { keys: ["ArrowDown"], shown: "", what: "", run: () => update({ scroll: state.scroll + 51 }) },
       { keys: ["0"], shown: "0", what: "the whole run", run: () => this.fitAll() },
       { keys: ["f"], shown: "F", what: "fit the selected call", run: () => { if (state.call >= 0) this.fitCall(state.call); } },
-      { keys: ["p"], shown: "P", what: "go to the call that made the selected one", run: () => this.step("parent") },
-      { keys: ["c"], shown: "C", what: "go to the first call that it made", run: () => this.step("child") },
-      { keys: ["]", "."], shown: "[  ]", what: "the call before, after, in the same row", run: () => this.step("after") },
+      { keys: ["p"], shown: "P", what: "go to the caller of the selected call", run: () => this.step("parent") },
+      { keys: ["c"], shown: "C", what: "go to the first call inside the selected call", run: () => this.step("child") },
+      { keys: ["]", "."], shown: "[  ]", what: "previous, next call in the same row", run: () => this.step("after") },
       { keys: ["[", ","], shown: "", what: "", run: () => this.step("before") },
-      { keys: ["Enter"], shown: "Enter", what: "what runs and is alive in the middle of the view", run: () => this.pick(centre()) },
+      { keys: ["Enter"], shown: "Enter", what: "what is running and what is live in the middle of the view", run: () => this.pick(centre()) },
       { keys: ["/"], shown: "/", what: "search", run: () => byId("search").focus() },
-      { keys: ["n"], shown: "N  Shift+N", what: "next hit, the one before", run: () => this.search.next(true) },
+      { keys: ["n"], shown: "N  Shift+N", what: "next hit, previous hit", run: () => this.search.next(true) },
       { keys: ["n+"], shown: "", what: "", run: () => this.search.next(false) },
       { keys: ["m"], shown: "M", what: "the peak of memory", run: () => { if (this.data.head.peak) this.pick(this.data.head.peak[0]); } },
       { keys: ["b"], shown: "B", what: "memory by function, by line, by own line", run: () => update({ hold: HOLDERS[(HOLDERS.indexOf(state.hold) + 1) % HOLDERS.length] }) },
       { keys: ["t"], shown: "T", what: "light or dark", run: () => this.turnTheme() },
       { keys: ["?"], shown: "?", what: "this help", run: () => byId("keys").showModal() },
-      { keys: ["Escape"], shown: "Esc", what: "select nothing, search nothing", run: () => update({ call: -1, range: null, instant: null, brush: null, search: "" }) },
+      { keys: ["Escape"], shown: "Esc", what: "clear the selection and the search", run: () => update({ call: -1, range: null, instant: null, brush: null, search: "" }) },
     ]);
   }
 
@@ -528,16 +528,16 @@ async function start() {
   const app = new App(data);
   const whole = new Promise((done) => (app.done = () => done(undefined)));
   const rest = document.readyState === "loading" ? new Promise((done) => document.addEventListener("DOMContentLoaded", done)) : null;
-  app.busy = true; // no tiles before the rest of the page is here
+  app.busy = true; // decode no tiles before the rest of the page is loaded
   flush();
   performance.mark("first");
   if (rest) await rest;
   await data.links();
-  app.timeline.relay(); // whether there is a lane of the lock is known now
+  app.timeline.relay(); // now it is known whether there is a lane for the lock
   app.setPalette();
   app.busy = false;
   await app.wantTiles();
-  /** What tests ask, and anyone who is curious. */
+  /** Access for tests, and for the browser's console. */
   Object.assign(window, {
     eventprofPage: {
       app, data, state, update, flush, whole,

@@ -7,9 +7,10 @@ import { lowerBound, upperBound } from "./lod.js";
 import { state } from "./state.js";
 import { FONT, clean, fit, showBytes } from "./text.js";
 
-const CHOICE = 130; // CSS pixels at the top right that an element covers
-const MANY = 1024; // events of a column from which on it is drawn by whole keyframes
-const FEW = 100; // events that are walked rather than looked up
+const CHOICE = 130; // CSS pixels at the top right that the choice of holders covers
+const MANY = 1024; // with more events in a column, it is drawn by whole keyframes
+const GROUPS = 4; // with more groups of keyframes in a column, it is drawn by whole groups
+const FEW = 100; // fewer events than this are added one by one rather than looked up
 
 export class Memory {
   /** @param {import("./data.js").Data} data @param {HTMLCanvasElement} canvas */
@@ -19,7 +20,9 @@ export class Memory {
     this.names = /** @type {string[]} */ ([]);
     this.by = "";
     this.columns = new Float64Array(0); // live bytes of each band in each column of pixels
-    this.most = 1; // bytes that the height stands for
+    this.most = 1; // the bytes that the full height stands for
+    this.line = new Uint32Array(0); // this and the next two: kept by paint(), to use them again
+    this.begins = this.follows = new Int32Array(0);
     this.used = 0;
   }
 
@@ -27,7 +30,7 @@ export class Memory {
   draw(wide, high, look, cursor) {
     const { raster, data } = this;
     raster.resize(wide, high, GUTTER);
-    const { pixels, width, height, scale, context } = raster;
+    const { width, height, scale, context } = raster;
     data.holdBy(state.hold);
     if (this.by !== data.by) {
       this.by = data.by;
@@ -44,52 +47,70 @@ export class Memory {
       if (total > most) most = total;
     }
     this.most = Math.max(1, most);
-    const room = height - Math.round(16 * scale); // for the text above
-    // Line by line, as the pixels are in memory: of each column the band is known that the line is in.
-    const colours = Uint32Array.from({ length: bands + 1 }, (_, b) => (b === bands ? look.back : look.bands[b === bands - 1 ? look.bands.length - 1 : b]));
-    const tops = new Int32Array(width * bands);
-    const top = new Int32Array(width); // of the band that a column is in, and its colour
-    const paint = new Uint32Array(width);
-    let highest = height;
-    for (let x = 0; x < width; x++) {
-      let sum = 0;
-      for (let b = 0; b < bands; b++) {
-        sum += columns[x * bands + b];
-        tops[b * width + x] = height - Math.round((sum / this.most) * room);
-      }
-      highest = Math.min(highest, tops[(bands - 1) * width + x]);
-    }
-    pixels.fill(look.back, 0, Math.max(0, highest) * width);
-    const band = new Uint8Array(width);
-    top.set(tops.subarray(0, width));
-    paint.fill(colours[0]);
-    for (let y = height - 1; y >= Math.max(0, highest); y--) {
-      for (let x = 0, at = y * width; x < width; x++, at++) {
-        if (y < top[x]) {
-          let b = band[x];
-          while (b < bands && y < tops[b * width + x]) b++;
-          band[x] = b;
-          top[x] = b < bands ? tops[b * width + x] : -1;
-          paint[x] = colours[b];
-        }
-        pixels[at] = paint[x];
-      }
-    }
+    const room = height - Math.round(16 * scale); // without the text at the top
+    this.paint(room, look);
     raster.show();
     context.font = FONT;
     context.textBaseline = "middle";
     context.fillStyle = look.soft;
     const text = `live, up to ${showBytes(most)} in view`;
     context.fillText(text, GUTTER + 6, 8);
-    this.used = GUTTER + 6 + context.measureText(text).width; // of the line of text
-    const right = wide - CHOICE; // where the choice of holders stands
+    this.used = GUTTER + 6 + context.measureText(text).width; // the part of the line of text that is used
+    const right = wide - CHOICE; // the left edge of the choice of holders
     this.drawResident(high, right, look);
     this.drawPeak(high, right, look, room / scale);
     this.drawLegend(high, look);
     this.drawLines(high, wide, look, cursor);
   }
 
-  /** Finds the bytes of each column: those when the most were live in it. @param {number} width */
+  /**
+   * Draws the bands line by line from the bottom, in the order of memory: a line is a copy of the line below it, changed in
+   * the columns in which another band begins.
+   * @param {number} room the lines of pixels that `most` bytes take @param {import("./colour.js").Palette} look
+   */
+  paint(room, look) {
+    const { columns, raster, most } = this;
+    const { pixels, width, height } = raster;
+    const { bands } = this.data;
+    const colours = Uint32Array.from({ length: bands + 1 }, (_, b) => (b === bands ? look.back : look.bands[b === bands - 1 ? look.bands.length - 1 : b]));
+    if (this.line.length !== width || this.follows.length !== width * (bands + 1) || this.begins.length !== height) {
+      this.line = new Uint32Array(width);
+      this.begins = new Int32Array(height);
+      this.follows = new Int32Array(width * (bands + 1));
+    }
+    const { line, begins, follows } = this; // the bands that begin in a line, as a linked list: its head, and what follows each
+    begins.fill(-1);
+    let highest = height;
+    for (let x = 0, at = 0; x < width; x++) {
+      let sum = 0;
+      let y = height;
+      for (let b = 0; b < bands; b++, at++) {
+        if (columns[at] === 0) continue;
+        sum += columns[at];
+        const top = height - Math.round((sum / most) * room);
+        if (top >= y) continue;
+        const place = b * width + x;
+        follows[place] = begins[y - 1];
+        begins[y - 1] = place;
+        y = top;
+      }
+      if (y < highest) highest = y;
+      if (y === 0) continue;
+      const place = bands * width + x;
+      follows[place] = begins[y - 1];
+      begins[y - 1] = place;
+    }
+    pixels.fill(look.back, 0, Math.max(0, highest) * width);
+    for (let y = height - 1; y >= highest; y--) {
+      for (let place = begins[y]; place >= 0; place = follows[place]) {
+        const b = Math.floor(place / width);
+        line[place - b * width] = colours[b];
+      }
+      pixels.set(line, y * width);
+    }
+  }
+
+  /** Finds the bytes of each column, at the time in it when the most were live. @param {number} width */
   fill(width) {
     const { data } = this;
     const { bands, head } = data;
@@ -111,8 +132,13 @@ export class Memory {
     let from = data.eventFrom(state.v0, 0);
     data.bandsBefore(from, now);
     let known = from;
-    // Where a column has many keyframes, a part of one is not seen.
-    const dense = data.eventFrom(state.v1, from) - from > MANY * width;
+    // If a column has many keyframes, a part of a keyframe cannot be seen.
+    const inView = data.eventFrom(state.v1, from) - from;
+    if (inView > GROUPS * data.groupSize * width) {
+      this.fillByGroups(width, from, each);
+      return;
+    }
+    const dense = inView > MANY * width;
     for (let x = 0; x < width; x++) {
       const to = data.eventFrom(state.v0 + (x + 1) * each, from, dense);
       if (to > from && to - known < FEW) {
@@ -138,6 +164,25 @@ export class Memory {
     }
   }
 
+  /** Like `fill`, by whole groups of keyframes. @param {number} width @param {number} from the first event @param {number} each ns of a column */
+  fillByGroups(width, from, each) {
+    const { data, columns } = this;
+    const { bands, groupMost, groupBands, groupSize } = data;
+    const now = data.bandsBefore(from, new Float64Array(bands));
+    let group = Math.ceil(from / groupSize);
+    for (let x = 0; x < width; x++) {
+      const end = Math.ceil(data.eventFrom(state.v0 + (x + 1) * each, from, true) / groupSize);
+      let best = group;
+      for (let g = group + 1; g < end; g++) if (groupMost[g] > groupMost[best]) best = g;
+      if (end > group) {
+        columns.set(groupBands.subarray(best * bands, (best + 1) * bands), x * bands);
+        group = end;
+        from = Math.min(end * groupSize, data.eventsHere);
+        data.bandsBefore(from, now);
+      } else columns.set(now, x * bands);
+    }
+  }
+
   /** @param {number} time */
   xOf(time) {
     return GUTTER + ((time - state.v0) / (state.v1 - state.v0)) * (this.raster.wide - GUTTER);
@@ -145,7 +190,7 @@ export class Memory {
 
   /** @param {number} high @param {number} wide @param {import("./colour.js").Palette} look */
   drawResident(high, wide, look) {
-    const [times, bytes] = this.data.head.resident;
+    const [times, bytes, alone] = this.data.head.resident;
     if (times.length < 2) return;
     const { context } = this.raster;
     const most = bytes.reduce((/** @type {number} */ a, /** @type {number} */ b) => Math.max(a, b), 1);
@@ -155,7 +200,7 @@ export class Memory {
     context.clip();
     context.beginPath();
     const y = (/** @type {number} */ value) => high - 1 - (value / most) * (high - 18);
-    // Only what is in view: dashes of a line of a million pixels would take 50 ms.
+    // Only the part in view is drawn: dashes of a line of a million pixels would take 50 ms.
     const first = Math.max(0, upperBound(times, state.v0, 0, times.length) - 1);
     const last = Math.min(times.length - 1, lowerBound(times, state.v1, 0, times.length));
     for (let n = first; n <= last; n++) {
@@ -172,7 +217,8 @@ export class Memory {
     context.stroke();
     context.restore();
     context.fillStyle = look.soft;
-    const text = `- - resident set, up to ${showBytes(most)} (own scale)`;
+    const of = alone ? "resident set without the recorder's log" : "resident set";
+    const text = `- - ${of}, up to ${showBytes(most)} (own scale)`;
     const need = context.measureText(text).width;
     if (this.used + need + 30 > wide) return;
     context.fillText(text, this.used + 24, 8);
@@ -215,7 +261,7 @@ export class Memory {
       return;
     }
     for (let n = 0; n < rows; n++) {
-      const b = rows - 1 - n; // as they are stacked
+      const b = rows - 1 - n; // in the order in which the bands are stacked
       const y = 3 + step * (n + 0.5);
       context.fillStyle = cssOf(look.bands[b === rows - 1 ? look.bands.length - 1 : b]);
       context.fillRect(6, y - 4, 9, 9);
@@ -244,7 +290,7 @@ export class Memory {
     }
   }
 
-  /** The band under a point, CSS pixels; -1: none. @param {number} x @param {number} y */
+  /** Gives the band under a point in CSS pixels; -1: none. @param {number} x @param {number} y */
   under(x, y) {
     const { bands } = this.data;
     const column = Math.floor((x - GUTTER) * this.raster.scale);

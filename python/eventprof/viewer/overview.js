@@ -1,4 +1,4 @@
-// The whole run in one strip: how many calls began when, live bytes as a line, and the view as a window.
+// The whole run as one strip: the number of calls that began over time, live bytes as a line, and a frame around the view.
 
 import { cssOf } from "./colour.js";
 import { GUTTER } from "./lanes.js";
@@ -15,7 +15,7 @@ export class Overview {
     this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
     this.density = new Float64Array(0);
     this.wide = 1;
-    /** What does not depend on the view, drawn once. */
+    /** The part of the picture that does not depend on the view: drawn once. */
     this.still = document.createElement("canvas");
     /** @type {import("./colour.js").Palette|null} */
     this.look = null;
@@ -26,7 +26,7 @@ export class Overview {
     return ((x - GUTTER) / Math.max(1, this.wide - GUTTER)) * this.data.duration;
   }
 
-  /** How many calls began in each column. @param {number} width */
+  /** Counts the calls that began in each column. @param {number} width */
   count(width) {
     const { data } = this;
     this.density = new Float64Array(width);

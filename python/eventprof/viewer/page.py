@@ -1,4 +1,4 @@
-"""One self-contained HTML file: the code, then what the first picture needs, then the tiles."""
+"""One self-contained HTML file: the data of the first picture, then the code, then the tiles."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .data import find_title, sections
 if TYPE_CHECKING:
     from ..trace import Trace
 
-#: The code, in the order in which it is joined: a module uses those before it.
+#: The code, in the order in which it is joined: a module uses only modules before it.
 MODULES = (
-    "state.js", "text.js", "colour.js", "lod.js", "waiting.js", "unpack.js", "data.js", "draw.js",
-    "lanes.js", "timeline.js", "memory.js", "overview.js", "tree.js", "flame.js", "histogram.js",
-    "functions.js", "branches.js", "detail.js", "findings.js", "source.js", "search.js", "keys.js",
-    "main.js",
+    "state.js", "text.js", "colour.js", "lod.js", "bins.js", "waiting.js", "unpack.js", "data.js",
+    "draw.js", "lanes.js", "timeline.js", "memory.js", "overview.js", "tree.js", "flame.js",
+    "histogram.js", "functions.js", "branches.js", "detail.js", "findings.js", "source.js",
+    "search.js", "keys.js", "main.js",
 )  # fmt: skip
 
 _IMPORT = re.compile(r"^import\s+\{[^}]*\}\s+from\s+\"\./[\w.]+\";\n", re.MULTILINE)
@@ -34,7 +34,7 @@ def _read(name: str) -> str:
 
 
 def code(modules: Sequence[str] = MODULES) -> str:
-    """Give modules as one script: no name at their top is used twice."""
+    """Give modules as one script; no two have the same name at their top level."""
     texts = (_EXPORT.sub("", _IMPORT.sub("", _read(name))) for name in modules)
     return '"use strict";\n(() => {\n' + "\n".join(texts) + "\n})();\n"
 
@@ -46,7 +46,7 @@ def _hash(text: str) -> str:
 def parts(
     trace: Trace, title: str | None = None, grain: int = 1, source: bool = False
 ) -> Iterator[bytes]:
-    """Give the page in parts: as `page`."""
+    """Give the page as `page` does, in parts."""
     head, coarse, tiles = sections(trace, title, grain, source)
     shown = find_title(trace) if title is None else title
     return assemble("page.html", MODULES, shown, (("head", head), ("coarse", coarse)), tiles)
@@ -59,28 +59,28 @@ def assemble(
     first: Iterable[tuple[str, bytes]],
     rest: Iterable[tuple[str, bytes]] = (),
 ) -> Iterator[bytes]:
-    """Give the parts of a file that needs nothing from elsewhere.
+    """Give the parts of an HTML file that needs no other file.
 
     Parameters
     ----------
     template : str
-        A file of this folder: what the page consists of.
+        A file of this folder, which is put behind ``head.html``, the beginning of all pages.
     modules : sequence of str
-        The script, in the order in which it is joined.
+        The modules of the script, in the order in which they are joined.
     title : str
-        Of the window.
+        The title of the window.
     first, rest : iterable of (str, bytes)
-        Sections by name: those that the first picture needs stand before the script.
+        Sections by name: the first, which the first picture needs, stand before the script.
     """
     script, style = code(modules), _read("page.css")
-    # No network and no script but this: what a name holds cannot run, whatever it holds.
+    # The page may use no network and run no other script: text in a name can never run.
     policy = (
         f"default-src 'none'; script-src 'sha256-{_hash(script)}'; "
         f"style-src 'sha256-{_hash(style)}'; img-src data: blob:; base-uri 'none'; "
         "form-action 'none'"
     )
     shown = html.escape(title.encode("utf-8", "backslashreplace").decode())
-    before, after = _read(template).split("<!-- data -->")
+    before, after = (_read("head.html") + _read(template)).split("<!-- data -->")
     yield (
         before.replace("{{style}}", style)
         .replace("{{policy}}", policy)
@@ -105,13 +105,13 @@ def page(trace: Trace, title: str | None = None, grain: int = 1, source: bool = 
     Parameters
     ----------
     trace : Trace
-        What it shows.
+        The trace to show.
     title : str, optional
-        Without: the program's name.
+        By default the program's name.
     grain : int
         Times are rounded down to multiples of so many nanoseconds, which makes a smaller page.
     source : bool
-        Put the text of files into it that calls were made in.
+        Whether to include the text of the files that made calls.
 
     Returns
     -------
@@ -130,36 +130,36 @@ def write(
     source: bool = False,
     force: bool = False,
 ) -> int:
-    """Write the page to a file, which appears when it is whole.
+    """Write the page to a file, which appears only when it is complete.
 
     Parameters
     ----------
     trace : Trace
-        What it shows.
+        The trace to show.
     path : str or path-like
-        Where to.
+        The file to write.
     title, grain, source
-        As of `page`.
+        As for `page`.
     force : bool
-        Replace what is there.
+        Whether to replace an existing file.
 
     Returns
     -------
     int
-        The bytes of the file.
+        The size of the file in bytes.
 
     Raises
     ------
     FileExistsError
-        There is something already, and `force` was not given.
+        The file exists, and `force` was not given.
     OSError
-        The system refused; nothing is left behind.
+        The file cannot be written; no part of it is left.
     """
     return put(path, parts(trace, title, grain, source), force)
 
 
 def put(path: str | os.PathLike[str], given: Iterable[bytes], force: bool = False) -> int:
-    """Write a file, which appears when it is whole: as `write`, of any parts."""
+    """Write a file from its parts, as `write` does: it appears only when it is complete."""
     path = os.fspath(path)
     if not force and os.path.lexists(path):
         raise FileExistsError(17, "exists already; force=True replaces it", path)
@@ -174,7 +174,7 @@ def put(path: str | os.PathLike[str], given: Iterable[bytes], force: bool = Fals
         if force:
             os.replace(name, path)
         else:
-            os.link(name, path)  # fails where something appeared meanwhile
+            os.link(name, path)  # fails if a file of this name appeared meanwhile
             os.unlink(name)
     except BaseException:
         os.unlink(name)
@@ -183,7 +183,7 @@ def put(path: str | os.PathLike[str], given: Iterable[bytes], force: bool = Fals
 
 
 def load() -> None:
-    """Import all that a page takes, before a program can take modules away."""
+    """Import all modules that a page needs, before a program can remove modules."""
     from ..answers import findings, rules, table  # noqa: F401
     from ..show import report  # noqa: F401
 
@@ -196,20 +196,20 @@ def open_page(
     Parameters
     ----------
     trace : Trace
-        What it shows.
+        The trace to show.
     title, grain, source
-        As of `page`.
+        As for `page`.
 
     Returns
     -------
     str
-        The path of the file, which stays: the browser may read it at any time.
+        The path of the file. It is never removed: the browser may read it at any time.
     """
     return show_page(parts(trace, title, grain, source))
 
 
 def show_page(given: Iterable[bytes]) -> str:
-    """Write a page to a temporary folder, and open it in the browser: as `open_page`."""
+    """Write a page from its parts, and open it in the browser, as `open_page` does."""
     path = os.path.join(tempfile.mkdtemp(prefix="eventprof-"), "page.html")
     put(path, given)
     open_file(path)

@@ -1,7 +1,6 @@
-"""The small picture of a trace, as SVG: what a notebook shows, and what matplotlib draws.
+"""The small picture of a trace: as SVG for notebooks, and by matplotlib (plots.py).
 
-`slices` and `live` reduce a trace to what a picture of some width can show; nothing else here looks
-at tables.
+`slices` and `live` reduce the tables of a trace to what a picture of a given width can show.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .data import area_of
 if TYPE_CHECKING:
     from ..trace import Trace
 
-#: Of each of data.AREAS: as colour.js has them in light colours.
+#: The colour of each of data.AREAS; colour.js has the same for light pages.
 COLOURS = ("#f5c173", "#7bbbe3", "#86dcc3", "#c9ccd3", "#cf8bb9", "#f29b75")
 _LINE, _TEXT, _FILL = "#5a626e", "#15181d", "#8fb6dc"
 _ROW, _DEEPEST, _MOST_THREADS = 12, 5, 8
@@ -27,7 +26,7 @@ _GUTTER, _MEMORY = 110, 60
 
 
 class Slice(NamedTuple):
-    """A call that can be seen."""
+    """A call that is drawn; times in ns."""
 
     thread: int
     depth: int
@@ -38,31 +37,31 @@ class Slice(NamedTuple):
 
 
 def clean(text: str) -> str:
-    """Show characters that cannot be seen, or turn others around, as their codes."""
+    """Replace characters by their codes if they are invisible or change the text's direction."""
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
 def fit(text: str, letters: int) -> str:
-    """Cut a text to so many letters; empty where nothing useful would be left."""
+    """Cut a text to a number of letters; empty if there is no room for anything useful."""
     if len(text) <= letters:
         return text
     return f"{text[: letters - 1]}\u2026" if letters >= 4 else ""
 
 
 def slices(trace: Trace, columns: int) -> list[Slice]:
-    """Give the calls that are at least a column wide, and the longest of each other column.
+    """Give the calls to draw: of the calls that begin in one column, only the longest.
 
     Parameters
     ----------
     trace : Trace
-        Whose.
+        The trace to draw.
     columns : int
-        Pixels or so that the picture is wide.
+        The width of the picture, about one for each pixel.
 
     Returns
     -------
     list of Slice
-        Of the first threads and the outermost calls; by thread, depth and start.
+        Calls of the first eight threads, down to depth 4; by thread, depth and start.
     """
     calls = trace.calls
 
@@ -74,7 +73,7 @@ def slices(trace: Trace, columns: int) -> list[Slice]:
     rows = np.flatnonzero((depth < _DEEPEST) & np.isin(thread, threads))
     start, duration = column("start")[rows], column("duration")[rows]
     each = max(trace.duration / columns, 1)
-    # One call for each column of each row: the longest that begins there. Longer ones are alone.
+    # Each row has one call for each column: the longest that begins there.
     bins = np.minimum((start / each).astype(np.int64), columns - 1)
     key = (np.searchsorted(threads, thread[rows]) * _DEEPEST + depth[rows]) * columns + bins
     order = np.lexsort((duration, key))
@@ -95,7 +94,7 @@ def slices(trace: Trace, columns: int) -> list[Slice]:
 
 
 def live(trace: Trace, columns: int) -> tuple[Array, Array]:
-    """Give the start of each column, and the most that was live in it; empty without memory."""
+    """Give the start of each column and its most live bytes; empty if memory was not recorded."""
     if not len(trace.allocations):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     bins = trace.memory_bins(columns)
@@ -114,14 +113,14 @@ def svg(trace: Trace, width: int = 900) -> str:
     Parameters
     ----------
     trace : Trace
-        What it shows.
+        The trace to draw.
     width : int
         In pixels.
 
     Returns
     -------
     str
-        An ``<svg>`` element that needs nothing from elsewhere.
+        An ``<svg>`` element that needs no other file.
     """
     room = width - _GUTTER
     drawn = slices(trace, room)
@@ -172,7 +171,7 @@ def svg(trace: Trace, width: int = 900) -> str:
 
 
 def _curve(most: Array, y: float) -> Iterator[str]:
-    """Give the path of live memory, a column a pixel."""
+    """Give the path of live memory, a column for each pixel."""
     bottom, peak = y + _MEMORY, int(most.max())
     yield f"M{_GUTTER} {bottom:.1f}"
     for x, value in enumerate(most.tolist()):
@@ -182,7 +181,7 @@ def _curve(most: Array, y: float) -> Iterator[str]:
 
 
 def summary(trace: Trace) -> str:
-    """Give what a notebook shows of a trace: its facts and the small picture, as HTML."""
+    """Give what a notebook shows of a trace, as HTML: a line of facts and the small picture."""
     loss = trace.loss
     said = (
         f"{plural(trace._facts['events'], 'event')} of {plural(len(trace.threads), 'thread')} "

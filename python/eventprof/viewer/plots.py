@@ -1,4 +1,4 @@
-"""Pictures by matplotlib, which is asked for when one is drawn."""
+"""Pictures by matplotlib, which is imported when a picture is drawn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLUMNS = 1500
 
 
 def _axes(given: Any, user: str, height: float) -> Any:
-    """Give the axes that were asked for, or new ones that stand in a figure of their own."""
+    """Give the axes that the caller gave, or new axes in a new figure."""
     if given is not None:
         return given
     figure = require("matplotlib.figure", "plot", user).Figure(

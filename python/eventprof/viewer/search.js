@@ -1,4 +1,4 @@
-// Search: functions whose name, module or file:line matches; their calls stay bright, all others fade.
+// Search for functions by name, module or file:line. The calls of functions that were found stay bright, others fade.
 
 import { matcher } from "./functions.js";
 import { state } from "./state.js";
@@ -36,14 +36,14 @@ export class Search {
     byId("found").textContent = functions ? `${showCount(functions)} ${functions === 1 ? "function" : "functions"}, ${showCount(calls)} calls` : "nothing found";
   }
 
-  /** Goes to the next call that is a hit, or the one before. @param {boolean} forward */
+  /** Goes to the next call of a function that was found, or to the previous one. @param {boolean} forward */
   next(forward) {
     const { hits } = this.timeline;
     if (!hits) return;
     const { data } = this;
     const from = state.call >= 0 && hits[data.func[state.call]] ? data.start[state.call] : state.v0 - 1;
     let call = this.timeline.nextHit(hits, from, forward);
-    if (call < 0) call = this.timeline.nextHit(hits, forward ? -1 : data.duration + 1, forward); // around
+    if (call < 0) call = this.timeline.nextHit(hits, forward ? -1 : data.duration + 1, forward); // from the other end
     if (call >= 0) this.go(call);
   }
 }

@@ -1,9 +1,9 @@
-// Source, each line with its time and bytes: as warm as its share of the hottest line; beside it the whole file, small.
+// The source of a file, each line with its time and bytes, coloured by its share of the hottest line; beside it the whole file as a small map.
 
 import { state, update } from "./state.js";
 import { clean, make, showBytes, showCount, showTime } from "./text.js";
 
-/** What a line can be as warm as. */
+/** The figures by which lines can be coloured. */
 const FIGURES = /** @type {[string, string, (value: number) => string][]} */ ([
   ["total", "time", showTime], ["self", "self", showTime], ["hits", "hits", showCount], ["calls", "calls", showCount],
   ["allocated", "bytes", showBytes], ["blocks", "blocks", showCount],
@@ -11,14 +11,21 @@ const FIGURES = /** @type {[string, string, (value: number) => string][]} */ ([
 
 /** @typedef {{file: string, own: boolean, text: string[]|null, lines: number[], total?: number[], self?: number[], hits?: number[], calls?: number[], allocated?: number[], blocks?: number[]}} File */
 
-/** How warm a line is, 0 to 1: a tenth of the hottest one is seen, too. @param {number} value @param {number} most */
+/** Gives the warmth of a line, 0 to 1. By the square root, lines with a tenth of the hottest line's value can be seen, too. @param {number} value @param {number} most */
 export function warmth(value, most) {
   return value > 0 && most > 0 ? Math.max(0.06, Math.sqrt(value / most)) : 0;
 }
 
+/** Says what the time of a line means on this page. @param {File[]} files */
+export function meaningOfTime(files) {
+  return files.some((file) => "hits" in file)
+    ? "time of a line: until the next line of the same call"
+    : "time of a line: the time of the calls that it made (record with --lines for the time of the line itself)";
+}
+
 export class Source {
-  /** @param {File[]} files @param {HTMLElement} pane */
-  constructor(files, pane) {
+  /** @param {File[]} files @param {HTMLElement} pane @param {boolean} told whether the page says elsewhere what the time of a line means */
+  constructor(files, pane, told) {
     this.files = files;
     this.key = "";
     this.by = "";
@@ -29,7 +36,7 @@ export class Source {
       for (const each of files) if (each.own === own) group.append(make("option", { value: each.file }, clean(each.file)));
       if (group.childElementCount) this.choice.append(group);
     }
-    this.unit = /** @type {HTMLSelectElement} */ (make("select", { id: "warm", "aria-label": "lines are as warm as", onchange: () => { this.by = this.unit.value; update({}); } }));
+    this.unit = /** @type {HTMLSelectElement} */ (make("select", { id: "warm", "aria-label": "colour lines by", onchange: () => { this.by = this.unit.value; update({}); } }));
     this.said = make("span", { class: "soft" });
     this.body = make("tbody");
     this.head = make("thead");
@@ -38,7 +45,7 @@ export class Source {
     this.window = make("div", { class: "window" });
     this.mapBox = make("div", { class: "map" }, this.map, this.window);
     pane.append(
-      make("div", { class: "bar" }, this.choice, make("label", {}, "warm by ", this.unit), this.said),
+      make("div", { class: "bar" }, this.choice, make("label", {}, "colour by ", this.unit), this.said, ...(told ? [] : [make("span", { class: "soft" }, meaningOfTime(files))])),
       make("div", { class: "beside" }, this.box, this.mapBox),
     );
     const move = (/** @type {PointerEvent} */ event) => {
@@ -65,7 +72,7 @@ export class Source {
   draw(dark) {
     const file = this.shown;
     if (!file) {
-      this.said.textContent = "no line of a file is known";
+      this.said.textContent = "no line of any file was recorded";
       return;
     }
     const figures = FIGURES.filter(([name]) => name in file);
@@ -93,7 +100,7 @@ export class Source {
     const most = values.reduce((/** @type {number} */ a, /** @type {number} */ b) => Math.max(a, b), 0);
     const sum = values.reduce((/** @type {number} */ a, /** @type {number} */ b) => a + b, 0);
     const show = (figures.find(([name]) => name === this.by) || FIGURES[0])[2];
-    this.said.textContent = `hottest line: ${show(most)}${this.by === "total" ? "" : `; all lines: ${show(sum)}`}${file.text ? "" : "; the file is not here: only the lines that have figures are shown"}`;
+    this.said.textContent = `hottest line: ${show(most)}${this.by === "total" ? "" : `; all lines: ${show(sum)}`}${file.text ? "" : "; the file was not found: only lines with figures are shown"}`;
     this.head.replaceChildren(make("tr", {}, make("th", { class: "number" }, "line"), ...figures.map(([, text]) => make("th", { class: "number" }, text)), make("th", {}, "source")));
     const rows = [];
     let first = true;
@@ -154,7 +161,7 @@ export class Source {
       const share = warmth(values[n], most);
       if (!share) return;
       context.fillStyle = `rgb(${dark ? "255 130 50" : "214 84 0"} / ${share})`;
-      // A lone line does not vanish in a long file.
+      // A single line is at least 1.5 pixels high, so that it is seen in a long file, too.
       context.fillRect(0, (place.get(line) || 0) * each, 90, Math.max(1.5, each));
     });
   }

@@ -1,7 +1,7 @@
-"""Source with time and bytes by line: for the page's Source, and for the heat map.
+"""The source of a program with time and bytes by line: for the page and for the heat map.
 
-Time of a line is `Trace.lines`'s where lines were recorded. Where they were not it is that of the
-calls which the line made: what a line computes without a call is not in it.
+If lines were recorded, the time of a line is that of `Trace.lines`. If not, it is the time of the
+calls that the line made; what the line computes without a call is missing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..trace.column import Array
 if TYPE_CHECKING:
     from ..trace import Trace
 
-#: Files of which a page shows the text: own code first, then by time and bytes.
+#: The most files that a page shows: own code first, then by time and bytes.
 MOST_FILES = 200
 _LARGEST = 4_000_000  # bytes of a file whose text is put into a page
 
-#: What is known of a line.
+#: The figures of a line.
 FIGURES = ("hits", "total", "self", "calls", "allocated", "blocks")
 
 
@@ -32,14 +32,14 @@ def find_source(trace: Trace) -> list[dict[str, Any]]:
     Parameters
     ----------
     trace : Trace
-        Whose.
+        The trace to look at.
 
     Returns
     -------
     list of dict
-        New; own code first, then by time and bytes. ``file``, ``own``, ``text`` (null where the
-        file is not found), ``lines`` (their numbers, ascending) and a list for each of `FIGURES`
-        that was recorded.
+        One for each file: own code first, then by time and bytes. ``file``, ``own``, ``text`` (null
+        if the file is not found), ``lines`` (their numbers, ascending) and a list for each of
+        `FIGURES` that was recorded.
     """
     functions = trace._core.functions()
     files = [row[2] for row in functions]
@@ -98,7 +98,7 @@ def _sums(trace: Trace, file_of: Array) -> dict[int, dict[int, dict[str, int]]]:
     add(file, at, "calls", tree.own("calls"))
     if not np.ma.getmaskarray(table["total"]).all():
         return sums
-    # A line that is in several calls of one stack is counted once: in the outermost.
+    # A line that made several calls of one stack is counted once: by the outermost of them.
     known = np.flatnonzero((file >= 0) & (at > 0))
     key = np.full(tree.count, -1, dtype=np.int32)
     _, key[known] = np.unique(file[known] * (1 << 32) + at[known], return_inverse=True)
@@ -108,10 +108,10 @@ def _sums(trace: Trace, file_of: Array) -> dict[int, dict[int, dict[str, int]]]:
 
 
 def _text(path: str) -> list[str] | None:
-    """Give the lines of a file; None: there is none, or it is not one that can be read."""
+    """Give the lines of a file; None if it does not exist, or cannot be read as text."""
     try:
         if os.path.exists(path):
-            # A recording may name whatever its program made up: a device, or a file without end.
+            # The path may be anything that the program gave, such as a device without an end.
             known = os.path.isfile(path) and os.path.getsize(path) <= _LARGEST
         else:
             known = path in linecache.cache

@@ -1,4 +1,4 @@
-// The one state of the page. Everything draws from it; the URL's fragment holds it.
+// The state of the page. All parts are drawn from it, and the URL's fragment stores it.
 
 /**
  * @typedef {object} State
@@ -12,14 +12,14 @@
  * @property {[number, number]|null} brush durations of `fn` that are marked, ns
  * @property {string} tab the open tab
  * @property {string} unit of the flame graph
- * @property {string} hold by whom memory is held: function, line or own
- * @property {boolean} inverted the flame graph's direction
+ * @property {string} hold the kind of holders of memory: function, line or own
+ * @property {boolean} inverted whether the flame graph has callees first
  * @property {string} theme auto, light or dark
  * @property {string} colour area, module or function
  * @property {string} search what is searched for
- * @property {string} filter of the table of functions
+ * @property {string} filter the text that filters the table of functions
  * @property {string} file whose source is shown
- * @property {string} side of two recordings the one whose widths a flame graph has: before or after
+ * @property {string} side of two recordings, the one that gives the widths of the flame graph: before or after
  * @property {number[]} folded lanes that are folded
  */
 
@@ -35,12 +35,12 @@ const listeners = [];
 let pending = {};
 let asked = false;
 
-/** Calls `f` in the next frame after a change, with what changed. @param {(changed: Partial<State>) => void} f */
+/** Registers `f`: it is called in the next frame after a change, with the changed properties. @param {(changed: Partial<State>) => void} f */
 export function onChange(f) {
   listeners.push(f);
 }
 
-/** Runs what waits for the next frame now. */
+/** Tells the listeners now, not in the next frame. */
 export function flush() {
   asked = false;
   const changed = pending;
@@ -63,7 +63,7 @@ export function update(patch) {
 const NUMBERS = new Set(["v0", "v1", "scroll", "call", "fn", "instant"]);
 const PAIRS = new Set(["range", "brush", "folded"]);
 
-/** Gives the state as a URL's fragment; without what is as it is by itself. @param {State} plain */
+/** Gives the state as a URL's fragment, without the properties that have their default value. @param {State} plain the defaults */
 export function toFragment(plain) {
   const parts = [];
   for (const [key, value] of Object.entries(state)) {
@@ -75,7 +75,7 @@ export function toFragment(plain) {
   return parts.join("&");
 }
 
-/** Reads a fragment: what is not understood is left out. @param {string} text */
+/** Reads a fragment; unknown properties and bad values are ignored. @param {string} text */
 export function fromFragment(text) {
   /** @type {any} */
   const patch = {};

@@ -1,12 +1,12 @@
-// Texts for people: numbers with units, names that cannot disturb what stands around them.
+// Texts for people: numbers with units, and names in which no character can change the text around them.
 
 export const FONT = "11px ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 
 const ODD = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
-const THREE = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 }); // to make one takes longer than to use it
+const THREE = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 }); // kept, because making one is slow
 
-/** Shows characters that cannot be seen, or turn others around, as their codes. @param {string} text */
+/** Replaces characters by their codes if they are invisible or change the text's direction. @param {string} text */
 export function clean(text) {
   return text.replace(ODD, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
@@ -14,7 +14,7 @@ export function clean(text) {
 /** @type {Map<string, Intl.NumberFormat>} */
 const formats = new Map();
 
-/** As toLocaleString, which makes its format anew each time. @param {number} value @param {number} least @param {number} most digits behind the point */
+/** Like toLocaleString, which would make a new format each time. @param {number} value @param {number} least @param {number} most digits after the point */
 function digitsOf(value, least, most) {
   const key = `${least},${most}`;
   let format = formats.get(key);
@@ -46,14 +46,14 @@ export function showCount(count) {
   return digitsOf(count, 0, 0);
 }
 
-/** A time of the ruler, with as many digits as the step needs. @param {number} ns @param {number} step */
+/** Shows a time of the ruler, with as many digits as the step needs. @param {number} ns @param {number} step */
 export function showTick(ns, step) {
   const [unit, each] = step >= 1e8 || ns >= 1e10 ? ["s", 1e9] : step >= 1e5 || ns >= 1e7 ? ["ms", 1e6] : ["us", 1e3];
   const digits = Math.max(0, Math.min(9, Math.ceil(Math.log10(each / step) - 1e-9)));
   return `${digitsOf(ns / each, digits, digits)} ${unit}`;
 }
 
-/** A round step so that about `count` of them fit. @param {number} span @param {number} count */
+/** Gives a round step, of which at most `count` fit into the span. @param {number} span @param {number} count */
 export function roundStep(span, count) {
   const raw = span / Math.max(1, count);
   const base = 10 ** Math.floor(Math.log10(raw));
@@ -62,7 +62,7 @@ export function roundStep(span, count) {
 }
 
 /**
- * Makes an element; texts become text, never markup.
+ * Makes an element. Strings among the children become text, never markup.
  * @param {string} tag @param {Record<string, any>} [properties] @param {...(Node|string)} children
  */
 export function make(tag, properties, ...children) {
@@ -88,7 +88,7 @@ const widths = new Map();
 const cuts = new Map();
 const MEASURED = 50000;
 
-/** How wide a text is. @param {CanvasRenderingContext2D} context @param {string} text */
+/** Gives the width of a text in CSS pixels. @param {CanvasRenderingContext2D} context @param {string} text */
 export function widthOf(context, text) {
   let width = widths.get(text);
   if (width === undefined) {
@@ -100,13 +100,13 @@ export function widthOf(context, text) {
 }
 
 /**
- * Cuts a text so that it fits; gives "" where nothing useful would.
+ * Cuts a text so that it fits; gives "" if there is no room for anything useful.
  * @param {CanvasRenderingContext2D} context @param {string} text @param {number} room
  */
 export function fit(context, text, room) {
   const width = widthOf(context, text);
   if (width <= room) return text;
-  const steps = Math.floor(room / 4); // rooms of about one size share a text
+  const steps = Math.floor(room / 4); // rooms of nearly the same size share an entry of `cuts`
   const key = `${steps} ${text}`;
   let cut = cuts.get(key);
   if (cut === undefined) {

@@ -1,4 +1,4 @@
-// The timeline: every thread's calls, marks and counters under one ruler.
+// The timeline: the calls of every thread, marks and counters, below one ruler.
 
 import { cssOf } from "./colour.js";
 import { Raster, copyDown, hatch, paintRow, paintSlices } from "./draw.js";
@@ -18,15 +18,17 @@ export class Timeline {
     this.raster = new Raster(canvas);
     this.layout = layOut(data);
     this.numbers = new Int32Array(0);
-    /** Rows that are drawn: which row, where its numbers begin, from where to where it stands. @type {{row: number, at: number, y: number, end: number}[]} */
+    /** The rows that are drawn: the row, where its numbers begin, its top and bottom in CSS pixels. @type {{row: number, at: number, y: number, end: number}[]} */
     this.drawn = [];
     this.names = data.head.functions.name.map((/** @type {string|null} */ name) => clean(name || "(no name)"));
     this.names.push("(unknown)");
     /** @type {Uint8Array|null} */
     this.hits = null;
-    /** The lane of the lock, if it is drawn: which tenure is under each pixel. @type {{y: number, end: number, numbers: Int32Array}|null} */
+    /** The lane of the lock, if it is drawn, with the tenure under each pixel. @type {{y: number, end: number, numbers: Int32Array}|null} */
     this.lock = null;
-    /** Columns that are hatched, by thread: for tests. @type {Map<number, Uint8Array>} */
+    /** The lanes of tasks that are drawn, with the step under each pixel. @type {{y: number, end: number, numbers: Int32Array}[]} */
+    this.tasks = [];
+    /** The columns that are hatched, by thread; for tests. @type {Map<number, Uint8Array>} */
     this.hatched = new Map();
     this.cursor = /** @type {number|null} */ (null);
     this.hover = -1;
@@ -38,7 +40,7 @@ export class Timeline {
     this.layout = layOut(this.data);
   }
 
-  /** Width of the part that shows time, CSS pixels. */
+  /** The width of the part that shows time, in CSS pixels. */
   get span() {
     return Math.max(1, this.raster.wide - GUTTER);
   }
@@ -69,6 +71,7 @@ export class Timeline {
     const top = RULER - state.scroll;
     const visible = [];
     this.lock = null;
+    this.tasks = [];
     this.hatched.clear();
     /** @type {[number, number, number, number][]} */
     const holders = [];
@@ -77,6 +80,7 @@ export class Timeline {
       visible.push(lane);
       const back = look.back;
       if (lane.kind === "lock") this.drawLock(lane.y + top, look, holders);
+      else if (lane.kind === "task") this.drawSteps(lane, lane.y + top, look, labels);
       const from = this.drawn.length;
       for (const { row, y } of lane.rows) {
         const y0 = Math.round((y + top) * scale);
@@ -116,7 +120,7 @@ export class Timeline {
     this.drawCursor(high, look);
   }
 
-  /** Draws who had the interpreter's lock; colours are of threads. @param {number} y CSS pixels @param {import("./colour.js").Palette} look @param {[number, number, number, number][]} labels */
+  /** Draws the tenures of the interpreter's lock; each thread has a colour. @param {number} y CSS pixels @param {import("./colour.js").Palette} look @param {[number, number, number, number][]} labels */
   drawLock(y, look, labels) {
     const { width, height, scale, pixels } = this.raster;
     const y0 = Math.round(y * scale);
@@ -131,7 +135,24 @@ export class Timeline {
     this.lock = { y: y0 / scale, end: y1 / scale, numbers };
   }
 
-  /** Hatches where another thread had the lock, but not what waits for something else. @param {number} thread @param {{row: number, at: number, y: number, end: number}[]} rows @param {import("./colour.js").Palette} look */
+  /** Draws the steps of a task: the calls that the event loop made for it. @param {import("./lanes.js").Lane} lane @param {number} y CSS pixels @param {import("./colour.js").Palette} look @param {[number, number, number, number][]} labels */
+  drawSteps(lane, y, look, labels) {
+    const { width, height, scale, pixels } = this.raster;
+    const y0 = Math.max(0, Math.round(y * scale));
+    const y1 = Math.min(height, Math.round((y + ROW) * scale) - 1);
+    if (y1 <= y0) return;
+    const { data } = this;
+    const numbers = new Int32Array(width);
+    paintSlices(data.steps, ...lane.steps, state.v0, state.v1, width, pixels, y0 * width, numbers, 0,
+      { colours: look.calls, back: look.back, wanted: null, hits: this.hits }, (step, x0, x1) => {
+        const call = data.steps.call[step];
+        if (data.has(call)) labels.push([call, x0, x1, y]);
+      });
+    copyDown(pixels, width, y0, y1 - y0);
+    this.tasks.push({ y: y0 / scale, end: y1 / scale, numbers });
+  }
+
+  /** Hatches the time in which another thread had the lock, except where the innermost call waits for something else. @param {number} thread @param {{row: number, at: number, y: number, end: number}[]} rows @param {import("./colour.js").Palette} look */
   hatchWaiting(thread, rows, look) {
     const { waiting, func } = this.data;
     if (!waiting.shared || !rows.length) return;
@@ -155,7 +176,7 @@ export class Timeline {
     return this.lock.numbers[column];
   }
 
-  /** What is known of the tenure under a point. @param {number} x @param {number} y */
+  /** Describes the tenure under a point. @param {number} x @param {number} y */
   tenureWords(x, y) {
     const tenure = this.tenureUnder(x, y);
     if (tenure < 0) return null;
@@ -166,7 +187,7 @@ export class Timeline {
     ];
   }
 
-  /** Which calls are not faded, while a brush of the histogram is set. */
+  /** Gives a function that says which calls are not faded, if durations are marked in the histogram. */
   wanted() {
     if (!state.brush || state.fn < 0) return null;
     const [low, high] = state.brush;
@@ -284,7 +305,7 @@ export class Timeline {
     context.restore();
   }
 
-  /** Hatches what was lost of a thread. @param {import("./lanes.js").Lane} lane @param {number} top @param {import("./colour.js").Palette} look */
+  /** Hatches the time in which events of a thread were lost. @param {import("./lanes.js").Lane} lane @param {number} top @param {import("./colour.js").Palette} look */
   drawGaps(lane, top, look) {
     const { head } = this.data;
     const thread = head.threads[lane.thread];
@@ -383,7 +404,7 @@ export class Timeline {
     }
   }
 
-  /** Where a call stands, if its row is laid out. @param {number} call */
+  /** Gives the place of a call on the canvas; null if its row is not laid out. @param {number} call */
   placeOf(call) {
     const row = this.data.rowOf(call);
     for (const lane of this.layout.lanes) {
@@ -403,6 +424,11 @@ export class Timeline {
     const column = Math.floor((x - GUTTER) * this.raster.scale);
     if (column >= this.raster.width) return -1;
     for (const { at, y: from, end } of this.drawn) if (y >= from && y < end) return this.numbers[at + column];
+    for (const { y: from, end, numbers } of this.tasks) {
+      if (y < from || y >= end || numbers[column] < 0) continue;
+      const call = this.data.steps.call[numbers[column]];
+      return this.data.has(call) ? call : -1;
+    }
     return -1;
   }
 
@@ -412,7 +438,7 @@ export class Timeline {
     return this.layout.lanes.find((lane) => at >= lane.y && at < lane.y + lane.height);
   }
 
-  /** The next call of the functions searched for, after a time, or before it. @param {Uint8Array} hits @param {number} time @param {boolean} forward */
+  /** Gives the first call after a time, or the last before it, of the functions that the search found. @param {Uint8Array} hits @param {number} time @param {boolean} forward */
   nextHit(hits, time, forward) {
     const { start, func, rows } = this.data;
     let best = -1;
@@ -464,6 +490,6 @@ export function drawRuler(context, from, wide, y, look) {
       context.fillStyle = look.soft;
       context.fillText(text, x + 4, y + RULER / 2);
     }
-    if (tick + step === tick) break; // beyond what numbers can tell apart
+    if (tick + step === tick) break; // the step is less than the precision of a number
   }
 }

@@ -1,4 +1,4 @@
-// The calling-context tree: a node is a function under the node that called it. Flame graphs are sums over it.
+// The calling-context tree: a node is a function below the node that called it. Flame graphs show sums over this tree.
 
 import { lowerBound, upperBound } from "./lod.js";
 
@@ -42,7 +42,7 @@ export class Tree {
     return node;
   }
 
-  /** Adds to each node what its children have; gives the totals. @param {Float64Array} self */
+  /** Gives the value of each node together with all nodes below it. @param {Float64Array} self the values of each node alone */
   totals(self) {
     const total = self.slice(0, this.count);
     for (let n = this.count - 1; n > 0; n--) total[this.parent[n]] += total[n];
@@ -50,7 +50,7 @@ export class Tree {
   }
 }
 
-/** All calls of a trace as a tree, made when it is first asked for. */
+/** All calls of a trace as a tree. */
 export class Context {
   /** @param {import("./data.js").Data} data */
   constructor(data) {
@@ -72,13 +72,13 @@ export class Context {
     }
   }
 
-  /** The node of a block: of the call that made it; without one, of its function alone. @param {number} block */
+  /** Gives the node of the call that allocated a block; without a call, the node of the block's function. @param {number} block */
   nodeOfBlock(block) {
     const call = this.data.callOfEvent(this.data.birth[block]);
     return call >= 0 ? this.node[call] : this.tree.child(0, this.data.holder[block]);
   }
 
-  /** Self values of each node. @param {string} unit @param {number} t0 @param {number} t1 @param {number|null} instant */
+  /** Gives the values of each node alone. @param {string} unit @param {number} t0 @param {number} t1 @param {number|null} instant */
   values(unit, t0, t1, instant) {
     const { data, tree, node } = this;
     let self = new Float64Array(tree.count);
@@ -131,7 +131,7 @@ export class Context {
 
 const INVERTED_DEPTH = 100;
 
-/** The same values by callee, callers above it: what is under the root is self values. @param {Tree} tree @param {Float64Array} self */
+/** Turns a tree around: the functions with values of their own are below the root, and their callers below them. @param {Tree} tree @param {Float64Array} self */
 export function invert(tree, self) {
   const made = new Tree();
   let values = new Float64Array(1024);

@@ -1,9 +1,9 @@
-// Sections of a page: gzip in base64, each in an element of its own.
+// The sections of a page: gzip in base64, each in an element of its own.
 
-/** Gives the bytes of a section; its element is gone then. @param {string} id */
+/** Gives the bytes of a section, and removes its element. @param {string} id */
 export async function unpack(id) {
   const element = document.getElementById(`data-${id}`);
-  if (!element) throw new Error(`the page lacks its section ${id}: it was cut short`);
+  if (!element) throw new Error(`its section ${id} is missing: the file was cut off`);
   const text = element.textContent || "";
   element.remove(); // the text may be large
   /** @type {Uint8Array<ArrayBuffer>} */

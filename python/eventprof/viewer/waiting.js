@@ -1,4 +1,4 @@
-// Who had the interpreter's lock, and so how long the other threads waited.
+// Which thread had the interpreter's lock, and so how long the other threads waited.
 
 import { Pyramid, lowerBound, upperBound } from "./lod.js";
 
@@ -6,10 +6,10 @@ import { Pyramid, lowerBound, upperBound } from "./lod.js";
 
 /** Tenures of the lock, in order of time: none overlaps another. */
 export class Waiting {
-  /** @param {number} threads @param {number[]} blocking functions that wait for something else @param {number} functions */
+  /** @param {number} threads how many @param {number[]} blocking functions that wait for something else than the lock @param {number} functions how many */
   constructor(threads, blocking, functions) {
     this.threads = threads;
-    /** Of each function: whether it waits for something else than the lock. */
+    /** Of each function: 1 if it waits for something else than the lock. */
     this.blocking = new Uint8Array(functions + 1);
     for (const f of blocking) this.blocking[f] = 1;
     this.count = 0;
@@ -17,11 +17,11 @@ export class Waiting {
     this.dur = new Float64Array(0);
     this.func = new Uint16Array(0); // the thread: paintSlices colours by it
     this.pyramid = new Pyramid(this.dur, this.start);
-    /** Ends of all tenures, and the sum of their lengths up to each end. @type {Held} */
+    /** The ends of all tenures, and the sum of their durations up to each end. @type {Held} */
     this.all = { end: this.dur, sum: this.dur };
-    /** The same of each thread. @type {Held[]} */
+    /** The same for each thread. @type {Held[]} */
     this.each = [];
-    /** Whether several threads had the lock: else nobody waited. */
+    /** Whether more than one thread had the lock; if not, no thread waited. */
     this.shared = false;
   }
 
@@ -58,12 +58,12 @@ export class Waiting {
     this.shared = this.each.filter(({ end }) => end.length).length > 1;
   }
 
-  /** How long the others had the lock before a time. @param {number} thread @param {number} time */
+  /** Gives how long all other threads had the lock before a time. @param {number} thread @param {number} time */
   before(thread, time) {
     return heldBefore(this.all, time) - heldBefore(this.each[thread], time);
   }
 
-  /** How long the others had the lock. @param {number} thread @param {number} t0 @param {number} t1 */
+  /** Gives how long all other threads had the lock between two times. @param {number} thread @param {number} t0 @param {number} t1 */
   between(thread, t0, t1) {
     return this.shared ? this.before(thread, t1) - this.before(thread, t0) : 0;
   }
@@ -88,10 +88,10 @@ export class Waiting {
   }
 }
 
-/** How much of some tenures lies before a time. @param {Held} held @param {number} time */
+/** Gives how much of some tenures lies before a time. @param {Held} held @param {number} time */
 function heldBefore({ end, sum }, time) {
   const n = end.length;
-  const at = lowerBound(end, time, 0, n); // ended before: all before `at`
+  const at = lowerBound(end, time, 0, n); // all tenures before `at` ended before the time
   const known = at ? sum[at - 1] : 0;
   if (at === n) return known;
   const length = sum[at] - known;

@@ -8,6 +8,7 @@
 #include "filter.h"
 #include "gate.h"
 #include "source.h"
+#include "startable.h"
 
 /* One a row of sources.def. */
 #define EP_SOURCE(name, hook) +1
@@ -20,14 +21,12 @@ enum {
 extern EP_HIDDEN const ep_source *const ep_py_sources[EP_PY_SOURCE_COUNT];
 
 typedef struct ep_py_recorder {
-    PyObject_HEAD
+    ep_py_startable head;
     ep_recorder core;
     const ep_source *code_asked;     /* NULL: auto */
     const ep_source *code_used;      /* the source of code while it runs; NULL: none. See sources.c */
     const ep_source *backend;        /* code_used of the last window, for the user */
     ep_clock_mode clock;             /* of the last window */
-    unsigned long long windows;      /* windows begun so far: shows the package that a trace is of an
-                                      * earlier window */
     bool current_thread_only;
     uint32_t only_thread;            /* 0: all */
     PyObject *include, *exclude, *audit;     /* tuples of patterns, for the trace */
@@ -44,7 +43,6 @@ typedef struct ep_py_recorder {
     uint64_t interruptions[EP_PY_SOURCE_COUNT];    /* of each, when the window began */
     struct ep_py_recorder *next;     /* list of running recorders; not owned: a recorder removes itself when
                                       * it stops */
-    PyObject *weak_references;
 } ep_py_recorder;
 
 /* The running recorders, the newest first. */
@@ -135,13 +133,8 @@ void ep_py_audit_choose_for(const ep_py_recorder *changes, ep_py_recorder *more)
 
 /* ---- windows.c ------------------------------------------------------------------------------- */
 
-/* No change is under way on this thread. Fails: -1, exception set. */
-int ep_py_window_begin(ep_py_recorder *self);
-
-/* The same if a change may be under way on this thread. Fails: -1, exception set. */
-int ep_py_window_start(ep_py_recorder *self);
-
-/* No-op unless running. Never fails: whatever happened, the interpreter is restored. */
-void ep_py_window_stop(ep_py_recorder *self);
+/* Begin and end a window, within the change: `start` and `stop` of ep_py_startable_functions. */
+int ep_py_window_begin(ep_py_startable *recorder);
+void ep_py_window_end(ep_py_startable *recorder);
 
 #endif

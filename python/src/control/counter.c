@@ -1,16 +1,17 @@
 /* _core.Counter: a counter of the core, its callbacks, and the hooks that all counters need.
  *
- * start() and stop() are C, as a recorder's. The package's Counter adds the comfort. */
+ * start() and stop() are those of recorders (startable.c). The package's Counter adds
+ * options and tables. */
 #include "control.h"
 
 #include <string.h>
-#include <structmember.h>
 
 #include "count_calls.h"
 #include "filter.h"
 #include "intern.h"
 #include "patterns.h"
 #include "source.h"
+#include "startable.h"
 
 #define DOMAIN_COUNT 3    /* RAW, MEM, OBJ */
 
@@ -19,17 +20,15 @@ typedef void (*trace_function)(const char *qualified_name, void *context);
 #define CAPSULE_NAME "eventprof.trace_function"
 
 typedef struct counter_object {
-    PyObject_HEAD
+    ep_py_startable head;
     ep_counter *core;
     unsigned domains;                           /* bits */
     ep_filter filter;
     PyObject *callbacks[EP_PY_COUNT_ENDS];      /* owned; NULL: none */
     PyObject **names;                           /* by id: str, owned; the argument of callbacks */
     size_t name_capacity;
-    unsigned long long windows;
-    bool started, displaced;
+    bool displaced;
     struct counter_object *next;                /* running ones; not owned */
-    PyObject *weak_references;
 } counter_object;
 
 static counter_object *running;
@@ -110,14 +109,17 @@ unlink_running(counter_object *self)
     self->next = NULL;
 }
 
-static int
-start_alone(counter_object *self)
+static bool
+counter_runs(const ep_py_startable *object)
 {
-    if (self->core->running) {
-        PyErr_SetString(ep_py_error(EP_ERROR_STATE),
-                        "this counter is already running; stop it before it starts again");
-        return -1;
-    }
+    const ep_counter *core = ((const counter_object *)object)->core;
+    return core != NULL && core->running;    /* NULL: there was no memory for it */
+}
+
+static int
+start_in_change(ep_py_startable *object)
+{
+    counter_object *self = (counter_object *)object;
     if (ep_counter_running(EP_COUNTERS_MAX - 1) != NULL) {
         PyErr_Format(ep_py_error(EP_ERROR_STATE), "%d counters run already; stop one first",
                      EP_COUNTERS_MAX);
@@ -129,8 +131,7 @@ start_alone(counter_object *self)
     if (adjust_hooks(true) == 0) {
         ep_py_alone(begin_alone, &now);
         if (now.status == EP_OK) {
-            self->windows++;
-            self->started = true;
+            self->head.windows++;
             self->displaced = false;
             /* Finds this thread's open calls now. */
             (void)ep_count_mine();
@@ -146,41 +147,30 @@ start_alone(counter_object *self)
     return -1;
 }
 
-static int
-start(counter_object *self)
-{
-    if (!ep_py_begin_change()) {
-        PyErr_SetString(ep_py_error(EP_ERROR_STATE),
-                        "hooks are going in or out on this thread at this moment (this runs in an audit "
-                        "hook or a finalizer); start it later");
-        return -1;
-    }
-    int status = start_alone(self);
-    ep_py_end_change();
-    return status;
-}
-
-/* No-op unless running. Never fails. */
 static void
-stop(counter_object *self)
+stop_in_change(ep_py_startable *object)
 {
-    bool outer = ep_py_begin_change();
+    counter_object *self = (counter_object *)object;
     if (self->core->running) {
         self->displaced = is_displaced(self);
         ep_py_alone(stop_core_alone, self);
         unlink_running(self);
-        unsettled = true;
-    }
-    if (outer) {
-        ep_py_end_change();    /* takes the hooks out */
+        unsettled = true;    /* the hooks are removed when the change ends */
     }
 }
+
+static const ep_py_startable_functions counter_functions = {
+    .noun = "counter",
+    .runs = counter_runs,
+    .start = start_in_change,
+    .stop = stop_in_change,
+};
 
 void
 ep_py_counters_stop_all(void)
 {
     while (running != NULL) {
-        stop(running);
+        ep_py_startable_stop(&running->head);
     }
 }
 
@@ -392,7 +382,7 @@ counter_read(PyObject *object, PyObject *unused)
 {
     (void)unused;
     counter_object *self = (counter_object *)object;
-    if (!self->started) {
+    if (self->head.windows == 0) {
         PyErr_SetString(ep_py_error(EP_ERROR_STATE),
                         "this counter was never started: it has counted nothing");
         return NULL;
@@ -463,6 +453,7 @@ counter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     if (self == NULL) {
         return NULL;
     }
+    self->head.functions = &counter_functions;
     self->core = ep_counter_new();
     if (self->core == NULL) {
         Py_DECREF(self);
@@ -484,21 +475,6 @@ counter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     }
     self->core->filter = ep_filter_names_any(&self->filter) ? &self->filter : NULL;
     return (PyObject *)self;
-}
-
-static void
-counter_finalize(PyObject *object)
-{
-    counter_object *self = (counter_object *)object;
-    if (self->core == NULL || !self->core->running) {
-        return;
-    }
-    stop(self);
-    ep_py_exception saved = ep_py_exception_save();
-    if (PyErr_ResourceWarning(object, 1, "%R was dropped while running; it was stopped", object) < 0) {
-        PyErr_WriteUnraisable(object);
-    }
-    ep_py_exception_restore(saved);
 }
 
 static int
@@ -539,7 +515,7 @@ counter_dealloc(PyObject *object)
     counter_object *self = (counter_object *)object;
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
-    if (self->weak_references != NULL) {
+    if (self->head.weak_references != NULL) {
         PyObject_ClearWeakRefs(object);
     }
     (void)counter_clear(object);
@@ -554,66 +530,12 @@ counter_dealloc(PyObject *object)
 }
 
 static PyObject *
-counter_start(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    if (start((counter_object *)self) < 0) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-counter_stop(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    if (!((counter_object *)self)->core->running) {
-        PyErr_SetString(ep_py_error(EP_ERROR_STATE), "this counter is not running");
-        return NULL;
-    }
-    stop((counter_object *)self);
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-counter_enter(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return start((counter_object *)self) < 0 ? NULL : Py_NewRef(self);
-}
-
-static PyObject *
-counter_exit(PyObject *self, PyObject *const *args, Py_ssize_t count)
-{
-    (void)args;
-    (void)count;
-    stop((counter_object *)self);
-    Py_RETURN_FALSE;
-}
-
-/* Starts it unless it runs. Returns: whether it was started here. */
-static PyObject *
-counter_begin(PyObject *object, PyObject *unused)
-{
-    (void)unused;
-    counter_object *self = (counter_object *)object;
-    bool outer = ep_py_begin_change();
-    bool runs = self->core->running;
-    int status = runs ? 0 : outer ? start_alone(self)
-                                  : start(self);
-    if (outer) {
-        ep_py_end_change();
-    }
-    return status < 0 ? NULL : PyBool_FromLong(!runs);
-}
-
-static PyObject *
 counter_get_state(PyObject *object, void *unused)
 {
     (void)unused;
     const counter_object *self = (counter_object *)object;
-    return PyUnicode_FromString(self->core->running ? "running" : self->started ? "stopped"
-                                                                                : "new");
+    return PyUnicode_FromString(self->core->running ? "running" : self->head.windows > 0 ? "stopped"
+                                                                                         : "new");
 }
 
 static PyObject *
@@ -625,19 +547,17 @@ counter_get_displaced(PyObject *object, void *unused)
 }
 
 static PyMethodDef counter_methods[] = {
-    {"start", counter_start, METH_NOARGS,
+    {"start", ep_py_startable_method_start, METH_NOARGS,
      "start()\n--\n\nBegin to count; what was counted before is given up.\n\n"
      "Raises\n------\n"
      "StateError\n    It is running already, or eight others are.\n"
      "ToolInUseError\n    No hook for calls is free.\n"
      "MemoryError\n    There is none."},
-    {"stop", counter_stop, METH_NOARGS,
+    {"stop", ep_py_startable_method_stop, METH_NOARGS,
      "stop()\n--\n\nEnd counting and put the interpreter's hooks back.\n\n"
      "Raises\n------\n"
      "StateError\n    It is not running."},
-    {"__enter__", counter_enter, METH_NOARGS, NULL},
-    {"__exit__", (PyCFunction)(void (*)(void))counter_exit, METH_FASTCALL, NULL},
-    {"_begin", counter_begin, METH_NOARGS, NULL},
+    EP_PY_STARTABLE_METHODS,
     {"_read", counter_read, METH_NOARGS, NULL},
     {"_bytes", counter_bytes, METH_NOARGS, NULL},
     {"_frequency", counter_frequency, METH_NOARGS, NULL},
@@ -652,21 +572,15 @@ static PyGetSetDef counter_properties[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyMemberDef counter_members[] = {
-    {"_windows", T_ULONGLONG, offsetof(counter_object, windows), READONLY, NULL},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(counter_object, weak_references), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
-
 static PyType_Slot counter_slots[] = {
     {Py_tp_new, counter_new},
     {Py_tp_dealloc, counter_dealloc},
-    {Py_tp_finalize, counter_finalize},
+    {Py_tp_finalize, ep_py_startable_finalize},
     {Py_tp_traverse, counter_traverse},
     {Py_tp_clear, counter_clear},
     {Py_tp_methods, counter_methods},
     {Py_tp_getset, counter_properties},
-    {Py_tp_members, counter_members},
+    {Py_tp_members, ep_py_startable_members},
     {0, NULL},
 };
 

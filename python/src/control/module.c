@@ -10,10 +10,13 @@
 #include "intern.h"
 #include "kinds.h"
 #include "legacy.h"
+#include "labels.h"
 #include "marks.h"
+#include "os.h"
 #include "own_blocks.h"
 #include "patterns.h"
 #include "render.h"
+#include "room_object.h"
 #include "source.h"
 #include "trace_object.h"
 
@@ -84,6 +87,15 @@ name_thread(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* The resident set of the process, bytes; -1: unknown. */
+static PyObject *
+resident_bytes(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyLong_FromLongLong(ep_os_resident_bytes());
+}
+
 static PyObject *
 at_exit(PyObject *module, PyObject *unused)
 {
@@ -118,6 +130,7 @@ after_fork_in_child(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     ep_py_recorders_after_fork(true);
+    ep_py_labels_begin();
     Py_RETURN_NONE;
 }
 
@@ -227,8 +240,13 @@ static PyMethodDef functions[] = {
     {"counter", FAST(ep_py_counter), ep_py_counter_doc},
     {"flow", FAST(ep_py_flow), ep_py_flow_doc},
     {"span", FAST(ep_py_span), ep_py_span_doc},
+    {"records_labels", ep_py_records_labels, METH_NOARGS, NULL},
+    {"wrapped_span", FAST(ep_py_wrapped_span), NULL},
+    {"label", (PyCFunction)(void (*)(void))ep_py_label, METH_FASTCALL | METH_KEYWORDS,
+     ep_py_label_doc},
     {"text", text, METH_O, NULL},
     {"gather", ep_py_gather, METH_VARARGS, NULL},
+    {"spread", ep_py_spread, METH_VARARGS, NULL},
     {"make_trace", ep_py_make_trace, METH_VARARGS, NULL},
     {"render_rows", ep_py_render_rows, METH_VARARGS, NULL},
     {"nest_calls", ep_py_nest_calls, METH_VARARGS, NULL},
@@ -240,6 +258,7 @@ static PyMethodDef functions[] = {
     {"arrow_schema", ep_py_arrow_schema, METH_VARARGS, NULL},
     {"arrow_stream", ep_py_arrow_stream, METH_VARARGS, NULL},
     {"merge", ep_py_merge, METH_O, NULL},
+    {"share_room", ep_py_share_room, METH_VARARGS, NULL},
     {"open_log", ep_py_open_log, METH_VARARGS, NULL},
     {"legacy_places", ep_py_legacy_places, METH_O, NULL},
     {"legacy_names", ep_py_legacy_names, METH_O, NULL},
@@ -250,6 +269,7 @@ static PyMethodDef functions[] = {
     {"name_thread", name_thread, METH_VARARGS, NULL},
     {"set_opcode_names", ep_py_set_opcode_names, METH_O, NULL},
     {"engine_stats", engine_stats, METH_NOARGS, NULL},
+    {"resident_bytes", resident_bytes, METH_NOARGS, NULL},
     {"kind_table", kind_table, METH_NOARGS, NULL},
     {"source_table", source_table, METH_NOARGS, NULL},
     {"open_archive", ep_py_open_archive, METH_VARARGS, NULL},

@@ -1,11 +1,10 @@
 /* _core.Recorder: a recorder of the core, and the sources that it needs.
  *
- * start() and stop() are C, so that the window begins and ends inside one function of ours and none
- * of our frames is in it. The package's Recorder adds the comfort. */
+ * start() and stop() are C (startable.c), so that the window begins and ends inside one function of ours
+ * and none of our frames is in it. The package's Recorder adds options, errors and traces. */
 #include "control_parts.h"
 
 #include <string.h>
-#include <structmember.h>
 
 #include "decode.h"
 #include "file.h"
@@ -15,6 +14,37 @@
 #include "patterns.h"
 #include "source.h"
 #include "trace_object.h"
+
+static bool
+recorder_runs(const ep_py_startable *self)
+{
+    return ((const ep_py_recorder *)self)->core.state == EP_RECORDER_RUNNING;
+}
+
+/* The package's recorder warns of events that found no room, once a window. Fails: -1, exception set: the
+ * user made the warning an error; the window is over all the same. */
+static int
+warn_of_loss(ep_py_startable *object)
+{
+    ep_py_recorder *self = (ep_py_recorder *)object;
+    uint64_t lost = ep_recorder_count_lost(&self->core, self->only_thread);
+    if (lost == 0 || !PyObject_HasAttrString((PyObject *)self, "_warn_of_loss")) {
+        return 0;
+    }
+    PyObject *told = PyObject_CallMethod((PyObject *)self, "_warn_of_loss", "Kz",
+                                         (unsigned long long)lost,
+                                         ep_full_word(self->core.full_reason, self->core.limits));
+    Py_XDECREF(told);
+    return told != NULL ? 0 : -1;
+}
+
+static const ep_py_startable_functions recorder_functions = {
+    .noun = "recorder",
+    .runs = recorder_runs,
+    .start = ep_py_window_begin,
+    .stop = ep_py_window_end,
+    .warn = warn_of_loss,
+};
 
 static PyObject *
 recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -49,6 +79,7 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     if (self == NULL) {
         return NULL;
     }
+    self->head.functions = &recorder_functions;
     ep_recorder_options options = {
         .kinds = kinds,
         .limit_bytes = limit_bytes,
@@ -84,24 +115,6 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 }
 
 static void
-recorder_finalize(PyObject *object)
-{
-    ep_py_recorder *self = (ep_py_recorder *)object;
-    ep_py_look_begin();    /* at the interpreter's end another thread may stop it at the same time */
-    bool runs = self->core.state == EP_RECORDER_RUNNING;
-    ep_py_look_end();
-    if (!runs) {
-        return;
-    }
-    ep_py_window_stop(self);
-    ep_py_exception saved = ep_py_exception_save();
-    if (PyErr_ResourceWarning(object, 1, "%R was dropped while running; it was stopped", object) < 0) {
-        PyErr_WriteUnraisable(object);
-    }
-    ep_py_exception_restore(saved);
-}
-
-static void
 recorder_dealloc(PyObject *object)
 {
     ep_py_recorder *self = (ep_py_recorder *)object;
@@ -111,7 +124,7 @@ recorder_dealloc(PyObject *object)
     if (!PyType_IS_GC(type) && PyObject_CallFinalizerFromDealloc(object) < 0) {
         return;
     }
-    if (self->weak_references != NULL) {
+    if (self->head.weak_references != NULL) {
         PyObject_ClearWeakRefs(object);
     }
     ep_recorder_clear(&self->core);
@@ -126,83 +139,6 @@ recorder_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static PyObject *
-recorder_start(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    if (ep_py_window_start((ep_py_recorder *)self) < 0) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
-}
-
-/* The package's recorder warns of events that found no room, once a window. Fails: -1, exception set: the
- * user made the warning an error; the window is over all the same. */
-static int
-tell_loss(ep_py_recorder *self)
-{
-    uint64_t lost = ep_recorder_count_lost(&self->core, self->only_thread);
-    if (lost == 0 || !PyObject_HasAttrString((PyObject *)self, "_warn_of_loss")) {
-        return 0;
-    }
-    PyObject *told = PyObject_CallMethod((PyObject *)self, "_warn_of_loss", "Kz",
-                                         (unsigned long long)lost,
-                                         ep_full_word(self->core.full_reason, self->core.limits));
-    Py_XDECREF(told);
-    return told != NULL ? 0 : -1;
-}
-
-static PyObject *
-recorder_stop(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    if (((ep_py_recorder *)self)->core.state != EP_RECORDER_RUNNING) {
-        PyErr_SetString(ep_py_error(EP_ERROR_STATE), "this recorder is not running");
-        return NULL;
-    }
-    ep_py_window_stop((ep_py_recorder *)self);
-    if (tell_loss((ep_py_recorder *)self) < 0) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-recorder_enter(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return ep_py_window_start((ep_py_recorder *)self) < 0 ? NULL : Py_NewRef(self);
-}
-
-/* Starts it unless it runs. Returns: whether it was started here. */
-static PyObject *
-recorder_begin(PyObject *object, PyObject *unused)
-{
-    (void)unused;
-    ep_py_recorder *self = (ep_py_recorder *)object;
-    bool changing = ep_py_change_is_here();    /* asked first: a start within a change is refused, and
-                                                * ep_py_look_begin() counts as one */
-    ep_py_look_begin();
-    bool runs = self->core.state == EP_RECORDER_RUNNING;
-    int status = runs ? 0 : changing ? ep_py_window_start(self)
-                                     : ep_py_window_begin(self);
-    ep_py_look_end();
-    return status < 0 ? NULL : PyBool_FromLong(!runs);
-}
-
-static PyObject *
-recorder_exit(PyObject *self, PyObject *const *args, Py_ssize_t count)
-{
-    (void)args;
-    (void)count;
-    bool runs = ((ep_py_recorder *)self)->core.state == EP_RECORDER_RUNNING;
-    ep_py_window_stop((ep_py_recorder *)self);
-    if (runs && tell_loss((ep_py_recorder *)self) < 0) {
-        return NULL;
-    }
-    Py_RETURN_FALSE;
-}
-
 static void
 keep_open_alone(void *unused)
 {
@@ -210,11 +146,18 @@ keep_open_alone(void *unused)
     ep_gate_keep_open();
 }
 
+/* capture(last_ns=-1): a trace of the window so far, or of its last nanoseconds. */
 static PyObject *
-recorder_capture(PyObject *object, PyObject *unused)
+recorder_capture(PyObject *object, PyObject *const *args, Py_ssize_t count)
 {
-    (void)unused;
     ep_py_recorder *self = (ep_py_recorder *)object;
+    long long last_ns = count == 1 ? PyLong_AsLongLong(args[0]) : -1;
+    if (count > 1 || PyErr_Occurred()) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_TypeError, "_capture() takes at most one argument");
+        }
+        return NULL;
+    }
     ep_capture capture;
     ep_error error = {.text = ""};
     ep_py_look_begin();
@@ -229,6 +172,11 @@ recorder_capture(PyObject *object, PyObject *unused)
     ep_py_look_end();
     if (status != EP_OK) {
         return ep_py_raise(status, &error);
+    }
+    if (last_ns >= 0) {
+        Py_BEGIN_ALLOW_THREADS
+        ep_capture_keep_last(&capture, last_ns);
+        Py_END_ALLOW_THREADS
     }
     return ep_py_trace_new(&capture, self->only_thread, self->include, self->exclude, self->audit,
                            &left_out);
@@ -295,7 +243,7 @@ recorder_get_clock(PyObject *object, void *unused)
 {
     (void)unused;
     ep_py_recorder *self = (ep_py_recorder *)object;
-    if (self->windows == 0) {
+    if (self->head.windows == 0) {
         Py_RETURN_NONE;
     }
     return PyUnicode_FromString(self->clock == EP_CLOCK_COUNTER ? "counter" : "monotonic");
@@ -347,24 +295,22 @@ recorder_get_displaced(PyObject *object, void *unused)
 }
 
 static PyMethodDef recorder_methods[] = {
-    {"start", recorder_start, METH_NOARGS,
+    {"start", ep_py_startable_method_start, METH_NOARGS,
      "start()\n--\n\nBegin a window; what an earlier one recorded is given up.\n\n"
      "Raises\n------\n"
      "StateError\n    It is running already.\n"
      "ToolInUseError\n    No hook for calls is free.\n"
      "OSError\n    The file of `output` cannot be made, or is there already.\n"
      "MemoryError\n    There is none for the first pieces of the buffer."},
-    {"stop", recorder_stop, METH_NOARGS,
+    {"stop", ep_py_startable_method_stop, METH_NOARGS,
      "stop()\n--\n\nEnd the window and put the interpreter's hooks back.\n\n"
      "Raises\n------\n"
      "StateError\n    It is not running.\n\n"
      "Warns\n-----\n"
      "EventsLostWarning\n    Events found no room; it says what to do. A ``with`` block and a decorated "
      "function warn where they end."},
-    {"__enter__", recorder_enter, METH_NOARGS, NULL},
-    {"__exit__", (PyCFunction)(void (*)(void))recorder_exit, METH_FASTCALL, NULL},
-    {"_begin", recorder_begin, METH_NOARGS, NULL},
-    {"_capture", recorder_capture, METH_NOARGS, NULL},
+    EP_PY_STARTABLE_METHODS,
+    {"_capture", (PyCFunction)(void (*)(void))recorder_capture, METH_FASTCALL, NULL},
     {"_count", recorder_count, METH_NOARGS, NULL},
     {"_held", recorder_held, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
@@ -386,19 +332,13 @@ static PyGetSetDef recorder_properties[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyMemberDef recorder_members[] = {
-    {"_windows", T_ULONGLONG, offsetof(ep_py_recorder, windows), READONLY, NULL},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(ep_py_recorder, weak_references), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
-
 static PyType_Slot recorder_slots[] = {
     {Py_tp_new, recorder_new},
     {Py_tp_dealloc, recorder_dealloc},
-    {Py_tp_finalize, recorder_finalize},
+    {Py_tp_finalize, ep_py_startable_finalize},
     {Py_tp_methods, recorder_methods},
     {Py_tp_getset, recorder_properties},
-    {Py_tp_members, recorder_members},
+    {Py_tp_members, ep_py_startable_members},
     {0, NULL},
 };
 

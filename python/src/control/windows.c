@@ -9,6 +9,7 @@
 #include "file.h"
 #include "gate.h"
 #include "intern.h"
+#include "labels.h"
 #include "os.h"
 #include "source.h"
 
@@ -83,7 +84,7 @@ open_file(ep_py_recorder *self, const ep_source *calls)
         .path = PyBytes_AS_STRING(self->output),
         .child_path = PyBytes_AS_STRING(self->child_output),
         /* Its own file of the window before is replaced, as the window is. */
-        .replace = self->replace || self->windows > 0,
+        .replace = self->replace || self->head.windows > 0,
         .metadata = PyBytes_AS_STRING(self->metadata),
         .metadata_bytes = (size_t)PyBytes_GET_SIZE(self->metadata),
     };
@@ -163,6 +164,7 @@ begin_window(void *context)
     self->next = ep_py_running;
     ep_py_running = self;
     now->status = ep_recorder_start(&self->core, &now->error);
+    ep_py_labels_begin();
     if (now->status == EP_OK && (self->core.options.kinds & ep_kinds_python)) {
         now->status = describe_open_calls(self, now->hook_was_in);
     }
@@ -175,14 +177,10 @@ begin_window(void *context)
     }
 }
 
-static int
-start_alone(ep_py_recorder *self)
+int
+ep_py_window_begin(ep_py_startable *recorder)
 {
-    if (self->core.state == EP_RECORDER_RUNNING) {
-        PyErr_SetString(ep_py_error(EP_ERROR_STATE),
-                        "this recorder is already running; stop it before it starts again");
-        return -1;
-    }
+    ep_py_recorder *self = (ep_py_recorder *)recorder;
     ep_kind_set kinds = self->core.options.kinds;
     const ep_source *code = ep_py_code_source_in_use(), *used = NULL;
     bool hook_was_in = (ep_engine_kinds() & ep_kinds_python) != 0;
@@ -234,7 +232,7 @@ start_alone(ep_py_recorder *self)
         /* The file gets the events that hooks recorded before it was set. */
         self->backend = used;
         self->clock = ep_clock_current;
-        self->windows++;
+        self->head.windows++;
         if (seen != ep_py_change.count) {
             ep_py_sources_release();
         }
@@ -251,32 +249,12 @@ start_alone(ep_py_recorder *self)
     return -1;
 }
 
-int
-ep_py_window_begin(ep_py_recorder *self)
-{
-    ep_py_change_begin();
-    int status = start_alone(self);
-    ep_py_change_end();
-    return status;
-}
-
-int
-ep_py_window_start(ep_py_recorder *self)
-{
-    if (ep_py_change_is_here()) {
-        PyErr_SetString(ep_py_error(EP_ERROR_STATE),
-                        "hooks are going in or out on this thread at this moment (this runs in an "
-                        "audit hook or a finalizer); start it later");
-        return -1;
-    }
-    return ep_py_window_begin(self);
-}
-
 /* ---- Stop ------------------------------------------------------------------------------------ */
 
-static void
-stop_alone(ep_py_recorder *self)
+void
+ep_py_window_end(ep_py_startable *recorder)
 {
+    ep_py_recorder *self = (ep_py_recorder *)recorder;
     ep_error error;
     uint64_t left_out[EP_LEFT_OUT_COUNT];
     size_t functions_left_out;
@@ -313,20 +291,11 @@ stop_alone(ep_py_recorder *self)
 }
 
 void
-ep_py_window_stop(ep_py_recorder *self)
-{
-    ep_py_release_types();
-    ep_py_change_begin();
-    stop_alone(self);
-    ep_py_change_end();
-}
-
-void
 ep_py_recorders_stop_all(void)
 {
     ep_py_change_begin();
     while (ep_py_running != NULL) {
-        stop_alone(ep_py_running);
+        ep_py_window_end(&ep_py_running->head);
     }
     ep_py_change_end();
 }

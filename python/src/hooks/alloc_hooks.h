@@ -1,5 +1,5 @@
 /* The hooks of source_alloc.c, which alone includes this: for each domain and operation a fast half,
- * for when nothing is out of the ordinary, and a whole one. A header, so that all of it is one object:
+ * for the usual cases, and a whole one. A header, so that all of it is one object:
  * a call into another object makes the fast halves save registers, 3 instructions an event. */
 #ifndef EP_ALLOC_HOOKS_H
 #define EP_ALLOC_HOOKS_H
@@ -30,12 +30,12 @@ typedef struct layer {
     _Atomic uint8_t mode;
 } layer;
 
-/* A caller that read our function but still the old context (NULL, in all allocators known) while
- * we installed: the allocator that was there first. */
+/* While we install, a caller may have read our function but still the old context (NULL in all known
+ * allocators). Returns: the allocator that was there first. */
 static PyMemAllocatorEx first_below[DOMAIN_COUNT];
 
-/* For what all hooks share: into each of them, with its domain a constant. Left to itself gcc calls
- * some of it, for 2 to 5 ns an event. */
+/* What all hooks share is inlined into each of them, where its domain is a constant. Otherwise gcc calls
+ * some of these functions, for 2 to 5 ns an event. */
 #define INTO_HOOKS inline __attribute__((always_inline))
 
 /* ---- Hooks, whole ---------------------------------------------------------------------------- */
@@ -84,7 +84,8 @@ attached_state(ep_log *log, ep_domain domain)
 
 #define WHOLE __attribute__((noinline))
 
-/* Whether this free may be of a C stack that is being exchanged: no frame is to be looked for then. */
+/* Whether this free may belong to a C stack that is being exchanged (greenlet). Then the frame must not
+ * be read. */
 static inline bool
 stack_may_be_torn(ep_domain domain)
 {
@@ -92,7 +93,7 @@ stack_may_be_torn(ep_domain domain)
            EP_UNLIKELY(atomic_load_explicit(&ep_py_greenlets, memory_order_relaxed));
 }
 
-/* For counters, around whatever recorders do. Returns: NULL: nothing is counted. */
+/* For counters. Returns: NULL if nothing is counted. */
 static INTO_HOOKS ep_count_thread *
 enter_counting(const layer *own, ep_domain domain)
 {
@@ -125,7 +126,8 @@ leave_counting(ep_count_thread *thread, uint64_t bytes, const void *block)
     }
 }
 
-/* What was made before a free is no event's: the recorders' rule, by which the last record is a block. */
+/* What was allocated right before a free was not allocated for an event. (Recorders find such blocks as
+ * the last record; a free is not one.) */
 static INTO_HOOKS void
 count_free(const layer *own)
 {
@@ -166,7 +168,8 @@ put_free(ep_log *log, ep_kind kind, ep_domain domain, void *block)
 
 /* ---- In our own code -------------------------------------------------------------------------- */
 
-/* What is made there is no event, and is listed; what is freed there is an event unless it is listed. */
+/* A block that our own code allocates is listed, and is not an event. A block that our own code frees is
+ * an event, unless it is listed. */
 
 static INTO_HOOKS bool
 is_recording(const layer *own)
@@ -373,11 +376,11 @@ whole_free(void *context, void *block, ep_domain domain, void (*whole)(void *, v
 
 /* ---- Hooks, the fast halves ------------------------------------------------------------------ */
 
-/* Where nothing is out of the ordinary; the rest goes to the whole hook, before anything is done.
+/* The usual cases. All others go to the whole hook before anything is changed.
  *
- * The clock is read last: what follows it in the program waits for it on some processors (of 12 to
- * 15 ns), but what came before it goes on meanwhile, such as the chain of loads that ends with the
- * site. That of a new block is known before it is made. */
+ * The clock is read last. On some processors the code that follows waits for it (12 to 15 ns), but the
+ * loads before it continue meanwhile, such as the chain that ends with the site. The site of a new block
+ * is found before the block is allocated. */
 
 static INTO_HOOKS bool
 is_plain(const layer *own)

@@ -7,12 +7,12 @@
 
 #include "filter.h"
 
-/* What the running recorders of audit events want: views, valid until the next call. The hook stands
- * still. */
+/* Sets the filters of the running recorders of audit events: views, valid until the next call. The hook
+ * does not run meanwhile. */
 void ep_py_audit_choose(const ep_filter *const *filters, size_t count);
 
-/* Who knows whether hooks are going in or out on this thread, at this moment. Once, before any audit
- * event is recorded. */
+/* Sets the function that says whether this thread installs or removes hooks at this moment. Once, before
+ * any audit event is recorded. */
 void ep_py_audit_ask_of_changes(bool (*is_changing)(void));
 
 #endif

@@ -1,4 +1,5 @@
-/* A descriptor in front of a method, and what it gives: freed ones are kept in a list. */
+/* A descriptor that replaces a method's own, and the bound objects that it returns. Freed bound objects
+ * are kept in a list. */
 #include "bound.h"
 
 #include <structmember.h>
@@ -8,10 +9,10 @@
 
 #if EP_BOUND_IS_REUSED
 
-/* Nested deeper, or on more threads at once, than that: new ones each time. */
+/* If more are in use at once, new ones are allocated each time. */
 #define FREE_LIMIT 16
 
-/* No collector counts it: what it holds is our own and holds no container. */
+/* The collector does not track it: it refers only to our own objects, which refer to no container. */
 typedef struct bound_object {
     PyObject_HEAD
     vectorcallfunc vectorcall;

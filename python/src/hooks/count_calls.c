@@ -1,4 +1,5 @@
-/* The whole way of an event to the counters; what is usual takes the fast halves of count_calls.h. */
+/* The whole way of an event to the counters. The usual cases are handled by the fast halves in
+ * count_calls.h. */
 #include "count_calls.h"
 
 /* ---- Calls that were open ---------------------------------------------------------------------- */
@@ -47,7 +48,8 @@ open_frames(ep_count_thread *thread, ep_count_view *view, ep_frame *frame,
     }
 }
 
-/* The thread's first event in a window: puts the calls on its stack that were open when that began. */
+/* At a thread's first event in a window: pushes the calls that were open when the window began on the
+ * thread's stack. */
 static EP_COLD void
 begin_views(ep_count_thread *thread, ep_frame *innermost, uint32_t (*name_of)(ep_frame *))
 {
@@ -61,8 +63,8 @@ begin_views(ep_count_thread *thread, ep_frame *innermost, uint32_t (*name_of)(ep
     ep_count_settle(thread);
 }
 
-/* The thread, ready to count. `starting`: the code that the current frame begins or goes on with; NULL:
- * it does not. */
+/* Gives the thread, ready to count. `starting`: the code that the current frame begins or resumes; NULL
+ * if it does neither. */
 static inline ep_count_thread *
 ready(PyCodeObject *starting)
 {
@@ -81,7 +83,7 @@ ready(PyCodeObject *starting)
         thread->busy = busy;
     }
     if (EP_UNLIKELY(thread->first_frame != NULL)) {
-        /* An allocation came first, on the way to the event that begins the call. */
+        /* An allocation came before the event that begins the call. */
         bool begins = starting != NULL && thread->first_frame == ep_py_frame_now();
         for (size_t i = 0; begins && i < thread->view_count; i++) {
             ep_count_forget_before(thread->views[i], (uintptr_t)starting);
@@ -115,8 +117,8 @@ listen(listeners *to, const ep_count_view *view, ep_py_count_end end)
     }
 }
 
-/* Callbacks may do anything: start and stop counters, end the interpreter. What they take is in nobody's
- * time, and what they call is not counted. */
+/* Callbacks may do anything: start and stop counters, end the interpreter. Their time is left out of all
+ * sums, and what they call is not counted. */
 static EP_COLD void
 tell(ep_count_thread *thread, listeners *all, ep_py_count_end end, uint32_t name)
 {
@@ -141,7 +143,7 @@ tell(ep_count_thread *thread, listeners *all, ep_py_count_end end, uint32_t name
 
 /* ---- What nobody wants ------------------------------------------------------------------------- */
 
-/* Patterns need the text that an allocator hook left to be found, callbacks the name. */
+/* An allocator hook made the name without its text. Patterns need the text, and callbacks the name. */
 static void
 describe(ep_count_thread *thread, PyCodeObject *code, uint32_t name)
 {
@@ -206,7 +208,7 @@ close_own(ep_count_thread *thread, PyCodeObject *code)
     ep_count_settle(thread);
 }
 
-/* Room for the name among what the thread knows: it is the key's for ever. */
+/* A place for the name in the thread's table: it belongs to this key for ever. */
 static void
 know(ep_count_view *view, uintptr_t known, ep_count_slot *slot)
 {
@@ -235,8 +237,8 @@ name_of_callee(ep_count_thread *thread, PyObject *callable)
     return name;
 }
 
-/* Of a function whose place among what the thread knows was taken by another one: in programs of thousands
- * of them. False: that is not all. */
+/* For a function whose place in the thread's table another function took, which happens in programs with
+ * thousands of functions. False: the whole callback must handle it. */
 static inline bool
 open_again(ep_count_thread *thread, PyCodeObject *code, bool is_slice)
 {
@@ -362,7 +364,7 @@ caller_slot(ep_count_thread *thread, ep_count_view *view, PyCodeObject *caller)
     return ep_count_slot_of(view, name);
 }
 
-/* Of something else; NULL: its calls are not wanted, or made by our own code. */
+/* The slot of something else. NULL: its calls are not wanted, or our own code makes them. */
 static inline ep_count_slot *
 callee_slot(ep_count_view *view, uint32_t name)
 {

@@ -8,10 +8,10 @@
 #include "count.h"
 #include "intern.h"
 
-/* ---- The fast halves: nothing is out of the ordinary, and the thread is ep_count_is_fast(). False: to
+/* ---- The fast halves: for the usual cases, if the thread is ep_count_is_fast(). False: to
  * the whole, which begins anew. --------------------------------------------------------------- */
 
-/* HOT. `known`: of the function, never to go void; `key`: what its end will bring. */
+/* HOT. `known`: the function's entry, which stays valid; `key`: what the event of its end will pass. */
 static inline bool
 ep_py_count_open_fast(ep_count_thread *thread, uintptr_t known, uintptr_t key, bool is_slice)
 {
@@ -42,7 +42,7 @@ ep_py_count_close_fast(ep_count_thread *thread, uintptr_t key)
     return true;
 }
 
-/* HOT. What stands for a callable in ep_count_known; 0: the whole must look. */
+/* HOT. The key of a callable in ep_count_known; 0: the whole callback must look. */
 static inline uintptr_t
 ep_py_count_known_of(PyObject *callable)
 {

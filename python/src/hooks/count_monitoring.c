@@ -1,5 +1,5 @@
-/* Counters' own callbacks of sys.monitoring (3.12+), under a tool id of their own: the recorders' are as
- * if these were not there, and the other way round. */
+/* Counters' own callbacks of sys.monitoring (3.12+). They have their own tool id, so recorders and
+ * counters do not disturb each other. */
 #include "count_calls.h"
 
 #include "errors.h"
@@ -97,8 +97,8 @@ c_close_whole(PyObject *const *args)
     Py_RETURN_NONE;
 }
 
-/* Something like a code object (Cython's, Numba's) is among what the thread knows as little as it has a
- * name: nobody need ask here. */
+/* Objects that resemble code objects (Cython's, Numba's) are never in the thread's table, and so need no
+ * check here. */
 static INTO_CALLBACK PyObject *
 on_open(PyObject *const *args, bool is_slice, bool has_place)
 {

@@ -7,6 +7,7 @@
 
 #include "gate.h"
 #include "intern.h"
+#include "labels.h"
 
 static Py_tracefunc profile_hook;
 static bool wanted;      /* put in, and not taken out */
@@ -15,8 +16,8 @@ static uint64_t fell_on; /* !in: the id of the thread whose stack did */
 
 /* ---- The C stack ----------------------------------------------------------------------------- */
 
-/* A Python call takes none of it, else; through here some 500 bytes: 18,000 levels were too many for
- * 8 MiB. Half of it is left to the program. */
+/* Otherwise a Python call uses no C stack. A call through the evaluator uses some 500 bytes: 18,000
+ * levels were too many for 8 MiB. Half of the stack is left to the program. */
 typedef struct stack {
     uintptr_t low, middle, high;    /* 0: not known yet */
 } stack;
@@ -72,7 +73,7 @@ set_evaluator(_PyFrameEvalFunction to)
     _PyInterpreterState_SetEvalFrameFunc(PyInterpreterState_Get(), to);
 }
 
-/* Frames that are open and untraced are traced from here on: the hook sees them return. */
+/* Open frames that are not traced are traced from now on, so that the hook sees them return. */
 static void
 trace_open_frames(void)
 {
@@ -138,8 +139,8 @@ fall_back(PyThreadState *ts)
     leave_place();
 }
 
-/* The interpreter may raise RecursionError before the frame's first instruction, which is no call. The
- * hook knows. */
+/* The interpreter may raise RecursionError before the frame's first instruction. That is not a call, and
+ * the hook does not report one. */
 static inline bool
 may_not_begin(PyThreadState *ts)
 {
@@ -190,17 +191,17 @@ static inline void
 put_open(PyThreadState *ts, ep_frame *frame, PyCodeObject *code, int throws)
 {
     ep_frame *caller = ep_py_sites_usable ? ep_frame_current(ts) : NULL;
-    /* A thread's first frame names it, and is not to be found yet: the next one does it. */
+    /* A thread gets its name in its first frame, which cannot be found yet: the next frame does it. */
     ep_log *log = ep_log_mine();
     if (EP_UNLIKELY(log == NULL)) {
         ep_engine_count_unlogged(EP_KIND_CALL);
         return;
     }
-    if (EP_UNLIKELY(log->fresh) && caller != NULL) {
+    if (EP_UNLIKELY(ep_py_fresh(log)) && caller != NULL) {
         ep_py_see_to(log, EP_KIND_C_CALL);    /* the current frame is the caller's, not one that begins */
     }
     uint64_t ticks = ep_clock_ticks();
-    if (!is_wanted(code) || EP_UNLIKELY(log->fresh & EP_FRESH_MUTED)) {
+    if (!is_wanted(code) || EP_UNLIKELY(ep_py_fresh(log) & EP_FRESH_MUTED)) {
         return;
     }
     uint32_t id = ep_call_site_recent(&log->recent, (uintptr_t)code,
@@ -212,6 +213,7 @@ put_open(PyThreadState *ts, ep_frame *frame, PyCodeObject *code, int throws)
         ticks = ep_log_not_before(log, ticks);
     }
     if (EP_LIKELY(id != EP_ID_SKIP)) {
+        ep_py_labels_see(log, ticks);
         put(log, ticks, open_kind(frame, throws), id);
     }
 }
@@ -246,7 +248,8 @@ evaluate(PyThreadState *ts, struct _PyInterpreterFrame *interpreter_frame, int t
     if (EP_UNLIKELY(in && is_deep(here))) {
         fall_back(ts);
     }
-    /* Traced by others too, or by nobody (a trace function's own calls): as the interpreter would. */
+    /* Other tools trace this frame too, or it must not be traced (calls of a trace function): run it as
+     * the interpreter would. */
     if (EP_UNLIKELY(!in || makes_generator || ts->c_profilefunc != profile_hook ||
                     ts->c_tracefunc != NULL || ts->tracing != 0)) {
         return _PyEval_EvalFrameDefault(ts, interpreter_frame, throws);
@@ -259,7 +262,8 @@ evaluate(PyThreadState *ts, struct _PyInterpreterFrame *interpreter_frame, int t
     uint8_t traces_caller = ts->cframe->use_tracing;
     ts->cframe->use_tracing = 0;
     PyObject *result = _PyEval_EvalFrameDefault(ts, interpreter_frame, throws);
-    /* As the frame left it: on, if somebody began to trace meanwhile, and then the hook saw its end. */
+    /* Leave tracing as the frame left it. It is on if somebody began to trace meanwhile; then the hook
+     * saw the frame's end. */
     if (EP_LIKELY(ts->cframe->use_tracing == 0 && ts->c_profilefunc == profile_hook)) {
         put_close(frame, code, result);
         ts->cframe->use_tracing = traces_caller;

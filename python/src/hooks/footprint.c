@@ -1,6 +1,7 @@
 #include "footprint.h"
 
 #include "intern.h"
+#include "os.h"
 
 _Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];
 _Atomic bool ep_footprint_on, ep_footprint_boxes, ep_footprint_tables;
@@ -10,6 +11,10 @@ _Atomic uintptr_t ep_footprint_more[EP_FOOTPRINT_MORE];
 void
 ep_footprint_clear(void)
 {
+    static atomic_flag touched = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set_explicit(&touched, memory_order_relaxed)) {
+        ep_os_own_add(sizeof ep_footprint);    /* the pages of the table stay resident */
+    }
     for (size_t i = 0; i < EP_FOOTPRINT_SLOTS; i++) {
         atomic_store_explicit(&ep_footprint[i], 0, memory_order_relaxed);
     }

@@ -29,8 +29,9 @@ extern EP_HIDDEN _Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];
 extern EP_HIDDEN _Atomic uintptr_t ep_footprint_more[EP_FOOTPRINT_MORE];
 extern EP_HIDDEN _Atomic int64_t ep_footprint_more_count;
 
-/* The slow halves. In each object that uses them, where the compiler sees which registers they leave
- * alone: called in another object they took hooks of allocators 3 instructions of 71 to 82 more. */
+/* The slow halves. Each object file that uses them has its own copy, where the compiler sees which
+ * registers they do not change. As calls into another object file they cost the allocator hooks 3
+ * instructions more, of 71 to 82. */
 #define EP_FOOTPRINT_SLOW static EP_COLD __attribute__((unused))
 
 static inline _Atomic uintptr_t *
@@ -74,7 +75,7 @@ ep_footprint_unlist_more(uintptr_t address)
 /* Nothing is listed: before the first block is recorded. */
 void ep_footprint_clear(void);
 
-/* Whether call hooks and allocator hooks are both in: otherwise the table is not looked at. */
+/* Whether call hooks and allocator hooks are both installed. Otherwise the table is not used. */
 extern EP_HIDDEN _Atomic bool ep_footprint_on;
 
 static inline size_t
@@ -113,8 +114,8 @@ ep_footprint_take(ep_log *log, uintptr_t address)
     return true;
 }
 
-/* The same for what lives as long as a call: makes room. Threads may lose each other's entries here,
- * each for one unknown free. */
+/* The same for a block that lives as long as a call: makes room in the table. Threads may overwrite each
+ * other's entries here; each lost entry becomes one unknown free. */
 static inline bool
 ep_footprint_take_lasting(ep_log *log, uintptr_t address)
 {
@@ -148,12 +149,12 @@ ep_footprint_take_far(ep_log *log, uintptr_t address)
     return ep_footprint_take_lasting(log, address);
 }
 
-/* While lines or instructions are asked of the interpreter, which keeps tables of them by code object
- * (3.12 and later); no end of the mechanism's blocks is as far back as theirs. */
+/* True while lines or instructions are recorded. From 3.12 on the interpreter then keeps tables by code
+ * object, which are the mechanism's longest-lived blocks. */
 extern EP_HIDDEN _Atomic bool ep_footprint_tables;
 
-/* Takes back the tables that the interpreter made for what it monitors in `code`, if the log ends with
- * them. Returns: whether it did. While ep_footprint_active(). */
+/* Removes the tables that the interpreter made to monitor `code` from the log, if the log ends with
+ * them. Returns: whether it did. Only while ep_footprint_active(). */
 bool ep_py_take_back_tables(ep_log *log, PyCodeObject *code);
 
 static inline bool
@@ -186,9 +187,9 @@ ep_footprint_forget(uintptr_t address)
     return ep_footprint_active() && ep_footprint_unlist(address);
 }
 
-/* 3.12 and 3.13, profile backend: the boxed offset is not passed to the callback, but it is the
- * last record, 24 to 48 bytes, and an int equal to the offset of the current instruction. A window
- * around the offset instead of equality ate 50 of the program's ints. */
+/* 3.12 and 3.13, profile backend: the boxed offset is not passed to the callback, but it is the last
+ * record, has 24 to 48 bytes, and is an int equal to the offset of the current instruction. With a range
+ * around the offset instead of equality, 50 of the program's ints were taken for it. */
 extern EP_HIDDEN _Atomic bool ep_footprint_boxes;
 bool ep_footprint_take_box(ep_log *log);
 

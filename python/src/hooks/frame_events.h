@@ -1,5 +1,5 @@
-/* What profile and trace hooks make of a frame: which sort of call begins or ends, and what the
- * interpreter allocated on the way to them. Both are passed a frame object. */
+/* For profile and trace hooks, which are passed a frame object: which sort of call begins or ends, and
+ * what the interpreter allocated before it called the hook. */
 #ifndef EP_FRAME_EVENTS_H
 #define EP_FRAME_EVENTS_H
 
@@ -34,8 +34,8 @@ static const bool is_yield[256] = {
 #endif
 };
 
-/* 3.12 passes None for the value of an unwound call, too. An unwound generator may stand at its
- * yield; but only one that yields is suspended by now. */
+/* 3.12 passes None as the value of an unwound call, too. An unwound generator may still be at its yield,
+ * but only a generator that yields is suspended by now. */
 #if EP_UNWIND_PASSES_NONE
 static const bool is_return[256] = {
     [RETURN_VALUE] = true,
@@ -51,8 +51,8 @@ typedef struct instruction {
     unsigned char opcode, argument;
 } instruction;
 
-/* Under line monitoring (coverage) the opcode in place is a stand-in; the code's bytes say what
- * for. */
+/* Under line monitoring (coverage) the opcode is replaced by another; the bytes of the code object have
+ * the original. */
 static EP_COLD instruction
 instruction_below(PyCodeObject *code, ep_frame *frame)
 {
@@ -98,7 +98,7 @@ open_kind(PyCodeObject *code, ep_frame *frame)
         return EP_KIND_CALL;
     }
     instruction now = current_instruction(code, frame);
-    /* It stands at the yield that the exception comes out of, or has moved on (3.13). */
+    /* It is at the yield that the exception comes out of, or behind it (3.13). */
     if (!is_resume[now.opcode] || ep_thread_is_thrown_into()) {
         return EP_KIND_THROW;
     }
@@ -128,14 +128,15 @@ close_kind(PyCodeObject *code, ep_frame *frame, PyObject *value)
     return EP_KIND_RETURN;
 }
 
-/* The mechanism binds methods to instances. What is bound to a class was so by the program. */
+/* The hook mechanism binds methods only to instances. A method that is bound to a class was bound by the
+ * program. */
 static inline bool
 may_be_bound_by_mechanism(PyObject *builtin)
 {
     return PyCFunction_Check(builtin) && !(PyCFunction_GET_FLAGS(builtin) & METH_CLASS);
 }
 
-/* What the mechanism allocated on the way to us: the frame object, a bound builtin, line tables. */
+/* What the hook mechanism allocated before it called us: the frame object, a bound builtin, line tables. */
 static inline void
 take_back_own(ep_log *log, PyFrameObject *frame, PyCodeObject *code, PyObject *argument)
 {
@@ -151,8 +152,8 @@ take_back_own(ep_log *log, PyFrameObject *frame, PyCodeObject *code, PyObject *a
     }
 }
 
-/* The call ends, and somebody keeps its frame object; an exception's traceback, most of all.
- * Without the mechanism that would have made it: so it is the program's now. */
+/* The call ends, and something keeps its frame object, usually an exception's traceback. Without the
+ * hook mechanism the program would have made the frame object then: so it is the program's from now on. */
 static EP_COLD void
 give_frame_to_program(ep_log *log, uint64_t ticks, PyFrameObject *frame, PyCodeObject *code)
 {
@@ -166,7 +167,8 @@ give_frame_to_program(ep_log *log, uint64_t ticks, PyFrameObject *frame, PyCodeO
     }
 }
 
-/* A call ended, unless it only yields: what the mechanism made for it may be the program's now. */
+/* A call ended and did not only yield: what the hook mechanism allocated for it may be the program's
+ * from now on. */
 static inline void
 leave_frame(ep_log *log, uint64_t ticks, PyFrameObject *frame, PyCodeObject *code, ep_kind kind)
 {

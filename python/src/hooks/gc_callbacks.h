@@ -1,12 +1,13 @@
-/* A builtin of ours in gc.callbacks. The interpreter's list is the program's, too: it may empty it, or put
- * it back as it was before us. Then ours is called no more. */
+/* A builtin of ours in gc.callbacks. The program can change that list: it may empty it, or restore an
+ * earlier one. Then our builtin is not called any more. */
 #ifndef EP_GC_CALLBACKS_H
 #define EP_GC_CALLBACKS_H
 
 #include "compat.h"
 
 typedef struct ep_py_gc_callback {
-    PyObject *list;        /* gc's own, whatever the module's attribute says later; NULL: not made yet */
+    PyObject *list;        /* the interpreter's list, whatever the attribute of the module gc is later;
+                            * NULL: not found yet */
     PyObject *function;    /* made once, immortal */
 } ep_py_gc_callback;
 

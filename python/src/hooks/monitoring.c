@@ -41,8 +41,8 @@ is_name_of(const ep_py_monitoring_tool *tool, PyObject *holder)
     return PyUnicode_Check(holder) && PyUnicode_CompareWithASCIIString(holder, tool->name) == 0;
 }
 
-/* Takes the id if it is free, or ours: one that we could not free for want of memory. Returns: NULL
- * with an exception; None: it is ours now; or a new text that says who has it. */
+/* Takes the id if it is free, or already ours (we could not free it when memory was short). Returns:
+ * NULL with an exception; None: it is ours now; or a new text that names its holder. */
 static PyObject *
 try_id(PyObject *module, ep_py_monitoring_tool *tool, int id)
 {
@@ -66,7 +66,7 @@ try_id(PyObject *module, ep_py_monitoring_tool *tool, int id)
 int
 ep_py_monitoring_take(PyObject *module, ep_py_monitoring_tool *tool)
 {
-    /* Those first that nobody asks for by number: cProfile refuses to start without 2, coverage
+    /* First the ids that no tool asks for by number: cProfile refuses to start without 2, coverage
      * without 1, debuggers without 0. */
     const int ids[] = {tool->first_id, tool->first_id == 4 ? 3 : 4, 5, 2, 1, 0};
     PyObject *holders = PyList_New(0);

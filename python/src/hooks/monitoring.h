@@ -1,5 +1,5 @@
-/* sys.monitoring (3.12+), for those who put callbacks there: what of it can be asked by name alone.
- * With the GIL or the world stopped; what fails has an exception set, unless something else is said. */
+/* The functions of sys.monitoring (3.12+), called by name. The caller holds the GIL, or has stopped all
+ * threads. On failure an exception is set, unless a function says otherwise. */
 #ifndef EP_PY_MONITORING_H
 #define EP_PY_MONITORING_H
 
@@ -29,8 +29,8 @@ bool ep_py_monitoring_holds(PyObject *module, const ep_py_monitoring_tool *tool)
 /* Sets no exception. */
 void ep_py_monitoring_free(PyObject *module, ep_py_monitoring_tool *tool);
 
-/* *callback is made the first time, and immortal: without a GIL a thread may still be calling one that
- * was taken out. Fails: -1. */
+/* *callback is made the first time. It is immortal, because without a GIL a thread may still call a
+ * callback that was removed. Fails: -1. */
 int ep_py_monitoring_put(PyObject *module, const ep_py_monitoring_tool *tool, const char *event,
                          PyObject **callback, vectorcallfunc function);
 int ep_py_monitoring_take_out(PyObject *module, const ep_py_monitoring_tool *tool, const char *event);
@@ -38,7 +38,7 @@ int ep_py_monitoring_take_out(PyObject *module, const ep_py_monitoring_tool *too
 /* The events that the interpreter is to report. Fails: -1. */
 int ep_py_monitoring_ask(PyObject *module, const ep_py_monitoring_tool *tool, long mask);
 
-/* Places that were switched off come back, those of other tools too. Fails: -1. */
+/* Switches on again all places that were switched off, those of other tools too. Fails: -1. */
 int ep_py_monitoring_restart(PyObject *module);
 
 #endif

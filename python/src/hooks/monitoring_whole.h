@@ -1,5 +1,5 @@
-/* The callbacks of source_monitoring.c, whole: what they do with and without filters, at first sight,
- * and where anything is out of the ordinary. Private to it, and inline: see monitoring_fast.h. */
+/* The whole callbacks of source_monitoring.c: with and without filters, for functions that are new, and
+ * for all unusual cases. Only that file includes this header; monitoring_fast.h says why it is a header. */
 #ifndef EP_MONITORING_WHOLE_H
 #define EP_MONITORING_WHOLE_H
 
@@ -8,6 +8,7 @@
 #include "entry.h"
 #include "footprint.h"
 #include "intern.h"
+#include "labels.h"
 #include "source.h"
 
 #if EP_HAS_MONITORING
@@ -64,8 +65,8 @@ take_back_jump(ep_log *log, PyObject *code, PyObject *offset, PyObject *destinat
 
 /* ---- Callbacks, whole. args: code, offset, ... ----------------------------------------------- */
 
-/* Returned from where nothing will be wanted: the interpreter then leaves that place alone, until
- * restart_events(). Not for unwind and throw, which have no place. Made once, immortal. */
+/* A callback returns this where no event will be wanted: the interpreter then does not call it for that
+ * place until restart_events(). Not for unwind and throw, which have no place. Made once, immortal. */
 static PyObject *disable;
 /* The gate's generation when that was last returned; 0: not since the last restart. Threads that write
  * it at once write the same: where it changes, none of them runs. */
@@ -82,8 +83,8 @@ switch_off(uint32_t generation)
     return Py_NewRef(disable);
 }
 
-/* `gated`, constant: the callbacks come twice, so that those without filters pay nothing for
- * them. (Those with filters do without, too: where the fast halves cannot be had.) */
+/* `gated` is a constant: each callback exists twice, so that the one without filters does not pay for
+ * them. (The one with filters also runs without filters, where there are no fast halves.) */
 static inline void
 put_open(bool gated, ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site)
 {
@@ -128,6 +129,7 @@ open_whole(PyObject *const *args, ep_kind kind, bool gated)
         }
         uint32_t site = ep_py_code_site((PyCodeObject *)args[0], ep_py_frame_now());
         if (EP_LIKELY(site != EP_ID_SKIP)) {
+            ep_py_labels_see(log, ticks);
             put_open(gated, log, ticks, kind, site);
         }
     }
@@ -178,7 +180,8 @@ call_whole(PyObject *const *args, ep_kind kind, bool gated)
     if (EP_LIKELY(PyCode_Check(args[0]))) {
         take_back_own(log, args[0], args[1]);
         if (gated && ep_gate_asks_names()) {
-            /* Switched off for every callee, present and future: only where none can be wanted. */
+            /* This switches the place off for every callee, also for later ones: only if none can be
+             * wanted. */
             uint32_t generation = ep_gate_generation();
             ep_py_wish wish = ep_py_callee_wish((PyCodeObject *)args[0], args[2]);
             if (wish != EP_PY_WANTED) {
@@ -196,6 +199,7 @@ call_whole(PyObject *const *args, ep_kind kind, bool gated)
             (uintptr_t)ep_code_start((PyCodeObject *)args[0]) + (uintptr_t)ep_small_int(args[1]);
         uint32_t site = ep_py_callee_site(args[2], instruction);
         if (EP_LIKELY(site != EP_ID_SKIP)) {
+            ep_py_labels_see(log, ticks);
             put_open(gated, log, ticks, kind, site);
         }
     }
@@ -226,7 +230,7 @@ c_close_whole(PyObject *const *args, ep_kind kind, bool gated)
 
 /* ---- Callbacks inside of functions, whole ---------------------------------------------------- */
 
-/* Sets *result and returns false where nobody wants what happens in the code. */
+/* Sets *result and returns false if no recorder wants events of this code. */
 static inline bool
 is_wanted_inside(PyObject *code, bool gated, PyObject **result)
 {
@@ -319,8 +323,9 @@ jump_whole(PyObject *const *args, ep_kind kind, bool gated)
     return Py_NewRef(result);
 }
 
-/* Where an exception came out. From 3.13 on the offset of one that comes out of a call is that of the unit
- * before the call: of the last argument, which may be on another line. The frame knows. */
+/* Where an exception came out. From 3.13 on, if it comes out of a call, the offset is of the code unit
+ * before the call, which belongs to the last argument and may be on another line. The frame has the
+ * right one. */
 static uintptr_t
 raising_instruction(PyObject *const *args)
 {

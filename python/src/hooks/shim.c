@@ -28,7 +28,7 @@ static void *early_calloc(size_t count, size_t size);
 static void *early_realloc(void *old, size_t size);
 static void early_free(void *block);
 
-/* Protected: no other image can have its own, so it is reached in one step. */
+/* Protected: no other library can replace it, so it is reached without the linker's table. */
 __attribute__((visibility("protected"))) ep_shim eventprof_shim = {
     .version = EP_SHIM_VERSION,
     .below = {early_malloc, early_calloc, early_realloc, early_free},
@@ -59,7 +59,7 @@ is_first_block(const void *block)
     return (uintptr_t)block - (uintptr_t)first_blocks < sizeof first_blocks;
 }
 
-/* Each has its size in the 16 bytes before it; zeroed. Only one thread is there yet. */
+/* Each block has its size in the 16 bytes before it, and is zeroed. Only one thread runs yet. */
 static COLD void *
 first_block(size_t size)
 {
@@ -312,7 +312,7 @@ map(void *at, size_t bytes, int protection, int flags, int file, off_t offset, c
     const ep_shim_hooks *hooks = hooks_now();
     /* A fixed one takes the place of what was there. */
     void *from = (flags & MAP_FIXED) != 0 && is_on_page(at) && bytes != 0 ? at : NULL;
-    /* Not of a file, and no mere room for addresses: who wants no memory to be set aside for it will use a
+    /* Not of a file, and not only reserved addresses: a program that asks for MAP_NORESERVE will use a
      * small part. */
     int is_memory = (flags & (MAP_ANONYMOUS | MAP_NORESERVE)) == MAP_ANONYMOUS && protection != PROT_NONE;
     void *asked = hooks != NULL && (from != NULL || is_memory)

@@ -1,8 +1,8 @@
-/* Between the shim, which stands before the C library's allocator in the whole process, and the
- * extension, which may come later or never.
+/* The interface between the shim, which is called instead of the C library's allocator in the whole
+ * process, and the extension, which may be loaded later or never.
  *
- * The shim exports one object of this type, EP_SHIM_SYMBOL. It knows no more than the allocator below and
- * whom to tell; while nobody records it costs a load and a branch a call. */
+ * The shim exports one object of this type, EP_SHIM_SYMBOL. It has only the allocator below and the
+ * hooks to call. While nothing records it costs a load and a branch a call. */
 #ifndef EP_SHIM_H
 #define EP_SHIM_H
 

@@ -1,6 +1,6 @@
-/* What feeds the engine. Rules for all sources: install once, for the union of what the recorders
- * want; remove only what is ours; if somebody took our place, go dormant and do not disturb
- * them. */
+/* Sources make events and write them to the engine's logs. Rules for all sources: install once, for all
+ * kinds that any recorder wants; remove only what is ours; if another tool took our hook, go dormant and
+ * do not disturb it. */
 #ifndef EP_SOURCE_H
 #define EP_SOURCE_H
 
@@ -17,8 +17,8 @@ typedef struct ep_source {
     int (*adjust)(ep_kind_set kinds);
     /* Whether our hook is where we put it. False while something else sits there (displaced). */
     bool (*owns)(void);
-    /* How often another tool had it for a while: gave it back, or its thread ended. What came
-     * meanwhile is missing. NULL: nothing is missed while something else sits there. */
+    /* How often another tool had the hook for a while, until it gave the hook back or its thread ended.
+     * Events in between are missing. NULL: this source misses nothing then. */
     uint64_t (*interruptions)(void);
 } ep_source;
 
@@ -39,14 +39,14 @@ ep_kinds_of_domain(ep_domain domain)
     return ep_kinds_of_domains(UINT64_C(1) << domain);
 }
 
-/* An allocator may ask another one for what it gives out: OBJ asks RAW, RAW the C library. Who records
- * both has the block once, as the outer one's; who records the inner one alone has it as that one's. So
- * if two recorders differ there, it is written down twice, and the inner record says what is around it
- * (EP_ESCAPE_WITHIN). Here: bits of the domains, 1 << ep_domain, for which that is so. */
+/* An allocator may take its block from another allocator: OBJ from RAW, RAW from the C library. A block
+ * belongs to the outermost recorded domain. If two recorders record different domains, the block is
+ * written twice, and the inner record says which domain is around it (EP_ESCAPE_WITHIN). This has the
+ * bits of the domains, 1 << ep_domain, for which that is so. */
 extern EP_HIDDEN _Atomic uint32_t ep_py_blocks_inside;
 
-/* Above 0 while the thread is in an allocator that a hook of ours called for the program, where nothing is
- * recorded of it. */
+/* Above 0 while the thread is in an allocator that our hook called for the program, and no event of it
+ * is recorded. */
 extern EP_HIDDEN _Thread_local uint32_t ep_py_passing __attribute__((tls_model("initial-exec")));
 
 /* busy: of the thread's log, not 0. */

@@ -46,8 +46,8 @@ set_allocator(ep_domain domain, const PyMemAllocatorEx *allocator)
     ep_py_alone(place_alone, &wanted);
 }
 
-/* Takes out dormant layers that have come to the top again: a tool that wrapped one put it back
- * when it left. Otherwise every such round would leave one more on every allocation's way. */
+/* Removes dormant layers that are on top again, because the tool that wrapped them has removed itself.
+ * Otherwise each such round would leave one more layer in the way of every allocation. */
 static void
 take_out_dormant(ep_domain domain)
 {
@@ -147,7 +147,7 @@ adjust(ep_kind_set kinds)
         ep_footprint_clear();    /* 512 KiB: not for a recorder of calls alone */
     }
 #if !EP_STATE_IS_OF_THREAD
-    /* Else this thread's blocks of RAW had no place until it asked for one of another domain. */
+    /* Otherwise this thread's blocks of RAW would have no site until it allocates in another domain. */
     if (kinds != 0 && ep_log_mine() != NULL) {
         ep_log_mine()->state = PyThreadState_Get();
     }

@@ -54,9 +54,9 @@ is_wanted(ep_text event)
 
 /* ---- Events seen before ---------------------------------------------------------------------- */
 
-/* By text: a program's own events come in memory that is given back. Added to, never taken from;
- * a program that makes up names without end is served without the table, and in the end without
- * names. */
+/* By text, because the names of a program's own events may be in memory that is freed. Names are added
+ * and never removed. If a program makes too many names, later ones are handled without the table, and in
+ * the end without names. */
 #define KNOWN_SLOTS 8192
 #define KNOWN_LIMIT 4096
 #define NAME_LIMIT (UINT32_C(1) << 18)

@@ -136,7 +136,7 @@ end_of_call(const ep_log *log, uint64_t now, const struct timespec *start, const
 
 /* ---- The hooks ------------------------------------------------------------------------------- */
 
-/* Behind hpy's own part, which calls the program's function: the clock is read last. */
+/* After hpy's own part, which calls the program's function: the clock is read last. */
 static void *
 on_enter_hook(void *context, int id)
 {
@@ -158,7 +158,7 @@ on_enter_hook(void *context, int id)
     return info;
 }
 
-/* Before hpy's own part. The GIL may not be held: one of the functions lets go of it. */
+/* Before hpy's own part. The GIL may not be held: one of the functions releases it. */
 static void
 on_exit_hook(void *info, int id, int status_0, int status_1, struct timespec *start,
              struct timespec *end)

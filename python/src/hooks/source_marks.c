@@ -13,6 +13,7 @@
 #include "../../eventprof/include/eventprof.h"
 #include "bound.h"
 #include "intern.h"
+#include "labels.h"
 #include "marks.h"
 #include "errors.h"
 #include "source.h"
@@ -31,7 +32,7 @@ static PyObject *name_ids;              /* {interned text: name id} */
 static uint32_t other_name;             /* of texts beyond the limit, and without memory */
 static PyObject *str_begin, *str_step, *str_end;
 static PyObject *contextlib_file;       /* as its code objects spell it; NULL: not known */
-static PyObject *decorate;              /* of marks.py, when a span was first used so */
+static PyObject *decorate;              /* of marks.py, when one was first asked for */
 
 static inline bool
 records(uint32_t what)
@@ -105,6 +106,12 @@ name_of(ep_log *log, PyObject *text)
     return EP_LIKELY(id != 0) ? id : name_slow(log, text);
 }
 
+uint32_t
+ep_py_mark_name(ep_log *log, PyObject *text)
+{
+    return name_of(log, text);
+}
+
 /* ---- Events ---------------------------------------------------------------------------------- */
 
 static inline ep_ticks
@@ -113,9 +120,20 @@ now(void)
     return ep_ticks_halves(ep_clock_ticks());
 }
 
+/* Events from C come with and without the GIL; only with it the context can be asked for. */
+static inline void
+see_labels(ep_log *log)
+{
+    if (EP_UNLIKELY(log->fresh & (EP_FRESH_LABELS | EP_FRESH_LABELS_ANEW)) &&
+        ep_py_attached_state() != NULL) {
+        ep_py_labels_see_slow(log, ep_clock_ticks());
+    }
+}
+
 static inline void
 put_point(ep_log *log, ep_kind kind, uint32_t name, ep_frame *frame)
 {
+    see_labels(log);
     uint32_t place = ep_py_place(log, name, frame);
     ep_log_put_at(log, now(), kind, place);
 }
@@ -123,6 +141,7 @@ put_point(ep_log *log, ep_kind kind, uint32_t name, ep_frame *frame)
 static inline void
 put_value(ep_log *log, ep_kind kind, uint32_t name, ep_frame *frame, uint64_t value)
 {
+    see_labels(log);
     uint32_t place = ep_py_place(log, name, frame);
     ep_log_put_value_at(log, now(), kind, place, value);
 }
@@ -156,8 +175,8 @@ put_loose(ep_log *log, uint32_t name, ep_frame *frame, uint64_t serial, bool end
 
 /* ---- From Python ----------------------------------------------------------------------------- */
 
-/* Fails: false, exception set. Whether anybody records or not: what a program does must not depend on
- * that. */
+/* Fails: false, exception set. It checks also while nothing records: a program must not behave
+ * differently then. */
 static inline bool
 is_name(const char *function, PyObject *name)
 {
@@ -330,6 +349,9 @@ typedef struct span_object {
     PyObject_HEAD
     PyObject *name;
     _Atomic uint64_t serial;    /* 0: not needed yet */
+    bool wrapped;               /* entered and left by a context manager of our package, for one use */
+    bool apart;                 /* of a wrapped one: always loose */
+    bool loose;                 /* of a wrapped one: how it was entered */
 } span_object;
 
 static PyTypeObject *span_type;
@@ -391,10 +413,9 @@ span_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-PyObject *
-ep_py_span(PyObject *module, PyObject *const *args, Py_ssize_t count)
+static PyObject *
+make_span(PyObject *const *args, Py_ssize_t count, bool wrapped, bool apart)
 {
-    (void)module;
     if (EP_UNLIKELY(count != 1)) {
         return refuse_count("span(name)", count);
     }
@@ -408,8 +429,26 @@ ep_py_span(PyObject *module, PyObject *const *args, Py_ssize_t count)
     if (self != NULL) {
         self->name = Py_NewRef(args[0]);
         atomic_init(&self->serial, 0);
+        self->wrapped = wrapped;
+        self->apart = apart;
+        self->loose = false;
     }
     return (PyObject *)self;
+}
+
+PyObject *
+ep_py_span(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    return make_span(args, count, false, false);
+}
+
+PyObject *
+ep_py_wrapped_span(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    return count == 2 ? make_span(args, 1, true, args[1] == Py_True)
+                      : refuse_count("wrapped_span(name, apart)", count);
 }
 
 static uint64_t
@@ -426,6 +465,38 @@ serial_of(span_object *self)
     return serial;
 }
 
+/* The frame around our package, for a span that our package enters there. *loose: one of our frames, or
+ * that one, is a coroutine. */
+static EP_COLD ep_frame *
+frame_around(ep_frame *frame, bool *loose)
+{
+    *loose = false;
+    while (frame != NULL && ep_py_is_own_code(ep_frame_code(frame))) {
+        *loose |= ep_frame_generator(frame) != NULL;
+        frame = ep_frame_previous(frame);
+    }
+    *loose |= is_loose(frame);
+    return frame;
+}
+
+static void
+put_wrapped(ep_log *log, span_object *self, uint32_t name, bool end)
+{
+    bool loose;
+    ep_frame *frame = frame_around(ep_py_frame_now(), &loose);
+    if (!end) {
+        self->loose = loose || self->apart;
+    }
+    if (self->loose) {
+        uint64_t span = serial_of(self) << 1 | 1;
+        put_value(log, EP_KIND_FLOW, name, frame, (span << 1 | end) << 2 | LOOSE);
+    } else if (end) {
+        ep_log_put_at(log, now(), EP_KIND_SPAN_END, name);
+    } else {
+        put_point(log, EP_KIND_SPAN_BEGIN, name, frame);
+    }
+}
+
 static PyObject *
 span_enter(PyObject *object, PyObject *unused)
 {
@@ -435,7 +506,9 @@ span_enter(PyObject *object, PyObject *unused)
     if (log != NULL) {
         ep_frame *frame = ep_py_frame_now();
         uint32_t name = name_of(log, self->name);
-        if (EP_UNLIKELY(is_loose(frame))) {
+        if (EP_UNLIKELY(self->wrapped)) {
+            put_wrapped(log, self, name, false);
+        } else if (EP_UNLIKELY(is_loose(frame))) {
             put_loose(log, name, frame, serial_of(self), false);
         } else {
             put_point(log, EP_KIND_SPAN_BEGIN, name, frame);
@@ -455,7 +528,9 @@ span_exit(PyObject *object, PyObject *const *args, Py_ssize_t count)
         ep_ticks ticks = now();
         ep_frame *frame = ep_py_frame_now();
         uint32_t name = name_of(log, self->name);
-        if (EP_UNLIKELY(is_loose(frame))) {
+        if (EP_UNLIKELY(self->wrapped)) {
+            put_wrapped(log, self, name, true);
+        } else if (EP_UNLIKELY(is_loose(frame))) {
             put_loose(log, name, frame, serial_of(self), true);
         } else {
             ep_log_put_at(log, ticks, EP_KIND_SPAN_END, name);
@@ -474,12 +549,12 @@ span_enter_bound(PyObject *object, PyObject *const *args, Py_ssize_t count)
     return span_enter(object, NULL);
 }
 
-static PyObject *
-span_call(PyObject *object, PyObject *args, PyObject *keywords)
+PyObject *
+ep_py_decorate(PyObject *object, PyObject *args, PyObject *keywords, const char *form)
 {
     PyObject *function;
     static char *names[] = {"function", NULL};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O:span", names, &function)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, form, names, &function)) {
         return NULL;
     }
     if (decorate == NULL) {
@@ -488,6 +563,12 @@ span_call(PyObject *object, PyObject *args, PyObject *keywords)
         Py_XDECREF(module);
     }
     return decorate != NULL ? PyObject_CallFunctionObjArgs(decorate, object, function, NULL) : NULL;
+}
+
+static PyObject *
+span_call(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    return ep_py_decorate(object, args, keywords, "O:span");
 }
 
 static PyObject *
@@ -547,7 +628,7 @@ frame_of_thread(ep_log *log)
         return NULL;
     }
 #endif
-    if (EP_UNLIKELY(log->fresh)) {
+    if (EP_UNLIKELY(ep_py_fresh(log))) {
         ep_py_see_to(log, EP_KIND_MARK);
     }
     return ep_frame_of_program(ep_frame_current(ts));
@@ -680,7 +761,7 @@ ep_py_marks_init(PyObject *module)
         if (other_name == 0 || str_begin == NULL || str_step == NULL || str_end == NULL ||
             name_ids == NULL || span_type == NULL ||
             ep_py_bind_cheaply(span_type, "__enter__", span_enter_bound) < 0 ||
-            ep_py_bind_cheaply(span_type, "__exit__", span_exit) < 0) {
+            ep_py_bind_cheaply(span_type, "__exit__", span_exit) < 0 || ep_py_labels_init() < 0) {
             return -1;
         }
         find_contextlib();
@@ -703,6 +784,7 @@ adjust(ep_kind_set kinds)
     wanted |= kinds & EP_KIND_BIT(EP_KIND_COUNTER) ? EVENTPROF_COUNTERS : 0;
     wanted |= kinds & EP_KIND_BIT(EP_KIND_FLOW) ? EVENTPROF_FLOWS : 0;
     atomic_store_explicit(&active, wanted, memory_order_relaxed);
+    ep_py_labels_adjust((kinds & (EP_KIND_BIT(EP_KIND_LABEL) | EP_KIND_BIT(EP_KIND_LABEL_TEXT))) != 0);
     return 0;
 }
 

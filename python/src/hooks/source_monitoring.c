@@ -148,8 +148,8 @@ set_events(PyObject *module, ep_kind_set kinds)
     return ep_py_monitoring_ask(module, &tool, mask);
 }
 
-/* Places that were switched off come back: of ours for a new set of recorders or for the next
- * holder of our id; other tools may see theirs once more, which is how the interpreter has it. */
+/* Switches on again all places that were switched off: ours, for a new set of recorders or for the next
+ * holder of our id, and those of other tools, which the interpreter cannot tell apart. */
 static int
 switch_on(PyObject *module)
 {

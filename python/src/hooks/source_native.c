@@ -272,8 +272,8 @@ typedef struct mapping {
     uintptr_t start, end;
 } mapping;
 
-/* Those written down and not freed, in order of address; under the engine's lock, which a fork respects
- * and under which nothing is written down. */
+/* Mappings that were recorded and not unmapped, in order of address. Under the engine's lock, which a
+ * fork waits for and under which nothing is recorded. */
 static mapping mappings[PAGES_MAX];
 static size_t mapping_count;
 
@@ -325,7 +325,7 @@ remove_at(size_t at)
     memmove(&mappings[at], &mappings[at + 1], (mapping_count - at) * sizeof *mappings);
 }
 
-/* The next that shares pages with what was asked for; what of it stays is put back. */
+/* Takes the next mapping that shares pages with the range. The part that remains is put back. */
 static void
 cut_asked(void *context)
 {

@@ -378,8 +378,8 @@ find_numpy(void)
     return default_handler != NULL;
 }
 
-/* Whoever has come in between is left where it is: it may call what it found, which passes through or
- * records as it should. */
+/* If another tool came in between, it stays: it may call the functions that it found, which pass the
+ * call on or record it. */
 static void
 exchange_alone(void *unused)
 {

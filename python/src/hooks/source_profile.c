@@ -13,13 +13,14 @@
 #include "evaluator.h"
 #include "errors.h"
 #include "generator_stacks.h"
+#include "labels.h"
 #include "thread_starts.h"
 
 static ep_kind_set active_kinds;
 static bool counts_calls, counts_c_calls;    /* of counters, beside the recorders' or alone */
 static bool counts_alone;
-/* What the hook's fast half does not know: filters, calls that are not wanted, call sites that
- * cannot be read. */
+/* What the hook's fast half does not handle: filters, calls that are not wanted, call sites that cannot
+ * be read. */
 static bool asks_more;
 static PyObject *hook_object;       /* passed to the hook; made once, immortal */
 static bool displaced_somewhere;    /* a thread whose hook was another tool's when we came */
@@ -49,7 +50,7 @@ surely_ends(const ep_frame *frame)
 }
 
 #if EP_CALL_MAY_NEVER_END
-/* Compares what may be left there of earlier calls, too, and looks into nothing. */
+/* It may compare a pointer that an earlier call left there, but does not follow it. */
 static bool
 is_on_stack(const ep_frame *frame, PyCodeObject *code, PyObject *object)
 {
@@ -84,10 +85,10 @@ never_ends(const ep_frame *frame, PyCodeObject *code, PyObject *callable)
 #endif
 }
 
-/* Not into the hook, whose registers they would take where there are no filters. */
+/* Not inlined into the hook, where they would use registers even without filters. */
 #define EP_WITH_FILTERS __attribute__((noinline))
 
-/* There is no switching off here: what nobody wants still costs the way to us and this. */
+/* The profile hook cannot be switched off by place: an unwanted call costs the hook and this check. */
 static EP_WITH_FILTERS bool
 is_wanted(int what, PyCodeObject *code, PyObject *argument)
 {
@@ -120,7 +121,7 @@ fast_callee(PyObject *callable)
     return (ep_callee){.key = (uintptr_t)method};
 }
 
-/* What the mechanism allocated on the way to us: not to be counted either. */
+/* What the hook mechanism allocated before it called us is not counted either. */
 static EP_WITH_FILTERS void
 take_back_counted(ep_count_thread *thread, PyFrameObject *frame, PyCodeObject *code, PyObject *argument)
 {
@@ -135,7 +136,8 @@ take_back_counted(ep_count_thread *thread, PyFrameObject *frame, PyCodeObject *c
     ep_count_keep_blocks(thread);
 }
 
-/* For counters. What is called is the definition: bound builtins are made for the event. */
+/* For counters. The key is the builtin's definition, because the interpreter makes bound builtins for
+ * the event. */
 static EP_WITH_FILTERS int
 count_event_whole(PyFrameObject *frame_object, int what, PyObject *argument)
 {
@@ -288,6 +290,9 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
         return 0;
     }
     ticks = ep_log_not_before(log, ticks);
+    if (what == PyTrace_CALL || what == PyTrace_C_CALL) {
+        ep_py_labels_see(log, ticks);
+    }
     if (EP_UNLIKELY(ep_gate_asks_calls())) {
         put_gated(log, ticks, kind, id);
     } else {
@@ -316,14 +321,14 @@ name_of(ep_log *log, uintptr_t callee)
     return EP_LIKELY(id != 0) ? id : ep_name_find_recent(&log->recent, callee);
 }
 
-/* The hook of every thread: the fast half, which calls nothing. What is out of the ordinary, blocks
- * recorded as well, and filters: the whole, which begins anew. */
+/* The hook of every thread: the fast half, which calls no function. Unusual cases, filters, and
+ * recordings of blocks go to the whole hook, which begins anew. */
 static int
 hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
 {
     (void)self;
     ep_log *log = ep_log_current;
-    if (EP_UNLIKELY(log == NULL || log->fresh || !ep_clock_is_counter() || ep_footprint_active() ||
+    if (EP_UNLIKELY(log == NULL || ep_py_fresh(log) || !ep_clock_is_counter() || ep_footprint_active() ||
                     asks_more || log->own_calls != 0)) {
         return counts_alone ? count_event(frame_object, what, argument)
                             : hook_whole(frame_object, what, argument);
@@ -397,8 +402,8 @@ what_of(PyObject *event)
     return -1;
 }
 
-/* sys.setprofile(old) with us as old: the first event comes through here, and puts the C hook
- * back. */
+/* After sys.setprofile(old), where old is our object, the first event comes here, and the C hook is set
+ * again. */
 static PyObject *
 hook_call(PyObject *self, PyObject *args, PyObject *keywords)
 {

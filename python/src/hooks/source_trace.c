@@ -11,10 +11,11 @@
 
 #include "errors.h"
 #include "generator_stacks.h"
+#include "labels.h"
 #include "thread_starts.h"
 
 static ep_kind_set active_kinds;
-/* What the hook's fast half does not know: filters, places that cannot be read. */
+/* What the hook's fast half does not handle: filters, places that cannot be read. */
 static bool asks_more;
 static PyObject *hook_object;       /* passed to the hook; made once, immortal */
 static PyObject *str_trace_opcodes; /* interned, immortal */
@@ -81,7 +82,8 @@ give_back(PyThreadState *ts)
     return 0;
 }
 
-/* Calls it. Its exception is the program's, as without us; it may take itself away, and us with it. */
+/* Calls it. Its exception goes to the program, as without us. It may remove itself, and our hook with
+ * it. */
 static EP_COLD int
 pass_on(PyObject *object, PyFrameObject *frame, int what, PyObject *argument)
 {
@@ -103,7 +105,7 @@ trace_opcodes(PyFrameObject *frame)
     uint32_t busy = ep_log_current->busy;
     ep_log_current->busy = 1;
     ep_py_exception saved = ep_py_exception_save();
-    /* 3.13 heeds only a frame that has a trace function of its own, which the setter tests for NULL. */
+    /* 3.13 traces only frames that have their own trace function; the setter tests that for NULL. */
     PyObject **local = ep_frame_trace_function(frame), *before = *local;
     *local = before != NULL ? before : Py_None;
     (void)PyObject_SetAttr((PyObject *)frame, str_trace_opcodes, Py_True);
@@ -226,16 +228,19 @@ record_whole(PyFrameObject *frame_object, int what, PyObject *argument)
             break;
     }
     if (EP_LIKELY(id != EP_ID_SKIP)) {
+        if (what == PyTrace_CALL) {
+            ep_py_labels_see(log, ticks);
+        }
         put(log, ticks, kind, id);
     }
 }
 
-/* The fast half, which calls nothing but what finds an id. False: nothing was done. */
+/* The fast half, which calls only the search for an id. False: nothing was done. */
 static inline bool
 record_fast(PyFrameObject *frame_object, int what)
 {
     ep_log *log = ep_log_current;
-    if (EP_UNLIKELY(log == NULL || log->fresh || !ep_clock_is_counter() || ep_footprint_active() ||
+    if (EP_UNLIKELY(log == NULL || ep_py_fresh(log) || !ep_clock_is_counter() || ep_footprint_active() ||
                     asks_more)) {
         return false;
     }
@@ -289,7 +294,8 @@ hook(PyObject *self, PyFrameObject *frame, int what, PyObject *argument)
 
 /* ---- The object behind sys.gettrace() -------------------------------------------------------- */
 
-/* sys.settrace(old) with us as old: the first call comes through here, and puts the C hook back. */
+/* After sys.settrace(old), where old is our object, the first call comes here, and the C hook is set
+ * again. */
 static PyObject *
 hook_call(PyObject *self, PyObject *args, PyObject *keywords)
 {
@@ -385,7 +391,7 @@ clear_all(void)
 
 #else
 
-/* The objects of those in front of whom we went, while all threads are set at once. */
+/* The objects of the trace functions that we replaced, while all threads are set at once. */
 static PyObject *objects;
 
 static int
@@ -433,7 +439,7 @@ is_not_ours(PyThreadState *ts)
     return ts->c_tracefunc != NULL && ts->c_tracefunc != hook;
 }
 
-/* Threads that cannot be reached, for the sake of others', clear themselves at their next event. */
+/* Threads that cannot be reached without disturbing other tools remove the hook at their next event. */
 static void
 clear_all(void)
 {

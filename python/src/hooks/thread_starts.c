@@ -1,4 +1,4 @@
-/* _thread's functions that start threads, wrapped while somebody watches. */
+/* The functions of _thread that start threads are wrapped while something wants to know of new threads. */
 #include "thread_starts.h"
 
 /* Runs in the new thread: sets its hook, then calls what the program wanted called. Shows that
@@ -124,7 +124,8 @@ is_our_wrapper(PyObject *function)
            ((PyCFunctionObject *)function)->m_ml == &start_definition;
 }
 
-/* Wraps (in) or unwraps what is there; what somebody else replaced meanwhile stays. */
+/* Wraps (in) the functions that are there, or unwraps them. A function that something else replaced
+ * meanwhile stays. */
 static int
 wrap_starts(bool in)
 {

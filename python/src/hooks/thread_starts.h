@@ -1,12 +1,12 @@
-/* New threads, met where they are made: for hooks that are a thread's own. Threads that C code makes
- * are not met. */
+/* Reports new threads where Python code starts them, for hooks that each thread must have. Threads that
+ * C code makes are not reported. */
 #ifndef EP_THREAD_STARTS_H
 #define EP_THREAD_STARTS_H
 
 #include "compat.h"
 
 typedef struct ep_starts_watcher {
-    /* On the new thread: before what the program runs there, and after it. They raise nothing. */
+    /* Called on the new thread, before and after the program's function. They do not raise. */
     void (*begin)(void);
     void (*end)(void);
     struct ep_starts_watcher *next;

@@ -349,6 +349,15 @@ ep_frame *ep_py_frame_at_resume(PyThreadState *ts);
  * threading.Thread, and finds out which of the calls that windows found at their entry are reported now. */
 EP_COLD void ep_py_see_to(ep_log *log, ep_kind kind);
 
+/* EP_FRESH_* of a log. With the GIL nobody else sets bits meanwhile, and a plain load is folded into the
+ * comparison: an instruction less for every event. */
+static inline uint32_t
+ep_py_fresh(const ep_log *log)
+{
+    return EP_GIL_DISABLED ? atomic_load_explicit(&log->fresh, memory_order_relaxed)
+                           : *(const uint32_t *)&log->fresh;
+}
+
 /* HOT. The calling thread's log, in a hook that holds the GIL. NULL: no memory, counted. */
 static inline ep_log *
 ep_py_log_for(ep_kind kind)
@@ -358,7 +367,7 @@ ep_py_log_for(ep_kind kind)
         ep_engine_count_unlogged(kind);
         return NULL;
     }
-    if (EP_UNLIKELY(log->fresh)) {
+    if (EP_UNLIKELY(ep_py_fresh(log))) {
         ep_py_see_to(log, kind);
         if (EP_UNLIKELY(log->fresh & EP_FRESH_MUTED)) {
             return NULL;

@@ -20,6 +20,10 @@ PyObject *ep_py_constant(size_t count, ep_type type, int8_t value);
  * integers. */
 PyObject *ep_py_gather(PyObject *module, PyObject *args);
 
+/* spread(tables, rows): [table[index] for each table] in one pass, where index is the low half of rows, an
+ * int64 array. The first table is of int64, and its result replaces what is in rows. */
+PyObject *ep_py_spread(PyObject *module, PyObject *args);
+
 /* tree_below(parent, values), tree_outermost(parent, keys): sums over a tree; trace_fold.c. */
 PyObject *ep_py_tree_below(PyObject *module, PyObject *args);
 PyObject *ep_py_tree_outermost(PyObject *module, PyObject *args);

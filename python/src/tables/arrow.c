@@ -50,7 +50,7 @@ typedef struct exported {
 
 /* ---- The export ------------------------------------------------------------------------------ */
 
-/* False: the process is ending; what Python owns is left as it is. A thread that asks as the
+/* False: the process is ending, and objects of Python are left as they are. A thread that asks while the
  * interpreter begins to shut down may still be ended by it, as by any PyGILState_Ensure(). */
 static bool
 gil_can_be_taken(void)

@@ -6,7 +6,7 @@
  *   places -> function, Python function at work, caller, line
  *
  * A place says all about a row but when and how much. Rows are many and places few, so text, lines
- * and categories are worked out for places (event_profiler.py) and spread over rows by gather(). */
+ * and categories are worked out for places (event_profiler.py) and spread over rows by ep_py_spread(). */
 #include "legacy.h"
 
 #include <structmember.h>
@@ -20,7 +20,7 @@
 
 /* ---- Places ---------------------------------------------------------------------------------- */
 
-/* Of a row: the site, where there is one; otherwise the name alone. */
+/* A place is the site of a row or, if the row has none, its name with this bit. */
 #define PLACE_IS_NAME (UINT32_C(1) << 31)
 
 /* Numbers places in order of appearance. */
@@ -35,7 +35,7 @@ typedef struct place_table {
 static ep_status
 place_table_open(place_table *table)
 {
-    /* Sites first: one that comes in between is in no row of ours, its names are. */
+    /* Sites first: a site that is added in between is in none of our rows, but its names are counted. */
     *table = (place_table){.site_count = ep_site_count()};
     table->number_of = ep_array_new_zeroed(table->site_count + ep_name_count(), sizeof(uint32_t));
     return table->number_of != NULL ? EP_OK : EP_NOMEM;
@@ -70,7 +70,7 @@ place_number(place_table *table, uint32_t place)
     return EP_LIKELY(*number != 0) ? (int32_t)(*number - 1) : place_add(table, place, number);
 }
 
-/* Where a frame is executing, as an allocation there would say. */
+/* The site that an allocation in this frame would have. */
 static uint32_t
 place_in(ep_frame *frame)
 {
@@ -85,7 +85,7 @@ caller_of(PyFrameObject *object)
 {
     ep_frame *caller = ep_frame_previous(ep_frame_of_object(object));
     if (caller == NULL) {
-        /* Has it returned? Then its object knows; this makes no new one. */
+        /* The frame may have returned: then only its object knows the caller. This makes no new object. */
         PyFrameObject *back = PyFrame_GetBack(object);
         caller = back != NULL ? ep_frame_of_object(back) : NULL;
         Py_XDECREF(back);
@@ -160,11 +160,11 @@ ep_py_legacy_names(PyObject *module, PyObject *ids)
     return rows;
 }
 
-/* ---- _core.LegacyLog: what the user logs himself --------------------------------------------- */
+/* ---- _core.LegacyLog: what the user logs --------------------------------------------- */
 
 #define WORDS_MAX 32    /* of events; the original has 15 */
 
-/* In place of a thread: the profiler itself did it. */
+/* Instead of a thread, for events of the profiler itself. */
 #define MARK (-1)
 
 typedef struct logged {
@@ -174,7 +174,8 @@ typedef struct logged {
     int32_t word;
 } logged;
 
-/* Under the GIL; rows() works on a copy. */
+/* Changed and read under the GIL, or the object's own lock where there is none: threads log at once. rows()
+ * works on a copy. */
 typedef struct legacy_log {
     PyObject_HEAD
     PyObject *words;            /* dict: word -> code, in the order of the columns' event numbers */
@@ -250,16 +251,19 @@ log_dealloc(PyObject *object)
 static PyObject *
 append(legacy_log *self, int word, uint32_t place, int32_t thread)
 {
-    if (!ep_grow((void **)&self->rows, &self->capacity, self->count + 1, sizeof *self->rows)) {
-        return PyErr_NoMemory();
+    bool grown;
+    EP_BEGIN_OBJECT(self);
+    grown = ep_grow((void **)&self->rows, &self->capacity, self->count + 1, sizeof *self->rows);
+    if (grown) {
+        self->rows[self->count++] = (logged){
+            .monotonic_ns = ep_os_monotonic_ns(),    /* read under the lock: rows are in order of time */
+            .place = place != EP_ID_SKIP ? place : 0,
+            .thread = thread,
+            .word = word,
+        };
     }
-    self->rows[self->count++] = (logged){
-        .monotonic_ns = ep_os_monotonic_ns(),
-        .place = place != EP_ID_SKIP ? place : 0,
-        .thread = thread,
-        .word = word,
-    };
-    Py_RETURN_NONE;
+    EP_END_OBJECT();
+    return grown ? Py_NewRef(Py_None) : PyErr_NoMemory();
 }
 
 /* Returns: -1 with an exception. */
@@ -324,7 +328,7 @@ log_log(PyObject *object, PyObject *const *args, Py_ssize_t count)
     return append(self, word, place, thread_now());
 }
 
-/* mark(event): something the profiler itself does, for the program's current line. */
+/* mark(event): an event of the profiler itself, at the program's current line. */
 static PyObject *
 log_mark(PyObject *object, PyObject *event)
 {
@@ -337,12 +341,13 @@ log_mark(PyObject *object, PyObject *event)
     return append(self, word, frame != NULL ? place_in(frame) : 0, MARK);
 }
 
-/* unmark(): the last mark was for something that did not happen. */
+/* unmark(): removes the last mark, because what it marked did not happen. */
 static PyObject *
 log_unmark(PyObject *object, PyObject *unused)
 {
     legacy_log *self = (legacy_log *)object;
     (void)unused;
+    EP_BEGIN_OBJECT(self);
     for (size_t at = self->count; at-- > 0;) {
         if (self->rows[at].thread == MARK) {
             memmove(&self->rows[at], &self->rows[at + 1],
@@ -350,13 +355,18 @@ log_unmark(PyObject *object, PyObject *unused)
             break;
         }
     }
+    EP_END_OBJECT();
     Py_RETURN_NONE;
 }
 
 static Py_ssize_t
 log_length(PyObject *self)
 {
-    return (Py_ssize_t)((legacy_log *)self)->count;
+    Py_ssize_t count;
+    EP_BEGIN_OBJECT(self);
+    count = (Py_ssize_t)((legacy_log *)self)->count;
+    EP_END_OBJECT();
+    return count;
 }
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
@@ -365,7 +375,8 @@ log_length(PyObject *self)
 typedef struct row_columns {
     int64_t *time, *value1, *value2;
     int8_t *event;
-    int32_t *place, *thread;
+    int32_t *place, *thread;    /* thread: NULL if it is not wanted */
+    size_t place_step;          /* of `place`: 2 if it is the low halves of int64 */
 } row_columns;
 
 /* One trace being read. */
@@ -386,7 +397,7 @@ typedef struct rows_job {
     row_columns out;
 } rows_job;
 
-/* value2 of an allocator event. That of all rows up to an instant adds up to what lives then. */
+/* value2 of an allocator event. Its sum over all rows up to an instant is the live bytes then. */
 static int64_t
 size_change(const ep_columns *c, size_t alloc, const ep_kind_info *info)
 {
@@ -397,7 +408,7 @@ size_change(const ep_columns *c, size_t alloc, const ep_kind_info *info)
     if (EP_LIKELY(info->pairing == EP_PAIRING_OPENS)) {
         return size;
     }
-    /* A realloc that failed: the old block, whose end stands before it, lives on. */
+    /* A realloc that failed: the old block stays alive, although its end was recorded. */
     for (size_t before = alloc; before-- > 0;) {
         if (c->address[before] == c->address[alloc]) {
             return c->size[before] > 0 ? c->size[before] : 0;
@@ -421,7 +432,9 @@ put_trace_rows(rows_job *job, trace_reader *trace, int64_t before_ns, size_t at)
         uint32_t place = c->id[row];
         out->time[at] = c->time_ns[row] + base;
         out->event[at] = job->number_of_kind[kind];
-        out->thread[at] = trace->native_id[c->thread[row]];
+        if (out->thread != NULL) {
+            out->thread[at] = trace->native_id[c->thread[row]];
+        }
         if (info->family != EP_FAMILY_CALL) {
             out->value1[at] = (int64_t)c->address[alloc];
             out->value2[at] = size_change(c, alloc, info);
@@ -433,7 +446,7 @@ put_trace_rows(rows_job *job, trace_reader *trace, int64_t before_ns, size_t at)
                 place = call >= 0 ? ep_call_site(calls, (size_t)call) : place | PLACE_IS_NAME;
             }
         }
-        out->place[at] = place_number(&job->table, place);
+        out->place[at * out->place_step] = place_number(&job->table, place);
     }
     trace->row = row;
     trace->alloc = alloc;
@@ -445,9 +458,11 @@ put_logged(rows_job *job, const logged *event, size_t at)
 {
     job->out.time[at] = event->monotonic_ns + job->offset_ns;
     job->out.event[at] = (int8_t)event->word;
-    job->out.thread[at] = event->thread;
+    if (job->out.thread != NULL) {
+        job->out.thread[at] = event->thread;
+    }
     job->out.value1[at] = job->out.value2[at] = 0;
-    job->out.place[at] = place_number(&job->table, event->place);
+    job->out.place[at * job->out.place_step] = place_number(&job->table, event->place);
 }
 
 /* Traces follow each other in time. */
@@ -478,19 +493,22 @@ put_rows(rows_job *job)
 static int
 rows_job_open(rows_job *job, legacy_log *log, PyObject *traces, Py_ssize_t logged_count)
 {
-    job->number_of_kind = log->number_of_kind;
+    logged *copy;
+    EP_BEGIN_OBJECT(log);
     job->logged_count = logged_count >= 0 && (size_t)logged_count < log->count
                             ? (size_t)logged_count
                             : log->count;
-    logged *copy = calloc(job->logged_count + 1, sizeof *copy);
+    copy = calloc(job->logged_count + 1, sizeof *copy);
+    if (copy != NULL && job->logged_count > 0) {
+        memcpy(copy, log->rows, job->logged_count * sizeof *copy);
+    }
+    EP_END_OBJECT();
+    job->number_of_kind = log->number_of_kind;
     job->traces = calloc((size_t)PyTuple_GET_SIZE(traces) + 1, sizeof *job->traces);
     job->logged = copy;
     if (copy == NULL || job->traces == NULL) {
         PyErr_NoMemory();
         return -1;
-    }
-    if (job->logged_count > 0) {
-        memcpy(copy, log->rows, job->logged_count * sizeof *copy);
     }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(traces); i++) {
         trace_reader *trace = &job->traces[job->trace_count];
@@ -531,7 +549,7 @@ rows_job_clear(rows_job *job)
 
 /* Returns: new tuple of arrays; the last, for the places, is still to come. */
 static PyObject *
-make_columns(row_columns *columns, size_t count)
+make_columns(row_columns *columns, size_t count, bool for_frame)
 {
     const struct {
         ep_type type;
@@ -541,13 +559,15 @@ make_columns(row_columns *columns, size_t count)
         {EP_TYPE_INT8, &columns->event},
         {EP_TYPE_INT64, &columns->value1},
         {EP_TYPE_INT64, &columns->value2},
-        {EP_TYPE_INT32, &columns->place},
+        {for_frame ? EP_TYPE_INT64 : EP_TYPE_INT32, &columns->place},
         {EP_TYPE_INT32, &columns->thread},
     };
+    columns->place_step = for_frame ? 2 : 1;
     const int n = sizeof arrays / sizeof *arrays;
     PyObject *result = PyTuple_New(n + 1);
     for (int i = 0; i < n && result != NULL; i++) {
-        PyObject *array = ep_py_array(count, arrays[i].type, arrays[i].at);
+        bool wanted = !for_frame || arrays[i].at != (void *)&columns->thread;
+        PyObject *array = wanted ? ep_py_array(count, arrays[i].type, arrays[i].at) : Py_NewRef(Py_None);
         if (array == NULL) {
             Py_CLEAR(result);
         } else {
@@ -557,17 +577,21 @@ make_columns(row_columns *columns, size_t count)
     return result;
 }
 
-/* rows(traces, offset_ns, logged_count): the events of these traces, which follow each other in
- * time, and the first of those logged (-1: all). Arrays: time int64 (monotonic + offset), event
+/* rows(traces, offset_ns, logged_count, for_frame): the events of these traces, which follow each other
+ * in time, and the first of those logged (-1: all). Arrays: time int64 (monotonic + offset), event
  * int8 (index of the word), value1 and value2 int64, place int32 (index into the last), thread
- * int32 (native id; -1: a mark), places uint32 (for legacy_places()). */
+ * int32 (native id; -1: a mark), places uint32 (for legacy_places()).
+ * for_frame: fewer arrays, as the first touch of their memory is most of the time. There is no thread
+ * (None), and place is int64 with undefined high halves: spread() turns it into a column. */
 static PyObject *
 log_rows(PyObject *object, PyObject *args)
 {
     PyObject *traces, *result = NULL;
     long long offset_ns;
     Py_ssize_t logged_count;
-    if (!PyArg_ParseTuple(args, "O!Ln:rows", &PyTuple_Type, &traces, &offset_ns, &logged_count)) {
+    int for_frame;
+    if (!PyArg_ParseTuple(args, "O!Lnp:rows", &PyTuple_Type, &traces, &offset_ns, &logged_count,
+                          &for_frame)) {
         return NULL;
     }
     rows_job job = {.offset_ns = offset_ns};
@@ -576,7 +600,7 @@ log_rows(PyObject *object, PyObject *args)
         for (size_t i = 0; i < job.trace_count; i++) {
             count += job.traces[i].of->decoded.columns.count;
         }
-        result = make_columns(&job.out, count);
+        result = make_columns(&job.out, count, for_frame);
     }
     if (result != NULL) {
         Py_BEGIN_ALLOW_THREADS

@@ -4,7 +4,7 @@
 
 #include "trace_object.h"
 
-/* _core.LegacyLog: what the user logs himself, and the rows of both. */
+/* _core.LegacyLog: what the user logs, and the rows of both. */
 extern PyType_Spec ep_py_legacy_log_spec;
 
 /* Module-level functions. */

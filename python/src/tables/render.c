@@ -516,7 +516,7 @@ ep_py_fold_calls(PyObject *module, PyObject *args)
 
 /* ---- Perfetto -------------------------------------------------------------------------------- */
 
-/* Of the largest packet: every varint of ten bytes. */
+/* The size of the largest packet, in which every varint has ten bytes. */
 #define PACKET_MAX 96
 
 static uint8_t *

@@ -393,7 +393,7 @@ trace_facts(PyObject *object, PyObject *unused)
         (Py_ssize_t)(self->trace.has_decoded ? head->columns.count : ep_decoded_events(head)));
 }
 
-/* (time, bytes): samples of the resident set. */
+/* (time, bytes, the recorder's own of them; 0: unknown): samples of the resident set. */
 static PyObject *
 trace_resident(PyObject *object, PyObject *unused)
 {
@@ -404,8 +404,9 @@ trace_resident(PyObject *object, PyObject *unused)
     }
     const ep_decoded *decoded = ep_trace_head(&self->trace);
     return Py_BuildValue(
-        "NN", ep_py_view(object, decoded->resident_ns, decoded->resident_count, EP_TYPE_INT64),
-        ep_py_view(object, decoded->resident_bytes, decoded->resident_count, EP_TYPE_INT64));
+        "NNN", ep_py_view(object, decoded->resident_ns, decoded->resident_count, EP_TYPE_INT64),
+        ep_py_view(object, decoded->resident_bytes, decoded->resident_count, EP_TYPE_INT64),
+        ep_py_view(object, decoded->resident_own, decoded->resident_count, EP_TYPE_INT64));
 }
 
 /* {what pairing met: count} */
@@ -448,6 +449,7 @@ static PyMethodDef trace_methods[] = {
     {"resident", trace_resident, METH_NOARGS, NULL},
     {"filter", trace_filter, METH_VARARGS, NULL},
     {"tree", ep_py_trace_tree, METH_VARARGS, NULL},
+    {"has_columns", ep_py_trace_has_columns, METH_NOARGS, NULL},
     {"lost", ep_py_trace_lost, METH_NOARGS, NULL},
     {"tenures", ep_py_trace_tenures, METH_NOARGS, NULL},
     {"file_facts", ep_py_trace_file_facts, METH_NOARGS, NULL},

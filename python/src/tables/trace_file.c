@@ -1,5 +1,4 @@
-/* _core.Trace to and from a file: descriptors and bytes. Paths, temporary files and what to say of
- * them are the package's. */
+/* _core.Trace to and from a file descriptor. The package handles paths, temporary files and messages. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -1,6 +1,7 @@
-/* What the folds of the core compute, as NumPy arrays: the package makes tables of them. */
+/* The results of the core's folds as NumPy arrays, from which the package makes tables. */
 #include "trace_object.h"
 
+#include "array.h"
 #include "arrays.h"
 #include "of_trace.h"
 #include "sums.h"
@@ -102,6 +103,14 @@ static const field thread_fields[] = {
     {NULL, 0, 0},
 };
 
+static const field length_fields[] = {
+    {"function", offsetof(ep_tree_length, function), EP_TYPE_INT32},
+    {"low", offsetof(ep_tree_length, low_ns), EP_TYPE_INT64},
+    {"high", offsetof(ep_tree_length, high_ns), EP_TYPE_INT64},
+    {"calls", offsetof(ep_tree_length, calls), EP_TYPE_INT64},
+    {NULL, 0, 0},
+};
+
 static PyObject *
 fields_object(const field *fields, const void *rows, size_t count, size_t stride)
 {
@@ -128,7 +137,7 @@ tree_object(const ep_tree *tree)
     size_t threads = tree->facts.thread_count;
     /* leaves[0] is none */
     return Py_BuildValue(
-        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "domains_at_peak",
+        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N}", "domains_at_peak",
         domains_object(tree->domain_at_peak), "domains_allocated", domains_object(tree->domain_allocated),
         "nodes", fields_object(node_fields, tree->nodes, tree->node_count, sizeof *tree->nodes), "leaves",
         fields_object(leaf_fields, tree->leaves + 1, tree->leaf_count - 1, sizeof *tree->leaves),
@@ -141,23 +150,77 @@ tree_object(const ep_tree *tree)
         "unknown_frees", (unsigned long long)tree->unknown_frees, "frees_lost",
         (unsigned long long)tree->frees_lost, "freed_unseen", (unsigned long long)tree->freed_unseen,
         "unmatched_ends", (unsigned long long)tree->unmatched, "ends_unseen",
-        (unsigned long long)tree->ends_unseen);
+        (unsigned long long)tree->ends_unseen, "lengths",
+        fields_object(length_fields, tree->lengths, tree->length_count, sizeof *tree->lengths));
 }
 
-/* tree(max_nodes, has_lock): the calling-context tree. max_nodes 0: the default. */
+/* Rows, from a tuple of int. Returns: new; NULL with an exception. */
+static size_t *
+rows_of(PyObject *tuple, size_t *count)
+{
+    *count = (size_t)PyTuple_GET_SIZE(tuple);
+    size_t *rows = ep_array_new(*count + 1, sizeof *rows);
+    if (rows == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (size_t i = 0; i < *count; i++) {
+        rows[i] = PyLong_AsSize_t(PyTuple_GET_ITEM(tuple, (Py_ssize_t)i));
+    }
+    if (PyErr_Occurred()) {
+        free(rows);
+        return NULL;
+    }
+    return rows;
+}
+
+/* Runs the fold over parts that begin at those rows. Fails: -1, exception set. */
+static int
+run_parts(ep_py_trace *self, ep_tree *tree, bool has_lock, PyObject *cuts)
+{
+    size_t count;
+    size_t *rows = rows_of(cuts, &count);
+    if (rows == NULL) {
+        return -1;
+    }
+    ep_status status;
+    ep_error error = {.text = ""};
+    EP_PY_WITHOUT_GIL(
+        self, status = ep_fold_tree_of_parts(&self->trace, rows, count, has_lock, tree, &error));
+    free(rows);
+    if (status != EP_OK) {
+        ep_py_raise_io(status, &error, self->path);
+        return -1;
+    }
+    return 0;
+}
+
+/* tree(max_nodes, has_lock, with_lengths=False, cuts=()): the calling-context tree. max_nodes 0: the
+ * default. with_lengths: how long the calls of each function took, too. cuts: rows of the events where
+ * parts begin, which are folded apart and merged. */
 PyObject *
 ep_py_trace_tree(PyObject *object, PyObject *args)
 {
     ep_py_trace *self = (ep_py_trace *)object;
     Py_ssize_t max_nodes;
-    int has_lock;
-    if (!PyArg_ParseTuple(args, "np:tree", &max_nodes, &has_lock)) {
+    int has_lock, with_lengths = 0;
+    PyObject *cuts = NULL;
+    if (!PyArg_ParseTuple(args, "np|pO!:tree", &max_nodes, &has_lock, &with_lengths, &PyTuple_Type,
+                          &cuts)) {
         return NULL;
     }
+    bool in_parts = cuts != NULL && PyTuple_GET_SIZE(cuts) > 0;
+    size_t most = max_nodes > 0 ? (size_t)max_nodes : 0;
     ep_tree tree;
-    ep_tree_open(&tree, max_nodes > 0 ? (size_t)max_nodes : 0);
-    PyObject *result =
-        run_fold(self, &tree.fold, has_lock != 0, "building the tree") == 0 ? tree_object(&tree) : NULL;
+    if (in_parts) {
+        ep_tree_open_part(&tree, most, true);
+    } else {
+        ep_tree_open(&tree, most);
+    }
+    tree.with_lengths = with_lengths != 0;
+    int status = in_parts ? run_parts(self, &tree, has_lock != 0, cuts)
+                          : run_fold(self, &tree.fold, has_lock != 0, "building the tree");
+    PyObject *result = status == 0 ? tree_object(&tree) : NULL;
     tree.fold.type->clear(&tree.fold);
     return result;
 }
@@ -184,7 +247,15 @@ ep_py_trace_tenures(PyObject *object, PyObject *unused)
     return result;
 }
 
-/* lost(): events that found no room, as far as is known before the events are read. */
+/* has_columns(): whether the events are in memory. */
+PyObject *
+ep_py_trace_has_columns(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((ep_py_trace *)object)->trace.has_decoded);
+}
+
+/* lost(): the count of lost events, as far as it is known before the events are read. */
 PyObject *
 ep_py_trace_lost(PyObject *object, PyObject *unused)
 {

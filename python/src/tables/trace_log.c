@@ -26,10 +26,13 @@ ep_py_trace_file_facts(PyObject *object, PyObject *unused)
         return NULL;
     }
     return Py_BuildValue(
-        "{s:s,s:s,s:(ii),s:K,s:O,s:O,s:O,s:K,s:K,s:K,s:K,s:s,s:s,s:K,s:I,s:z,s:K,s:s,s:N}",
+        "{s:s,s:s,s:(ii),s:L,s:L,s:K,s:O,s:O,s:O,s:K,s:K,s:K,s:K,s:s,s:s,s:K,s:I,s:z,s:K,s:s,s:N}",
         "format", "log", "clock",
         facts->counter ? "counter" : "monotonic", "version",
-        (int)facts->major, (int)facts->minor, "bytes", (unsigned long long)facts->bytes, "unfinished",
+        (int)facts->major, (int)facts->minor, "start_ns",
+        (long long)self->trace.recording.start_realtime_ns, "start_monotonic_ns",
+        (long long)self->trace.recording.start.monotonic_ns, "bytes",
+        (unsigned long long)facts->bytes, "unfinished",
         facts->phase != EP_FILE_FINISHED ? Py_True : Py_False, "live",
         facts->writer_lives ? Py_True : Py_False, "awaits_stop",
         facts->awaits_stop ? Py_True : Py_False, "event_slots",

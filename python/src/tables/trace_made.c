@@ -10,7 +10,7 @@
 #include "memory.h"
 #include "names.h"
 
-/* What is not known of a recording, a file says as null; here it is nothing. */
+/* Facts that are unknown are null in a file; here they are zero. */
 typedef struct made {
     ep_trace trace;
     size_t function_count, site_count, thread_count;

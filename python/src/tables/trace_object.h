@@ -14,8 +14,8 @@
 typedef struct ep_py_trace {
     PyObject_HEAD
     PyThread_type_lock lock;    /* of the trace; taken without the GIL */
-    PyObject *path;             /* of the file it is of, for what the system says of that; NULL: none */
-    ep_trace trace;             /* its recording's metadata are the package's business */
+    PyObject *path;             /* of its file, for messages of the system; NULL: it has none */
+    ep_trace trace;             /* the package handles the metadata of its recording */
 } ep_py_trace;
 
 /* Runs a piece of the core's work on a trace, without the GIL and one thread at a time. */
@@ -92,6 +92,7 @@ PyObject *ep_py_trace_sites(PyObject *self, PyObject *unused);
 
 /* trace_fold.c */
 PyObject *ep_py_trace_tree(PyObject *self, PyObject *args);
+PyObject *ep_py_trace_has_columns(PyObject *self, PyObject *unused);
 PyObject *ep_py_trace_tenures(PyObject *self, PyObject *unused);
 PyObject *ep_py_trace_lost(PyObject *self, PyObject *unused);
 

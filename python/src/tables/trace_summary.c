@@ -1,4 +1,4 @@
-/* What summary.c computes, as NumPy arrays: the package gives it names and makes tables of it. */
+/* The sums of summary.c as NumPy arrays, from which the package makes tables. */
 #include "trace_object.h"
 
 #include "arrays.h"

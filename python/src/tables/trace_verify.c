@@ -1,4 +1,4 @@
-/* Trace.verify(): what verify.h found, as plain Python. Words are the package's. */
+/* Trace.verify(): the findings of verify.h as plain Python. The package makes the messages. */
 
 #include "trace_object.h"
 
@@ -74,7 +74,7 @@ ep_py_trace_verify(PyObject *object, PyObject *args)
                           &calls_displaced, &memory_displaced)) {
         return NULL;
     }
-    self->trace.check_records = true;    /* as long as they are there */
+    self->trace.check_records = true;    /* before decoding gives them back */
     if (ep_py_trace_reach(self, EP_STEP_FUNCTIONS) < 0) {
         return NULL;
     }

@@ -1,0 +1,108 @@
+#include "room.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "os.h"
+
+#define ROOM_MAGIC "EVPROOM"
+#define ROOM_BYTES 4096
+/* What each file may have in any case: its head, its states, and a small ring. */
+#define ROOM_OF_EACH (UINT64_C(256) << 10)
+
+typedef struct room_page {
+    char magic[8];
+    uint64_t limit_bytes;
+    int64_t start_ns;                  /* CLOCK_MONOTONIC */
+    _Atomic uint64_t used_bytes;
+    _Atomic uint32_t tells;            /* 0: nobody tells, or one has told */
+} room_page;
+
+/* Set once and never unmapped: a forked child has it, too. */
+static _Atomic(room_page *) shared;
+static _Atomic bool must_tell;
+
+void (*ep_room_tell)(const ep_room_state *state);
+
+ep_status
+ep_room_share(int descriptor, uint64_t limit_bytes, bool warns, ep_error *error)
+{
+    struct stat facts;
+    if (fstat(descriptor, &facts) != 0) {
+        return ep_fail_os(error, errno);
+    }
+    if (facts.st_size != ROOM_BYTES) {    /* behind its end, an access would raise SIGBUS */
+        return ep_fail(error, EP_FORMAT, "it is no room of recordings");
+    }
+    void *at = mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (at == MAP_FAILED) {
+        return ep_fail_os(error, errno);
+    }
+    room_page *page = at;
+    if (limit_bytes > 0) {
+        page->limit_bytes = limit_bytes;
+        page->start_ns = ep_os_monotonic_ns();
+        atomic_store_explicit(&page->tells, warns, memory_order_relaxed);
+        memcpy(page->magic, ROOM_MAGIC, sizeof page->magic);
+    } else if (memcmp(page->magic, ROOM_MAGIC, sizeof page->magic) != 0) {
+        (void)munmap(at, ROOM_BYTES);
+        return ep_fail(error, EP_FORMAT, "it is no room of recordings");
+    }
+    /* Release: a thread that sees the page sees its limit. */
+    atomic_store_explicit(&shared, page, memory_order_release);
+    return EP_OK;
+}
+
+bool
+ep_room_take(size_t bytes, uint64_t length_bytes)
+{
+    room_page *page = atomic_load_explicit(&shared, memory_order_acquire);
+    if (page == NULL) {
+        return true;
+    }
+    uint64_t used = atomic_fetch_add_explicit(&page->used_bytes, bytes, memory_order_relaxed) + bytes;
+    if (used > page->limit_bytes && length_bytes + bytes > ROOM_OF_EACH) {
+        atomic_fetch_sub_explicit(&page->used_bytes, bytes, memory_order_relaxed);
+        return false;
+    }
+    if (used > page->limit_bytes - page->limit_bytes / EP_ROOM_PARTS_LEFT &&
+        atomic_load_explicit(&page->tells, memory_order_relaxed) != 0 &&
+        atomic_exchange_explicit(&page->tells, 0, memory_order_relaxed) != 0) {
+        atomic_store_explicit(&must_tell, true, memory_order_relaxed);
+    }
+    return true;
+}
+
+void
+ep_room_give(uint64_t bytes)
+{
+    room_page *page = atomic_load_explicit(&shared, memory_order_acquire);
+    if (page != NULL) {
+        atomic_fetch_sub_explicit(&page->used_bytes, bytes, memory_order_relaxed);
+    }
+}
+
+bool
+ep_room_must_tell(void)
+{
+    return atomic_load_explicit(&must_tell, memory_order_relaxed);
+}
+
+void
+ep_room_look(void)
+{
+    const room_page *page = atomic_load_explicit(&shared, memory_order_acquire);
+    if (page == NULL || ep_room_tell == NULL ||
+        !atomic_exchange_explicit(&must_tell, false, memory_order_relaxed)) {
+        return;
+    }
+    ep_room_state state = {
+        .used_bytes = atomic_load_explicit(&page->used_bytes, memory_order_relaxed),
+        .limit_bytes = page->limit_bytes,
+        .elapsed_ns = ep_os_monotonic_ns() - page->start_ns,
+    };
+    ep_room_tell(&state);
+}

@@ -1,0 +1,139 @@
+"""The end of a recorded program that had child processes: its recordings become one folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from typing import Any
+
+from .._words import plural, printable, show_bytes, show_ns
+
+#: Events of the children are counted if all recordings have at most so many bytes: some 0.1 s.
+#: `eventprof info` counts them at any later time.
+_COUNTED_BYTES = 64 << 20
+_LISTED = 12
+
+
+def gather(folder: str, recorder: Any, *, keep: bool, archive: bool) -> list[str]:
+    """Put the recordings of a family together when its first process ends.
+
+    Parameters
+    ----------
+    folder : str
+        Of the family.
+    recorder : Recorder
+        Of this process, stopped.
+    keep : bool
+        The user named this process's file: leave it under that name, too.
+    archive : bool
+        Turn the recordings of processes that have ended into archives.
+
+    Returns
+    -------
+    list of str
+        Lines that name the processes, their files, events and losses, and what failed.
+    """
+    from ..files import family
+
+    own = os.fspath(recorder.output)
+    inside = family.take_in(folder, own, keep)
+    found, failed = _describe(folder, inside, recorder)
+    if archive:
+        failed += _archive(folder, inside, own, recorder, found)
+    try:
+        family.write_manifest(folder, found)
+    except OSError as error:
+        failed.append(f"no {family.MANIFEST}: {error.strerror}; the recordings are whole without")
+    said = [_summary(folder, recorder, found)]
+    said += [f"eventprof:   {_line(each)}" for each in found[:_LISTED]]
+    if len(found) > _LISTED:
+        said.append(f"eventprof:   and {len(found) - _LISTED:,} more: eventprof info lists them")
+    return said + [f"eventprof: {printable(text)}" for text in failed]
+
+
+def _describe(folder: str, inside: str, recorder: Any) -> tuple[list[dict[str, Any]], list[str]]:
+    """Say what the files of a family are; and why some cannot be read."""
+    from .. import Error
+    from ..files import family
+
+    found, failed = [], []
+    there = family.paths(folder)
+    total = 0
+    for path in there:
+        with contextlib.suppress(OSError):
+            total += os.path.getsize(path)
+    for path in there:
+        try:
+            each = family.describe(path, _COUNTED_BYTES if total <= _COUNTED_BYTES else 0)
+        except (Error, OSError, MemoryError) as error:
+            failed.append(f"{os.path.basename(path)}: {error}")
+            continue
+        if path == inside:
+            each["events"], each["lost"], _, duration = recorder._count()
+            each["end_ns"] = each["start_ns"] + duration
+        found.append(each)
+    found.sort(key=lambda each: each["start_ns"])
+    return found, failed
+
+
+def _archive(
+    folder: str, inside: str, own: str, recorder: Any, found: list[dict[str, Any]]
+) -> list[str]:
+    """Replace the recordings of ended processes by archives; give what failed."""
+    failed = []
+    for each in found:
+        path = inside if each["file"] == os.path.basename(inside) else ""
+        try:
+            if path:
+                recorder._save(path)
+                if own != inside and os.path.exists(own):
+                    os.unlink(own)
+                    os.link(path, own)
+            elif each["state"] != "running":
+                import eventprof
+
+                path = os.path.join(folder, each["file"])
+                eventprof.open(path).save(path, force=True)
+            else:
+                continue
+            each["bytes"] = os.path.getsize(path)
+        except (OSError, MemoryError, ValueError, ImportError) as error:
+            why = getattr(error, "strerror", None) or str(error) or "no memory"
+            failed.append(f"no archive of {each['file']}: {why}; the file is as it was recorded")
+    return failed
+
+
+def _summary(folder: str, recorder: Any, found: list[dict[str, Any]]) -> str:
+    from .run import besides, shown
+
+    duration = recorder._count()[3]
+    processes = "1 process" if len(found) == 1 else f"{len(found):,} processes"
+    if all(each["events"] is not None for each in found):
+        said = f"{plural(sum(each['events'] for each in found), 'event')} of {processes}"
+        lost = sum(each["lost"] for each in found)
+        end = f"{lost:,} LOST (see --buffer)" if lost else "none lost"
+    else:
+        said = f"{show_bytes(sum(each['bytes'] for each in found))} of {processes}"
+        end = "events are counted by eventprof info"
+        lost = sum(each["lost"] or 0 for each in found)
+        end += f", {lost:,} LOST of those counted (see --buffer)" if lost else ""
+    running = sum(each["state"] == "running" for each in found)
+    runs = f", {running:,} still recorded" if running else ""
+    return (
+        f"eventprof: {said} in {show_ns(duration)}, {end}{runs}{besides(recorder)}; to look at "
+        f"them: eventprof report {shown(folder)}"
+    )
+
+
+def _line(each: dict[str, Any]) -> str:
+    """Say what one process recorded."""
+    if each["events"] is None:
+        said = show_bytes(each["bytes"])
+    else:
+        said = plural(each["events"], "event")
+        said += f", {each['lost']:,} LOST" if each["lost"] else ""
+    state = {"running": ", still runs", "unfinished": ", not stopped (killed, or os._exit)"}
+    command = shlex.join(map(str, each["command"]))
+    command = command if len(command) <= 40 else f"{command[:37]}..."
+    return printable(f"{each['file']}: {said}{state.get(each['state'], '')}; {command}")

@@ -1,0 +1,3 @@
+"""The recordings of many processes as Parquet files, and what engines answer from them."""
+
+from __future__ import annotations

@@ -1,0 +1,1 @@
+"""eventprof inside of pytest and IPython."""

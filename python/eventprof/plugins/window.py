@@ -1,0 +1,189 @@
+"""One run of a test function, recorded under steady conditions."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import inspect
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+from ..recording.record import record
+from .limits import Wanted
+
+if TYPE_CHECKING:
+    from ..recording.recorder import Recorder
+    from ..trace import Trace
+
+
+class Window:
+    """Records a function while it runs.
+
+    Parameters
+    ----------
+    wanted : Wanted
+        The settings of the test.
+    records : bool
+        Whether events are recorded; if not, only the time is taken.
+    steady : bool
+        Whether to fix what makes counts drift: the collector, random numbers, caches.
+
+    Attributes
+    ----------
+    trace : Trace or None
+        The trace of the function's last call.
+    time : int
+        The duration of that call, in ns.
+    problem : str
+        Why there is no trace; empty if there is one.
+    """
+
+    def __init__(self, wanted: Wanted, records: bool, steady: bool) -> None:
+        self.trace: Trace | None = None
+        self.time = 0
+        self.problem = "the test function was not called" if records else ""
+        self._wanted = wanted
+        self._records = records
+        self._steady = steady
+        self._recorder: Recorder | None = None
+        self._collects = True
+        self._freezes = False
+        self._random: Any = None
+        self._began = 0
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Give a function that calls another function and records it."""
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def run_async(*args: Any, **kwargs: Any) -> Any:
+                __tracebackhide__ = True
+                self._open()
+                try:
+                    return await function(*args, **kwargs)
+                finally:
+                    self._close()
+
+            return run_async
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            self._open()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._close()
+
+        return run
+
+    def _open(self) -> None:
+        self._collects = gc.isenabled()
+        if self._records:
+            wanted = self._wanted
+            try:
+                self._recorder = record(
+                    buffer=wanted.buffer,
+                    include=wanted.include,
+                    threads=cast(Any, wanted.threads),
+                )
+                self._recorder._warns = False  # the summary says what was lost
+                if self._steady:
+                    self._hold()
+                self._recorder.start()
+            except Exception as error:
+                self._recorder, self.problem = None, say(error)
+        self._began = time.perf_counter_ns()
+
+    def _hold(self) -> None:
+        """Fix what makes counts drift: the collector, random numbers, caches."""
+        if self._wanted.gc != "on":
+            # Older objects are frozen, because a collection of them would take longer than most
+            # tests. The collection also empties the interpreter's free lists.
+            self._freezes = not gc.get_freeze_count()
+            if self._freezes:
+                gc.freeze()
+            _collect()
+        if self._wanted.gc == "off":
+            gc.disable()
+        self._random = random.getstate()
+        random.seed(0)
+        _clear_caches()
+
+    def _close(self) -> None:
+        self.time = time.perf_counter_ns() - self._began
+        if self._recorder is not None:
+            try:
+                if self._steady and self._wanted.gc != "on":
+                    _collect()  # otherwise garbage and free lists would count as live
+                    _clear_caches()
+                self._recorder.stop()
+                self.trace, self.problem = self._recorder.trace, ""
+            except Exception as error:
+                self.problem = say(error)
+            self._recorder = None
+        if self._random is not None:
+            random.setstate(self._random)
+            self._random = None
+        if self._freezes:
+            gc.unfreeze()
+            self._freezes = False
+        if self._collects:
+            gc.enable()
+
+
+#: Clears the interpreter's own caches. That of the attributes of types keeps names alive.
+_clear_caches: Callable[[], object] = getattr(
+    sys, "_clear_internal_caches", getattr(sys, "_clear_type_cache", lambda: None)
+)
+
+
+def _collect() -> None:
+    """Run the collector without the callbacks of other libraries, such as Hypothesis."""
+    callbacks = gc.callbacks[:]
+    gc.callbacks.clear()
+    try:
+        gc.collect()
+    finally:
+        gc.callbacks[:] = callbacks
+
+
+def say(error: Exception) -> str:
+    """Give the message for an error of the plugin."""
+    return f"eventprof: {type(error).__name__}: {error}"
+
+
+@contextlib.contextmanager
+def steady_caches() -> Iterator[None]:
+    """Empty caches of the standard library, so that earlier tests have no effect on the counts.
+
+    The cache of `linecache` is restored afterwards, because tracebacks need it.
+    """
+    for module, name in (
+        ("re", "purge"),
+        ("struct", "_clearcache"),
+        ("fnmatch", "_compile_pattern.cache_clear"),
+        ("urllib.parse", "clear_cache"),
+        ("_strptime", "_regex_cache.clear"),
+    ):
+        found: Any = sys.modules.get(module)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if callable(found):
+            with contextlib.suppress(Exception):
+                found()
+    for clear in getattr(sys.modules.get("typing"), "_cleanups", ()):
+        with contextlib.suppress(Exception):
+            clear()
+    lines = getattr(sys.modules.get("linecache"), "cache", {})
+    kept = dict(lines)
+    lines.clear()
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            lines.setdefault(name, value)

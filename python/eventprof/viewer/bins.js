@@ -1,0 +1,188 @@
+// The calls of a long row, summed up by the time when they begin. To draw the whole run, one array is read from left to
+// right. That is faster than a search for the calls of each pixel, which reads memory all over the place.
+
+import { lowerBound } from "./lod.js";
+
+const CALLS = 16; // calls of a bin, on average
+const LEAST = 4096; // a row with fewer calls has no bins
+const PARTS = 4; // the least number of bins for a pixel
+const FIELDS = 4; // fields of a bin; their places are:
+const LONGEST = 0;
+const SUM = 1;
+const PLACE = 2;
+const FUNC = 3;
+
+export class Bins {
+  /**
+   * @param {{start: Float64Array, dur: Float64Array, func: import("./data.js").Small}} data
+   * @param {number} first @param {number} end the row's calls, which are all decoded
+   */
+  constructor({ start, dur, func }, first, end) {
+    this.begin = start[first];
+    const span = start[end - 1] - this.begin + 1;
+    let count = 1;
+    while (count * CALLS < end - first) count *= 2;
+    /** The nanoseconds that a bin of level 0 covers; a bin of level n covers 2 ** n times as many. */
+    this.width = span / count;
+    /** The first call of each bin of level 0, and where the last one ends. */
+    this.first = new Uint32Array(count + 1);
+    /**
+     * The fields of each bin: its longest duration (-1: it has no call), the sum of durations, the longest call and its
+     * function. The first two are floats, the others whole numbers, in the same memory.
+     * @type {{floats: Float32Array, whole: Uint32Array, bins: number}[]}
+     */
+    this.levels = [];
+    for (let bins = count; bins >= 1; bins /= 2) {
+      const floats = new Float32Array(bins * FIELDS);
+      this.levels.push({ floats, whole: new Uint32Array(floats.buffer), bins });
+    }
+    const { floats, whole } = this.levels[0];
+    let i = first;
+    for (let bin = 0, at = 0; bin < count; bin++, at += FIELDS) {
+      this.first[bin] = i;
+      const right = bin + 1 < count ? this.begin + (bin + 1) * this.width : Infinity;
+      let longest = -1;
+      let place = 0;
+      let total = 0;
+      for (; i < end && start[i] < right; i++) {
+        const value = dur[i];
+        total += value;
+        if (value > longest) {
+          longest = value;
+          place = i;
+        }
+      }
+      floats[at + LONGEST] = longest;
+      floats[at + SUM] = total;
+      whole[at + PLACE] = place;
+      whole[at + FUNC] = longest < 0 ? 0 : func[place];
+    }
+    this.first[count] = end;
+    for (let level = 1; level < this.levels.length; level++) {
+      const below = this.levels[level - 1];
+      const here = this.levels[level];
+      for (let bin = 0, at = 0, child = 0; bin < here.bins; bin++, at += FIELDS, child += 2 * FIELDS) {
+        const longer = below.floats[child + FIELDS + LONGEST] > below.floats[child + LONGEST] ? child + FIELDS : child;
+        here.floats[at + LONGEST] = below.floats[longer + LONGEST];
+        here.floats[at + SUM] = below.floats[child + SUM] + below.floats[child + FIELDS + SUM];
+        here.whole[at + PLACE] = below.whole[longer + PLACE];
+        here.whole[at + FUNC] = below.whole[longer + FUNC];
+      }
+    }
+  }
+
+  /** Gives the highest level of which at least four bins fit into a pixel; -1: there is none. @param {number} each nanoseconds of a pixel */
+  levelFor(each) {
+    let level = -1;
+    for (let width = this.width; width * PARTS <= each && level < this.levels.length - 1; width *= 2) level++;
+    return level;
+  }
+}
+
+/** Whether a row is long enough for bins. @param {{first: number, end: number}} row */
+export function isLong(row) {
+  return row.end - row.first >= LEAST;
+}
+
+/**
+ * Draws a row by its bins. A call of at least a pixel is drawn where it is. Shorter calls are drawn as one pixel, which
+ * shows the longest call of its bins; so a short call may be drawn up to a pixel beside its place.
+ */
+export class Sweep {
+  /** @param {Bins} bins @param {{start: Float64Array, dur: Float64Array, func: ArrayLike<number>}} data @param {number} v0 @param {import("./draw.js").Pen} pen */
+  constructor(bins, { start, dur, func }, v0, pen) {
+    this.bins = bins;
+    this.start = start;
+    this.dur = dur;
+    this.func = func;
+    this.v0 = v0;
+    this.pen = pen;
+    this.each = pen.each;
+    // The pixel that is being summed up: its column, the time where it ends, its longest call, that call's function and duration, the sum of durations, its first call and the end of its calls.
+    this.x = -1;
+    this.right = -Infinity;
+    this.best = -1;
+    this.whose = -1;
+    this.most = -1;
+    this.total = 0;
+    this.from = 0;
+    this.to = 0;
+  }
+
+  /** @param {number} level */
+  draw(level) {
+    const { bins, v0, each, start, dur, func } = this;
+    const { first, begin } = bins;
+    const step = 2 ** level;
+    const width = bins.width * step;
+    const v1 = v0 + each * this.pen.width;
+    const { floats, bins: count } = bins.levels[level];
+    const before = lowerBound(start, v0, first[0], first[first.length - 1]) - 1;
+    if (before >= first[0] && start[before] + dur[before] > v0) {
+      if (dur[before] >= each) this.pen.call(before);
+      else this.pen.pixel(0, before, func[before], start[before] + dur[before] - v0, before, before + 1);
+    }
+    const last = Math.min(count, Math.ceil((v1 - begin) / width));
+    for (let bin = Math.max(0, Math.floor((v0 - begin) / width)); bin < last; bin++) if (floats[bin * FIELDS + LONGEST] >= 0) this.visit(level, bin);
+    this.finish();
+  }
+
+  /** @param {number} level @param {number} bin that is not empty */
+  visit(level, bin) {
+    const { bins, each, start, dur, func, v0 } = this;
+    const { floats, whole } = bins.levels[level];
+    const at = bin * FIELDS;
+    const most = floats[at + LONGEST];
+    const step = 2 ** level;
+    if (most < each) {
+      this.go(bins.begin + bin * step * bins.width, bins.first[bin * step]);
+      this.add(whole[at + PLACE], most, floats[at + SUM], whole[at + FUNC]);
+      this.to = bins.first[(bin + 1) * step];
+    } else if (level) {
+      const below = bins.levels[level - 1].floats;
+      if (below[bin * 2 * FIELDS + LONGEST] >= 0) this.visit(level - 1, bin * 2);
+      if (below[(bin * 2 + 1) * FIELDS + LONGEST] >= 0) this.visit(level - 1, bin * 2 + 1);
+    } else {
+      let long = true; // whether the call before was long: the first short call after it gives the pixel
+      for (let i = bins.first[bin]; i < bins.first[bin + 1]; i++) {
+        const value = dur[i];
+        if (value >= each) {
+          if (start[i] < v0) continue;
+          this.finish();
+          this.pen.call(i);
+          long = true;
+          continue;
+        }
+        if (long) this.go(start[i], i);
+        long = false;
+        this.add(i, value, value, func[i]);
+        this.to = i + 1;
+      }
+    }
+  }
+
+  /** Ends the current pixel if a time is beyond it, and begins the next one. @param {number} time @param {number} call */
+  go(time, call) {
+    if (time < this.right) return;
+    this.finish();
+    this.x = Math.max(0, Math.floor((time - this.v0) / this.each));
+    this.right = this.v0 + (this.x + 1) * this.each;
+    this.from = call;
+  }
+
+  /** @param {number} place @param {number} most @param {number} sum @param {number} func */
+  add(place, most, sum, func) {
+    this.total += sum;
+    if (most > this.most) {
+      this.most = most;
+      this.best = place;
+      this.whose = func;
+    }
+  }
+
+  finish() {
+    if (this.best >= 0 && this.x < this.pen.width) this.pen.pixel(this.x, this.best, this.whose, this.total, this.from, this.to);
+    this.best = this.most = -1;
+    this.total = 0;
+  }
+}

@@ -1,0 +1,9 @@
+/* _core.share_room. */
+#ifndef EP_ROOM_OBJECT_H
+#define EP_ROOM_OBJECT_H
+
+#include <Python.h>
+
+PyObject *ep_py_share_room(PyObject *module, PyObject *args);
+
+#endif

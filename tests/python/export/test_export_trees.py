@@ -1,0 +1,358 @@
+"""Trees of calls, read by readers of other projects: equal calls, times and bytes."""
+
+from __future__ import annotations
+
+import collections
+import gzip
+import io
+import marshal
+import os
+import pstats
+import re
+import shutil
+import subprocess
+
+import exported
+import pytest
+from exported import TRACES, names_of, sums_of, text
+from exporting import as_collapsed, export
+
+import eventprof
+
+# ---- Trees ---------------------------------------------------------------------------------------
+
+
+def test_collapsed_has_all_own_time(any_trace, tmp_path):
+    path = export(any_trace, tmp_path, "collapsed")
+    expected = sums_of(any_trace)
+
+    own, total = collections.Counter(), collections.Counter()
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        stack, _, weight = line.decode().rpartition(" ")
+        assert int(weight) > 0
+        assert line.decode().isprintable()
+        frames = stack.split(";")
+        own[frames[-1]] += int(weight)
+        for frame in set(frames):
+            total[frame] += int(weight)
+
+    assert own == {as_collapsed(n): v for n, v in expected.own.items() if v}
+    assert total == {as_collapsed(n): v for n, v in expected.total.items() if v}
+
+
+@pytest.mark.parametrize("weight", ["calls", "allocated", "blocks", "at_peak", "live"])
+def test_collapsed_by_another_weight(nasty, tmp_path, weight):
+    path = export(nasty, tmp_path, "collapsed", weight=weight)
+    found = sum(int(line.rpartition(b" ")[2]) for line in path.read_bytes().splitlines())
+
+    blocks = nasty.allocations
+    functions = nasty.functions
+    expected = {
+        "calls": functions["calls"].sum() + functions["resumes"].sum(),
+        "allocated": blocks["size"].sum(),
+        "blocks": len(blocks),
+        "live": blocks["size"][blocks["end"].mask].sum(),
+        "at_peak": nasty.peak().bytes,
+    }
+    assert found == int(expected[weight])
+
+
+def test_memory_that_was_not_recorded_is_no_weight(tmp_path):
+    with pytest.raises(ValueError, match="weight: live needs allocations, which were not recorded"):
+        exported.zero_length().export(tmp_path / "x.collapsed", weight="live")
+
+
+def read_callgrind(path):
+    """Own and inclusive costs by function, as callgrind_annotate computes them, and calls."""
+    own, inclusive, calls = (collections.defaultdict(collections.Counter) for _ in range(3))
+    function, callee, count = None, None, 0
+    for line in path.read_text().split("\n"):
+        if line.startswith("fn="):
+            function = line[3:]
+        elif line.startswith("cfn="):
+            callee = line[4:]
+        elif line.startswith("events: "):
+            events = line.split()[1:]
+        elif line.startswith("calls="):
+            count = int(line[6:].split()[0])
+        elif re.fullmatch(r"\d+( -?\d+)+", line):
+            costs = list(map(int, line.split()[1:]))
+            for event, cost in zip(events, costs, strict=True):
+                inclusive[function][event] += cost
+                if callee is None:
+                    own[function][event] += cost
+            if callee is not None:
+                calls[callee]["calls"] += count
+                callee = None
+    return own, inclusive, calls
+
+
+def test_callgrind_has_all_times(any_trace, tmp_path):
+    own, inclusive, _ = read_callgrind(export(any_trace, tmp_path, "callgrind"))
+    expected = sums_of(any_trace)
+
+    def spelt(name):
+        name = as_collapsed(name).replace("\\x3b", ";")
+        return f" {name}" if name.startswith("(1") else name
+
+    assert {n: c["ns"] for n, c in own.items() if c["ns"]} == {
+        spelt(n): v for n, v in expected.own.items() if v
+    }
+    assert {n: c["ns"] for n, c in inclusive.items() if c["ns"]} == {
+        spelt(n): v for n, v in expected.total.items() if v
+    }
+
+
+@pytest.mark.newest
+def test_callgrind_annotate_reads_it(nasty, tmp_path):
+    if shutil.which("callgrind_annotate") is None:
+        pytest.skip("valgrind's callgrind_annotate is not installed")
+    path = export(nasty, tmp_path, "callgrind")
+
+    said = subprocess.run(
+        ["callgrind_annotate", "--threshold=100", "--inclusive=yes", path],
+        capture_output=True, text=True, check=True, errors="replace",
+    ).stdout  # fmt: skip
+
+    expected = sums_of(nasty)
+    total = re.search(r"^\s*([\d,]+).*PROGRAM TOTALS", said, re.MULTILINE)
+    assert int(total[1].replace(",", "")) == sum(expected.own.values())
+    name = next(n for n in names_of(nasty) if n.endswith("nasty_work.<locals>.fib"))
+    row = re.search(rf"^\s*([\d,]+) .*{re.escape(name)}( |$)", said, re.MULTILINE)
+    assert int(row[1].replace(",", "")) == expected.total[name]
+
+
+def test_callgrind_has_bytes(nasty, tmp_path):
+    own, _, _ = read_callgrind(export(nasty, tmp_path, "callgrind"))
+
+    assert sum(c["Allocated"] for c in own.values()) == int(nasty.allocations["size"].sum())
+    assert sum(c["Blocks"] for c in own.values()) == len(nasty.allocations)
+
+
+def test_pstats_has_calls_and_times(any_trace, tmp_path):
+    path = export(any_trace, tmp_path, "pstats")
+    if not len(any_trace.calls):
+        assert marshal.loads(path.read_bytes()) == {}  # pstats takes no file without functions
+        return
+    stats = pstats.Stats(str(path))
+
+    calls, own, total, recursive = (collections.Counter() for _ in range(4))
+    for (_, _, name), (primitive, count, own_s, total_s, _) in stats.stats.items():
+        calls[name] += count
+        recursive[name] += count - primitive
+        own[name] += round(own_s * 1e9)
+        total[name] += round(total_s * 1e9)
+    functions = any_trace.functions
+    expected = collections.Counter()
+    expected_own = collections.Counter()
+    for row, shown in enumerate(names_of(any_trace)):
+        name = shown if functions["file"][row] is None else text(functions["name"][row])
+        expected[name] += int(functions["calls"][row] + functions["resumes"][row])
+        expected_own[name] += int(functions["self"][row])
+    assert +calls == +expected
+    assert sum(recursive.values()) == int(functions["recursive"].sum())
+    if any_trace.duration < 1 << 50:  # seconds in a double
+        assert {n: v for n, v in own.items() if v} == {n: v for n, v in expected_own.items() if v}
+    stats.stream = io.StringIO()
+    stats.sort_stats("tottime").print_stats()
+    stats.print_callers()
+
+
+def test_pstats_agrees_with_cprofile_on_callers(tmp_path):
+    import cProfile
+
+    def leaf():
+        pass
+
+    def one():
+        leaf()
+        leaf()
+
+    def two(n):
+        leaf()
+        if n:
+            two(n - 1)
+
+    def run():
+        one()
+        two(3)
+
+    profile = cProfile.Profile()
+    profile.runcall(run)
+    with eventprof.record(memory=False, c_calls=False) as rec:
+        run()
+    path = export(rec.trace, tmp_path, "pstats")
+
+    def callers(stats):
+        names = {leaf.__name__, one.__name__, two.__name__}
+        return {
+            (caller[2].split(".")[-1], callee[2].split(".")[-1]): counts[:2]
+            for callee, (_, _, _, _, of) in stats.stats.items()
+            if callee[2].split(".")[-1] in names
+            for caller, counts in of.items()
+        }
+
+    found, expected = callers(pstats.Stats(str(path))), callers(pstats.Stats(profile))
+    assert found == expected
+
+
+def read_pprof(path):
+    """Samples of a profile: stacks of names, leaf first, and values by type."""
+    from eventprof.importing.perfetto import fields
+
+    whole = collections.defaultdict(list)
+    for field, value in fields(gzip.decompress(path.read_bytes())):
+        whole[field].append(value)
+    strings = [value.decode() for value in whole[6]]
+    assert strings[0] == ""
+
+    def numbers(data):
+        found = []
+        at = shift = value = 0
+        for byte in data:
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                found.append(value)
+                value = shift = 0
+            at += 1
+        return found
+
+    functions, locations = {}, {}
+    for message in whole[5]:
+        known = dict(fields(message))
+        assert known[1] > 0
+        functions[known[1]] = strings[known[2]]
+    for message in whole[4]:
+        known = dict(fields(message))
+        locations[known[1]] = functions[dict(fields(known[4]))[1]]
+    types = [strings[dict(fields(message))[1]] for message in whole[1]]
+    samples = []
+    for message in whole[2]:
+        known = dict(fields(message))
+        stack = [locations[number] for number in numbers(known[1])]
+        samples.append((stack, dict(zip(types, numbers(known[2]), strict=True))))
+    return samples
+
+
+def test_pprof_has_all_times(any_trace, tmp_path):
+    samples = read_pprof(export(any_trace, tmp_path, "pprof"))
+    expected = sums_of(any_trace)
+
+    own, total = collections.Counter(), collections.Counter()
+    calls = 0
+    for stack, values in samples:
+        own[stack[0]] += values["wall"]
+        calls += values["calls"]
+        for name in set(stack):
+            total[name] += values["wall"]
+
+    assert +own == +expected.own
+    assert +total == +expected.total
+    functions = any_trace.functions
+    assert calls == int(functions["calls"].sum() + functions["resumes"].sum())
+
+
+def test_pprof_has_bytes(nasty, tmp_path):
+    samples = read_pprof(export(nasty, tmp_path, "pprof"))
+
+    blocks = nasty.allocations
+    assert sum(v["allocated"] for _, v in samples) == int(blocks["size"].sum())
+    assert sum(v["blocks"] for _, v in samples) == len(blocks)
+    assert sum(v["live"] for _, v in samples) == int(blocks["size"][blocks["end"].mask].sum())
+    assert sum(v["at_peak"] for _, v in samples) == nasty.peak().bytes
+
+
+# ---- The tree, from the fold or from the calls ---------------------------------------------------
+
+
+def tree_sums(trace, *, sites=True, threads=False, **chosen):
+    """Each path of functions and lines with what it has itself."""
+    from eventprof.export._tree import MEMORY, Tree
+    from eventprof.export._view import View
+
+    tree = Tree(View(trace, **chosen), sites=sites, threads=threads)
+    columns = {"calls": tree.calls, "self": tree.self, **tree.own("waited", *MEMORY)}
+    rows = list(zip(*(column.tolist() for column in columns.values()), strict=True))
+    paths, found = [], {}
+    for node, (parent, function, line) in enumerate(
+        zip(tree.parent.tolist(), tree.function.tolist(), tree.line.tolist(), strict=True)
+    ):
+        paths.append(((*paths[parent],) if parent >= 0 else ()) + ((function, line),))
+        key = paths[-1]
+        found[key] = tuple(
+            map(sum, zip(found.get(key, (0,) * len(columns)), rows[node], strict=True))
+        )
+    return list(columns), {path: row for path, row in found.items() if any(row)}
+
+
+@pytest.mark.parametrize("sites", [True, False])
+@pytest.mark.parametrize(
+    "name", ["nasty", "open_ends", "with_loss", "zero_length", "late", "waiting"]
+)
+def test_the_fold_and_the_calls_make_one_tree(request, name, sites):
+    trace = request.getfixturevalue("waiting") if name == "waiting" else TRACES[name]()
+
+    names, of_fold = tree_sums(trace, sites=sites)
+    names_of_calls, of_calls = tree_sums(trace, sites=sites, threads=True)
+
+    assert names == names_of_calls
+    assert of_fold == of_calls
+    if name == "waiting" and trace.has_lock:
+        assert sum(row[names.index("waited")] for row in of_fold.values()) > 0
+
+
+def test_the_whole_window_is_no_other_choice(waiting):
+    """Cut at the edges of the window, calls wait as long as they do."""
+    names, whole = tree_sums(waiting)
+
+    part_names, part = tree_sums(waiting, between=(0, waiting.duration + 1))
+
+    upto = names.index("waited") + 1 if waiting.has_lock else 2
+    assert part_names == names
+    in_calls = {path: row[:upto] for path, row in whole.items() if any(row[:upto])}
+    assert {path: row[:upto] for path, row in part.items() if any(row[:upto])} == in_calls
+
+
+def test_trees_say_how_long_calls_waited(waiting, tmp_path):
+    if not waiting.has_lock:
+        pytest.skip("this Python has no lock to wait for")
+    expected = int(waiting.functions["waited_self"].sum())
+
+    own, _, _ = read_callgrind(export(waiting, tmp_path, "callgrind"))
+    samples = read_pprof(export(waiting, tmp_path, "pprof"))
+    lines = export(waiting, tmp_path, "collapsed", weight="waited").read_bytes().splitlines()
+
+    assert sum(costs["Waited"] for costs in own.values()) == expected > 0
+    assert sum(values["waited"] for _, values in samples) == expected
+    assert sum(int(line.rpartition(b" ")[2]) for line in lines) == expected
+
+
+@pytest.mark.newest
+@pytest.mark.slow  # Go builds pprof when it is first asked for
+def test_go_tool_pprof_reads_it(nasty, tmp_path):
+    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+    if go is None:
+        pytest.skip("Go is not installed")
+    path = export(nasty, tmp_path, "pprof")
+
+    try:
+        done = subprocess.run(
+            [go, "tool", "pprof", "-top", "-nodefraction=0", "-unit=ns", "-sample_index=wall", path],
+            capture_output=True, text=True, timeout=200,
+            env={**os.environ, "GOTOOLCHAIN": "local", "GOPROXY": "off"},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        pytest.skip("Go builds its pprof when first asked for it, and was not done in 200 s")
+    if done.returncode != 0 and "no such tool" in done.stderr:
+        pytest.skip("this Go has no pprof")
+
+    assert done.returncode == 0, done.stderr
+    expected = sums_of(nasty)
+    name = next(n for n in names_of(nasty) if n.endswith("nasty_work.<locals>.fib"))
+    row = re.search(
+        rf"^\s*(\d+)ns .*\s(\d+)ns\s+\S+\s+{re.escape(name)}$", done.stdout, re.MULTILINE
+    )
+    assert row is not None, done.stdout
+    assert int(row[1]) == expected.own[name]
+    assert int(row[2]) == expected.total[name]

@@ -1,0 +1,30 @@
+"""Exporting in a test, or skipping where a format's library has no wheel."""
+
+from __future__ import annotations
+
+import pytest
+from exported import text
+
+#: What some formats need.
+NEEDS = {
+    "parquet": ("pyarrow",), "arrow": ("pyarrow",), "duckdb": ("duckdb", "pyarrow"),
+    "otlp": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.common"),
+}  # fmt: skip
+
+
+def require(word):
+    for module in NEEDS.get(word, ()):
+        pytest.importorskip(module)
+
+
+def export(trace, tmp_path, word, **options):
+    path = tmp_path / f"out.{word}"
+    trace.export(path, word, **options)
+    return path
+
+
+def as_collapsed(name):
+    name = text(name)
+    if not name.isprintable():
+        name = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+    return name.replace(";", "\\x3b")

@@ -1,0 +1,261 @@
+"""Programs that record into a file, some to be killed; and what their files are compared with."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import eventprof
+
+MIB = 1 << 20
+
+
+FOLDER = str(Path(eventprof.__file__).parent.parent)
+
+
+def facts(trace):
+    return trace._core.file_facts()
+
+
+def leaf(n):
+    return n
+
+
+def work(n):
+    return [leaf(i) for i in range(n)]
+
+
+TABLES = ("events", "calls", "allocations", "functions", "memory", "threads")
+
+
+#: What the two tell by clocks of their own: the file's lacks the chunks that were in use before it.
+TIMES = {"time", "start", "end", "duration", "total", "self", "mean", "min", "max", "p50",
+         "p95", "p99", "first", "last"}  # fmt: skip
+
+
+def same(column, a, b):
+    a, b = np.ma.asarray(a), np.ma.asarray(b)
+    if not np.array_equal(np.ma.getmaskarray(a), np.ma.getmaskarray(b)):
+        return False
+    x, y = a.compressed(), b.compressed()
+    if column in TIMES and x.dtype.kind in "if":
+        return np.allclose(x, y, rtol=1e-3, atol=20_000)
+    if x.dtype.kind == "f":
+        return np.array_equal(x, y, equal_nan=True)
+    return len(x) == len(y) and all(x == y)
+
+
+def assert_same(file, memory):
+    for name in TABLES:
+        a, b = getattr(file, name), getattr(memory, name)
+        assert a.columns == b.columns, name
+        assert len(a) == len(b), name
+        for column in a.columns:
+            assert same(column, a[column], b[column]), f"{name}: {column}"
+    assert repr(file.loss) == repr(memory.loss)
+    assert file.loss.by_kind == memory.loss.by_kind
+    for key, value in memory.metadata.items():
+        # Seen when the file was begun; measured over it.
+        assert key in file.metadata, key
+        if key == "duration_ns":
+            assert file.metadata[key] == pytest.approx(value, rel=1e-3, abs=20_000)
+        elif key not in ("argv", "frequency"):
+            assert file.metadata[key] == value, key
+
+
+CHILD = """
+import os, sys, threading
+import eventprof
+how, path, threads, on_full, seed = sys.argv[1:6]
+def last_words(k, n):
+    return os.write(1, b"%d %d\\n" % (k, n))
+def work(k):
+    n = 0
+    while True:
+        for _ in range(50):
+            leaf(n)
+            n += 1
+        last_words(k, n)
+        if how != "kill" and n >= limit:
+            end()
+def leaf(n):
+    return [n]
+def end():
+    if how == "exit":
+        os._exit(3)
+    import ctypes
+    ctypes.string_at(0)
+limit = 50 * int(seed)
+rec = eventprof.record(output=path, buffer="2 MiB", on_full=on_full, c_calls=False)
+rec.start()
+for k in range(1, int(threads)):
+    threading.Thread(target=work, args=(k,), daemon=True).start()
+work(0)
+"""
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": FOLDER, "PYTHONFAULTHANDLER": ""}
+
+
+def run_child(code, *arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{code}",
+         *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=options.pop("stderr", None),
+        env=environment(),
+        **options,
+    )  # fmt: skip
+
+
+def run_to_end(code, *arguments, **options):
+    child = run_child(textwrap.dedent(code), *arguments, **options)
+    out = child.communicate()[0]
+    return child.returncode, out
+
+
+def kill_one(number, tmp_path):
+    """Run a program, kill it, and hold its file against what it said."""
+    dice = random.Random(number)
+    how = ("kill", "segv", "exit")[number % 3]
+    threads = (1, 4)[number // 3 % 2]
+    on_full = ("overwrite", "grow")[number // 6 % 2]
+    path = tmp_path / f"{number}.epr"
+    lines = dice.randrange(1, 800)
+    child = run_child(CHILD, how, path, threads, on_full, lines)
+    said = b""
+    if how == "kill":
+        while said.count(b"\n") < lines:
+            said += os.read(child.stdout.fileno(), 4096)
+        child.kill()
+    said += child.communicate()[0]
+    last = {}
+    for line in said.split(b"\n")[:-1]:
+        k, n = line.split()
+        last[int(k)] = int(n)
+    expected = {"kill": -signal.SIGKILL, "segv": -signal.SIGSEGV, "exit": 3}[how]
+    assert child.returncode == expected
+
+    trace = eventprof.open(path)
+    events = trace.events
+    called = {}
+    for name, event in zip(events["name"], events["event"], strict=True):
+        if str(event) == "call":
+            called[str(name)] = called.get(str(name), 0) + 1
+    lost = trace.loss.by_kind.get("call", 0)
+    leaves, words = sum(last.values()), sum(n // 50 for n in last.values())
+    what = f"{how}, {threads} threads, {on_full}: {called} and {lost} lost, of {last}"
+    assert sum(called.values()) + lost >= leaves + words, what
+    if on_full == "grow":
+        assert lost == 0, what
+        assert called["leaf"] >= leaves, what
+        assert called["last_words"] >= words, what
+    said = facts(trace)
+    assert said["unfinished"] and not said["live"]
+    assert said["missing"] == [], what
+    # What it did right before its end has names and lines.
+    named = [
+        i
+        for i in range(max(0, len(events) - 200), len(events))
+        if str(events["event"][i]) == "call"
+    ]
+    assert named
+    for i in named:
+        assert (
+            str(events["name"][i]) in ("leaf", "last_words", "work", "end", "<module>")
+            or how == "segv"
+            or threads > 1
+        )
+    path.unlink()
+
+
+def names_called(trace):
+    events = trace.events
+    return [
+        str(n) for n, e in zip(events["name"], events["event"], strict=True) if str(e) == "call"
+    ]
+
+
+def put(data, offset, form, *values):
+    changed = bytearray(data)
+    struct.pack_into("<" + form, changed, offset, *values)
+    return bytes(changed)
+
+
+def slots_of(data):
+    """Offsets of the slots."""
+    at = struct.unpack_from("<Q", data, log_header()["head_bytes"])[0]
+    while at < len(data):
+        yield at
+        at += size_at(data, at)
+
+
+def size_at(data, slot):
+    return struct.unpack_from("<I", data, slot + 96)[0]
+
+
+def chunk_at(data):
+    """Offset of the first slot of events that is sealed, wanted, and longer than what is cut off."""
+    sealed = struct.pack("<II", 0x43505645, 2)
+    return next(
+        o
+        for o in slots_of(data)
+        if data[o : o + 8] == sealed
+        and size_at(data, o) > 20_064
+        and any(data[o + 80 : o + 88])
+        and any(data[o + 20_000 : o + 20_064])
+    )
+
+
+def state_at(data, which):
+    return struct.unpack_from("<Q", data, log_header()[f"state_offset{which}"])[0]
+
+
+def texts_at(data):
+    return next(o for o in slots_of(data) if data[o : o + 4] == b"EVPN")
+
+
+def log_header():
+    import read_log
+
+    return read_log.HEADER_OFFSETS
+
+
+def of_a_later_version(data, number):
+    """The same log as if marks were of a kind that this version does not know."""
+    import read_log
+
+    mark, at = 46, read_log.HEADER_OFFSETS
+    kinds = struct.unpack_from("<Q", data, at["kinds"])[0]
+    data = put(data, at["kinds"], "Q", kinds & ~(1 << mark))
+    data = put(data, at["kinds_high"], "Q", 1 << number - 64)
+    row = at["kind_table"] + 24 * number
+    data = put(data, row, "4B20s", *data[row - 24 * (number - mark) :][:4], b"later")
+    for slot in slots_of(data):
+        magic, state = struct.unpack_from("<II", data, slot)
+        if magic != 0x43505645 or not state:
+            continue
+        count = (min(size_at(data, slot), len(data) - slot) - 128) // 8
+        words = list(struct.unpack_from(f"<{count}Q", data, slot + 128))
+        place = 0
+        while place < len(words) and words[place]:
+            kind = words[place] >> 25 & 127
+            if kind == mark:
+                words[place] += number - mark << 25
+            place += 1 if kind in read_log.CALLS or kind in read_log.POINTS else 2
+        data = put(data, slot + 128, f"{len(words)}Q", *words)
+        if state == 2:
+            used = struct.unpack_from("<Q", data, slot + 56)[0]
+            total = read_log.sum64(data[slot + 128 : slot + 128 + 8 * used])
+            data = put(data, slot + 88, "Q", total)
+    return data

@@ -1,0 +1,124 @@
+"""Files of earlier versions open with the answers that they had."""
+
+from __future__ import annotations
+
+import collections
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import eventprof
+
+pytestmark = [pytest.mark.usefixtures("restored"), pytest.mark.newest]
+
+
+DATA = Path(__file__).parent.parent.parent / "data" / "log"
+
+
+EXPECTED = json.loads((DATA / "expected.json").read_text(encoding="utf-8"))
+
+
+def file_of_before(name, folder):
+    """Unpack a file that an earlier version wrote."""
+    import gzip
+
+    path = folder / name.removesuffix(".gz")
+    with gzip.open(DATA / name) as packed, path.open("wb") as file:
+        shutil.copyfileobj(packed, file)
+    return path
+
+
+def test_every_file_of_before_has_its_answers():
+    assert {path.name for path in DATA.glob("*.gz")} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_files_of_before_open(name, tmp_path):
+    expected = EXPECTED[name]
+
+    trace = eventprof.open(file_of_before(name, tmp_path))
+
+    assert len(trace.events) == expected["events"]
+    assert len(trace.calls) == expected["calls"]
+    assert len(trace.allocations) == expected["allocations"]
+    assert len(trace.functions) == expected["functions"]
+    assert len(trace.threads) == expected["threads"]
+    assert {k: v for k, v in trace.loss.by_kind.items() if v} == expected["lost"]
+    assert trace.file["unfinished"] == expected["unfinished"]
+    assert not trace.file["missing"]
+    assert "tick" in set(map(str, trace.functions["name"]))
+
+
+@pytest.mark.parametrize("name", [name for name in EXPECTED if "words" in EXPECTED[name]])
+def test_files_of_before_give_the_answers_that_their_own_version_gave(name, tmp_path):
+    expected = EXPECTED[name]
+
+    trace = eventprof.open(file_of_before(name, tmp_path))
+
+    assert collections.Counter(trace.events["event"].tolist()) == expected["words"]
+    assert {
+        f"{row.module}.{row.name}": row.calls
+        for row in trace.functions
+        if row.name in ("tick", "work")
+    } == expected["by_name"]
+    assert int(trace.allocations["size"].sum()) == expected["bytes"]
+    assert trace.peak().bytes == expected["peak"]
+    assert trace.duration == expected["duration_ns"]
+    assert trace.verify().ok
+
+
+LATE = """
+    import os, signal, eventprof
+    def both():
+        pass
+    first = eventprof.record(output="first.epr", memory=False)
+    first.start()
+    second = eventprof.record(output="second.epr", memory=False)
+    second.start()
+    both()
+    if {stops}:
+        second.stop()
+        second = eventprof.record(output="third.epr", memory=False)
+        second.start()
+    print("recorded", flush=True)
+    input()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_second_file_says_that_it_is_written_at_its_stop(tmp_path, stops):
+    program = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(LATE.format(stops=stops))],
+        cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert program.stdout.readline() == "recorded\n"
+    late = tmp_path / ("third.epr" if stops else "second.epr")
+
+    trace = eventprof.open(late)
+    assert len(trace.events) == 0
+    assert trace.file["live"] and trace.file["awaits_stop"] and not trace.file["missing"]
+    assert "the events are in memory" in " ".join(str(trace).split())
+    assert "Nothing lost" not in str(trace)
+
+    program.communicate("\n", timeout=60)
+    assert program.returncode == -signal.SIGKILL
+    trace = eventprof.open(late)
+    assert len(trace.events) == 0
+    assert not trace.file["live"]
+    assert trace.file["awaits_stop"]
+    assert "was not stopped" in trace.file["missing"][0]
+    assert str(trace).startswith("DAMAGE: 1 part")
+    assert "what both recorded is in the other file" in " ".join(str(trace).split())
+    assert "both" in set(eventprof.open(tmp_path / "first.epr").functions["name"])
+    assert eventprof.open(tmp_path / "first.epr").file["awaits_stop"] is False
+    if stops:
+        stopped = eventprof.open(tmp_path / "second.epr")
+        assert "both" in set(stopped.functions["name"])
+        assert stopped.file["awaits_stop"] is False and not stopped.file["missing"]

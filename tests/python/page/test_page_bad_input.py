@@ -1,0 +1,235 @@
+"""Odd, huge, lossy and broken recordings on the page."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from page_program import fib, leaf, record_no_memory, rows_on_screen, steps, values
+
+import eventprof
+from eventprof.trace.table import Table
+from eventprof.viewer import write
+
+pytestmark = pytest.mark.newest
+
+
+def renamed(name, thread=None):
+    def called():
+        return [1]
+
+    called.__code__ = called.__code__.replace(co_name=name, co_qualname=name)
+    return called
+
+
+ODD = (
+    "</script><script>window.hacked = 1</script>", "<img src=x onerror='window.hacked = 1'>", "\"'&amp;\\u2028",
+    "{{policy}}{{style}}", "\u05d0\u05d1\u05d2 \u202edesrever\u2066", "lone \ud800 surrogate \udfff", "\U0001f40d \u6f22\u5b57", "\x00\x1b[31m",
+    "a" * 5000,
+)  # fmt: skip
+
+
+def record_odd_names():
+    functions = [renamed(name) for name in ODD]
+    with eventprof.record() as rec:
+        eventprof.mark("<b onclick=alert(1)>\u202e mark")
+        eventprof.counter("<i>counter", 3)
+        eventprof.counter("<i>counter", float("nan"))
+        for function in functions:
+            function()
+        thread = threading.Thread(target=functions[0], name="<img src=x onerror=alert(1)>")
+        thread.start()
+        thread.join()
+    return rec.trace
+
+
+def record_deep():
+    def deep(n):
+        return n and deep(n - 1)
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(30_000)
+    try:
+        with eventprof.record() as rec:
+            deep(10_000)
+    finally:
+        sys.setrecursionlimit(limit)
+    return rec.trace
+
+
+def record_threads():
+    with eventprof.record(buffer="64 MiB") as rec:
+        for k in range(500):
+            thread = threading.Thread(target=leaf, args=(2,), name=f"thread_{k}")
+            thread.start()
+            thread.join()
+    return rec.trace
+
+
+def record_loss():
+    with eventprof.record(buffer="256 KiB", on_full="overwrite") as rec:
+        for _ in range(300):
+            fib(14)
+            leaf(20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that events were lost is what is wanted
+        trace = rec.trace
+    assert trace.loss
+    return trace
+
+
+def record_one_event():
+    with eventprof.record(calls=False, memory=False, gc=False) as rec:
+        eventprof.mark("one")
+    return rec.trace
+
+
+def record_nothing():
+    with eventprof.record(calls=False, memory=False, gc=False) as rec:
+        pass
+    return rec.trace
+
+
+def record_no_calls():
+    with eventprof.record(calls=False) as rec:
+        steps([], 30)
+    return rec.trace
+
+
+class Stretched:
+    """A trace that takes longer: its last ns is the last whole number that a page can tell apart."""
+
+    def __init__(self, trace):
+        self._trace = trace
+        self.duration = 2**53
+        self._factor = (2**53 - 1) // trace.duration
+
+    def __getattr__(self, name):
+        return getattr(self._trace, name)
+
+    def _times(self, name, columns):
+        table = getattr(self._trace, name)
+        changed = {}
+        for column in table.columns:
+            each = table._column(column)
+            given = each.values()
+            if column in columns:
+                given = np.where(given >= 0, given * self._factor, given)
+            changed[column] = each.text() if each.words is not None else given
+        return Table.from_columns(name, changed)
+
+    @property
+    def calls(self):
+        return self._times("calls", ("start", "duration", "self"))
+
+    @property
+    def allocations(self):
+        return self._times("allocations", ("start", "end"))
+
+
+def record_long():
+    with eventprof.record() as rec:
+        steps([], 30)
+    return Stretched(rec.trace)
+
+
+BAD = {
+    "odd names": record_odd_names, "deep": record_deep, "threads": record_threads, "loss": record_loss,
+    "one event": record_one_event, "nothing": record_nothing, "no memory": record_no_memory,
+    "no calls": record_no_calls, "2**53 ns": record_long,
+}  # fmt: skip
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_shown_right(browser, tmp_path, what):
+    trace = BAD[what]()
+    write(trace, tmp_path / "page.html")
+    browser.size(1400, 900)
+    browser.open(tmp_path / "page.html")
+    for tab in ("flame", "durations", "call", "instant", "findings", "functions"):
+        browser.run(
+            f"eventprofPage.update({{tab: '{tab}', fn: 0, call: Math.min(0, eventprofPage.data.count - 1), instant: 5}})"
+        )
+        browser.settle()
+    browser.run(
+        "eventprofPage.update({range: [0, Math.max(1, eventprofPage.data.duration - 1)], tab: 'functions'})"
+    )
+    browser.settle()
+    browser.run("eventprofPage.app.zoom(1e-30, 1)")
+    browser.settle()
+    browser.run("eventprofPage.app.fitAll()")
+    browser.settle()
+    browser.mouse("mouseMoved", 700, 250)
+
+    assert browser.console == []
+    assert browser.run("window.hacked") is None
+    assert browser.run("document.querySelectorAll('img').length") == 0
+    assert browser.run("eventprofPage.data.count") == len(trace.calls)
+    assert browser.run("eventprofPage.data.blocks") == len(trace.allocations)
+    if len(trace.calls):
+        assert (
+            max(browser.run("[...eventprofPage.data.dur]")) == values(trace.calls, "duration").max()
+        )
+        assert browser.run("eventprofPage.app.timeline.numbers.some((n) => n >= 0)")
+    if what == "odd names":
+        names = browser.run(
+            "eventprofPage.data.head.functions.name.map((n) => [...(n || '')].map((c) => c.codePointAt(0)))"
+        )
+        for name in ODD:
+            assert [ord(c) for c in name] in names
+        shown = browser.run("document.querySelector('#pane-functions').innerText")
+        assert "\\u202edesrever" in shown
+        assert "\u202e" not in shown
+    elif what == "loss":
+        assert (
+            browser.run("document.querySelector('#told').textContent")
+            == f"{trace.loss.total:,} events lost"
+        )
+        assert "LOSS" in browser.run("document.querySelector('#limits').innerText")
+    elif what == "deep":
+        browser.run("eventprofPage.update({scroll: 1e9})")
+        browser.settle()
+        rows = rows_on_screen(browser)
+        assert max(row["depth"] for row in rows) == values(trace.calls, "depth").max() >= 10_000
+    elif what == "threads":
+        assert (
+            browser.run("eventprofPage.app.timeline.layout.lanes.length")
+            == len(trace.threads) + trace.has_lock
+            > 500
+        )
+    elif what == "2**53 ns":
+        assert browser.run("eventprofPage.state.v1") == 2**53
+
+
+def test_calls_whose_clock_stood_still_keep_their_parents(browser, tmp_path, trace):
+    """With a coarse grain thousands of calls begin at one time: who made whom is still exact."""
+    write(trace, tmp_path / "page.html", grain=100_000)
+    browser.open(tmp_path / "page.html")
+    parents = browser.run(
+        "Array.from({length: eventprofPage.data.count}, (_, n) => eventprofPage.data.parentOf(n))"
+    )
+    calls = trace.calls
+    order = np.lexsort((np.arange(len(calls)), calls["depth"], calls["thread"]))
+    place = np.empty(len(order), dtype=int)
+    place[order] = np.arange(len(order))
+    parent = values(calls, "parent")[order]
+    assert parents == np.where(parent < 0, -1, place[parent]).tolist()
+    blocks = browser.run(
+        "(({data: d}) => [...d.birth].map((e) => d.callOfEvent(e)))(eventprofPage)"
+    )
+    call = values(trace.allocations, "call")
+    assert blocks == np.where(call < 0, -1, place[call]).tolist()
+    assert browser.run("eventprofPage.data.start.every((t) => t % 100000 === 0)")
+    assert browser.console == []
+
+
+def test_a_page_that_was_cut_short_says_so(browser, path, tmp_path):
+    whole = path.read_text()
+    cut = tmp_path / "cut.html"
+    cut.write_text(whole[: whole.index('id="data-c0"')])
+    browser.go(cut.as_uri())
+    browser.wait("document.querySelector('#limits')?.textContent.includes('cut off')")

@@ -1,0 +1,259 @@
+"""What the page draws and says of memory is compared with the tables."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+from page_program import SHIFT, paths, stacks_of_calls, times_of, values
+
+from eventprof.viewer import data as page_data
+
+pytestmark = pytest.mark.newest
+
+
+def test_bands_sum_to_the_total_to_the_byte(shown, trace):
+    bands = shown.run("eventprofPage.data.head.bands.function")
+    assert len(bands) == 12
+    for time in times_of(trace):
+        at = trace.at(min(time, trace.duration))
+        live = dict(zip(at.live["function"].tolist(), at.live["bytes"].tolist(), strict=True))
+        found = shown.run(f"eventprofPage.bandsAt({time})")
+        assert found[:-1] == [live.get(band, 0) for band in bands]
+        assert sum(found) == at.live_bytes
+        alive = shown.run(f"eventprofPage.alive({time})")
+        assert (alive["bytes"], alive["blocks"]) == (at.live_bytes, at.live_blocks)
+        by_function = Counter()
+        for function, size, _ in alive["rows"]:
+            by_function[function] += size
+        assert {f: size for f, size in by_function.items() if size} == {
+            f: s for f, s in live.items() if s and f is not None
+        }
+
+
+def test_each_column_shows_the_most_that_was_live_in_it(shown, trace):
+    columns, bands, width, v0, v1 = shown.run(
+        "(({app: {memory: m}, data, state}) => [[...m.columns], data.bands, m.raster.width, state.v0, state.v1])(eventprofPage)"
+    )
+    totals = np.array(columns).reshape(width, bands).sum(axis=1)
+    time, live = values(trace.memory, "time"), values(trace.memory, "live")
+    edges = v0 + np.arange(width + 1) * ((v1 - v0) / width)
+    at = np.searchsorted(time, edges)
+    for x in range(width):
+        inside = live[at[x] : at[x + 1]]
+        if len(inside):
+            assert totals[x] == inside.max(), x
+        else:
+            assert totals[x] == (live[at[x] - 1] if at[x] else 0), x
+    assert totals.max() == trace.peak().bytes
+
+
+def test_the_picture_before_blocks_are_decoded_has_the_same_bytes(trace):
+    head = json.loads(gzip.decompress(base64.b64decode(page_data.sections(trace)[0])))
+    for by in ("function", "line", "own"):
+        curve = np.array(head["curve"][by])
+        for bin in (0, 100, 511, 900, 1023):
+            end = -(-(bin + 1) * trace.duration // 1024) - 1  # the last whole ns of the bin
+            assert curve[:, bin].sum() == trace.at(min(end, trace.duration)).live_bytes
+
+
+def holders_of(trace, by):
+    """Function and line that hold each block: of the line that was executing, or of own code."""
+    blocks = trace.allocations
+    function, line, call = (values(blocks, name).tolist() for name in ("function", "line", "call"))
+    if by == "line":
+        return list(zip(function, np.maximum(line, 0).tolist(), strict=True))
+    own = trace._tree.is_own()
+    calls = trace.calls
+    callee, caller, caller_line, parent = (
+        values(calls, name).tolist() for name in ("function", "caller", "caller_line", "parent")
+    )
+
+    def owner(at):
+        while at >= 0:
+            if own[callee[at]]:
+                return callee[at], 0
+            if own[caller[at]]:
+                return caller[at], max(caller_line[at], 0)
+            at = parent[at]
+        return -1, 0
+
+    return [
+        (function[n], line[n]) if own[function[n]] else owner(call[n]) for n in range(len(blocks))
+    ]
+
+
+@pytest.mark.parametrize("by", ["line", "own"])
+def test_bands_by_line_sum_to_the_total_to_the_byte(shown, trace, by):
+    for _ in range(("function", "line", "own").index(by)):
+        shown.key("b")
+    assert shown.run("document.querySelector('#hold').value") == by
+    functions, lines = shown.run("eventprofPage.data.head.places")
+    bands = shown.run(f"eventprofPage.data.head.bands.{by}")
+    names = shown.run("eventprofPage.app.memory.names")
+    holders = holders_of(trace, by)
+    start, end, size = (values(trace.allocations, name) for name in ("start", "end", "size"))
+    assert len(names) == len(bands) + 1 > 4
+    for time in times_of(trace):
+        live = Counter()
+        for n in np.flatnonzero((start <= time) & ((end < 0) | (end > time))):
+            live[holders[n]] += int(size[n])
+        found = shown.run(f"eventprofPage.bandsAt({time})")
+        assert found[:-1] == [live[functions[band], lines[band]] for band in bands]
+        assert sum(found) == trace.at(min(time, trace.duration)).live_bytes
+        alive = shown.run(f"eventprofPage.alive({time})")["rows"]
+        assert {(functions[k], lines[k]): v for k, v, _ in alive if v} == +live
+    if by == "own":
+        table = trace.own
+        at_peak = values(table, "at_peak")
+        wanted = {
+            (int(f), max(int(n), 0)): int(v)
+            for f, n, v in zip(
+                values(table, "function"), values(table, "line"), at_peak, strict=True
+            )
+            if v
+        }
+        rows = shown.run(f"eventprofPage.alive({trace.peak().time})")["rows"]
+        assert {(functions[k], lines[k]): v for k, v, _ in rows if v} == wanted
+    columns, count, width = shown.run(
+        "(({app: {memory: m}, data}) => [[...m.columns], data.bands, m.raster.width])(eventprofPage)"
+    )
+    assert np.array(columns).reshape(width, count).sum(axis=1).max() == trace.peak().bytes
+
+
+def test_the_holders_of_memory_are_chosen_by_a_list(shown):
+    before = shown.run("[...eventprofPage.app.memory.names]")
+    assert before[-1] == "all others"
+    shown.run(
+        "(() => { const hold = document.querySelector('#hold'); hold.value = 'line';"
+        " hold.dispatchEvent(new Event('change')); })()"
+    )
+    shown.settle()
+    names = shown.run("eventprofPage.app.memory.names")
+    assert any(re.fullmatch(r"\S+ page_program\.py:\d+", name) for name in names)
+    shown.wait("location.hash.includes('hold=line')")
+
+
+def test_shift_drag_on_memory_tells_kept_from_freed(shown, trace):
+    box = shown.box("#memory")
+    shown.drag(160, box["y"] + 90, 1390, box["y"] + 90, modifiers=SHIFT)
+    t0, t1 = shown.run("eventprofPage.state.range")
+    blocks = trace.allocations
+    start, end, size = (values(blocks, name) for name in ("start", "end", "size"))
+    holder = trace._block_functions()
+    born = (start >= t0) & (start < t1)
+    dead = (end >= 0) & (end < t1)
+    wanted = {}
+    for name, of in (
+        ("allocated", born), ("kept", born & ~dead), ("temporary", born & dead),
+        ("freed", (end >= t0) & dead),
+    ):  # fmt: skip
+        wanted[name] = np.bincount(holder[of], weights=size[of], minlength=len(trace.functions))
+    found = shown.run(
+        "(({app: {functions: f}}) => Object.fromEntries(f.columns().map((c) => [c.key, [...c.of].slice(0, -1)])))(eventprofPage)"
+    )
+    for name, sums in wanted.items():
+        assert found[name] == sums.tolist(), name
+    assert wanted["allocated"].any() and wanted["freed"].any()
+
+
+def test_a_block_leads_to_the_calls_that_made_and_freed_it(shown, trace, order):
+    time = trace.peak().time
+    shown.key("m")
+    rows = shown.run(
+        "[...document.querySelectorAll('#pane-instant .blocks tr')].map((r) => r.innerText)"
+    )
+    blocks = trace.allocations
+    start, end, size = (values(blocks, name) for name in ("start", "end", "size"))
+    alive = np.flatnonzero((start <= time) & ((end < 0) | (end > time)))
+    largest = alive[np.argsort(-size[alive], kind="stable")][:20]
+    assert len(rows) == 20
+    place = np.empty(len(order), dtype=int)
+    place[order] = np.arange(len(order))
+    freed_of = values(blocks, "freed_in")
+    for at, block in enumerate(largest):
+        made, freed = values(blocks, "call")[block], freed_of[block]
+        links = [call for call in (made, freed) if call >= 0]
+        for n, call in enumerate(links):
+            shown.run(
+                f"document.querySelectorAll('#pane-instant .blocks tr')[{at}].querySelectorAll('button')[{n}].click()"
+            )
+            shown.settle()
+            assert shown.run("eventprofPage.state.call") == place[call]
+        if at == 3:
+            break
+
+
+def test_a_click_on_memory_says_what_was_alive_and_running(shown, trace):
+    box = shown.box("#memory")
+    shown.click(800, box["y"] + 100)
+    time = shown.run("eventprofPage.state.instant")
+    at = trace.at(int(time))
+    said = shown.run("document.querySelector('#pane-instant').innerText")
+    assert f"Alive: {at.live_bytes / 1024:.3g} KiB in {at.live_blocks:,} blocks" in said
+    assert f"Running: {len(at.open):,} open calls" in said
+    names = shown.run(
+        "[...document.querySelectorAll('#pane-instant table')].map((t) => t.innerText)"
+    )
+    for name in at.open["name"]:
+        assert name in names[0]
+
+
+def test_the_flame_graph_of_an_instant_is_what_is_alive_by_stack(shown, trace):
+    peak = trace.peak()
+    shown.key("m")
+    assert shown.run("eventprofPage.state.instant") == peak.time
+    shown.run("eventprofPage.update({tab: 'flame', unit: 'live'})")
+    shown.settle()
+    found = paths(shown)
+    stacks = stacks_of_calls(trace)
+    blocks = trace.allocations
+    call, start, end = (values(blocks, name) for name in ("call", "start", "end"))
+    wanted = Counter()
+    for n in np.flatnonzero((start <= peak.time) & ((end < 0) | (end > peak.time))):
+        if call[n] >= 0:
+            wanted[stacks[call[n]]] += int(values(blocks, "size")[n])
+    assert found == {stack: size for stack, size in wanted.items() if size}
+    assert shown.run("eventprofPage.app.flame.graph.total[0]") == sum(found.values()) == peak.bytes
+
+
+def test_the_flame_graph_of_time_has_the_self_time_of_each_stack(shown, trace):
+    shown.run("eventprofPage.update({tab: 'flame'})")
+    shown.settle()
+    found = paths(shown)
+    wanted = Counter()
+    for stack, time in zip(
+        stacks_of_calls(trace), values(trace.calls, "self").tolist(), strict=True
+    ):
+        wanted[stack] += time
+    assert found == {stack: time for stack, time in wanted.items() if time}
+
+    shown.run("eventprofPage.update({inverted: true})")
+    shown.settle()
+    leaves = Counter()
+    for stack, time in wanted.items():
+        if time > 0:
+            leaves[stack.rpartition(";")[2]] += time
+    top = shown.run(
+        "(({app: {flame: {graph}}, data}) => { const out = {}; for (let n = 1; n < graph.tree.count; n++)"
+        " if (graph.tree.parent[n] === 0) { const name = data.nameOf(graph.tree.func[n]); out[name] = (out[name] || 0) + graph.total[n]; } return out; })(eventprofPage)"
+    )
+    assert top == leaves
+
+
+def test_a_click_on_the_flame_graph_makes_that_call_the_whole(shown, trace):
+    shown.run("eventprofPage.update({tab: 'flame', unit: 'calls'})")
+    shown.settle()
+    x, y, node = shown.run(
+        "(({app: {flame}}) => { const box = flame.boxes.find((b) => b.y === 1 && b.w > 20); const c = flame.canvas.getBoundingClientRect();"
+        " return [c.x + box.x + box.w / 2, c.y + box.y * 18 + 9, box.node]; })(eventprofPage)"
+    )
+    shown.click(x, y)
+    assert shown.run("eventprofPage.app.flame.focus") == node
+    wide = shown.run(f"eventprofPage.app.flame.boxes.find((b) => b.node === {node}).w")
+    assert wide == shown.run("eventprofPage.app.flame.canvas.getBoundingClientRect().width")

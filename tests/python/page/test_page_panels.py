@@ -1,0 +1,267 @@
+"""Findings, ranges, search and functions on the page; and that everybody can use them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from page_program import GUTTER, SHIFT, fib, values, view
+
+import eventprof
+from eventprof.viewer import write
+
+pytestmark = pytest.mark.newest
+
+# ---- Findings ------------------------------------------------------------------------------------
+
+
+def queue_jobs(count):
+    jobs = []
+    for n in range(count):
+        jobs.insert(0, n)
+    return jobs
+
+
+@pytest.fixture(scope="module")
+def finding(tmp_path_factory):
+    with eventprof.record() as rec:
+        queue_jobs(3000)
+    path = tmp_path_factory.mktemp("finding") / "page.html"
+    write(rec.trace, path)
+    return rec.trace, path
+
+
+def test_findings_lead_to_their_places(browser, finding):
+    trace, path = finding
+    browser.open(path)
+    found = trace.analyze()
+    assert "list-from-the-front" in [each.rule for each in found]
+    browser.run("document.querySelector('#tab-findings').click()")
+    browser.settle()
+    assert (
+        browser.run("document.querySelector('#tab-findings').innerText")
+        == f"Findings ({len(found)})"
+    )
+    sections = browser.run(
+        "[...document.querySelectorAll('#pane-findings .finding')].map((f) => [f.querySelector('h3').innerText, f.innerText])"
+    )
+    assert [title for title, _ in sections] == [each.claim for each in found]
+    for each, (_, said) in zip(found, sections, strict=True):
+        assert each.advice in said
+        assert all(evidence.place() in said for evidence in each.evidence)
+    at = [each.rule for each in found].index("list-from-the-front")
+    browser.run(
+        f"document.querySelectorAll('#pane-findings .finding')[{at}].querySelector('li button').click()"
+    )
+    browser.settle()
+    call, name, duration, line = browser.run(
+        "(({data, state}) => [state.call, data.nameOf(data.func[state.call]), data.dur[state.call], data.line[state.call]])(eventprofPage)"
+    )
+    assert name == "list.insert"
+    of = np.asarray(trace.calls["name"] == "list.insert")
+    assert duration == values(trace.calls, "duration")[of].max()
+    assert line == found[at].evidence[0].line
+    assert browser.run(f"eventprofPage.app.timeline.placeOf({call}) !== null")
+    assert browser.console == []
+
+
+def test_where_nothing_is_wrong_the_findings_say_so(shown, trace):
+    if not trace.analyze():
+        shown.run("eventprofPage.update({tab: 'findings'})")
+        shown.settle()
+        assert "Nothing was found" in shown.run(
+            "document.querySelector('#pane-findings').innerText"
+        )
+    assert shown.run("eventprofPage.data.head.findings.map((f) => f.claim)") == [
+        each.claim for each in trace.analyze()
+    ]
+
+
+# ---- Ranges, search, functions -------------------------------------------------------------------
+
+
+def test_sums_of_a_range_are_those_of_the_table(shown, trace):
+    t0, t1 = int(trace.duration * 0.2), int(trace.duration * 0.7)
+    between = trace.between(t0, t1)
+    sums = shown.run(
+        f"(({{data, sums}}) => {{ const s = sums({t0}, {t1}); return {{bytes: s.bytes, freed: s.freed, made: s.made,"
+        " kept: s.keptBytes, rows: [...s.self].map((v, n) => [n, s.calls[n], v, s.allocated[n], s.blocks[n]])"
+        ".filter(([, ...r]) => r.some(Boolean))}; })(eventprofPage)"
+    )
+    table = between.functions
+    wanted = {
+        row.function: [row.calls, row.self, row.allocated_self, row.blocks_self] for row in table
+    }
+    assert {n: rest for n, *rest in sums["rows"]} == wanted
+    assert (sums["bytes"], sums["freed"]) == (between.allocated, between.freed)
+    assert sums["made"] == len(between.allocations)
+    end = values(between.allocations, "end")
+    assert sums["kept"] == int(values(between.allocations, "size")[(end < 0) | (end >= t1)].sum())
+
+
+def test_shift_drag_selects_a_range_and_says_its_sums(shown, trace):
+    box = shown.box("#timeline")
+    shown.drag(400, box["y"] + 60, 900, box["y"] + 60, modifiers=SHIFT)
+    t0, t1 = shown.run("eventprofPage.state.range")
+    assert t0 == pytest.approx((400 - GUTTER) / (1400 - GUTTER) * trace.duration, abs=1)
+    said = shown.run("document.querySelector('#pane-functions').innerText")
+    between = trace.between(t0, t1)
+    assert f"{int(between.functions['calls'].sum()):,} calls begun" in said
+    assert f"{len(between.allocations):,} blocks" in said
+    shown.key("Escape")
+    assert shown.run("eventprofPage.state.range") is None
+
+
+def test_the_table_of_functions_is_the_table(shown, trace):
+    rows = shown.run(
+        "[...document.querySelectorAll('#pane-functions tbody tr')].map((r) => [...r.cells].map((c) => c.innerText))"
+    )
+    functions = trace.functions
+    by_self = np.argsort(-values(functions, "self"), kind="stable")
+    assert [row[-3] for row in rows[:5]] == [functions["name"][n] for n in by_self[:5]]
+    assert [row[2] for row in rows[:5]] == [f"{functions['calls'][n]:,}" for n in by_self[:5]]
+    shown.run(
+        "[...document.querySelectorAll('#pane-functions th button')].find((b) => b.innerText.startsWith('calls')).click()"
+    )
+    shown.settle()
+    first = shown.run(
+        "[...document.querySelector('#pane-functions tbody tr').cells].map((c) => c.innerText)"
+    )
+    assert first[2] == f"{functions['calls'].max():,}"
+    shown.run("document.querySelector('#pane-functions input').focus()")
+    shown.type("fib")
+    names = shown.run(
+        "[...document.querySelectorAll('#pane-functions tbody tr')].map((r) => r.cells[r.cells.length - 3].innerText)"
+    )
+    assert names == ["fib"]
+
+
+def test_search_fades_the_rest_and_goes_from_hit_to_hit(shown, trace, order):
+    shown.key("/")
+    assert shown.run("document.activeElement.id") == "search"
+    shown.type("keep")
+    # On 3.11 a comprehension is a function: keep.<locals>.<listcomp>.
+    known = sorted(name for name in set(trace.calls["name"]) if "keep" in name)
+    hits = np.flatnonzero(np.isin(trace.calls["name"][order].astype(str), known))
+    said = shown.run("document.querySelector('#found').textContent")
+    assert said == f"{len(known)} function{'s' * (len(known) > 1)}, {len(hits):,} calls"
+    wanted = hits[np.argsort(values(trace.calls, "start")[order][hits], kind="stable")].tolist()
+    shown.run("document.activeElement.blur()")
+    seen = []
+    for _ in wanted:
+        shown.key("n")
+        seen.append(shown.run("eventprofPage.state.call"))
+    assert seen == wanted
+    shown.key("n")  # around
+    assert shown.run("eventprofPage.state.call") == wanted[0]
+    shown.key("N", modifiers=SHIFT)
+    assert shown.run("eventprofPage.state.call") == wanted[-1]
+    v0, v1 = view(shown)
+    assert v0 <= values(trace.calls, "start")[order][wanted[-1]] <= v1
+    for text, found in (
+        ("no such thing", "nothing found"),
+        (f"page_program.py:{fib.__code__.co_firstlineno}", "1 function,"),
+    ):
+        shown.run(f"eventprofPage.update({{search: {json.dumps(text)}}})")
+        shown.settle()
+        assert found in shown.run("document.querySelector('#found').textContent")
+
+
+def test_the_histogram_counts_every_call_and_its_brush_marks_some(shown, trace, order):
+    function = int(np.flatnonzero(trace.functions["name"] == "fib")[0])
+    shown.run(f"eventprofPage.update({{fn: {function}, tab: 'durations'}})")
+    shown.settle()
+    duration = values(trace.calls, "duration")[order]
+    of = np.flatnonzero(values(trace.calls, "function")[order] == function)
+    assert shown.run("eventprofPage.app.histogram.bars.reduce((a, b) => a + b, 0)") == len(of)
+    box = shown.box("#pane-durations canvas")
+    shown.drag(
+        box["x"] + box["width"] * 0.5, box["y"] + 60, box["x"] + box["width"] - 2, box["y"] + 60
+    )
+    low, high = shown.run("eventprofPage.state.brush")
+    marked = of[(duration[of] >= low) & (duration[of] <= high)]
+    assert 0 < len(marked) < len(of)
+    assert f"marked: {len(marked):,}" in shown.run(
+        "document.querySelector('#pane-durations').innerText"
+    )
+    shown.run("document.querySelector('#pane-durations button').click()")
+    shown.settle()
+    assert duration[shown.run("eventprofPage.state.call")] == duration[of].max()
+
+
+# ---- For everybody -------------------------------------------------------------------------------
+
+
+def test_everything_that_can_be_used_has_a_name(shown):
+    shown.call("Accessibility.enable")
+    for tab in ("functions", "flame", "durations", "call", "instant", "findings"):
+        shown.run(f"eventprofPage.update({{tab: '{tab}', fn: 0, call: 0}})")
+        shown.settle()
+        nodes = shown.call("Accessibility.getFullAXTree")["nodes"]
+        wanted = {
+            "button",
+            "searchbox",
+            "textbox",
+            "combobox",
+            "checkbox",
+            "tab",
+            "application",
+            "image",
+            "img",
+            "tabpanel",
+        }
+        unnamed = [
+            node["role"]["value"]
+            for node in nodes
+            if not node.get("ignored")
+            and node["role"]["value"] in wanted
+            and not node.get("name", {}).get("value")
+        ]
+        assert unnamed == []
+
+
+def test_tabs_and_calls_by_the_keyboard_alone(shown, trace):
+    shown.run("document.querySelector('#tab-functions').focus()")
+    shown.key("ArrowRight")
+    assert shown.run("[eventprofPage.state.tab, document.activeElement.id]") == [
+        "flame",
+        "tab-flame",
+    ]
+    shown.run("document.activeElement.blur()")
+    shown.key("]")
+    first = shown.run("eventprofPage.state.call")
+    shown.key("c")
+    child = shown.run("eventprofPage.state.call")
+    assert shown.run(f"eventprofPage.data.parentOf({child})") == first
+    shown.key("p")
+    assert shown.run("eventprofPage.state.call") == first
+    shown.key("?")
+    assert shown.run("document.querySelector('#keys').open")
+    shown.run("document.querySelector('#keys').close()")
+
+
+def test_light_dark_and_print(shown):
+    def back():
+        return shown.run("eventprofPage.app.timeline.raster.pixels[0] & 255")
+
+    light = back()
+    shown.key("t")
+    assert back() < 60 < light
+    shown.call("Emulation.setEmulatedMedia", media="print")
+    assert shown.run("getComputedStyle(document.querySelector('#search')).display") == "none"
+    shown.call("Emulation.setEmulatedMedia", media="")
+    for colour in ("module", "function", "area"):
+        shown.run(f"eventprofPage.update({{colour: '{colour}'}})")
+        shown.settle()
+
+
+def test_a_dense_screen_and_a_small_one(shown):
+    for width, height, scale in ((1000, 700, 2), (420, 500, 1)):
+        shown.size(width, height, scale)
+        shown.wait(f"eventprofPage.app.timeline.raster.wide <= {width}")
+        shown.settle()
+        assert shown.run("eventprofPage.app.timeline.raster.canvas.width") == pytest.approx(
+            width * scale, abs=2
+        )
+        assert shown.run("document.documentElement.scrollWidth") <= width

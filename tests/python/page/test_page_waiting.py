@@ -1,0 +1,182 @@
+"""What the page shows of waiting for the lock is compared with the tables."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+
+import numpy as np
+import pytest
+from page_program import (
+    GUTTER,
+    paths,
+    record_no_memory,
+    rows_on_screen,
+    stacks_of_calls,
+    values,
+    view,
+)
+
+import eventprof
+from eventprof.viewer import write
+
+pytestmark = pytest.mark.newest
+
+
+def with_lock(trace):
+    if not trace.has_lock:
+        pytest.skip("this Python has no interpreter lock")
+
+
+def others_held(trace, thread, t0, t1):
+    """How long other threads had the lock."""
+    gil = trace.gil
+    start, end, of = (values(gil, name) for name in ("start", "end", "thread"))
+    other = of != thread
+    return int(np.maximum(np.minimum(end, t1) - np.maximum(start, t0), 0)[other].sum())
+
+
+def waited_of_calls(trace):
+    calls = trace.calls
+    start, duration, thread = (
+        values(calls, name).tolist() for name in ("start", "duration", "thread")
+    )
+    return [
+        others_held(trace, of, t0, t0 + length)
+        for of, t0, length in zip(thread, start, duration, strict=True)
+    ]
+
+
+def test_each_call_waited_as_long_as_others_had_the_lock(shown, trace, order):
+    with_lock(trace)
+    found = shown.run(
+        "(({data}) => Array.from({length: data.count}, (_, n) => data.waitedOf(n)))(eventprofPage)"
+    )
+    wanted = np.array(waited_of_calls(trace))
+    assert found == wanted[order].tolist()
+    assert wanted.any()
+    outermost = values(trace.calls, "parent") < 0
+    assert wanted[outermost].sum() == trace.tree["waited"][0]
+
+
+def test_the_lane_of_the_lock_shows_who_had_it(shown, trace):
+    with_lock(trace)
+    y, width, v0, v1 = shown.run(
+        "(({app: {timeline: t}, state}) => [(t.lock.y + t.lock.end) / 2, t.raster.width, state.v0, state.v1])(eventprofPage)"
+    )
+    numbers = shown.run(
+        f"Array.from({{length: {width}}}, (_, x) => eventprofPage.app.timeline.tenureUnder({GUTTER} + x + 0.5, {y}))"
+    )
+    start, end = values(trace.gil, "start"), values(trace.gil, "end")
+    each = (v1 - v0) / width
+    for x, number in enumerate(numbers):
+        t0, t1 = v0 + (x - 0.5) * each, v0 + (x + 1.5) * each
+        if number >= 0:
+            assert start[number] < t1 and end[number] > t0, x
+        else:
+            whole = (start <= v0 + x * each) & (end >= v0 + (x + 1) * each)
+            assert not whole.any(), x
+    assert len({number for number in numbers if number >= 0}) > 1
+    longest = int(np.argmax(end - start))
+    x = GUTTER + ((start[longest] + end[longest]) / 2 - v0) / each
+    box = shown.box("#timeline")
+    shown.mouse("mouseMoved", box["x"] + x, box["y"] + y)
+    shown.wait("!document.querySelector('#tip').hidden")
+    said = shown.run("document.querySelector('#tip').innerText")
+    name = trace.threads["name"][int(values(trace.gil, "thread")[longest])]
+    assert said.startswith(f"{name} had the interpreter's lock")
+
+
+@pytest.mark.thorough
+def test_slices_are_hatched_where_another_thread_had_the_lock(browser, tmp_path, trace):
+    with_lock(trace)
+    trace, shown = record_turns(), browser
+    write(trace, tmp_path / "page.html")
+    browser.size(1400, 1600)  # all lanes are in view
+    browser.open(tmp_path / "page.html")
+    hatched = shown.run(
+        "(({app: {timeline: t}}) => [...t.hatched].map(([thread, marks]) => [thread, [...marks]]))(eventprofPage)"
+    )
+    v0, v1 = view(shown)
+    high = shown.run("eventprofPage.app.timeline.raster.high")
+    blocking = set(shown.run("eventprofPage.data.head.blocking"))
+    function = shown.run("[...eventprofPage.data.func]")
+    rows = rows_on_screen(shown)
+    seen = 0
+    for thread, marks in hatched:
+        each = (v1 - v0) / len(marks)
+        mine = sorted(
+            (row for row in rows if row["thread"] == thread), key=lambda row: row["depth"]
+        )
+        under = [
+            shown.run(
+                f"Array.from({{length: {len(marks)}}}, (_, x) => eventprofPage.under({GUTTER} + x + 0.5, {row['y']}))"
+            )
+            for row in mine
+        ]
+        for x, mark in enumerate(marks):
+            waited = others_held(trace, thread, v0 + x * each, v0 + (x + 1) * each)
+            inner = max((depth for depth, row in enumerate(under) if row[x] >= 0), default=-1)
+            blocked = inner >= 0 and function[under[inner][x]] in blocking
+            if abs(waited - each / 2) > 3 and inner >= 0:
+                assert mark == (waited > each / 2 and not blocked), (thread, x)
+            y = mine[inner]["y"]
+            if mark and inner >= 0 and not seen and y < high - 8:
+                colours = shown.run(
+                    f"(({{app: {{timeline: {{raster: r}}}}}}) => [-4, -3, -2, -1, 0, 1, 2, 3, 4].map((k) => r.pixels[(Math.floor({y}) + k) * r.width + {x}]))(eventprofPage)"
+                )
+                assert len(set(colours)) == 2
+                seen += 1
+    assert {thread for thread, _ in hatched} == {row["thread"] for row in rows}
+    assert seen
+
+
+def spin(me, turns):
+    """Works until the two have taken turns often enough, however the system gives them time."""
+    while len(turns) < 30:
+        if turns[-1] != me:
+            turns.append(me)
+        sum((1, 2))
+
+
+def record_turns():
+    turns = [None]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(0.0005)
+    try:
+        with eventprof.record(memory=False) as rec:
+            threads = [
+                threading.Thread(target=spin, args=(k, turns), name=f"spin_{k}") for k in range(2)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    return rec.trace
+
+
+def test_the_flame_graph_of_waited_has_it_by_stack(shown, trace):
+    with_lock(trace)
+    shown.run("eventprofPage.update({tab: 'flame', unit: 'waited'})")
+    shown.settle()
+    waited = waited_of_calls(trace)
+    alone = list(waited)
+    for n, parent in enumerate(values(trace.calls, "parent").tolist()):
+        if parent >= 0:
+            alone[parent] -= waited[n]
+    wanted = Counter()
+    for stack, time in zip(stacks_of_calls(trace), alone, strict=True):
+        wanted[stack] += time
+    assert paths(shown) == {stack: time for stack, time in wanted.items() if time}
+    assert shown.run("eventprofPage.app.flame.graph.total[0]") == trace.tree["waited"][0]
+
+
+def test_one_thread_has_no_lane_of_the_lock(browser, tmp_path):
+    write(record_no_memory(), tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    assert browser.run("eventprofPage.app.timeline.lock") is None
+    assert not browser.run("eventprofPage.data.waiting.shared")
+    assert "hatched" not in browser.run("document.querySelector('#legend').innerText")

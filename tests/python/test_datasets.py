@@ -1,0 +1,516 @@
+"""Datasets of recordings: the answers of each engine are those of the traces, to the unit."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+
+import eventprof
+from eventprof.answers.adding import AddedTree
+from eventprof.answers.tree import Tree
+from eventprof.datasets import parts
+from eventprof.datasets.writing import recordings_in
+
+pytest.importorskip("pyarrow")
+ENGINES = {"duckdb": "duckdb", "polars": "polars", "dask": "dask.dataframe"}
+
+PROGRAM = """
+import json, sys, threading
+
+class Node:
+    def __init__(self, depth):
+        self.below = [Node(depth - 1) for _ in range(2)] if depth else []
+
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+def numbers(n):
+    for i in range(n):
+        yield str(i) * 20
+
+def main(k):
+    kept = [json.loads('{"a": [1, 2.5], "b": "x"}') for _ in range(20 * k)]
+    tree = Node(k)
+    fib(6 + k)
+    thread = threading.Thread(target=list, args=(numbers(50 * k),), name=f"t{k}")
+    thread.start()
+    thread.join()
+    return kept, tree
+
+kept = main(int(sys.argv[1]))
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """Recordings of three processes, one of which lost events."""
+    folder = tmp_path_factory.mktemp("recorded")
+    (folder / "program.py").write_text(PROGRAM)
+    for k in (1, 2, 3):
+        size = ["--buffer", "1MiB"] if k == 3 else []
+        subprocess.run(
+            [sys.executable, "-m", "eventprof", "run", "-o", folder / f"k{k}.epr", *size,
+             folder / "program.py", str(k)],
+            check=True, capture_output=True,
+        )  # fmt: skip
+    with pytest.warns(eventprof.EventsLostWarning), eventprof.record(buffer="1 MiB") as rec:
+        for _ in range(60_000):
+            len(str(1))
+    rec.trace.save(folder / "lossy.epr")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(recorded, tmp_path_factory):
+    path = tmp_path_factory.mktemp("made") / "DS"
+    assert eventprof.write_dataset(recorded, path, events=True) == []
+    return path
+
+
+@pytest.fixture(scope="module")
+def traces(recorded):
+    return [eventprof.open(path) for path in recordings_in([recorded])]
+
+
+@pytest.fixture(scope="module")
+def added(traces):
+    return AddedTree([Tree(trace, lengths=True) for trace in traces])
+
+
+@pytest.fixture(params=ENGINES)
+def dataset(request, made):
+    return open_with(request.param, made)
+
+
+def open_with(engine, path):
+    pytest.importorskip(ENGINES[engine])
+    # The threads of Dask's own pool would outlive the test.
+    return eventprof.dataset(path, engine, scheduler="synchronous" if engine == "dask" else None)
+
+
+def keyed(table, key, names):
+    """Give rows by the texts that identify them; those of one key are added."""
+    found = defaultdict(Counter)
+    columns = [table[name].tolist() for name in key]
+    figures = [np.ma.filled(table[name], 0).tolist() for name in names]
+    for row, of in enumerate(zip(*columns, strict=True)):
+        for name, values in zip(names, figures, strict=True):
+            found[of][name] += values[row]
+    return {of: dict(sums) for of, sums in found.items()}
+
+
+# ---- The answers ---------------------------------------------------------------------------------
+
+
+def test_functions_are_the_sums_of_the_traces(dataset, traces):
+    key = ("name", "module", "file", "line", "kind")
+    names = ("calls", "resumes", "recursive", "total", "self", "waited", "allocated",
+             "allocated_self", "blocks", "freed", "live", "temporary", "at_peak", "at_peak_self")  # fmt: skip
+    expected = defaultdict(Counter)
+    for trace in traces:
+        for of, sums in keyed(trace.functions, key, names).items():
+            expected[of].update(sums)
+    found = keyed(dataset.functions, key, names)
+    found.pop(("(unknown)", None, None, None, "unknown"), None)
+
+    assert found == {of: dict(sums) for of, sums in expected.items()}
+    assert "missing" in dataset.functions.name  # one recording lost events
+
+
+def test_extremes_and_percentiles_are_those_of_all_calls(dataset, added):
+    table = dataset.functions
+    figures, percentiles = added.by_function(), added.percentiles(50, 95, 99)
+    by_key = {tuple(row): at for at, row in enumerate(added.functions)}
+    columns = ("name", "module", "file", "line", "kind")
+    keys = list(zip(*(table._column(name).items() for name in columns), strict=True))
+    assert len(keys) > 50
+    for row, key in enumerate(keys):
+        at = by_key.get(key, len(added.functions))
+        for name in ("min", "max"):
+            value = table._column(name).items()[row]
+            assert (-1 if value is None else value) == figures[name][at], (key, name)
+        for percent, values in percentiles.items():
+            value = table._column(f"p{percent}").items()[row]
+            assert (-1 if value is None else value) == values[at], (key, percent)
+
+
+def test_the_tree_is_that_of_the_traces_added_up(dataset, added):
+    def rows(tree):
+        found = {}
+        functions = [*tree.functions, ("other",), ("unknown",)]
+        paths = [()] * tree.count
+        for node in range(1, tree.count):
+            step = (functions[tree.function[node]], functions[tree.caller[node]], tree.line[node])
+            paths[node] = (*paths[tree.parent[node]], step)
+        for name in ("calls", "total", "self", "waited", "longest", "shortest"):
+            found[name] = dict(zip(paths, tree.nodes[name].tolist(), strict=True))
+        for name in ("allocated", "at_peak", "live"):
+            found[name] = dict(zip(paths, tree.below(name).tolist(), strict=True))
+        return found
+
+    assert dataset._tree.count == added.count
+    assert rows(dataset._tree) == rows(added)
+    assert len(dataset.tree) == added.count
+    assert int(dataset.tree["total"][0]) == int(added.nodes["total"][0])
+
+
+def test_own_lines_are_those_of_the_traces(dataset, traces):
+    names = ("calls", "total", "self", "waited", "allocated", "live", "at_peak")
+    expected = defaultdict(Counter)
+    for trace in traces:
+        for of, sums in keyed(trace.own, ("name", "file", "line"), names).items():
+            expected[of].update(sums)
+
+    found = keyed(dataset.own(), ("name", "file", "line"), names)
+    assert found == {of: dict(sums) for of, sums in expected.items()}
+
+
+def test_holders_add_up_to_the_peaks(dataset, traces):
+    peaks = sum(trace._tree.facts["peak"] for trace in traces)
+    for by in ("function", "line", "stack"):
+        assert int(dataset.holders(by)["bytes"].sum()) == peaks
+    assert sorted(dataset.holders("process")["peak"].tolist()) == sorted(
+        trace._tree.facts["peak"] for trace in traces
+    )
+    live = sum(trace._tree.facts["live"] for trace in traces)
+    assert int(dataset.holders("line", at="end")["bytes"].sum()) == live
+
+
+def test_slowest_calls_are_those_of_the_traces(dataset, traces):
+    every = sorted((n for trace in traces for n in trace.calls["duration"].tolist()), reverse=True)
+    assert dataset.slowest(50)["duration"].tolist() == every[:50]
+    fibs = sorted(
+        (
+            duration
+            for trace in traces
+            for name, duration in zip(
+                trace.calls["name"], trace.calls["duration"].tolist(), strict=True
+            )
+            if name == "fib"
+        ),
+        reverse=True,
+    )
+    assert dataset.slowest(5, "fib")["duration"].tolist() == fibs[:5]  # kept in slowest
+    assert dataset.slowest(40, "__main__.fib")["duration"].tolist() == fibs[:40]  # of all slices
+
+
+def test_rows_of_a_recording_are_its_calls_and_blocks(dataset, traces):
+    processes = dataset.processes
+    for trace in traces:
+        row = processes["file"].tolist().index(trace.file["path"])
+        only = dataset.only(processes["process"][row])
+        assert len(only.processes) == 1
+        slices = only.rows("slices", ("call", "start", "duration", "self", "thread", "allocated"))
+        order = np.argsort(slices["call"])
+        for name in ("start", "duration", "self", "thread", "allocated"):
+            assert (slices[name][order] == trace.calls[name]).all(), name
+        blocks = only.rows("allocations", ("start", "size", "domain"))
+        assert sorted(blocks["size"].tolist()) == sorted(trace.allocations["size"].tolist())
+        assert Counter(blocks["domain"]) == Counter(trace.allocations["domain"])
+        events = only.rows("events", ("time", "event"))
+        assert events["time"].tolist() == trace.events["time"].tolist()
+        assert only.functions["calls"].sum() == trace.functions["calls"].sum()
+
+
+def test_slices_are_sorted_so_that_long_ones_are_found_by_statistics(made):
+    import pyarrow.parquet
+
+    for path in (made / "slices").iterdir():
+        rows = pyarrow.parquet.read_table(path, partitioning=None)
+        keys = list(
+            zip(*(rows[name].to_pylist() for name in ("magnitude", "thread", "start")), strict=True)
+        )
+        assert keys == sorted(keys, key=lambda key: (-key[0], key[1], key[2]))
+        for duration, magnitude in zip(
+            rows["duration"].to_pylist(), rows["magnitude"].to_pylist(), strict=True
+        ):
+            assert magnitude == duration.bit_length()
+
+
+def test_memory_bounds_the_live_bytes(dataset, traces):
+    for trace in traces:
+        row = dataset.processes["file"].tolist().index(trace.file["path"])
+        process = dataset.processes["process"][row]
+        for count in parts.RESOLUTIONS:
+            found = dataset.only(process).rows("memory", (), [("parts", "==", count)])
+            low, high = trace._tree.live_bins(count)
+            assert found["low"].tolist() == low.tolist()
+            assert found["high"].tolist() == high.tolist()
+            assert found["end"][-1] == trace.duration
+
+
+def test_loss_is_that_of_all(dataset, traces):
+    lost = Counter()
+    for trace in traces:
+        lost.update(trace.loss.by_kind)
+    assert lost
+    assert dict(zip(dataset.loss["event"], dataset.loss["lost"].tolist(), strict=True)) == dict(
+        lost
+    )
+    assert f"{sum(lost.values()):,} events were lost" in dataset.headline()
+
+
+def test_the_tree_is_printed(dataset, capsys):
+    dataset.show_tree(limit=100)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("4 recordings")
+    assert any("main" in line for line in said[1:])
+    dataset.show_tree(limit=1)
+    assert len(capsys.readouterr().out.splitlines()) < len(said)
+
+
+def test_the_engines_own_tables_are_given(made):
+    duckdb = pytest.importorskip("duckdb")
+    found = eventprof.dataset(made)
+    assert isinstance(found.scan("slices"), duckdb.DuckDBPyRelation)
+    (rows,) = found.sql("SELECT count(*) FROM slices JOIN processes USING (process)").fetchall()[0]
+    assert rows == len(found.rows("slices", ("call",)))
+    polars = pytest.importorskip("polars")
+    lazy = eventprof.dataset(made, "polars").scan("slices")
+    assert lazy.select(polars.len()).collect().item() == rows
+    with pytest.raises(ValueError, match="needs engine='duckdb'"):
+        eventprof.dataset(made, "polars").sql("SELECT 1")
+
+
+def test_dask_adds_up_without_a_shuffle(made):
+    pytest.importorskip("dask.dataframe")
+    engine = open_with("dask", made)._engine
+    frame = engine.grouped("nodes", ("node", "parent"), ("calls",), ("shortest",), ("longest",), ())
+    steps = {type(step).__name__ for step in frame.optimize(fuse=False).expr.walk()}
+    assert any("Tree" in step or "Aggregate" in step or "Reduce" in step for step in steps)
+    assert not any("Shuffle" in step for step in steps), steps
+
+
+@pytest.mark.slow
+def test_a_cluster_of_dask_gives_the_same(made):
+    pytest.importorskip("distributed")
+    pytest.importorskip("dask.dataframe")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CLUSTER, made], capture_output=True, text=True, timeout=240
+    )  # fmt: skip
+    alone = open_with("dask", made)
+    assert done.returncode == 0, done.stderr
+    by_client, by_address = json.loads(done.stdout.splitlines()[-1])
+    functions = alone.functions
+    assert by_client == [functions[name].tolist() for name in ("function", "self", "p95")]
+    assert by_address == alone.slowest(20)["duration"].tolist()
+
+
+CLUSTER = """
+import json, sys
+import distributed, eventprof
+
+if __name__ == "__main__":
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster, distributed.Client(cluster) as client:
+        functions = eventprof.dataset(sys.argv[1], "dask", scheduler=client).functions
+        by_address = eventprof.dataset(sys.argv[1], "dask", scheduler=cluster.scheduler_address)
+        slowest = by_address.slowest(20)["duration"].tolist()
+        rows = [functions[name].tolist() for name in ("function", "self", "p95")]
+        print(json.dumps([rows, slowest]))
+"""
+
+
+# ---- Making them ---------------------------------------------------------------------------------
+
+
+def test_a_recording_that_is_there_is_replaced(recorded, tmp_path):
+    path = tmp_path / "DS"
+    first = recordings_in([recorded])[:2]
+    eventprof.write_dataset(first, path)
+    once = sorted(str(each.relative_to(path)) for each in path.rglob("*.parquet"))
+    eventprof.write_dataset(first[0], path)
+    assert sorted(str(each.relative_to(path)) for each in path.rglob("*.parquet")) == once
+    eventprof.write_dataset(first, path, rows=False)  # and its rows go
+    assert not any((path / "slices").iterdir())
+
+
+@pytest.mark.thorough
+def test_several_processes_make_the_same(recorded, made, tmp_path):
+    eventprof.write_dataset(recorded, tmp_path / "DS", jobs=3)
+    pytest.importorskip("duckdb")
+    one, other = eventprof.dataset(made), eventprof.dataset(tmp_path / "DS")
+    assert one.functions["function"].tolist() == other.functions["function"].tolist()
+    assert one.functions["self"].tolist() == other.functions["self"].tolist()
+
+
+def test_partials_need_no_columns_of_events(recorded, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("columns were made")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(eventprof.Trace, "calls", property(refuse))
+        patch.setattr(eventprof.Trace, "events", property(refuse))
+        patch.setattr(eventprof.Trace, "allocations", property(refuse))
+        assert eventprof.write_dataset(recorded, tmp_path / "DS", rows=False) == []
+    pytest.importorskip("duckdb")
+    found = eventprof.dataset(tmp_path / "DS")
+    assert len(found.functions) > 50
+    with pytest.raises(ValueError, match="made without slices.*--partials"):
+        found.slowest()
+    with pytest.raises(ValueError, match="made without events.*--events"):
+        found.rows("events")
+
+
+def test_a_bad_member_is_named_and_the_rest_is_used(recorded, tmp_path):
+    good = recordings_in([recorded])[0]
+    whole = open(good, "rb").read()
+    (tmp_path / "cut.epr").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "text.epr").write_text("no recording")
+    (tmp_path / "empty.epr").write_bytes(b"")
+    (tmp_path / "good.epr").write_bytes(whole)
+
+    problems = eventprof.write_dataset([tmp_path, tmp_path / "absent.epr"], tmp_path / "DS")
+
+    for name in ("text.epr", "empty.epr", "absent.epr"):
+        assert sum(name in problem for problem in problems) == 1, problems
+    pytest.importorskip("duckdb")
+    names = eventprof.dataset(tmp_path / "DS").processes["name"].tolist()
+    assert "good" in names or "cut" in names  # of one process both: the later one stays
+    assert not list((tmp_path / "DS").glob(".part-*"))
+
+
+def test_a_full_disk_is_said_and_nothing_half_is_left(recorded, tmp_path, monkeypatch):
+    from eventprof.datasets import writing
+
+    calls = []
+
+    def full(pieces, path):
+        calls.append(path)
+        if len(calls) == 4:
+            raise OSError(28, "No space left on device", str(path))
+        write(pieces, path)
+
+    write = writing._write
+    monkeypatch.setattr(writing, "_write", full)
+    first, second = recordings_in([recorded])[:2]
+    (problem,) = eventprof.write_dataset([first, second], tmp_path / "DS")
+    assert "No space left" in problem and first in problem
+    assert len(list((tmp_path / "DS" / "processes").iterdir())) == 1
+    assert len(list((tmp_path / "DS" / "functions").iterdir())) == 1
+
+
+def test_a_recording_that_is_not_whole_is_told(made, tmp_path):
+    import shutil
+
+    pytest.importorskip("duckdb")
+    copy = tmp_path / "DS"
+    shutil.copytree(made, copy)
+    next((copy / "nodes").iterdir()).unlink()
+    assert any("nodes lacks 1 recording" in line for line in eventprof.dataset(copy).problems)
+    next((copy / "processes").iterdir()).unlink()
+    said = eventprof.dataset(copy).problems
+    assert any("functions has 1 recording that" in line for line in said), said
+
+
+def test_wrong_arguments_are_named(made, tmp_path, recorded):
+    pytest.importorskip("duckdb")
+    with pytest.raises(FileNotFoundError):
+        eventprof.dataset(tmp_path / "absent")
+    with pytest.raises(ValueError, match="no dataset: it has no dataset.json"):
+        eventprof.dataset(tmp_path)
+    with pytest.raises(ValueError, match="did you mean 'duckdb'"):
+        eventprof.dataset(made, "duckdbb")
+    with pytest.raises(ValueError, match="scheduler goes with engine='dask'"):
+        eventprof.dataset(made, scheduler="threads")
+    with pytest.raises(ValueError, match="there is no recording in"):
+        eventprof.write_dataset(tmp_path, tmp_path / "DS")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("x")
+    with pytest.raises(ValueError, match="no dataset"):
+        eventprof.write_dataset(recorded, tmp_path / "other")
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / "dataset.json").write_text('{"format": 99}')
+    with pytest.raises(ValueError, match="format 99"):
+        eventprof.dataset(tmp_path / "later")
+    found = eventprof.dataset(made)
+    with pytest.raises(ValueError, match="did you mean 'slices'"):
+        found.rows("slice")
+    with pytest.raises(ValueError, match="did you mean 'duration'"):
+        found.rows("slices", ("durations",))
+    with pytest.raises(ValueError, match="did you mean 'fib'"):
+        found.slowest(1, "fibb")
+    with pytest.raises(ValueError, match="is not in the dataset"):
+        found.only(4711)
+    with pytest.raises(ValueError, match="did you mean 'stack'"):
+        found.holders("stacks")
+
+
+def test_a_missing_library_names_the_extra(made, recorded, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'eventprof\[dataset\]'"):
+        eventprof.dataset(made)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'eventprof\[dataset\]'"):
+        eventprof.write_dataset(recorded, tmp_path / "DS")
+
+
+@pytest.mark.parametrize("name", ["a'b\"c", "\N{SNOWMAN} [x] *", "=1+1", "\udc80"])
+def test_odd_names_stay_as_they_are(name, tmp_path):
+    pytest.importorskip("duckdb")
+    code = compile("def work():\n    pass\n", "odd.py", "exec")
+    space = {}
+    exec(code, space)
+    work = space["work"]
+    work.__code__ = work.__code__.replace(co_name=name, co_qualname=name)
+    with eventprof.record() as rec:
+        work()
+    folder = tmp_path / "it's [a]"
+    folder.mkdir()
+    rec.trace.save(folder / "odd.epr")
+    eventprof.write_dataset(folder, folder / "DS")
+    shown = name.encode("utf-8", "backslashreplace").decode()
+    with pytest.raises(ValueError, match="rename the folder"):
+        open_with("dask", folder / "DS")
+    (folder / "DS").rename(tmp_path / "it's")
+    for engine in ENGINES:
+        found = open_with(engine, tmp_path / "it's")
+        assert shown in found.functions["name"].tolist()
+        assert found.slowest(1, shown)["name"].tolist() == [shown]
+
+
+# ---- The command line ----------------------------------------------------------------------------
+
+
+def run(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "eventprof", "dataset", *map(os.fspath, words)],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.thorough
+def test_the_verb_makes_and_asks(recorded, tmp_path):
+    pytest.importorskip("duckdb")
+    path = tmp_path / "DS"
+    (tmp_path / "bad.epr").write_text("x")
+    done = run(recorded, tmp_path / "bad.epr", "-o", path)
+    assert done.returncode == 1 and "left out:" in done.stderr and "bad.epr" in done.stderr
+    assert "4 recordings" in done.stdout
+
+    said = run(path).stdout
+    assert said.startswith("4 recordings, ") and "events were lost" in said.splitlines()[0]
+    assert "the slowest calls" in said and "__main__.<module>" in said
+    for what in ("functions", "slowest", "processes", "memory", "tree"):
+        done = run(path, "--show", what, "--limit", "3")
+        assert done.returncode == 0, done.stderr
+    if importlib.util.find_spec("dask"):
+        assert run(path, "--engine", "dask").stdout == said
+    document = json.loads(run(path, "--json", "--limit", "2").stdout)
+    assert document["verb"] == "dataset" and len(document["rows"]) == 2
+    assert document["missing"] and document["left_out"] > 10
+
+
+@pytest.mark.thorough
+def test_the_verb_refuses_what_makes_no_sense(recorded, tmp_path):
+    assert run(tmp_path / "absent").returncode == 1
+    assert "no dataset" in run(recorded).stderr
+    done = run(recorded, "-o", tmp_path / "DS", "--show", "tree")
+    assert done.returncode == 2 and "--show asks" in done.stderr
+    assert run(recorded, recorded).returncode == 2
