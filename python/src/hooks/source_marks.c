@@ -15,6 +15,7 @@
 #include "intern.h"
 #include "labels.h"
 #include "marks.h"
+#include "marks_put.h"
 #include "errors.h"
 #include "source.h"
 
@@ -22,12 +23,11 @@
  * ever. */
 #define NAME_LIMIT (1 << 18)
 
-#define FLOW_ID_LIMIT (UINT64_C(1) << 61)
 enum {
     LOOSE = 3    /* the phase of a flow that is none: value = span << 1 | (1: its end) */
 };
 
-static _Atomic uint32_t active;         /* EVENTPROF_MARKS and so on: what somebody records */
+_Atomic uint32_t ep_py_marks_active;
 static PyObject *name_ids;              /* {interned text: name id} */
 static uint32_t other_name;             /* of texts beyond the limit, and without memory */
 static PyObject *str_begin, *str_step, *str_end;
@@ -38,13 +38,13 @@ static inline bool
 records(uint32_t what)
 {
     /* Relaxed: an event beside the start or stop is in the window by its tick, or it is not. */
-    return EP_UNLIKELY(atomic_load_explicit(&active, memory_order_relaxed) & what);
+    return EP_UNLIKELY(atomic_load_explicit(&ep_py_marks_active, memory_order_relaxed) & what);
 }
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
-static uint32_t
-name_of_text(ep_text text)
+uint32_t
+ep_py_mark_name_of_text(ep_text text)
 {
     ep_name_text name = {.qualname = text, .line = -1, .kind = EP_NAME_USER};
     uint32_t id = text.at != NULL ? ep_name_of_text(&name) : 0;
@@ -59,7 +59,7 @@ add_name(PyObject *text)
         return other_name;
     }
     char stack[256], *heap;
-    uint32_t id = name_of_text(ep_py_text(text, stack, sizeof stack, &heap));
+    uint32_t id = ep_py_mark_name_of_text(ep_py_text(text, stack, sizeof stack, &heap));
     free(heap);
     PyObject *key = Py_NewRef(text), *number = PyLong_FromUnsignedLong(id);
     uint32_t busy = ep_log_current->busy;
@@ -114,46 +114,6 @@ ep_py_mark_name(ep_log *log, PyObject *text)
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
-static inline ep_ticks
-now(void)
-{
-    return ep_ticks_halves(ep_clock_ticks());
-}
-
-/* Events from C come with and without the GIL; only with it the context can be asked for. */
-static inline void
-see_labels(ep_log *log)
-{
-    if (EP_UNLIKELY(log->fresh & (EP_FRESH_LABELS | EP_FRESH_LABELS_ANEW)) &&
-        ep_py_attached_state() != NULL) {
-        ep_py_labels_see_slow(log, ep_clock_ticks());
-    }
-}
-
-static inline void
-put_point(ep_log *log, ep_kind kind, uint32_t name, ep_frame *frame)
-{
-    see_labels(log);
-    uint32_t place = ep_py_place(log, name, frame);
-    ep_log_put_at(log, now(), kind, place);
-}
-
-static inline void
-put_value(ep_log *log, ep_kind kind, uint32_t name, ep_frame *frame, uint64_t value)
-{
-    see_labels(log);
-    uint32_t place = ep_py_place(log, name, frame);
-    ep_log_put_value_at(log, now(), kind, place, value);
-}
-
-static inline uint64_t
-bits_of(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 /* Whether a span that begins or ends in `frame` may have its other end elsewhere. */
 static inline bool
 is_loose(const ep_frame *frame)
@@ -170,7 +130,7 @@ put_loose(ep_log *log, uint32_t name, ep_frame *frame, uint64_t serial, bool end
      * may leave in a coroutine what it entered in a function. */
     bool by_stack = ep_frame_code(frame)->co_filename == contextlib_file;
     uint64_t span = by_stack ? serial << 1 | 1 : (uint64_t)(uintptr_t)frame >> 2 << 1;
-    put_value(log, EP_KIND_FLOW, name, frame, (span << 1 | end) << 2 | LOOSE);
+    ep_put_value(log, EP_KIND_FLOW, name, frame, (span << 1 | end) << 2 | LOOSE);
 }
 
 /* ---- From Python ----------------------------------------------------------------------------- */
@@ -222,7 +182,7 @@ ep_py_mark(PyObject *module, PyObject *const *args, Py_ssize_t count)
     }
     ep_log *log = records(EVENTPROF_MARKS) ? ep_py_log_for(EP_KIND_MARK) : NULL;
     if (log != NULL) {
-        put_point(log, EP_KIND_MARK, name_of(log, args[0]), ep_py_frame_now());
+        ep_put_point(log, EP_KIND_MARK, name_of(log, args[0]), ep_py_frame_now());
     }
     Py_RETURN_NONE;
 }
@@ -261,7 +221,7 @@ ep_py_counter(PyObject *module, PyObject *const *args, Py_ssize_t count)
     }
     ep_log *log = records(EVENTPROF_COUNTERS) ? ep_py_log_for(EP_KIND_COUNTER) : NULL;
     if (log != NULL) {
-        put_value(log, EP_KIND_COUNTER, name_of(log, args[0]), ep_py_frame_now(), bits_of(value));
+        ep_put_value(log, EP_KIND_COUNTER, name_of(log, args[0]), ep_py_frame_now(), ep_bits_of(value));
     }
     Py_RETURN_NONE;
 }
@@ -322,7 +282,7 @@ ep_py_flow(PyObject *module, PyObject *const *args, Py_ssize_t count)
         return PyErr_Format(PyExc_TypeError, "flow(): id must be an int, not %R", args[1]);
     }
     unsigned long long id = PyLong_AsUnsignedLongLong(args[1]);
-    if (EP_UNLIKELY(id >= FLOW_ID_LIMIT)) {
+    if (EP_UNLIKELY(id >= EP_FLOW_ID_LIMIT)) {
         if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_OverflowError)) {
             return NULL;
         }
@@ -336,7 +296,7 @@ ep_py_flow(PyObject *module, PyObject *const *args, Py_ssize_t count)
     }
     ep_log *log = records(EVENTPROF_FLOWS) ? ep_py_log_for(EP_KIND_FLOW) : NULL;
     if (log != NULL) {
-        put_value(log, EP_KIND_FLOW, name_of(log, args[0]), ep_py_frame_now(),
+        ep_put_value(log, EP_KIND_FLOW, name_of(log, args[0]), ep_py_frame_now(),
                   id << 2 | (uint64_t)phase);
     }
     Py_RETURN_NONE;
@@ -489,11 +449,11 @@ put_wrapped(ep_log *log, span_object *self, uint32_t name, bool end)
     }
     if (self->loose) {
         uint64_t span = serial_of(self) << 1 | 1;
-        put_value(log, EP_KIND_FLOW, name, frame, (span << 1 | end) << 2 | LOOSE);
+        ep_put_value(log, EP_KIND_FLOW, name, frame, (span << 1 | end) << 2 | LOOSE);
     } else if (end) {
-        ep_log_put_at(log, now(), EP_KIND_SPAN_END, name);
+        ep_log_put_at(log, ep_mark_now(), EP_KIND_SPAN_END, name);
     } else {
-        put_point(log, EP_KIND_SPAN_BEGIN, name, frame);
+        ep_put_point(log, EP_KIND_SPAN_BEGIN, name, frame);
     }
 }
 
@@ -511,7 +471,7 @@ span_enter(PyObject *object, PyObject *unused)
         } else if (EP_UNLIKELY(is_loose(frame))) {
             put_loose(log, name, frame, serial_of(self), false);
         } else {
-            put_point(log, EP_KIND_SPAN_BEGIN, name, frame);
+            ep_put_point(log, EP_KIND_SPAN_BEGIN, name, frame);
         }
     }
     return Py_NewRef(object);
@@ -525,7 +485,7 @@ span_exit(PyObject *object, PyObject *const *args, Py_ssize_t count)
     span_object *self = (span_object *)object;
     ep_log *log = records(EVENTPROF_SPANS) ? ep_py_log_for(EP_KIND_SPAN_END) : NULL;
     if (log != NULL) {
-        ep_ticks ticks = now();
+        ep_ticks ticks = ep_mark_now();
         ep_frame *frame = ep_py_frame_now();
         uint32_t name = name_of(log, self->name);
         if (EP_UNLIKELY(self->wrapped)) {
@@ -612,121 +572,6 @@ static PyType_Spec span_spec = {
     .slots = span_slots,
 };
 
-/* ---- From C ---------------------------------------------------------------------------------- */
-
-/* The calling thread's frame if it is attached to the interpreter that is recorded. */
-static ep_frame *
-frame_of_thread(ep_log *log)
-{
-    PyThreadState *ts = ep_thread_state();
-    if (ts == NULL || !ep_py_sites_usable || !ep_py_is_own_interpreter(ts)) {
-        return NULL;
-    }
-#if !EP_STATE_IS_OF_THREAD
-    /* 3.11 gives the state of whichever thread has the GIL. */
-    if (ts->thread_id != PyThread_get_thread_ident()) {
-        return NULL;
-    }
-#endif
-    if (EP_UNLIKELY(ep_py_fresh(log))) {
-        ep_py_see_to(log, EP_KIND_MARK);
-    }
-    return ep_frame_of_program(ep_frame_current(ts));
-}
-
-static ep_log *
-log_of_thread(ep_kind kind)
-{
-    ep_log *log = ep_log_mine();
-    if (log == NULL) {
-        ep_engine_count_unlogged(kind);
-    }
-    return log;
-}
-
-static uint32_t
-c_name(const char *text)
-{
-    return name_of_text((ep_text){text, text != NULL ? strlen(text) : 0});
-}
-
-static void
-c_mark(uint32_t name)
-{
-    ep_log *log = log_of_thread(EP_KIND_MARK);
-    if (log != NULL) {
-        put_point(log, EP_KIND_MARK, name, frame_of_thread(log));
-    }
-}
-
-static void
-c_span_begin(uint32_t name)
-{
-    ep_log *log = log_of_thread(EP_KIND_SPAN_BEGIN);
-    if (log != NULL) {
-        put_point(log, EP_KIND_SPAN_BEGIN, name, frame_of_thread(log));
-    }
-}
-
-static void
-c_span_end(uint32_t name)
-{
-    ep_log *log = log_of_thread(EP_KIND_SPAN_END);
-    if (log != NULL) {
-        ep_log_put_at(log, now(), EP_KIND_SPAN_END, name);
-    }
-}
-
-static void
-c_counter(uint32_t name, double value)
-{
-    ep_log *log = log_of_thread(EP_KIND_COUNTER);
-    if (log != NULL) {
-        put_value(log, EP_KIND_COUNTER, name, frame_of_thread(log), bits_of(value));
-    }
-}
-
-static void
-c_flow(uint32_t name, uint64_t id, int phase)
-{
-    ep_log *log = log_of_thread(EP_KIND_FLOW);
-    if (log != NULL && phase >= EVENTPROF_FLOW_BEGIN && phase <= EVENTPROF_FLOW_END) {
-        put_value(log, EP_KIND_FLOW, name, frame_of_thread(log),
-                  (id & (FLOW_ID_LIMIT - 1)) << 2 | (uint64_t)phase);
-    }
-}
-
-static const eventprof_api api = {
-    .version = EVENTPROF_API_VERSION,
-    .bytes = sizeof api,
-    .active = (const uint32_t *)&active,
-    .name = c_name,
-    .mark = c_mark,
-    .span_begin = c_span_begin,
-    .span_end = c_span_end,
-    .counter = c_counter,
-    .flow = c_flow,
-};
-
-/* Extensions that came first. */
-static void
-tell_waiting(void)
-{
-    PyObject *waiting = PySys_GetObject(EVENTPROF_WAITING);
-    for (Py_ssize_t i = 0; waiting != NULL && PyList_Check(waiting) && i < PyList_GET_SIZE(waiting);
-         i++) {
-        PyObject *capsule = PyList_GET_ITEM(waiting, i);
-        const eventprof_api **place =
-            PyCapsule_IsValid(capsule, EVENTPROF_WAITING)
-                ? PyCapsule_GetPointer(capsule, EVENTPROF_WAITING)
-                : NULL;
-        if (place != NULL) {
-            EVENTPROF_STORE(place, &api);
-        }
-    }
-    PyErr_Clear();
-}
-
 /* ---- In and out ------------------------------------------------------------------------------ */
 
 /* As the code objects of contextlib have it: one object for all of them. */
@@ -765,9 +610,9 @@ ep_py_marks_init(PyObject *module)
             return -1;
         }
         find_contextlib();
-        tell_waiting();
+        ep_py_marks_tell_waiting();
     }
-    PyObject *capsule = PyCapsule_New((void *)&api, EVENTPROF_CAPSULE, NULL);
+    PyObject *capsule = PyCapsule_New((void *)&ep_py_marks_api, EVENTPROF_CAPSULE, NULL);
     int status = capsule != NULL ? PyModule_AddObjectRef(module, "_C_API", capsule) : -1;
     Py_XDECREF(capsule);
     return status;
@@ -783,7 +628,7 @@ adjust(ep_kind_set kinds)
                   : 0;
     wanted |= kinds & EP_KIND_BIT(EP_KIND_COUNTER) ? EVENTPROF_COUNTERS : 0;
     wanted |= kinds & EP_KIND_BIT(EP_KIND_FLOW) ? EVENTPROF_FLOWS : 0;
-    atomic_store_explicit(&active, wanted, memory_order_relaxed);
+    atomic_store_explicit(&ep_py_marks_active, wanted, memory_order_relaxed);
     ep_py_labels_adjust((kinds & (EP_KIND_BIT(EP_KIND_LABEL) | EP_KIND_BIT(EP_KIND_LABEL_TEXT))) != 0);
     return 0;
 }
