@@ -91,7 +91,7 @@ def test_calls_lie_within_their_parents_and_self_times_sum_up():
             assert call.start + call.duration <= parent.start + parent.duration
             assert call.depth == parent.depth + 1
     outermost = sum(call.duration for call in calls if call.parent is None)
-    assert sum(call.self_time for call in calls) == outermost
+    assert sum(call.self for call in calls) == outermost
     assert rec.trace.pairing == {"unmatched_ends": 0, "ends_unseen": 0}
 
 

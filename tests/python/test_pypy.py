@@ -126,7 +126,7 @@ def test_the_tables_are_those_that_pypy_has(written):
     rows = [i for i, word in enumerate(events["event"]) if not word.startswith(("jit_", "gc_"))]
     for column in ("time", "event", "thread", "name", "line", "depth", "caller_line"):
         assert values(trace.events, column) == [events[column][i] for i in rows], column
-    for column in ("start", "duration", "self_time", "thread", "name", "kind", "depth", "parent",
+    for column in ("start", "duration", "self", "thread", "name", "file", "line", "kind", "depth", "parent",
                    "caller_line", "flags"):  # fmt: skip
         assert values(trace.calls, column) == told["tables"]["calls"][column], column
     functions = told["tables"]["functions"]

@@ -6,7 +6,6 @@ is there an array.
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -38,9 +37,11 @@ class Column:
         Whether there may be unknown ones.
     unit, doc : str
         For people.
+    formerly : str
+        What it was called before, if it was renamed.
     """
 
-    __slots__ = ("_load", "_values", "doc", "kind", "name", "nullable", "unit")
+    __slots__ = ("_load", "_values", "doc", "formerly", "kind", "name", "nullable", "unit")
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class Column:
         nullable: bool = False,
         unit: str = "",
         doc: str = "",
+        formerly: str = "",
     ) -> None:
         self.name = name
         self._load = load
@@ -58,6 +60,7 @@ class Column:
         self.nullable = nullable
         self.unit = unit
         self.doc = doc
+        self.formerly = formerly
         self._values: list[Any] | None = None
 
     @property
@@ -101,8 +104,9 @@ class Column:
             return values[rows] if isinstance(rows, slice) else [values[row] for row in rows]
 
         return Column(
-            self.name, load, self.kind, nullable=self.nullable, unit=self.unit, doc=self.doc
-        )
+            self.name, load, self.kind, nullable=self.nullable, unit=self.unit, doc=self.doc,
+            formerly=self.formerly,
+        )  # fmt: skip
 
     def show(self) -> list[str]:
         """Give the cells of a repr; "-" where unknown."""
@@ -187,7 +191,7 @@ class Table(PlainTable):
     def __iter__(self) -> Iterator[Any]:
         """Go through the rows as named tuples."""
         if self._row_type is None:
-            self._row_type = namedtuple("Row", self._columns, rename=True)  # type: ignore[misc]
+            self._row_type = self._make_row_type()
         lists = [column.values() for column in self._columns.values()]
         return map(self._row_type._make, zip(*lists, strict=True))
 

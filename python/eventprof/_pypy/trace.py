@@ -206,14 +206,14 @@ class Trace:
         Returns
         -------
         Table
-            ``start``, ``duration`` and ``self_time`` (without the calls inside), ns. ``thread``,
-            row of `threads`. ``function``, row of `functions`, and ``name``. ``kind``, how it
-            began: call, resume or c_call; a generator has a row for each of its runs. ``depth``;
-            ``parent``, row of this table; ``caller``; ``caller_line``; ``flags``, a sum of: 1 open
-            when the window began, 2 open when it ended, 4 ended by a yield, 8 ended by an
-            exception, 16 its end was not seen, 32 recursive.
+            ``start``, ``duration`` and ``self`` (without the calls inside), ns. ``thread``,
+            row of `threads`. ``function``, row of `functions`; its ``name``, ``file`` and first
+            ``line``. ``kind``, how it began: call, resume or c_call; a generator has a row for each
+            of its runs. ``depth``; ``parent``, row of this table; ``caller``; ``caller_line``;
+            ``flags``, a sum of: 1 open when the window began, 2 open when it ended, 4 ended by a
+            yield, 8 ended by an exception, 16 its end was not seen, 32 recursive.
         """
-        pairs = self._pairs
+        pairs, rows = self._pairs, self._data.functions
         # By thread they are in order; sorting keeps parents before children that began with them.
         order = sorted(range(len(pairs.start)), key=pairs.start.__getitem__)
         place = [0] * len(order)
@@ -234,12 +234,16 @@ class Trace:
                        doc="since the window's start"),
                 Column("duration", lambda: pick(pairs.duration), unit="ns",
                        doc="from start to end"),
-                Column("self_time", lambda: pick(pairs.self_time), unit="ns",
-                       doc="without the calls inside"),
+                Column("self", lambda: pick(pairs.self_time), unit="ns",
+                       doc="without the calls inside", formerly="self_time"),
                 Column("thread", lambda: pick(pairs.thread), doc="row of threads"),
                 Column("function", lambda: pick(pairs.function), doc="row of functions"),
                 Column("name", lambda: self._names(pick(pairs.function)), "text",
                        doc="the function's qualified name"),
+                Column("file", lambda: [rows[one].file for one in pick(pairs.function)], "text",
+                       nullable=True, doc="where the function was defined"),
+                Column("line", lambda: [rows[one].line for one in pick(pairs.function)],
+                       nullable=True, doc="the function's first"),
                 Column("kind", lambda: [WORDS[kind] for kind in pick(pairs.kind)], "text",
                        doc="how it began"),
                 Column("depth", lambda: pick(pairs.depth), doc="how many calls enclose it"),

@@ -5,7 +5,6 @@ tables.py defines the tables of a trace; the extension makes Arrow's structs.
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast, overload
 
@@ -13,7 +12,6 @@ import numpy as np
 
 from .. import _core
 from .._optional import require
-from .._words import did_you_mean
 from .column import Array, Column, Mask, Null, Words, encode
 from .plain_table import SHOWN, PlainTable
 
@@ -24,32 +22,6 @@ if TYPE_CHECKING:
 Compensate: TypeAlias = "bool | Mapping[str, float]"
 
 _ROWS_AT_A_TIME = 4096  # of an iteration
-
-
-def _warn_of_name(before: str, now: str) -> None:
-    """Warn that a column has another name now, where the table's user asked for it."""
-    import warnings
-
-    warnings.warn(
-        f"the column {before!r} is called {now!r} now; the old name goes with the next version",
-        DeprecationWarning,
-        stacklevel=4,
-    )
-
-
-def _row_type(columns: Mapping[str, Column], formerly: Mapping[str, str]) -> Any:
-    """Make the type of rows: a named tuple that also has fields by their former names."""
-    fields: Any = namedtuple("Row", columns, rename=True)  # type: ignore[misc]
-    if not formerly:
-        return fields
-
-    def by_former_name(row: Any, name: str) -> Any:
-        if name not in formerly:
-            raise AttributeError(f"a row has no column {name!r}", name=name, obj=row)
-        _warn_of_name(name, formerly[name])
-        return row[list(columns).index(formerly[name])]
-
-    return type("Row", (fields,), {"__slots__": (), "__getattr__": by_former_name})
 
 
 def _constant(array: Array) -> Callable[[], Array]:
@@ -182,36 +154,11 @@ class Table(PlainTable):
 
     # ---- What is in it ---------------------------------------------------------------------------
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._columns or name in self._formerly()
+    if TYPE_CHECKING:
 
-    def _ipython_key_completions_(self) -> list[str]:
-        """Give what IPython completes between the brackets."""
-        return list(self._columns)
+        def _column(self, name: str) -> Column: ...
 
-    def _formerly(self) -> dict[str, str]:
-        """Give the columns by what they were called before."""
-        return {c.formerly: c.name for c in self._columns.values() if c.formerly}
-
-    def _column(self, name: str) -> Column:
-        now = self._formerly().get(name) if name not in self._columns else None
-        if now is None:
-            return cast(Column, super()._column(name))
-        _warn_of_name(name, now)
-        return self._columns[now]
-
-    def __getattr__(self, name: str) -> Array:
-        """Give a column whose name nothing else of the table has; ``table[name]`` gives any."""
-        known = () if name == "_columns" else self._columns
-        if name in known:
-            return self[name]
-        said = f"a table has no attribute {name!r}{did_you_mean(name, [*known, *dir(type(self))])}"
-        raise AttributeError(said, name=name, obj=self)
-
-    def __dir__(self) -> list[str]:
-        return sorted(
-            {*super().__dir__(), *(name for name in self._columns if name.isidentifier())}
-        )
+        def __getattr__(self, name: str) -> Array: ...
 
     def __reduce__(self) -> tuple[Callable[..., Table], tuple[Any, ...]]:
         """Copy all columns into a pickle; the trace that the table is of is not in it."""
@@ -443,7 +390,7 @@ class Table(PlainTable):
     def __iter__(self) -> Iterator[Any]:
         """Go through the rows as named tuples; for small tables, columns are faster."""
         if self._row_type is None:
-            self._row_type = _row_type(self._columns, self._formerly())
+            self._row_type = self._make_row_type()
         for start in range(0, self._length, _ROWS_AT_A_TIME):
             part = self[start : start + _ROWS_AT_A_TIME]
             yield from map(

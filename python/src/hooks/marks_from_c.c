@@ -82,7 +82,7 @@ c_flow(uint32_t name, uint64_t id, int phase)
     ep_log *log = log_of_thread(EP_KIND_FLOW);
     if (log != NULL && phase >= EVENTPROF_FLOW_BEGIN && phase <= EVENTPROF_FLOW_END) {
         ep_put_value(log, EP_KIND_FLOW, name, frame_of_thread(log),
-                  (id & (EP_FLOW_ID_LIMIT - 1)) << 2 | (uint64_t)phase);
+                     (id & (EP_FLOW_ID_LIMIT - 1)) << 2 | (uint64_t)phase);
     }
 }
 

@@ -297,7 +297,7 @@ ep_py_flow(PyObject *module, PyObject *const *args, Py_ssize_t count)
     ep_log *log = records(EVENTPROF_FLOWS) ? ep_py_log_for(EP_KIND_FLOW) : NULL;
     if (log != NULL) {
         ep_put_value(log, EP_KIND_FLOW, name_of(log, args[0]), ep_py_frame_now(),
-                  id << 2 | (uint64_t)phase);
+                     id << 2 | (uint64_t)phase);
     }
     Py_RETURN_NONE;
 }
