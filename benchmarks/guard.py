@@ -29,6 +29,8 @@ KEPT = HERE / "instructions.json"
 MAY_GROW = 0.03
 # A bare difference of two counts may be small: less than this is never a failure.
 MAY_GROW_BY = 0.5
+# How often copies at other addresses are counted if a path grew.
+MORE_ROUNDS = 3
 
 Counts = dict[str, float]
 
@@ -55,7 +57,7 @@ def count(command: list[str], directory: Path, environment: dict[str, str]) -> t
         ],
         capture_output=True,
         text=True,
-        # Addresses and so collisions in tables are to be the same each time.
+        # Addresses, and so collisions in tables, are to be the same each time.
         env={"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
         | environment,
     )
@@ -94,9 +96,10 @@ def count_core(directory: Path, build: Path) -> Counts:
     return counts
 
 
-def count_extension(directory: Path) -> tuple[str, Counts]:
+def count_extension(directory: Path, first_copy: int = 0) -> tuple[str, Counts]:
     """Give the clock, on which the hooks' way depends, and the counts."""
-    output, parts = count([sys.executable, str(HERE / "instructions.py")], directory, {})
+    command = [sys.executable, str(HERE / "instructions.py"), str(first_copy)]
+    output, parts = count(command, directory, {})
     costs: dict[tuple[str, bool], list[float]] = {}
     found = json.loads(output.splitlines()[-1])
     for number, row in enumerate(found["parts"]):
@@ -154,7 +157,8 @@ def show(counts: Counts, kept: Counts) -> None:
         print(f"  {now:8.1f} {told:>8}  {path}")
 
 
-def measure(only: str | None, build: Path) -> dict[str, Counts]:
+def measure(only: str | None, build: Path, kept: dict[str, Counts]) -> dict[str, Counts]:
+    """Give the counts by part. kept: what they are compared with."""
     if shutil.which("valgrind") is None:
         raise Skip("no valgrind here (Debian: apt-get install valgrind)")
     result = {}
@@ -167,13 +171,22 @@ def measure(only: str | None, build: Path) -> dict[str, Counts]:
         if only != "core":
             sys.path.insert(0, str(HERE))
             import empty_hooks
+            from instructions import COPIES
 
             try:
                 empty_hooks.load().measure("", len, "")
             except NotImplementedError as problem:
                 raise Skip(str(problem)) from None
             clock, counts = count_extension(Path(directory))
-            result[f"CPython {version}, clock {clock}"] = counts
+            part = f"CPython {version}, clock {clock}"
+            # Distances of objects change with all that is imported, and two entries may collide in
+            # each copy, for two instructions. A path that grew did so with other copies, too.
+            for round in range(1, 1 + MORE_ROUNDS):
+                if not compare(counts, kept.get(part, {})):
+                    break
+                _, again = count_extension(Path(directory), COPIES * round)
+                counts = {path: min(now, again[path]) for path, now in counts.items()}
+            result[part] = counts
     return result
 
 
@@ -185,15 +198,15 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=ROOT / "build" / f"guard-{version}")
     parser.add_argument("--quiet", action="store_true", help="no table")
     options = parser.parse_args()
+    everything = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    here = surroundings()
+    mine = everything.setdefault(here, {})
     try:
-        result = measure(options.only, options.build)
+        result = measure(options.only, options.build, {} if options.accept else mine)
     except Skip as reason:
         print(f"instructions are not counted: {reason}")
         return 0
 
-    everything = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    here = surroundings()
-    mine = everything.setdefault(here, {})
     grown: list[str] = []
     for part, counts in result.items():
         kept = mine.get(part, {})

@@ -2,8 +2,8 @@
 guard.py; writes how many events each part has to stdout as JSON.
 
 Each program is measured as the recorder and as the empty hook of the same mechanism see it, for n
-turns and for 2n. Some copies of it: their objects lie elsewhere, and so do their entries in the
-tables of names and sites, where now and then two collide.
+turns and for 2n. Some copies of it: their objects lie elsewhere, at other distances, and so do their
+entries in the tables of names and sites, where now and then two collide.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import gc
 import json
 import sys
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import tools
@@ -74,13 +75,25 @@ MIXES: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-def _compiled(source: str) -> Callable[[int], object]:
+_between: list[CodeType] = []
+
+
+def _moved(code: CodeType, copy: int) -> CodeType:
+    """Copy the code and what is defined in it, each `copy` objects further from the one before."""
+    parts = tuple(_moved(each, copy) if isinstance(each, CodeType) else each
+                  for each in code.co_consts)  # fmt: skip
+    _between.extend(code.replace() for _ in range(copy))
+    return code.replace(co_consts=parts)
+
+
+def _compiled(source: str, copy: int) -> Callable[[int], object]:
     scope: dict[str, Any] = {}
-    exec(source, scope)
+    exec(_moved(compile(source, "<string>", "exec"), copy), scope)
     return scope["run"]
 
 
 def main() -> None:
+    first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     known = tools.own()
     parts: list[dict[str, Any]] = []
     gc.disable()
@@ -89,7 +102,7 @@ def main() -> None:
             continue
         backend = "profile" if mix.endswith("profile") else "auto"
         for name, source in programs.items():
-            copies = [_compiled(source) for _ in range(COPIES)]
+            copies = [_compiled(source, first + copy) for copy in range(COPIES)]
             turns = TURNS * 5 if name == "realloc" else TURNS
             events = [
                 tools.count_events(kinds, functools.partial(copies[0], n), backend)
