@@ -2,8 +2,8 @@
 guard.py; writes how many events each part has to stdout as JSON.
 
 Each program is measured as the recorder and as the empty hook of the same mechanism see it, for n
-turns and for 2n. Some copies of it: their objects lie elsewhere, at other distances, and so do their
-entries in the tables of names and sites, where now and then two collide.
+turns and for 2n. Some copies of it: their objects lie elsewhere, at other distances, and so do
+their entries in the tables of names and sites, where now and then two collide.
 """
 
 from __future__ import annotations
