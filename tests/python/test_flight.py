@@ -1,6 +1,7 @@
 """The flight recorder: the last time of a ring has all its events; triggers write files."""
 
 import asyncio
+import gc
 import os
 import random
 import signal
@@ -406,6 +407,38 @@ def test_a_forked_child_writes_its_own(tmp_path):
         for name in os.listdir(tmp_path)
     }
     assert reasons == {"parent", "child"}
+
+
+def test_blocks_pass_between_the_helper_thread_and_the_program(tmp_path, backend):
+    """The interpreter's free lists give what one thread allocated to another, which frees it."""
+
+    def churn():
+        held = []
+        for n in range(8_000):
+            held.append([n] * (n % 50 + 1))
+            if len(held) > 200:
+                held.clear()
+
+    refs = sys.version_info >= (3, 13)
+    with eventprof.record(buffer="256 MiB", backend=backend, refs=refs) as rec:
+        with flight_recorder(tmp_path, min_age="50 ms", keep=2) as flight:
+            for _ in range(4):
+                churn()
+                flight.trigger()
+                churn()
+                assert flight.wait(60)
+        gc.collect()  # frees what is in the free lists
+        churn()
+
+    assert len(flight.written) == 2
+    found = rec.trace.verify()
+    assert found, found
+    # The helper thread's memory is there, its calls are not.
+    events = rec.trace.events
+    helper = rec.trace.threads["name"].tolist().index("eventprof flight recorder")
+    kinds = set(events["event"][events["thread"] == helper].tolist())
+    assert {"malloc", "free"} <= kinds
+    assert not kinds & {"call", "c_call", "return", "c_return"}
 
 
 def test_it_starts_again(tmp_path):

@@ -76,7 +76,7 @@ def test_a_notebook_shows_facts_and_the_timeline(trace):
     assert not re.search(r"(href|src)=|url\(|<script", made)
     heights = [float(y) for y in re.findall(r"L\d+ ([\d.]+)", made)]
     most = values(trace.memory_bins(790), "max")
-    assert heights[most.argmax()] == min(heights)    # two bins may round to one height
+    assert heights[most.argmax()] == min(heights)  # two bins may round to one height
 
 
 @pytest.mark.parametrize(

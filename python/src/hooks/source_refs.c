@@ -34,7 +34,7 @@ put(ep_kind kind, PyObject *object)
         EP_UNLIKELY(ts == NULL || !ep_py_is_own_interpreter(ts))) {
         return;
     }
-    ep_log *log = ep_py_log_for(kind);
+    ep_log *log = ep_py_log_for_memory(kind);
     if (log == NULL || log->busy) {
         return;    /* our own */
     }

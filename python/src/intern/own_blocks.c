@@ -63,6 +63,17 @@ ep_py_mute(void)
     return true;
 }
 
+bool
+ep_py_mute_calls(void)
+{
+    ep_log *log = ep_log_mine();
+    if (log == NULL || log->busy != 0 || (log->fresh & EP_FRESH_MUTED)) {
+        return false;
+    }
+    log->fresh |= EP_FRESH_MUTED;
+    return true;
+}
+
 void
 ep_py_unmute(void)
 {
@@ -71,8 +82,10 @@ ep_py_unmute(void)
                                                             * meanwhile */
         log->fresh &= ~EP_FRESH_MUTED;
         log->busy = 0;
-        ep_os_unmap(log->own_blocks.muted, MUTED_BYTES);
-        log->own_blocks.muted = NULL;
+        if (log->own_blocks.muted != NULL) {
+            ep_os_unmap(log->own_blocks.muted, MUTED_BYTES);
+            log->own_blocks.muted = NULL;
+        }
     }
 }
 
