@@ -428,6 +428,46 @@ def test_an_exception_is_shown_unrecorded_beside_what_goes_on(tmp_path, start, w
         assert unknown.sum() < 200
 
 
+FAILING_THREADS = """
+    import gc, threading
+
+    def churns():
+        held = []
+        for n in range(8_000):
+            held.append([n] * (n % 50 + 1))
+            if len(held) > 200:
+                held.clear()
+
+    def fails():
+        raise ValueError("of a thread")
+
+    for _ in range(2):
+        churns()
+        threads = [threading.Thread(target=fails) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        churns()
+        for thread in threads:
+            thread.join()
+        gc.collect()
+        churns()
+"""
+
+
+def test_what_a_thread_allocates_to_show_its_exception_other_threads_free(tmp_path):
+    """The interpreter's free lists hand it on."""
+    (tmp_path / "main.py").write_text(textwrap.dedent(FAILING_THREADS))
+    done = subprocess.run(
+        [sys.executable, "-m", "eventprof", "run", "-q", "-o", "end.epr", "main.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stderr.count("ValueError: of a thread\n") == 6
+    trace = eventprof.open(tmp_path / "end.epr")
+    assert trace.verify().ok, trace.verify()
+    assert not files_that_show_errors(trace)
+
+
 def test_a_hook_of_the_programs_and_its_threads_are_recorded(tmp_path):
     (tmp_path / "main.py").write_text(
         textwrap.dedent("""

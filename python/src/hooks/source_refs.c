@@ -35,16 +35,16 @@ put(ep_kind kind, PyObject *object)
         return;
     }
     ep_log *log = ep_py_log_for_memory(kind);
-    if (log == NULL || log->busy) {
+    if (log == NULL || (log->busy && !log->own_blocks.are_events)) {
         return;    /* our own */
     }
-    log->busy = 1;
+    uint32_t busy = ep_py_enter_own();
     uint32_t name = ep_py_type_name(Py_TYPE(object));
     if (EP_LIKELY(name != EP_ID_SKIP)) {
         uint32_t place = ep_py_place(log, name, ep_py_frame_now());
         ep_log_put_value_at(log, ep_ticks_halves(ep_clock_ticks()), kind, place, (uintptr_t)object);
     }
-    log->busy = 0;
+    ep_py_leave_own(busy);
 }
 
 static int

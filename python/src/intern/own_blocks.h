@@ -22,9 +22,10 @@ uint32_t ep_py_enter_ours(void);
  * blocks are not recorded; frees of the program's blocks are. False if nested or without memory; then
  * nothing has changed. Only for a short time: if a block is kept longer, its free will be unknown. */
 EP_COLD bool ep_py_mute(void);
-/* The same, but its blocks and objects are recorded. For code that runs beside the program: what it
- * allocates, the program's threads may free (also by the interpreter's free lists), and such a free would
- * belong to no block, or to an older one. */
+/* The same, but its objects are recorded, and the blocks of the interpreter's allocators and of NumPy,
+ * without a line. For code that runs while the program's threads run: these free blocks that it allocated,
+ * for instance from the interpreter's free lists. If the block was not recorded, verify takes such a free
+ * for a second free of an older block. */
 EP_COLD bool ep_py_mute_calls(void);
 /* Ends both. */
 EP_COLD void ep_py_unmute(void);
