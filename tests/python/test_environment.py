@@ -428,8 +428,8 @@ def test_an_exception_is_shown_unrecorded_beside_what_goes_on(tmp_path, start, w
         assert unknown.sum() < 200
 
 
-FAILING_THREADS = """
-    import gc, threading
+CHURNING = """
+    import atexit, gc, threading
 
     def churns():
         held = []
@@ -439,30 +439,38 @@ FAILING_THREADS = """
                 held.clear()
 
     def fails():
-        raise ValueError("of a thread")
+        raise ValueError("the end")
 
-    for _ in range(2):
+    def last():
+        gc.collect()
         churns()
+        gc.collect()
+
+    atexit.register(last)
+    churns()
+"""
+OF_THREADS = """
+    for _ in range(2):
         threads = [threading.Thread(target=fails) for _ in range(3)]
         for thread in threads:
             thread.start()
         churns()
         for thread in threads:
             thread.join()
-        gc.collect()
-        churns()
+        last()
 """
 
 
-def test_what_a_thread_allocates_to_show_its_exception_other_threads_free(tmp_path):
-    """The interpreter's free lists hand it on."""
-    (tmp_path / "main.py").write_text(textwrap.dedent(FAILING_THREADS))
+@pytest.mark.parametrize("options", [[], ["--no-calls", "--no-c-calls"]])
+@pytest.mark.parametrize(("where", "shown"), [(OF_THREADS, 6), ("    fails()\n", 1)])
+def test_what_showing_an_exception_leaves_the_program_frees(tmp_path, where, shown, options):
+    """The interpreter's free lists hand it on, also to other threads."""
+    (tmp_path / "main.py").write_text(textwrap.dedent(CHURNING + where))
     done = subprocess.run(
-        [sys.executable, "-m", "eventprof", "run", "-q", "-o", "end.epr", "main.py"],
+        [sys.executable, "-m", "eventprof", "run", "-q", "-o", "end.epr", *options, "main.py"],
         cwd=tmp_path, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
-    assert done.returncode == 0
-    assert done.stderr.count("ValueError: of a thread\n") == 6
+    assert done.stderr.count("ValueError: the end\n") == shown, done.stderr
     trace = eventprof.open(tmp_path / "end.epr")
     assert trace.verify().ok, trace.verify()
     assert not files_that_show_errors(trace)

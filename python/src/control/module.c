@@ -7,6 +7,7 @@
 #include "compat.h"
 #include "errors.h"
 #include "count.h"
+#include "footprint.h"
 #include "intern.h"
 #include "kinds.h"
 #include "legacy.h"
@@ -49,7 +50,7 @@ add_launcher_file(PyObject *module, PyObject *path)
 }
 
 static PyObject *
-call_with(bool (*mute)(void), PyObject *args)
+call_with(bool (*mute)(void), void (*left)(uintptr_t), PyObject *args)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(args);
     if (count < 1) {
@@ -60,7 +61,7 @@ call_with(bool (*mute)(void), PyObject *args)
     PyObject *const *items = ((PyTupleObject *)args)->ob_item;
     PyObject *result = PyObject_Vectorcall(items[0], items + 1, (size_t)count - 1, NULL);
     if (muted) {
-        ep_py_unmute();
+        ep_py_unmute(left);
     }
     return result;
 }
@@ -71,7 +72,7 @@ static PyObject *
 call_muted(PyObject *module, PyObject *args)
 {
     (void)module;
-    return call_with(ep_py_mute, args);
+    return call_with(ep_py_mute, ep_footprint_list_left, args);
 }
 
 /* The same where the program runs meanwhile, on other threads: the memory is recorded. */
@@ -79,7 +80,7 @@ static PyObject *
 call_beside(PyObject *module, PyObject *args)
 {
     (void)module;
-    return call_with(ep_py_mute_calls, args);
+    return call_with(ep_py_mute_calls, NULL, args);
 }
 
 static PyObject *

@@ -82,7 +82,7 @@ ep_py_mute_calls(void)
 }
 
 void
-ep_py_unmute(void)
+ep_py_unmute(void (*left)(uintptr_t address))
 {
     ep_log *log = ep_log_current;
     if (log != NULL && (log->fresh & EP_FRESH_MUTED)) {    /* not set in a child that was forked
@@ -91,6 +91,11 @@ ep_py_unmute(void)
         log->busy = 0;
         log->own_blocks.are_events = false;
         if (log->own_blocks.muted != NULL) {
+            for (size_t slot = 0; left != NULL && slot < EP_MUTED_BLOCKS; slot++) {
+                if (log->own_blocks.muted[slot] != 0) {
+                    left(log->own_blocks.muted[slot]);
+                }
+            }
             ep_os_unmap(log->own_blocks.muted, MUTED_BYTES);
             log->own_blocks.muted = NULL;
         }
