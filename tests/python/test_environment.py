@@ -10,6 +10,7 @@ import sys
 import textwrap
 
 import pytest
+import raw
 
 import eventprof
 from eventprof.cli.options import parse_modes, parse_time, parse_words
@@ -363,7 +364,7 @@ def test_printing_the_traceback_is_not_recorded(tmp_path, start):
     assert trace.file["unfinished"] is False
     # What the interpreter does at its end is recorded, with and without an exception.
     assert not files_that_show_errors(trace)
-    assert len(words) - last < 300
+    assert len(words) - last < 500
     assert trace.verify().ok
 
 
@@ -399,6 +400,8 @@ RAISING_BESIDE = """
 @pytest.mark.parametrize("start", [[], ["-m", "eventprof", "run", "-q", "-o", "end.epr"]])
 @pytest.mark.parametrize("words", ["", "backend=profile", "calls=off", "memory=off"])
 def test_an_exception_is_shown_unrecorded_beside_what_goes_on(tmp_path, start, words):
+    if words == "backend=profile" and not raw.HAS_GIL:
+        pytest.skip("profile needs the GIL")
     (tmp_path / "main.py").write_text(textwrap.dedent(RAISING_BESIDE))
     env = {**os.environ}
     if start:
@@ -415,7 +418,7 @@ def test_an_exception_is_shown_unrecorded_beside_what_goes_on(tmp_path, start, w
     assert done.returncode == 1
     assert done.stdout == "at exit\n"
     assert done.stderr.count("Traceback (most recent call last):\n  File ") == 2
-    assert "eventprof" not in done.stderr
+    assert "eventprof" not in done.stderr.replace(sys.base_prefix, "")
     assert done.stderr.endswith("ValueError: the end\n")
     trace = eventprof.open(tmp_path / "end.epr")
     assert not files_that_show_errors(trace)
