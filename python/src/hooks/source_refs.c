@@ -38,13 +38,14 @@ put(ep_kind kind, PyObject *object)
     if (log == NULL || (log->busy && !log->own_blocks.are_events)) {
         return;    /* our own */
     }
-    uint32_t busy = ep_py_enter_own();
+    uint32_t busy = log->busy;
+    log->busy = EP_BUSY_OWN;
     uint32_t name = ep_py_type_name(Py_TYPE(object));
     if (EP_LIKELY(name != EP_ID_SKIP)) {
         uint32_t place = ep_py_place(log, name, ep_py_frame_now());
         ep_log_put_value_at(log, ep_ticks_halves(ep_clock_ticks()), kind, place, (uintptr_t)object);
     }
-    ep_py_leave_own(busy);
+    log->busy = busy;
 }
 
 static int
