@@ -51,6 +51,7 @@ typedef struct ep_own_blocks {
     uint32_t count;
     bool is_full;    /* there were more blocks: a block that is not here may be ours or the program's */
     uintptr_t address[EP_OWN_BLOCKS];
+    bool are_events;     /* they are not listed here, but recorded (ep_py_mute_calls) */
     uintptr_t *muted;    /* a table of EP_MUTED_BLOCKS, used instead while the log is EP_FRESH_MUTED */
 } ep_own_blocks;
 
@@ -70,6 +71,8 @@ typedef struct ep_own_blocks {
 #define EP_BUSY_OWN UINT32_C(1)
 /* Together with EP_BUSY_OWN: blocks that are freed meanwhile are also our own. */
 #define EP_BUSY_OURS (UINT32_C(1) << 31)
+/* Not in a log, but in what ep_py_enter_own() gives: own_blocks.are_events was set. */
+#define EP_BUSY_EVENTS (UINT32_C(1) << 30)
 #define EP_BUSY_IN(domain) (UINT32_C(2) << (domain))
 /* The domains of the enclosing allocators in a log's busy flag, without `own`; as in EP_ESCAPE_WITHIN. */
 #define EP_BUSY_AROUND(busy, own) ((busy) >> 1 & ~(UINT32_C(1) << (own)))

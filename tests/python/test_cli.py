@@ -121,7 +121,8 @@ def test_stats_as_text_and_csv(shown):
     )
 
     assert text[0].split()[:4] == ["calls", "total", "self", "mean"]
-    assert "bytearray" in text[1] or "leaf" in text[1]
+    # On 3.13t modules that the program imports have more.
+    assert any("bytearray" in line or "leaf" in line for line in text[1:3]), text
     assert "more; --limit 0 shows all" in text[3]
     assert [(row["name"], row["calls"]) for row in table] == [("leaf", "53")]
 

@@ -18,7 +18,7 @@ GET /reports/{year} was slow:
 """,
     "flask_service": """\
 GET /orders/<int:number> 200
-GET /lines 200 sleep
+GET /lines 200
 GET None 404
 price: /orders/<int:number> anna
 """,

@@ -72,7 +72,10 @@ def test_a_verb_on_a_terminal_shows_it(tmp_path):
         "eventprof.open = slow\n"
         "sys.exit(main(['info', 'x.epr']))\n"
     )
-    ours, theirs = pty.openpty()
+    try:
+        ours, theirs = pty.openpty()
+    except OSError:
+        pytest.skip("this machine gives no pseudo-terminal (a bare chroot has no /dev/pts)")
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, stderr=theirs,
         env={**os.environ, "TERM": "xterm"},

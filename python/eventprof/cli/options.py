@@ -425,7 +425,8 @@ def others_run() -> bool:
 def show_error(hook: Callable[..., object], *error: object) -> object:
     """Let the interpreter show an uncaught exception, without recording how it does so.
 
-    Showing an exception makes many events, and none of them is the program's code.
+    Showing an exception makes many events, and none of them is the program's code. Where other
+    threads run, its blocks are recorded nevertheless, because these threads may free them.
 
     Parameters
     ----------
@@ -438,7 +439,8 @@ def show_error(hook: Callable[..., object], *error: object) -> object:
         return hook(*error)
     from .. import _core
 
-    return _core.call_muted(hook, *error)
+    call = _core.call_muted if len(sys._current_frames()) == 1 else _core.call_beside
+    return call(hook, *error)
 
 
 def leave_out_errors_of_threads() -> None:

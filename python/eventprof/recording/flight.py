@@ -387,7 +387,7 @@ class FlightRecorder:
         self._ended = _thread.allocate_lock()
         self._ended.acquire()
         task = (_serve, weakref.ref(self), self._requests, self._ended)
-        _thread.start_new_thread(_core.call_muted, task)
+        _thread.start_new_thread(_core.call_beside, task)
 
     def _end_thread(self) -> None:
         ended, self._ended = self._ended, None

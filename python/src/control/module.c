@@ -7,6 +7,7 @@
 #include "compat.h"
 #include "errors.h"
 #include "count.h"
+#include "footprint.h"
 #include "intern.h"
 #include "kinds.h"
 #include "legacy.h"
@@ -48,24 +49,38 @@ add_launcher_file(PyObject *module, PyObject *path)
     return hand_on_path(path, ep_py_add_launcher_file);
 }
 
+static PyObject *
+call_with(bool (*mute)(void), void (*left)(uintptr_t), PyObject *args)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(args);
+    if (count < 1) {
+        PyErr_SetString(PyExc_TypeError, "a callable and its arguments are needed");
+        return NULL;
+    }
+    bool muted = mute();
+    PyObject *const *items = ((PyTupleObject *)args)->ob_item;
+    PyObject *result = PyObject_Vectorcall(items[0], items + 1, (size_t)count - 1, NULL);
+    if (muted) {
+        ep_py_unmute(left);
+    }
+    return result;
+}
+
 /* Calls f(*args) without recording it on this thread: neither the call nor its memory belongs to the
  * program. Calls of eventprof's own Python code need no muting, because the sources never record those. */
 static PyObject *
 call_muted(PyObject *module, PyObject *args)
 {
     (void)module;
-    Py_ssize_t count = PyTuple_GET_SIZE(args);
-    if (count < 1) {
-        PyErr_SetString(PyExc_TypeError, "call_muted() takes a callable and its arguments");
-        return NULL;
-    }
-    bool muted = ep_py_mute();
-    PyObject *const *items = ((PyTupleObject *)args)->ob_item;
-    PyObject *result = PyObject_Vectorcall(items[0], items + 1, (size_t)count - 1, NULL);
-    if (muted) {
-        ep_py_unmute();
-    }
-    return result;
+    return call_with(ep_py_mute, ep_footprint_list_left, args);
+}
+
+/* The same where the program runs meanwhile, on other threads: the memory is recorded. */
+static PyObject *
+call_beside(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return call_with(ep_py_mute_calls, NULL, args);
 }
 
 static PyObject *
@@ -265,6 +280,7 @@ static PyMethodDef functions[] = {
     {"set_own_directory", set_own_directory, METH_O, NULL},
     {"add_launcher_file", add_launcher_file, METH_O, NULL},
     {"call_muted", call_muted, METH_VARARGS, NULL},
+    {"call_beside", call_beside, METH_VARARGS, NULL},
     {"add_area", ep_py_add_area, METH_VARARGS, NULL},
     {"name_thread", name_thread, METH_VARARGS, NULL},
     {"set_opcode_names", ep_py_set_opcode_names, METH_O, NULL},

@@ -169,7 +169,7 @@ put_free(ep_log *log, ep_kind kind, ep_domain domain, void *block)
 /* ---- In our own code -------------------------------------------------------------------------- */
 
 /* A block that our own code allocates is listed, and is not an event. A block that our own code frees is
- * an event, unless it is listed. */
+ * an event, unless it is listed. Where such blocks are events, they have no line (ep_py_mute_calls). */
 
 static INTO_HOOKS bool
 is_recording(const layer *own)
@@ -199,6 +199,46 @@ end_passing(ep_log *log)
     log->busy = EP_BUSY_OWN;
 }
 
+static EP_COLD void
+put_own(ep_log *log, ep_kind kind, ep_domain domain, size_t size, void *block)
+{
+    ep_py_begin_event(log);
+    (void)ep_footprint_forget((uintptr_t)block);
+    ep_log_put_block(log, ep_clock_ticks(), kind + domain, size, (uintptr_t)block, 0);
+    ep_py_end_event(log);
+}
+
+static inline void
+list_or_put(ep_log *log, ep_kind kind, ep_domain domain, size_t size, void *block)
+{
+    if (log->own_blocks.are_events) {
+        put_own(log, kind, domain, size, block);
+    } else {
+        ep_py_list_own_block(log, (uintptr_t)block);
+    }
+}
+
+/* The records are those of whole_realloc(). */
+static EP_COLD void *
+put_own_realloc(ep_log *log, const layer *own, void *old, size_t size, ep_domain domain)
+{
+    bool listed = ep_footprint_forget((uintptr_t)old);
+    if (!listed) {
+        ep_py_begin_event(log);
+        ep_log_put_free(log, ep_clock_ticks(), EP_KIND_REALLOC_FREE + domain, 0, (uintptr_t)old);
+        ep_py_end_event(log);
+    }
+    begin_passing(log, domain);
+    void *block = own->below.realloc(own->below.ctx, old, size);
+    end_passing(log);
+    if (block != NULL) {
+        put_own(log, listed ? EP_KIND_MALLOC : EP_KIND_REALLOC, domain, size, block);
+    } else if (!listed) {
+        put_own(log, EP_KIND_REALLOC_FAILED, domain, size, old);
+    }
+    return block;
+}
+
 static EP_COLD void *
 own_malloc(ep_log *log, const layer *own, size_t size, ep_domain domain)
 {
@@ -206,7 +246,7 @@ own_malloc(ep_log *log, const layer *own, size_t size, ep_domain domain)
     void *block = own->below.malloc(own->below.ctx, size);
     end_passing(log);
     if (block != NULL) {
-        ep_py_list_own_block(log, (uintptr_t)block);
+        list_or_put(log, EP_KIND_MALLOC, domain, size, block);
     }
     return block;
 }
@@ -218,7 +258,7 @@ own_calloc(ep_log *log, const layer *own, size_t count, size_t size, ep_domain d
     void *block = own->below.calloc(own->below.ctx, count, size);
     end_passing(log);
     if (block != NULL) {
-        ep_py_list_own_block(log, (uintptr_t)block);
+        list_or_put(log, EP_KIND_CALLOC, domain, count * size, block);
     }
     return block;
 }
@@ -227,6 +267,10 @@ static EP_COLD void *
 own_realloc(ep_log *log, layer *own, void *old, size_t size, ep_domain domain,
             void *(*whole)(void *, void *, size_t))
 {
+    if (log->own_blocks.are_events) {
+        return old != NULL ? put_own_realloc(log, own, old, size, domain)
+                           : own_malloc(log, own, size, domain);
+    }
     if (old != NULL && !ep_py_unlist_own_block(log, (uintptr_t)old)) {
         ep_py_begin_event(log);
         void *moved = whole(own, old, size);

@@ -26,6 +26,13 @@ ep_footprint_clear(void)
     }
 }
 
+void
+ep_footprint_list_left(uintptr_t address)
+{
+    ep_footprint_list_more(address);
+    atomic_store_explicit(&ep_footprint_on, true, memory_order_relaxed);
+}
+
 /* ---- What the interpreter makes for its events ------------------------------------------------- */
 
 bool

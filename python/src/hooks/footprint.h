@@ -72,6 +72,10 @@ ep_footprint_unlist_more(uintptr_t address)
     return false;
 }
 
+/* The free of a block that was not recorded will not be, either. For few and at the end of a program: from
+ * then on the table is looked at in each allocator hook. */
+EP_COLD void ep_footprint_list_left(uintptr_t address);
+
 /* Nothing is listed: before the first block is recorded. */
 void ep_footprint_clear(void);
 

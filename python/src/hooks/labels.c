@@ -470,7 +470,7 @@ telemetry_values(void)
                         ? PyObject_CallFunctionObjArgs(telemetry_ids, module, NULL)
                         : NULL;
     if (muted) {
-        ep_py_unmute();
+        ep_py_unmute(NULL);
     }
     Py_DECREF(module);
     PyErr_Clear();

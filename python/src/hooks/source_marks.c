@@ -19,8 +19,7 @@
 #include "errors.h"
 #include "source.h"
 
-/* Texts that are kept as names, at about 200 bytes each: a name with a number in it would go on for
- * ever. */
+/* Texts that are kept as names, at about 200 bytes each: names with numbers in them have no end. */
 #define NAME_LIMIT (1 << 18)
 
 enum {
@@ -339,8 +338,7 @@ const char ep_py_span_doc[] =
     ">>> rec.trace.spans[\"name\"].tolist()\n"
     "['sorting']\n";
 
-/* Sets the thread's busy flag, so that our memory is not counted as the program's. Returns: the log, for
- * end_own(); NULL: nothing records. */
+/* Our memory is not the program's until end_own(). Returns: the log, for it; NULL: nothing records. */
 static ep_log *
 begin_own(uint32_t *busy)
 {

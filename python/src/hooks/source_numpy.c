@@ -89,6 +89,13 @@ is_in_own_code(void)
            ep_py_lists_own_blocks(ep_log_current);
 }
 
+/* In code that runs beside the program (ep_py_mute_calls): what it allocates is an event. */
+static inline bool
+is_beside(void)
+{
+    return is_in_own_code() && ep_log_current->own_blocks.are_events;
+}
+
 /* Where the thread was before a handler was called. */
 typedef struct outside {
     uint32_t busy;
@@ -142,6 +149,12 @@ static void *
 hook_malloc(const PyDataMemAllocator *below, bool is_program, size_t size)
 {
     ep_log *log = enter(EP_KIND_MALLOC_NUMPY, NULL);
+    if (log == NULL && is_beside()) {
+        ep_py_begin_event(ep_log_current);
+        void *made = hook_malloc(below, is_program, size);
+        ep_py_end_event(ep_log_current);
+        return made;
+    }
     if (log == NULL) {
         return below->malloc(below->ctx, size);
     }
@@ -159,6 +172,12 @@ static void *
 hook_calloc(const PyDataMemAllocator *below, bool is_program, size_t count, size_t size)
 {
     ep_log *log = enter(EP_KIND_CALLOC_NUMPY, NULL);
+    if (log == NULL && is_beside()) {
+        ep_py_begin_event(ep_log_current);
+        void *made = hook_calloc(below, is_program, count, size);
+        ep_py_end_event(ep_log_current);
+        return made;
+    }
     if (log == NULL) {
         return below->calloc(below->ctx, count, size);
     }
@@ -178,6 +197,12 @@ static void *
 hook_realloc(const PyDataMemAllocator *below, bool is_program, void *old, size_t size)
 {
     ep_log *log = enter(EP_KIND_REALLOC_NUMPY, old);
+    if (log == NULL && is_beside()) {
+        ep_py_begin_event(ep_log_current);
+        void *made = hook_realloc(below, is_program, old, size);
+        ep_py_end_event(ep_log_current);
+        return made;
+    }
     if (log == NULL) {
         return below->realloc(below->ctx, old, size);
     }

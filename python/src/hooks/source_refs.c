@@ -34,17 +34,18 @@ put(ep_kind kind, PyObject *object)
         EP_UNLIKELY(ts == NULL || !ep_py_is_own_interpreter(ts))) {
         return;
     }
-    ep_log *log = ep_py_log_for(kind);
-    if (log == NULL || log->busy) {
+    ep_log *log = ep_py_log_for_memory(kind);
+    if (log == NULL || (log->busy && !log->own_blocks.are_events)) {
         return;    /* our own */
     }
-    log->busy = 1;
+    uint32_t busy = log->busy;
+    log->busy = EP_BUSY_OWN;
     uint32_t name = ep_py_type_name(Py_TYPE(object));
     if (EP_LIKELY(name != EP_ID_SKIP)) {
         uint32_t place = ep_py_place(log, name, ep_py_frame_now());
         ep_log_put_value_at(log, ep_ticks_halves(ep_clock_ticks()), kind, place, (uintptr_t)object);
     }
-    log->busy = 0;
+    log->busy = busy;
 }
 
 static int

@@ -358,7 +358,23 @@ ep_py_fresh(const ep_log *log)
                            : *(const uint32_t *)&log->fresh;
 }
 
-/* HOT. The calling thread's log, in a hook that holds the GIL. NULL: no memory, counted. */
+/* HOT. The calling thread's log, in a hook that holds the GIL, also while calls are muted. NULL: no
+ * memory, counted. */
+static inline ep_log *
+ep_py_log_for_memory(ep_kind kind)
+{
+    ep_log *log = ep_log_mine();
+    if (EP_UNLIKELY(log == NULL)) {
+        ep_engine_count_unlogged(kind);
+        return NULL;
+    }
+    if (EP_UNLIKELY(ep_py_fresh(log))) {
+        ep_py_see_to(log, kind);
+    }
+    return log;
+}
+
+/* HOT. The same; NULL while the thread is muted, too. */
 static inline ep_log *
 ep_py_log_for(ep_kind kind)
 {

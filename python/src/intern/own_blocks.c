@@ -11,10 +11,12 @@ enter(uint32_t as)
     uint32_t busy = 0;
     if (log != NULL) {
         busy = log->busy;
-        if (busy == 0) {
+        if (busy == 0 || log->own_blocks.are_events) {
             log->own_blocks.count = 0;
             log->own_blocks.is_full = false;
         }
+        busy |= log->own_blocks.are_events ? EP_BUSY_EVENTS : 0;
+        log->own_blocks.are_events = false;
         log->busy = as;
     }
     return busy;
@@ -38,7 +40,8 @@ void
 ep_py_leave_own(uint32_t busy)
 {
     if (ep_log_current != NULL) {
-        ep_log_current->busy = busy;
+        ep_log_current->busy = busy & ~EP_BUSY_EVENTS;
+        ep_log_current->own_blocks.are_events = (busy & EP_BUSY_EVENTS) != 0;
     }
 }
 
@@ -63,16 +66,39 @@ ep_py_mute(void)
     return true;
 }
 
+bool
+ep_py_mute_calls(void)
+{
+    ep_log *log = ep_log_mine();
+    if (log == NULL || log->busy != 0 || (log->fresh & EP_FRESH_MUTED)) {
+        return false;
+    }
+    log->fresh |= EP_FRESH_MUTED;
+    log->busy = EP_BUSY_OWN;
+    log->own_blocks.count = 0;
+    log->own_blocks.is_full = false;
+    log->own_blocks.are_events = true;
+    return true;
+}
+
 void
-ep_py_unmute(void)
+ep_py_unmute(void (*left)(uintptr_t address))
 {
     ep_log *log = ep_log_current;
     if (log != NULL && (log->fresh & EP_FRESH_MUTED)) {    /* not set in a child that was forked
                                                             * meanwhile */
         log->fresh &= ~EP_FRESH_MUTED;
         log->busy = 0;
-        ep_os_unmap(log->own_blocks.muted, MUTED_BYTES);
-        log->own_blocks.muted = NULL;
+        log->own_blocks.are_events = false;
+        if (log->own_blocks.muted != NULL) {
+            for (size_t slot = 0; left != NULL && slot < EP_MUTED_BLOCKS; slot++) {
+                if (log->own_blocks.muted[slot] != 0) {
+                    left(log->own_blocks.muted[slot]);
+                }
+            }
+            ep_os_unmap(log->own_blocks.muted, MUTED_BYTES);
+            log->own_blocks.muted = NULL;
+        }
     }
 }
 

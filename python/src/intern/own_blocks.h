@@ -20,9 +20,16 @@ uint32_t ep_py_enter_ours(void);
 
 /* The calling thread runs Python code outside of our package for us, not for the program. Its calls and
  * blocks are not recorded; frees of the program's blocks are. False if nested or without memory; then
- * nothing has changed. Only for a short time: if a block is kept longer, its free will be unknown. */
+ * nothing has changed. Only for a short time: see ep_py_unmute(). */
 EP_COLD bool ep_py_mute(void);
-EP_COLD void ep_py_unmute(void);
+/* The same, but its objects are recorded, and the blocks of the interpreter's allocators and of NumPy,
+ * without a line. For code that runs while the program's threads run: these free blocks that it allocated,
+ * for instance from the interpreter's free lists. If the block was not recorded, verify takes such a free
+ * for a second free of an older block. */
+EP_COLD bool ep_py_mute_calls(void);
+/* Ends both. left: called with each block of ep_py_mute() that lives still; NULL: their frees will be
+ * unknown. */
+EP_COLD void ep_py_unmute(void (*left)(uintptr_t address));
 
 /* HOT. In an allocator hook: whether to call the two below; otherwise the hook does nothing. */
 static inline bool
