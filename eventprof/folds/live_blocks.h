@@ -3,9 +3,10 @@
  *   entries   [ A . B C D . . E F . . | . . ]       20 bytes each; nine of ten are used at most
  *              0                    count   end     a search ends at an empty entry
  *
- * Open addressing: a block is in the entry that the hash of its address says, its home, or in the first empty
- * one behind that. Homes are in order of the hash, and do not wrap around. So the table grows by a sixteenth
- * in place, from the end to the begin; there are never two tables. While it is small it doubles. */
+ * Open addressing: a block is in the entry that the hash of its address says, its home, or in the first
+ * empty one behind that. Homes are in order of the hash, and do not wrap around. So the table grows by a
+ * sixteenth in place, from the end to the begin. While it is small it doubles. When its addresses are used
+ * up it is copied by pieces, and the old ones go back to the system. */
 #ifndef EP_LIVE_BLOCKS_H
 #define EP_LIVE_BLOCKS_H
 
@@ -13,8 +14,8 @@
 
 #define EP_LIVE_FILL 9 / 10
 
-/* From so many entries on, 40 MiB, it grows by a sixteenth: a block that stays then costs 0.5 us, as all blocks
- * are moved sixteen times while the table doubles. */
+/* From so many entries on, 40 MiB, it grows by a sixteenth. A block that stays then costs 0.5 us: until the
+ * table is twice as large, all blocks are moved sixteen times. */
 #define EP_LIVE_LARGE_COUNT ((size_t)1 << 21)
 
 /* Read and written as a word, but aligned as a half: 20 bytes need no padding. */

@@ -448,6 +448,7 @@ open_tables(ep_tree *tree)
     }
     tree->leaf_count = 1;
     tree->origin_count = 1;
+    tree->origin_limit = EP_TREE_ORIGINS_LEAST;
     ep_place nowhere = {-1, -1, -1};
     uint32_t place = ep_tree_place_of(tree, &nowhere);
     if (place == UINT32_MAX || !ep_grow((void **)&tree->nodes, &tree->node_capacity, 1,

@@ -56,7 +56,8 @@ typedef struct ep_tree_leaf {
     uint32_t last_owner, last_origin;        /* a cache of one; last_origin 0: empty */
 } ep_tree_leaf;
 
-/* What blocks of the same leaf, thread and allocator have in common. */
+/* What blocks of the same leaf, thread and allocator have in common. Those without a live block are dropped
+ * from time to time: a server may have a thread for each request. */
 typedef struct ep_tree_origin {
     uint32_t leaf, owner;
 } ep_tree_origin;
@@ -135,7 +136,7 @@ typedef struct ep_tree {
     struct ep_tree_thread *threads;
     ep_live_blocks by_address;
     ep_tree_origin *origins;        /* [0] is none */
-    size_t origin_count, origin_capacity;
+    size_t origin_count, origin_capacity, origin_limit;
     ep_pair_map origin_map;         /* (leaf, owner) -> origin */
     struct ep_tree_block *late;     /* blocks whose free was logged too late */
     size_t late_count, late_capacity;

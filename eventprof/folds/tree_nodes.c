@@ -184,11 +184,71 @@ ep_tree_new_leaf(ep_tree *tree, uint32_t node, uint32_t site)
     return ep_tree_add_leaf(tree, node, place);
 }
 
+/* Gives the origins that live blocks have new numbers from 1 on. *count: how many there are. */
+static void
+number_origins(ep_tree *tree, uint32_t *to, size_t *count)
+{
+    ep_live_blocks *blocks = &tree->by_address;
+    *count = 1;
+    for (size_t i = 0; i < blocks->end; i++) {
+        uint32_t origin = blocks->entries[i].origin;
+        if (origin != 0) {
+            to[origin] = to[origin] != 0 ? to[origin] : (uint32_t)(*count)++;
+            blocks->entries[i].origin = to[origin];
+        }
+    }
+}
+
+/* Drops the origins that no live block has. Fails: EP_NOMEM, nothing has changed. */
+static EP_CHECKED ep_status
+drop_origins(ep_tree *tree)
+{
+    uint32_t *to = ep_array_new_zeroed(tree->origin_count, sizeof *to);
+    ep_tree_origin *kept = ep_array_new(tree->origin_count, sizeof *kept);
+    if (to == NULL || kept == NULL) {
+        free(to);
+        free(kept);
+        return EP_NOMEM;
+    }
+    size_t count;
+    number_origins(tree, to, &count);
+    kept[0] = tree->origins[0];
+    for (size_t i = 1; i < tree->origin_count; i++) {
+        if (to[i] != 0) {
+            kept[to[i]] = tree->origins[i];
+        }
+    }
+    memcpy(tree->origins, kept, count * sizeof *kept);
+    tree->origin_count = count;
+    free(to);
+    free(kept);
+    memset(tree->origin_map.slots, 0, (tree->origin_map.mask + 1) * sizeof *tree->origin_map.slots);
+    tree->origin_map.used = 0;
+    for (size_t i = 1; i < count; i++) {
+        const ep_tree_origin *origin = &tree->origins[i];
+        if (PAIR_FIND(&tree->origin_map, tree->origins, origin->leaf, origin->owner) == 0) {
+            put_into(&tree->origin_map, origin->leaf, origin->owner, (uint32_t)i + 1);
+            tree->origin_map.used++;
+        }
+    }
+    for (size_t i = 1; i < tree->leaf_count; i++) {
+        tree->leaves[i].last_origin = 0;
+    }
+    /* All live blocks and leaves are read each time; so the next time is as much later. */
+    size_t limit = 2 * count, work = (tree->by_address.end + tree->leaf_count) / 16;
+    limit = work > limit ? work : limit;
+    tree->origin_limit = limit > EP_TREE_ORIGINS_LEAST ? limit : EP_TREE_ORIGINS_LEAST;
+    return EP_OK;
+}
+
 uint32_t
 ep_tree_find_origin(ep_tree *tree, uint32_t leaf, uint32_t owner)
 {
-    size_t row = tree->origin_count;
     uint32_t index = PAIR_FIND(&tree->origin_map, tree->origins, leaf, owner);
+    if (EP_UNLIKELY(index == 0 && tree->origin_count >= tree->origin_limit && drop_origins(tree) != EP_OK)) {
+        return 0;
+    }
+    size_t row = tree->origin_count;
     if (index != 0) {
         row = index - 1;
     } else if (row >= UINT32_MAX - 1 ||

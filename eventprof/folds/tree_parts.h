@@ -306,10 +306,12 @@ touch_domain(ep_tree *tree, unsigned domain)
 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
 
+#define EP_TREE_ORIGINS_LEAST ((size_t)4096)    /* below, none is dropped */
+
 /* The origin of blocks of a leaf and an owner, made if it is new. Fails: 0. */
 EP_COLD uint32_t ep_tree_find_origin(ep_tree *tree, uint32_t leaf, uint32_t owner);
 
-/* The same. */
+/* As ep_tree_find_origin(). */
 static EP_INLINE uint32_t
 origin_of(ep_tree *tree, uint32_t leaf, uint32_t owner)
 {

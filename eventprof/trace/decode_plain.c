@@ -88,7 +88,7 @@ read_each(ep_plain *p, size_t most)
     int64_t last_ns = p->last_ns;
 
     while (done < most && at < limit) {
-        /* So many records fit for certain, without a test for each. The last word may be half of a record. */
+        /* So many records fit for certain, without a test for each. The last may be half of a record. */
         size_t words = (size_t)(limit - at), left = least(most - done, words / 2 + words % 2);
         left = least(left, least(p->capacity - row, p->alloc_capacity - block));
         size_t before = left;
@@ -107,7 +107,8 @@ read_each(ep_plain *p, size_t most)
             row_kinds[row] = (uint8_t)kind;
             ids[row] = (uint32_t)((payload & ~mask->not_id) | (word1 & mask->site));
             alloc_rows[block] = row;
-            addresses[block] = (word1 & mask->address) | (word1 >> EP_ALLOC_SITE_BITS << 3 & ~mask->address);
+            uint64_t address = word1 >> EP_ALLOC_SITE_BITS << 3;
+            addresses[block] = (word1 & mask->address) | (address & ~mask->address);
             sizes[block] = (int64_t)(payload | mask->address);
             row += mask->row;
             block += mask->block;

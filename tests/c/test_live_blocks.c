@@ -116,19 +116,16 @@ START_TEST(a_block_takes_24_bytes)
 }
 END_TEST
 
-START_TEST(a_node_takes_128_bytes)
+/* Returns: new. */
+static ep_tree
+tree_of(program *p, size_t threads)
 {
-    static int32_t no_caller[SITES], no_line[SITES];
-    program *p = program_new();
-    p->map.site_caller = no_caller;
-    p->map.site_line = no_line;
-    for (uint32_t depth = 0; depth < 40000; depth++) {
-        program_call(p, 0, EP_KIND_CALL, 1 + depth % (SITES - 1));
-    }
+    static int32_t unknown[SITES];
+    memset(unknown, 0xff, sizeof unknown);
+    p->map.site_caller = p->map.site_line = unknown;
     ep_fold_facts facts = {
         .map = &p->map,
-        .thread_count = THREADS,
-        .open_at_start = p->open,
+        .thread_count = threads,
         .length_ns = p->input.length_ns,
     };
     ep_tree tree;
@@ -136,18 +133,58 @@ START_TEST(a_node_takes_128_bytes)
     ep_fold *fold = &tree.fold;
     ep_column_stream stream;
     ep_column_stream_open(&stream, &p->columns);
-
     ck_assert_int_eq(ep_fold_run(&stream.stream, &facts, &fold, 1, NULL), EP_OK);
+    return tree;
+}
+
+START_TEST(a_node_takes_128_bytes)
+{
+    program *p = program_new();
+    for (uint32_t depth = 0; depth < 40000; depth++) {
+        program_call(p, 0, EP_KIND_CALL, 1 + depth % (SITES - 1));
+    }
+
+    ep_tree tree = tree_of(p, 1);
 
     ck_assert_uint_eq(tree.node_count, 40001);
     size_t bytes = tree.node_count * sizeof *tree.nodes +
                    (tree.children.mask + 1) * sizeof *tree.children.slots;
     ck_assert_uint_le(bytes, 128 * tree.node_count);
-    fold->type->clear(fold);
+    tree.fold.type->clear(&tree.fold);
+    program_free(p);
+}
+END_TEST
+
+START_TEST(threads_that_keep_no_block_leave_nothing)
+{
+    const int32_t threads = 30000, one_of = 100;
+    program *p = program_new();
+    for (int32_t thread = 0; thread < threads; thread++) {
+        uint64_t address = 0x7f0000000000 + (uint64_t)thread * 64;
+        program_alloc(p, thread, EP_KIND_MALLOC, address, thread);
+        program_alloc(p, thread, EP_KIND_MALLOC, address + 16, 1);
+        if (thread % one_of != 0)
+            program_alloc(p, thread, EP_KIND_FREE, address, -1);
+        program_alloc(p, thread, EP_KIND_FREE, address + 16, -1);
+    }
+
+    ep_tree tree = tree_of(p, (size_t)threads);
+
+    ck_assert_uint_eq(tree.live_blocks, threads / one_of);
+    ck_assert_uint_eq(tree.by_address.used, threads / one_of);
+    ck_assert_uint_le(tree.origin_count, 4096);
+    for (size_t i = 0; i < tree.by_address.end; i++) {
+        const ep_live_entry *entry = &tree.by_address.entries[i];
+        if (entry->origin != 0) {
+            /* The owner of a block is still the thread that made it: its number is the size. */
+            ck_assert_uint_eq(tree.origins[entry->origin].owner >> 3, entry->size);
+        }
+    }
+    tree.fold.type->clear(&tree.fold);
     program_free(p);
 }
 END_TEST
 
 EP_TEST_MAIN("live_blocks", table_has_what_was_put_and_not_taken,
              blocks_of_one_home_at_the_end_of_the_table_are_found, a_block_takes_24_bytes,
-             a_node_takes_128_bytes)
+             a_node_takes_128_bytes, threads_that_keep_no_block_leave_nothing)
