@@ -14,7 +14,7 @@ static void
 set_count(ep_live_blocks *blocks, size_t count)
 {
     blocks->count = count;
-    blocks->limit = count * EP_LIVE_FILL;
+    blocks->limit = count < EP_LIVE_LARGE_COUNT ? count / 2 : count * 9 / 10;
 }
 
 ep_status

@@ -1,18 +1,17 @@
 /* The live blocks of a program by address, in 24 bytes each.
  *
- *   entries   [ A . B C D . . E F . . | . . ]       20 bytes each; nine of ten are used at most
+ *   entries   [ A . B C D . . E F . . | . . ]       20 bytes each
  *              0                    count   end     a search ends at an empty entry
  *
  * Open addressing: a block is in the entry that the hash of its address says, its home, or in the first
- * empty one behind that. Homes are in order of the hash, and do not wrap around. So the table grows by a
- * sixteenth in place, from the end to the begin. While it is small it doubles. When its addresses are used
- * up it is copied by pieces, and the old ones go back to the system. */
+ * empty one behind that. Homes are in order of the hash, and do not wrap around. A large table has nine of
+ * ten entries in use, and grows by a sixteenth in place, from the end to the begin. A small one has half of
+ * them in use, and doubles: searches are shorter (by 7 % of the time of a tree). When its addresses are used
+ * up a table is copied by pieces, and the old ones go back to the system. */
 #ifndef EP_LIVE_BLOCKS_H
 #define EP_LIVE_BLOCKS_H
 
 #include "types.h"
-
-#define EP_LIVE_FILL 9 / 10
 
 /* From so many entries on, 40 MiB, it grows by a sixteenth. A block that stays then costs 0.5 us: until the
  * table is twice as large, all blocks are moved sixteen times. */
