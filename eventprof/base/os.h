@@ -18,6 +18,9 @@ void *ep_os_map_touched(size_t bytes);
  * page faults (measured: decoding 20 M events took half the time). */
 void ep_os_expect_use(void *at, size_t bytes);
 
+/* Gives whole pages of heap memory back to the system. The memory may be freed, and holds anything. */
+void ep_os_give_back(void *at, size_t bytes);
+
 /* The size of a page of memory; at least 4096. */
 size_t ep_os_page_bytes(void);
 

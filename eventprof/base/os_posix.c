@@ -175,6 +175,16 @@ ep_os_expect_use(void *at, size_t bytes)
 #endif
 }
 
+void
+ep_os_give_back(void *at, size_t bytes)
+{
+    uintptr_t page = ep_os_page_bytes();
+    uintptr_t first = ((uintptr_t)at + page - 1) & ~(page - 1), end = ((uintptr_t)at + bytes) & ~(page - 1);
+    if (end > first) {
+        (void)madvise((void *)first, end - first, MADV_DONTNEED);
+    }
+}
+
 uint64_t
 ep_os_thread_id(void)
 {

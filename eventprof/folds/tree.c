@@ -174,25 +174,6 @@ end_call(ep_tree *tree, ep_tree_thread *t, uint8_t work, uint32_t name, int64_t 
 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
 
-ep_status
-ep_tree_grow_slots(ep_tree *tree)
-{
-    ep_tree larger = {.slot_mask = tree->slot_mask * 2 + 1};
-    larger.slots = ep_array_new_zeroed(larger.slot_mask + 1, sizeof *larger.slots);
-    if (larger.slots == NULL) {
-        return EP_NOMEM;
-    }
-    for (size_t i = 0; i <= tree->slot_mask; i++) {
-        if (tree->slots[i].leaf != 0) {
-            larger.slots[block_find(&larger, tree->slots[i].address)] = tree->slots[i];
-        }
-    }
-    free(tree->slots);
-    tree->slots = larger.slots;
-    tree->slot_mask = larger.slot_mask;
-    return EP_OK;
-}
-
 /* Notes the live bytes in the current bin, after a change. */
 static inline void
 note_live(ep_tree *tree)
@@ -273,20 +254,21 @@ is_freed_late(const ep_tree *tree, const ep_columns *columns, size_t event)
 }
 
 static EP_COLD EP_CHECKED ep_status
-begin_over(ep_tree *tree, size_t at, const ep_columns *columns, size_t event)
+begin_over(ep_tree *tree, ep_live_entry *at, const ep_columns *columns, size_t event)
 {
+    ep_tree_block block = block_at(tree, at);
     if (!is_freed_late(tree, columns, event)) {
-        take_live(tree, &tree->slots[at]);    /* its free was lost */
+        take_live(tree, &block);    /* its free was lost */
         tree->frees_lost++;
-        tree->freed_unseen += tree->slots[at].size;
+        tree->freed_unseen += block.size;
     } else {
         if (!ep_grow_raw((void **)&tree->late, &tree->late_capacity, tree->late_count + 1,
                          sizeof *tree->late)) {
             return EP_NOMEM;
         }
-        tree->late[tree->late_count++] = tree->slots[at];
+        tree->late[tree->late_count++] = block;
     }
-    block_take(tree, at);
+    ep_live_take(&tree->by_address, at);
     return EP_OK;
 }
 
@@ -297,15 +279,15 @@ begin_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_columns *
     const ep_tree_frame *call = &t->frames[t->depth];
     uint64_t address = columns->address[event];
     uint32_t leaf_index = leaf_of(tree, call->node, columns->id[row]);
-    if (EP_UNLIKELY(leaf_index == 0 || block_reserve(tree) != EP_OK)) {
+    if (EP_UNLIKELY(leaf_index == 0)) {
         return EP_NOMEM;
     }
-    size_t at = block_find(tree, address);
-    if (EP_UNLIKELY(tree->slots[at].leaf != 0)) {
+    ep_live_entry *at = ep_live_find(&tree->by_address, address);
+    if (EP_UNLIKELY(at->origin != 0)) {
         if (begin_over(tree, at, columns, event) != EP_OK) {
             return EP_NOMEM;
         }
-        at = block_find(tree, address);
+        at = ep_live_find(&tree->by_address, address);
     } else if (EP_UNLIKELY(tree->later != NULL)) {
         ep_tree_claim(tree, address, thread);
     }
@@ -314,17 +296,17 @@ begin_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_columns *
         .size = (uint64_t)columns->size[event],
         .leaf = leaf_index,
         .call = (uint32_t)call->call,
-        .birth = (uint32_t)tree->births++,
         .owner = OWNER(thread, tree->domain_of[columns->kind[row]]),
     };
-    tree->slots[at] = block;
-    tree->slot_used++;
+    if (EP_UNLIKELY(block_put(tree, at, &block) != EP_OK)) {
+        return EP_NOMEM;
+    }
     ep_tree_leaf *leaf = &tree->leaves[leaf_index];
     tree->thread_sums[thread].allocated += (int64_t)block.size;
     tree->domain_allocated[OWNER_DOMAIN(block.owner)] += block.size;
     leaf->allocated += block.size;
     leaf->blocks++;
-    t->last_birth = block.birth;
+    t->last_birth = address;
     t->has_birth = true;
     add_live(tree, &block, columns->time_ns[row]);
     return EP_OK;
@@ -352,7 +334,7 @@ end_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_tree_block 
     tree->nodes[node].freed += block->size;
     take_live(tree, block);
     const ep_tree_frame *call = &t->frames[t->depth];
-    bool brief = t->has_birth && t->last_birth == block->birth &&
+    bool brief = t->has_birth && t->last_birth == block->address &&
                  OWNER(thread, 0) == (block->owner & ~UINT32_C(7));
     bool local = t->depth > 0 && (uint32_t)call->call == block->call;
     if ((brief || local) && !moves) {
@@ -410,7 +392,7 @@ revive_block(ep_tree *tree, ep_tree_thread *t, const ep_columns *columns, size_t
     bool earlier = t->moving_owed == OWED_EARLIER;
     bool fits = t->moving && (earlier || (t->moving_domain == domain && t->moving_address == address));
     t->moving = false;
-    if (fits && t->moving_owed != OWED_NONE && tree->slots[block_find(tree, address)].leaf == 0) {
+    if (fits && t->moving_owed != OWED_NONE && ep_live_find(&tree->by_address, address)->origin == 0) {
         ep_tree_owe(tree, (ep_tree_owed){
                               .address = address,
                               .undone = t->moving_owed,
@@ -423,15 +405,13 @@ revive_block(ep_tree *tree, ep_tree_thread *t, const ep_columns *columns, size_t
     if (!fits || !t->moving_known) {
         return EP_OK;
     }
-    if (block_reserve(tree) != EP_OK) {
-        return EP_NOMEM;
-    }
-    size_t at = block_find(tree, t->moved.address);
-    if (tree->slots[at].leaf != 0) {
+    ep_live_entry *at = ep_live_find(&tree->by_address, t->moved.address);
+    if (at->origin != 0) {
         return EP_OK;    /* another thread has a block at the address, so the old one did end */
     }
-    tree->slots[at] = t->moved;
-    tree->slot_used++;
+    if (block_put(tree, at, &t->moved) != EP_OK) {
+        return EP_NOMEM;
+    }
     tree->nodes[t->moving_node].freed -= t->moved.size;
     add_live(tree, &t->moved, columns->time_ns[row]);
     return EP_OK;
@@ -447,25 +427,28 @@ open_tables(ep_tree *tree)
         tree->domain_of[kind] = ep_kinds[kind].domain;
     }
     tree->place_mask = 4095;
-    tree->slot_mask = 4095;
     tree->place_slots = ep_array_new_zeroed(tree->place_mask + 1, sizeof *tree->place_slots);
-    tree->slots = ep_array_new_zeroed(tree->slot_mask + 1, sizeof *tree->slots);
     tree->place_of_site =
         ep_array_new_zeroed(tree->facts.map->site_count + 1, sizeof *tree->place_of_site);
     tree->threads = ep_calloc(tree->facts.thread_count, sizeof *tree->threads);
     tree->thread_sums = ep_calloc(tree->facts.thread_count, sizeof *tree->thread_sums);
     tree->bins = ep_calloc(EP_TREE_BINS, sizeof *tree->bins);
     tree->bin_end_ns = ep_bin_start(tree->facts.length_ns, EP_TREE_BINS, 1);
-    if (tree->place_slots == NULL || tree->slots == NULL || tree->place_of_site == NULL ||
+    if (tree->place_slots == NULL || tree->place_of_site == NULL ||
         tree->threads == NULL || tree->thread_sums == NULL || tree->bins == NULL ||
         ep_tree_pair_open(&tree->children, 4096) != EP_OK ||
         ep_tree_pair_open(&tree->leaf_map, 4096) != EP_OK ||
+        ep_tree_pair_open(&tree->origin_map, 4096) != EP_OK ||
+        ep_live_open(&tree->by_address) != EP_OK ||
+        !ep_grow((void **)&tree->origins, &tree->origin_capacity, 1, sizeof *tree->origins) ||
         (tree->with_lengths && ep_tree_pair_open(&tree->length_map, 4096) != EP_OK) ||
         ep_tenure_clock_open(&tree->clock, tree->facts.thread_count) != EP_OK ||
         !ep_grow((void **)&tree->leaves, &tree->leaf_capacity, 1, sizeof *tree->leaves)) {
         return EP_NOMEM;
     }
     tree->leaf_count = 1;
+    tree->origin_count = 1;
+    tree->origin_limit = EP_TREE_ORIGINS_LEAST;
     ep_place nowhere = {-1, -1, -1};
     uint32_t place = ep_tree_place_of(tree, &nowhere);
     if (place == UINT32_MAX || !ep_grow((void **)&tree->nodes, &tree->node_capacity, 1,
@@ -542,9 +525,7 @@ tree_events(ep_fold *fold, const ep_batch *batch)
             }
             if (EP_LIKELY(event + PREFETCH_EVENTS < columns->alloc_count)) {
                 uint64_t soon = columns->address[event + PREFETCH_EVENTS];
-                const ep_tree_block *home = &tree->slots[block_home(soon, tree->slot_mask)];
-                __builtin_prefetch(home, 1);
-                __builtin_prefetch(home + 1, 1);    /* block_take() reads the next slot, too */
+                ep_live_expect(&tree->by_address, soon);
             }
         }
         switch (action) {
@@ -637,7 +618,9 @@ tree_clear(ep_fold *fold)
     free(tree->lengths);
     free(tree->place_of_site);
     free(tree->place_slots);
-    free(tree->slots);
+    free(tree->origins);
+    free(tree->origin_map.slots);
+    ep_live_clear(&tree->by_address);
     free(tree->late);
     free(tree->bins);
     free(tree->thread_sums);

@@ -18,6 +18,7 @@
 #define EP_TREE_H
 
 #include "fold.h"
+#include "live_blocks.h"
 #include "tenures.h"
 
 #define EP_TREE_NODES_MAX ((size_t)1 << 20)    /* nodes, without those of the open calls */
@@ -42,8 +43,7 @@ typedef struct ep_tree_node {
     int64_t longest, shortest;      /* ns, of whole calls; -1: there is none */
     int64_t cut, cut_ns;      /* calls and resumes that are not whole; time in those and in what was open */
     uint64_t freed;           /* bytes freed here, whoever allocated them */
-    uint32_t last_id, last_leaf;    /* a cache of one leaf; last_leaf 0: empty */
-    uint32_t last_place, last_child;    /* a cache of one child; last_child 0: empty */
+    uint32_t last_leaf, last_child;    /* caches of one; 0: empty */
 } ep_tree_node;
 
 typedef struct ep_tree_leaf {
@@ -53,15 +53,18 @@ typedef struct ep_tree_leaf {
     uint64_t live, live_blocks;
     uint64_t at_peak, at_peak_blocks;        /* after end(): what was alive at the peak */
     uint64_t temporary, temporary_blocks;    /* freed at once, or by the call that made them */
+    uint32_t last_owner, last_origin;        /* a cache of one; last_origin 0: empty */
 } ep_tree_leaf;
 
-/* (u32, u32) -> index + 1. */
-typedef struct ep_pair_slot {
-    uint32_t a, b, index;
-} ep_pair_slot;
+/* What blocks of the same leaf, thread and allocator have in common. Those without a live block are dropped
+ * from time to time: a server may have a thread for each request. */
+typedef struct ep_tree_origin {
+    uint32_t leaf, owner;
+} ep_tree_origin;
 
+/* (u32, u32) -> index + 1 of the row that begins with the two. */
 typedef struct ep_pair_map {
-    ep_pair_slot *slots;
+    uint32_t *slots;
     size_t mask, used;
 } ep_pair_map;
 
@@ -75,9 +78,10 @@ typedef struct ep_tree_bin {
  * than 1 % (half of 1/64). A bin exists if a call fell into it. */
 #define EP_TREE_LENGTH_PARTS 64
 typedef struct ep_tree_length {
+    int32_t function;           /* -1: unknown */
+    uint32_t bin;
     int64_t low_ns, high_ns;    /* the shortest and the longest of the bin */
     uint64_t calls;
-    int32_t function;           /* -1: unknown */
 } ep_tree_length;
 
 /* What a thread did. */
@@ -124,14 +128,16 @@ typedef struct ep_tree {
     /* while it runs */
     ep_fold_facts facts;
     ep_pair_map children, leaf_map;    /* (parent, place) -> node; (node, place) -> leaf */
-    ep_pair_map length_map;   /* (function + 1, bin) -> length */
+    ep_pair_map length_map;   /* (function, bin) -> length */
     bool failed;              /* out of memory where no status is returned */
     uint32_t *place_of_site;  /* place + 1; 0: not looked up yet */
     uint32_t *place_slots;    /* place + 1, by hash */
     size_t place_mask;
     struct ep_tree_thread *threads;
-    struct ep_tree_block *slots;    /* live blocks by address */
-    size_t slot_mask, slot_used;
+    ep_live_blocks by_address;
+    ep_tree_origin *origins;        /* [0] is none */
+    size_t origin_count, origin_capacity, origin_limit;
+    ep_pair_map origin_map;         /* (leaf, owner) -> origin */
     struct ep_tree_block *late;     /* blocks whose free was logged too late */
     size_t late_count, late_capacity;
     ep_tenure_clock clock;
@@ -140,7 +146,7 @@ typedef struct ep_tree {
     uint8_t domain_of[EP_KIND_COUNT];    /* ep_domain */
     struct ep_tree_later *later;    /* of a part that is not the first: what the parts before it resolve */
     uint64_t epoch;
-    uint64_t calls_begun, births;
+    uint64_t calls_begun;
     size_t bin;               /* the current one of bins */
     int64_t bin_end_ns;
 } ep_tree;

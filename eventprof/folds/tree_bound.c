@@ -163,7 +163,7 @@ rebuild_leaves(ep_tree *tree, rebuilding *r, uint32_t other)
         uint32_t node = r->node_to[from->node];
         bool in_other = tree->places[r->tree.nodes[node].place].function == EP_PLACE_OTHER;
         uint32_t place = in_other ? other : from->place;
-        uint32_t to = pair_find(&r->tree.leaf_map, node, place)->index;
+        uint32_t to = PAIR_FIND(&r->tree.leaf_map, r->tree.leaves, node, place);
         if (to != 0) {
             fold_leaf(&r->tree.leaves[to - 1], from);
             r->leaf_to[i] = to - 1;
@@ -171,13 +171,31 @@ rebuild_leaves(ep_tree *tree, rebuilding *r, uint32_t other)
         }
         if (!ep_grow_raw((void **)&r->tree.leaves, &r->tree.leaf_capacity, r->tree.leaf_count + 1,
                          sizeof *from) ||
-            ep_tree_pair_put(&r->tree.leaf_map, node, place, (uint32_t)r->tree.leaf_count + 1) != EP_OK) {
+            PAIR_PUT(&r->tree.leaf_map, r->tree.leaves, node, place, (uint32_t)r->tree.leaf_count + 1) !=
+                EP_OK) {
             return EP_NOMEM;
         }
         r->leaf_to[i] = (uint32_t)r->tree.leaf_count++;
         r->tree.leaves[r->leaf_to[i]] = *from;
         r->tree.leaves[r->leaf_to[i]].node = node;
         r->tree.leaves[r->leaf_to[i]].place = place;
+        r->tree.leaves[r->leaf_to[i]].last_origin = 0;
+    }
+    return EP_OK;
+}
+
+/* Puts the new numbers of leaves into origins. Two origins may become the same; blocks keep theirs. */
+static EP_CHECKED ep_status
+renumber_origins(ep_tree *tree, rebuilding *r)
+{
+    for (size_t i = 1; i < tree->origin_count; i++) {
+        ep_tree_origin *origin = &r->tree.origins[i];
+        *origin = (ep_tree_origin){r->leaf_to[tree->origins[i].leaf], tree->origins[i].owner};
+        if (PAIR_FIND(&r->tree.origin_map, r->tree.origins, origin->leaf, origin->owner) == 0 &&
+            PAIR_PUT(&r->tree.origin_map, r->tree.origins, origin->leaf, origin->owner, (uint32_t)i + 1) !=
+                EP_OK) {
+            return EP_NOMEM;
+        }
     }
     return EP_OK;
 }
@@ -195,9 +213,6 @@ renumber(ep_tree *tree, const rebuilding *r)
             t->moving_node = r->node_to[t->moving_node];
             t->moved.leaf = r->leaf_to[t->moved.leaf];
         }
-    }
-    for (size_t i = 0; i <= tree->slot_mask; i++) {
-        tree->slots[i].leaf = r->leaf_to[tree->slots[i].leaf];
     }
     for (size_t i = 0; i < tree->late_count; i++) {
         tree->late[i].leaf = r->leaf_to[tree->late[i].leaf];
@@ -218,14 +233,18 @@ ep_tree_shrink(ep_tree *tree)
                            : EP_NOMEM;
     status = status != EP_OK ? status : ep_tree_pair_open(&r.tree.children, 4096);
     status = status != EP_OK ? status : ep_tree_pair_open(&r.tree.leaf_map, 4096);
+    status = status != EP_OK ? status : ep_tree_pair_open(&r.tree.origin_map, 4096);
     status = status != EP_OK ? status : choose_nodes(tree, r.keep);
     if (status == EP_OK &&
         (!ep_grow((void **)&r.tree.leaves, &r.tree.leaf_capacity, 1, sizeof *r.tree.leaves) ||
+         !ep_grow((void **)&r.tree.origins, &r.tree.origin_capacity, tree->origin_count,
+                  sizeof *r.tree.origins) ||
          !ep_grow((void **)&r.tree.nodes, &r.tree.node_capacity, 1, sizeof *r.tree.nodes))) {
         status = EP_NOMEM;
     }
     status = status != EP_OK ? status : rebuild_nodes(tree, &r, other);
     status = status != EP_OK ? status : rebuild_leaves(tree, &r, other);
+    status = status != EP_OK ? status : renumber_origins(tree, &r);
     if (status == EP_OK) {
         renumber(tree, &r);
         ep_tree old = *tree;
@@ -237,15 +256,22 @@ ep_tree_shrink(ep_tree *tree)
         tree->leaf_capacity = r.tree.leaf_capacity;
         tree->children = r.tree.children;
         tree->leaf_map = r.tree.leaf_map;
+        tree->origins = r.tree.origins;
+        tree->origin_capacity = r.tree.origin_capacity;
+        tree->origin_map = r.tree.origin_map;
         r.tree.nodes = old.nodes;
         r.tree.leaves = old.leaves;
         r.tree.children = old.children;
         r.tree.leaf_map = old.leaf_map;
+        r.tree.origins = old.origins;
+        r.tree.origin_map = old.origin_map;
     }
     free(r.tree.nodes);
     free(r.tree.leaves);
     free(r.tree.children.slots);
     free(r.tree.leaf_map.slots);
+    free(r.tree.origins);
+    free(r.tree.origin_map.slots);
     free(r.node_to);
     free(r.leaf_to);
     free(r.keep);

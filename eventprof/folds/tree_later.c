@@ -110,7 +110,7 @@ ep_tree_save_new_leaf(ep_tree *tree, uint32_t index)
 static size_t
 seen_slot(const ep_tree_later *later, uint64_t address)
 {
-    size_t at = block_home(address, later->seen_mask);
+    size_t at = (size_t)(ep_live_hash(address) >> 20) & later->seen_mask;
     while (later->seen[at] != 0 && later->seen[at] != address) {
         at = (at + 1) & later->seen_mask;
     }

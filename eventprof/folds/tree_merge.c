@@ -16,7 +16,7 @@ typedef struct merging {
     size_t call_count;
     ep_tree_block *resolved;  /* for each of later->owed; leaf 0: nothing */
     uint64_t gone;            /* bytes of earlier parts that `from` has freed so far; at the end the sum */
-    uint64_t births, calls;   /* of the parts before */
+    uint64_t calls;           /* of the parts before */
 } merging;
 
 /* ---- What is open between the parts ------------------------------------------------------------ */
@@ -104,7 +104,7 @@ leaf_at(ep_tree *tree, uint32_t node, const ep_place *of)
     if (place == UINT32_MAX) {
         return 0;
     }
-    uint32_t index = pair_find(&tree->leaf_map, node, place)->index;
+    uint32_t index = PAIR_FIND(&tree->leaf_map, tree->leaves, node, place);
     return index != 0 ? index - 1 : ep_tree_add_leaf(tree, node, place);
 }
 
@@ -259,15 +259,8 @@ join_calls(merging *m)
 static EP_CHECKED ep_status
 put_block(ep_tree *tree, const ep_tree_block *block)
 {
-    if (block_reserve(tree) != EP_OK) {
-        return EP_NOMEM;
-    }
-    size_t at = block_find(tree, block->address);
-    if (tree->slots[at].leaf == 0) {
-        tree->slots[at] = *block;
-        tree->slot_used++;
-    }
-    return EP_OK;
+    ep_live_entry *at = ep_live_find(&tree->by_address, block->address);
+    return at->origin != 0 ? EP_OK : block_put(tree, at, block);
 }
 
 /* Undoes a realloc_free whose realloc failed. */
@@ -288,7 +281,7 @@ revive(merging *m, size_t number)
         block = m->resolved[owed->undone - 1];
         node = m->later->owed[owed->undone - 1].node;
     }
-    if (block.leaf == 0 || m->into->slots[block_find(m->into, block.address)].leaf != 0) {
+    if (block.leaf == 0 || ep_live_find(&m->into->by_address, block.address)->origin != 0) {
         return EP_OK;
     }
     m->resolved[number] = block;
@@ -301,7 +294,7 @@ static bool
 is_temporary(const merging *m, const ep_tree_owed *owed, const ep_tree_block *block)
 {
     const ep_tree_thread *t = &m->into->threads[owed->thread];
-    bool brief = owed->before_births && t->has_birth && t->last_birth == block->birth &&
+    bool brief = owed->before_births && t->has_birth && t->last_birth == block->address &&
                  OWNER_THREAD(block->owner) == (uint32_t)owed->thread;
     bool local = owed->depth > 0 && (uint32_t)t->frames[owed->depth].call == block->call;
     return brief || local;
@@ -516,7 +509,6 @@ static ep_tree_block
 renumbered(const merging *m, ep_tree_block block)
 {
     block.leaf = m->leaf_to[block.leaf];
-    block.birth += (uint32_t)m->births;
     block.call = block.call < m->call_count ? (uint32_t)m->call_to[block.call]
                                             : block.call + (uint32_t)m->calls;
     return block;
@@ -526,9 +518,9 @@ static EP_CHECKED ep_status
 add_blocks(merging *m)
 {
     ep_tree *into = m->into, *from = m->from;
-    for (size_t i = 0; i <= from->slot_mask; i++) {
-        if (from->slots[i].leaf != 0) {
-            ep_tree_block block = renumbered(m, from->slots[i]);
+    for (size_t i = 0; i < from->by_address.end; i++) {
+        if (from->by_address.entries[i].origin != 0) {
+            ep_tree_block block = renumbered(m, block_at(from, &from->by_address.entries[i]));
             if (put_block(into, &block) != EP_OK) {
                 return EP_NOMEM;
             }
@@ -546,7 +538,7 @@ add_blocks(merging *m)
         const ep_tree_thread *t = &from->threads[thread];
         if (t->has_birth) {
             to->has_birth = true;
-            to->last_birth = t->last_birth + (uint32_t)m->births;
+            to->last_birth = t->last_birth;
         }
         if (t->moving && t->moving_owed == OWED_EARLIER) {
             continue;    /* neither half of a realloc in the part */
@@ -564,7 +556,6 @@ add_blocks(merging *m)
             to->moved = m->resolved[t->moving_owed - 1];
         }
     }
-    into->births += from->births;
     into->frees_lost += from->frees_lost;
     into->freed_unseen += from->freed_unseen;
     return EP_OK;
@@ -577,8 +568,8 @@ add_lengths(ep_tree *into, const ep_tree *from)
 {
     for (size_t i = 0; into->with_lengths && i < from->length_count; i++) {
         const ep_tree_length *length = &from->lengths[i];
-        uint32_t bin = length_bin((uint64_t)length->low_ns);
-        uint32_t index = pair_find(&into->length_map, (uint32_t)(length->function + 1), bin)->index;
+        uint32_t bin = length->bin;
+        uint32_t index = PAIR_FIND(&into->length_map, into->lengths, (uint32_t)length->function, bin);
         if (index != 0) {
             into->lengths[index - 1].calls += length->calls;
         } else {
@@ -637,7 +628,6 @@ ep_tree_merge(ep_tree *into, ep_tree *later)
         .into = into,
         .from = later,
         .later = later->later,
-        .births = into->births,
         .calls = into->calls_begun,
     };
     if (!is_continued(&m)) {

@@ -1,4 +1,6 @@
 /* The nodes, leaves and places of the tree: the cold halves, which make them. */
+#include <string.h>
+
 #include "array.h"
 #include "memory.h"
 #include "tree_parts.h"
@@ -11,24 +13,37 @@ ep_tree_pair_open(ep_pair_map *map, size_t capacity)
     return map->slots != NULL ? EP_OK : EP_NOMEM;
 }
 
-ep_status
-ep_tree_pair_put(ep_pair_map *map, uint32_t a, uint32_t b, uint32_t index)
+static void
+put_into(ep_pair_map *map, uint32_t a, uint32_t b, uint32_t index)
 {
-    if (EP_UNLIKELY(map->used * 2 > map->mask)) {
+    size_t at = pair_home(a, b, map->mask);
+    while (map->slots[at] != 0) {
+        at = (at + 1) & map->mask;
+    }
+    map->slots[at] = index;
+}
+
+ep_status
+ep_tree_pair_put(ep_pair_map *map, const void *rows, size_t stride, uint32_t a, uint32_t b,
+                 uint32_t index)
+{
+    if (EP_UNLIKELY(map->used * 8 > map->mask * 5)) {
         ep_pair_map larger;
         if (ep_tree_pair_open(&larger, (map->mask + 1) * 2) != EP_OK) {
             return EP_NOMEM;
         }
         for (size_t i = 0; i <= map->mask; i++) {
-            if (map->slots[i].index != 0) {
-                *pair_find(&larger, map->slots[i].a, map->slots[i].b) = map->slots[i];
+            uint32_t key[2], of = map->slots[i];
+            if (of != 0) {
+                memcpy(key, (const char *)rows + (of - 1) * stride, sizeof key);
+                put_into(&larger, key[0], key[1], of);
             }
         }
         larger.used = map->used;
         free(map->slots);
         *map = larger;
     }
-    *pair_find(map, a, b) = (ep_pair_slot){.a = a, .b = b, .index = index};
+    put_into(map, a, b, index);
     map->used++;
     return EP_OK;
 }
@@ -102,8 +117,8 @@ ep_tree_new_length(ep_tree *tree, int32_t function, uint32_t bin, uint64_t calls
     uint64_t part = bin - (uint64_t)shift * EP_TREE_LENGTH_PARTS;
     if (!ep_grow_raw((void **)&tree->lengths, &tree->length_capacity, tree->length_count + 1,
                      sizeof *tree->lengths) ||
-        ep_tree_pair_put(&tree->length_map, (uint32_t)(function + 1), bin,
-                         (uint32_t)tree->length_count + 1) != EP_OK) {
+        PAIR_PUT(&tree->length_map, tree->lengths, (uint32_t)function, bin,
+                 (uint32_t)tree->length_count + 1) != EP_OK) {
         tree->failed = true;
         return;
     }
@@ -112,6 +127,7 @@ ep_tree_new_length(ep_tree *tree, int32_t function, uint32_t bin, uint64_t calls
         .high_ns = (int64_t)(((part + 1) << shift) - 1),
         .calls = calls,
         .function = function,
+        .bin = bin,
     };
 }
 
@@ -120,7 +136,7 @@ ep_tree_add_node(ep_tree *tree, uint32_t parent, uint32_t place)
 {
     if (!ep_grow_raw((void **)&tree->nodes, &tree->node_capacity, tree->node_count + 1,
                      sizeof *tree->nodes) ||
-        ep_tree_pair_put(&tree->children, parent, place, (uint32_t)tree->node_count + 1) != EP_OK) {
+        PAIR_PUT(&tree->children, tree->nodes, parent, place, (uint32_t)tree->node_count + 1) != EP_OK) {
         return EP_NOMEM;
     }
     tree->nodes[tree->node_count++] =
@@ -134,7 +150,7 @@ ep_tree_add_leaf(ep_tree *tree, uint32_t node, uint32_t place)
     if (tree->leaf_count >= UINT32_MAX - 1 ||
         !ep_grow_raw((void **)&tree->leaves, &tree->leaf_capacity, tree->leaf_count + 1,
                      sizeof *tree->leaves) ||
-        ep_tree_pair_put(&tree->leaf_map, node, place, (uint32_t)tree->leaf_count + 1) != EP_OK) {
+        PAIR_PUT(&tree->leaf_map, tree->leaves, node, place, (uint32_t)tree->leaf_count + 1) != EP_OK) {
         return 0;
     }
     uint32_t index = (uint32_t)tree->leaf_count++;
@@ -161,9 +177,90 @@ ep_tree_new_leaf(ep_tree *tree, uint32_t node, uint32_t site)
             return 0;
         }
     }
-    uint32_t index = pair_find(&tree->leaf_map, node, place)->index;
+    uint32_t index = PAIR_FIND(&tree->leaf_map, tree->leaves, node, place);
     if (index != 0) {
         return index - 1;
     }
     return ep_tree_add_leaf(tree, node, place);
+}
+
+/* Gives the origins that live blocks have new numbers from 1 on. *count: how many there are. */
+static void
+number_origins(ep_tree *tree, uint32_t *to, size_t *count)
+{
+    ep_live_blocks *blocks = &tree->by_address;
+    *count = 1;
+    for (size_t i = 0; i < blocks->end; i++) {
+        uint32_t origin = blocks->entries[i].origin;
+        if (origin != 0) {
+            to[origin] = to[origin] != 0 ? to[origin] : (uint32_t)(*count)++;
+            blocks->entries[i].origin = to[origin];
+        }
+    }
+}
+
+/* Drops the origins that no live block has. Fails: EP_NOMEM, nothing has changed. */
+static EP_CHECKED ep_status
+drop_origins(ep_tree *tree)
+{
+    uint32_t *to = ep_array_new_zeroed(tree->origin_count, sizeof *to);
+    ep_tree_origin *kept = ep_array_new(tree->origin_count, sizeof *kept);
+    if (to == NULL || kept == NULL) {
+        free(to);
+        free(kept);
+        return EP_NOMEM;
+    }
+    size_t count;
+    number_origins(tree, to, &count);
+    kept[0] = tree->origins[0];
+    for (size_t i = 1; i < tree->origin_count; i++) {
+        if (to[i] != 0) {
+            kept[to[i]] = tree->origins[i];
+        }
+    }
+    memcpy(tree->origins, kept, count * sizeof *kept);
+    tree->origin_count = count;
+    free(to);
+    free(kept);
+    memset(tree->origin_map.slots, 0, (tree->origin_map.mask + 1) * sizeof *tree->origin_map.slots);
+    tree->origin_map.used = 0;
+    for (size_t i = 1; i < count; i++) {
+        const ep_tree_origin *origin = &tree->origins[i];
+        if (PAIR_FIND(&tree->origin_map, tree->origins, origin->leaf, origin->owner) == 0) {
+            put_into(&tree->origin_map, origin->leaf, origin->owner, (uint32_t)i + 1);
+            tree->origin_map.used++;
+        }
+    }
+    for (size_t i = 1; i < tree->leaf_count; i++) {
+        tree->leaves[i].last_origin = 0;
+    }
+    /* All live blocks and leaves are read each time; so the next time is as much later. */
+    size_t limit = 2 * count, work = (tree->by_address.end + tree->leaf_count) / 16;
+    limit = work > limit ? work : limit;
+    tree->origin_limit = limit > EP_TREE_ORIGINS_LEAST ? limit : EP_TREE_ORIGINS_LEAST;
+    return EP_OK;
+}
+
+uint32_t
+ep_tree_find_origin(ep_tree *tree, uint32_t leaf, uint32_t owner)
+{
+    uint32_t index = PAIR_FIND(&tree->origin_map, tree->origins, leaf, owner);
+    if (EP_UNLIKELY(index == 0 && tree->origin_count >= tree->origin_limit && drop_origins(tree) != EP_OK)) {
+        return 0;
+    }
+    size_t row = tree->origin_count;
+    if (index != 0) {
+        row = index - 1;
+    } else if (row >= UINT32_MAX - 1 ||
+               !ep_grow_raw((void **)&tree->origins, &tree->origin_capacity, row + 1,
+                            sizeof *tree->origins) ||
+               PAIR_PUT(&tree->origin_map, tree->origins, leaf, owner, (uint32_t)row + 1) != EP_OK) {
+        return 0;
+    } else {
+        tree->origins[row] = (ep_tree_origin){leaf, owner};
+        tree->origin_count++;
+    }
+    tree->leaves[leaf].last_owner = owner;
+    tree->leaves[leaf].last_origin = (uint32_t)row;
+    return (uint32_t)row;
 }

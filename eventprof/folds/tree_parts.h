@@ -3,6 +3,8 @@
 #ifndef EP_TREE_PARTS_H
 #define EP_TREE_PARTS_H
 
+#include <string.h>
+
 #include "tree.h"
 
 /* ---- What runs ------------------------------------------------------------------------------- */
@@ -20,13 +22,12 @@ typedef struct ep_tree_frame {
     bool cut;                   /* open at start */
 } ep_tree_frame;
 
-/* A live block; the type of a slot of the table of blocks. */
+/* A live block. */
 typedef struct ep_tree_block {
     uint64_t address;
     uint64_t size;
-    uint32_t leaf;        /* 0: an empty slot */
+    uint32_t leaf;        /* 0: there is none */
     uint32_t call;        /* low half of the number; of the call that made it */
-    uint32_t birth;       /* low half of the number of the allocation */
     uint32_t owner;       /* OWNER() */
 } ep_tree_block;
 
@@ -41,7 +42,7 @@ typedef struct ep_tree_thread {
     size_t depth, capacity;
     int32_t absent_key;   /* no frame with a call below absent_before has it; see pair.c */
     uint64_t absent_before;
-    uint32_t last_birth;  /* of its last allocation */
+    uint64_t last_birth;  /* address of its last allocation; a block of the thread that is there is that */
     bool has_birth;
     /* A realloc_free whose realloc has not come yet. */
     bool moving, moving_known;
@@ -154,21 +155,33 @@ pair_home(uint32_t a, uint32_t b, size_t mask)
     return (size_t)(key ^ key >> 29) & mask;
 }
 
-static inline ep_pair_slot *
-pair_find(const ep_pair_map *map, uint32_t a, uint32_t b)
+/* rows: of `stride` bytes. Returns: index + 1; 0, the pair is not in the map. */
+static EP_INLINE uint32_t
+pair_find(const ep_pair_map *map, const void *rows, size_t stride, uint32_t a, uint32_t b)
 {
-    size_t at = pair_home(a, b, map->mask);
-    while (map->slots[at].index != 0 && (map->slots[at].a != a || map->slots[at].b != b)) {
-        at = (at + 1) & map->mask;
+    for (size_t at = pair_home(a, b, map->mask);; at = (at + 1) & map->mask) {
+        uint32_t index = map->slots[at];
+        if (index == 0) {
+            return 0;
+        }
+        uint32_t key[2];
+        memcpy(key, (const char *)rows + (index - 1) * stride, sizeof key);
+        if (key[0] == a && key[1] == b) {
+            return index;
+        }
     }
-    return &map->slots[at];
 }
+
+#define PAIR_FIND(map, rows, a, b) pair_find(map, rows, sizeof *(rows), a, b)
 
 /* A map of that capacity, a power of two. */
 EP_CHECKED ep_status ep_tree_pair_open(ep_pair_map *map, size_t capacity);
 
-/* Adds a pair that is not in the map. */
-EP_CHECKED ep_status ep_tree_pair_put(ep_pair_map *map, uint32_t a, uint32_t b, uint32_t index);
+/* Adds a pair that is not in the map. The rows before `index` have keys. */
+EP_CHECKED ep_status ep_tree_pair_put(ep_pair_map *map, const void *rows, size_t stride, uint32_t a,
+                                      uint32_t b, uint32_t index);
+
+#define PAIR_PUT(map, rows, a, b, index) ep_tree_pair_put(map, rows, sizeof *(rows), a, b, index)
 
 /* ---- Places ---------------------------------------------------------------------------------- */
 
@@ -207,7 +220,7 @@ static inline void
 note_length(ep_tree *tree, int32_t function, int64_t ns)
 {
     uint32_t bin = length_bin(ns > 0 ? (uint64_t)ns : 0);
-    uint32_t index = pair_find(&tree->length_map, (uint32_t)(function + 1), bin)->index;
+    uint32_t index = PAIR_FIND(&tree->length_map, tree->lengths, (uint32_t)function, bin);
     if (EP_LIKELY(index != 0)) {
         tree->lengths[index - 1].calls++;
     } else {
@@ -225,10 +238,10 @@ static inline uint32_t
 child_of(ep_tree *tree, uint32_t parent, uint32_t place)
 {
     ep_tree_node *n = &tree->nodes[parent];
-    if (EP_LIKELY(n->last_place == place && n->last_child != 0)) {
+    if (EP_LIKELY(n->last_child != 0 && tree->nodes[n->last_child].place == place)) {
         return n->last_child;
     }
-    uint32_t index = pair_find(&tree->children, parent, place)->index;
+    uint32_t index = PAIR_FIND(&tree->children, tree->nodes, parent, place);
     if (EP_UNLIKELY(index == 0)) {
         if (tree->node_count >= UINT32_MAX - 1 || ep_tree_add_node(tree, parent, place) != EP_OK) {
             return UINT32_MAX;
@@ -236,7 +249,6 @@ child_of(ep_tree *tree, uint32_t parent, uint32_t place)
         index = (uint32_t)tree->node_count;
         n = &tree->nodes[parent];    /* the array may have moved */
     }
-    n->last_place = place;
     n->last_child = index - 1;
     return index - 1;
 }
@@ -251,19 +263,17 @@ EP_COLD uint32_t ep_tree_add_leaf(ep_tree *tree, uint32_t node, uint32_t place);
 static inline uint32_t
 leaf_of(ep_tree *tree, uint32_t node, uint32_t site)
 {
-    ep_tree_node *n = &tree->nodes[node];
-    if (EP_LIKELY(n->last_id == site && n->last_leaf != 0)) {
-        return n->last_leaf;
-    }
-    uint32_t leaf = 0;
-    if (site < tree->facts.map->site_count && tree->place_of_site[site] != 0 && node != 0) {
-        uint32_t index = pair_find(&tree->leaf_map, node, tree->place_of_site[site] - 1)->index;
+    uint32_t last = tree->nodes[node].last_leaf, leaf = 0;
+    if (EP_LIKELY(site < tree->facts.map->site_count && tree->place_of_site[site] != 0)) {
+        uint32_t place = tree->place_of_site[site] - 1;
+        if (EP_LIKELY(last != 0 && tree->leaves[last].place == place)) {
+            return last;
+        }
+        uint32_t index = node != 0 ? PAIR_FIND(&tree->leaf_map, tree->leaves, node, place) : 0;
         leaf = index != 0 ? index - 1 : 0;
     }
     leaf = leaf != 0 ? leaf : ep_tree_new_leaf(tree, node, site);
-    n = &tree->nodes[node];    /* the array may have moved */
-    n->last_id = site;
-    n->last_leaf = leaf;
+    tree->nodes[node].last_leaf = leaf;
     return leaf;
 }
 
@@ -296,55 +306,43 @@ touch_domain(ep_tree *tree, unsigned domain)
 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
 
-static inline size_t
-block_home(uint64_t address, size_t mask)
+#define EP_TREE_ORIGINS_LEAST ((size_t)4096)    /* below, none is dropped */
+
+/* The origin of blocks of a leaf and an owner, made if it is new. Fails: 0. */
+EP_COLD uint32_t ep_tree_find_origin(ep_tree *tree, uint32_t leaf, uint32_t owner);
+
+/* As ep_tree_find_origin(). */
+static EP_INLINE uint32_t
+origin_of(ep_tree *tree, uint32_t leaf, uint32_t owner)
 {
-    uint64_t hash = (address ^ address >> 12) * UINT64_C(0x9e3779b97f4a7c15);
-    return (size_t)(hash >> 20) & mask;
+    const ep_tree_leaf *l = &tree->leaves[leaf];
+    return EP_LIKELY(l->last_owner == owner && l->last_origin != 0)
+               ? l->last_origin
+               : ep_tree_find_origin(tree, leaf, owner);
 }
 
-/* The slot of an address, or the empty one where it belongs. */
-static inline size_t
-block_find(const ep_tree *tree, uint64_t address)
+/* Adds a block at the empty entry of its address. Fails: EP_NOMEM. */
+static EP_INLINE EP_CHECKED ep_status
+block_put(ep_tree *tree, ep_live_entry *at, const ep_tree_block *block)
 {
-    size_t at = block_home(address, tree->slot_mask);
-    while (tree->slots[at].leaf != 0 && tree->slots[at].address != address) {
-        at = (at + 1) & tree->slot_mask;
+    uint32_t origin = origin_of(tree, block->leaf, block->owner);
+    if (EP_UNLIKELY(origin == 0)) {
+        return EP_NOMEM;
     }
-    return at;
+    return ep_live_put(&tree->by_address, at, block->address, block->size, origin, block->call);
 }
 
-/* Doubles the number of slots. Fails: EP_NOMEM. */
-EP_COLD EP_CHECKED ep_status ep_tree_grow_slots(ep_tree *tree);
-
-/* Makes room for one more block; at most half of the slots are used. Fails: EP_NOMEM. */
-static inline EP_CHECKED ep_status
-block_reserve(ep_tree *tree)
+static EP_INLINE ep_tree_block
+block_at(const ep_tree *tree, const ep_live_entry *at)
 {
-    return EP_UNLIKELY(tree->slot_used * 2 > tree->slot_mask) ? ep_tree_grow_slots(tree) : EP_OK;
-}
-
-/* Empties a slot and moves later slots up, so that a search may end at the first empty slot. */
-static inline void
-block_take(ep_tree *tree, size_t at)
-{
-    ep_tree_block *slots = tree->slots;
-    size_t mask = tree->slot_mask;
-    size_t hole = at;
-    for (size_t next = (at + 1) & mask; slots[next].leaf != 0; next = (next + 1) & mask) {
-        size_t home = block_home(slots[next].address, mask);
-        if (((next - home) & mask) >= ((next - hole) & mask)) {
-            slots[hole] = slots[next];
-            hole = next;
-        }
-    }
-    slots[hole].leaf = 0;
-    tree->slot_used--;
+    ep_live_block live = ep_live_at(&tree->by_address, at);
+    ep_tree_origin origin = tree->origins[live.origin];
+    return (ep_tree_block){live.address, live.size, origin.leaf, live.call, origin.owner};
 }
 
 /* Takes the block of an address out of the table; a block whose free was logged too late comes first.
  * False: there is none. */
-static inline bool
+static EP_INLINE bool
 block_take_of(ep_tree *tree, uint64_t address, ep_tree_block *block)
 {
     if (EP_UNLIKELY(tree->late_count > 0)) {
@@ -356,12 +354,12 @@ block_take_of(ep_tree *tree, uint64_t address, ep_tree_block *block)
             }
         }
     }
-    size_t at = block_find(tree, address);
-    if (tree->slots[at].leaf == 0) {
+    ep_live_entry *at = ep_live_find(&tree->by_address, address);
+    if (at->origin == 0) {
         return false;
     }
-    *block = tree->slots[at];
-    block_take(tree, at);
+    *block = block_at(tree, at);
+    ep_live_take(&tree->by_address, at);
     return true;
 }
 

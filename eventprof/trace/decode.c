@@ -63,6 +63,7 @@ struct ep_decoder {
     size_t reader_count;
     segment *segments;
     size_t segment_count, segment_capacity;
+    ep_plain_mask masks[EP_PLAIN_KINDS];
     int64_t origin_ns;
     uint64_t damaged_chunks;
     size_t words_entered;               /* words of segments that were read, or are being read */
@@ -96,6 +97,7 @@ read_plain(const ep_decoder *d, reader *r)
     ep_plain plain = {
         .limit = (const uint64_t *)r->cursor.limit,
         .kinds = d->capture->kinds,
+        .masks = d->masks,
         .high = r->cursor.high,
         .first_ticks = r->plain.first,
         .last_ticks = r->plain.last,
@@ -644,6 +646,7 @@ ep_decoder_open(const ep_capture *capture, uint32_t only_thread, ep_chunk_source
         return EP_NOMEM;
     }
     *d = (ep_decoder){.capture = capture, .source = source, .reader_count = capture->thread_count};
+    ep_plain_find_masks(capture->kinds, d->masks);
     ep_clock_stretch stretch = ep_clock_map_stretch(&capture->clock, capture->start.ticks, 0);
     d->origin_ns = ep_clock_stretch_ns(&stretch, capture->start.ticks);
     d->head.duration_ns = window_ns(capture, d->origin_ns);

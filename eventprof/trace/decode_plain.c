@@ -12,7 +12,7 @@
  * read here: the caller reads them one by one, which takes longer. */
 #define LAST_KIND (EP_KIND_THREAD - 1)
 
-_Static_assert(LAST_KIND < 64, "they fit into a word");
+_Static_assert(LAST_KIND < EP_PLAIN_KINDS, "they fit into a word");
 
 /* Word 1 is the address, or the value, as it is; there is no size. */
 #define EP_KIND_IS(family, domain, pairing, group) \
@@ -45,11 +45,27 @@ count_kinds(const uint8_t *kinds, size_t count, uint64_t recorded[EP_KIND_COUNT]
     }
 }
 
-/* All ones if word 1 is plain. */
-static inline uint64_t
-plain_mask(unsigned kind)
+void
+ep_plain_find_masks(ep_kind_set wanted, ep_plain_mask masks[EP_PLAIN_KINDS])
 {
-    return -(plain_word1 >> kind & 1);
+    for (unsigned kind = 0; kind <= LAST_KIND; kind++) {
+        bool is_block = (two_words >> kind & 1) != 0, is_wanted = ((uint64_t)wanted >> kind & 1) != 0;
+        uint64_t plain = -(plain_word1 >> kind & 1);
+        uint64_t in_word1 = is_block ? ~plain : 0;    /* address and site share it */
+        masks[kind] = (ep_plain_mask){
+            .site = EP_ALLOC_SITE_MAX & in_word1,
+            .not_id = in_word1,
+            .address = plain,
+            .row = is_wanted,
+            .block = is_wanted && is_block,
+        };
+    }
+}
+
+static size_t
+least(size_t a, size_t b)
+{
+    return a < b ? a : b;
 }
 
 /* Reads up to `most` records. Each record writes a row and a block, whatever its kind is; if it has no
@@ -60,40 +76,49 @@ read_each(ep_plain *p, size_t most)
 {
     ep_columns *const c = p->rows;
     const uint64_t *at = p->at, *const limit = p->limit;
-    const uint64_t kinds = (uint64_t)p->kinds, high = p->high;
-    const uint64_t first = p->first_ticks, span = p->last_ticks - p->first_ticks;
+    const uint64_t high = p->high, first = p->first_ticks, span = p->last_ticks - p->first_ticks;
     const ep_clock_stretch stretch = p->stretch;
+    const ep_plain_mask *const masks = p->masks;
     int64_t *const restrict times = c->time_ns;
     uint8_t *const restrict row_kinds = c->kind;
     uint32_t *const restrict ids = c->id;
     uint64_t *const restrict alloc_rows = c->alloc_row, *const restrict addresses = c->address;
     int64_t *const restrict sizes = c->size;
     size_t row = c->count, block = c->alloc_count, done = 0;
-    const size_t row_end = p->capacity, block_end = p->alloc_capacity;
     int64_t last_ns = p->last_ns;
 
-    for (; done < most && at < limit && row < row_end && block < block_end; done++) {
-        uint64_t word0 = at[0], word1 = at[1];
-        unsigned kind = EP_WORD0_KIND(word0);
-        uint64_t ticks = high | EP_WORD0_TICKS(word0);
-        if (EP_UNLIKELY(kind - 1 >= LAST_KIND || ticks - first > span)) {
+    while (done < most && at < limit) {
+        /* So many records fit for certain, without a test for each. The last may be half of a record. */
+        size_t words = (size_t)(limit - at), left = least(most - done, words / 2 + words % 2);
+        left = least(left, least(p->capacity - row, p->alloc_capacity - block));
+        size_t before = left;
+        for (; left > 0; left--) {
+            uint64_t word0 = at[0], word1 = at[1];
+            unsigned kind = EP_WORD0_KIND(word0);
+            uint64_t ticks = high | EP_WORD0_TICKS(word0);
+            if (EP_UNLIKELY(kind - 1 >= LAST_KIND || ticks - first > span)) {
+                break;
+            }
+            const ep_plain_mask *mask = &masks[kind];
+            uint64_t payload = EP_WORD0_PAYLOAD(word0);
+            int64_t time_ns = ep_clock_stretch_ns(&stretch, ticks);
+            time_ns = time_ns > last_ns ? time_ns : last_ns;
+            times[row] = time_ns;
+            row_kinds[row] = (uint8_t)kind;
+            ids[row] = (uint32_t)((payload & ~mask->not_id) | (word1 & mask->site));
+            alloc_rows[block] = row;
+            uint64_t address = word1 >> EP_ALLOC_SITE_BITS << 3;
+            addresses[block] = (word1 & mask->address) | (address & ~mask->address);
+            sizes[block] = (int64_t)(payload | mask->address);
+            row += mask->row;
+            block += mask->block;
+            last_ns = mask->row ? time_ns : last_ns;
+            at += 1 + (two_words >> kind & 1);    /* by the table, the next record would wait for a load */
+        }
+        done += before - left;
+        if (left > 0 || before == 0) {
             break;
         }
-        size_t wanted = kinds >> kind & 1, is_block = two_words >> kind & 1;
-        uint64_t payload = EP_WORD0_PAYLOAD(word0), is_plain = plain_mask(kind);
-        uint64_t in_word1 = -(uint64_t)is_block & ~is_plain;    /* address and site share it */
-        int64_t time_ns = ep_clock_stretch_ns(&stretch, ticks);
-        time_ns = time_ns > last_ns ? time_ns : last_ns;
-        times[row] = time_ns;
-        row_kinds[row] = (uint8_t)kind;
-        ids[row] = (uint32_t)((payload & ~in_word1) | (word1 & EP_ALLOC_SITE_MAX & in_word1));
-        alloc_rows[block] = row;
-        addresses[block] = (word1 & is_plain) | (word1 >> EP_ALLOC_SITE_BITS << 3 & ~is_plain);
-        sizes[block] = (int64_t)(payload | is_plain);
-        row += wanted;
-        block += wanted & is_block;
-        last_ns = wanted ? time_ns : last_ns;
-        at += 1 + is_block;
     }
     count_kinds(row_kinds + c->count, row - c->count, p->recorded);
     p->at = at;

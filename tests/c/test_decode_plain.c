@@ -76,7 +76,10 @@ read_by(ep_plain_way way, const uint64_t *words, const ep_plain *asked)
                            .alloc_row = r->alloc_row,
                            .address = r->address,
                            .size = r->size};
+    ep_plain_mask masks[EP_PLAIN_KINDS];
+    ep_plain_find_masks(asked->kinds, masks);
     ep_plain plain = *asked;
+    plain.masks = masks;
     plain.at = words;
     plain.limit = words + WORDS;
     plain.rows = &r->rows;
