@@ -6,8 +6,8 @@ the number of rows. Times are whole numbers of grains; a grain is 1 ns, or what 
 says.
 
 Calls are sorted by thread, then depth, then start. So a row of the timeline is a range of calls. A
-tile is a section of `TILE` calls. Two columns of a tile are sorted by function, because they then
-compress better: the time since the end of the call before, and the duration. Blocks are a stream of
+tile is a section of `TILE` calls. Four columns of a tile are sorted by function, because they then
+compress better: the time since the end of the call before, the duration, kind and flags. Blocks are a stream of
 allocations ("births") and frees ("deaths") in order of time; the times between these are sorted by
 the two events around them. Only data.js reads all this.
 """
@@ -364,7 +364,7 @@ def sections(
         end_jobs()
 
     head = {
-        "format": 3,
+        "format": 4,
         "version": __version__,
         "title": find_title(trace) if title is None else title,
         "summary": f"{show_ns(duration)}, {plural(trace._facts['events'], 'event')}",

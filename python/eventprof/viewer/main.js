@@ -293,15 +293,24 @@ class App {
     }
   }
 
-  nextTile() {
+  /** Gives the tiles of calls in view that are not decoded. */
+  missing() {
     const { data } = this;
+    const found = new Set();
     for (const { row } of this.timeline.drawn) {
       const [from, to] = rangeInView(data, data.rows[row], state.v0, state.v1);
-      for (let tile = Math.floor(from / data.tileRows); tile * data.tileRows < to; tile++) {
-        if (data.callTiles[tile] === 0) return () => data.callTile(tile);
-      }
+      for (let tile = Math.floor(from / data.tileRows); tile * data.tileRows < to; tile++) if (data.callTiles[tile] === 0) found.add(tile);
     }
-    if (data.count + data.events > MOST_BACKGROUND && state.tab === "functions" && !state.range) return null;
+    return [...found];
+  }
+
+  nextTile() {
+    const { data } = this;
+    const calls = this.missing();
+    const rest = data.count + data.events <= MOST_BACKGROUND || state.tab !== "functions" || !!state.range;
+    data.ahead(calls, rest);
+    if (calls.length) return () => data.callTile(calls[0]);
+    if (!rest) return null;
     const block = data.blockTiles.indexOf(0);
     if (block >= 0) return () => data.blockTile(block);
     const call = data.callTiles.indexOf(0);

@@ -88,7 +88,7 @@ def assemble(
     # The page may use no network and run no other script: text in a name can never run.
     policy = (
         f"default-src 'none'; script-src 'sha256-{_hash(script)}'; "
-        f"style-src 'sha256-{_hash(style)}'; img-src data: blob:; base-uri 'none'; "
+        f"style-src 'sha256-{_hash(style)}'; img-src data: blob:; worker-src blob:; base-uri 'none'; "
         "form-action 'none'"
     )
     shown = html.escape(title.encode("utf-8", "backslashreplace").decode())

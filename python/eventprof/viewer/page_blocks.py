@@ -13,7 +13,7 @@ import numpy as np
 
 from ..trace.column import Array
 from .page_calls import Calls
-from .planes import Tile, find_order, pieces
+from .planes import Tile, find_order, pieces, zigzag
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -200,7 +200,7 @@ class Blocks:
             np.diff(time, prepend=time[0])[order],
             ref,
             thread,
-            depth,
+            zigzag(np.diff(depth, prepend=0)),
             np.maximum(given["size"][born], 0),
             self.keys["function"][born] + 1,
             self.keys["line"][born],

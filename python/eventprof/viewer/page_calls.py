@@ -189,8 +189,8 @@ class Calls:
             (zigzag(gap) if signed else gap)[order],
             duration[order],
             function,
-            np.where(kind == np.array(self._usual)[function], 0, kind + 1),
-            self.given("flags", part),
+            np.where(kind == np.array(self._usual)[function], 0, kind + 1)[order],
+            self.given("flags", part)[order],
             np.maximum(self.given("caller_line", part), 0),
             self.tasks_of(part),
         ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import browser as chromium
 import numpy as np
 import pytest
@@ -36,6 +38,17 @@ def path(trace, tmp_path_factory):
         for module in (page_calls, page_data):
             patch.setattr(module, "COARSE", 64)
         path = tmp_path_factory.mktemp("page") / "page.html"
+        write(trace, path, title="a program")
+    return path
+
+
+@pytest.fixture(scope="module")
+def large(trace, tmp_path_factory):
+    """The same page as a large one is written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planes, "TILE", 4096)
+        patch.setattr(sys.modules["eventprof.viewer.page"], "WIDE", 0)
+        path = tmp_path_factory.mktemp("page") / "large.html"
         write(trace, path, title="a program")
     return path
 
