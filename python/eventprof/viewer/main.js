@@ -204,7 +204,8 @@ class App {
     const wide = (data.dur[call] / span) * this.timeline.span;
     if (begin < state.v0 || begin + data.dur[call] > state.v1 || wide < 3) {
       const want = Math.max(SHORTEST, wide < 3 || data.dur[call] > span ? data.dur[call] * 8 : span);
-      patch.v0 = begin + data.dur[call] / 2 - want / 2;
+      // Near an end of the run the call is not in the middle: time outside of the run would show nothing.
+      patch.v0 = Math.max(0, Math.min(begin + data.dur[call] / 2 - want / 2, this.plain.v1 - want));
       patch.v1 = patch.v0 + want;
     }
     this.reveal(call, patch);
