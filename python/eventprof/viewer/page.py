@@ -85,11 +85,12 @@ def assemble(
         Whether a large file is in UTF-8, too.
     """
     script, style = code(modules), _read("page.css")
-    # The page may use no network and run no other script: text in a name can never run.
+    # The page may use no network and run no other script: text in a name can never run. Workers run
+    # two functions of this script.
     policy = (
         f"default-src 'none'; script-src 'sha256-{_hash(script)}'; "
-        f"style-src 'sha256-{_hash(style)}'; img-src data: blob:; worker-src blob:; base-uri 'none'; "
-        "form-action 'none'"
+        f"style-src 'sha256-{_hash(style)}'; img-src data: blob:; worker-src blob:; "
+        "base-uri 'none'; form-action 'none'"
     )
     shown = html.escape(title.encode("utf-8", "backslashreplace").decode())
     before, after = (_read("head.html") + _read(template)).split("<!-- data -->")

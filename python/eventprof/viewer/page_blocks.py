@@ -103,7 +103,7 @@ class Blocks:
 
         names = ("function", "line", "call", "thread", "free_thread", "freed_in", "size")
         self._given = {name: column(name) for name in names}
-        self._calls, self._own, self._grain = calls, own, grain
+        self._calls, self._grain = calls, grain
         # In order of birth. By the clock, an allocation may be earlier than the one before it.
         self.start, self.end = column("start"), column("end")
         self.count = len(self.start)
@@ -131,7 +131,7 @@ class Blocks:
         self._thread_of = np.array([thread for thread, *_ in calls.rows], dtype=np.int32)
 
     def _find_holders(self, own: Array) -> None:
-        """Number the holders of blocks."""
+        """Give each block its holders."""
         calls, given = self._calls, self._given
         of, at = calls.owners(own)
         by_call = np.r_[calls.function, np.int32(-1)]

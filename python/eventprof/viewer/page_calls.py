@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -42,7 +42,6 @@ class Calls:
         def column(name: str) -> Array:
             return table._column(name).values()
 
-        self.grain = grain
         #: Columns in the order of `trace.calls`; a tile takes its part of them.
         names = ("flags", "caller", "caller_line", "function", "duration")
         self._given = {name: column(name) for name in names}
@@ -222,7 +221,9 @@ class Calls:
         found = []
         for first, end in zip([0, *ends], ends[:functions], strict=False):
             middle = (end - first + 1) // 2 - 1
-            found.append(int(np.partition(sorted_by[first:end], middle)[middle]) if end > first else -1)
+            found.append(
+                int(np.partition(sorted_by[first:end], middle)[middle]) if end > first else -1
+            )
         return found
 
     def steps(self) -> tuple[list[tuple[str, int]], list[Array]]:
