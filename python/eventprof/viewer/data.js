@@ -7,6 +7,7 @@ import { Waiting } from "./waiting.js";
 
 const KEYFRAME = 64; // for every 64th event of blocks, the sums before it are known
 const AHEAD = 4; // tiles that are being unpacked, or wait to be decoded
+const WORKERLESS = 2; // so many tiles are decoded faster than workers are started
 const GROUP = 16 * KEYFRAME; // for each group of so many events, the largest sum is known
 
 /** Each column is decoded into this first: loops that always see the same type of array are several times as fast. */
@@ -260,6 +261,7 @@ export class Data {
 
   /** Has the next tiles unpacked by workers, those in view first, then blocks. @param {number[]} calls tiles of calls in view @param {boolean} rest whether the others will be decoded, too */
   ahead(calls, rest) {
+    if (this.callTiles.length + this.blockTiles.length <= WORKERLESS) return;
     let left = AHEAD;
     for (const n of calls) if (left-- > 0) prepare(`c${n}`);
     if (!rest) return;

@@ -58,6 +58,8 @@ def test_a_large_page_shows_the_same(browser, path, large):
     browser.open(large)
     assert browser.run(ALL_BYTES) == expected
     assert browser.run("document.characterSet") == "UTF-16LE"
+    tiles = browser.run("Object.values(eventprofPage.data.head.tiles).flat().length")
+    assert tiles > 2  # so few are decoded without workers
     assert browser.console == []
 
 
