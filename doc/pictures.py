@@ -224,11 +224,11 @@ def smaller(page: Browser, folder: Path) -> None:
     put(folder / "graph.html", flamegraph([before], ["report.py"]))
     put(folder / "compare.html", flamegraph([before, after], ["before.epr", "after.epr"]))
     put(folder / "heat.html", heatmap(traced(SECOND, lines=True), "report.py"))
-    page.size(1100, 640)
     for name, what, fragment in (
         ("flamegraph", "graph", "#theme=light"), ("compare-light", "compare", "#theme=light"),
         ("compare-dark", "compare", "#theme=dark"), ("heatmap", "heat", "#theme=light"),
     ):  # fmt: skip
+        page.size(1500 if what == "heat" else 1100, 640)  # the lines of the source are not cut
         page.go("about:blank")
         page.go((folder / f"{what}.html").resolve().as_uri() + fragment)
         page.wait("!!(window.eventprofGraph || window.eventprofHeat)")

@@ -11,9 +11,9 @@ export default [
       globals: Object.fromEntries(
         [
           "Blob", "DecompressionStream", "HTMLElement", "HTMLInputElement", "HTMLSelectElement", "HTMLTextAreaElement",
-          "ImageData", "MessageChannel", "ResizeObserver", "Response", "TextDecoder", "atob", "clearTimeout", "console",
+          "ImageData", "MessageChannel", "ResizeObserver", "Response", "TextDecoder", "URL", "Worker", "atob", "clearTimeout", "console",
           "document", "history", "innerHeight", "innerWidth", "location", "matchMedia", "performance",
-          "requestAnimationFrame", "setTimeout", "window",
+          "requestAnimationFrame", "self", "setTimeout", "window",
         ].map((name) => [name, "readonly"]),
       ),
     },

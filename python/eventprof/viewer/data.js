@@ -2,14 +2,17 @@
 
 import { Bins, isLong } from "./bins.js";
 import { Pyramid, gallop, lowerBound, upperBound } from "./lod.js";
-import { unpack } from "./unpack.js";
+import { prepare, unpack } from "./unpack.js";
 import { Waiting } from "./waiting.js";
 
 const KEYFRAME = 64; // for every 64th event of blocks, the sums before it are known
+const AHEAD = 4; // tiles that are being unpacked, or wait to be decoded
+const WORKERLESS = 2; // so many tiles are decoded faster than workers are started
 const GROUP = 16 * KEYFRAME; // for each group of so many events, the largest sum is known
 
 /** Each column is decoded into this first: loops that always see the same type of array are several times as fast. */
 let scratch = new Float64Array(0);
+let scratch32 = new Uint32Array(0); // of columns that are surely less than 2 ** 32
 
 /** Reads columns one after the other. */
 class Reader {
@@ -32,7 +35,7 @@ class Reader {
     if (width === 0) return out.fill(0);
     const b = a + rows;
     const c = b + rows;
-    if (width === 1) for (let i = 0; i < rows; i++) out[i] = bytes[a + i];
+    if (width === 1) out.set(bytes.subarray(a, b));
     else if (width === 2) for (let i = 0; i < rows; i++) out[i] = bytes[a + i] | (bytes[b + i] << 8);
     else for (let i = 0; i < rows; i++) out[i] = bytes[a + i] | (bytes[b + i] << 8) | (bytes[c + i] << 16);
     for (let plane = 3, scale = 2 ** 24, from = c + rows; plane < width; plane++, scale *= 256, from += rows) {
@@ -41,9 +44,31 @@ class Reader {
     return out;
   }
 
-  /** Puts the next column into `out`, from `to` on. @param {{set: (from: Float64Array, at: number) => void}} out @param {number} to @param {number} rows */
+  /** Decodes the next column, of less than 2 ** 32, to whole numbers: these are faster. The result is valid until the next call. @param {number} rows */
+  whole(rows) {
+    if (scratch32.length < rows) scratch32 = new Uint32Array(rows);
+    const { bytes } = this;
+    const width = this.widths[this.column++];
+    const a = this.at;
+    this.at += width * rows;
+    const out = scratch32.subarray(0, rows);
+    if (width === 0) return out.fill(0);
+    out.set(bytes.subarray(a, a + rows));
+    for (let plane = 1, from = a + rows; plane < width; plane++, from += rows) {
+      const shift = 8 * plane;
+      for (let i = 0; i < rows; i++) out[i] |= bytes[from + i] << shift;
+    }
+    return out;
+  }
+
+  /** Puts the next column into `out`, from `to` on. @param {Small} out @param {number} to @param {number} rows */
   into(out, to, rows) {
-    out.set(this.next(rows), to);
+    if (this.widths[this.column] !== 1) {
+      out.set(this.next(rows), to);
+      return;
+    }
+    this.column++;
+    out.set(this.bytes.subarray(this.at, (this.at += rows)), to); // without the way through `scratch`
   }
 
   /** @param {number} rows */
@@ -234,6 +259,17 @@ export class Data {
     this.steps.pyramid.build(0, rows);
   }
 
+  /** Has the next tiles unpacked by workers, those in view first, then blocks. @param {number[]} calls tiles of calls in view @param {boolean} rest whether the others will be decoded, too */
+  ahead(calls, rest) {
+    if (this.callTiles.length + this.blockTiles.length <= WORKERLESS) return;
+    let left = AHEAD;
+    for (const n of calls) if (left-- > 0) prepare(`c${n}`);
+    if (!rest) return;
+    for (const [letter, tiles] of /** @type {[string, Uint8Array][]} */ ([["m", this.blockTiles], ["c", this.callTiles]])) {
+      for (let n = tiles.indexOf(0); n >= 0 && n < tiles.length && left > 0; n++) if (!tiles[n] && (letter === "m" || !calls.includes(n))) { prepare(`${letter}${n}`); left--; }
+    }
+  }
+
   /** Whether a call is decoded. @param {number} call */
   has(call) {
     return this.callTiles[Math.floor(call / this.tileRows)] === 2;
@@ -250,7 +286,7 @@ export class Data {
     const { start, dur } = this;
     const gaps = read.numbers(rows);
     const lengths = read.numbers(rows);
-    const whose = read.next(rows); // the function of each call, plus 1; 0: unknown
+    const whose = read.whole(rows); // the function of each call, plus 1; 0: unknown
     const places = placesOf(whose, rows, this.none + 1);
     let next = 0;
     let last = 0; // when the call before ended
@@ -265,9 +301,14 @@ export class Data {
     }
     this.names(whose);
     this.func.set(whose, from);
-    const kinds = read.next(rows);
-    for (let i = 0; i < rows; i++) if (kinds[i]) this.kind[from + i] = kinds[i] - 1;
-    read.into(this.flags, from, rows);
+    if (widths[read.column]) {
+      const kinds = read.whole(rows);
+      for (let i = 0; i < rows; i++) if (kinds[places[i]]) this.kind[from + i] = kinds[places[i]] - 1;
+    } else read.column++;
+    if (widths[read.column]) {
+      const flags = read.whole(rows);
+      for (let i = 0; i < rows; i++) this.flags[from + i] = flags[places[i]];
+    } else read.column++;
     read.into(this.line, from, rows);
     if (this.task) read.into(this.task, from, rows);
     this.pyramid.build(from, from + rows);
@@ -298,31 +339,46 @@ export class Data {
     const from = this.eventsHere;
     const { time, birth, death, block, born } = this;
     const steps = read.numbers(rows);
-    const ref = read.next(rows);
-    const sides = new Uint8Array(rows); // the kinds of the two events around a step, 0 to 3
-    for (let i = 0; i < rows; i++) sides[i] = (ref[i] === 0 ? 2 : 0) + (i && ref[i - 1] === 0 ? 1 : 0);
-    const places = placesOf(sides, rows, 4);
-    let last = start;
-    for (let i = 0; i < rows; i++) time[from + i] = (last += steps[places[i]]) * grain;
+    const ref = read.whole(rows);
+    // The steps are sorted by the kinds of the two events around them: where those of each pair of kinds go on.
+    const places = new Uint32Array(5);
+    for (let i = 0, before = 0; i < rows; i++) {
+      const birthHere = ref[i] === 0 ? 1 : 0;
+      places[2 * birthHere + before + 1]++;
+      before = birthHere;
+    }
+    for (let kinds = 0; kinds < 4; kinds++) places[kinds + 1] += places[kinds];
     const first = this.birthsHere;
     let made = first;
-    for (let i = 0, at = from; i < rows; i++, at++) {
+    let last = start;
+    for (let i = 0, at = from, before = 0; i < rows; i++, at++) {
+      const back = ref[i];
+      const birthHere = back === 0 ? 1 : 0;
+      last += steps[places[2 * birthHere + before]++];
+      time[at] = last * grain;
+      before = birthHere;
       let of;
-      if (ref[i] === 0) {
+      if (birthHere) {
         of = made++;
         birth[of] = at;
         born[at] = 1;
       } else {
-        of = made - ref[i];
+        of = made - back;
         death[of] = at;
       }
       block[at] = of;
     }
     read.into(this.eventThread, from, rows);
-    read.into(this.eventDepth, from, rows);
+    const deeper = read.whole(rows); // than the event before
+    for (let i = 0, depth = 0; i < rows; i++) {
+      const change = deeper[i];
+      depth += (change >>> 1) ^ -(change & 1);
+      this.eventDepth[from + i] = depth;
+    }
     read.into(this.size, first, births);
-    this.names(read.next(births));
-    this.holder.set(scratch.subarray(0, births), first);
+    const holder = read.whole(births);
+    this.names(holder);
+    this.holder.set(holder, first);
     read.into(this.place, first, births);
     read.into(this.ownPlace, first, births);
     this.birthsHere = made;
@@ -331,7 +387,7 @@ export class Data {
     this.blockTiles[number] = 2;
   }
 
-  /** Turns a column, in which 0 is "unknown", into numbers of functions. @param {Float64Array} column */
+  /** Turns a column, in which 0 is "unknown", into numbers of functions. @param {Float64Array|Uint32Array} column */
   names(column) {
     const { none } = this;
     for (let i = 0; i < column.length; i++) column[i] = column[i] ? column[i] - 1 : none;

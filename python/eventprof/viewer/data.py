@@ -1,4 +1,4 @@
-"""The data of the page: columns of tables as planes of bytes, compressed by gzip, in base64.
+"""The data of the page: columns of tables as planes of bytes, compressed by gzip.
 
 A section holds columns of some rows, one column after the other. A column of width w is w planes: a
 plane has one byte of each row, the lowest byte first. The head, which is JSON, has the widths and
@@ -6,10 +6,10 @@ the number of rows. Times are whole numbers of grains; a grain is 1 ns, or what 
 says.
 
 Calls are sorted by thread, then depth, then start. So a row of the timeline is a range of calls. A
-tile is a section of `TILE` calls. Two columns of a tile are sorted by function, because they then
-compress better: the time since the end of the call before, and the duration. Blocks are a stream of
-allocations ("births") and frees ("deaths") in order of time; the times between these are sorted by
-the two events around them. Only data.js reads all this.
+tile is a section of `TILE` calls. Four columns of a tile are sorted by function, because they then
+compress better: the time since the end of the call before, the duration, kind and flags. Blocks are
+a stream of allocations ("births") and frees ("deaths") in order of time; the times between these
+are sorted by the two events around them. Only data.js reads all this.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..answers.own import find_own
 from ..trace.column import Array
 from .page_blocks import HOLDERS, Blocks
 from .page_calls import COARSE, Calls
-from .planes import compress, section, zigzag
+from .planes import Tile, compress, section, zigzag
 from .source import find_source
 
 if TYPE_CHECKING:
@@ -61,6 +61,13 @@ def _pool() -> tuple[Callable[..., Any], Callable[[], None]]:
     except RuntimeError:  # at exit no thread can be started: `eventprof run --view`
         return _Now, lambda: None
     return pool.submit, pool.shutdown
+
+
+def _make_tile(make: Callable[[], Tile], times: int) -> tuple[dict[str, Any], bytes]:
+    """Give what the head says of a tile, and its section."""
+    head, columns = make()
+    widths, raw = section(columns, times)
+    return {**head, "widths": widths, "rows": len(columns[0])}, raw
 
 
 # ---- Waiting -------------------------------------------------------------------------------------
@@ -113,7 +120,8 @@ def _findings(trace: Trace, calls: Calls) -> list[dict[str, Any]]:
     wanted[[function for function, _, _ in places if function >= 0]] = True
     rows = np.flatnonzero(wanted[np.maximum(calls.function, -1)])
     rows = rows[np.argsort(-calls.duration[rows], kind="stable")]  # the longest first
-    function, caller, line = calls.function[rows], calls.caller[rows], calls.caller_line[rows]
+    function = calls.function[rows]
+    caller, line = calls.given("caller", rows), calls.given("caller_line", rows)
 
     def longest(of: int, by: int | None, at: int | None) -> int:
         fits = function == of
@@ -159,7 +167,7 @@ def area_of(kind: str | None, file: str | None) -> int:
 
 
 _STATISTICS = (
-    "calls", "resumes", "total", "self", "p50", "max", "allocated", "freed", "blocks", "alive",
+    "calls", "resumes", "total", "self", "max", "allocated", "freed", "blocks", "alive",
     "peak_live",
 )  # fmt: skip
 #: Columns that have another name in `Trace.functions` than on the page.
@@ -169,7 +177,7 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-def _functions(trace: Trace) -> dict[str, Any]:
+def _functions(trace: Trace, calls: Calls) -> dict[str, Any]:
     table = trace.functions
     texts = {name: list(table[name]) for name in ("name", "module", "file", "kind")}
     files = list(dict.fromkeys(texts["file"]))
@@ -186,6 +194,7 @@ def _functions(trace: Trace) -> dict[str, Any]:
         "line": table._column("line").values().tolist(),
         "kind": texts["kind"],
         "area": area,
+        "p50": calls.medians(len(table)),
         **{name: table._column(_COLUMNS.get(name, name)).values().tolist() for name in _STATISTICS},
     }
 
@@ -312,9 +321,9 @@ def sections(
     tiles : list of (str, bytes)
         All other sections, each with the id of its HTML element.
     """
-    functions = _functions(trace)
     own = find_own(trace._core.functions(), trace._own_patterns)
     calls = Calls(trace, grain)
+    functions = _functions(trace, calls)
     blocks = Blocks(trace, calls, own, grain)
     duration = trace.duration
     peak_ns, peak_bytes, peak_blocks, _ = trace._core.peak(31) if blocks.count else (0, 0, 0, 0)
@@ -323,33 +332,24 @@ def sections(
     submit, end_jobs = _pool()
     try:
         coarse_of_calls = submit(section, calls.coarse())
-        without = calls.orphans()
-        orphans = submit(section, [zigzag(np.diff(x, prepend=0)) for x in without])
-        astray = submit(
-            section,
-            [zigzag(np.diff(x, prepend=0)) for x in (blocks.astray, blocks.astray_to)],
-        )
         heads: dict[str, list[dict[str, Any]]] = {"c": [], "m": []}
         jobs = []
-        for letter, found, times in (("c", calls.tiles(), 2), ("m", blocks.tiles(), 1)):
-            for number, (head, columns) in enumerate(found):
-                heads[letter].append(head)
-                job = submit(section, columns, times)
-                jobs.append((f"{letter}{number}", head, len(columns[0]), job))
+        for letter, made, times in (("c", calls.tiles(), 2), ("m", blocks.tiles(), 1)):
+            for number, make in enumerate(made):
+                job = submit(_make_tile, make, times)
+                jobs.append((letter, number, job))
                 if len(jobs) > 8:
-                    jobs[-8][3].result()  # no more columns in memory than are being compressed
+                    jobs[-8][2].result()  # few tiles wait while the others are made
+        without = calls.orphans()
         tiles = []
-        for name, head, rows, job in jobs:
-            head["widths"], raw = job.result()
-            head["rows"] = rows
-            tiles.append((name, raw))
+        for letter, number, job in jobs:
+            found, raw = job.result()
+            heads[letter].append(found)
+            tiles.append((f"{letter}{number}", raw))
         extra: dict[str, dict[str, Any]] = {}
-        for name, future, rows in (
-            ("orphans", orphans, len(without[0])),
-            ("astray", astray, len(blocks.astray)),
-        ):
-            widths, raw = future.result()
-            extra[name] = {"widths": widths, "rows": rows}
+        for name, links in (("orphans", without), ("astray", blocks.astray())):
+            widths, raw = section([zigzag(np.diff(x, prepend=0)) for x in links])
+            extra[name] = {"widths": widths, "rows": len(links[0])}
             tiles.append((name, raw))
         tenures = _tenures(trace, grain)
         widths, raw = section(tenures)
@@ -364,7 +364,7 @@ def sections(
         end_jobs()
 
     head = {
-        "format": 3,
+        "format": 4,
         "version": __version__,
         "title": find_title(trace) if title is None else title,
         "summary": f"{show_ns(duration)}, {plural(trace._facts['events'], 'event')}",

@@ -204,7 +204,8 @@ class App {
     const wide = (data.dur[call] / span) * this.timeline.span;
     if (begin < state.v0 || begin + data.dur[call] > state.v1 || wide < 3) {
       const want = Math.max(SHORTEST, wide < 3 || data.dur[call] > span ? data.dur[call] * 8 : span);
-      patch.v0 = begin + data.dur[call] / 2 - want / 2;
+      // Near an end of the run the call is not in the middle: time outside of the run would show nothing.
+      patch.v0 = Math.max(0, Math.min(begin + data.dur[call] / 2 - want / 2, this.plain.v1 - want));
       patch.v1 = patch.v0 + want;
     }
     this.reveal(call, patch);
@@ -293,15 +294,24 @@ class App {
     }
   }
 
-  nextTile() {
+  /** Gives the tiles of calls in view that are not decoded. */
+  missing() {
     const { data } = this;
+    const found = new Set();
     for (const { row } of this.timeline.drawn) {
       const [from, to] = rangeInView(data, data.rows[row], state.v0, state.v1);
-      for (let tile = Math.floor(from / data.tileRows); tile * data.tileRows < to; tile++) {
-        if (data.callTiles[tile] === 0) return () => data.callTile(tile);
-      }
+      for (let tile = Math.floor(from / data.tileRows); tile * data.tileRows < to; tile++) if (data.callTiles[tile] === 0) found.add(tile);
     }
-    if (data.count + data.events > MOST_BACKGROUND && state.tab === "functions" && !state.range) return null;
+    return [...found];
+  }
+
+  nextTile() {
+    const { data } = this;
+    const calls = this.missing();
+    const rest = data.count + data.events <= MOST_BACKGROUND || state.tab !== "functions" || !!state.range;
+    data.ahead(calls, rest);
+    if (calls.length) return () => data.callTile(calls[0]);
+    if (!rest) return null;
     const block = data.blockTiles.indexOf(0);
     if (block >= 0) return () => data.blockTile(block);
     const call = data.callTiles.indexOf(0);

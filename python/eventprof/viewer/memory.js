@@ -7,6 +7,7 @@ import { lowerBound, upperBound } from "./lod.js";
 import { state } from "./state.js";
 import { FONT, clean, fit, showBytes } from "./text.js";
 
+const TOP = 26; // CSS pixels at the top for the line of text and the mark of the peak
 const CHOICE = 130; // CSS pixels at the top right that the choice of holders covers
 const MANY = 1024; // with more events in a column, it is drawn by whole keyframes
 const GROUPS = 4; // with more groups of keyframes in a column, it is drawn by whole groups
@@ -47,7 +48,7 @@ export class Memory {
       if (total > most) most = total;
     }
     this.most = Math.max(1, most);
-    const room = height - Math.round(16 * scale); // without the text at the top
+    const room = height - Math.round(TOP * scale);
     this.paint(room, look);
     raster.show();
     context.font = FONT;
@@ -199,7 +200,7 @@ export class Memory {
     context.rect(GUTTER, 0, wide + CHOICE, high);
     context.clip();
     context.beginPath();
-    const y = (/** @type {number} */ value) => high - 1 - (value / most) * (high - 18);
+    const y = (/** @type {number} */ value) => high - 1 - (value / most) * (high - TOP - 1);
     // Only the part in view is drawn: dashes of a line of a million pixels would take 50 ms.
     const first = Math.max(0, upperBound(times, state.v0, 0, times.length) - 1);
     const last = Math.min(times.length - 1, lowerBound(times, state.v1, 0, times.length));
@@ -295,7 +296,7 @@ export class Memory {
     const { bands } = this.data;
     const column = Math.floor((x - GUTTER) * this.raster.scale);
     if (column < 0 || column * bands >= this.columns.length) return -1;
-    const room = this.raster.high - 16;
+    const room = this.raster.high - TOP;
     const bytes = ((this.raster.high - y) / room) * this.most;
     for (let b = 0, sum = 0; b < bands; b++) {
       sum += this.columns[column * bands + b];

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._words import plural
 from ..trace.column import Array
-from .planes import TILE, find_order, zigzag
+from .planes import TILE, Tile, find_order, pieces, zigzag
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -19,6 +20,8 @@ COARSE = 256
 #: How many tasks of asyncio have a lane of their own.
 TASKS = 12
 _NEVER = (1 << 63) - 1
+#: Flags of calls that were not recorded from start to end.
+_CUT = 1 | 2 | 16
 
 
 class Calls:
@@ -39,80 +42,83 @@ class Calls:
         def column(name: str) -> Array:
             return table._column(name).values()
 
-        thread, depth = column("thread"), np.maximum(column("depth"), 0)
-        start = column("start")
-        deepest = int(depth.max()) + 1 if self.count else 1
-        key = thread.astype(np.int64) * deepest + depth
-        order = find_order(key)
-        sorted_key = key[order]
-        first = np.flatnonzero(np.r_[True, sorted_key[1:] != sorted_key[:-1]][: self.count])
+        #: Columns in the order of `trace.calls`; a tile takes its part of them.
+        names = ("flags", "caller", "caller_line", "function", "duration")
+        self._given = {name: column(name) for name in names}
+        thread, depth = column("thread"), column("depth")
+        deepest = int(depth.max(initial=0)) + 1
+        key = thread * np.int64(deepest)
+        key += np.maximum(depth, 0)
+        #: The row of `trace.calls` of each call, in the order of the page.
+        self.order = find_order(key)
+        found = np.bincount(key)
+        del key
+        used = np.flatnonzero(found)
+        counts = found[used]
         #: Thread, depth, first call and number of calls of each row of the picture.
         self.rows = [
-            (int(sorted_key[at]) // deepest, int(sorted_key[at]) % deepest, int(at), int(end - at))
-            for at, end in zip(first, np.r_[first, self.count][1:], strict=True)
+            (int(at) // deepest, int(at) % deepest, int(end - count), int(count))
+            for at, count, end in zip(used, counts, np.cumsum(counts), strict=True)
         ]
         self.row_of = {(thread, depth): n for n, (thread, depth, _, _) in enumerate(self.rows)}
         #: Row of the picture of each call, in the order of the page.
         self.row_at = np.repeat(
             np.arange(len(self.rows), dtype=np.uint16 if len(self.rows) < 1 << 16 else np.int32),
-            [n for *_, n in self.rows],
+            counts,
         )
-        #: Row of the picture, and place on the page, of each row of `trace.calls`.
-        self.row = np.empty_like(self.row_at)
-        self.row[order] = self.row_at
-        self.place = np.empty(self.count, dtype=np.int64)
-        self.place[order] = np.arange(self.count)
-        self.exact_start = start[order]
-        duration = column("duration")[order]
-        if grain == 1:
-            self.start, self.duration = self.exact_start, np.maximum(duration, 0)
-        else:
-            self.start = self.exact_start // grain
-            end = (self.exact_start + duration) // grain
-            self.duration = np.maximum(end - self.start, 0)
-        # When the next call of a row begins: a search by an earlier time finds this call.
-        self.next = np.empty(self.count, dtype=np.int64)
-        self.next[:-1] = self.start[1:]
-        self.next[[first + count - 1 for _, _, first, count in self.rows]] = _NEVER
-        self.function = column("function")[order]
-        kinds = table._column("kind")
-        self.kind = kinds.values()[order]
-        assert kinds.words is not None
-        self.kinds = list(kinds.words.texts())
-        self.flags = column("flags")[order]
-        self.caller, self.caller_line = column("caller")[order], column("caller_line")[order]
-        self.line = np.maximum(self.caller_line, 0)
-        tasks = table._column("task")
-        assert tasks.words is not None
-        self.tasks = list(tasks.words.texts())
-        self.task = tasks.values()[order] + 1
-        parent = column("parent")[order]
-        self.parent = np.where(parent >= 0, self.place[parent], -1)
-        if not self.count:
-            self.parent = np.empty(0, dtype=np.int64)
+        self._end = np.cumsum(counts)
+        #: Place on the page of each row of `trace.calls`.
+        self.place = np.empty(self.count, dtype=np.int32)
+        self.place[self.order] = np.arange(self.count, dtype=np.int32)
+        #: Of each call, in the order of the page; times in grains.
+        self.start = np.empty(self.count + 1, dtype=np.int64)  # the last item is no call's
+        self.start[-1] = _NEVER
+        self.duration = np.empty(self.count, dtype=np.int64)
+        self.function = np.empty(self.count, dtype=np.int32)
+        self.parent = np.empty(self.count, dtype=np.int32)
+        start, duration = column("start"), self._given["duration"]
+        function, parent = self._given["function"], column("parent")
+        for part in pieces(self.count):
+            of = self.order[part]
+            begun, lasted = start[of], duration[of]
+            if grain != 1:
+                begun, lasted = begun // grain, (begun + lasted) // grain - begun // grain
+            self.start[part], self.duration[part] = begun, np.maximum(lasted, 0)
+            self.function[part] = function[of]
+            by = parent[of]
+            self.parent[part] = np.where(by >= 0, self.place[by], -1)
+        kinds, tasks = table._column("kind"), table._column("task")
+        assert kinds.words is not None and tasks.words is not None
+        self.kinds, self.tasks = list(kinds.words.texts()), list(tasks.words.texts())
+        self._kind, self._task = kinds.values(), tasks.values()
+        self._usual = self._find_usual(function)
 
-    def sought(self, thread: int, depth: int, times: Array) -> Array:
-        """Give the last call of a row that had begun at each time, or -1, as data.js finds it."""
-        row = self.row_of.get((thread, depth))
-        if row is None:
-            return np.full(len(times), -1, dtype=np.int64)
-        _, _, first, count = self.rows[row]
-        found = np.searchsorted(self.start[first : first + count], times, side="right")
-        return np.where(found > 0, first + found - 1, -1)
+    def given(self, name: str, part: slice | Array) -> Array:
+        """Give flags, callers or their lines of some calls, in the order of the page."""
+        values: Array = self._given[name][self.order[part]]
+        return values
+
+    def tasks_of(self, part: slice | Array) -> Array:
+        """Give the tasks of some calls, numbered from 1; 0: none."""
+        task: Array = self._task[self.order[part]] + 1
+        return task
 
     def orphans(self) -> tuple[Array, Array]:
         """Give the calls whose parent data.js would not find by time and depth, and the parents."""
         wrong = []
         for thread, depth, first, count in self.rows:
-            part = slice(first, first + count)
-            parent = self.parent[part]
             above = self.row_of.get((thread, depth - 1))
-            found = self.found(parent, above, self.start[part])
-            nobody = np.flatnonzero(parent < 0)
-            found[nobody] = self.sought(thread, depth - 1, self.start[part][nobody]) < 0
-            wrong.append(np.flatnonzero(~found) + first)
+            for part in pieces(first + count, first):
+                parent, start = self.parent[part], self.start[part]
+                found = self.found(parent, above, start)
+                nobody = parent < 0
+                if above is None:
+                    found |= nobody
+                elif nobody.any():  # found if no call above had begun by then
+                    found |= nobody & (start < self.start[self.rows[above][2]])
+                wrong.append(np.flatnonzero(~found) + part.start)
         rows = np.concatenate(wrong) if wrong else np.empty(0, dtype=np.int64)
-        return rows, self.parent[rows]
+        return rows, self.parent[rows].astype(np.int64)
 
     def found(self, call: Array, row: int | Array | None, times: Array) -> Array:
         """Say whether a search by row and time finds each call, as data.js searches.
@@ -134,10 +140,13 @@ class Calls:
         if row is None:
             return np.zeros(len(call), dtype=bool)
         known = np.maximum(call, 0)
-        found: Array = self.row_at[known] == row
+        at = self.row_at[known]
+        found: Array = at == row
         found &= call >= 0
         found &= self.start[known] <= times
-        found &= times < self.next[known]
+        # A search by a time before the next call of the row finds this call.
+        after = known + 1
+        found &= (times < self.start[after]) | (after == self._end[at])
         return found
 
     def owners(self, own: Array) -> tuple[Array, Array]:
@@ -147,56 +156,75 @@ class Calls:
         """
         function, line = (np.full(self.count + 1, -1, dtype=np.int32) for _ in range(2))
         for _, _, first, count in sorted(self.rows, key=lambda row: row[1]):
-            part = slice(first, first + count)
-            of, caller = self.function[part], self.caller[part]
-            above = self.parent[part]  # -1 without a parent: the last item, which has no owner
-            is_own, called = own[np.maximum(of, -1)], own[np.maximum(caller, -1)]
-            function[part] = np.where(is_own, of, np.where(called, caller, function[above]))
-            line[part] = np.where(is_own, -1, np.where(called, self.caller_line[part], line[above]))
+            for part in pieces(first + count, first):
+                of, caller = self.function[part], self.given("caller", part)
+                at = self.given("caller_line", part)
+                above = self.parent[part]  # -1 without a parent: the last item, without an owner
+                is_own, called = own[np.maximum(of, -1)], own[np.maximum(caller, -1)]
+                function[part] = np.where(is_own, of, np.where(called, caller, function[above]))
+                line[part] = np.where(is_own, -1, np.where(called, at, line[above]))
         return function, line
 
-    def tiles(self) -> Iterator[tuple[dict[str, Any], list[Array]]]:
-        """Give each tile: what the head says of it, and its columns."""
-        # The head has the start of the first call of each row and of each tile.
-        gap = self.start.copy()
-        gap[1:] -= self.start[:-1] + self.duration[:-1]
-        fresh = np.zeros(self.count, dtype=bool)
-        fresh[[first for _, _, first, _ in self.rows]] = True
-        fresh[::TILE] = True
-        gap[fresh] = 0
-        usual = np.array(self.usual_kind())
-        for at in range(0, self.count, TILE):
-            part = slice(at, min(at + TILE, self.count))
-            begins = np.flatnonzero(fresh[part]) + at
-            function, kind, between = self.function[part] + 1, self.kind[part], gap[part]
-            signed = bool((between < 0).any())
-            # Calls of one function are alike: sorted by function they compress 10 % better.
-            order = find_order(function)
-            yield (
-                {
-                    "begins": begins.tolist(),
-                    "starts": self.start[begins].tolist(),
-                    "signed": signed,
-                },
-                [
-                    (zigzag(between) if signed else between)[order],
-                    self.duration[part][order],
-                    function,
-                    np.where(kind == usual[function], 0, kind + 1),
-                    self.flags[part],
-                    self.line[part],
-                    self.task[part],
-                ],
-            )
+    def tiles(self) -> Iterator[Callable[[], Tile]]:
+        """Give for each tile a job that makes it."""
+        firsts = np.array([first for _, _, first, _ in self.rows], dtype=np.int64)
+        for part in pieces(self.count):
+            # The head has the start of the first call of each row and of each tile.
+            inside = firsts[np.searchsorted(firsts, part.start, "right") :]
+            begins = np.r_[part.start, inside[inside < part.stop]]
+            yield partial(self._tile, part, begins)
+
+    def _tile(self, part: slice, begins: Array) -> Tile:
+        start, duration = self.start[part], self.duration[part]
+        gap = start.copy()
+        gap[1:] -= start[:-1] + duration[:-1]
+        gap[begins - part.start] = 0
+        function, kind = self.function[part] + 1, self._kind[self.order[part]]
+        signed = bool((gap < 0).any())
+        # Calls of one function are alike: sorted by function they compress 10 % better.
+        order = find_order(function)
+        head = {"begins": begins.tolist(), "starts": self.start[begins].tolist(), "signed": signed}
+        return head, [
+            (zigzag(gap) if signed else gap)[order],
+            duration[order],
+            function,
+            np.where(kind == np.array(self._usual)[function], 0, kind + 1)[order],
+            self.given("flags", part)[order],
+            np.maximum(self.given("caller_line", part), 0),
+            self.tasks_of(part),
+        ]
+
+    def _find_usual(self, function: Array) -> list[int]:
+        kinds = len(self.kinds)
+        functions = int(function.max(initial=-1)) + 2
+        found = np.zeros(functions * kinds, dtype=np.int64)
+        for part in pieces(self.count):
+            pairs = (function[part] + 1).astype(np.int64) * kinds + self._kind[part]
+            found += np.bincount(pairs, minlength=len(found))
+        usual: list[int] = found.reshape(functions, kinds).argmax(axis=1).tolist()
+        return usual
 
     def usual_kind(self) -> list[int]:
         """Give the most frequent kind of each function's calls; the first item is no function's."""
-        kinds = len(self.kinds)
-        functions = int(self.function.max(initial=-1)) + 2
-        pairs = (self.function + 1).astype(np.int64) * kinds + self.kind
-        found = np.bincount(pairs, minlength=functions * kinds).reshape(functions, kinds)
-        usual: list[int] = found.argmax(axis=1).tolist()
-        return usual
+        return self._usual
+
+    def medians(self, functions: int) -> list[int]:
+        """Give the median of each function's calls, as ``p50`` of `Trace.functions`; -1: none.
+
+        That column would also make all other sums and percentiles, which takes ten times as long.
+        """
+        function, duration = self._given["function"], self._given["duration"]
+        key = np.where(self._given["flags"] & _CUT, -1, function)
+        key[key < 0] = functions
+        ends = np.cumsum(np.bincount(key, minlength=functions + 1)).tolist()
+        sorted_by = duration[find_order(key)]
+        found = []
+        for first, end in zip([0, *ends], ends[:functions], strict=False):
+            middle = (end - first + 1) // 2 - 1
+            found.append(
+                int(np.partition(sorted_by[first:end], middle)[middle]) if end > first else -1
+            )
+        return found
 
     def steps(self) -> tuple[list[tuple[str, int]], list[Array]]:
         """Give the steps of asyncio's tasks: the calls of a task that no call of the task made.
@@ -208,22 +236,23 @@ class Calls:
         columns : list of array
             Of the steps, lane by lane: start (as a difference), duration, function and call.
         """
-        rows = np.flatnonzero(self.task)
+        if (self._task < 0).all():
+            return [], [np.empty(0, dtype=np.int64)] * 4
+        task = self.tasks_of(slice(None))
+        rows = np.flatnonzero(task)
         parent = self.parent[rows]
-        outer = np.where(parent >= 0, self.task[parent], 0)
-        rows = rows[self.task[rows] != outer]
-        if not len(rows):
-            return [], [rows] * 4
-        tasks = np.unique(self.task[rows])
-        spent = np.bincount(self.task[rows], weights=self.duration[rows])[tasks]
+        outer = np.where(parent >= 0, task[parent], 0)
+        rows = rows[task[rows] != outer]
+        tasks = np.unique(task[rows])
+        spent = np.bincount(task[rows], weights=self.duration[rows])[tasks]
         begun = np.full(len(self.tasks) + 1, _NEVER)
-        np.minimum.at(begun, self.task[rows], self.start[rows])
+        np.minimum.at(begun, task[rows], self.start[rows])
         chosen = tasks[np.argsort(-spent, kind="stable")[:TASKS]]
         chosen = chosen[np.argsort(begun[chosen], kind="stable")]
         others = len(tasks) - len(chosen)
         lane_of = np.full(len(self.tasks) + 1, len(chosen))
         lane_of[chosen] = np.arange(len(chosen))
-        lane = lane_of[self.task[rows]]
+        lane = lane_of[task[rows]]
         order = np.lexsort((self.start[rows], lane))
         rows, lane = rows[order], lane[order]
         start, length = self.start[rows], self.duration[rows].copy()
@@ -256,10 +285,14 @@ class Calls:
             return [at] * 5
         last = np.r_[at[1:], self.count] - 1
         longest = np.maximum.reduceat(self.duration, at)
-        of_group = np.repeat(np.arange(len(at)), np.diff(np.r_[at, self.count]))
-        hits = np.flatnonzero(self.duration == longest[of_group])
         which = np.empty(len(at), dtype=np.int64)
-        which[of_group[hits[::-1]]] = hits[::-1]  # the first of several
+        for groups in pieces(len(at), size=TILE // COARSE):
+            lengths = np.diff(np.r_[at[groups], last[groups.stop - 1] + 1])
+            first = at[groups.start]
+            duration = self.duration[first : first + lengths.sum()]
+            hits = np.flatnonzero(duration == np.repeat(longest[groups], lengths))[::-1]
+            of_group = np.repeat(np.arange(groups.start, groups.stop), lengths)
+            which[of_group[hits]] = hits + first  # the first of several
         start = self.start[at]
         return [
             zigzag(np.diff(start, prepend=0)),

@@ -6,9 +6,9 @@ plane has one byte of each row, the lowest byte first.
 
 from __future__ import annotations
 
-import base64
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,21 @@ from ..trace.column import Array
 
 #: Rows of a section; a multiple of the 4096 calls that the largest node of lod.js has.
 TILE = 1 << 17
+
+
+#: What the head says of a tile, and the tile's columns.
+Tile = tuple[dict[str, Any], list[Array]]
+
+
+def pieces(end: int, first: int = 0, size: int = 0) -> Iterator[slice]:
+    """Give ranges of at most `size` rows; 0: of a tile.
+
+    Long columns are made piece by piece: what NumPy makes in between then stays in the processor's
+    cache, and its memory is used again. Otherwise half of the time would be spent on new memory.
+    """
+    size = size or TILE
+    for at in range(first, end, size):
+        yield slice(at, min(at + size, end))
 
 
 def zigzag(values: Array) -> Array:
@@ -59,7 +74,7 @@ def section(columns: Sequence[Array], times: int = 0) -> tuple[list[int], bytes]
 
 
 def _gzip(times: bytes, rest: bytes) -> bytes:
-    """Compress two parts into one gzip stream; give it in base64.
+    """Compress two parts into one gzip stream.
 
     Differences of times hardly repeat. Compressing them as runs alone (RLE) is twice as fast, and
     the result is smaller.
@@ -68,15 +83,34 @@ def _gzip(times: bytes, rest: bytes) -> bytes:
     # A flush ends a part at a whole byte, so that the next part can follow.
     for raw, level, strategy, end in (
         (times, 1, zlib.Z_RLE, zlib.Z_FULL_FLUSH),
-        (rest, 4, zlib.Z_DEFAULT_STRATEGY, zlib.Z_FINISH),
+        (rest, 6, zlib.Z_DEFAULT_STRATEGY, zlib.Z_FINISH),
     ):
         packer = zlib.compressobj(level, zlib.DEFLATED, -15, 8, strategy)
         made += [packer.compress(raw), packer.flush(end)]
         crc, size = zlib.crc32(raw, crc), size + len(raw)
     made.append(crc.to_bytes(4, "little") + (size & 0xFFFFFFFF).to_bytes(4, "little"))
-    return base64.b64encode(b"".join(made))
+    return b"".join(made)
 
 
 def compress(raw: bytes) -> bytes:
-    """Compress data; give the gzip stream in base64. The same data gives the same bytes."""
+    """Compress data by gzip. The same data gives the same bytes."""
     return _gzip(b"", raw)
+
+
+def wide(raw: bytes) -> bytes:
+    """Give data as text in UTF-16 (little endian) with 15 bits in a character; unpack.js reads it.
+
+    The characters are U+4000 to U+BFFF: HTML changes none of them, and none is half of a pair. The
+    first one says how many bytes at the end are no data. Then come the low 15 bits of each word of
+    16 bits, and at last the high bits: bit k of character i is that of word k * n + i, if there are
+    n such characters.
+    """
+    spare = -len(raw) % 30
+    words = np.frombuffer(raw + bytes(spare), dtype="<u2").reshape(15, -1)
+    made = np.empty((16, words.shape[1]), dtype="<u2")
+    made[:15] = words & 0x7FFF
+    made[15] = 0
+    for bit, row in enumerate(words):
+        made[15] |= (row >> 15) << bit
+    made += 0x4000
+    return np.array(0x4000 + spare, dtype="<u2").tobytes() + made.tobytes()

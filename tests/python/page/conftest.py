@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import browser as chromium
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from page_program import program
 
 import eventprof
 from eventprof.viewer import data as page_data
-from eventprof.viewer import page_blocks, page_calls, write
+from eventprof.viewer import page_calls, planes, write
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +34,21 @@ def trace():
 def path(trace, tmp_path_factory):
     # Small tiles, so that there are many.
     with pytest.MonkeyPatch.context() as patch:
-        for module in (page_calls, page_blocks):
-            patch.setattr(module, "TILE", 4096)
+        patch.setattr(planes, "TILE", 4096)
         for module in (page_calls, page_data):
             patch.setattr(module, "COARSE", 64)
         path = tmp_path_factory.mktemp("page") / "page.html"
+        write(trace, path, title="a program")
+    return path
+
+
+@pytest.fixture(scope="module")
+def large(trace, tmp_path_factory):
+    """The same page as a large one is written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planes, "TILE", 4096)
+        patch.setattr(sys.modules["eventprof.viewer.page"], "WIDE", 0)
+        path = tmp_path_factory.mktemp("page") / "large.html"
         write(trace, path, title="a program")
     return path
 

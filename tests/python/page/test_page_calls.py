@@ -46,6 +46,23 @@ def test_the_page_has_every_call_of_the_table(shown, trace, order):
     assert found["parent"] == np.where(parent < 0, -1, place[parent]).tolist()
 
 
+ALL_BYTES = """
+(({data: d}) => [d.start, d.dur, d.func, d.flags, d.kind, d.line, d.time, d.birth, d.death, d.size, d.place, d.eventDepth]
+  .map((column) => column.reduce((sum, value, at) => (sum * 31 + value + at) % 2 ** 40, 0)))(eventprofPage)
+"""
+
+
+def test_a_large_page_shows_the_same(browser, path, large):
+    browser.open(path)
+    expected = browser.run(ALL_BYTES)
+    browser.open(large)
+    assert browser.run(ALL_BYTES) == expected
+    assert browser.run("document.characterSet") == "UTF-16LE"
+    tiles = browser.run("Object.values(eventprofPage.data.head.tiles).flat().length")
+    assert tiles > 2  # so few are decoded without workers
+    assert browser.console == []
+
+
 def test_the_page_has_every_block_of_the_table(shown, trace, order):
     blocks = trace.allocations
     found = shown.run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 import re
@@ -54,7 +53,7 @@ def test_each_column_shows_the_most_that_was_live_in_it(shown, trace):
 
 
 def test_the_picture_before_blocks_are_decoded_has_the_same_bytes(trace):
-    head = json.loads(gzip.decompress(base64.b64decode(page_data.sections(trace)[0])))
+    head = json.loads(gzip.decompress(page_data.sections(trace)[0]))
     for by in ("function", "line", "own"):
         curve = np.array(head["curve"][by])
         for bin in (0, 100, 511, 900, 1023):

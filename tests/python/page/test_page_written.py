@@ -36,6 +36,38 @@ def test_the_page_is_one_file_and_the_same_each_time(trace):
     assert set(found) == {"head", "coarse", "orphans", "astray", "tenures", "steps", "c0", "m0"}
 
 
+def narrow(text):
+    """The bytes of a section's text in a large page."""
+    spare, *units = (ord(char) - 0x4000 for char in text)
+    count = len(units) // 16
+    words = [unit | (units[15 * count + n % count] >> n // count & 1) << 15
+             for n, unit in enumerate(units[: 15 * count])]  # fmt: skip
+    raw = b"".join(word.to_bytes(2, "little") for word in words)
+    return raw[: len(raw) - spare]
+
+
+def test_a_large_page_is_in_utf_16_with_the_same_data(trace, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["eventprof.viewer.page"], "WIDE", 0)
+    trace.show(tmp_path / "page.html", title="\ud800 <b>")
+    small, large = page(trace, title="\ud800 <b>"), (tmp_path / "page.html").read_text("utf-16")
+    assert small.startswith(b"<!doctype html>")
+    assert large.startswith("<!doctype html>")
+    assert "<meta charset" not in large
+    assert "<title>\\ud800 &lt;b&gt; - eventprof</title>" in large
+    expected = sections_of(small)
+    found = sections_of(large.encode())
+    assert found.keys() == expected.keys()
+    assert all(narrow(found[name]) == base64.b64decode(expected[name]) for name in found)
+    assert len(large.split('id="data-c0">')[1]) * 2 < len(small.split(b'id="data-c0">')[1])
+
+
+def test_medians_are_those_of_the_table_of_functions(trace):
+    head = json.loads(gzip.decompress(page_data.sections(trace)[0]))
+    expected = trace.functions._column("p50").values()
+    assert head["functions"]["p50"] == expected.tolist()
+    assert (expected >= 0).sum() > 5
+
+
 def test_view_writes_a_page(trace, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     trace.save("a.epr")
