@@ -41,15 +41,16 @@ QUERIES = {
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    """For each trace: the trace, its file, and the rows of each query."""
+    """For each trace and format: the trace, its file, and the rows of each query."""
     folder, node = os.environ.get("EVENTPROF_TRACE_PROCESSOR"), shutil.which("node")
     if folder is None or node is None:
         pytest.skip("needs node, and EVENTPROF_TRACE_PROCESSOR=FOLDER")
     made = {}
     for name, make in TRACES.items():
-        path = tmp_path_factory.mktemp("perfetto") / f"{name}.pftrace"
-        made[name] = make(), path
-        made[name][0].export(path)
+        trace, path = make(), tmp_path_factory.mktemp("perfetto") / name
+        for word in ("perfetto", "chrome"):
+            made[name, word] = trace, path.with_suffix(f".{word}")
+            trace.export(made[name, word][1], word)
     done = subprocess.run(
         [node, HERE / "trace_processor.mjs", folder, json.dumps(list(QUERIES.values()))]
         + [path for _, path in made.values()],
@@ -58,8 +59,8 @@ def answers(tmp_path_factory):
     assert done.returncode == 0, done.stderr[-2000:]
     lines = done.stdout.splitlines()
     return {
-        name: (*known, dict(zip(QUERIES, json.loads(line), strict=True)))
-        for (name, known), line in zip(made.items(), lines, strict=True)
+        key: (*known, dict(zip(QUERIES, json.loads(line), strict=True)))
+        for (key, known), line in zip(made.items(), lines, strict=True)
     }
 
 
@@ -82,14 +83,23 @@ def sums_of_slices(rows):
 
 @pytest.mark.parametrize("name", TRACES)
 def test_every_call_and_all_times(answers, name):
-    trace, _, found = answers[name]
+    trace, _, found = answers[name, "perfetto"]
 
     assert sums_of_slices(found["slices"]) == sums_of(trace, depth_max=512)
     assert found["faults"] == []
 
 
+# It reads times of JSON as doubles, and takes apart what is deeper than it keeps.
+@pytest.mark.parametrize("name", [name for name in TRACES if name not in ("late", "deep")])
+def test_every_call_of_chrome_json(answers, name):
+    trace, _, found = answers[name, "chrome"]
+
+    assert sums_of_slices(found["slices"]) == sums_of(trace)
+    assert found["faults"] == []
+
+
 def test_threads_have_their_names(answers):
-    trace, _, found = answers["nasty"]
+    trace, _, found = answers["nasty", "perfetto"]
 
     expected = zip(trace.threads["native_id"].tolist(), trace.threads["name"], strict=True)
     assert {(int(tid), name) for tid, name in found["threads"]} == set(expected)
@@ -97,7 +107,7 @@ def test_threads_have_their_names(answers):
 
 def test_counters_lines_marks_and_flows(answers):
     pytest.importorskip("perfetto")
-    trace, path, found = answers["nasty"]
+    trace, path, found = answers["nasty", "perfetto"]
 
     ours = exported.PerfettoReader(path)
     counters = collections.defaultdict(list)
