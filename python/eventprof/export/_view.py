@@ -41,8 +41,12 @@ def one_line(text: str) -> str:
 
 
 def json_text(text: str) -> str:
-    """Give a JSON string, in ASCII."""
-    return json.dumps(utf8(text).decode())
+    """Give a JSON string. What is not printable is escaped.
+
+    Other letters are not: trace_processor before version 55 does not read escapes in names.
+    """
+    text = utf8(text).decode()
+    return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def full_name(name: str | None, module: str | None) -> str:

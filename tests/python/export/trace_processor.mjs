@@ -1,6 +1,6 @@
 /* Asks Perfetto's trace_processor about traces:  node trace_processor.mjs FOLDER QUERIES TRACE...
  *
- * FOLDER has trace_processor.wasm and engine_bundle.node.js. QUERIES is a JSON list of SQL. For each trace
+ * FOLDER has trace_processor.wasm and engine_bundle.js. QUERIES is a JSON list of SQL. For each trace
  * there is a line of JSON: for each query a list of rows. Whole numbers are texts, as they may have 64 bits.
  * The messages are those of protos/perfetto/trace_processor/trace_processor.proto.
  */
@@ -78,8 +78,8 @@ async function start(folder) {
     return new Module(code);
   };
   const quiet = { ...console, log() {}, warn() {} };
-  const scope = { self, console: quiet, XMLHttpRequest, WorkerGlobalScope: self };
-  const code = fs.readFileSync(path.join(folder, "engine_bundle.node.js"), "utf8");
+  const scope = { self, console: quiet, process: undefined, XMLHttpRequest, WorkerGlobalScope: self };
+  const code = fs.readFileSync(path.join(folder, "engine_bundle.js"), "utf8");
   vm.runInThisContext(`(function (${Object.keys(scope)}) {${code}\n})`)(...Object.values(scope));
   self.onmessage({ data: port });
   await new Promise(setImmediate); // it has set itself up when pending promises have run
