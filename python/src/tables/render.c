@@ -304,7 +304,7 @@ typedef struct nesting {
     int32_t top;      /* the innermost open call; -1: none */
 } nesting;
 
-/* Writes up to `room` begins (a row) and ends (~row). `calls` are the rows of a thread, or NULL for all rows.
+/* Writes up to `room` begins (a row) and ends (~row). `calls` are the rows of a thread; NULL: all rows.
  * Fails: -1, a row is outside of the table, or its parent is not open when it begins. */
 static Py_ssize_t
 nest(nesting *from, const int32_t *parent, Py_ssize_t rows, const int32_t *calls, Py_ssize_t count,
@@ -352,7 +352,8 @@ ep_py_nest_calls(PyObject *module, PyObject *args)
         goto done;
     }
     Py_ssize_t count = given == Py_None ? rows : calls.len / (Py_ssize_t)sizeof(int32_t);
-    if (rows > INT32_MAX / 2 || from.at < 0 || from.at > count || from.top < -1 || from.top >= rows || room < 0 ||
+    if (rows > INT32_MAX / 2 || from.at < 0 || from.at > count || from.top < -1 ||
+        from.top >= rows || room < 0 ||
         room > INT32_MAX / 2) {
         PyErr_SetString(PyExc_ValueError, "nest_calls(): too many calls, or no place to go on from");
         goto done;
@@ -367,7 +368,8 @@ ep_py_nest_calls(PyObject *module, PyObject *args)
     written = nest(&from, parent.buf, rows, calls.buf, count, to, room);
     Py_END_ALLOW_THREADS
     if (written < 0) {
-        PyErr_SetString(PyExc_ValueError, "nest_calls(): the calls are not a forest in order of start");
+        PyErr_SetString(PyExc_ValueError,
+                        "nest_calls(): the calls are not a forest in order of start");
     } else if (PyByteArray_Resize(steps, written * (Py_ssize_t)sizeof(int32_t)) == 0) {
         result = Py_BuildValue("Oni", steps, from.at, from.top);
     }
@@ -412,7 +414,8 @@ ep_py_calls_by_thread(PyObject *module, PyObject *args)
     PyObject *sorted = NULL, *first = NULL, *result = NULL;
     int64_t *next = NULL;
     if (rows > INT32_MAX / 2 || threads < 0 || threads > INT32_MAX / 2) {
-        PyErr_SetString(PyExc_ValueError, "calls_by_thread(): too many calls, or less than no threads");
+        PyErr_SetString(PyExc_ValueError,
+                        "calls_by_thread(): too many calls, or less than no threads");
         goto done;
     }
     Py_ssize_t bytes = (threads + 1) * (Py_ssize_t)sizeof *next;

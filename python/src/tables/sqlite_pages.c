@@ -29,7 +29,12 @@
 /* A varint of eight bytes, which has seven bits in each. */
 #define KEY_MAX ((int64_t)1 << 56)
 
-typedef enum column_type { COLUMN_KEY, COLUMN_INT, COLUMN_REAL, COLUMN_TEXT } column_type;
+typedef enum column_type {
+    COLUMN_KEY,
+    COLUMN_INT,
+    COLUMN_REAL,
+    COLUMN_TEXT
+} column_type;
 
 typedef struct column {
     column_type type;
@@ -51,7 +56,13 @@ typedef struct leaves {
     size_t cells, content; /* of the last page */
 } leaves;
 
-typedef enum leaves_result { LEAVES_DONE, LEAVES_NO_MEMORY, LEAVES_TOO_LONG, LEAVES_BAD_CODE, LEAVES_BAD_KEY } leaves_result;
+typedef enum leaves_result {
+    LEAVES_DONE,
+    LEAVES_NO_MEMORY,
+    LEAVES_TOO_LONG,
+    LEAVES_BAD_CODE,
+    LEAVES_BAD_KEY
+} leaves_result;
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
@@ -255,7 +266,8 @@ take_view(column *c, PyObject *object, Py_ssize_t bytes)
     }
     c->view_count++;
     if (bytes >= 0 && view->len != bytes) {
-        PyErr_Format(PyExc_ValueError, "sqlite_leaves(): a column of %zd bytes, not %zd", view->len, bytes);
+        PyErr_Format(PyExc_ValueError, "sqlite_leaves(): a column of %zd bytes, not %zd", view->len,
+                     bytes);
         return false;
     }
     return true;
@@ -270,7 +282,8 @@ take_texts(column *c, PyObject *offsets, PyObject *texts)
     Py_ssize_t count = c->views[1].len / (Py_ssize_t)sizeof(int64_t) - 1;
     c->offsets = c->views[1].buf;
     c->texts = c->views[2].buf;
-    bool whole = count >= 0 && count <= INT32_MAX && c->offsets[0] == 0 && c->offsets[count] == c->views[2].len;
+    bool whole = count >= 0 && count <= INT32_MAX && c->offsets[0] == 0 &&
+                 c->offsets[count] == c->views[2].len;
     for (Py_ssize_t i = 0; whole && i < count; i++) {
         whole = c->offsets[i] <= c->offsets[i + 1];
     }
@@ -323,11 +336,13 @@ take_column(column *c, PyObject *object, Py_ssize_t rows)
 static PyObject *
 give(leaves_result result, const leaves *made)
 {
+    const char *pages = made->pages == NULL ? "" : (const char *)made->pages;
+    Py_ssize_t last_bytes = (Py_ssize_t)(made->count * sizeof *made->last);
     switch (result) {
         case LEAVES_DONE:
             return Py_BuildValue(
-                "y#N", made->pages == NULL ? "" : (const char *)made->pages, (Py_ssize_t)(made->count * PAGE),
-                PyByteArray_FromStringAndSize((const char *)made->last, (Py_ssize_t)(made->count * sizeof *made->last)));
+                "y#N", pages, (Py_ssize_t)(made->count * PAGE),
+                PyByteArray_FromStringAndSize((const char *)made->last, last_bytes));
         case LEAVES_NO_MEMORY:
             return PyErr_NoMemory();
         case LEAVES_TOO_LONG:
