@@ -200,7 +200,7 @@ def test_calls_by_thread():
 
 #: Bytes that each format may need for a call, beyond the trace: at most three columns of int32.
 BYTES = {"perfetto": 9, "chrome": 9, "firefox": 13, "jslb": 13, "speedscope": 2, "csv": 2,
-         "jsonl": 2, "sqlite": 1, "duckdb": 6}  # fmt: skip
+         "jsonl": 2, "sqlite": 6, "duckdb": 6}  # fmt: skip
 
 
 def calls_of(count):
