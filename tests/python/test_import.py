@@ -158,8 +158,8 @@ def test_sums_alone_are_no_calls_to_export(tmp_path):
 # ---- Others' files -------------------------------------------------------------------------------
 
 
-def run(folder, *arguments):
-    (folder / "program.py").write_text(PROGRAM)
+def run(folder, *arguments, program=PROGRAM):
+    (folder / "program.py").write_text(program)
     subprocess.run(
         [sys.executable, "-P", "-m", *arguments],
         cwd=folder,
@@ -169,15 +169,11 @@ def run(folder, *arguments):
     )
 
 
-def test_viztracer_has_its_own_totals(tmp_path):
-    pytest.importorskip("viztracer")
-    run(tmp_path, "viztracer", "--quiet", "-o", "viz.json", "program.py")
-
-    trace = eventprof.open(tmp_path / "viz.json")
-
-    events = json.loads((tmp_path / "viz.json").read_bytes())["traceEvents"]
+def compare_with_viztracer(path):
+    """Compare calls and durations by function with those in VizTracer's file."""
+    trace = eventprof.open(path)
     calls, total = collections.Counter(), collections.Counter()
-    for event in events:
+    for event in json.loads(path.read_bytes())["traceEvents"]:
         if event["ph"] == "X":
             calls[event["name"]] += 1
             total[event["name"]] += event["dur"]
@@ -193,6 +189,40 @@ def test_viztracer_has_its_own_totals(tmp_path):
     # Ends are cut to that of the call around, where VizTracer's rounding is a ns off.
     for name, duration in total.items():
         assert found_total[name] == pytest.approx(duration * 1000, abs=2 * calls[name])
+    return trace, calls
+
+
+@pytest.mark.newest
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("name", "work", "many"),
+    [
+        ("deltablue", "delta_blue(5)", 10_000),
+        ("generators", "list(tree(range(2000)))", 20_000),
+        ("raytrace", "bench_raytrace(1, 8, 8, None)", 10_000),
+    ],
+)
+def test_viztracer_has_its_own_totals_of_a_program_of_pyperformance(tmp_path, name, work, many):
+    pytest.importorskip("viztracer")
+    pyperformance = pytest.importorskip("pyperformance")
+    data = pathlib.Path(pyperformance.__file__).parent / "data-files" / "benchmarks"
+    program = f"import sys; sys.path.insert(0, {str(data / f'bm_{name}')!r})\n"
+    program += f"from run_benchmark import *; {work}\n"
+    run(tmp_path, "viztracer", "--quiet", "-o", "viz.json", "program.py", program=program)
+
+    trace, _ = compare_with_viztracer(tmp_path / "viz.json")
+
+    assert len(trace.calls) > many
+    assert trace.metadata["imported"]["notes"] == ()
+    assert trace.verify(all=True).ok
+
+
+def test_viztracer_has_its_own_totals(tmp_path):
+    pytest.importorskip("viztracer")
+    run(tmp_path, "viztracer", "--quiet", "-o", "viz.json", "program.py")
+
+    trace, calls = compare_with_viztracer(tmp_path / "viz.json")
+
     assert calls[next(n for n in calls if n.startswith("fib "))] == 109
     assert "viztracer" in trace.metadata["recorded_by"]
     fib = trace.calls[trace.calls["name"] == "fib"]

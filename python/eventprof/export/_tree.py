@@ -115,7 +115,9 @@ class Tree:
         return found
 
 
-def fold(parent: Array, columns: list[Array]) -> tuple[Array, Array, list[Array]]:
+def fold(
+    parent: Array, columns: list[Array], *, overwrite: bool = False
+) -> tuple[Array, Array, list[Array]]:
     """Merge rows that have the same parent node and the same values into one node.
 
     Parameters
@@ -123,14 +125,19 @@ def fold(parent: Array, columns: list[Array]) -> tuple[Array, Array, list[Array]
     parent : array of int32
         The parent row of each row; -1: none. Parents come before their children.
     columns : list of array of int32
-        Rows with different values become different nodes.
+        Rows with different values become different nodes. The list is emptied, so that columns
+        that nobody else has are freed before the nodes need memory.
+    overwrite : bool
+        The last column may be written over; see `intern`.
 
     Returns
     -------
     array of int32, array of int32, list of arrays of int32
         The node of each row; the parent of each node; the columns by node.
     """
-    key, distinct = intern([column.astype(np.int32, copy=False) for column in columns])
+    columns[:] = [column.astype(np.int32, copy=False) for column in columns]
+    key, distinct = intern(columns, overwrite=overwrite)
+    columns.clear()
     node, above, keys = _core.fold_calls(np.ascontiguousarray(parent, np.int32), key)
     found = np.frombuffer(keys, np.int32)
     return (

@@ -41,8 +41,12 @@ def one_line(text: str) -> str:
 
 
 def json_text(text: str) -> str:
-    """Give a JSON string, in ASCII."""
-    return json.dumps(utf8(text).decode())
+    """Give a JSON string. What is not printable is escaped.
+
+    Other letters are not: trace_processor before version 55 does not read escapes in names.
+    """
+    text = utf8(text).decode()
+    return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 def full_name(name: str | None, module: str | None) -> str:
@@ -74,6 +78,39 @@ def number(values: Array) -> tuple[str, Any]:
 def microseconds(values: Array) -> tuple[str, Any]:
     """Give the part of a row that is a time: ns as microseconds with three decimals."""
     return "us", np.ascontiguousarray(values, np.int64)
+
+
+class Steps:
+    """Begins (row) and ends (~row) of the calls of a thread, properly nested.
+
+    They are made when they are written: all of them take as much memory as two columns of calls.
+
+    Parameters
+    ----------
+    parent : array of int32
+        The call around each call; -1: none.
+    rows : array of int32 or None
+        The thread's calls; None: all calls.
+    count : int
+        The number of the thread's calls.
+    """
+
+    def __init__(self, parent: Array, rows: Array | None, count: int) -> None:
+        self._parent = parent
+        self._rows = rows
+        self._count = count
+
+    def __len__(self) -> int:
+        return 2 * self._count
+
+    def parts(self) -> Iterator[Array]:
+        """Yield the steps as arrays of int32."""
+        at, top = 0, -1
+        while True:
+            steps, at, top = _core.nest_calls(self._parent, self._rows, at, top, AT_A_TIME)
+            if not steps:
+                return
+            yield np.frombuffer(steps, np.int32)
 
 
 class View:
@@ -188,7 +225,7 @@ class View:
     @cached_property
     def sites(self) -> tuple[Array, list[tuple[int, int]]]:
         """The call site of each call, a number from 1 (0: unknown); function and line by site."""
-        code, distinct = intern([self.take("caller"), self.line])
+        code, distinct = intern([self.take("caller"), self.line], overwrite=True)
         places = list(zip(*(column.tolist() for column in distinct), strict=True))
         # The number 0 is for unknown sites. The other sites keep their order.
         numbers = np.zeros(len(places), np.int32)
@@ -377,26 +414,28 @@ class View:
     # ---- Order -----------------------------------------------------------------------------------
 
     @cached_property
-    def steps(self) -> list[Array]:
-        """Begins (row) and ends (~row) of the calls of each thread, properly nested."""
-        steps, first = _core.nest_calls(self.parent, self.thread, len(self.trace.threads))
-        all_steps = np.frombuffer(steps, np.int32)
+    def steps(self) -> list[Steps]:
+        """Begins and ends of the calls of each thread."""
+        threads = len(self.trace.threads)
+        if threads == 1:
+            return [Steps(self.parent, None, len(self))]
+        rows, first = _core.calls_by_thread(self.thread, threads)
+        rows_of = np.frombuffer(rows, np.int32)
         bounds = np.frombuffer(first, np.int64).tolist()
-        return [all_steps[a:b] for a, b in pairwise(bounds)]
+        return [Steps(self.parent, rows_of[a:b], b - a) for a, b in pairwise(bounds)]
 
-    def parts_of(self, steps: Array, *, tell: bool = False) -> Iterator[tuple[Array, Array]]:
+    def parts_of(self, steps: Steps, *, tell: bool = False) -> Iterator[tuple[Array, Array]]:
         """Yield parts of the steps of a thread with their times. Times never decrease.
 
         Parameters
         ----------
-        steps : array of int32
-            A list of `steps`.
+        steps : Steps
+            One of `steps`.
         tell : bool
             Report the progress over all threads.
         """
         last = 0
-        for first in range(0, len(steps), AT_A_TIME):
-            part = steps[first : first + AT_A_TIME]
+        for part in steps.parts():
             if tell and self.progress is not None:
                 self.progress(self._told, 2 * len(self))
                 self._told += len(part)
@@ -573,8 +612,15 @@ def own_functions(trace: Trace) -> Array:
     )  # fmt: skip
 
 
-def intern(columns: list[Array]) -> tuple[Array, list[Array]]:
+def intern(columns: list[Array], *, overwrite: bool = False) -> tuple[Array, list[Array]]:
     """Give a number to each distinct row of int32 columns, in little memory.
+
+    Parameters
+    ----------
+    columns : list of array of int32
+        The columns.
+    overwrite : bool
+        The numbers may be written over the last column, if the array is no column of the trace.
 
     Returns
     -------
@@ -586,7 +632,8 @@ def intern(columns: list[Array]) -> tuple[Array, list[Array]]:
         code, (of_first, last) = intern([first, columns[-1]])
         return code, [*(column[of_first] for column in distinct), last]
     known: dict[int, int] = {}
-    code = np.empty(len(columns[0]), np.int32)
+    last = columns[-1]
+    code = last if overwrite and last.flags.writeable else np.empty(len(last), np.int32)
     for at in range(0, len(code), AT_A_TIME):
         rows = slice(at, at + AT_A_TIME)
         key = columns[0][rows].astype(np.int64)

@@ -28,7 +28,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     out.write(_names(view))
     _write_calls(view, out)
     for line in [*_points(view), *_flows(view)]:
-        out.write(line.encode("ascii"))
+        out.write(line.encode())
     memory = _write_memory(view, out)
     out.write(
         b'{"ph":"M","name":"process_sort_index","pid":%d,"args":{"sort_index":0}}\n' % view.process
@@ -54,25 +54,25 @@ def _names(view: View) -> bytes:
                 f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":'
                 f'{{"name":{json_text(name)}}}}},'
             )
-    return "\n".join([*lines, ""]).encode("ascii")
+    return "\n".join([*lines, ""]).encode()
 
 
 def _write_calls(view: View, out: IO[bytes]) -> None:
     from ..trace.kinds import CALL_WORDS
 
-    names = Texts([json_text(name).encode("ascii") for name in view.names])
+    names = Texts([json_text(name).encode() for name in view.names])
     threads = Texts([b"%d" % number for number in view.thread_ids])
     kinds = sorted(CALL_WORDS)
     words = Texts([json_text(CALL_WORDS[kind]).encode() for kind in kinds])
     code = np.zeros(max(kinds) + 1, np.int32)
     code[kinds] = np.arange(len(kinds))
-    line, (lines,) = intern([view.line])
+    line, (lines,) = intern([view.line], overwrite=True)
     line_texts = Texts([b"null" if at < 0 else b"%d" % at for at in lines.tolist()])
     kind, flags = view.take("kind"), view.take("flags")
     flag_texts = Texts([_flags(bits) for bits in range(32)])
     unknown = len(view.names) - 1
     memory = view.memory if view.has_memory else None
-    depth = view.depth.astype(np.int64) if len(view) and not view.duration.all() else None
+    depth = view.depth if len(view) and not view.duration.all() else None
     for rows in view.blocks():
         function = view.function[rows]
         parts: list[Any] = [
@@ -95,7 +95,8 @@ def _write_calls(view: View, out: IO[bytes]) -> None:
         if depth is not None:
             # For a call without duration, times do not say which call it is in.
             empty = view.duration[rows] == 0
-            parts.append(("some", np.where(empty, depth[rows] + 1, 0), b',"depth":'))
+            level = np.where(empty, depth[rows].astype(np.int64) + 1, 0)
+            parts.append(("some", level, b',"depth":'))
         parts.append(flag_texts.part(flags[rows] & 31))
         parts.append(b"}},\n")
         out.write(_core.render_rows(len(function), tuple(parts)))

@@ -6,9 +6,11 @@ import json
 import os
 from typing import IO, TYPE_CHECKING
 
+import numpy as np
+
 from .._optional import require
 from . import TABLES
-from .sqlite import facts, numbered
+from .sqlite import facts, numbered, with_rows
 
 if TYPE_CHECKING:
     from . import Options
@@ -20,12 +22,20 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     duckdb = require("duckdb", "duckdb", "a DuckDB file")
     pyarrow = require("pyarrow", "arrow", "a DuckDB file")
     os.unlink(options.path)  # DuckDB refuses an empty file
-    base = duckdb.connect(options.path)
+    # A thread of DuckDB collects rows of its own before it writes them: one needs the least memory.
+    settings = {"threads": 1, "memory_limit": "32MiB", "preserve_insertion_order": True}
+    base = duckdb.connect(options.path, config=settings)
     try:
+        done, total = 0, sum(len(view.table(name)) for name in TABLES)
         for name in TABLES:
-            base.register("given", pyarrow.table(numbered(view, name)))
+            table = view.table(name)
+            schema = pyarrow.table(with_rows(table[:0], np.arange(0))).schema
+            parts = (pyarrow.table(part) for part in numbered(view, name, done, total))
+            batches = (batch for part in parts for batch in part.to_batches())
+            base.register("given", pyarrow.RecordBatchReader.from_batches(schema, batches))
             base.execute(f'create table "{name}" as select * from given')
             base.unregister("given")
+            done += len(table)
         base.execute("create table metadata (key text primary key, value text)")
         for key, value in facts(view).items():
             base.execute(

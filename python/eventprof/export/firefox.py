@@ -14,7 +14,7 @@ import numpy as np
 
 from ._slabs import Column, column, write_json
 from ._tree import fold
-from ._view import utf8
+from ._view import AT_A_TIME, utf8
 from .chrome import CHANGES_MAX, live_bytes
 
 if TYPE_CHECKING:
@@ -175,19 +175,24 @@ class _Stacks:
     Attributes
     ----------
     of_call : array of int32
-        The stack while each call runs. The last one is -1, for no call.
+        The stack while each call runs.
     """
 
     def __init__(self, view: View, strings: dict[str, int]) -> None:
         self._view = view
         self._strings = strings
-        unknown = len(view.names) - 1
-        columns = [np.where(view.function < 0, unknown, view.function), view.line]
-        node, parent, (function, line) = fold(view.parent, columns)
+        self.of_call, parent, (function, line) = fold(
+            view.parent, [view.function, view.line], overwrite=True
+        )
+        function = np.where(function < 0, len(view.names) - 1, function)
         of_node, self._prefix, functions, lines = _stacks(
             parent.tolist(), function.tolist(), line.tolist()
         )
-        self.of_call = np.append(np.array(of_node, np.int32)[node], np.int32(-1))
+        stacks = np.array(of_node, np.int32)
+        # In place: the nodes are not needed any more, and another array of all calls is much.
+        for first in range(0, len(self.of_call), AT_A_TIME):
+            part = self.of_call[first : first + AT_A_TIME]
+            part[:] = stacks[part]
         self._functions, func = np.unique(np.array(functions, np.int32), return_inverse=True)
         # A frame is a function and a line (-1: unknown).
         places = func.reshape(-1).astype(np.int64) << 32 | (np.array(lines, np.int64) + 1)
@@ -361,8 +366,9 @@ def _thread(
 
     def stack() -> Iterator[Array]:
         for part, _ in view.parts_of(steps, tell=True):
-            # After a begin the call runs, after an end the call around it.
-            yield stacks.of_call[np.where(part >= 0, part, view.parent[np.maximum(~part, 0)])]
+            # After a begin the call runs, after an end the call around it (-1: none).
+            call = np.where(part >= 0, part, view.parent[np.maximum(~part, 0)])
+            yield np.where(call >= 0, stacks.of_call[call], -1)
 
     def time() -> Iterator[Array]:
         for _, times in view.parts_of(steps):

@@ -19,12 +19,11 @@ from .chrome import live_bytes
 if TYPE_CHECKING:
     from ..trace.column import Array
     from . import Options
-    from ._view import View
+    from ._view import Steps, View
 
 #: Perfetto's importer drops deeper calls.
 DEPTH_MAX = 512
 
-_STEPS_AT_A_TIME = 1 << 16
 _REALTIME, _MONOTONIC, _INCREMENTAL = 1, 3, 64
 _BYTES = 3  # CounterDescriptor.UNIT_SIZE_BYTES
 _INSTANT, _COUNTER = 3, 4
@@ -51,10 +50,9 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
             continue
         writer = _Thread(view, thread, thread_tracks[thread], next(sequences))
         out.write(writer.head(steps))
-        for first in range(0, len(steps), _STEPS_AT_A_TIME):
+        for part in steps.parts():
             if view.progress is not None:
                 view.progress(done, 2 * len(view))
-            part = steps[first : first + _STEPS_AT_A_TIME]
             out.write(writer.slices(part))
             done += len(part)
         left_out += writer.left_out
@@ -124,7 +122,7 @@ class _Thread:
         self._last_ns = 0
         self.left_out = 0
 
-    def head(self, steps: Array) -> bytes:
+    def head(self, steps: Steps) -> bytes:
         """Describe the thread, and intern the names and call sites of its calls."""
         view = self._view
         thread = message(
@@ -136,7 +134,7 @@ class _Thread:
         site, places = view.sites
         used = np.zeros(len(view.names) + 1, bool)
         used_sites = np.zeros(len(places) + 1, bool)
-        for part, _ in view.parts_of(steps):
+        for part in steps.parts():
             begun = part[part >= 0]
             used[view.function[begun]] = True  # -1 is the last element
             used_sites[site[begun]] = True

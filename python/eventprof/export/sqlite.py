@@ -1,4 +1,8 @@
-"""All tables as an SQLite file. Columns such as function and parent refer to the column ``row``."""
+"""All tables as an SQLite file. Columns such as function and parent refer to the column ``row``.
+
+SQLite makes the file and fills the small tables. A table of many rows is left empty there, and its
+pages are made here (`_sqlite_pages`): a row through SQLite takes ten times as long.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +15,36 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from . import TABLES
+from ._sqlite_pages import PAGE, Pages, longest_record
 from ._view import AT_A_TIME, utf8
 
 if TYPE_CHECKING:
-    from ..trace.column import Column
+    from ..trace.column import Array, Column
     from ..trace.table import Table
     from . import Options
     from ._view import View
 
+#: From so many rows on, pages are made here.
+_MANY = 1000
+
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write the tables, and a table ``metadata`` with facts of the run as JSON."""
+    large = []
+    done, total = 0, sum(len(view.table(name)) for name in TABLES)
     with contextlib.closing(sqlite3.connect(options.path)) as base:
+        base.execute(f"pragma page_size={PAGE}")
         base.execute("pragma journal_mode=off")
         base.execute("pragma synchronous=off")
-        tables = {name: numbered(view, name) for name in TABLES}
-        total, done = sum(map(len, tables.values())), 0
-        for name, table in tables.items():
-            _write_table(
-                base, name, table, view.parts_of_table(table, AT_A_TIME, before=done, total=total)
-            )
+        for name in TABLES:
+            table = view.table(name)
+            _create(base, name, table)
+            if len(table) >= _MANY and longest_record(table) is not None:
+                large.append(name)
+                continue
+            marks = ", ".join("?" * (1 + len(table.columns)))
+            parts = numbered(view, name, done, total)
+            base.executemany(f'insert into "{name}" values ({marks})', _rows(table, parts))
             done += len(table)
         base.execute("create table metadata (key text primary key, value text)")
         base.executemany(
@@ -38,6 +52,12 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
             [(key, json.dumps(value, default=str)) for key, value in facts(view).items()],
         )
         base.commit()
+        roots = dict(base.execute("select name, rootpage from sqlite_master where type = 'table'"))
+    if large:
+        with open(options.path, "r+b") as file, Pages(file) as pages:
+            for name in large:
+                pages.fill(roots[name], numbered(view, name, done, total))
+                done += len(view.table(name))
 
 
 def facts(view: View) -> dict[str, Any]:
@@ -45,28 +65,38 @@ def facts(view: View) -> dict[str, Any]:
     return {**view.trace.metadata, "loss": view.loss}
 
 
-def numbered(view: View, name: str) -> Table:
-    """Add a column ``row``: the row numbers in the whole trace."""
+def numbered(view: View, name: str, before: int, total: int) -> Iterator[Table]:
+    """Yield parts of a table with a first column ``row``: the row numbers in the whole trace.
+
+    Parameters
+    ----------
+    view : View
+        The chosen calls.
+    name : str
+        The table.
+    before, total : int
+        Rows of the tables before it, and of all tables, for the progress.
+    """
+    chosen = view.rows if name == "calls" else None
+    first = 0
+    for part in view.parts_of_table(view.table(name), AT_A_TIME, before=before, total=total):
+        rows = np.arange(first, first + len(part), dtype=np.int64)
+        yield with_rows(part, rows if chosen is None else chosen[rows])
+        first += len(part)
+
+
+def with_rows(part: Table, rows: Array) -> Table:
+    """Give a table with its row numbers as a first column."""
     from ..trace.column import Column
     from ..trace.table import Table
 
-    chosen = view.rows
-    if name == "calls" and chosen is not None:
-        found = view.table(name)
-        rows = Column("row", lambda: chosen.astype(np.int64), np.int64)
-        return Table(name, [rows, *found._columns.values()], len(found))
-    return view.table(name)._numbered()
+    row = Column("row", lambda: rows, np.int64)
+    return Table(part.name, [row, *part._columns.values()], len(part))
 
 
-def _write_table(base: sqlite3.Connection, name: str, table: Table, parts: Iterator[Table]) -> None:
-    columns = list(table._columns.values())
-    kinds = ", ".join(
-        f'"{column.name}" {"integer primary key" if column.name == "row" else _kind(column)}'
-        for column in columns
-    )
-    base.execute(f'create table "{name}" ({kinds})')
-    marks = ", ".join("?" * len(columns))
-    base.executemany(f'insert into "{name}" values ({marks})', _rows(table, parts))
+def _create(base: sqlite3.Connection, name: str, table: Table) -> None:
+    kinds = [f'"{column.name}" {_kind(column)}' for column in table._columns.values()]
+    base.execute(f'create table "{name}" ({", ".join(["row integer primary key", *kinds])})')
 
 
 def _kind(column: Column) -> str:

@@ -17,6 +17,7 @@
 #include "own_blocks.h"
 #include "patterns.h"
 #include "render.h"
+#include "sqlite_pages.h"
 #include "room_object.h"
 #include "source.h"
 #include "trace_object.h"
@@ -265,7 +266,9 @@ static PyMethodDef functions[] = {
     {"make_trace", ep_py_make_trace, METH_VARARGS, NULL},
     {"render_rows", ep_py_render_rows, METH_VARARGS, NULL},
     {"nest_calls", ep_py_nest_calls, METH_VARARGS, NULL},
+    {"calls_by_thread", ep_py_calls_by_thread, METH_VARARGS, NULL},
     {"fold_calls", ep_py_fold_calls, METH_VARARGS, NULL},
+    {"sqlite_leaves", ep_py_sqlite_leaves, METH_VARARGS, NULL},
     {"perfetto_slices", ep_py_perfetto_slices, METH_VARARGS, NULL},
     {"perfetto_counters", ep_py_perfetto_counters, METH_VARARGS, NULL},
     {"tree_below", ep_py_tree_below, METH_VARARGS, NULL},

@@ -298,96 +298,150 @@ ep_py_render_rows(PyObject *module, PyObject *args)
 
 /* ---- Calls as begins and ends ---------------------------------------------------------------- */
 
-/* Writes the ends of open calls, innermost first, down to the call `until` (-1: all of them). */
-static Py_ssize_t
-close_down_to(int32_t *steps, Py_ssize_t at, const int32_t *parent, int32_t *top, int32_t until)
-{
-    while (*top >= 0 && *top != until) {
-        steps[at++] = ~*top;
-        *top = parent[*top];
-    }
-    return at;
-}
+/* Where a list of begins and ends goes on. */
+typedef struct nesting {
+    Py_ssize_t at;    /* in the rows: the next call that begins */
+    int32_t top;      /* the innermost open call; -1: none */
+} nesting;
 
-/* Fails: false, a parent or a thread is outside of its table, or a child comes before its parent. */
-static bool
-nest(const int32_t *parent, const int32_t *thread, Py_ssize_t rows, Py_ssize_t threads,
-     int64_t *first, int32_t *tops, int32_t *steps)
+/* Writes up to `room` begins (a row) and ends (~row). `calls` are the rows of a thread; NULL: all rows.
+ * Fails: -1, a row is outside of the table, or its parent is not open when it begins. */
+static Py_ssize_t
+nest(nesting *from, const int32_t *parent, Py_ssize_t rows, const int32_t *calls, Py_ssize_t count,
+     int32_t *steps, Py_ssize_t room)
 {
-    for (Py_ssize_t i = 0; i < rows; i++) {
-        if (thread[i] < 0 || thread[i] >= threads || parent[i] < -1 || parent[i] >= i ||
-            (parent[i] >= 0 && thread[parent[i]] != thread[i])) {
-            return false;
+    Py_ssize_t written = 0;
+    while (written < room && (from->at < count || from->top >= 0)) {
+        int32_t row = -1, until = -1;
+        if (from->at < count) {
+            row = calls == NULL ? (int32_t)from->at : calls[from->at];
+            if (row < 0 || row >= rows || parent[row] < -1 || parent[row] >= row) {
+                return -1;
+            }
+            until = parent[row];
         }
-        first[thread[i] + 1] += 2;
-    }
-    int64_t *next = first + threads + 1;
-    for (Py_ssize_t t = 0; t < threads; t++) {
-        first[t + 1] += first[t];
-        next[t] = first[t];
-        tops[t] = -1;
-    }
-    for (Py_ssize_t i = 0; i < rows; i++) {
-        int32_t *top = &tops[thread[i]];
-        int64_t *at = &next[thread[i]];
-        *at = close_down_to(steps, (Py_ssize_t)*at, parent, top, parent[i]);
-        if (*top != parent[i]) {
-            return false;    /* its parent was closed before */
+        if (from->top != until) {
+            if (from->top < 0) {
+                return -1;    /* its parent was closed before */
+            }
+            steps[written++] = ~from->top;
+            from->top = parent[from->top];
+        } else {
+            steps[written++] = row;
+            from->top = row;
+            from->at++;
         }
-        steps[(*at)++] = (int32_t)i;
-        *top = (int32_t)i;
     }
-    for (Py_ssize_t t = 0; t < threads; t++) {
-        close_down_to(steps, (Py_ssize_t)next[t], parent, &tops[t], -1);
-    }
-    return true;
+    return written;
 }
 
 PyObject *
 ep_py_nest_calls(PyObject *module, PyObject *args)
 {
     (void)module;
-    Py_buffer parent, thread;
-    Py_ssize_t threads;
-    if (!PyArg_ParseTuple(args, "y*y*n:nest_calls", &parent, &thread, &threads)) {
+    Py_buffer parent, calls = {0};
+    PyObject *given;
+    nesting from;
+    Py_ssize_t room;
+    if (!PyArg_ParseTuple(args, "y*Onin:nest_calls", &parent, &given, &from.at, &from.top, &room)) {
         return NULL;
     }
     Py_ssize_t rows = parent.len / (Py_ssize_t)sizeof(int32_t);
-    PyObject *steps = NULL, *first = NULL, *result = NULL;
-    int32_t *tops = NULL;
-    int64_t *counts = NULL;
-    if (holds(&thread, rows, sizeof(int32_t), "nest_calls()") && threads >= 0 &&
-        rows <= INT32_MAX / 2) {
-        tops = PyMem_Calloc((size_t)threads + 1, sizeof *tops);
-        counts = PyMem_Calloc(2 * ((size_t)threads + 1), sizeof *counts);
-        steps = PyByteArray_FromStringAndSize(NULL, 2 * rows * (Py_ssize_t)sizeof(int32_t));
-        if (steps != NULL && tops != NULL && counts != NULL) {
-            int32_t *to = (int32_t *)(void *)PyByteArray_AS_STRING(steps);
-            bool nested;
-            Py_BEGIN_ALLOW_THREADS
-            nested = nest(parent.buf, thread.buf, rows, threads, counts, tops, to);
-            Py_END_ALLOW_THREADS
-            if (nested) {
-                first = PyByteArray_FromStringAndSize(
-                    (const char *)counts, (threads + 1) * (Py_ssize_t)sizeof *counts);
-            } else {
-                PyErr_SetString(PyExc_ValueError, "nest_calls(): the calls are not a forest in "
-                                                  "order of start");
-            }
-        } else if (!PyErr_Occurred()) {
-            PyErr_NoMemory();
-        }
-    } else if (!PyErr_Occurred()) {
-        PyErr_SetString(PyExc_ValueError, "nest_calls(): too many calls, or less than no threads");
+    PyObject *steps = NULL, *result = NULL;
+    if (given != Py_None && PyObject_GetBuffer(given, &calls, PyBUF_SIMPLE) < 0) {
+        goto done;
     }
-    if (first != NULL) {
-        result = PyTuple_Pack(2, steps, first);
+    Py_ssize_t count = given == Py_None ? rows : calls.len / (Py_ssize_t)sizeof(int32_t);
+    if (rows > INT32_MAX / 2 || from.at < 0 || from.at > count || from.top < -1 ||
+        from.top >= rows || room < 0 ||
+        room > INT32_MAX / 2) {
+        PyErr_SetString(PyExc_ValueError, "nest_calls(): too many calls, or no place to go on from");
+        goto done;
     }
-    Py_XDECREF(first);
+    steps = PyByteArray_FromStringAndSize(NULL, room * (Py_ssize_t)sizeof(int32_t));
+    if (steps == NULL) {
+        goto done;
+    }
+    int32_t *to = (int32_t *)(void *)PyByteArray_AS_STRING(steps);
+    Py_ssize_t written;
+    Py_BEGIN_ALLOW_THREADS
+    written = nest(&from, parent.buf, rows, calls.buf, count, to, room);
+    Py_END_ALLOW_THREADS
+    if (written < 0) {
+        PyErr_SetString(PyExc_ValueError,
+                        "nest_calls(): the calls are not a forest in order of start");
+    } else if (PyByteArray_Resize(steps, written * (Py_ssize_t)sizeof(int32_t)) == 0) {
+        result = Py_BuildValue("Oni", steps, from.at, from.top);
+    }
+done:
     Py_XDECREF(steps);
-    PyMem_Free(tops);
-    PyMem_Free(counts);
+    PyBuffer_Release(&calls);
     PyBuffer_Release(&parent);
+    return result;
+}
+
+/* Sorts rows by thread, in order. Fails: false, a thread is outside of its table. */
+static bool
+sort_by_thread(const int32_t *thread, Py_ssize_t rows, Py_ssize_t threads, int64_t *first, int64_t *next,
+               int32_t *sorted)
+{
+    for (Py_ssize_t i = 0; i < rows; i++) {
+        if (thread[i] < 0 || thread[i] >= threads) {
+            return false;
+        }
+        first[thread[i] + 1]++;
+    }
+    for (Py_ssize_t t = 0; t < threads; t++) {
+        next[t] = first[t];
+        first[t + 1] += first[t];
+    }
+    for (Py_ssize_t i = 0; i < rows; i++) {
+        sorted[next[thread[i]]++] = (int32_t)i;
+    }
+    return true;
+}
+
+PyObject *
+ep_py_calls_by_thread(PyObject *module, PyObject *args)
+{
+    (void)module;
+    Py_buffer thread;
+    Py_ssize_t threads;
+    if (!PyArg_ParseTuple(args, "y*n:calls_by_thread", &thread, &threads)) {
+        return NULL;
+    }
+    Py_ssize_t rows = thread.len / (Py_ssize_t)sizeof(int32_t);
+    PyObject *sorted = NULL, *first = NULL, *result = NULL;
+    int64_t *next = NULL;
+    if (rows > INT32_MAX / 2 || threads < 0 || threads > INT32_MAX / 2) {
+        PyErr_SetString(PyExc_ValueError,
+                        "calls_by_thread(): too many calls, or less than no threads");
+        goto done;
+    }
+    Py_ssize_t bytes = (threads + 1) * (Py_ssize_t)sizeof *next;
+    sorted = PyByteArray_FromStringAndSize(NULL, rows * (Py_ssize_t)sizeof(int32_t));
+    first = PyByteArray_FromStringAndSize(NULL, bytes);
+    next = PyMem_Calloc((size_t)threads + 1, sizeof *next);
+    if (sorted == NULL || first == NULL || next == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    int64_t *bounds = (int64_t *)(void *)PyByteArray_AS_STRING(first);
+    int32_t *to = (int32_t *)(void *)PyByteArray_AS_STRING(sorted);
+    memset(bounds, 0, (size_t)bytes);
+    bool known;
+    Py_BEGIN_ALLOW_THREADS
+    known = sort_by_thread(thread.buf, rows, threads, bounds, next, to);
+    Py_END_ALLOW_THREADS
+    if (known) {
+        result = PyTuple_Pack(2, sorted, first);
+    } else {
+        PyErr_SetString(PyExc_ValueError, "calls_by_thread(): there is no such thread");
+    }
+done:
+    PyMem_Free(next);
+    Py_XDECREF(sorted);
+    Py_XDECREF(first);
     PyBuffer_Release(&thread);
     return result;
 }

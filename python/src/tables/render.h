@@ -12,10 +12,15 @@
  * nothing. */
 PyObject *ep_py_render_rows(PyObject *module, PyObject *args);
 
-/* nest_calls(parent, thread, threads) -> (steps, first): calls in order of start as begins (a row) and
- * ends (~row), properly nested; those of thread t are steps[first[t] : first[t + 1]]. Both are
- * bytearrays, of int32 and int64. */
+/* nest_calls(parent, calls, at, top, room) -> (steps, at, top): up to `room` begins (a row) and ends
+ * (~row) of calls in order of start, properly nested, as a bytearray of int32. `calls` are the rows of
+ * one thread; None stands for all rows. The first time `at` is 0 and `top` is -1; go on with what was
+ * given back, until there are no more steps. */
 PyObject *ep_py_nest_calls(PyObject *module, PyObject *args);
+
+/* calls_by_thread(thread, threads) -> (rows, first): the rows of thread t, in order, are
+ * rows[first[t] : first[t + 1]]. Both are bytearrays, of int32 and int64. */
+PyObject *ep_py_calls_by_thread(PyObject *module, PyObject *args);
 
 /* fold_calls(parent, key) -> (node of each call, parent of each node, key of each node): the calls
  * with the same key under the same parent are one node; parents come first. bytearrays of int32. */

@@ -1,0 +1,244 @@
+"""Exports that are made in parts: pages of SQLite, begins and ends, and the memory that they need."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import tracemalloc
+
+import exported
+import numpy as np
+import pytest
+from exporting import require
+
+import eventprof
+from eventprof import _core
+from eventprof.export import TABLES, _rows, _slabs, _sqlite_pages, _view, sqlite
+from eventprof.trace.column import Column, encode
+from eventprof.trace.table import Table
+
+# ---- SQLite --------------------------------------------------------------------------------------
+
+
+def rows_of(path):
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        checked = [said for (said,) in base.execute("pragma integrity_check")]
+        return checked, {name: list(base.execute(f'select * from "{name}"')) for name in TABLES}
+
+
+@pytest.mark.parametrize("name", ["nasty", "late", "many_threads"])
+def test_pages_made_here_are_those_of_sqlite(tmp_path, monkeypatch, name):
+    trace = exported.TRACES[name]()
+    monkeypatch.setattr(sqlite, "_MANY", 1 << 62)
+    trace.export(tmp_path / "theirs.sqlite")
+    monkeypatch.setattr(sqlite, "_MANY", 1)
+    monkeypatch.setattr(sqlite, "AT_A_TIME", 700)
+    trace.export(tmp_path / "ours.sqlite")
+
+    assert rows_of(tmp_path / "ours.sqlite") == rows_of(tmp_path / "theirs.sqlite")
+    assert rows_of(tmp_path / "ours.sqlite")[0] == ["ok"]
+
+
+def test_levels_of_pages_and_the_page_that_sqlite_locks(tmp_path, monkeypatch):
+    trace = exported.many_threads()
+    trace.export(tmp_path / "before.sqlite")
+    monkeypatch.setattr(_sqlite_pages, "_BELOW", 3)
+    monkeypatch.setattr(_sqlite_pages, "_LOCKED", 60)
+    trace.export(tmp_path / "x.sqlite")
+
+    (said, *_), rows = rows_of(tmp_path / "x.sqlite")
+    assert rows == rows_of(tmp_path / "before.sqlite")[1]
+    assert "60" in said and "never used" in said, said
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.sqlite")) as base:
+        found = base.execute('select thread from calls where "row" between 2000 and 2002')
+        assert found.fetchall() == [(2000,), (2001,), (2002,)]
+
+
+def test_every_width_of_a_value(tmp_path):
+    edges = [s * (1 << k) + d for k in range(63) for s in (1, -1) for d in (-1, 0, 1)]
+    numbers = np.array([0, 1, -1, (1 << 63) - 1, -(1 << 63), *edges], np.int64)
+    count = len(numbers)
+    reals = np.resize([0.0, -1.5, np.nan, np.inf, 5e-324], count)
+    words = ["", "é", "x" * 51, "x" * 57, "x" * 58, 'quote"', None]
+    codes, texts = encode([words[n % len(words)] for n in range(count)])
+    columns = [
+        Column("number", lambda: numbers, np.int64),
+        Column("known", lambda: numbers, np.int64, null="negative"),
+        Column("address", lambda: numbers.view(np.uint64), np.uint64),
+        Column("flag", lambda: numbers > 0, bool),
+        Column("small", lambda: numbers.astype(np.int8), np.int8),
+        Column("real", lambda: reals, np.float64, null="nan"),
+        Column("word", lambda: codes, words=texts),
+    ]
+    table = Table("made", columns, count)
+    rows = np.arange(count) * 5 + 130
+    path = tmp_path / "x.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        sqlite._create(base, "made", table)
+        base.commit()
+        ((root,),) = base.execute("select rootpage from sqlite_master")
+
+    with open(path, "r+b") as file, _sqlite_pages.Pages(file) as pages:
+        pages.fill(root, iter([sqlite.with_rows(table, rows)]))
+
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        found = base.execute("select * from made").fetchall()
+        assert base.execute("pragma integrity_check").fetchall() == [("ok",)]
+    assert found == [
+        (row, n, None if n < 0 else n, n, int(n > 0), small, None if x != x else x, words[at % 7])
+        for at, (row, n, small, x) in enumerate(
+            zip(rows.tolist(), numbers.tolist(), numbers.astype(np.int8).tolist(), reals.tolist(),
+                strict=True)
+        )
+    ]  # fmt: skip
+
+
+def test_rows_that_are_too_long_for_a_page_go_through_sqlite(tmp_path, monkeypatch):
+    def fill(builder):
+        thread = builder.thread(0, "only", 71)
+        function = builder.function("long" * 3000, "m", "f.py", 3)
+        for at in range(5):
+            thread.begin(2 * at, function)
+            thread.end(2 * at + 1)
+
+    trace = exported.made(fill)
+    monkeypatch.setattr(sqlite, "_MANY", 1)
+
+    trace.export(tmp_path / "x.sqlite")
+
+    checked, rows = rows_of(tmp_path / "x.sqlite")
+    assert checked == ["ok"]
+    assert [len(rows["calls"]), len(rows["events"])] == [5, 10]
+    assert any("long" * 3000 in row for row in rows["calls"])
+
+
+KEYS = np.arange(3)
+NUMBERS = ("int", KEYS, None)
+TEXT = (np.array([0, 3], np.int64), b"abc")
+
+
+@pytest.mark.parametrize(
+    ("keys", "columns", "said"),
+    [
+        (KEYS[::-1].copy(), (NUMBERS,), "keys must ascend"),
+        (KEYS - 1, (NUMBERS,), "keys must ascend"),
+        (KEYS, (("int", KEYS[:2], None),), "a column of 16 bytes, not 24"),
+        (KEYS, (("int", KEYS, np.zeros(2, bool)),), "a column of 2 bytes, not 3"),
+        (KEYS, (("other", KEYS, None),), "no such column"),
+        (KEYS, (("text", np.array([0, 1, -1], np.int32), *TEXT),), "a code is outside"),
+        (KEYS, (("text", np.zeros(3, np.int32), np.array([0, 4], np.int64), b"abc"),), "do not fit"),
+        (KEYS, (("text", np.zeros(3, np.int32), np.array([0, 4062], np.int64), b"x" * 4062),), "too long"),
+        (KEYS, (("text", np.zeros(3, np.int32), np.array([0, 2040], np.int64), b"x" * 2040),) * 2, "too long"),
+        (KEYS, (None,) * 1001, "too many columns"),
+    ],
+)  # fmt: skip
+def test_pages_of_what_does_not_fit_are_refused(keys, columns, said):
+    with pytest.raises((ValueError, IndexError), match=said):
+        _core.sqlite_leaves(keys, columns)
+
+
+def test_pages_of_no_rows():
+    assert _core.sqlite_leaves(KEYS[:0], (None,)) == (b"", bytearray())
+
+
+# ---- Begins and ends -----------------------------------------------------------------------------
+
+PARENTS = np.array([-1, 0, 1, 0, -1], np.int32)
+
+
+def nested(rows, room):
+    found, at, top = [], 0, -1
+    while True:
+        steps, at, top = _core.nest_calls(PARENTS, rows, at, top, room)
+        assert len(steps) <= 4 * room
+        if not steps:
+            return found
+        found += np.frombuffer(steps, np.int32).tolist()
+
+
+@pytest.mark.parametrize("room", [1, 2, 3, 100])
+def test_parts_of_begins_and_ends_are_the_whole(room):
+    assert nested(None, room) == [0, 1, 2, ~2, ~1, 3, ~3, ~0, 4, ~4]
+    assert nested(np.array([4], np.int32), room) == [4, ~4]
+    assert nested(np.array([], np.int32), room) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "at", "top"),
+    [
+        (np.array([1], np.int32), 0, -1),  # its parent is not open
+        (np.array([0, 2, 1], np.int32), 0, -1),
+        (np.array([5], np.int32), 0, -1),
+        (np.array([-1], np.int32), 0, -1),
+        (None, 6, -1),
+        (None, -1, -1),
+        (None, 0, 5),
+        (None, 0, -2),
+    ],
+)
+def test_what_is_not_nested_is_refused(rows, at, top):
+    with pytest.raises(ValueError, match="nest_calls"):
+        _core.nest_calls(PARENTS, rows, at, top, 100)
+
+
+def test_parents_outside_of_the_table_are_refused():
+    for parent in (1, 7, -2):
+        with pytest.raises(ValueError, match="not a forest"):
+            _core.nest_calls(np.array([-1, parent], np.int32), None, 0, -1, 100)
+
+
+def test_calls_by_thread():
+    rows, first = _core.calls_by_thread(np.array([1, 0, 1, 3], np.int32), 4)
+    assert np.frombuffer(rows, np.int32).tolist() == [1, 0, 2, 3]
+    assert np.frombuffer(first, np.int64).tolist() == [0, 1, 3, 3, 4]
+    for thread in (-1, 2):
+        with pytest.raises(ValueError, match="no such thread"):
+            _core.calls_by_thread(np.array([thread], np.int32), 2)
+
+
+# ---- Memory --------------------------------------------------------------------------------------
+
+#: Bytes that each format may need for a call, beyond the trace: at most three columns of int32.
+BYTES = {"perfetto": 9, "chrome": 9, "firefox": 13, "jslb": 13, "speedscope": 2, "csv": 2,
+         "jsonl": 2, "sqlite": 6, "duckdb": 6}  # fmt: skip
+
+
+def calls_of(count):
+    def fib(n):
+        return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+    with eventprof.record(memory=False, buffer="256 MiB") as rec:
+        for _ in range(count):
+            fib(17)
+    return rec.trace
+
+
+@pytest.fixture(scope="module")
+def short_and_long():
+    return calls_of(4), calls_of(12)  # of 5,167 calls each
+
+
+@pytest.mark.thorough
+@pytest.mark.newest
+@pytest.mark.parametrize("word", BYTES)
+def test_memory_grows_by_a_few_bytes_for_a_call(short_and_long, tmp_path, monkeypatch, word):
+    """Of what Python and NumPy allocate. What parts need is the same in both traces."""
+    require(word)
+    for module in (_view, _slabs, _rows, sqlite):
+        monkeypatch.setattr(module, "AT_A_TIME", 1 << 12)
+    peaks = []
+    for trace in short_and_long:
+        for name in TABLES:
+            for column in getattr(trace, name)._columns.values():
+                column.values()
+        trace.export(tmp_path / f"warm.{word}", word)  # what is made once belongs to the trace
+        tracemalloc.start()
+        try:
+            trace.export(tmp_path / f"x.{word}", word)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+
+    short, long = short_and_long
+    each = (peaks[1] - peaks[0]) / (len(long.calls) - len(short.calls))
+    assert each < BYTES[word], peaks
