@@ -22,6 +22,7 @@ from .difference import changes, explain
 from .limits import COUNTS, SIZES, Wanted, wanted
 from .pytest_summary import DOES_NOT_PASS
 from .snapshot import Snapshot, differing, entry, rows_of
+from .verdict import CALLS, MOST_RUNS, Verdict, verdict
 from .window import Window, say, steady_caches
 
 _DEFAULTS = ("include", "warmup", "threads", "gc", "buffer", *(f"max_{w}" for w in COUNTS))
@@ -61,10 +62,11 @@ class Runs:
         self._all = config.option.eventprof_counts or config.getini("eventprof_counts")
         self._ini = {name: config.getini(f"eventprof_{name}") for name in (*_DEFAULTS, "max_time")}
         self._limits_all = any(self._ini[name] for name in self._ini if name.startswith("max_"))
-        self._tolerance = [
+        calls, sizes = (
             float(str(config.getini(f"eventprof_tolerance_{of}")).rstrip(" %"))
             for of in ("calls", "bytes")
-        ]
+        )
+        self._tolerances = calls, sizes
         try:
             self._snapshot = Snapshot(config.rootpath / config.getini("eventprof_file"))
         except ValueError as error:
@@ -138,7 +140,7 @@ class Runs:
         self, item: Any, nextitem: Any, asked: Wanted, counts: bool, result: Result
     ) -> list[Any]:
         """Run a test as often as its counts need."""
-        most = asked.warmup + 2 if counts else 1
+        most = asked.warmup + MOST_RUNS if counts else 1
         first: list[Any] = []
         recorded: Window | None = None  # the run that is reported
         counted: list[Counts] = []
@@ -153,7 +155,7 @@ class Runs:
                     self._take(window, counted, result, counts)
                 again = _passed(reports) and turn + 1 < most
                 if again and turn >= asked.warmup:
-                    again = self._is_second_needed(item, asked, counted)
+                    again = self._is_another_needed(item, asked, counted)
                 return item.parent if again else nextitem
 
             chosen: list[Any] = []
@@ -234,50 +236,51 @@ class Runs:
         if not counts:
             result.data = {"state": "recorded", **found.sums}
 
-    def _is_second_needed(self, item: Any, asked: Wanted, counted: list[Counts]) -> bool:
-        """Whether to run once more: only if a second run repeats changed counts, they are valid."""
-        if len(counted) != 1:
+    def _is_another_needed(self, item: Any, asked: Wanted, counted: list[Counts]) -> bool:
+        """Whether the runs until now do not say enough."""
+        if not counted or len(counted) >= MOST_RUNS:
             return False
-        known = self._snapshot.tests.get(item.nodeid)
-        if self._updates:
-            return True
-        return bool(known and "drifts" not in known and self._differing(known, counted[0]))
+        over = _over(asked, counted)
+        return any(each not in CALLS for each in over) or not self._verdict(item, counted).state
 
-    def _differing(self, known: Mapping[str, Any], found: Counts) -> list[str]:
-        return differing(known, found.sums, *self._tolerance)
+    def _verdict(self, item: Any, counted: list[Counts]) -> Verdict:
+        known = None if self._updates else self._snapshot.tests.get(item.nodeid)
+        if known and "drifts" in known:
+            known = None
+        return verdict(counted, known, self._tolerances, self._updates)
 
     def _judge(
         self, item: Any, asked: Wanted, counted: list[Counts], time: int, result: Result
     ) -> None:
         """Compare with limits and with the snapshot."""
-        found, again = counted[0], counted[-1]
+        said = self._verdict(item, counted)
+        found = said.counts
         result.data |= {"state": "counted", "why": "", **found.sums, "time": time}
         known = self._snapshot.tests.get(item.nodeid)
-        drift = differing(found.sums, again.sums, *self._tolerance)
-        if drift:
-            why = _drift(found, again, drift)
+        if said.state in ("drifts", ""):
+            why = _drift(found, said.other, self._tolerances)
             result.data |= {"state": "drifts", "why": why, "entry": {"drifts": why}}
         elif self._updates:
             functions = self._config.getini("eventprof_functions")
-            result.data |= {"state": "written", "entry": entry(again, functions)}
+            result.data |= {"state": "written", "entry": entry(found, functions)}
         elif known and "drifts" in known:
             result.data |= {"state": "drifts", "why": known["drifts"]}
         elif known:
-            different = self._differing(known, again)
-            result.data["state"] = "changed" if different else "equal"
-            if different:
-                result.failure = self._changed(item, known, again, different)
+            result.data["state"] = said.state
+            if said.state == "changed":
+                result.failure = self._changed(item, known, found)
         elif self._snapshot.tests or self._all:
             result.data["state"] = "new"
-        sums = {**again.sums, "time": time}
-        over = [name for name, most in asked.most.items() if sums[name] > most]
+        over = _over(asked, counted)
+        if "time" in asked.most and time > asked.most["time"]:
+            over.append("time")
         if over:
+            least = min(counted, key=lambda each: each.sums.get(over[0], 0))
             result.data["state"] = "limit"
-            result.failure = _over_limit(asked, over, sums, again, known)
+            result.failure = _over_limit(asked, over, {**least.sums, "time": time}, least, known)
 
-    def _changed(
-        self, item: Any, known: Mapping[str, Any], found: Counts, different: list[str]
-    ) -> str:
+    def _changed(self, item: Any, known: Mapping[str, Any], found: Counts) -> str:
+        different = differing(known, found.sums, *self._tolerances)
         heads = [
             f"{name}: {_shown(name, found.sums[name])}, and {self._snapshot.path.name} says "
             f"{_shown(name, known[name])}"
@@ -337,7 +340,17 @@ def _shown(name: str, value: int) -> str:
     return f"{value:,}"
 
 
-def _drift(found: Counts, again: Counts, kinds: list[str]) -> str:
+def _over(asked: Wanted, counted: list[Counts]) -> list[str]:
+    """Give the counts that are above a limit in each run."""
+    return [
+        name
+        for name, most in asked.most.items()
+        if name != "time" and all(each.sums[name] > most for each in counted)
+    ]
+
+
+def _drift(found: Counts, again: Counts, tolerances: tuple[float, float]) -> str:
+    kinds = differing(found.sums, again.sums, *tolerances)
     numbers = "; ".join(
         f"{name} {_shown(name, found.sums[name])}, then {_shown(name, again.sums[name])}"
         for name in kinds
