@@ -5,7 +5,9 @@ Errors of the plugin are shown in the summary. They never change the outcome of 
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import math
 import os
 import re
 import sys
@@ -62,11 +64,7 @@ class Runs:
         self._all = config.option.eventprof_counts or config.getini("eventprof_counts")
         self._ini = {name: config.getini(f"eventprof_{name}") for name in (*_DEFAULTS, "max_time")}
         self._limits_all = any(self._ini[name] for name in self._ini if name.startswith("max_"))
-        calls, sizes = (
-            float(str(config.getini(f"eventprof_tolerance_{of}")).rstrip(" %"))
-            for of in ("calls", "bytes")
-        )
-        self._tolerances = calls, sizes
+        self._tolerances = _percent(config, "calls"), _percent(config, "bytes")
         try:
             self._snapshot = Snapshot(config.rootpath / config.getini("eventprof_file"))
         except ValueError as error:
@@ -98,7 +96,10 @@ class Runs:
         if window is None:
             return (yield)
         function = item.obj
-        item.obj = window.around(function)
+        try:
+            item.obj = window.around(function)
+        except Exception as error:
+            window.problem = say(error)
         try:
             return (yield)
         finally:
@@ -114,7 +115,8 @@ class Runs:
             uncountable = _uncountable(item)
             asked = self._wanted(mark)
         except (TypeError, ValueError, MemoryError) as error:
-            uncountable, result.failure = f"of its mark: {error}", f"eventprof: {error}"
+            whose = "its mark" if mark is not None else "the ini file"
+            uncountable, result.failure = f"of {whose}: {error}", f"eventprof: {error}"
         except Exception as error:
             uncountable = say(error)
         if uncountable:
@@ -126,7 +128,7 @@ class Runs:
         try:
             self._attach(item, reports, result)
         except Exception as error:
-            result.data = {"state": "uncounted", "why": say(error)}
+            reports[-1].eventprof = {"state": "uncounted", "why": say(error)}
         return reports
 
     def _wanted(self, mark: Any) -> Wanted:
@@ -147,15 +149,22 @@ class Runs:
         time = 0
         for turn in range(most):
             records = turn >= asked.warmup or self._archives
-            window = Window(asked, records, steady=counts and turn >= asked.warmup)
+            try:
+                window = Window(asked, records, steady=counts and turn >= asked.warmup)
+            except Exception as error:
+                result.data["why"] = say(error)
+                return first or self._once(item, None, lambda _: nextitem)
 
             def following(reports: list[Any], turn: int = turn, window: Window = window) -> Any:
                 # Decided before the teardown: if there is a next run, shared fixtures stay.
-                if turn >= asked.warmup or not counts:
-                    self._take(window, counted, result, counts)
-                again = _passed(reports) and turn + 1 < most
-                if again and turn >= asked.warmup:
-                    again = self._is_another_needed(item, asked, counted)
+                try:
+                    if turn >= asked.warmup or not counts:
+                        self._take(window, counted, result, counts)
+                    again = _passed(reports) and turn + 1 < most
+                    if again and turn >= asked.warmup:
+                        again = self._is_another_needed(item, asked, counted)
+                except Exception as error:
+                    result.data["why"], again = say(error), False
                 return item.parent if again else nextitem
 
             chosen: list[Any] = []
@@ -373,6 +382,16 @@ def _over_limit(
     elif over != ["time"]:
         heads.append("most of it:")
     return explain(heads, over, changes(before, found), [])
+
+
+def _percent(config: Any, of: str) -> float:
+    """Read a tolerance of the ini file."""
+    name = f"eventprof_tolerance_{of}"
+    text = str(config.getini(name))
+    with contextlib.suppress(ValueError):
+        if 0 <= (value := float(text.rstrip(" %"))) < math.inf:
+            return value
+    raise pytest.UsageError(f"{name} must be a number of percent, not {text!r}")
 
 
 def _hashes_are_random() -> bool:

@@ -117,6 +117,13 @@ class Window:
 
     def _close(self) -> None:
         self.time = time.perf_counter_ns() - self._began
+        try:
+            self._take()
+        finally:
+            self._restore()
+
+    def _take(self) -> None:
+        """End the recording."""
         if self._recorder is not None:
             try:
                 if self._steady and self._wanted.gc != "on":
@@ -127,6 +134,9 @@ class Window:
             except Exception as error:
                 self.problem = say(error)
             self._recorder = None
+
+    def _restore(self) -> None:
+        """Make everything as it was before the run."""
         for each, state in self._random:
             each.setstate(state)
         self._random.clear()
@@ -184,6 +194,21 @@ def steady_caches() -> Iterator[None]:
 
     The cache of `linecache` is restored afterwards, because tracebacks need it.
     """
+    lines: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
+    with contextlib.suppress(Exception):  # the counts may drift then, and the test runs
+        _empty_caches()
+        lines = getattr(sys.modules.get("linecache"), "cache", {})
+        kept = dict(lines)
+        lines.clear()
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            lines.setdefault(name, value)
+
+
+def _empty_caches() -> None:
     for module, name in (
         ("re", "purge"),
         ("struct", "_clearcache"),
@@ -200,11 +225,3 @@ def steady_caches() -> Iterator[None]:
     for clear in getattr(sys.modules.get("typing"), "_cleanups", ()):
         with contextlib.suppress(Exception):
             clear()
-    lines = getattr(sys.modules.get("linecache"), "cache", {})
-    kept = dict(lines)
-    lines.clear()
-    try:
-        yield
-    finally:
-        for name, value in kept.items():
-            lines.setdefault(name, value)
