@@ -4,12 +4,12 @@
 
 A request parses and writes JSON and searches it with a regular expression, by way of some own
 functions. It is answered alone and under each recorder, in turns: with a watch around it, and by
-way of the WSGI middleware, which gives it labels. The table has the processor time of a request, as a
-ratio to that of no recorder in the same run: of all requests the time that a tenth stays below,
+way of the WSGI middleware, which gives it labels. The table has the processor time of a request, as
+a ratio to that of no recorder in the same run: of all requests the time that a tenth stays below,
 because what disturbs a busy machine only adds.
 
---steady answers requests for so long, with a file each second, and prints what memory the recorder has
-by its own accounting, which each file has, and what the process has.
+--steady answers requests for so long, with a file each second, and prints what memory the recorder
+has by its own accounting, which each file has, and what the process has.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Are the counts of a package's tests the same in each run: alone, in workers, in random order?
 
-    python benchmarks/steady.py FOLDER [--runs 100] [--ways alone,workers,random] [-- options of pytest]
+    python benchmarks/steady.py FOLDER [--runs 100] [--ways alone,workers,random] [-- OPTIONS]
 
 FOLDER has the sources of a package with a folder `tests`, such as those of attrs or jinja2, whose
-tests the environment can run; pytest-xdist and pytest-randomly must be there for their ways. The
-counts are written once, and compared by so many runs of each way. The script prints the tests whose
-counts were not as written, and those that are said to drift, with the reason; it ends with 1 if a
-count was another one.
+tests the environment can run; pytest-xdist and pytest-randomly must be there for their ways.
+OPTIONS are pytest's. The counts are written once, and compared by so many runs of each way. The
+script prints the tests whose counts were not as written, and those that are said to drift, with the
+reason; it ends with 1 if a count was another one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run(folder: Path, arguments: list[str]) -> Found:
         capture_output=True,
         text=True,
         env={key: value for key, value in os.environ.items() if key != "PYTHONHASHSEED"},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         tests: Found = json.loads(written.read_text())["tests"]

@@ -4,8 +4,9 @@
 
 A suite of small tests is run with each plugin in turns. The table has the least processor time of a
 run, as a ratio to the bare suite of the same round, and what a test costs more. It takes some
-minutes; pytest-memray and pytest-benchmark must be in the environment. By its defaults pytest-benchmark
-repeats a test for a second, which is its purpose: it is measured once, with three tests.
+minutes; pytest-memray and pytest-benchmark must be in the environment. By its defaults
+pytest-benchmark repeats a test for a second, which is its purpose: it is measured once, with three
+tests.
 """
 
 from __future__ import annotations

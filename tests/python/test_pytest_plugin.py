@@ -158,8 +158,17 @@ def test_include_chooses_what_counts(suite):
 @pytest.mark.parametrize(
     "mark",
     [
-        "max_cals=1", "max_calls=-1", "max_calls='x'", "5", "max_peak='1 parsec'", "threads='my'",
-        "max_calls=True", "max_calls=1.5", "max_retained=False", "buffer=0", "include='x'",
+        "max_cals=1",
+        "max_calls=-1",
+        "max_calls='x'",
+        "5",
+        "max_peak='1 parsec'",
+        "threads='my'",
+        "max_calls=True",
+        "max_calls=1.5",
+        "max_retained=False",
+        "buffer=0",
+        "include='x'",
     ],
 )
 def test_a_wrong_mark_fails_its_test_and_says_why(suite, mark):

@@ -263,10 +263,13 @@ class Runs:
     ) -> None:
         """Compare with limits and with the snapshot."""
         said = self._verdict(item, counted)
+        if not said.state:
+            result.data["why"] = result.data["why"] or "only one of its runs could be counted"
+            return
         found = said.counts
         result.data |= {"state": "counted", "why": "", **found.sums, "time": time}
         known = self._snapshot.tests.get(item.nodeid)
-        if said.state in ("drifts", ""):
+        if said.state == "drifts":
             why = _drift(found, said.other, self._tolerances)
             result.data |= {"state": "drifts", "why": why, "entry": {"drifts": why}}
         elif self._updates:

@@ -1,9 +1,10 @@
-"""What the counted runs of one test say together: whether they agree, with each other and with the file.
+"""What the counted runs of one test say together: whether they agree with each other and the file.
 
-Calls are exact: runs that differ in calls drift. Memory is not. Now and then a run meets a moment that does not belong
-to it: a table of the interpreter is full, and a larger one is allocated. The dict of interned strings and that of a
-type's subclasses do so, a cache of the package may. The old table was allocated before the run, so the new one counts as
-kept. Such a moment does not come twice in a row, and further runs tell it from a change.
+Calls are exact: runs that differ in calls drift. Memory is not. Now and then a run meets a moment
+that does not belong to it: a table of the interpreter is full, and a larger one is allocated. The
+dict of interned strings and that of a type's subclasses do so, and a cache of the package may. The
+old table was allocated before the run, so the new one counts as kept. Such a moment seldom comes
+twice in a row, and further runs tell it from a change.
 """
 
 from __future__ import annotations
