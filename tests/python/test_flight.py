@@ -349,11 +349,17 @@ def test_wrong_arguments_are_refused(tmp_path):
         ({"on_full": "stop"}, TypeError),
         ({"on_written": 1}, TypeError),
         ({"signal": 4711}, ValueError),
+        ({"signal": True}, TypeError),
+        ({"signal": "SIGUSR2"}, TypeError),
+        ({"folder": 3}, TypeError),
+        ({"uncaught": "no"}, TypeError),
         ({"memory_above": "much"}, ValueError),
         ({"nonsense": 1}, TypeError),
     ):
-        with pytest.raises(error):
-            flight_recorder(tmp_path, **wrong)
+        with pytest.raises(error, match=next(iter(wrong))):
+            flight_recorder(**{"folder": tmp_path, **wrong})
+    with pytest.raises(TypeError, match="no argument 'kep'; did you mean 'keep'"):
+        flight_recorder(tmp_path, kep=3)
     flight = flight_recorder(tmp_path)
     with pytest.raises(ValueError, match="longer_than= or raises="):
         flight.watch("part")

@@ -1,9 +1,10 @@
-"""Ten regressions that are planted into Jinja: each is named by its function and line."""
+"""Ten regressions, each a commit on a repository of Jinja: each is named by its function and line."""
 
 from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -110,15 +111,23 @@ UNSEEN_ON_3_11 = {
 }
 
 
-def added_line(before, after):
-    """Give the number of the first line that is new."""
-    old = before.splitlines()
-    return next(n for n, line in enumerate(after.splitlines(), 1) if line != old[n - 1])
+def git(folder, *arguments):
+    """Run git, with no settings of the user's."""
+    who = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "core.autocrlf=false")
+    return subprocess.run(
+        ["git", *who, *arguments], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def changed_line(folder):
+    """Give the number of the first line that the last commit has changed or added."""
+    (first, *_) = re.findall(r"^@@ -\S+ \+(\d+)", git(folder, "show", "-U0", "HEAD"), re.M)
+    return int(first)
 
 
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory):
-    """A suite with its own copy of Jinja, and its counts."""
+    """A repository of a suite with its own copy of Jinja; the counts are committed by the first test."""
     folder = tmp_path_factory.mktemp("counted")
     shutil.copytree(
         Path(jinja2.__file__).parent,
@@ -127,6 +136,7 @@ def counted(tmp_path_factory):
     )
     (folder / "test_render.py").write_text(SUITE)
     (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\neventprof_counts = true\n")
+    git(folder, "init", "-q")
     return folder
 
 
@@ -162,19 +172,23 @@ def test_a_planted_regression_is_named_by_function_and_line(name, pytester, coun
         shutil.copy(pytester.path / snapshots.name, snapshots)
         same = run(pytester, counted)
         same.stdout.fnmatch_lines(["1 test: 1 as counted before"])
+        (counted / ".gitignore").write_text("__pycache__\n")
+        git(counted, "add", "-A")
+        git(counted, "commit", "-qm", "jinja, and the counts of its suite")
     file, old, new, function = PLANTED[name]
-    path = counted / "jinja2" / file
+    shutil.copytree(counted, pytester.path, dirs_exist_ok=True)
+    path = pytester.path / "jinja2" / file
     before = path.read_text()
     assert old in before
-    after = before.replace(old, new, 1)
-    line = added_line(before, after)
-
-    shutil.copytree(counted, pytester.path, dirs_exist_ok=True)
     kept = "\nignored_kept = []\n" if "ignored_kept" in new else ""
-    (pytester.path / "jinja2" / file).write_text(after + kept)
+    path.write_text(before.replace(old, new, 1) + kept)
     shutil.rmtree(pytester.path / "jinja2" / "__pycache__", ignore_errors=True)
+    git(pytester.path, "commit", "-qam", name)
+    line = changed_line(pytester.path)
+
     done = start(pytester)
 
+    assert git(pytester.path, "status", "--porcelain", "-uno") == ""
     done.assert_outcomes(failed=1)
     told = [text for text in done.outlines if re.match(r"  \S+, \w+\.py:\d+: ", text)]
     assert told[0].startswith(f"  {function}, {file}:{line}: "), done.stdout.str()

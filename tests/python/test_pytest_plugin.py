@@ -12,6 +12,7 @@ import pytest
 import eventprof
 from eventprof.plugins import difference, limits, snapshot
 from eventprof.plugins.counts import Counts
+from eventprof.plugins.verdict import verdict
 
 PROGRAM = """
 import pytest
@@ -156,7 +157,19 @@ def test_include_chooses_what_counts(suite):
 
 @pytest.mark.parametrize(
     "mark",
-    ["max_cals=1", "max_calls=-1", "max_calls='x'", "5", "max_peak='1 parsec'", "threads='my'"],
+    [
+        "max_cals=1",
+        "max_calls=-1",
+        "max_calls='x'",
+        "5",
+        "max_peak='1 parsec'",
+        "threads='my'",
+        "max_calls=True",
+        "max_calls=1.5",
+        "max_retained=False",
+        "buffer=0",
+        "include='x'",
+    ],
 )
 def test_a_wrong_mark_fails_its_test_and_says_why(suite, mark):
     done = suite(f"@pytest.mark.eventprof({mark})\ndef test_it():\n    pass\ndef test_b(): pass\n")
@@ -229,35 +242,47 @@ def test_fixtures_of_each_run_are_new_and_shared_ones_stay(suite):
     assert "down ['shared', 'own', 'gone', 'own', 'gone']" in done.stdout.str()
 
 
+#: What fails, and what is then said; there is at least one for each hook of the plugin.
+FAULTS = {
+    "eventprof.plugins.pytest_entry._fix_hashes": "",
+    "eventprof.plugins.pytest_runs.Runs.__init__": "no test is counted: ZeroDivisionError*",
+    "eventprof.plugins.pytest_summary.Summary.__init__": "no test is counted: ZeroDivisionError*",
+    "eventprof.plugins.pytest_runs.Window": "*division by zero",
+    "eventprof.plugins.window._empty_caches": "",
+    "eventprof.plugins.window.Window.around": "*division by zero",
+    "eventprof.plugins.window._generators": "*division by zero",
+    "eventprof.plugins.window._collect": "*division by zero",
+    "eventprof.plugins.window.record": "*division by zero",
+    "eventprof.plugins.pytest_runs._uncountable": "*division by zero",
+    "eventprof.plugins.pytest_runs.count": "*division by zero",
+    "eventprof.plugins.pytest_runs.verdict": "*division by zero",
+    "eventprof.plugins.pytest_runs.Runs._judge": "*division by zero",
+    "eventprof.plugins.pytest_runs.Runs._attach": "*division by zero",
+    "eventprof.plugins.pytest_summary.Snapshot.update": "not written: *division by zero",
+    "eventprof.plugins.pytest_summary.Summary._write_json": "not written: *division by zero",
+    "eventprof.plugins.pytest_summary.Summary._reasons": "not told: *division by zero",
+    "eventprof.recording.recorder.Recorder._make_trace": "*division by zero",
+    "eventprof.answers.tree.Tree.__init__": "*division by zero",
+    "eventprof.Trace.save": "",
+}
+
+
 @pytest.mark.newest
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "fault",
-    [
-        "eventprof.plugins.window.record",
-        "eventprof.plugins.pytest_runs.count",
-        "eventprof.plugins.pytest_runs.differing",
-        "eventprof.plugins.pytest_runs.Runs._attach",
-        "eventprof.plugins.pytest_summary.Snapshot.update",
-        "eventprof.plugins.pytest_summary.Summary._write_json",
-        "eventprof.plugins.pytest_summary.Summary._reasons",
-        "eventprof.recording.recorder.Recorder._make_trace",
-        "eventprof.answers.tree.Tree.__init__",
-        "eventprof.Trace.save",
-    ],
-)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_plugin_fails_no_test(suite, fault, monkeypatch):
     # Without other plugins: to import those takes a second each time.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    (suite.path / "conftest.py").write_text(
-        "import pytest\n@pytest.fixture(autouse=True, scope='session')\n"
-        "def _fault():\n    patch = pytest.MonkeyPatch()\n"
-        f"    patch.setattr({fault!r}, lambda *a, **k: 1 / 0)\n"
+    (suite.path / "faulty.py").write_text(
+        "import pkgutil\n"
+        f"path, _, name = {fault!r}.rpartition('.')\n"
+        "setattr(pkgutil.resolve_name(path), name, lambda *a, **k: 1 / 0)\n"
     )
+    monkeypatch.setenv("PYTHONPATH", str(suite.path))
 
     done = suite(
         "def test_it():\n    work(5)\ndef test_bad():\n    assert 0\n",
-        "-p", "eventprof.plugins.pytest_entry",
+        "-p", "eventprof.plugins.pytest_entry", "-p", "faulty",
         "--eventprof", "--eventprof-keep=all", "--eventprof-counts", "--eventprof-json=x.json",
         *(["--eventprof-update"] if "snapshot" in fault.lower() else []), apart=True,
     )  # fmt: skip
@@ -265,6 +290,8 @@ def test_a_fault_of_the_plugin_fails_no_test(suite, fault, monkeypatch):
     done.assert_outcomes(passed=1, failed=1)
     assert done.ret == 1
     assert "INTERNALERROR" not in done.stdout.str()
+    if FAULTS[fault]:
+        done.stdout.fnmatch_lines([f"*{FAULTS[fault]}"])
 
 
 def test_the_collector_is_as_it_was(suite):
@@ -438,6 +465,77 @@ def test_counts_do_not_depend_on_hashes_order_workers_or_the_collector(suite):
             assert {name: each[count] for name, each in found.items()} == {
                 name: known[name][count] for name in found
             }, arguments
+
+
+@pytest.mark.parametrize(
+    ("known", "runs", "state"),
+    [
+        # A table of the interpreter grows in one run.
+        (None, [("retained", 9000), ("retained", 0)], ""),
+        (None, [("retained", 9000), ("retained", 0), ("retained", 0)], "steady"),
+        (None, [("retained", 0), ("retained", 9000), ("retained", 0)], "steady"),
+        (None, [("retained", 9000 * n) for n in range(4)], "drifts"),
+        (0, [("retained", 9000)], ""),
+        (0, [("retained", 9000), ("retained", 9000)], ""),
+        (0, [("retained", 9000), ("retained", 0)], "equal"),
+        (0, [("retained", 9000)] * 4, "changed"),
+        (0, [("retained", 9000 * n) for n in range(1, 5)], "drifts"),
+        # Calls are exact.
+        (None, [("calls", 1), ("calls", 2)], "drifts"),
+        (0, [("calls", 1)], ""),
+        (0, [("calls", 1), ("calls", 1)], "changed"),
+        (0, [("calls", 1), ("calls", 0)], "drifts"),
+        (0, [("calls", 0)], "equal"),
+    ],
+)
+def test_runs_that_differ_in_memory_are_run_again(known, runs, state):
+    counted = [Counts(dict.fromkeys(limits.COUNTS, 0) | {kind: n}) for kind, n in runs]
+    entry = None if known is None else dict.fromkeys(limits.COUNTS, known)
+
+    assert verdict(counted, entry, (0.0, 10.0), repeats=True).state == state
+
+
+def test_a_table_that_grows_in_one_run_neither_drifts_nor_fails(suite):
+    once = (
+        "RUNS, KEPT = [], []\n{mark}\ndef test_it():\n    RUNS.append(1)\n"
+        "    size = 30_000 if len(RUNS) == 2 else 10\n    KEPT.append(bytearray(size))\n"
+    )
+    limited = suite(once.format(mark="@pytest.mark.eventprof(max_retained='4 KiB')"))
+    limited.assert_outcomes(passed=1)
+
+    written = suite(once.format(mark=""), "--eventprof-counts", "--eventprof-update")
+    written.stdout.fnmatch_lines(["1 test: 1 written"])
+    found = counts_of(suite, "--eventprof-counts")
+
+    assert {each["state"] for each in found.values()} == {"equal"}
+
+
+def test_generators_of_random_numbers_that_modules_keep_are_seeded(suite):
+    text = (
+        "import random\nOWN = random.Random()\ndef test_it():\n"
+        "    for _ in range(OWN.randrange(10**6) % 50):\n        leaf(1)\n"
+        "    for _ in range(random.randrange(10**6) % 50):\n        leaf(1)\n"
+    )
+    written = suite(text, "--eventprof-counts", "--eventprof-update")
+
+    written.stdout.fnmatch_lines(["1 test: 1 written"])
+    assert {each["state"] for each in counts_of(suite, "--eventprof-counts").values()} == {"equal"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("eventprof_tolerance_bytes = few", "*eventprof_tolerance_bytes must be a number*'few'*"),
+        ("eventprof_tolerance_calls = -1", "*eventprof_tolerance_calls must be a number*'-1'*"),
+    ],
+)
+def test_a_wrong_tolerance_is_named(suite, line, said):
+    (suite.path / "pytest.ini").write_text(f"[pytest]\n{line}\n")
+
+    done = suite(TWO, "--eventprof-counts")
+
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines([said])
 
 
 # ---- Recordings and reports ----------------------------------------------------------------------

@@ -345,13 +345,47 @@ def test_a_slow_request_and_a_failed_one_write_files(tmp_path):
 
 def test_limits_need_a_flight_recorder_and_must_make_sense(tmp_path):
     flight = eventprof.flight_recorder("1 MiB", folder=tmp_path)
-    for make in (eventprof.ASGIMiddleware, eventprof.WSGIMiddleware, eventprof.request):
+    for make, what in (
+        (eventprof.ASGIMiddleware, print),
+        (eventprof.WSGIMiddleware, print),
+        (eventprof.request, "name"),
+    ):
         with pytest.raises(ValueError, match="need flight="):
-            make("app", longer_than="1 s")
+            make(what, longer_than="1 s")
         with pytest.raises(ValueError, match="needs longer_than= or raises="):
-            make("app", flight=flight)
+            make(what, flight=flight)
         with pytest.raises(TypeError, match="types of exceptions"):
-            make("app", flight=flight, raises="ValueError")
+            make(what, flight=flight, raises="ValueError")
+        with pytest.raises(TypeError, match="flight must be a flight recorder, not 3"):
+            make(what, flight=3, longer_than="1 s")
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        (((3,), {}), TypeError, "route must be a str, not 3"),
+        (((None,), {}), TypeError, "route must be a str, not None"),
+        ((("a",), {"method": 3}), TypeError, "method must be a str, not 3"),
+        ((("a",), {"request": "mine"}), ValueError, "makes the label request itself"),
+    ],
+)
+def test_a_request_has_a_route_and_a_method_of_text(given, error, said):
+    with pytest.raises(error, match=said):
+        eventprof.request(*given[0], **given[1])
+
+
+def test_a_wrong_route_that_comes_later_is_told_to_the_logger(caplog):
+    with eventprof.record(memory=False) as rec, eventprof.request("right") as job:
+        job.add(route=3)
+
+    assert "route must be a str, not 3" in caplog.text
+    assert rec.trace.requests["route"].tolist() == ["right"]
+
+
+@pytest.mark.parametrize("make", [eventprof.ASGIMiddleware, eventprof.WSGIMiddleware])
+def test_middleware_wraps_what_can_be_called(make):
+    with pytest.raises(TypeError, match=f"{make.__name__} wraps an application"):
+        make(None)
 
 
 def test_a_request_by_hand_is_a_call_of_the_tree_in_a_function():

@@ -8,7 +8,9 @@ counts for the line of the owner that called it. Nothing that pytest and its plu
 
 from __future__ import annotations
 
+import functools
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -62,19 +64,27 @@ class _Kinds:
         folders = areas.folders()
         self._standard = tuple(f"{folder}/" for folder in folders["stdlib"])
         self._installed = tuple(f"{folder}/" for folder in folders["site-packages"])
-        self._tools = tuple(tools)
+        self._tools = tuple(f"{tool}." for tool in tools)
 
     def of(self, function: _Function) -> int:
         _, module, file, _, kind = function
         if kind != "python" or file is None:
             return _OTHER
         is_installed = file.startswith(self._installed)
-        name = f"{module}."
-        if is_installed and any(name.startswith(f"{tool}.") for tool in self._tools):
+        if is_installed and f"{module}.".startswith(self._tools):
             return _TOOL
         if file.startswith("<frozen ") or (file.startswith(self._standard) and not is_installed):
             return _OTHER
         return _OWNER
+
+
+@functools.lru_cache(maxsize=1)
+def _kinds(tools: tuple[str, ...], path: tuple[str, ...]) -> _Kinds:
+    """Give the kinds for these tools and this `sys.path`.
+
+    To look for the folders takes longer than to count a small test.
+    """
+    return _Kinds(tools)
 
 
 def name_of(function: _Function) -> str:
@@ -101,7 +111,7 @@ def count(trace: Trace, tools: Iterable[str] = ()) -> Counts:
         The counts of all owners.
     """
     tree = trace._tree
-    kinds = _Kinds(tools)
+    kinds = _kinds(tuple(tools), tuple(sys.path))
     functions = tree.functions
     names = [name_of(function) for function in functions]
     kind_of = [kinds.of(function) for function in functions]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import html
+import keyword
 import shlex
 from typing import TYPE_CHECKING, Any, cast
 
@@ -69,7 +70,7 @@ class Options:
             elif word in ("-o", "--limit"):
                 value, _, rest = rest.partition(" ")
                 rest = rest.strip()
-                if word == "-o" and value.isidentifier():
+                if word == "-o" and value.isidentifier() and not keyword.iskeyword(value):
                     self.name = value
                 elif word == "--limit" and value.isdecimal():
                     self.limit = int(value)

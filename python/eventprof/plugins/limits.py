@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._words import did_you_mean
-from ..recording.arguments import THREADS, choice, patterns
+from ..recording.arguments import THREADS, choice, is_bool, patterns
 from ..recording.quantities import parse_duration, parse_size
 
 #: What is counted, in the order in which it is shown.
@@ -44,6 +44,8 @@ class Wanted:
 
 
 def _whole(name: str, value: object) -> int:
+    if is_bool(value):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
     try:
         number = int(value) if isinstance(value, str) else operator.index(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -54,7 +56,7 @@ def _whole(name: str, value: object) -> int:
 
 
 def _size(name: str, value: object) -> int:
-    return 0 if value in (0, "0") else parse_size(name, value)
+    return 0 if value in (0, "0") and not is_bool(value) else parse_size(name, value)
 
 
 _READ: dict[str, Callable[[str, Any], Any]] = {

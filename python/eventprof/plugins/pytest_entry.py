@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Any
@@ -75,7 +76,8 @@ def pytest_load_initial_conftests(early_config: Any) -> Any:
     ):
         given = tuple(map(str, early_config.invocation_params.args))
         if given == tuple(sys.argv[1:]):  # this is not pytest.main() in another program
-            _fix_hashes(str(early_config.getini("eventprof_hash_seed")))
+            with contextlib.suppress(Exception):  # hashes stay random then; a failure says so
+                _fix_hashes(str(early_config.getini("eventprof_hash_seed")))
     yield
 
 
@@ -115,16 +117,36 @@ def _load(config: Any) -> None:
     if config.pluginmanager.has_plugin("eventprof-runs"):
         return
     if sys.implementation.name != "cpython":
-        warning = pytest.PytestWarning("eventprof counts tests on CPython alone")
-        config.issue_config_time_warning(warning, 2)
+        nothing = _Nothing("no test is counted: eventprof counts tests on CPython alone")
+        config.pluginmanager.register(nothing, "eventprof-runs")
         return
     if pytest.version_tuple[:2] < _OLDEST:
         raise pytest.UsageError(
             f"eventprof counts tests with pytest {_OLDEST[0]} or later, this is "
             f"{pytest.__version__}: pip install 'eventprof[pytest]'"
         )
-    from .pytest_runs import Runs
-    from .pytest_summary import Summary
+    try:
+        from .pytest_runs import Runs
+        from .pytest_summary import Summary
 
-    config.pluginmanager.register(Summary(config), "eventprof-summary")
-    config.pluginmanager.register(Runs(config), "eventprof-runs")
+        summary, runs = Summary(config), Runs(config)
+    except pytest.UsageError:
+        raise
+    except Exception as error:  # of eventprof: the tests run, and nothing is counted
+        text = f"no test is counted: {type(error).__name__}: {error}"
+        config.pluginmanager.register(_Nothing(text), "eventprof-runs")
+        return
+    config.pluginmanager.register(summary, "eventprof-summary")
+    config.pluginmanager.register(runs, "eventprof-runs")
+
+
+class _Nothing:
+    """Says why no test is counted. A warning would be an error under ``filterwarnings = error``."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Print it."""
+        terminalreporter.section("eventprof", sep="-", blue=True)
+        terminalreporter.line(self._why)

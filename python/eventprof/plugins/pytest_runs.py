@@ -5,7 +5,9 @@ Errors of the plugin are shown in the summary. They never change the outcome of 
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import math
 import os
 import re
 import sys
@@ -22,6 +24,7 @@ from .difference import changes, explain
 from .limits import COUNTS, SIZES, Wanted, wanted
 from .pytest_summary import DOES_NOT_PASS
 from .snapshot import Snapshot, differing, entry, rows_of
+from .verdict import CALLS, MOST_RUNS, Verdict, verdict
 from .window import Window, say, steady_caches
 
 _DEFAULTS = ("include", "warmup", "threads", "gc", "buffer", *(f"max_{w}" for w in COUNTS))
@@ -61,10 +64,7 @@ class Runs:
         self._all = config.option.eventprof_counts or config.getini("eventprof_counts")
         self._ini = {name: config.getini(f"eventprof_{name}") for name in (*_DEFAULTS, "max_time")}
         self._limits_all = any(self._ini[name] for name in self._ini if name.startswith("max_"))
-        self._tolerance = [
-            float(str(config.getini(f"eventprof_tolerance_{of}")).rstrip(" %"))
-            for of in ("calls", "bytes")
-        ]
+        self._tolerances = _percent(config, "calls"), _percent(config, "bytes")
         try:
             self._snapshot = Snapshot(config.rootpath / config.getini("eventprof_file"))
         except ValueError as error:
@@ -96,7 +96,10 @@ class Runs:
         if window is None:
             return (yield)
         function = item.obj
-        item.obj = window.around(function)
+        try:
+            item.obj = window.around(function)
+        except Exception as error:
+            window.problem = say(error)
         try:
             return (yield)
         finally:
@@ -112,7 +115,8 @@ class Runs:
             uncountable = _uncountable(item)
             asked = self._wanted(mark)
         except (TypeError, ValueError, MemoryError) as error:
-            uncountable, result.failure = f"of its mark: {error}", f"eventprof: {error}"
+            whose = "its mark" if mark is not None else "the ini file"
+            uncountable, result.failure = f"of {whose}: {error}", f"eventprof: {error}"
         except Exception as error:
             uncountable = say(error)
         if uncountable:
@@ -124,7 +128,7 @@ class Runs:
         try:
             self._attach(item, reports, result)
         except Exception as error:
-            result.data = {"state": "uncounted", "why": say(error)}
+            reports[-1].eventprof = {"state": "uncounted", "why": say(error)}
         return reports
 
     def _wanted(self, mark: Any) -> Wanted:
@@ -138,22 +142,29 @@ class Runs:
         self, item: Any, nextitem: Any, asked: Wanted, counts: bool, result: Result
     ) -> list[Any]:
         """Run a test as often as its counts need."""
-        most = asked.warmup + 2 if counts else 1
+        most = asked.warmup + MOST_RUNS if counts else 1
         first: list[Any] = []
         recorded: Window | None = None  # the run that is reported
         counted: list[Counts] = []
         time = 0
         for turn in range(most):
             records = turn >= asked.warmup or self._archives
-            window = Window(asked, records, steady=counts and turn >= asked.warmup)
+            try:
+                window = Window(asked, records, steady=counts and turn >= asked.warmup)
+            except Exception as error:
+                result.data["why"] = say(error)
+                return first or self._once(item, None, lambda _: nextitem)
 
             def following(reports: list[Any], turn: int = turn, window: Window = window) -> Any:
                 # Decided before the teardown: if there is a next run, shared fixtures stay.
-                if turn >= asked.warmup or not counts:
-                    self._take(window, counted, result, counts)
-                again = _passed(reports) and turn + 1 < most
-                if again and turn >= asked.warmup:
-                    again = self._is_second_needed(item, asked, counted)
+                try:
+                    if turn >= asked.warmup or not counts:
+                        self._take(window, counted, result, counts)
+                    again = _passed(reports) and turn + 1 < most
+                    if again and turn >= asked.warmup:
+                        again = self._is_another_needed(item, asked, counted)
+                except Exception as error:
+                    result.data["why"], again = say(error), False
                 return item.parent if again else nextitem
 
             chosen: list[Any] = []
@@ -234,50 +245,54 @@ class Runs:
         if not counts:
             result.data = {"state": "recorded", **found.sums}
 
-    def _is_second_needed(self, item: Any, asked: Wanted, counted: list[Counts]) -> bool:
-        """Whether to run once more: only if a second run repeats changed counts, they are valid."""
-        if len(counted) != 1:
+    def _is_another_needed(self, item: Any, asked: Wanted, counted: list[Counts]) -> bool:
+        """Whether the runs until now do not say enough."""
+        if not counted or len(counted) >= MOST_RUNS:
             return False
-        known = self._snapshot.tests.get(item.nodeid)
-        if self._updates:
-            return True
-        return bool(known and "drifts" not in known and self._differing(known, counted[0]))
+        over = _over(asked, counted)
+        return any(each not in CALLS for each in over) or not self._verdict(item, counted).state
 
-    def _differing(self, known: Mapping[str, Any], found: Counts) -> list[str]:
-        return differing(known, found.sums, *self._tolerance)
+    def _verdict(self, item: Any, counted: list[Counts]) -> Verdict:
+        known = None if self._updates else self._snapshot.tests.get(item.nodeid)
+        if known and "drifts" in known:
+            known = None
+        return verdict(counted, known, self._tolerances, self._updates)
 
     def _judge(
         self, item: Any, asked: Wanted, counted: list[Counts], time: int, result: Result
     ) -> None:
         """Compare with limits and with the snapshot."""
-        found, again = counted[0], counted[-1]
+        said = self._verdict(item, counted)
+        if not said.state:
+            result.data["why"] = result.data["why"] or "only one of its runs could be counted"
+            return
+        found = said.counts
         result.data |= {"state": "counted", "why": "", **found.sums, "time": time}
         known = self._snapshot.tests.get(item.nodeid)
-        drift = differing(found.sums, again.sums, *self._tolerance)
-        if drift:
-            why = _drift(found, again, drift)
+        if said.state == "drifts":
+            why = _drift(found, said.other, self._tolerances)
             result.data |= {"state": "drifts", "why": why, "entry": {"drifts": why}}
         elif self._updates:
             functions = self._config.getini("eventprof_functions")
-            result.data |= {"state": "written", "entry": entry(again, functions)}
+            result.data |= {"state": "written", "entry": entry(found, functions)}
         elif known and "drifts" in known:
             result.data |= {"state": "drifts", "why": known["drifts"]}
         elif known:
-            different = self._differing(known, again)
-            result.data["state"] = "changed" if different else "equal"
-            if different:
-                result.failure = self._changed(item, known, again, different)
+            result.data["state"] = said.state
+            if said.state == "changed":
+                result.failure = self._changed(item, known, found)
         elif self._snapshot.tests or self._all:
             result.data["state"] = "new"
-        sums = {**again.sums, "time": time}
-        over = [name for name, most in asked.most.items() if sums[name] > most]
+        over = _over(asked, counted)
+        if "time" in asked.most and time > asked.most["time"]:
+            over.append("time")
         if over:
+            least = min(counted, key=lambda each: each.sums.get(over[0], 0))
             result.data["state"] = "limit"
-            result.failure = _over_limit(asked, over, sums, again, known)
+            result.failure = _over_limit(asked, over, {**least.sums, "time": time}, least, known)
 
-    def _changed(
-        self, item: Any, known: Mapping[str, Any], found: Counts, different: list[str]
-    ) -> str:
+    def _changed(self, item: Any, known: Mapping[str, Any], found: Counts) -> str:
+        different = differing(known, found.sums, *self._tolerances)
         heads = [
             f"{name}: {_shown(name, found.sums[name])}, and {self._snapshot.path.name} says "
             f"{_shown(name, known[name])}"
@@ -337,7 +352,17 @@ def _shown(name: str, value: int) -> str:
     return f"{value:,}"
 
 
-def _drift(found: Counts, again: Counts, kinds: list[str]) -> str:
+def _over(asked: Wanted, counted: list[Counts]) -> list[str]:
+    """Give the counts that are above a limit in each run."""
+    return [
+        name
+        for name, most in asked.most.items()
+        if name != "time" and all(each.sums[name] > most for each in counted)
+    ]
+
+
+def _drift(found: Counts, again: Counts, tolerances: tuple[float, float]) -> str:
+    kinds = differing(found.sums, again.sums, *tolerances)
     numbers = "; ".join(
         f"{name} {_shown(name, found.sums[name])}, then {_shown(name, again.sums[name])}"
         for name in kinds
@@ -360,6 +385,16 @@ def _over_limit(
     elif over != ["time"]:
         heads.append("most of it:")
     return explain(heads, over, changes(before, found), [])
+
+
+def _percent(config: Any, of: str) -> float:
+    """Read a tolerance of the ini file."""
+    name = f"eventprof_tolerance_{of}"
+    text = str(config.getini(name))
+    with contextlib.suppress(ValueError):
+        if 0 <= (value := float(text.rstrip(" %"))) < math.inf:
+            return value
+    raise pytest.UsageError(f"{name} must be a number of percent, not {text!r}")
 
 
 def _hashes_are_random() -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..recording.flight import FlightRecorder
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_App = TypeVar("_App")
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[Any]]
 _Send = Callable[[Any], Awaitable[None]]
@@ -34,6 +35,18 @@ def _report(error: Exception) -> None:
     import logging
 
     logging.getLogger("eventprof").warning("a request is not recorded as it should be: %r", error)
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise TypeError(f"{name} must be a str, not {value!r}")
+
+
+def _application(function: str, app: _App) -> _App:
+    if callable(app):
+        return app
+    raise TypeError(f"{function} wraps an application, which is called, not {app!r}")
 
 
 class _Limits:
@@ -52,8 +65,10 @@ class _Limits:
         self.longer_than_ns: int | None = None
         self.raises: tuple[type[BaseException], ...] = ()
         if flight is not None:
-            from ..recording.flight import checked_limits
+            from ..recording.flight import FlightRecorder, checked_limits
 
+            if not isinstance(flight, FlightRecorder):
+                raise TypeError(f"flight must be a flight recorder, not {flight!r}")
             self.longer_than_ns, self.raises = checked_limits(function, longer_than, raises)
         elif longer_than is not None or raises:
             raise ValueError(f"{function}: longer_than= and raises= need flight=, which writes")
@@ -125,7 +140,7 @@ class Request:
         """
         try:
             if route is not None:
-                self._route = labels["route"] = route
+                self._route = labels["route"] = _text("route", route)
             if labels and self._label is not None:
                 self._labels = {**self._labels, **labels}
                 self._label.add(**labels)
@@ -209,7 +224,8 @@ def request(
     Raises
     ------
     TypeError, ValueError
-        `longer_than` or `raises` is not what it should be, or there is no `flight`.
+        An argument is not what it should be, or a limit has no `flight`; a label has the name
+        ``request``, which is the request's own.
 
     Notes
     -----
@@ -226,6 +242,11 @@ def request(
        method  route  status
     0  job     sort   ['a', 'b']
     """
+    _text("route", route)
+    if method is not None:
+        _text("method", method)
+    if SPAN in labels:
+        raise ValueError("request() makes the label request itself: choose another name")
     return Request(route, method, labels, _Limits("request()", flight, longer_than, raises))
 
 
@@ -249,7 +270,7 @@ class ASGIMiddleware:
     Raises
     ------
     TypeError, ValueError
-        `longer_than` or `raises` is not what it should be, or there is no `flight`.
+        An argument is not what it should be, or a limit has no `flight`.
 
     Notes
     -----
@@ -267,7 +288,7 @@ class ASGIMiddleware:
         longer_than: int | str | None = None,
         raises: _Errors = (),
     ) -> None:
-        self.app = app
+        self.app = _application("ASGIMiddleware", app)
         self._limits = _Limits("ASGIMiddleware", flight, longer_than, raises)
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
@@ -323,7 +344,7 @@ class WSGIMiddleware:
     Raises
     ------
     TypeError, ValueError
-        `longer_than` or `raises` is not what it should be, or there is no `flight`.
+        An argument is not what it should be, or a limit has no `flight`.
 
     Notes
     -----
@@ -339,7 +360,7 @@ class WSGIMiddleware:
         longer_than: int | str | None = None,
         raises: _Errors = (),
     ) -> None:
-        self.app = app
+        self.app = _application("WSGIMiddleware", app)
         self._limits = _Limits("WSGIMiddleware", flight, longer_than, raises)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

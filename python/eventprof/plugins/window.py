@@ -52,7 +52,7 @@ class Window:
         self._recorder: Recorder | None = None
         self._collects = True
         self._freezes = False
-        self._random: Any = None
+        self._random: list[tuple[random.Random, Any]] = []
         self._began = 0
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,12 +110,20 @@ class Window:
             _collect()
         if self._wanted.gc == "off":
             gc.disable()
-        self._random = random.getstate()
-        random.seed(0)
+        self._random = [(each, each.getstate()) for each in _generators()]
+        for each, _ in self._random:
+            each.seed(0)
         _clear_caches()
 
     def _close(self) -> None:
         self.time = time.perf_counter_ns() - self._began
+        try:
+            self._take()
+        finally:
+            self._restore()
+
+    def _take(self) -> None:
+        """End the recording."""
         if self._recorder is not None:
             try:
                 if self._steady and self._wanted.gc != "on":
@@ -126,9 +134,12 @@ class Window:
             except Exception as error:
                 self.problem = say(error)
             self._recorder = None
-        if self._random is not None:
-            random.setstate(self._random)
-            self._random = None
+
+    def _restore(self) -> None:
+        """Make everything as it was before the run."""
+        for each, state in self._random:
+            each.setstate(state)
+        self._random.clear()
         if self._freezes:
             gc.unfreeze()
             self._freezes = False
@@ -140,6 +151,26 @@ class Window:
 _clear_caches: Callable[[], object] = getattr(
     sys, "_clear_internal_caches", getattr(sys, "_clear_type_cache", lambda: None)
 )
+
+
+_found: tuple[int, list[random.Random]] = (0, [])
+
+
+def _generators() -> list[random.Random]:
+    """Give the generators of random numbers that modules have as globals: that of `random`, Trio's.
+
+    A search takes milliseconds, so there is a new one only if modules were imported.
+    """
+    global _found
+    if _found[0] != len(sys.modules):
+        found = {
+            id(value): value
+            for module in list(sys.modules.values())
+            for value in list(getattr(module, "__dict__", {}).values())
+            if type(value) is random.Random
+        }
+        _found = len(sys.modules), list(found.values())
+    return _found[1]
 
 
 def _collect() -> None:
@@ -163,6 +194,21 @@ def steady_caches() -> Iterator[None]:
 
     The cache of `linecache` is restored afterwards, because tracebacks need it.
     """
+    lines: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
+    with contextlib.suppress(Exception):  # the counts may drift then, and the test runs
+        _empty_caches()
+        lines = getattr(sys.modules.get("linecache"), "cache", {})
+        kept = dict(lines)
+        lines.clear()
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            lines.setdefault(name, value)
+
+
+def _empty_caches() -> None:
     for module, name in (
         ("re", "purge"),
         ("struct", "_clearcache"),
@@ -179,11 +225,3 @@ def steady_caches() -> Iterator[None]:
     for clear in getattr(sys.modules.get("typing"), "_cleanups", ()):
         with contextlib.suppress(Exception):
             clear()
-    lines = getattr(sys.modules.get("linecache"), "cache", {})
-    kept = dict(lines)
-    lines.clear()
-    try:
-        yield
-    finally:
-        for name, value in kept.items():
-            lines.setdefault(name, value)

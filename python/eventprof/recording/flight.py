@@ -23,7 +23,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from .. import _core
-from .arguments import choice, is_bool
+from .._words import did_you_mean
+from .arguments import choice, flag, is_bool
 from .decorate import decorate
 from .quantities import parse_duration, parse_size
 from .record import record
@@ -177,18 +178,26 @@ class FlightRecorder:
         if keep < 1:
             raise ValueError(f"keep must be 1 or more, not {keep}")
         self._keep, self._which = keep, choice("which", which, _CHOICES)
-        self._folder = os.path.abspath(os.fspath(folder))
+        if not isinstance(folder, (str, bytes, os.PathLike)):
+            raise TypeError(f"folder must be a path, not {folder!r}")
+        self._folder = os.path.abspath(os.fsdecode(folder))
         self._memory_above = (
             None if memory_above is None else parse_size("memory_above", memory_above)
         )
         self._signal = None if signal is None else _signal_of(signal)
-        self._uncaught, self._on_written = bool(uncaught), on_written
+        self._uncaught, self._on_written = flag("uncaught", uncaught), on_written
         if on_written is not None and not callable(on_written):
             raise TypeError(f"on_written must be a function, not {on_written!r}")
         for name in ("output", "on_full", "force"):
             if name in options:
                 raise TypeError(
                     f"a flight recorder has no {name}=: it overwrites the oldest events"
+                )
+        known = {**(record.__kwdefaults__ or {}), **(flight_recorder.__kwdefaults__ or {})}
+        for name in options:
+            if name not in known:
+                raise TypeError(
+                    f"flight_recorder() has no argument {name!r}{did_you_mean(name, known)}"
                 )
         self.recorder = record(buffer=buffer, on_full="overwrite", **options)
         self.recorder._warns = False  # the oldest events are lost by intention
@@ -302,7 +311,14 @@ class FlightRecorder:
         -------
         bool
             False if it took longer.
+
+        Raises
+        ------
+        TypeError, ValueError
+            `timeout` is no number, or below 0.
         """
+        if timeout is not None and not timeout >= 0:
+            raise ValueError(f"timeout must be 0 or more seconds, not {timeout!r}")
         if self._ended is None:
             return True
         done = _thread.allocate_lock()
@@ -543,6 +559,8 @@ def _forget_this_thread() -> None:
 
 
 def _signal_of(number: int) -> signals.Signals:
+    if is_bool(number) or not isinstance(number, int):
+        raise TypeError(f"signal must be a signal, such as signal.SIGUSR2, not {number!r}")
     try:
         return signals.Signals(number)
     except ValueError:
