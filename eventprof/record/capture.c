@@ -6,6 +6,7 @@
 #include "invariants.h"
 #include "memory.h"
 #include "os.h"
+#include "packing.h"
 
 ep_status
 ep_capture_threads(ep_recorder *recorder, ep_capture *capture)
@@ -70,7 +71,8 @@ capture_locked(ep_recorder *recorder, ep_capture *capture)
     status = status ? status : ep_clock_map_add(&capture->clock, capture->stop);
     for (size_t i = 0; i < chunk_count && status == EP_OK; i++) {
         ep_chunk *chunk = recorder->kept[recorder->kept_first + i];
-        if (chunk->file != NULL && chunk->header->magic != EP_CHUNK_MAGIC) {
+        if (chunk->file != NULL &&
+            chunk->header->magic != (chunk->packed ? EP_FILE_PACKED_MAGIC : EP_CHUNK_MAGIC)) {
             capture->limits |= EP_LIMIT_CUT;    /* another program cut the chunk off with its file */
             continue;
         }
@@ -83,6 +85,40 @@ capture_locked(ep_recorder *recorder, ep_capture *capture)
         }
     }
     ep_clock_map_finish(&capture->clock);
+    return status;
+}
+
+/* Replaces chunks of packed records by copies in memory. Without the engine's lock: the program goes on
+ * meanwhile. */
+static ep_status
+unpack_chunks(ep_capture *capture)
+{
+    ep_status status = EP_OK;
+    size_t kept = 0;
+    for (size_t i = 0; i < capture->chunk_count; i++) {
+        ep_chunk *chunk = capture->chunks[i], *copy = NULL;
+        if (!chunk->packed || status == EP_NOMEM) {
+            capture->chunks[kept++] = chunk;
+            continue;
+        }
+        ep_status made = ep_packing_unpack(chunk, &copy);
+        ep_engine_lock();
+        if (made != EP_NOMEM) {
+            ep_chunk_release(chunk);
+        }
+        if (made == EP_OK) {
+            ep_engine.chunks_mapped += 1;
+            ep_engine.bytes_mapped += copy->bytes;
+        }
+        ep_engine_unlock();
+        if (made == EP_FORMAT) {
+            capture->limits |= EP_LIMIT_CUT;    /* another program changed the file */
+            continue;
+        }
+        status = made;
+        capture->chunks[kept++] = made == EP_OK ? copy : chunk;
+    }
+    capture->chunk_count = kept;
     return status;
 }
 
@@ -115,6 +151,7 @@ ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error)
     EP_CHECK_INVARIANTS(ep_recorder_check(recorder));
     ep_status status = capture_locked(recorder, &capture);
     ep_engine_unlock();
+    status = status == EP_OK ? unpack_chunks(&capture) : status;
     if (status != EP_OK) {
         ep_capture_clear(&capture);
         return ep_fail(error, status, "no memory for a trace");

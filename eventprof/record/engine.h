@@ -16,9 +16,10 @@
 #include "types.h"
 
 struct ep_chunk {
-    ep_chunk_header *header;                  /* the mapping; its words follow it */
+    ep_chunk_header *header;                  /* the mapping; its words follow it, or, packed, see pack.h */
     uint32_t bytes;                           /* of the mapping */
     uint32_t refs;                            /* recorders and captures that keep it */
+    bool packed;                              /* sealed, and a slot of the file with packed records */
     uint64_t sequence;                        /* a copy of the header's, because another program may cut off
                                                * the file */
     _Atomic uint64_t *rest;                   /* partial: its owner ended, and the next new thread continues

@@ -113,6 +113,7 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
         ep_engine.slot_bytes = 0;
         ep_filer_begin_texts(recorder->file);
         ep_ahead_use_file(recorder->file);
+        ep_filer_pack(recorder);
     }
     recorder->first_sequence = ep_engine.next_sequence;
     ep_chunks_leave_large(ep_kept_largest_chunk(recorder));
@@ -128,6 +129,7 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
         if (files) {
             ep_file_end_texts();
             ep_ahead_use_file(NULL);
+            ep_packing_use_file(NULL);
             ep_engine.filer = NULL;
         }
         ep_engine_unlock();

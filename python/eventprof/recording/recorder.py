@@ -110,6 +110,7 @@ class Recorder(_core.Recorder):
                 "child_output": child,
                 "metadata": encode_metadata(options),
                 "replace": options.force,
+                "packs": options.archive,
             }
             name_threads()
         self = super().__new__(
