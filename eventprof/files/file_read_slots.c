@@ -235,7 +235,7 @@ read_packed(ep_loader *l, const ep_found_slot *found, bool tells, ep_chunk_heade
     *chunk = *packed;
     chunk->magic = EP_CHUNK_MAGIC;
     atomic_store_explicit(&chunk->state, EP_CHUNK_SEALED, memory_order_relaxed);
-    if (status == EP_FORMAT && tells && chunk->sequence == found->sequence) {
+    if (status == EP_FORMAT && tells && is_still(l->reader, found)) {
         ep_reader_note(l->reader, "chunk at offset %" PRIu64 ": %s; its %zu bytes of records are missing",
                        found->offset, why, words * 8);
     }
@@ -263,6 +263,7 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
         got = ep_reader_read_at(reader, offset, chunk, found->bytes);
     }
     if (got < (int64_t)sizeof *chunk) {
+        l->outrun = l->outrun || !is_still(reader, found);
         return got < 0 ? EP_IO : EP_OK;
     }
     bool sealed = atomic_load_explicit(&chunk->state, memory_order_relaxed) == EP_CHUNK_SEALED;
@@ -577,6 +578,45 @@ list_slots_of_living(ep_loader *l, ep_error *error)
     return status;
 }
 
+/* Where a chunk is now whose slot was reused after it was packed, or which was moved when the file was
+ * finished. Looks through the whole file; only the last few chunks of a running program need it. */
+static bool
+find_packed(const ep_file_reader *reader, uint64_t sequence, ep_found_slot *out)
+{
+    ep_chunk_header header;
+    size_t bytes;
+    for (uint64_t at = reader->header.head_bytes;
+         ep_reader_read_at(reader, at, &header, sizeof header) == sizeof header; at += bytes) {
+        bytes = slot_bytes_of(reader, &header);
+        if (bytes > 0 && header.magic == EP_FILE_PACKED_MAGIC && header.sequence == sequence &&
+            atomic_load_explicit(&header.state, memory_order_relaxed) == EP_CHUNK_SEALED) {
+            *out = (ep_found_slot){sequence, at, bytes, unpacked_bytes_of(&header), true};
+            return true;
+        }
+        bytes = bytes > 0 ? bytes : reader->header.slot_bytes;
+    }
+    return false;
+}
+
+/* add_chunk(), and again where the chunk is now. */
+static ep_status
+add_chunk_of_living(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
+{
+    const bool before = l->outrun;
+    l->outrun = false;
+    ep_status status = add_chunk(l, found, stop_ticks);
+    ep_found_slot moved;
+    for (int i = 0; i < 3 && status == EP_OK && l->outrun && l->header.major > 2; i++) {
+        if (!find_packed(l->reader, found->sequence, &moved)) {
+            break;
+        }
+        l->outrun = false;
+        status = add_chunk(l, &moved, stop_ticks);
+    }
+    l->outrun = l->outrun || before;
+    return status;
+}
+
 ep_status
 ep_loader_read_slots(ep_loader *l, uint64_t stop_ticks, ep_error *error)
 {
@@ -587,7 +627,7 @@ ep_loader_read_slots(ep_loader *l, uint64_t stop_ticks, ep_error *error)
         if (l->outrun && !l->last_try) {
             return EP_OK;
         }
-        status = add_chunk(l, &l->event_slots[i], stop_ticks);
+        status = add_chunk_of_living(l, &l->event_slots[i], stop_ticks);
     }
     if (status == EP_OK && reader->facts.writer_lives) {
         status = ep_reader_read_size(reader, error);

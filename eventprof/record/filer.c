@@ -139,6 +139,7 @@ ep_filer_pack(ep_recorder *recorder)
     /* A ring drops its oldest chunks, and reads them for that: they are packed at the end. */
     bool now = ep_file_packs(recorder->file) && recorder->options.on_full != EP_ON_FULL_OVERWRITE;
     ep_packing_use_file(now ? recorder->file : NULL);
+    ep_packing_count(recorder->options.kinds);
 }
 
 static void

@@ -16,6 +16,7 @@
 typedef struct job {
     ep_chunk *chunk;         /* a reference */
     ep_chunk_header *to;     /* the packed slot; NULL: it was not worth it, or there was no room */
+    uint64_t events;
 } job;
 
 static struct {
@@ -25,6 +26,7 @@ static struct {
     uint64_t thread_id;      /* the kernel's, of the last thread; 0: there was none */
     bool running, ending;    /* thread is to be joined; it is to end */
     ep_file *file;           /* changes only while no thread runs */
+    ep_kind_set kinds;       /* that are counted; the same */
     ep_chunk_packer *packer; /* of the thread */
     job jobs[JOBS_MAX];      /* a ring: [first, packed) are packed, [packed, end) wait */
     size_t first, packed, end;
@@ -67,6 +69,18 @@ pack_chunk(ep_chunk_packer *packer, ep_file *file, const ep_chunk *chunk)
     return to;
 }
 
+static uint64_t
+count_events(const ep_chunk *chunk, ep_kind_set kinds)
+{
+    ep_cursor cursor = ep_cursor_begin(chunk->header);
+    ep_record record = {0};
+    uint64_t count = 0;
+    while (ep_cursor_next(&cursor, &record)) {
+        count += ep_record_is_for(&record, kinds);
+    }
+    return count;
+}
+
 static bool
 is_kept(const ep_recorder *recorder, const ep_chunk *chunk)
 {
@@ -80,8 +94,10 @@ is_kept(const ep_recorder *recorder, const ep_chunk *chunk)
 /* The packed slot becomes the chunk's, and its own slot free. `refs`: those that the recorder and the
  * caller have; somebody else's trace reads the chunk where it is. Returns: false, nothing changed. */
 static bool
-commit(ep_recorder *recorder, ep_chunk *chunk, ep_chunk_header *to, uint32_t refs)
+commit(ep_recorder *recorder, const job *done, uint32_t refs)
 {
+    ep_chunk *chunk = done->chunk;
+    ep_chunk_header *to = done->to;
     if (chunk->refs != refs || chunk->packed || chunk->header->magic != EP_CHUNK_MAGIC ||
         !is_kept(recorder, chunk)) {
         return false;
@@ -108,6 +124,7 @@ commit(ep_recorder *recorder, ep_chunk *chunk, ep_chunk_header *to, uint32_t ref
     chunk->header = to;
     chunk->bytes = to->bytes;
     chunk->packed = true;
+    chunk->packed_events = done->events;
     ep_chunk_release(own);
     return true;
 }
@@ -142,6 +159,7 @@ run(void *unused)
         }
         if (packing.packer != NULL) {
             next->to = pack_chunk(packing.packer, packing.file, next->chunk);
+            next->events = next->to != NULL ? count_events(next->chunk, packing.kinds) : 0;
         }
         pthread_mutex_lock(&packing.lock);
         packing.packed += 1;
@@ -197,7 +215,7 @@ ep_packing_commit(void)
         /* The thread does not look at jobs below `packed`. */
         job done = packing.jobs[packing.first % JOBS_MAX];
         bool cut = ep_file_is_cut(packing.file);
-        if (done.to != NULL && (cut || !commit(ep_engine.filer, done.chunk, done.to, 2))) {
+        if (done.to != NULL && (cut || !commit(ep_engine.filer, &done, 2))) {
             discard(done.to);
         }
         ep_chunk_release(done.chunk);
@@ -205,6 +223,12 @@ ep_packing_commit(void)
         packing.first += 1;
         pthread_mutex_unlock(&packing.lock);
     }
+}
+
+void
+ep_packing_count(ep_kind_set kinds)
+{
+    packing.kinds = kinds;
 }
 
 void
@@ -279,9 +303,10 @@ ep_packing_finish(ep_recorder *recorder)
         if (chunk->packed || chunk->file != recorder->file || !sealed || chunk->refs != 1) {
             continue;
         }
-        ep_chunk_header *to = pack_chunk(packer, recorder->file, chunk);
-        if (to != NULL && !commit(recorder, chunk, to, 1)) {
-            discard(to);
+        job last = {.chunk = chunk, .to = pack_chunk(packer, recorder->file, chunk)};
+        last.events = last.to != NULL ? count_events(chunk, recorder->options.kinds) : 0;
+        if (last.to != NULL && !commit(recorder, &last, 1)) {
+            discard(last.to);
         }
     }
     ep_chunk_packer_free(packer);

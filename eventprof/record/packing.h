@@ -15,6 +15,9 @@
 /* Chunks of this file are packed from now on; NULL: none are. What is not committed stays as it was. */
 void ep_packing_use_file(ep_file *file);
 
+/* The kinds that the file's recorder wants, for ep_chunk.packed_events. */
+void ep_packing_count(ep_kind_set kinds);
+
 /* The chunk was sealed. Does nothing if it is not one of the file's. */
 void ep_packing_add(ep_chunk *chunk);
 

@@ -193,12 +193,12 @@ recorder_count(PyObject *object, PyObject *unused)
     ep_capture capture;
     ep_error error = {.text = ""};
     ep_py_look_begin();
-    ep_status status = ep_capture_take(&self->core, &capture, &error);
+    ep_status status = ep_capture_take_to_count(&self->core, self->only_thread, &capture, &error);
     ep_py_look_end();
     if (status != EP_OK) {
         return ep_py_raise(status, &error);
     }
-    uint64_t recorded[EP_KIND_COUNT], lost[EP_KIND_COUNT], recorded_sum = 0, lost_sum = 0;
+    uint64_t recorded[EP_KIND_COUNT], lost[EP_KIND_COUNT], recorded_sum = capture.counted, lost_sum = 0;
     Py_BEGIN_ALLOW_THREADS
     ep_capture_count(&capture, self->only_thread, recorded, lost);
     Py_END_ALLOW_THREADS
