@@ -117,6 +117,7 @@ commit(ep_recorder *recorder, const job *done, uint32_t refs)
     atomic_store_explicit(&to->state, EP_CHUNK_SEALED, memory_order_release);
     EP_FAULT_POINT(PACKED);
     atomic_store_explicit(&own->header->wanted, 0, memory_order_release);
+    EP_FAULT_POINT(UNPACKED);
     if (chunk->sequence >= recorder->first_sequence) {
         recorder->charged_bytes -= chunk->bytes - to->bytes;
     }

@@ -7,6 +7,7 @@
 #include "invariants.h"
 #include "memory.h"
 #include "os.h"
+#include "packing.h"
 
 /* While a recorder is started again, so many bytes of its free chunks are kept. */
 #define SPARE_BYTES_WHEN_RESTARTED (64 * EP_CHUNK_BYTES)

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "fault.h"
 #include "file_parts.h"
 #include "memory.h"
 #include "os.h"
@@ -74,6 +75,7 @@ move_slot(ep_file *file, const slot *from, slot *to)
         (void)munmap(at, from->bytes);
         return NULL;
     }
+    EP_FAULT_POINT(MOVED);
     (void)put_free(file, from->offset, from->bytes);
     to->offset += from->bytes;
     to->bytes = left;

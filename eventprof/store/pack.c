@@ -22,10 +22,10 @@
  * A stream whose two lengths are equal is not compressed. */
 #define HEAD_BYTES 4
 
-typedef enum coding {
+enum {
     CODING_WORDS,     /* one stream: the words */
     CODING_RECORDS
-} coding;
+};
 
 typedef enum stream_id {
     STREAM_TIMES,        /* a byte a record: ticks since the record before, or 192 + a high part */
@@ -97,7 +97,7 @@ struct ep_chunk_packer {
 };
 
 /* What differs between the kinds, in one look-up. */
-typedef enum shape {
+enum {
     SHAPE_NONE,      /* no kind */
     SHAPE_ONE,       /* one word */
     SHAPE_OPENS,     /* one word, opens a call */
@@ -105,7 +105,7 @@ typedef enum shape {
     SHAPE_ALLOC,
     SHAPE_FREE,
     SHAPE_VALUE      /* two words */
-} shape;
+};
 
 static uint8_t
 shape_of(unsigned words, unsigned family, unsigned pairing)
