@@ -271,6 +271,9 @@ find_slot(uint64_t ticks, size_t bytes)
     if (chunk == NULL) {
         chunk = pop_nearest(pop_free_slot, class);
     }
+    while (chunk == NULL && ep_packing_wait()) {
+        chunk = pop_nearest(pop_free_slot, class);
+    }
     if (chunk == NULL && recorder->options.on_full == EP_ON_FULL_OVERWRITE) {
         uint32_t limit = ep_file_lacks_room(recorder->file) ? EP_LIMIT_ROOM : EP_LIMIT_SMALL_DISK;
         recorder->limits |= limit;

@@ -21,7 +21,8 @@ typedef struct job {
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t wake;
+    pthread_cond_t wake;     /* of the thread */
+    pthread_cond_t done;     /* of who waits for it */
     pthread_t thread;
     uint64_t thread_id;      /* the kernel's, of the last thread; 0: there was none */
     bool running, ending;    /* thread is to be joined; it is to end */
@@ -30,7 +31,8 @@ static struct {
     ep_chunk_packer *packer; /* of the thread */
     job jobs[JOBS_MAX];      /* a ring: [first, packed) are packed, [packed, end) wait */
     size_t first, packed, end;
-} packing = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+} packing = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER,
+             .done = PTHREAD_COND_INITIALIZER};
 
 /* ---- One chunk ------------------------------------------------------------------------------- */
 
@@ -164,6 +166,7 @@ run(void *unused)
         }
         pthread_mutex_lock(&packing.lock);
         packing.packed += 1;
+        pthread_cond_signal(&packing.done);
     }
     pthread_mutex_unlock(&packing.lock);
     return NULL;
@@ -224,6 +227,25 @@ ep_packing_commit(void)
         packing.first += 1;
         pthread_mutex_unlock(&packing.lock);
     }
+}
+
+bool
+ep_packing_wait(void)
+{
+    if (packing.file == NULL || packing.first == packing.end) {
+        return false;
+    }
+    packing.running = packing.running || ep_ahead_start_thread(&packing.thread, run);
+    if (!packing.running) {
+        return false;
+    }
+    pthread_mutex_lock(&packing.lock);
+    while (packing.packed == packing.first) {
+        pthread_cond_wait(&packing.done, &packing.lock);
+    }
+    pthread_mutex_unlock(&packing.lock);
+    ep_packing_commit();
+    return true;
 }
 
 void

@@ -24,6 +24,10 @@ void ep_packing_add(ep_chunk *chunk);
 /* Gives packed chunks their new slots. Cheap if there are none. */
 void ep_packing_commit(void);
 
+/* Waits until one more chunk is packed, at most some milliseconds, and gives it its new slot: the caller has
+ * no room otherwise. False: there is none to wait for. */
+bool ep_packing_wait(void);
+
 /* At the end: packs whatever is sealed and not packed yet, on the calling thread. */
 void ep_packing_finish(ep_recorder *recorder);
 

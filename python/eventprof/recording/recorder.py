@@ -236,12 +236,6 @@ class Recorder(_core.Recorder):
         trace_class = _trace_class()
         return trace_class(core, self._metadata())
 
-    def _save(self, path: str) -> None:
-        """Write an archive, and replace an existing file; like `trace.save`, without a trace."""
-        from ..files.saving import save
-
-        save(self._capture(), self._metadata(), path, force=True)
-
     def _warn_of_loss(self, lost: int, reason: str | None) -> None:
         """Warn of events that found no room; called at the end of each window that lost some."""
         if self._warns:
