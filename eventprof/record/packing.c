@@ -280,6 +280,7 @@ seal_own_chunk(const ep_file *file)
     ep_chunk *own = log->chunk;
     const _Atomic uint64_t *next = log->next;
     ep_log_use_scratch(log, ep_clock_ticks());
+    log->next_bytes = ep_chunk_first_bytes();    /* for what comes after the recording */
     /* So the next record takes a chunk. */
     atomic_store_explicit(&log->end, log->scratch, memory_order_relaxed);
     ep_chunk_seal(own, next);

@@ -121,7 +121,9 @@ shape_of(unsigned words, unsigned family, unsigned pairing)
         return SHAPE_NONE;
     }
     if (family == EP_FAMILY_CALL) {
-        return pairing == EP_PAIRING_OPENS ? SHAPE_OPENS : pairing == EP_PAIRING_CLOSES ? SHAPE_CLOSES : SHAPE_ONE;
+        return pairing == EP_PAIRING_OPENS    ? SHAPE_OPENS
+               : pairing == EP_PAIRING_CLOSES ? SHAPE_CLOSES
+                                              : SHAPE_ONE;
     }
     return by_family[family];
 }

@@ -173,7 +173,7 @@ def kill_one(number, tmp_path, archive=False):
     path = tmp_path / f"{number}.epr"
     lines = dice.randrange(1, 800)
     # A chunk is packed when it is full.
-    child = run_child(CHILD, how, path, threads, on_full, lines, int(archive), 40 * archive)
+    child = run_child(CHILD, how, path, threads, on_full, lines, int(archive), 8 * archive)
     said = b""
     if how == "kill":
         while said.count(b"\n") < lines:

