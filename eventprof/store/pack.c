@@ -42,12 +42,24 @@ typedef enum stream_id {
 #define TIME_LONGEST 255
 #define TIME_LONGEST_FROM (192u + (63 << 8))
 
-enum { TOKEN_AFTER_TWO, TOKEN_AFTER_ONE, TOKEN_NEW };
+enum {
+    TOKEN_AFTER_TWO,
+    TOKEN_AFTER_ONE,
+    TOKEN_NEW
+};
 
 /* Of allocations: 0 .. EP_FREE_LIST - 1 how deep in the class's free list, then: */
-enum { PLACE_BEHIND = EP_FREE_LIST, PLACE_FREED_LAST, PLACE_NEAR };
+enum {
+    PLACE_BEHIND = EP_FREE_LIST,
+    PLACE_FREED_LAST,
+    PLACE_NEAR
+};
 /* Of frees: 0 as guessed, 1 an address, else 1 + how many allocations ago. */
-enum { FREE_AS_GUESSED, FREE_NEAR, FREE_AGO };
+enum {
+    FREE_AS_GUESSED,
+    FREE_NEAR,
+    FREE_AGO
+};
 
 #define TWO_BITS 14
 #define ONE_BITS 12
@@ -60,7 +72,8 @@ enum { FREE_AS_GUESSED, FREE_NEAR, FREE_AGO };
 /* No chunk has more: each takes two words. */
 #define ALLOCATIONS_MAX (EP_CHUNK_WORDS / 2 + 1)
 
-static const uint8_t stream_bytes[STREAM_COUNT] = {    /* at most, of a record */
+static const uint8_t stream_bytes[STREAM_COUNT] = {
+    /* at most, of a record */
     [STREAM_TIMES] = 1,
     [STREAM_LONG_TIMES] = 5,
     [STREAM_TOKENS] = 1,

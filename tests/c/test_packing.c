@@ -5,7 +5,6 @@
 #include "fault.h"
 #include "pack.h"
 
-
 /* ---- Words ----------------------------------------------------------------------------------- */
 
 static uint64_t words[EP_CHUNK_WORDS], back[EP_CHUNK_WORDS + 1];

@@ -109,9 +109,7 @@ class Records:
 
     def allocation(self, symbol):
         said = self.streams[SIZES].varint()
-        size = self.size[h1(symbol, 12)] = (
-            said - 1 if said else self.size.get(h1(symbol, 12), 0)
-        )
+        size = self.size[h1(symbol, 12)] = said - 1 if said else self.size.get(h1(symbol, 12), 0)
         number, stride = class_of(self.kinds[symbol >> 25][3], size)
         freed = self.freed.setdefault(number, [])
         place = self.streams[PLACES].byte()

@@ -124,8 +124,8 @@ OPTIONS = (
     Option("hpy", _switch, "", "calls of HPy's functions by modules loaded with HPY=trace (off)"),
     Option("overhead", _switch, "", "measure the cost of an event first, and store it (off)"),
     Option("archive", _switch, "", "pack the file while the program runs: 1 to 2 bytes an event "
-           "instead of 8 to 16, and eight times as many for the same --buffer; at the limit the new "
-           "events are lost unless --on-full says otherwise (off)"),
+           "instead of 8 to 16, and room for several times as many in the same --buffer; at the "
+           "limit new events are lost unless --on-full says otherwise (off)"),
 )
 # fmt: on
 

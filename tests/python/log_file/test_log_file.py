@@ -7,7 +7,6 @@ import os
 import threading
 
 import nasty
-import numpy as np
 import programs
 import pytest
 from log_children import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
 import textwrap
 import threading
@@ -74,9 +73,7 @@ def test_more_events_have_room_in_the_same_buffer(tmp_path):
 @pytest.mark.parametrize("name", ["json", "generators"])
 def test_a_program(name, backend, tmp_path):
     run = programs.program(name)
-    rec = eventprof.record(
-        output=tmp_path / "a.epr", backend=backend, on_full="grow", archive=True
-    )
+    rec = eventprof.record(output=tmp_path / "a.epr", backend=backend, on_full="grow", archive=True)
     with rec:
         run()
 
