@@ -512,12 +512,12 @@ list_slots(ep_loader *l, uint64_t last_sequence)
                               .bytes = bytes,
                               .packed = header.magic == EP_FILE_PACKED_MAGIC};
         slot.chunk_bytes = slot.packed ? unpacked_bytes_of(&header) : bytes;
-        whole = whole && (!slot.packed || atomic_load_explicit(&header.state, memory_order_relaxed) ==
-                                              EP_CHUNK_SEALED);
+        uint32_t state = atomic_load_explicit(&header.state, memory_order_relaxed);
+        bool is_chunk = slot.packed ? state == EP_CHUNK_SEALED : header.magic == EP_CHUNK_MAGIC;
         bool room = true;
         if (whole && header.magic == EP_FILE_TEXT_MAGIC) {
             room = add_slot(&l->text_slots, &l->text_slot_count, &l->text_slot_capacity, &slot);
-        } else if (whole && (header.magic == EP_CHUNK_MAGIC || slot.packed) && header.sequence <= last_sequence &&
+        } else if (whole && is_chunk && header.sequence <= last_sequence &&
                    atomic_load_explicit(&header.wanted, memory_order_relaxed) != 0 &&
                    header.sequence != l->dropped_sequence) {
             room = add_slot(&l->event_slots, &l->event_slot_count, &l->event_slot_capacity, &slot);

@@ -31,7 +31,11 @@ static struct {
     ep_chunk_packer *packer; /* of the thread */
     job jobs[JOBS_MAX];      /* a ring: [first, packed) are packed, [packed, end) wait */
     size_t first, packed, end;
-} packing = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+} packing = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .wake = PTHREAD_COND_INITIALIZER,
+    .done = PTHREAD_COND_INITIALIZER,
+};
 
 /* ---- One chunk ------------------------------------------------------------------------------- */
 

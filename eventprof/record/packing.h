@@ -5,8 +5,8 @@
  *            chunk's own slot is not wanted any more, and is free for the next chunk
  *
  * So the file has each event at every instant; for a moment a chunk is there twice, and readers take the
- * packed one. Like ahead.h's, the thread runs no Python, blocks all signals but SIGBUS, and is joined before
- * a fork. All functions are called under the engine's lock, which the thread never takes. */
+ * packed one. Like ahead.h's, the thread runs no Python, blocks all signals but SIGBUS, and is joined
+ * before a fork. All functions are called under the engine's lock, which the thread never takes. */
 #ifndef EP_PACKING_H
 #define EP_PACKING_H
 
@@ -24,8 +24,8 @@ void ep_packing_add(ep_chunk *chunk);
 /* Gives packed chunks their new slots. Cheap if there are none. */
 void ep_packing_commit(void);
 
-/* Waits until one more chunk is packed, at most some milliseconds, and gives it its new slot: the caller has
- * no room otherwise. False: there is none to wait for. */
+/* Waits until one more chunk is packed, at most some milliseconds, and gives it its new slot: the caller
+ * has no room otherwise. False: there is none to wait for. */
 bool ep_packing_wait(void);
 
 /* At the end: packs whatever is sealed and not packed yet, on the calling thread. */

@@ -106,7 +106,8 @@ bool ep_codec_usable(unsigned codec);
 /* The largest compressed size of `bytes`. */
 size_t ep_codec_bound(ep_codec codec, size_t bytes);
 
-/* The state of a codec, reused for each section or chunk. A zeroed one is ready; ep_packer_clear() frees it. */
+/* The state of a codec, reused for each section or chunk. A zeroed one is ready; ep_packer_clear() frees
+ * it. */
 typedef struct ep_packer {
     void *compress, *decompress;
 } ep_packer;

@@ -136,8 +136,8 @@ typedef struct ep_file_pair {
 #define EP_FILE_STATE_MAGIC UINT32_C(0x53505645) /* "EVPS" */
 
 /* A slot with this magic holds a chunk whose records are packed (pack.h), behind its header, from version
- * 3.0 on. Its `bytes` are the slot's; `used_words`, `sum` and all else are of the chunk as it was. While the
- * chunk's own slot is there, too, that slot is not to be read. */
+ * 3.0 on. Its `bytes` are the slot's; `used_words`, `sum` and all else are of the chunk as it was. While
+ * the chunk's own slot is there, too, that slot is not to be read. */
 #define EP_FILE_PACKED_MAGIC UINT32_C(0x50505645) /* "EVPP" */
 
 /* Texts: a chunk with this magic whose records are of these types. */

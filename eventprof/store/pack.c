@@ -165,7 +165,8 @@ ep_chunk_packer_new(void)
     }
     for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
         const ep_kind_info *info = &ep_kinds[kind];
-        p->shapes[kind] = info->name != NULL ? shape_of(info->words, info->family, info->pairing) : SHAPE_NONE;
+        bool known = info->name != NULL;
+        p->shapes[kind] = known ? shape_of(info->words, info->family, info->pairing) : SHAPE_NONE;
         p->domains[kind] = (uint8_t)info->domain;
     }
     size_t room = HEAD_BYTES + 8 * STREAM_COUNT;
