@@ -37,6 +37,9 @@ bool ep_os_thread_lives(uint64_t thread_id);
  * most. */
 void ep_os_thread_await_end(uint64_t thread_id);
 
+/* Others go before the calling thread, from now on. Only where each thread has a priority of its own. */
+void ep_os_thread_lower_priority(void);
+
 /* Processors that the calling thread may run on; at least 1. */
 size_t ep_os_processor_count(void);
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #ifdef __linux__
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #endif
 
@@ -242,6 +243,18 @@ ep_os_thread_await_end(uint64_t thread_id)
     }
 #else
     (void)thread_id;
+#endif
+}
+
+/* Against a busy thread of the usual priority it gets a quarter of a processor. With less of one, who joins
+ * the thread would wait for long. */
+#define LOWER_PRIORITY 5
+
+void
+ep_os_thread_lower_priority(void)
+{
+#ifdef __linux__
+    (void)setpriority(PRIO_PROCESS, (id_t)ep_os_thread_id(), LOWER_PRIORITY);
 #endif
 }
 

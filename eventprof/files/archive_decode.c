@@ -78,12 +78,12 @@ get_allocation(ep_block_coder *coder, reader *r, unsigned domain, uint32_t symbo
     uint64_t stored = ep_input_varint(&r->in[STREAM_SIZES]);
     *size = *guess = stored == 0 ? *guess : stored - 1;
     uint64_t stride, address = 0;
-    unsigned class = class_of(domain, *size, &stride);
-    free_list *list = &m->lists[class];
+    unsigned class = ep_place_class(domain, *size, &stride);
+    ep_free_list *list = &m->lists[class];
     uint8_t place = ep_input_byte(&r->in[STREAM_PLACES]);
     if (EP_LIKELY(place < list->count)) {
         address = list->freed[list->count - 1 - place];
-        list_take(list, place);
+        ep_free_list_take(list, place);
     } else if (place == PLACE_BEHIND) {
         address = list->last + stride;
     } else if (place == PLACE_FREED_LAST) {

@@ -68,15 +68,12 @@ put_allocation(ep_block_coder *coder, writer *w, unsigned kind, uint32_t symbol,
     put_varint(w, STREAM_SIZES, *guess == size ? 0 : size + 1);
     *guess = size;
     uint64_t stride, distance;
-    unsigned class = class_of(ep_kinds[kind].domain, size, &stride);
-    free_list *list = &m->lists[class];
-    unsigned depth = 0;
-    while (depth < list->count && list->freed[list->count - 1 - depth] != address) {
-        depth += 1;
-    }
+    unsigned class = ep_place_class(ep_kinds[kind].domain, size, &stride);
+    ep_free_list *list = &m->lists[class];
+    unsigned depth = ep_free_list_find(list, address);
     if (depth < list->count) {
         put_byte(w, STREAM_PLACES, depth);
-        list_take(list, depth);
+        ep_free_list_take(list, depth);
     } else if (address == list->last + stride) {
         put_byte(w, STREAM_PLACES, PLACE_BEHIND);
     } else if (address == m->freed_last) {

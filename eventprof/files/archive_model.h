@@ -16,6 +16,7 @@
 #define EP_ARCHIVE_MODEL_H
 
 #include "archive_parts.h"
+#include "places.h"
 
 /* ---- Layout ----------------------------------------------------------------------------------
  *
@@ -49,7 +50,6 @@ typedef enum stream_id {
 #define KIND_AS_AFTER_ONE 1
 
 /* Places of allocations: 0..31 how deep in the class's free list, then: */
-#define FREE_LIST 32
 #define PLACE_BEHIND 32      /* the address behind the last of the class */
 #define PLACE_FREED_LAST 33  /* the address that was freed last, in any class */
 #define PLACE_NEAR 34        /* varint zigzag of the distance / 16 to the last of the class */
@@ -76,7 +76,6 @@ typedef enum stream_id {
 #define SIZE_BITS 14
 #define AGO_BITS 12
 #define RECENT ((size_t)1 << 16)
-#define CLASSES 128
 /* How far down the stack the call of an end is searched. */
 #define LOOK_DOWN 8
 /* Encoding only: the number of the allocation of a recent address. Old entries are overwritten; then the
@@ -94,12 +93,6 @@ typedef struct thread_model {
     uint32_t before, before_that;    /* symbols */
 } thread_model;
 
-typedef struct free_list {
-    uint64_t last;                   /* address allocated last */
-    uint32_t count;
-    uint64_t freed[FREE_LIST];       /* freed addresses; the latest is the last */
-} free_list;
-
 typedef struct recent_block {
     uint64_t address;
     uint32_t class;
@@ -114,7 +107,7 @@ typedef struct model {
     uint32_t after_two[1 << TWO_BITS], after_one[1 << ONE_BITS];
     uint64_t size[1 << SIZE_BITS];
     uint32_t ago[1 << AGO_BITS];
-    free_list lists[CLASSES];
+    ep_free_list lists[EP_PLACE_CLASSES];
     uint64_t freed_last;             /* address */
     uint64_t far_freed;              /* address that the last NEAR or FAR free had */
     uint32_t allocated;              /* so far: number of the last */
@@ -144,25 +137,6 @@ static inline size_t
 hash_one(uint32_t a, int bits)
 {
     return a * UINT32_C(0x9E3779B1) >> (32 - bits);
-}
-
-/* Memory blocks of a class share a free list. Up to 512 bytes these are obmalloc's classes of 16 bytes;
- * above, and in the domain raw, malloc's, whose chunks have 8 more bytes. */
-static inline unsigned
-class_of(unsigned domain, uint64_t size, uint64_t *stride)
-{
-    size = size < INT64_MAX ? size : INT64_MAX;    /* the size may come from a damaged file */
-    if (size <= 512 && (domain == EP_DOMAIN_MEM || domain == EP_DOMAIN_OBJ)) {
-        unsigned class = size != 0 ? (unsigned)((size + 15) / 16) : 1;
-        *stride = class * 16;
-        return class;    /* 1..32 */
-    }
-    uint64_t chunk = size <= 24 ? 32 : (size + 8 + 15) & ~UINT64_C(15);
-    *stride = chunk;
-    if (chunk <= 1024) {
-        return 32 + (unsigned)(chunk / 16 - 1);    /* 33..95 */
-    }
-    return 96 + (unsigned)(63 - __builtin_clzll(chunk)) % 32;
 }
 
 static inline void
@@ -225,26 +199,8 @@ close_call(const ep_block_coder *coder, thread_model *t, uint32_t name)
     }
 }
 
-/* Takes a block off a free list: the `depth`-th from the top. */
 static inline void
-list_take(free_list *list, unsigned depth)
-{
-    uint32_t at = list->count - 1 - depth;
-    memmove(&list->freed[at], &list->freed[at + 1], depth * sizeof list->freed[0]);
-    list->count -= 1;
-}
-
-static inline void
-list_put(free_list *list, uint64_t address)
-{
-    if (list->count == FREE_LIST) {
-        list_take(list, FREE_LIST - 1);
-    }
-    list->freed[list->count++] = address;
-}
-
-static inline void
-note_allocation(ep_block_coder *coder, free_list *list, unsigned class, uint64_t address)
+note_allocation(ep_block_coder *coder, ep_free_list *list, unsigned class, uint64_t address)
 {
     model *m = &coder->model;
     list->last = address;
@@ -258,7 +214,7 @@ note_free(ep_block_coder *coder, uint32_t ago, uint64_t address)
     model *m = &coder->model;
     m->freed_last = address;
     if (ago != 0) {
-        list_put(&m->lists[coder->recent[(m->allocated + 1 - ago) % RECENT].class], address);
+        ep_free_list_put(&m->lists[coder->recent[(m->allocated + 1 - ago) % RECENT].class], address);
     } else {
         m->far_freed = address;
     }

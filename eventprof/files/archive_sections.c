@@ -25,6 +25,39 @@ const char *const ep_section_names[EP_SECTION_TYPE_COUNT] = {
     [EP_SECTION_OWN] = "recorder's own memory",
 };
 
+/* ---- Section headers ------------------------------------------------------------------------- */
+
+void
+ep_section_pack(const ep_section *section, uint8_t to[EP_SECTION_HEADER_BYTES])
+{
+    ep_store_le(&to[0], section->type, 4);
+    ep_store_le(&to[4], section->codec, 4);
+    ep_store_le(&to[8], section->raw_bytes, 8);
+    ep_store_le(&to[16], section->stored_bytes, 8);
+    ep_store_le(&to[24], section->items, 8);
+    ep_store_le(&to[32], section->blocks, 8);
+    ep_store_le(&to[40], section->crc, 4);
+    ep_store_le(&to[44], ep_crc32(0, to, 44), 4);
+}
+
+bool
+ep_section_unpack(const uint8_t from[EP_SECTION_HEADER_BYTES], ep_section *section)
+{
+    if (!ep_crc32_is((uint32_t)ep_load_le(&from[44], 4), from, 44)) {
+        return false;
+    }
+    section->type = (uint32_t)ep_load_le(&from[0], 4);
+    section->codec = from[4];
+    section->raw_bytes = ep_load_le(&from[8], 8);
+    section->stored_bytes = ep_load_le(&from[16], 8);
+    section->items = ep_load_le(&from[24], 8);
+    section->blocks = ep_load_le(&from[32], 8);
+    section->crc = (uint32_t)ep_load_le(&from[40], 4);
+    return true;
+}
+
+/* ---- Read ------------------------------------------------------------------------------------ */
+
 void
 ep_archive_note_damage(ep_archive *a, const char *part, uint64_t number, uint64_t offset, const char *why)
 {

@@ -130,6 +130,8 @@ clear_loader(ep_loader *l)
     ep_file_ids_clear(&l->ids);
     free(l->resident);
     free(l->state);
+    ep_chunk_packer_free(l->packer);
+    free(l->packed);
 }
 
 /* The chunks of a file, as input for a decoder. */
@@ -345,11 +347,11 @@ load_chunk(ep_chunk_source *source, size_t index, const ep_chunk_header **out)
 {
     ep_file_stream *s = (ep_file_stream *)source;
     ep_chunk_place *place = &s->loader.places[index];
-    bool large = place->slot.bytes == EP_CHUNK_BYTES, is_chunk;
+    bool large = place->slot.chunk_bytes == EP_CHUNK_BYTES, is_chunk;
     ep_chunk_header *chunk = large ? s->spare : NULL;
     s->spare = large ? NULL : s->spare;
     if (chunk == NULL) {
-        chunk = ep_calloc(ep_loader_chunk_room(&s->loader, place->slot.bytes) + 16, 1);
+        chunk = ep_calloc(ep_loader_chunk_room(&s->loader, place->slot.chunk_bytes) + 16, 1);
     }
     if (chunk == NULL) {
         return EP_NOMEM;
@@ -363,7 +365,7 @@ load_chunk(ep_chunk_source *source, size_t index, const ep_chunk_header **out)
     }
     if (!is_chunk) {    /* the slot was reused since it was found, because somebody writes to the file */
         chunk->used_words = 0;
-        chunk->bytes = (uint32_t)place->slot.bytes;
+        chunk->bytes = (uint32_t)place->slot.chunk_bytes;
     }
     memset((uint64_t *)(chunk + 1) + chunk->used_words, 0, 16);    /* the rest of an earlier chunk */
     *out = chunk;

@@ -5,6 +5,7 @@
 #include "file_ids.h"
 #include "file_kinds.h"
 #include "file_read.h"
+#include "pack.h"
 
 /* Limits for the length of a recording and the rate of a clock, so that no product overflows. */
 #define EP_SPAN_TICKS_MAX (UINT64_C(1) << 53)
@@ -35,6 +36,8 @@ typedef struct ep_read_site {
 typedef struct ep_found_slot {
     uint64_t sequence, offset;
     size_t bytes;
+    size_t chunk_bytes;    /* of the chunk in memory; more than `bytes` if the slot is packed */
+    bool packed;
 } ep_found_slot;
 
 /* Where the records are of a chunk of which only the header was read. */
@@ -59,6 +62,8 @@ typedef struct ep_loader {
     size_t chunk_count, chunk_capacity;
     ep_chunk_place *places;             /* of each chunk */
     size_t place_capacity;
+    ep_chunk_packer *packer;            /* NULL until the first packed slot */
+    ep_chunk_header *packed;            /* a packed slot; the same */
     void **texts;                       /* text slots, whole */
     size_t text_count, text_capacity;
     uint64_t text_bytes;                /* of all of them */
@@ -122,7 +127,7 @@ ep_loader_chunk_room(const ep_loader *l, size_t bytes)
  * is written before the records that refer to it. */
 ep_status ep_loader_read_slots(ep_loader *l, uint64_t stop_ticks, ep_error *error);
 
-/* Reads a slot into `chunk`, which has room for the slot and two more words, zeroed. tells: errors are
+/* Reads a slot into `chunk`, which has room for the chunk and two more words, zeroed. tells: errors are
  * noted. *out: whether it is a chunk; it is then sealed, and its used words are complete records.
  * Fails: EP_IO, EP_NOMEM. */
 EP_CHECKED ep_status ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks,

@@ -205,6 +205,47 @@ note_impossible_thread(ep_file_reader *reader, const ep_found_slot *found, const
                    found->offset, chunk->thread_id);
 }
 
+/* Reads a packed slot, whose records become those of a sealed chunk. *got: as of ep_reader_read_at(), of
+ * the chunk; 0: it is damaged. Fails: EP_NOMEM. */
+static ep_status
+read_packed(ep_loader *l, const ep_found_slot *found, bool tells, ep_chunk_header *chunk, int64_t *got)
+{
+    if (l->packer == NULL && (l->packer = ep_chunk_packer_new()) != NULL) {
+        ep_chunk_packer_use_kinds(l->packer, l->header.kind_table);
+    }
+    l->packed = l->packed != NULL ? l->packed : ep_calloc(EP_CHUNK_BYTES, 1);
+    if (l->packer == NULL || l->packed == NULL) {
+        return EP_NOMEM;
+    }
+    ep_chunk_header *packed = l->packed;
+    int64_t there = ep_reader_read_at(l->reader, found->offset, packed, found->bytes);
+    if (there < (int64_t)sizeof *packed) {
+        *got = there;
+        return EP_OK;
+    }
+    size_t room = EP_CHUNK_WORDS_OF(found->chunk_bytes);
+    size_t words = packed->used_words < room ? packed->used_words : room;
+    *got = (int64_t)(sizeof *chunk + words * 8);
+    const char *why = "the file ends in it";
+    ep_status status = EP_FORMAT;
+    if (packed->packed_bytes <= (uint64_t)there - sizeof *packed) {
+        status = ep_chunk_unpack(l->packer, (uint8_t *)(packed + 1), packed->packed_bytes,
+                                 packed->opened.ticks, (uint64_t *)(chunk + 1), words, &why);
+    }
+    *chunk = *packed;
+    chunk->magic = EP_CHUNK_MAGIC;
+    atomic_store_explicit(&chunk->state, EP_CHUNK_SEALED, memory_order_relaxed);
+    if (status == EP_FORMAT && tells && is_still(l->reader, found)) {
+        ep_reader_note(l->reader, "chunk at offset %" PRIu64 ": %s; its %zu bytes of records are missing",
+                       found->offset, why, words * 8);
+    }
+    if (status == EP_FORMAT) {
+        *got = 0;
+        return EP_OK;
+    }
+    return status;
+}
+
 ep_status
 ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks, bool tells,
                      ep_chunk_header *chunk, bool *out)
@@ -212,8 +253,17 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
     ep_file_reader *reader = l->reader;
     const uint64_t offset = found->offset;
     *out = false;
-    int64_t got = ep_reader_read_at(reader, offset, chunk, found->bytes);
+    int64_t got;
+    if (found->packed) {
+        ep_status status = read_packed(l, found, tells, chunk, &got);
+        if (status != EP_OK) {
+            return status;
+        }
+    } else {
+        got = ep_reader_read_at(reader, offset, chunk, found->bytes);
+    }
     if (got < (int64_t)sizeof *chunk) {
+        l->outrun = l->outrun || !is_still(reader, found);
         return got < 0 ? EP_IO : EP_OK;
     }
     bool sealed = atomic_load_explicit(&chunk->state, memory_order_relaxed) == EP_CHUNK_SEALED;
@@ -254,7 +304,7 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
     bool all = whole == words && read == there;
     size_t good = (whole == words ? read : whole) * 8;
     if (tells && (!right_sum || (sealed && !all))) {
-        size_t room = EP_CHUNK_WORDS_OF(found->bytes);
+        size_t room = EP_CHUNK_WORDS_OF(found->chunk_bytes);
         ep_reader_note(reader,
                        "chunk at offset %" PRIu64 ": damaged; %zu of %zu bytes of records were read",
                        offset, good, (claimed < room ? claimed : room) * 8);
@@ -269,7 +319,7 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
                        offset, good);
     }
     atomic_store_explicit(&chunk->state, EP_CHUNK_SEALED, memory_order_relaxed);
-    chunk->bytes = (uint32_t)(found->bytes + growth * 8);
+    chunk->bytes = (uint32_t)(found->chunk_bytes + growth * 8);
     *out = true;
     return EP_OK;
 }
@@ -289,7 +339,7 @@ static ep_status
 add_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
 {
     /* Two more words, because a decoder may read past the last one. */
-    ep_chunk_header *chunk = ep_calloc(ep_loader_chunk_room(l, found->bytes) + 16, 1);
+    ep_chunk_header *chunk = ep_calloc(ep_loader_chunk_room(l, found->chunk_bytes) + 16, 1);
     if (chunk == NULL ||
         !ep_grow((void **)&l->chunks, &l->chunk_capacity, l->chunk_count + 1, sizeof *l->chunks) ||
         !ep_grow((void **)&l->places, &l->place_capacity, l->chunk_count + 1, sizeof *l->places)) {
@@ -305,7 +355,8 @@ add_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
             note_impossible_thread(l->reader, found, chunk);
         }
         chunk->thread_id = thread;
-        chunk->bytes = (uint32_t)found->bytes;
+        chunk->bytes = (uint32_t)found->chunk_bytes;
+        chunk->magic = EP_CHUNK_MAGIC;
         is_chunk = thread != 0;
         whole = false;
     } else {
@@ -354,7 +405,28 @@ static int
 by_sequence(const void *a, const void *b)
 {
     const ep_found_slot *x = a, *y = b;
-    return (x->sequence > y->sequence) - (x->sequence < y->sequence);
+    if (x->sequence != y->sequence) {
+        return x->sequence > y->sequence ? 1 : -1;
+    }
+    if (x->packed != y->packed) {
+        return x->packed ? -1 : 1;
+    }
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* A chunk may be there twice: its writer was killed between the packed slot and the end of its own slot.
+ * Or a packed slot was being moved. */
+static void
+drop_unpacked_twins(ep_loader *l)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < l->event_slot_count; i++) {
+        const ep_found_slot *before = kept > 0 ? &l->event_slots[kept - 1] : NULL;
+        if (before == NULL || !before->packed || before->sequence != l->event_slots[i].sequence) {
+            l->event_slots[kept++] = l->event_slots[i];
+        }
+    }
+    l->event_slot_count = kept;
 }
 
 /* The first offset from `offset` on, in multiples of the unit, that is not in a hole of the file. */
@@ -370,13 +442,12 @@ skip_hole(const ep_file_reader *reader, uint64_t offset)
 }
 
 static bool
-add_slot(ep_found_slot **list, size_t *count, size_t *capacity, uint64_t sequence, uint64_t offset,
-         size_t bytes)
+add_slot(ep_found_slot **list, size_t *count, size_t *capacity, const ep_found_slot *slot)
 {
     if (!ep_grow((void **)list, capacity, *count + 1, sizeof **list)) {
         return false;
     }
-    (*list)[(*count)++] = (ep_found_slot){sequence, offset, bytes};
+    (*list)[(*count)++] = *slot;
     return true;
 }
 
@@ -389,11 +460,23 @@ slot_bytes_of(const ep_file_reader *reader, const ep_chunk_header *header)
         return EP_CHUNK_BYTES;
     }
     bool known = header->magic == EP_CHUNK_MAGIC || header->magic == EP_FILE_TEXT_MAGIC ||
-                 header->magic == EP_FILE_STATE_MAGIC;
+                 header->magic == EP_FILE_STATE_MAGIC ||
+                 (header->magic == EP_FILE_PACKED_MAGIC && reader->header.major > 2);
     return known && header->bytes > 0 && header->bytes <= EP_CHUNK_BYTES &&
                    header->bytes % reader->header.slot_bytes == 0
                ? header->bytes
                : 0;
+}
+
+/* Memory for the chunk of a packed slot: as long as the chunk was, or less. */
+static size_t
+unpacked_bytes_of(const ep_chunk_header *header)
+{
+    size_t bytes = EP_CHUNK_BYTES_MIN;
+    while (bytes < EP_CHUNK_BYTES && EP_CHUNK_WORDS_OF(bytes) < header->used_words) {
+        bytes *= 2;
+    }
+    return bytes;
 }
 
 /* Lists the slots with texts, and those with events of chunks up to `last_sequence`, in order of
@@ -424,15 +507,20 @@ list_slots(ep_loader *l, uint64_t last_sequence)
         bytes = slot_bytes_of(reader, &header);
         bool whole = bytes > 0 && (size_t)got == sizeof header &&
                      atomic_load_explicit(&header.state, memory_order_relaxed) != EP_CHUNK_FREE;
+        ep_found_slot slot = {.sequence = header.sequence,
+                              .offset = at,
+                              .bytes = bytes,
+                              .packed = header.magic == EP_FILE_PACKED_MAGIC};
+        slot.chunk_bytes = slot.packed ? unpacked_bytes_of(&header) : bytes;
+        uint32_t state = atomic_load_explicit(&header.state, memory_order_relaxed);
+        bool is_chunk = slot.packed ? state == EP_CHUNK_SEALED : header.magic == EP_CHUNK_MAGIC;
         bool room = true;
         if (whole && header.magic == EP_FILE_TEXT_MAGIC) {
-            room = add_slot(&l->text_slots, &l->text_slot_count, &l->text_slot_capacity, header.sequence,
-                            at, bytes);
-        } else if (whole && header.magic == EP_CHUNK_MAGIC && header.sequence <= last_sequence &&
+            room = add_slot(&l->text_slots, &l->text_slot_count, &l->text_slot_capacity, &slot);
+        } else if (whole && is_chunk && header.sequence <= last_sequence &&
                    atomic_load_explicit(&header.wanted, memory_order_relaxed) != 0 &&
                    header.sequence != l->dropped_sequence) {
-            room = add_slot(&l->event_slots, &l->event_slot_count, &l->event_slot_capacity,
-                            header.sequence, at, bytes);
+            room = add_slot(&l->event_slots, &l->event_slot_count, &l->event_slot_capacity, &slot);
         } else {
             facts->other_slots += header.magic != EP_FILE_STATE_MAGIC;
         }
@@ -445,6 +533,7 @@ list_slots(ep_loader *l, uint64_t last_sequence)
     }
     if (l->event_slot_count > 1) {
         qsort(l->event_slots, l->event_slot_count, sizeof *l->event_slots, by_sequence);
+        drop_unpacked_twins(l);
     }
     if (l->text_slot_count > 1) {
         qsort(l->text_slots, l->text_slot_count, sizeof *l->text_slots, by_sequence);
@@ -489,6 +578,45 @@ list_slots_of_living(ep_loader *l, ep_error *error)
     return status;
 }
 
+/* Where a chunk is now whose slot was reused after it was packed, or which was moved when the file was
+ * finished. Looks through the whole file; only the last few chunks of a running program need it. */
+static bool
+find_packed(const ep_file_reader *reader, uint64_t sequence, ep_found_slot *out)
+{
+    ep_chunk_header header;
+    size_t bytes;
+    for (uint64_t at = reader->header.head_bytes;
+         ep_reader_read_at(reader, at, &header, sizeof header) == sizeof header; at += bytes) {
+        bytes = slot_bytes_of(reader, &header);
+        if (bytes > 0 && header.magic == EP_FILE_PACKED_MAGIC && header.sequence == sequence &&
+            atomic_load_explicit(&header.state, memory_order_relaxed) == EP_CHUNK_SEALED) {
+            *out = (ep_found_slot){sequence, at, bytes, unpacked_bytes_of(&header), true};
+            return true;
+        }
+        bytes = bytes > 0 ? bytes : reader->header.slot_bytes;
+    }
+    return false;
+}
+
+/* add_chunk(), and again where the chunk is now. */
+static ep_status
+add_chunk_of_living(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
+{
+    const bool before = l->outrun;
+    l->outrun = false;
+    ep_status status = add_chunk(l, found, stop_ticks);
+    ep_found_slot moved;
+    for (int i = 0; i < 3 && status == EP_OK && l->outrun && l->header.major > 2; i++) {
+        if (!find_packed(l->reader, found->sequence, &moved)) {
+            break;
+        }
+        l->outrun = false;
+        status = add_chunk(l, &moved, stop_ticks);
+    }
+    l->outrun = l->outrun || before;
+    return status;
+}
+
 ep_status
 ep_loader_read_slots(ep_loader *l, uint64_t stop_ticks, ep_error *error)
 {
@@ -499,7 +627,7 @@ ep_loader_read_slots(ep_loader *l, uint64_t stop_ticks, ep_error *error)
         if (l->outrun && !l->last_try) {
             return EP_OK;
         }
-        status = add_chunk(l, &l->event_slots[i], stop_ticks);
+        status = add_chunk_of_living(l, &l->event_slots[i], stop_ticks);
     }
     if (status == EP_OK && reader->facts.writer_lives) {
         status = ep_reader_read_size(reader, error);

@@ -102,19 +102,26 @@ run(void *unused)
     return NULL;
 }
 
-/* Starts a thread that blocks all signals, so that the kernel never delivers one to it. */
-static void
-start_thread(void)
+/* So the kernel never delivers a signal to it. */
+bool
+ep_ahead_start_thread(pthread_t *thread, void *(*run_it)(void *))
 {
     sigset_t all, before;
     sigfillset(&all);
     sigdelset(&all, SIGBUS);    /* its own accesses may raise SIGBUS (guard.h); blocked, that would end the
                                  * process */
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = !ep_fault_now() && pthread_create(thread, NULL, run_it, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+static void
+start_thread(void)
+{
     (void)pthread_once(&wake_once, make_wake);
     ahead.ending = false;
-    ahead.running = !ep_fault_now() && pthread_create(&ahead.thread, NULL, run, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    ahead.running = ep_ahead_start_thread(&ahead.thread, run);
 }
 
 void *

@@ -8,6 +8,8 @@
 #ifndef EP_AHEAD_H
 #define EP_AHEAD_H
 
+#include <pthread.h>
+
 #include "types.h"
 
 typedef struct ep_file ep_file;
@@ -34,6 +36,9 @@ void ep_ahead_stop(void);
 
 /* The same; from now on ready chunks are slots of the file; NULL: memory. */
 void ep_ahead_use_file(ep_file *file);
+
+/* Starts a thread that blocks all signals but SIGBUS. False: the system refuses. */
+bool ep_ahead_start_thread(pthread_t *thread, void *(*run)(void *));
 
 /* Around fork(), under the engine's lock, which also protects ep_ahead_take(). */
 void ep_ahead_before_fork(void);

@@ -6,6 +6,7 @@
 #include "invariants.h"
 #include "memory.h"
 #include "os.h"
+#include "packing.h"
 
 ep_status
 ep_capture_threads(ep_recorder *recorder, ep_capture *capture)
@@ -70,7 +71,8 @@ capture_locked(ep_recorder *recorder, ep_capture *capture)
     status = status ? status : ep_clock_map_add(&capture->clock, capture->stop);
     for (size_t i = 0; i < chunk_count && status == EP_OK; i++) {
         ep_chunk *chunk = recorder->kept[recorder->kept_first + i];
-        if (chunk->file != NULL && chunk->header->magic != EP_CHUNK_MAGIC) {
+        if (chunk->file != NULL &&
+            chunk->header->magic != (chunk->packed ? EP_FILE_PACKED_MAGIC : EP_CHUNK_MAGIC)) {
             capture->limits |= EP_LIMIT_CUT;    /* another program cut the chunk off with its file */
             continue;
         }
@@ -86,8 +88,55 @@ capture_locked(ep_recorder *recorder, ep_capture *capture)
     return status;
 }
 
-ep_status
-ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error)
+/* Whether all events of a packed chunk are in the window, so that their number is known. */
+static bool
+is_counted(const ep_capture *capture, const ep_chunk *chunk)
+{
+    const ep_chunk_header *header = chunk->header;
+    return header->opened.ticks >= capture->start.ticks && header->sealed.ticks <= capture->stop.ticks &&
+           header->sealed.ticks <= capture->full_ticks;
+}
+
+/* Replaces chunks of packed records by copies in memory. `counts`: leaves out those whose events were
+ * counted. Without the engine's lock: the program goes on meanwhile. */
+static ep_status
+unpack_chunks(ep_capture *capture, bool counts)
+{
+    ep_status status = EP_OK;
+    size_t kept = 0;
+    for (size_t i = 0; i < capture->chunk_count; i++) {
+        ep_chunk *chunk = capture->chunks[i], *copy = NULL;
+        if (!chunk->packed || status == EP_NOMEM) {
+            capture->chunks[kept++] = chunk;
+            continue;
+        }
+        bool counted = counts && is_counted(capture, chunk);
+        ep_status made = counted ? EP_OK : ep_packing_unpack(chunk, &copy);
+        ep_engine_lock();
+        capture->counted += counted ? chunk->packed_events : 0;
+        if (made != EP_NOMEM) {
+            ep_chunk_release(chunk);
+        }
+        if (copy != NULL) {
+            ep_engine.chunks_mapped += 1;
+            ep_engine.bytes_mapped += copy->bytes;
+        }
+        ep_engine_unlock();
+        if (made == EP_FORMAT) {
+            capture->limits |= EP_LIMIT_CUT;    /* another program changed the file */
+            continue;
+        }
+        status = made;
+        if (!counted) {
+            capture->chunks[kept++] = made == EP_OK ? copy : chunk;
+        }
+    }
+    capture->chunk_count = kept;
+    return status;
+}
+
+static ep_status
+take(ep_recorder *recorder, bool counts, ep_capture *out, ep_error *error)
 {
     if (recorder->state == EP_RECORDER_NEW) {
         return ep_fail(error, EP_STATE, "the recorder was not started");
@@ -115,12 +164,25 @@ ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error)
     EP_CHECK_INVARIANTS(ep_recorder_check(recorder));
     ep_status status = capture_locked(recorder, &capture);
     ep_engine_unlock();
+    status = status == EP_OK ? unpack_chunks(&capture, counts) : status;
     if (status != EP_OK) {
         ep_capture_clear(&capture);
         return ep_fail(error, status, "no memory for a trace");
     }
     *out = capture;
     return EP_OK;
+}
+
+ep_status
+ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error)
+{
+    return take(recorder, false, out, error);
+}
+
+ep_status
+ep_capture_take_to_count(ep_recorder *recorder, uint32_t only_thread, ep_capture *out, ep_error *error)
+{
+    return take(recorder, only_thread == 0, out, error);
 }
 
 /* Applies the calls of one chunk that are older than the window to the stacks of open calls. */

@@ -8,6 +8,7 @@
 #include "file.h"
 #include "memory.h"
 #include "os.h"
+#include "packing.h"
 
 static bool
 is_file_in_use(const ep_file *file)
@@ -37,7 +38,7 @@ ep_chunk_release(ep_chunk *chunk)
     if (atomic_load_explicit(&chunk->header->state, memory_order_relaxed) != EP_CHUNK_SEALED) {
         return;    /* its owner still writes it, and will seal it */
     }
-    if (chunk->file != NULL && !is_file_in_use(chunk->file)) {
+    if (chunk->packed || (chunk->file != NULL && !is_file_in_use(chunk->file))) {
         ep_chunk_unmap(chunk);    /* that file is finished, and does not change any more */
         return;
     }
@@ -78,6 +79,7 @@ ep_chunk_seal(ep_chunk *chunk, const _Atomic uint64_t *next)
         ep_kept_has(ep_engine.filer, chunk)) {
         ep_filer_copy(ep_engine.filer, chunk);
     }
+    ep_packing_add(chunk);
     chunk->refs += 1;    /* so that release() sees the last reference */
     ep_chunk_release(chunk);
 }
@@ -269,6 +271,9 @@ find_slot(uint64_t ticks, size_t bytes)
     if (chunk == NULL) {
         chunk = pop_nearest(pop_free_slot, class);
     }
+    while (chunk == NULL && ep_packing_wait()) {
+        chunk = pop_nearest(pop_free_slot, class);
+    }
     if (chunk == NULL && recorder->options.on_full == EP_ON_FULL_OVERWRITE) {
         uint32_t limit = ep_file_lacks_room(recorder->file) ? EP_LIMIT_ROOM : EP_LIMIT_SMALL_DISK;
         recorder->limits |= limit;
@@ -294,6 +299,7 @@ make_way(size_t bytes)
 ep_chunk *
 ep_chunk_find(uint64_t ticks, size_t bytes, bool first)
 {
+    ep_packing_commit();    /* before the limits are applied: packed chunks are smaller */
     for (ep_recorder *r = ep_engine.recorders; r != NULL; r = r->next) {
         if (ep_kept_takes(r)) {
             ep_kept_apply_limit(r, ticks, first, &bytes);

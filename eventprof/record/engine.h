@@ -16,9 +16,11 @@
 #include "types.h"
 
 struct ep_chunk {
-    ep_chunk_header *header;                  /* the mapping; its words follow it */
+    ep_chunk_header *header;                  /* the mapping; its words follow it, or, packed, see pack.h */
     uint32_t bytes;                           /* of the mapping */
     uint32_t refs;                            /* recorders and captures that keep it */
+    bool packed;                              /* sealed, and a slot of the file with packed records */
+    uint64_t packed_events;                   /* those of them that the file's recorder wants */
     uint64_t sequence;                        /* a copy of the header's, because another program may cut off
                                                * the file */
     _Atomic uint64_t *rest;                   /* partial: its owner ended, and the next new thread continues
@@ -154,11 +156,17 @@ typedef struct ep_capture {
     size_t resident_count;
     const ep_thread *read_threads;      /* from a file: index = thread id; NULL: this process's */
     uint64_t dropped_ticks;             /* the recorder's */
+    uint64_t counted;                   /* events that are not in its chunks: ep_capture_take_to_count() */
 } ep_capture;
 
 /* The window so far (running: up to now). Fails: EP_STATE (never started), EP_NOMEM; *out
  * untouched. */
 EP_CHECKED ep_status ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error);
+
+/* The same, to be counted alone: packed chunks of the window, whose events were counted when they were
+ * packed, are not unpacked. only_thread: 0 or the one whose events will be counted. */
+EP_CHECKED ep_status ep_capture_take_to_count(ep_recorder *recorder, uint32_t only_thread, ep_capture *out,
+                                              ep_error *error);
 
 /* Lets a capture begin later: `last_ns` before its end, and not before the time from which all events are
  * there. What is older is left out, and is not lost; calls that were open at the new begin are open there.

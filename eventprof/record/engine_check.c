@@ -44,10 +44,12 @@ static void
 check_chunk(const ep_chunk *chunk)
 {
     EP_INVARIANT(chunk->bytes >= EP_CHUNK_BYTES_MIN && chunk->bytes <= EP_CHUNK_BYTES &&
-                     (chunk->bytes & (chunk->bytes - 1)) == 0,
+                     (chunk->packed || (chunk->bytes & (chunk->bytes - 1)) == 0),
                  "a chunk has %" PRIu32 " bytes", chunk->bytes);
     EP_INVARIANT((chunk->copy != NULL) == (chunk->copy_file != NULL), "chunk %" PRIu64 "'s copy",
                  chunk->sequence);
+    EP_INVARIANT(!chunk->packed || (chunk->file != NULL && chunk->copy == NULL && chunk->rest == NULL),
+                 "chunk %" PRIu64 " is packed", chunk->sequence);
 }
 
 static void

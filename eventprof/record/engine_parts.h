@@ -164,6 +164,9 @@ void ep_filer_drop(ep_recorder *recorder, ep_chunk *chunk);
 /* Writes to the file's header what is recorded, and that recording has begun. */
 void ep_filer_begin(ep_recorder *recorder);
 
+/* Begins to pack the chunks of the recorder's file, if that is wanted. */
+void ep_filer_pack(ep_recorder *recorder);
+
 /* Writes all names, sites and threads to the file, and from here on each new one. */
 void ep_filer_begin_texts(ep_file *file);
 

@@ -8,6 +8,7 @@
 #include "file.h"
 #include "memory.h"
 #include "os.h"
+#include "packing.h"
 
 void
 ep_filer_put_state(ep_recorder *recorder, uint64_t dropped_sequence)
@@ -132,6 +133,15 @@ ep_filer_begin(ep_recorder *recorder)
     ep_file_put_start(recorder->file, &start);
 }
 
+void
+ep_filer_pack(ep_recorder *recorder)
+{
+    /* A ring drops its oldest chunks, and reads them for that: they are packed at the end. */
+    bool now = ep_file_packs(recorder->file) && recorder->options.on_full != EP_ON_FULL_OVERWRITE;
+    ep_packing_use_file(now ? recorder->file : NULL);
+    ep_packing_count(recorder->options.kinds);
+}
+
 static void
 put_all_threads(void)
 {
@@ -164,6 +174,7 @@ ep_filer_make_child_file(void)
     EP_FAULT_POINT(FORK_FILE);
     ep_filer_begin_texts(file);
     ep_ahead_use_file(file);
+    ep_filer_pack(recorder);
     ep_filer_begin(recorder);
     ep_filer_put_state(recorder, UINT64_MAX);
 }
@@ -201,6 +212,7 @@ ep_filer_end(ep_recorder *recorder)
             ep_filer_copy(recorder, recorder->kept[i]);
         }
     }
+    ep_packing_finish(recorder);
     EP_FAULT_POINT(STOP_STATE);
     put_final_state(recorder, NULL);
     EP_FAULT_POINT(STOP_STATED);
@@ -279,7 +291,7 @@ static void
 mend_header(ep_chunk *chunk)
 {
     ep_chunk_header *header = chunk->header;
-    if (header->magic == EP_CHUNK_MAGIC) {
+    if (header->magic == EP_CHUNK_MAGIC || chunk->packed) {
         return;
     }
     const ep_log *writer = ep_engine.logs;
@@ -304,6 +316,7 @@ ep_filer_leave_cut(void)
     recorder->limits |= EP_LIMIT_CUT;
     ep_file_end_texts();
     ep_ahead_use_file(NULL);
+    ep_packing_use_file(NULL);
     for (size_t i = recorder->kept_first; i < recorder->kept_end; i++) {
         if (recorder->kept[i]->file == recorder->file) {
             mend_header(recorder->kept[i]);

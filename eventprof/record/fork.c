@@ -7,12 +7,14 @@
 #include "file.h"
 #include "names.h"
 #include "os.h"
+#include "packing.h"
 
 void
 ep_engine_before_fork(void)
 {
     ep_engine_lock();
     ep_ahead_before_fork();
+    ep_packing_before_fork();
     ep_names_before_fork();
     ep_file_before_fork();
     EP_FAULT_POINT(FORK);
@@ -24,6 +26,7 @@ ep_engine_after_fork_in_parent(void)
     EP_FAULT_POINT(FORK_PARENT);
     ep_file_after_fork(false);
     ep_names_after_fork();
+    ep_packing_after_fork();
     ep_ahead_after_fork();
     ep_engine_unlock();
 }
@@ -65,6 +68,7 @@ leave_file_to_parent(void)
     ep_recorder *filer = ep_engine.filer;
     ep_engine.filer = NULL;
     ep_ahead_use_file(NULL);
+    ep_packing_use_file(NULL);
     ep_chunks_unmap_slots();
     if (filer != NULL) {
         ep_file_abandon(filer->file);
@@ -78,6 +82,7 @@ ep_engine_after_fork_in_child(void)
     EP_FAULT_POINT(FORK_CHILD);
     ep_file_after_fork(true);
     ep_names_after_fork();
+    ep_packing_after_fork();
     ep_ahead_after_fork();
     ep_recorder *filer = leave_file_to_parent();
     EP_FAULT_POINT(FORK_LEFT);

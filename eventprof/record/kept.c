@@ -6,6 +6,7 @@
 #include "file.h"
 #include "memory.h"
 #include "os.h"
+#include "packing.h"
 
 /* A thread's share of the limit holds at least so many chunks, because a ring drops a whole chunk at
  * once. */
@@ -185,6 +186,8 @@ ep_kept_apply_limit(ep_recorder *recorder, uint64_t ticks, bool first, size_t *b
     bool overwrites = recorder->options.on_full == EP_ON_FULL_OVERWRITE;
     /* Until no sealed chunk is left. */
     while (overwrites && recorder->charged_bytes + *bytes > limit && ep_kept_drop_oldest(recorder)) {
+    }
+    while (recorder == ep_engine.filer && recorder->charged_bytes + *bytes > limit && ep_packing_wait()) {
     }
     if (recorder->charged_bytes + *bytes <= limit) {
         return;

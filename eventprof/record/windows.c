@@ -7,6 +7,7 @@
 #include "invariants.h"
 #include "memory.h"
 #include "os.h"
+#include "packing.h"
 
 /* While a recorder is started again, so many bytes of its free chunks are kept. */
 #define SPARE_BYTES_WHEN_RESTARTED (64 * EP_CHUNK_BYTES)
@@ -113,6 +114,7 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
         ep_engine.slot_bytes = 0;
         ep_filer_begin_texts(recorder->file);
         ep_ahead_use_file(recorder->file);
+        ep_filer_pack(recorder);
     }
     recorder->first_sequence = ep_engine.next_sequence;
     ep_chunks_leave_large(ep_kept_largest_chunk(recorder));
@@ -128,6 +130,7 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
         if (files) {
             ep_file_end_texts();
             ep_ahead_use_file(NULL);
+            ep_packing_use_file(NULL);
             ep_engine.filer = NULL;
         }
         ep_engine_unlock();

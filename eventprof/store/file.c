@@ -191,6 +191,7 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
     file->guard = EP_GUARD_NONE;
     file->dropped_sequence = UINT64_MAX;
     file->unit = ep_os_page_bytes();
+    file->packs = options->packs;
     file->in_family = wants_unused_name(options->child_path);
     file->head_bytes = (EP_FILE_METADATA_OFFSET + options->metadata_bytes + file->unit - 1) &
                        ~(file->unit - 1);
@@ -224,8 +225,8 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
     ep_file_header *header = file->header;
     memcpy((char *)header + EP_FILE_METADATA_OFFSET, options->metadata, options->metadata_bytes);
     *header = (ep_file_header){
-        .major = EP_FILE_MAJOR,
-        .minor = EP_FILE_MINOR,
+        .major = options->packs ? EP_FILE_MAJOR : EP_FILE_MAJOR_UNPACKED,
+        .minor = options->packs ? 0 : EP_FILE_MINOR,
         .byte_order = EP_FILE_BYTE_ORDER,
         .header_bytes = sizeof *header,
         .slot_bytes = (uint32_t)file->unit,
@@ -272,6 +273,12 @@ const char *
 ep_file_path(const ep_file *file)
 {
     return file->path;
+}
+
+bool
+ep_file_packs(const ep_file *file)
+{
+    return file->packs;
 }
 
 bool
@@ -360,6 +367,7 @@ ep_file_create_for_child(const ep_file *parent)
         .path = parent->child_path,
         .child_path = parent->child_path,
         .replace = true,    /* an existing file is of an earlier process with the same id; but see %u */
+        .packs = parent->packs,
         .metadata = (const char *)parent->header + EP_FILE_METADATA_OFFSET,
         .metadata_bytes = parent->header->metadata_bytes,
     };

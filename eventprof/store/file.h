@@ -21,6 +21,7 @@ typedef struct ep_file_options {
     const char *path;
     const char *child_path;            /* of forked children */
     bool replace;                      /* replace an existing regular file */
+    bool packs;                        /* its chunks may be packed: then older readers refuse it */
     const char *metadata;              /* JSON */
     size_t metadata_bytes;
 } ep_file_options;
@@ -35,6 +36,7 @@ void ep_file_release(ep_file *file);
 
 /* Returns: view. */
 const char *ep_file_path(const ep_file *file);
+bool ep_file_packs(const ep_file *file);
 /* Whether the pattern, in this process, gives the path of that file. */
 bool ep_file_is_at(const ep_file *file, const char *pattern);
 
@@ -110,6 +112,11 @@ void ep_file_put_state(ep_file *file, uint64_t dropped_sequence, ep_window_threa
                        size_t thread_count);
 
 /* ---- Its end --------------------------------------------------------------------------------- */
+
+/* Moves packed slots to the front, so that the file can be cut off; before ep_file_finish(), when nobody
+ * takes slots any more. moved(context, slot) gets each at its new place, mapped: it is still mapped at its
+ * old one. */
+void ep_file_compact(ep_file *file, void (*moved)(void *, ep_chunk_header *), void *context);
 
 /* Finishes the file: cuts off unused slots at its end. */
 void ep_file_finish(ep_file *file);

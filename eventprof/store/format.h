@@ -11,8 +11,10 @@
 #include "types.h"
 
 #define EP_FILE_MAGIC "EVPLOG\x1a\n"
-#define EP_FILE_MAJOR 2    /* readers refuse a higher one */
-#define EP_FILE_MINOR 2    /* readers ignore fields of a higher one that they do not know */
+#define EP_FILE_MAJOR 3    /* readers refuse a higher one */
+#define EP_FILE_MAJOR_UNPACKED 2    /* of files whose chunks are not packed: older readers read them */
+#define EP_FILE_MINOR 2    /* of files whose chunks are not packed; readers ignore fields of a higher one
+                            * that they do not know */
 #define EP_FILE_BYTE_ORDER UINT32_C(0x01020304)
 #define EP_FILE_METADATA_OFFSET 4096
 #define EP_FILE_METADATA_LIMIT (UINT64_C(65536) - EP_FILE_METADATA_OFFSET)
@@ -132,6 +134,11 @@ typedef struct ep_file_pair {
 
 /* A slot with this magic holds a state, behind a chunk's header. */
 #define EP_FILE_STATE_MAGIC UINT32_C(0x53505645) /* "EVPS" */
+
+/* A slot with this magic holds a chunk whose records are packed (pack.h), behind its header, from version
+ * 3.0 on. Its `bytes` are the slot's; `used_words`, `sum` and all else are of the chunk as it was. While
+ * the chunk's own slot is there, too, that slot is not to be read. */
+#define EP_FILE_PACKED_MAGIC UINT32_C(0x50505645) /* "EVPP" */
 
 /* Texts: a chunk with this magic whose records are of these types. */
 #define EP_FILE_TEXT_MAGIC UINT32_C(0x4E505645) /* "EVPN" */

@@ -73,6 +73,7 @@ class Recorder:
         child_output: bytes = ...,
         metadata: bytes = ...,
         replace: bool = ...,
+        packs: bool = ...,
         max_depth: int = ...,
         min_duration_ns: int = ...,
         audit: tuple[str, ...] = ...,

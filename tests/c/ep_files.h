@@ -88,13 +88,15 @@ new_path(void)
     return path;
 }
 
+static bool packs;    /* the chunks of files that are made are packed */
+
 static inline ep_file *
 create(const char *path)
 {
     char child_path[80];
     snprintf(child_path, sizeof child_path, "%s-%%p", path);
     ep_file_options options = {
-        .path = path, .child_path = child_path, .metadata = "{}", .metadata_bytes = 2};
+        .path = path, .child_path = child_path, .packs = packs, .metadata = "{}", .metadata_bytes = 2};
     ep_file *file;
     ep_error error = {.text = ""};
     ck_assert_msg(ep_file_create(&options, &file, &error) == EP_OK, "%s", error.text);

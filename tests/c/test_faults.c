@@ -250,7 +250,7 @@ kill_everywhere(ep_on_full on_full)
     }
     for (kill_at = 0; kill_at < EP_FAULT_COUNT; kill_at++) {
         bool drops = on_full != EP_ON_FULL_OVERWRITE && is_of_a_ring(kill_at);
-        ck_assert_msg(hits[kill_at] > 0 || drops,
+        ck_assert_msg(hits[kill_at] > 0 || drops || kill_at >= EP_FAULT_PACKED,
                       "the program does not come to %s", points[kill_at].name);
         uint64_t last = UINT64_MAX;
         for (int part = 0; part < 4 && hits[kill_at] > 0; part++) {

@@ -72,10 +72,45 @@ def assert_same(file, memory):
             assert file.metadata[key] == value, key
 
 
+def assert_as_read_independently(path):
+    import read_log
+
+    other = read_log.read(path)
+    trace = eventprof.open(path)
+    events = trace.events
+    assert len(other.events) == len(events)
+    words = [str(word) for word in events["event"]]
+    assert [event.word for event in other.events] == words
+    for key in ("address", "size"):
+        ours = np.ma.asarray(events[key])
+        for i in np.nonzero(~np.ma.getmaskarray(ours))[0][:5000]:
+            theirs = getattr(other.events[i], key)
+            assert theirs is None or theirs == ours[i], key
+    assert [event.name for event in other.events if event.word in ("call", "return")] == [
+        str(name)
+        for name, word in zip(events["name"], words, strict=True)
+        if word in ("call", "return")
+    ]
+    lines = np.ma.asarray(events["caller_line"])
+    for i, event in enumerate(other.events):
+        if event.word == "call" and event.line is not None:
+            assert event.line == lines[i]
+    lost = {}
+    for (_, word), count in other.lost.items():
+        lost[word] = lost.get(word, 0) + count
+    assert lost == {word: n for word, n in trace.loss.by_kind.items() if n}
+    assert other.damaged == (facts(trace)["missing_count"] > 0)
+    assert other.finished != facts(trace)["unfinished"]
+    assert {t.name for t in other.threads.values() if t.events} <= {
+        str(n) for n in trace.threads["name"]
+    } | {""}
+    return other
+
+
 CHILD = """
 import os, sys, threading
 import eventprof
-how, path, threads, on_full, seed = sys.argv[1:6]
+how, path, threads, on_full, seed, archive, repeat = sys.argv[1:8]
 def last_words(k, n):
     return os.write(1, b"%d %d\\n" % (k, n))
 def work(k):
@@ -84,18 +119,23 @@ def work(k):
         for _ in range(50):
             leaf(n)
             n += 1
+            for _ in range(int(repeat)):
+                pass_by(n)
         last_words(k, n)
         if how != "kill" and n >= limit:
             end()
 def leaf(n):
     return [n]
+def pass_by(n):
+    return n
 def end():
     if how == "exit":
         os._exit(3)
     import ctypes
     ctypes.string_at(0)
 limit = 50 * int(seed)
-rec = eventprof.record(output=path, buffer="2 MiB", on_full=on_full, c_calls=False)
+rec = eventprof.record(output=path, buffer="2 MiB", on_full=on_full, c_calls=False,
+                       archive=bool(int(archive)))
 rec.start()
 for k in range(1, int(threads)):
     threading.Thread(target=work, args=(k,), daemon=True).start()
@@ -124,15 +164,16 @@ def run_to_end(code, *arguments, **options):
     return child.returncode, out
 
 
-def kill_one(number, tmp_path):
-    """Run a program, kill it, and hold its file against what it said."""
+def kill_one(number, tmp_path, archive=False):
+    """Run a program, kill it, and hold its file against what it said; ``archive``: it is packed meanwhile."""
     dice = random.Random(number)
     how = ("kill", "segv", "exit")[number % 3]
     threads = (1, 4)[number // 3 % 2]
-    on_full = ("overwrite", "grow")[number // 6 % 2]
+    on_full = "grow" if archive else ("overwrite", "grow")[number // 6 % 2]
     path = tmp_path / f"{number}.epr"
     lines = dice.randrange(1, 800)
-    child = run_child(CHILD, how, path, threads, on_full, lines)
+    # A chunk is packed when it is full.
+    child = run_child(CHILD, how, path, threads, on_full, lines, int(archive), 8 * archive)
     said = b""
     if how == "kill":
         while said.count(b"\n") < lines:
@@ -172,7 +213,7 @@ def kill_one(number, tmp_path):
     assert named
     for i in named:
         assert (
-            str(events["name"][i]) in ("leaf", "last_words", "work", "end", "<module>")
+            str(events["name"][i]) in ("leaf", "pass_by", "last_words", "work", "end", "<module>")
             or how == "segv"
             or threads > 1
         )

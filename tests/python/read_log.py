@@ -6,6 +6,9 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
+import read_packed
+
+MAGICS = (0x43505645, 0x4E505645, 0x53505645, 0x50505645)
 MASK = (1 << 64) - 1
 MIB = 1 << 20
 NONE = 0xFFFFFFFF
@@ -98,7 +101,7 @@ def read(path) -> Log:
     data = Path(path).read_bytes()
     values = struct.unpack_from("<" + "".join(form for _, form in HEADER), data)
     header = dict(zip((name for name, _ in HEADER), values, strict=True))
-    assert header["magic"] == b"EVPLOG\x1a\n" and header["major"] in (1, 2)
+    assert header["magic"] == b"EVPLOG\x1a\n" and header["major"] in (1, 2, 3)
     assert header["byte_order"] == 0x01020304
     which = header["state"] & 1
     unit, head_bytes, begin = (
@@ -138,15 +141,15 @@ def read(path) -> Log:
         wanted, _, size = struct.unpack_from("<QQI", data, slot + 80)
         if header["major"] == 1:
             size = MIB
-        elif (
-            magic not in (0x43505645, 0x4E505645, 0x53505645) or not 0 < size <= MIB or size % unit
-        ):
+        elif magic not in MAGICS or not 0 < size <= MIB or size % unit:
             slot += unit
             continue
         if magic == 0x4E505645 and state:
             texts.append((sequence, slot, size))
         elif magic == 0x43505645 and state and wanted and sequence != dropped:
-            chunks.append((sequence, slot, size))
+            chunks.append((sequence, 1, slot, size))
+        elif magic == 0x50505645 and state == 2 and wanted and sequence != dropped:
+            chunks.append((sequence, 0, slot, size))
         slot += size
 
     strings, names, sites = _texts(data, sorted(texts), log)
@@ -155,10 +158,23 @@ def read(path) -> Log:
         entry = names.get(name)
         return strings.get(entry[0], "?") if entry else None
 
-    for _, slot, size in sorted(chunks):
-        _chunk(data, slot, size, header, log, sites, name_of)
+    packed = {sequence for sequence, is_own, _, _ in chunks if not is_own}
+    for sequence, is_own, slot, size in sorted(chunks):
+        if not is_own:
+            chunk = _unpacked(data[slot : slot + size], header)
+            _chunk(chunk, 0, len(chunk), header, log, sites, name_of)
+        elif sequence not in packed:
+            _chunk(data, slot, size, header, log, sites, name_of)
     log.events.sort(key=lambda event: event.ticks)
     return log
+
+
+def _unpacked(slot, header):
+    ticks, used = struct.unpack_from("<Q", slot, 24)[0], struct.unpack_from("<Q", slot, 56)[0]
+    size = struct.unpack_from("<I", slot, 100)[0]
+    kinds = [tuple(header["kind_table"][24 * kind : 24 * kind + 4]) for kind in range(128)]
+    words = read_packed.unpack(slot[128 : 128 + size], ticks, used, kinds)
+    return slot[:128] + struct.pack(f"<{used}Q", *words)
 
 
 def _texts(data, slots, log):

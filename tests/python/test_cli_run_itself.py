@@ -77,7 +77,7 @@ def test_the_report_is_printed_on_standard_error(tmp_path):
     assert "What was recorded" in found.stderr
 
 
-def test_the_file_becomes_an_archive(tmp_path):
+def test_the_file_is_packed(tmp_path):
     text = "def f(i): return [i]\nkept = [f(i) for i in range(20000)]\nimport sys; print('numpy' in sys.modules)"
     write({"main.py": text}, tmp_path)
 
@@ -85,22 +85,22 @@ def test_the_file_becomes_an_archive(tmp_path):
     found = run(tmp_path, "-o", "%p.epr", "--archive", "main.py")
 
     assert as_is.stdout == found.stdout == "False\n" and found.returncode == 0
-    (archive,) = set(tmp_path.glob("*.epr")) - {tmp_path / "log.epr"}
-    assert archive.stat().st_size * 10 < (tmp_path / "log.epr").stat().st_size
-    trace = eventprof.open(archive)
+    (packed,) = set(tmp_path.glob("*.epr")) - {tmp_path / "log.epr"}
+    assert packed.stat().st_size * 4 < (tmp_path / "log.epr").stat().st_size
+    trace = eventprof.open(packed)
     assert int((trace.calls["name"] == "f").sum()) == 20000 and not trace.loss
     assert trace.metadata["argv"] == ("main.py",) and trace.verify()
+    assert trace.metadata["options"]["on_full"] == "stop"
     assert f"{trace._facts['events']:,} events" in found.stderr
 
 
-def test_what_stands_in_the_way_of_an_archive_is_said_and_the_file_stays(tmp_path):
+def test_a_packed_file_is_whole_wherever_it_is_moved(tmp_path):
     write({"main.py": "import os; os.rename('out', 'moved')"}, tmp_path)
     (tmp_path / "out").mkdir()
 
     found = run(tmp_path, "-o", "out/main.epr", "--archive", "main.py")
 
     assert found.returncode == 0 and "Traceback" not in found.stderr
-    assert "no archive: No such file or directory; the file is as it was recorded" in found.stderr
     assert len(eventprof.open(tmp_path / "moved/main.epr").events) > 0
 
 

@@ -294,7 +294,7 @@ def test_archives_of_all(tmp_path):
     assert trace.processes["parent"].tolist() == [None, 0, 0, 0]
     assert calls_of(trace, "work") == {1: 1, 2: 1, 3: 1}
     for path in (tmp_path / "out.epr", *(tmp_path / "out.epd").glob("*.epr")):
-        assert eventprof.open(path).file["format"] == "archive"
+        assert eventprof.open(path).file["version"] == (3, 0)
 
 
 def test_by_the_environment(tmp_path):

@@ -89,6 +89,7 @@ def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> FileRec
         PyPy cannot have what was asked for.
     """
     options = dict(given)
+    options.pop("archive", None)  # PyPy's recorder always writes one
     domains = options.pop("domains", None)
     if domains is not None:
         options["memory"] = tuple(domains.split(","))

@@ -15,7 +15,7 @@ _COUNTED_BYTES = 64 << 20
 _LISTED = 12
 
 
-def gather(folder: str, recorder: Any, *, keep: bool, archive: bool) -> list[str]:
+def gather(folder: str, recorder: Any, *, keep: bool) -> list[str]:
     """Put the recordings of a family together when its first process ends.
 
     Parameters
@@ -26,8 +26,6 @@ def gather(folder: str, recorder: Any, *, keep: bool, archive: bool) -> list[str
         Of this process, stopped.
     keep : bool
         The user named this process's file: leave it under that name, too.
-    archive : bool
-        Turn the recordings of processes that have ended into archives.
 
     Returns
     -------
@@ -36,11 +34,8 @@ def gather(folder: str, recorder: Any, *, keep: bool, archive: bool) -> list[str
     """
     from ..files import family
 
-    own = os.fspath(recorder.output)
-    inside = family.take_in(folder, own, keep)
+    inside = family.take_in(folder, os.fspath(recorder.output), keep)
     found, failed = _describe(folder, inside, recorder)
-    if archive:
-        failed += _archive(folder, inside, own, recorder, found)
     try:
         family.write_manifest(folder, found)
     except OSError as error:
@@ -75,33 +70,6 @@ def _describe(folder: str, inside: str, recorder: Any) -> tuple[list[dict[str, A
         found.append(each)
     found.sort(key=lambda each: each["start_ns"])
     return found, failed
-
-
-def _archive(
-    folder: str, inside: str, own: str, recorder: Any, found: list[dict[str, Any]]
-) -> list[str]:
-    """Replace the recordings of ended processes by archives; give what failed."""
-    failed = []
-    for each in found:
-        path = inside if each["file"] == os.path.basename(inside) else ""
-        try:
-            if path:
-                recorder._save(path)
-                if own != inside and os.path.exists(own):
-                    os.unlink(own)
-                    os.link(path, own)
-            elif each["state"] != "running":
-                import eventprof
-
-                path = os.path.join(folder, each["file"])
-                eventprof.open(path).save(path, force=True)
-            else:
-                continue
-            each["bytes"] = os.path.getsize(path)
-        except (OSError, MemoryError, ValueError, ImportError) as error:
-            why = getattr(error, "strerror", None) or str(error) or "no memory"
-            failed.append(f"no archive of {each['file']}: {why}; the file is as it was recorded")
-    return failed
 
 
 def _summary(folder: str, recorder: Any, found: list[dict[str, Any]]) -> str:

@@ -50,11 +50,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "NAME.epd is a folder with a file a process",
     )
     out.add_argument("-f", "--force", action="store_true", help="replace an existing file")
-    out.add_argument(
-        "--archive",
-        action="store_true",
-        help="turn the file into an archive when the program has ended: about 1 byte an event",
-    )
     out.add_argument("-q", "--quiet", action="store_true", help="print no line at the end")
     out.add_argument(
         "--report", action="store_true", help="also print the report at the end, on standard error"
@@ -282,8 +277,6 @@ class Recording:
         except (Error, OSError, TypeError, ValueError, MemoryError) as error:
             _give_up(options.explain(error, self._output))
         self.recorder._warns = False  # summary() tells about lost events
-        if self._archives():
-            from ..files import saving  # noqa: F401 - imported before the program changes anything
         if self._arguments.report:
             if sys.implementation.name == "pypy":
                 from .._pypy.report import report as report_text
@@ -370,11 +363,10 @@ class Recording:
         stream = sys.__stderr__
         try:
             if folder is not None and family.is_one(folder):
-                said = self._gather(folder, recorder, keep=self._is_named, archive=self._archives())
+                said = self._gather(folder, recorder, keep=self._is_named)
             else:
                 folder = None
-                failed = self._make_archive() if self._archives() else None
-                said = [summary(recorder), *([] if failed is None else [failed])]
+                said = [summary(recorder)]
             if not self._arguments.quiet and stream is not None:
                 print("\n".join(said), file=stream, flush=True)
             if self._arguments.report and stream is not None:
@@ -398,19 +390,6 @@ class Recording:
         import eventprof
 
         return eventprof.open(folder)
-
-    def _archives(self) -> bool:
-        # PyPy's recorder always writes an archive.
-        return self._arguments.archive and sys.implementation.name != "pypy"
-
-    def _make_archive(self) -> str | None:
-        """Replace the file by an archive; give the error, if there is one: then the file stays."""
-        try:
-            self.recorder._save(os.fspath(self.recorder.output))
-        except (OSError, MemoryError) as error:
-            why = getattr(error, "strerror", None) or "no memory"
-            return f"eventprof: no archive: {why}; the file is as it was recorded"
-        return None
 
 
 class Counting:

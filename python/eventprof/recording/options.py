@@ -35,6 +35,7 @@ class Options(NamedTuple):
     refs: bool = False
     audit: tuple[str, ...] = ()
     hpy: bool = False
+    archive: bool = False
 
     @property
     def events(self) -> tuple[str, ...]:

@@ -76,6 +76,7 @@ def record(
     refs: bool = False,
     audit: bool | Iterable[str] = (),
     hpy: bool = False,
+    archive: bool = False,
 ) -> Recorder:
     """Make a recorder: a context manager, a decorator, or something to start and stop.
 
@@ -168,6 +169,10 @@ def record(
     hpy : bool
         Record the calls that HPy's trace mode sees: of HPy's functions, by extension modules that
         are loaded with ``HPY=trace``. Needs the package hpy.
+    archive : bool
+        Pack the file of `output` while the program runs: 1 to 2 bytes an event instead of 8 to 16,
+        without loss, on a thread of low priority. `buffer` limits the packed bytes. With ``on_full
+        'overwrite'`` it is packed at the stop.
 
     Returns
     -------
@@ -211,6 +216,8 @@ def record(
         "exceptions": exceptions,
         "branches": branches,
     }
+    if flag("archive", archive) and output is None:
+        raise ValueError("archive=True packs the file of output: pass output, too")
     beside = {"marks": marks, "gc": gc, "refs": refs, "hpy": hpy}
     asked = Asked()
     asked.calls, asked.c_calls = flag("calls", calls), flag("c_calls", c_calls)
@@ -238,6 +245,7 @@ def record(
         None if output is None else output_path(output),
         flag("force", force),
         flag("overhead", overhead),
+        archive=archive,
         **flags,
     )
     if options.refs and sys.version_info < (3, 13):

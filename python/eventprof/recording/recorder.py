@@ -110,6 +110,7 @@ class Recorder(_core.Recorder):
                 "child_output": child,
                 "metadata": encode_metadata(options),
                 "replace": options.force,
+                "packs": options.archive,
             }
             name_threads()
         self = super().__new__(
@@ -234,12 +235,6 @@ class Recorder(_core.Recorder):
         core = self._capture(last_ns)
         trace_class = _trace_class()
         return trace_class(core, self._metadata())
-
-    def _save(self, path: str) -> None:
-        """Write an archive, and replace an existing file; like `trace.save`, without a trace."""
-        from ..files.saving import save
-
-        save(self._capture(), self._metadata(), path, force=True)
 
     def _warn_of_loss(self, lost: int, reason: str | None) -> None:
         """Warn of events that found no room; called at the end of each window that lost some."""

@@ -34,6 +34,7 @@ typedef struct ep_py_recorder {
      * it records into memory. */
     PyObject *output, *child_output, *metadata;
     int replace;                     /* replace an existing file */
+    int packs;                       /* pack the file's chunks */
     ep_filter filter;                /* the same, and the limits */
     bool alone;                      /* no other recorder of code ran since its start */
     uint32_t first_generation;       /* of the gate, in the last window */

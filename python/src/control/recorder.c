@@ -51,10 +51,10 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"kinds", "limit_bytes", "on_full", "backend", "clock", "current_thread",
                             "include", "exclude", "max_depth", "min_duration_ns", "output",
-                            "child_output", "metadata", "replace", "audit", NULL};
+                            "child_output", "metadata", "replace", "audit", "packs", NULL};
     PyObject *include = NULL, *exclude = NULL, *output = NULL, *child_output = NULL, *audit = NULL;
     PyObject *metadata = NULL;
-    int replace = 0;
+    int replace = 0, packs = 0;
     ep_kind_set kinds = 0;
     unsigned long long limit_bytes = 0;
     int on_full = EP_ON_FULL_OVERWRITE, current_thread = 0;
@@ -63,14 +63,14 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     (void)args;
     PyObject *empty = PyTuple_New(0);
     int parsed = empty != NULL &&
-                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$O&KisspO!O!LLO!O!O!pO!:Recorder",
+                 PyArg_ParseTupleAndKeywords(empty, keywords, "|$O&KisspO!O!LLO!O!O!pO!p:Recorder",
                                              names, ep_py_kinds_from, &kinds, &limit_bytes, &on_full,
                                              &backend,
                                              &clock, &current_thread, &PyTuple_Type, &include,
                                              &PyTuple_Type, &exclude, &max_depth,
                                              &min_duration_ns, &PyBytes_Type, &output,
                                              &PyBytes_Type, &child_output, &PyBytes_Type, &metadata,
-                                             &replace, &PyTuple_Type, &audit);
+                                             &replace, &PyTuple_Type, &audit, &packs);
     Py_XDECREF(empty);
     if (!parsed) {
         return NULL;
@@ -102,6 +102,7 @@ recorder_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         self->child_output = Py_NewRef(child_output);
         self->metadata = Py_NewRef(metadata);
         self->replace = replace;
+        self->packs = packs;
     }
     self->filter.limits_depth = max_depth >= 0 && max_depth < EP_DEPTH_UNLIMITED;
     self->filter.max_depth = self->filter.limits_depth ? (uint32_t)max_depth : 0;
@@ -192,12 +193,12 @@ recorder_count(PyObject *object, PyObject *unused)
     ep_capture capture;
     ep_error error = {.text = ""};
     ep_py_look_begin();
-    ep_status status = ep_capture_take(&self->core, &capture, &error);
+    ep_status status = ep_capture_take_to_count(&self->core, self->only_thread, &capture, &error);
     ep_py_look_end();
     if (status != EP_OK) {
         return ep_py_raise(status, &error);
     }
-    uint64_t recorded[EP_KIND_COUNT], lost[EP_KIND_COUNT], recorded_sum = 0, lost_sum = 0;
+    uint64_t recorded[EP_KIND_COUNT], lost[EP_KIND_COUNT], recorded_sum = capture.counted, lost_sum = 0;
     Py_BEGIN_ALLOW_THREADS
     ep_capture_count(&capture, self->only_thread, recorded, lost);
     Py_END_ALLOW_THREADS

@@ -85,6 +85,7 @@ open_file(ep_py_recorder *self, const ep_source *calls)
         .child_path = PyBytes_AS_STRING(self->child_output),
         /* Its own file of the window before is replaced, as the window is. */
         .replace = self->replace || self->head.windows > 0,
+        .packs = self->packs,
         .metadata = PyBytes_AS_STRING(self->metadata),
         .metadata_bytes = (size_t)PyBytes_GET_SIZE(self->metadata),
     };

@@ -7,10 +7,16 @@ import os
 import threading
 
 import nasty
-import numpy as np
 import programs
 import pytest
-from log_children import CHILD, assert_same, facts, run_to_end, work
+from log_children import (
+    CHILD,
+    assert_as_read_independently,
+    assert_same,
+    facts,
+    run_to_end,
+    work,
+)
 
 import eventprof
 
@@ -147,41 +153,6 @@ def test_the_trace_outlives_the_file(tmp_path):
 # ---- An independent reader -----------------------------------------------------------------------
 
 
-def assert_as_read_independently(path):
-    import read_log
-
-    other = read_log.read(path)
-    trace = eventprof.open(path)
-    events = trace.events
-    assert len(other.events) == len(events)
-    words = [str(word) for word in events["event"]]
-    assert [event.word for event in other.events] == words
-    for key in ("address", "size"):
-        ours = np.ma.asarray(events[key])
-        for i in np.nonzero(~np.ma.getmaskarray(ours))[0][:5000]:
-            theirs = getattr(other.events[i], key)
-            assert theirs is None or theirs == ours[i], key
-    assert [event.name for event in other.events if event.word in ("call", "return")] == [
-        str(name)
-        for name, word in zip(events["name"], words, strict=True)
-        if word in ("call", "return")
-    ]
-    lines = np.ma.asarray(events["caller_line"])
-    for i, event in enumerate(other.events):
-        if event.word == "call" and event.line is not None:
-            assert event.line == lines[i]
-    lost = {}
-    for (_, word), count in other.lost.items():
-        lost[word] = lost.get(word, 0) + count
-    assert lost == {word: n for word, n in trace.loss.by_kind.items() if n}
-    assert other.damaged == (facts(trace)["missing_count"] > 0)
-    assert other.finished != facts(trace)["unfinished"]
-    assert {t.name for t in other.threads.values() if t.events} <= {
-        str(n) for n in trace.threads["name"]
-    } | {""}
-    return other
-
-
 @pytest.mark.thorough
 def test_the_specification_on_finished_files(tmp_path):
     for i, options in enumerate(
@@ -200,7 +171,7 @@ def test_the_specification_on_finished_files(tmp_path):
 @pytest.mark.parametrize("threads", [1, 4])
 def test_the_specification_on_killed_files(threads, tmp_path):
     path = tmp_path / "a.epr"
-    status = run_to_end(CHILD, "exit", path, threads, "overwrite", 600)[0]
+    status = run_to_end(CHILD, "exit", path, threads, "overwrite", 600, 0, 0)[0]
     assert status == 3
 
     assert not assert_as_read_independently(path).finished

@@ -1,0 +1,403 @@
+#include "packing.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "ahead.h"
+#include "engine_parts.h"
+#include "file.h"
+#include "memory.h"
+#include "os.h"
+#include "pack.h"
+
+/* Jobs that wait; a program that is faster than the packing packs the rest at its end. */
+#define JOBS_MAX 1024
+
+typedef struct job {
+    ep_chunk *chunk;         /* a reference */
+    ep_chunk_header *to;     /* the packed slot; NULL: it was not worth it, or there was no room */
+    uint64_t events;
+} job;
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;     /* of the thread */
+    pthread_cond_t done;     /* of who waits for it */
+    pthread_t thread;
+    uint64_t thread_id;      /* the kernel's, of the last thread; 0: there was none */
+    bool running, ending;    /* thread is to be joined; it is to end */
+    ep_file *file;           /* changes only while no thread runs */
+    ep_kind_set kinds;       /* that are counted; the same */
+    ep_chunk_packer *packer; /* of the thread */
+    job jobs[JOBS_MAX];      /* a ring: [first, packed) are packed, [packed, end) wait */
+    size_t first, packed, end;
+} packing = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .wake = PTHREAD_COND_INITIALIZER,
+    .done = PTHREAD_COND_INITIALIZER,
+};
+
+/* ---- One chunk ------------------------------------------------------------------------------- */
+
+/* Fills a packed slot, which is not valid yet. Returns: NULL, it would not be smaller, or there is no
+ * room. */
+static ep_chunk_header *
+pack_chunk(ep_chunk_packer *packer, ep_file *file, const ep_chunk *chunk)
+{
+    const ep_chunk_header *from = chunk->header;
+    const uint8_t *packed;
+    size_t bytes, unit = ep_file_slot_unit(file);
+    if (chunk->bytes <= unit || from->used_words > EP_CHUNK_WORDS_OF(chunk->bytes) ||
+        ep_chunk_pack(packer, (const uint64_t *)(from + 1), from->used_words, from->opened.ticks, &packed,
+                      &bytes) != EP_OK) {
+        return NULL;
+    }
+    size_t slot = (sizeof *from + bytes + unit - 1) & ~(unit - 1);
+    if (slot >= chunk->bytes) {
+        return NULL;
+    }
+    ep_chunk_header *to = ep_file_take_slot(file, slot);
+    if (to == NULL) {
+        return NULL;
+    }
+    to->sequence = from->sequence;
+    to->thread_id = from->thread_id;
+    to->opened = from->opened;
+    to->sealed = from->sealed;
+    to->used_words = from->used_words;
+    to->shared = from->shared;
+    to->resident_bytes = from->resident_bytes;
+    to->own_bytes = from->own_bytes;
+    to->sum = from->sum;
+    to->packed_bytes = (uint32_t)bytes;
+    memcpy(to + 1, packed, bytes);
+    return to;
+}
+
+static uint64_t
+count_events(const ep_chunk *chunk, ep_kind_set kinds)
+{
+    ep_cursor cursor = ep_cursor_begin(chunk->header);
+    ep_record record = {0};
+    uint64_t count = 0;
+    while (ep_cursor_next(&cursor, &record)) {
+        count += ep_record_is_for(&record, kinds);
+    }
+    return count;
+}
+
+static bool
+is_kept(const ep_recorder *recorder, const ep_chunk *chunk)
+{
+    size_t at = recorder->kept_end;
+    while (at > recorder->kept_first && recorder->kept[at - 1]->sequence > chunk->sequence) {
+        at -= 1;
+    }
+    return at > recorder->kept_first && recorder->kept[at - 1] == chunk;
+}
+
+/* The packed slot becomes the chunk's, and its own slot free. `refs`: those that the recorder and the
+ * caller have; somebody else's trace reads the chunk where it is. Returns: false, nothing changed. */
+static bool
+commit(ep_recorder *recorder, const job *done, uint32_t refs)
+{
+    ep_chunk *chunk = done->chunk;
+    ep_chunk_header *to = done->to;
+    if (chunk->refs != refs || chunk->packed || chunk->header->magic != EP_CHUNK_MAGIC ||
+        !is_kept(recorder, chunk)) {
+        return false;
+    }
+    ep_chunk *own = ep_calloc(1, sizeof *own);
+    if (own == NULL) {
+        return false;
+    }
+    *own = (ep_chunk){.header = chunk->header,
+                      .bytes = chunk->bytes,
+                      .refs = 1,
+                      .sequence = chunk->sequence,
+                      .file = ep_file_hold(chunk->file)};
+    to->magic = EP_FILE_PACKED_MAGIC;
+    atomic_store_explicit(&to->wanted, 1, memory_order_relaxed);
+    /* Release: whoever sees the state sees all of the slot. From here on it is read. */
+    atomic_store_explicit(&to->state, EP_CHUNK_SEALED, memory_order_release);
+    EP_FAULT_POINT(PACKED);
+    atomic_store_explicit(&own->header->wanted, 0, memory_order_release);
+    EP_FAULT_POINT(UNPACKED);
+    if (chunk->sequence >= recorder->first_sequence) {
+        recorder->charged_bytes -= chunk->bytes - to->bytes;
+    }
+    ep_engine.slot_bytes += to->bytes;
+    chunk->header = to;
+    chunk->bytes = to->bytes;
+    chunk->packed = true;
+    chunk->packed_events = done->events;
+    ep_chunk_release(own);
+    return true;
+}
+
+static void
+discard(ep_chunk_header *to)
+{
+    if (to != NULL) {
+        ep_os_unmap(to, to->bytes);    /* its slot stays free, and ends with the file */
+    }
+}
+
+/* ---- The thread ------------------------------------------------------------------------------ */
+
+static void *
+run(void *unused)
+{
+    (void)unused;
+    ep_engine_inside = 1;    /* as in ahead.c */
+    ep_os_thread_lower_priority();
+    pthread_mutex_lock(&packing.lock);
+    packing.thread_id = ep_os_thread_id();
+    while (!packing.ending) {
+        if (packing.packed == packing.end) {
+            pthread_cond_wait(&packing.wake, &packing.lock);
+            continue;
+        }
+        job *next = &packing.jobs[packing.packed % JOBS_MAX];
+        pthread_mutex_unlock(&packing.lock);
+        if (packing.packer == NULL) {
+            packing.packer = ep_chunk_packer_new();
+        }
+        if (packing.packer != NULL) {
+            next->to = pack_chunk(packing.packer, packing.file, next->chunk);
+            next->events = next->to != NULL ? count_events(next->chunk, packing.kinds) : 0;
+        }
+        pthread_mutex_lock(&packing.lock);
+        packing.packed += 1;
+        pthread_cond_signal(&packing.done);
+    }
+    pthread_mutex_unlock(&packing.lock);
+    return NULL;
+}
+
+static void
+join_thread(void)
+{
+    pthread_mutex_lock(&packing.lock);
+    packing.ending = true;
+    pthread_cond_signal(&packing.wake);
+    pthread_mutex_unlock(&packing.lock);
+    if (packing.running) {
+        pthread_join(packing.thread, NULL);    /* waits at most until one chunk is packed: 2 ms */
+    }
+    packing.running = packing.ending = false;
+}
+
+/* ---- Jobs ------------------------------------------------------------------------------------ */
+
+void
+ep_packing_add(ep_chunk *chunk)
+{
+    if (packing.file == NULL || chunk->file != packing.file) {
+        return;
+    }
+    pthread_mutex_lock(&packing.lock);
+    bool room = packing.end - packing.first < JOBS_MAX;
+    if (room) {
+        packing.jobs[packing.end++ % JOBS_MAX] = (job){.chunk = chunk};
+        chunk->refs += 1;
+        pthread_cond_signal(&packing.wake);
+    }
+    pthread_mutex_unlock(&packing.lock);
+    if (room && !packing.running) {
+        packing.running = ep_ahead_start_thread(&packing.thread, run);
+    }
+}
+
+void
+ep_packing_commit(void)
+{
+    if (packing.file == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&packing.lock);
+    size_t packed = packing.packed;
+    pthread_mutex_unlock(&packing.lock);
+    while (packing.first < packed) {
+        /* The thread does not look at jobs below `packed`. */
+        job done = packing.jobs[packing.first % JOBS_MAX];
+        bool cut = ep_file_is_cut(packing.file);
+        if (done.to != NULL && (cut || !commit(ep_engine.filer, &done, 2))) {
+            discard(done.to);
+        }
+        ep_chunk_release(done.chunk);
+        pthread_mutex_lock(&packing.lock);
+        packing.first += 1;
+        pthread_mutex_unlock(&packing.lock);
+    }
+}
+
+bool
+ep_packing_wait(void)
+{
+    if (packing.file == NULL || packing.first == packing.end) {
+        return false;
+    }
+    packing.running = packing.running || ep_ahead_start_thread(&packing.thread, run);
+    if (!packing.running) {
+        return false;
+    }
+    pthread_mutex_lock(&packing.lock);
+    while (packing.packed == packing.first) {
+        pthread_cond_wait(&packing.done, &packing.lock);
+    }
+    pthread_mutex_unlock(&packing.lock);
+    ep_packing_commit();
+    return true;
+}
+
+void
+ep_packing_count(ep_kind_set kinds)
+{
+    packing.kinds = kinds;
+}
+
+void
+ep_packing_use_file(ep_file *file)
+{
+    join_thread();
+    while (packing.first < packing.end) {
+        job left = packing.jobs[packing.first++ % JOBS_MAX];
+        discard(left.to);
+        ep_chunk_release(left.chunk);
+    }
+    packing.first = packing.packed = packing.end = 0;
+    ep_chunk_packer_free(packing.packer);
+    packing.packer = NULL;
+    packing.file = file;
+}
+
+/* The calling thread does not write its chunk now. Those of other threads stay as they are. */
+static void
+seal_own_chunk(const ep_file *file)
+{
+    ep_log *log = ep_log_current;
+    if (log == NULL || log->chunk == NULL || log->chunk->file != file) {
+        return;
+    }
+    ep_chunk *own = log->chunk;
+    const _Atomic uint64_t *next = log->next;
+    ep_log_use_scratch(log, ep_clock_ticks());
+    log->next_bytes = ep_chunk_first_bytes();    /* for what comes after the recording */
+    /* So the next record takes a chunk. */
+    atomic_store_explicit(&log->end, log->scratch, memory_order_relaxed);
+    ep_chunk_seal(own, next);
+}
+
+static void
+note_moved(void *context, ep_chunk_header *to)
+{
+    ep_recorder *recorder = context;
+    size_t low = recorder->kept_first, high = recorder->kept_end;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (recorder->kept[middle]->sequence < to->sequence) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    ep_chunk *chunk = low < recorder->kept_end ? recorder->kept[low] : NULL;
+    if (chunk != NULL && chunk->sequence == to->sequence && chunk->packed) {
+        ep_os_unmap(chunk->header, chunk->bytes);
+        chunk->header = to;
+    } else {
+        ep_os_unmap(to, to->bytes);
+    }
+}
+
+void
+ep_packing_finish(ep_recorder *recorder)
+{
+    if (!ep_file_packs(recorder->file)) {
+        return;
+    }
+    join_thread();
+    ep_packing_commit();
+    ep_chunk_packer *packer = packing.packer != NULL ? packing.packer : ep_chunk_packer_new();
+    packing.packer = NULL;
+    ep_packing_use_file(NULL);
+    seal_own_chunk(recorder->file);
+    for (size_t i = recorder->kept_first; packer != NULL && i < recorder->kept_end; i++) {
+        ep_chunk *chunk = recorder->kept[i];
+        bool sealed = atomic_load_explicit(&chunk->header->state, memory_order_relaxed) ==
+                      EP_CHUNK_SEALED;
+        if (chunk->packed || chunk->file != recorder->file || !sealed || chunk->refs != 1) {
+            continue;
+        }
+        job last = {.chunk = chunk, .to = pack_chunk(packer, recorder->file, chunk)};
+        last.events = last.to != NULL ? count_events(chunk, recorder->options.kinds) : 0;
+        if (last.to != NULL && !commit(recorder, &last, 1)) {
+            discard(last.to);
+        }
+    }
+    ep_chunk_packer_free(packer);
+    ep_ahead_use_file(NULL);    /* its slots are free ones, too */
+    ep_file_compact(recorder->file, note_moved, recorder);
+}
+
+/* ---- Read again ------------------------------------------------------------------------------ */
+
+ep_status
+ep_packing_unpack(const ep_chunk *chunk, ep_chunk **out)
+{
+    const ep_chunk_header *from = chunk->header;
+    /* Two words more: a decoder may read past the last one. A writer leaves them free. */
+    size_t bytes = EP_CHUNK_BYTES_MIN, words = from->used_words;
+    while (bytes < EP_CHUNK_BYTES && EP_CHUNK_WORDS_OF(bytes) < words + 2) {
+        bytes *= 2;
+    }
+    if (from->magic != EP_FILE_PACKED_MAGIC || words + 2 > EP_CHUNK_WORDS_OF(bytes) ||
+        from->packed_bytes > chunk->bytes - sizeof *from) {
+        return EP_FORMAT;
+    }
+    ep_chunk_packer *packer = ep_chunk_packer_new();
+    ep_chunk *made = ep_calloc(1, sizeof *made);
+    ep_chunk_header *to = ep_os_map(bytes);
+    const char *why;
+    ep_status status = EP_NOMEM;
+    if (packer != NULL && made != NULL && to != NULL) {
+        status = ep_chunk_unpack(packer, (const uint8_t *)(from + 1), from->packed_bytes,
+                                 from->opened.ticks, (uint64_t *)(to + 1), words, &why);
+    }
+    ep_chunk_packer_free(packer);
+    if (status != EP_OK) {
+        free(made);
+        if (to != NULL) {
+            ep_os_unmap(to, bytes);
+        }
+        return status;
+    }
+    *to = *from;
+    to->magic = EP_CHUNK_MAGIC;
+    to->bytes = (uint32_t)bytes;
+    to->packed_bytes = 0;
+    *made = (ep_chunk){
+        .header = to, .bytes = (uint32_t)bytes, .refs = 1, .sequence = chunk->sequence};
+    *out = made;
+    return EP_OK;
+}
+
+/* ---- Fork ------------------------------------------------------------------------------------ */
+
+void
+ep_packing_before_fork(void)
+{
+    join_thread();
+    if (packing.thread_id != 0) {
+        ep_os_thread_await_end(packing.thread_id);    /* os.fork() counts the process's threads */
+        packing.thread_id = 0;
+    }
+    pthread_mutex_lock(&packing.lock);
+}
+
+void
+ep_packing_after_fork(void)
+{
+    pthread_mutex_unlock(&packing.lock);
+}
