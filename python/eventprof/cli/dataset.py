@@ -71,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _make(arguments: argparse.Namespace) -> int:
+    from .._words import plural
     from ..datasets.writing import recordings_in, write_dataset
 
     if arguments.show:
@@ -89,7 +90,10 @@ def _make(arguments: argparse.Namespace) -> int:
     if arguments.json:
         row = {"output": arguments.output, "recordings": made, "left_out": problems}
         print(document("dataset", None, [row], file=arguments.output))
-    elif made:
+    elif not made:
+        print(f"eventprof dataset: none of {plural(len(found), 'recording')} could be converted; "
+              f"nothing was added to {arguments.output}", file=sys.stderr)  # fmt: skip
+    else:
         recordings = "recording" if made == 1 else "recordings"
         print(f"{arguments.output}: {made:,} {recordings}; eventprof dataset {arguments.output}")
     return 1 if problems else 0

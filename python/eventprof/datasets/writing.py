@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -71,7 +72,8 @@ def write_dataset(
     Returns
     -------
     list of str
-        A line for each recording that is not in the dataset, with why. The others are.
+        A line for each recording that is not in the dataset, with why. The others are. If none
+        could be converted, no dataset is left, unless there was one.
 
     Raises
     ------
@@ -95,6 +97,8 @@ def write_dataset(
     if jobs < 1:
         raise ValueError(f"jobs: at least one, not {jobs}")
     folder = Path(path)
+    check(folder, or_empty=True)
+    was_there = folder.exists()
     _mark(folder)
     problems = []
     for done, (recording, problem) in enumerate(_all(found, folder, rows, events, jobs), 1):
@@ -102,17 +106,30 @@ def write_dataset(
             problems.append(problem if recording in problem else f"{recording}: {problem}")
         if progress is not None:
             progress(done, len(found))
+    if len(problems) == len(found):
+        _remove_empty(folder, was_there)
     return problems
 
 
 def _mark(folder: Path) -> None:
-    """Make the folder a dataset, unless it is one."""
-    check(folder, or_empty=True)
+    """Make the folder a dataset."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"format": FORMAT, "tables": {**PARTIALS, **ROWS, **EVENTS}}, indent=1)
     new = folder / f".{MARK}-{os.getpid()}"
     new.write_text(text + "\n", encoding="utf-8")
     new.replace(folder / MARK)
+
+
+def _remove_empty(folder: Path, was_there: bool) -> None:
+    """Remove a dataset that has no file of any table; what another process writes there stays."""
+    for table in (*PARTIALS, *ROWS, *EVENTS):
+        with contextlib.suppress(OSError):  # absent, or not empty
+            (folder / table).rmdir()
+    if [each.name for each in folder.iterdir()] == [MARK]:
+        with contextlib.suppress(OSError):
+            (folder / MARK).unlink()
+            if not was_there:
+                folder.rmdir()
 
 
 def check(folder: Path, *, or_empty: bool = False) -> None:
@@ -183,6 +200,8 @@ def convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
         for table in sorted(made, key=lambda each: each == "processes"):
             (folder / table).mkdir(exist_ok=True)
             (work / table / name).replace(folder / table / name)
+        if not (folder / MARK).exists():  # another process found nothing to write, and removed it
+            _mark(folder)
         for table in {*ROWS, *EVENTS}.difference(made):  # of an earlier conversion with more
             (folder / table / name).unlink(missing_ok=True)
     except (OSError, MemoryError, ValueError, eventprof.Error) as error:
