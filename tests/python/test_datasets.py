@@ -1,10 +1,13 @@
 """Datasets of recordings: the answers of each engine are those of the traces, to the unit."""
 
+import gc
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
+import weakref
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -13,7 +16,7 @@ import pytest
 import eventprof
 from eventprof.answers.adding import AddedTree
 from eventprof.answers.tree import Tree
-from eventprof.datasets import parts
+from eventprof.datasets import engines, parts
 from eventprof.datasets.writing import recordings_in
 
 pytest.importorskip("pyarrow")
@@ -195,8 +198,37 @@ def test_slowest_calls_are_those_of_the_traces(dataset, traces):
         ),
         reverse=True,
     )
-    assert dataset.slowest(5, "fib")["duration"].tolist() == fibs[:5]  # kept in slowest
-    assert dataset.slowest(40, "__main__.fib")["duration"].tolist() == fibs[:40]  # of all slices
+    for count in (5, 11, 40, len(fibs) + 1):  # in slowest of each; of slices, too; of slices alone
+        assert dataset.slowest(count, "__main__.fib")["duration"].tolist() == fibs[:count]
+
+
+def test_slices_are_read_only_where_slowest_does_not_suffice(made, monkeypatch):
+    pytest.importorskip("duckdb")
+    found = eventprof.dataset(made)
+    asked = []
+    rows = found._engine.rows
+
+    def noted(table, *words, **options):
+        asked.append((table, options.get("where", ())))
+        return rows(table, *words, **options)
+
+    monkeypatch.setattr(found._engine, "rows", noted)
+    assert len(found.slowest(3 * parts.SLOWEST_OF_FUNCTION, "fib")) == 3 * parts.SLOWEST_OF_FUNCTION
+    slices = [where for table, where in asked if table == "slices"]
+    assert all(any(column == "magnitude" for column, _, _ in where) for where in slices)
+    asked.clear()
+    assert len(found.slowest(parts.SLOWEST_OF_FUNCTION + 1, "__main__.main")) == 3
+    assert {table for table, _ in asked} == {"slowest"}
+
+
+def test_only_the_files_of_a_recording_are_read(dataset, made):
+    process = int(dataset.processes["process"][0])
+    name = f"{process & 0xFFFF_FFFF_FFFF_FFFF:016x}.parquet"
+    for where, files in (([], 4), ([("process", "in", [process])], 1), ([("process", "==", 7)], 4)):
+        assert len(engines._files(made, "slices", where)) == files
+    assert engines._files(made, "slices", [("process", "==", process)])[0].name == name
+    assert set(dataset.only(process).rows("slices", ("process",))["process"]) == {process}
+    assert len(dataset.rows("slices", ("process",), [("process", "==", 7)])) == 0
 
 
 def test_rows_of_a_recording_are_its_calls_and_blocks(dataset, traces):
@@ -358,6 +390,46 @@ def test_partials_need_no_columns_of_events(recorded, tmp_path, monkeypatch):
         found.rows("events")
 
 
+def test_one_recording_at_a_time_is_in_memory(recorded, tmp_path, monkeypatch):
+    known = []
+    open_ = eventprof.open
+
+    def opened(path):
+        assert not [each for each in known if each() is not None], "an earlier trace is still there"
+        trace = open_(path)
+        known.append(weakref.ref(trace))
+        return trace
+
+    monkeypatch.setattr(eventprof, "open", opened)
+    gc.disable()
+    try:
+        assert eventprof.write_dataset(recorded, tmp_path / "DS") == []
+    finally:
+        gc.enable()
+    assert len(known) == 4
+
+
+def test_without_a_good_recording_no_dataset_is_left(tmp_path):
+    bad = tmp_path / "bad.epr"
+    bad.write_text("no recording")
+    (problem,) = eventprof.write_dataset(bad, tmp_path / "DS")
+    assert "bad.epr" in problem
+    assert not (tmp_path / "DS").exists()
+    (tmp_path / "there").mkdir()
+    assert eventprof.write_dataset([bad, tmp_path / "absent.epr"], tmp_path / "there")
+    assert not any((tmp_path / "there").iterdir())
+    done = run(bad, "-o", tmp_path / "DS")
+    assert done.returncode == 1 and "none of 1 recording could be converted" in done.stderr
+    assert not (tmp_path / "DS").exists()
+
+
+def test_a_dataset_stays_when_no_more_can_be_added(made, tmp_path):
+    pytest.importorskip("duckdb")
+    shutil.copytree(made, tmp_path / "DS")
+    assert eventprof.write_dataset(tmp_path / "absent.epr", tmp_path / "DS")
+    assert len(eventprof.dataset(tmp_path / "DS").processes) == 4
+
+
 def test_a_bad_member_is_named_and_the_rest_is_used(recorded, tmp_path):
     good = recordings_in([recorded])[0]
     whole = open(good, "rb").read()
@@ -397,8 +469,6 @@ def test_a_full_disk_is_said_and_nothing_half_is_left(recorded, tmp_path, monkey
 
 
 def test_a_recording_that_is_not_whole_is_told(made, tmp_path):
-    import shutil
-
     pytest.importorskip("duckdb")
     copy = tmp_path / "DS"
     shutil.copytree(made, copy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import shutil
@@ -184,6 +185,15 @@ def convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
     str
         Why it could not be done; empty: it is done.
     """
+    try:
+        return _convert(recording, folder, rows, events)
+    finally:
+        # A trace and its tables know each other, so it is freed by the collector, which counts objects and
+        # not bytes: without this, seven recordings of 1.6 M events held 1.6 GB at once instead of 0.5.
+        gc.collect()
+
+
+def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
     import eventprof
 
     work = folder / f".part-{os.getpid()}"
