@@ -419,7 +419,7 @@ def test_without_a_good_recording_no_dataset_is_left(tmp_path):
     assert eventprof.write_dataset([bad, tmp_path / "absent.epr"], tmp_path / "there")
     assert not any((tmp_path / "there").iterdir())
     done = run(bad, "-o", tmp_path / "DS")
-    assert done.returncode == 1 and "none of 1 recording could be converted" in done.stderr
+    assert done.returncode == 1 and "no recording could be converted" in done.stderr
     assert not (tmp_path / "DS").exists()
 
 
@@ -444,8 +444,23 @@ def test_a_bad_member_is_named_and_the_rest_is_used(recorded, tmp_path):
         assert sum(name in problem for problem in problems) == 1, problems
     pytest.importorskip("duckdb")
     names = eventprof.dataset(tmp_path / "DS").processes["name"].tolist()
-    assert "good" in names or "cut" in names  # of one process both: the later one stays
+    assert names == ["good"]  # of one process both: the one with more events stays
+    (problem,) = eventprof.write_dataset(tmp_path / "cut.epr", tmp_path / "DS")
+    assert "cut.epr: the dataset has more events of this process, from " in problem
+    assert eventprof.dataset(tmp_path / "DS").processes["name"].tolist() == names
     assert not list((tmp_path / "DS").glob(".part-*"))
+
+
+def test_a_recording_that_is_gone_is_named(recorded, tmp_path):
+    family = tmp_path / "run.epd"
+    family.mkdir()
+    shutil.copy(recordings_in([recorded])[0], family / "a.epr")
+    listed = [{"file": "a.epr"}, {"file": "b.epr", "pid": 7, "events": 1200}]
+    (family / "manifest.json").write_text(json.dumps({"format": 1, "processes": listed}))
+    (problem,) = eventprof.write_dataset(tmp_path, tmp_path / "DS")
+    assert problem == f"{family}/b.epr: the file is missing (process 7, 1,200 events)"
+    done = run(family, "-o", tmp_path / "DS")
+    assert done.returncode == 1 and "1 recording;" in done.stdout and "b.epr" in done.stderr
 
 
 def test_a_full_disk_is_said_and_nothing_half_is_left(recorded, tmp_path, monkeypatch):

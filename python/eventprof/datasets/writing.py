@@ -13,6 +13,7 @@ from typing import Any
 
 from .._optional import require
 from .._words import plural
+from ..files import family
 from .parts import EVENTS, PARTIALS, ROWS, Recording
 
 #: Changes when a reader of the tables before it would be wrong about those behind it.
@@ -56,7 +57,8 @@ def write_dataset(
     Parameters
     ----------
     recordings : path or sequence of paths
-        Recordings, and folders of them. A recording that is in the dataset already is replaced.
+        Recordings, and folders of them. A recording that is in the dataset already is replaced,
+        unless the dataset has more events of the same process.
     path : path
         The dataset, a folder.
     rows : bool
@@ -89,6 +91,18 @@ def write_dataset(
     What is in the tables: doc/datasets.rst. A recording is added whole or not at all: an
     interrupted conversion is repeated, and nothing is there twice.
     """
+    return make(recordings, path, rows, events, jobs, progress)[1]
+
+
+def make(
+    recordings: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    path: str | os.PathLike[str],
+    rows: bool,
+    events: bool,
+    jobs: int,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[int, list[str]]:
+    """Do what `write_dataset` does, and say how many recordings were converted, too."""
     require("pyarrow.parquet", "dataset", "a dataset")
     given = [recordings] if isinstance(recordings, (str, os.PathLike)) else list(recordings)
     found = recordings_in(given)
@@ -107,9 +121,21 @@ def write_dataset(
             problems.append(problem if recording in problem else f"{recording}: {problem}")
         if progress is not None:
             progress(done, len(found))
-    if len(problems) == len(found):
+    made = len(found) - len(problems)
+    if not made:
         _remove_empty(folder, was_there)
-    return problems
+    return made, problems + _gone(given)
+
+
+def _gone(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """Name the recordings that a manifest in the folders names, and that are not there."""
+    said = []
+    for manifest in (each for path in paths for each in sorted(Path(path).rglob(family.MANIFEST))):
+        folder = str(manifest.parent)
+        listed, _ = family.read_manifest(folder)
+        lines, _ = family.gone(listed or (), family.paths(folder))
+        said += [os.path.join(folder, line) for line in lines]
+    return said
 
 
 def _mark(folder: Path) -> None:
@@ -201,6 +227,8 @@ def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
         trace = eventprof.open(recording)
         part = Recording(trace)
         name = f"{part.process & 0xFFFF_FFFF_FFFF_FFFF:016x}.parquet"
+        if better := _with_more_events(folder / "processes" / name, trace._facts["events"]):
+            return f"the dataset has more events of this process, from {better}"
         made = []
         for table, pieces in part.tables(rows=rows, events=events):
             (work / table).mkdir(parents=True)
@@ -219,6 +247,18 @@ def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return ""
+
+
+def _with_more_events(path: Path, events: int) -> str:
+    """Give the recording that the dataset has of a process, if it has more events than another."""
+    import pyarrow.parquet
+
+    if not path.exists():
+        return ""
+    (row,) = pyarrow.parquet.read_table(
+        path, columns=["events", "file"], partitioning=None
+    ).to_pylist()
+    return str(row["file"]) if row["events"] > events else ""
 
 
 def _write(pieces: Iterator[Any], path: Path) -> None:
