@@ -319,23 +319,34 @@ def test_dask_adds_up_without_a_shuffle(made):
 
 
 @pytest.mark.slow
-def test_a_cluster_of_dask_gives_the_same(made):
+def test_a_cluster_of_dask_gives_the_same(made, tmp_path):
     pytest.importorskip("distributed")
     pytest.importorskip("dask.dataframe")
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CLUSTER, made], capture_output=True, text=True, timeout=240
+        [sys.executable, "-W", "ignore", "-c", CLUSTER, made, tmp_path], capture_output=True, text=True,
+        timeout=240,
     )  # fmt: skip
     alone = open_with("dask", made)
     assert done.returncode == 0, done.stderr
-    by_client, by_address = json.loads(done.stdout.splitlines()[-1])
+    by_client, by_address, by_tasks = json.loads(done.stdout.splitlines()[-1])
     functions = alone.functions
     assert by_client == [functions[name].tolist() for name in ("function", "self", "p95")]
     assert by_address == alone.slowest(20)["duration"].tolist()
+    assert by_tasks == [[], 8, [8]]  # problems, recordings, calls
 
 
 CLUSTER = """
-import json, sys
+import json, os, sys
 import distributed, eventprof
+
+def work(n):
+    return str(n)
+
+def task(n, folder):
+    file = os.path.join(folder, f"{n}.epr")
+    with eventprof.record(output=file):
+        work(n)
+    return eventprof.write_dataset(file, os.path.join(folder, "DS"))
 
 if __name__ == "__main__":
     with distributed.LocalCluster(
@@ -345,7 +356,11 @@ if __name__ == "__main__":
         by_address = eventprof.dataset(sys.argv[1], "dask", scheduler=cluster.scheduler_address)
         slowest = by_address.slowest(20)["duration"].tolist()
         rows = [functions[name].tolist() for name in ("function", "self", "p95")]
-        print(json.dumps([rows, slowest]))
+        tasks = client.map(task, range(8), folder=sys.argv[2], pure=False)
+        problems = sum(client.gather(tasks), [])
+        made = eventprof.dataset(os.path.join(sys.argv[2], "DS"), "dask", scheduler=client)
+        calls = made.functions["calls"][made.functions["name"] == "work"].tolist()
+        print(json.dumps([rows, slowest, [problems, len(made.processes), calls]]))
 """
 
 
