@@ -55,7 +55,9 @@ def main() -> None:
     parser.add_argument("--partials", action="store_true")
     parser.add_argument("--engine", default="duckdb")
     parser.add_argument("--without", nargs="*", default=[], help="tables that need not be repeated")
-    parser.add_argument("--folder", help="an empty folder, in which all stays; without, all is removed")
+    parser.add_argument(
+        "--folder", help="an empty folder, in which all stays; without, all is removed"
+    )
     given = parser.parse_args()
     kept = contextlib.nullcontext(given.folder) if given.folder else tempfile.TemporaryDirectory()
     with kept as folder:

@@ -264,6 +264,36 @@ def test_slices_are_sorted_so_that_long_ones_are_found_by_statistics(made):
             assert magnitude == duration.bit_length()
 
 
+@pytest.mark.newest
+@pytest.mark.parametrize(("threads", "most", "ordered"), [
+    (3, 1 << 20, True), (3, 1 << 20, False), (5000, 1 << 20, True), (3, 1 << 62, True),
+])  # fmt: skip
+def test_rows_are_sorted_and_chosen_as_by_all_keys(threads, most, ordered):
+    rng = np.random.default_rng(12347)
+    count = 7919
+    # As many of each magnitude; and ends of each.
+    duration = rng.integers(1, most, count) >> rng.integers(0, most.bit_length(), count)
+    duration[:7] = (0, 1, 2, most - 1, most // 2, most // 2 - 1, 3)
+    thread = rng.integers(0, threads, count).astype(np.int32)
+    start = rng.integers(0, 2000, count)
+    start = np.sort(start) if ordered else start
+    function = rng.integers(-1, 40, count).astype(np.int32)
+
+    magnitude = parts._magnitude(duration)
+    assert magnitude.tolist() == [each.bit_length() for each in duration.tolist()]
+    expected = np.lexsort((start, thread, -magnitude))
+    assert (parts._falling(magnitude, thread, start) == expected).all()
+    assert (parts._falling(magnitude, None, start) == np.lexsort((start, -magnitude))).all()
+
+    order = np.argsort(-duration, kind="stable")
+    kept = set(order[: parts.SLOWEST].tolist())
+    for each in range(-1, 40):
+        kept.update(order[function[order] == each][: parts.SLOWEST_OF_FUNCTION].tolist())
+    found = parts._longest(duration, function)
+    assert found.tolist() == [row for row in order.tolist() if row in kept]
+    assert parts._longest(duration[:0], function[:0]).tolist() == []
+
+
 def test_memory_bounds_the_live_bytes(dataset, traces):
     for trace in traces:
         row = dataset.processes["file"].tolist().index(trace.file["path"])

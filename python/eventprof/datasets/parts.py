@@ -281,7 +281,7 @@ def _falling(magnitude: Array, thread: Array | None, start: Array) -> Array:
     """Give the order of rows by magnitude, the largest first, then by thread and start.
 
     Of rows that are in order of start already, as those of a trace, it is a radix sort of a number
-    of 16 bits: a twentieth of the time of a sort by three keys.
+    of 16 bits: a third of the time of a sort by three keys.
     """
     threads = 1 if thread is None else int(thread.max(initial=0)) + 1
     if threads > 1 << 10 or (start[1:] < start[:-1]).any():
@@ -349,10 +349,12 @@ def _magnitude(values: Array) -> Array:
     values = np.ma.filled(values, 0)
     if int(values.max(initial=0)) >= 1 << 53:  # a float64 would round up to the next power
         powers = np.int64(1) << np.arange(63, dtype=np.int64)
-        return np.searchsorted(powers, values, side="right").astype(np.int8)
-    # The exponent of a float64, which is 0 for 0; by less than the time of a search.
+        bits: Array = np.searchsorted(powers, values, side="right").astype(np.int8)
+        return bits
+    # The exponent of a float64, which is 0 for 0.
     exponent = values.astype(np.float64).view(np.int64) >> 52
-    return np.maximum(exponent - 1022, 0).astype(np.int8)
+    bits = np.maximum(exponent - 1022, 0).astype(np.int8)
+    return bits
 
 
 def _utf8(text: str | None) -> str | None:

@@ -63,7 +63,7 @@ def write_dataset(
         The dataset, a folder.
     rows : bool
         Write ``slices``, ``allocations`` and ``slowest``, too, for which the columns of a
-        recording's events are made in memory: about 60 bytes an event. Without, a recording needs
+        recording's events are made in memory: about 100 bytes an event. Without, a recording needs
         no more than its tree, however long it is.
     events : bool
         Write ``events``, too.
