@@ -1,10 +1,13 @@
 """Datasets of recordings: the answers of each engine are those of the traces, to the unit."""
 
+import gc
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
+import weakref
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -13,7 +16,7 @@ import pytest
 import eventprof
 from eventprof.answers.adding import AddedTree
 from eventprof.answers.tree import Tree
-from eventprof.datasets import parts
+from eventprof.datasets import engines, parts
 from eventprof.datasets.writing import recordings_in
 
 pytest.importorskip("pyarrow")
@@ -195,8 +198,37 @@ def test_slowest_calls_are_those_of_the_traces(dataset, traces):
         ),
         reverse=True,
     )
-    assert dataset.slowest(5, "fib")["duration"].tolist() == fibs[:5]  # kept in slowest
-    assert dataset.slowest(40, "__main__.fib")["duration"].tolist() == fibs[:40]  # of all slices
+    for count in (5, 11, 40, len(fibs) + 1):  # in slowest of each; of slices, too; of slices alone
+        assert dataset.slowest(count, "__main__.fib")["duration"].tolist() == fibs[:count]
+
+
+def test_slices_are_read_only_where_slowest_does_not_suffice(made, monkeypatch):
+    pytest.importorskip("duckdb")
+    found = eventprof.dataset(made)
+    asked = []
+    rows = found._engine.rows
+
+    def noted(table, *words, **options):
+        asked.append((table, options.get("where", ())))
+        return rows(table, *words, **options)
+
+    monkeypatch.setattr(found._engine, "rows", noted)
+    assert len(found.slowest(3 * parts.SLOWEST_OF_FUNCTION, "fib")) == 3 * parts.SLOWEST_OF_FUNCTION
+    slices = [where for table, where in asked if table == "slices"]
+    assert all(any(column == "magnitude" for column, _, _ in where) for where in slices)
+    asked.clear()
+    assert len(found.slowest(parts.SLOWEST_OF_FUNCTION + 1, "__main__.main")) == 3
+    assert {table for table, _ in asked} == {"slowest"}
+
+
+def test_only_the_files_of_a_recording_are_read(dataset, made):
+    process = int(dataset.processes["process"][0])
+    name = f"{process & 0xFFFF_FFFF_FFFF_FFFF:016x}.parquet"
+    for where, files in (([], 4), ([("process", "in", [process])], 1), ([("process", "==", 7)], 4)):
+        assert len(engines._files(made, "slices", where)) == files
+    assert engines._files(made, "slices", [("process", "==", process)])[0].name == name
+    assert set(dataset.only(process).rows("slices", ("process",))["process"]) == {process}
+    assert len(dataset.rows("slices", ("process",), [("process", "==", 7)])) == 0
 
 
 def test_rows_of_a_recording_are_its_calls_and_blocks(dataset, traces):
@@ -230,6 +262,36 @@ def test_slices_are_sorted_so_that_long_ones_are_found_by_statistics(made):
             rows["duration"].to_pylist(), rows["magnitude"].to_pylist(), strict=True
         ):
             assert magnitude == duration.bit_length()
+
+
+@pytest.mark.newest
+@pytest.mark.parametrize(("threads", "most", "ordered"), [
+    (3, 1 << 20, True), (3, 1 << 20, False), (5000, 1 << 20, True), (3, 1 << 62, True),
+])  # fmt: skip
+def test_rows_are_sorted_and_chosen_as_by_all_keys(threads, most, ordered):
+    rng = np.random.default_rng(12347)
+    count = 7919
+    # As many of each magnitude; and ends of each.
+    duration = rng.integers(1, most, count) >> rng.integers(0, most.bit_length(), count)
+    duration[:7] = (0, 1, 2, most - 1, most // 2, most // 2 - 1, 3)
+    thread = rng.integers(0, threads, count).astype(np.int32)
+    start = rng.integers(0, 2000, count)
+    start = np.sort(start) if ordered else start
+    function = rng.integers(-1, 40, count).astype(np.int32)
+
+    magnitude = parts._magnitude(duration)
+    assert magnitude.tolist() == [each.bit_length() for each in duration.tolist()]
+    expected = np.lexsort((start, thread, -magnitude))
+    assert (parts._falling(magnitude, thread, start) == expected).all()
+    assert (parts._falling(magnitude, None, start) == np.lexsort((start, -magnitude))).all()
+
+    order = np.argsort(-duration, kind="stable")
+    kept = set(order[: parts.SLOWEST].tolist())
+    for each in range(-1, 40):
+        kept.update(order[function[order] == each][: parts.SLOWEST_OF_FUNCTION].tolist())
+    found = parts._longest(duration, function)
+    assert found.tolist() == [row for row in order.tolist() if row in kept]
+    assert parts._longest(duration[:0], function[:0]).tolist() == []
 
 
 def test_memory_bounds_the_live_bytes(dataset, traces):
@@ -287,23 +349,34 @@ def test_dask_adds_up_without_a_shuffle(made):
 
 
 @pytest.mark.slow
-def test_a_cluster_of_dask_gives_the_same(made):
+def test_a_cluster_of_dask_gives_the_same(made, tmp_path):
     pytest.importorskip("distributed")
     pytest.importorskip("dask.dataframe")
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CLUSTER, made], capture_output=True, text=True, timeout=240
+        [sys.executable, "-W", "ignore", "-c", CLUSTER, made, tmp_path], capture_output=True, text=True,
+        timeout=240,
     )  # fmt: skip
     alone = open_with("dask", made)
     assert done.returncode == 0, done.stderr
-    by_client, by_address = json.loads(done.stdout.splitlines()[-1])
+    by_client, by_address, by_tasks = json.loads(done.stdout.splitlines()[-1])
     functions = alone.functions
     assert by_client == [functions[name].tolist() for name in ("function", "self", "p95")]
     assert by_address == alone.slowest(20)["duration"].tolist()
+    assert by_tasks == [[], 8, [8]]  # problems, recordings, calls
 
 
 CLUSTER = """
-import json, sys
+import json, os, sys
 import distributed, eventprof
+
+def work(n):
+    return str(n)
+
+def task(n, folder):
+    file = os.path.join(folder, f"{n}.epr")
+    with eventprof.record(output=file):
+        work(n)
+    return eventprof.write_dataset(file, os.path.join(folder, "DS"))
 
 if __name__ == "__main__":
     with distributed.LocalCluster(
@@ -313,7 +386,11 @@ if __name__ == "__main__":
         by_address = eventprof.dataset(sys.argv[1], "dask", scheduler=cluster.scheduler_address)
         slowest = by_address.slowest(20)["duration"].tolist()
         rows = [functions[name].tolist() for name in ("function", "self", "p95")]
-        print(json.dumps([rows, slowest]))
+        tasks = client.map(task, range(8), folder=sys.argv[2], pure=False)
+        problems = sum(client.gather(tasks), [])
+        made = eventprof.dataset(os.path.join(sys.argv[2], "DS"), "dask", scheduler=client)
+        calls = made.functions["calls"][made.functions["name"] == "work"].tolist()
+        print(json.dumps([rows, slowest, [problems, len(made.processes), calls]]))
 """
 
 
@@ -358,6 +435,46 @@ def test_partials_need_no_columns_of_events(recorded, tmp_path, monkeypatch):
         found.rows("events")
 
 
+def test_one_recording_at_a_time_is_in_memory(recorded, tmp_path, monkeypatch):
+    known = []
+    open_ = eventprof.open
+
+    def opened(path):
+        assert not [each for each in known if each() is not None], "an earlier trace is still there"
+        trace = open_(path)
+        known.append(weakref.ref(trace))
+        return trace
+
+    monkeypatch.setattr(eventprof, "open", opened)
+    gc.disable()
+    try:
+        assert eventprof.write_dataset(recorded, tmp_path / "DS") == []
+    finally:
+        gc.enable()
+    assert len(known) == 4
+
+
+def test_without_a_good_recording_no_dataset_is_left(tmp_path):
+    bad = tmp_path / "bad.epr"
+    bad.write_text("no recording")
+    (problem,) = eventprof.write_dataset(bad, tmp_path / "DS")
+    assert "bad.epr" in problem
+    assert not (tmp_path / "DS").exists()
+    (tmp_path / "there").mkdir()
+    assert eventprof.write_dataset([bad, tmp_path / "absent.epr"], tmp_path / "there")
+    assert not any((tmp_path / "there").iterdir())
+    done = run(bad, "-o", tmp_path / "DS")
+    assert done.returncode == 1 and "no recording could be converted" in done.stderr
+    assert not (tmp_path / "DS").exists()
+
+
+def test_a_dataset_stays_when_no_more_can_be_added(made, tmp_path):
+    pytest.importorskip("duckdb")
+    shutil.copytree(made, tmp_path / "DS")
+    assert eventprof.write_dataset(tmp_path / "absent.epr", tmp_path / "DS")
+    assert len(eventprof.dataset(tmp_path / "DS").processes) == 4
+
+
 def test_a_bad_member_is_named_and_the_rest_is_used(recorded, tmp_path):
     good = recordings_in([recorded])[0]
     whole = open(good, "rb").read()
@@ -372,8 +489,23 @@ def test_a_bad_member_is_named_and_the_rest_is_used(recorded, tmp_path):
         assert sum(name in problem for problem in problems) == 1, problems
     pytest.importorskip("duckdb")
     names = eventprof.dataset(tmp_path / "DS").processes["name"].tolist()
-    assert "good" in names or "cut" in names  # of one process both: the later one stays
+    assert names == ["good"]  # of one process both: the one with more events stays
+    (problem,) = eventprof.write_dataset(tmp_path / "cut.epr", tmp_path / "DS")
+    assert "cut.epr: the dataset has more events of this process, from " in problem
+    assert eventprof.dataset(tmp_path / "DS").processes["name"].tolist() == names
     assert not list((tmp_path / "DS").glob(".part-*"))
+
+
+def test_a_recording_that_is_gone_is_named(recorded, tmp_path):
+    family = tmp_path / "run.epd"
+    family.mkdir()
+    shutil.copy(recordings_in([recorded])[0], family / "a.epr")
+    listed = [{"file": "a.epr"}, {"file": "b.epr", "pid": 7, "events": 1200}]
+    (family / "manifest.json").write_text(json.dumps({"format": 1, "processes": listed}))
+    (problem,) = eventprof.write_dataset(tmp_path, tmp_path / "DS")
+    assert problem == f"{family}/b.epr: the file is missing (process 7, 1,200 events)"
+    done = run(family, "-o", tmp_path / "DS")
+    assert done.returncode == 1 and "1 recording;" in done.stdout and "b.epr" in done.stderr
 
 
 def test_a_full_disk_is_said_and_nothing_half_is_left(recorded, tmp_path, monkeypatch):
@@ -397,8 +529,6 @@ def test_a_full_disk_is_said_and_nothing_half_is_left(recorded, tmp_path, monkey
 
 
 def test_a_recording_that_is_not_whole_is_told(made, tmp_path):
-    import shutil
-
     pytest.importorskip("duckdb")
     copy = tmp_path / "DS"
     shutil.copytree(made, copy)

@@ -28,7 +28,7 @@ BELOW = {
     "export": {"recording", "trace"},
     "importing": {"trace"},
     "plugins": {"recording", "trace", "answers"},
-    "datasets": {"answers", "trace"},
+    "datasets": {"answers", "files", "trace"},
     "cli": {"recording", "files"},
     "_pypy": {"recording"},
 }

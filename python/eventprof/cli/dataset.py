@@ -71,25 +71,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _make(arguments: argparse.Namespace) -> int:
-    from ..datasets.writing import recordings_in, write_dataset
+    from ..datasets.writing import make
 
     if arguments.show:
         raise Failure("--show asks a dataset; -o makes one", 2)
     if arguments.partials and arguments.events:
         raise Failure("--partials and --events: one of the two", 2)
-    found = recordings_in(arguments.file)
     with Bar("converting") as bar:
-        problems = write_dataset(
-            found or arguments.file, arguments.output, rows=not arguments.partials,
-            events=arguments.events, jobs=arguments.jobs, progress=bar,
+        made, problems = make(
+            arguments.file, arguments.output, not arguments.partials, arguments.events,
+            arguments.jobs, bar,
         )  # fmt: skip
     for problem in problems:
         print(f"eventprof dataset: left out: {rows.printable(problem)}", file=sys.stderr)
-    made = len(found) - len(problems)
     if arguments.json:
         row = {"output": arguments.output, "recordings": made, "left_out": problems}
         print(document("dataset", None, [row], file=arguments.output))
-    elif made:
+    elif not made:
+        print(f"eventprof dataset: no recording could be converted; nothing was added to "
+              f"{arguments.output}", file=sys.stderr)  # fmt: skip
+    else:
         recordings = "recording" if made == 1 else "recordings"
         print(f"{arguments.output}: {made:,} {recordings}; eventprof dataset {arguments.output}")
     return 1 if problems else 0

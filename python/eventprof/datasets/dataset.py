@@ -399,24 +399,51 @@ class Dataset:
         if function is not None:
             where = [*where, ("function", "in", self._ids_of(function))]
         where += self._at_least(count, where)
-        few = count <= (parts.SLOWEST if function is None else parts.SLOWEST_OF_FUNCTION)
         names = ("process", "call", "function", "thread", "start", "duration", "self", "waited",
                  "depth", "caller_line", "allocated", "task")  # fmt: skip
-        found = self._engine.rows(
-            "slowest" if few else "slices", names, ("duration", "process", "call"), limit=count,
-            where=where,
-        )  # fmt: skip
+        order = ("duration", "process", "call")
+        kept = parts.SLOWEST if function is None else parts.SLOWEST_OF_FUNCTION
+        others: list[int] = []
+        if count > kept:
+            least, others = self._not_in_slowest(count, kept, function is not None, where)
+            where += [] if least is None else _longer(least)
+        found = self._engine.rows("slowest", names, order, limit=count, where=where)
+        if others:
+            # All calls of the recordings whose longest are too few, and of the rest the longest.
+            more = self._engine.rows(
+                "slices", names, order, limit=count, where=[*where, ("process", "in", others)]
+            )
+            found = _merged(found, more, others, order).slice(0, count)
         return self._with_names("slowest", found)
+
+    def _not_in_slowest(
+        self, count: int, kept: int, by_function: bool, where: list[Condition]
+    ) -> tuple[int | None, list[int]]:
+        """Give how long `count` calls are at least, and whose ``slowest`` may lack some of these.
+
+        A recording's ``slowest`` has all of its calls that are so long, unless as many of them are
+        that long as it keeps.
+        """
+        rows = self._engine.rows(
+            "slowest", ("duration", "process", "function"), ("duration",), where=where
+        )
+        process, function = rows["process"].to_numpy(), rows["function"].to_numpy()
+        least = None
+        if len(rows) >= count:
+            least = rows["duration"][count - 1].as_py()
+            of = rows["duration"].to_numpy() >= least
+            process, function = process[of], function[of]
+        if not by_function:
+            function = np.zeros_like(function)
+        pairs, many = np.unique(np.stack([process, function]), axis=1, return_counts=True)
+        return least, sorted(set(pairs[0, many >= kept].tolist()))
 
     def _at_least(self, count: int, where: list[Condition]) -> list[Condition]:
         """Give conditions that leave so many calls at least, and let files be skipped."""
         bins = self._engine.group("lengths", ("low",), sums=("calls",), where=where)
         low, calls = bins["low"].to_numpy(), bins["calls"].to_numpy()
         enough = np.flatnonzero(np.cumsum(calls[::-1]) >= count)
-        if not len(enough):
-            return []
-        least = int(low[::-1][enough[0]])
-        return [("magnitude", ">=", least.bit_length()), ("duration", ">=", least)]
+        return _longer(int(low[::-1][enough[0]])) if len(enough) else []
 
     def rows(
         self, table: str, columns: Sequence[str] = (), where: Sequence[Condition] = ()
@@ -528,6 +555,21 @@ class Dataset:
 
     def __repr__(self) -> str:
         return f"<eventprof dataset {self.path}: {self.headline()}>"
+
+
+def _longer(least: int) -> list[Condition]:
+    """Choose calls by their duration; files skip what is of another magnitude."""
+    return [("magnitude", ">=", least.bit_length()), ("duration", ">=", least)]
+
+
+def _merged(found: Any, more: Any, of: list[int], order: Sequence[str]) -> Any:
+    """Put the rows `more`, of the recordings `of`, in the place of theirs; the longest first."""
+    import pyarrow
+
+    rest = found.filter(pyarrow.array(~np.isin(found["process"].to_numpy(), of)))
+    both = pyarrow.concat_tables([rest, more.cast(rest.schema)])
+    first, *others = order
+    return both.sort_by([(first, "descending"), *((name, "ascending") for name in others)])
 
 
 def _values(column: Any) -> Any:

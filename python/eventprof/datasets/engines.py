@@ -49,6 +49,22 @@ class Engine(Protocol):
         """Give rows by the first column of `order`, the largest first; then by the others."""
 
 
+def _files(path: Path, table: str, where: Sequence[Condition]) -> list[Path]:
+    """Give the files of a table: those of the processes that are asked for, if they are few.
+
+    The end of each other file would be read only to find that it has another process.
+    """
+    folder = path / table
+    for column, operator, value in where:
+        if column == "process" and operator in ("==", "in"):
+            ids = [value] if operator == "==" else value
+            named = [folder / f"{each & 0xFFFF_FFFF_FFFF_FFFF:016x}.parquet" for each in ids]
+            # Who gave files other names has all of them read.
+            if named and all(file.exists() for file in named):
+                return named
+    return sorted(folder.glob("*.parquet"))
+
+
 class DuckDB:
     """DuckDB: SQL over the files, by all cores of this machine."""
 
@@ -68,9 +84,9 @@ class DuckDB:
                 self._connection.execute(view + self._files(folder.name))
         return self._connection.sql(query)
 
-    def _files(self, table: str) -> str:
-        pattern = _glob_escaped(self._path / table)
-        return "read_parquet('{}/*.parquet')".format(pattern.replace("'", "''"))
+    def _files(self, table: str, where: Sequence[Condition] = ()) -> str:
+        names = [_glob_escaped(file) for file in _files(self._path, table, where)]
+        return f"read_parquet([{', '.join(map(_literal, names))}])"
 
     def _run(self, query: str) -> Any:
         return self._connection.sql(query).to_arrow_table()
@@ -86,7 +102,7 @@ class DuckDB:
         parts += [f"min({c}) AS {c}" for c in map(_quoted, minima)]
         parts += [f"max({c}) AS {c}" for c in map(_quoted, maxima)]
         return self._run(
-            f"SELECT {', '.join(parts)} FROM {self._files(table)}{_where(where)} "
+            f"SELECT {', '.join(parts)} FROM {self._files(table, where)}{_where(where)} "
             f"GROUP BY {by} ORDER BY {by}"
         )
 
@@ -94,7 +110,7 @@ class DuckDB:
         """See `Engine`."""
         names = ", ".join(map(_quoted, columns))
         return self._run(
-            f"SELECT DISTINCT {names} FROM {self._files(table)}{_where(where)} "
+            f"SELECT DISTINCT {names} FROM {self._files(table, where)}{_where(where)} "
             f"ORDER BY {_quoted(columns[0])}"
         )
 
@@ -108,7 +124,7 @@ class DuckDB:
         end = "" if limit is None else f" LIMIT {limit}"
         names = ", ".join(map(_quoted, columns))
         return self._run(
-            f"SELECT {names} FROM {self._files(table)}{_where(where)} ORDER BY {by}{end}"
+            f"SELECT {names} FROM {self._files(table, where)}{_where(where)} ORDER BY {by}{end}"
         )
 
 
@@ -148,11 +164,13 @@ class Polars:
 
     def scan(self, table: str) -> Any:
         """Give a lazy frame."""
-        files = sorted((self._path / table).glob("*.parquet"))
-        return self._polars.scan_parquet(files, glob=False)
+        return self._scan(table, ())
+
+    def _scan(self, table: str, where: Sequence[Condition]) -> Any:
+        return self._polars.scan_parquet(_files(self._path, table, where), glob=False)
 
     def _chosen(self, table: str, where: Sequence[Condition]) -> Any:
-        frame = self.scan(table)
+        frame = self._scan(table, where)
         for column, operator, value in where:
             of = self._polars.col(column)
             test = {"==": "__eq__", ">=": "__ge__", "<=": "__le__", "in": "is_in"}[operator]
@@ -216,7 +234,7 @@ class Dask:
 
     def _read(self, table: str, columns: Sequence[str] | None, where: Sequence[Condition]) -> Any:
         return self._frames.read_parquet(
-            str((self._path / table).absolute()),
+            [str(file.absolute()) for file in _files(self._path, table, where)],
             columns=None if columns is None else list(dict.fromkeys(columns)),
             filters=[(c, o, set(v) if o == "in" else v) for c, o, v in where] or None,
             dtype_backend="pyarrow",
