@@ -245,7 +245,8 @@ uint32_t
 ep_tree_find_origin(ep_tree *tree, uint32_t leaf, uint32_t owner)
 {
     uint32_t index = PAIR_FIND(&tree->origin_map, tree->origins, leaf, owner);
-    if (EP_UNLIKELY(index == 0 && tree->origin_count >= tree->origin_limit && drop_origins(tree) != EP_OK)) {
+    bool is_full = index == 0 && tree->origin_count >= tree->origin_limit;
+    if (EP_UNLIKELY(is_full && drop_origins(tree) != EP_OK)) {
         return 0;
     }
     size_t row = tree->origin_count;
