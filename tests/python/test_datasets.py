@@ -20,6 +20,10 @@ from eventprof.datasets import engines, parts
 from eventprof.datasets.writing import recordings_in
 
 pytest.importorskip("pyarrow")
+
+#: Datasets are made from recordings, the same on each Python.
+pytestmark = pytest.mark.newest
+
 ENGINES = {"duckdb": "duckdb", "polars": "polars", "dask": "dask.dataframe"}
 
 PROGRAM = """
@@ -264,7 +268,6 @@ def test_slices_are_sorted_so_that_long_ones_are_found_by_statistics(made):
             assert magnitude == duration.bit_length()
 
 
-@pytest.mark.newest
 @pytest.mark.parametrize(("threads", "most", "ordered"), [
     (3, 1 << 20, True), (3, 1 << 20, False), (5000, 1 << 20, True), (3, 1 << 62, True),
 ])  # fmt: skip

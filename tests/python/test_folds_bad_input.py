@@ -17,6 +17,9 @@ import eventprof
 from eventprof.answers.show import headline
 from eventprof.answers.tree import Tree
 
+#: A fold is C code over a recording, the same on each Python.
+pytestmark = pytest.mark.newest
+
 needs_proc = pytest.mark.skipif(
     not os.path.exists("/proc/self/status"), reason="needs Linux's /proc"
 )

@@ -14,6 +14,9 @@ import pytest
 
 import eventprof
 
+#: A fold is C code over a recording, the same on each Python.
+pytestmark = pytest.mark.newest
+
 WORK = """
 def leaf(size):
     return bytes(size)

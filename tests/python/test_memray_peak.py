@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+#: memray and a fold are C code, the same on each Python.
+pytestmark = pytest.mark.newest
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "memray_peak.py"
 SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "") or "sanitizer" in (
     sysconfig.get_config_var("CONFIG_ARGS") or ""
