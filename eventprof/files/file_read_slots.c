@@ -479,6 +479,41 @@ unpacked_bytes_of(const ep_chunk_header *header)
     return bytes;
 }
 
+/* Pages with data that are in no slot: a header was damaged, and what it told of is not found. */
+typedef struct stray_pages {
+    uint64_t first, count;    /* first: an offset */
+} stray_pages;
+
+/* Notes the page at an offset where no slot begins, unless it is empty: then it was never used. A running
+ * writer may have made it a slot since its header was read, and a later version may know more slots. */
+static void
+look_for_stray(const ep_file_reader *reader, uint64_t at, stray_pages *stray)
+{
+    uint64_t words[512];
+    if (reader->header.major == 1 || reader->header.minor > EP_FILE_MINOR || reader->facts.writer_lives) {
+        return;
+    }
+    int64_t got = ep_reader_read_at(reader, at, words, sizeof words);
+    for (size_t i = 0; got > 0 && i < (size_t)got / 8; i++) {
+        if (words[i] != 0) {
+            stray->first = stray->count == 0 ? at : stray->first;
+            stray->count += 1;
+            return;
+        }
+    }
+}
+
+static void
+note_stray(ep_file_reader *reader, const stray_pages *stray)
+{
+    if (stray->count > 0) {
+        ep_reader_note(reader,
+                       "from offset %" PRIu64 " on: the header of a slot is damaged; %" PRIu64
+                       " KiB of records or names are missing",
+                       stray->first, stray->count * (reader->header.slot_bytes / 1024));
+    }
+}
+
 /* Lists the slots with texts, and those with events of chunks up to `last_sequence`, in order of
  * sequence. */
 static ep_status
@@ -487,6 +522,7 @@ list_slots(ep_loader *l, uint64_t last_sequence)
     ep_file_reader *reader = l->reader;
     ep_file_facts *facts = &reader->facts;
     size_t empty = 0, bytes;
+    stray_pages stray = {0};
     l->event_slot_count = l->text_slot_count = 0;
     facts->other_slots = 0;
     for (uint64_t at = reader->header.head_bytes; at < reader->bytes; at += bytes) {
@@ -528,9 +564,12 @@ list_slots(ep_loader *l, uint64_t last_sequence)
             return EP_NOMEM;
         }
         empty = header.magic == 0 ? empty + 1 : 0;
-        /* If it is not a slot, it is damaged or was never used: the next slot may begin at any page. */
-        bytes = bytes > 0 ? bytes : reader->header.slot_bytes;
+        if (bytes == 0) {    /* damaged or never used: the next slot may begin at any page */
+            look_for_stray(reader, at, &stray);
+            bytes = reader->header.slot_bytes;
+        }
     }
+    note_stray(reader, &stray);
     if (l->event_slot_count > 1) {
         qsort(l->event_slots, l->event_slot_count, sizeof *l->event_slots, by_sequence);
         drop_unpacked_twins(l);

@@ -185,6 +185,20 @@ def test_changed_anywhere(good, tmp_path):
             file.flush()
 
 
+@pytest.mark.parametrize("of", [chunk_at, texts_at], ids=["events", "names"])
+@pytest.mark.parametrize("bytes_", [4, 128], ids=["magic", "header"])
+def test_a_slot_without_its_header_is_missing(of, bytes_, good, tmp_path):
+    path = tmp_path / "a.epr"
+    at = of(good)
+    path.write_bytes(good)
+    assert not eventprof.open(path).file["missing"]
+
+    path.write_bytes(good[:at] + bytes(bytes_) + good[at + bytes_ :])
+
+    missing = eventprof.open(path).file["missing"]
+    assert any(f"from offset {at} on" in line and "header of a slot" in line for line in missing)
+
+
 def test_a_sparse_file_of_any_length(good, tmp_path):
     path = tmp_path / "a.epr"
     path.write_bytes(good)
