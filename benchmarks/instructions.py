@@ -74,6 +74,11 @@ MIXES: dict[str, tuple[str, dict[str, str]]] = {
     "instructions": ("instructions", INSIDE),
 }
 
+# What starts and stops. Of each a new recorder, and one that has events of an earlier window: as
+# many as fill some chunks.
+STARTS = ("calls", "allocations")
+STARTS_COPIES = 2
+EVENTS_BEFORE = 250_000
 
 _between: list[CodeType] = []
 
@@ -90,6 +95,32 @@ def _compiled(source: str, copy: int) -> Callable[[int], object]:
     scope: dict[str, Any] = {}
     exec(_moved(compile(source, "<string>", "exec"), copy), scope)
     return scope["run"]
+
+
+def _measure_starts(kinds: str, parts: list[dict[str, Any]]) -> None:
+    """Count what one start with its stop takes: of a new recorder, and of one that has events."""
+
+    def nothing(_: Any) -> None:
+        pass
+
+    def start_and_stop(recorder: Any) -> None:
+        recorder.start()
+        recorder.stop()
+
+    def make_events() -> None:
+        for _ in range(EVENTS_BEFORE // 2):
+            object()
+
+    for copy in range(STARTS_COPIES):
+        new, used = (tools.recorder(kinds) for _ in range(2))
+        start_and_stop(used)
+        with used:
+            make_events()
+        for path, recorder in (("a new recorder", new), ("once more", used)):
+            for times, run in ((1, nothing), (2, start_and_stop)):
+                tools.hooks.measure(f"part {len(parts)} {times}", run, recorder)
+            name = f"start and stop, {kinds}: {path}"
+            parts.append({"path": name, "empty": False, "copy": copy, "events": 1})
 
 
 def main() -> None:
@@ -125,6 +156,8 @@ def main() -> None:
                             "events": events[1] - events[0],
                         }
                     )
+    for kinds in STARTS:
+        _measure_starts(kinds, parts)
     with eventprof.record(memory=False) as recorder:
         pass
     json.dump({"clock": recorder.clock, "parts": parts}, sys.stdout)

@@ -128,10 +128,8 @@ ep_cursor_begin(const ep_chunk_header *header)
     };
 }
 
-/* Checks a record that its owner may remove, and overwrite with others, while we read it: of a block (two
- * words) or of a call (one word). False: the owner did; read again. */
-bool
-ep_cursor_settle(ep_cursor *cursor, uint64_t word0, int words)
+static inline bool
+settle(ep_cursor *cursor, uint64_t word0, int words)
 {
     /* Acquire: if the next word was written after the record was removed, so was our word 0. */
     uint64_t behind = atomic_load_explicit(&cursor->at[words], memory_order_acquire);
@@ -147,16 +145,60 @@ ep_cursor_settle(ep_cursor *cursor, uint64_t word0, int words)
     return true;
 }
 
-/* Call it after reading word 0 at the cursor. False: this is not the start of a record, because the record
- * before it was removed and the log now ends, or has other records, before the cursor. */
+/* Checks a record that its owner may remove, and overwrite with others, while we read it: of a block (two
+ * words) or of a call (one word). False: the owner did; read again. */
 bool
-ep_cursor_stands(ep_cursor *cursor)
+ep_cursor_settle(ep_cursor *cursor, uint64_t word0, int words)
+{
+    return settle(cursor, word0, words);
+}
+
+static inline bool
+stands(ep_cursor *cursor)
 {
     if (atomic_load_explicit(cursor->last, memory_order_acquire) == cursor->last_word0) {
         return true;
     }
     cursor->limit = cursor->at;
     return false;
+}
+
+/* Call it after reading word 0 at the cursor. False: this is not the start of a record, because the record
+ * before it was removed and the log now ends, or has other records, before the cursor. */
+bool
+ep_cursor_stands(ep_cursor *cursor)
+{
+    return stands(cursor);
+}
+
+size_t
+ep_cursor_copy(ep_cursor *cursor, uint64_t *to)
+{
+    uint64_t *end = to;
+    while (cursor->at < cursor->limit) {
+        /* Acquire: pairs with ep_log_publish(). */
+        uint64_t word0 = atomic_load_explicit(&cursor->at[0], memory_order_acquire);
+        if (word0 == 0 || (cursor->last != NULL && !stands(cursor))) {
+            break;
+        }
+        const ep_kind_info *info = &ep_kinds[EP_WORD0_KIND(word0)];
+        int words = info->words == 1 ? 1 : 2;
+        end[0] = word0;
+        end[1] = words == 2 ? atomic_load_explicit(&cursor->at[1], memory_order_relaxed) : 0;
+        bool is_known = info->words == words && info->family != EP_FAMILY_CONTROL;
+        if (is_known && info->family != EP_FAMILY_FREE && info->family != EP_FAMILY_VALUE &&
+            !settle(cursor, word0, words)) {
+            continue;
+        }
+        cursor->at += words;
+        end += words;
+        if (EP_UNLIKELY(!is_known) && EP_WORD0_KIND(word0) != EP_KIND_SYNC &&
+            EP_WORD0_KIND(word0) != EP_KIND_ESCAPE &&
+            (EP_WORD0_KIND(word0) != EP_KIND_THREAD || end[-1] != cursor->thread_id)) {
+            break;
+        }
+    }
+    return (size_t)(end - to);
 }
 
 bool

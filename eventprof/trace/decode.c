@@ -41,6 +41,7 @@ typedef struct reader {
     size_t segment;                     /* index + 1 of what `cursor` reads; 0: at the end */
     ep_cursor cursor;
     const ep_chunk_header *loaded;      /* chunk of the source that `cursor` reads; NULL: none */
+    _Atomic uint64_t *copy;             /* records of a live chunk, that `cursor` reads; NULL: none */
     plain_ticks plain;
     int64_t last_ns;                    /* time never goes backwards within a thread */
     uint64_t recorded[EP_KIND_COUNT];
@@ -139,10 +140,30 @@ append_record(reader *r, const ep_record *record)
 static void
 leave_chunk(ep_decoder *d, reader *r)
 {
+    free(r->copy);
+    r->copy = NULL;
     if (r->loaded != NULL) {
         d->source->let_go(d->source, r->loaded);
         r->loaded = NULL;
     }
+}
+
+/* A copy is read by vectors: 22 and 11 instructions a call instead of 100. */
+static void
+copy_live(ep_decoder *d, reader *r)
+{
+    size_t most = (size_t)(r->cursor.limit - r->cursor.at);
+    r->copy = ep_array_new(most + 2, sizeof *r->copy);
+    if (r->copy == NULL) {
+        d->status = EP_NOMEM;
+        r->segment = 0;
+        return;
+    }
+    size_t words = ep_cursor_copy(&r->cursor, (uint64_t *)r->copy);
+    r->cursor.at = r->copy;
+    r->cursor.limit = r->copy + words;
+    r->cursor.live = false;
+    r->cursor.last = NULL;
 }
 
 /* Moves the cursor to the begin of a segment (index + 1; 0: the end). */
@@ -158,6 +179,9 @@ enter_segment(ep_decoder *d, reader *r, size_t index)
     r->cursor = s->begin;
     d->words_entered += s->limit_word - s->from_word;
     if (d->source == NULL) {
+        if (r->cursor.live) {
+            copy_live(d, r);
+        }
         return;
     }
     d->status = d->source->load(d->source, s->chunk, &r->loaded);

@@ -400,6 +400,26 @@ START_TEST(memory_goes_back_when_nobody_wants_it)
 }
 END_TEST
 
+/* To unmap them and to map them again took 0.6 to 1.8 ms of each start. */
+START_TEST(a_recorder_that_starts_again_keeps_its_chunks)
+{
+    setup();
+    ep_recorder recorder;
+    tape t = own_tape(1);
+    ep_model_start(&recorder, EP_MODEL_ALL_KINDS, 0, EP_ON_FULL_GROW, EP_CLOCK_INJECTED);
+    emit(&t, 1500000);
+    size_t mapped = ep_engine_get_stats().bytes_mapped;
+    ck_assert_uint_ge(mapped, 12 * EP_CHUNK_BYTES);
+
+    ep_recorder_clear_to_start(&recorder);
+
+    ck_assert_uint_eq(ep_engine_get_stats().bytes_mapped, mapped);
+    ep_recorder_clear(&recorder);
+    ck_assert_uint_lt(ep_engine_get_stats().bytes_mapped, mapped);
+    tape_free(&t);
+}
+END_TEST
+
 /* ---- Calls open at the start ----------------------------------------------------------------- */
 
 START_TEST(calls_open_at_the_start_are_kept_and_folded)
@@ -549,6 +569,7 @@ EP_TEST_MAIN("engine",
              a_recorder_starts_once_and_stops_once,
              clearing_a_running_recorder_stops_it,
              memory_goes_back_when_nobody_wants_it,
+             a_recorder_that_starts_again_keeps_its_chunks,
              calls_open_at_the_start_are_kept_and_folded,
              folding_is_what_the_rule_says,
              a_second_clock_is_refused_while_one_runs,

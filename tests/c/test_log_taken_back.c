@@ -257,13 +257,29 @@ write_live(void *argument)
     return NULL;
 }
 
+/* Room for the words of a chunk, and two more. */
+static uint64_t copied[EP_CHUNK_BYTES / sizeof(uint64_t) + 2];
+
+/* A cursor that reads a copy of what the given one would read. */
+static ep_cursor
+copy_of(ep_cursor cursor)
+{
+    ep_cursor over = cursor;
+    size_t words = ep_cursor_copy(&cursor, copied);
+    over.at = (const _Atomic uint64_t *)copied;
+    over.limit = over.at + words;
+    over.live = false;
+    return over;
+}
+
 /* Reads from the start. Returns: how many whole, right events there were. */
 static size_t
-read_live(const live *l)
+read_live(const live *l, bool by_copy)
 {
+    uint64_t least = atomic_load_explicit(&l->written, memory_order_acquire);
     ep_cursor cursor = ep_cursor_begin(l->header);
     ep_record record = {0};
-    uint64_t least = atomic_load_explicit(&l->written, memory_order_acquire);
+    cursor = by_copy ? copy_of(cursor) : cursor;
     size_t count = 0;
     while (ep_cursor_next(&cursor, &record)) {
         ep_model_event read = event_of(&record), event = live_event(count);
@@ -306,12 +322,13 @@ read_while_written(taken_back take_back)
 
         size_t last = 0;
         while (!atomic_load(&l.done)) {
-            size_t count = read_live(&l);
+            size_t count = read_live(&l, round % 2 == 1);
             ck_assert_uint_ge(count, last);
             last = count;
         }
 
-        ck_assert_uint_eq(read_live(&l), l.count);
+        ck_assert_uint_eq(read_live(&l, false), l.count);
+        ck_assert_uint_eq(read_live(&l, true), l.count);
         ep_model_join(writer);
     }
     end_log();
@@ -409,7 +426,99 @@ START_TEST(a_reader_that_stood_on_a_block_taken_back_ends_there)
 }
 END_TEST
 
+/* A change of the clock's high half, escapes, a value that looks like a record. */
+START_TEST(a_copy_has_the_records_and_ends_where_the_log_does)
+{
+    ep_log *log = fresh_log(5000);
+    ep_model_put(log, &before_block);
+    ep_log_put_block(log, 5002, EP_KIND_MALLOC_MEM, EP_PAYLOAD_MAX, 4097, EP_ALLOC_SITE_MAX + 1);
+    ep_log_put_free(log, 5003, EP_KIND_FREE_OBJ, 5, EP_WORD0(5011, EP_KIND_CALL, 666));
+    ep_log_put(log, UINT64_C(7) << 32, EP_KIND_CALL, 99);
+    ep_log_put_block(log, UINT64_C(8) << 32, EP_KIND_MALLOC_MEM, 32, 4096, 99);
+    ep_log_take_back(log);
+
+    ep_cursor cursor = ep_cursor_begin(log->chunk->header), copy = copy_of(cursor);
+
+    ep_record a = {0}, b = {0};
+    size_t count = 0;
+    for (; ep_cursor_next(&cursor, &a); count++) {
+        ck_assert(ep_cursor_next(&copy, &b));
+        ep_model_event event = event_of(&a), same = event_of(&b);
+        ck_assert(same_event(&event, &same));
+    }
+    ck_assert_uint_eq(count, 4);
+    assert_ends(&copy);
+    end_log();
+}
+END_TEST
+
+/* The copy holds the first of two blocks; both go, and others are written in their place. */
+START_TEST(a_copy_between_two_blocks_taken_back_ends_there)
+{
+    ep_log *log = fresh_log(5000);
+    ep_log_put_block(log, 5001, EP_KIND_MALLOC_MEM, 32, 4096, 99);
+    ep_log_put_block(log, 5002, EP_KIND_MALLOC_MEM, 32, 8192, 99);
+    ep_cursor cursor = ep_cursor_begin(log->chunk->header);
+    const _Atomic uint64_t *const limit = cursor.limit;
+    cursor.limit = cursor.at + 2;
+    ck_assert_uint_eq(ep_cursor_copy(&cursor, copied), 2);
+    cursor.limit = limit;
+
+    ep_log_take_back(log);
+    ep_log_take_back(log);
+    ep_model_put(log, &after_block);
+    ep_log_put_free(log, 5010, EP_KIND_FREE_OBJ, 5, EP_WORD0(5011, EP_KIND_CALL, 666));
+
+    ck_assert_uint_eq(ep_cursor_copy(&cursor, copied), 0);
+    end_log();
+}
+END_TEST
+
+/* What is there last may be removed: behind it nothing is read. */
+START_TEST(a_copy_ends_behind_the_record_that_was_the_last)
+{
+    ep_log *log = fresh_log(5000);
+    ep_log_put_block(log, 5001, EP_KIND_MALLOC_MEM, 32, 4096, 99);
+    ep_cursor cursor = ep_cursor_begin(log->chunk->header);
+    ck_assert_uint_eq(ep_cursor_copy(&cursor, copied), 2);
+
+    ep_model_put(log, &after_block);
+
+    ck_assert_uint_eq(ep_cursor_copy(&cursor, copied), 0);
+    end_log();
+}
+END_TEST
+
+/* Its records are in a segment of their own. */
+START_TEST(a_copy_ends_with_the_first_record_of_another_thread)
+{
+    ep_log *log = fresh_log(5000);
+    ep_model_put(log, &before_block);
+    ep_cursor cursor = ep_cursor_begin(log->chunk->header);
+    const uint64_t own = cursor.thread_id;
+    const uint64_t threads[] = {own, own + 1};
+    for (int i = 0; i < 2; i++) {
+        atomic_store_explicit(&log->next[1], threads[i], memory_order_relaxed);
+        ep_log_publish(log->next, 2, EP_WORD0(5002, EP_KIND_THREAD, 0));
+        log->next += 2;
+        ep_model_put(log, &after_block);
+    }
+
+    ep_cursor copy = copy_of(cursor);
+
+    assert_next_is(&copy, &before_block);
+    assert_next_is(&copy, &after_block);
+    assert_ends(&copy);
+    ck_assert_uint_eq(copy.thread_id, own + 1);
+    end_log();
+}
+END_TEST
+
 EP_TEST_MAIN("log_taken_back",
+             a_copy_has_the_records_and_ends_where_the_log_does,
+             a_copy_between_two_blocks_taken_back_ends_there,
+             a_copy_ends_behind_the_record_that_was_the_last,
+             a_copy_ends_with_the_first_record_of_another_thread,
              last_block_is_named_and_taken_back,
              two_blocks_in_a_row_are_taken_back_and_no_third,
              a_block_with_another_record_behind_it_is_not_taken_back,

@@ -428,7 +428,8 @@ def test_an_exception_is_shown_unrecorded_beside_what_goes_on(tmp_path, start, w
     if words != "memory=off":
         assert trace.allocations["size"].tolist().count(sys.getsizeof(bytes(12347))) == 3
         unknown = (trace.events["event"] == "free") & (trace.events["size"].mask)
-        assert unknown.sum() < 200
+        # A collector without generations comes early upon what was garbage before the recording: 450 blocks.
+        assert unknown.sum() < (200 if raw.HAS_GIL else 1000)
 
 
 CHURNING = """

@@ -10,6 +10,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import raw
 
 import eventprof
 
@@ -28,7 +29,7 @@ OPTIONS = [
     {},
     {"memory": False},
     {"memory": False, "c_calls": False},
-    {"backend": "profile"},
+    *([{"backend": "profile"}] if raw.HAS_GIL else []),
     {"c_calls": False, "include": ["*work"]},
     {"memory": False, "min_duration": "1 ns", "max_depth": 50},
 ]

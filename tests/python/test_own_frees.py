@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 
 import numpy as np
 import pytest
+import raw
 
 import eventprof
 
@@ -47,6 +49,29 @@ def test_a_lookup_of_ours_frees_a_string_of_the_programs(backend):
     found = rec.trace.verify()
     assert found, found
     assert rec.trace.pairing["frees_lost"] == 0
+
+
+@pytest.mark.skipif(raw.HAS_GIL, reason="with a GIL any thread may free any object")
+def test_what_queues_a_string_for_its_thread_is_freed_there():
+    """The thread takes a chunk of memory for the queue, which the main thread frees as the program."""
+    gc.disable()
+    try:
+        with eventprof.record() as rec:
+            for _ in range(10):
+                thread = threading.Thread(target=leaf)
+                fill_type_cache()
+                thread.start()
+                thread.join()
+                names_of_that_size()
+    finally:
+        gc.enable()
+
+    found = rec.trace.verify()
+    assert found, found
+    events = rec.trace.events
+    frees = (np.asarray(events["domain"]) == "raw") & (np.asarray(events["event"]) == "free")
+    # One may be of a chunk that the main thread kept before; of the others each has its allocation.
+    assert (frees & np.ma.getmaskarray(events["size"])).sum() <= 2
 
 
 def test_a_task_of_a_subclass_is_looked_at_in_the_same_way(backend):

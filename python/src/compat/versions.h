@@ -32,6 +32,10 @@
 /* 3.13 and later: of one thread only by itself, or of all at once. */
 #define EP_TRACES_ANY_THREAD (PY_VERSION_HEX < 0x030D0000)
 
+/* Without a GIL a thread queues objects that only their own thread may free, in chunks of RAW memory that
+ * the other thread frees (pycore_object_stack.h). */
+#define EP_QUEUE_CHUNK_BYTES (256 * sizeof(void *))
+
 /* ---- Frames and calls ------------------------------------------------------------------------ */
 
 /* A collection may visit a running generator with a stack that is not as deep (generator_stacks.h). */

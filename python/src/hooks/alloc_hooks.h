@@ -208,10 +208,18 @@ put_own(ep_log *log, ep_kind kind, ep_domain domain, size_t size, void *block)
     ep_py_end_event(log);
 }
 
+/* An object of the program that our code drops may be queued for its thread: that thread frees the chunk of
+ * the queue as the program, so its allocation is an event, too. Our own code has no blocks of RAW. */
+static inline bool
+is_of_queue(ep_domain domain, size_t size)
+{
+    return EP_GIL_DISABLED && domain == EP_DOMAIN_RAW && size == EP_QUEUE_CHUNK_BYTES;
+}
+
 static inline void
 list_or_put(ep_log *log, ep_kind kind, ep_domain domain, size_t size, void *block)
 {
-    if (log->own_blocks.are_events) {
+    if (log->own_blocks.are_events || is_of_queue(domain, size)) {
         put_own(log, kind, domain, size, block);
     } else {
         ep_py_list_own_block(log, (uintptr_t)block);
