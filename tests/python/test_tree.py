@@ -714,6 +714,25 @@ def test_tree_of_one_call(recording, capsys, arguments, said):
     assert said in capsys.readouterr().out
 
 
+@pytest.mark.newest
+def test_slowest_is_of_own_code_if_that_has_the_name(capsys):
+    def sort_key(n):
+        return -n
+
+    library = {"time": time, "__name__": "library"}
+    code = "class Table:\n    def sort_key(self, n):\n        time.sleep(0.05)\n"
+    exec(compile(code, "/usr/lib/python3/site-packages/library.py", "exec"), library)
+    with eventprof.record(threads="current", memory=False) as rec:
+        sort_key(1)
+        library["Table"]().sort_key(1)
+
+    rec.trace.show_tree(slowest="sort_key")
+    rec.trace.show_tree(slowest="Table.sort_key")
+
+    first, second = (row for row in capsys.readouterr().out.splitlines() if row.startswith("call "))
+    assert "<locals>.sort_key, " in first and ": Table.sort_key, " in second
+
+
 @pytest.mark.parametrize(
     "asked", [["--slowest", "own_work"], ["--span", "request"], ["--call", "0"]], ids=" ".join
 )

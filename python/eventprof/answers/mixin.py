@@ -153,7 +153,8 @@ class Answers:
             A row of `calls`: print the calls that it made, in order, each beside the median of the
             same function.
         slowest : str, optional
-            The same for the slowest call of the function with this name.
+            The same for the slowest call of the function with this name. If own code has one of
+            that name, those of libraries do not count.
         at : int or str, optional
             A time in ns, or text such as ``"1.5 ms"``: print the calls that were open then.
         span : str, optional

@@ -9,6 +9,7 @@ import numpy as np
 
 from .._words import plural, show_bytes, show_ns
 from ..recording.quantities import parse_duration
+from .own import find_own
 from .show import unknown_name
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ def find_call(trace: Trace, asked: Mapping[str, Any]) -> int:
     trace : Trace
         The trace to look in.
     asked : mapping
-        ``call``: a row of `calls`; ``slowest``: the name of a function; or ``span``.
+        ``call``: a row of `calls`; ``slowest``: the name of a function, of own code if there is one
+        of that name; or ``span``.
 
     Returns
     -------
@@ -50,7 +52,12 @@ def find_call(trace: Trace, asked: Mapping[str, Any]) -> int:
         fits = name in (known, f"{module}.{known}", last)
         if fits and (kind == "user") == is_span:
             wanted.append(at)
-    calls = np.flatnonzero(np.isin(trace._core.calls("function"), wanted))
+    function = trace._core.calls("function")
+    calls = np.flatnonzero(np.isin(function, wanted))
+    # A library may have a function of the same name, and that one may be slower.
+    own = np.flatnonzero(find_own(rows, trace._own_patterns))
+    of_own = calls[np.isin(function[calls], own)]
+    calls = of_own if len(of_own) else calls
     if not len(calls):
         what = "span" if is_span else "call of a function"
         texts = [row[0] for row in rows if row[0] and (row[4] == "user") == is_span]

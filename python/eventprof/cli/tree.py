@@ -67,7 +67,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--call", metavar="N", type=handle_of("c"), help="the call with this row in trace.calls"
     )
-    one.add_argument("--slowest", metavar="NAME", help="the slowest call of this function")
+    one.add_argument(
+        "--slowest",
+        metavar="NAME",
+        help="the slowest call of this function, in own code if it is there, too",
+    )
     one.add_argument("--span", metavar="NAME", help="the slowest span of this name")
     one.add_argument("--at", metavar="TIME", type=time_ns, help="the calls open at a time: 1.5ms")
     parser.add_argument(
