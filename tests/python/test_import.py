@@ -17,7 +17,8 @@ import sys
 import exported
 import numpy as np
 import pytest
-from exported import TRACES, names_of, sums_of, text
+from exported import TRACES, names_of, sums_of
+from exporting import one_line
 
 import eventprof
 from eventprof.cli import main
@@ -133,9 +134,10 @@ def test_pstats_comes_back_as_sums(tmp_path):
         for name, module, file, calls, resumes, own, total in rows:
             # Builtins have no file; their module is in the name there.
             shown = name if file is not None or module in (None, "builtins") else f"{module}.{name}"
-            found[text(shown), "calls"] += calls + resumes
-            found[text(shown), "self"] += own
-            found[text(shown), "total"] += total
+            shown = one_line(shown)
+            found[shown, "calls"] += calls + resumes
+            found[shown, "self"] += own
+            found[shown, "total"] += total
         return +found
 
     assert sums(back.functions) == sums(trace.functions)

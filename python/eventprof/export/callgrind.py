@@ -115,8 +115,10 @@ def _write(view: View, out: IO[bytes], words: list[str], own: Any, edges: Any) -
 
 
 def _name(view: View, row: int) -> str:
-    # Readers take "(1) name" for a numbered name.
+    # Readers take "(1) name" for a numbered name, and spaces alone for no name.
     name = one_line(view.names[row])
+    if name.isspace():
+        return name.replace(" ", "\\x20")
     return f" {name}" if name.startswith("(") and not name.startswith("(unknown)") else name
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ._proto import integer, message, packed
 from ._tree import Tree
-from ._view import utf8
+from ._view import one_line, utf8
 
 if TYPE_CHECKING:
     from . import Options
@@ -30,7 +30,8 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     strings: dict[bytes, int] = {b"": 0}
 
     def string(text: str) -> int:
-        return strings.setdefault(utf8(text), len(strings))
+        # pprof prints names to a terminal.
+        return strings.setdefault(utf8(one_line(text)), len(strings))
 
     units = {"calls": "count", "wall": "nanoseconds", **_UNITS}
     parts = [
@@ -38,13 +39,12 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     ]
     parts += _samples(view, tree, list(columns.values()), string)
     for row in np.unique(tree.function).tolist():
-        name = string(view.names[row])
+        # Without a system name (field 3): pprof would take away <lambda> as a parameter of C++.
         parts.append(
             message(
                 5,
                 integer(1, row + 1),
-                integer(2, name),
-                integer(3, name),
+                integer(2, string(view.names[row])),
                 integer(4, string(view.files[row] or "")),
                 integer(5, view.first_lines[row] or 0),
             )

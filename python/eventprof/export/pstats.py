@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import IO, TYPE_CHECKING, Any
 
 from ._tree import Tree
-from ._view import utf8
+from ._view import one_line
 
 if TYPE_CHECKING:
     from . import Options
@@ -59,16 +59,16 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 
 
 def keys_of(view: View) -> list[_Key]:
-    """Give pstats' key of each function: file, line, name."""
+    """Give pstats' key of each function: file, line, name. pstats prints them to a terminal."""
     table = view.trace.functions
     keys = []
     for row, name in enumerate([*table["name"], None]):
-        text = utf8(name or "(unknown)").decode()
         file = view.files[row]
         if file is None:
-            keys.append(("~", 0, utf8(view.names[row]).decode()))
+            keys.append(("~", 0, one_line(view.names[row])))
         else:
-            keys.append((utf8(file).decode(), view.first_lines[row] or 0, text))
+            shown = one_line(name or "(unknown)")
+            keys.append((one_line(file), view.first_lines[row] or 0, shown))
     return keys
 
 
