@@ -15,7 +15,7 @@ import sys
 
 import exported
 import pytest
-from exported import TRACES, names_of, sums_of, text
+from exported import TRACES, names_of, sums_of
 from exporting import as_collapsed, export, one_line
 
 import eventprof
