@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import cProfile
 import gzip
+import io
 import json
 import marshal
 import pathlib
@@ -49,6 +50,17 @@ def lacks(trace):
 # ---- Round trips ---------------------------------------------------------------------------------
 
 
+def stacks_of(trace):
+    """The tree: own time and calls of each stack. Others' files do not say what was open before."""
+    found = []
+    was_open = bool((trace.calls["flags"] & 1).any())
+    for weight in ("self",) if was_open else ("self", "calls"):
+        out = io.BytesIO()
+        trace.export(out, "collapsed", weight=weight)
+        found.append(sorted(out.getvalue().splitlines()))
+    return found
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("word", ["chrome", "perfetto", "speedscope"])
 @pytest.mark.parametrize("name", TRACES)
@@ -60,6 +72,8 @@ def test_timelines_come_back_as_they_were(name, word, tmp_path):
     back = eventprof.open(path)
 
     assert sums_of(back) == sums_of(trace, depth_max=512 if word == "perfetto" else None)
+    if name != "deep":  # perfetto's importer has no deeper calls
+        assert stacks_of(back)[: len(stacks_of(trace))] == stacks_of(trace)
     if name != "late":  # a double of seconds
         assert back.duration <= trace.duration
     assert back.verify(all=True).ok or back.verify(all=True).excused

@@ -36,6 +36,8 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     out.write(b'],\n"displayTimeUnit":"ns","otherData":')
     facts = {
         **{key: value for key, value in view.trace.metadata.items() if key != "areas"},
+        # importing/chrome.py relies on the order and the arguments of calls.
+        "exported_by": f"eventprof {_core.VERSION}",
         "memory": memory,
         "loss": view.loss,
         "functions": _places(view),
