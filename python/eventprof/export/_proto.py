@@ -6,8 +6,13 @@ import struct
 from collections.abc import Iterable
 
 
+_ONE_BYTE = [bytes([value]) for value in range(128)]
+
+
 def varint(value: int) -> bytes:
     """Encode a number; a negative one takes ten bytes."""
+    if 0 <= value < 128:
+        return _ONE_BYTE[value]
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 127:

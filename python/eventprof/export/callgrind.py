@@ -45,7 +45,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     inclusive = np.stack([tree.inclusive(c) for c in np.ascontiguousarray(costs.T)], axis=1)
     function, parents, lines = tree.function.tolist(), tree.parent.tolist(), tree.line.tolist()
     calls = tree.calls.tolist()
-    first = tree.first_of_function()
+    first = tree.first_of(tree.function)
     # The outermost of the calls that directly call themselves.
     outer: list[int] = []
     outside: dict[int, list[Any]] = {}
