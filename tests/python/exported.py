@@ -217,10 +217,10 @@ def quoting():
         for at, c in enumerate(QUOTING):
             for name in (c, f"{c}x 1", f"x {c}"):
                 thread.begin(10 * at, builder.function(name, None, f"{c}f{c}.py", 3), 4)
-            thread.mark(10 * at + 2, c)
-            thread.counter(10 * at + 2, f"c{c}", at)
-            thread.flow(10 * at + 2, c, at + 1, 0)
-            thread.flow(10 * at + 3, c, at + 1, 2)
+            thread.mark(10 * at + 2, f"mark {c}")
+            thread.counter(10 * at + 2, f"counter {c}", at)
+            thread.flow(10 * at + 2, f"flow {c}", at + 1, 0)
+            thread.flow(10 * at + 3, f"flow {c}", at + 1, 2)
             for later in (5, 7, 8):
                 thread.end(10 * at + later)
 
@@ -300,6 +300,13 @@ class Sums:
                 self.calls[name] += 1
                 stack.append(name)
         assert not stack
+
+    def of_texts_without_nul(self):
+        """Names as a format has them that cannot hold a NUL."""
+        for sums in (self.calls, self.own, self.total):
+            for name in [name for name in sums if "\0" in name]:
+                sums[name.replace("\0", "\\x00")] = sums.pop(name)
+        return self
 
     def __eq__(self, other):
         return (self.calls, +self.own, +self.total) == (other.calls, +other.own, +other.total)

@@ -44,8 +44,11 @@ def message(field: int, *parts: bytes) -> bytes:
 
 
 def text(field: int, value: str) -> bytes:
-    """Encode a field that is text; surrogates become backslash escapes."""
-    return message(field, value.encode("utf-8", "backslashreplace"))
+    """Encode a field that is text; surrogates and NUL become backslash escapes.
+
+    trace_processor ends a text at a NUL.
+    """
+    return message(field, value.encode("utf-8", "backslashreplace").replace(b"\0", b"\\x00"))
 
 
 def packed(field: int, values: Iterable[int]) -> bytes:

@@ -107,7 +107,9 @@ def test_parquet_is_read_by_duckdb_and_polars(any_trace, tmp_path):
 
     duckdb = pytest.importorskip("duckdb")
     polars = pytest.importorskip("polars")
-    query = f"select count(*), coalesce(sum(duration), 0), coalesce(sum(allocated), 0) from '{path}'"
+    query = (
+        f"select count(*), coalesce(sum(duration), 0), coalesce(sum(allocated), 0) from '{path}'"
+    )
     assert duckdb.sql(query).fetchall() == [expected]
     frame = polars.read_parquet(path)
     assert (len(frame), frame["duration"].sum(), frame["allocated"].sum()) == expected
