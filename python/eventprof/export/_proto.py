@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-
 _ONE_BYTE = [bytes([value]) for value in range(128)]
 
 
