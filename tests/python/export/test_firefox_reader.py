@@ -61,7 +61,7 @@ def test_all_times_of_all_threads(profiler, tmp_path, name, word):
     profiler("load", str(export(trace, tmp_path, word)))
 
     if name == "empty":
-        assert profiler("profile", "meta", "--json")["preprocessedProfileVersion"] == 70
+        assert profiler("profile", "meta", "--json")["preprocessedProfileVersion"] >= 70
         return
     (process,) = profiler("profile", "info", "--all", "--json")["processes"]
 
