@@ -1,11 +1,12 @@
 """Makes the pictures of doc/page.rst and README.rst in doc/pictures, with a headless Chromium:
 
-    python doc/pictures.py [smaller | viewers SPEEDSCOPE]
+    python doc/pictures.py [smaller | viewers SPEEDSCOPE | firefox VIEWER]
 
 It needs pandas, FastAPI and httpx. With ``smaller`` it makes the flame graph, the comparison and
 the heat map alone, which need nothing. With ``viewers`` it makes pictures of other tools with our
 files: it needs SnakeViz, VizTracer, Go, and the folder ``dist/release`` of speedscope's package
-(``npm pack speedscope``). Programs are recorded anew, so numbers in the pictures differ each time.
+(``npm pack speedscope``). With ``firefox`` it makes the picture of Firefox Profiler; VIEWER is the
+folder of its site. Programs are recorded anew, so numbers in the pictures differ each time.
 """
 
 from __future__ import annotations
@@ -343,6 +344,40 @@ def viewers(page: Browser, folder: Path, speedscope: Path) -> None:
     )
 
 
+def firefox(page: Browser, folder: Path, site: Path) -> None:
+    """Make the picture of Firefox Profiler. Every address of its site is the same page."""
+    import http.server
+    import json
+
+    trace = traced(FIRST)
+    path = folder / "report.firefox.json"
+    trace.export(path)
+    profile = json.loads(path.read_bytes())
+    profile["meta"] |= {"product": "report.py", "platform": "", "oscpu": ""}
+    path.write_text(json.dumps(profile))
+
+    class Site(http.server.SimpleHTTPRequestHandler):
+        def translate_path(self, address: str) -> str:
+            name = address.partition("?")[0].lstrip("/")
+            if name == path.name:
+                return str(path)
+            return str(site / name if (site / name).is_file() else site / "index.html")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        here = f"http://127.0.0.1:{server.server_port}"
+        page.size(1100, 460)
+        given = urllib.parse.quote(f"{here}/{path.name}", safe="")
+        page.go(f"{here}/from-url/{given}/stack-chart/")
+        page.wait("document.querySelectorAll('canvas').length > 3")
+        page.run("new Promise((done) => setTimeout(done, 4000))")
+        page.picture(HERE / "pictures" / "firefox.png")
+        server.shutdown()
+
+
 # ---- Pictures ------------------------------------------------------------------------------------
 
 
@@ -355,14 +390,15 @@ def find(page: Browser, name: str, rank: int = 0) -> int:
 
 
 def main() -> None:
-    if sys.argv[1:2] in (["smaller"], ["viewers"]):
+    if sys.argv[1:2] in (["smaller"], ["viewers"], ["firefox"]):
         page = Browser(1000, 640)
         try:
             with tempfile.TemporaryDirectory() as folder:
                 if sys.argv[1] == "smaller":
                     smaller(page, Path(folder))
                 else:
-                    viewers(page, Path(folder), Path(sys.argv[2]))
+                    made = viewers if sys.argv[1] == "viewers" else firefox
+                    made(page, Path(folder), Path(sys.argv[2]))
         finally:
             page.close()
         return

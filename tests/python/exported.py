@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 import gzip
 import json
+import pathlib
 import struct
+import tempfile
 import threading
 import types
 import warnings
@@ -118,6 +120,39 @@ def with_loss():
     return rec.trace
 
 
+def with_hole():
+    """A log file with a damaged chunk: begins and ends of calls are missing in the middle."""
+    import log_children
+
+    def down(n):
+        for _ in range(50):  # lines fill the chunks
+            pass
+            pass
+        if n:
+            down(n - 1)
+
+    def outer():
+        for _ in range(10):
+            down(12)
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "damaged.epr"
+        thread = threading.Thread(target=outer)  # whose first chunks are small
+        with eventprof.record(memory=False, lines=True, output=path):
+            thread.start()
+            thread.join()
+        data = path.read_bytes()
+        sealed = struct.pack("<II", 0x43505645, 2)
+        chunks = [at for at in log_children.slots_of(data) if data[at : at + 8] == sealed]
+        path.write_bytes(log_children.put(data, chunks[2] + 56, "Q", 1 << 62))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a part is missing
+            trace = eventprof.open(path)
+            assert len(trace.calls) and len(trace.events)
+    assert trace._core.file_facts()["missing_count"]
+    return trace
+
+
 def made(fill, **known):
     builder = Builder("test", "test", 0)
     fill(builder)
@@ -166,6 +201,32 @@ def late():
     return made(fill)
 
 
+#: Each character that a format, a terminal or a spreadsheet may take for its own.
+QUOTING = [
+    *map(chr, range(0x21)), *(chr(c) for c in range(0x21, 0x7F) if not chr(c).isalnum()),
+    "\x7f", "\x85", "\x9b31m", "\xa0", "\xad", "\u2028", "\u2029", "\u202e", "\ufeff", "\udcff",
+    "\U0001f600", "]]>", "<!--", "</script>", "${x}", "$(id)", "%n", "\r\n",
+]  # fmt: skip
+
+
+def quoting():
+    """Such characters alone, at the begin and at the end of names, of everything that has a name."""
+
+    def fill(builder):
+        thread = builder.thread(0, "".join(QUOTING), 71)
+        for at, c in enumerate(QUOTING):
+            for name in (c, f"{c}x 1", f"x {c}"):
+                thread.begin(10 * at, builder.function(name, None, f"{c}f{c}.py", 3), 4)
+            thread.mark(10 * at + 2, f"mark {c}")
+            thread.counter(10 * at + 2, f"counter {c}", at)
+            thread.flow(10 * at + 2, f"flow {c}", at + 1, 0)
+            thread.flow(10 * at + 3, f"flow {c}", at + 1, 2)
+            for later in (5, 7, 8):
+                thread.end(10 * at + later)
+
+    return made(fill)
+
+
 def empty():
     return made(lambda builder: None)
 
@@ -197,8 +258,10 @@ def deep():
 
 TRACES = {
     made.__name__: made
-    for made in (nasty, open_ends, with_loss, zero_length, late, empty, many_threads, deep)
-}
+    for made in (
+        nasty, open_ends, with_loss, with_hole, zero_length, late, quoting, empty, many_threads, deep,
+    )
+}  # fmt: skip
 
 # ---- What is in a trace --------------------------------------------------------------------------
 
@@ -237,6 +300,13 @@ class Sums:
                 self.calls[name] += 1
                 stack.append(name)
         assert not stack
+
+    def of_texts_without_nul(self):
+        """Names as a format has them that cannot hold a NUL."""
+        for sums in (self.calls, self.own, self.total):
+            for name in [name for name in sums if "\0" in name]:
+                sums[name.replace("\0", "\\x00")] = sums.pop(name)
+        return self
 
     def __eq__(self, other):
         return (self.calls, +self.own, +self.total) == (other.calls, +other.own, +other.total)

@@ -23,8 +23,12 @@ def export(trace, tmp_path, word, **options):
     return path
 
 
+def one_line(name):
+    """A name for a terminal."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in text(name)
+    )
+
+
 def as_collapsed(name):
-    name = text(name)
-    if not name.isprintable():
-        name = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
-    return name.replace(";", "\\x3b")
+    return one_line(name).replace(";", "\\x3b")

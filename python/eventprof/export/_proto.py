@@ -5,9 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
+_ONE_BYTE = [bytes([value]) for value in range(128)]
+
 
 def varint(value: int) -> bytes:
     """Encode a number; a negative one takes ten bytes."""
+    if 0 <= value < 128:
+        return _ONE_BYTE[value]
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 127:
@@ -39,8 +43,11 @@ def message(field: int, *parts: bytes) -> bytes:
 
 
 def text(field: int, value: str) -> bytes:
-    """Encode a field that is text; surrogates become backslash escapes."""
-    return message(field, value.encode("utf-8", "backslashreplace"))
+    """Encode a field that is text; surrogates and NUL become backslash escapes.
+
+    trace_processor ends a text at a NUL.
+    """
+    return message(field, value.encode("utf-8", "backslashreplace").replace(b"\0", b"\\x00"))
 
 
 def packed(field: int, values: Iterable[int]) -> bytes:

@@ -41,10 +41,12 @@ def render(
         Called with the rows that are done and the number of all rows.
     """
     columns = [_column(column, null, text) for column in table._columns.values()]
-    for first in range(0, len(table), AT_A_TIME):
+    # The text of a row is several hundred bytes.
+    step = max(AT_A_TIME // 4, 1)
+    for first in range(0, len(table), step):
         if progress is not None:
             progress(first, len(table))
-        rows = slice(first, min(first + AT_A_TIME, len(table)))
+        rows = slice(first, min(first + step, len(table)))
         parts: list[Any] = []
         for prefix, column in zip(before, columns, strict=True):
             parts.append(prefix)

@@ -108,10 +108,10 @@ class Tree:
         below: Array = _core.tree_below(self._parents, values)[1:]
         return below
 
-    def first_of_function(self) -> Array:
-        """Give a mask of the nodes that have no ancestor of the same function."""
-        keys = np.concatenate([[-1], self.function]).astype(np.int32)
-        found: Array = _core.tree_outermost(self._parents, keys)[1:].astype(bool)
+    def first_of(self, keys: Array) -> Array:
+        """Give a mask of the nodes that have no ancestor with the same key."""
+        of_all = np.concatenate([[-1], keys]).astype(np.int32)
+        found: Array = _core.tree_outermost(self._parents, of_all)[1:].astype(bool)
         return found
 
 

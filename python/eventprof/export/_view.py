@@ -43,10 +43,12 @@ def one_line(text: str) -> str:
 def json_text(text: str) -> str:
     """Give a JSON string. What is not printable is escaped.
 
-    Other letters are not: trace_processor before version 55 does not read escapes in names.
+    Other letters are not: trace_processor before version 55 does not read escapes in names. Where
+    a text ends with a backslash, it takes the quote after it for a part of the text.
     """
     text = utf8(text).decode()
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+    found = json.dumps(text, ensure_ascii=not text.isprintable())
+    return found if text[-1:] != "\\" else f'{found[:-3]}\\u005c"'
 
 
 def full_name(name: str | None, module: str | None) -> str:

@@ -23,12 +23,17 @@ _MEANINGS = {
 }
 
 
+#: Stands for the caller of outermost calls, which was not recorded.
+_OUTSIDE = -1
+
+
 def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write ns, ns waited for the interpreter's lock, allocated bytes and blocks.
 
-    Readers compute the inclusive cost of a function as its own cost plus the costs of the calls
-    that it made. So the cost of a call inside a recursion is without the function's own cost, which
-    would count twice.
+    Some readers compute the inclusive cost of a function as its own cost plus the costs of the
+    calls that it made, others as the costs of the calls of it. Both are right, except for functions
+    that call each other in turn: those have the first sum. So a function that calls itself does
+    it at no cost, and an inner call of a recursion is without the function's own cost.
     """
     tree = Tree(view, sites=True)
     figures = tree.own(*_EVENTS)
@@ -40,7 +45,10 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     inclusive = np.stack([tree.inclusive(c) for c in np.ascontiguousarray(costs.T)], axis=1)
     function, parents, lines = tree.function.tolist(), tree.parent.tolist(), tree.line.tolist()
     calls = tree.calls.tolist()
-    first = tree.first_of_function()
+    first = tree.first_of(tree.function)
+    # The outermost of the calls that directly call themselves.
+    outer: list[int] = []
+    outside: dict[int, list[Any]] = {}
 
     def edge(node: int) -> list[Any]:
         caller = function[parents[node]]
@@ -49,19 +57,24 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 
     for node, parent in enumerate(parents):
         own[function[node]] += costs[node]
-        if parent < 0:
-            continue
-        found = edge(node)
+        again = parent >= 0 and function[parent] == function[node]
+        outer.append(outer[parent] if again else node)
+        found = outside.setdefault(function[node], [0, 0]) if parent < 0 else edge(node)
         found[0] += calls[node]
-        if first[parent]:
+        if not again and (parent < 0 or first[outer[parent]]):
             found[1] = found[1] + inclusive[node]
-        if not first[node]:
+        if not first[outer[node]]:
             # The function has this own cost already: take it out of the outermost call's cost.
-            step = node
-            while not (function[parents[step]] == function[node] and first[parents[step]]):
+            step = outer[node]
+            while not (function[parents[step]] == function[node] and first[outer[parents[step]]]):
                 step = parents[step]
             through = edge(step)
             through[1] = through[1] - costs[node]
+    called = {callee for of in edges.values() for callee, _ in of}
+    known = {(row, 0): found for row, found in outside.items() if row in called}
+    if known:
+        own[_OUTSIDE] += 0
+        edges[_OUTSIDE] = known
     _write(view, out, words, own, edges)
 
 
@@ -81,9 +94,9 @@ def _write(view: View, out: IO[bytes], words: list[str], own: Any, edges: Any) -
         f"events: {events}",
         f"summary: {_join(total)}",
     ]
-    names = [_name(view, row) for row in range(len(view.names))]
-    files = [one_line(file) if file is not None else "~" for file in view.files]
-    starts = [line or 0 for line in view.first_lines]
+    names = [*(_name(view, row) for row in range(len(view.names))), "(not recorded)"]
+    files = [*(one_line(file) if file is not None else "~" for file in view.files), "~"]
+    starts = [*(line or 0 for line in view.first_lines), 0]
     for row, cost in own.items():
         lines += ["", f"fl={files[row]}", f"fn={names[row]}", f"{starts[row]} {_join(cost)}"]
         for (callee, line), (calls, through) in edges[row].items():
@@ -93,15 +106,19 @@ def _write(view: View, out: IO[bytes], words: list[str], own: Any, edges: Any) -
             lines += [
                 f"cfi={files[callee]}",
                 f"cfn={names[callee]}",
-                f"calls={calls} {starts[callee]}",
+                # Calls that were open at the begin are not counted. Without a call, readers take
+                # the cost for the caller's own.
+                f"calls={max(calls, 1)} {starts[callee]}",
                 f"{at} {_join(through)}",
             ]
     out.write(utf8("\n".join([*lines, "", f"totals: {_join(total)}", ""])))
 
 
 def _name(view: View, row: int) -> str:
-    # Readers take "(1) name" for a numbered name.
+    # Readers take "(1) name" for a numbered name, and spaces alone for no name.
     name = one_line(view.names[row])
+    if name.isspace():
+        return name.replace(" ", "\\x20")
     return f" {name}" if name.startswith("(") and not name.startswith("(unknown)") else name
 
 

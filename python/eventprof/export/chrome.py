@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,11 +37,16 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     out.write(b'],\n"displayTimeUnit":"ns","otherData":')
     facts = {
         **{key: value for key, value in view.trace.metadata.items() if key != "areas"},
+        # importing/chrome.py relies on the order and the arguments of calls.
+        "exported_by": f"eventprof {_core.VERSION}",
         "memory": memory,
         "loss": view.loss,
         "functions": _places(view),
     }
-    out.write(json.dumps(facts, default=str).encode("ascii") + b"}\n")
+    said = json.dumps(facts, default=str)
+    # No text may end with a backslash: see json_text().
+    said = re.sub(r"\\(.)", lambda found: "\\u005c" if found[1] == "\\" else found[0], said)
+    out.write(said.encode("ascii") + b"}\n")
 
 
 def _names(view: View) -> bytes:

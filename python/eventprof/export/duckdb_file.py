@@ -23,7 +23,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     pyarrow = require("pyarrow", "arrow", "a DuckDB file")
     os.unlink(options.path)  # DuckDB refuses an empty file
     # A thread of DuckDB collects rows of its own before it writes them: one needs the least memory.
-    settings = {"threads": 1, "memory_limit": "32MiB", "preserve_insertion_order": True}
+    settings = {"threads": 1, "memory_limit": "24MiB", "preserve_insertion_order": True}
     base = duckdb.connect(options.path, config=settings)
     try:
         done, total = 0, sum(len(view.table(name)) for name in TABLES)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ._slabs import Column, column, write_json
 from ._tree import fold
-from ._view import AT_A_TIME, utf8
+from ._view import AT_A_TIME, Steps, utf8
 from .chrome import CHANGES_MAX, live_bytes
 
 if TYPE_CHECKING:
@@ -60,10 +60,7 @@ def document(view: View, options: Options) -> dict[str, Any]:
         "libs": [],
         "pages": [],
         "counters": iter(_counters(view)),
-        "threads": (
-            _thread(view, stacks, thread, markers[thread], strings)
-            for thread in np.flatnonzero(view.thread_mask).tolist()
-        ),
+        "threads": _threads(view, stacks, markers),
         "shared": _shared(stacks, strings),
     }
 
@@ -356,12 +353,38 @@ def _markers(view: View, options: Options) -> dict[int, list[_Marker]]:
     return found
 
 
-def _thread(
-    view: View, stacks: _Stacks, thread: int, markers: list[_Marker], strings: dict[str, int]
-) -> dict[str, Any]:
-    """Give the facts, samples and markers of a thread."""
-    name = view.thread_names[thread]
-    steps = view.steps[thread]
+def _threads(
+    view: View, stacks: _Stacks, markers: dict[int, list[_Marker]]
+) -> Iterator[dict[str, Any]]:
+    chosen = np.flatnonzero(view.thread_mask).tolist()
+    for thread in chosen:
+        facts = _facts(view, view.thread_names[thread], view.thread_ids[thread])
+        yield facts | _events(view, stacks, view.steps[thread], markers[thread])
+    if not chosen:
+        # The viewer opens no profile without a thread.
+        none = Steps(view.parent, None, 0)
+        yield _facts(view, "(no events)", 0) | _events(view, stacks, none, [])
+
+
+def _facts(view: View, name: str, number: int) -> dict[str, Any]:
+    """Give the facts of a thread."""
+    return {
+        "processType": "default",
+        "processStartupTime": 0,
+        "processShutdownTime": None,
+        "registerTime": 0,
+        "unregisterTime": None,
+        "pausedRanges": [],
+        "name": _text(name),
+        "isMainThread": name == "MainThread",
+        "processName": _text(view.title),
+        "pid": str(view.process),
+        "tid": number,
+    }
+
+
+def _events(view: View, stacks: _Stacks, steps: Steps, markers: list[_Marker]) -> dict[str, Any]:
+    """Give the samples and markers of a thread."""
     markers.sort(key=lambda marker: marker[0])
 
     def stack() -> Iterator[Array]:
@@ -387,17 +410,6 @@ def _thread(
     starts = np.array([marker[0] for marker in markers], np.int64)
     ends = [marker[0] if marker[1] is None else marker[1] for marker in markers]
     return {
-        "processType": "default",
-        "processStartupTime": 0,
-        "processShutdownTime": None,
-        "registerTime": 0,
-        "unregisterTime": None,
-        "pausedRanges": [],
-        "name": _text(name),
-        "isMainThread": name == "MainThread",
-        "processName": _text(view.title),
-        "pid": str(view.process),
-        "tid": view.thread_ids[thread],
         "samples": {
             "length": len(steps),
             "weightType": "tracing-ms",

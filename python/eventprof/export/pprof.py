@@ -7,15 +7,17 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from ._proto import integer, message, packed
+from ._proto import integer, message, packed, varint
 from ._tree import Tree
-from ._view import utf8
+from ._view import one_line, utf8
 
 if TYPE_CHECKING:
     from . import Options
     from ._view import View
 
 COMPRESSED = True
+
+_NUMBER = varint(1 << 3)  # the tag of a location's id
 
 _UNITS = {
     "waited": "nanoseconds", "allocated": "bytes", "blocks": "count", "at_peak": "bytes",
@@ -30,7 +32,8 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     strings: dict[bytes, int] = {b"": 0}
 
     def string(text: str) -> int:
-        return strings.setdefault(utf8(text), len(strings))
+        # pprof prints names to a terminal.
+        return strings.setdefault(utf8(one_line(text)), len(strings))
 
     units = {"calls": "count", "wall": "nanoseconds", **_UNITS}
     parts = [
@@ -38,13 +41,12 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     ]
     parts += _samples(view, tree, list(columns.values()), string)
     for row in np.unique(tree.function).tolist():
-        name = string(view.names[row])
+        # Without a system name (field 3): pprof would take away <lambda> as a parameter of C++.
         parts.append(
             message(
                 5,
                 integer(1, row + 1),
-                integer(2, name),
-                integer(3, name),
+                integer(2, string(view.names[row])),
                 integer(4, string(view.files[row] or "")),
                 integer(5, view.first_lines[row] or 0),
             )
@@ -64,34 +66,36 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 def _samples(view: View, tree: Tree, columns: list, string) -> list[bytes]:  # type: ignore[no-untyped-def, type-arg]
     """Give the samples and their locations. A location is a function and a line."""
     parts = []
-    locations: dict[tuple[int, int], int] = {}
-    function, parents, lines = (
-        column.tolist() for column in (tree.function, tree.parent, tree.line)
+    locations: dict[tuple[int, int], bytes] = {}
+    starts = [line or 0 for line in view.first_lines]
+    rows = zip(
+        *(column.tolist() for column in (tree.parent, tree.function, tree.line, tree.thread)),
+        zip(*(column.tolist() for column in columns), strict=True),
+        strict=True,
     )
-    values = list(zip(*(column.tolist() for column in columns), strict=True))
+    functions = tree.function.tolist()
+    labels: dict[int, bytes] = {-1: b""}
     thread_label = string("thread")
 
-    def location(row: int, line: int) -> int:
-        if line < 0:
-            line = view.first_lines[row] or 0
-        return locations.setdefault((row, line), len(locations) + 1)
+    def location(row: int, line: int) -> bytes:
+        place = row, line if line >= 0 else starts[row]
+        return locations.get(place) or locations.setdefault(place, varint(len(locations) + 1))
 
-    stacks: list[list[int]] = []
-    for node, parent in enumerate(parents):
-        # The innermost comes first. The others are at the lines of their calls.
-        above = []
+    # The innermost comes first. The others are at the lines of their calls.
+    callers: list[bytes] = []
+    for parent, function, line, thread, values in rows:
+        above = b""
         if parent >= 0:
-            above = [location(function[parent], lines[node]), *stacks[parent][1:]]
-        stacks.append([location(function[node], -1), *above])
-        if not any(values[node]):
+            above = location(functions[parent], line) + callers[parent]
+        callers.append(above)
+        if not any(values):
             continue
-        label = []
-        if tree.thread[node] >= 0:
-            name = string(view.thread_names[tree.thread[node]])
-            label = [message(3, integer(1, thread_label), integer(2, name))]
-        parts.append(message(2, packed(1, stacks[node]), packed(2, values[node]), *label))
+        if thread not in labels:
+            name = string(view.thread_names[thread])
+            labels[thread] = message(3, integer(1, thread_label), integer(2, name))
+        stack = message(1, location(function, -1), above)
+        parts.append(message(2, stack, packed(2, values), labels[thread]))
     for (row, line), number in locations.items():
-        parts.append(
-            message(4, integer(1, number), message(4, integer(1, row + 1), integer(2, line)))
-        )
+        place = message(4, integer(1, row + 1), integer(2, line))
+        parts.append(message(4, _NUMBER, number, place))
     return parts

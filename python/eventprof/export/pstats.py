@@ -4,54 +4,45 @@ from __future__ import annotations
 
 import marshal
 from collections import defaultdict
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
 
 from ._tree import Tree
-from ._view import utf8
+from ._view import intern, one_line
 
 if TYPE_CHECKING:
+    from ..trace.column import Array
     from . import Options
     from ._view import View
 
 _Key = tuple[str, int, str]
+_Row = tuple[int, int, float, float]
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write calls, primitive calls, own and total seconds, by function and by caller."""
     tree = Tree(view)
     keys = keys_of(view)
-    functions: dict[_Key, list[Any]] = {}
-    callers: dict[_Key, dict[_Key, list[Any]]] = defaultdict(dict)
-    inclusive = tree.inclusive(tree.self).tolist()
-    rows = zip(
-        tree.parent.tolist(),
-        tree.function.tolist(),
-        tree.calls.tolist(),
-        tree.self.tolist(),
-        strict=True,
-    )
-    paths: list[frozenset[Any]] = []
-    for node, (parent, row, calls, own) in enumerate(rows):
-        key = keys[row]
-        above = paths[parent] if parent >= 0 else frozenset()
-        edge = (keys[tree.function[parent]], key) if parent >= 0 else None
-        _add(functions, key, calls, own, inclusive[node], key not in above)
-        if edge is not None:
-            _add(callers[key], edge[0], calls, own, inclusive[node], edge not in above)
-        grown = {key, edge} - above
-        paths.append(above | grown if grown else above)
+    # Several functions can have one key.
+    numbers: dict[_Key, int] = {}
+    number_of = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int32)
+    key = number_of[tree.function]
+    _, rows_of = _sums(tree, key)
+    callers: dict[int, dict[_Key, _Row]] = defaultdict(dict)
+    named = list(numbers)
+    inner = tree.parent >= 0
+    caller = np.where(inner, key[tree.parent], -1)
+    edge, pairs = intern([caller, key])
+    edges, rows_of_edge = _sums(tree, edge)
+    for at, (primitive, calls, own, total) in zip(edges.tolist(), rows_of_edge, strict=True):
+        above, below = int(pairs[0][at]), int(pairs[1][at])
+        if above >= 0:
+            # Here all calls come before primitive calls, as in cProfile's files.
+            callers[below][named[above]] = calls, primitive, own, total
     stats = {
-        # For callers all calls come before primitive calls, as in cProfile's files.
-        key: (
-            *_row(found),
-            {
-                caller: (calls, primitive, own, total)
-                for caller, (primitive, calls, own, total) in (
-                    (caller, _row(of)) for caller, of in callers[key].items()
-                )
-            },
-        )
-        for key, found in functions.items()
+        named[number]: (*row, callers[number])
+        for number, row in zip(np.unique(key).tolist(), rows_of, strict=True)
     }
     out.write(marshal.dumps(stats))
     if view.has_memory:
@@ -59,29 +50,30 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 
 
 def keys_of(view: View) -> list[_Key]:
-    """Give pstats' key of each function: file, line, name."""
+    """Give pstats' key of each function: file, line, name. pstats prints them to a terminal."""
     table = view.trace.functions
     keys = []
     for row, name in enumerate([*table["name"], None]):
-        text = utf8(name or "(unknown)").decode()
         file = view.files[row]
         if file is None:
-            keys.append(("~", 0, utf8(view.names[row]).decode()))
+            keys.append(("~", 0, one_line(view.names[row])))
         else:
-            keys.append((utf8(file).decode(), view.first_lines[row] or 0, text))
+            shown = one_line(name or "(unknown)")
+            keys.append((one_line(file), view.first_lines[row] or 0, shown))
     return keys
 
 
-def _add(
-    into: dict[_Key, list[Any]], key: _Key, calls: int, own: int, total: int, first: bool
-) -> None:
-    found = into.setdefault(key, [0, 0, 0, 0])
-    found[1] += calls
-    found[2] += own
-    if first:  # not inside a call of the same function
-        found[0] += calls
-        found[3] += total
-
-
-def _row(found: list[Any]) -> tuple[int, int, float, float]:
-    return found[0], found[1], found[2] / 1e9, found[3] / 1e9
+def _sums(tree: Tree, number: Array) -> tuple[Array, list[_Row]]:
+    """Give the numbers and, for each, primitive calls, calls, own and total seconds."""
+    distinct, at = np.unique(number, return_inverse=True)
+    at = at.reshape(-1)
+    first = tree.first_of(number)  # not inside a call with the same number
+    sums = np.zeros((4, len(distinct)), np.int64)
+    np.add.at(sums[0], at[first], tree.calls[first])
+    np.add.at(sums[1], at, tree.calls)
+    np.add.at(sums[2], at, tree.self)
+    np.add.at(sums[3], at[first], tree.inclusive(tree.self)[first])
+    return distinct, [
+        (primitive, calls, own / 1e9, total / 1e9)
+        for primitive, calls, own, total in zip(*sums.tolist(), strict=True)
+    ]

@@ -16,7 +16,7 @@ _PLACE = re.compile(r"(.*) \((.*):(\d+)\)", re.DOTALL)
 #: Keys of otherData that export/chrome.py writes and that are not facts of the run.
 _NOT_KEPT = (
     "loss", "memory", "functions", "start_ns", "start_monotonic_ns", "duration_ns",
-    "clock_frequency_hz", "damaged_chunks", "filtered",
+    "clock_frequency_hz", "damaged_chunks", "exported_by", "filtered", "imported",
 )  # fmt: skip
 _FLOWS = {"s": 0, "t": 1, "f": 2}
 
@@ -90,7 +90,7 @@ class _Reader:
     def __init__(self, builder: Builder, whole: dict[str, Any]) -> None:
         self._builder = builder
         other = whole.get("otherData")
-        self._ours = isinstance(other, dict) and "eventprof" in other
+        self._ours = isinstance(other, dict) and ("exported_by" in other or "eventprof" in other)
         self._known: dict[str, tuple[Any, ...]] = {}
         self._rows: dict[tuple[str, str], int] = {}
         if self._ours:

@@ -82,58 +82,63 @@ def test_sqlite_has_every_table(any_trace, tmp_path):
     base.close()
 
 
-def test_duckdb_has_every_table(nasty, tmp_path):
+@pytest.mark.newest
+@pytest.mark.thorough
+def test_duckdb_has_every_table(any_trace, tmp_path):
     require("duckdb")
     import duckdb
 
-    path = export(nasty, tmp_path, "duckdb")
+    path = export(any_trace, tmp_path, "duckdb")
 
     with duckdb.connect(str(path), read_only=True) as base:
         for name in TABLES:
             assert base.sql(f'select count(*) from "{name}"').fetchall()[0][0] == len(
-                getattr(nasty, name)
+                getattr(any_trace, name)
             )
         names = base.sql("select name from functions order by row").fetchall()
-        assert [text(n) for (n,) in names] == [text(n) for n in nasty.functions["name"]]
+        assert [text(n) for (n,) in names] == [text(n) for n in any_trace.functions["name"]]
 
 
-def test_parquet_is_read_by_duckdb_and_polars(nasty, tmp_path):
+def test_parquet_is_read_by_duckdb_and_polars(any_trace, tmp_path):
     require("parquet")
-    path = export(nasty, tmp_path, "parquet", table="calls")
-    calls = nasty.calls
+    path = export(any_trace, tmp_path, "parquet", table="calls")
+    calls = any_trace.calls
     expected = (len(calls), int(calls["duration"].sum()), int(calls["allocated"].sum()))
 
     duckdb = pytest.importorskip("duckdb")
     polars = pytest.importorskip("polars")
-    query = f"select count(*), sum(duration), sum(allocated) from '{path}'"
+    query = (
+        f"select count(*), coalesce(sum(duration), 0), coalesce(sum(allocated), 0) from '{path}'"
+    )
     assert duckdb.sql(query).fetchall() == [expected]
     frame = polars.read_parquet(path)
     assert (len(frame), frame["duration"].sum(), frame["allocated"].sum()) == expected
     assert frame["name"].cast(str).to_list() == [text(n) for n in calls["name"]]
 
 
-def test_arrow_is_read_by_pyarrow(nasty, tmp_path):
+def test_arrow_is_read_by_pyarrow(any_trace, tmp_path):
     require("arrow")
     from pyarrow import ipc
 
-    path = export(nasty, tmp_path, "arrow", table="events")
+    path = export(any_trace, tmp_path, "arrow", table="events")
 
     with ipc.open_file(path) as reader:
         table = reader.read_all()
-    assert table.equals(nasty.events.to_arrow())
+    assert table.equals(any_trace.events.to_arrow())
 
 
-def test_otlp_has_a_span_a_call(nasty, tmp_path):
+@pytest.mark.newest
+def test_otlp_has_a_span_a_call(any_trace, tmp_path):
     require("otlp")
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     request = ExportTraceServiceRequest()
-    request.ParseFromString(export(nasty, tmp_path, "otlp").read_bytes())
+    request.ParseFromString(export(any_trace, tmp_path, "otlp").read_bytes())
 
     spans = [s for r in request.resource_spans for scope in r.scope_spans for s in scope.spans]
-    calls, names = nasty.calls, names_of(nasty)
+    calls, names = any_trace.calls, names_of(any_trace)
     assert len(spans) == len(calls)
-    start = nasty.metadata["start_ns"]
+    start = any_trace.metadata["start_ns"]
     by_id = {span.span_id: row for row, span in enumerate(spans)}
     for row, (span, function, begin, duration, parent) in enumerate(
         zip(spans, calls["function"].tolist(), calls["start"].tolist(), calls["duration"].tolist(),

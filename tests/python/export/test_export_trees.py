@@ -11,11 +11,12 @@ import pstats
 import re
 import shutil
 import subprocess
+import sys
 
 import exported
 import pytest
-from exported import TRACES, names_of, sums_of, text
-from exporting import as_collapsed, export
+from exported import TRACES, names_of, sums_of
+from exporting import as_collapsed, export, one_line
 
 import eventprof
 
@@ -91,35 +92,63 @@ def test_callgrind_has_all_times(any_trace, tmp_path):
     own, inclusive, _ = read_callgrind(export(any_trace, tmp_path, "callgrind"))
     expected = sums_of(any_trace)
 
-    def spelt(name):
-        name = as_collapsed(name).replace("\\x3b", ";")
-        return f" {name}" if name.startswith("(1") else name
-
     assert {n: c["ns"] for n, c in own.items() if c["ns"]} == {
         spelt(n): v for n, v in expected.own.items() if v
     }
-    assert {n: c["ns"] for n, c in inclusive.items() if c["ns"]} == {
+    assert {n: c["ns"] for n, c in inclusive.items() if c["ns"] and n != "(not recorded)"} == {
         spelt(n): v for n, v in expected.total.items() if v
     }
 
 
 @pytest.mark.newest
-def test_callgrind_annotate_reads_it(nasty, tmp_path):
+def test_callgrind_annotate_reads_it(any_trace, tmp_path):
+    """It takes the costs of all calls of a function as the inclusive cost."""
     if shutil.which("callgrind_annotate") is None:
         pytest.skip("valgrind's callgrind_annotate is not installed")
-    path = export(nasty, tmp_path, "callgrind")
+    path = export(any_trace, tmp_path, "callgrind")
 
-    said = subprocess.run(
-        ["callgrind_annotate", "--threshold=100", "--inclusive=yes", path],
-        capture_output=True, text=True, check=True, errors="replace",
-    ).stdout  # fmt: skip
+    heading, *rows = annotated(path, "--inclusive=yes")
+    own = dict(annotated(path, "--inclusive=no")[1:])
 
-    expected = sums_of(nasty)
-    total = re.search(r"^\s*([\d,]+).*PROGRAM TOTALS", said, re.MULTILINE)
-    assert int(total[1].replace(",", "")) == sum(expected.own.values())
-    name = next(n for n in names_of(nasty) if n.endswith("nasty_work.<locals>.fib"))
-    row = re.search(rf"^\s*([\d,]+) .*{re.escape(name)}( |$)", said, re.MULTILINE)
-    assert int(row[1].replace(",", "")) == expected.total[name]
+    expected = sums_of(any_trace)
+    assert heading == ("PROGRAM TOTALS", sum(expected.own.values()))
+    of_function = zip(any_trace.functions["file"], names_of(any_trace), strict=True)
+    names = {f"{one_line(file or '~')}:{spelt(name)}".strip(): name for file, name in of_function}
+    names["~:(not recorded)"] = None  # who calls the outermost functions
+    names["~:(unknown)"] = "(unknown)"
+    for found, sums in ((dict(rows), expected.total), (own, expected.own)):
+        of_name = {names[key]: ns for key, ns in found.items() if names[key] is not None}
+        assert called(of_name) == called(sums)
+
+
+def called(sums):
+    """Without pytest's own functions, which call each other in turn: their calls have two sums."""
+    pytests = ("_pytest.", "pluggy.", "xdist.", "execnet.", "__channelexec__.")
+    return {name: ns for name, ns in sums.items() if ns and not name.startswith(pytests)}
+
+
+def annotated(path, *options):
+    """What callgrind_annotate tells of each function: its name with the file, and ns."""
+    lines = subprocess.run(
+        ["callgrind_annotate", "--threshold=100", "--show=ns", "--auto=no", *options, path],
+        cwd=path.parent, capture_output=True, check=True, env={**os.environ, "LC_ALL": "C.UTF-8"},
+    ).stdout.decode().split("\n")  # fmt: skip
+    return [
+        (
+            match[2].strip().removesuffix(" (calculated)"),
+            int(match[1].replace(",", "").replace(".", "") or 0),
+        )
+        for line in lines
+        if (match := re.fullmatch(r" *(\.|[\d,]*)(?: \( ?[\d.]+%\))?  (\S.*| .*)", line))
+    ]
+
+
+def spelt(name):
+    """A function's name in callgrind's format."""
+    name = one_line(name)
+    if not name.strip():
+        return "\\x20"
+    return f" {name}" if name.startswith("(") and name != "(unknown)" else name
 
 
 def test_callgrind_has_bytes(nasty, tmp_path):
@@ -146,7 +175,7 @@ def test_pstats_has_calls_and_times(any_trace, tmp_path):
     expected = collections.Counter()
     expected_own = collections.Counter()
     for row, shown in enumerate(names_of(any_trace)):
-        name = shown if functions["file"][row] is None else text(functions["name"][row])
+        name = one_line(shown if functions["file"][row] is None else functions["name"][row])
         expected[name] += int(functions["calls"][row] + functions["resumes"][row])
         expected_own[name] += int(functions["self"][row])
     assert +calls == +expected
@@ -194,6 +223,35 @@ def test_pstats_agrees_with_cprofile_on_callers(tmp_path):
 
     found, expected = callers(pstats.Stats(str(path))), callers(pstats.Stats(profile))
     assert found == expected
+
+
+@pytest.mark.newest
+@pytest.mark.parametrize("word", ["pstats", "callgrind", "collapsed"])
+def test_gprof2dot_reads_them(any_trace, tmp_path, word, capsys):
+    gprof2dot = pytest.importorskip("gprof2dot")
+    if word == "pstats" and not len(any_trace.calls):
+        return  # pstats opens no file without functions
+    path = export(any_trace, tmp_path, word)
+    with open(path, encoding="utf-8") as file:
+        parser = {
+            "pstats": lambda: gprof2dot.PstatsParser(str(path)),
+            "callgrind": lambda: gprof2dot.CallgrindParser(file),
+            "collapsed": lambda: gprof2dot.CollapseParser(file),
+        }[word]()
+        profile = parser.parse()
+
+    own = gprof2dot.TIME if word == "pstats" else gprof2dot.SAMPLES
+    found = profile.functions.values()
+    scale = 1e9 if word == "pstats" else 1
+    expected = sum(sums_of(any_trace).own.values())
+    assert sum(f[own] for f in found if own in f.events) * scale == pytest.approx(expected)
+    if word == "pstats":
+        functions = any_trace.functions
+        calls = int(functions["calls"].sum() + functions["resumes"].sum())
+        assert sum(function.called or 0 for function in found) == calls
+    gprof2dot.DotWriter(sys.stdout).graph(profile, gprof2dot.themes["color"])
+    dot = capsys.readouterr().out
+    assert dot.startswith("digraph") and dot.count(" -> ") == sum(len(f.calls) for f in found)
 
 
 def read_pprof(path):
@@ -247,8 +305,8 @@ def test_pprof_has_all_times(any_trace, tmp_path):
         for name in set(stack):
             total[name] += values["wall"]
 
-    assert +own == +expected.own
-    assert +total == +expected.total
+    assert +own == {one_line(name): ns for name, ns in (+expected.own).items()}
+    assert +total == {one_line(name): ns for name, ns in (+expected.total).items()}
     functions = any_trace.functions
     assert calls == int(functions["calls"].sum() + functions["resumes"].sum())
 
@@ -330,29 +388,42 @@ def test_trees_say_how_long_calls_waited(waiting, tmp_path):
 
 @pytest.mark.newest
 @pytest.mark.slow  # Go builds pprof when it is first asked for
-def test_go_tool_pprof_reads_it(nasty, tmp_path):
+def test_go_tool_pprof_reads_it(any_trace, tmp_path):
     go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
     if go is None:
         pytest.skip("Go is not installed")
-    path = export(nasty, tmp_path, "pprof")
+    path = export(any_trace, tmp_path, "pprof")
 
     try:
         done = subprocess.run(
-            [go, "tool", "pprof", "-top", "-nodefraction=0", "-unit=ns", "-sample_index=wall", path],
-            capture_output=True, text=True, timeout=200,
+            [go, "tool", "pprof", "-raw", path], capture_output=True, timeout=200,
             env={**os.environ, "GOTOOLCHAIN": "local", "GOPROXY": "off"},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         pytest.skip("Go builds its pprof when first asked for it, and was not done in 200 s")
-    if done.returncode != 0 and "no such tool" in done.stderr:
+    if done.returncode != 0 and b"no such tool" in done.stderr:
         pytest.skip("this Go has no pprof")
 
     assert done.returncode == 0, done.stderr
-    expected = sums_of(nasty)
-    name = next(n for n in names_of(nasty) if n.endswith("nasty_work.<locals>.fib"))
-    row = re.search(
-        rf"^\s*(\d+)ns .*\s(\d+)ns\s+\S+\s+{re.escape(name)}$", done.stdout, re.MULTILINE
-    )
-    assert row is not None, done.stdout
-    assert int(row[1]) == expected.own[name]
-    assert int(row[2]) == expected.total[name]
+    found, expected = raw_samples(done.stdout.decode()), read_pprof(path)
+    assert [values for _, values in found] == [values for _, values in expected]
+    for (told, _), (stack, _) in zip(found, expected, strict=True):
+        assert all(map(str.startswith, told, [f"{name} " for name in stack]))
+
+
+def raw_samples(said):
+    """What pprof tells of a profile, as `read_pprof` has it; names with file and line."""
+    samples, _, locations = said.partition("Samples:\n")[2].partition("\nLocations\n")
+    types, *rows = samples.split("\n")
+    words = [kind.split("/")[0] for kind in types.split()]
+    names = {}
+    for line in locations.split("\n"):
+        if known := re.fullmatch(r" *(\d+): 0x0 M=1 (.*)", line):
+            names[known[1]] = known[2]
+    found = []
+    for row in rows:
+        if values := re.fullmatch(r"([ \d-]+): ([\d ]+)", row):
+            numbers = map(int, values[1].split())
+            stack = [names[number] for number in values[2].split()]
+            found.append((stack, dict(zip(words, numbers, strict=True))))
+    return found
