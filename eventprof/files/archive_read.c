@@ -329,6 +329,18 @@ ep_archive_head(const ep_archive *archive)
     return &archive->decoded;
 }
 
+void
+ep_archive_set_processes(ep_archive *a, const size_t *threads, size_t count)
+{
+    size_t process = 0, last = count > 0 ? threads[0] : 0;    /* the first thread behind the process */
+    for (size_t i = 0; i < a->decoded.thread_count; i++) {
+        while (i >= last && process + 1 < count) {
+            last += threads[++process];
+        }
+        a->decoded.threads[i].process = (int32_t)process;
+    }
+}
+
 size_t
 ep_archive_stream_room(const ep_archive_stream *s)
 {

@@ -166,7 +166,9 @@ run(ep_sliding_stream *stream, const known *of, ep_fold *const *folds, size_t co
     ep_open_stack *open = ep_calloc(threads + 1, sizeof *open);    /* views */
     int64_t *from_ns = ep_calloc(threads + 1, sizeof *from_ns);
     int64_t *until_ns = ep_calloc(threads + 1, sizeof *until_ns);
+    int32_t *processes = NULL;
     ep_status status = open != NULL && from_ns != NULL && until_ns != NULL ? EP_OK : EP_NOMEM;
+    status = status != EP_OK ? status : ep_thread_processes(head->threads, threads, &processes);
     for (size_t i = 0; i < threads && status == EP_OK; i++) {
         open[i] = head->threads[i].open;
         from_ns[i] = ep_open_from_ns(&head->threads[i], of->full_reason);
@@ -183,6 +185,7 @@ run(ep_sliding_stream *stream, const known *of, ep_fold *const *folds, size_t co
             .open_at_start = open,
             .open_from_ns = from_ns,
             .open_until_ns = until_ns,
+            .thread_process = processes,
             .length_ns = head->duration_ns,
             .has_lock = of->has_lock,
         };
@@ -197,6 +200,7 @@ run(ep_sliding_stream *stream, const known *of, ep_fold *const *folds, size_t co
     free(open);
     free(from_ns);
     free(until_ns);
+    free(processes);
     return status;
 }
 

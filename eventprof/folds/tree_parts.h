@@ -102,6 +102,12 @@ typedef struct ep_tree_ended {
     bool cut;
 } ep_tree_ended;
 
+/* The first event of a process under the interpreter's lock. */
+typedef struct ep_tree_first {
+    int64_t time_ns;
+    int32_t thread;       /* -1: there is none */
+} ep_tree_first;
+
 typedef struct ep_tree_later {
     ep_tree_owed *owed;
     size_t owed_count, owed_capacity;
@@ -115,8 +121,7 @@ typedef struct ep_tree_later {
     size_t seen_mask, seen_used;
     uint64_t *stack_hash;      /* of each thread: of the calls that are open at its start */
     int64_t *start_ns;         /* the same: where those calls begin */
-    int64_t tenure_ns;    /* of the first event under the lock */
-    int32_t tenure_thread;     /* the thread of that event; -1: none */
+    ep_tree_first *tenures;    /* by process */
 } ep_tree_later;
 
 /* The hash of a stack with one more call, from the hash without it. */
@@ -142,6 +147,9 @@ EP_COLD void ep_tree_claim(ep_tree *tree, uint64_t address, int32_t thread);
 
 /* An end of a call that was open where the part begins. */
 EP_COLD void ep_tree_note_end(ep_tree *tree, const ep_tree_thread *t, int64_t length_ns, bool cut);
+
+/* The first event of a process under the lock: a tenure that may have begun before the part. */
+EP_COLD void ep_tree_note_tenure(ep_tree *tree, int32_t thread, int64_t time_ns);
 
 EP_COLD EP_CHECKED ep_status ep_tree_later_open(ep_tree *tree);
 void ep_tree_later_clear(ep_tree *tree);

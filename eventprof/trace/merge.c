@@ -51,6 +51,7 @@ static ep_status
 merge_threads(source *sources, size_t count, ep_decoded *out)
 {
     size_t total = 0;
+    int32_t processes = 0;    /* of the parts before */
     for (size_t i = 0; i < count; i++) {
         total += sources[i].part->decoded->thread_count;
     }
@@ -61,6 +62,7 @@ merge_threads(source *sources, size_t count, ep_decoded *out)
     }
     for (size_t i = 0; i < count; i++) {
         const ep_merge_part *part = sources[i].part;
+        int32_t last_process = 0;
         sources[i].first_thread = (int32_t)out->thread_count;
         for (size_t k = 0; k < part->decoded->thread_count; k++) {
             const ep_trace_thread *from = &part->decoded->threads[k];
@@ -69,6 +71,8 @@ merge_threads(source *sources, size_t count, ep_decoded *out)
             *to = *from;
             to->open = (ep_open_stack){0};
             to->thread = thread;
+            last_process = from->process > last_process ? from->process : last_process;
+            to->process += processes;
             to->first_ns += part->offset_ns;
             to->last_ns += part->offset_ns;
             to->from_ns += part->offset_ns;
@@ -88,6 +92,7 @@ merge_threads(source *sources, size_t count, ep_decoded *out)
                 return EP_NOMEM;
             }
         }
+        processes += last_process + 1;
     }
     return EP_OK;
 }

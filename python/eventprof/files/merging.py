@@ -10,6 +10,7 @@ from typing import Any
 from .. import _core
 from .._words import plural, show_ns
 from ..trace import Trace
+from ..trace.facts import has_lock
 from . import family
 
 #: How well the clocks agree since one boot of a machine: REALTIME may have been adjusted a little.
@@ -34,8 +35,8 @@ def merge(traces: Iterable[Trace]) -> Trace:
         trace, because the same address in two processes is not the same block. Live memory and
         `Trace.resident` are sums. `Trace.processes` has a row for each process, and `Trace.events`,
         `Trace.calls`, `Trace.allocations` and `Trace.threads` have a column ``process``. Each
-        process has its own interpreter's lock, so ``waited`` is null for several; a process's own
-        trace has it.
+        process has its own interpreter's lock: ``waited`` counts the tenures of the call's own
+        process, and is null if one of the processes had no lock.
         ``metadata["merged"]`` holds the metadata of each trace. A call that was open at the end of
         one trace ends there, not at the end of the last.
 
@@ -135,11 +136,10 @@ def align(every: list[dict[str, Any]]) -> tuple[list[int], str]:
     )
 
 
-def _lock(every: list[dict[str, Any]]) -> dict[str, bool]:
-    """Say whether there is one interpreter's lock: what was waited for it follows from that."""
-    # Each process has its own: an event of one does not show that the others waited.
+def _lock(every: list[dict[str, Any]]) -> dict[str, Any]:
+    """Say whose interpreter's lock there is: what was waited for it follows from that."""
     if len(every) > 1 or "processes" in every[0]:
-        return {"gil": False}
+        return {"gil": False, **({"locks": "process"} if all(map(has_lock, every)) else {})}
     return {"gil": every[0]["gil"]} if "gil" in every[0] else {}
 
 

@@ -14,6 +14,7 @@ from .. import _core
 from ..recording import areas
 from ..recording.arguments import SUFFIX
 from ..trace import Trace
+from ..trace.processes import tell_processes
 from . import family
 from .following import Follower
 
@@ -267,7 +268,9 @@ def _open_archive(fd: int, path: str) -> Trace:
         "missing_count": info["damaged"],
         **info,
     }
-    return Trace(core, _unpack(metadata), lambda: facts)
+    known = _unpack(metadata)
+    tell_processes(core, known)
+    return Trace(core, known, lambda: facts)
 
 
 def _open_log(fd: int, path: str) -> Trace:

@@ -12,6 +12,16 @@ from .kinds import WORDS
 from .loss import Loss
 
 
+def has_lock(metadata: Mapping[str, Any]) -> bool:
+    """Whether events show who held an interpreter's lock, of what is known of a recording.
+
+    A recording of several processes has ``gil`` False, as it has no lock for all of them: readers
+    that know only that do not take the events of one process for a sign of the others' waiting.
+    ``locks`` says that each process has its own.
+    """
+    return metadata.get("gil", True) is not False or metadata.get("locks") == "process"
+
+
 class Facts:
     """The extension's part of a trace, and facts about the recording."""
 
@@ -30,6 +40,11 @@ class Facts:
     @cached_property
     def _facts(self) -> _core._Facts:
         return self._core.facts()
+
+    @property
+    def _has_lock(self) -> bool:
+        """Whether events show who held an interpreter's lock."""
+        return has_lock(self._recorder_metadata)
 
     @property
     def duration(self) -> int:

@@ -118,6 +118,16 @@ class Processes(Facts):
         return columns + self._process_of(thread.values)
 
 
+def tell_processes(core: _core.Trace, metadata: Mapping[str, Any]) -> None:
+    """Tell the extension's part of an archive which threads are of which process."""
+    rows = metadata.get("processes")
+    if not isinstance(rows, tuple) or not all(isinstance(row, dict) for row in rows):
+        return
+    counts = tuple(row.get("threads") for row in rows)
+    if all(isinstance(count, int) and 0 <= count < 1 << 31 for count in counts):
+        core.set_processes(counts)
+
+
 def text_column(
     name: str, texts: tuple[str | None, ...], doc: str, *, null: Null = "negative"
 ) -> Column:

@@ -454,6 +454,7 @@ static PyMethodDef trace_methods[] = {
     {"tenures", ep_py_trace_tenures, METH_NOARGS, NULL},
     {"file_facts", ep_py_trace_file_facts, METH_NOARGS, NULL},
     {"save", ep_py_trace_save, METH_VARARGS, NULL},
+    {"set_processes", ep_py_trace_set_processes, METH_O, NULL},
     {"verify", ep_py_trace_verify, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -62,6 +62,7 @@ PyObject *ep_py_column_table(PyObject *module, PyObject *unused);
 /* trace_file.c */
 PyObject *ep_py_open_archive(PyObject *module, PyObject *args);
 PyObject *ep_py_trace_save(PyObject *self, PyObject *args);
+PyObject *ep_py_trace_set_processes(PyObject *self, PyObject *threads);
 
 /* trace_made.c */
 PyObject *ep_py_make_trace(PyObject *module, PyObject *args);
