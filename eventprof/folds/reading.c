@@ -311,3 +311,58 @@ ep_fold_archive(ep_archive *archive, bool has_lock, ep_fold *const *folds, size_
     ep_archive_stream_close(s.blocks);
     return status;
 }
+
+/* ---- Merged traces ------------------------------------------------------------------------------ */
+
+typedef struct merged_source {
+    ep_row_source source;
+    ep_sliding_stream stream;
+    ep_merged_stream *parts;
+    ep_error *error;
+    bool ended;
+} merged_source;
+
+static size_t
+merged_room(ep_row_source *source)
+{
+    return ((const merged_source *)source)->ended ? 0 : EP_STREAM_ROWS;
+}
+
+static ep_status
+merged_append(ep_row_source *source, ep_columns *columns, size_t limit)
+{
+    merged_source *s = (merged_source *)source;
+    size_t before = columns->count;
+    ep_status status = ep_merged_stream_next(s->parts, columns, limit, s->error);
+    s->ended = columns->count == before;
+    ep_merged_stream_progress(s->parts, &s->stream.stream.done, &s->stream.stream.total);
+    return status;
+}
+
+ep_status
+ep_fold_merged(ep_trace *trace, bool has_lock, ep_fold *const *folds, size_t count,
+               const ep_progress *progress, ep_pass *out, ep_error *error)
+{
+    ep_pass pass = {0};
+    ep_functions_builder functions = {0};
+    merged_source s = {.source = {.room = merged_room, .append = merged_append}, .error = error};
+    ep_status status = ep_merged_stream_open(trace, &s.parts, error);
+    if (status != EP_OK) {
+        return status;
+    }
+    known of = {
+        .head = ep_merged_stream_head(s.parts),
+        .full_reason = ep_merged_stream_full_reason(s.parts),
+        .has_lock = has_lock,
+    };
+    ep_sliding_stream_open(&s.stream, &s.source, &functions);
+    status = run(&s.stream, &of, folds, count, progress, &pass.functions);
+    status = status != EP_OK ? status : ep_merged_stream_end(s.parts);
+    if (status == EP_OK) {
+        *out = pass;
+    } else {
+        ep_pass_clear(&pass);
+    }
+    ep_merged_stream_close(s.parts);
+    return status;
+}

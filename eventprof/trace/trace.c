@@ -303,7 +303,8 @@ ep_status
 ep_trace_reach(ep_trace *trace, ep_step step, ep_error *error)
 {
     ep_error unused;
-    if ((step == EP_STEP_HEAD || step == EP_STEP_NAMES) && trace->head != NULL) {
+    bool needs_head = step == EP_STEP_HEAD || (step == EP_STEP_NAMES && trace->has_functions);
+    if (needs_head && trace->head != NULL) {
         return EP_OK;
     }
     ep_status status = reach_decoded(trace, error != NULL ? error : &unused);

@@ -51,7 +51,7 @@ def merge(traces: Iterable[Trace]) -> Trace:
             raise TypeError(f"merge() takes traces, not {part!r}")
     if not parts:
         raise ValueError("merge() takes one trace at least")
-    every = [part.metadata for part in parts]
+    every = [part._early_metadata for part in parts]
     starts, clocks = align(every)
     first = min(starts)
     core = _core.merge(
@@ -66,12 +66,15 @@ def merge(traces: Iterable[Trace]) -> Trace:
         {
             **{key: earliest.get(key) for key in _KEPT if key in earliest},
             "displaced": tuple(sorted({word for m in every for word in m.get("displaced") or ()})),
-            "merged": every,
-            "processes": _processes(parts, [start - first for start in starts]),
             "clocks": clocks,
             **_lock(every),
         },
     )
+    offsets = [start - first for start in starts]
+    merged._late = lambda: {
+        "merged": [part.metadata for part in parts],
+        "processes": _processes(parts, offsets),
+    }
     for part in parts:
         merged._rights &= part._rights
     return merged
