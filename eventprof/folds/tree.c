@@ -156,7 +156,7 @@ end_below_top(ep_tree *tree, ep_tree_thread *t, int32_t key, int64_t time_ns, in
     pop(tree, t, time_ns, waited_ns, false);
 }
 
-static inline void
+static EP_INLINE void
 end_call(ep_tree *tree, ep_tree_thread *t, uint8_t work, uint32_t name, int64_t time_ns,
          int64_t waited_ns)
 {
@@ -175,7 +175,7 @@ end_call(ep_tree *tree, ep_tree_thread *t, uint8_t work, uint32_t name, int64_t 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
 
 /* Notes the live bytes in the current bin, after a change. */
-static inline void
+static EP_INLINE void
 note_live(ep_tree *tree)
 {
     ep_tree_bin *bin = &tree->bins[tree->bin];
@@ -198,7 +198,7 @@ next_bin(ep_tree *tree, int64_t time_ns)
     }
 }
 
-static inline void
+static EP_INLINE void
 add_live(ep_tree *tree, const ep_tree_block *block, int64_t time_ns)
 {
     ep_tree_leaf *leaf = touch(tree, block->leaf);
@@ -216,7 +216,7 @@ add_live(ep_tree *tree, const ep_tree_block *block, int64_t time_ns)
     note_live(tree);
 }
 
-static inline void
+static EP_INLINE void
 take_live(ep_tree *tree, const ep_tree_block *block)
 {
     ep_tree_leaf *leaf = touch(tree, block->leaf);
@@ -272,7 +272,7 @@ begin_over(ep_tree *tree, ep_live_entry *at, const ep_columns *columns, size_t e
     return EP_OK;
 }
 
-static inline EP_CHECKED ep_status
+static EP_INLINE EP_CHECKED ep_status
 begin_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_columns *columns, size_t event,
             size_t row)
 {
@@ -313,7 +313,7 @@ begin_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_columns *
 }
 
 /* The node that a free is charged to. Fails: UINT32_MAX. */
-static inline uint32_t
+static EP_INLINE uint32_t
 freeing_node(ep_tree *tree, const ep_tree_thread *t, uint32_t site)
 {
     if (EP_LIKELY(t->depth > 0)) {
@@ -323,7 +323,7 @@ freeing_node(ep_tree *tree, const ep_tree_thread *t, uint32_t site)
     return leaf != 0 ? tree->leaves[leaf].node : UINT32_MAX;
 }
 
-static inline EP_CHECKED ep_status
+static EP_INLINE EP_CHECKED ep_status
 end_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_tree_block *block, uint32_t site,
           bool moves)
 {
@@ -350,7 +350,7 @@ end_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_tree_block 
     return EP_OK;
 }
 
-static EP_CHECKED ep_status
+static EP_INLINE EP_CHECKED ep_status
 free_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_columns *columns, size_t event,
            size_t row)
 {

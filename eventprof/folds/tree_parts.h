@@ -199,7 +199,7 @@ EP_COLD uint32_t ep_tree_place_of(ep_tree *tree, const ep_place *place);
 /* Fails: UINT32_MAX. */
 EP_COLD uint32_t ep_tree_place_of_new_site(ep_tree *tree, uint32_t site);
 
-static inline uint32_t
+static EP_INLINE uint32_t
 place_of_site(ep_tree *tree, uint32_t site)
 {
     if (EP_LIKELY(site < tree->facts.map->site_count && tree->place_of_site[site] != 0)) {
@@ -242,7 +242,7 @@ note_length(ep_tree *tree, int32_t function, int64_t ns)
 EP_COLD EP_CHECKED ep_status ep_tree_add_node(ep_tree *tree, uint32_t parent, uint32_t place);
 
 /* The child of a node, made if it is new. Fails: UINT32_MAX. */
-static inline uint32_t
+static EP_INLINE uint32_t
 child_of(ep_tree *tree, uint32_t parent, uint32_t place)
 {
     ep_tree_node *n = &tree->nodes[parent];
@@ -268,7 +268,7 @@ EP_COLD uint32_t ep_tree_new_leaf(ep_tree *tree, uint32_t node, uint32_t site);
 EP_COLD uint32_t ep_tree_add_leaf(ep_tree *tree, uint32_t node, uint32_t place);
 
 /* The leaf of an allocation or a free in a node. Fails: 0. */
-static inline uint32_t
+static EP_INLINE uint32_t
 leaf_of(ep_tree *tree, uint32_t node, uint32_t site)
 {
     uint32_t last = tree->nodes[node].last_leaf, leaf = 0;
@@ -286,7 +286,7 @@ leaf_of(ep_tree *tree, uint32_t node, uint32_t site)
 }
 
 /* Before the live bytes of a leaf change. */
-static inline ep_tree_leaf *
+static EP_INLINE ep_tree_leaf *
 touch(ep_tree *tree, uint32_t index)
 {
     ep_tree_leaf *leaf = &tree->leaves[index];
@@ -302,7 +302,7 @@ touch(ep_tree *tree, uint32_t index)
 }
 
 /* Before the live bytes of a domain change. */
-static inline uint64_t *
+static EP_INLINE uint64_t *
 touch_domain(ep_tree *tree, unsigned domain)
 {
     if (tree->domain_epoch[domain] != tree->epoch) {
