@@ -374,6 +374,12 @@ ep_archive_stream_close(ep_archive_stream *s)
     if (s == NULL) {
         return;
     }
+    /* Of many archives that are read one after another, one needs the room for a section. */
+    ep_archive *a = s->archive;
+    free(a->stored);
+    free(a->raw);
+    a->stored = a->raw = NULL;
+    a->stored_capacity = a->raw_capacity = 0;
     ep_block_coder_free(s->coder);
     clear_totals(&s->totals);
     free(s);

@@ -14,6 +14,10 @@
 #define ROWS_AHEAD_MOST ((size_t)1 << 16)
 #define ROWS_AHEAD_LEAST ((size_t)1 << 10)
 
+/* Of more parts, each is opened for what is known before its events, and again when the merger comes to its
+ * start: an open log takes 0.3 MiB, and a chunk of 1 MiB for each thread. */
+#define OPEN_AT_ONCE 16
+
 typedef struct merged_origin {
     ep_trace_origin origin;
     ep_merged_part *parts;    /* NULL: the events are read */
@@ -28,10 +32,10 @@ typedef struct part_feed {
     ep_trace *trace;
     ep_error *error;          /* of the running call */
     ep_columns buffer;        /* of a log or an archive */
-    size_t capacity;
+    size_t capacity, rows;    /* that it has room for; that a log is read by */
     size_t done, total;       /* progress */
     bool ended;
-    /* One of these; of columns none. */
+    /* One of these while it is read; of columns none. */
     ep_file_stream *log;
     ep_archive_stream *archive;
     /* Of a log. */
@@ -69,6 +73,26 @@ make_room(part_feed *self, size_t rows)
     return EP_OK;
 }
 
+static EP_CHECKED ep_status
+open_log(part_feed *self)
+{
+    ep_recording_clear(&self->recording);
+    return ep_file_stream_open(ep_trace_log_reader(self->trace), &self->recording, &self->log,
+                               self->error);
+}
+
+/* Gives the memory of a log or an archive back; the log may be opened again. */
+static void
+close_part(part_feed *self)
+{
+    ep_file_stream_close(self->log);
+    ep_archive_stream_close(self->archive);
+    ep_columns_clear(&self->buffer);
+    self->log = NULL;
+    self->archive = NULL;
+    self->capacity = 0;
+}
+
 static ep_status
 more_of_log(ep_merge_feed *feed, const ep_columns **out)
 {
@@ -77,8 +101,9 @@ more_of_log(ep_merge_feed *feed, const ep_columns **out)
     if (self->ended) {
         return EP_OK;
     }
-    self->buffer.count = self->buffer.alloc_count = 0;
-    ep_status status = ep_file_stream_next(self->log, &self->buffer, self->capacity, self->error);
+    ep_status status = self->log == NULL ? open_log(self) : EP_OK;
+    status = status != EP_OK ? status : make_room(self, self->rows);
+    status = status != EP_OK ? status : ep_file_stream_next(self->log, &self->buffer, self->capacity, self->error);
     if (status != EP_OK) {
         return status;
     }
@@ -90,9 +115,7 @@ more_of_log(ep_merge_feed *feed, const ep_columns **out)
     /* Of many processes few run at the same time: what is over takes no memory. */
     self->ended = true;
     ep_file_stream_end(self->log, &self->head);
-    ep_file_stream_close(self->log);
-    self->log = NULL;
-    ep_columns_clear(&self->buffer);
+    close_part(self);
     return EP_OK;
 }
 
@@ -101,12 +124,19 @@ more_of_archive(ep_merge_feed *feed, const ep_columns **out)
 {
     part_feed *self = (part_feed *)feed;
     *out = &no_rows;
+    if (self->archive == NULL && !self->ended) {
+        ep_status status =
+            ep_archive_stream_open(ep_trace_archive(self->trace), &self->archive, self->error);
+        if (status != EP_OK) {
+            return status;
+        }
+    }
     while (!self->ended) {
         size_t room = ep_archive_stream_room(self->archive);
         if (room == 0) {
             self->ended = true;
             ep_archive_stream_end(self->archive);
-            ep_columns_clear(&self->buffer);
+            close_part(self);
             break;
         }
         ep_status status = make_room(self, room);
@@ -131,13 +161,20 @@ is_log(const part_feed *self)
     return self->feed.more == more_of_log;
 }
 
+static bool
+is_archive(const part_feed *self)
+{
+    return self->feed.more == more_of_archive;
+}
+
+/* As it is known at the start, if the log is open; at the end. */
 static const ep_decoded *
 head_of(const part_feed *self)
 {
-    return self->log != NULL       ? ep_file_stream_head(self->log)
-           : is_log(self)          ? &self->head
-           : self->archive != NULL ? ep_archive_head(ep_trace_archive(self->trace))
-                                   : &self->trace->decoded;
+    return self->log != NULL  ? ep_file_stream_head(self->log)
+           : is_log(self)     ? &self->head
+           : is_archive(self) ? ep_archive_head(ep_trace_archive(self->trace))
+                              : &self->trace->decoded;
 }
 
 static const ep_recording *
@@ -158,12 +195,13 @@ open_feed(part_feed *self, ep_trace *trace, size_t rows, ep_error *error)
     ep_archive *archive = can_stream ? ep_trace_archive(trace) : NULL;
     if (reader != NULL && !ep_file_get_facts(reader)->writer_lives) {
         self->feed.more = more_of_log;
-        ep_status status = ep_file_stream_open(reader, &self->recording, &self->log, error);
-        return status != EP_OK ? status : make_room(self, rows);
+        self->rows = rows;
+        return open_log(self);
     }
     if (archive != NULL) {
         self->feed.more = more_of_archive;
         self->total = (size_t)ep_archive_get_info(archive)->events;
+        /* Sets what its head says back to what is known before a pass. */
         return ep_archive_stream_open(archive, &self->archive, error);
     }
     self->feed.more = more_of_columns;
@@ -175,9 +213,7 @@ open_feed(part_feed *self, ep_trace *trace, size_t rows, ep_error *error)
 static void
 close_feed(part_feed *self)
 {
-    ep_file_stream_close(self->log);
-    ep_archive_stream_close(self->archive);
-    ep_columns_clear(&self->buffer);
+    close_part(self);
     ep_recording_clear(&self->recording);
     ep_decoded_clear(&self->head);
 }
@@ -192,7 +228,7 @@ settle_feed(part_feed *self)
         self->recording = (ep_recording){0};
         ep_trace_set_log_head(self->trace, &self->head);
         self->head = (ep_decoded){0};
-    } else if (self->archive != NULL) {
+    } else if (is_archive(self)) {
         self->trace->head = ep_archive_head(ep_trace_archive(self->trace));
     }
 }
@@ -253,6 +289,9 @@ ep_merged_stream_open(ep_trace *trace, ep_merged_stream **out, ep_error *error)
     }
     status = status != EP_OK ? status : merge_heads(s, &s->head);
     status = status != EP_OK ? status : ep_merger_open(s->parts, views, count, &s->merger);
+    for (size_t i = 0; i < count && status == EP_OK && count > OPEN_AT_ONCE; i++) {
+        close_part(&s->feeds[i]);
+    }
     free(views);
     if (status != EP_OK) {
         ep_merged_stream_close(s);

@@ -6,7 +6,7 @@
 #include "memory.h"
 
 typedef struct source {
-    const ep_columns *columns;    /* of the feed */
+    const ep_columns *columns;    /* of the feed; NULL: it was not asked yet */
     ep_merge_feed *feed;
     size_t row, block;            /* next to be taken */
     size_t index;                 /* among the parts */
@@ -19,13 +19,12 @@ struct ep_merger {
     source *sources;
     source **heap;
     size_t count, left;
-    bool begun;
 };
 
 static int64_t
 next_time(const source *s)
 {
-    return s->columns->time_ns[s->row] + s->offset_ns;
+    return (s->columns != NULL ? s->columns->time_ns[s->row] : 0) + s->offset_ns;
 }
 
 /* Whether a comes before b; equal times by part, so that the result is one only. */
@@ -68,6 +67,23 @@ process_count(const ep_decoded *decoded)
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
+/* No part has a row before its start. It is asked for rows when that is reached: of a thousand processes one
+ * after another, few are read at the same time. */
+static void
+begin(ep_merger *merger)
+{
+    merger->left = merger->count;
+    /* Insertion sort: a sorted list is a heap, and parts mostly come in order of their starts. */
+    for (size_t i = 0; i < merger->left; i++) {
+        source *s = &merger->sources[i];
+        size_t at = i;
+        for (; at > 0 && comes_before(s, merger->heap[at - 1]); at--) {
+            merger->heap[at] = merger->heap[at - 1];
+        }
+        merger->heap[at] = s;
+    }
+}
+
 ep_status
 ep_merger_open(const ep_merge_part *parts, ep_merge_feed *const *feeds, size_t count, ep_merger **out)
 {
@@ -94,6 +110,7 @@ ep_merger_open(const ep_merge_part *parts, ep_merge_feed *const *feeds, size_t c
         threads += parts[i].decoded->thread_count;
         processes += process_count(parts[i].decoded);
     }
+    begin(merger);
     *out = merger;
     return EP_OK;
 }
@@ -116,33 +133,6 @@ feed(source *s, bool *out)
     ep_status status = s->feed->more(s->feed, &s->columns);
     *out = status == EP_OK && s->columns->count > 0;
     return status;
-}
-
-static EP_CHECKED ep_status
-begin(ep_merger *merger)
-{
-    merger->begun = true;
-    for (size_t i = 0; i < merger->count; i++) {
-        source *s = &merger->sources[i];
-        bool any;
-        ep_status status = feed(s, &any);
-        if (status != EP_OK) {
-            return status;
-        }
-        if (any) {
-            merger->heap[merger->left++] = s;
-        }
-    }
-    /* Insertion sort: a sorted list is a heap, and there are few parts. */
-    for (size_t i = 1; i < merger->left; i++) {
-        source *s = merger->heap[i];
-        size_t at = i;
-        for (; at > 0 && comes_before(s, merger->heap[at - 1]); at--) {
-            merger->heap[at] = merger->heap[at - 1];
-        }
-        merger->heap[at] = s;
-    }
-    return EP_OK;
 }
 
 /* HOT, budget 5 ns a row. Takes the rows of a part that come before those of another; NULL: all. */
@@ -179,20 +169,16 @@ take_rows(source *s, const source *rival, ep_columns *to, size_t limit)
 ep_status
 ep_merger_next(ep_merger *merger, ep_columns *to, size_t limit)
 {
-    if (!merger->begun) {
-        ep_status status = begin(merger);
-        if (status != EP_OK) {
-            return status;
-        }
-    }
     while (merger->left > 0 && to->count < limit) {
         source **heap = merger->heap, *s = heap[0];
         const source *rival = merger->left > 1 ? heap[1] : NULL;
         if (merger->left > 2 && comes_before(heap[2], rival)) {
             rival = heap[2];
         }
-        take_rows(s, rival, to, limit);
-        if (s->row == s->columns->count) {
+        if (s->columns != NULL) {
+            take_rows(s, rival, to, limit);
+        }
+        if (s->columns == NULL || s->row == s->columns->count) {
             bool any;
             ep_status status = feed(s, &any);
             if (status != EP_OK) {

@@ -183,6 +183,7 @@ def _open_family(folder: str, process: int | str | None) -> Trace:
 def _members(there: list[str], missing: list[str], notes: list[str]) -> list[Trace]:
     """Open the recordings; add what cannot be read to `missing`, and copies to `notes`."""
     parts: list[Trace] = []
+    most = _open_files_at_most()
     for path in there:
         name = os.path.basename(path)
         try:
@@ -190,6 +191,8 @@ def _members(there: list[str], missing: list[str], notes: list[str]) -> list[Tra
                 warnings.simplefilter("ignore", RuntimeWarning)  # its file says it, too
                 part = _open(path)
                 part._core.probe()  # a file of which nothing can be read is found here
+                if len(parts) >= most:
+                    _ = part._core.events("time")  # its file is not needed any more
         except (_core.Error, OSError, MemoryError) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             missing.append(f"{name}: left out, it cannot be read: {why.removeprefix(f'{path}: ')}")
@@ -207,6 +210,24 @@ def _members(there: list[str], missing: list[str], notes: list[str]) -> list[Tra
         )
     # By start, as the order of names says nothing.
     return sorted(parts, key=lambda part: part._core.start()[0])
+
+
+def _open_files_at_most() -> int:
+    """Give how many files may be open side by side; the events of more are read into memory."""
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return 1 << 20
+    try:
+        used = len(os.listdir("/proc/self/fd"))
+    except OSError:
+        used = 64
+    return max(limit - used - _FILES_SPARED, 0)
+
+
+#: Descriptors that are left to the program that opens a folder.
+_FILES_SPARED = 64
 
 
 def _count(part: Trace) -> int:
