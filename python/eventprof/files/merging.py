@@ -37,6 +37,8 @@ def merge(traces: Iterable[Trace]) -> Trace:
         `Trace.calls`, `Trace.allocations` and `Trace.threads` have a column ``process``. Each
         process has its own interpreter's lock: ``waited`` counts the tenures of the call's own
         process, and is null if one of the processes had no lock.
+        The traces are read when the whole is first asked for events: side by side, in order of
+        time. Until then do not close or change their files.
         ``metadata["merged"]`` holds the metadata of each trace. A call that was open at the end of
         one trace ends there, not at the end of the last.
 
