@@ -70,7 +70,7 @@ def load(path: str, *, may_be_empty: bool = False, fold: bool = False) -> Trace:
 
 
 def _allow_files() -> None:
-    """Let this program have as many files open as the system allows: a folder may have thousands."""
+    """Let this program open as many files as the system allows: a folder may have thousands."""
     import resource
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
