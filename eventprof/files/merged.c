@@ -103,7 +103,9 @@ more_of_log(ep_merge_feed *feed, const ep_columns **out)
     }
     ep_status status = self->log == NULL ? open_log(self) : EP_OK;
     status = status != EP_OK ? status : make_room(self, self->rows);
-    status = status != EP_OK ? status : ep_file_stream_next(self->log, &self->buffer, self->capacity, self->error);
+    if (status == EP_OK) {
+        status = ep_file_stream_next(self->log, &self->buffer, self->capacity, self->error);
+    }
     if (status != EP_OK) {
         return status;
     }

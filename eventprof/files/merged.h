@@ -1,5 +1,5 @@
-/* A trace of several traces on one time line, for instance of the processes of a program. Its parts are read
- * side by side, in order of time: a chunk of each thread of a log, a section of an archive. */
+/* A trace of several traces on one time line, for instance of the processes of a program. Its parts are
+ * read side by side, in order of time: a chunk of each thread of a log, a section of an archive. */
 #ifndef EP_MERGED_H
 #define EP_MERGED_H
 

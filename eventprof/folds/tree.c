@@ -442,7 +442,8 @@ open_tables(ep_tree *tree)
         ep_live_open(&tree->by_address) != EP_OK ||
         !ep_grow((void **)&tree->origins, &tree->origin_capacity, 1, sizeof *tree->origins) ||
         (tree->with_lengths && ep_tree_pair_open(&tree->length_map, 4096) != EP_OK) ||
-        ep_tenure_clocks_open(&tree->clocks, tree->facts.thread_process, tree->facts.thread_count) != EP_OK ||
+        ep_tenure_clocks_open(&tree->clocks, tree->facts.thread_process, tree->facts.thread_count) !=
+            EP_OK ||
         !ep_grow((void **)&tree->leaves, &tree->leaf_capacity, 1, sizeof *tree->leaves)) {
         return EP_NOMEM;
     }
@@ -490,7 +491,7 @@ tree_begin(ep_fold *fold, const ep_fold_facts *facts)
 /* A slot is fetched into the cache this many allocator events before its use. 40 was no faster. */
 #define PREFETCH_EVENTS 16
 
-/* HOT, budget 12 ns an event. several: of processes; a constant, so that one process pays nothing for it. */
+/* HOT, budget 12 ns an event. several: processes; a constant, so that one process pays nothing for it. */
 static EP_INLINE EP_CHECKED ep_status
 events_of(ep_tree *tree, const ep_batch *batch, const bool several)
 {

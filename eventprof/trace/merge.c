@@ -67,8 +67,8 @@ process_count(const ep_decoded *decoded)
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
-/* No part has a row before its start. It is asked for rows when that is reached: of a thousand processes one
- * after another, few are read at the same time. */
+/* No part has a row before its start. It is asked for rows when that is reached: of a thousand processes
+ * one after another, few are read at the same time. */
 static void
 begin(ep_merger *merger)
 {

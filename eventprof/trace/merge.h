@@ -18,8 +18,8 @@ typedef struct ep_merge_part {
 #define EP_MERGE_PARTS_MAX 65535
 
 /* Everything but the rows; the parts need no columns. Threads of the parts one after another, named
- * "PID NAME"; resident sets summed up. Returns: new in *out (ep_decoded_clear). Fails: EP_NOMEM, EP_ARGUMENT
- * (too many processes); *out untouched. */
+ * "PID NAME"; resident sets summed up. Returns: new in *out (ep_decoded_clear). Fails: EP_NOMEM,
+ * EP_ARGUMENT (too many processes); *out untouched. */
 EP_CHECKED ep_status ep_merge_heads(const ep_merge_part *parts, size_t count, ep_decoded *out);
 
 /* ---- Rows: of all parts in order of time, of one part in its own order ------------------------- */

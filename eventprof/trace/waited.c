@@ -88,7 +88,8 @@ ep_calls_waited(const ep_calls *calls, int64_t *waited)
     }
     ep_tenure_clocks clocks;
     int32_t *innermost = ep_array_new(threads, sizeof *innermost);
-    if (innermost == NULL || ep_tenure_clocks_open(&clocks, calls->input->thread_process, threads) != EP_OK) {
+    const int32_t *processes = calls->input->thread_process;
+    if (innermost == NULL || ep_tenure_clocks_open(&clocks, processes, threads) != EP_OK) {
         free(innermost);
         return EP_NOMEM;
     }

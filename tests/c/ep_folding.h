@@ -1,5 +1,5 @@
-/* What the suites of folds share: random programs, and their events as streams. Header only, so that a suite
- * stays one file. */
+/* What the suites of folds share: random programs, and their events as streams. Header only, so that a
+ * suite stays one file. */
 #ifndef EP_FOLDING_H
 #define EP_FOLDING_H
 

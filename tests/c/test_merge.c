@@ -115,7 +115,8 @@ merge(const ep_merge_part *parts, size_t count, ep_decoded *out)
     pieces of[8];
     ep_merge_feed *feeds[8];
     for (size_t i = 0; i < count; i++) {
-        of[i] = (pieces){.feed = {more_of}, .columns = &parts[i].decoded->columns, .piece = columns_new(60)};
+        of[i] = (pieces){.feed = {more_of}, .columns = &parts[i].decoded->columns};
+        of[i].piece = columns_new(60);
         feeds[i] = &of[i].feed;
     }
     ep_merger *merger = NULL;

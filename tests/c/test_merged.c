@@ -1,5 +1,5 @@
-/* files/merged.h: traces of several are folded side by side. Random traces, in archives and in memory, against
- * the columns of the whole and against the parts alone. */
+/* files/merged.h: traces of several are folded side by side. Random traces, in archives and in memory,
+ * against the columns of the whole and against the parts alone. */
 #include "ep_archives.h"
 
 #include <malloc.h>

@@ -46,8 +46,8 @@ ep_py_trace_file_facts(PyObject *object, PyObject *unused)
         notes);
 }
 
-/* probe(): raises what reading its events would raise, if it is of a log that nobody writes any more. Without
- * the events: only what a pass reads before them. */
+/* probe(): raises what reading its events would raise, if it is of a log that nobody writes any more.
+ * Without the events: only what a pass reads before them. */
 PyObject *
 ep_py_trace_probe(PyObject *object, PyObject *unused)
 {
