@@ -12,7 +12,9 @@ from test_folds_of_files import answers, record
 
 import eventprof
 from eventprof import cli
+from eventprof.export._view import View
 from eventprof.files import opening
+from eventprof.viewer.data import _tenures
 
 pytestmark = pytest.mark.newest
 
@@ -87,6 +89,24 @@ def test_an_archive_of_several_processes_knows_their_locks(folder, tmp_path):
     assert again.functions["waited"].tolist() == wanted
     assert saved.calls["waited"].tolist() == trace.calls["waited"].tolist()
     assert eventprof.merge([saved]).functions["waited"].tolist() == wanted
+
+
+def test_calls_that_an_export_cuts_wait_for_their_process(folder):
+    trace = eventprof.open(folder)
+    whole, cut = View(trace), View(trace, between=(0, trace.duration + 1))
+
+    assert whole.has_waited
+    assert cut.own_waited().tolist() == whole.own_waited().tolist()
+    assert whole.own_waited().any()
+
+
+def test_the_page_has_no_lane_for_the_locks_of_several_processes(folder):
+    trace = eventprof.open(folder)
+
+    assert len(trace.gil)
+    assert [len(column) for column in _tenures(trace, 1)] == [0, 0, 0]
+    member = max(members(folder), key=lambda member: len(member.gil))
+    assert [len(column) for column in _tenures(member, 1)] == [len(member.gil)] * 3
 
 
 # ---- The same as columns give --------------------------------------------------------------------

@@ -100,18 +100,24 @@ class Processes(Facts):
 
     def _process_of(self, threads: Callable[[], Array]) -> list[Column]:
         """Give the column of processes, of rows of `threads`; none if the trace was not merged."""
-        known = self._recorder_metadata.get("processes")
-        if not known:
+        if not self._recorder_metadata.get("processes"):
             return []
-        counts = [each["threads"] for each in known]
 
         def load() -> Array:
-            of_thread = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+            of_thread = self._process_of_threads
             return _core.gather(np.append(of_thread, np.int32(-1)), threads())
 
         return [
             Column("process", load, np.dtype(np.int32), null="negative", doc="row of processes")
         ]
+
+    @property
+    def _process_of_threads(self) -> Array:
+        """The process of each thread."""
+        known = self._recorder_metadata.get("processes")
+        if not known:
+            return np.zeros(len(self._thread_rows), dtype=np.int32)
+        return np.repeat(np.arange(len(known), dtype=np.int32), [each["threads"] for each in known])
 
     def _with_process(self, columns: list[Column]) -> list[Column]:
         thread = next(column for column in columns if column.name == "thread")
