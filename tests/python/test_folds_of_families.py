@@ -224,6 +224,8 @@ def test_a_merge_of_merges_keeps_blocks_apart(folder, tmp_path):
     assert merged.leaks()["bytes"].sum() == 2 * first.leaks()["bytes"].sum()
     assert len(set((merged.allocations["address"] >> np.uint64(48)).tolist())) == 6
     assert sum(merged.functions["waited"]) == 2 * sum(first.functions["waited"])
+    alone = eventprof.merge([eventprof.open(folder)])
+    assert alone.functions["waited"].tolist() == first.functions["waited"].tolist()
 
 
 def test_a_part_and_the_whole_are_asked_by_several_threads(folder):
