@@ -70,6 +70,9 @@ EP_CHECKED ep_status ep_archive_stream_open(ep_archive *archive, ep_archive_stre
 /* Everything except the columns: as the file says, and corrected after the last event of a stream. Returns:
  * view, until the archive is closed or loaded. */
 const ep_decoded *ep_archive_head(const ep_archive *archive);
+/* Says of an archive of a merged trace how many threads each of its processes has, in order; threads that
+ * are left over count for the last one. Before its events are read. */
+void ep_archive_set_processes(ep_archive *archive, const size_t *threads, size_t count);
 /* The largest number of rows of the next batch; 0: there is none. */
 size_t ep_archive_stream_room(const ep_archive_stream *stream);
 /* Appends the next batch to columns with that much room. A damaged section is left out and noted: no rows.

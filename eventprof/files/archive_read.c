@@ -329,6 +329,18 @@ ep_archive_head(const ep_archive *archive)
     return &archive->decoded;
 }
 
+void
+ep_archive_set_processes(ep_archive *a, const size_t *threads, size_t count)
+{
+    size_t process = 0, last = count > 0 ? threads[0] : 0;    /* the first thread behind the process */
+    for (size_t i = 0; i < a->decoded.thread_count; i++) {
+        while (i >= last && process + 1 < count) {
+            last += threads[++process];
+        }
+        a->decoded.threads[i].process = (int32_t)process;
+    }
+}
+
 size_t
 ep_archive_stream_room(const ep_archive_stream *s)
 {
@@ -362,6 +374,12 @@ ep_archive_stream_close(ep_archive_stream *s)
     if (s == NULL) {
         return;
     }
+    /* Of many archives that are read one after another, one needs the room for a section. */
+    ep_archive *a = s->archive;
+    free(a->stored);
+    free(a->raw);
+    a->stored = a->raw = NULL;
+    a->stored_capacity = a->raw_capacity = 0;
     ep_block_coder_free(s->coder);
     clear_totals(&s->totals);
     free(s);

@@ -106,6 +106,23 @@ ep_trace_set_log_head(ep_trace *trace, ep_decoded *head)
     }
 }
 
+ep_status
+ep_trace_probe(ep_trace *trace, ep_error *error)
+{
+    ep_file_reader *reader = trace->has_decoded ? NULL : ep_trace_log_reader(trace);
+    if (reader == NULL || ep_file_get_facts(reader)->writer_lives) {
+        return EP_OK;
+    }
+    ep_recording recording;
+    ep_file_stream *stream;
+    ep_status status = ep_file_stream_open(reader, &recording, &stream, error);
+    if (status == EP_OK) {
+        ep_recording_clear(&recording);
+        ep_file_stream_close(stream);
+    }
+    return status;
+}
+
 /* ---- Archives -------------------------------------------------------------------------------- */
 
 typedef struct archive_origin {

@@ -33,6 +33,10 @@ const ep_file_facts *ep_trace_log_facts(const ep_trace *trace);
 /* trace: of ep_trace_open_archive(). Returns: view, until the events are read; NULL from then on. */
 const ep_archive_info *ep_trace_archive_info(const ep_trace *trace);
 
+/* Whether the events of a log can be read in a pass: as far as is known before the first. Needs the same
+ * memory as a pass. OK for all other traces. Fails: as ep_file_stream_open(). */
+EP_CHECKED ep_status ep_trace_probe(ep_trace *trace, ep_error *error);
+
 /* ---- For folds (folds/of_trace.h) ------------------------------------------------------------ */
 
 /* The reader of a trace's file. trace: any. Returns: view, until the events are read; NULL afterwards, and

@@ -17,8 +17,11 @@ typedef struct ep_fold_facts {
     const int64_t *open_from_ns;           /* thread_count long: where those calls begin */
     const int64_t *open_until_ns;          /* thread_count long: where calls open at the end are cut;
                                               NULL: length_ns */
+    const int32_t *thread_process;         /* thread_count long: the process of each, from 0 on;
+                                              NULL: all are of one */
     int64_t length_ns;                     /* of the window */
-    bool has_lock;                         /* the interpreter has a lock: events show who held it */
+    bool has_lock;                         /* each process has an interpreter's lock: events show who
+                                              held it */
 } ep_fold_facts;
 
 /* Rows `from` .. `to` - 1 of the columns are new. A fold may look at the rows from `to` on, which the next

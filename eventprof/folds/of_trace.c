@@ -24,6 +24,7 @@ facts_of(const ep_trace *trace, bool has_lock)
         .open_at_start = trace->input.open_at_start,
         .open_from_ns = trace->input.open_from_ns,
         .open_until_ns = trace->input.open_until_ns,
+        .thread_process = trace->input.thread_process,
         .length_ns = trace->input.length_ns,
         .has_lock = has_lock,
     };
@@ -83,6 +84,19 @@ run_on_archive(ep_trace *trace, ep_archive *archive, const pass_of *of, ep_error
     return EP_OK;
 }
 
+static ep_status
+run_on_merged(ep_trace *trace, const pass_of *of, ep_error *error)
+{
+    ep_pass pass;
+    ep_status status =
+        ep_fold_merged(trace, of->has_lock, of->folds, of->count, of->progress, &pass, error);
+    if (status == EP_OK) {
+        keep_functions(trace, &pass.functions);
+        ep_pass_clear(&pass);
+    }
+    return status;
+}
+
 ep_status
 ep_fold_trace(ep_trace *trace, ep_fold *const *folds, size_t count, bool has_lock, const char *what,
               ep_error *error)
@@ -99,7 +113,8 @@ ep_fold_trace(ep_trace *trace, ep_fold *const *folds, size_t count, bool has_loc
         reader = NULL;
     }
     ep_status status = EP_OK;
-    if (reader == NULL && archive == NULL) {
+    bool is_merged = can_pass && ep_trace_is_merged(trace);
+    if (reader == NULL && archive == NULL && !is_merged) {
         status = ep_trace_reach(trace, EP_STEP_FUNCTIONS, error);
         if (status != EP_OK) {
             return status;
@@ -110,6 +125,7 @@ ep_fold_trace(ep_trace *trace, ep_fold *const *folds, size_t count, bool has_loc
     pass_of of = {.folds = folds, .count = count, .has_lock = has_lock, .progress = &work.progress};
     status = reader != NULL    ? run_on_log(trace, reader, &of, error)
              : archive != NULL ? run_on_archive(trace, archive, &of, error)
+             : is_merged       ? run_on_merged(trace, &of, error)
                                : run_on_columns(trace, &of);
     ep_work_end(&work);
     return status;

@@ -166,7 +166,9 @@ run(ep_sliding_stream *stream, const known *of, ep_fold *const *folds, size_t co
     ep_open_stack *open = ep_calloc(threads + 1, sizeof *open);    /* views */
     int64_t *from_ns = ep_calloc(threads + 1, sizeof *from_ns);
     int64_t *until_ns = ep_calloc(threads + 1, sizeof *until_ns);
+    int32_t *processes = NULL;
     ep_status status = open != NULL && from_ns != NULL && until_ns != NULL ? EP_OK : EP_NOMEM;
+    status = status != EP_OK ? status : ep_thread_processes(head->threads, threads, &processes);
     for (size_t i = 0; i < threads && status == EP_OK; i++) {
         open[i] = head->threads[i].open;
         from_ns[i] = ep_open_from_ns(&head->threads[i], of->full_reason);
@@ -183,6 +185,7 @@ run(ep_sliding_stream *stream, const known *of, ep_fold *const *folds, size_t co
             .open_at_start = open,
             .open_from_ns = from_ns,
             .open_until_ns = until_ns,
+            .thread_process = processes,
             .length_ns = head->duration_ns,
             .has_lock = of->has_lock,
         };
@@ -197,6 +200,7 @@ run(ep_sliding_stream *stream, const known *of, ep_fold *const *folds, size_t co
     free(open);
     free(from_ns);
     free(until_ns);
+    free(processes);
     return status;
 }
 
@@ -305,5 +309,60 @@ ep_fold_archive(ep_archive *archive, bool has_lock, ep_fold *const *folds, size_
         *out = pass;
     }
     ep_archive_stream_close(s.blocks);
+    return status;
+}
+
+/* ---- Merged traces ------------------------------------------------------------------------------ */
+
+typedef struct merged_source {
+    ep_row_source source;
+    ep_sliding_stream stream;
+    ep_merged_stream *parts;
+    ep_error *error;
+    bool ended;
+} merged_source;
+
+static size_t
+merged_room(ep_row_source *source)
+{
+    return ((const merged_source *)source)->ended ? 0 : EP_STREAM_ROWS;
+}
+
+static ep_status
+merged_append(ep_row_source *source, ep_columns *columns, size_t limit)
+{
+    merged_source *s = (merged_source *)source;
+    size_t before = columns->count;
+    ep_status status = ep_merged_stream_next(s->parts, columns, limit, s->error);
+    s->ended = columns->count == before;
+    ep_merged_stream_progress(s->parts, &s->stream.stream.done, &s->stream.stream.total);
+    return status;
+}
+
+ep_status
+ep_fold_merged(ep_trace *trace, bool has_lock, ep_fold *const *folds, size_t count,
+               const ep_progress *progress, ep_pass *out, ep_error *error)
+{
+    ep_pass pass = {0};
+    ep_functions_builder functions = {0};
+    merged_source s = {.source = {.room = merged_room, .append = merged_append}, .error = error};
+    ep_status status = ep_merged_stream_open(trace, &s.parts, error);
+    if (status != EP_OK) {
+        return status;
+    }
+    known of = {
+        .head = ep_merged_stream_head(s.parts),
+        .full_reason = ep_merged_stream_full_reason(s.parts),
+        .has_lock = has_lock,
+    };
+    ep_sliding_stream_open(&s.stream, &s.source, &functions);
+    status = run(&s.stream, &of, folds, count, progress, &pass.functions);
+    status = status != EP_OK ? status : ep_merged_stream_end(s.parts);
+    if (status == EP_OK) {
+        *out = pass;
+    } else {
+        ep_pass_clear(&pass);
+    }
+    ep_merged_stream_close(s.parts);
     return status;
 }

@@ -6,6 +6,7 @@
 #include "archive.h"
 #include "decode.h"
 #include "file_read.h"
+#include "merged.h"
 #include "stream.h"
 
 /* ---- Batches of rows that a source appends ------------------------------------------------------ */
@@ -56,5 +57,9 @@ EP_CHECKED ep_status ep_fold_log(ep_file_reader *reader, bool has_lock, ep_fold 
 EP_CHECKED ep_status ep_fold_archive(ep_archive *archive, bool has_lock, ep_fold *const *folds,
                                      size_t count, const ep_progress *progress, ep_pass *out,
                                      ep_error *error);
+
+/* The same over the parts of a merged trace (merged.h), side by side. What else is known is the trace's. */
+EP_CHECKED ep_status ep_fold_merged(ep_trace *trace, bool has_lock, ep_fold *const *folds, size_t count,
+                                    const ep_progress *progress, ep_pass *out, ep_error *error);
 
 #endif

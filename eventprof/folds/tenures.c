@@ -1,6 +1,8 @@
 /* Tenures of the interpreter's lock; what they are is in waited.h. */
 #include "tenures.h"
 
+#include <string.h>
+
 #include "memory.h"
 
 static ep_status
@@ -9,18 +11,28 @@ tenures_begin(ep_fold *fold, const ep_fold_facts *facts)
     ep_tenures *self = (ep_tenures *)fold;
     self->kinds = ep_kinds_under_lock();
     self->has_lock = facts->has_lock;
-    return EP_OK;
+    self->process_count = 1;
+    for (size_t i = 0; facts->thread_process != NULL && i < facts->thread_count; i++) {
+        size_t least = (size_t)facts->thread_process[i] + 1;
+        self->process_count = self->process_count < least ? least : self->process_count;
+    }
+    self->last = ep_calloc(self->process_count, sizeof *self->last);
+    if (facts->thread_process != NULL) {
+        size_t bytes = facts->thread_count * sizeof *self->thread_process;
+        self->thread_process = ep_calloc(facts->thread_count + 1, sizeof *self->thread_process);
+        if (self->thread_process != NULL) {
+            memcpy(self->thread_process, facts->thread_process, bytes);
+        }
+    }
+    bool has_all = self->last != NULL && (self->thread_process != NULL) == (facts->thread_process != NULL);
+    return has_all ? EP_OK : EP_NOMEM;
 }
 
 /* HOT, budget 3 ns an event. */
 static ep_status
-tenures_events(ep_fold *fold, const ep_batch *batch)
+events_of_one(ep_tenures *self, const ep_batch *batch)
 {
-    ep_tenures *self = (ep_tenures *)fold;
     const ep_columns *columns = batch->columns;
-    if (!self->has_lock) {
-        return EP_OK;
-    }
     ep_tenure now = {.thread = -1};
     if (self->count > 0) {
         now = self->rows[--self->count];    /* the last tenure may go on in this batch */
@@ -46,7 +58,44 @@ tenures_events(ep_fold *fold, const ep_batch *batch)
     if (now.thread >= 0) {
         self->rows[self->count++] = now;    /* ep_grow made room when it began */
     }
+    self->last[0] = self->count;
     return EP_OK;
+}
+
+/* The tenures of several processes go on side by side. */
+static ep_status
+events_of_several(ep_tenures *self, const ep_batch *batch)
+{
+    const ep_columns *columns = batch->columns;
+    for (size_t row = batch->from; row < batch->to; row++) {
+        if (!ep_kinds_has(self->kinds, columns->kind[row])) {
+            continue;
+        }
+        int32_t thread = columns->thread[row];
+        size_t *last = &self->last[self->thread_process[thread]];
+        if (*last == 0 || self->rows[*last - 1].thread != thread) {
+            if (!ep_grow_raw((void **)&self->rows, &self->capacity, self->count + 1,
+                             sizeof *self->rows)) {
+                return EP_NOMEM;
+            }
+            self->rows[self->count] = (ep_tenure){.start_ns = columns->time_ns[row], .thread = thread};
+            *last = ++self->count;
+        }
+        ep_tenure *now = &self->rows[*last - 1];
+        now->end_ns = columns->time_ns[row];
+        now->events++;
+    }
+    return EP_OK;
+}
+
+static ep_status
+tenures_events(ep_fold *fold, const ep_batch *batch)
+{
+    ep_tenures *self = (ep_tenures *)fold;
+    if (!self->has_lock) {
+        return EP_OK;
+    }
+    return self->thread_process == NULL ? events_of_one(self, batch) : events_of_several(self, batch);
 }
 
 static ep_status
@@ -61,6 +110,8 @@ tenures_clear(ep_fold *fold)
 {
     ep_tenures *self = (ep_tenures *)fold;
     free(self->rows);
+    free(self->last);
+    free(self->thread_process);
     *self = (ep_tenures){.fold = self->fold};
 }
 
@@ -81,20 +132,23 @@ ep_tenures_open(ep_tenures *tenures)
 ep_status
 ep_tenures_merge(ep_tenures *into, const ep_tenures *later)
 {
-    size_t joined = 0;
-    ep_tenure *last = into->count > 0 ? &into->rows[into->count - 1] : NULL;
-    if (last != NULL && later->count > 0 && last->thread == later->rows[0].thread) {
-        last->end_ns = later->rows[0].end_ns;
-        last->events += later->rows[0].events;
-        joined = 1;
+    size_t *first = ep_calloc(into->process_count, sizeof *first);    /* row + 1 in `later`, by process */
+    bool has_memory = first != NULL && (later->count == 0 ||
+                                        ep_grow_raw((void **)&into->rows, &into->capacity,
+                                                    into->count + later->count, sizeof *into->rows));
+    for (size_t i = 0; has_memory && i < later->count; i++) {
+        const ep_tenure *row = &later->rows[i];
+        size_t process = later->thread_process != NULL ? (size_t)later->thread_process[row->thread] : 0;
+        ep_tenure *last = into->last[process] > 0 ? &into->rows[into->last[process] - 1] : NULL;
+        if (first[process] == 0 && last != NULL && last->thread == row->thread) {
+            last->end_ns = row->end_ns;
+            last->events += row->events;
+        } else {
+            into->rows[into->count] = *row;
+            into->last[process] = ++into->count;
+        }
+        first[process] = i + 1;
     }
-    size_t count = later->count - joined;
-    if (count > 0 && !ep_grow_raw((void **)&into->rows, &into->capacity, into->count + count,
-                                  sizeof *into->rows)) {
-        return EP_NOMEM;
-    }
-    for (size_t i = 0; i < count; i++) {
-        into->rows[into->count++] = later->rows[joined + i];
-    }
-    return EP_OK;
+    free(first);
+    return has_memory ? EP_OK : EP_NOMEM;
 }

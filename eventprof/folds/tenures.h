@@ -1,4 +1,5 @@
-/* A table with a row for each tenure of the interpreter's lock; waited.h says what a tenure is. */
+/* A table with a row for each tenure of an interpreter's lock, in order of their begins; waited.h says what
+ * a tenure is. */
 #ifndef EP_TENURES_H
 #define EP_TENURES_H
 
@@ -19,6 +20,9 @@ typedef struct ep_tenures {
     size_t count, capacity;
     ep_kind_set kinds;
     bool has_lock;
+    int32_t *thread_process;   /* as in the facts; a copy, as merging needs it after the run */
+    size_t *last;              /* by process: the row of its last tenure + 1; 0: there is none */
+    size_t process_count;
 } ep_tenures;
 
 /* Before the first run. Afterwards fold.type->clear() frees it. */

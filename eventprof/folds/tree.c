@@ -156,7 +156,7 @@ end_below_top(ep_tree *tree, ep_tree_thread *t, int32_t key, int64_t time_ns, in
     pop(tree, t, time_ns, waited_ns, false);
 }
 
-static inline void
+static EP_INLINE void
 end_call(ep_tree *tree, ep_tree_thread *t, uint8_t work, uint32_t name, int64_t time_ns,
          int64_t waited_ns)
 {
@@ -175,7 +175,7 @@ end_call(ep_tree *tree, ep_tree_thread *t, uint8_t work, uint32_t name, int64_t 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
 
 /* Notes the live bytes in the current bin, after a change. */
-static inline void
+static EP_INLINE void
 note_live(ep_tree *tree)
 {
     ep_tree_bin *bin = &tree->bins[tree->bin];
@@ -198,7 +198,7 @@ next_bin(ep_tree *tree, int64_t time_ns)
     }
 }
 
-static inline void
+static EP_INLINE void
 add_live(ep_tree *tree, const ep_tree_block *block, int64_t time_ns)
 {
     ep_tree_leaf *leaf = touch(tree, block->leaf);
@@ -216,7 +216,7 @@ add_live(ep_tree *tree, const ep_tree_block *block, int64_t time_ns)
     note_live(tree);
 }
 
-static inline void
+static EP_INLINE void
 take_live(ep_tree *tree, const ep_tree_block *block)
 {
     ep_tree_leaf *leaf = touch(tree, block->leaf);
@@ -272,7 +272,7 @@ begin_over(ep_tree *tree, ep_live_entry *at, const ep_columns *columns, size_t e
     return EP_OK;
 }
 
-static inline EP_CHECKED ep_status
+static EP_INLINE EP_CHECKED ep_status
 begin_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_columns *columns, size_t event,
             size_t row)
 {
@@ -313,7 +313,7 @@ begin_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_columns *
 }
 
 /* The node that a free is charged to. Fails: UINT32_MAX. */
-static inline uint32_t
+static EP_INLINE uint32_t
 freeing_node(ep_tree *tree, const ep_tree_thread *t, uint32_t site)
 {
     if (EP_LIKELY(t->depth > 0)) {
@@ -323,7 +323,7 @@ freeing_node(ep_tree *tree, const ep_tree_thread *t, uint32_t site)
     return leaf != 0 ? tree->leaves[leaf].node : UINT32_MAX;
 }
 
-static inline EP_CHECKED ep_status
+static EP_INLINE EP_CHECKED ep_status
 end_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_tree_block *block, uint32_t site,
           bool moves)
 {
@@ -350,7 +350,7 @@ end_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_tree_block 
     return EP_OK;
 }
 
-static EP_CHECKED ep_status
+static EP_INLINE EP_CHECKED ep_status
 free_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_columns *columns, size_t event,
            size_t row)
 {
@@ -442,7 +442,8 @@ open_tables(ep_tree *tree)
         ep_live_open(&tree->by_address) != EP_OK ||
         !ep_grow((void **)&tree->origins, &tree->origin_capacity, 1, sizeof *tree->origins) ||
         (tree->with_lengths && ep_tree_pair_open(&tree->length_map, 4096) != EP_OK) ||
-        ep_tenure_clock_open(&tree->clock, tree->facts.thread_count) != EP_OK ||
+        ep_tenure_clocks_open(&tree->clocks, tree->facts.thread_process, tree->facts.thread_count) !=
+            EP_OK ||
         !ep_grow((void **)&tree->leaves, &tree->leaf_capacity, 1, sizeof *tree->leaves)) {
         return EP_NOMEM;
     }
@@ -490,11 +491,10 @@ tree_begin(ep_fold *fold, const ep_fold_facts *facts)
 /* A slot is fetched into the cache this many allocator events before its use. 40 was no faster. */
 #define PREFETCH_EVENTS 16
 
-/* HOT, budget 12 ns an event. */
-static ep_status
-tree_events(ep_fold *fold, const ep_batch *batch)
+/* HOT, budget 12 ns an event. several: processes; a constant, so that one process pays nothing for it. */
+static EP_INLINE EP_CHECKED ep_status
+events_of(ep_tree *tree, const ep_batch *batch, const bool several)
 {
-    ep_tree *tree = (ep_tree *)fold;
     const ep_columns *columns = batch->columns;
     const int64_t *times_ns = columns->time_ns;    /* locals: stores below cannot change them */
     const uint8_t *kinds = columns->kind;
@@ -511,12 +511,13 @@ tree_events(ep_fold *fold, const ep_batch *batch)
         int64_t waited_ns = 0;
         uint8_t work = tree->work[kind];
         if (work & WORK_UNDER_LOCK) {
-            if (EP_UNLIKELY(tree->clock.holder < 0) && tree->later != NULL) {
-                tree->later->tenure_thread = thread;
-                tree->later->tenure_ns = time_ns;
+            ep_tenure_clock *clock =
+                several ? ep_tenure_clock_of(&tree->clocks, thread) : &tree->clocks.one;
+            if (EP_UNLIKELY(clock->holder < 0) && tree->later != NULL) {
+                ep_tree_note_tenure(tree, thread, time_ns);
             }
-            ep_tenure_event(&tree->clock, thread, time_ns);
-            waited_ns = ep_tenure_others_ns(&tree->clock, thread);
+            ep_tenure_event(clock, thread, time_ns);
+            waited_ns = ep_tenure_others_ns(clock, thread);
         }
         uint8_t action = work & WORK_MASK;
         if (action >= WORK_BLOCK) {
@@ -568,14 +569,22 @@ tree_events(ep_fold *fold, const ep_batch *batch)
     return EP_OK;
 }
 
+static ep_status
+tree_events(ep_fold *fold, const ep_batch *batch)
+{
+    ep_tree *tree = (ep_tree *)fold;
+    return EP_LIKELY(tree->clocks.several == NULL) ? events_of(tree, batch, false)
+                                                   : events_of(tree, batch, true);
+}
+
 void
 ep_tree_finish(ep_tree *tree)
 {
-    ep_tenure_clock_stop(&tree->clock);
+    ep_tenure_clocks_stop(&tree->clocks);
     for (size_t thread = 0; thread < tree->facts.thread_count; thread++) {
         ep_tree_thread *t = &tree->threads[thread];
-        int64_t waited_ns = tree->lock_kinds != 0 ? ep_tenure_others_ns(&tree->clock, (int32_t)thread)
-                                                  : 0;
+        const ep_tenure_clock *clock = ep_tenure_clock_of(&tree->clocks, (int32_t)thread);
+        int64_t waited_ns = tree->lock_kinds != 0 ? ep_tenure_others_ns(clock, (int32_t)thread) : 0;
         const int64_t *until_ns = tree->facts.open_until_ns;
         while (t->depth > 0) {
             pop(tree, t, until_ns != NULL ? until_ns[thread] : tree->facts.length_ns, waited_ns, true);
@@ -625,7 +634,7 @@ tree_clear(ep_fold *fold)
     free(tree->bins);
     free(tree->thread_sums);
     ep_tree_later_clear(tree);
-    ep_tenure_clock_clear(&tree->clock);
+    ep_tenure_clocks_clear(&tree->clocks);
     *tree = (ep_tree){.fold = tree->fold, .max_nodes = tree->max_nodes};
 }
 
@@ -645,7 +654,7 @@ ep_tree_open(ep_tree *tree, size_t max_nodes)
         .max_nodes = max_nodes != 0 ? max_nodes : EP_TREE_NODES_MAX,
         .peak_ns = -1,
         .epoch = 1,
-        .clock = {.holder = -1},
+        .clocks = {.one = {.holder = -1}},
     };
 }
 

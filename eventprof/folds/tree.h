@@ -140,7 +140,7 @@ typedef struct ep_tree {
     ep_pair_map origin_map;         /* (leaf, owner) -> origin */
     struct ep_tree_block *late;     /* blocks whose free was logged too late */
     size_t late_count, late_capacity;
-    ep_tenure_clock clock;
+    ep_tenure_clocks clocks;
     ep_kind_set lock_kinds;
     uint8_t work[EP_KIND_COUNT];    /* what to do with an event of the kind: tree.c */
     uint8_t domain_of[EP_KIND_COUNT];    /* ep_domain */

@@ -11,13 +11,17 @@ ep_tree_later_open(ep_tree *tree)
     if (later == NULL) {
         return EP_NOMEM;
     }
-    later->tenure_thread = -1;
     later->seen_mask = 1023;
     later->seen = ep_array_new_zeroed(later->seen_mask + 1, sizeof *later->seen);
     later->stack_hash = ep_calloc(threads + 1, sizeof *later->stack_hash);
     later->start_ns = ep_calloc(threads + 1, sizeof *later->start_ns);
-    if (later->seen == NULL || later->stack_hash == NULL || later->start_ns == NULL) {
+    later->tenures = ep_calloc(tree->clocks.count, sizeof *later->tenures);
+    if (later->seen == NULL || later->stack_hash == NULL || later->start_ns == NULL ||
+        later->tenures == NULL) {
         return EP_NOMEM;
+    }
+    for (size_t process = 0; process < tree->clocks.count; process++) {
+        later->tenures[process].thread = -1;
     }
     for (size_t thread = 0; thread < threads; thread++) {
         const ep_fold_facts *facts = &tree->facts;
@@ -43,6 +47,7 @@ ep_tree_later_clear(ep_tree *tree)
         free(later->seen);
         free(later->stack_hash);
         free(later->start_ns);
+        free(later->tenures);
         free(later);
         tree->later = NULL;
     }
@@ -217,6 +222,13 @@ ep_tree_claim(ep_tree *tree, uint64_t address, int32_t thread)
 }
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
+
+void
+ep_tree_note_tenure(ep_tree *tree, int32_t thread, int64_t time_ns)
+{
+    size_t process = tree->clocks.several != NULL ? (size_t)tree->facts.thread_process[thread] : 0;
+    tree->later->tenures[process] = (ep_tree_first){.time_ns = time_ns, .thread = thread};
+}
 
 void
 ep_tree_note_end(ep_tree *tree, const ep_tree_thread *t, int64_t length_ns, bool cut)

@@ -129,14 +129,15 @@ map_leaves(merging *m)
 
 /* A tenure of the thread that had the lock at the end of the one part goes on in the other. */
 static void
-join_tenures(const merging *m)
+join_tenures(const merging *m, size_t process)
 {
-    ep_tenure_clock *into = &m->into->clock;
+    ep_tenure_clock *into = ep_tenure_clock_of_process(&m->into->clocks, process);
+    const ep_tree_first *first = &m->later->tenures[process];
     int32_t holder = into->holder;
-    if (m->later->tenure_thread < 0) {
+    if (first->thread < 0) {
         return;
     }
-    int64_t gap_ns = m->later->tenure_thread == holder ? m->later->tenure_ns - into->last_ns : 0;
+    int64_t gap_ns = first->thread == holder ? first->time_ns - into->last_ns : 0;
     ep_tenure_clock_stop(into);
     if (holder >= 0) {
         into->ended_ns += gap_ns;
@@ -146,30 +147,39 @@ join_tenures(const merging *m)
 
 /* Call it after the calls were joined: joining needs both clocks. */
 static void
-add_clock(const merging *m)
+add_clocks(const merging *m)
 {
-    ep_tenure_clock *into = &m->into->clock;
-    const ep_tenure_clock *from = &m->from->clock;
-    into->ended_ns += from->ended_ns;
+    for (size_t process = 0; process < m->into->clocks.count; process++) {
+        ep_tenure_clock *into = ep_tenure_clock_of_process(&m->into->clocks, process);
+        const ep_tenure_clock *from = ep_tenure_clock_of_process(&m->from->clocks, process);
+        into->ended_ns += from->ended_ns;
+        if (m->later->tenures[process].thread >= 0) {
+            into->holder = from->holder;
+            into->start_ns = from->start_ns;
+            into->last_ns = from->last_ns;
+        }
+    }
     for (size_t thread = 0; thread < m->into->facts.thread_count; thread++) {
-        into->own_ns[thread] += from->own_ns[thread];
+        m->into->clocks.one.own_ns[thread] += m->from->clocks.one.own_ns[thread];
     }
-    if (m->later->tenure_thread >= 0) {
-        into->holder = from->holder;
-        into->start_ns = from->start_ns;
-        into->last_ns = from->last_ns;
-    }
+}
+
+/* How long other threads of its process held the lock before the later part. */
+static int64_t
+others_ns(const merging *m, int32_t thread)
+{
+    return ep_tenure_others_ns(ep_tenure_clock_of(&m->into->clocks, thread), thread);
 }
 
 /* The innermost call that is open between the parts ended in the later part, which has it as a call that
  * was open at its start. */
 static void
-end_earlier_call(const merging *m, ep_tree_thread *t, const ep_tree_ended *ended, int64_t others_ns)
+end_earlier_call(const merging *m, ep_tree_thread *t, const ep_tree_ended *ended, int64_t others)
 {
     const ep_tree_frame *call = &t->frames[t->depth--];
     ep_tree_node *node = &m->into->nodes[call->node];
     int64_t before_ns = m->later->start_ns[ended->thread] - call->start_ns;
-    int64_t waited = others_ns - call->waited_from_ns;
+    int64_t waited = others - call->waited_from_ns;
     int64_t length_ns = before_ns + ended->length_ns;
     node->total += before_ns;
     node->self += before_ns - call->below_ns;
@@ -194,7 +204,7 @@ end_earlier_call(const merging *m, ep_tree_thread *t, const ep_tree_ended *ended
 
 /* The calls of a thread that are open at the end of the later part. */
 static EP_CHECKED ep_status
-append_calls(const merging *m, size_t thread, int64_t others_ns)
+append_calls(const merging *m, size_t thread, int64_t others)
 {
     ep_tree_thread *into = &m->into->threads[thread];
     const ep_tree_thread *from = &m->from->threads[thread];
@@ -209,7 +219,7 @@ append_calls(const merging *m, size_t thread, int64_t others_ns)
     while (into->depth < from->depth) {
         ep_tree_frame call = from->frames[into->depth + 1];
         call.node = m->node_to[call.node];
-        call.waited_from_ns += others_ns;
+        call.waited_from_ns += others;
         call.call += m->calls;
         into->frames[++into->depth] = call;
     }
@@ -233,15 +243,15 @@ number_calls(merging *m)
 static EP_CHECKED ep_status
 join_calls(merging *m)
 {
-    join_tenures(m);
+    for (size_t process = 0; process < m->into->clocks.count; process++) {
+        join_tenures(m, process);
+    }
     for (size_t i = 0; i < m->later->ended_count; i++) {
         const ep_tree_ended *ended = &m->later->ended[i];
-        end_earlier_call(m, &m->into->threads[ended->thread], ended,
-                         ep_tenure_others_ns(&m->into->clock, ended->thread));
+        end_earlier_call(m, &m->into->threads[ended->thread], ended, others_ns(m, ended->thread));
     }
     for (size_t thread = 0; thread < m->into->facts.thread_count; thread++) {
-        ep_status status =
-            append_calls(m, thread, ep_tenure_others_ns(&m->into->clock, (int32_t)thread));
+        ep_status status = append_calls(m, thread, others_ns(m, (int32_t)thread));
         if (status != EP_OK) {
             return status;
         }
@@ -249,7 +259,7 @@ join_calls(merging *m)
         m->into->threads[thread].absent_before = 0;
         m->into->thread_sums[thread].allocated += m->from->thread_sums[thread].allocated;
     }
-    add_clock(m);
+    add_clocks(m);
     m->into->calls_begun += m->from->calls_begun;
     return EP_OK;
 }

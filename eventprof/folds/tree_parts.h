@@ -102,6 +102,12 @@ typedef struct ep_tree_ended {
     bool cut;
 } ep_tree_ended;
 
+/* The first event of a process under the interpreter's lock. */
+typedef struct ep_tree_first {
+    int64_t time_ns;
+    int32_t thread;       /* -1: there is none */
+} ep_tree_first;
+
 typedef struct ep_tree_later {
     ep_tree_owed *owed;
     size_t owed_count, owed_capacity;
@@ -115,8 +121,7 @@ typedef struct ep_tree_later {
     size_t seen_mask, seen_used;
     uint64_t *stack_hash;      /* of each thread: of the calls that are open at its start */
     int64_t *start_ns;         /* the same: where those calls begin */
-    int64_t tenure_ns;    /* of the first event under the lock */
-    int32_t tenure_thread;     /* the thread of that event; -1: none */
+    ep_tree_first *tenures;    /* by process */
 } ep_tree_later;
 
 /* The hash of a stack with one more call, from the hash without it. */
@@ -142,6 +147,9 @@ EP_COLD void ep_tree_claim(ep_tree *tree, uint64_t address, int32_t thread);
 
 /* An end of a call that was open where the part begins. */
 EP_COLD void ep_tree_note_end(ep_tree *tree, const ep_tree_thread *t, int64_t length_ns, bool cut);
+
+/* The first event of a process under the lock: a tenure that may have begun before the part. */
+EP_COLD void ep_tree_note_tenure(ep_tree *tree, int32_t thread, int64_t time_ns);
 
 EP_COLD EP_CHECKED ep_status ep_tree_later_open(ep_tree *tree);
 void ep_tree_later_clear(ep_tree *tree);
@@ -191,7 +199,7 @@ EP_COLD uint32_t ep_tree_place_of(ep_tree *tree, const ep_place *place);
 /* Fails: UINT32_MAX. */
 EP_COLD uint32_t ep_tree_place_of_new_site(ep_tree *tree, uint32_t site);
 
-static inline uint32_t
+static EP_INLINE uint32_t
 place_of_site(ep_tree *tree, uint32_t site)
 {
     if (EP_LIKELY(site < tree->facts.map->site_count && tree->place_of_site[site] != 0)) {
@@ -234,7 +242,7 @@ note_length(ep_tree *tree, int32_t function, int64_t ns)
 EP_COLD EP_CHECKED ep_status ep_tree_add_node(ep_tree *tree, uint32_t parent, uint32_t place);
 
 /* The child of a node, made if it is new. Fails: UINT32_MAX. */
-static inline uint32_t
+static EP_INLINE uint32_t
 child_of(ep_tree *tree, uint32_t parent, uint32_t place)
 {
     ep_tree_node *n = &tree->nodes[parent];
@@ -260,7 +268,7 @@ EP_COLD uint32_t ep_tree_new_leaf(ep_tree *tree, uint32_t node, uint32_t site);
 EP_COLD uint32_t ep_tree_add_leaf(ep_tree *tree, uint32_t node, uint32_t place);
 
 /* The leaf of an allocation or a free in a node. Fails: 0. */
-static inline uint32_t
+static EP_INLINE uint32_t
 leaf_of(ep_tree *tree, uint32_t node, uint32_t site)
 {
     uint32_t last = tree->nodes[node].last_leaf, leaf = 0;
@@ -278,7 +286,7 @@ leaf_of(ep_tree *tree, uint32_t node, uint32_t site)
 }
 
 /* Before the live bytes of a leaf change. */
-static inline ep_tree_leaf *
+static EP_INLINE ep_tree_leaf *
 touch(ep_tree *tree, uint32_t index)
 {
     ep_tree_leaf *leaf = &tree->leaves[index];
@@ -294,7 +302,7 @@ touch(ep_tree *tree, uint32_t index)
 }
 
 /* Before the live bytes of a domain change. */
-static inline uint64_t *
+static EP_INLINE uint64_t *
 touch_domain(ep_tree *tree, unsigned domain)
 {
     if (tree->domain_epoch[domain] != tree->epoch) {

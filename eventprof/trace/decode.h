@@ -18,6 +18,7 @@ typedef struct ep_trace_thread {
     ep_open_stack open;                 /* owned: open when its kept records begin */
     /* In a merged trace: the time in which its process was recorded. until_ns 0: until the end. */
     int64_t from_ns, until_ns;
+    int32_t process;                    /* its number, from 0 on; 0 in a trace that was not merged */
 } ep_trace_thread;
 
 typedef struct ep_decoded {
@@ -50,6 +51,8 @@ uint64_t ep_decoded_events(const ep_decoded *decoded);
 int64_t ep_open_from_ns(const ep_trace_thread *thread, ep_full_reason full_reason);
 /* The end time for calls that are open at the end. */
 int64_t ep_open_until_ns(const ep_trace_thread *thread, int64_t duration_ns);
+/* The process of each thread. Returns: new in *out (free); NULL: all are of one. Fails: EP_NOMEM. */
+EP_CHECKED ep_status ep_thread_processes(const ep_trace_thread *threads, size_t count, int32_t **out);
 
 /* ---- The same step by step, without all columns in memory -------------------------------------- */
 

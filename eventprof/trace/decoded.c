@@ -102,6 +102,28 @@ ep_open_until_ns(const ep_trace_thread *thread, int64_t duration_ns)
     return ep_any_counted(thread->recorded) && thread->last_ns > until_ns ? thread->last_ns : until_ns;
 }
 
+ep_status
+ep_thread_processes(const ep_trace_thread *threads, size_t count, int32_t **out)
+{
+    int32_t last = 0;
+    for (size_t i = 0; i < count; i++) {
+        last = threads[i].process > last ? threads[i].process : last;
+    }
+    *out = NULL;
+    if (last == 0) {
+        return EP_OK;
+    }
+    int32_t *processes = ep_calloc(count, sizeof *processes);
+    if (processes == NULL) {
+        return EP_NOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        processes[i] = threads[i].process;
+    }
+    *out = processes;
+    return EP_OK;
+}
+
 uint64_t
 ep_decoded_events(const ep_decoded *decoded)
 {

@@ -6,18 +6,25 @@
 #include "memory.h"
 
 typedef struct source {
-    const ep_merge_part *part;
-    size_t index;              /* among the parts */
-    size_t row, block;         /* next to be taken */
-    size_t resident;
-    int64_t resident_bytes, resident_own;    /* the last sample */
-    int32_t first_thread;      /* row of its first thread in the result */
+    const ep_columns *columns;    /* of the feed; NULL: it was not asked yet */
+    ep_merge_feed *feed;
+    size_t row, block;            /* next to be taken */
+    size_t index;                 /* among the parts */
+    int64_t offset_ns;
+    int32_t first_thread;         /* row of its first thread in the result */
+    uint64_t mark;                /* added to its addresses */
 } source;
+
+struct ep_merger {
+    source *sources;
+    source **heap;
+    size_t count, left;
+};
 
 static int64_t
 next_time(const source *s)
 {
-    return s->part->decoded->columns.time_ns[s->row] + s->part->offset_ns;
+    return (s->columns != NULL ? s->columns->time_ns[s->row] : 0) + s->offset_ns;
 }
 
 /* Whether a comes before b; equal times by part, so that the result is one only. */
@@ -47,12 +54,156 @@ sift_down(source **heap, size_t count)
     heap[at] = moved;
 }
 
+/* How many processes the threads of a trace are of. */
+static size_t
+process_count(const ep_decoded *decoded)
+{
+    int32_t last = 0;
+    for (size_t i = 0; i < decoded->thread_count; i++) {
+        last = decoded->threads[i].process > last ? decoded->threads[i].process : last;
+    }
+    return (size_t)last + 1;
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------ */
+
+/* No part has a row before its start. It is asked for rows when that is reached: of a thousand processes
+ * one after another, few are read at the same time. */
+static void
+begin(ep_merger *merger)
+{
+    merger->left = merger->count;
+    /* Insertion sort: a sorted list is a heap, and parts mostly come in order of their starts. */
+    for (size_t i = 0; i < merger->left; i++) {
+        source *s = &merger->sources[i];
+        size_t at = i;
+        for (; at > 0 && comes_before(s, merger->heap[at - 1]); at--) {
+            merger->heap[at] = merger->heap[at - 1];
+        }
+        merger->heap[at] = s;
+    }
+}
+
+ep_status
+ep_merger_open(const ep_merge_part *parts, ep_merge_feed *const *feeds, size_t count, ep_merger **out)
+{
+    ep_merger *merger = ep_calloc(1, sizeof *merger);
+    if (merger == NULL) {
+        return EP_NOMEM;
+    }
+    merger->count = count;
+    merger->sources = ep_calloc(count + 1, sizeof *merger->sources);
+    merger->heap = ep_calloc(count + 1, sizeof *merger->heap);
+    if (merger->sources == NULL || merger->heap == NULL) {
+        ep_merger_close(merger);
+        return EP_NOMEM;
+    }
+    size_t threads = 0, processes = 0;
+    for (size_t i = 0; i < count; i++) {
+        merger->sources[i] = (source){
+            .feed = feeds[i],
+            .index = i,
+            .offset_ns = parts[i].offset_ns,
+            .first_thread = (int32_t)threads,
+            .mark = (uint64_t)processes << EP_MERGE_ADDRESS_BITS,
+        };
+        threads += parts[i].decoded->thread_count;
+        processes += process_count(parts[i].decoded);
+    }
+    begin(merger);
+    *out = merger;
+    return EP_OK;
+}
+
+void
+ep_merger_close(ep_merger *merger)
+{
+    if (merger != NULL) {
+        free(merger->sources);
+        free(merger->heap);
+        free(merger);
+    }
+}
+
+/* Asks for the next rows of a part. *out: whether there are any. */
+static EP_CHECKED ep_status
+feed(source *s, bool *out)
+{
+    s->row = s->block = 0;
+    ep_status status = s->feed->more(s->feed, &s->columns);
+    *out = status == EP_OK && s->columns->count > 0;
+    return status;
+}
+
+/* HOT, budget 5 ns a row. Takes the rows of a part that come before those of another; NULL: all. */
+static void
+take_rows(source *s, const source *rival, ep_columns *to, size_t limit)
+{
+    const ep_columns *from = s->columns;
+    /* Of equal times that of the lower part comes first. */
+    int64_t until_ns = rival != NULL ? next_time(rival) + (s->index < rival->index) : INT64_MAX;
+    size_t row = s->row, block = s->block, at = to->count, last = from->count;
+    last = last - row > limit - at ? row + (limit - at) : last;
+    int64_t offset_ns = s->offset_ns, time_ns;
+    while (row < last && (time_ns = from->time_ns[row] + offset_ns) < until_ns) {
+        to->time_ns[at] = time_ns;
+        to->kind[at] = from->kind[row];
+        to->thread[at] = from->thread[row] + s->first_thread;
+        to->id[at] = from->id[row];
+        if (block < from->alloc_count && from->alloc_row[block] == row) {
+            size_t to_block = to->alloc_count++;
+            bool is_value = ep_kinds[from->kind[row]].family == EP_FAMILY_VALUE;
+            to->alloc_row[to_block] = at;
+            to->address[to_block] = from->address[block] + (is_value ? 0 : s->mark);
+            to->size[to_block] = from->size[block];
+            block++;
+        }
+        row++;
+        at++;
+    }
+    s->row = row;
+    s->block = block;
+    to->count = at;
+}
+
+ep_status
+ep_merger_next(ep_merger *merger, ep_columns *to, size_t limit)
+{
+    while (merger->left > 0 && to->count < limit) {
+        source **heap = merger->heap, *s = heap[0];
+        const source *rival = merger->left > 1 ? heap[1] : NULL;
+        if (merger->left > 2 && comes_before(heap[2], rival)) {
+            rival = heap[2];
+        }
+        if (s->columns != NULL) {
+            take_rows(s, rival, to, limit);
+        }
+        if (s->columns == NULL || s->row == s->columns->count) {
+            bool any;
+            ep_status status = feed(s, &any);
+            if (status != EP_OK) {
+                return status;
+            }
+            if (!any) {
+                heap[0] = heap[--merger->left];
+            }
+        }
+        if (merger->left > 1) {
+            sift_down(heap, merger->left);
+        }
+    }
+    return EP_OK;
+}
+
+/* ---- All but the rows ------------------------------------------------------------------------ */
+
 static ep_status
-merge_threads(source *sources, size_t count, ep_decoded *out)
+merge_threads(const ep_merge_part *parts, size_t count, ep_decoded *out)
 {
     size_t total = 0;
+    int32_t processes = 0;    /* of the parts before */
     for (size_t i = 0; i < count; i++) {
-        total += sources[i].part->decoded->thread_count;
+        total += parts[i].decoded->thread_count;
     }
     out->threads = ep_calloc(total, sizeof *out->threads);
     out->read_threads = ep_calloc(total, sizeof *out->read_threads);
@@ -60,8 +211,7 @@ merge_threads(source *sources, size_t count, ep_decoded *out)
         return EP_NOMEM;
     }
     for (size_t i = 0; i < count; i++) {
-        const ep_merge_part *part = sources[i].part;
-        sources[i].first_thread = (int32_t)out->thread_count;
+        const ep_merge_part *part = &parts[i];
         for (size_t k = 0; k < part->decoded->thread_count; k++) {
             const ep_trace_thread *from = &part->decoded->threads[k];
             ep_trace_thread *to = &out->threads[out->thread_count];
@@ -69,6 +219,7 @@ merge_threads(source *sources, size_t count, ep_decoded *out)
             *to = *from;
             to->open = (ep_open_stack){0};
             to->thread = thread;
+            to->process += processes;
             to->first_ns += part->offset_ns;
             to->last_ns += part->offset_ns;
             to->from_ns += part->offset_ns;
@@ -88,80 +239,25 @@ merge_threads(source *sources, size_t count, ep_decoded *out)
                 return EP_NOMEM;
             }
         }
+        processes += (int32_t)process_count(part->decoded);
     }
     return EP_OK;
 }
 
-static ep_status
-reserve_rows(const source *sources, size_t count, ep_columns *c)
-{
-    size_t rows = 0, blocks = 0;
-    for (size_t i = 0; i < count; i++) {
-        rows += sources[i].part->decoded->columns.count;
-        blocks += sources[i].part->decoded->columns.alloc_count;
-    }
-    c->thread = ep_realloc(NULL, rows, sizeof *c->thread);
-    return ep_columns_reserve(c, rows, blocks) && c->thread != NULL ? EP_OK : EP_NOMEM;
-}
-
-static void
-take_row(source *s, ep_columns *to)
-{
-    const ep_columns *from = &s->part->decoded->columns;
-    size_t row = to->count++;
-    to->time_ns[row] = from->time_ns[s->row] + s->part->offset_ns;
-    to->kind[row] = from->kind[s->row];
-    to->thread[row] = from->thread[s->row] + s->first_thread;
-    to->id[row] = from->id[s->row];
-    if (s->block < from->alloc_count && from->alloc_row[s->block] == s->row) {
-        size_t block = to->alloc_count++;
-        to->alloc_row[block] = row;
-        bool is_value = ep_kinds[to->kind[row]].family == EP_FAMILY_VALUE;
-        uint64_t mark = is_value ? 0 : (uint64_t)s->index << EP_MERGE_ADDRESS_BITS;
-        to->address[block] = from->address[s->block] ^ mark;
-        to->size[block] = from->size[s->block];
-        s->block += 1;
-    }
-    s->row += 1;
-}
-
-static void
-merge_rows(source *sources, size_t count, source **heap, ep_columns *to)
-{
-    size_t left = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (sources[i].part->decoded->columns.count > 0) {
-            heap[left++] = &sources[i];
-        }
-    }
-    /* Insertion sort: a sorted list is a heap, and there are few sources. */
-    for (size_t i = 1; i < left; i++) {
-        source *s = heap[i];
-        size_t at = i;
-        for (; at > 0 && comes_before(s, heap[at - 1]); at--) {
-            heap[at] = heap[at - 1];
-        }
-        heap[at] = s;
-    }
-    while (left > 0) {
-        take_row(heap[0], to);
-        if (heap[0]->row == heap[0]->part->decoded->columns.count) {
-            heap[0] = heap[--left];
-        }
-        if (left > 0) {
-            sift_down(heap, left);
-        }
-    }
-}
+/* The samples of a part. */
+typedef struct samples {
+    size_t next;
+    int64_t bytes, own;    /* the last sample */
+} samples;
 
 /* The sum of all processes' resident sets, at each sample of one of them. The recorders' own part of it is
  * unknown where that of one process is. */
 static ep_status
-merge_resident(source *sources, size_t count, ep_decoded *out)
+merge_resident(const ep_merge_part *parts, size_t count, samples *of, ep_decoded *out)
 {
     size_t total = 0;
     for (size_t i = 0; i < count; i++) {
-        total += sources[i].part->decoded->resident_count;
+        total += parts[i].decoded->resident_count;
     }
     out->resident_ns = ep_calloc(total, sizeof *out->resident_ns);
     out->resident_bytes = ep_calloc(total, sizeof *out->resident_bytes);
@@ -172,28 +268,29 @@ merge_resident(source *sources, size_t count, ep_decoded *out)
     int64_t sum = 0, own = 0;
     size_t unknown = 0;    /* processes that were sampled, and whose own part is unknown */
     for (size_t at = 0; at < total; at++) {
-        source *first = NULL;
+        size_t first = count;
         int64_t first_ns = 0;
         for (size_t i = 0; i < count; i++) {
-            const ep_decoded *decoded = sources[i].part->decoded;
-            if (sources[i].resident == decoded->resident_count) {
+            const ep_decoded *decoded = parts[i].decoded;
+            if (of[i].next == decoded->resident_count) {
                 continue;
             }
-            int64_t ns = decoded->resident_ns[sources[i].resident] + sources[i].part->offset_ns;
-            if (first == NULL || ns < first_ns) {
-                first = &sources[i];
+            int64_t ns = decoded->resident_ns[of[i].next] + parts[i].offset_ns;
+            if (first == count || ns < first_ns) {
+                first = i;
                 first_ns = ns;
             }
         }
-        const ep_decoded *sampled = first->part->decoded;
-        if (first->resident > 0 && first->resident_own == 0) {
+        const ep_decoded *sampled = parts[first].decoded;
+        samples *s = &of[first];
+        if (s->next > 0 && s->own == 0) {
             unknown -= 1;
         }
-        sum += sampled->resident_bytes[first->resident] - first->resident_bytes;
-        own += sampled->resident_own[first->resident] - first->resident_own;
-        first->resident_bytes = sampled->resident_bytes[first->resident];
-        first->resident_own = sampled->resident_own[first->resident++];
-        unknown += first->resident_own == 0;
+        sum += sampled->resident_bytes[s->next] - s->bytes;
+        own += sampled->resident_own[s->next] - s->own;
+        s->bytes = sampled->resident_bytes[s->next];
+        s->own = sampled->resident_own[s->next++];
+        unknown += s->own == 0;
         out->resident_ns[at] = first_ns;
         out->resident_bytes[at] = sum;
         out->resident_own[at] = unknown == 0 ? own : 0;
@@ -203,32 +300,31 @@ merge_resident(source *sources, size_t count, ep_decoded *out)
 }
 
 ep_status
-ep_merge(const ep_merge_part *parts, size_t count, ep_decoded *out)
+ep_merge_heads(const ep_merge_part *parts, size_t count, ep_decoded *out)
 {
-    if (count > EP_MERGE_PARTS_MAX) {
+    size_t processes = 0;
+    for (size_t i = 0; i < count && count <= EP_MERGE_PARTS_MAX; i++) {
+        processes += process_count(parts[i].decoded);
+    }
+    if (count > EP_MERGE_PARTS_MAX || processes > EP_MERGE_PARTS_MAX) {
         return EP_ARGUMENT;
     }
     ep_decoded result = {0};
-    source *sources = ep_calloc(count, sizeof *sources);
-    source **heap = ep_calloc(count, sizeof *heap);
-    ep_status status = sources != NULL && heap != NULL ? EP_OK : EP_NOMEM;
+    samples *of = ep_calloc(count + 1, sizeof *of);
+    ep_status status = of != NULL ? EP_OK : EP_NOMEM;
     for (size_t i = 0; i < count && status == EP_OK; i++) {
         const ep_decoded *decoded = parts[i].decoded;
-        sources[i] = (source){.part = &parts[i], .index = i};
         int64_t end_ns = decoded->duration_ns + parts[i].offset_ns;
         result.duration_ns = end_ns > result.duration_ns ? end_ns : result.duration_ns;
         result.damaged_chunks += decoded->damaged_chunks;
     }
-    status = status != EP_OK ? status : merge_threads(sources, count, &result);
-    status = status != EP_OK ? status : merge_resident(sources, count, &result);
-    status = status != EP_OK ? status : reserve_rows(sources, count, &result.columns);
+    status = status != EP_OK ? status : merge_threads(parts, count, &result);
+    status = status != EP_OK ? status : merge_resident(parts, count, of, &result);
     if (status == EP_OK) {
-        merge_rows(sources, count, heap, &result.columns);
         *out = result;
     } else {
         ep_decoded_clear(&result);
     }
-    free(heap);
-    free(sources);
+    free(of);
     return status;
 }

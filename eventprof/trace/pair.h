@@ -36,6 +36,8 @@ typedef struct ep_pair_input {
                                               begin, behind what a ring lost; NULL: 0 */
     const int64_t *open_until_ns;          /* thread_count long: where the calls open at the end
                                               are cut, of a merged trace; NULL: length_ns */
+    const int32_t *thread_process;         /* thread_count long: the process of each, from 0 on;
+                                              NULL: all are of one */
     int64_t length_ns;                     /* of the window; no time in columns is later */
     int64_t lost_from_ns;                  /* an event at this time or later may have been lost,
                                               on any thread; 0: a ring lost its head */

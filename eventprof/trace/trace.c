@@ -54,6 +54,7 @@ ep_trace_clear(ep_trace *trace)
     free(trace->open);
     free(trace->open_from_ns);
     free(trace->open_until_ns);
+    free(trace->thread_process);
     *trace = (ep_trace){0};
 }
 
@@ -109,12 +110,17 @@ reach_input(ep_trace *trace)
     trace->open = ep_calloc(decoded->thread_count, sizeof *trace->open);
     trace->open_from_ns = ep_calloc(decoded->thread_count, sizeof *trace->open_from_ns);
     trace->open_until_ns = ep_calloc(decoded->thread_count, sizeof *trace->open_until_ns);
-    if (trace->open == NULL || trace->open_from_ns == NULL || trace->open_until_ns == NULL) {
+    ep_status status =
+        ep_thread_processes(decoded->threads, decoded->thread_count, &trace->thread_process);
+    if (status != EP_OK || trace->open == NULL || trace->open_from_ns == NULL ||
+        trace->open_until_ns == NULL) {
         free(trace->open);
         free(trace->open_from_ns);
         free(trace->open_until_ns);
+        free(trace->thread_process);
         trace->open = NULL;
         trace->open_from_ns = trace->open_until_ns = NULL;
+        trace->thread_process = NULL;
         return EP_NOMEM;
     }
     bool lost = false;
@@ -134,6 +140,7 @@ reach_input(ep_trace *trace)
         .open_at_start = trace->open,
         .open_from_ns = trace->open_from_ns,
         .open_until_ns = trace->open_until_ns,
+        .thread_process = trace->thread_process,
         .length_ns = decoded->duration_ns,
         .lost_from_ns = !lost || tail ? EP_NOTHING_LOST : 0,
     };
@@ -296,7 +303,8 @@ ep_status
 ep_trace_reach(ep_trace *trace, ep_step step, ep_error *error)
 {
     ep_error unused;
-    if ((step == EP_STEP_HEAD || step == EP_STEP_NAMES) && trace->head != NULL) {
+    bool needs_head = step == EP_STEP_HEAD || (step == EP_STEP_NAMES && trace->has_functions);
+    if (needs_head && trace->head != NULL) {
         return EP_OK;
     }
     ep_status status = reach_decoded(trace, error != NULL ? error : &unused);

@@ -54,6 +54,7 @@ struct ep_trace {
     ep_open_stack *open;              /* index = thread row; views into decoded */
     int64_t *open_from_ns;            /* index = thread row */
     int64_t *open_until_ns;           /* the same */
+    int32_t *thread_process;          /* the same; NULL: one process */
     ep_pair_input input;
     ep_calls calls;
     ep_blocks blocks;

@@ -3,7 +3,10 @@
  * Hooks of calls, of memory (but for the domains raw and libc) and of all else run under the lock. So an
  * event of one thread between two events of another proves that the other did not run there. A maximal run
  * of one thread's events, in order of time, is a *tenure*: from the first of them to the last. Between two
- * tenures the holder is not known: what follows from tenures is a lower bound. */
+ * tenures the holder is not known: what follows from tenures is a lower bound.
+ *
+ * Each process has its own lock. In a trace of several, tenures are those of one process: a run of events
+ * without regard to the events of the others. */
 #ifndef EP_WAITED_H
 #define EP_WAITED_H
 
@@ -21,14 +24,37 @@ typedef struct ep_tenure_clock {
     int32_t holder;        /* thread row; -1: nobody yet */
     int64_t start_ns, last_ns;
     int64_t ended_ns;      /* length of all that ended */
-    int64_t *own_ns;       /* the same, by thread; owned */
+    int64_t *own_ns;       /* the same, by thread; clocks of several processes share it */
 } ep_tenure_clock;
 
-EP_CHECKED ep_status ep_tenure_clock_open(ep_tenure_clock *clock, size_t thread_count);
-void ep_tenure_clock_clear(ep_tenure_clock *clock);
+/* A clock for each process. */
+typedef struct ep_tenure_clocks {
+    ep_tenure_clock one;             /* if there is one process; owns own_ns in any case */
+    ep_tenure_clock *several;        /* by process, if there are several; else NULL */
+    size_t count;                    /* of processes */
+    const int32_t *thread_process;   /* view; if there are several */
+} ep_tenure_clocks;
 
-/* No event follows: the tenure that goes on ends. */
+/* thread_process: the process of each thread, from 0 on, a view; NULL: all are of one. Fails: EP_NOMEM. */
+EP_CHECKED ep_status ep_tenure_clocks_open(ep_tenure_clocks *clocks, const int32_t *thread_process,
+                                           size_t thread_count);
+void ep_tenure_clocks_clear(ep_tenure_clocks *clocks);
+
+/* No event follows: the tenures that go on end. */
 void ep_tenure_clock_stop(ep_tenure_clock *clock);
+void ep_tenure_clocks_stop(ep_tenure_clocks *clocks);
+
+static inline ep_tenure_clock *
+ep_tenure_clock_of_process(ep_tenure_clocks *clocks, size_t process)
+{
+    return clocks->several != NULL ? &clocks->several[process] : &clocks->one;
+}
+
+static inline ep_tenure_clock *
+ep_tenure_clock_of(ep_tenure_clocks *clocks, int32_t thread)
+{
+    return clocks->several != NULL ? &clocks->several[clocks->thread_process[thread]] : &clocks->one;
+}
 
 /* An event under the lock. True: another tenure ended, and this one begins. */
 static inline bool

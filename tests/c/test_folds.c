@@ -1,77 +1,9 @@
 /* folds/: the tree and the tenures. A promise each, and random programs against pairing and summaries. */
-#include "ep_program.h"
+#include "ep_folding.h"
 
 #include "reading.h"
-#include "stream.h"
 #include "summary.h"
 #include "tenures.h"
-#include "tree.h"
-
-/* ---- Tools ----------------------------------------------------------------------------------- */
-
-static int32_t no_caller[SITES];
-static int32_t line_of_site[SITES];
-
-/* Batches of random length over columns in memory. */
-typedef struct random_stream {
-    ep_stream stream;
-    const ep_columns *columns;
-    size_t row, block, most;
-    uint64_t random;
-} random_stream;
-
-static ep_status
-random_next(ep_stream *stream, ep_batch *out)
-{
-    random_stream *self = (random_stream *)stream;
-    const ep_columns *c = self->columns;
-    size_t left = c->count - self->row;
-    size_t rows = 1 + (size_t)below(&self->random, self->most);
-    rows = rows < left ? rows : left;
-    *out = (ep_batch){c, self->row, self->row + rows, self->block};
-    self->row += rows;
-    while (self->block < c->alloc_count && c->alloc_row[self->block] < self->row) self->block++;
-    return EP_OK;
-}
-
-static ep_fold_facts
-facts_of(program *p)
-{
-    for (int site = 0; site < SITES; site++) {
-        no_caller[site] = -1;
-        line_of_site[site] = site / FUNCTIONS;
-    }
-    p->map.site_caller = no_caller;
-    p->map.site_line = line_of_site;
-    return (ep_fold_facts){
-        .map = &p->map,
-        .thread_count = THREADS,
-        .open_at_start = p->open,
-        .length_ns = p->input.length_ns,
-        .has_lock = true,
-    };
-}
-
-/* most: rows of a batch. Returns: new. */
-static ep_tree
-tree_of(program *p, size_t max_nodes, size_t most)
-{
-    ep_tree tree;
-    ep_tree_open(&tree, max_nodes);
-    tree.with_lengths = true;
-    ep_fold *folds[] = {&tree.fold};
-    ep_fold_facts facts = facts_of(p);
-    random_stream stream = {
-        .stream = {.next = random_next}, .columns = &p->columns, .most = most, .random = most};
-    ck_assert_int_eq(ep_fold_run(&stream.stream, &facts, folds, 1, NULL), EP_OK);
-    return tree;
-}
-
-static void
-tree_free(ep_tree *tree)
-{
-    tree->fold.type->clear(&tree->fold);
-}
 
 static bool
 is_outermost(const ep_tree *tree, size_t node)
@@ -156,63 +88,6 @@ assert_same(program *p, const ep_tree *tree, bool with_times)
 }
 
 /* ---- Random programs ------------------------------------------------------------------------- */
-
-#define ADDRESSES 40
-
-static void
-write_block_event(program *p, uint64_t *random, int32_t thread)
-{
-    uint64_t address = 0x1000 + 16 * below(random, ADDRESSES);
-    unsigned domain = (unsigned)below(random, EP_DOMAIN_COUNT);
-    int64_t size = (int64_t)below(random, 5000);
-    switch (below(random, 6)) {
-        case 0:
-            program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, address, -1);
-            program_alloc(p, thread, EP_KIND_REALLOC + domain,
-                          0x1000 + 16 * below(random, ADDRESSES), size);
-            break;
-        case 1:
-            program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, address, -1);
-            program_alloc(p, thread, EP_KIND_REALLOC_FAILED + domain, address, size);
-            break;
-        case 2:
-        case 3:
-            program_alloc(p, thread, EP_KIND_FREE + domain, address, -1);
-            break;
-        default:
-            program_alloc(p, thread, EP_KIND_MALLOC + domain, address, size);
-    }
-}
-
-static program *
-random_program(uint64_t seed, bool one_thread)
-{
-    static const ep_kind opens[] = {EP_KIND_CALL, EP_KIND_CALL, EP_KIND_RESUME, EP_KIND_C_CALL,
-                                    EP_KIND_SPAN_BEGIN};
-    static const ep_kind closes[] = {EP_KIND_RETURN, EP_KIND_YIELD, EP_KIND_UNWIND, EP_KIND_C_RETURN,
-                                     EP_KIND_SPAN_END};
-    uint64_t random = seed;
-    program *p = program_new();
-    for (uint64_t i = below(&random, 4); i > 0; i--) {
-        program_open(p, (int32_t)below(&random, THREADS), EP_KIND_CALL, random_site(&random));
-    }
-    uint64_t events = below(&random, 2000);
-    for (uint64_t i = 0; i < events; i++) {
-        int32_t thread = one_thread ? 0 : (int32_t)below(&random, THREADS);
-        uint64_t what = below(&random, 10);
-        /* Some threads' clocks differ by little, some blocks are reused much later. */
-        p->now += one_in(&random, 20) ? (int64_t)below(&random, 3 * EP_PAIR_SKEW_NS) : 0;
-        if (what < 3) {
-            program_call(p, thread, opens[below(&random, 5)], random_site(&random));
-        } else if (what < 6) {
-            program_call(p, thread, closes[below(&random, 5)],
-                         NAME_OF(below(&random, FUNCTIONS)));
-        } else {
-            write_block_event(p, &random, thread);
-        }
-    }
-    return p;
-}
 
 START_TEST(tree_adds_up_to_what_pairs_give)
 {
@@ -360,65 +235,6 @@ START_TEST(a_bound_loses_nothing)
 END_TEST
 
 /* ---- Parts ------------------------------------------------------------------------------------ */
-
-/* A random program as a recorder without loss has it: blocks are allocated where none is alive. Frees may
- * be of blocks that are not known, and calls may lack their ends. */
-static program *
-whole_program(uint64_t seed, bool with_failures)
-{
-    static const ep_kind opens[] = {EP_KIND_CALL, EP_KIND_RESUME, EP_KIND_C_CALL};
-    static const ep_kind closes[] = {EP_KIND_RETURN, EP_KIND_YIELD, EP_KIND_UNWIND, EP_KIND_C_RETURN};
-    bool alive[ADDRESSES] = {false};
-    uint64_t random = seed;
-    program *p = program_new();
-    for (uint64_t i = below(&random, 4); i > 0; i--) {
-        program_open(p, (int32_t)below(&random, THREADS), EP_KIND_CALL, random_site(&random));
-    }
-    uint64_t largest = one_in(&random, 2) ? 5000 : 50;
-    for (uint64_t i = below(&random, 400); i > 0; i--) {
-        int32_t thread = (int32_t)below(&random, 1 + seed % THREADS);
-        uint64_t what = below(&random, 12), at = below(&random, ADDRESSES), to;
-        unsigned domain = (unsigned)below(&random, EP_DOMAIN_COUNT);
-        int64_t size = (int64_t)below(&random, largest);
-        p->now += (int64_t)below(&random, 5000);
-        if (what < 3) {
-            program_call(p, thread, opens[below(&random, 3)], random_site(&random));
-        } else if (what < 6) {
-            program_call(p, thread, closes[below(&random, 4)], NAME_OF(below(&random, FUNCTIONS)));
-        } else if (!alive[at] && !one_in(&random, 20)) {
-            program_alloc(p, thread, EP_KIND_MALLOC + domain, 0x1000 + 16 * at, size);
-            alive[at] = true;
-        } else if (with_failures && one_in(&random, 4)) {
-            program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, 0x1000 + 16 * at, -1);
-            program_alloc(p, thread, EP_KIND_REALLOC_FAILED + domain, 0x1000 + 16 * at, size);
-        } else if (to = below(&random, ADDRESSES), !alive[to] && one_in(&random, 3)) {
-            program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, 0x1000 + 16 * at, -1);
-            program_alloc(p, thread, EP_KIND_REALLOC + domain, 0x1000 + 16 * to, size);
-            alive[at] = false;
-            alive[to] = true;
-        } else {
-            program_alloc(p, thread, EP_KIND_FREE + domain, 0x1000 + 16 * at, -1);
-            alive[at] = false;
-        }
-    }
-    return p;
-}
-
-/* Rows up to `limit`. */
-typedef struct part_stream {
-    ep_stream stream;
-    const ep_columns *columns;
-    size_t row, block, limit;
-} part_stream;
-
-static ep_status
-part_next(ep_stream *stream, ep_batch *out)
-{
-    part_stream *self = (part_stream *)stream;
-    *out = (ep_batch){self->columns, self->row, self->limit, self->block};
-    self->row = self->limit;
-    return EP_OK;
-}
 
 /* A part that begins with the calls that are open at the end of the one before, if there is one. */
 static ep_tree

@@ -18,6 +18,20 @@ draw(uint64_t below)
     return (seed >> 33) % below;
 }
 
+static ep_columns
+columns_new(size_t rows)
+{
+    ep_columns c = {0};
+    c.time_ns = calloc(rows, sizeof *c.time_ns);
+    c.kind = calloc(rows, 1);
+    c.thread = calloc(rows, sizeof *c.thread);
+    c.id = calloc(rows, sizeof *c.id);
+    c.alloc_row = calloc(rows, sizeof *c.alloc_row);
+    c.address = calloc(rows, sizeof *c.address);
+    c.size = calloc(rows, sizeof *c.size);
+    return c;
+}
+
 /* A trace of random rows with ids that tell the rows apart. */
 static ep_decoded
 random_trace(uint32_t number, ep_thread *threads)
@@ -25,13 +39,7 @@ random_trace(uint32_t number, ep_thread *threads)
     ep_decoded trace = {.thread_count = 1 + draw(3)};
     ep_columns *c = &trace.columns;
     size_t rows = draw(ROWS_MAX);
-    c->time_ns = calloc(ROWS_MAX, sizeof *c->time_ns);
-    c->kind = calloc(ROWS_MAX, 1);
-    c->thread = calloc(ROWS_MAX, sizeof *c->thread);
-    c->id = calloc(ROWS_MAX, sizeof *c->id);
-    c->alloc_row = calloc(ROWS_MAX, sizeof *c->alloc_row);
-    c->address = calloc(ROWS_MAX, sizeof *c->address);
-    c->size = calloc(ROWS_MAX, sizeof *c->size);
+    *c = columns_new(ROWS_MAX);
     int64_t time = 0;
     for (size_t row = 0; row < rows; row++) {
         time += (int64_t)draw(4);
@@ -67,6 +75,68 @@ random_trace(uint32_t number, ep_thread *threads)
         trace.resident_own[i] = draw(8) == 0 ? 0 : trace.resident_bytes[i] / 2 + 1;    /* 0: unknown */
     }
     return trace;
+}
+
+/* Gives columns in pieces of random length, from the same buffer each time. */
+typedef struct pieces {
+    ep_merge_feed feed;
+    const ep_columns *columns;
+    ep_columns piece;
+    size_t row, block;
+} pieces;
+
+static ep_status
+more_of(ep_merge_feed *feed, const ep_columns **out)
+{
+    pieces *self = (pieces *)feed;
+    const ep_columns *c = self->columns;
+    ep_columns *to = &self->piece;
+    size_t left = c->count - self->row, rows = 1 + draw(50);
+    to->count = to->alloc_count = 0;
+    for (rows = rows < left ? rows : left; rows > 0; rows--, self->row++) {
+        if (self->block < c->alloc_count && c->alloc_row[self->block] == self->row) {
+            to->alloc_row[to->alloc_count] = to->count;
+            to->address[to->alloc_count] = c->address[self->block];
+            to->size[to->alloc_count++] = c->size[self->block++];
+        }
+        to->time_ns[to->count] = c->time_ns[self->row];
+        to->kind[to->count] = c->kind[self->row];
+        to->thread[to->count] = c->thread[self->row];
+        to->id[to->count++] = c->id[self->row];
+    }
+    *out = to;
+    return EP_OK;
+}
+
+/* The whole, of pieces of the parts, and in pieces. */
+static ep_status
+merge(const ep_merge_part *parts, size_t count, ep_decoded *out)
+{
+    pieces of[8];
+    ep_merge_feed *feeds[8];
+    for (size_t i = 0; i < count; i++) {
+        of[i] = (pieces){.feed = {more_of}, .columns = &parts[i].decoded->columns};
+        of[i].piece = columns_new(60);
+        feeds[i] = &of[i].feed;
+    }
+    ep_merger *merger = NULL;
+    ep_decoded merged = {0};
+    ep_status status = ep_merge_heads(parts, count, &merged);
+    status = status != EP_OK ? status : ep_merger_open(parts, feeds, count, &merger);
+    ep_columns *c = &merged.columns;
+    if (status == EP_OK) {
+        *c = columns_new(8 * ROWS_MAX);
+        for (size_t before = SIZE_MAX; status == EP_OK && c->count != before;) {
+            before = c->count;
+            status = ep_merger_next(merger, c, c->count + 1 + draw(100));
+        }
+        *out = merged;
+    } else {
+        ep_decoded_clear(&merged);
+    }
+    ep_merger_close(merger);
+    for (size_t i = 0; i < count; i++) ep_columns_clear(&of[i].piece);
+    return status;
 }
 
 /* Every row of every part, found in the result by its id, with what belongs to it. */
@@ -144,7 +214,7 @@ START_TEST(all_rows_come_in_order_and_know_where_they_are_from)
             longest = end > longest ? end : longest;
         }
         ep_decoded merged;
-        ck_assert_int_eq(ep_merge(parts, count, &merged), EP_OK);
+        ck_assert_int_eq(merge(parts, count, &merged), EP_OK);
 
         check_rows(parts, count, &merged);
         check_threads(parts, count, &merged);
@@ -175,7 +245,7 @@ END_TEST
 START_TEST(too_many_parts_are_refused)
 {
     ep_decoded merged;
-    ck_assert_int_eq(ep_merge(NULL, EP_MERGE_PARTS_MAX + 1, &merged), EP_ARGUMENT);
+    ck_assert_int_eq(ep_merge_heads(NULL, EP_MERGE_PARTS_MAX + 1, &merged), EP_ARGUMENT);
 }
 END_TEST
 
@@ -189,7 +259,7 @@ START_TEST(without_memory_nothing_is_left)
     for (long n = 0;; n++) {
         ep_decoded merged;
         atomic_store(&ep_fault_countdown, n);
-        ep_status status = ep_merge(parts, 2, &merged);
+        ep_status status = merge(parts, 2, &merged);
         atomic_store(&ep_fault_countdown, -1);
         if (status == EP_OK) {
             ep_decoded_clear(&merged);

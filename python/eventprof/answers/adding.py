@@ -28,7 +28,7 @@ class AddedTree(Tree):
     the sums of the nodes on the same path, and the longest and the shortest call of all. The
     recordings need no common clock. So the peak is the sum of their peaks: an upper bound of what
     they held together at one instant. `at_peak` of a node is the sum of what it held at the peak of
-    each recording. `eventprof.merge` gives the exact peak, but needs all events in memory.
+    each recording. `eventprof.merge` gives the exact peak of recordings with a common clock.
     ``peak_time`` is -1, and `live_bins` is not available.
     """
 

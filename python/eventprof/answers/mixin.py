@@ -21,9 +21,8 @@ class Answers:
 
     @property
     def has_lock(self) -> bool:
-        """Whether the recorded interpreter had a global lock, the GIL."""
-        trace = cast("Trace", self)
-        return trace._recorder_metadata.get("gil", True) is not False
+        """Whether the recorded interpreter had a global lock, the GIL; a process has its own."""
+        return cast("Trace", self)._has_lock
 
     @cached_property
     def _tree(self) -> Tree:

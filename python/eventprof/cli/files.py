@@ -53,6 +53,8 @@ def load(path: str, *, may_be_empty: bool = False, fold: bool = False) -> Trace:
 
     from .progress import Bar
 
+    if os.path.isdir(path):
+        _allow_files()
     with readable(path), Bar(f"reading {os.path.basename(path)}"):
         trace = eventprof.open(path)
         # Reads the events, so that errors in the file are found here.
@@ -65,6 +67,15 @@ def load(path: str, *, may_be_empty: bool = False, fold: bool = False) -> Trace:
             f"{path}: DAMAGE: {'; '.join(file['missing'])}; no event is left of this recording"
         )
     return trace
+
+
+def _allow_files() -> None:
+    """Let this program open as many files as the system allows: a folder may have thousands."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def is_stub(trace: Trace) -> bool:

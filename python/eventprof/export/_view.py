@@ -500,10 +500,15 @@ class View:
             goes_on = np.where(at > 0, np.maximum(ends[last] - times, 0), 0)
             return before[at] - goes_on
 
-        everybody = np.arange(len(tenures["start"]))
-        if not len(everybody):
-            return np.zeros(len(self), np.int64)
-        waited = held(everybody, end) - held(everybody, self.start)
+        waited = np.zeros(len(self), np.int64)
+        if not len(tenures["start"]):
+            return waited
+        process_of = self.trace._process_of_threads
+        for process in np.unique(process_of[self.thread]).tolist():
+            everybody = np.flatnonzero(process_of[tenures["thread"]] == process)
+            calls = np.flatnonzero(process_of[self.thread] == process)
+            if len(everybody):
+                waited[calls] = held(everybody, end[calls]) - held(everybody, self.start[calls])
         for thread in np.unique(self.thread).tolist():
             own = np.flatnonzero(tenures["thread"] == thread)
             calls = np.flatnonzero(self.thread == thread)

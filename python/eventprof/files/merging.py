@@ -10,6 +10,7 @@ from typing import Any
 from .. import _core
 from .._words import plural, show_ns
 from ..trace import Trace
+from ..trace.facts import has_lock
 from . import family
 
 #: How well the clocks agree since one boot of a machine: REALTIME may have been adjusted a little.
@@ -34,8 +35,10 @@ def merge(traces: Iterable[Trace]) -> Trace:
         trace, because the same address in two processes is not the same block. Live memory and
         `Trace.resident` are sums. `Trace.processes` has a row for each process, and `Trace.events`,
         `Trace.calls`, `Trace.allocations` and `Trace.threads` have a column ``process``. Each
-        process has its own interpreter's lock, so ``waited`` is null for several; a process's own
-        trace has it.
+        process has its own interpreter's lock: ``waited`` counts the tenures of the call's own
+        process, and is null if one of the processes had no lock.
+        The traces are read when the whole is first asked for events: side by side, in order of
+        time. Until then do not close or change their files.
         ``metadata["merged"]`` holds the metadata of each trace. A call that was open at the end of
         one trace ends there, not at the end of the last.
 
@@ -50,7 +53,7 @@ def merge(traces: Iterable[Trace]) -> Trace:
             raise TypeError(f"merge() takes traces, not {part!r}")
     if not parts:
         raise ValueError("merge() takes one trace at least")
-    every = [part.metadata for part in parts]
+    every = [part._early_metadata for part in parts]
     starts, clocks = align(every)
     first = min(starts)
     core = _core.merge(
@@ -65,12 +68,15 @@ def merge(traces: Iterable[Trace]) -> Trace:
         {
             **{key: earliest.get(key) for key in _KEPT if key in earliest},
             "displaced": tuple(sorted({word for m in every for word in m.get("displaced") or ()})),
-            "merged": every,
-            "processes": _processes(parts, [start - first for start in starts]),
             "clocks": clocks,
             **_lock(every),
         },
     )
+    offsets = [start - first for start in starts]
+    merged._late = lambda: {
+        "merged": [part.metadata for part in parts],
+        "processes": _processes(parts, offsets),
+    }
     for part in parts:
         merged._rights &= part._rights
     return merged
@@ -135,12 +141,11 @@ def align(every: list[dict[str, Any]]) -> tuple[list[int], str]:
     )
 
 
-def _lock(every: list[dict[str, Any]]) -> dict[str, bool]:
-    """Say whether there is one interpreter's lock: what was waited for it follows from that."""
-    # Each process has its own: an event of one does not show that the others waited.
-    if len(every) > 1 or "processes" in every[0]:
-        return {"gil": False}
-    return {"gil": every[0]["gil"]} if "gil" in every[0] else {}
+def _lock(every: list[dict[str, Any]]) -> dict[str, Any]:
+    """Say whose interpreter's lock there is: what was waited for it follows from that."""
+    if len(every) == 1:
+        return {key: every[0][key] for key in ("gil", "locks") if key in every[0]}
+    return {"gil": False, **({"locks": "process"} if all(map(has_lock, every)) else {})}
 
 
 def _processes(parts: list[Trace], offsets: list[int]) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from .. import _core
 from ..recording import areas
 from ..recording.arguments import SUFFIX
 from ..trace import Trace
+from ..trace.processes import tell_processes
 from . import family
 from .following import Follower
 
@@ -182,24 +183,25 @@ def _open_family(folder: str, process: int | str | None) -> Trace:
 def _members(there: list[str], missing: list[str], notes: list[str]) -> list[Trace]:
     """Open the recordings; add what cannot be read to `missing`, and copies to `notes`."""
     parts: list[Trace] = []
+    most = _open_files_at_most()
     for path in there:
         name = os.path.basename(path)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # its file says it, too
                 part = _open(path)
-                _ = part._core.events("time")  # errors are found when the events are read
+                part._core.probe()  # a file of which nothing can be read is found here
+                if len(parts) >= most:
+                    _ = part._core.events("time")  # its file is not needed any more
         except (_core.Error, OSError, MemoryError) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             missing.append(f"{name}: left out, it cannot be read: {why.removeprefix(f'{path}: ')}")
             continue
-        file = part.file or {}
-        missing += [f"{name}: {said}" for said in file.get("missing", ())]
         again = next((each for each in parts if _is_copy(part, each)), None)
         if again is None:
             parts.append(part)
             continue
-        kept = max(again, part, key=lambda each: each._facts["events"])
+        kept = max(again, part, key=_count)
         left = part if kept is again else again
         parts[parts.index(again)] = kept
         notes.append(
@@ -207,45 +209,90 @@ def _members(there: list[str], missing: list[str], notes: list[str]) -> list[Tra
             "least as many events"
         )
     # By start, as the order of names says nothing.
-    return sorted(parts, key=lambda part: int(part.metadata["start_ns"]))
+    return sorted(parts, key=lambda part: part._core.start()[0])
+
+
+def _open_files_at_most() -> int:
+    """Give how many files may be open side by side; the events of more are read into memory."""
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return 1 << 20
+    try:
+        used = len(os.listdir("/proc/self/fd"))
+    except OSError:
+        used = 64
+    return max(limit - used - _FILES_SPARED, 0)
+
+
+#: Descriptors that are left to the program that opens a folder.
+_FILES_SPARED = 64
+
+
+def _count(part: Trace) -> int:
+    part._core.tenures()  # a pass that needs little memory
+    return part._facts["events"]
 
 
 def _name(part: Trace) -> str:
-    return os.path.basename(str((part.file or {}).get("path", "?")))
+    known = part._file() if part._file is not None else {}
+    return os.path.basename(str(known.get("path", "?")))
 
 
 def _is_copy(one: Trace, other: Trace) -> bool:
     keys = ("pid", "hostname", "boot", "start_ns", "start_monotonic_ns")
-    mine, theirs = one.metadata, other.metadata
+    mine, theirs = one._early_metadata, other._early_metadata
     return all(mine.get(key) == theirs.get(key) for key in keys)
 
 
 def _is_process(part: Trace, process: int | str) -> bool:
     if isinstance(process, int):
-        return part.metadata.get("pid") == process
+        return part._known.get("pid") == process
     return fnmatch.fnmatchcase(_name(part), process)
 
 
 def _as_one(folder: str, parts: list[Trace], missing: list[str], notes: list[str]) -> Trace:
     from .merging import merge
 
-    every = [part.file or {} for part in parts]
     merged = merge(parts)
-    facts = {
-        "path": folder,
-        "format": "family",
-        "version": (family.FORMAT, 0),
-        "bytes": sum(file.get("bytes", 0) for file in every),
-        "live": any(file.get("live") for file in every),
-        "unfinished": any(file.get("unfinished") for file in every),
-        "children_lost": sum(file.get("children_lost") or 0 for file in every),
-        "children_error": next(filter(None, (f.get("children_error") for f in every)), None),
-        "missing": missing,
-        "missing_count": len(missing),
-        "notes": notes,
-    }
-    merged._file = lambda: facts
+    merged._file = _Facts(folder, parts, missing, notes)
     return merged
+
+
+class _Facts:
+    """What is known of the files of a folder, after their events were read."""
+
+    def __init__(
+        self, folder: str, parts: list[Trace], missing: list[str], notes: list[str]
+    ) -> None:
+        self._folder, self._parts = folder, parts
+        self._missing, self._notes = missing, notes
+        self._facts: dict[str, Any] | None = None
+
+    def __call__(self) -> dict[str, Any]:
+        if self._facts is None:
+            self._facts = self._sum_up([(_name(part), part.file or {}) for part in self._parts])
+            self._parts = []
+        return self._facts
+
+    def _sum_up(self, parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+        every = [file for _, file in parts]
+        missing = [*self._missing]
+        missing += [f"{name}: {said}" for name, file in parts for said in file.get("missing", ())]
+        return {
+            "path": self._folder,
+            "format": "family",
+            "version": (family.FORMAT, 0),
+            "bytes": sum(file.get("bytes", 0) for file in every),
+            "live": any(file.get("live") for file in every),
+            "unfinished": any(file.get("unfinished") for file in every),
+            "children_lost": sum(file.get("children_lost") or 0 for file in every),
+            "children_error": next(filter(None, (f.get("children_error") for f in every)), None),
+            "missing": missing,
+            "missing_count": len(missing),
+            "notes": self._notes,
+        }
 
 
 # ---- Formats -------------------------------------------------------------------------------------
@@ -267,7 +314,9 @@ def _open_archive(fd: int, path: str) -> Trace:
         "missing_count": info["damaged"],
         **info,
     }
-    return Trace(core, _unpack(metadata), lambda: facts)
+    known = _unpack(metadata)
+    tell_processes(core, known)
+    return Trace(core, known, lambda: facts)
 
 
 def _open_log(fd: int, path: str) -> Trace:

@@ -12,6 +12,16 @@ from .kinds import WORDS
 from .loss import Loss
 
 
+def has_lock(metadata: Mapping[str, Any]) -> bool:
+    """Whether events show who held an interpreter's lock, of what is known of a recording.
+
+    A recording of several processes has ``gil`` False, as it has no lock for all of them: readers
+    that know only that do not take the events of one process for a sign of the others' waiting.
+    ``locks`` says that each process has its own.
+    """
+    return metadata.get("gil", True) is not False or metadata.get("locks") == "process"
+
+
 class Facts:
     """The extension's part of a trace, and facts about the recording."""
 
@@ -22,14 +32,38 @@ class Facts:
         file: Callable[[], dict[str, Any]] | None = None,
     ) -> None:
         self._core = core
-        self._recorder_metadata = dict(metadata)
+        self._known = dict(metadata)
+        #: Of a merged trace: gives what is known of its parts once their events were read.
+        self._late: Callable[[], Mapping[str, Any]] | None = None
         self._file = file
         #: The access rights of the file that it was read from, and so of one that is saved.
         self._rights = 0o666
 
     @cached_property
     def _facts(self) -> _core._Facts:
-        return self._core.facts()
+        facts = self._core.facts()
+        if self._late is not None:
+            self._known |= self._late()
+            self._late = None  # it has the parts
+        return facts
+
+    @property
+    def _recorder_metadata(self) -> dict[str, Any]:
+        """What the recorder knew of the run; of a merged trace this reads the events."""
+        if self._late is not None:
+            _ = self._facts
+        return self._known
+
+    @property
+    def _early_metadata(self) -> dict[str, Any]:
+        """What is known before the events are read: as `metadata`, but without all counts."""
+        realtime, monotonic = self._core.start()
+        return {"start_ns": realtime, "start_monotonic_ns": monotonic, **self._known}
+
+    @property
+    def _has_lock(self) -> bool:
+        """Whether events show who held an interpreter's lock."""
+        return has_lock(self._known)
 
     @property
     def duration(self) -> int:

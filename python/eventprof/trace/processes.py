@@ -100,22 +100,38 @@ class Processes(Facts):
 
     def _process_of(self, threads: Callable[[], Array]) -> list[Column]:
         """Give the column of processes, of rows of `threads`; none if the trace was not merged."""
-        known = self._recorder_metadata.get("processes")
-        if not known:
+        if not self._recorder_metadata.get("processes"):
             return []
-        counts = [each["threads"] for each in known]
 
         def load() -> Array:
-            of_thread = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+            of_thread = self._process_of_threads
             return _core.gather(np.append(of_thread, np.int32(-1)), threads())
 
         return [
             Column("process", load, np.dtype(np.int32), null="negative", doc="row of processes")
         ]
 
+    @property
+    def _process_of_threads(self) -> Array:
+        """The process of each thread."""
+        known = self._recorder_metadata.get("processes")
+        if not known:
+            return np.zeros(len(self._thread_rows), dtype=np.int32)
+        return np.repeat(np.arange(len(known), dtype=np.int32), [each["threads"] for each in known])
+
     def _with_process(self, columns: list[Column]) -> list[Column]:
         thread = next(column for column in columns if column.name == "thread")
         return columns + self._process_of(thread.values)
+
+
+def tell_processes(core: _core.Trace, metadata: Mapping[str, Any]) -> None:
+    """Tell the extension's part of an archive which threads are of which process."""
+    rows = metadata.get("processes")
+    if not isinstance(rows, tuple) or not all(isinstance(row, dict) for row in rows):
+        return
+    counts = tuple(row.get("threads") for row in rows)
+    if all(isinstance(count, int) and 0 <= count < 1 << 31 for count in counts):
+        core.set_processes(counts)
 
 
 def text_column(

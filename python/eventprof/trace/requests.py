@@ -69,7 +69,7 @@ class Requests(Labels):
     def _sums_of_requests(self, of_call: Array, count: int) -> dict[str, Any]:
         """Sum up calls by request; of_call: the request of each call, or -1."""
         core = self._core
-        has_lock = self._recorder_metadata.get("gil", True) is not False
+        has_lock = self._has_lock
         parent = core.calls("parent")
         outermost = (of_call >= 0) & ((parent < 0) | (of_call[parent] != of_call))
         outer = np.flatnonzero(outermost)

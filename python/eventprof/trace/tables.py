@@ -167,7 +167,7 @@ class Tables(Processes):
         recorded = {"lines"} if "line" in words else set()
         if not words.isdisjoint(("malloc", "calloc", "realloc")):
             recorded.add("memory")
-        if self._recorder_metadata.get("gil", True) is not False:
+        if self._has_lock:
             recorded.add("lock")
         return recorded
 

@@ -17,6 +17,7 @@ from .comparison import Comparison
 from .memory import Memory
 from .moments import Moments
 from .objects import Objects
+from .processes import tell_processes
 from .requests import Requests
 from .table import Table
 
@@ -392,4 +393,5 @@ def _of_archive(archive: bytes, metadata: dict[str, Any], file: dict[str, Any] |
     from ..files import saving
 
     core = saving.from_bytes(archive)
+    tell_processes(core, metadata)
     return Trace(core, metadata, None if file is None else lambda: file)

@@ -74,8 +74,11 @@ def _make_tile(make: Callable[[], Tile], times: int) -> tuple[dict[str, Any], by
 
 
 def _tenures(trace: Trace, grain: int) -> list[Array]:
-    """Give the tenures of the interpreter's lock: start (as a difference), length and thread."""
-    table = trace.gil
+    """Give the tenures of the interpreter's lock: start (as a difference), length and thread.
+
+    The page has one lane for one lock; of several processes it has none.
+    """
+    table = trace.gil if len(trace.processes) == 1 else trace.gil[:0]
     start, end, thread = (table._column(name).values() for name in ("start", "end", "thread"))
     start = start // grain
     return [np.diff(start, prepend=0), np.maximum(end // grain - start, 0), thread]

@@ -112,6 +112,7 @@ trace_dealloc(PyObject *object)
     ep_py_trace *self = (ep_py_trace *)object;
     PyTypeObject *type = Py_TYPE(object);
     ep_trace_clear(&self->trace);
+    ep_py_parts_drop((ep_py_parts){self->parts, self->part_count});
     Py_XDECREF(self->path);
     if (self->lock != NULL) {
         PyThread_free_lock(self->lock);
@@ -393,6 +394,16 @@ trace_facts(PyObject *object, PyObject *unused)
         (Py_ssize_t)(self->trace.has_decoded ? head->columns.count : ep_decoded_events(head)));
 }
 
+/* start() -> (CLOCK_REALTIME, CLOCK_MONOTONIC) of the window's start, in ns; reads no events. */
+static PyObject *
+trace_start(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    const ep_recording *recording = &((ep_py_trace *)object)->trace.recording;
+    return Py_BuildValue("LL", (long long)recording->start_realtime_ns,
+                         (long long)recording->start.monotonic_ns);
+}
+
 /* (time, bytes, the recorder's own of them; 0: unknown): samples of the resident set. */
 static PyObject *
 trace_resident(PyObject *object, PyObject *unused)
@@ -445,6 +456,8 @@ static PyMethodDef trace_methods[] = {
     {"functions", trace_functions, METH_NOARGS, NULL},
     {"threads", trace_threads, METH_NOARGS, NULL},
     {"facts", trace_facts, METH_NOARGS, NULL},
+    {"start", trace_start, METH_NOARGS, NULL},
+    {"probe", ep_py_trace_probe, METH_NOARGS, NULL},
     {"pairing", trace_pairing, METH_NOARGS, NULL},
     {"resident", trace_resident, METH_NOARGS, NULL},
     {"filter", trace_filter, METH_VARARGS, NULL},
@@ -454,6 +467,7 @@ static PyMethodDef trace_methods[] = {
     {"tenures", ep_py_trace_tenures, METH_NOARGS, NULL},
     {"file_facts", ep_py_trace_file_facts, METH_NOARGS, NULL},
     {"save", ep_py_trace_save, METH_VARARGS, NULL},
+    {"set_processes", ep_py_trace_set_processes, METH_O, NULL},
     {"verify", ep_py_trace_verify, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

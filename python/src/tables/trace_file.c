@@ -50,6 +50,33 @@ ep_py_trace_save(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* set_processes(threads): of an archive, how many threads each process has; a tuple. */
+PyObject *
+ep_py_trace_set_processes(PyObject *object, PyObject *threads)
+{
+    ep_py_trace *self = (ep_py_trace *)object;
+    if (!PyTuple_Check(threads)) {
+        return PyErr_Format(PyExc_TypeError, "a tuple of int is needed");
+    }
+    size_t count = (size_t)PyTuple_GET_SIZE(threads);
+    size_t *counts = PyMem_Calloc(count + 1, sizeof *counts);
+    if (counts == NULL) {
+        return PyErr_NoMemory();
+    }
+    for (size_t i = 0; i < count && !PyErr_Occurred(); i++) {
+        counts[i] = PyLong_AsSize_t(PyTuple_GET_ITEM(threads, (Py_ssize_t)i));
+    }
+    ep_archive *archive = ep_trace_archive(&self->trace);
+    if (!PyErr_Occurred() && archive != NULL && count <= INT32_MAX) {
+        ep_archive_set_processes(archive, counts, count);
+    }
+    PyMem_Free(counts);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 /* {section: (how many, items, raw bytes, stored bytes)} */
 static PyObject *
 sections_object(const ep_archive_info *info)

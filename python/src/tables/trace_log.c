@@ -46,6 +46,22 @@ ep_py_trace_file_facts(PyObject *object, PyObject *unused)
         notes);
 }
 
+/* probe(): raises what reading its events would raise, if it is of a log that nobody writes any more.
+ * Without the events: only what a pass reads before them. */
+PyObject *
+ep_py_trace_probe(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ep_py_trace *self = (ep_py_trace *)object;
+    ep_status status;
+    ep_error error = {.text = ""};
+    EP_PY_WITHOUT_GIL(self, status = ep_trace_probe(&self->trace, &error));
+    if (status != EP_OK) {
+        return ep_py_raise_io(status, &error, self->path);
+    }
+    Py_RETURN_NONE;
+}
+
 /* open_log(descriptor, path) -> (Trace, metadata, pid). Takes the descriptor over. */
 PyObject *
 ep_py_open_log(PyObject *module, PyObject *args)

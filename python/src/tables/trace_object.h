@@ -11,21 +11,40 @@
 #include "gate.h"
 #include "trace.h"
 
-typedef struct ep_py_trace {
+typedef struct ep_py_trace ep_py_trace;
+
+struct ep_py_trace {
     PyObject_HEAD
     PyThread_type_lock lock;    /* of the trace; taken without the GIL */
+    /* Of a merged trace until its events are read: its parts, owned, each once, in order of address. */
+    ep_py_trace **parts;
+    size_t part_count;
     PyObject *path;             /* of its file, for messages of the system; NULL: it has none */
     ep_trace trace;             /* the package handles the metadata of its recording */
-} ep_py_trace;
+};
+
+/* What a trace owned, for ep_py_parts_drop(). */
+typedef struct ep_py_parts {
+    ep_py_trace **parts;
+    size_t count;
+} ep_py_parts;
+
+/* trace_merge.c: take the locks of a trace and of its parts, without the GIL. Unlocking gives the parts, if
+ * they are needed no more. */
+void ep_py_trace_lock(ep_py_trace *self);
+ep_py_parts ep_py_trace_unlock(ep_py_trace *self);
+void ep_py_parts_drop(ep_py_parts gone);    /* with the GIL */
 
 /* Runs a piece of the core's work on a trace, without the GIL and one thread at a time. */
-#define EP_PY_WITHOUT_GIL(self, work)                   \
-    do {                                                \
-        Py_BEGIN_ALLOW_THREADS                          \
-        PyThread_acquire_lock((self)->lock, WAIT_LOCK); \
-        work;                                           \
-        PyThread_release_lock((self)->lock);            \
-        Py_END_ALLOW_THREADS                            \
+#define EP_PY_WITHOUT_GIL(self, work)     \
+    do {                                  \
+        ep_py_parts gone_;                \
+        Py_BEGIN_ALLOW_THREADS            \
+        ep_py_trace_lock(self);           \
+        work;                             \
+        gone_ = ep_py_trace_unlock(self); \
+        Py_END_ALLOW_THREADS              \
+        ep_py_parts_drop(gone_);          \
     } while (0)
 
 /* Computes what is missing for a step, without the GIL. Fails: -1, exception set. */
@@ -62,12 +81,14 @@ PyObject *ep_py_column_table(PyObject *module, PyObject *unused);
 /* trace_file.c */
 PyObject *ep_py_open_archive(PyObject *module, PyObject *args);
 PyObject *ep_py_trace_save(PyObject *self, PyObject *args);
+PyObject *ep_py_trace_set_processes(PyObject *self, PyObject *threads);
 
 /* trace_made.c */
 PyObject *ep_py_make_trace(PyObject *module, PyObject *args);
 
 /* trace_log.c, trace_merge.c */
 PyObject *ep_py_open_log(PyObject *module, PyObject *args);
+PyObject *ep_py_trace_probe(PyObject *self, PyObject *unused);
 PyObject *ep_py_trace_file_facts(PyObject *self, PyObject *unused);
 PyObject *ep_py_merge(PyObject *module, PyObject *list);
 
