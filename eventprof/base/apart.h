@@ -23,8 +23,8 @@ typedef struct ep_apart {
 /* Whether a computation over so many events is faster on two threads. */
 bool ep_apart_pays(size_t rows);
 
-/* Calls run(context) on a new thread, which blocks all signals. Until ep_apart_join(), which waits for its end,
- * *apart must not move. False: no thread could be made, and the caller does the work itself. */
+/* Calls run(context) on a new thread, which blocks all signals. Until ep_apart_join(), which waits for its
+ * end, *apart must not move. False: no thread could be made, and the caller does the work itself. */
 EP_CHECKED bool ep_apart_start(ep_apart *apart, void (*run)(void *context), void *context);
 void ep_apart_join(ep_apart *apart);
 

@@ -246,8 +246,8 @@ ep_os_thread_await_end(uint64_t thread_id)
 #endif
 }
 
-/* Beside a busy thread of the usual priority, the thread gets a quarter of a processor. A caller may have to
- * wait for the thread: with a still lower priority that would take long. */
+/* Beside a busy thread of the usual priority, the thread gets a quarter of a processor. A caller may have
+ * to wait for the thread: with a still lower priority that would take long. */
 #define LOWER_PRIORITY 5
 
 void

@@ -101,13 +101,13 @@ typedef struct ep_events_ids {
     const ep_kind_info *kinds;          /* reading: by kind; kinds that are unknown here have no name */
 } ep_events_ids;
 
-/* What encoding or decoding needs, reused for each section. ids: copied, its arrays are views. Returns: new.
- * Fails: NULL, out of memory. */
+/* What encoding or decoding needs, reused for each section. ids: copied, its arrays are views. Returns:
+ * new. Fails: NULL, out of memory. */
 ep_events_coder *ep_events_coder_new(const ep_events_ids *ids, bool writes);
 void ep_events_coder_free(ep_events_coder *coder);
 
-/* Encodes rows [row, row + count). *block: index of the first allocator event at or behind `row`; afterwards
- * of the first one behind these rows. Returns: view of the bytes, until the next call. */
+/* Encodes rows [row, row + count). *block: index of the first allocator event at or behind `row`;
+ * afterwards of the first one behind these rows. Returns: view of the bytes, until the next call. */
 const uint8_t *ep_events_encode(ep_events_coder *coder, const ep_columns *columns, size_t row,
                                 size_t count, size_t *block, size_t *bytes);
 
@@ -121,7 +121,8 @@ typedef struct ep_events_totals {
 } ep_events_totals;
 
 /* Appends a section's rows; the columns have room for section->items rows and section->blocks allocator
- * events. On failure the columns' counts and *totals are as before. Returns: NULL, or what is wrong (static). */
+ * events. On failure the columns' counts and *totals are as before. Returns: NULL, or what is wrong
+ * (static). */
 EP_CHECKED const char *ep_events_decode(ep_events_coder *coder, const uint8_t *bytes, size_t count,
                                         const ep_section *section, ep_columns *columns,
                                         ep_events_totals *totals);

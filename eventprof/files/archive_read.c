@@ -131,8 +131,8 @@ columns_new(ep_columns *c, size_t rows, size_t blocks)
 
 /* Appends the rows of a section of events, number `number` in the file. A damaged section is left out. */
 static ep_status
-load_section(ep_archive *a, ep_events_coder *coder, const ep_section *s, uint64_t number, ep_columns *columns,
-             ep_events_totals *totals)
+load_section(ep_archive *a, ep_events_coder *coder, const ep_section *s, uint64_t number,
+             ep_columns *columns, ep_events_totals *totals)
 {
     const char *wrong;
     ep_status status = ep_archive_read_section(a, s, &wrong);

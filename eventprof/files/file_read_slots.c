@@ -327,8 +327,8 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
 /* Whether the header of a chunk is enough for now, so that a fold reads its records later. It is not enough
  *   - while the file is still written;
  *   - if threads share the chunk: only the records say which threads;
- *   - in a trace of one thread: chunks of other threads are never read later, and damage in them would not be
- *     noted. */
+ *   - in a trace of one thread: chunks of other threads are never read later, so damage in them would not
+ *     be noted. */
 static bool
 is_header_enough(const ep_loader *l, const ep_chunk_header *chunk)
 {

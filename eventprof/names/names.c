@@ -641,7 +641,7 @@ void
 ep_names_check(void)
 {
     if (pthread_mutex_trylock(&lock) != 0) {
-        return;    /* another thread adds a name; a start or stop of a recorder does not wait for the lock */
+        return;    /* another thread adds a name: a start or stop of a recorder does not wait for it */
     }
     check_strings();
     if (atomic_load_explicit(&ep_site_index, memory_order_relaxed) != NULL) {

@@ -21,8 +21,8 @@ typedef struct ep_file ep_file;
  * from now on, by a thread that is started if need be. Returns: new (ep_os_unmap). */
 void *ep_ahead_take(void);
 
-/* Cleared by tests that make requests fail (fault.h): the thread could meet the failure that is meant for the
- * writer. */
+/* Cleared by tests that make requests fail (fault.h): the thread could meet the failure that is meant for
+ * the writer. */
 extern bool ep_ahead_may_sample;
 
 /* Whether the resident set is sampled from now on. Under the engine's lock. */

@@ -10,8 +10,8 @@
 #include "os.h"
 #include "pack.h"
 
-/* The most jobs at a time. If the program fills chunks faster than they are packed, the chunks without a job
- * are packed when the recording ends (ep_packing_finish). */
+/* The most jobs at a time. If the program fills chunks faster than they are packed, the chunks without a
+ * job are packed when the recording ends (ep_packing_finish). */
 #define JOBS_MAX 1024
 
 typedef struct job {
@@ -41,8 +41,8 @@ static struct {
 
 /* ---- One chunk ------------------------------------------------------------------------------- */
 
-/* Packs a chunk into a new slot, which readers do not take before commit(). Returns: NULL if the slot would not
- * be smaller than the chunk, or if there is no room. */
+/* Packs a chunk into a new slot, which readers do not take before commit(). Returns: NULL if the slot would
+ * not be smaller than the chunk, or if there is no room. */
 static ep_chunk_header *
 pack_chunk(ep_chunk_packer *packer, ep_file *file, const ep_chunk *chunk)
 {
@@ -99,8 +99,8 @@ is_kept(const ep_recorder *recorder, const ep_chunk *chunk)
 }
 
 /* Makes the packed slot the chunk's, and frees the slot that the chunk had. `refs`: the references that the
- * recorder and the caller have; with more, a trace reads the chunk, which must then stay where it is. Returns:
- * false, nothing changed. */
+ * recorder and the caller have; with more, a trace reads the chunk, which must then stay where it is.
+ * Returns: false, nothing changed. */
 static bool
 commit(ep_recorder *recorder, const job *done, uint32_t refs)
 {
@@ -121,7 +121,8 @@ commit(ep_recorder *recorder, const job *done, uint32_t refs)
                       .file = ep_file_hold(chunk->file)};
     to->magic = EP_FILE_PACKED_MAGIC;
     atomic_store_explicit(&to->wanted, 1, memory_order_relaxed);
-    /* Release: a reader that sees the state sees the whole slot. From here on readers take the packed slot. */
+    /* Release: a reader that sees the state sees the whole slot. From here on readers take the packed
+     * slot. */
     atomic_store_explicit(&to->state, EP_CHUNK_SEALED, memory_order_release);
     EP_FAULT_POINT(PACKED);
     atomic_store_explicit(&own->header->wanted, 0, memory_order_release);
@@ -138,8 +139,8 @@ commit(ep_recorder *recorder, const job *done, uint32_t refs)
     return true;
 }
 
-/* Gives a packed slot up. Its state is FREE still, so readers skip it; ep_file_compact() fills it or gives its
- * room back. */
+/* Gives a packed slot up. Its state is FREE still, so readers skip it; ep_file_compact() fills it or gives
+ * its room back. */
 static void
 discard(ep_chunk_header *to)
 {
@@ -277,8 +278,8 @@ ep_packing_use_file(ep_file *file)
     packing.file = file;
 }
 
-/* Seals the chunk of the calling thread, which does not write to it now. Other threads may be writing: their
- * chunks stay as they are, and are not packed. */
+/* Seals the chunk of the calling thread, which does not write to it now. Other threads may be writing:
+ * their chunks stay as they are, and are not packed. */
 static void
 seal_own_chunk(const ep_file *file)
 {
@@ -354,7 +355,8 @@ ep_status
 ep_packing_unpack(const ep_chunk *chunk, ep_chunk **out)
 {
     const ep_chunk_header *from = chunk->header;
-    /* Two words more, as a decoder may read past the last one. Chunks that were never packed have them, too. */
+    /* Two words more, as a decoder may read past the last one. Chunks that were never packed have them,
+     * too. */
     size_t bytes = EP_CHUNK_BYTES_MIN, words = from->used_words;
     while (bytes < EP_CHUNK_BYTES && EP_CHUNK_WORDS_OF(bytes) < words + 2) {
         bytes *= 2;

@@ -2,11 +2,11 @@
  *
  *   1. A chunk is sealed: ep_packing_add() makes a job.
  *   2. The thread packs the chunk into a new slot, which no reader takes yet.
- *   3. Some thread needs a chunk: ep_packing_commit() makes the packed slot valid, and the slot that the chunk
- *      had is free for the next chunk.
+ *   3. Some thread needs a chunk: ep_packing_commit() makes the packed slot valid, and the slot that the
+ *      chunk had is free for the next chunk.
  *
- * So the file has each event at every instant; for a moment it has a chunk twice, and readers take the packed
- * slot. Like ahead.h's, the thread runs no Python, blocks all signals but SIGBUS, and is joined
+ * So the file has each event at every instant; for a moment it has a chunk twice, and readers take the
+ * packed slot. Like ahead.h's, the thread runs no Python, blocks all signals but SIGBUS, and is joined
  * before a fork. All functions are called under the engine's lock, which the thread never takes. */
 #ifndef EP_PACKING_H
 #define EP_PACKING_H
@@ -26,15 +26,15 @@ void ep_packing_add(ep_chunk *chunk);
 /* Gives packed chunks their new slots. Cheap if there are none. */
 void ep_packing_commit(void);
 
-/* For a caller that has no room: waits until one more chunk is packed, some milliseconds, and gives the chunk
- * its new slot, which frees the larger old one. False: no job is left to wait for. */
+/* For a caller that has no room: waits until one more chunk is packed, some milliseconds, and gives the
+ * chunk its new slot, which frees the larger old one. False: no job is left to wait for. */
 bool ep_packing_wait(void);
 
 /* At the stop: packs what is sealed and not packed yet, on the calling thread, then compacts the file. */
 void ep_packing_finish(ep_recorder *recorder);
 
-/* Makes a copy in memory of what a packed chunk was before. Without the engine's lock. Returns: new, with one
- * reference, in *out. Fails: EP_NOMEM; EP_FORMAT, another program changed the file. */
+/* Makes a copy in memory of what a packed chunk was before. Without the engine's lock. Returns: new, with
+ * one reference, in *out. Fails: EP_NOMEM; EP_FORMAT, another program changed the file. */
 EP_CHECKED ep_status ep_packing_unpack(const ep_chunk *chunk, ep_chunk **out);
 
 /* Around fork(). */

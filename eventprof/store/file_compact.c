@@ -1,6 +1,6 @@
-/* Compacts a file with packed chunks when its recording ends: packed slots move from the end of the file into
- * free slots before them, so that the file can be cut off there. Slots that are still free in between become
- * holes, which take no room on the disk. */
+/* Compacts a file with packed chunks when its recording ends: packed slots move from the end of the file
+ * into free slots before them, so that the file can be cut off there. Slots that are still free in between
+ * become holes, which take no room on the disk. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>

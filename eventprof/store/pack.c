@@ -1,7 +1,7 @@
-/* Packing and unpacking guess each record by the same model of the records before it; what was guessed right
- * takes a byte or less. The archive does so, too (files/archive_model.h). Here the model works on the words
- * of a log: nothing is decoded, no name is looked up, and ticks stay ticks. So packing is fast enough for a
- * thread beside the program. A chunk has the records of one thread, with few exceptions.
+/* Packing and unpacking guess each record by the same model of the records before it; what was guessed
+ * right takes a byte or less. The archive does so, too (files/archive_model.h). Here the model works on the
+ * words of a log: nothing is decoded, no name is looked up, and ticks stay ticks. So packing is fast enough
+ * for a thread beside the program. A chunk has the records of one thread, with few exceptions.
  *
  * The guesses:
  *   ticks         few since the record before: one byte, seldom more
@@ -22,8 +22,8 @@
 
 /* ---- The layout of a packed chunk ------------------------------------------------------------ */
 
-/* [codec 1][coding 1][zeros 2], then [raw bytes 4][stored bytes 4] of each stream, then the streams. A stream
- * whose two lengths are equal is not compressed. */
+/* [codec 1][coding 1][zeros 2], then [raw bytes 4][stored bytes 4] of each stream, then the streams. A
+ * stream whose two lengths are equal is not compressed. */
 #define HEAD_BYTES 4
 
 enum {
@@ -52,7 +52,8 @@ enum {
     TOKEN_NEW
 };
 
-/* The place of an allocation: 0 .. EP_FREE_LIST - 1, its depth in the class's free list; or one of these. */
+/* The place of an allocation: 0 .. EP_FREE_LIST - 1, its depth in the class's free list; or one of
+ * these. */
 enum {
     PLACE_BEHIND = EP_FREE_LIST,    /* behind the class's last block */
     PLACE_FREED_LAST,               /* the address that was freed last, in any class */
@@ -243,8 +244,8 @@ open_call(model *m, uint32_t site)
     m->open[m->depth++] = site;
 }
 
-/* Ends the innermost open call whose site had a call of `name` last time, and the calls inside of it. If none
- * of the innermost calls is such a one, ends the innermost call. */
+/* Ends the innermost open call whose site had a call of `name` last time, and the calls inside of it. If
+ * none of the innermost calls is such a one, ends the innermost call. */
 static inline void
 close_call(model *m, uint32_t name)
 {

@@ -1,5 +1,5 @@
-/* A model of allocators: guesses which address comes next, so that an address that was guessed takes one byte
- * in a file (archive_model.h, pack.c). */
+/* A model of allocators: guesses which address comes next, so that an address that was guessed takes one
+ * byte in a file (archive_model.h, pack.c). */
 #ifndef EP_PLACES_H
 #define EP_PLACES_H
 
@@ -18,8 +18,8 @@ typedef struct ep_free_list {
 } ep_free_list;
 
 /* Returns: the size class of a block; blocks of a class share a free list. *stride: the distance of two
- * blocks of the class that lie side by side. Up to 512 bytes the classes are obmalloc's, of 16 bytes; above,
- * and in the domain raw, they are malloc's, which puts 8 bytes of its own before each block. */
+ * blocks of the class that lie side by side. Up to 512 bytes the classes are obmalloc's, of 16 bytes;
+ * above, and in the domain raw, they are malloc's, which puts 8 bytes of its own before each block. */
 static inline unsigned
 ep_place_class(unsigned domain, uint64_t size, uint64_t *stride)
 {

@@ -1,23 +1,23 @@
 /* The room that the files of a family share: those of a program's process and of its children.
  *
- * A page of shared memory has the sum of the bytes of all files. Before a file grows by a slot of events, its
- * process adds the slot to the sum. There is no lock. What a killed process took stays counted, as its file
- * stays on the disk. */
+ * A page of shared memory has the sum of the bytes of all files. Before a file grows by a slot of events,
+ * its process adds the slot to the sum. There is no lock. What a killed process took stays counted, as its
+ * file stays on the disk. */
 #ifndef EP_ROOM_H
 #define EP_ROOM_H
 
 #include "types.h"
 
 /* From here on the files of this process and of its forked children share the room of that page.
- * descriptor: borrowed, of the file that is the page. limit_bytes: what all files together may take; 0: read
- * it from the page, where the first process of the family wrote it. warns: for the first process, whether
- * ep_room_tell() is called. Fails: EP_IO; EP_FORMAT, the file is not such a page. Then each file of this
- * process has its own limit alone. */
+ * descriptor: borrowed, of the file that is the page. limit_bytes: what all files together may take; 0:
+ * read it from the page, where the first process of the family wrote it. warns: for the first process,
+ * whether ep_room_tell() is called. Fails: EP_IO; EP_FORMAT, the file is not such a page. Then each file of
+ * this process has its own limit alone. */
 EP_CHECKED ep_status ep_room_share(int descriptor, uint64_t limit_bytes, bool warns, ep_error *error);
 
 /* Takes room for a file that grows by so many bytes. False: there is none. True, too, if no room is shared.
- * length_bytes: of the file, whose first 256 KiB are always granted, so that each process has a file with its
- * facts and a small ring. */
+ * length_bytes: of the file, whose first 256 KiB are always granted, so that each process has a file with
+ * its facts and a small ring. */
 bool ep_room_take(size_t bytes, uint64_t length_bytes);
 /* Gives room back: the file became shorter, or did not grow. */
 void ep_room_give(uint64_t bytes);
@@ -29,8 +29,8 @@ typedef struct ep_room_state {
     int64_t elapsed_ns;                /* since the first process began */
 } ep_room_state;
 
-/* Warns that less than one part in EP_ROOM_PARTS_LEFT of the room is left. The helper thread (record/ahead.h)
- * of one of the processes calls it, once. NULL: nobody is warned. */
+/* Warns that less than one part in EP_ROOM_PARTS_LEFT of the room is left. The helper thread
+ * (record/ahead.h) of one of the processes calls it, once. NULL: nobody is warned. */
 extern void (*ep_room_tell)(const ep_room_state *state);
 #define EP_ROOM_PARTS_LEFT 4
 

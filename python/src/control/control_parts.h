@@ -73,8 +73,8 @@ bool ep_py_change_is_here(void);
 void ep_py_change_begin(void);
 void ep_py_change_end(void);
 
-/* The same, unless the thread is within a change already (in an audit hook or a finalizer). Returns: whether
- * it began; only then call ep_py_change_end(). */
+/* The same, unless the thread is within a change already (in an audit hook or a finalizer). Returns:
+ * whether it began; only then call ep_py_change_end(). */
 bool ep_py_change_begin_unless_within(void);
 
 /* The same as ep_py_change_begin() for code that changes no hook. End it by ep_py_change_end(). */

@@ -23,7 +23,7 @@ typedef struct layer {
     _Atomic bool records;
 } layer;
 
-static layer *installed;    /* NULL: none */
+static layer *installed;    /* not dormant; NULL: none */
 static ep_shared_kinds active;    /* what somebody records */
 
 static void
