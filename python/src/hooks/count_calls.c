@@ -342,13 +342,6 @@ ep_py_count_close(PyCodeObject *code)
 
 /* ---- Other callables --------------------------------------------------------------------------- */
 
-/* CALL fires for Python callees, too: they are seen when they start. */
-static bool
-is_python_function(PyObject *callable)
-{
-    return Py_IS_TYPE(ep_py_unbound(callable), &PyFunction_Type);
-}
-
 /* The slot of the caller in a view that has a filter; else NULL, and no caller is needed. */
 static ep_count_slot *
 caller_slot(ep_count_thread *thread, ep_count_view *view, PyCodeObject *caller)
@@ -390,7 +383,7 @@ unwanted_from(ep_count_thread *thread, PyCodeObject *caller)
 ep_py_count_wish
 ep_py_count_c_open(PyCodeObject *caller, PyObject *callable)
 {
-    if (is_python_function(callable)) {
+    if (ep_py_is_python_function(callable)) {
         return EP_PY_COUNT_UNWANTED;
     }
     ep_count_thread *thread = ready(NULL);
@@ -450,7 +443,7 @@ void
 ep_py_count_c_close(PyCodeObject *caller, PyObject *callable)
 {
     uint64_t now = ep_count_ticks();
-    if (is_python_function(callable)) {
+    if (ep_py_is_python_function(callable)) {
         return;    /* 3.12 and 3.13 end those that `with` calls (__exit__) so */
     }
     ep_count_thread *thread = ready(NULL);

@@ -77,6 +77,14 @@ ep_py_unbound(PyObject *callable)
     return callable;
 }
 
+/* Whether a CALL event is of a Python function, whose call is recorded when the function starts. 3.12
+ * and 3.13 pass Python functions as bound methods, too (137,200 of 485,562 CALLs in deltablue). */
+static inline bool
+ep_py_is_python_function(PyObject *callable)
+{
+    return Py_IS_TYPE(ep_py_unbound(callable), &PyFunction_Type);
+}
+
 /* Slow path of ep_py_callee(): types, instances, anything that needs checking. */
 ep_callee ep_py_callee_slow(PyObject *callable);
 EP_COLD uint32_t ep_py_callee_name_slow(PyObject *callable, ep_callee callee);
