@@ -466,7 +466,7 @@ class Session:
             log.raised = False
             log.lost.clear()
             self.chunks.clear()
-            # This function is recorded, too: the open calls are listed last, so that only its end is.
+            # This function is recorded, too: the open calls are listed last, so only its end is.
             log.open = self._open_calls()
             log.next = 0
 

@@ -108,7 +108,8 @@ find_all(void)
     eventprof_shim.below = found;
 }
 
-/* Other libraries' constructors may have asked already: it is the same then. */
+/* Constructors of other libraries may have allocated, and so called find_all(), before: the result is
+ * the same. */
 static __attribute__((constructor)) void
 begin(void)
 {

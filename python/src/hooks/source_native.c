@@ -58,7 +58,8 @@ is_below(const ep_log *log)
     return ep_py_passing != 0 || (log != NULL && log->busy != 0);
 }
 
-/* A thread's first event, or one of the engine's own for it. */
+/* For a thread without a log: makes it. NULL: the C library allocates for the engine itself, or there is
+ * no memory for a log (counted). */
 static EP_COLD ep_log *
 first_log(ep_kind kind)
 {
@@ -347,7 +348,7 @@ cut_asked(void *context)
     }
 }
 
-/* Exactly what was asked for. */
+/* Takes the mapping that is exactly the range that was asked for, if there is one. */
 static void
 take_asked(void *context)
 {
