@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "hash.h"
 #include "invariants.h"
 #include "memory.h"
 
@@ -168,10 +169,7 @@ index_with_room(_Atomic(ep_index *) *of, uint32_t id)
 static uint32_t
 hash_text(ep_text text)
 {
-    uint64_t hash = UINT64_C(0xCBF29CE484222325);    /* FNV-1a */
-    for (size_t i = 0; i < text.bytes; i++) {
-        hash = (hash ^ (unsigned char)text.at[i]) * UINT64_C(0x100000001B3);
-    }
+    uint64_t hash = ep_hash_bytes(EP_HASH_EMPTY, text.at, text.bytes);
     return (uint32_t)(hash ^ hash >> 32);
 }
 
