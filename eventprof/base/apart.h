@@ -6,10 +6,10 @@
 
 #include "types.h"
 
-/* From when on a second thread is used. Only tests change it. */
+/* When a second thread is worth its start. Only tests change it. */
 typedef struct ep_apart_limits {
-    size_t rows;          /* if there are more events than this, */
-    size_t processors;    /* and the process may use at least so many processors */
+    size_t rows;          /* there are more events than this... */
+    size_t processors;    /* ...and the process may use at least so many processors */
 } ep_apart_limits;
 
 extern ep_apart_limits ep_apart_limit;
@@ -20,10 +20,11 @@ typedef struct ep_apart {
     void *context;
 } ep_apart;
 
+/* Whether a computation over so many events is faster on two threads. */
 bool ep_apart_pays(size_t rows);
 
-/* Calls run(context) on a new thread, which blocks all signals, until ep_apart_join(). *apart stays where
- * it is until then. False: no thread could be made; the caller does the work itself. */
+/* Calls run(context) on a new thread, which blocks all signals. Until ep_apart_join(), which waits for its
+ * end, *apart must not move. False: no thread could be made, and the caller does the work itself. */
 EP_CHECKED bool ep_apart_start(ep_apart *apart, void (*run)(void *context), void *context);
 void ep_apart_join(ep_apart *apart);
 

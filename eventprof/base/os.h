@@ -37,7 +37,7 @@ bool ep_os_thread_lives(uint64_t thread_id);
  * most. */
 void ep_os_thread_await_end(uint64_t thread_id);
 
-/* Others go before the calling thread, from now on. Only where each thread has a priority of its own. */
+/* Lowers the priority of the calling thread for good. Does nothing where only a process has a priority. */
 void ep_os_thread_lower_priority(void);
 
 /* Processors that the calling thread may run on; at least 1. */

@@ -246,8 +246,8 @@ ep_os_thread_await_end(uint64_t thread_id)
 #endif
 }
 
-/* Against a busy thread of the usual priority it gets a quarter of a processor. With less of one, who joins
- * the thread would wait for long. */
+/* Beside a busy thread of the usual priority, the thread gets a quarter of a processor. A caller may have
+ * to wait for the thread: with a still lower priority that would take long. */
 #define LOWER_PRIORITY 5
 
 void

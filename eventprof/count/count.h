@@ -166,7 +166,7 @@ double ep_count_frequency_hz(void);
 
 /* Returns: new, zeroed, or NULL. */
 ep_counter *ep_counter_new(void);
-/* Stops it if need be. NULL: nothing. */
+/* Stops the counter if it runs. NULL is fine. */
 void ep_counter_free(ep_counter *counter);
 
 /* Begins a window; the counts of an earlier window are dropped. Fails: EP_STATE (it runs, or
@@ -271,7 +271,7 @@ ep_count_pop(ep_count_view *view, uint64_t ticks)
 {
     ep_count_frame *frame = view->top;
     ep_count_slot *slot = frame->slot;
-    /* Counters of two processors may differ by a little. */
+    /* The clocks of two processors may differ a little. */
     uint64_t elapsed = ticks > frame->start ? ticks - frame->start : 0;
     frame[-1].inside += elapsed;
     slot->self += elapsed - frame->inside;

@@ -7,7 +7,7 @@
 #include "os.h"
 
 _Thread_local ep_count_thread *ep_count_current;
-static _Thread_local bool is_over;    /* this thread's last round of destructors was */
+static _Thread_local bool is_over;    /* the last round of this thread's destructors has been */
 struct ep_counting ep_counting = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static pthread_key_t exit_key;
 static ep_count_thread nobody;

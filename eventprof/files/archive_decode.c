@@ -27,15 +27,15 @@ get_time(reader *r)
 }
 
 static bool
-kind_is_event(const ep_block_coder *coder, unsigned kind)
+kind_is_event(const ep_events_coder *coder, unsigned kind)
 {
-    const ep_kind_info *info = &coder->names.kinds[kind];
+    const ep_kind_info *info = &coder->ids.kinds[kind];
     return info->words != 0 && info->family != EP_FAMILY_CONTROL;
 }
 
 /* Returns: 0 on an error. */
 static uint32_t
-get_symbol(ep_block_coder *coder, reader *r, const thread_model *t)
+get_symbol(ep_events_coder *coder, reader *r, const thread_model *t)
 {
     const model *m = &coder->model;
     uint8_t token = ep_input_byte(&r->in[STREAM_KINDS]);
@@ -51,10 +51,10 @@ get_symbol(ep_block_coder *coder, reader *r, const thread_model *t)
     if (token % 2 == 0) {
         return SYMBOL(kind, 0);
     }
-    bool name = coder->names.kinds[kind].has_name;
+    bool name = coder->ids.kinds[kind].has_name;
     uint64_t id = ep_input_varint(&r->in[STREAM_IDS]);
     /* An end has the name's id + 1. */
-    if (id == 0 || id >= (name ? coder->names.name_count + 1 : coder->names.site_count)) {
+    if (id == 0 || id >= (name ? coder->ids.name_count + 1 : coder->ids.site_count)) {
         r->wrong = name ? "an event has a name that is not in the file"
                         : "an event has a site that is not in the file";
         return 0;
@@ -70,7 +70,7 @@ get_near(reader *r, uint64_t to)
 }
 
 static uint64_t
-get_allocation(ep_block_coder *coder, reader *r, unsigned domain, uint32_t symbol, uint32_t before,
+get_allocation(ep_events_coder *coder, reader *r, unsigned domain, uint32_t symbol, uint32_t before,
                uint64_t *size)
 {
     model *m = &coder->model;
@@ -100,7 +100,7 @@ get_allocation(ep_block_coder *coder, reader *r, unsigned domain, uint32_t symbo
 }
 
 static uint64_t
-get_free(ep_block_coder *coder, reader *r, uint32_t symbol, uint32_t before)
+get_free(ep_events_coder *coder, reader *r, uint32_t symbol, uint32_t before)
 {
     model *m = &coder->model;
     uint32_t *guess = &m->ago[hash_two(symbol, before, AGO_BITS)];
@@ -124,7 +124,7 @@ get_free(ep_block_coder *coder, reader *r, uint32_t symbol, uint32_t before)
 }
 
 static uint64_t
-get_value(ep_block_coder *coder, reader *r, uint32_t symbol, uint32_t before)
+get_value(ep_events_coder *coder, reader *r, uint32_t symbol, uint32_t before)
 {
     uint64_t *guess = &coder->model.size[hash_two(symbol, before, SIZE_BITS)];
     *guess += (uint64_t)ep_unzigzag(ep_input_varint(&r->in[STREAM_SIZES]));
@@ -133,21 +133,21 @@ get_value(ep_block_coder *coder, reader *r, uint32_t symbol, uint32_t before)
 
 /* The row gets this process's id. */
 static uint32_t
-follow_symbol(ep_block_coder *coder, thread_model *t, uint32_t symbol)
+follow_symbol(ep_events_coder *coder, thread_model *t, uint32_t symbol)
 {
-    const ep_block_names *names = &coder->names;
+    const ep_events_ids *ids = &coder->ids;
     unsigned kind = SYMBOL_KIND(symbol);
     uint32_t id = SYMBOL_ID(symbol);
-    if (names->kinds[kind].family != EP_FAMILY_CALL) {
-        return names->site_map[id];
+    if (ids->kinds[kind].family != EP_FAMILY_CALL) {
+        return ids->site_map[id];
     }
-    if (names->kinds[kind].has_name) {
+    if (ids->kinds[kind].has_name) {
         uint32_t name = id == 0 ? top_name(coder, t) : id - 1;
         close_call(coder, t, name);
-        return names->name_map[name];
+        return ids->name_map[name];
     }
-    open_call(coder, t, names->site_callee[id]);
-    return names->site_map[id];
+    open_call(coder, t, ids->site_callee[id]);
+    return ids->site_map[id];
 }
 
 typedef struct rows {
@@ -158,7 +158,7 @@ typedef struct rows {
 } rows;
 
 static void
-get_run(ep_block_coder *coder, reader *r, ep_columns *c, rows *at, int32_t thread, size_t events)
+get_run(ep_events_coder *coder, reader *r, ep_columns *c, rows *at, int32_t thread, size_t events)
 {
     thread_model *t = thread_of(coder, (size_t)thread);
     for (; events > 0; events--) {
@@ -171,7 +171,7 @@ get_run(ep_block_coder *coder, reader *r, ep_columns *c, rows *at, int32_t threa
             return;
         }
         unsigned kind = SYMBOL_KIND(symbol);
-        const ep_kind_info *info = &coder->names.kinds[kind];
+        const ep_kind_info *info = &coder->ids.kinds[kind];
         size_t known = info->name != NULL;    /* else the next row overwrites it */
         c->time_ns[at->row] = (int64_t)at->time;
         c->kind[at->row] = (uint8_t)kind;
@@ -239,7 +239,7 @@ streams_are_used_up(const reader *r)
 /* Adds a section without errors to the totals: events of each thread by kind, its first and its last
  * time. */
 static void
-commit(const ep_columns *c, size_t from, const rows *at, ep_block_totals *totals)
+commit(const ep_columns *c, size_t from, const rows *at, ep_events_totals *totals)
 {
     for (size_t row = from; row < at->row; row++) {
         int32_t thread = c->thread[row];
@@ -254,12 +254,12 @@ commit(const ep_columns *c, size_t from, const rows *at, ep_block_totals *totals
 }
 
 static const char *
-decode_rows(ep_block_coder *coder, reader *r, ep_columns *c, rows *at)
+decode_rows(ep_events_coder *coder, reader *r, ep_columns *c, rows *at)
 {
     ep_input *threads = &r->in[STREAM_THREADS];
     while (at->events > 0) {
         uint64_t thread = ep_input_varint(threads), length = ep_input_varint(threads);
-        if (thread >= coder->names.thread_count) {
+        if (thread >= coder->ids.thread_count) {
             return "an event is of a thread that is not in the file";
         }
         if (length == 0 || length > at->events) {
@@ -278,8 +278,8 @@ decode_rows(ep_block_coder *coder, reader *r, ep_columns *c, rows *at)
 }
 
 const char *
-ep_block_decode(ep_block_coder *coder, const uint8_t *bytes, size_t count, const ep_section *section,
-                ep_columns *columns, ep_block_totals *totals)
+ep_events_decode(ep_events_coder *coder, const uint8_t *bytes, size_t count, const ep_section *section,
+                 ep_columns *columns, ep_events_totals *totals)
 {
     reader r = {.wrong = NULL};
     if (count < HEAD_BYTES + LENGTHS_BYTES || !begin_streams(&r, bytes, count)) {
@@ -287,7 +287,7 @@ ep_block_decode(ep_block_coder *coder, const uint8_t *bytes, size_t count, const
     }
     uint64_t first = ep_load_le(&bytes[8], 8), last = ep_load_le(&bytes[16], 8);
     if (ep_load_le(&bytes[0], 4) != section->items || ep_load_le(&bytes[4], 4) != section->blocks ||
-        section->items == 0 || section->items > EP_BLOCK_EVENTS_MAX) {
+        section->items == 0 || section->items > EP_SECTION_ROWS_MAX) {
         return "its number of events is not what its header says";
     }
     if (first < (uint64_t)totals->last_ns || last < first || last > (uint64_t)totals->duration_ns) {

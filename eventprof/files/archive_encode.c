@@ -60,7 +60,7 @@ near(uint64_t address, uint64_t to, uint64_t *distance)
 }
 
 static void
-put_allocation(ep_block_coder *coder, writer *w, unsigned kind, uint32_t symbol, uint32_t before,
+put_allocation(ep_events_coder *coder, writer *w, unsigned kind, uint32_t symbol, uint32_t before,
                uint64_t address, uint64_t size)
 {
     model *m = &coder->model;
@@ -91,7 +91,7 @@ put_allocation(ep_block_coder *coder, writer *w, unsigned kind, uint32_t symbol,
 }
 
 static void
-put_free(ep_block_coder *coder, writer *w, uint32_t symbol, uint32_t before, uint64_t address)
+put_free(ep_events_coder *coder, writer *w, uint32_t symbol, uint32_t before, uint64_t address)
 {
     model *m = &coder->model;
     const seen_block *seen =
@@ -123,7 +123,7 @@ map_id(const uint32_t *map, size_t count, uint32_t id)
 
 /* Unsigned: the difference may wrap around; the decoder's sum wraps back. */
 static void
-put_value(ep_block_coder *coder, writer *w, uint32_t symbol, uint32_t before, uint64_t value)
+put_value(ep_events_coder *coder, writer *w, uint32_t symbol, uint32_t before, uint64_t value)
 {
     uint64_t *guess = &coder->model.size[hash_two(symbol, before, SIZE_BITS)];
     put_varint(w, STREAM_SIZES, ep_zigzag((int64_t)(value - *guess)));
@@ -132,21 +132,21 @@ put_value(ep_block_coder *coder, writer *w, uint32_t symbol, uint32_t before, ui
 
 /* Returns: the symbol. */
 static uint32_t
-put_kind(ep_block_coder *coder, writer *w, thread_model *t, unsigned kind, uint32_t process_id)
+put_kind(ep_events_coder *coder, writer *w, thread_model *t, unsigned kind, uint32_t process_id)
 {
-    const ep_block_names *names = &coder->names;
+    const ep_events_ids *ids = &coder->ids;
     model *m = &coder->model;
     uint32_t symbol;
     bool in_call = ep_kinds[kind].family == EP_FAMILY_CALL;
     if (ep_kind_has_name(kind)) {
-        uint32_t name = map_id(names->name_map, names->name_map_count, process_id);
+        uint32_t name = map_id(ids->name_map, ids->name_map_count, process_id);
         symbol = SYMBOL(kind, top_name(coder, t) == name ? 0 : name + 1);
         close_call(coder, t, name);
     } else {
-        uint32_t site = map_id(names->site_map, names->site_map_count, process_id);
+        uint32_t site = map_id(ids->site_map, ids->site_map_count, process_id);
         symbol = SYMBOL(kind, site);
         if (in_call) {
-            open_call(coder, t, names->site_callee[site]);
+            open_call(coder, t, ids->site_callee[site]);
         }
     }
     if (m->after_two[hash_two(t->before, t->before_that, TWO_BITS)] == symbol) {
@@ -164,14 +164,14 @@ put_kind(ep_block_coder *coder, writer *w, thread_model *t, unsigned kind, uint3
 }
 
 const uint8_t *
-ep_block_encode(ep_block_coder *coder, const ep_columns *columns, size_t row, size_t count,
-                size_t *block, size_t *bytes)
+ep_events_encode(ep_events_coder *coder, const ep_columns *columns, size_t row, size_t count,
+                 size_t *block, size_t *bytes)
 {
     writer w;
     uint8_t *room[STREAM_COUNT], *next = coder->streams;
     for (int i = 0; i < STREAM_COUNT; i++) {
         w.at[i] = room[i] = next;
-        next += stream_bytes[i] * EP_BLOCK_EVENTS;
+        next += stream_bytes[i] * EP_SECTION_ROWS;
     }
     model_begin(coder);
     size_t first_block = *block, end = row + count;

@@ -114,13 +114,13 @@ typedef struct model {
     uint32_t node_count;
 } model;
 
-struct ep_block_coder {
-    ep_block_names names;
+struct ep_events_coder {
+    ep_events_ids ids;
     uint64_t epoch;                  /* sections begun */
     model model;
     recent_block recent[RECENT];     /* index = number of the allocation, modulo */
     thread_model *threads;           /* by row */
-    open_node *nodes;                /* EP_BLOCK_EVENTS_MAX, or fewer when writing */
+    open_node *nodes;                /* EP_SECTION_ROWS_MAX, or fewer when writing */
     /* writing */
     seen_block *seen;
     uint8_t *streams;                /* each stream has its own part */
@@ -140,7 +140,7 @@ hash_one(uint32_t a, int bits)
 }
 
 static inline void
-model_begin(ep_block_coder *coder)
+model_begin(ep_events_coder *coder)
 {
     memset(&coder->model, 0, sizeof coder->model);
     coder->epoch += 1;
@@ -151,7 +151,7 @@ model_begin(ep_block_coder *coder)
 
 /* Few of the threads have events in a section: the model of a thread is initialised at its first event. */
 static inline thread_model *
-thread_of(ep_block_coder *coder, size_t row)
+thread_of(ep_events_coder *coder, size_t row)
 {
     thread_model *t = &coder->threads[row];
     if (t->epoch != coder->epoch) {
@@ -171,7 +171,7 @@ learn(model *m, thread_model *t, uint32_t symbol)
 }
 
 static inline void
-open_call(ep_block_coder *coder, thread_model *t, uint32_t name)
+open_call(ep_events_coder *coder, thread_model *t, uint32_t name)
 {
     coder->nodes[coder->model.node_count] = (open_node){name, t->top};
     t->top = ++coder->model.node_count;
@@ -179,14 +179,14 @@ open_call(ep_block_coder *coder, thread_model *t, uint32_t name)
 
 /* The name of the innermost open call; 0: none is known. */
 static inline uint32_t
-top_name(const ep_block_coder *coder, const thread_model *t)
+top_name(const ep_events_coder *coder, const thread_model *t)
 {
     return t->top != 0 ? coder->nodes[t->top - 1].name : 0;
 }
 
 /* Ends the innermost call of the function `name`, and the calls inside of it; if there is none, nothing. */
 static inline void
-close_call(const ep_block_coder *coder, thread_model *t, uint32_t name)
+close_call(const ep_events_coder *coder, thread_model *t, uint32_t name)
 {
     uint32_t at = t->top;
     for (int i = 0; at != 0 && i < LOOK_DOWN; i++) {
@@ -200,7 +200,7 @@ close_call(const ep_block_coder *coder, thread_model *t, uint32_t name)
 }
 
 static inline void
-note_allocation(ep_block_coder *coder, ep_free_list *list, unsigned class, uint64_t address)
+note_allocation(ep_events_coder *coder, ep_free_list *list, unsigned class, uint64_t address)
 {
     model *m = &coder->model;
     list->last = address;
@@ -209,7 +209,7 @@ note_allocation(ep_block_coder *coder, ep_free_list *list, unsigned class, uint6
 }
 
 static inline void
-note_free(ep_block_coder *coder, uint32_t ago, uint64_t address)
+note_free(ep_events_coder *coder, uint32_t ago, uint64_t address)
 {
     model *m = &coder->model;
     m->freed_last = address;

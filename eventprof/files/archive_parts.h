@@ -1,5 +1,5 @@
-/* Shared by the archive's writer and reader: sections, and the events. In names of
- * functions and constants here a "block" is the events of one section. Other code includes archive.h. */
+/* Shared by the archive's writer and reader: sections, and the events. Other code includes archive.h, the
+ * interface. */
 #ifndef EP_ARCHIVE_PARTS_H
 #define EP_ARCHIVE_PARTS_H
 
@@ -82,16 +82,16 @@ void ep_section_pack(const ep_section *section, uint8_t to[EP_SECTION_HEADER_BYT
 /* False: its checksum is wrong. The caller sets section->offset. */
 bool ep_section_unpack(const uint8_t from[EP_SECTION_HEADER_BYTES], ep_section *section);
 
-/* ---- Blocks of events (archive_block.c, _encode.c, _decode.c) --------------------------------- */
+/* ---- Sections of events (archive_coder.c, _encode.c, _decode.c) ------------------------------- */
 
-/* Events of a block that is written; readers take up to MAX. */
-#define EP_BLOCK_EVENTS ((size_t)1 << 18)
-#define EP_BLOCK_EVENTS_MAX ((size_t)1 << 20)
+/* Rows of a section of events: as many as writers put into one, and the most that readers accept. */
+#define EP_SECTION_ROWS ((size_t)1 << 18)
+#define EP_SECTION_ROWS_MAX ((size_t)1 << 20)
 
-typedef struct ep_block_coder ep_block_coder;
+typedef struct ep_events_coder ep_events_coder;
 
 /* The ids that both directions need. Ids of the file are dense, from 1; 0: none. */
-typedef struct ep_block_names {
+typedef struct ep_events_ids {
     size_t site_count, name_count;      /* one more than the highest id of the file */
     const uint32_t *site_callee;        /* of the file, name by site of the file */
     const uint32_t *site_map;           /* writing: process -> file; reading: file -> process */
@@ -99,30 +99,32 @@ typedef struct ep_block_names {
     size_t site_map_count, name_map_count;
     size_t thread_count;
     const ep_kind_info *kinds;          /* reading: by kind; kinds that are unknown here have no name */
-} ep_block_names;
+} ep_events_ids;
 
-/* names: a view. Returns: new. Fails: NULL, out of memory. */
-ep_block_coder *ep_block_coder_new(const ep_block_names *names, bool writes);
-void ep_block_coder_free(ep_block_coder *coder);
+/* What encoding or decoding needs, reused for each section. ids: copied, its arrays are views. Returns:
+ * new. Fails: NULL, out of memory. */
+ep_events_coder *ep_events_coder_new(const ep_events_ids *ids, bool writes);
+void ep_events_coder_free(ep_events_coder *coder);
 
-/* Encodes rows [row, row + count); *block: the first allocator event at or behind `row`, moves on.
- * Returns: view of the bytes, until the next call. */
-const uint8_t *ep_block_encode(ep_block_coder *coder, const ep_columns *columns, size_t row,
-                               size_t count, size_t *block, size_t *bytes);
+/* Encodes rows [row, row + count). *block: index of the first allocator event at or behind `row`;
+ * afterwards of the first one behind these rows. Returns: view of the bytes, until the next call. */
+const uint8_t *ep_events_encode(ep_events_coder *coder, const ep_columns *columns, size_t row,
+                                size_t count, size_t *block, size_t *bytes);
 
 /* Totals over all sections of events of a file while they are read. */
-typedef struct ep_block_totals {
+typedef struct ep_events_totals {
     int64_t duration_ns;      /* no time is later */
     int64_t last_ns;          /* last time of the sections so far: times never go back */
     int64_t size_sum;         /* of what was allocated; at most EP_ARCHIVE_SUM_MAX */
     uint64_t (*recorded)[EP_KIND_COUNT];    /* by thread row */
     int64_t *first_ns, *last_of_thread_ns;  /* by thread row */
-} ep_block_totals;
+} ep_events_totals;
 
-/* Appends a block's rows; there is room for section->items and ->blocks of them. On failure the
- * columns' counts and *totals are as before. Returns: NULL, or what is wrong (static). */
-EP_CHECKED const char *ep_block_decode(ep_block_coder *coder, const uint8_t *bytes, size_t count,
-                                       const ep_section *section, ep_columns *columns,
-                                       ep_block_totals *totals);
+/* Appends a section's rows; the columns have room for section->items rows and section->blocks allocator
+ * events. On failure the columns' counts and *totals are as before. Returns: NULL, or what is wrong
+ * (static). */
+EP_CHECKED const char *ep_events_decode(ep_events_coder *coder, const uint8_t *bytes, size_t count,
+                                        const ep_section *section, ep_columns *columns,
+                                        ep_events_totals *totals);
 
 #endif

@@ -131,30 +131,30 @@ columns_new(ep_columns *c, size_t rows, size_t blocks)
 
 /* Appends the rows of a section of events, number `number` in the file. A damaged section is left out. */
 static ep_status
-load_block(ep_archive *a, ep_block_coder *coder, const ep_section *s, uint64_t number, ep_columns *columns,
-           ep_block_totals *totals)
+load_section(ep_archive *a, ep_events_coder *coder, const ep_section *s, uint64_t number,
+             ep_columns *columns, ep_events_totals *totals)
 {
     const char *wrong;
     ep_status status = ep_archive_read_section(a, s, &wrong);
     if (status == EP_OK) {
-        wrong = ep_block_decode(coder, a->raw, (size_t)s->raw_bytes, s, columns, totals);
+        wrong = ep_events_decode(coder, a->raw, (size_t)s->raw_bytes, s, columns, totals);
         status = wrong != NULL ? EP_FORMAT : EP_OK;
     }
     if (status == EP_FORMAT) {
-        ep_archive_note_damage(a, "block", number, s->offset, wrong);
+        ep_archive_note_damage(a, "events section", number, s->offset, wrong);
         status = EP_OK;
     }
     return status;
 }
 
 static ep_status
-load_blocks(ep_archive *a, ep_block_coder *coder, ep_columns *columns, ep_block_totals *totals)
+load_sections(ep_archive *a, ep_events_coder *coder, ep_columns *columns, ep_events_totals *totals)
 {
     uint64_t number = 0;
     ep_status status = EP_OK;
     for (size_t i = 0; i < a->section_count && status == EP_OK; i++) {
         if (a->sections[i].type == EP_SECTION_EVENTS) {
-            status = load_block(a, coder, &a->sections[i], ++number, columns, totals);
+            status = load_section(a, coder, &a->sections[i], ++number, columns, totals);
         }
     }
     return status;
@@ -162,7 +162,7 @@ load_blocks(ep_archive *a, ep_block_coder *coder, ep_columns *columns, ep_block_
 
 /* Events that were recorded and could not be read count as lost. */
 static void
-settle_threads(ep_decoded *d, const ep_block_totals *totals)
+settle_threads(ep_decoded *d, const ep_events_totals *totals)
 {
     for (size_t i = 0; i < d->thread_count; i++) {
         ep_trace_thread *thread = &d->threads[i];
@@ -182,10 +182,10 @@ settle_threads(ep_decoded *d, const ep_block_totals *totals)
 
 /* Fails: EP_NOMEM; clear_totals() frees what was allocated. */
 static ep_status
-begin_totals(const ep_archive *a, ep_block_totals *totals)
+begin_totals(const ep_archive *a, ep_events_totals *totals)
 {
     size_t count = a->decoded.thread_count;
-    *totals = (ep_block_totals){.duration_ns = a->duration_ns};
+    *totals = (ep_events_totals){.duration_ns = a->duration_ns};
     totals->recorded = ep_calloc(count, sizeof *totals->recorded);
     totals->first_ns = ep_realloc(NULL, count, sizeof *totals->first_ns);
     totals->last_of_thread_ns = ep_calloc(count, sizeof *totals->last_of_thread_ns);
@@ -199,17 +199,17 @@ begin_totals(const ep_archive *a, ep_block_totals *totals)
 }
 
 static void
-clear_totals(ep_block_totals *totals)
+clear_totals(ep_events_totals *totals)
 {
     free(totals->recorded);
     free(totals->first_ns);
     free(totals->last_of_thread_ns);
 }
 
-static ep_block_coder *
+static ep_events_coder *
 new_coder(const ep_archive *a)
 {
-    const ep_block_names names = {
+    const ep_events_ids ids = {
         .site_count = a->ids.sites.count,
         .name_count = a->ids.names.count,
         .site_callee = a->site_callee,
@@ -218,12 +218,12 @@ new_coder(const ep_archive *a)
         .thread_count = a->decoded.thread_count,
         .kinds = a->kinds,
     };
-    return ep_block_coder_new(&names, false);
+    return ep_events_coder_new(&ids, false);
 }
 
 /* Sets what is known after all sections were read. */
 static void
-settle(ep_archive *a, const ep_block_totals *totals, uint64_t events)
+settle(ep_archive *a, const ep_events_totals *totals, uint64_t events)
 {
     settle_threads(&a->decoded, totals);
     a->info.events = events;
@@ -232,7 +232,7 @@ settle(ep_archive *a, const ep_block_totals *totals, uint64_t events)
 }
 
 static ep_status
-load(ep_archive *a, ep_block_coder *coder, ep_decoded *out, ep_block_totals *totals)
+load(ep_archive *a, ep_events_coder *coder, ep_decoded *out, ep_events_totals *totals)
 {
     ep_decoded *known = &a->decoded;
     uint64_t blocks = 0;
@@ -244,7 +244,7 @@ load(ep_archive *a, ep_block_coder *coder, ep_decoded *out, ep_block_totals *tot
     a->info = a->opened;
     ep_status status = columns_new(&columns, (size_t)a->info.events, (size_t)blocks);
     if (status == EP_OK) {
-        status = load_blocks(a, coder, &columns, totals);
+        status = load_sections(a, coder, &columns, totals);
     }
     if (status != EP_OK) {
         ep_decoded none = {.columns = columns};
@@ -265,8 +265,8 @@ ep_archive_load(ep_archive *a, ep_decoded *out, ep_error *error)
     if (a->loaded) {
         return ep_fail(error, EP_STATE, "the events of this archive were loaded already");
     }
-    ep_block_totals totals;
-    ep_block_coder *coder = new_coder(a);
+    ep_events_totals totals;
+    ep_events_coder *coder = new_coder(a);
     ep_status status = begin_totals(a, &totals);
     a->error = error;
     status = coder == NULL ? EP_NOMEM : status != EP_OK ? status
@@ -274,7 +274,7 @@ ep_archive_load(ep_archive *a, ep_decoded *out, ep_error *error)
     a->error = NULL;
     a->loaded = status == EP_OK;
     int cause = errno;
-    ep_block_coder_free(coder);
+    ep_events_coder_free(coder);
     clear_totals(&totals);
     errno = cause;
     return status;
@@ -284,15 +284,15 @@ ep_archive_load(ep_archive *a, ep_decoded *out, ep_error *error)
 
 struct ep_archive_stream {
     ep_archive *archive;
-    ep_block_coder *coder;
-    ep_block_totals totals;
+    ep_events_coder *coder;
+    ep_events_totals totals;
     size_t section;      /* the next of events; the number of sections: none */
-    uint64_t number;     /* of the block before it */
+    uint64_t number;     /* of sections of events read so far */
     uint64_t events;     /* so far */
 };
 
 static void
-find_block(ep_archive_stream *s)
+find_section(ep_archive_stream *s)
 {
     const ep_archive *a = s->archive;
     while (s->section < a->section_count && a->sections[s->section].type != EP_SECTION_EVENTS) {
@@ -318,7 +318,7 @@ ep_archive_stream_open(ep_archive *a, ep_archive_stream **out, ep_error *error)
     }
     a->info = a->opened;
     a->decoded.duration_ns = a->duration_ns;
-    find_block(s);
+    find_section(s);
     *out = s;
     return EP_OK;
 }
@@ -354,11 +354,11 @@ ep_archive_stream_next(ep_archive_stream *s, ep_columns *to, ep_error *error)
     ep_archive *a = s->archive;
     size_t before = to->count;
     a->error = error;
-    ep_status status = load_block(a, s->coder, &a->sections[s->section], ++s->number, to, &s->totals);
+    ep_status status = load_section(a, s->coder, &a->sections[s->section], ++s->number, to, &s->totals);
     a->error = NULL;
     s->events += to->count - before;
     s->section++;
-    find_block(s);
+    find_section(s);
     return status;
 }
 
@@ -380,7 +380,7 @@ ep_archive_stream_close(ep_archive_stream *s)
     free(a->raw);
     a->stored = a->raw = NULL;
     a->stored_capacity = a->raw_capacity = 0;
-    ep_block_coder_free(s->coder);
+    ep_events_coder_free(s->coder);
     clear_totals(&s->totals);
     free(s);
 }

@@ -110,7 +110,7 @@ check_section(const ep_archive *a, const ep_section *s)
     if (s->type == EP_SECTION_EVENTS) {
         /* An event takes at least one byte of time and one of kind, an allocation one more of size and of
          * place. */
-        if (s->items == 0 || s->items > EP_BLOCK_EVENTS_MAX || s->items > s->raw_bytes / 2 ||
+        if (s->items == 0 || s->items > EP_SECTION_ROWS_MAX || s->items > s->raw_bytes / 2 ||
             s->blocks > s->items) {
             return "it claims more events than it can hold";
         }

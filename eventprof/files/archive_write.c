@@ -543,7 +543,7 @@ static ep_status
 write_events(writer *w)
 {
     const ep_columns *c = &w->decoded->columns;
-    const ep_block_names names = {
+    const ep_events_ids ids = {
         .site_count = w->file_sites,
         .name_count = w->file_names,
         .site_callee = w->site_callee,
@@ -556,18 +556,18 @@ write_events(writer *w)
     if (c->count == 0) {
         return EP_OK;
     }
-    ep_block_coder *coder = ep_block_coder_new(&names, true);
+    ep_events_coder *coder = ep_events_coder_new(&ids, true);
     if (coder == NULL) {
         return EP_NOMEM;
     }
     ep_status status = EP_OK;
-    for (size_t row = 0, block = 0; row < c->count && status == EP_OK; row += EP_BLOCK_EVENTS) {
-        size_t count = c->count - row < EP_BLOCK_EVENTS ? c->count - row : EP_BLOCK_EVENTS;
+    for (size_t row = 0, block = 0; row < c->count && status == EP_OK; row += EP_SECTION_ROWS) {
+        size_t count = c->count - row < EP_SECTION_ROWS ? c->count - row : EP_SECTION_ROWS;
         size_t first = block, bytes;
-        const uint8_t *at = ep_block_encode(coder, c, row, count, &block, &bytes);
+        const uint8_t *at = ep_events_encode(coder, c, row, count, &block, &bytes);
         status = write_section(w, EP_SECTION_EVENTS, at, bytes, count, block - first);
     }
-    ep_block_coder_free(coder);
+    ep_events_coder_free(coder);
     return status;
 }
 

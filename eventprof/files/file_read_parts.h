@@ -127,11 +127,11 @@ ep_loader_chunk_room(const ep_loader *l, size_t bytes)
  * is written before the records that refer to it. */
 ep_status ep_loader_read_slots(ep_loader *l, uint64_t stop_ticks, ep_error *error);
 
-/* Reads a slot into `chunk`, which has room for the chunk and two more words, zeroed. tells: errors are
- * noted. *out: whether it is a chunk; it is then sealed, and its used words are complete records.
- * Fails: EP_IO, EP_NOMEM. */
+/* Reads a slot into `chunk`, which has room for the chunk and two more words, zeroed. notes: errors are
+ * noted (ep_reader_note). *out: whether it is a chunk; it is then sealed, and its used words are complete
+ * records. Fails: EP_IO, EP_NOMEM. */
 EP_CHECKED ep_status ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks,
-                                          bool tells, ep_chunk_header *chunk, bool *out);
+                                          bool notes, ep_chunk_header *chunk, bool *out);
 
 /* ---- file_read_texts.c ----------------------------------------------------------------------- */
 

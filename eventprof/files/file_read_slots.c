@@ -14,9 +14,9 @@
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
-/* Kinds of which a record of one or two words says nothing that needs a look, except its ticks. */
+/* Kinds whose records need no check but that of their ticks. */
 #define EP_KIND_IS(family, domain, pairing, group) ((family) != EP_FAMILY_CONTROL)
-static const ep_kind_set kinds_without_care =
+static const ep_kind_set plain_kinds =
 #include "kind_set.def"
     ;
 
@@ -26,7 +26,7 @@ static const ep_kind_set kinds_without_care =
 static uint64_t *
 skip_plain(uint64_t *at, const uint64_t *end, uint64_t high, uint64_t start, uint64_t span, uint64_t *last)
 {
-    const uint64_t plain = (uint64_t)kinds_without_care, two_words = (uint64_t)ep_kinds_of_two_words;
+    const uint64_t plain = (uint64_t)plain_kinds, two_words = (uint64_t)ep_kinds_of_two_words;
     const uint64_t *const begin = at;
     uint64_t last_since = 0;
     while (at + 1 < end) {
@@ -162,11 +162,11 @@ is_whole(const ep_file_reader *reader)
 }
 
 /* Translates the records of a chunk to those of this version. The chunk has room for `growth` more words.
- * tells: events that are left out are counted. *words: the number of words, before and after; *read: how
+ * notes: counts events that are left out. *words: the number of words, before and after; *read: how
  * many of them could be read; *stopped: what follows them is no record, and not the end of what was
  * written. Fails: EP_NOMEM. */
 static ep_status
-translate_chunk(ep_loader *l, ep_chunk_header *chunk, size_t growth, uint64_t stop_ticks, bool tells,
+translate_chunk(ep_loader *l, ep_chunk_header *chunk, size_t growth, uint64_t stop_ticks, bool notes,
                 size_t *words, size_t *read, bool *stopped)
 {
     uint64_t *from = (uint64_t *)(chunk + 1), *to = from;
@@ -184,7 +184,7 @@ translate_chunk(ep_loader *l, ep_chunk_header *chunk, size_t growth, uint64_t st
         .stop_ticks = stop_ticks,
     };
     ep_translate_records(&translation, from, *words, to);
-    if (tells) {
+    if (notes) {
         l->unknown_events += translation.unknown_events;
         l->unknown_kinds |= translation.unknown_kinds;
     }
@@ -208,7 +208,7 @@ note_impossible_thread(ep_file_reader *reader, const ep_found_slot *found, const
 /* Reads a packed slot, whose records become those of a sealed chunk. *got: as of ep_reader_read_at(), of
  * the chunk; 0: it is damaged. Fails: EP_NOMEM. */
 static ep_status
-read_packed(ep_loader *l, const ep_found_slot *found, bool tells, ep_chunk_header *chunk, int64_t *got)
+read_packed(ep_loader *l, const ep_found_slot *found, bool notes, ep_chunk_header *chunk, int64_t *got)
 {
     if (l->packer == NULL && (l->packer = ep_chunk_packer_new()) != NULL) {
         ep_chunk_packer_use_kinds(l->packer, l->header.kind_table);
@@ -235,7 +235,7 @@ read_packed(ep_loader *l, const ep_found_slot *found, bool tells, ep_chunk_heade
     *chunk = *packed;
     chunk->magic = EP_CHUNK_MAGIC;
     atomic_store_explicit(&chunk->state, EP_CHUNK_SEALED, memory_order_relaxed);
-    if (status == EP_FORMAT && tells && is_still(l->reader, found)) {
+    if (status == EP_FORMAT && notes && is_still(l->reader, found)) {
         ep_reader_note(l->reader, "chunk at offset %" PRIu64 ": %s; its %zu bytes of records are missing",
                        found->offset, why, words * 8);
     }
@@ -247,7 +247,7 @@ read_packed(ep_loader *l, const ep_found_slot *found, bool tells, ep_chunk_heade
 }
 
 ep_status
-ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks, bool tells,
+ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks, bool notes,
                      ep_chunk_header *chunk, bool *out)
 {
     ep_file_reader *reader = l->reader;
@@ -255,7 +255,7 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
     *out = false;
     int64_t got;
     if (found->packed) {
-        ep_status status = read_packed(l, found, tells, chunk, &got);
+        ep_status status = read_packed(l, found, notes, chunk, &got);
         if (status != EP_OK) {
             return status;
         }
@@ -283,7 +283,7 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
     bool right_sum = !sealed || (words == claimed && chunk->sum == ep_sum64(chunk + 1, words * 8));
     uint32_t thread = ep_loader_thread_id(l, chunk->thread_id);
     if (thread == 0) {
-        if (tells) {
+        if (notes) {
             note_impossible_thread(reader, found, chunk);
         }
         return EP_OK;
@@ -294,7 +294,7 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
     bool unreadable = false, stopped;
     if (l->shape.differs) {
         growth = ep_translation_growth(&l->shape, (uint64_t *)(chunk + 1), words);
-        ep_status status = translate_chunk(l, chunk, growth, stop_ticks, tells, &words, &read,
+        ep_status status = translate_chunk(l, chunk, growth, stop_ticks, notes, &words, &read,
                                            &unreadable);
         if (status != EP_OK) {
             return status;
@@ -303,16 +303,16 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
     size_t whole = check_records(l, chunk, words, stop_ticks, &stopped);
     bool all = whole == words && read == there;
     size_t good = (whole == words ? read : whole) * 8;
-    if (tells && (!right_sum || (sealed && !all))) {
+    if (notes && (!right_sum || (sealed && !all))) {
         size_t room = EP_CHUNK_WORDS_OF(found->chunk_bytes);
         ep_reader_note(reader,
                        "chunk at offset %" PRIu64 ": damaged; %zu of %zu bytes of records were read",
                        offset, good, (claimed < room ? claimed : room) * 8);
-    } else if (tells && !sealed && (uint64_t)got < found->bytes && (all || stopped || unreadable) &&
+    } else if (notes && !sealed && (uint64_t)got < found->bytes && (all || stopped || unreadable) &&
                !is_whole(reader)) {
         ep_reader_note(reader, "chunk at offset %" PRIu64 ": the file ends in it, at byte %" PRIu64, offset,
                        offset + (uint64_t)got);
-    } else if (tells && !sealed && !reader->facts.writer_lives && (stopped || unreadable)) {
+    } else if (notes && !sealed && !reader->facts.writer_lives && (stopped || unreadable)) {
         /* Its owner did not come to say how many there are: it was killed, or has not ended yet. */
         ep_reader_note(reader,
                        "chunk at offset %" PRIu64 ": damaged; the first %zu bytes of records were read",
@@ -324,11 +324,13 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
     return EP_OK;
 }
 
-/* Whether a fold can take a chunk by its header and read the records later. It cannot while the file is
- * still written, nor if threads share the chunk: only the records say which threads those are. Nor in a
- * trace of one thread: the chunks of others are left out, and what is wrong with them would not be told. */
+/* Whether the header of a chunk is enough for now, so that a fold reads its records later. It is not enough
+ *   - while the file is still written;
+ *   - if threads share the chunk: only the records say which threads;
+ *   - in a trace of one thread: chunks of other threads are never read later, so damage in them would not
+ *     be noted. */
 static bool
-says_header_enough(const ep_loader *l, const ep_chunk_header *chunk)
+is_header_enough(const ep_loader *l, const ep_chunk_header *chunk)
 {
     return l->streams && l->reader->facts.phase == EP_FILE_FINISHED && l->header.only_thread == 0 &&
            atomic_load_explicit(&chunk->state, memory_order_relaxed) == EP_CHUNK_SEALED &&
@@ -349,7 +351,7 @@ add_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
     bool is_chunk = false, whole = true;
     ep_status status = EP_OK;
     if (l->streams && ep_reader_read_at(l->reader, found->offset, chunk, sizeof *chunk) == sizeof *chunk &&
-        chunk->sequence == found->sequence && says_header_enough(l, chunk)) {
+        chunk->sequence == found->sequence && is_header_enough(l, chunk)) {
         uint32_t thread = ep_loader_thread_id(l, chunk->thread_id);
         if (thread == 0) {
             note_impossible_thread(l->reader, found, chunk);
@@ -366,7 +368,7 @@ add_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
         free(chunk);
         return status;
     }
-    /* Most of a killed program's last chunks are empty. */
+    /* The last chunks of a killed program are mostly empty. */
     size_t kept = l->streams ? 0 : chunk->used_words;
     ep_chunk_header *fitting = realloc(chunk, sizeof *chunk + (kept + 2) * 8);
     chunk = fitting != NULL ? fitting : chunk;
@@ -414,8 +416,8 @@ by_sequence(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* A chunk may be there twice: its writer was killed between the packed slot and the end of its own slot.
- * Or a packed slot was being moved. */
+/* Drops the second copy of chunks that the file has twice: its writer was killed after a packed slot became
+ * valid and before the chunk's own slot was freed, or while a packed slot was moved. */
 static void
 drop_unpacked_twins(ep_loader *l)
 {
@@ -637,7 +639,7 @@ find_packed(const ep_file_reader *reader, uint64_t sequence, ep_found_slot *out)
     return false;
 }
 
-/* add_chunk(), and again where the chunk is now. */
+/* As add_chunk(). If the chunk's slot was reused meanwhile, adds the chunk from its new slot. */
 static ep_status
 add_chunk_of_living(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
 {

@@ -3,23 +3,24 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "hash.h"
 #include "invariants.h"
 #include "memory.h"
 
-/* Entries live in blocks that never move, so that readers need no lock. */
-#define BLOCK_BITS 12
-#define BLOCK_ENTRIES (1u << BLOCK_BITS)
-#define BLOCK_COUNT ((EP_PAYLOAD_MAX >> BLOCK_BITS) + 1)
+/* Entries are in pages that never move, so that readers need no lock. */
+#define PAGE_BITS 12
+#define PAGE_ENTRIES (1u << PAGE_BITS)
+#define PAGE_COUNT ((EP_PAYLOAD_MAX >> PAGE_BITS) + 1)
 #define FIRST_KEYS 1024
 #define SLOTS_PER_KEY 4
 #define ARENA_BYTES 65536
 
-typedef struct blocks {
-    void *at[BLOCK_COUNT];
+typedef struct pages {
+    void *at[PAGE_COUNT];
     size_t entry_bytes;
     _Atomic size_t count;    /* entries below it are complete: stored with release after they were
                               * written */
-} blocks;
+} pages;
 
 typedef struct string_entry {
     const char *at;
@@ -30,9 +31,9 @@ typedef struct string_entry {
 _Atomic(ep_index *) ep_name_index, ep_site_index;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static blocks names = {.entry_bytes = sizeof(ep_name)};
-static blocks sites = {.entry_bytes = sizeof(ep_site)};
-static blocks strings = {.entry_bytes = sizeof(string_entry)};
+static pages names = {.entry_bytes = sizeof(ep_name)};
+static pages sites = {.entry_bytes = sizeof(ep_site)};
+static pages strings = {.entry_bytes = sizeof(string_entry)};
 static uint32_t *string_slots;    /* id + 1; 0: empty */
 static size_t string_mask;
 static char *arena;
@@ -50,27 +51,27 @@ hold(size_t count, size_t size)
 }
 
 static void *
-entry_at(const blocks *of, size_t id)
+entry_at(const pages *of, size_t id)
 {
-    return (char *)of->at[id >> BLOCK_BITS] + (id & (BLOCK_ENTRIES - 1)) * of->entry_bytes;
+    return (char *)of->at[id >> PAGE_BITS] + (id & (PAGE_ENTRIES - 1)) * of->entry_bytes;
 }
 
 static size_t
-entry_count(const blocks *of)
+entry_count(const pages *of)
 {
     return atomic_load_explicit(&of->count, memory_order_acquire);
 }
 
 /* Room for one more at index count. Fails: NULL (no memory, or no ids left). */
 static void *
-next_entry(blocks *of)
+next_entry(pages *of)
 {
     size_t id = atomic_load_explicit(&of->count, memory_order_relaxed);
     if (id > EP_PAYLOAD_MAX) {
         return NULL;
     }
-    void **block = &of->at[id >> BLOCK_BITS];
-    if (*block == NULL && (*block = hold(BLOCK_ENTRIES, of->entry_bytes)) == NULL) {
+    void **page = &of->at[id >> PAGE_BITS];
+    if (*page == NULL && (*page = hold(PAGE_ENTRIES, of->entry_bytes)) == NULL) {
         return NULL;
     }
     return entry_at(of, id);
@@ -78,7 +79,7 @@ next_entry(blocks *of)
 
 /* Makes the entry that next_entry() gave visible. Returns: its id. */
 static uint32_t
-publish_entry(blocks *of)
+publish_entry(pages *of)
 {
     return (uint32_t)atomic_fetch_add_explicit(&of->count, 1, memory_order_release);
 }
@@ -168,10 +169,7 @@ index_with_room(_Atomic(ep_index *) *of, uint32_t id)
 static uint32_t
 hash_text(ep_text text)
 {
-    uint64_t hash = UINT64_C(0xCBF29CE484222325);    /* FNV-1a */
-    for (size_t i = 0; i < text.bytes; i++) {
-        hash = (hash ^ (unsigned char)text.at[i]) * UINT64_C(0x100000001B3);
-    }
+    uint64_t hash = ep_hash_bytes(EP_HASH_EMPTY, text.at, text.bytes);
     return (uint32_t)(hash ^ hash >> 32);
 }
 
@@ -593,7 +591,7 @@ check_strings(void)
 
 /* Each entry is found by its key, but for those whose key was retired. */
 static void
-check_index(_Atomic(ep_index *) *of, const blocks *entries, const char *what)
+check_index(_Atomic(ep_index *) *of, const pages *entries, const char *what)
 {
     const ep_index *index = atomic_load_explicit(of, memory_order_relaxed);
     size_t count = entry_count(entries), used = 0;
@@ -641,7 +639,7 @@ void
 ep_names_check(void)
 {
     if (pthread_mutex_trylock(&lock) != 0) {
-        return;    /* somebody adds one now: a start and a stop of a recorder do not wait for that */
+        return;    /* another thread adds a name: a start or stop of a recorder does not wait for it */
     }
     check_strings();
     if (atomic_load_explicit(&ep_site_index, memory_order_relaxed) != NULL) {

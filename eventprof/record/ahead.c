@@ -43,7 +43,7 @@ make_wake(void)
     ep_os_condition_init(&ahead.wake);
 }
 
-/* Returns: the number of chunks made; they follow each other at *made. */
+/* Makes one chunk or two. Returns: how many; they follow each other at *made. */
 static int
 map_touched(ep_file *file, char **made)
 {
@@ -102,7 +102,7 @@ run(void *unused)
     return NULL;
 }
 
-/* So the kernel never delivers a signal to it. */
+/* The thread blocks signals, so that the program's handlers run on the program's threads only. */
 bool
 ep_ahead_start_thread(pthread_t *thread, void *(*run_it)(void *))
 {
@@ -162,7 +162,7 @@ ep_ahead_go_on(void)
     pthread_mutex_unlock(&ahead.lock);
 }
 
-/* Leaves with the lock held, and no thread. */
+/* Ends the thread. Returns with the lock held. */
 static void
 join_thread_and_lock(void)
 {

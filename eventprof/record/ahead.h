@@ -21,7 +21,8 @@ typedef struct ep_file ep_file;
  * from now on, by a thread that is started if need be. Returns: new (ep_os_unmap). */
 void *ep_ahead_take(void);
 
-/* Tests of failures clear it: otherwise the thread could meet a fault that is meant for the writer. */
+/* Cleared by tests that make requests fail (fault.h): the thread could meet the failure that is meant for
+ * the writer. */
 extern bool ep_ahead_may_sample;
 
 /* Whether the resident set is sampled from now on. Under the engine's lock. */
@@ -34,7 +35,7 @@ void ep_ahead_go_on(void);
 /* Ends the thread, and frees the ready chunks. */
 void ep_ahead_stop(void);
 
-/* The same; from now on ready chunks are slots of the file; NULL: memory. */
+/* As ep_ahead_stop(). From now on ready chunks are slots of the file; NULL: memory. */
 void ep_ahead_use_file(ep_file *file);
 
 /* Starts a thread that blocks all signals but SIGBUS. False: the system refuses. */

@@ -115,8 +115,8 @@ ep_cursor_begin(const ep_chunk_header *header)
     const _Atomic uint64_t *words = (const _Atomic uint64_t *)(header + 1);
     size_t limit = ep_chunk_words(header) - 1;    /* the last word is a terminator at most */
     /* Acquire; pairs with the release in chunks.c: used_words is valid. */
-    bool live = atomic_load_explicit(&header->state, memory_order_acquire) != EP_CHUNK_SEALED;
-    if (!live && header->used_words < limit) {
+    bool may_change = atomic_load_explicit(&header->state, memory_order_acquire) != EP_CHUNK_SEALED;
+    if (!may_change && header->used_words < limit) {
         limit = header->used_words;
     }
     return (ep_cursor){
@@ -124,7 +124,7 @@ ep_cursor_begin(const ep_chunk_header *header)
         .limit = words + limit,
         .high = header->opened.ticks >> 32 << 32,
         .thread_id = header->thread_id,
-        .live = live,
+        .may_change = may_change,
     };
 }
 

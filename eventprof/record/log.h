@@ -273,8 +273,8 @@ ep_log_take_back(ep_log *log)
     log->last_block = log->block_before;
     log->block_before = NULL;
     atomic_store_explicit(log->next, 0, memory_order_relaxed);
-    /* Release; pairs with the acquire loads of a live cursor: a reader that sees later records also sees
-     * that this record was removed. */
+    /* Release; pairs with the acquire loads of a cursor that may_change: a reader that sees later
+     * records also sees that this record was removed. */
     atomic_thread_fence(memory_order_release);
 }
 
@@ -342,10 +342,10 @@ typedef struct ep_cursor {
     uint64_t thread_id;               /* the thread of the records from here on */
     uint64_t escape[EP_ESCAPE_COUNT];
     unsigned escaped;                 /* bits: which of them hold a value for the next record */
-    bool live;                        /* the chunk is not sealed: the last records may be removed
-                                       * meanwhile */
-    /* live: the last record of a call or block that was read, NULL if none. Earlier records can only be
-     * removed after it; so while this record is unchanged, a record begins at `at`. */
+    bool may_change;                  /* the chunk is not sealed: its last records may be removed while they
+                                       * are read */
+    /* may_change: the last record of a call or block that was read, NULL if none. Earlier records can only
+     * be removed after it; so while this record is unchanged, a record begins at `at`. */
     const _Atomic uint64_t *last;
     uint64_t last_word0;
     bool damaged;                     /* a record of no known kind was met; the cursor stays there */
@@ -382,7 +382,7 @@ ep_cursor_next(ep_cursor *cursor, ep_record *record)
         record->kind = kind;
         record->within = 0;
         if (kind <= EP_KIND_C_EXCEPTION && kind != 0) {
-            if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0, 1)) {
+            if (EP_UNLIKELY(cursor->may_change) && !ep_cursor_settle(cursor, word0, 1)) {
                 continue;
             }
             record->id = EP_WORD0_PAYLOAD(word0);
@@ -391,7 +391,7 @@ ep_cursor_next(ep_cursor *cursor, ep_record *record)
         }
         const ep_kind_info *info = &ep_kinds[kind];
         if (info->words == 1) {
-            if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0, 1)) {
+            if (EP_UNLIKELY(cursor->may_change) && !ep_cursor_settle(cursor, word0, 1)) {
                 continue;
             }
             record->id = EP_WORD0_PAYLOAD(word0);
@@ -415,7 +415,7 @@ ep_cursor_next(ep_cursor *cursor, ep_record *record)
                 cursor->escaped = 0;
             }
         } else {
-            if (EP_UNLIKELY(cursor->live) && !ep_cursor_settle(cursor, word0, 2)) {
+            if (EP_UNLIKELY(cursor->may_change) && !ep_cursor_settle(cursor, word0, 2)) {
                 continue;
             }
             record->id = (uint32_t)word1 & EP_ALLOC_SITE_MAX;

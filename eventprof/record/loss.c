@@ -132,7 +132,7 @@ ep_loss_count(ep_recorder *recorder, ep_cursor cursor, bool fold, ep_capture *ca
     ep_window_thread *thread = NULL;
     uint64_t thread_id = UINT64_MAX;
     for (;;) {
-        if (thread != NULL && thread_id == cursor.thread_id && stop == UINT64_MAX && !cursor.live &&
+        if (thread != NULL && thread_id == cursor.thread_id && stop == UINT64_MAX && !cursor.may_change &&
             !cursor.escaped && cursor.high + UINT32_MAX >= start) {
             count_plain(&cursor, recorder->options.kinds,
                         start > cursor.high ? (uint32_t)(start - cursor.high) : 0, fold, thread);
@@ -170,7 +170,7 @@ count_scratch(ep_recorder *recorder, const ep_log *log, ep_capture *capture)
     ep_cursor cursor = {.at = log->scratch,
                         .limit = log->scratch + EP_SCRATCH_WORDS - 1,
                         .thread_id = log->thread->id,
-                        .live = true};
+                        .may_change = true};
     ep_loss_count(recorder, cursor, false, capture);
 }
 

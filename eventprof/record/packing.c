@@ -10,25 +10,27 @@
 #include "os.h"
 #include "pack.h"
 
-/* Jobs that wait; a program that is faster than the packing packs the rest at its end. */
+/* The most jobs at a time. If the program fills chunks faster than they are packed, the chunks without a
+ * job are packed when the recording ends (ep_packing_finish). */
 #define JOBS_MAX 1024
 
 typedef struct job {
     ep_chunk *chunk;         /* a reference */
-    ep_chunk_header *to;     /* the packed slot; NULL: it was not worth it, or there was no room */
-    uint64_t events;
+    ep_chunk_header *to;     /* the packed slot; NULL: it would not be smaller, or found no room */
+    uint64_t events;         /* events of the chunk that the file's recorder wants */
 } job;
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t wake;     /* of the thread */
-    pthread_cond_t done;     /* of who waits for it */
+    pthread_cond_t wake;     /* the thread waits for jobs */
+    pthread_cond_t done;     /* ep_packing_wait() waits for the thread */
     pthread_t thread;
     uint64_t thread_id;      /* the kernel's, of the last thread; 0: there was none */
-    bool running, ending;    /* thread is to be joined; it is to end */
+    bool running;            /* there is a thread, which must be joined */
+    bool ending;             /* the thread shall end */
     ep_file *file;           /* changes only while no thread runs */
-    ep_kind_set kinds;       /* that are counted; the same */
-    ep_chunk_packer *packer; /* of the thread */
+    ep_kind_set kinds;       /* kinds that the file's recorder wants; changes only then, too */
+    ep_chunk_packer *packer; /* the thread's; NULL: none yet */
     job jobs[JOBS_MAX];      /* a ring: [first, packed) are packed, [packed, end) wait */
     size_t first, packed, end;
 } packing = {
@@ -39,8 +41,8 @@ static struct {
 
 /* ---- One chunk ------------------------------------------------------------------------------- */
 
-/* Fills a packed slot, which is not valid yet. Returns: NULL, it would not be smaller, or there is no
- * room. */
+/* Packs a chunk into a new slot, which readers do not take before commit(). Returns: NULL if the slot would
+ * not be smaller than the chunk, or if there is no room. */
 static ep_chunk_header *
 pack_chunk(ep_chunk_packer *packer, ep_file *file, const ep_chunk *chunk)
 {
@@ -96,8 +98,9 @@ is_kept(const ep_recorder *recorder, const ep_chunk *chunk)
     return at > recorder->kept_first && recorder->kept[at - 1] == chunk;
 }
 
-/* The packed slot becomes the chunk's, and its own slot free. `refs`: those that the recorder and the
- * caller have; somebody else's trace reads the chunk where it is. Returns: false, nothing changed. */
+/* Makes the packed slot the chunk's, and frees the slot that the chunk had. `refs`: the references that the
+ * recorder and the caller have; with more, a trace reads the chunk, which must then stay where it is.
+ * Returns: false, nothing changed. */
 static bool
 commit(ep_recorder *recorder, const job *done, uint32_t refs)
 {
@@ -118,7 +121,8 @@ commit(ep_recorder *recorder, const job *done, uint32_t refs)
                       .file = ep_file_hold(chunk->file)};
     to->magic = EP_FILE_PACKED_MAGIC;
     atomic_store_explicit(&to->wanted, 1, memory_order_relaxed);
-    /* Release: whoever sees the state sees all of the slot. From here on it is read. */
+    /* Release: a reader that sees the state sees the whole slot. From here on readers take the packed
+     * slot. */
     atomic_store_explicit(&to->state, EP_CHUNK_SEALED, memory_order_release);
     EP_FAULT_POINT(PACKED);
     atomic_store_explicit(&own->header->wanted, 0, memory_order_release);
@@ -135,11 +139,13 @@ commit(ep_recorder *recorder, const job *done, uint32_t refs)
     return true;
 }
 
+/* Gives a packed slot up. Its state is FREE still, so readers skip it; ep_file_compact() fills it or gives
+ * its room back. */
 static void
 discard(ep_chunk_header *to)
 {
     if (to != NULL) {
-        ep_os_unmap(to, to->bytes);    /* its slot stays free, and ends with the file */
+        ep_os_unmap(to, to->bytes);
     }
 }
 
@@ -149,7 +155,7 @@ static void *
 run(void *unused)
 {
     (void)unused;
-    ep_engine_inside = 1;    /* as in ahead.c */
+    ep_engine_inside = 1;    /* for the whole thread: see ahead.c */
     ep_os_thread_lower_priority();
     pthread_mutex_lock(&packing.lock);
     packing.thread_id = ep_os_thread_id();
@@ -272,7 +278,8 @@ ep_packing_use_file(ep_file *file)
     packing.file = file;
 }
 
-/* The calling thread does not write its chunk now. Those of other threads stay as they are. */
+/* Seals the chunk of the calling thread, which does not write to it now. Other threads may be writing:
+ * their chunks stay as they are, and are not packed. */
 static void
 seal_own_chunk(const ep_file *file)
 {
@@ -283,12 +290,13 @@ seal_own_chunk(const ep_file *file)
     ep_chunk *own = log->chunk;
     const _Atomic uint64_t *next = log->next;
     ep_log_use_scratch(log, ep_clock_ticks());
-    log->next_bytes = ep_chunk_first_bytes();    /* for what comes after the recording */
-    /* So the next record takes a chunk. */
+    log->next_bytes = ep_chunk_first_bytes();    /* a later recording begins with a small chunk */
+    /* `end` at the begin: the next record takes a new chunk. */
     atomic_store_explicit(&log->end, log->scratch, memory_order_relaxed);
     ep_chunk_seal(own, next);
 }
 
+/* For ep_file_compact(): the chunk whose slot was moved is read at its new mapping. */
 static void
 note_moved(void *context, ep_chunk_header *to)
 {
@@ -337,7 +345,7 @@ ep_packing_finish(ep_recorder *recorder)
         }
     }
     ep_chunk_packer_free(packer);
-    ep_ahead_use_file(NULL);    /* its slots are free ones, too */
+    ep_ahead_use_file(NULL);    /* slots that were prepared become free ones, which compacting can use */
     ep_file_compact(recorder->file, note_moved, recorder);
 }
 
@@ -347,7 +355,8 @@ ep_status
 ep_packing_unpack(const ep_chunk *chunk, ep_chunk **out)
 {
     const ep_chunk_header *from = chunk->header;
-    /* Two words more: a decoder may read past the last one. A writer leaves them free. */
+    /* Two words more, as a decoder may read past the last one. Chunks that were never packed have them,
+     * too. */
     size_t bytes = EP_CHUNK_BYTES_MIN, words = from->used_words;
     while (bytes < EP_CHUNK_BYTES && EP_CHUNK_WORDS_OF(bytes) < words + 2) {
         bytes *= 2;

@@ -1,18 +1,20 @@
 /* Packs the sealed chunks of a log file while the program runs: on a thread of its own, of low priority.
  *
- *   seal --> packing_add: a job --> the thread packs it into a new slot, which no reader sees yet
- *        --> packing_commit, with the next chunk that anybody needs: the packed slot becomes valid, the
- *            chunk's own slot is not wanted any more, and is free for the next chunk
+ *   1. A chunk is sealed: ep_packing_add() makes a job.
+ *   2. The thread packs the chunk into a new slot, which no reader takes yet.
+ *   3. Some thread needs a chunk: ep_packing_commit() makes the packed slot valid, and the slot that the
+ *      chunk had is free for the next chunk.
  *
- * So the file has each event at every instant; for a moment a chunk is there twice, and readers take the
- * packed one. Like ahead.h's, the thread runs no Python, blocks all signals but SIGBUS, and is joined
+ * So the file has each event at every instant; for a moment it has a chunk twice, and readers take the
+ * packed slot. Like ahead.h's, the thread runs no Python, blocks all signals but SIGBUS, and is joined
  * before a fork. All functions are called under the engine's lock, which the thread never takes. */
 #ifndef EP_PACKING_H
 #define EP_PACKING_H
 
 #include "engine.h"
 
-/* Chunks of this file are packed from now on; NULL: none are. What is not committed stays as it was. */
+/* From now on chunks of this file are packed; NULL: of none. Jobs that are not committed are dropped: their
+ * chunks stay as they were. */
 void ep_packing_use_file(ep_file *file);
 
 /* The kinds that the file's recorder wants, for ep_chunk.packed_events. */
@@ -24,15 +26,15 @@ void ep_packing_add(ep_chunk *chunk);
 /* Gives packed chunks their new slots. Cheap if there are none. */
 void ep_packing_commit(void);
 
-/* Waits until one more chunk is packed, at most some milliseconds, and gives it its new slot: the caller
- * has no room otherwise. False: there is none to wait for. */
+/* For a caller that has no room: waits until one more chunk is packed, some milliseconds, and gives the
+ * chunk its new slot, which frees the larger old one. False: no job is left to wait for. */
 bool ep_packing_wait(void);
 
-/* At the end: packs whatever is sealed and not packed yet, on the calling thread. */
+/* At the stop: packs what is sealed and not packed yet, on the calling thread, then compacts the file. */
 void ep_packing_finish(ep_recorder *recorder);
 
-/* A copy of a packed chunk in memory, as it was. Without the engine's lock. Returns: new, with one
- * reference, in *out. Fails: EP_NOMEM; EP_FORMAT, somebody else changed the file. */
+/* Makes a copy in memory of what a packed chunk was before. Without the engine's lock. Returns: new, with
+ * one reference, in *out. Fails: EP_NOMEM; EP_FORMAT, another program changed the file. */
 EP_CHECKED ep_status ep_packing_unpack(const ep_chunk *chunk, ep_chunk **out);
 
 /* Around fork(). */

@@ -1,5 +1,6 @@
-/* The end of a file with packed chunks: packed slots move from its end into the free slots before them, so
- * that the file can be cut off behind them. What is still free in between takes no room on the disk. */
+/* Compacts a file with packed chunks when its recording ends: packed slots move from the end of the file
+ * into free slots before them, so that the file can be cut off there. Slots that are still free in between
+ * become holes, which take no room on the disk. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -21,8 +22,8 @@ typedef struct slots {
     size_t count, capacity;
 } slots;
 
-/* Lists the packed and the free slots. Returns: false without memory, or if the file is not as its writer
- * left it. */
+/* Lists the packed and the free slots. Returns: false without memory, or if another program changed the
+ * file. */
 static bool
 list_slots(const ep_file *file, slots *out)
 {
@@ -44,16 +45,17 @@ list_slots(const ep_file *file, slots *out)
     return true;
 }
 
-/* The header of a free slot. */
+/* Makes these bytes of the file a free slot. */
 static bool
-put_free(const ep_file *file, uint64_t offset, uint32_t bytes)
+put_free_slot(const ep_file *file, uint64_t offset, uint32_t bytes)
 {
     ep_chunk_header header = {.magic = EP_CHUNK_MAGIC, .bytes = bytes};
     return pwrite(file->descriptor, &header, sizeof header, (off_t)offset) == sizeof header;
 }
 
-/* Moves a packed slot into a free one, which is at least as long. At every instant the chunk is in the file
- * once, or twice the same. Returns: its mapping; NULL: nothing has moved. */
+/* Moves a packed slot into a free one, which is at least as long; `to` becomes what is left of it. If the
+ * process is killed meanwhile, the file has the chunk once, or twice with the same contents. Returns: the
+ * mapping of the new slot; NULL: nothing has moved. */
 static ep_chunk_header *
 move_slot(ep_file *file, const slot *from, slot *to)
 {
@@ -68,15 +70,15 @@ move_slot(ep_file *file, const slot *from, slot *to)
     bool whole = pread(file->descriptor, &header, sizeof header, (off_t)from->offset) == sizeof header &&
                  pread(file->descriptor, at + sizeof header, rest,
                        (off_t)(from->offset + sizeof header)) == (ssize_t)rest &&
-                 (left == 0 || put_free(file, to->offset + from->bytes, left)) &&
-                 /* From here on the packed slot is valid, and what is left of the free one is a slot. */
+                 (left == 0 || put_free_slot(file, to->offset + from->bytes, left)) &&
+                 /* The header last: from here on the new slot is valid. */
                  pwrite(file->descriptor, &header, sizeof header, (off_t)to->offset) == sizeof header;
     if (!whole) {
         (void)munmap(at, from->bytes);
         return NULL;
     }
     EP_FAULT_POINT(MOVED);
-    (void)put_free(file, from->offset, from->bytes);
+    (void)put_free_slot(file, from->offset, from->bytes);
     to->offset += from->bytes;
     to->bytes = left;
     ep_os_own_add(from->bytes);    /* ep_os_unmap() takes them off */
@@ -87,7 +89,7 @@ static void
 give_room_back(const ep_file *file, const slot *free_slot)
 {
 #ifdef FALLOC_FL_PUNCH_HOLE
-    /* Not its header: a slot's length is there. */
+    /* The first page stays: the slot's header, with its length, is there. */
     if (free_slot->bytes > file->unit) {
         (void)!fallocate(file->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                          (off_t)(free_slot->offset + file->unit), (off_t)(free_slot->bytes - file->unit));
@@ -109,11 +111,11 @@ ep_file_compact(ep_file *file, void (*moved)(void *, ep_chunk_header *), void *c
                 continue;
             }
             for (size_t to = first; to < from; to++) {
-                slot *place = &s.list[to];
-                bool is_free = !place->packed && place->bytes > 0;
+                slot *target = &s.list[to];
+                bool is_free = !target->packed && target->bytes > 0;
                 first += to == first && !is_free;
-                if (is_free && place->bytes >= s.list[from].bytes) {
-                    ep_chunk_header *at = move_slot(file, &s.list[from], place);
+                if (is_free && target->bytes >= s.list[from].bytes) {
+                    ep_chunk_header *at = move_slot(file, &s.list[from], target);
                     if (at != NULL) {
                         s.list[from].packed = false;
                         moved(context, at);

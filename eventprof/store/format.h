@@ -11,7 +11,7 @@
 #include "types.h"
 
 #define EP_FILE_MAGIC "EVPLOG\x1a\n"
-#define EP_FILE_MAJOR 3    /* readers refuse a higher one */
+#define EP_FILE_MAJOR 3    /* of files whose chunks may be packed; readers refuse a higher one */
 #define EP_FILE_MAJOR_UNPACKED 2    /* of files whose chunks are not packed: older readers read them */
 #define EP_FILE_MINOR 2    /* of files whose chunks are not packed; readers ignore fields of a higher one
                             * that they do not know */

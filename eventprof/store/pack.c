@@ -1,15 +1,17 @@
-/* Both directions guess each record by the same model of the records before, as the archive does
- * (files/archive_model.h), but of a log's words: nothing is decoded, no name is looked up, and the ticks
- * stay as they are. A chunk has the records of one thread, with few exceptions.
+/* Packing and unpacking guess each record by the same model of the records before it; what was guessed
+ * right takes a byte or less. The archive does so, too (files/archive_model.h). Here the model works on the
+ * words of a log: nothing is decoded, no name is looked up, and ticks stay ticks. So packing is fast enough
+ * for a thread beside the program. A chunk has the records of one thread, with few exceptions.
  *
- *   ticks         since the record before: one byte, seldom more
- *   symbol        kind and id: as after the same two records before, or the same one
- *   end of a call its name is the one that ended a call of the innermost open site before
- *   size          as last time at this site
- *   address       of the class's free list, or behind its last block; of a free: as many allocations ago
- *                 as last time at this site
+ * The guesses:
+ *   ticks         few since the record before: one byte, seldom more
+ *   symbol        kind and id: what followed the same two records last time, or else the same one record
+ *   end of a call the name that ended the last call of the innermost open site
+ *   size          the size of the last block of this site
+ *   address       of an allocation: one of its class's free list, or the one behind the class's last block;
+ *                 of a free: the block that was allocated as many allocations ago as last time at this site
  *
- * Each of the streams below is compressed by itself. */
+ * Each kind of number has a stream of its own, which is compressed without the others. */
 #include "pack.h"
 
 #include <string.h>
@@ -18,23 +20,25 @@
 #include "memory.h"
 #include "places.h"
 
-/* ---- Layout: [codec 1][coding 1][zeros 2] then of each stream [raw bytes 4][stored bytes 4], the streams.
- * A stream whose two lengths are equal is not compressed. */
+/* ---- The layout of a packed chunk ------------------------------------------------------------ */
+
+/* [codec 1][coding 1][zeros 2], then [raw bytes 4][stored bytes 4] of each stream, then the streams. A
+ * stream whose two lengths are equal is not compressed. */
 #define HEAD_BYTES 4
 
 enum {
-    CODING_WORDS,     /* one stream: the words */
-    CODING_RECORDS
+    CODING_WORDS,     /* one stream: the words as they are */
+    CODING_RECORDS    /* the streams below */
 };
 
 typedef enum stream_id {
-    STREAM_TIMES,        /* a byte a record: ticks since the record before, or 192 + a high part */
-    STREAM_LONG_TIMES,   /* the low byte of those with a high part, or a varint for the longest */
-    STREAM_TOKENS,       /* a byte a record: how the symbol was guessed */
-    STREAM_SYMBOLS,      /* 4 bytes, if the token says so */
-    STREAM_SIZES,        /* varint an allocation: 0 as guessed, else size + 1 */
-    STREAM_PLACES,       /* a byte an allocation, a varint a free */
-    STREAM_VALUES,       /* varint zigzag: what the place says, and the second word of other records */
+    STREAM_TIMES,        /* a byte for each record: ticks since the record before, or 192 + a high part */
+    STREAM_LONG_TIMES,   /* the low byte of times with a high part, or a varint for the longest times */
+    STREAM_TOKENS,       /* a byte for each record: which guess of the symbol was right; or TOKEN_NEW */
+    STREAM_SYMBOLS,      /* 4 bytes for each TOKEN_NEW */
+    STREAM_SIZES,        /* a varint for each allocation: 0 if the size was guessed, else size + 1 */
+    STREAM_PLACES,       /* the guess of the address: a byte for each allocation, a varint for each free */
+    STREAM_VALUES,       /* varint zigzag: the address if no guess was right; values of other records */
     STREAM_COUNT
 } stream_id;
 
@@ -48,16 +52,17 @@ enum {
     TOKEN_NEW
 };
 
-/* Of allocations: 0 .. EP_FREE_LIST - 1 how deep in the class's free list, then: */
+/* The place of an allocation: 0 .. EP_FREE_LIST - 1, its depth in the class's free list; or one of
+ * these. */
 enum {
-    PLACE_BEHIND = EP_FREE_LIST,
-    PLACE_FREED_LAST,
-    PLACE_NEAR
+    PLACE_BEHIND = EP_FREE_LIST,    /* behind the class's last block */
+    PLACE_FREED_LAST,               /* the address that was freed last, in any class */
+    PLACE_NEAR                      /* STREAM_VALUES has its distance from the class's last block */
 };
-/* Of frees: 0 as guessed, 1 an address, else 1 + how many allocations ago. */
+/* The place of a free. From FREE_AGO on it is 1 + how many allocations ago the block was allocated. */
 enum {
-    FREE_AS_GUESSED,
-    FREE_NEAR,
+    FREE_AS_GUESSED,    /* as many allocations ago as last time at this site */
+    FREE_NEAR,          /* STREAM_VALUES has its distance from the address that was freed last */
     FREE_AGO
 };
 
@@ -66,14 +71,15 @@ enum {
 #define BY_SYMBOL_BITS 12
 #define SEEN_BITS 16
 #define CALLEE_BITS 14
-/* Calls that are open in the chunk; deeper ones are not followed. */
+/* If more calls are open, the model forgets all of them, and guesses worse for a while. */
 #define DEPTH_MAX 1024
+/* The call that an end closes is searched among so many of the innermost calls. */
 #define LOOK_DOWN 8
-/* No chunk has more: each takes two words. */
+/* A chunk has no more allocations: each takes two words. */
 #define ALLOCATIONS_MAX (EP_CHUNK_WORDS / 2 + 1)
 
+/* The largest number of bytes of one record in each stream. */
 static const uint8_t stream_bytes[STREAM_COUNT] = {
-    /* at most, of a record */
     [STREAM_TIMES] = 1,
     [STREAM_LONG_TIMES] = 5,
     [STREAM_TOKENS] = 1,
@@ -90,18 +96,18 @@ typedef struct model {
     uint32_t callee[1 << CALLEE_BITS];    /* by site: the name that ended its last call */
     ep_free_list lists[EP_PLACE_CLASSES];
     uint64_t freed_last;
-    uint32_t before, before_that;         /* low words of the last two records */
-    uint32_t allocated;                   /* number of the last, from 1 */
-    uint32_t depth;
-    /* From here on not zeroed for unpacking. */
-    uint32_t seen[1 << SEEN_BITS];        /* packing only: number of the allocation of an address */
-    /* From here on not zeroed for packing either. */
-    uint32_t open[DEPTH_MAX];             /* sites */
+    uint32_t before, before_that;         /* low halves of the last two records' first words */
+    uint32_t allocated;                   /* allocations so far, and so the number of the last one */
+    uint32_t depth;                       /* open calls */
+    /* Unpacking zeroes only the fields above: it does not need this one. */
+    uint32_t seen[1 << SEEN_BITS];        /* for packing: number of the last allocation of an address */
+    /* Packing zeroes only the fields above: of this one it reads what it wrote. */
+    uint32_t open[DEPTH_MAX];             /* sites of the open calls, the outermost first */
 } model;
 
 struct ep_chunk_packer {
     model model;
-    uint64_t address[ALLOCATIONS_MAX + 1];    /* by number of the allocation */
+    uint64_t address[ALLOCATIONS_MAX + 1];    /* index: number of the allocation, from 1; so is class */
     uint8_t class[ALLOCATIONS_MAX + 1];
     ep_packer codec;
     uint8_t *streams[STREAM_COUNT];           /* room for each */
@@ -109,9 +115,9 @@ struct ep_chunk_packer {
     uint8_t shapes[EP_KIND_COUNT], domains[EP_KIND_COUNT];
 };
 
-/* What differs between the kinds, in one look-up. */
+/* What packing must know of a kind, in one look-up. */
 enum {
-    SHAPE_NONE,      /* no kind */
+    SHAPE_NONE,      /* unknown: its records cannot be packed */
     SHAPE_ONE,       /* one word */
     SHAPE_OPENS,     /* one word, opens a call */
     SHAPE_CLOSES,    /* one word, closes one */
@@ -238,8 +244,8 @@ open_call(model *m, uint32_t site)
     m->open[m->depth++] = site;
 }
 
-/* Removes the innermost of the calls of the function `name`, and those within; if none of the nearest is
- * one, the innermost call was. */
+/* Ends the innermost open call whose site had a call of `name` last time, and the calls inside of it. If
+ * none of the innermost calls is such a one, ends the innermost call. */
 static inline void
 close_call(model *m, uint32_t name)
 {
@@ -363,7 +369,8 @@ put_free(ep_chunk_packer *p, writer *w, uint32_t symbol, uint64_t address)
     note_free(p, ago, address);
 }
 
-/* HOT, budget 25 ns a record. Returns: false, a word is no record of this version. */
+/* HOT, budget 25 ns a record. Returns: false if a word does not begin a record of this version; the caller
+ * then stores the words as they are. */
 static bool
 encode(ep_chunk_packer *p, const uint64_t *words, size_t count, uint64_t ticks, writer *to)
 {
@@ -467,12 +474,12 @@ typedef struct reader {
 static inline uint32_t
 take_time(reader *r)
 {
-    unsigned token = ep_input_byte(&r->in[STREAM_TIMES]);
-    if (EP_LIKELY(token < TIME_LONG)) {
-        return token;
+    unsigned first = ep_input_byte(&r->in[STREAM_TIMES]);
+    if (EP_LIKELY(first < TIME_LONG)) {
+        return first;
     }
-    if (token < TIME_LONGEST) {
-        return TIME_LONG + ((token - TIME_LONG) << 8) + ep_input_byte(&r->in[STREAM_LONG_TIMES]);
+    if (first < TIME_LONGEST) {
+        return TIME_LONG + ((first - TIME_LONG) << 8) + ep_input_byte(&r->in[STREAM_LONG_TIMES]);
     }
     return TIME_LONGEST_FROM + (uint32_t)ep_input_varint(&r->in[STREAM_LONG_TIMES]);
 }
@@ -598,7 +605,8 @@ decode(ep_chunk_packer *p, reader *from, uint64_t ticks, uint64_t *to, size_t co
     return true;
 }
 
-/* Returns: the stream's bytes, a view of the input or of the packer; NULL: *status says why. */
+/* Returns: a view of the stream's bytes: in the input if it is stored as it is, else in `to`. Fails: NULL,
+ * with *status. */
 static const uint8_t *
 load_stream(ep_chunk_packer *p, unsigned codec, ep_input *in, uint64_t raw, uint64_t stored, uint8_t *to,
             ep_status *status)

@@ -1,4 +1,5 @@
-/* Guesses at which address an allocator gives next, for the codings of events (archive_model.h, pack.c). */
+/* A model of allocators: guesses which address comes next, so that an address that was guessed takes one
+ * byte in a file (archive_model.h, pack.c). */
 #ifndef EP_PLACES_H
 #define EP_PLACES_H
 
@@ -6,7 +7,7 @@
 
 #include "types.h"
 
-/* Freed addresses of a class that are remembered. */
+/* The most freed addresses that are remembered of a class. */
 #define EP_FREE_LIST 32
 #define EP_PLACE_CLASSES 128
 
@@ -16,8 +17,9 @@ typedef struct ep_free_list {
     uint64_t freed[EP_FREE_LIST];       /* freed addresses; the latest is the last */
 } ep_free_list;
 
-/* Memory blocks of a class share a free list. Up to 512 bytes these are obmalloc's classes of 16 bytes;
- * above, and in the domain raw, malloc's, whose chunks have 8 more bytes. */
+/* Returns: the size class of a block; blocks of a class share a free list. *stride: the distance of two
+ * blocks of the class that lie side by side. Up to 512 bytes the classes are obmalloc's, of 16 bytes;
+ * above, and in the domain raw, they are malloc's, which puts 8 bytes of its own before each block. */
 static inline unsigned
 ep_place_class(unsigned domain, uint64_t size, uint64_t *stride)
 {
@@ -27,15 +29,15 @@ ep_place_class(unsigned domain, uint64_t size, uint64_t *stride)
         *stride = class * 16;
         return class;    /* 1..32 */
     }
-    uint64_t chunk = size <= 24 ? 32 : (size + 8 + 15) & ~UINT64_C(15);
-    *stride = chunk;
-    if (chunk <= 1024) {
-        return 32 + (unsigned)(chunk / 16 - 1);    /* 33..95 */
+    uint64_t taken = size <= 24 ? 32 : (size + 8 + 15) & ~UINT64_C(15);
+    *stride = taken;
+    if (taken <= 1024) {
+        return 32 + (unsigned)(taken / 16 - 1);    /* 33..95 */
     }
-    return 96 + (unsigned)(63 - __builtin_clzll(chunk)) % 32;
+    return 96 + (unsigned)(63 - __builtin_clzll(taken)) % 32;
 }
 
-/* How far below the top an address is; `count`: it is not in the list. */
+/* Returns: how far below the top an address is; list->count: it is not in the list. */
 static inline unsigned
 ep_free_list_find(const ep_free_list *list, uint64_t address)
 {

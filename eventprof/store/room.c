@@ -10,7 +10,7 @@
 
 #define ROOM_MAGIC "EVPROOM"
 #define ROOM_BYTES 4096
-/* What each file may have in any case: its head, its states, and a small ring. */
+/* The bytes that each file gets in any case: for its head, its states, and a small ring. */
 #define ROOM_OF_EACH (UINT64_C(256) << 10)
 
 typedef struct room_page {
@@ -18,12 +18,12 @@ typedef struct room_page {
     uint64_t limit_bytes;
     int64_t start_ns;                  /* CLOCK_MONOTONIC */
     _Atomic uint64_t used_bytes;
-    _Atomic uint32_t tells;            /* 0: nobody tells, or one has told */
+    _Atomic uint32_t must_warn;        /* 1: the process that sets it to 0 calls ep_room_tell() */
 } room_page;
 
 /* Set once and never unmapped: a forked child has it, too. */
 static _Atomic(room_page *) shared;
-static _Atomic bool must_tell;
+static _Atomic bool must_warn;
 
 void (*ep_room_tell)(const ep_room_state *state);
 
@@ -45,7 +45,7 @@ ep_room_share(int descriptor, uint64_t limit_bytes, bool warns, ep_error *error)
     if (limit_bytes > 0) {
         page->limit_bytes = limit_bytes;
         page->start_ns = ep_os_monotonic_ns();
-        atomic_store_explicit(&page->tells, warns, memory_order_relaxed);
+        atomic_store_explicit(&page->must_warn, warns, memory_order_relaxed);
         memcpy(page->magic, ROOM_MAGIC, sizeof page->magic);
     } else if (memcmp(page->magic, ROOM_MAGIC, sizeof page->magic) != 0) {
         (void)munmap(at, ROOM_BYTES);
@@ -69,9 +69,9 @@ ep_room_take(size_t bytes, uint64_t length_bytes)
         return false;
     }
     if (used > page->limit_bytes - page->limit_bytes / EP_ROOM_PARTS_LEFT &&
-        atomic_load_explicit(&page->tells, memory_order_relaxed) != 0 &&
-        atomic_exchange_explicit(&page->tells, 0, memory_order_relaxed) != 0) {
-        atomic_store_explicit(&must_tell, true, memory_order_relaxed);
+        atomic_load_explicit(&page->must_warn, memory_order_relaxed) != 0 &&
+        atomic_exchange_explicit(&page->must_warn, 0, memory_order_relaxed) != 0) {
+        atomic_store_explicit(&must_warn, true, memory_order_relaxed);
     }
     return true;
 }
@@ -88,7 +88,7 @@ ep_room_give(uint64_t bytes)
 bool
 ep_room_must_tell(void)
 {
-    return atomic_load_explicit(&must_tell, memory_order_relaxed);
+    return atomic_load_explicit(&must_warn, memory_order_relaxed);
 }
 
 void
@@ -96,7 +96,7 @@ ep_room_look(void)
 {
     const room_page *page = atomic_load_explicit(&shared, memory_order_acquire);
     if (page == NULL || ep_room_tell == NULL ||
-        !atomic_exchange_explicit(&must_tell, false, memory_order_relaxed)) {
+        !atomic_exchange_explicit(&must_warn, false, memory_order_relaxed)) {
         return;
     }
     ep_room_state state = {

@@ -228,7 +228,7 @@ read_rows(ep_decoder *d, reader *r)
             r->plain = plain_ticks_at(d, record.ticks);
         }
         append_record(r, &record);
-        if (!r->cursor.live) {
+        if (!r->cursor.may_change) {
             read_plain(d, r);
         }
     }
@@ -273,8 +273,8 @@ cursor_at(const ep_chunk_header *header)
 {
     ep_cursor cursor = ep_cursor_begin(header);
     const ep_log *own = ep_log_current;
-    if (cursor.live && own != NULL && own->chunk != NULL && own->chunk->header == header) {
-        cursor.live = false;
+    if (cursor.may_change && own != NULL && own->chunk != NULL && own->chunk->header == header) {
+        cursor.may_change = false;
         cursor.limit = own->next;
     }
     return cursor;

@@ -494,7 +494,7 @@ ep_check_records(const ep_capture *capture, uint32_t only_thread, const ep_decod
     for (size_t i = 0; i < capture->chunk_count; i++) {
         ep_cursor cursor = ep_cursor_begin(capture->chunks[i]->header);
         ep_record record = {0};
-        check.unsure_count += cursor.live ? UNSURE_EVENTS : 0;
+        check.unsure_count += cursor.may_change ? UNSURE_EVENTS : 0;
         while (ep_cursor_next(&cursor, &record)) {
             check.records++;
             if (record.ticks < capture->start.ticks || record.ticks > capture->stop.ticks ||

@@ -27,7 +27,7 @@ def printable(text: str) -> str:
 
 
 def plural(count: int, what: str) -> str:
-    """Give a count of something."""
+    """Give a count of something, in the plural if it is not 1."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 

@@ -13,8 +13,8 @@ START_TEST(save_and_open_is_the_identity)
         {30000, 1, 100, 150, 0, EP_MODEL_ALL_KINDS},
         {30000, 7, 1, 60000, 1, EP_MODEL_ALL_KINDS},
         {30000, 40, 10, 0, 20, EP_MODEL_ALL_KINDS},
-        {2 * EP_BLOCK_EVENTS + 3, 3, 1000, 400, 50, EP_MODEL_ALL_KINDS},
-        {EP_BLOCK_EVENTS, 2, 1000, 400, 50, EP_MODEL_ALL_KINDS & ~EP_MODEL_CALL_KINDS},
+        {2 * EP_SECTION_ROWS + 3, 3, 1000, 400, 50, EP_MODEL_ALL_KINDS},
+        {EP_SECTION_ROWS, 2, 1000, 400, 50, EP_MODEL_ALL_KINDS & ~EP_MODEL_CALL_KINDS},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         ep_decoded trace = make_trace(4711 + i, &shapes[i]);

@@ -100,9 +100,9 @@ START_TEST(no_flipped_byte_goes_unseen)
 }
 END_TEST
 
-/* A damaged block costs that block: its events count as lost. */
+/* A damaged section costs that section: its events count as lost. */
 static void
-damage_second_block(uint8_t *header, ep_section *section, uint64_t value)
+damage_second_section(uint8_t *header, ep_section *section, uint64_t value)
 {
     static int seen;
     (void)value;
@@ -111,21 +111,21 @@ damage_second_block(uint8_t *header, ep_section *section, uint64_t value)
     }
 }
 
-START_TEST(a_damaged_block_is_left_out_and_counted_as_lost)
+START_TEST(a_damaged_section_is_left_out_and_counted_as_lost)
 {
     setup();
-    const shape long_one = {3 * EP_BLOCK_EVENTS, 3, 1000, 400, 50, EP_MODEL_ALL_KINDS};
+    const shape long_one = {3 * EP_SECTION_ROWS, 3, 1000, 400, 50, EP_MODEL_ALL_KINDS};
     ep_decoded trace = make_trace(1, &long_one);
     uint8_t *bytes;
     size_t count = read_file(save(&trace), &bytes);
-    each_section(bytes, damage_second_block, 0);
+    each_section(bytes, damage_second_section, 0);
 
     ep_archive *archive = open_file(file_of(bytes, count));
     ep_decoded read = load(archive);
 
     const ep_archive_info *info = ep_archive_get_info(archive);
-    ck_assert_ptr_nonnull(strstr(info->damage, "block 2 at offset "));
-    ck_assert_uint_eq(read.columns.count, 2 * EP_BLOCK_EVENTS);
+    ck_assert_ptr_nonnull(strstr(info->damage, "events section 2 at offset "));
+    ck_assert_uint_eq(read.columns.count, 2 * EP_SECTION_ROWS);
     ck_assert_uint_eq(read.damaged_chunks, 1);
     assert_is_sound(&read);
     for (size_t i = 0; i < read.thread_count; i++) {
@@ -323,7 +323,7 @@ END_TEST
 EP_TEST_MAIN("archive_damage",
              a_truncated_file_opens_as_far_as_it_goes_and_says_so,
              no_flipped_byte_goes_unseen,
-             a_damaged_block_is_left_out_and_counted_as_lost,
+             a_damaged_section_is_left_out_and_counted_as_lost,
              impossible_claims_of_headers_do_no_harm,
              nonsense_behind_right_checksums_does_no_harm,
 #ifdef EP_FAULT_POINTS

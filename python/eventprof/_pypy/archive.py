@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RECORDING, METADATA, STRINGS, NAMES, SITES, THREADS, OPEN, RESIDENT, EVENTS, INDEX = range(1, 11)
 _MAGIC = b"EVPARCH\n\x89\r\n\x1a"
-_BLOCK = 1 << 18  # events
+_SECTION_ROWS = 1 << 18  # events of a section
 _GOAL = 1 << 20  # raw bytes of a section of items; a larger item makes a larger one
 _LIMIT = 64 << 20  # bytes of a section
 _NAME_BYTES = 63  # of a thread; the core's EP_THREAD_NAME_BYTES less the zero
@@ -142,7 +142,7 @@ def pack(trace: Trace) -> list[bytes]:
     )  # fmt: skip
     writer.section(METADATA, 1, _metadata(trace))
 
-    # Sites, and what they mention: numbered in order of use.
+    # Sites, and the names and texts that they mention, are numbered in order of use.
     names: dict[int, int] = {}
     sites: dict[tuple[int, int, int, int], int] = {}
 
@@ -202,8 +202,8 @@ def pack(trace: Trace) -> list[bytes]:
     writer.items(THREADS, [_thread(thread) for thread in data.threads])
     writer.items(OPEN, open_calls)
     callees = [0, *(key[0] for key in sites)]
-    for first in range(0, len(ids), _BLOCK):
-        rows = range(first, min(first + _BLOCK, len(ids)))
+    for first in range(0, len(ids), _SECTION_ROWS):
+        rows = range(first, min(first + _SECTION_ROWS, len(ids)))
         writer.section(EVENTS, len(rows), _block(data, ids, callees, rows))
     return writer.finish()
 

@@ -15,7 +15,7 @@ from . import log as logs
 from .log import C_CALL, C_EXCEPTION, CALL, KIND_BITS, KIND_MASK, RESUME, THROW, UNWIND, YIELD
 
 OPENING = frozenset((CALL, RESUME, THROW, C_CALL))
-#: What an ending of either sort may end: a Python call by 2, 3, 6; a builtin's by 8, 9.
+#: The words of kinds. A Python call is ended by 2, 3 or 6, a builtin's by 8 or 9.
 WORDS = {
     1: "call", 2: "return", 3: "yield", 4: "resume", 5: "throw", 6: "unwind", 7: "c_call",
     8: "c_return", 9: "c_exception",

@@ -34,9 +34,9 @@ KIND_MASK = (1 << KIND_BITS) - 1
 
 OVERWRITE, STOP, GROW = range(3)  # as ON_FULL of arguments.py
 
-#: Where our own code is; __init__ tells it.
+#: The folder of eventprof's code; __init__.py sets it.
 own_directory = "\0"
-#: By native id.
+#: Names of threads by native id.
 thread_names: dict[int, str] = {}
 
 Hook = Callable[..., Any]
@@ -114,7 +114,7 @@ def anchor(read: Callable[[], int]) -> Anchor:
 
 
 class Chunk(NamedTuple):
-    """A piece of a thread's log."""
+    """Events of a thread, copied out of its full lists."""
 
     log: ThreadLog
     words: list[int]
@@ -173,7 +173,7 @@ class ThreadLog:
         return 0
 
 
-#: The attribute by which our hooks are known; of those that threads begin with it is None.
+#: The attribute that marks our hooks; it is None in the first hook of a new thread.
 _MARK = "_eventprof_log"
 
 
@@ -189,8 +189,8 @@ def _is_ours(hook: Any) -> bool:
 def _hook(log: ThreadLog, session: Session) -> Hook:
     words, objects, places, now = log.words, log.objects, log.places, session.clock.read
 
-    # As short as may be: with a condition or two more, a recursive program was recorded 2.5 times
-    # as slowly, because what the compiler makes of it and of the program became too long.
+    # Keep the hook short: with a condition or two more, recording a recursive program took 2.5
+    # times as long, because the compiler's traces of the hook and the program became too long.
     def hook(frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
             kind = CALL
@@ -209,7 +209,8 @@ def _hook(log: ThreadLog, session: Session) -> Hook:
         objects[place] = what
         places[place] = frame.f_lasti
         words[place] = now() << KIND_BITS | kind
-        # Last: whoever reads meanwhile must not take the entry of a round before for this one.
+        # Last: another thread that reads meanwhile must not take the entry of an earlier round for
+        # this one.
         log.next = place + 1
 
     if session.want_calls and session.want_c_calls:
@@ -225,7 +226,7 @@ def _hook(log: ThreadLog, session: Session) -> Hook:
     builtins = ("c_call", "c_return", "c_exception")
 
     def c_calls_alone(frame: FrameType, event: str, arg: Any) -> None:
-        # Without calls, nothing else tells which builtins are called by ours.
+        # If calls are not recorded, only the frame shows which builtins our own code calls.
         if event in builtins and not code_of(frame.f_code).level:
             hook(frame, event, arg)
 
@@ -259,10 +260,10 @@ _YIELDS = frozenset(dis.opmap[name] for name in ("YIELD_VALUE",))
 _DELEGATES = frozenset(dis.opmap[name] for name in ("YIELD_FROM",) if name in dis.opmap)
 
 
-#: Whether a call is shown: yes; not itself, but what it calls (a decorated function, a program);
-#: neither it nor what is below.
+#: Whether a call is shown. PASSED: it is not, but the calls that it makes are (our code that runs a
+#: decorated function or a program). HIDDEN: neither it nor the calls inside of it.
 SHOWN, PASSED, HIDDEN = range(3)
-#: Ours that run other people's code.
+#: Our files that run the user's code.
 _PASSING = (os.path.join("recording", "decorate.py"), os.path.join("cli", "launch.py"))
 
 
@@ -465,7 +466,7 @@ class Session:
             log.raised = False
             log.lost.clear()
             self.chunks.clear()
-            # This function is recorded, too; last, so that nothing of it is left but its end.
+            # This function is recorded, too: the open calls are listed last, so only its end is.
             log.open = self._open_calls()
             log.next = 0
 
@@ -478,8 +479,8 @@ class Session:
 
             raise StateError("this recorder is not running; start it first")
         for one in self.logs:
-            one.end = 0  # its hook sees it at the next event, records nothing more, and goes
-        # Nothing of ours is recorded from here on.
+            one.end = 0  # the hook notices that at the next event, and removes itself
+        # From here on none of our own code is recorded.
         _running.remove(self)
         if log is not None and log.ident == threading.get_ident() and not log.removed:
             found = sys.getprofile()
@@ -597,7 +598,7 @@ class Session:
         )
 
 
-#: PyPy takes every profile function away before it runs what atexit has.
+#: PyPy removes every profile function before it calls the functions of atexit.
 _ending = False
 _watching = False
 
@@ -613,7 +614,7 @@ def _after_fork() -> None:
         session.forked()
 
 
-#: Windows that are open.
+#: The open windows.
 _running: list[Session] = []
 os.register_at_fork(after_in_child=_after_fork)
 

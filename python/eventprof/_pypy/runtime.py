@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple, TypeAlias
 
-#: At most so many are kept of one window; more are counted. With operations each may take kB.
+#: The most events of a window that are kept; more are counted. With operations one may take kB.
 LIMIT = 100_000
 
 GC_STATES = ("SCANNING", "MARKING", "SWEEPING", "FINALIZING", "USERDEL")
@@ -182,7 +182,7 @@ class Listener:
         ]
 
 
-#: Replaced, never changed: the hooks of other threads may be going through it.
+#: Replaced, never changed: the hooks of other threads may be iterating over it.
 _listeners: tuple[Listener, ...] = ()
 
 
@@ -204,7 +204,7 @@ def leave(listener: Listener) -> list[str]:
 
 # ---- The compiler --------------------------------------------------------------------------------
 
-#: How its hooks are set now: None, or whether with operations.
+#: The compiler's hooks: None, not installed; else whether they report operations.
 _jit_set: bool | None = None
 
 
@@ -232,10 +232,10 @@ def _install() -> list[str]:
     return _install_gc(any(one.gc for one in _listeners))
 
 
-#: Operations that one trace may have while calls are recorded: of each call, those of the hook are
-#: among them. With PyPy's own limit of 6000 less of a program is compiled then than without a
-#: recorder: richards took 2.2 times as long as with this one, deltablue 5 times, raytrace 3 times.
-#: Half of it and three times as many made no difference that was the same for all.
+#: The most operations of a compiler's trace while calls are recorded: then a trace has, for each
+#: call, the operations of the hook. With PyPy's own limit of 6000 the compiler would give up more
+#: traces: richards took 2.2 times as long as with this limit, deltablue 5 times, raytrace 3 times.
+#: Half of this limit, and three times as much, were not better for all programs, nor worse.
 TRACE_LIMIT = 20_000
 _traces_are_long = False
 
@@ -322,7 +322,7 @@ def _failed() -> None:
 
 _GcHook: TypeAlias = Callable[[Any], Any]
 _GC_HOOKS = ("on_gc_minor", "on_gc_collect_step", "on_gc_collect")
-#: What was there before ours, by name of the hook; empty while ours are not set.
+#: The hooks that were there before ours, by name; empty while ours are not installed.
 _gc_before: dict[str, _GcHook | None] = {}
 
 

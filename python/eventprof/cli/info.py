@@ -59,7 +59,8 @@ def _all(trace: Trace) -> dict[str, Any]:
 
 
 def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
-    from ..show.drawing import show_bytes, show_count, show_ns
+    from .._words import plural
+    from ..show.drawing import show_bytes, show_ns
     from ..trace.kinds import unknown_kinds
 
     file, metadata = trace.file or {}, trace.metadata
@@ -84,7 +85,7 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
         yield f"  {section}", show_bytes(size)
     for name, number in file.items():
         if name.endswith("_slots"):
-            yield f"  {name.removesuffix('_slots')}", show_count(number, "slot")
+            yield f"  {name.removesuffix('_slots')}", plural(number, "slot")
     if file.get("format") != "family":
         yield "ended", _ended(file)
     for missing in file.get("missing", ()):
@@ -112,7 +113,7 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
         if isinstance(value, (tuple, list)):
             value = " ".join(map(str, value))
         yield f"  {name}", str(value)
-    yield "events", f"{events:,} on {show_count(len(trace.threads), 'thread')}"
+    yield "events", f"{events:,} on {plural(len(trace.threads), 'thread')}"
     kinds: dict[str, int] = {}
     from ..trace import WORDS
 
@@ -126,7 +127,7 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
     for word, number in loss.by_kind.items():
         yield f"  {word}", f"{number:,}"
     if metadata.get("damaged_chunks"):
-        yield "damaged", show_count(metadata["damaged_chunks"], "part")
+        yield "damaged", plural(metadata["damaged_chunks"], "part")
 
 
 def _process(process: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> str:

@@ -409,7 +409,7 @@ class Dataset:
             where += [] if least is None else _longer(least)
         found = self._engine.rows("slowest", names, order, limit=count, where=where)
         if others:
-            # All calls of the recordings whose longest are too few, and of the rest the longest.
+            # Of these recordings search all calls, of the others the longest.
             more = self._engine.rows(
                 "slices", names, order, limit=count, where=[*where, ("process", "in", others)]
             )
@@ -419,10 +419,10 @@ class Dataset:
     def _not_in_slowest(
         self, count: int, kept: int, by_function: bool, where: list[Condition]
     ) -> tuple[int | None, list[int]]:
-        """Give how long `count` calls are at least, and whose ``slowest`` may lack some of these.
+        """Give the shortest duration of the `count` longest calls, and recordings to look at again.
 
-        A recording's ``slowest`` has all of its calls that are so long, unless as many of them are
-        that long as it keeps.
+        The table ``slowest`` keeps only `kept` calls of a recording. If `kept` of them are at least
+        so long, the recording may have more such calls: its ``slices`` must be searched, too.
         """
         rows = self._engine.rows(
             "slowest", ("duration", "process", "function"), ("duration",), where=where
@@ -439,7 +439,7 @@ class Dataset:
         return least, sorted(set(pairs[0, many >= kept].tolist()))
 
     def _at_least(self, count: int, where: list[Condition]) -> list[Condition]:
-        """Give conditions that leave so many calls at least, and let files be skipped."""
+        """Give conditions that at least `count` calls fulfil, and by which readers skip files."""
         bins = self._engine.group("lengths", ("low",), sums=("calls",), where=where)
         low, calls = bins["low"].to_numpy(), bins["calls"].to_numpy()
         enough = np.flatnonzero(np.cumsum(calls[::-1]) >= count)
@@ -457,8 +457,9 @@ class Dataset:
         columns : sequence of str
             Their names; none: all.
         where : sequence of (str, str, value)
-            Conditions that all hold: a column, ``==``, ``>=``, ``<=`` or ``in``, and what with.
-            What they leave out by the statistics of the files is not read.
+            Conditions that must all hold: a column, ``==``, ``>=``, ``<=`` or ``in``, and a value
+            or values. Row groups in which they hold for no row are not read, as far as the
+            statistics of the files show that.
 
         Returns
         -------
@@ -540,7 +541,7 @@ class Dataset:
         return found
 
     def _with_names(self, title: str, rows: Any) -> Table:
-        """Put names in the place of functions' ids."""
+        """Replace the ids of functions by their names."""
         known = self._names["function"].to_numpy()
         at = np.searchsorted(known, rows["function"].to_numpy())
         columns: dict[str, Any] = {}
@@ -558,12 +559,12 @@ class Dataset:
 
 
 def _longer(least: int) -> list[Condition]:
-    """Choose calls by their duration; files skip what is of another magnitude."""
+    """Give conditions for calls of at least `least` ns; ``magnitude`` lets readers skip groups."""
     return [("magnitude", ">=", least.bit_length()), ("duration", ">=", least)]
 
 
 def _merged(found: Any, more: Any, of: list[int], order: Sequence[str]) -> Any:
-    """Put the rows `more`, of the recordings `of`, in the place of theirs; the longest first."""
+    """Replace the rows of the recordings `of` by the rows `more`; the longest first."""
     import pyarrow
 
     rest = found.filter(pyarrow.array(~np.isin(found["process"].to_numpy(), of)))

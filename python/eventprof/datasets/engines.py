@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from .._optional import require
 from .._words import did_you_mean
+from .ids import file_name
 
 #: A column, ``==``, ``>=``, ``<=`` or ``in``, and the value or values.
 Condition = tuple[str, str, Any]
@@ -50,16 +51,16 @@ class Engine(Protocol):
 
 
 def _files(path: Path, table: str, where: Sequence[Condition]) -> list[Path]:
-    """Give the files of a table: those of the processes that are asked for, if they are few.
+    """Give the files of a table: only those of some processes if the conditions name these.
 
-    The end of each other file would be read only to find that it has another process.
+    Otherwise the end of each file would be read, only to find that it is of another process.
     """
     folder = path / table
     for column, operator, value in where:
         if column == "process" and operator in ("==", "in"):
             ids = [value] if operator == "==" else value
-            named = [folder / f"{each & 0xFFFF_FFFF_FFFF_FFFF:016x}.parquet" for each in ids]
-            # Who gave files other names has all of them read.
+            named = [folder / file_name(each) for each in ids]
+            # If somebody renamed files, all of them are read.
             if named and all(file.exists() for file in named):
                 return named
     return sorted(folder.glob("*.parquet"))

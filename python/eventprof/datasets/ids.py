@@ -29,6 +29,11 @@ def text_id(*parts: str | int | None) -> int:
     return int.from_bytes(digest, "little", signed=True)
 
 
+def file_name(process: int) -> str:
+    """Give the name of the files of a process: its id in 16 hexadecimal digits."""
+    return f"{process & 0xFFFF_FFFF_FFFF_FFFF:016x}.parquet"
+
+
 def function_ids(functions: list[tuple[Any, ...]]) -> Array:
     """Give the ids of functions: of name, module, file, first line and kind.
 

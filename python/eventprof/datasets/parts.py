@@ -26,7 +26,7 @@ NODE_SUMS = ("calls", "resumes", "raised", "total", "self", "waited", "waited_se
              "cut_ns", "freed")  # fmt: skip
 LEAF_SUMS = ("allocated", "blocks", "live", "live_blocks", "at_peak", "at_peak_blocks",
              "temporary", "temporary_blocks")  # fmt: skip
-#: Of functions, all of which add up; min and max are beside them.
+#: Figures of a function that can be added; its min and max cannot.
 FUNCTION_SUMS = (
     "calls", "resumes", "recursive", "whole", "spent", "total", "self", "waited", "waited_self",
     "blocked", "blocked_self",
@@ -248,13 +248,13 @@ class Recording:
         functions: tuple[str, ...],
         row: str = "",
     ) -> Iterator[Any]:
-        """Give rows in an order, a row group at a time; functions by their ids.
+        """Give rows in an order, a row group at a time; functions as their ids.
 
-        magnitude: goes with each row of the table. row: what a row's number is called, if it goes
-        with it, too.
+        magnitude: a column to add, by row of the table. row: the name of a column with the row's
+        number; empty: no such column.
         """
-        # Taken out of the table once: a column of the table's own, made anew for each group, costs
-        # as much as all columns of the group.
+        # Each column is taken from the table once. Some are computed whenever they are asked for:
+        # doing that for each group would take as long as making all columns of the group.
         loads = [_loader(table._column(name), self._arrow) for name in names]
         of = [np.ma.filled(table[name], -1) for name in functions]
         for first, last in _groups(len(order)):
@@ -280,8 +280,8 @@ def _groups(count: int) -> Iterator[tuple[int, int]]:
 def _falling(magnitude: Array, thread: Array | None, start: Array) -> Array:
     """Give the order of rows by magnitude, the largest first, then by thread and start.
 
-    Of rows that are in order of start already, as those of a trace, it is a radix sort of a number
-    of 16 bits: a third of the time of a sort by three keys.
+    The rows of a trace are in order of start already. Then NumPy sorts one number of 16 bits by
+    radix, in a third of the time of a sort by three keys.
     """
     threads = 1 if thread is None else int(thread.max(initial=0)) + 1
     if threads > 1 << 10 or (start[1:] < start[:-1]).any():
@@ -297,7 +297,7 @@ def _longest(duration: Array, function: Array) -> Array:
     """Give the rows of the longest calls of all and of each function, the longest first."""
     count = len(duration)
     least = np.partition(duration, count - SLOWEST)[count - SLOWEST] if count > SLOWEST else 0
-    # Of each function, the power of two that enough of its calls reach: few rows are left to sort.
+    # Of each function keep the calls above a power of two that enough calls reach: few are sorted.
     bits = _magnitude(duration)
     width = int(function.max(initial=-1)) + 2
     calls = np.bincount((function + 1) * np.int64(64) + bits, minlength=64 * width)
@@ -316,9 +316,9 @@ def _longest(duration: Array, function: Array) -> Array:
 
 
 def _loader(column: Column, arrow: Any) -> Callable[[Array], Any]:
-    """Give what makes an Arrow array of some rows: numbers of 64 bits, text as dictionaries.
+    """Give a function that makes an Arrow array of some rows: numbers of 64 bits, or a dictionary.
 
-    Parquet has no dictionary type: the files have plain text, and no text is hashed or copied.
+    A dictionary is made without hashing or copying the text of each row; in the files it is text.
     """
     values, nulls = column.values(), column.nulls()
     if column.words is not None:
@@ -335,7 +335,7 @@ def _loader(column: Column, arrow: Any) -> Callable[[Array], Any]:
 
 
 def _plain(column: Any, arrow: Any) -> Any:
-    """Give text as text, and narrow numbers as int64, so that any engine adds and joins them."""
+    """Make text of dictionaries, and int64 of whole numbers, which any engine adds and joins."""
     kind = column.type
     if arrow.types.is_dictionary(kind):
         return column.cast(arrow.string())

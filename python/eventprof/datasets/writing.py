@@ -14,6 +14,7 @@ from typing import Any
 from .._optional import require
 from .._words import plural
 from ..files import family
+from .ids import file_name
 from .parts import EVENTS, PARTIALS, ROWS, Recording
 
 #: Changes when a reader of the tables before it would be wrong about those behind it.
@@ -128,7 +129,7 @@ def make(
 
 
 def _gone(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Name the recordings that a manifest in the folders names, and that are not there."""
+    """Name the recordings that manifests in the folders list and that are gone."""
     said = []
     for manifest in (each for path in paths for each in sorted(Path(path).rglob(family.MANIFEST))):
         folder = str(manifest.parent)
@@ -148,7 +149,7 @@ def _mark(folder: Path) -> None:
 
 
 def _remove_empty(folder: Path, was_there: bool) -> None:
-    """Remove a dataset that has no file of any table; what another process writes there stays."""
+    """Remove a dataset without files of any table, unless another process writes to it."""
     for table in (*PARTIALS, *ROWS, *EVENTS):
         with contextlib.suppress(OSError):  # absent, or not empty
             (folder / table).rmdir()
@@ -214,8 +215,8 @@ def convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
     try:
         return _convert(recording, folder, rows, events)
     finally:
-        # A trace and its tables know each other, so it is freed by the collector, which counts
-        # objects and not bytes: without this, seven recordings of 1.6 M events held 1.6 GB at
+        # A trace and its tables refer to each other, so only the collector frees them, and that
+        # counts objects, not bytes: without this, seven recordings of 1.6 M events held 1.6 GB at
         # once instead of 0.5. Partials make no such tables, and 50 ms are a fifth of their time.
         if rows or events:
             gc.collect()
@@ -228,7 +229,7 @@ def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
     try:
         trace = eventprof.open(recording)
         part = Recording(trace)
-        name = f"{part.process & 0xFFFF_FFFF_FFFF_FFFF:016x}.parquet"
+        name = file_name(part.process)
         if better := _with_more_events(folder / "processes" / name, trace._facts["events"]):
             return f"the dataset has more events of this process, from {better}"
         made = []
@@ -236,13 +237,13 @@ def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
             (work / table).mkdir(parents=True)
             _write(pieces, work / table / name)
             made.append(table)
-        # The process comes last: without it, readers know that the rest is not whole.
+        # "processes" comes last: without it, readers know that the conversion is not done.
         for table in sorted(made, key=lambda each: each == "processes"):
             (folder / table).mkdir(exist_ok=True)
             (work / table / name).replace(folder / table / name)
-        if not (folder / MARK).exists():  # another process found nothing to write, and removed it
+        if not (folder / MARK).exists():  # another process had nothing to write, and removed it
             _mark(folder)
-        for table in {*ROWS, *EVENTS}.difference(made):  # of an earlier conversion with more
+        for table in {*ROWS, *EVENTS}.difference(made):  # an earlier conversion made more tables
             (folder / table / name).unlink(missing_ok=True)
     except (OSError, MemoryError, ValueError, eventprof.Error) as error:
         return str(error) or type(error).__name__
@@ -252,7 +253,7 @@ def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
 
 
 def _with_more_events(path: Path, events: int) -> str:
-    """Give the recording that the dataset has of a process, if it has more events than another."""
+    """Give the dataset's recording of this process if it has more events; else an empty text."""
     import pyarrow.parquet
 
     if not path.exists():
@@ -264,10 +265,11 @@ def _with_more_events(path: Path, events: int) -> str:
 
 
 def _write(pieces: Iterator[Any], path: Path) -> None:
-    """Write the parts of a table, in a quarter of the time of what pyarrow does by itself.
+    """Write the parts of a table.
 
-    Texts and columns of few values are dictionaries; of other numbers the differences are packed
-    (Parquet's DELTA_BINARY_PACKED): 4.3 bytes a call instead of 9.7.
+    Texts and columns of few values are written as dictionaries, other numbers as differences
+    (Parquet's DELTA_BINARY_PACKED): 4.3 bytes a call instead of 9.7, in a quarter of the time that
+    pyarrow's defaults take.
     """
     import pyarrow
     import pyarrow.parquet
@@ -282,12 +284,12 @@ def _write(pieces: Iterator[Any], path: Path) -> None:
     with pyarrow.parquet.ParquetWriter(
         path,
         first.schema,
-        # A file has one process: 8 bytes, which stay as they are.
+        # All rows of a file have the same process: a dictionary of 8 bytes is not compressed.
         compression=dict.fromkeys(first.schema.names, "zstd") | {"process": "none"},
         use_dictionary=few,
         column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
         write_statistics=[name for name in first.schema.names if name in _FOUND_BY],
-        store_schema=False,  # texts that come as dictionaries are plain for a reader
+        store_schema=False,  # so that readers get plain text, not dictionaries
     ) as writer:
         writer.write_table(first, row_group_size=max(len(first), 1))
         for piece in pieces:

@@ -17,7 +17,7 @@ FORMAT = 1
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}" + (
     "t" if not getattr(sys, "_is_gil_enabled", lambda: True)() else ""
 )
-#: A smaller difference of blocks or bytes means nothing, because the interpreter keeps free lists.
+#: Smaller differences of blocks or bytes mean nothing: the interpreter's free lists cause them.
 FREE_BLOCKS, FREE_BYTES = 16, 2048
 
 
@@ -128,7 +128,7 @@ def entry(counts: Counts, functions: bool = True) -> dict[str, Any]:
 
 
 def _packed(known: dict[str, Any]) -> dict[str, Any]:
-    """Keep the functions of a test as text: the lists of a thousand tests take gigabytes."""
+    """Give the functions of a test as text: as lists, those of a thousand tests take gigabytes."""
     if "functions" in known and not isinstance(known["functions"], str):
         known["functions"] = json.dumps(known["functions"], separators=(",", ":"))
     return known

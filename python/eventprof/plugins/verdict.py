@@ -1,10 +1,10 @@
 """What the counted runs of one test say together: whether they agree with each other and the file.
 
-Calls are exact: runs that differ in calls drift. Memory is not. Now and then a run meets a moment
-that does not belong to it: a table of the interpreter is full, and a larger one is allocated. The
-dict of interned strings and that of a type's subclasses do so, and a cache of the package may. The
-old table was allocated before the run, so the new one counts as kept. Such a moment seldom comes
-twice in a row, and further runs tell it from a change.
+Counts of calls are exact: if two runs differ in calls, the test drifts. Counts of memory are not.
+Now and then a table that lives longer than the run becomes full during it, and a larger one is
+allocated: the dict of interned strings, that of a type's subclasses, or a cache of the package. The
+old table was allocated before the run, so the new one counts as retained. That seldom happens twice
+in a row, so further runs show whether a difference is such a growth or a change of the test.
 """
 
 from __future__ import annotations

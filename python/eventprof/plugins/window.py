@@ -100,7 +100,7 @@ class Window:
         self._began = time.perf_counter_ns()
 
     def _hold(self) -> None:
-        """Fix what makes counts drift: the collector, random numbers, caches."""
+        """Hold still what would make counts drift: the collector, random numbers, caches."""
         if self._wanted.gc != "on":
             # Older objects are frozen, because a collection of them would take longer than most
             # tests. The collection also empties the interpreter's free lists.

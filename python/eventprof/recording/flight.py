@@ -93,7 +93,8 @@ def checked_limits(
     return None if longer_than is None else parse_duration("longer_than", longer_than), kinds
 
 
-#: What the helper thread gets: requests; locks to release, when all before is done; None: the end.
+#: What the helper thread gets: a request; a lock to release when all earlier requests are done; or
+#: None, which ends the thread.
 _Queue = queue.SimpleQueue["_Request | _thread.LockType | None"]
 
 
@@ -200,7 +201,7 @@ class FlightRecorder:
                     f"flight_recorder() has no argument {name!r}{did_you_mean(name, known)}"
                 )
         self.recorder = record(buffer=buffer, on_full="overwrite", **options)
-        self.recorder._warns = False  # the oldest events are lost by intention
+        self.recorder._warns = False  # a flight recorder loses the oldest events on purpose
         self._requests: _Queue = queue.SimpleQueue()
         self._ended: _thread.LockType | None = None
         self._files: list[Written] = []

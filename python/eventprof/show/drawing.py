@@ -62,11 +62,6 @@ def show_bytes(size: float) -> str:
     return f"{sign}{three_digits(size)} {unit}"
 
 
-def show_count(count: int, what: str) -> str:
-    """Give a count of something, in the plural if it is not 1."""
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
 def show_percent(part: float, whole: float) -> str:
     """Give a share in percent."""
     return f"{100 * part / whole:.1f} %" if whole > 0 else "-"

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from .._words import plural
 from ..trace.kinds import unknown_kinds
-from .drawing import BAD, GOOD, MARK, clean, show_count, show_ns, show_percent
+from .drawing import BAD, GOOD, MARK, clean, show_ns, show_percent
 from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, KINDS, PYTHON_WORDS, Layout
 
 
@@ -16,10 +17,10 @@ def limits(page: Layout) -> Iterator[Text]:
     loss, events = page.trace.loss, sum(page.recorded.values())
     damaged = page.trace._core.facts()["damaged_chunks"]
     if damaged:
-        parts = show_count(damaged, "part")
+        parts = plural(damaged, "part")
         yield Text(
             f"DAMAGE: {parts} of the recording could not be read, and its events are "
-            f"missing; {show_count(events, 'event')} {'is' if events == 1 else 'are'} here.",
+            f"missing; {plural(events, 'event')} {'is' if events == 1 else 'are'} here.",
             style=BAD,
         )
     if loss:
@@ -58,9 +59,9 @@ def _lost(page: Layout, events: int) -> str:
         "cut": "another program cut the file off while it was written",
     }[str(loss.reason)]
     return (
-        f"LOSS: {loss.total:,} of {show_count(total, 'event')} "
+        f"LOSS: {loss.total:,} of {plural(total, 'event')} "
         f"({show_percent(loss.total, total)}) are missing on "
-        f"{show_count(len(loss.by_thread), 'thread')}: {why}."
+        f"{plural(len(loss.by_thread), 'thread')}: {why}."
     )
 
 
@@ -116,19 +117,19 @@ def _other_limits(page: Layout) -> Iterator[str]:
         elif file["unfinished"] and not file.get("awaits_stop"):
             yield "the program ended without stopping the recorder; all its events are here."
     if facts["functions_off"]:
-        functions = show_count(facts["functions_off"], "function")
+        functions = plural(facts["functions_off"], "function")
         yield (
             f"calls of {functions} were switched off, as include= and exclude= ask; how many "
             "calls there were is unknown."
         )
     elif facts["filtered"]:
-        events = show_count(facts["filtered"], "event")
+        events = plural(facts["filtered"], "event")
         yield f"{events} of calls were left out, as include= and exclude= ask."
     if facts["deep_calls"]:
-        calls = show_count(facts["deep_calls"], "call")
+        calls = plural(facts["deep_calls"], "call")
         yield f"{calls} nested deeper than max_depth were left out."
     if facts["short_calls"]:
-        calls = show_count(facts["short_calls"], "call")
+        calls = plural(facts["short_calls"], "call")
         yield f"{calls} that took less than min_duration were left out."
     if options.get("threads") == "current":
         yield "only the thread that started the recorder was recorded, as threads='current' asks."
@@ -162,19 +163,18 @@ def _unmatched_calls(page: Layout) -> Iterator[str]:
     misplaced = page.trace.pairing["calls_misplaced"] if tree.may_be_misplaced() else 0
     if misplaced:
         yield (
-            f"{show_count(misplaced, 'call')} lie in calls that did not make them: the program "
+            f"{plural(misplaced, 'call')} lie in calls that did not make them: the program "
             "switches greenlets, but a trace has one tree of calls for each thread; parents, "
             "depths and times are wrong around switches."
         )
     unseen = tree.facts["ends_unseen"]
     if unseen:
         yield (
-            f"the end of {show_count(unseen, 'call')} was not recorded; their times are upper "
-            "bounds."
+            f"the end of {plural(unseen, 'call')} was not recorded; their times are upper bounds."
         )
     strays = tree.facts["unmatched_ends"]
     if strays:
-        yield f"{show_count(strays, 'call')} ended whose begin was not recorded."
+        yield f"{plural(strays, 'call')} ended whose begin was not recorded."
 
 
 def _unmatched_blocks(page: Layout) -> Iterator[str]:
@@ -184,11 +184,11 @@ def _unmatched_blocks(page: Layout) -> Iterator[str]:
     strays = facts["unknown_frees"]
     if strays:
         older = "lost, or older" if page.trace.loss else "older than the recording"
-        count = show_count(strays, "free")
+        count = plural(strays, "free")
         yield f"{count} of blocks that were {older}: no sum contains their bytes."
     unfreed = facts["frees_lost"]
     if unfreed:
         yield (
-            f"the free of {show_count(unfreed, 'block')} was not recorded; they may have been "
+            f"the free of {plural(unfreed, 'block')} was not recorded; they may have been "
             "freed earlier than the tables say."
         )

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from .._words import plural
 from ..trace.column import Array
 from .drawing import (
     SIDE,
@@ -16,7 +17,6 @@ from .drawing import (
     Name,
     short_path,
     show_bytes,
-    show_count,
     show_ns,
     show_percent,
 )
@@ -65,7 +65,7 @@ def memory(page: Layout) -> Iterator[RenderableType]:
         _by_place(page, "allocated"),
         allocated,
     )
-    alive = f"{show_bytes(sums['live_self'])} in {show_count(sums['alive_blocks'], 'block')}"
+    alive = f"{show_bytes(sums['live_self'])} in {plural(sums['alive_blocks'], 'block')}"
     yield from _sites(
         page,
         "Alive at the end",
@@ -78,7 +78,7 @@ def memory(page: Layout) -> Iterator[RenderableType]:
     yield from _sites(
         page,
         "Temporary blocks",
-        f"{show_bytes(temporary)} in {show_count(sums['temporary_blocks'], 'block')}, "
+        f"{show_bytes(temporary)} in {plural(sums['temporary_blocks'], 'block')}, "
         f"{show_percent(sums['temporary_blocks'], blocks)} of all",
         "temporary",
         _by_place(page, "temporary"),
@@ -101,12 +101,12 @@ def _totals(page: Layout, sums: dict[str, int], peak: tuple[int, int, int]) -> G
     row(
         "allocated",
         sums["allocated_self"],
-        f"in {show_count(sums['blocks_self'], 'block')}{f' ({domains})' if domains else ''}",
+        f"in {plural(sums['blocks_self'], 'block')}{f' ({domains})' if domains else ''}",
     )
-    frees = show_count(sum(_number(page, word) for word in ("free", "realloc_free")), "free")
+    frees = plural(sum(_number(page, word) for word in ("free", "realloc_free")), "free")
     row("freed", sums["freed_self"], f"by {frees}")
-    row("peak", peak_bytes, f"in {show_count(peak_blocks, 'block')} at {show_ns(peak_time)}")
-    row("at the end", sums["live_self"], f"in {show_count(sums['alive_blocks'], 'block')}")
+    row("peak", peak_bytes, f"in {plural(peak_blocks, 'block')} at {show_ns(peak_time)}")
+    row("at the end", sums["live_self"], f"in {plural(sums['alive_blocks'], 'block')}")
     return grid
 
 

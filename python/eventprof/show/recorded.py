@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from rich.table import Table as Grid
 from rich.text import Text
 
-from .drawing import SIDE, clean, show_count, show_ns, three_digits
+from .._words import plural
+from .drawing import SIDE, clean, show_ns, three_digits
 from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, CALL_BITS, KINDS, PYTHON_WORDS, Layout
 
 
@@ -26,7 +27,7 @@ def recorded(page: Layout) -> Grid:
     row("program", " ".join(metadata.get("argv", ())))
     started = time.localtime(metadata["start_ns"] / 1e9)
     when = time.strftime("%Y-%m-%d %H:%M:%S", started)
-    threads = show_count(len(trace.threads), "thread")
+    threads = plural(len(trace.threads), "thread")
     row("duration", f"{show_ns(trace.duration)} from {when}, {threads}")
     events = sum(page.recorded.values())
     total = events + trace.loss.total

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from rich.console import RenderableType
 
-from .drawing import Name, draw_lane, show_bytes, show_count, show_ns
+from .._words import plural
+from .drawing import Name, draw_lane, show_bytes, show_ns
 from .layout import BLOCK_BITS, Layout
 
 
@@ -42,7 +43,7 @@ def threads(page: Layout) -> Iterator[RenderableType]:
     content: list[RenderableType] = [grid]
     if len(table) > len(shown):
         rest = int(recorded[order[page.few :]].sum())
-        content.append(page.more(len(table) - len(shown), "threads", show_count(rest, "event")))
+        content.append(page.more(len(table) - len(shown), "threads", plural(rest, "event")))
     yield from page.section("Threads", *content)
 
 

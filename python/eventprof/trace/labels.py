@@ -1,4 +1,4 @@
-"""Labels: for whom or what calls, spans and marks were made.."""
+"""Labels: for whom or what calls, spans and marks were made."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class LabelSets:
             name = names[functions[at]]
             part = word.to_bytes(8, "little")[1 : 1 + (word & 7)]
             labels = own.setdefault(now, {})
-            # A value that is told again, because it is another chunk's, or was added, begins anew.
+            # A value may come again, in another chunk or because it was added: then it begins anew.
             labels[name] = labels.get(name, b"") + part if going_on else part
             going_on = bool(word & _MORE)
         whole: dict[int, dict[str, str]] = {}

@@ -422,7 +422,7 @@ class Table(PlainTable):
         # zeros: empty puts None into every text, which takes ten times as long.
         result = np.zeros(self._length, dtype=np.dtype(kinds, align=True))
         mask = np.zeros(self._length if masked else 0, dtype=[(c.name, bool) for c in columns])
-        # By blocks: column after column would go through all of the memory each time.
+        # Some rows at a time: each column by itself would go through all of the memory again.
         for start in range(0, self._length, _ROWS_AT_A_TIME):
             rows = slice(start, start + _ROWS_AT_A_TIME)
             for column in columns:

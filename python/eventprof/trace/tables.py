@@ -319,12 +319,12 @@ class Tables(Processes):
 
     @cached_property
     def _function_figures(self) -> dict[str, Array]:
-        """What one pass over the recording tells of functions: all but percentiles."""
+        """The figures of functions from one pass over the recording: all but percentiles."""
         sums = self._functions_of_tree()
         return self._core.function_stats() if sums is None else sums
 
     def _functions_of_tree(self) -> dict[str, Array] | None:
-        """Give that, or None where the tree folded small nodes: the columns of all events know."""
+        """Sum up the tree; None if it folded small nodes, whose functions only the columns show."""
         tree = cast("Trace", self)._tree
         return None if tree.facts["folded"] else tree.by_function()
 

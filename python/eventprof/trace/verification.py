@@ -173,8 +173,8 @@ def _filters(options: Mapping[str, Any]) -> bool:
 
 
 def _has_hook_frees(every: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether frees of blocks that the hooks made may be in it, whose mallocs are not."""
-    # In deep calls the profile hook's frame objects are more than are remembered one by one.
+    """Whether the trace may have frees of blocks whose allocation, by a hook, was not recorded."""
+    # In deep calls the profile hook has more frame objects than it can list (hooks/footprint.h).
     return any(
         each.get("backend") == "profile" and (each.get("options") or {}).get("domains")
         for each in every

@@ -1,12 +1,12 @@
-// The calls of a long row, summed up by the time when they begin. To draw the whole run, one array is read from left to
-// right. That is faster than a search for the calls of each pixel, which reads memory all over the place.
+// The calls of a long row, summed up by the time when they begin. The whole run is drawn by reading one array from left to
+// right. That is faster than a search for the calls of each pixel, which reads memory in no order.
 
 import { lowerBound } from "./lod.js";
 
 const CALLS = 16; // calls of a bin, on average
 const LEAST = 4096; // a row with fewer calls has no bins
 const PARTS = 4; // the least number of bins for a pixel
-const FIELDS = 4; // fields of a bin; their places are:
+const FIELDS = 4; // fields of a bin; their indexes are:
 const LONGEST = 0;
 const SUM = 1;
 const PLACE = 2;

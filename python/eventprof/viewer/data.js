@@ -6,9 +6,9 @@ import { prepare, unpack } from "./unpack.js";
 import { Waiting } from "./waiting.js";
 
 const KEYFRAME = 64; // for every 64th event of blocks, the sums before it are known
-const AHEAD = 4; // tiles that are being unpacked, or wait to be decoded
-const WORKERLESS = 2; // so many tiles are decoded faster than workers are started
-const GROUP = 16 * KEYFRAME; // for each group of so many events, the largest sum is known
+const AHEAD = 4; // the most tiles that are being unpacked, or are unpacked and wait to be decoded
+const WORKERLESS = 2; // workers are started for more tiles than this: two are decoded before a worker has started
+const GROUP = 16 * KEYFRAME; // events of a group; of each group the largest sum is known
 
 /** Each column is decoded into this first: loops that always see the same type of array are several times as fast. */
 let scratch = new Float64Array(0);
@@ -68,7 +68,7 @@ class Reader {
       return;
     }
     this.column++;
-    out.set(this.bytes.subarray(this.at, (this.at += rows)), to); // without the way through `scratch`
+    out.set(this.bytes.subarray(this.at, (this.at += rows)), to); // a column of bytes needs no `scratch`
   }
 
   /** @param {number} rows */
@@ -340,7 +340,7 @@ export class Data {
     const { time, birth, death, block, born } = this;
     const steps = read.numbers(rows);
     const ref = read.whole(rows);
-    // The steps are sorted by the kinds of the two events around them: where those of each pair of kinds go on.
+    // Steps of time are sorted by the kinds of the two events around them: the next step of each pair of kinds.
     const places = new Uint32Array(5);
     for (let i = 0, before = 0; i < rows; i++) {
       const birthHere = ref[i] === 0 ? 1 : 0;

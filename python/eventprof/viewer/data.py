@@ -342,7 +342,7 @@ def sections(
                 job = submit(_make_tile, make, times)
                 jobs.append((letter, number, job))
                 if len(jobs) > 8:
-                    jobs[-8][2].result()  # few tiles wait while the others are made
+                    jobs[-8][2].result()  # waits, so that few uncompressed tiles are in memory
         without = calls.orphans()
         tiles = []
         for letter, number, job in jobs:

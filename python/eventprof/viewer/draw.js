@@ -54,7 +54,7 @@ export class Raster {
  * @typedef {object} Look how calls are drawn
  * @property {Uint32Array} colours by function
  * @property {number} back the background
- * @property {((call: number) => boolean)|null} wanted says whether a call is not faded; null: all are not
+ * @property {((call: number) => boolean)|null} wanted says whether a call has its full colour; null: all have. Others are faded
  * @property {Uint8Array|null} hits 1 for each function that the search found; null: there is no search
  */
 

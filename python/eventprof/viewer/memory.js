@@ -11,7 +11,7 @@ const TOP = 26; // CSS pixels at the top for the line of text and the mark of th
 const CHOICE = 130; // CSS pixels at the top right that the choice of holders covers
 const MANY = 1024; // with more events in a column, it is drawn by whole keyframes
 const GROUPS = 4; // with more groups of keyframes in a column, it is drawn by whole groups
-const FEW = 100; // fewer events than this are added one by one rather than looked up
+const FEW = 100; // fewer events than this are added one by one, which is faster than to look the sums up
 
 export class Memory {
   /** @param {import("./data.js").Data} data @param {HTMLCanvasElement} canvas */

@@ -116,7 +116,7 @@ class Blocks:
         self.dead, self.died = self.dead[order], self.died[order]
         del order
         self.events = self.count + len(self.dead)
-        #: The place of each death among all events: behind the births until then.
+        #: The position of each death among all events, behind the births before it.
         self.death_at = np.empty(len(self.dead), dtype=np.int32 if self.events < 1 << 31 else int)
         for part in pieces(len(self.dead)):
             died = self.died[part]
@@ -193,8 +193,8 @@ class Blocks:
         thread = merged(given["thread"][born], np.maximum(given["free_thread"][dead], 0))
         call = self._place(merged(given["call"][born], given["freed_in"][dead]))
         thread, depth = self._link(call, thread, time, at)
-        # Sorted by the kind of both events: two births are nearer to each other than a death and a
-        # birth, so like times stand together.
+        # Sorted by the kinds of both events, because times compress better beside similar ones: two
+        # births are nearer to each other than a death and a birth.
         order = find_order(made * 2 + np.r_[False, made[:-1]])
         return {"start": int(time[0]), "births": born.stop - born.start}, [
             np.diff(time, prepend=time[0])[order],

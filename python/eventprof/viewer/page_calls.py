@@ -181,7 +181,7 @@ class Calls:
         gap[begins - part.start] = 0
         function, kind = self.function[part] + 1, self._kind[self.order[part]]
         signed = bool((gap < 0).any())
-        # Calls of one function are alike: sorted by function they compress 10 % better.
+        # Calls of one function are similar: columns sorted by function compress 10 % better.
         order = find_order(function)
         head = {"begins": begins.tolist(), "starts": self.start[begins].tolist(), "signed": signed}
         return head, [

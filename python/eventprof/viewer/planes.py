@@ -25,8 +25,8 @@ Tile = tuple[dict[str, Any], list[Array]]
 def pieces(end: int, first: int = 0, size: int = 0) -> Iterator[slice]:
     """Give ranges of at most `size` rows; 0: of a tile.
 
-    Long columns are made piece by piece: what NumPy makes in between then stays in the processor's
-    cache, and its memory is used again. Otherwise half of the time would be spent on new memory.
+    Long columns are made range by range: NumPy's intermediate arrays then stay in the processor's
+    cache, and their memory is used again. Otherwise new memory would take half of the time.
     """
     size = size or TILE
     for at in range(first, end, size):

@@ -35,7 +35,7 @@ const listeners = [];
 let pending = {};
 let asked = false;
 
-/** Registers `f`: it is called in the next frame after a change, with the changed properties. @param {(changed: Partial<State>) => void} f */
+/** Registers a listener, which is called in the next frame after a change, with the changed properties. @param {(changed: Partial<State>) => void} f */
 export function onChange(f) {
   listeners.push(f);
 }

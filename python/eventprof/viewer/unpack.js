@@ -27,7 +27,7 @@ async function gunzip(packed) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** What a worker does: it gives the bytes of each text that it is sent. It runs on its own, and knows only `bytesOf` and `gunzip`. */
+/** The code of a worker: it gives the bytes of each text that it is sent. Only `bytesOf` and `gunzip` are sent along with it. */
 function serve() {
   self.onmessage = async ({ data: text }) => {
     const bytes = await gunzip(bytesOf(text)).catch(() => null); // the page then finds the error itself
@@ -39,7 +39,7 @@ function serve() {
 /** @type {Helper[]|null} */
 let helpers = null;
 
-/** Starts the workers. Where there can be none, everything is unpacked here. @returns {Helper[]} */
+/** Starts the workers. If the browser allows none, gives an empty list, and the page unpacks all sections itself. @returns {Helper[]} */
 function startHelpers() {
   const parts = [`const FIRST = ${FIRST}; const LOW = ${LOW};`, bytesOf, gunzip, `(${serve})();`];
   const made = /** @type {Helper[]} */ ([]);
@@ -63,7 +63,7 @@ function startHelpers() {
   return made;
 }
 
-/** Sections that are being unpacked, and have not been asked for. @type {Map<string, Promise<Uint8Array>>} */
+/** Sections that workers unpack, by id, until `unpack` is called for them. @type {Map<string, Promise<Uint8Array>>} */
 const prepared = new Map();
 
 /** Gives the text of a section, and removes its element. @param {string} id */

@@ -1,8 +1,8 @@
 /* Differences between CPython versions, behind inline functions: callers have no #if.
  *
- * Interpreter frames are read by offset: no internal header is needed, and 124,000 call sites of a
- * nasty program agreed with what the callee sees, on every version. check_frames() (intern.c)
- * proves the offsets at import, on a call at a known line; sites are off if it fails. */
+ * Interpreter frames are read by offset, so no internal header is needed. On every version, 124,000 call
+ * sites of a program made for the test were those that the callee sees. At import check_frames() (intern.c)
+ * tests the offsets by a call at a known line. If that fails, sites are not recorded. */
 #ifndef EP_COMPAT_H
 #define EP_COMPAT_H
 
@@ -501,8 +501,8 @@ PyAPI_FUNC(int) _PyEval_SetProfile(PyThreadState *ts, Py_tracefunc hook, PyObjec
 
 /* Iterates over the threads of this interpreter. On 3.11 a thread's state is in the list before it is
  * complete (new_threadstate in pystate.c), and the thread that makes it does not hold the GIL: setting a
- * hook then would write through a null pointer. So we wait some instructions; that thread waits for nothing
- * of ours. In a forked child that thread may not exist, so the wait is bounded. */
+ * hook then would write through a null pointer. So this function waits some instructions; the other thread
+ * does not wait for us. In a forked child the other thread may not exist, so the wait is bounded. */
 static inline PyThreadState *
 ep_py_whole_thread(PyThreadState *ts)
 {

@@ -40,45 +40,47 @@
 
 /* A collection may visit a running generator with a stack that is not as deep (generator_stacks.h). */
 #define EP_GENERATOR_STACKS_LIE (PY_VERSION_HEX < 0x030C0000)
-/* The callback of a function's start may raise, and its unwind comes all the same (entry.h). */
+/* If a callback raises when a function starts, the function's unwind is reported nevertheless (entry.h). */
 #define EP_ENTRY_MAY_RAISE (PY_VERSION_HEX >= 0x030D0000)
-/* The hook marks the frame whose begin it was told (entry.h). */
+/* The hook marks frames whose begin the interpreter has reported (entry.h). */
 #define EP_ENTRY_IS_MARKED (PY_VERSION_HEX < 0x030C0000)
-/* A call that stands at its entry may unwind without a begin, when what was called there raises. */
+/* A call may unwind whose begin was not reported: what ran at its entry, such as a signal handler,
+ * raised. */
 #define EP_UNWINDS_UNTOLD (PY_VERSION_HEX < 0x030C0000 || PY_VERSION_HEX >= 0x030D0000)
-/* Profile hooks are told that f(*args) begins, with what is behind a bound method f, and not of its
- * end. They are told of both where f itself is what they are passed: that is on the frame's stack then. */
+/* If f is a bound method, a call f(*args) reports its begin to profile hooks, with the function behind f,
+ * but not its end. If the hook is passed f itself, both are reported; f is on the frame's stack then. */
 #define EP_CALL_MAY_NEVER_END (PY_VERSION_HEX >= 0x030D0000)
-/* The value of an unwound call is None, too, for profile hooks. */
+/* Profile hooks are passed None for an unwound call, as for a call that returns None. */
 #define EP_UNWIND_PASSES_NONE (PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000)
-/* The place of a freed bound method is the next one's (bound.h). */
+/* The memory of a freed bound method is used for the next bound method (bound.h). */
 #define EP_BOUND_IS_REUSED (PY_VERSION_HEX < 0x030E0000 && !EP_GIL_DISABLED)
-/* Builtins are bound for whoever traces, and shown to profile hooks only. */
+/* The interpreter binds builtins for trace hooks, too, although it passes them to profile hooks only. */
 #define EP_TRACING_BINDS_BUILTINS (PY_VERSION_HEX < 0x030C0000)
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
-/* Before a callback of sys.monitoring an int is made of the offset, and of a jump's destination before
- * that. Later versions make none, or take a free one. */
+/* Before a callback of sys.monitoring the interpreter makes an int of the offset; for a jump, one of the
+ * destination before that. Later versions make no int, or take one from their free list. */
 #define EP_MONITORING_BOXES (PY_VERSION_HEX < 0x030E0000)
-/* So does the emulation of profile hooks over sys.monitoring. */
+/* Profile hooks are emulated by sys.monitoring, so an int is made for them, too. */
 #define EP_PROFILE_BOXES (EP_HAS_MONITORING && EP_MONITORING_BOXES)
 /* BRANCH; later BRANCH_LEFT and BRANCH_RIGHT. */
 #define EP_BRANCH_IS_ONE_EVENT (PY_VERSION_HEX < 0x030E0000)
-/* "opcode" events are asked for by the frame's setter, which then has them monitored. */
+/* Setting a frame's f_trace_opcodes switches the monitoring of instructions on. */
 #define EP_OPCODES_ARE_MONITORED (PY_VERSION_HEX >= 0x030C0000)
-/* They come only if a frame has asked before the trace hook is set; from then on for whoever traces. */
+/* "opcode" events come only if f_trace_opcodes of some frame was set before the trace hook; from then on
+ * they come for every trace hook. */
 #define EP_OPCODES_ASKED_FIRST (PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000)
 
 /* ---- Blocks that hooks make ------------------------------------------------------------------ */
 
-/* Before an object that the collector knows. */
+/* Bytes before an object that the collector tracks. */
 #define EP_GC_HEADER_BYTES (EP_GIL_DISABLED ? 0 : 16)
-/* References to a frame object in a profile hook if nobody but the interpreter has any. */
+/* The references to a frame object in a profile hook, if only the interpreter has references. */
 #define EP_HOOK_FRAME_REFERENCES (PY_VERSION_HEX < 0x030C0000 ? 1 : 2)
 
-/* The block that is made of a code object before its first event: of its lines, or of what is
- * monitored. */
+/* The block that the interpreter makes for a code object before its first event: the table of its lines, or
+ * of what is monitored. */
 static inline uintptr_t
 ep_code_event_table(const PyCodeObject *code)
 {
@@ -90,7 +92,7 @@ ep_code_event_table(const PyCodeObject *code)
 }
 
 #if PY_VERSION_HEX >= 0x030E0000
-/* As pycore_instruments.h has it, which extensions cannot include. */
+/* The same as in pycore_instruments.h, which extensions cannot include. */
 #define EP_LOCAL_EVENTS (PY_VERSION_HEX >= 0x030F0000 ? 16 : 11)
 typedef struct ep_code_monitoring {
     uint8_t local_monitors[EP_LOCAL_EVENTS], active_monitors[EP_LOCAL_EVENTS];

@@ -62,19 +62,13 @@ ep_py_change_end(void)
 }
 
 bool
-ep_py_begin_change(void)
+ep_py_change_begin_unless_within(void)
 {
     bool can = !ep_py_change_is_here();
     if (can) {
         ep_py_change_begin();
     }
     return can;
-}
-
-void
-ep_py_end_change(void)
-{
-    ep_py_change_end();
 }
 
 void

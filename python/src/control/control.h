@@ -1,4 +1,4 @@
-/* The running recorders and counters, and the change of hooks. */
+/* The running recorders and counters. */
 #ifndef EP_CONTROL_H
 #define EP_CONTROL_H
 
@@ -11,11 +11,6 @@ extern PyType_Spec ep_py_recorder_spec;
 
 /* Once, from module init. Fails: -1, exception set. */
 int ep_py_recorders_init(void);
-
-/* Around installing and removing hooks: one thread at a time. Returns: false on a thread that is already
- * within such a change (in an audit hook or a finalizer); then do not call ep_py_end_change(). */
-bool ep_py_begin_change(void);
-void ep_py_end_change(void);
 
 extern PyType_Spec ep_py_counter_spec;
 

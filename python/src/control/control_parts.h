@@ -68,12 +68,17 @@ extern EP_HIDDEN struct ep_py_change ep_py_change;
 /* Whether a change is under way on this thread. */
 bool ep_py_change_is_here(void);
 
-/* The same as ep_py_begin_change(), but on any thread, and without a change of hooks. */
-void ep_py_change_take(void);
-
-/* ep_py_begin_change() on any thread. */
+/* Around installing and removing hooks: one thread at a time. A thread may begin a change within its own
+ * change; the outermost end lets the next thread in. */
 void ep_py_change_begin(void);
 void ep_py_change_end(void);
+
+/* The same, unless the thread is within a change already (in an audit hook or a finalizer). Returns:
+ * whether it began; only then call ep_py_change_end(). */
+bool ep_py_change_begin_unless_within(void);
+
+/* The same as ep_py_change_begin() for code that changes no hook. End it by ep_py_change_end(). */
+void ep_py_change_take(void);
 
 /* Around reading recorders and sources: without a GIL another thread may change them meanwhile. */
 void ep_py_look_begin(void);

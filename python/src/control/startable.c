@@ -30,11 +30,11 @@ refuse_within_change(void)
 static int
 start(ep_py_startable *self)
 {
-    if (!ep_py_begin_change()) {
+    if (!ep_py_change_begin_unless_within()) {
         return refuse_within_change();
     }
     int status = start_in_change(self);
-    ep_py_end_change();
+    ep_py_change_end();
     return status;
 }
 
@@ -112,13 +112,13 @@ ep_py_startable_method_begin(PyObject *object, PyObject *unused)
     if (runs(self)) {
         Py_RETURN_FALSE;
     }
-    if (!ep_py_begin_change()) {
+    if (!ep_py_change_begin_unless_within()) {
         (void)refuse_within_change();
         return NULL;
     }
     bool begins = !self->functions->runs(self);    /* another thread may have begun it meanwhile */
     int status = begins ? start_in_change(self) : 0;
-    ep_py_end_change();
+    ep_py_change_end();
     return status < 0 ? NULL : PyBool_FromLong(begins);
 }
 

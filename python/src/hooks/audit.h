@@ -11,8 +11,8 @@
  * does not run meanwhile. */
 void ep_py_audit_choose(const ep_filter *const *filters, size_t count);
 
-/* Sets the function that says whether this thread installs or removes hooks at this moment. Once, before
- * any audit event is recorded. */
+/* Sets the function that says whether the calling thread installs or removes hooks now. Call it once,
+ * before any audit event is recorded. */
 void ep_py_audit_ask_of_changes(bool (*is_changing)(void));
 
 #endif

@@ -9,26 +9,27 @@
 
 #if EP_BOUND_IS_REUSED
 
-/* If more are in use at once, new ones are allocated each time. */
+/* If more bound objects are in use at once, the others are allocated each time. */
 #define FREE_LIMIT 16
 
-/* The collector does not track it: it refers only to our own objects, which refer to no container. */
+/* The collector does not track bound objects: they refer only to our own objects, which refer to no
+ * container. */
 typedef struct bound_object {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     ep_bound_call call;
-    PyObject *owner;              /* owned; free: NULL */
-    struct bound_object *next;    /* free: the next one */
+    PyObject *owner;              /* owned; NULL while it is in the list of free ones */
+    struct bound_object *next;    /* in that list */
 } bound_object;
 
 typedef struct descriptor_object {
     PyObject_HEAD
-    PyObject *method;    /* the one in whose place it is; owned */
+    PyObject *method;    /* the method's own descriptor, which this one replaces; owned */
     ep_bound_call call;
 } descriptor_object;
 
 static PyTypeObject *bound_type, *descriptor_type;    /* immortal */
-/* Under the GIL. Each has its reference to the type still. */
+/* Free bound objects; each still has its reference to the type. Under the GIL. */
 static bound_object *first_free;
 static size_t free_count;
 
@@ -155,7 +156,7 @@ ep_py_bind_cheaply(PyTypeObject *type, const char *name, ep_bound_call call)
          (descriptor_type = (PyTypeObject *)PyType_FromSpec(&descriptor_spec)) == NULL)) {
         return -1;
     }
-    /* No setattr: the type is immutable for all others. */
+    /* Not by setattr: the type is immutable. */
     PyObject *method = PyDict_GetItemString(type->tp_dict, name);
     descriptor_object *made =
         method != NULL ? PyObject_New(descriptor_object, descriptor_type) : NULL;

@@ -8,11 +8,12 @@
 
 #include "compat.h"
 
-/* As a METH_FASTCALL function's. */
+/* The signature of a METH_FASTCALL function. */
 typedef PyObject *(*ep_bound_call)(PyObject *self, PyObject *const *args, Py_ssize_t count);
 
-/* Has `name`, a method of the type from C, bound in that way; looked up in the class it stays what it
- * is. Once, before the type is used. No-op where it is no gain. Fails: -1, exception set. */
+/* Makes an instance bind its method `name` cheaply; the attribute of the class stays the method itself.
+ * `type` is a type in C. Once, before the type is used. Does nothing on versions where it saves nothing.
+ * Fails: -1, exception set. */
 int ep_py_bind_cheaply(PyTypeObject *type, const char *name, ep_bound_call call);
 
 #endif

@@ -15,7 +15,7 @@ has_new_view(const ep_count_thread *thread)
     return false;
 }
 
-/* Of a Python function; NULL: its calls are not wanted. */
+/* The slot of a Python function; NULL: its calls are not wanted. */
 static inline ep_count_slot *
 code_slot(ep_count_view *view, uint32_t name)
 {
@@ -23,7 +23,7 @@ code_slot(ep_count_view *view, uint32_t name)
     return slot != NULL && ep_count_wants(view, slot, NULL) ? slot : NULL;
 }
 
-/* Outermost first. `name_of`: of a frame of the program's. */
+/* Opens the calls of a frame and of those around it, outermost first. name_of: names a frame's function. */
 static void
 open_frames(ep_count_thread *thread, ep_count_view *view, ep_frame *frame,
             uint32_t (*name_of)(ep_frame *))
@@ -208,7 +208,7 @@ close_own(ep_count_thread *thread, PyCodeObject *code)
     ep_count_settle(thread);
 }
 
-/* A place for the name in the thread's table: it belongs to this key for ever. */
+/* Puts a slot into the thread's table of known functions, where its key finds it for ever. */
 static void
 know(ep_count_view *view, uintptr_t known, ep_count_slot *slot)
 {
@@ -342,13 +342,6 @@ ep_py_count_close(PyCodeObject *code)
 
 /* ---- Other callables --------------------------------------------------------------------------- */
 
-/* CALL fires for Python callees, too: they are seen when they start. */
-static bool
-is_python_function(PyObject *callable)
-{
-    return Py_IS_TYPE(ep_py_unbound(callable), &PyFunction_Type);
-}
-
 /* The slot of the caller in a view that has a filter; else NULL, and no caller is needed. */
 static ep_count_slot *
 caller_slot(ep_count_thread *thread, ep_count_view *view, PyCodeObject *caller)
@@ -364,7 +357,8 @@ caller_slot(ep_count_thread *thread, ep_count_view *view, PyCodeObject *caller)
     return ep_count_slot_of(view, name);
 }
 
-/* The slot of something else. NULL: its calls are not wanted, or our own code makes them. */
+/* The slot of a callable that is not in Python. NULL: its calls are not wanted, or our own code makes
+ * them. */
 static inline ep_count_slot *
 callee_slot(ep_count_view *view, uint32_t name)
 {
@@ -389,7 +383,7 @@ unwanted_from(ep_count_thread *thread, PyCodeObject *caller)
 ep_py_count_wish
 ep_py_count_c_open(PyCodeObject *caller, PyObject *callable)
 {
-    if (is_python_function(callable)) {
+    if (ep_py_is_python_function(callable)) {
         return EP_PY_COUNT_UNWANTED;
     }
     ep_count_thread *thread = ready(NULL);
@@ -400,7 +394,7 @@ ep_py_count_c_open(PyCodeObject *caller, PyObject *callable)
     if (name == 0 || name == EP_ID_SKIP) {
         return EP_PY_COUNT_UNWANTED;
     }
-    /* What volatile definitions have for a key is not their address alone. */
+    /* The key of a volatile definition is not its address alone. */
     uintptr_t known = ep_py_count_known_of(callable);
     if (known != 0 &&
         ep_name_find(known, PyType_Check(callable) ? EP_TAG_TYPE : EP_TAG_PLAIN) != name) {
@@ -449,7 +443,7 @@ void
 ep_py_count_c_close(PyCodeObject *caller, PyObject *callable)
 {
     uint64_t now = ep_count_ticks();
-    if (is_python_function(callable)) {
+    if (ep_py_is_python_function(callable)) {
         return;    /* 3.12 and 3.13 end those that `with` calls (__exit__) so */
     }
     ep_count_thread *thread = ready(NULL);

@@ -66,7 +66,7 @@ ep_py_count_known_of(PyObject *callable)
 typedef enum ep_py_count_wish {
     EP_PY_COUNT_WANTED,
     EP_PY_COUNT_UNWANTED,
-    EP_PY_COUNT_NEVER      /* nor will they until others run */
+    EP_PY_COUNT_NEVER      /* no, and not before another set of counters runs */
 } ep_py_count_wish;
 
 /* A Python function begins, or goes on (is_slice); it ends, or yields. */
@@ -90,11 +90,11 @@ typedef enum ep_py_count_end {
     EP_PY_COUNT_ENDS
 } ep_py_count_end;
 
-/* What the owner of a counter is asked. */
+/* What the owner of a counter does for the hooks. */
 typedef struct ep_py_count_owner {
-    /* Whether it has a callback for that. */
+    /* Whether the counter has a callback for that end of calls. */
     bool (*tells)(void *owner, ep_py_count_end end);
-    /* Calls it, with no exception pending; never fails. */
+    /* Calls the callback, with no exception pending; never fails. */
     void (*tell)(void *owner, ep_py_count_end end, uint32_t name);
 } ep_py_count_owner;
 
@@ -103,8 +103,8 @@ void ep_py_count_set_owner(const ep_py_count_owner *functions);
 
 /* ---- Monitoring (count_monitoring.c) ----------------------------------------------------------- */
 
-/* Puts the hooks in for these calls, or out. `again`: another set of counters runs. Fails: -1, exception
- * set; taking out never does. */
+/* Installs the hooks for these calls, or removes them. `again`: another set of counters runs. Fails: -1,
+ * exception set; removing never fails. */
 int ep_py_count_monitor(bool calls, bool c_calls, bool again);
 bool ep_py_count_monitor_owns(void);
 

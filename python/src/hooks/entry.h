@@ -1,15 +1,15 @@
-/* The end of a call whose begin nobody told us of.
+/* Recognises the end of a call whose begin the interpreter did not report.
  *
- * From 3.13 on, and on 3.11, the interpreter runs handlers of signals, and what else is pending, at the
- * entry of a function and behind a yield before it tells that the function begins or goes on. If such a
- * handler raises, it tells of the unwinding alone. (Another tool's callback that raises before ours has the
- * same effect.) That call did nothing, and is left out whole: its end would end another call of the
- * function, further out.
+ * On 3.11, and from 3.13 on, the interpreter runs signal handlers and other pending calls at the entry of a
+ * function and behind a yield, before it reports that the function begins or resumes. If such a handler
+ * raises, the interpreter reports the unwind alone. (Another tool's callback that raises before ours has
+ * the same effect.) The call did nothing, and it is left out: its end would end an outer call of the same
+ * function.
  *
- * 3.11 runs what is pending there twice, before and after it tells, and what is left out must not be a
- * call that is recorded: the hook marks frame objects whose begin it was told of. Limitation: of a call
- * that the evaluator recorded (evaluator.h) there is no mark; if a handler that raises at its entry begins
- * to trace as well, the call lasts as long as the one around it. */
+ * 3.11 runs pending calls both before and after the report. There the hook marks the frame objects whose
+ * begin was reported, so that it does not leave out a call that is recorded. Limitation: a call that the
+ * evaluator recorded (evaluator.h) has no mark; if a handler at its entry raises and also starts tracing,
+ * the call lasts as long as the call around it. */
 #ifndef EP_ENTRY_H
 #define EP_ENTRY_H
 
@@ -50,7 +50,8 @@ ep_py_unmark_entry(PyFrameObject *frame)
 #endif
 }
 
-/* An exception was thrown into a generator: it unwinds from where it stood, behind a yield. */
+/* An exception was thrown into a generator: the generator unwinds from behind the yield where it was
+ * suspended. */
 static inline void
 ep_py_note_throw(ep_log *log, const PyCodeObject *code)
 {
@@ -62,8 +63,8 @@ ep_py_note_throw(ep_log *log, const PyCodeObject *code)
 #endif
 }
 
-/* 0: a function's entry, 1: behind a yield. In `yield from` and await what is thrown in goes on to another
- * generator first. */
+/* Whether a RESUME is at a function's entry or behind a yield (its argument is 0 or 1). At the RESUME of
+ * `yield from` and await, a thrown exception goes to the inner generator first. */
 #define EP_ENTRY_RESUMES(instruction) (((instruction)[1] & 3) <= 1)
 
 #if EP_ENTRY_MAY_RAISE
@@ -79,8 +80,8 @@ ep_py_is_untold_at_entry(ep_log *log, PyCodeObject *code, ep_frame *frame)
 }
 #endif
 
-/* HOT for unwinding only. Whether the begin of the unwound call was not reported. frame: of that call,
- * or NULL. object: its frame object; NULL where the interpreter passes none. */
+/* HOT, but for unwinds only. Whether the begin of the unwound call was not reported. frame: of that call,
+ * or NULL. object: its frame object; NULL if the interpreter does not pass one. */
 static inline bool
 ep_py_is_untold(ep_log *log, PyCodeObject *code, ep_frame *frame, PyFrameObject *object)
 {

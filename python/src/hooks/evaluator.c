@@ -10,14 +10,14 @@
 #include "labels.h"
 
 static Py_tracefunc profile_hook;
-static bool wanted;      /* put in, and not taken out */
-static bool in;          /* frames come here; not where the C stack ran short */
-static uint64_t fell_on; /* !in: the id of the thread whose stack did */
+static bool wanted;      /* installed, and not removed */
+static bool in;          /* the interpreter calls the evaluator; false after a C stack ran short */
+static uint64_t fell_on; /* !in: the id of the thread whose stack ran short */
 
 /* ---- The C stack ----------------------------------------------------------------------------- */
 
-/* Otherwise a Python call uses no C stack. A call through the evaluator uses some 500 bytes: 18,000
- * levels were too many for 8 MiB. Half of the stack is left to the program. */
+/* A thread's C stack. A call through the evaluator uses about 500 bytes of it, where a Python call uses
+ * none: 18,000 nested calls were too many for 8 MiB. So half of the stack is left to the program. */
 typedef struct stack {
     uintptr_t low, middle, high;    /* 0: not known yet */
 } stack;
@@ -49,7 +49,7 @@ is_deep(uintptr_t here)
     return here - own_stack.middle >= own_stack.high - own_stack.middle;
 }
 
-/* With room again for calls that go a good way down. */
+/* Whether there is again room for many nested calls. */
 static inline bool
 is_shallow(uintptr_t here)
 {
@@ -100,7 +100,7 @@ leave_place(void)
     if (in && current_evaluator() == evaluate) {
         set_evaluator(_PyEval_EvalFrameDefault);
     }
-    in = false;    /* whoever sits on us calls us still: we only hand on */
+    in = false;    /* a tool that replaced the evaluator may still call it: then it only runs the frame */
     trace_open_frames();
 }
 
@@ -108,7 +108,7 @@ void
 ep_py_evaluator_put_in(Py_tracefunc hook)
 {
     profile_hook = hook;
-    /* Asked when it runs: the headers may be of another patch release. */
+    /* Not by the preprocessor: the headers may be of another patch release. */
     if (!wanted && Py_Version >= 0x030B0400) {
         wanted = true;
         take_place();
@@ -156,7 +156,7 @@ open_kind(ep_frame *frame, int throws)
     if (throws) {
         return EP_KIND_THROW;
     }
-    /* It stands where it made the generator, or at a yield. */
+    /* Such a frame stopped where it made the generator, or at a yield. */
     const unsigned char *at = (const unsigned char *)ep_frame_instruction(frame);
     return *at == RETURN_GENERATOR ? EP_KIND_CALL : EP_KIND_RESUME;
 }

@@ -11,17 +11,17 @@ typedef struct ep_py_gc_callback {
     PyObject *function;    /* made once, immortal */
 } ep_py_gc_callback;
 
-/* Makes what is zeroed, once; later calls do nothing. otherwise: what to do where gc.callbacks is no list.
- * Fails: -1, exception set. */
+/* Makes a zeroed callback; later calls do nothing. otherwise: for the error if gc.callbacks is not a list,
+ * what the user can do. Fails: -1, exception set. */
 int ep_py_gc_callback_make(ep_py_gc_callback *callback, PyMethodDef *definition, const char *otherwise);
 
 bool ep_py_gc_callback_is_in(const ep_py_gc_callback *callback);
 bool ep_py_gc_callback_is_last(const ep_py_gc_callback *callback);
 
-/* Appends it, wherever else it is. Fails: -1, exception set. */
+/* Appends our builtin to the list, also if the list has it already. Fails: -1, exception set. */
 int ep_py_gc_callback_put(const ep_py_gc_callback *callback);
 
-/* Wherever it is. Never fails: what cannot be taken out stays. */
+/* Removes our builtin, as often as the list has it. Never fails: if it cannot be removed, it stays. */
 void ep_py_gc_callback_take_out(const ep_py_gc_callback *callback);
 
 #endif

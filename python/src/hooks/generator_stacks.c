@@ -15,7 +15,8 @@ static void
 mend_frame(ep_frame *current)
 {
     if (EP_FRAME_FIELD(current, unsigned char, EP_FRAME_OWNER) == EP_OWNER_GENERATOR &&
-        /* Without a frame object its entry is just being told of, and `stacktop` is needed. */
+        /* Without a frame object, the interpreter is reporting the frame's entry now, and needs
+         * `stacktop`. */
         EP_FRAME_FIELD(current, PyObject *, EP_FRAME_OBJECT) != NULL &&
         EP_FRAME_FIELD(current, int, EP_FRAME_STACK_TOP) >= 0) {
         EP_FRAME_FIELD(current, int, EP_FRAME_STACK_TOP) = -1;
@@ -27,8 +28,8 @@ mend_thread(PyThreadState *ts)
 {
     /* cframe: NULL on a thread that is being made. */
     for (_PyCFrame *run = ts->cframe; run != NULL; run = run->previous) {
-        /* In a hook, the frame that it is told of needs its `stacktop`: the interpreter turned tracing off
-         * in that frame's run and in those above. */
+        /* A frame that a hook is being told of needs its `stacktop`. The interpreter turned tracing off in
+         * that frame's run and in the runs above. */
         bool is_told_of = ts->tracing != 0 && run->use_tracing == 0;
         if (run->current_frame != NULL && !is_told_of) {
             mend_frame((ep_frame *)run->current_frame);
@@ -97,7 +98,7 @@ ep_py_generator_stacks_leave(unsigned user)
     users &= ~user;
     if (users == 0) {
         mend_all();    /* frames that go on run without the callback */
-        ep_py_gc_callback_take_out(&callback);    /* one that stays does no harm */
+        ep_py_gc_callback_take_out(&callback);    /* if it cannot be removed, it does no harm */
     }
 }
 

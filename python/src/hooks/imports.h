@@ -1,6 +1,5 @@
-/* Through which word of memory a loaded image calls a function that other images may define: the
- * linker's table of imports. Whoever changes the word is called instead, and the image's callers know
- * nothing of it. */
+/* The linker's table of imports: a loaded image calls a function of another image through a word of memory.
+ * If that word is changed, another function is called instead. */
 #ifndef EP_IMPORTS_H
 #define EP_IMPORTS_H
 
@@ -12,11 +11,11 @@ typedef struct ep_import {
     bool read_only;    /* the linker protected its page (RELRO) */
 } ep_import;
 
-/* image: from dlopen(). Returns: false where the image does not call it so, or the system has no such
- * tables. */
+/* Finds the word through which an image calls a function. image: from dlopen(). False: the image does not
+ * call the function in this way, or the system has no such tables. */
 bool ep_import_find(void *image, const char *function, ep_import *out);
 
-/* Returns: false if the page cannot be written; nothing changed then. */
+/* Makes the image call `to` instead. False: the page cannot be written, and nothing changed. */
 bool ep_import_set(const ep_import *import, void *to);
 
 void *ep_import_get(const ep_import *import);

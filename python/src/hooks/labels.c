@@ -1,18 +1,19 @@
-/* Labels: names and values that hold for whatever the program does in a context (contextvars).
+/* Labels: names and values that hold for all that the program does in a context (contextvars).
  *
- * A set of labels is the value of a context variable, so it goes wherever contexts go: over await, into
- * tasks, asyncio.to_thread() and copy_context().run(). The log says which set a thread has: a LABEL record
- * is written where label() is entered and left, and by the hooks before a call begins, if the thread is in
- * another context than at the call before. The interpreter counts how often a thread changed its context
- * (context_ver), so that is one comparison, and only while any set of labels exists (EP_FRESH_LABELS).
+ * A set of labels is the value of a context variable, so it goes where contexts go: over await, into
+ * tasks, asyncio.to_thread() and copy_context().run(). The log says which set a thread has. A LABEL
+ * record is written where label() is entered and left. A hook writes one before a call begins, if the
+ * thread is in another context than at the call before. The interpreter counts how often a thread
+ * changed its context (context_ver), so this costs one comparison, and only while any set of labels
+ * exists (EP_FRESH_LABELS).
  *
- *   LABEL_TEXT is written once a chunk and thread, before the set is first used there. So a chunk explains
- *   itself, whatever happens to those before it: a ring drops them, a process is killed.
+ *   LABEL_TEXT is written once for each chunk and thread, before the set is first used there. So a chunk
+ *   can be understood without earlier chunks, which a ring may drop.
  *
  *   thread 1's chunk   [define 5][id: 7][thread has 5] [call] ... [thread has 0] [call] [thread has 5] ...
  *   thread 2's chunk   [call] [define 5][id: 7][thread has 5] [call] ...
  *
- * Nothing is kept of a set that no context has: a service may have a set a request for years. */
+ * When no context has a set any more, nothing of it is kept: a service may make a set for each request. */
 #include "labels.h"
 
 #include <sys/random.h>
@@ -27,7 +28,8 @@
 /* Of the value, in characters; a longer one is cut. */
 #define VALUE_LENGTH 200
 #define LABELS_MAX 32
-/* Sets in one another that are defined. More than that is a recursion; the outermost are left out then. */
+/* The most sets within each other that are defined. More are a recursion; then the outermost are left
+ * out. */
 #define DEPTH_MAX 64
 #define ID_BITS 61
 enum {
@@ -46,7 +48,7 @@ typedef struct label_part {
     uint64_t word;
 } label_part;
 
-/* Never changed but for `added`, which only grows at its front. */
+/* Constant, but for `parts`: newer parts are put in front of the list. */
 typedef struct label_set {
     PyObject_HEAD
     struct label_set *parent;             /* whose labels it has, too; NULL: none */
@@ -83,7 +85,7 @@ is_recorded(void)
 
 /* ---- Sets ------------------------------------------------------------------------------------ */
 
-/* Recordings of several processes are merged: ids must not be equal there. */
+/* Recordings of several processes may be merged, so ids must differ between processes. */
 static uint64_t
 new_id(void)
 {
@@ -137,8 +139,8 @@ current_set(void)
     return (label_set *)found;
 }
 
-/* Text for a value, cut. Calls the program's __str__. Returns: new; NULL with an exception that is to go on
- * (KeyboardInterrupt), or without memory. */
+/* Text for a value, cut. Calls the program's __str__. Returns: new; NULL: no memory, or an exception is set
+ * that must reach the program (KeyboardInterrupt). */
 static PyObject *
 text_of(PyObject *value)
 {
@@ -172,7 +174,8 @@ put_value(label_part *to, uint32_t name, ep_text text)
     return count;
 }
 
-/* before: labels that come first, or NULL. Fails: NULL, an exception set or not. */
+/* Makes the parts of these labels. before: labels that come first, or NULL. Returns: new (free). Fails:
+ * NULL, with or without an exception. */
 static label_parts *
 make_parts(ep_log *log, PyObject *names, PyObject *const *values, const label_parts *before)
 {
@@ -204,7 +207,7 @@ make_parts(ep_log *log, PyObject *names, PyObject *const *values, const label_pa
         free(heap);
         Py_DECREF(text);
     }
-    /* A later value of a name counts: what came before it need not be written again. */
+    /* A name may be in it twice: readers take the later value. */
     label_parts *less = realloc(parts, sizeof *parts + parts->count * sizeof parts->part[0]);
     return less != NULL ? less : parts;
 }
@@ -268,8 +271,8 @@ define(ep_log *log, uint64_t ticks, const label_set *set)
     }
 }
 
-/* Writes that the thread has these labels. The second time if the chunk was full in between: what is
- * defined in the one before may be dropped. */
+/* Writes that the thread has these labels. If the chunk becomes full meanwhile, writes all of it again in
+ * the next chunk, because the full one may be dropped. */
 static void
 put_holds(ep_log *log, uint64_t ticks, const label_set *set, uint64_t version)
 {
@@ -480,7 +483,7 @@ telemetry_values(void)
     return ids;
 }
 
-/* With those of OpenTelemetry before. Fails: NULL, an exception set or not. */
+/* The parts of a label, with the ids of OpenTelemetry first. Fails: NULL, with or without an exception. */
 static label_parts *
 all_parts(ep_log *log, label_object *self)
 {
@@ -524,7 +527,7 @@ label_enter(PyObject *object, PyObject *unused)
     return Py_NewRef(object);
 }
 
-/* Also when nothing records any more: the context must not keep the labels. */
+/* Works even if nothing records any more, because the context must not keep the labels. */
 static PyObject *
 label_exit(PyObject *object, PyObject *const *args, Py_ssize_t count)
 {
@@ -535,7 +538,7 @@ label_exit(PyObject *object, PyObject *const *args, Py_ssize_t count)
         Py_RETURN_FALSE;
     }
     label_set *set = current_set();
-    /* Another's: a generator is closed in another context than it was begun in. */
+    /* If a generator is closed in another context than it began in, the set is another label's. */
     if (set != NULL && set->owner == self->serial) {
         hold(is_recorded() ? ep_py_log_for(EP_KIND_LABEL) : NULL, set->parent);
     }

@@ -9,7 +9,7 @@
 
 PyObject *ep_py_label(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 
-/* Whether a recorder wants labels: middleware has nothing to do else. */
+/* records_labels(): whether a recorder wants labels; if not, middleware has nothing to do. */
 PyObject *ep_py_records_labels(PyObject *module, PyObject *unused);
 
 extern const char ep_py_label_doc[];
@@ -17,7 +17,7 @@ extern const char ep_py_label_doc[];
 /* Once, from module init. Fails: -1, exception set. */
 int ep_py_labels_init(void);
 
-/* Whether a recorder wants labels. */
+/* recorded: a recorder wants labels. */
 void ep_py_labels_adjust(bool recorded);
 
 /* A window begins, or the process was forked: labels that hold now are not in its log yet. */
@@ -25,8 +25,9 @@ void ep_py_labels_begin(void);
 
 EP_COLD void ep_py_labels_see_slow(ep_log *log, uint64_t ticks);
 
-/* Before a hook of the interpreter's writes that a call begins at `ticks`: writes the thread's labels if
- * they are others than before. With the GIL. What the hook mechanism allocated is taken back by now. */
+/* Call it in a hook of the interpreter, before the record of a call that begins at `ticks`: writes the
+ * thread's labels if they have changed. With the GIL, and after the blocks of the hook mechanism were taken
+ * back. */
 static inline void
 ep_py_labels_see(ep_log *log, uint64_t ticks)
 {
@@ -35,7 +36,7 @@ ep_py_labels_see(ep_log *log, uint64_t ticks)
     }
 }
 
-/* Whether there is nothing to write, also while labels are in use. */
+/* Whether the thread's labels are those that were written last. */
 static inline bool
 ep_py_labels_same(const ep_log *log, const PyThreadState *ts)
 {

@@ -1,4 +1,4 @@
-/* The user events of extensions: what they call through eventprof.h's capsule. */
+/* The functions of eventprof.h: events that extensions make. */
 #include "compat.h"
 
 #include "marks.h"

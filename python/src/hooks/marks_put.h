@@ -9,13 +9,13 @@
 
 #define EP_FLOW_ID_LIMIT (UINT64_C(1) << 61)
 
-/* EVENTPROF_MARKS and so on: what somebody records. */
+/* Bits: EVENTPROF_MARKS and so on. What running recorders want. */
 extern _Atomic uint32_t ep_py_marks_active;
 
-/* What extensions call, in eventprof.h's capsule. */
+/* The functions of eventprof.h, which extensions find in a capsule. */
 extern const eventprof_api ep_py_marks_api;
 
-/* Gives it to the extensions that were imported before us. Once, from module init. */
+/* Gives these functions to extensions that were imported before us. Once, from module init. */
 void ep_py_marks_tell_waiting(void);
 
 /* The id of a name. Without memory: that of "(another name)". */
@@ -27,7 +27,8 @@ ep_mark_now(void)
     return ep_ticks_halves(ep_clock_ticks());
 }
 
-/* Events from C come with and without the GIL; only with it the context can be asked for. */
+/* As ep_py_labels_see(), for events from C. These come with and without the GIL; without it the thread's
+ * context cannot be read, and nothing is written. */
 static inline void
 ep_mark_see_labels(ep_log *log)
 {

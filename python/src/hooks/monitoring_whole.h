@@ -161,15 +161,6 @@ close_whole(PyObject *const *args, ep_kind kind, bool gated)
     Py_RETURN_NONE;
 }
 
-/* CALL fires for Python callees, too: PY_START follows. 3.12 and 3.13 pass them as bound methods as
- * well (137,200 of 485,562 CALLs in deltablue), and end those that `with` calls (__exit__) by a
- * C_RETURN. */
-static inline bool
-is_python_function(PyObject *callable)
-{
-    return Py_IS_TYPE(ep_py_unbound(callable), &PyFunction_Type);
-}
-
 static EP_WHOLE PyObject *
 call_whole(PyObject *const *args, ep_kind kind, bool gated)
 {
@@ -188,7 +179,7 @@ call_whole(PyObject *const *args, ep_kind kind, bool gated)
                 return wish == EP_PY_UNWANTED ? Py_NewRef(Py_None) : switch_off(generation);
             }
         }
-        if (is_python_function(args[2]) ||
+        if (ep_py_is_python_function(args[2]) ||
             ep_py_call_never_ends((PyCodeObject *)args[0], args[1], args[2])) {
             Py_RETURN_NONE;
         }
@@ -213,7 +204,7 @@ c_close_whole(PyObject *const *args, ep_kind kind, bool gated)
     ep_log *log = ep_py_log_for(kind);
     if (EP_LIKELY(log != NULL && PyCode_Check(args[0]))) {
         take_back_own(log, args[0], args[1]);
-        if (is_python_function(args[2]) ||
+        if (ep_py_is_python_function(args[2]) ||
             ep_py_call_never_ends((PyCodeObject *)args[0], args[1], args[2]) ||
             (gated && ep_gate_asks_names() &&
              ep_py_callee_wish((PyCodeObject *)args[0], args[2]) != EP_PY_WANTED)) {

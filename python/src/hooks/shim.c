@@ -49,7 +49,7 @@ static struct {
 
 /* ---- Before the functions below are known ---------------------------------------------------- */
 
-/* dlsym() may itself ask for memory. That is never given back. */
+/* Memory for dlsym(), which may call malloc() before the real malloc() is found. Never reused. */
 static _Alignas(16) char first_blocks[16384];
 static size_t first_used;
 
@@ -59,7 +59,7 @@ is_first_block(const void *block)
     return (uintptr_t)block - (uintptr_t)first_blocks < sizeof first_blocks;
 }
 
-/* Each block has its size in the 16 bytes before it, and is zeroed. Only one thread runs yet. */
+/* Gives a zeroed block, whose size is in the 16 bytes before it. Only one thread runs at that time. */
 static COLD void *
 first_block(size_t size)
 {
@@ -83,7 +83,7 @@ find(void *function, const char *name)
     }
 }
 
-/* Once: what dlsym() asks for meanwhile finds the early ones. */
+/* Finds the C library's functions, once. What dlsym() allocates meanwhile comes from first_blocks. */
 static COLD void
 find_all(void)
 {
@@ -108,7 +108,8 @@ find_all(void)
     eventprof_shim.below = found;
 }
 
-/* Other libraries' constructors may have asked already: it is the same then. */
+/* Constructors of other libraries may have allocated, and so called find_all(), before: the result is
+ * the same. */
 static __attribute__((constructor)) void
 begin(void)
 {
@@ -238,7 +239,7 @@ free(void *block)
 
 /* ---- Aligned blocks -------------------------------------------------------------------------- */
 
-/* `call` gives the block. */
+/* call: an expression that allocates the block. */
 #define ALIGNED(function, size, call)                        \
     if (UNLIKELY(below.function == NULL)) {                  \
         find_all();                                          \
@@ -299,7 +300,7 @@ pvalloc(size_t size)
 
 /* ---- Pages ----------------------------------------------------------------------------------- */
 
-/* What the system would refuse is not asked about. */
+/* Whether the system accepts the address. If not, the call fails and is no event. */
 static inline int
 is_on_page(const void *at)
 {
@@ -310,7 +311,7 @@ static void *
 map(void *at, size_t bytes, int protection, int flags, int file, off_t offset, const void *caller)
 {
     const ep_shim_hooks *hooks = hooks_now();
-    /* A fixed one takes the place of what was there. */
+    /* With MAP_FIXED the new mapping replaces what was there. */
     void *from = (flags & MAP_FIXED) != 0 && is_on_page(at) && bytes != 0 ? at : NULL;
     /* Not of a file, and not only reserved addresses: a program that asks for MAP_NORESERVE will use a
      * small part. */
@@ -334,7 +335,7 @@ mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset)
     return map(at, bytes, protection, flags, file, offset, CALLER);
 }
 
-/* The same where off_t has 64 bits; nobody has other ones here. */
+/* The same as mmap(): off_t has 64 bits on all systems that the shim is built for. */
 EXPORT void *
 mmap64(void *at, size_t bytes, int protection, int flags, int file, off_t offset)
 {

@@ -13,7 +13,7 @@
 #define EP_SHIM_VERSION 1
 
 typedef enum ep_shim_pages {
-    EP_SHIM_PAGES_ANEW,      /* tell: to NULL: none came */
+    EP_SHIM_PAGES_ANEW,      /* tell: `to` NULL: the system gave none */
     EP_SHIM_PAGES_MOVE,
     EP_SHIM_PAGES_MOVED_NOT
 } ep_shim_pages;
@@ -30,7 +30,7 @@ typedef struct ep_shim_hooks {
     /* Aligned blocks. */
     void *(*ask)(const void *caller);
     void (*tell)(void *asked, void *block, size_t size);
-    /* Pages. `from` goes (NULL: none do), or moves; `to` came, or is where it was. */
+    /* Pages: `from` is unmapped or moved (NULL: nothing is); `to` is the new mapping, or the old place. */
     void *(*ask_pages)(void *from, size_t bytes, ep_shim_pages how, const void *caller);
     void (*tell_pages)(void *asked, void *to, size_t bytes, ep_shim_pages how);
 } ep_shim_hooks;

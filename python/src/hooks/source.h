@@ -11,11 +11,11 @@
 
 typedef struct ep_source {
     const char *name;
-    ep_kind_set kinds;    /* that it can give */
-    /* Makes the hook give `kinds`; 0 takes it out, which never fails. GIL held.
+    ep_kind_set kinds;    /* kinds that it can record */
+    /* Makes the hook record `kinds`; 0 removes the hook, which never fails. GIL held.
      * Fails: -1, exception set, nothing changed. */
     int (*adjust)(ep_kind_set kinds);
-    /* Whether our hook is where we put it. False while something else sits there (displaced). */
+    /* Whether our hook is still installed. False while another tool's is in its place (displaced). */
     bool (*owns)(void);
     /* How often another tool had the hook for a while, until it gave the hook back or its thread ended.
      * Events in between are missing. NULL: this source misses nothing then. */
@@ -26,10 +26,11 @@ typedef struct ep_source {
 #include "sources.def"
 #undef EP_SOURCE
 
-/* Whatever functions do: what filters of functions are about. */
+/* Kinds of which each event belongs to a function: filters of functions apply to these. */
 #define EP_KINDS_CODE (ep_kinds_python | ep_kinds_c | ep_kinds_inside)
 
-/* A hook that is only to take back what the mechanism allocates; no kind is 0. */
+/* A set for a hook that records nothing, and only takes back what the mechanism allocates. No event has
+ * kind 0. */
 #define EP_KINDS_NONE EP_KIND_BIT(0)
 
 /* Every kind of one allocator domain. */
@@ -57,8 +58,8 @@ ep_py_is_block_wanted_inside(uint32_t busy, ep_domain domain)
            (atomic_load_explicit(&ep_py_blocks_inside, memory_order_relaxed) >> domain & 1);
 }
 
-/* HOT. For the hooks of allocators: enters the one of a domain. False: this block is no event, because it
- * is our own or asked for by another allocator; nothing is changed then. */
+/* HOT. For the hooks of allocators: enters the allocator of a domain. False: this block is not an event,
+ * because it is our own, or another allocator asked for it; nothing is changed then. */
 static inline bool
 ep_py_enter_allocator(ep_log *log, ep_domain domain)
 {
@@ -70,7 +71,7 @@ ep_py_enter_allocator(ep_log *log, ep_domain domain)
     return true;
 }
 
-/* Around the call of the allocator below: what that one asks for is not our own. */
+/* Around the call of the allocator below: what that allocator allocates is not our own. */
 static inline void
 ep_py_begin_below(ep_log *log)
 {
@@ -92,11 +93,12 @@ ep_py_leave_allocator(ep_log *log, ep_domain domain)
 /* The library that native needs was preloaded. */
 bool ep_py_native_available(void);
 
-/* The profile source may evaluate frames itself where that is faster (evaluator.h). From its next
- * adjustment on. */
+/* Whether the profile source may evaluate frames itself, where that is faster (evaluator.h). Takes effect
+ * at its next adjustment. */
 void ep_py_profile_allow_evaluator(bool allowed);
 
-/* Monitoring is there (3.12+); else calls come from profile and the rest from trace. */
+/* Whether the interpreter has sys.monitoring (3.12+). If not, calls come from the profile source, and
+ * events inside of functions from the trace source. */
 bool ep_py_monitoring_available(void);
 
 #endif

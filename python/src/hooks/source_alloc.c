@@ -152,7 +152,7 @@ adjust(ep_kind_set kinds)
         ep_log_mine()->state = PyThreadState_Get();
     }
 #endif
-    /* What is added first: if there is no memory, nothing has changed. */
+    /* Domains are added first: if memory is missing for that, nothing has changed. */
     for (int domain = 0; domain < DOMAIN_COUNT; domain++) {
         if ((kinds & ep_kinds_of_domain((ep_domain)domain)) &&
             set_wanted((ep_domain)domain, true, counted[domain]) < 0) {

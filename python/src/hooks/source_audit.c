@@ -1,8 +1,8 @@
-/* The source of audit events: PySys_AddAuditHook, once a process, as a hook cannot be removed; it is
- * dormant while nobody records.
+/* The source of audit events: PySys_AddAuditHook. An audit hook cannot be removed, so it is installed once
+ * in a process, and is dormant while nobody records.
  *
- * Of an event its name is kept and where it came from; not its arguments: they may hold what is secret,
- * and turning them into text runs the program's code. */
+ * The name of an event and its place in the program are recorded, but not its arguments: they may be
+ * secret, and turning them into text would run the program's code. */
 #include "compat.h"
 
 #include <stdlib.h>
@@ -87,7 +87,7 @@ hash_of(const char *text, size_t *bytes)
 static uint32_t
 name_of(ep_text event)
 {
-    static _Atomic uint32_t more;    /* names that the table has no room for, and were not there */
+    static _Atomic uint32_t more;    /* new names that were made since the table is full */
     if (atomic_load_explicit(&more, memory_order_relaxed) >= NAME_LIMIT) {
         event = (ep_text){EP_AUDIT_OTHER, sizeof EP_AUDIT_OTHER - 1};
     }
@@ -175,7 +175,7 @@ on_audit(const char *event, PyObject *args, void *data)
     }
     PyThreadState *ts = ep_thread_state();
     if (ts == NULL || !ep_py_is_own_interpreter(ts) || hooks_change()) {
-        return 0;    /* hooks of ours that go in or out are no business of the program's */
+        return 0;    /* the event comes from installing or removing our own hooks */
     }
     ep_frame *frame = ep_py_frame_now();
     if (frame != NULL && ep_py_is_own_code(ep_frame_code(frame))) {
@@ -202,7 +202,8 @@ install(void)
     if (PySys_AddAuditHook(on_audit, NULL) < 0) {
         return -1;
     }
-    /* A hook that raises RuntimeError keeps others out, and nobody is told. */
+    /* If another hook raises RuntimeError at this event, PySys_AddAuditHook() adds nothing, and returns
+     * success. */
     if (PySys_Audit(question, NULL) < 0) {
         return -1;
     }

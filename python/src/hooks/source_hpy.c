@@ -1,10 +1,10 @@
-/* The source of HPy's own calls, those that its trace mode counts and times.
+/* The source of the calls of HPy's interface, those that HPy's trace mode counts and times.
  *
- * hpy.trace offers set_trace_functions(), which has one place for a function, cannot say who has it,
- * and calls it with a new tuple and a new str, some 100 ns each. Every call of the trace context goes
- * through hpy_trace_on_enter() and hpy_trace_on_exit(), however, by imports of hpy.universal: these
- * two words are ours while the source is in. What the program gave to set_trace_functions() is called
- * as before, and nobody sees us. */
+ * hpy.trace has set_trace_functions(), which keeps one function, cannot say whose it is, and passes it a
+ * new tuple and a new str, about 100 ns each. So the source does not use that. Every call in the trace mode
+ * goes through hpy_trace_on_enter() and hpy_trace_on_exit(), by two words in the table of imports of
+ * hpy.universal. While the source is installed, these words lead to our functions. What the program gave to
+ * set_trace_functions() is called as before. */
 #include "compat.h"
 
 #include <dlfcn.h>
@@ -17,28 +17,28 @@
 #include "errors.h"
 #include "source.h"
 
-/* As in hpy 0.9's trace_internal.h; a context and an info are only handed on. */
+/* As in trace_internal.h of hpy 0.9. The context and the info are only passed on. */
 typedef void *(*on_enter_function)(void *context, int id);
 typedef void (*on_exit_function)(void *info, int id, int status_0, int status_1,
                                  struct timespec *start, struct timespec *end);
 
 #define MAX_FUNCTIONS 512
 
-/* One of the two words. */
+/* One of the two words of the table of imports. */
 typedef struct word {
     ep_import import;
     void *ours;
-    void *before;    /* what was in it: to be put back... */
-    void *next;      /* ...and what that leads to: hpy's function, or another tool's */
-    bool in;         /* ours was put in, and not taken out, though another may sit on it */
+    void *before;    /* what was in it, to be restored... */
+    void *next;      /* ...and the function that this leads to: hpy's, or another tool's */
+    bool in;         /* our function was put in and not removed; another tool may have replaced it since */
 } word;
 
-static ep_shared_kinds active_kinds;    /* read where the GIL is not held: HPy lets go of it */
+static ep_shared_kinds active_kinds;    /* also read without the GIL, which some functions of HPy release */
 static word enter_word, exit_word;
 static int function_count;
 static struct {
     uint32_t name;
-    bool without_gil;    /* it is entered so: no frame may be looked at */
+    bool without_gil;    /* it is called without the GIL: no frame may be read */
 } of_function[MAX_FUNCTIONS];
 
 static bool
@@ -66,10 +66,10 @@ next_on_exit(void)
 
 /* ---- Time ------------------------------------------------------------------------------------ */
 
-/* A call begins, by our clock, right before hpy reads its own, CLOCK_MONOTONIC_RAW, and ends right after:
- * some 50 ns more than hpy says, and often the call takes less. So where nothing else is recorded in it,
- * it lasts as long as hpy says. How many ticks that is tells how many went by since the thread's first
- * call. */
+/* Our hooks read our clock right before and right after hpy reads its own, CLOCK_MONOTONIC_RAW. That adds
+ * about 50 ns to a call, and many calls are shorter. So a call in which nothing else was recorded gets the
+ * duration that hpy measured. It is converted to ticks by what both clocks have counted since the thread's
+ * first call. */
 typedef struct timing {
     bool known;
     ep_clock_mode mode;
@@ -87,7 +87,7 @@ nanoseconds(const struct timespec *time)
     return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
 }
 
-/* Of a few readings the one that nothing came between. */
+/* Reads both clocks a few times, and takes the reading with the least time between the two. */
 static EP_COLD void
 begin_timing(timing *own)
 {
@@ -119,7 +119,7 @@ begin_call(ep_log *log, uint32_t site)
     own->behind = log->next;
 }
 
-/* now: upon the call's end. */
+/* now: the ticks at the end of the call. */
 static inline uint64_t
 end_of_call(const ep_log *log, uint64_t now, const struct timespec *start, const struct timespec *end)
 {
@@ -136,7 +136,7 @@ end_of_call(const ep_log *log, uint64_t now, const struct timespec *start, const
 
 /* ---- The hooks ------------------------------------------------------------------------------- */
 
-/* After hpy's own part, which calls the program's function: the clock is read last. */
+/* Hpy's own function comes first, because it calls the program's: the clock is read after that. */
 static void *
 on_enter_hook(void *context, int id)
 {
@@ -158,7 +158,8 @@ on_enter_hook(void *context, int id)
     return info;
 }
 
-/* Before hpy's own part. The GIL may not be held: one of the functions releases it. */
+/* The record comes before hpy's own function. The thread may not hold the GIL: one of HPy's functions
+ * releases it. */
 static void
 on_exit_hook(void *info, int id, int status_0, int status_1, struct timespec *start,
              struct timespec *end)
@@ -192,8 +193,8 @@ file_of_hpy(void)
     return path;
 }
 
-/* hpy_trace_get_nfunc() counts less than there are ids: places of the context that are no functions
- * have ids, too. Names end with a NULL. */
+/* There are more ids than hpy_trace_get_nfunc() says: fields of the context that are not functions have
+ * ids, too. So the names are read up to a NULL. */
 static bool
 name_functions(void *image)
 {
@@ -270,7 +271,7 @@ put_in(word *to)
         return true;
     }
     to->before = ep_import_get(&to->import);
-    /* The linker's stub, before the first call, would put hpy's function back as it finds it. */
+    /* Before the first call the word leads to the linker's stub, which would overwrite our function. */
     if (!is_of_same_image(to->before, to->next)) {
         to->next = to->before;
     }
@@ -278,7 +279,8 @@ put_in(word *to)
     return to->in;
 }
 
-/* Whoever sits on it goes on calling us, who hand on. */
+/* If another tool has replaced our function, that tool may still call it: then it only passes the call
+ * on. */
 static void
 take_out(word *from)
 {

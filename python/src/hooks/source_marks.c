@@ -19,11 +19,12 @@
 #include "errors.h"
 #include "source.h"
 
-/* Texts that are kept as names, at about 200 bytes each: names with numbers in them have no end. */
+/* The most texts that become names, of about 200 bytes each: a program that puts numbers into names makes
+ * ever new ones. */
 #define NAME_LIMIT (1 << 18)
 
 enum {
-    LOOSE = 3    /* the phase of a flow that is none: value = span << 1 | (1: its end) */
+    LOOSE = 3    /* a FLOW of this phase is one end of a loose span: value = span << 1 | (1: its end) */
 };
 
 _Atomic uint32_t ep_py_marks_active;
@@ -113,7 +114,7 @@ ep_py_mark_name(ep_log *log, PyObject *text)
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
-/* Whether a span that begins or ends in `frame` may have its other end elsewhere. */
+/* Whether a span that begins or ends in `frame` may have its other end in another frame. */
 static inline bool
 is_loose(const ep_frame *frame)
 {
@@ -303,14 +304,14 @@ ep_py_flow(PyObject *module, PyObject *const *args, Py_ssize_t count)
 
 /* ---- Spans ----------------------------------------------------------------------------------- */
 
-/* Holds nothing but its name: no collector counts it. */
+/* The collector does not track spans: they refer to their name only. */
 typedef struct span_object {
     PyObject_HEAD
     PyObject *name;
     _Atomic uint64_t serial;    /* 0: not needed yet */
-    bool wrapped;               /* entered and left by a context manager of our package, for one use */
-    bool apart;                 /* of a wrapped one: always loose */
-    bool loose;                 /* of a wrapped one: how it was entered */
+    bool wrapped;               /* a context manager of our package enters and leaves it, once */
+    bool apart;                 /* wrapped: it is always loose */
+    bool loose;                 /* wrapped: it was entered as a loose span */
 } span_object;
 
 static PyTypeObject *span_type;
@@ -423,8 +424,8 @@ serial_of(span_object *self)
     return serial;
 }
 
-/* The frame around our package, for a span that our package enters there. *loose: one of our frames, or
- * that one, is a coroutine. */
+/* The nearest frame outside of our package, for a span that our package enters. *loose: that frame, or one
+ * of our package's frames below it, is a coroutine. */
 static EP_COLD ep_frame *
 frame_around(ep_frame *frame, bool *loose)
 {
@@ -572,7 +573,7 @@ static PyType_Spec span_spec = {
 
 /* ---- In and out ------------------------------------------------------------------------------ */
 
-/* As the code objects of contextlib have it: one object for all of them. */
+/* Finds the file name of contextlib's code objects: one str object for all of them. */
 static void
 find_contextlib(void)
 {

@@ -2,17 +2,17 @@
  *
  * shim.c, preloaded, calls the hooks here. They run wherever the program calls malloc(): on threads that
  * Python does not know, in thread-exit destructors, inside of the C library and of the allocators of the
- * other domains. Not written down are
- *   - what the thread's busy flag covers: what our own hooks need, and the blocks that the other domains
- *     are made of while they are recorded, unless another recorder has this domain and not those
- *     (ep_py_blocks_inside);
- *   - what this extension asks for, told by the caller's address (memory of traces, tables);
- *   - what the C library needs for the engine, while the calling thread is in there;
- *   - what the dynamic loader asks for: it holds locks that the engine, starting a thread, waits for.
+ * other domains. These blocks are not recorded:
+ *   - those that are allocated while the thread's busy flag is set: for our own hooks, and by the
+ *     allocators of other domains while these are recorded, unless another recorder has this domain and
+ *     not those (ep_py_blocks_inside);
+ *   - those of this extension, which the caller's address shows (memory of traces, tables);
+ *   - those that the C library allocates for the engine, while the calling thread is in the engine;
+ *   - those of the dynamic loader: it holds locks that the engine waits for when it starts a thread.
  *
- * Pages from mmap() are calloc, from mremap() realloc, and munmap() is free; of these only anonymous ones
- * that may be touched, no files. A table of them knows what a munmap() hits: parts of a mapping, or
- * several. */
+ * mmap() is recorded as calloc, mremap() as realloc, munmap() as free, but only for anonymous pages that
+ * may be touched, not for files. A munmap() may free a part of a mapping, or several mappings: a table
+ * of the recorded mappings shows which. */
 #include "compat.h"
 
 #include <stdlib.h>
@@ -50,15 +50,16 @@ is_from(const image *of, const void *caller)
     return (uintptr_t)caller - of->start < of->bytes;
 }
 
-/* Whether a call of ours may be the program's: of a hook that calls the allocator below, if that one ends
- * in a jump, as Python's of the RAW domain does. */
+/* Whether a block that this extension seems to allocate may be the program's: a hook of ours called the
+ * allocator below, and that allocator ended in a jump to malloc(), as Python's of the RAW domain does. */
 static EP_COLD bool
 is_below(const ep_log *log)
 {
     return ep_py_passing != 0 || (log != NULL && log->busy != 0);
 }
 
-/* A thread's first event, or one of the engine's own for it. */
+/* For a thread without a log: makes it. NULL: the C library allocates for the engine itself, or there is
+ * no memory for a log (counted). */
 static EP_COLD ep_log *
 first_log(ep_kind kind)
 {
@@ -108,7 +109,7 @@ find_site(ep_log *log, ep_frame *frame)
     return site != 0 ? site : ep_py_block_site_slow(frame);
 }
 
-/* HOT. Of a frame. */
+/* HOT. The site where a frame executes. */
 static INTO_HOOKS uint32_t
 site_of(ep_log *log, ep_frame *frame)
 {
@@ -120,14 +121,14 @@ site_of(ep_log *log, ep_frame *frame)
     }
     site = ep_block_site_recent(recent, instruction);
     if (EP_UNLIKELY(site == 0)) {
-        return find_site(log, frame);    /* it may be of the frame's caller: not to be kept */
+        return find_site(log, frame);    /* the site may be of the frame's caller, so it must not be kept */
     }
     recent->library_instruction = instruction;
     recent->library_site = site;
     return site;
 }
 
-/* HOT. Where the thread is in Python code, if it has the interpreter. */
+/* HOT. The site where the thread executes Python code; 0: it does not, or it does not hold the GIL. */
 static INTO_HOOKS uint32_t
 site_now(ep_log *log)
 {
@@ -137,7 +138,7 @@ site_now(ep_log *log)
     }
     if (EP_FRAMES_NEED_STACK &&
         EP_UNLIKELY(atomic_load_explicit(&ep_py_greenlets, memory_order_relaxed))) {
-        return 0;    /* the way to the frame may be on a stack that is being exchanged */
+        return 0;    /* the pointer to the frame may be on a C stack that greenlet is exchanging */
     }
     ep_frame *frame = ep_frame_of_program(ep_frame_current(ts));
     if (EP_UNLIKELY(frame == NULL)) {
@@ -153,8 +154,8 @@ ticks_now(void)
                                  : ep_ticks_halves(ep_clock_ticks_slow());
 }
 
-/* The clock first, 1.5 ns an event less than last: what follows is not the interpreter's work, as in
- * source_alloc.c, but a library's next call, which finds the site in the cache. */
+/* The clock is read first, which takes 1.5 ns an event less than reading it last, as source_alloc.c does:
+ * there the interpreter's work follows, here a library's next call, which finds the site in the cache. */
 static INTO_HOOKS void
 put_block(ep_log *log, ep_kind kind, size_t size, const void *block)
 {
@@ -213,7 +214,7 @@ hook_calloc(size_t count, size_t size, const void *caller)
     return block;
 }
 
-/* realloc(p, 0) frees in the GNU library, and gives a block of no bytes in others. */
+/* realloc(p, 0) frees the block in the GNU library; in other libraries it gives a block of no bytes. */
 static void *
 hook_realloc(void *old, size_t size, const void *caller)
 {
@@ -277,7 +278,7 @@ typedef struct mapping {
 static mapping mappings[PAGES_MAX];
 static size_t mapping_count;
 
-/* The first that ends above `at`. */
+/* The index of the first mapping that ends above `at`. */
 static size_t
 mapping_above(uintptr_t at)
 {
@@ -325,7 +326,8 @@ remove_at(size_t at)
     memmove(&mappings[at], &mappings[at + 1], (mapping_count - at) * sizeof *mappings);
 }
 
-/* Takes the next mapping that shares pages with the range. The part that remains is put back. */
+/* Takes the next mapping that shares pages with the range out of the table, and puts back what remains of
+ * it. */
 static void
 cut_asked(void *context)
 {
@@ -346,7 +348,7 @@ cut_asked(void *context)
     }
 }
 
-/* Exactly what was asked for. */
+/* Takes the mapping that is exactly the range that was asked for, if there is one. */
 static void
 take_asked(void *context)
 {
@@ -373,8 +375,8 @@ whole_pages(const void *at, size_t bytes)
     return (mapping){(uintptr_t)at, ((uintptr_t)at + bytes + mask) & ~mask};
 }
 
-/* What goes is a free; of a mapping of which a part stays, a realloc to that part, and a calloc of the
- * other one if it goes in the middle. */
+/* Writes what a munmap() did to a mapping: a free if nothing stays; a realloc to the part that stays; if a
+ * part in the middle goes, also a calloc of the second part that stays. */
 static void
 put_cut(ep_log *log, const page_change *cut)
 {
@@ -469,7 +471,7 @@ visit_image(struct dl_phdr_info *info, size_t info_bytes, void *context)
     return 0;
 }
 
-/* Of the loader, whose only known address is that of its first page. */
+/* Finds the loader's image. Only the address of its first page is known. */
 static int
 visit_loader(struct dl_phdr_info *info, size_t info_bytes, void *context)
 {
@@ -533,7 +535,7 @@ adjust(ep_kind_set kinds)
     }
     bool was = atomic_load_explicit(&recording, memory_order_relaxed);
     if (kinds != 0 && !was) {
-        ep_engine_alone(forget_all, NULL);    /* who knows what was unmapped meanwhile */
+        ep_engine_alone(forget_all, NULL);    /* mappings may have been unmapped while nothing recorded */
     }
     atomic_store_explicit(&recording, kinds != 0, memory_order_relaxed);
     /* Release; pairs with the shim's acquire: the hooks have all that they need. A thread that is in one

@@ -23,9 +23,9 @@ static bool counts_alone;
  * be read. */
 static bool asks_more;
 static PyObject *hook_object;       /* passed to the hook; made once, immortal */
-static bool displaced_somewhere;    /* a thread whose hook was another tool's when we came */
+static bool displaced_somewhere;    /* some thread had another tool's hook when this one was installed */
 static _Atomic uint64_t interruption_count;    /* see ep_source */
-static uint64_t starter_id;         /* the thread that put us in: it must have our hook */
+static uint64_t starter_id;         /* the thread that installed the hook, which must have it */
 
 static inline bool
 is_wanted_at_all(void)
@@ -35,8 +35,8 @@ is_wanted_at_all(void)
 
 /* ---- The hook -------------------------------------------------------------------------------- */
 
-/* HOT. Whether a call of C in a frame need not be looked at (EP_CALL_MAY_NEVER_END): calls of other
- * sorts have an end. */
+/* HOT. Whether it is certain that the end of a C call in this frame will be reported, because it is not the
+ * sort of call that EP_CALL_MAY_NEVER_END is about. */
 static inline bool
 surely_ends(const ep_frame *frame)
 {
@@ -50,7 +50,8 @@ surely_ends(const ep_frame *frame)
 }
 
 #if EP_CALL_MAY_NEVER_END
-/* It may compare a pointer that an earlier call left there, but does not follow it. */
+/* Whether an object is on the frame's stack. A slot may have an old pointer, which is compared, never
+ * followed. */
 static bool
 is_on_stack(const ep_frame *frame, PyCodeObject *code, PyObject *object)
 {
@@ -71,7 +72,8 @@ never_ends_whole(const ep_frame *frame, PyCodeObject *code, PyObject *callable)
 }
 #endif
 
-/* Of an event of a call of C. Its end is left out as well, if it comes. */
+/* Whether a C call is left out because its end may not be reported. If its end is reported, that is left
+ * out, too. */
 static inline bool
 never_ends(const ep_frame *frame, PyCodeObject *code, PyObject *callable)
 {
@@ -177,7 +179,7 @@ count_event_whole(PyFrameObject *frame_object, int what, PyObject *argument)
     return 0;
 }
 
-/* HOT. The fast half of that, which calls nothing, so that no register is saved for a call. */
+/* HOT. The fast half of count_event_whole(). It calls no function, so no register is saved on the stack. */
 static EP_WITH_FILTERS int
 count_event(PyFrameObject *frame_object, int what, PyObject *argument)
 {
@@ -413,7 +415,7 @@ hook_call(PyObject *self, PyObject *args, PyObject *keywords)
         return NULL;
     }
     if (!is_wanted_at_all()) {
-        PyEval_SetProfile(NULL, NULL);    /* we are no longer recording: out of the way */
+        PyEval_SetProfile(NULL, NULL);    /* nothing records any more: removes itself */
         Py_RETURN_NONE;
     }
     count_interruption();
@@ -459,7 +461,7 @@ static void
 end_thread(void)
 {
     if (is_wanted_at_all() && PyThreadState_Get()->c_profilefunc != hook) {
-        count_interruption();    /* nobody could see it later: the thread ends here */
+        count_interruption();    /* now, because the thread ends here */
     }
 }
 
@@ -544,7 +546,7 @@ take_out(void)
     ep_py_generator_stacks_leave(EP_STACKS_PROFILE);
 }
 
-/* `was_in`: the hooks are in already. */
+/* was_in: the hooks are installed already. */
 static int
 put_in(bool was_in)
 {

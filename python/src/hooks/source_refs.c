@@ -23,7 +23,7 @@ typedef struct layer {
     _Atomic bool records;
 } layer;
 
-static layer *installed;    /* NULL: none */
+static layer *installed;    /* not dormant; NULL: none */
 static ep_shared_kinds active;    /* what somebody records */
 
 static void
@@ -62,7 +62,9 @@ tracer(PyObject *object, PyRefTracerEvent event, void *data)
             put(EP_KIND_DESTROY, object);
         }
     }
-    /* Who is removed with us is told; who is put back is not. */
+    /* If another tool removes our tracer, the tracer below is removed with it, and gets the event
+     * REMOVED. If our own code removes ours, `records` is false and the tracer below is put back: it
+     * gets nothing. */
     bool tells = (int)event != REMOVED || atomic_load_explicit(&own->records, memory_order_relaxed);
     return own->below != NULL && tells ? own->below(object, event, own->below_data) : 0;
 }

@@ -1,12 +1,12 @@
-/* The source of what code does by PyEval_SetTrace: lines, instructions and exceptions on 3.11, and
- * `backend="trace"`.
+/* The source of events inside of functions by PyEval_SetTrace: lines, instructions and exceptions on 3.11,
+ * and with `backend="trace"`.
  *
- * The hook is a thread's own, as a profile hook is (source_profile.c); but a trace function that is
- * there already (coverage, a debugger) goes on: ours takes its place in front of it, is passed its
- * object, so that sys.gettrace() shows what it did, and calls it. Who comes later displaces us.
+ * Each thread has a trace hook of its own, like a profile hook (source_profile.c). But a trace function
+ * that is there already (coverage, a debugger) goes on: our hook takes its place, keeps its object, so that
+ * sys.gettrace() gives what it gave before, and calls it. A tool that sets its hook later displaces ours.
  *
- * It sees no calls of functions that are not in Python (the profile hook does), no branches and
- * jumps, and not where an exception is raised again or handled. */
+ * A trace hook does not see calls of functions that are not in Python (the profile hook does), branches and
+ * jumps, nor where an exception is raised again or handled. */
 #include "frame_events.h"
 
 #include "errors.h"
@@ -20,9 +20,9 @@ static bool asks_more;
 static PyObject *hook_object;       /* passed to the hook; made once, immortal */
 static PyObject *str_trace_opcodes; /* interned, immortal */
 static _Atomic uint64_t interruption_count;    /* see ep_source */
-static uint64_t starter_id;         /* the thread that put us in: it must have our hook */
+static uint64_t starter_id;         /* the thread that installed the hook, which must have it */
 
-/* Whose function is behind ours. Changed and read with the GIL. */
+/* The trace function that our hook calls, of each thread that had one. Changed and read with the GIL. */
 typedef struct behind {
     uint64_t thread_id;
     Py_tracefunc function;
@@ -31,7 +31,8 @@ typedef struct behind {
 static behind *behinds;
 static size_t behind_count, behind_capacity;
 
-/* What we write to f_trace_opcodes, as true as the 1 of those who ask for "opcode" events. */
+/* What our hook writes to f_trace_opcodes. The interpreter takes it as true, as the 1 of a program that
+ * asks for "opcode" events itself. */
 #define OPCODES_ARE_OURS 2
 
 static int hook(PyObject *self, PyFrameObject *frame, int what, PyObject *argument);
@@ -49,8 +50,8 @@ function_behind(const PyThreadState *ts)
     return NULL;
 }
 
-/* Puts our hook in front of what the thread has. Nothing else of the thread changes, so that no count of
- * tracing threads does. Fails: -1, exception set. */
+/* Puts our hook in front of the thread's trace function. Nothing else of the thread changes, so the
+ * interpreter's count of tracing threads stays right. Fails: -1, exception set. */
 static int
 go_in_front(PyThreadState *ts)
 {
@@ -82,8 +83,8 @@ give_back(PyThreadState *ts)
     return 0;
 }
 
-/* Calls it. Its exception goes to the program, as without us. It may remove itself, and our hook with
- * it. */
+/* Calls the trace function that was there before. Its exceptions reach the program, as they would without
+ * our hook. It may remove itself, and then our hook goes with it. */
 static EP_COLD int
 pass_on(PyObject *object, PyFrameObject *frame, int what, PyObject *argument)
 {
@@ -280,7 +281,7 @@ static int
 hook(PyObject *self, PyFrameObject *frame, int what, PyObject *argument)
 {
     if (EP_UNLIKELY(active_kinds == 0)) {
-        /* Left behind on a thread that we could not reach: out of the way. */
+        /* The hook was left on this thread, which could not be reached: it removes itself. */
         if (self == hook_object) {
             PyEval_SetTrace(NULL, NULL);
         }
@@ -305,7 +306,7 @@ hook_call(PyObject *self, PyObject *args, PyObject *keywords)
         return NULL;
     }
     if (active_kinds == 0) {
-        PyEval_SetTrace(NULL, NULL);    /* we are no longer recording: out of the way */
+        PyEval_SetTrace(NULL, NULL);    /* nothing records any more: removes itself */
         Py_RETURN_NONE;
     }
     atomic_fetch_add_explicit(&interruption_count, 1, memory_order_relaxed);    /* a count alone */
@@ -350,7 +351,7 @@ static void
 end_thread(void)
 {
     if (active_kinds != 0 && PyThreadState_Get()->c_tracefunc != hook) {
-        /* Nobody could see it later: the thread ends here. */
+        /* Counted now, because the thread ends here. */
         atomic_fetch_add_explicit(&interruption_count, 1, memory_order_relaxed);
     }
 }

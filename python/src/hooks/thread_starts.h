@@ -12,7 +12,8 @@ typedef struct ep_starts_watcher {
     struct ep_starts_watcher *next;
 } ep_starts_watcher;
 
-/* Immortal watcher; twice is once. Fails: -1, exception set; leave then as well. */
+/* watcher: immortal; a second call for it changes nothing. Fails: -1, exception set; stop watching then,
+ * too. */
 int ep_py_watch_starts(ep_starts_watcher *watcher);
 void ep_py_leave_starts(ep_starts_watcher *watcher);
 

@@ -9,6 +9,7 @@
 #include <numpy/ndarraytypes.h>
 #include <numpy/ufuncobject.h>
 
+#include "hash.h"
 #include "intern_parts.h"
 #include "memory.h"
 
@@ -283,29 +284,18 @@ ufunc_callee(PyUFuncObject *ufunc)
     return by_name(name);
 }
 
-/* The tag of a name's key, made from texts, because a key has no room for them. */
-static uint64_t
-hash_text(uint64_t hash, const char *text, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001B3);
-    }
-    return hash;
-}
-
-#define HASH_EMPTY UINT64_C(0xCBF29CE484222325)
-
+/* The tag of a name's key, made from text, because a key has no room for the text. */
 static uintptr_t
 text_tag(const char *text)
 {
-    return (uintptr_t)hash_text(HASH_EMPTY, text, strlen(text)) | UINT64_C(1) << 63;
+    return (uintptr_t)ep_hash_bytes(EP_HASH_EMPTY, text, strlen(text)) | UINT64_C(1) << 63;
 }
 
 static uintptr_t
 two_texts_tag(ep_text first, ep_text second)
 {
-    uint64_t hash = hash_text(hash_text(HASH_EMPTY, first.at, first.bytes), ".", 1);
-    return (uintptr_t)hash_text(hash, second.at, second.bytes) | UINT64_C(1) << 63;
+    uint64_t hash = ep_hash_bytes(ep_hash_bytes(EP_HASH_EMPTY, first.at, first.bytes), ".", 1);
+    return (uintptr_t)ep_hash_bytes(hash, second.at, second.bytes) | UINT64_C(1) << 63;
 }
 
 static bool

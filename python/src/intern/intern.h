@@ -10,7 +10,7 @@
 #include "names.h"
 #include "own_blocks.h"
 
-/* The result of a cold lookup for eventprof's own callables, which are not recorded. */
+/* The id that cold lookups give for eventprof's own callables, which are not recorded. */
 #define EP_ID_SKIP UINT32_MAX
 
 /* Tags of name keys: what the address stands for. */
@@ -75,6 +75,14 @@ ep_py_unbound(PyObject *callable)
         callable = PyMethod_GET_FUNCTION(callable);
     }
     return callable;
+}
+
+/* Whether a CALL event is of a Python function, whose call is recorded when the function starts. 3.12
+ * and 3.13 pass Python functions as bound methods, too (137,200 of 485,562 CALLs in deltablue). */
+static inline bool
+ep_py_is_python_function(PyObject *callable)
+{
+    return Py_IS_TYPE(ep_py_unbound(callable), &PyFunction_Type);
 }
 
 /* Slow path of ep_py_callee(): types, instances, anything that needs checking. */
@@ -218,7 +226,7 @@ ep_py_code_is_wanted(PyCodeObject *code)
 {
     uint32_t name = ep_py_code_name(code);
     if (EP_UNLIKELY(name == EP_ID_SKIP || name == 0)) {
-        return true;    /* the rest of the hook knows */
+        return true;    /* the rest of the hook decides */
     }
     if (EP_LIKELY(ep_verdict_wants(ep_py_verdict(code, name)))) {
         return true;
@@ -284,8 +292,8 @@ void ep_py_look_for_greenlets(void);
 typedef void ep_py_numpy_waiter(void);
 extern EP_HIDDEN _Atomic(ep_py_numpy_waiter *) ep_py_numpy_awaited;
 
-/* Releases references to types that no longer exist; these are frees of the program. Under the GIL, outside
- * of hooks, while hooks still record. */
+/* Releases references to types that no longer exist. That frees blocks of the program, so call it under the
+ * GIL, outside of hooks, while hooks still record. */
 void ep_py_release_types(void);
 
 EP_COLD uint32_t ep_py_block_site_slow(ep_frame *frame);
@@ -345,8 +353,9 @@ ep_open_call *ep_py_open_calls(PyThreadState *ts, ep_thread *thread, const ep_fr
  * NULL. */
 ep_frame *ep_py_frame_at_resume(PyThreadState *ts);
 
-/* Does what EP_FRESH_* asks for before an event of `kind`: names the calling thread's log after its
- * threading.Thread, and finds out which of the calls that windows found at their entry are reported now. */
+/* Does what the EP_FRESH_* bits ask for before an event of `kind`: gives the calling thread the name of its
+ * threading.Thread, and settles which calls were open at the start of windows that found them at their
+ * entry. */
 EP_COLD void ep_py_see_to(ep_log *log, ep_kind kind);
 
 /* EP_FRESH_* of a log. With the GIL nobody else sets bits meanwhile, and a plain load is folded into the

@@ -1,9 +1,9 @@
 /* Blocks that eventprof's own code allocates and frees.
  *
- * Blocks that such code allocates are not recorded. But it may free blocks of the program: an attribute
- * lookup puts a name into the interpreter's cache and drops the name that was there. If that free was not
- * recorded, the address would seem to be given out twice. So the few blocks that were allocated since our
- * own code was entered are listed; frees of all other blocks are recorded. */
+ * Blocks that our own code allocates are not recorded. But our code may free blocks of the program: an
+ * attribute lookup puts a name into the interpreter's cache and drops the name that was there. If that free
+ * was not recorded, the address would seem to be given out twice. So the few blocks that our code has
+ * allocated since it was entered are listed, and frees of all other blocks are recorded. */
 #ifndef EP_OWN_BLOCKS_H
 #define EP_OWN_BLOCKS_H
 
@@ -18,20 +18,20 @@ void ep_py_leave_own(uint32_t busy);
 /* The same for code that only frees our own blocks, although they were allocated earlier. */
 uint32_t ep_py_enter_ours(void);
 
-/* The calling thread runs Python code outside of our package for us, not for the program. Its calls and
- * blocks are not recorded; frees of the program's blocks are. False if nested or without memory; then
- * nothing has changed. Only for a short time: see ep_py_unmute(). */
+/* For Python code outside of our package that the calling thread runs for us, not for the program: from
+ * here on its calls and blocks are not recorded, but frees of the program's blocks are. False if nested
+ * or without memory; then nothing has changed. Only for a short time: see ep_py_unmute(). */
 EP_COLD bool ep_py_mute(void);
-/* The same, but its objects are recorded, and the blocks of the interpreter's allocators and of NumPy,
- * without a line. For code that runs while the program's threads run: these free blocks that it allocated,
- * for instance from the interpreter's free lists. If the block was not recorded, verify takes such a free
- * for a second free of an older block. */
+/* The same, but objects, and blocks of the interpreter's allocators and of NumPy, are recorded, without a
+ * line. For code that runs while the program's threads run: they may free blocks that this code allocated,
+ * for instance blocks that went through the interpreter's free lists. Without a record of such a block,
+ * verify would take the free for a second free of an older block. */
 EP_COLD bool ep_py_mute_calls(void);
-/* Ends both. left: called with each block of ep_py_mute() that lives still; NULL: their frees will be
- * unknown. */
+/* Ends ep_py_mute() or ep_py_mute_calls(). left: called with each block of ep_py_mute() that is still live;
+ * NULL: the frees of these blocks will be recorded, as those of unknown blocks. */
 EP_COLD void ep_py_unmute(void (*left)(uintptr_t address));
 
-/* HOT. In an allocator hook: whether to call the two below; otherwise the hook does nothing. */
+/* HOT. In an allocator hook: whether to call the two functions below. If not, the hook does nothing. */
 static inline bool
 ep_py_lists_own_blocks(const ep_log *log)
 {

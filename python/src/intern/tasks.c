@@ -1,13 +1,14 @@
-/* Which asyncio task runs a coroutine.
+/* Finds the asyncio task that runs a coroutine.
  *
- * Each step of a task is a slice of its coroutine: a call, a resume or a throw. The loops keep the
- * tasks that they step at this moment in one dictionary, asyncio.tasks._current_tasks (from 3.14 on
- * each thread has its own); the one whose coroutine is the frame's is what we look for. So no hook of
- * asyncio's is needed, and slices of coroutines that are merely awaited have no task of their own:
- * they lie in one that has.
+ * Each step of a task is a slice of its coroutine: a call, a resume or a throw. Event loops keep the
+ * tasks that they step at this moment in one dictionary, asyncio.tasks._current_tasks (from 3.14 on each
+ * thread has its own). The task whose coroutine runs in the frame is the one to find, so no hook of
+ * asyncio is needed. Slices of coroutines that are only awaited have no task of their own: they are
+ * inside of a slice that has one.
  *
- * A name is kept as text. Most programs leave it to asyncio, which counts, so there is an end to how
- * many are kept: the table of strings would grow as long as a service runs. */
+ * The name of a task is kept as text. Most programs leave names to asyncio, which numbers the tasks. So
+ * only a limited number of names is kept: otherwise the table of strings would grow as long as a service
+ * runs. */
 #include "tasks.h"
 
 #include <stdio.h>
@@ -25,7 +26,7 @@
 static _Atomic(PyTypeObject *) c_task;
 static _Atomic size_t coroutine_offset;    /* in it; 0: not found */
 
-/* {loop: task}; NULL: asyncio is not there yet. From 3.14 on of tasks in Python alone. */
+/* {loop: task}; NULL: asyncio is not imported yet. From 3.14 on it has only tasks written in Python. */
 static _Atomic(PyObject *) current_tasks;
 /* From 3.14 on: a builtin function that gives the thread's task in C. NULL: not needed. */
 static _Atomic(PyObject *) current_task;
@@ -62,7 +63,7 @@ find_asyncio(void)
         Py_XDECREF(module);
         return false;
     }
-    /* These references are kept for ever; two threads at once find the same objects. */
+    /* Never released. Two threads at once find the same objects. */
     PyObject *type = ep_py_dict_get(dict, str_c_task);
     if (type != NULL && PyType_Check(type)) {
         atomic_store_explicit(&c_task, (PyTypeObject *)type, memory_order_relaxed);

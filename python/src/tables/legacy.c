@@ -5,8 +5,9 @@
  *   what a user logs -/
  *   places -> function, Python function at work, caller, line
  *
- * A place says all about a row but when and how much. Rows are many and places few, so text, lines
- * and categories are worked out for places (event_profiler.py) and spread over rows by ep_py_spread(). */
+ * A place is all of a row but its time and its values. There are many rows and few places, so text,
+ * lines and categories are made once for each place (event_profiler.py), and ep_py_spread() copies them
+ * to the rows. */
 #include "legacy.h"
 
 #include <structmember.h>
@@ -79,7 +80,7 @@ place_in(ep_frame *frame)
     return site != 0 || frame == NULL ? site : ep_py_block_site_slow(frame);
 }
 
-/* Which Python frame called this one. */
+/* The Python frame that called this one. */
 static ep_frame *
 caller_of(PyFrameObject *object)
 {

@@ -1,7 +1,7 @@
-/* Rows into bytes without a Python object a row: what the exporters are made of.
+/* Writes rows as bytes without making a Python object for each row; the exporters are made of this.
  *
- * All of it works on the buffers of NumPy arrays: contiguous, of the type that is said here; a buffer
- * of another length is refused, and so is an index outside of its table. */
+ * All functions work on the buffers of NumPy arrays, which must be contiguous and of the types that
+ * render.h names. A buffer of another length is refused, and so is an index outside of its table. */
 #define PY_SSIZE_T_CLEAN
 #include "render.h"
 
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codec.h"
 #include "types.h"
 
 /* A number in decimal has 20 characters at most, with a point and a sign 22. */
@@ -30,15 +31,15 @@ typedef enum part_type {
     PART_BYTES,    /* the same in every row */
     PART_INT,      /* int64 in decimal */
     PART_US,       /* int64 ns as microseconds with three decimals */
-    PART_SOME,     /* bytes, then an int64 in decimal; neither where it is 0 */
-    PART_MASKED,   /* an int64 in decimal, or bytes where it is unknown */
+    PART_SOME,     /* bytes, then an int64 in decimal; nothing if the number is 0 */
+    PART_MASKED,   /* an int64 in decimal, or bytes if the number is unknown */
     PART_TEXT      /* one of the texts of a dictionary, by an int32 code; -1: nothing */
 } part_type;
 
 typedef struct part {
     part_type type;
-    const char *bytes;    /* the text of all rows, or of the dictionary */
-    size_t length;
+    const char *bytes;    /* the bytes of the part; of PART_TEXT, all texts of the dictionary */
+    size_t length;        /* of bytes; PART_TEXT: not used */
     const int64_t *numbers;
     const uint8_t *unknown;
     const int32_t *codes;
@@ -96,26 +97,20 @@ parse_view(part *p, PyObject *object)
     return true;
 }
 
-static bool
-parse_dictionary(part *p)
+bool
+ep_py_check_texts(const char *function, const Py_buffer *offsets, const Py_buffer *texts, int32_t *count)
 {
-    const Py_buffer *offsets = &p->views[1], *texts = &p->views[2];
-    Py_ssize_t count = offsets->len / (Py_ssize_t)sizeof(int64_t) - 1;
-    p->offsets = offsets->buf;
-    p->bytes = texts->buf;
-    bool whole = count >= 0 && count <= INT32_MAX && p->offsets[0] == 0 &&
-                 p->offsets[count] == texts->len;
-    for (Py_ssize_t i = 0; whole && i < count; i++) {
-        whole = p->offsets[i] <= p->offsets[i + 1];
-        p->length = whole && (size_t)(p->offsets[i + 1] - p->offsets[i]) > p->length
-                        ? (size_t)(p->offsets[i + 1] - p->offsets[i])
-                        : p->length;
+    const int64_t *at = offsets->buf;
+    Py_ssize_t last = offsets->len / (Py_ssize_t)sizeof *at - 1;
+    bool whole = last >= 0 && last <= INT32_MAX && at[0] == 0 && at[last] == texts->len;
+    for (Py_ssize_t i = 0; whole && i < last; i++) {
+        whole = at[i] <= at[i + 1];
     }
     if (!whole) {
-        PyErr_SetString(PyExc_ValueError, "render_rows(): offsets do not fit their texts");
+        PyErr_Format(PyExc_ValueError, "%s: offsets do not fit their texts", function);
         return false;
     }
-    p->count = (int32_t)count;
+    *count = (int32_t)last;
     return true;
 }
 
@@ -129,7 +124,7 @@ numeric_type(const char *word)
                                          : PART_BYTES;
 }
 
-/* The rest of a numeric part: the numbers, and what is written beside or instead of them. */
+/* Reads the operands of a numeric part: the numbers, and what is written before them or in their place. */
 static bool
 parse_numeric(part *p, Py_ssize_t rows, PyObject *second, PyObject *third)
 {
@@ -178,8 +173,14 @@ parse_part(part *p, PyObject *object, Py_ssize_t rows)
     if (strcmp(type, "text") == 0 && texts != NULL) {
         p->type = PART_TEXT;
         p->codes = p->views[0].buf;
-        return holds(&p->views[0], rows, sizeof *p->codes, "render_rows()") &&
-               parse_view(p, offsets) && parse_view(p, texts) && parse_dictionary(p);
+        if (!holds(&p->views[0], rows, sizeof *p->codes, "render_rows()") || !parse_view(p, offsets) ||
+            !parse_view(p, texts) ||
+            !ep_py_check_texts("render_rows()", &p->views[1], &p->views[2], &p->count)) {
+            return false;
+        }
+        p->offsets = p->views[1].buf;
+        p->bytes = p->views[2].buf;
+        return true;
     }
     p->type = numeric_type(type);
     return parse_numeric(p, rows, offsets, texts);
@@ -298,7 +299,7 @@ ep_py_render_rows(PyObject *module, PyObject *args)
 
 /* ---- Calls as begins and ends ---------------------------------------------------------------- */
 
-/* Where a list of begins and ends goes on. */
+/* The state between two calls of nest(). */
 typedef struct nesting {
     Py_ssize_t at;    /* in the rows: the next call that begins */
     int32_t top;      /* the innermost open call; -1: none */
@@ -322,7 +323,7 @@ nest(nesting *from, const int32_t *parent, Py_ssize_t rows, const int32_t *calls
         }
         if (from->top != until) {
             if (from->top < 0) {
-                return -1;    /* its parent was closed before */
+                return -1;    /* its parent has ended already */
             }
             steps[written++] = ~from->top;
             from->top = parent[from->top];
@@ -380,7 +381,8 @@ done:
     return result;
 }
 
-/* Sorts rows by thread, in order. Fails: false, a thread is outside of its table. */
+/* Sorts rows by thread; rows of one thread stay in order. next: scratch. Fails: false, a thread is
+ * outside of its table. */
 static bool
 sort_by_thread(const int32_t *thread, Py_ssize_t rows, Py_ssize_t threads, int64_t *first, int64_t *next,
                int32_t *sorted)
@@ -573,30 +575,19 @@ ep_py_fold_calls(PyObject *module, PyObject *args)
 /* The size of the largest packet, in which every varint has ten bytes. */
 #define PACKET_MAX 96
 
-static uint8_t *
-write_varint(uint8_t *at, uint64_t value)
-{
-    while (value >= 128) {
-        *at++ = (uint8_t)(value | 128);
-        value >>= 7;
-    }
-    *at++ = (uint8_t)value;
-    return at;
-}
-
-/* One packet of a sequence whose clock is incremental:
+/* Writes a packet of a sequence whose clock is incremental:
  *   0A length { 40 delta, 50 sequence, 5A length { event }, [68 02] }
- * 68 02 says that the packet needs what was interned. An end needs nothing but the clock and the
- * default track, which its sequence always has: 2 bytes less. */
+ * 68 02 says that the packet refers to interned names. The end of a slice does not, and so takes 2 bytes
+ * less. */
 static uint8_t *
 write_packet(uint8_t *at, uint64_t delta_ns, uint32_t sequence, const uint8_t *event, size_t length,
              bool needs_state)
 {
     uint8_t packet[PACKET_MAX], *to = packet;
     *to++ = 0x40;
-    to = write_varint(to, delta_ns);
+    to = ep_store_varint(to, delta_ns);
     *to++ = 0x50;
-    to = write_varint(to, sequence);
+    to = ep_store_varint(to, sequence);
     *to++ = 0x5A;
     *to++ = (uint8_t)length;
     memcpy(to, event, length);
@@ -606,7 +597,7 @@ write_packet(uint8_t *at, uint64_t delta_ns, uint32_t sequence, const uint8_t *e
         *to++ = 0x02;
     }
     *at++ = 0x0A;
-    at = write_varint(at, (uint64_t)(to - packet));
+    at = ep_store_varint(at, (uint64_t)(to - packet));
     memcpy(at, packet, (size_t)(to - packet));
     return at + (to - packet);
 }
@@ -615,8 +606,8 @@ typedef struct slices {
     const int32_t *steps;
     Py_ssize_t step_count, call_count;
     const int64_t *start_ns, *duration_ns;
-    const int32_t *function;       /* its name has the number 1 + this; -1: `unknown` has it */
-    const int32_t *site;           /* its number; 0: none */
+    const int32_t *function;       /* by call; 1 + this is the number of its name; -1: `unknown` is */
+    const int32_t *site;           /* by call; the number of its source location; 0: none */
     uint32_t unknown, sequence;
     int depth, depth_max;          /* of slices that a viewer shows */
     int64_t last_ns, left_out;
@@ -645,11 +636,11 @@ write_slices(slices *s, uint8_t *at)
         if (begins) {
             *to++ = 0x50;             /* name_iid */
             int32_t function = s->function[call];
-            to = write_varint(to, function < 0 ? s->unknown : (uint32_t)function + 1);
+            to = ep_store_varint(to, function < 0 ? s->unknown : (uint32_t)function + 1);
             if (s->site[call] > 0) {
                 *to++ = 0x90;         /* source_location_iid = 34 */
                 *to++ = 0x02;
-                to = write_varint(to, (uint32_t)s->site[call]);
+                to = ep_store_varint(to, (uint32_t)s->site[call]);
             }
         }
         at = write_packet(at, (uint64_t)(ns - s->last_ns), s->sequence, event, (size_t)(to - event),
@@ -731,7 +722,7 @@ ep_py_perfetto_counters(PyObject *module, PyObject *args)
             *to++ = 4;
             *to++ = 0xF0;    /* counter_value = 30 */
             *to++ = 0x01;
-            to = write_varint(to, (uint64_t)values[i]);
+            to = ep_store_varint(to, (uint64_t)values[i]);
             at = write_packet(at, (uint64_t)(now - last_ns), sequence, event, (size_t)(to - event),
                               false);
             last_ns = now;

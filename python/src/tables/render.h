@@ -4,6 +4,7 @@
 #define EP_RENDER_H
 
 #include <Python.h>
+#include <stdbool.h>
 
 /* render_rows(rows, parts) -> bytes: every row is its parts, one after another. A part is bytes; or
  * ("int", numbers); or ("us", numbers), ns as microseconds with three decimals; or ("some", numbers,
@@ -32,5 +33,11 @@ PyObject *ep_py_perfetto_slices(PyObject *module, PyObject *args);
 
 /* perfetto_counters(time, value, sequence, last_ns) -> (bytes, last_ns). */
 PyObject *ep_py_perfetto_counters(PyObject *module, PyObject *args);
+
+/* Checks the texts of a column: `offsets` (int64, one more than there are texts) must rise from 0 to the
+ * length of `texts`. function: for the message. *count: how many texts there are. Fails: false,
+ * exception set. */
+bool ep_py_check_texts(const char *function, const Py_buffer *offsets, const Py_buffer *texts,
+                       int32_t *count);
 
 #endif

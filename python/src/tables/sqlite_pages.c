@@ -2,7 +2,7 @@
  *
  *   0        8                             content               4096
  *   [header] [offset of each cell, 2 bytes] ...free...  [cell n]..[cell 0]
- *   header: 0D, first free block (2), cells (2), offset of the content (2), fragments (1)
+ *   header: 0D, offset of the first freeblock (2), cells (2), offset of the content (2), fragments (1)
  *   cell:   varint bytes of the record, varint key, record
  *   record: varint bytes of this head, varint type of each column; then the values, big-endian
  *   types:  0 null, 1 to 6 integers of 1 2 3 4 6 8 bytes, 7 double, 8 and 9 the integers 0 and 1,
@@ -16,17 +16,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "render.h"
 #include "types.h"
 
-#define PAGE 4096
-#define PAGE_HEADER 8
+#define PAGE_BYTES 4096
+#define PAGE_HEADER_BYTES 8
 #define LEAF 0x0D
-#define VARINT_MAX 9
-/* Of a longer record, SQLite keeps a part in overflow pages. */
-#define RECORD_MAX (PAGE - 35)
-/* Columns of a table: the bytes of a record's head must be one varint of two bytes at most. */
+#define VARINT_BYTES_MAX 9
+/* SQLite puts a part of a longer record into overflow pages, which are not written here. */
+#define RECORD_BYTES_MAX (PAGE_BYTES - 35)
+/* With more columns the length of a record's head might not fit a varint of two bytes. */
 #define COLUMNS_MAX 1000
-/* A varint of eight bytes, which has seven bits in each. */
+/* Smaller keys fit a varint of eight bytes, which has seven bits in each. */
 #define KEY_MAX ((int64_t)1 << 56)
 
 typedef enum column_type {
@@ -42,18 +43,18 @@ typedef struct column {
     const double *reals;
     const uint8_t *unknown;    /* NULL: no value is null */
     const int32_t *codes;
-    const int64_t *offsets;    /* count + 1 */
+    const int64_t *offsets;    /* where each text begins; count + 1 */
     const uint8_t *texts;
-    int32_t count;
+    int32_t count;             /* of texts */
     Py_buffer views[3];
     int view_count;
 } column;
 
 typedef struct leaves {
     uint8_t *pages;
-    int64_t *last;      /* the last key of each page */
-    size_t count, room; /* pages */
-    size_t cells, content; /* of the last page */
+    int64_t *last;            /* the last key of each page */
+    size_t count, room;       /* pages */
+    size_t cells, content;    /* of the last page: its cells, the offset of its content */
 } leaves;
 
 typedef enum leaves_result {
@@ -98,7 +99,7 @@ put_16(uint8_t *at, size_t value)
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
-/* The type of an integer and its bytes: the fewest that hold it. */
+/* Returns: the type for an integer. *bytes: the fewest bytes that hold it. */
 static uint8_t
 integer_type(int64_t value, int *bytes)
 {
@@ -142,7 +143,7 @@ put_value(const column *c, Py_ssize_t row, uint8_t **types, uint8_t **values, le
         return false;
     } else {
         int64_t from = c->offsets[c->codes[row]], length = c->offsets[c->codes[row] + 1] - from;
-        if (length > RECORD_MAX) {
+        if (length > RECORD_BYTES_MAX) {
             *why = LEAVES_TOO_LONG;
             return false;
         }
@@ -153,10 +154,11 @@ put_value(const column *c, Py_ssize_t row, uint8_t **types, uint8_t **values, le
     return true;
 }
 
-/* Room of a record before its length is checked, and of one more value. */
-#define SCRATCH (2 * RECORD_MAX + 16)
+/* The values of a record and one more value, which is written before the length is checked. */
+#define VALUES_BYTES_MAX (2 * RECORD_BYTES_MAX + 16)
 
-/* Writes a record: at most RECORD_MAX bytes. Returns: its length, or 0, and `why` says what is wrong. */
+/* Writes a record: at most RECORD_BYTES_MAX bytes. Returns: its length, or 0, and `why` says what is
+ * wrong. */
 static size_t
 put_record(uint8_t *to, uint8_t *types, uint8_t *values, const column *columns, Py_ssize_t count,
            Py_ssize_t row, leaves_result *why)
@@ -166,7 +168,7 @@ put_record(uint8_t *to, uint8_t *types, uint8_t *values, const column *columns, 
         if (!put_value(&columns[i], row, &next_type, &next_value, why)) {
             return 0;
         }
-        if (next_value - values > RECORD_MAX) {
+        if (next_value - values > RECORD_BYTES_MAX) {
             *why = LEAVES_TOO_LONG;
             return 0;
         }
@@ -174,7 +176,7 @@ put_record(uint8_t *to, uint8_t *types, uint8_t *values, const column *columns, 
     size_t type_bytes = (size_t)(next_type - types), value_bytes = (size_t)(next_value - values);
     /* The head's length counts its own varint. */
     size_t head = type_bytes + 1 < 128 ? type_bytes + 1 : type_bytes + 2;
-    if (head + value_bytes > RECORD_MAX) {
+    if (head + value_bytes > RECORD_BYTES_MAX) {
         *why = LEAVES_TOO_LONG;
         return 0;
     }
@@ -191,7 +193,7 @@ add_page(leaves *to)
 {
     if (to->count == to->room) {
         size_t room = to->room < 8 ? 16 : to->room * 2;
-        uint8_t *pages = realloc(to->pages, room * PAGE);
+        uint8_t *pages = realloc(to->pages, room * PAGE_BYTES);
         to->pages = pages == NULL ? to->pages : pages;
         int64_t *last = realloc(to->last, room * sizeof *last);
         to->last = last == NULL ? to->last : last;
@@ -200,30 +202,30 @@ add_page(leaves *to)
         }
         to->room = room;
     }
-    memset(to->pages + to->count * PAGE, 0, PAGE);
-    to->pages[to->count * PAGE] = LEAF;
+    memset(to->pages + to->count * PAGE_BYTES, 0, PAGE_BYTES);
+    to->pages[to->count * PAGE_BYTES] = LEAF;
     to->count++;
     to->cells = 0;
-    to->content = PAGE;
+    to->content = PAGE_BYTES;
     return true;
 }
 
 static bool
 add_cell(leaves *to, int64_t key, const uint8_t *record, size_t length)
 {
-    uint8_t head[2 * VARINT_MAX];
+    uint8_t head[2 * VARINT_BYTES_MAX];
     uint8_t *end = put_varint(put_varint(head, length), (uint64_t)key);
     size_t size = (size_t)(end - head) + length;
-    if (to->count == 0 || PAGE_HEADER + 2 * (to->cells + 1) + size > to->content) {
+    if (to->count == 0 || PAGE_HEADER_BYTES + 2 * (to->cells + 1) + size > to->content) {
         if (!add_page(to)) {
             return false;
         }
     }
-    uint8_t *page = to->pages + (to->count - 1) * PAGE;
+    uint8_t *page = to->pages + (to->count - 1) * PAGE_BYTES;
     to->content -= size;
     memcpy(page + to->content, head, (size_t)(end - head));
     memcpy(page + to->content + (end - head), record, length);
-    put_16(page + PAGE_HEADER + 2 * to->cells, to->content);
+    put_16(page + PAGE_HEADER_BYTES + 2 * to->cells, to->content);
     to->cells++;
     put_16(page + 3, to->cells);
     put_16(page + 5, to->content);
@@ -235,12 +237,12 @@ static leaves_result
 add_rows(leaves *to, const int64_t *keys, Py_ssize_t rows, const column *columns, Py_ssize_t count)
 {
     leaves_result result = LEAVES_DONE;
-    size_t type_room = (size_t)count * VARINT_MAX + 1;
-    uint8_t *scratch = malloc(RECORD_MAX + SCRATCH + type_room);
+    size_t type_room = (size_t)count * VARINT_BYTES_MAX + 1;
+    uint8_t *scratch = malloc(RECORD_BYTES_MAX + VALUES_BYTES_MAX + type_room);
     if (scratch == NULL) {
         return LEAVES_NO_MEMORY;
     }
-    uint8_t *record = scratch, *values = record + RECORD_MAX, *types = values + SCRATCH;
+    uint8_t *record = scratch, *values = record + RECORD_BYTES_MAX, *types = values + VALUES_BYTES_MAX;
     for (Py_ssize_t row = 0; result == LEAVES_DONE && row < rows; row++) {
         if (keys[row] < 0 || keys[row] >= KEY_MAX || (row > 0 && keys[row] <= keys[row - 1])) {
             result = LEAVES_BAD_KEY;
@@ -276,22 +278,12 @@ take_view(column *c, PyObject *object, Py_ssize_t bytes)
 static bool
 take_texts(column *c, PyObject *offsets, PyObject *texts)
 {
-    if (!take_view(c, offsets, -1) || !take_view(c, texts, -1)) {
+    if (!take_view(c, offsets, -1) || !take_view(c, texts, -1) ||
+        !ep_py_check_texts("sqlite_leaves()", &c->views[1], &c->views[2], &c->count)) {
         return false;
     }
-    Py_ssize_t count = c->views[1].len / (Py_ssize_t)sizeof(int64_t) - 1;
     c->offsets = c->views[1].buf;
     c->texts = c->views[2].buf;
-    bool whole = count >= 0 && count <= INT32_MAX && c->offsets[0] == 0 &&
-                 c->offsets[count] == c->views[2].len;
-    for (Py_ssize_t i = 0; whole && i < count; i++) {
-        whole = c->offsets[i] <= c->offsets[i + 1];
-    }
-    if (!whole) {
-        PyErr_SetString(PyExc_ValueError, "sqlite_leaves(): offsets do not fit their texts");
-        return false;
-    }
-    c->count = (int32_t)count;
     return true;
 }
 
@@ -341,7 +333,7 @@ give(leaves_result result, const leaves *made)
     switch (result) {
         case LEAVES_DONE:
             return Py_BuildValue(
-                "y#N", pages, (Py_ssize_t)(made->count * PAGE),
+                "y#N", pages, (Py_ssize_t)(made->count * PAGE_BYTES),
                 PyByteArray_FromStringAndSize((const char *)made->last, last_bytes));
         case LEAVES_NO_MEMORY:
             return PyErr_NoMemory();

@@ -3,16 +3,16 @@
 #include "archive_model.h"
 #include "memory.h"
 
-ep_block_coder *
-ep_block_coder_new(const ep_block_names *names, bool writes)
+ep_events_coder *
+ep_events_coder_new(const ep_events_ids *ids, bool writes)
 {
-    ep_block_coder *coder = ep_calloc(1, sizeof *coder);
+    ep_events_coder *coder = ep_calloc(1, sizeof *coder);
     if (coder == NULL) {
         return NULL;
     }
-    size_t events = writes ? EP_BLOCK_EVENTS : EP_BLOCK_EVENTS_MAX;
-    coder->names = *names;
-    coder->threads = ep_calloc(names->thread_count, sizeof *coder->threads);
+    size_t events = writes ? EP_SECTION_ROWS : EP_SECTION_ROWS_MAX;
+    coder->ids = *ids;
+    coder->threads = ep_calloc(ids->thread_count, sizeof *coder->threads);
     coder->nodes = ep_realloc(NULL, events, sizeof *coder->nodes);
     bool whole = coder->threads != NULL && coder->nodes != NULL;
     if (writes && whole) {
@@ -22,14 +22,14 @@ ep_block_coder_new(const ep_block_names *names, bool writes)
         whole = coder->seen != NULL && coder->streams != NULL && coder->bytes != NULL;
     }
     if (!whole) {
-        ep_block_coder_free(coder);
+        ep_events_coder_free(coder);
         return NULL;
     }
     return coder;
 }
 
 void
-ep_block_coder_free(ep_block_coder *coder)
+ep_events_coder_free(ep_events_coder *coder)
 {
     if (coder != NULL) {
         free(coder->threads);
