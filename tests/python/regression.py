@@ -700,7 +700,9 @@ def page(directory: Path) -> None:
     ]
     out += [
         "",
-        *wrap(f"{sum(events):,} events were recorded, without those of the processes that were forked."),
+        *wrap(
+            f"{sum(events):,} events were recorded, without those of the processes that were forked."
+        ),
     ]
     out += [
         "",

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.lines:
         return _print_lines(trace, arguments)
     if arguments.function:
-        raise Failure("--function goes with --lines", 2)
+        raise Failure("--function needs --lines", 2)
     if not trace._facts["events"] and len(trace.functions):
         return _print_sums(trace, arguments)
     if arguments.short:
@@ -132,7 +132,7 @@ def _print_json(trace: Trace, arguments: argparse.Namespace) -> int:
     from ..answers.first import report_rows
 
     if arguments.lines:
-        raise Failure("--json is of the report, not of --lines: use events and stats", 2)
+        raise Failure("--json does not go with --lines: use 'eventprof stats --json'", 2)
     answer = report_rows(trace, arguments.limit or len(trace.functions))
     print(document("report", trace, answer, budget=arguments.budget, file=arguments.file))
     return 0

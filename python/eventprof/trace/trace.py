@@ -96,7 +96,7 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
         from .verification import verify
 
         if limit < 1:
-            raise ValueError(f"limit: at least one finding, not {limit}")
+            raise ValueError(f"limit must be 1 or more, not {limit}")
         return verify(self, all, limit)
 
     @cached_property
@@ -312,7 +312,7 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
         from ..viewer import open_page, write
 
         if grain < 1:
-            raise ValueError(f"grain: at least 1 ns, not {grain}")
+            raise ValueError(f"grain must be 1 ns or more, not {grain}")
         if path is None:
             return open_page(self, title=title, grain=grain, source=source)
         write(self, path, title=title, grain=grain, source=source, force=force)
