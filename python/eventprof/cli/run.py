@@ -6,8 +6,8 @@ the same exit status. All threads are recorded, from the program's first line un
 that it registered with atexit have run.
 
 The events go to a file while the program runs, so that they survive a crash. If the program has
-child processes, each writes its own file into a folder NAME.epd, and the program's own file is
-moved there at the end. Then a line on standard error says what was recorded and where it is.
+child processes, each writes its own file into a folder NAME.epd, and the program's own file goes
+there, too, at the end. Then a line on standard error says what was recorded and where it is.
 """
 
 from __future__ import annotations
