@@ -296,7 +296,7 @@ def test_what_was_not_asked_for_is_noted():
         "Note: events= leaves out return, yield, resume, throw, unwind: calls and times are "
         "incomplete." in text
     )
-    assert "events= leaves out realloc_free, free: bytes and blocks are" in text
+    assert "realloc_free, free: bytes and blocks are" in text
     assert "Note: of Python's allocators only obj is recorded, as memory= says." in text
     assert "left out     calls of other functions" in text
 
