@@ -54,8 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lines",
         action="store_true",
-        help="functions line by line instead of the report: hits, time (with the calls inside), time "
-        "without them, share, bytes and blocks; the functions with the most time first",
+        help="functions line by line instead of the report: hits, time (with the calls inside), "
+        "time without them, share, bytes and blocks; the functions with the most time first",
     )
     parser.add_argument(
         "--function",
