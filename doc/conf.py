@@ -50,7 +50,9 @@ toc_object_entries_show_parents = "hide"
 
 
 #: Classes that users call: the others are made by functions, whose parameters are documented.
-CALLED = {"EventProfiler", "EventProfilerDebug", "WithEventProfiler"}
+CALLED = {
+    "ASGIMiddleware", "WSGIMiddleware", "EventProfiler", "EventProfilerDebug", "WithEventProfiler",
+}  # fmt: skip
 #: What the Attributes section of a class held, by the class's name.
 attributes: dict[str, list[tuple[str, str, str]]] = {}
 

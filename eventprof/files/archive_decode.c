@@ -45,7 +45,7 @@ get_symbol(ep_events_coder *coder, reader *r, const thread_model *t)
     }
     unsigned kind = (token - 2u) / 2 + 1;
     if (kind >= EP_KIND_COUNT || !kind_is_event(coder, kind)) {
-        r->wrong = "an event is of no known kind";
+        r->wrong = "an event has an unknown kind";
         return 0;
     }
     if (token % 2 == 0) {
@@ -93,7 +93,7 @@ get_allocation(ep_events_coder *coder, reader *r, unsigned domain, uint32_t symb
     } else if (place == PLACE_FAR) {
         address = ep_input_le(&r->in[STREAM_ADDRESSES], 8);
     } else {
-        r->wrong = "an allocation is at no known place";
+        r->wrong = "an allocation has an unknown place";
     }
     note_allocation(coder, list, class, address);
     return address;
@@ -166,7 +166,7 @@ get_run(ep_events_coder *coder, reader *r, ep_columns *c, rows *at, int32_t thre
         uint32_t symbol = get_symbol(coder, r, t);
         if (EP_UNLIKELY(symbol == 0 || at->time > at->last_time || r->wrong != NULL)) {
             r->wrong = r->wrong != NULL ? r->wrong
-                       : symbol == 0    ? "an event is of no known kind"
+                       : symbol == 0    ? "an event has an unknown kind"
                                         : "its times are not in order";
             return;
         }

@@ -365,7 +365,7 @@ read_items(ep_archive *a, const ep_section *s, item_reader *read, const char **w
         }
     }
     if (in.bad || in.at != in.end) {
-        *wrong = "what it holds is not possible";
+        *wrong = "its content is not possible";
         return EP_FORMAT;
     }
     return EP_OK;
@@ -406,7 +406,7 @@ ep_archive_read_all_items(ep_archive *a)
     for (size_t i = 0; i < sizeof readers / sizeof *readers && status == EP_OK; i++) {
         status = read_sections_of(a, i);
         if (status == EP_OK && i == 0 && !a->has_recording) {
-            return ep_fail(a->error, EP_FORMAT, "it says nothing of its recording (%s)",
+            return ep_fail(a->error, EP_FORMAT, "what it says about its recording cannot be read (%s)",
                            a->info.damage);
         }
     }

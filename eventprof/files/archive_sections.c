@@ -199,7 +199,7 @@ ep_archive_read_header(ep_archive *a)
         return ep_fail(a->error, EP_FORMAT, "it is empty");
     }
     if (memcmp(header, EP_ARCHIVE_MAGIC, here < 7 ? here : 7) != 0) {
-        return ep_fail(a->error, EP_FORMAT, "it is no eventprof archive (offset 0)");
+        return ep_fail(a->error, EP_FORMAT, "it is not an archive of eventprof (offset 0)");
     }
     if (here < sizeof header) {
         return ep_fail(a->error, EP_FORMAT,

@@ -389,7 +389,7 @@ ep_file_stream_open(ep_file_reader *reader, ep_recording *recording, ep_file_str
                     ep_error *error)
 {
     if (reader->facts.writer_lives) {
-        return ep_fail(error, EP_STATE, "its program still writes to it");
+        return ep_fail(error, EP_STATE, "a program still records into it");
     }
     ep_file_stream *s = ep_calloc(1, sizeof *s);
     if (s == NULL) {

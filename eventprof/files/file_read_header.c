@@ -101,7 +101,7 @@ check_header(const ep_file_header *header, int64_t got, ep_error *error)
     }
     if (header->major > EP_FILE_MAJOR) {
         return ep_fail(error, EP_FORMAT,
-                       "version %u.%u of the log format; this eventprof reads up to %d: take a newer one",
+                       "version %u.%u of the log format; this eventprof reads up to %d: use a newer one",
                        header->major, header->minor, EP_FILE_MAJOR);
     }
     uint32_t phase = atomic_load_explicit(&header->phase, memory_order_relaxed);

@@ -35,7 +35,7 @@ ep_room_share(int descriptor, uint64_t limit_bytes, bool warns, ep_error *error)
         return ep_fail_os(error, errno);
     }
     if (facts.st_size != ROOM_BYTES) {    /* behind its end, an access would raise SIGBUS */
-        return ep_fail(error, EP_FORMAT, "it is no room of recordings");
+        return ep_fail(error, EP_FORMAT, "it is not the file of the limit that processes share");
     }
     void *at = mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (at == MAP_FAILED) {
@@ -49,7 +49,7 @@ ep_room_share(int descriptor, uint64_t limit_bytes, bool warns, ep_error *error)
         memcpy(page->magic, ROOM_MAGIC, sizeof page->magic);
     } else if (memcmp(page->magic, ROOM_MAGIC, sizeof page->magic) != 0) {
         (void)munmap(at, ROOM_BYTES);
-        return ep_fail(error, EP_FORMAT, "it is no room of recordings");
+        return ep_fail(error, EP_FORMAT, "it is not the file of the limit that processes share");
     }
     /* Release: a thread that sees the page sees its limit. */
     atomic_store_explicit(&shared, page, memory_order_release);

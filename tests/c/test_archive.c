@@ -182,7 +182,7 @@ START_TEST(what_is_no_archive_is_said_to_be_none)
     } files[] = {
         {"", 0, "empty"},
         {"PK\3\4 something else that is long enough for a header, or so one would like to think", 80,
-         "no eventprof archive"},
+         "not an archive of eventprof"},
         {"EVP", 3, "within its header"},
         {"EVPARCH\r\n\x89\r\n\x1a 4567890123456789012345678901234567890123456789012345", 64,
          "transfer it again"},

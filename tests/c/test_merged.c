@@ -321,7 +321,7 @@ bytes_of_pass(size_t events, size_t count, int64_t apart_ns)
 
 START_TEST(memory_does_not_grow_with_the_events)
 {
-    size_t section = EP_BLOCK_EVENTS, few = bytes_of_pass(section, 2, 0),
+    size_t section = EP_SECTION_ROWS, few = bytes_of_pass(section, 2, 0),
            many = bytes_of_pass(3 * section, 2, 0);
 
     ck_assert_uint_le(many, few + few / 8);    /* columns would take 18 to 43 MiB more */

@@ -454,11 +454,13 @@ def main(tool):
 
 BOTH, TOLD, YIELDED, REFUSED = "both", "both, told", "yielded", "refused"
 MEANING = {
-    BOTH: "each saw what it sees alone",
-    TOLD: "the same; while the tool's allocator hooks lay on eventprof's, `Recorder.displaced` said ``alloc``",
-    YIELDED: "the tool saw what it sees alone; eventprof lost its hook to it, recorded all that came while it had "
-    "it, and said so in `Recorder.displaced`",
-    REFUSED: "the tool saw what it sees alone; eventprof's start raised `ToolInUseError`, as the tool had the hook",
+    BOTH: "the tool and eventprof each recorded what they record alone",
+    TOLD: "the same, and `Recorder.displaced` said ``alloc`` while the tool's allocator hooks were in front of "
+    "eventprof's",
+    YIELDED: "the tool recorded what it records alone. It took eventprof's hook; eventprof recorded everything "
+    "until then, and said so in `Recorder.displaced`",
+    REFUSED: "the tool recorded what it records alone. The tool had the hook, so the start of eventprof raised "
+    "`ToolInUseError`",
 }
 # Tools that take the one hook of PyEval_SetProfile, and tools whose end takes away what lies on their allocator
 # hooks.

@@ -69,19 +69,18 @@ LEFT_OUT = {
 EXPLAINED = [
     (
         "test.test_monitoring.*",
-        "Every case first asserts that no tool monitors any event. They all end as beside any other tool of the same "
-        "events: see below.",
+        "Every case first asserts that no tool monitors any event, so it fails beside every tool that does: see below.",
     ),
     (
         "test.test_sys_setprofile.TestEdgeCases.test_method_with_c_function",
-        "A call of sys.setprofile() whose place is monitored already reports its own return to the function that it "
-        "has just set. The same under cProfile.",
+        "The interpreter reports the return of a call of sys.setprofile() to the function that the call has just set, if "
+        "calls are monitored at that place already.",
     ),
     (
         "test.test_tracemalloc.TestTracemallocEnabled.test_get_traced_memory",
-        "It asserts that tracemalloc has not one byte after clear_traces(). Where something is monitored, the "
-        "interpreter makes an int of 32 bytes for each callback (3.12 and 3.13), here that of the call of "
-        "get_traced_memory(). The same under cProfile.",
+        "The case asserts that tracemalloc has not one byte after clear_traces(). Where something is monitored, the "
+        "interpreter makes an int of 32 bytes for each callback (3.12 and 3.13), here for the call of "
+        "get_traced_memory().",
     ),
 ]
 
@@ -606,7 +605,8 @@ def page(directory: Path) -> None:
             "and then by ``eventprof run -m test`` or ``-m pytest`` with calls and memory recorded. The tables "
             "have the number of cases, and how many of them had another result when they were recorded (passed, "
             "failed, an error, skipped; an exit status). A case whose result differed was run again in both ways:"
-            " it is counted only if it never had that result without eventprof."
+            " it is counted only if it never had that result without eventprof. The end of this page explains "
+            "each difference, and the suite ``test_monitoring, hidden``."
         ),
         "",
         "CPython's own tests",
@@ -631,7 +631,7 @@ def page(directory: Path) -> None:
                         if result["differences"][c][2] == result["differences"][c][1]
                     ]
                     where.setdefault(python, []).append(
-                        f"{len(hits)} on {python}, of which {len(as_cprofile)} end the same under cProfile"
+                        f"{len(hits)} on {python}, {len(as_cprofile)} of them under cProfile, too"
                     )
         if where:
             out += [
@@ -647,7 +647,7 @@ def page(directory: Path) -> None:
     for (module, version), (pattern, why) in LEFT_OUT.items():
         out += [
             f"``{module}``'s ``{pattern}`` on {version}",
-            *wrap(f"Left out on both sides. {why}", "    "),
+            *wrap(f"Left out with and without eventprof. {why}", "    "),
         ]
     out += [
         "",
@@ -660,18 +660,18 @@ def page(directory: Path) -> None:
     hidden = by_suite.get(HIDDEN, {})
     if hidden:
         counts = "; ".join(
-            f"{python}: {r['cases']} cases, {len(r['fails_bare'])} of which fail beside the stand-in, "
-            f"{len(r['differences'])} otherwise beside eventprof"
+            f"on {python} {len(r['fails_bare'])} of {r['cases']} cases fail beside this tool, and "
+            f"{len(r['differences'])} have another result beside eventprof"
             for python, r in sorted(hidden.items())
         )
         out += [
             "",
             *wrap(
-                "The cases of ``test_monitoring`` were run once more with their checks for other tools answered as if "
-                "there were none, beside a tool of a few lines of Python that asks for the events that eventprof asks "
-                f"for and does nothing, and beside eventprof. {counts}. Those that fail beside either one count the "
-                "return of ``set_events()`` itself, or look for instructions that the interpreter does not use where "
-                "calls are monitored."
+                "In the suite ``test_monitoring, hidden`` the first check of each case, for other tools, is told that there "
+                "are none. It was run beside eventprof, and beside a tool of a few lines of Python that asks for the "
+                f"same events and does nothing: {counts}. The cases that fail beside both count the return of "
+                "``set_events()`` itself, or look for instructions that the interpreter does not use where calls are "
+                "monitored."
             ),
         ]
     fails = [
@@ -700,7 +700,9 @@ def page(directory: Path) -> None:
     ]
     out += [
         "",
-        *wrap(f"Recorded: {sum(events):,} events, and those of the processes that were forked."),
+        *wrap(
+            f"{sum(events):,} events were recorded, without those of the processes that were forked."
+        ),
     ]
     out += [
         "",
@@ -719,16 +721,16 @@ def page(directory: Path) -> None:
 
 NOTE = (
     "The builds of 3.11 and 3.12 used here come without ``test_concurrent_futures`` and ``test_multiprocessing_fork``. "
-    "Those of 3.13 were taken, without their checks for sanitizers, which the older ones cannot make. 3.14 and 3.15 are "
-    "Debian's, with its packages of the tests. The build of 3.13t comes without tests: those of its own sources were "
-    "taken, and the modules in C that they need compiled for it."
+    "They ran these two of 3.13, without the checks for sanitizers, which older versions cannot make. 3.14 and 3.15 "
+    "are Debian's, with its packages of the tests. The build of 3.13t comes without tests: it ran those of its sources, "
+    "and the modules in C that they need were compiled for it."
 )
 PACKAGES_NOTE = (
-    "attrs, click and jinja2 whole. sqlalchemy: ``test/base`` and ``test/engine``, on sqlite in memory; "
-    "``test_concurrency_fn`` gives a process ten seconds. "
-    f"numpy: of ``numpy._core.tests``, {', '.join(f'``{name}``' for name in NUMPY)}. "
-    "Nine of them compile a module, for which meson, ninja and Cython must be there; on 3.13 they were run alone once "
-    "more, with these: they pass on both sides."
+    "All tests of attrs, click and jinja2 were run. Of sqlalchemy, ``test/base`` and ``test/engine`` were run, on sqlite "
+    "in memory; its ``test_concurrency_fn`` gives a process ten seconds. "
+    f"Of numpy, these were run in ``numpy._core.tests``: {', '.join(f'``{name}``' for name in NUMPY)}. "
+    "Nine cases of numpy compile a module, for which meson, ninja and Cython must be installed; on 3.13 they were run "
+    "once more with these, and pass with and without eventprof."
 )
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def test_a_hook_that_admits_no_other_is_named():
     )
     assert status == 0, errors
     assert output.splitlines() == [
-        "an audit hook of this process admits no other; record without audit=",
+        "another audit hook of this process forbids to add one; record without audit=",
         "True",
     ]
 

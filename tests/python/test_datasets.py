@@ -546,7 +546,7 @@ def test_wrong_arguments_are_named(made, tmp_path, recorded):
     pytest.importorskip("duckdb")
     with pytest.raises(FileNotFoundError):
         eventprof.dataset(tmp_path / "absent")
-    with pytest.raises(ValueError, match="no dataset: it has no dataset.json"):
+    with pytest.raises(ValueError, match="not a dataset: it has no dataset.json"):
         eventprof.dataset(tmp_path)
     with pytest.raises(ValueError, match="did you mean 'duckdb'"):
         eventprof.dataset(made, "duckdbb")
@@ -556,7 +556,7 @@ def test_wrong_arguments_are_named(made, tmp_path, recorded):
         eventprof.write_dataset(tmp_path, tmp_path / "DS")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").write_text("x")
-    with pytest.raises(ValueError, match="no dataset"):
+    with pytest.raises(ValueError, match="not a dataset"):
         eventprof.write_dataset(recorded, tmp_path / "other")
     (tmp_path / "later").mkdir()
     (tmp_path / "later" / "dataset.json").write_text('{"format": 99}')
@@ -643,7 +643,7 @@ def test_the_verb_makes_and_asks(recorded, tmp_path):
 @pytest.mark.thorough
 def test_the_verb_refuses_what_makes_no_sense(recorded, tmp_path):
     assert run(tmp_path / "absent").returncode == 1
-    assert "no dataset" in run(recorded).stderr
+    assert "not a dataset" in run(recorded).stderr
     done = run(recorded, "-o", tmp_path / "DS", "--show", "tree")
-    assert done.returncode == 2 and "--show asks" in done.stderr
+    assert done.returncode == 2 and "--show is for reading a dataset" in done.stderr
     assert run(recorded, recorded).returncode == 2

@@ -148,7 +148,7 @@ def test_a_folder_that_cannot_be_read_is_the_systems_error(tmp_path):
     ("text", "said"),
     [
         (None, "there is no manifest.json"),
-        ("{", "manifest.json cannot be read (it is no JSON)"),
+        ("{", "manifest.json cannot be read (it is not JSON)"),
         ("\0\1", "manifest.json cannot be read"),
         ("[1, 2]", "manifest.json is damaged"),
         ('{"format": 1, "processes": [1]}', "manifest.json is damaged"),

@@ -624,9 +624,9 @@ def test_export_converts_them(tmp_path):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b'{"traceEvents": 3}', "Chrome trace JSON that cannot be read: traceEvents is no list"),
-        (b'{"traceEvents": [{"ph": "X"}]}', "not as the format says (KeyError: 'ts')"),
-        (b'{"profiles": {}, "shared": {"frames": []}}', "profiles is no list"),
+        (b'{"traceEvents": 3}', "Chrome trace JSON that cannot be read: traceEvents is not a list"),
+        (b'{"traceEvents": [{"ph": "X"}]}', "does not follow its format (KeyError: 'ts')"),
+        (b'{"profiles": {}, "shared": {"frames": []}}', "profiles is not a list"),
         (b"a;b 12\nc;d\n", "line 2 does not end with a number"),
         (
             b"\x0a\x05\x40",

@@ -202,7 +202,7 @@ def test_over_time():
     assert len(everything) <= 10 and "Thing" in everything["name"]
     with pytest.raises(ValueError, match="no object of 'Thin' came or went; did you mean 'Thing'"):
         trace.objects_over_time(3, ["Thin"])
-    with pytest.raises(ValueError, match="at least one bin"):
+    with pytest.raises(ValueError, match="count must be 1 or more"):
         trace.objects_over_time(0)
     assert len(second) == 5
 

@@ -449,7 +449,7 @@ def test_browser_opens_what_was_written(files, tmp_path, monkeypatch):
         (["view", "a.epr", "b.epr", "a.epr"], "one file, or two"),
         (["view", "a.epr", "b.epr", "--heatmap"], "a flame graph takes no --heatmap"),
         (["view", "a.epr", "b.epr", "--source"], "a flame graph takes no --source"),
-        (["flamegraph", "a.epr", "--unit", "peak"], "--unit is of a drawing"),
+        (["flamegraph", "a.epr", "--unit", "peak"], "--unit is only for a drawing"),
     ],
 )
 def test_what_does_not_fit_is_refused(files, monkeypatch, capsys, words, said):

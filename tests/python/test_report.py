@@ -289,15 +289,15 @@ def test_what_was_not_asked_for_is_noted():
     text = module.text(recorded(events=["call", "malloc"], memory=["obj"], threads="current"), 140)
 
     assert (
-        "Note: only the thread that started the recorder was recorded, as threads='current' asks."
+        "Note: only the thread that started the recorder was recorded, as threads='current' says."
         in text
     )
     assert (
-        "Note: return, yield, resume, throw, unwind not recorded, as events= asks: calls and times "
-        "are incomplete." in text
+        "Note: events= leaves out return, yield, resume, throw, unwind: calls and times are "
+        "incomplete." in text
     )
-    assert "realloc_free, free not recorded, as events= asks: bytes and blocks are" in text
-    assert "Note: of Python's allocators only obj recorded, as memory= asks." in text
+    assert "realloc_free, free: bytes and blocks are" in text
+    assert "Note: of Python's allocators only obj is recorded, as memory= says." in text
     assert "left out     calls of other functions" in text
 
 
@@ -305,7 +305,7 @@ def test_what_a_filter_switched_off_is_said():
     text = module.text(recorded(memory=False, c_calls=False, exclude=["*leaf"]))
 
     assert (
-        "Note: calls of 1 function were switched off, as include= and exclude= ask; how many "
+        "Note: calls of 1 function were switched off, as include= and exclude= say; how many "
         "calls there were is unknown." in " ".join(text.split())
     )
 
@@ -314,7 +314,7 @@ def test_what_a_filter_left_out_beside_another_recorder_is_counted():
     with eventprof.record(memory=False):  # wants all: nothing can be switched off
         text = module.text(recorded(memory=False, c_calls=False, exclude=["*leaf"]))
 
-    assert "Note: 26 events of calls were left out, as include= and exclude= ask." in text
+    assert "Note: 26 events of calls were left out, as include= and exclude= say." in text
 
 
 def test_what_the_limits_left_out_is_counted():

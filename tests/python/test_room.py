@@ -109,7 +109,7 @@ def test_top_gives_the_largest_first():
     assert table.top("grams", 2)["name"].tolist() == ["b", "c"]
     with pytest.raises(ValueError, match="is text"):
         table.top("name")
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="count must be 1 or more"):
         table.top("grams", 0)
     with pytest.raises(KeyError, match="did you mean"):
         table.top("gramms")

@@ -789,7 +789,7 @@ def test_open_calls_for_a_program(recording, capsys):
     [
         (["--slowest", "own_wrk"], "did you mean 'own_work'"),
         (["--call", "999999999"], "there are calls 0 to"),
-        (["--at", "999s"], "at: from 0 to"),
+        (["--at", "999s"], "at must be from 0 to"),
         (["--limit", "0"], "1 or more"),
     ],
 )

@@ -379,7 +379,7 @@ def test_damage_is_named_with_its_place_and_what_was_expected(damaged):
 def test_limit_must_be_one_at_least():
     trace = recorded(lambda: None)
 
-    with pytest.raises(ValueError, match="limit: at least one"):
+    with pytest.raises(ValueError, match="limit must be 1 or more"):
         trace.verify(limit=0)
 
 

@@ -100,7 +100,7 @@ def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace:
             f"{elsewhere}, or 'eventprof save' it there"
         )
     if content[:12] != _MAGIC:
-        raise FormatError(f"{source}: it is no archive of eventprof's (offset 0)")
+        raise FormatError(f"{source}: it is not an archive of eventprof (offset 0)")
     try:
         return _read(content, source)
     except (struct.error, zlib.error, IndexError, KeyError, UnicodeDecodeError) as error:
@@ -186,7 +186,7 @@ def _read(content: bytes, source: str) -> Trace:
             else:
                 threads_with_open.append((of.varint(), of.varint(), of.varint()))
     if not has_recording:
-        raise FormatError(f"{source}: {wrong or 'nothing says what it is a recording of'}")
+        raise FormatError(f"{source}: {wrong or 'what it says about its recording is missing'}")
     for row, kind, site in threads_with_open:
         callee, caller = sites[site][:2]
         data.threads[row].open.append((kind, callee - 1, caller - 1))

@@ -138,7 +138,9 @@ class Table(PlainTable):
         for key, given in columns.items():
             values = list(given)
             if length not in (None, len(values)):
-                raise ValueError(f"column {key!r}: {len(values)} values, others have {length}")
+                raise ValueError(
+                    f"column {key!r}: {len(values)} values, the other columns have {length}"
+                )
             length = len(values)
             kinds = {type(value) for value in values if value is not None}
             kind = (

@@ -101,7 +101,10 @@ class AddedTree(Tree):
 
     def live_bins(self, count: int) -> tuple[Array, Array]:
         """Raise ValueError: the recordings have no common clock."""
-        raise ValueError("added trees have no common time; eventprof.merge gives one")
+        raise ValueError(
+            "trees of several recordings that are added have no common time; eventprof.merge() "
+            "gives one"
+        )
 
 
 def _common_functions(

@@ -158,7 +158,7 @@ def open_rows(trace: Trace, at: int | str) -> list[dict[str, Any]]:
     """Give the calls that were open at a time, thread by thread, as rows for a program."""
     time = parse_duration("at", at)
     if time > trace.duration:
-        raise ValueError(f"at: from 0 to {trace.duration:,} ns, not {time:,}")
+        raise ValueError(f"at must be from 0 to {trace.duration:,} ns, not {time:,}")
     calls = trace._core.calls
     start, duration = calls("start"), calls("duration")
     function, thread, line = calls("function"), calls("thread"), calls("caller_line")

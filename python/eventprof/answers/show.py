@@ -295,7 +295,7 @@ def show_summed(
 ) -> None:
     """Print a tree of several recordings below a line about them."""
     if limit < 1:
-        raise ValueError(f"limit: at least one line, not {limit}")
+        raise ValueError(f"limit must be 1 or more, not {limit}")
     top = build(tree, chosen_own(tree, all, own), limit)
     columns = width if width is not None else shutil.get_terminal_size((100, 25)).columns
     print(headline, file=file)

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 #: The verbs, each with its purpose, in the order of the help page.
 VERBS = {
     "run": "record a program",
-    "report": "print a page: where the time and the memory went",
+    "report": "print the report: where the time and the memory went",
     "tree": "print the tree of calls: time and bytes of each branch",
     "analyze": "name what is likely wrong: findings, with lines and numbers",
     "view": "show a page: every call on a timeline, above the memory by function",

@@ -74,9 +74,11 @@ def _make(arguments: argparse.Namespace) -> int:
     from ..datasets.writing import make
 
     if arguments.show:
-        raise Failure("--show asks a dataset; -o makes one", 2)
+        raise Failure(
+            "--show is for reading a dataset, and -o makes one: leave one of the two out", 2
+        )
     if arguments.partials and arguments.events:
-        raise Failure("--partials and --events: one of the two", 2)
+        raise Failure("give --partials or --events, not both", 2)
     with Bar("converting") as bar:
         made, problems = make(
             arguments.file, arguments.output, not arguments.partials, arguments.events,
@@ -100,11 +102,15 @@ def _answer(arguments: argparse.Namespace) -> int:
     from ..datasets.dataset import dataset
 
     if arguments.partials or arguments.events:
-        raise Failure("--partials and --events go with -o", 2)
+        raise Failure("--partials and --events need -o: they are for making a dataset", 2)
     if len(arguments.file) > 1:
-        raise Failure("one dataset at a time; to make one of recordings, say -o DATASET", 2)
+        raise Failure(
+            "only one dataset can be read at a time; to make one of recordings, give -o DATASET", 2
+        )
     if arguments.json and arguments.show == "tree":
-        raise Failure("--json: functions, slowest, processes or memory; not tree", 2)
+        raise Failure(
+            "--json goes with --show functions, slowest, processes or memory, not with tree", 2
+        )
     (path,) = arguments.file
     found = dataset(path, arguments.engine, scheduler=arguments.scheduler)
     limit = arguments.limit or sys.maxsize

@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         word = find_format(None if output in (None, "-") else output, arguments.format)
     except ValueError:
         raise Failure(
-            f"which format? --format says it, or the end of -o's name; there are "
+            f"the format is unknown: give --format, or a name for -o that ends with it; there are "
             f"{', '.join(FORMATS)}",
             2,
         ) from None

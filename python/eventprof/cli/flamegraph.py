@@ -44,6 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the page, and open it unless -o was given."""
     drawn = (arguments.output or "").lower().endswith(".svg")
     if arguments.unit != "time" and not drawn:
-        raise Failure("--unit is of a drawing (-o graph.svg); on the page a list chooses", 2)
+        raise Failure(
+            "--unit is only for a drawing (-o graph.svg); on a page, choose the unit in its list", 2
+        )
     files = [*([arguments.diff] if arguments.diff else []), arguments.file]
     return pictures.flamegraph(arguments, files, _UNITS[arguments.unit])

@@ -380,7 +380,7 @@ def make_counter(given: Mapping[str, Any]) -> Any:
     if sys.implementation.name == "pypy":
         from .. import UnsupportedError
 
-        raise UnsupportedError("counting needs CPython; on PyPy, record()")
+        raise UnsupportedError("counting needs CPython; on PyPy use record()")
     from ..recording.counting import count
 
     options = dict(given)

@@ -1,6 +1,6 @@
-"""Print a page about a recording: what is missing, and where the time and the memory went.
+"""Print the report of a recording: what is missing, and where the time and the memory went.
 
-The page has colours only in a terminal, and only if NO_COLOR is not set.
+The report has colours only in a terminal, and only if NO_COLOR is not set.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ..trace import Trace
 
 EXAMPLES = (
-    ("eventprof report FILE", "the page, as wide as the terminal"),
+    ("eventprof report FILE", "the report, as wide as the terminal"),
     ("eventprof report FILE --short", "twenty lines: what is slow, where the peak is"),
     ("eventprof report FILE --json --budget 400", "the same answers for a program, 400 tokens"),
     ("eventprof report FILE --lines", "functions line by line, with their source"),
-    ("eventprof report FILE --limit 40 --width 140 > page.txt", "longer tables, in a file"),
+    ("eventprof report FILE --limit 40 --width 140 > report.txt", "longer tables, in a file"),
 )
 
 _COLOURS = {"auto": {}, "always": {"FORCE_COLOR": "1"}, "never": {"NO_COLOR": "1"}}
@@ -54,8 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lines",
         action="store_true",
-        help="functions line by line instead of the page: hits, time (with the calls inside), time "
-        "without them, share, bytes and blocks; the functions with the most time first",
+        help="functions line by line instead of the report: hits, time (with the calls inside), "
+        "time without them, share, bytes and blocks; the functions with the most time first",
     )
     parser.add_argument(
         "--function",
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.lines:
         return _print_lines(trace, arguments)
     if arguments.function:
-        raise Failure("--function goes with --lines", 2)
+        raise Failure("--function needs --lines", 2)
     if not trace._facts["events"] and len(trace.functions):
         return _print_sums(trace, arguments)
     if arguments.short:
@@ -132,7 +132,7 @@ def _print_json(trace: Trace, arguments: argparse.Namespace) -> int:
     from ..answers.first import report_rows
 
     if arguments.lines:
-        raise Failure("--json is of the report, not of --lines: use events and stats", 2)
+        raise Failure("--json does not go with --lines: use 'eventprof stats --json'", 2)
     answer = report_rows(trace, arguments.limit or len(trace.functions))
     print(document("report", trace, answer, budget=arguments.budget, file=arguments.file))
     return 0

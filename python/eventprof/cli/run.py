@@ -5,9 +5,9 @@ module, code, or - for standard input. It sees its own arguments and ends as wit
 the same exit status. All threads are recorded, from the program's first line until the functions
 that it registered with atexit have run.
 
-The events go to a file while the program runs, so that they survive a crash. Child processes write
-their own files, into a folder beside it, where the file goes, too, at the end (files/family.py). At
-the end a line on standard error says what was recorded and where the file is.
+The events go to a file while the program runs, so that they survive a crash. If the program has
+child processes, each writes its own file into a folder NAME.epd, and the program's own file goes
+there, too, at the end. Then a line on standard error says what was recorded and where it is.
 """
 
 from __future__ import annotations
@@ -259,7 +259,10 @@ class Recording:
         self._report: Any = None
         self._view: Any = None
         if arguments.view and sys.implementation.name == "pypy":
-            parser.error("--view: the page needs CPython: eventprof view FILE there")
+            parser.error(
+                "--view: the page cannot be made on PyPy; open the file with 'eventprof view FILE' "
+                "on CPython"
+            )
 
     def open(self) -> None:
         """Make the recorder and its file; exit with status 2 if that is not possible."""
@@ -414,7 +417,7 @@ class Counting:
         if self._path is not None and os.path.isdir(self._path):
             parser.error("--count: -o names a file, not a directory")
         if arguments.archive:
-            parser.error("--count: nothing is recorded, so there is nothing for --archive to save")
+            parser.error("--count: nothing is recorded, so there is nothing for --archive to pack")
         if arguments.view:
             parser.error("--count: nothing is recorded, so there is nothing for --view to show")
         if arguments.output is not None and arguments.output.endswith(SUFFIX):

@@ -393,7 +393,7 @@ class Dataset:
             There is no such function; `count` is less than 1; or the dataset has no slices.
         """
         if count < 1:
-            raise ValueError(f"count: at least one, not {count}")
+            raise ValueError(f"count must be 1 or more, not {count}")
         self._need("slices")
         where = self._where
         if function is not None:

@@ -111,7 +111,7 @@ def make(
         where = ", ".join(os.fspath(each) for each in given)
         raise ValueError(f"there is no recording in {where or 'nothing'}")
     if jobs < 1:
-        raise ValueError(f"jobs: at least one, not {jobs}")
+        raise ValueError(f"jobs must be 1 or more, not {jobs}")
     folder = Path(path)
     check(folder, or_empty=True)
     was_there = folder.exists()
@@ -178,11 +178,13 @@ def check(folder: Path, *, or_empty: bool = False) -> None:
         made = json.loads((folder / MARK).read_text(encoding="utf-8"))["format"]
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(
-            f"{folder}: this is no dataset: it has no {MARK}; 'eventprof dataset RECORDING... -o "
-            "FOLDER' makes one"
+            f"{folder}: this is not a dataset: it has no {MARK}; 'eventprof dataset RECORDING... "
+            "-o FOLDER' makes one"
         ) from None
     if made != FORMAT:
-        raise ValueError(f"{folder}: format {made}, and this eventprof reads {FORMAT}")
+        raise ValueError(
+            f"{folder}: format {made}, and this eventprof reads {FORMAT}; use a newer one"
+        )
 
 
 def _all(

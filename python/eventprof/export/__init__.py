@@ -135,8 +135,7 @@ def find_format(path: str | None, word: str | None) -> str:
     found = by_extension(path or "")
     if found is None:
         raise ValueError(
-            f"{path}: which format? No format has this ending; give format=, one of "
-            f"{', '.join(FORMATS)}"
+            f"{path}: no format has this ending; give format=, one of{', '.join(FORMATS)}"
         )
     return found
 
@@ -221,7 +220,7 @@ def _checked(
 def _several(what: str, given: Sequence[str] | str | None) -> Sequence[str] | None:
     words = [given] if isinstance(given, str) else given
     if words is not None and not all(isinstance(word, str) for word in words):
-        raise TypeError(f"{what}: names or globs are meant, not {given!r}")
+        raise TypeError(f"{what}: it must be names or globs, not {given!r}")
     return words
 
 
@@ -240,7 +239,7 @@ def _checked_between(
         if isinstance(error, ValueError) and str(error).startswith("between must be"):
             raise
         raise TypeError(
-            f"between: two times are meant, in ns or text as '1.5 ms', not {between!r}"
+            f"between: it must be two times, in ns or as text such as '1.5 ms', not {between!r}"
         ) from None
     if low > high:
         raise ValueError(f"between: {low} ns is after {high} ns")

@@ -111,7 +111,7 @@ def read_manifest(folder: str) -> tuple[list[dict[str, Any]] | None, str | None]
             "would not be noticed"
         )
     except (OSError, ValueError, RecursionError) as error:
-        why = getattr(error, "strerror", None) or "it is no JSON"
+        why = getattr(error, "strerror", None) or "it is not JSON"
         return None, f"{MANIFEST} cannot be read ({why}); the files say what the processes are"
     version = known.get("format") if isinstance(known, dict) else None
     if isinstance(version, int) and version > FORMAT:

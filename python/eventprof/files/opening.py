@@ -119,7 +119,7 @@ def _open_any(source: str, process: int | str | None) -> Trace:
     if os.path.isdir(source):
         return _open_family(source, process)
     if process is not None:
-        raise ValueError(f"process goes with a folder of recordings, and {source} is a file")
+        raise ValueError(f"process= is for a folder of recordings, and {source} is a file")
     return _open(source)
 
 

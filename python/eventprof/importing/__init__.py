@@ -76,7 +76,7 @@ def read(fd: int, path: str) -> Trace | None:
         # A damaged file can cause any exception in a reader.
         what = f"{type(error).__name__}: {error}"
         raise _core.FormatError(
-            f"{path}: {_NAMES[word]} that is not as the format says ({what})"
+            f"{path}: {_NAMES[word]} that does not follow its format ({what})"
         ) from None
 
 

@@ -61,7 +61,7 @@ def read(path: str, data: bytes, builder: Builder) -> None:
     whole = given if isinstance(given, dict) else {"traceEvents": given}
     events = whole.get("traceEvents")
     if not isinstance(events, list):
-        raise Unreadable("traceEvents is no list")
+        raise Unreadable("traceEvents is not a list")
     builder.lacks += ["allocations", "exceptions"]
     _Reader(builder, whole).read([e for e in events if isinstance(e, dict)])
 

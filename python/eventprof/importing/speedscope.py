@@ -22,7 +22,7 @@ def read(path: str, data: bytes, builder: Builder) -> None:
     except ValueError as error:
         raise Unreadable(str(error)) from None
     if not isinstance(whole, dict) or not isinstance(whole.get("profiles"), list):
-        raise Unreadable("profiles is no list")
+        raise Unreadable("profiles is not a list")
     builder.lacks += ["allocations", "lines of calls", "exceptions"]
     if whole.get("name"):
         builder.metadata["argv"] = (str(whole["name"]),)

@@ -109,7 +109,7 @@ class EventProfiler:
     It differs from the original, because it records more and disturbs programs less:
 
     - Calls are recorded on every thread, allocations in all three domains of the interpreter's
-      allocator (raw, mem, obj). There: the calls of the thread that started it, and raw alone.
+      allocator (raw, mem, obj). The original records calls of the thread that starts it, and raw.
     - Several profilers can run at a time, beside other tools too. Neither an exception nor a full
       ring ends the process. Only code objects are kept alive, no frame and no argument.
     - A ``c_return`` is named after the function that returned, not after the type of its result.

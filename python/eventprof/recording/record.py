@@ -157,7 +157,7 @@ def record(
         process and choice of options. The result is in the trace's metadata, and tables can be
         corrected by it. Without this flag it is there if it was measured before.
     marks : bool
-        Record the program's own events: `mark`, `span`, `counter` and `flow`.
+        Record the program's own events: `mark`, `span`, `counter`, `flow` and `label`.
     gc : bool
         Record runs of the garbage collector, by a function in ``gc.callbacks``.
     refs : bool
@@ -172,7 +172,8 @@ def record(
     archive : bool
         Pack the file of `output` while the program runs: 1 to 2 bytes an event instead of 8 to 16,
         without loss, on a thread of low priority. `buffer` limits the packed bytes. With ``on_full
-        'overwrite'`` it is packed at the stop.
+        'overwrite'`` the file is packed when the recorder stops. A packed file is not an archive,
+        which `Trace.save` makes.
 
     Returns
     -------

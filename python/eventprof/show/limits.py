@@ -119,12 +119,12 @@ def _other_limits(page: Layout) -> Iterator[str]:
     if facts["functions_off"]:
         functions = plural(facts["functions_off"], "function")
         yield (
-            f"calls of {functions} were switched off, as include= and exclude= ask; how many "
+            f"calls of {functions} were switched off, as include= and exclude= say; how many "
             "calls there were is unknown."
         )
     elif facts["filtered"]:
         events = plural(facts["filtered"], "event")
-        yield f"{events} of calls were left out, as include= and exclude= ask."
+        yield f"{events} of calls were left out, as include= and exclude= say."
     if facts["deep_calls"]:
         calls = plural(facts["deep_calls"], "call")
         yield f"{calls} nested deeper than max_depth were left out."
@@ -132,7 +132,7 @@ def _other_limits(page: Layout) -> Iterator[str]:
         calls = plural(facts["short_calls"], "call")
         yield f"{calls} that took less than min_duration were left out."
     if options.get("threads") == "current":
-        yield "only the thread that started the recorder was recorded, as threads='current' asks."
+        yield "only the thread that started the recorder was recorded, as threads='current' says."
     yield from _not_asked_for(page)
     yield from _unmatched_calls(page)
     yield from _unmatched_blocks(page)
@@ -148,12 +148,13 @@ def _not_asked_for(page: Layout) -> Iterator[str]:
     ):
         missing = [word for word in words if word not in wanted]
         if missing and len(missing) < len(words):
-            yield f"{', '.join(missing)} not recorded, as events= asks: {what} are incomplete."
+            yield f"events= leaves out {', '.join(missing)}: {what} are incomplete."
     domains = page.trace.metadata.get("options", {}).get("domains", ())
     of_python = [word for word in domains if word in ("raw", "mem", "obj")]
     if page.kinds & BLOCK_BITS and domains and len(of_python) < 3:
         only = f"only {' and '.join(of_python)}" if of_python else "none"
-        yield f"of Python's allocators {only} recorded, as memory= asks."
+        are = "are" if len(of_python) > 1 else "is"
+        yield f"of Python's allocators {only} {are} recorded, as memory= says."
 
 
 def _unmatched_calls(page: Layout) -> Iterator[str]:

@@ -90,7 +90,7 @@ def _text(trace: Trace, encoding: str, width: int, limit: int) -> str:
 def report(
     trace: Trace, file: IO[str] | None = None, width: int | None = None, limit: int = 15
 ) -> None:
-    """Print one page that says where the time and the memory went.
+    """Print the report: where the time and the memory went.
 
     Parameters
     ----------

@@ -79,7 +79,9 @@ def find_function(trace: Tables, function: Function) -> int:
     if isinstance(function, (int, np.integer)) and not isinstance(function, bool):
         if 0 <= function < len(table):
             return int(function)
-        raise ValueError(f"function: {function} is no row of functions; it has {len(table)}")
+        raise ValueError(
+            f"function: {function} is not a row of functions, which has {len(table)} rows"
+        )
     names, modules = table["name"], table["module"]
     if isinstance(function, str):
         rows = [

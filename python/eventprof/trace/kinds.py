@@ -19,12 +19,12 @@ DOMAINS = ("raw", "mem", "obj", "numpy", "libc")
 #: Kinds by their names in events.def.
 NUMBERS = {row[1]: row[0] for row in _core.kind_table()}
 
-#: Bits of the flags column of calls: pair.h's ep_call_flag.
+#: Bits of the column ``flags`` of calls (ep_call_flag in pair.h).
 CALL_FLAGS = {
     "open_at_start": 1, "open_at_end": 2, "yielded": 4, "raised": 8, "end_unseen": 16,
     "recursive": 32,
 }  # fmt: skip
-#: Bits of the flags column of allocations: pair.h's ep_block_flag.
+#: Bits of the column ``flags`` of allocations (ep_block_flag in pair.h).
 ALLOCATION_FLAGS = {
     "mended": 1, "free_lost": 2, "revived": 4, "moved": 8, "brief": 16, "local": 32,
 }  # fmt: skip

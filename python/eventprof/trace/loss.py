@@ -17,9 +17,10 @@ class Loss:
     by_thread : dict of int to int
         By the row in ``threads``.
     reason : str or None
-        overwritten, limit, memory, disk, small_disk, family, cut or damaged: the oldest were
-        overwritten (family: at the limit of all processes); or recording ended at the buffer's
-        limit, without memory, or without room for the file; or the file is damaged.
+        Why events were lost. The oldest were overwritten: overwritten (the buffer was full),
+        small_disk (the disk was full before the buffer), family (the files of all processes had
+        reached their limit). Recording ended: limit (the buffer was full), memory (there was none),
+        disk (it was full). The file is not whole: cut (another program cut it off), damaged.
     """
 
     __slots__ = ("by_kind", "by_thread", "reason", "total")

@@ -74,7 +74,7 @@ class Memory(Tables):
                 )
             bits |= 1 << DOMAINS.index(domain)
         if bits == 0:
-            raise ValueError(f"domains: at least one of {', '.join(DOMAINS)}")
+            raise ValueError(f"domains must name one or more of {', '.join(DOMAINS)}")
         return bits
 
     def memory_of(self, domains: Iterable[str] | str | None = None) -> MemoryTable:
@@ -149,7 +149,7 @@ class Memory(Tables):
             There is no such domain, or no bin.
         """
         if count < 1:
-            raise ValueError(f"count: at least one bin, not {count}")
+            raise ValueError(f"count must be 1 or more, not {count}")
         low, high, last, blocks = self._core.bins(self._domain_bits(domains), count)
         start = np.array([self.duration * k // count for k in range(count)], dtype=np.int64)
         return Table.from_columns(

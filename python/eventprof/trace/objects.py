@@ -60,7 +60,7 @@ class Objects(Tables):
             There is no bin, or no such type.
         """
         if count < 1:
-            raise ValueError(f"count: at least one bin, not {count}")
+            raise ValueError(f"count must be 1 or more, not {count}")
         return _ObjectEvents(self).over_time(count, types)
 
 

@@ -132,7 +132,9 @@ class Table(PlainTable):
         for key, given in columns.items():
             values, nulls = _values_and_nulls(given)
             if values.ndim != 1 or length not in (None, len(values)):
-                raise ValueError(f"column {key!r}: {values.shape} values, others have {length}")
+                raise ValueError(
+                    f"column {key!r}: {values.shape} values, the other columns have {length}"
+                )
             length = len(values)
             unit, before = (units or {}).get(key, ""), (formerly or {}).get(key, "")
             if values.dtype.kind in "OU":
@@ -274,7 +276,7 @@ class Table(PlainTable):
         if of.words is not None:
             raise ValueError(f"column {column!r} of {self.name} is text: top() takes numbers")
         if count < 1:
-            raise ValueError(f"count: at least one row, not {count}")
+            raise ValueError(f"count must be 1 or more, not {count}")
         values, nulls = of.values(), of.nulls()
         rows = np.arange(self._length) if nulls is None else np.flatnonzero(~nulls)
         keys = values[rows]

@@ -78,13 +78,14 @@ class Tables(Processes):
             its runs. ``depth`` int32. ``parent`` int32, row of this table, null for outermost
             calls. ``caller`` int32 and ``caller_line`` int32. ``flags`` uint8, a sum of: 1 open
             when the window began, 2 open when it ended, 4 ended by a yield, 8 ended by an
-            exception, 16 its end was not seen, 32 recursive. The duration of a call with 1, 2 or 16
-            is that within the window, a lower bound. The bits' names are in `CALL_FLAGS` of
-            eventprof.trace. ``waited`` int64, ns: the part of the duration in which another thread
-            had the interpreter's lock, a lower bound. ``allocated`` and ``freed`` int64, bytes, and
-            ``blocks`` (allocated) int32, with the calls inside; ``allocated_self``, ``freed_self``
-            and ``blocks_self`` in the call itself. ``task`` text: the name of the asyncio task that
-            it was part of, as it was when the task's slice began; null outside of tasks.
+            exception, 16 its end was not seen, 32 recursive. The duration of a call with 1 or 2
+            is that within the window, a lower bound; a call with 16 ends with the call around it,
+            an upper bound. The bits' names are in `CALL_FLAGS` of eventprof.trace. ``waited``
+            int64, ns: the part of the duration in which another thread had the interpreter's lock,
+            a lower bound. ``allocated`` and ``freed`` int64, bytes, and ``blocks`` (allocated)
+            int32, with the calls inside; ``allocated_self``, ``freed_self`` and ``blocks_self`` in
+            the call itself. ``task`` text: the name of the asyncio task that the call was part of,
+            as it was when the task's slice began; null outside of tasks.
         """
         load = self._core.calls
         columns = self._described("calls", load)

@@ -80,11 +80,12 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
 
         Notes
         -----
-        Looked at: times in order, known kinds, threads, functions and places; every end against the
-        innermost open call of its thread; every free and malloc against what lives at the address;
-        counts against rows. What the trace cannot know is no reason to blame it, and is counted in
-        ``excused``. Some 50 M events a second; other threads go on meanwhile. Asked before the
-        tables are, it looks at the records of the log as well.
+        These are checked: the order of times; whether kinds, threads, functions and places are
+        known; every end against the innermost open call of its thread; every free and malloc
+        against the block that is live at the address; counts against rows. A deviation with a known
+        cause, such as lost events, is not an error, and is counted in ``excused``. Some 50 M events
+        a second are read; other threads go on meanwhile. If no table was made before, the records
+        of the log are checked as well.
 
         Examples
         --------
@@ -97,7 +98,7 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
         from .verification import verify
 
         if limit < 1:
-            raise ValueError(f"limit: at least one finding, not {limit}")
+            raise ValueError(f"limit must be 1 or more, not {limit}")
         return verify(self, all, limit)
 
     @cached_property
@@ -170,9 +171,9 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
 
         Notes
         -----
-        Of a trace that was opened from a file the new one gives nobody more rights than that does.
-        The file appears when it is whole, in one step. Some 50 M events a second, and other threads
-        go on meanwhile.
+        The new file of a trace that was opened from a file has no more access rights than that
+        file. The new file appears in one step, when it is complete. Some 50 M events a second are
+        written, and other threads go on meanwhile.
         """
         from ..files.saving import save
 
@@ -313,7 +314,7 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
         from ..viewer import open_page, write
 
         if grain < 1:
-            raise ValueError(f"grain: at least 1 ns, not {grain}")
+            raise ValueError(f"grain must be 1 ns or more, not {grain}")
         if path is None:
             return open_page(self, title=title, grain=grain, source=source)
         write(self, path, title=title, grain=grain, source=source, force=force)
@@ -367,21 +368,21 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
     def report(
         self, file: IO[str] | None = None, width: int | None = None, limit: int = 15
     ) -> None:
-        """Print a page that says where the time and the memory went.
+        """Print the report: where the time and the memory went.
 
         Parameters
         ----------
         file : text file, optional
-            Where to; standard output without.
+            The file to write to; by default standard output.
         width : int, optional
-            In columns; without, the terminal's, or 80. At least 40.
+            The width in columns, at least 40; by default the terminal's, or 80.
         limit : int
             How many functions the table of times shows; the other tables show half as many.
 
         Raises
         ------
         TypeError, ValueError
-            A number is none, or too small; nothing was printed.
+            An argument is not a number, or is too small; nothing was printed.
         """
         from ..show.report import report
 

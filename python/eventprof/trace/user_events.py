@@ -85,8 +85,8 @@ class UserEvents(Tables):
             it: in a generator or coroutine, or entered by an ExitStack. ``caller`` int32, row of
             `functions`, and ``caller_line`` int32: where it began. ``flags`` uint8, as in `calls`:
             1 it began before the window, or its begin was lost; 2 open when the window ended; 16
-            its end was not seen. The duration is a lower bound then. And a text column for each
-            name that `eventprof.label` gave; `marks`, `counters` and `flows` have them, too.
+            its end was not seen. The duration is a bound then. Each name that `eventprof.label`
+            gave is one more column of text; `marks`, `counters` and `flows` have these, too.
         """
         return _spans(self)
 

@@ -552,7 +552,7 @@ static PyMethodDef counter_methods[] = {
      "Raises\n------\n"
      "StateError\n    It is running already, or eight others are.\n"
      "ToolInUseError\n    No hook for calls is free.\n"
-     "MemoryError\n    There is none."},
+     "MemoryError\n    There is not enough memory."},
     {"stop", ep_py_startable_method_stop, METH_NOARGS,
      "stop()\n--\n\nEnd counting and put the interpreter's hooks back.\n\n"
      "Raises\n------\n"

@@ -302,7 +302,7 @@ static PyMethodDef recorder_methods[] = {
      "StateError\n    It is running already.\n"
      "ToolInUseError\n    No hook for calls is free.\n"
      "OSError\n    The file of `output` cannot be made, or is there already.\n"
-     "MemoryError\n    There is none for the first pieces of the buffer."},
+     "MemoryError\n    There is not enough memory for the first pieces of the buffer."},
     {"stop", ep_py_startable_method_stop, METH_NOARGS,
      "stop()\n--\n\nEnd the window and put the interpreter's hooks back.\n\n"
      "Raises\n------\n"

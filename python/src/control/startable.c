@@ -22,7 +22,7 @@ static int
 refuse_within_change(void)
 {
     PyErr_SetString(ep_py_error(EP_ERROR_STATE),
-                    "hooks are going in or out on this thread at this moment (this runs in an audit "
+                    "eventprof is installing or removing hooks on this thread (this code runs in an audit "
                     "hook or a finalizer); start it later");
     return -1;
 }

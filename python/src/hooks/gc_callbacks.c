@@ -17,7 +17,7 @@ ep_py_gc_callback_make(ep_py_gc_callback *callback, PyMethodDef *definition, con
     if (!PyList_Check(list)) {
         Py_DECREF(list);
         PyErr_Format(ep_py_error(EP_ERROR_TOOL_IN_USE),
-                     "gc.callbacks is no list: another tool replaced it%s", otherwise);
+                     "gc.callbacks is not a list: another tool replaced it%s", otherwise);
         return -1;
     }
     PyObject *function = PyCFunction_New(definition, NULL);

@@ -209,7 +209,7 @@ install(void)
     }
     if (!answered) {
         PyErr_SetString(ep_py_error(EP_ERROR_TOOL_IN_USE),
-                        "an audit hook of this process admits no other; record without audit=");
+                        "another audit hook of this process forbids to add one; record without audit=");
         return -1;
     }
     installed = true;

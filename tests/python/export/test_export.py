@@ -174,7 +174,7 @@ def test_no_space_leaves_nothing_behind(nasty, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"path": "x.txt"}, "x.txt: which format"),
+        ({"path": "x.txt"}, "x.txt: no format has this ending"),
         ({"path": "x", "format": "perfeto"}, "did you mean 'perfetto'"),
         ({"path": "x.csv", "table": "cals"}, "did you mean 'calls'"),
         ({"path": "x.json", "table": "calls"}, "chrome has none; csv, jsonl, parquet, arrow do"),
@@ -256,8 +256,8 @@ def test_the_verb_chooses(saved, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "which format? --format says it"),
-        (["-o", "x.what"], "which format? --format says it"),
+        ([], "the format is unknown: give --format"),
+        (["-o", "x.what"], "the format is unknown: give --format"),
         (["--format", "perfeto"], "did you mean 'perfetto'"),
         (["-o", "x.json", "--between", "1", "soon"], "--between: a time is a number and a unit"),
         (["-o", "x.json", "--table", "calls"], "table: chrome has none"),
