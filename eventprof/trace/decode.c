@@ -162,7 +162,7 @@ copy_live(ep_decoder *d, reader *r)
     size_t words = ep_cursor_copy(&r->cursor, (uint64_t *)r->copy);
     r->cursor.at = r->copy;
     r->cursor.limit = r->copy + words;
-    r->cursor.live = false;
+    r->cursor.may_change = false;
     r->cursor.last = NULL;
 }
 
@@ -179,7 +179,7 @@ enter_segment(ep_decoder *d, reader *r, size_t index)
     r->cursor = s->begin;
     d->words_entered += s->limit_word - s->from_word;
     if (d->source == NULL) {
-        if (r->cursor.live) {
+        if (r->cursor.may_change) {
             copy_live(d, r);
         }
         return;

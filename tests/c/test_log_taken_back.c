@@ -268,7 +268,7 @@ copy_of(ep_cursor cursor)
     size_t words = ep_cursor_copy(&cursor, copied);
     over.at = (const _Atomic uint64_t *)copied;
     over.limit = over.at + words;
-    over.live = false;
+    over.may_change = false;
     return over;
 }
 
