@@ -244,59 +244,93 @@ merge_threads(const ep_merge_part *parts, size_t count, ep_decoded *out)
     return EP_OK;
 }
 
-/* The samples of a part. */
-typedef struct samples {
-    size_t next;
-    int64_t bytes, own;    /* the last sample */
-} samples;
+/* One sample of a part's resident set; or its end, if others go on: an ended process has no memory. */
+typedef struct sample {
+    int64_t time_ns;
+    size_t part, row;    /* row: resident_count at the end */
+} sample;
 
-/* The sum of all processes' resident sets, at each sample of one of them. The recorders' own part of it is
- * unknown where that of one process is. */
-static ep_status
-merge_resident(const ep_merge_part *parts, size_t count, samples *of, ep_decoded *out)
+/* What a part has at the moment. */
+typedef struct resident {
+    int64_t bytes, own;
+    bool unknown;    /* it was sampled, and the recorder's own part of it is unknown */
+} resident;
+
+static int
+by_time(const void *a, const void *b)
 {
-    size_t total = 0;
+    const sample *x = a, *y = b;
+    if (x->time_ns != y->time_ns) {
+        return x->time_ns > y->time_ns ? 1 : -1;
+    }
+    if (x->part != y->part) {
+        return x->part > y->part ? 1 : -1;
+    }
+    return (x->row > y->row) - (x->row < y->row);
+}
+
+/* Lists the samples of all parts in order of time. Returns: how many. */
+static size_t
+list_samples(const ep_merge_part *parts, size_t count, int64_t duration_ns, sample *out)
+{
+    size_t made = 0;
+    for (size_t i = 0; i < count; i++) {
+        const ep_decoded *decoded = parts[i].decoded;
+        int64_t end_ns = decoded->duration_ns + parts[i].offset_ns;
+        for (size_t row = 0; row < decoded->resident_count; row++) {
+            int64_t time_ns = decoded->resident_ns[row] + parts[i].offset_ns;
+            out[made++] = (sample){time_ns, i, row};
+            end_ns = time_ns > end_ns ? time_ns : end_ns;
+        }
+        if (decoded->resident_count > 0 && end_ns < duration_ns) {
+            out[made++] = (sample){end_ns, i, decoded->resident_count};
+        }
+    }
+    qsort(out, made, sizeof *out, by_time);
+    return made;
+}
+
+/* The sum of all processes' resident sets, at each sample of one of them and at each end. The recorders'
+ * own part of it is unknown where that of one process is. */
+static EP_CHECKED ep_status
+merge_resident(const ep_merge_part *parts, size_t count, ep_decoded *out)
+{
+    size_t total = count;
     for (size_t i = 0; i < count; i++) {
         total += parts[i].decoded->resident_count;
     }
+    sample *samples = ep_calloc(total + 1, sizeof *samples);
+    resident *of = ep_calloc(count + 1, sizeof *of);
     out->resident_ns = ep_calloc(total, sizeof *out->resident_ns);
     out->resident_bytes = ep_calloc(total, sizeof *out->resident_bytes);
     out->resident_own = ep_calloc(total, sizeof *out->resident_own);
-    if (out->resident_ns == NULL || out->resident_bytes == NULL || out->resident_own == NULL) {
-        return EP_NOMEM;
-    }
-    int64_t sum = 0, own = 0;
-    size_t unknown = 0;    /* processes that were sampled, and whose own part is unknown */
+    bool room = samples != NULL && of != NULL && out->resident_ns != NULL && out->resident_bytes != NULL &&
+                out->resident_own != NULL;
+    total = room ? list_samples(parts, count, out->duration_ns, samples) : 0;
+    resident sum = {0};
+    size_t unknown = 0;
     for (size_t at = 0; at < total; at++) {
-        size_t first = count;
-        int64_t first_ns = 0;
-        for (size_t i = 0; i < count; i++) {
-            const ep_decoded *decoded = parts[i].decoded;
-            if (of[i].next == decoded->resident_count) {
-                continue;
-            }
-            int64_t ns = decoded->resident_ns[of[i].next] + parts[i].offset_ns;
-            if (first == count || ns < first_ns) {
-                first = i;
-                first_ns = ns;
-            }
+        const sample *s = &samples[at];
+        const ep_decoded *decoded = parts[s->part].decoded;
+        resident now = {0};
+        if (s->row < decoded->resident_count) {
+            now.bytes = decoded->resident_bytes[s->row];
+            now.own = decoded->resident_own[s->row];
+            now.unknown = now.own == 0;
         }
-        const ep_decoded *sampled = parts[first].decoded;
-        samples *s = &of[first];
-        if (s->next > 0 && s->own == 0) {
-            unknown -= 1;
-        }
-        sum += sampled->resident_bytes[s->next] - s->bytes;
-        own += sampled->resident_own[s->next] - s->own;
-        s->bytes = sampled->resident_bytes[s->next];
-        s->own = sampled->resident_own[s->next++];
-        unknown += s->own == 0;
-        out->resident_ns[at] = first_ns;
-        out->resident_bytes[at] = sum;
-        out->resident_own[at] = unknown == 0 ? own : 0;
-        out->resident_count = at + 1;
+        resident *before = &of[s->part];
+        sum.bytes += now.bytes - before->bytes;
+        sum.own += now.own - before->own;
+        unknown = unknown + now.unknown - before->unknown;
+        *before = now;
+        out->resident_ns[at] = s->time_ns;
+        out->resident_bytes[at] = sum.bytes;
+        out->resident_own[at] = unknown == 0 ? sum.own : 0;
     }
-    return EP_OK;
+    out->resident_count = total;
+    free(samples);
+    free(of);
+    return room ? EP_OK : EP_NOMEM;
 }
 
 ep_status
@@ -310,21 +344,18 @@ ep_merge_heads(const ep_merge_part *parts, size_t count, ep_decoded *out)
         return EP_ARGUMENT;
     }
     ep_decoded result = {0};
-    samples *of = ep_calloc(count + 1, sizeof *of);
-    ep_status status = of != NULL ? EP_OK : EP_NOMEM;
-    for (size_t i = 0; i < count && status == EP_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         const ep_decoded *decoded = parts[i].decoded;
         int64_t end_ns = decoded->duration_ns + parts[i].offset_ns;
         result.duration_ns = end_ns > result.duration_ns ? end_ns : result.duration_ns;
         result.damaged_chunks += decoded->damaged_chunks;
     }
-    status = status != EP_OK ? status : merge_threads(parts, count, &result);
-    status = status != EP_OK ? status : merge_resident(parts, count, of, &result);
+    ep_status status = merge_threads(parts, count, &result);
+    status = status != EP_OK ? status : merge_resident(parts, count, &result);
     if (status == EP_OK) {
         *out = result;
     } else {
         ep_decoded_clear(&result);
     }
-    free(of);
     return status;
 }
