@@ -509,21 +509,20 @@ class PerfettoReader:
                 assert described.uuid not in self.names
                 self.names[described.uuid] = described.name
             for known in ("frames", "callstacks", "function_names", "source_paths",
-                          "stack_sample_counter_descriptors"):  # fmt: skip
+                          "stack_sample_counter_descriptors", "stack_sample_task_contexts"):  # fmt: skip
                 for entry in getattr(packet.interned_data, known):
                     assert entry.iid > 0 and (known, entry.iid) not in state
                     state[known, entry.iid] = entry
             if packet.HasField("stack_sample"):
-                self._stack(packet.stack_sample, packet.timestamp, state)
+                self._stack(packet.stack_sample, self._time(packet, state), state)
             if packet.HasField("track_event"):
                 self._event(packet, state, steps)
         for thread_steps in steps.values():
             self.sums.add(thread_steps)
 
     def _stack(self, sample, time, state):
-        assert state["defaults"].timestamp_clock_id == 3
         assert state["defaults"].stack_sample_defaults.source == "eventprof"
-        assert sample.task_context.pid > 0
+        assert state["stack_sample_task_contexts", sample.task_context_iid].pid > 0
         measure = state["stack_sample_counter_descriptors", sample.primary_descriptor_iid]
         assert measure.unit == sample.UNIT_BYTES
         frames = []
@@ -531,21 +530,21 @@ class PerfettoReader:
             frame = state["frames", number]
             assert state["source_paths", frame.source_path_iid].iid
             frames.append(state["function_names", frame.function_name_id].str.decode())
-        self.stacks[measure.name, time - self.start][tuple(frames)] += sample.primary_weight
+        self.stacks[measure.name, time][tuple(frames)] += sample.primary_weight
+
+    def _time(self, packet, state):
+        if packet.timestamp_clock_id:
+            return packet.timestamp - self.start
+        assert state["defaults"].timestamp_clock_id == 64
+        state["now"] += packet.timestamp
+        return state["now"] - self.start
 
     def _event(self, packet, state, steps):
         event = packet.track_event
-        if packet.timestamp_clock_id:
-            time = packet.timestamp
-        else:
-            assert state["defaults"].timestamp_clock_id == 64
-            state["now"] += packet.timestamp
-            time = state["now"]
-        time -= self.start
+        time = self._time(packet, state)
         track = event.track_uuid or state["defaults"].track_event_defaults.track_uuid
         assert track in self.names
         if event.type == event.TYPE_SLICE_BEGIN:
-            assert packet.sequence_flags & 2
             steps[track].append((time, state["names"][event.name_iid]))
             if event.source_location_iid:
                 site = state["sites"][event.source_location_iid]
