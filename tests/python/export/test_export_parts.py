@@ -196,6 +196,57 @@ def test_calls_by_thread():
             _core.calls_by_thread(np.array([thread], np.int32), 2)
 
 
+# ---- Stacks --------------------------------------------------------------------------------------
+
+
+def of_int32(*values):
+    return np.array(values, np.int32)
+
+
+def test_stacks_come_in_parts():
+    deep = 3000
+    parent, code = np.arange(-1, deep - 1, dtype=np.int32), np.zeros(deep, np.int32)
+    weight, offsets = np.arange(deep), np.array([0, 2])
+    parts, at = [], 0
+    while at < deep:
+        part, at = _core.collapsed_stacks(parent, weight, code, offsets, b"ab", at)
+        parts.append(part)
+
+    assert len(parts) > 5
+    expected = (f"{';'.join(['ab'] * (node + 1))} {node}\n" for node in range(1, deep))
+    assert b"".join(parts) == "".join(expected).encode()
+
+
+def test_direct_and_indirect_recursion():
+    # a a b a a b
+    parent, key = of_int32(-1, 0, 1, 2, 3, 4), of_int32(7, 7, 8, 7, 7, 8)
+    first = np.array([1, 0, 1, 0, 0, 0], np.uint8)
+
+    outer, through = (np.frombuffer(x, np.int32) for x in _core.recursion(parent, key, first))
+    assert outer.tolist() == [0, 0, 2, 3, 3, 5]
+    assert through.tolist() == [-1, -1, -1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("parent", "code", "offsets"),
+    [((0,), (0,), (0, 2)), ((-2,), (0,), (0, 2)), ((-1,), (1,), (0, 2)), ((-1,), (-2,), (0, 2)),
+     ((-1,), (0,), (0, 3)), ((-1,), (0,), (1, 2)), ((-1,), (0, 0), (0, 2)), ((-1,), (0,), ())],
+)  # fmt: skip
+def test_damaged_stacks_are_refused(parent, code, offsets):
+    parent, code, offsets = of_int32(*parent), of_int32(*code), np.array(offsets, np.int64)
+    one = np.ones(1, np.int64)
+
+    with pytest.raises(ValueError, match="stacks: "):
+        _core.collapsed_stacks(parent, one, code, offsets, b"ab", 0)
+    with pytest.raises(ValueError, match="stacks: "):
+        _core.pprof_samples(parent, parent, parent, one, 1, code, offsets, b"ab", 0)
+
+
+def test_recursion_without_a_first_node_is_refused():
+    with pytest.raises(ValueError, match="first in no stack"):
+        _core.recursion(of_int32(-1), of_int32(1), b"\0")
+
+
 # ---- Memory --------------------------------------------------------------------------------------
 
 #: Bytes that each format may need for a call, beyond the trace: at most three columns of int32.
