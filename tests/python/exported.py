@@ -271,9 +271,9 @@ def text(name):
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-def names_of(trace):
+def names_of(trace, spell=text):
     table = trace.functions
-    return [text(full_name(n, m)) for n, m in zip(table["name"], table["module"], strict=True)]
+    return [spell(full_name(n, m)) for n, m in zip(table["name"], table["module"], strict=True)]
 
 
 class Sums:
@@ -315,9 +315,9 @@ class Sums:
         return f"{self.calls}\n{+self.own}\n{+self.total}"
 
 
-def sums_of(trace, depth_max=None):
+def sums_of(trace, depth_max=None, spell=text):
     """The sums of a trace's table of calls."""
-    calls, names = trace.calls, names_of(trace)
+    calls, names = trace.calls, names_of(trace, spell)
     starts, durations = calls["start"].tolist(), calls["duration"].tolist()
     parents = np.ma.filled(calls["parent"], -1).tolist()
     functions = calls["function"].tolist()

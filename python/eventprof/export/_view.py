@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core
+from .._words import printable
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -30,14 +31,6 @@ _BLOCK_BITS = sum(
 def utf8(text: str) -> bytes:
     """Encode a name; surrogates, which UTF-8 cannot hold, become backslash escapes."""
     return text.encode("utf-8", "backslashreplace")
-
-
-def one_line(text: str) -> str:
-    """Escape line ends and control characters of terminals."""
-    text = utf8(text).decode()
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def json_text(text: str) -> str:
@@ -406,7 +399,7 @@ class View:
     def title(self) -> str:
         """The program's command, in one line."""
         arguments = self.trace.metadata.get("argv") or ()
-        return one_line(" ".join(map(str, arguments)) or "python")
+        return printable(" ".join(map(str, arguments)) or "python")
 
     @property
     def loss(self) -> str | None:

@@ -8,8 +8,9 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from .. import _core
+from .._words import escaped
 from ._tree import Tree, add_up
-from ._view import intern, one_line, utf8
+from ._view import intern, utf8
 
 if TYPE_CHECKING:
     from . import Options
@@ -94,7 +95,7 @@ def _write(
         f"summary: {_join(total)}",
     ]
     names = [*(_name(view, row) for row in range(len(view.names))), "(not recorded)"]
-    files = [*(one_line(file) if file is not None else "~" for file in view.files), "~"]
+    files = [*(escaped(file) if file is not None else "~" for file in view.files), "~"]
     starts = [*(line or 0 for line in view.first_lines), 0]
     for row, cost in own.items():
         lines += ["", f"fl={files[row]}", f"fn={names[row]}", f"{starts[row]} {_join(cost)}"]
@@ -113,7 +114,7 @@ def _write(
 
 def _name(view: View, row: int) -> str:
     # Readers take "(1) name" for a numbered name, and spaces alone for no name.
-    name = one_line(view.names[row])
+    name = escaped(view.names[row])
     if name.isspace():
         return name.replace(" ", "\\x20")
     return f" {name}" if name.startswith("(") and not name.startswith("(unknown)") else name

@@ -7,8 +7,9 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from .. import _core
+from .._words import escaped
 from ._tree import Tree, fold
-from ._view import Texts, one_line, utf8
+from ._view import Texts, utf8
 
 if TYPE_CHECKING:
     from . import Options
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def frame(name: str) -> str:
-    """Escape semicolons and line ends."""
-    return one_line(name).replace(";", "\\x3b")
+    """Escape semicolons, line ends and backslashes; importing/collapsed.py reverses it."""
+    return escaped(name).replace(";", "\\x3b")
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:

@@ -8,9 +8,10 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from .. import _core
+from .._words import escaped
 from ._proto import integer, message
 from ._tree import Tree
-from ._view import Texts, intern, one_line, utf8
+from ._view import Texts, intern, utf8
 
 if TYPE_CHECKING:
     from . import Options
@@ -32,7 +33,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 
     def string(text: str) -> int:
         # pprof prints names to a terminal.
-        return strings.setdefault(utf8(one_line(text)), len(strings))
+        return strings.setdefault(utf8(escaped(text)), len(strings))
 
     units = {"calls": "count", "wall": "nanoseconds", **_UNITS}
     parts = [
