@@ -637,6 +637,34 @@ def their_files(folder):
     return [folder / word for word in (*words, "sampling")]
 
 
+@pytest.mark.parametrize("word", ["chrome", "perfetto", "speedscope", "own"])
+def test_stats_shows_no_bytes_where_none_were_recorded(word, tmp_path, capsys):
+    trace = exported.open_ends()
+    if word == "own":
+        trace.save(tmp_path / "x")
+    else:
+        trace.export(tmp_path / "x", word)
+
+    assert main(["stats", str(tmp_path / "x"), "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)["rows"][0]
+    assert {row[name] for name in row if "allocated" in name or "blocks" in name} == {None}
+    assert main(["stats", str(tmp_path / "x"), "--sort", "at_peak"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    head, first = (re.split(r" {2,}", line.strip()) for line in lines[:2])
+    assert head[0] == "at_peak" and first[0] == "-", (head, first)
+    cells = dict(zip(head, first, strict=False))
+    assert cells["allocated"] == cells["blocks_self"] == "-" != cells["calls"]
+
+
+def test_stats_shows_bytes_where_they_were_recorded(tmp_path, capsys):
+    exported.nasty().save(tmp_path / "x.epr")
+
+    assert main(["stats", str(tmp_path / "x.epr"), "--json", "--limit", "0"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert all(row["allocated_self"] is not None for row in rows)
+    assert sum(row["allocated_self"] for row in rows) > 12347
+
+
 @pytest.mark.parametrize("verb", ["report", "stats", "events", "info", "verify"])
 def test_every_verb_reads_them(verb, tmp_path, capsys):
     for path in their_files(tmp_path):
