@@ -479,6 +479,16 @@ def pprof_samples(
     at: int,
     /,
 ) -> tuple[bytes, int]: ...
+def speedscope_events(
+    steps: _Buffer,
+    start: _Buffer,
+    duration: _Buffer,
+    function: _Buffer,
+    offsets: _Buffer,
+    texts: _Buffer,
+    last_ns: int,
+    /,
+) -> tuple[bytes, int]: ...
 def recursion(parent: _Buffer, key: _Buffer, first: _Buffer, /) -> tuple[bytearray, bytearray]: ...
 def sqlite_leaves(
     keys: _Buffer, columns: tuple[tuple[Any, ...] | None, ...], /

@@ -419,6 +419,12 @@ class View:
         bounds = np.frombuffer(first, np.int64).tolist()
         return [Steps(self.parent, rows_of[a:b], b - a) for a, b in pairwise(bounds)]
 
+    def tell(self, steps: int) -> None:
+        """Report the progress, before so many begins and ends are written."""
+        if self.progress is not None:
+            self.progress(self._told, 2 * len(self))
+            self._told += steps
+
     def parts_of(self, steps: Steps, *, tell: bool = False) -> Iterator[tuple[Array, Array]]:
         """Yield parts of the steps of a thread with their times. Times never decrease.
 
@@ -431,9 +437,8 @@ class View:
         """
         last = 0
         for part in steps.parts():
-            if tell and self.progress is not None:
-                self.progress(self._told, 2 * len(self))
-                self._told += len(part)
+            if tell:
+                self.tell(len(part))
             ends = part < 0
             call = np.where(ends, ~part, part)
             times = self.start[call] + np.where(ends, self.duration[call], 0)

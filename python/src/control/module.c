@@ -270,6 +270,7 @@ static PyMethodDef functions[] = {
     {"fold_calls", ep_py_fold_calls, METH_VARARGS, NULL},
     {"collapsed_stacks", ep_py_collapsed_stacks, METH_VARARGS, NULL},
     {"pprof_samples", ep_py_pprof_samples, METH_VARARGS, NULL},
+    {"speedscope_events", ep_py_speedscope_events, METH_VARARGS, NULL},
     {"recursion", ep_py_recursion, METH_VARARGS, NULL},
     {"sqlite_leaves", ep_py_sqlite_leaves, METH_VARARGS, NULL},
     {"perfetto_slices", ep_py_perfetto_slices, METH_VARARGS, NULL},

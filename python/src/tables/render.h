@@ -44,6 +44,12 @@ PyObject *ep_py_pprof_samples(PyObject *module, PyObject *args);
  * key; else -1. bytearrays of int32. */
 PyObject *ep_py_recursion(PyObject *module, PyObject *args);
 
+/* speedscope_events(steps, start, duration, function, offsets, bytes, last_ns) -> (bytes, last_ns): an
+ * event for each begin and end, each with a comma and a line end. Texts 2 * f and 2 * f + 1 of the
+ * dictionary are what is before the time of a begin and an end of function f; the last function stands
+ * for unknown. Times never decrease. Go on with the last_ns that was given back. */
+PyObject *ep_py_speedscope_events(PyObject *module, PyObject *args);
+
 /* perfetto_slices(steps, start, duration, function, site, unknown, sequence, depth, depth_max, last_ns)
  * -> (bytes, depth, last_ns, left_out): packets of one thread; go on with what was given back. */
 PyObject *ep_py_perfetto_slices(PyObject *module, PyObject *args);

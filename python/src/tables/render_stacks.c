@@ -1,4 +1,5 @@
-/* The stacks of a calling-context tree into bytes, for the exporters of trees.
+/* The stacks of a calling-context tree into bytes, for the exporters of trees, and speedscope's begins and
+ * ends of calls.
  *
  * A tree is its column of parents: -1 is none, and parents come before their children. A stack is read
  * from its node to the root, so no function keeps the stacks of other nodes. */
@@ -104,7 +105,7 @@ reserve(output *out, size_t more)
     return out->data + out->used;
 }
 
-/* Gives the bytes, and the node to go on with. */
+/* Gives the bytes, and where to go on. */
 static PyObject *
 finish(output *out, bool whole, Py_ssize_t at)
 {
@@ -346,5 +347,101 @@ ep_py_recursion(PyObject *module, PyObject *args)
     PyBuffer_Release(&parent);
     PyBuffer_Release(&key);
     PyBuffer_Release(&first);
+    return result;
+}
+
+/* ---- speedscope ------------------------------------------------------------------------------ */
+
+typedef struct steps {
+    const int32_t *steps, *function;
+    const int64_t *start, *duration;
+    Py_ssize_t count, calls;
+    int64_t last_ns;
+} steps;
+
+/* Ends with what is there: `digits` has room for the largest number. Returns: the first digit. */
+static char *
+decimal(char digits[NUMBER_MAX], uint64_t value)
+{
+    char *at = digits + NUMBER_MAX;
+    for (; value >= 100; value /= 100) {
+        unsigned two = (unsigned)(value % 100);
+        *--at = (char)('0' + two % 10);
+        *--at = (char)('0' + two / 10);
+    }
+    if (value >= 10) {
+        *--at = (char)('0' + value % 10);
+        value /= 10;
+    }
+    *--at = (char)('0' + value);
+    return at;
+}
+
+/* An event: a text of its function, the time, "},\n". Fails: false, with or without an exception. */
+static bool
+write_events(output *out, steps *s, const texts *heads, Py_ssize_t functions)
+{
+    for (Py_ssize_t i = 0; i < s->count; i++) {
+        bool begins = s->steps[i] >= 0;
+        Py_ssize_t call = begins ? s->steps[i] : ~s->steps[i];
+        if (call >= s->calls || s->function[call] >= functions) {
+            return false;
+        }
+        /* The last function stands for unknown. */
+        Py_ssize_t function = s->function[call] < 0 ? functions - 1 : s->function[call];
+        const int64_t *head = heads->offsets + 2 * function + !begins;
+        int64_t ns = s->start[call] + (begins ? 0 : s->duration[call]);
+        s->last_ns = ns > s->last_ns ? ns : s->last_ns;
+        size_t length = (size_t)(head[1] - head[0]);
+        uint8_t *to = reserve(out, length + NUMBER_MAX + 3);
+        if (to == NULL) {
+            return false;
+        }
+        memcpy(to, heads->bytes + head[0], length);
+        char digits[NUMBER_MAX], *first = decimal(digits, (uint64_t)s->last_ns);
+        size_t count = (size_t)(digits + NUMBER_MAX - first);
+        memcpy(to + length, first, count);
+        memcpy(to + length + count, "},\n", 3);
+        out->used += length + count + 3;
+    }
+    return true;
+}
+
+PyObject *
+ep_py_speedscope_events(PyObject *module, PyObject *args)
+{
+    (void)module;
+    Py_buffer rows, start, duration, function, offsets, bytes, none = {0};
+    long long last_ns;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*L:speedscope_events", &rows, &start, &duration,
+                          &function, &offsets, &bytes, &last_ns)) {
+        return NULL;
+    }
+    steps s = {rows.buf, function.buf, start.buf, duration.buf, 0, 0, last_ns};
+    s.count = rows.len / (Py_ssize_t)sizeof *s.steps;
+    s.calls = start.len / (Py_ssize_t)sizeof *s.start;
+    Py_ssize_t functions = (offsets.len / (Py_ssize_t)sizeof(int64_t) - 1) / 2;
+    texts heads;
+    output out = {0};
+    bool whole = is_column(&duration, s.calls, sizeof *s.duration) &&
+                 is_column(&function, s.calls, sizeof *s.function) &&
+                 parse_texts(&heads, &none, 0, &offsets, &bytes);
+    if (whole && (functions < 1 || last_ns < 0)) {
+        PyErr_SetString(PyExc_ValueError, "speedscope_events(): no functions, or a time below 0");
+        whole = false;
+    }
+    if (whole) {
+        whole = write_events(&out, &s, &heads, functions);
+        if (!whole && !PyErr_Occurred()) {
+            PyErr_SetString(PyExc_IndexError, "speedscope_events(): a step is no call");
+        }
+    }
+    PyObject *result = finish(&out, whole, (Py_ssize_t)s.last_ns);
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&start);
+    PyBuffer_Release(&duration);
+    PyBuffer_Release(&function);
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&bytes);
     return result;
 }

@@ -242,6 +242,32 @@ def test_damaged_stacks_are_refused(parent, code, offsets):
         _core.pprof_samples(parent, parent, parent, one, 1, code, offsets, b"ab", 0)
 
 
+def events_of(step, function, offsets=(0, 1, 2), last=0):
+    one = np.ones(1, np.int64)
+    return _core.speedscope_events(
+        of_int32(step), one, one, of_int32(function), np.array(offsets), b"OC", last
+    )
+
+
+def test_times_of_events_never_decrease():
+    assert events_of(0, 0) == (b"O1},\n", 1)
+    assert events_of(~0, -1) == (b"C2},\n", 2)
+    late = (1 << 63) - 1
+    assert events_of(~0, 0, last=late) == (b"C%d},\n" % late, late)
+    assert [events_of(0, 0, last=10**k)[0] for k in range(19)] == [
+        b"O%d},\n" % 10**k for k in range(19)
+    ]
+
+
+def test_damaged_events_are_refused():
+    for step, function in ((1, 0), (~1, 0), (0, 1)):
+        with pytest.raises(IndexError, match="a step is no call"):
+            events_of(step, function)
+    for wrong in ({"offsets": (0, 1, 3)}, {"offsets": (0,)}, {"last": -1}):
+        with pytest.raises(ValueError):
+            events_of(0, 0, **wrong)
+
+
 def test_recursion_without_a_first_node_is_refused():
     with pytest.raises(ValueError, match="first in no stack"):
         _core.recursion(of_int32(-1), of_int32(1), b"\0")
