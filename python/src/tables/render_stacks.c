@@ -109,7 +109,11 @@ reserve(output *out, size_t more)
 static PyObject *
 finish(output *out, bool whole, Py_ssize_t at)
 {
-    PyObject *result = whole ? Py_BuildValue("y#n", out->data, (Py_ssize_t)out->used, at) : NULL;
+    PyObject *result = NULL;
+    if (whole) {
+        const void *data = out->data != NULL ? (const void *)out->data : "";    /* NULL would be None */
+        result = Py_BuildValue("y#n", data, (Py_ssize_t)out->used, at);
+    }
     free(out->data);
     return result;
 }

@@ -217,6 +217,14 @@ def test_stacks_come_in_parts():
     assert b"".join(parts) == "".join(expected).encode()
 
 
+def test_stacks_without_values_are_no_bytes():
+    parent, code, offsets, none = of_int32(-1), of_int32(0), np.array([0, 2]), np.zeros(1, np.int64)
+
+    assert _core.collapsed_stacks(parent, none, code, offsets, b"ab", 0) == (b"", 1)
+    found = _core.pprof_samples(parent, code, code, none, 1, code, offsets, b"ab", 0)
+    assert found == (b"", 1)
+
+
 def test_direct_and_indirect_recursion():
     # a a b a a b
     parent, key = of_int32(-1, 0, 1, 2, 3, 4), of_int32(7, 7, 8, 7, 7, 8)
