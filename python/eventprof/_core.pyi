@@ -467,6 +467,32 @@ def nest_calls(
 ) -> tuple[bytearray, int, int]: ...
 def calls_by_thread(thread: _Buffer, threads: int, /) -> tuple[bytearray, bytearray]: ...
 def fold_calls(parent: _Buffer, key: _Buffer, /) -> tuple[bytearray, bytearray, bytearray]: ...
+def collapsed_stacks(
+    parent: _Buffer, weight: _Buffer, code: _Buffer, offsets: _Buffer, texts: _Buffer, at: int, /
+) -> tuple[bytes, int]: ...
+def pprof_samples(
+    parent: _Buffer,
+    own: _Buffer,
+    caller: _Buffer,
+    values: _Buffer,
+    columns: int,
+    code: _Buffer,
+    offsets: _Buffer,
+    texts: _Buffer,
+    at: int,
+    /,
+) -> tuple[bytes, int]: ...
+def speedscope_events(
+    steps: _Buffer,
+    start: _Buffer,
+    duration: _Buffer,
+    function: _Buffer,
+    offsets: _Buffer,
+    texts: _Buffer,
+    last_ns: int,
+    /,
+) -> tuple[bytes, int]: ...
+def recursion(parent: _Buffer, key: _Buffer, first: _Buffer, /) -> tuple[bytearray, bytearray]: ...
 def sqlite_leaves(
     keys: _Buffer, columns: tuple[tuple[Any, ...] | None, ...], /
 ) -> tuple[bytes, bytearray]: ...

@@ -26,6 +26,15 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def escaped(text: str) -> str:
+    """Escape control characters, surrogates and backslashes: no two texts become the same."""
+    if text.isprintable() and "\\" not in text:
+        return text
+    return "".join(
+        c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in text
+    )
+
+
 def plural(count: int, what: str) -> str:
     """Give a count of something, in the plural if it is not 1."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

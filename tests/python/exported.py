@@ -271,9 +271,9 @@ def text(name):
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-def names_of(trace):
+def names_of(trace, spell=text):
     table = trace.functions
-    return [text(full_name(n, m)) for n, m in zip(table["name"], table["module"], strict=True)]
+    return [spell(full_name(n, m)) for n, m in zip(table["name"], table["module"], strict=True)]
 
 
 class Sums:
@@ -315,9 +315,9 @@ class Sums:
         return f"{self.calls}\n{+self.own}\n{+self.total}"
 
 
-def sums_of(trace, depth_max=None):
+def sums_of(trace, depth_max=None, spell=text):
     """The sums of a trace's table of calls."""
-    calls, names = trace.calls, names_of(trace)
+    calls, names = trace.calls, names_of(trace, spell)
     starts, durations = calls["start"].tolist(), calls["duration"].tolist()
     parents = np.ma.filled(calls["parent"], -1).tolist()
     functions = calls["function"].tolist()
@@ -509,21 +509,20 @@ class PerfettoReader:
                 assert described.uuid not in self.names
                 self.names[described.uuid] = described.name
             for known in ("frames", "callstacks", "function_names", "source_paths",
-                          "stack_sample_counter_descriptors"):  # fmt: skip
+                          "stack_sample_counter_descriptors", "stack_sample_task_contexts"):  # fmt: skip
                 for entry in getattr(packet.interned_data, known):
                     assert entry.iid > 0 and (known, entry.iid) not in state
                     state[known, entry.iid] = entry
             if packet.HasField("stack_sample"):
-                self._stack(packet.stack_sample, packet.timestamp, state)
+                self._stack(packet.stack_sample, self._time(packet, state), state)
             if packet.HasField("track_event"):
                 self._event(packet, state, steps)
         for thread_steps in steps.values():
             self.sums.add(thread_steps)
 
     def _stack(self, sample, time, state):
-        assert state["defaults"].timestamp_clock_id == 3
         assert state["defaults"].stack_sample_defaults.source == "eventprof"
-        assert sample.task_context.pid > 0
+        assert state["stack_sample_task_contexts", sample.task_context_iid].pid > 0
         measure = state["stack_sample_counter_descriptors", sample.primary_descriptor_iid]
         assert measure.unit == sample.UNIT_BYTES
         frames = []
@@ -531,21 +530,21 @@ class PerfettoReader:
             frame = state["frames", number]
             assert state["source_paths", frame.source_path_iid].iid
             frames.append(state["function_names", frame.function_name_id].str.decode())
-        self.stacks[measure.name, time - self.start][tuple(frames)] += sample.primary_weight
+        self.stacks[measure.name, time][tuple(frames)] += sample.primary_weight
+
+    def _time(self, packet, state):
+        if packet.timestamp_clock_id:
+            return packet.timestamp - self.start
+        assert state["defaults"].timestamp_clock_id == 64
+        state["now"] += packet.timestamp
+        return state["now"] - self.start
 
     def _event(self, packet, state, steps):
         event = packet.track_event
-        if packet.timestamp_clock_id:
-            time = packet.timestamp
-        else:
-            assert state["defaults"].timestamp_clock_id == 64
-            state["now"] += packet.timestamp
-            time = state["now"]
-        time -= self.start
+        time = self._time(packet, state)
         track = event.track_uuid or state["defaults"].track_event_defaults.track_uuid
         assert track in self.names
         if event.type == event.TYPE_SLICE_BEGIN:
-            assert packet.sequence_flags & 2
             steps[track].append((time, state["names"][event.name_iid]))
             if event.source_location_iid:
                 site = state["sites"][event.source_location_iid]

@@ -11,6 +11,7 @@ import marshal
 import pathlib
 import pstats
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -19,7 +20,6 @@ import exported
 import numpy as np
 import pytest
 from exported import TRACES, names_of, sums_of
-from exporting import one_line
 
 import eventprof
 from eventprof.cli import main
@@ -57,7 +57,9 @@ def stacks_of(trace):
     for weight in ("self",) if was_open else ("self", "calls"):
         out = io.BytesIO()
         trace.export(out, "collapsed", weight=weight)
-        found.append(sorted(out.getvalue().splitlines()))
+        # Timelines have surrogates, and Perfetto a NUL, as backslash escapes: those are text then.
+        text = re.sub(rb"\\\\(ud[89a-f]|x00)", rb"\\\1", out.getvalue())
+        found.append(sorted(text.splitlines()))
     return found
 
 
@@ -92,6 +94,52 @@ def test_stacks_come_back_as_they_were(name, tmp_path):
     lines = (tmp_path / "a.collapsed").read_bytes().splitlines()
     assert sorted(lines) == sorted((tmp_path / "b.collapsed").read_bytes().splitlines())
     assert "counts of calls" in lacks(back)
+
+
+ALIKE = [
+    "\n",
+    "\\n",
+    "\\\n",
+    "\\",
+    "\\\\",
+    "a;b",
+    "a\\x3bb",
+    "\udcff",
+    "\\udcff",
+    "\x1b",
+    "\\x1b",
+    "é",
+]
+
+
+def alike():
+    def fill(builder):
+        thread = builder.thread(0, "only")
+        for at, name in enumerate(ALIKE):
+            thread.begin(100 * at, builder.function(name, None, f"{name}.py", 3))
+            thread.end(100 * at + at + 1)
+
+    return exported.made(fill)
+
+
+@pytest.mark.newest
+@pytest.mark.parametrize("word", ["collapsed", "pstats"])
+def test_names_with_escapes_in_them_stay_themselves(word, tmp_path):
+    alike().export(tmp_path / "x", word)
+
+    table = eventprof.open(tmp_path / "x").functions
+    rows = zip(table["name"], table["file"], table["self"].tolist(), strict=True)
+    files = [f"{name}.py" if word == "pstats" else None for name in ALIKE]
+    times = range(1, len(ALIKE) + 1)
+    assert sorted(rows, key=str) == sorted(zip(ALIKE, files, times, strict=True), key=str)
+
+
+@pytest.mark.newest
+def test_backslashes_of_others_are_no_escapes(tmp_path):
+    (tmp_path / "x").write_text("a\\new 1\nC:\\Users;semi\\x3bcolon 2\n")
+
+    names = set(eventprof.open(tmp_path / "x").functions["name"])
+    assert names == {"a\\new", "C:\\Users", "semi;colon"}
 
 
 def test_chrome_brings_back_the_tree_of_each_call(tmp_path):
@@ -150,7 +198,6 @@ def test_pstats_comes_back_as_sums(tmp_path):
         for name, module, file, calls, resumes, own, total in rows:
             # Builtins have no file; their module is in the name there.
             shown = name if file is not None or module in (None, "builtins") else f"{module}.{name}"
-            shown = one_line(shown)
             found[shown, "calls"] += calls + resumes
             found[shown, "self"] += own
             found[shown, "total"] += total
@@ -588,6 +635,34 @@ def their_files(folder):
     main_ = ("m.py", "main", 10)
     (folder / "sampling").write_bytes(sampling_file([[main_], [main_]]))
     return [folder / word for word in (*words, "sampling")]
+
+
+@pytest.mark.parametrize("word", ["chrome", "perfetto", "speedscope", "own"])
+def test_stats_shows_no_bytes_where_none_were_recorded(word, tmp_path, capsys):
+    trace = exported.open_ends()
+    if word == "own":
+        trace.save(tmp_path / "x")
+    else:
+        trace.export(tmp_path / "x", word)
+
+    assert main(["stats", str(tmp_path / "x"), "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)["rows"][0]
+    assert {row[name] for name in row if "allocated" in name or "blocks" in name} == {None}
+    assert main(["stats", str(tmp_path / "x"), "--sort", "at_peak"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    head, first = (re.split(r" {2,}", line.strip()) for line in lines[:2])
+    assert head[0] == "at_peak" and first[0] == "-", (head, first)
+    cells = dict(zip(head, first, strict=False))
+    assert cells["allocated"] == cells["blocks_self"] == "-" != cells["calls"]
+
+
+def test_stats_shows_bytes_where_they_were_recorded(tmp_path, capsys):
+    exported.nasty().save(tmp_path / "x.epr")
+
+    assert main(["stats", str(tmp_path / "x.epr"), "--json", "--limit", "0"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert all(row["allocated_self"] is not None for row in rows)
+    assert sum(row["allocated_self"] for row in rows) > 12347
 
 
 @pytest.mark.parametrize("verb", ["report", "stats", "events", "info", "verify"])

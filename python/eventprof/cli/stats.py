@@ -4,6 +4,7 @@ self is the time without the calls inside, total the time with them. waited is t
 which another thread had the interpreter's lock. allocated and freed are bytes, net is their
 difference. live is what was not freed at the end, at_peak what was live when the most memory was
 live. Bytes are with all calls inside; columns whose names end with _self are of the function alone.
+Without recorded allocations, bytes and blocks are unknown: -, empty or null.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from .files import add_file, load
 
 if TYPE_CHECKING:
     from ..trace.table import Table
+    from ..trace.trace import Trace
 
 #: The columns to sort by, grouped by the way in which they are shown.
 _TIMES = ("total", "self", "waited", "waited_self", "mean", "min", "max", "p50", "p95", "p99")
 _MEMORY = ("allocated", "freed", "net", "live", "churn", "temporary", "at_peak")
 _BYTES = tuple(name + end for name in _MEMORY for end in ("", "_self"))
-_COUNTS = ("calls", "resumes", "recursive", "blocks", "blocks_self")
+_BLOCKS = ("blocks", "blocks_self")
+_COUNTS = ("calls", "resumes", "recursive", *_BLOCKS)
 _TEXTS = ("name", "module", "file", "line", "kind")
 #: Former names of columns.
 _FORMERLY = {"alive": "live", "peak_live": "at_peak"}
@@ -63,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """List them."""
     trace = load(arguments.file, fold=True)
-    table = trace.functions
+    table = functions_of(trace)
     keep = np.ones(len(table), dtype=bool)
     if arguments.function:
         keep = rows.match_functions(trace, arguments.function)
@@ -88,6 +91,31 @@ def run(arguments: argparse.Namespace) -> int:
         if found > len(table):
             print(f"and {found - len(table):,} more; --limit 0 shows all")
     return 0
+
+
+def functions_of(trace: Trace) -> Table:
+    """Give the table of functions. Bytes and blocks are null if no allocations were recorded."""
+    from ..trace.column import Column
+    from ..trace.table import Table
+
+    table = trace.functions
+    if "memory" in trace._recorded:
+        return table
+
+    def unknown(column: Column) -> Column:
+        if column.name not in _BYTES and column.name not in _BLOCKS:
+            return column
+        return Column(
+            column.name,
+            column.values,
+            column.dtype,
+            null=lambda: np.ones(len(table), bool),
+            unit=column.unit,
+            doc=column.doc,
+        )
+
+    columns = [unknown(table._column(name)) for name in table.columns]
+    return Table(table.name, columns, len(table))
 
 
 def show(table: Table, sort: str, limit: int) -> None:

@@ -71,7 +71,7 @@ class Tree:
         self.line: Array = found[1] if sites else unknown
         self.thread: Array = found[-1] if threads else unknown
         self._figures = {
-            name: _sum(len(self), node, values) for name, values in nodes.figures.items()
+            name: add_up(len(self), node, values) for name, values in nodes.figures.items()
         }
 
     def __len__(self) -> int:
@@ -147,7 +147,7 @@ def fold(
     )
 
 
-def _sum(count: int, node: Array, weights: Array) -> Array:
+def add_up(count: int, node: Array, weights: Array) -> Array:
     """Sum int64 weights by node; exact."""
     sums = np.zeros(count, np.int64)
     np.add.at(sums, node, weights)
@@ -182,15 +182,15 @@ def _of_calls(view: View, sites: bool, threads: bool) -> _Nodes:
     begun = view.take("flags") & _OPEN_BEFORE == 0
     figures = {
         "calls": np.bincount(node[begun], minlength=count).astype(np.int64),
-        "self": _sum(count, node, view.own_times()),
+        "self": add_up(count, node, view.own_times()),
     }
     if view.has_waited:
-        figures["waited"] = _sum(count, node, view.own_waited())
+        figures["waited"] = add_up(count, node, view.own_waited())
     if view.has_memory:
         allocated, _, blocks = view.memory
         live, at_peak = view.living
         for name, values in zip(MEMORY, (allocated, blocks, at_peak, live), strict=True):
-            figures[name] = _sum(count, node, values)
+            figures[name] = add_up(count, node, values)
     unknown = np.full(count, -1, np.int32)
     nodes = _Nodes(
         parent,
@@ -221,7 +221,7 @@ def _with_outside(view: View, nodes: _Nodes, threads: bool) -> _Nodes:
         "live": np.where(load("end")[rows] < 0, size, 0),
     }
     none = np.zeros(count, np.int64)
-    sums = {name: _sum(count, at, values) for name, values in figures.items()}
+    sums = {name: add_up(count, at, values) for name, values in figures.items()}
     unknown = np.full(count, -1, np.int32)
     return _Nodes(
         np.concatenate([nodes.parent, unknown]),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core
+from .._words import printable
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -30,14 +31,6 @@ _BLOCK_BITS = sum(
 def utf8(text: str) -> bytes:
     """Encode a name; surrogates, which UTF-8 cannot hold, become backslash escapes."""
     return text.encode("utf-8", "backslashreplace")
-
-
-def one_line(text: str) -> str:
-    """Escape line ends and control characters of terminals."""
-    text = utf8(text).decode()
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def json_text(text: str) -> str:
@@ -406,7 +399,7 @@ class View:
     def title(self) -> str:
         """The program's command, in one line."""
         arguments = self.trace.metadata.get("argv") or ()
-        return one_line(" ".join(map(str, arguments)) or "python")
+        return printable(" ".join(map(str, arguments)) or "python")
 
     @property
     def loss(self) -> str | None:
@@ -426,6 +419,12 @@ class View:
         bounds = np.frombuffer(first, np.int64).tolist()
         return [Steps(self.parent, rows_of[a:b], b - a) for a, b in pairwise(bounds)]
 
+    def tell(self, steps: int) -> None:
+        """Report the progress, before so many begins and ends are written."""
+        if self.progress is not None:
+            self.progress(self._told, 2 * len(self))
+            self._told += steps
+
     def parts_of(self, steps: Steps, *, tell: bool = False) -> Iterator[tuple[Array, Array]]:
         """Yield parts of the steps of a thread with their times. Times never decrease.
 
@@ -438,9 +437,8 @@ class View:
         """
         last = 0
         for part in steps.parts():
-            if tell and self.progress is not None:
-                self.progress(self._told, 2 * len(self))
-                self._told += len(part)
+            if tell:
+                self.tell(len(part))
             ends = part < 0
             call = np.where(ends, ~part, part)
             times = self.start[call] + np.where(ends, self.duration[call], 0)

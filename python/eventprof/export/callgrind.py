@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from ._tree import Tree
-from ._view import one_line, utf8
+from .. import _core
+from .._words import escaped
+from ._tree import Tree, add_up
+from ._view import intern, utf8
 
 if TYPE_CHECKING:
     from . import Options
@@ -37,50 +39,48 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     """
     tree = Tree(view, sites=True)
     figures = tree.own(*_EVENTS)
-    words = list(figures)
-    costs = np.stack([tree.self, *figures.values()], axis=1)
-    own: dict[int, Any] = defaultdict(lambda: np.zeros(costs.shape[1], np.int64))
-    # (caller, callee, line) -> calls and inclusive costs
-    edges: dict[int, dict[tuple[int, int], list[Any]]] = defaultdict(dict)
-    inclusive = np.stack([tree.inclusive(c) for c in np.ascontiguousarray(costs.T)], axis=1)
-    function, parents, lines = tree.function.tolist(), tree.parent.tolist(), tree.line.tolist()
-    calls = tree.calls.tolist()
-    first = tree.first_of(tree.function)
+    costs = [tree.self, *figures.values()]
+    function, inner = tree.function, tree.parent >= 0
+    caller = np.where(inner, function[tree.parent], _OUTSIDE)
+    edge, of_edge = intern([caller, function, np.where(inner, tree.line, 0)])
+    calls = add_up(len(of_edge[0]), edge, tree.calls)
+    first = tree.first_of(function)
     # The outermost of the calls that directly call themselves.
-    outer: list[int] = []
-    outside: dict[int, list[Any]] = {}
-
-    def edge(node: int) -> list[Any]:
-        caller = function[parents[node]]
-        known = edges[caller].setdefault((function[node], lines[node]), [0, 0])
-        return known
-
-    for node, parent in enumerate(parents):
-        own[function[node]] += costs[node]
-        again = parent >= 0 and function[parent] == function[node]
-        outer.append(outer[parent] if again else node)
-        found = outside.setdefault(function[node], [0, 0]) if parent < 0 else edge(node)
-        found[0] += calls[node]
-        if not again and (parent < 0 or first[outer[parent]]):
-            found[1] = found[1] + inclusive[node]
-        if not first[outer[node]]:
-            # The function has this own cost already: take it out of the outermost call's cost.
-            step = outer[node]
-            while not (function[parents[step]] == function[node] and first[outer[parents[step]]]):
-                step = parents[step]
-            through = edge(step)
-            through[1] = through[1] - costs[node]
-    called = {callee for of in edges.values() for callee, _ in of}
-    known = {(row, 0): found for row, found in outside.items() if row in called}
-    if known:
-        own[_OUTSIDE] += 0
-        edges[_OUTSIDE] = known
-    _write(view, out, words, own, edges)
+    outer, through = (
+        np.frombuffer(found, np.int32)
+        for found in _core.recursion(tree.parent, function, first.view(np.uint8))
+    )
+    counts = np.flatnonzero(~inner | ((caller != function) & first[outer[tree.parent]]))
+    # The function has this own cost already: take it out of the outermost call's cost.
+    again = np.flatnonzero(through >= 0)
+    of_edges, of_functions = [], []
+    for cost in costs:
+        of_functions.append(add_up(len(view.names), function, cost))
+        of_edges.append(
+            add_up(len(calls), edge[counts], tree.inclusive(cost)[counts])
+            - add_up(len(calls), edge[through[again]], cost[again])
+        )
+    own = {row: [cost[row] for cost in of_functions] for row in np.unique(function).tolist()}
+    called = np.unique(of_edge[1][of_edge[0] != _OUTSIDE])
+    edges: dict[int, list[list[int]]] = defaultdict(list)
+    shown = (of_edge[0] != _OUTSIDE) | np.isin(of_edge[1], called)
+    columns = np.stack([*of_edge, calls, *of_edges])[:, shown]
+    for above, *rest in columns.T.tolist():
+        edges[above].append(rest)
+    if _OUTSIDE in edges:
+        own[_OUTSIDE] = [0 for _ in costs]
+    _write(view, out, list(figures), own, edges)
 
 
-def _write(view: View, out: IO[bytes], words: list[str], own: Any, edges: Any) -> None:
+def _write(
+    view: View,
+    out: IO[bytes],
+    words: list[str],
+    own: dict[int, list[int]],
+    edges: dict[int, list[list[int]]],
+) -> None:
     events = " ".join(["ns", *(_EVENTS[word] for word in words)])
-    total = sum(own.values(), start=np.zeros(1 + len(words), np.int64))
+    total = [sum(costs) for costs in zip(*own.values(), strict=True)] or [0] * (1 + len(words))
     lines = [
         "# callgrind format",
         "version: 1",
@@ -95,14 +95,12 @@ def _write(view: View, out: IO[bytes], words: list[str], own: Any, edges: Any) -
         f"summary: {_join(total)}",
     ]
     names = [*(_name(view, row) for row in range(len(view.names))), "(not recorded)"]
-    files = [*(one_line(file) if file is not None else "~" for file in view.files), "~"]
+    files = [*(escaped(file) if file is not None else "~" for file in view.files), "~"]
     starts = [*(line or 0 for line in view.first_lines), 0]
     for row, cost in own.items():
         lines += ["", f"fl={files[row]}", f"fn={names[row]}", f"{starts[row]} {_join(cost)}"]
-        for (callee, line), (calls, through) in edges[row].items():
+        for callee, line, calls, *through in edges[row]:
             at = line if line >= 0 else starts[row]
-            if isinstance(through, int):  # all of them are calls inside a recursion
-                through = np.zeros(1 + len(words), np.int64)
             lines += [
                 f"cfi={files[callee]}",
                 f"cfn={names[callee]}",
@@ -116,11 +114,11 @@ def _write(view: View, out: IO[bytes], words: list[str], own: Any, edges: Any) -
 
 def _name(view: View, row: int) -> str:
     # Readers take "(1) name" for a numbered name, and spaces alone for no name.
-    name = one_line(view.names[row])
+    name = escaped(view.names[row])
     if name.isspace():
         return name.replace(" ", "\\x20")
     return f" {name}" if name.startswith("(") and not name.startswith("(unknown)") else name
 
 
-def _join(costs: Any) -> str:
-    return " ".join(str(cost) for cost in costs.tolist())
+def _join(costs: list[int]) -> str:
+    return " ".join(map(str, costs))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING
 
-from ._tree import Tree
-from ._view import one_line, utf8
+import numpy as np
+
+from .. import _core
+from .._words import escaped
+from ._tree import Tree, fold
+from ._view import Texts, utf8
 
 if TYPE_CHECKING:
     from . import Options
@@ -13,24 +17,26 @@ if TYPE_CHECKING:
 
 
 def frame(name: str) -> str:
-    """Escape semicolons and line ends."""
-    return one_line(name).replace(";", "\\x3b")
+    """Escape semicolons, line ends and backslashes; importing/collapsed.py reverses it."""
+    return escaped(name).replace(";", "\\x3b")
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write each stack with its own value: ns, or the weight that the user chose."""
     tree = Tree(view)
     weights = weigh(tree, options.weight)
-    names = [frame(name) for name in view.names]
-    stacks: list[str] = []
-    sums: dict[str, int] = {}
-    rows = zip(tree.parent.tolist(), tree.function.tolist(), weights.tolist(), strict=True)
-    for parent, function, weight in rows:
-        stack = names[function] if parent < 0 else f"{stacks[parent]};{names[function]}"
-        stacks.append(stack)
-        if weight > 0:
-            sums[stack] = sums.get(stack, 0) + weight
-    out.write(b"".join(utf8(f"{stack} {weight}\n") for stack, weight in sums.items()))
+    # Functions with one name are one frame.
+    numbers: dict[bytes, int] = {}
+    number_of = [numbers.setdefault(utf8(frame(name)), len(numbers)) for name in view.names]
+    names = np.array(number_of, np.int32)[tree.function]
+    node, parent, (code,) = fold(tree.parent, [names])
+    sums = np.zeros(len(parent), np.int64)
+    np.add.at(sums, node, np.maximum(weights, 0))
+    _, codes, offsets, texts = Texts(list(numbers)).part(code)
+    at = 0
+    while at < len(parent):
+        lines, at = _core.collapsed_stacks(parent, sums, codes, offsets, texts, at)
+        out.write(lines)
     if view.loss:
         options.notes.append(f"with loss: {view.loss}")
 

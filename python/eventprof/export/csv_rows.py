@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING
 
+from .._words import escaped
 from ._rows import render
-from ._view import one_line, utf8
+from ._view import utf8
 
 if TYPE_CHECKING:
     from . import Options
@@ -26,7 +27,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 
 def cell(text: str) -> bytes:
     """Quote a text, so that neither a terminal nor a spreadsheet executes it."""
-    text = one_line(text)
+    text = escaped(text)
     if text.startswith(_FORMULA):
         text = "'" + text
     if any(c in text for c in ',"') or text == "":

@@ -1,7 +1,8 @@
 """Perfetto's protobuf: a packet sequence for each thread, interned names, an incremental clock.
 
-A call is two packets of 12 to 19 bytes. Field numbers are those of Perfetto's trace_packet.proto,
-track_event.proto, stack_sample.proto and others.
+A call is two packets, of 12 to 17 bytes and of 10 to 12; a change of live bytes is one of 15 or 16.
+Field numbers are those of Perfetto's trace_packet.proto, track_event.proto, stack_sample.proto and
+others.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from .. import _core
 from ._proto import double, fixed64, integer, message, text
 from ._tree import Tree
+from ._view import intern
 from .chrome import live_bytes
 
 if TYPE_CHECKING:
@@ -96,18 +98,23 @@ def _process(view: View, sequence: int) -> bytes:
     )
 
 
-def _begin(view: View, track: int, sequence: int) -> bytes:
-    """Begin a sequence of events on one track; its clock starts at the window's start."""
+def _begin(view: View, sequence: int, *defaults: bytes) -> bytes:
+    """Begin a sequence with defaults of its packets; its clock starts at the window's start."""
     clock = message(
         1,
         integer(1, _INCREMENTAL),
         integer(2, view.trace.metadata["start_monotonic_ns"]),
         integer(3, 1),
     )
-    defaults = message(59, message(11, integer(11, track)), integer(58, _INCREMENTAL))
-    return _packet(sequence, integer(13, _CLEARED), defaults) + _packet(
+    all_defaults = message(59, *defaults, integer(58, _INCREMENTAL))
+    return _packet(sequence, integer(13, _CLEARED), all_defaults) + _packet(
         sequence, integer(13, _NEEDED), _snapshot(view, clock)
     )
+
+
+def _on_track(track: int) -> bytes:
+    """Give the default of events that are on one track."""
+    return message(11, integer(11, track))
 
 
 class _Thread:
@@ -159,7 +166,7 @@ class _Thread:
             self._track, view.thread_names[self._thread], thread, parent=_PROCESS_TRACK
         )
         return (
-            _begin(view, self._track, self._sequence)
+            _begin(view, self._sequence, _on_track(self._track))
             + _packet(self._sequence, integer(13, _NEEDED), descriptor)
             + _packet(self._sequence, integer(13, _NEEDED), message(12, *interned))
         )
@@ -185,7 +192,7 @@ class _Thread:
 
 def _counter(view: View, name: str, time: Array, values: Array, track: int, sequence: int) -> bytes:
     describe = _descriptor(track, name, message(8, integer(3, _BYTES)), parent=_PROCESS_TRACK)
-    head = _begin(view, track, sequence)
+    head = _begin(view, sequence, _on_track(track))
     packets, _ = _core.perfetto_counters(time, values, sequence, 0)
     return head + _packet(sequence, integer(13, _NEEDED), describe) + packets
 
@@ -205,68 +212,85 @@ def _memory(view: View) -> Iterator[tuple[str, Array, Array]]:
 def _write_stacks(view: View, out: IO[bytes], sequence: int) -> None:
     """Write bytes by stack, as StackSamples: bytes allocated, at the peak, and at the end.
 
-    A frame has the line of the call that it makes. The innermost frame has no line.
+    A frame has the line of the call that it makes. The innermost frame has no line. A stack names
+    all of its frames, so the frames with the smallest numbers are those that most stacks have.
     """
-    trace = view.trace
-    start = int(trace.metadata["start_monotonic_ns"])
-    end = start + trace.duration
+    duration = view.trace.duration
     tree = Tree(view, sites=True)
-    measures = [
-        ("allocated", "bytes allocated", end),
-        ("at_peak", "bytes that live at the peak", start + (trace.peak().time or 0)),
-        ("live", "bytes that live at the end", end),
+    measures = [  # in order of time
+        ("at_peak", "bytes that live at the peak", view.trace.peak().time or 0),
+        ("allocated", "bytes allocated", duration),
+        ("live", "bytes that live at the end", duration),
     ]
     figures = tree.own(*(word for word, _, _ in measures))
     described = [
         message(50, integer(1, at), text(2, told), integer(3, _SAMPLE_BYTES))
         for at, (_, told, _) in enumerate(measures, 1)
     ]
-    defaults = message(59, message(100, text(1, "eventprof")), integer(58, _MONOTONIC))
-    out.write(_packet(sequence, integer(13, _CLEARED), defaults))
-    out.write(_packet(sequence, integer(13, _NEEDED), message(12, *described)))
-    task = message(1, integer(2, view.process))
-    frames: dict[tuple[int, int], int] = {}
-    named: set[int] = set()
-    new: list[bytes] = []  # interned by the next packet
+    task = message(48, integer(1, 1), integer(2, view.process))
+    used = np.logical_or.reduce([values != 0 for values in figures.values()])
+    frames, inner, calling = _frames(view, tree, used)
+    source = message(100, text(1, "eventprof"))
+    out.write(_begin(view, sequence, source))
+    interned = message(12, *described, task, *frames)
+    out.write(_packet(sequence, integer(13, _NEEDED), interned))
+    stacks: list[bytes] = []  # the frames around each node
+    rows = zip(tree.parent.tolist(), inner, calling, used.tolist(), strict=True)
+    whole: dict[int, bytes] = {}
+    for node, (parent, last, caller, wanted) in enumerate(rows):
+        stacks.append(stacks[parent] + caller if parent >= 0 else b"")
+        if wanted:
+            whole[node] = stacks[node] + last
+    numbers: dict[int, int] = {}
+    now = 0
+    for at, (word, _, time) in enumerate(measures, 1):
+        nodes = np.flatnonzero(figures[word])
+        for node, value in zip(nodes.tolist(), figures[word][nodes].tolist(), strict=True):
+            new = b""
+            if node not in numbers:
+                numbers[node] = len(numbers) + 1
+                new = message(12, message(7, integer(1, numbers[node]), whole.pop(node)))
+            parts = (integer(2, 1), integer(6, numbers[node]), integer(10, at), integer(11, value))
+            out.write(
+                _packet(
+                    sequence,
+                    integer(8, time - now),
+                    integer(13, _NEEDED),
+                    new,
+                    message(135, *parts),
+                )
+            )
+            now = time
 
-    def frame(function: int, line: int) -> int:
-        found = frames.get((function, line))
-        if found is not None:
-            return found
-        if function not in named:
-            named.add(function)
-            new.append(message(5, integer(1, function + 1), text(2, view.names[function])))
-            new.append(message(18, integer(1, function + 1), text(2, view.files[function] or "")))
-        found = frames[function, line] = len(frames) + 1
+
+def _frames(view: View, tree: Tree, used: Array) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """Give the interned frames, and of each node the frame as the innermost, and its caller's."""
+    count = len(tree)
+    outermost = tree.parent < 0
+    key, (functions, lines) = intern(
+        [
+            np.concatenate([tree.function, tree.function[tree.parent]]),
+            np.concatenate([np.full(count, -1, np.int32), tree.line]),
+        ]
+    )
+    stacks = np.concatenate([used, np.where(outermost, 0, tree.inclusive(used))])
+    uses = np.bincount(key, stacks, len(functions))
+    order = np.argsort(-uses, kind="stable")
+    order = order[uses[order] > 0]
+    number = np.zeros(len(functions), np.int64)
+    number[order] = np.arange(1, len(order) + 1)
+    found = []
+    for function in np.unique(functions[order]).tolist():
+        found.append(message(5, integer(1, function + 1), text(2, view.names[function])))
+        found.append(message(18, integer(1, function + 1), text(2, view.files[function] or "")))
+    for at, row in enumerate(order.tolist(), 1):
+        function, line = int(functions[row]), int(lines[row])
         at_line = integer(6, line) if line >= 0 else b""
         parts = (integer(field, function + 1) for field in (2, 5))
-        new.append(message(6, integer(1, found), *parts, at_line, integer(7, _INTERPRETED)))
-        return found
-
-    functions, parents, lines = (
-        column.tolist() for column in (tree.function, tree.parent, tree.line)
-    )
-    values = list(zip(*(column.tolist() for column in figures.values()), strict=True))
-    calling: list[tuple[int, ...]] = []  # the frames around each node
-    for node, parent in enumerate(parents):
-        around: tuple[int, ...] = ()
-        if parent >= 0:
-            around = (*calling[parent], frame(functions[parent], lines[node]))
-        calling.append(around)
-        if not any(values[node]):
-            continue
-        stack = b"".join(integer(2, number) for number in (*around, frame(functions[node], -1)))
-        new.append(message(7, integer(1, node + 1), stack))
-        for at, ((_, _, time), value) in enumerate(zip(measures, values[node], strict=True), 1):
-            if value:
-                sample = message(
-                    135, task, integer(6, node + 1), integer(10, at), integer(11, value)
-                )
-                interned = message(12, *new) if new else b""
-                new.clear()
-                out.write(
-                    _packet(sequence, integer(8, time), integer(13, _NEEDED), interned, sample)
-                )
+        found.append(message(6, integer(1, at), *parts, at_line, integer(7, _INTERPRETED)))
+    references = [integer(2, at) for at in range(len(order) + 1)]
+    of_node = [references[at] for at in number[key].tolist()]
+    return found, of_node[:count], of_node[count:]
 
 
 def _points(

@@ -7,17 +7,17 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from ._proto import integer, message, packed, varint
+from .. import _core
+from .._words import escaped
+from ._proto import integer, message
 from ._tree import Tree
-from ._view import one_line, utf8
+from ._view import Texts, intern, utf8
 
 if TYPE_CHECKING:
     from . import Options
     from ._view import View
 
 COMPRESSED = True
-
-_NUMBER = varint(1 << 3)  # the tag of a location's id
 
 _UNITS = {
     "waited": "nanoseconds", "allocated": "bytes", "blocks": "count", "at_peak": "bytes",
@@ -33,7 +33,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 
     def string(text: str) -> int:
         # pprof prints names to a terminal.
-        return strings.setdefault(utf8(one_line(text)), len(strings))
+        return strings.setdefault(utf8(escaped(text)), len(strings))
 
     units = {"calls": "count", "wall": "nanoseconds", **_UNITS}
     parts = [
@@ -60,42 +60,49 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
         parts.append(integer(13, string(comment)))
     parts.append(integer(14, string("wall")))
     parts += [message(6, text) for text in strings]
-    out.write(gzip.compress(b"".join(parts), 6, mtime=0))
+    # Level 6 takes two to four times as long, up to that of the tree itself, for 11 to 22 % less.
+    out.write(gzip.compress(b"".join(parts), 2, mtime=0))
 
 
 def _samples(view: View, tree: Tree, columns: list, string) -> list[bytes]:  # type: ignore[no-untyped-def, type-arg]
     """Give the samples and their locations. A location is a function and a line."""
-    parts = []
-    locations: dict[tuple[int, int], bytes] = {}
-    starts = [line or 0 for line in view.first_lines]
-    rows = zip(
-        *(column.tolist() for column in (tree.parent, tree.function, tree.line, tree.thread)),
-        zip(*(column.tolist() for column in columns), strict=True),
-        strict=True,
+    starts = np.array([line or 0 for line in view.first_lines], np.int32)
+    # The innermost is at its first line. The others are at the lines of their calls.
+    caller = tree.function[tree.parent]
+    number, (functions, lines) = intern(
+        [
+            np.concatenate([tree.function, caller]),
+            np.concatenate(
+                [starts[tree.function], np.where(tree.line < 0, starts[caller], tree.line)]
+            ),
+        ]
     )
-    functions = tree.function.tolist()
-    labels: dict[int, bytes] = {-1: b""}
-    thread_label = string("thread")
-
-    def location(row: int, line: int) -> bytes:
-        place = row, line if line >= 0 else starts[row]
-        return locations.get(place) or locations.setdefault(place, varint(len(locations) + 1))
-
-    # The innermost comes first. The others are at the lines of their calls.
-    callers: list[bytes] = []
-    for parent, function, line, thread, values in rows:
-        above = b""
-        if parent >= 0:
-            above = location(functions[parent], line) + callers[parent]
-        callers.append(above)
-        if not any(values):
-            continue
-        if thread not in labels:
-            name = string(view.thread_names[thread])
-            labels[thread] = message(3, integer(1, thread_label), integer(2, name))
-        stack = message(1, location(function, -1), above)
-        parts.append(message(2, stack, packed(2, values), labels[thread]))
-    for (row, line), number in locations.items():
-        place = message(4, integer(1, row + 1), integer(2, line))
-        parts.append(message(4, _NUMBER, number, place))
-    return parts
+    number += 1
+    threads, label = np.unique(tree.thread, return_inverse=True)
+    texts = []
+    for thread in threads.tolist():
+        key = string("thread") if thread >= 0 else 0
+        name = integer(2, string(view.thread_names[thread])) if thread >= 0 else b""
+        texts.append(message(3, integer(1, key), name) if name else b"")
+    _, codes, offsets, labels = Texts(texts).part(label.reshape(-1))
+    count = len(tree)
+    values = np.stack(columns, axis=1) if count else np.zeros((0, len(columns)), np.int64)
+    parts, at = [], 0
+    while at < count:
+        samples, at = _core.pprof_samples(
+            tree.parent,
+            number[:count],
+            number[count:],
+            values,
+            len(columns),
+            codes,
+            offsets,
+            labels,
+            at,
+        )
+        parts.append(samples)
+    places = [
+        message(4, integer(1, at), message(4, integer(1, row + 1), integer(2, line)))
+        for at, (row, line) in enumerate(zip(functions.tolist(), lines.tolist(), strict=True), 1)
+    ]
+    return parts + places

@@ -8,8 +8,9 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
+from .._words import escaped
 from ._tree import Tree
-from ._view import intern, one_line
+from ._view import intern
 
 if TYPE_CHECKING:
     from ..trace.column import Array
@@ -56,10 +57,10 @@ def keys_of(view: View) -> list[_Key]:
     for row, name in enumerate([*table["name"], None]):
         file = view.files[row]
         if file is None:
-            keys.append(("~", 0, one_line(view.names[row])))
+            keys.append(("~", 0, escaped(view.names[row])))
         else:
-            shown = one_line(name or "(unknown)")
-            keys.append((one_line(file), view.first_lines[row] or 0, shown))
+            shown = escaped(name or "(unknown)")
+            keys.append((escaped(file), view.first_lines[row] or 0, shown))
     return keys
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import _core
 from ._tree import Tree
-from ._view import Texts, json_text, number
+from ._view import Texts, json_text
 
 if TYPE_CHECKING:
     from . import Options
@@ -30,11 +30,18 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     out.write(",\n".join(_frames(view)).encode())
     out.write(b"\n]},\n" + b'"profiles":[')
     first = True
+    heads = Texts(
+        [
+            b'{"type":"%c","frame":%d,"at":' % (letter, row)
+            for row in range(len(view.names))
+            for letter in b"OC"
+        ]
+    )
     for thread, steps in enumerate(view.steps):
         if len(steps):
             out.write(b"\n" if first else b",\n")
             first = False
-            _write_thread(view, out, thread, steps)
+            _write_thread(view, out, thread, steps, heads)
     if view.has_memory:
         tree = Tree(view)
         for word, values in tree.own(*_MEMORY).items():
@@ -63,30 +70,20 @@ def _frames(view: View) -> list[str]:
     return frames
 
 
-def _write_thread(view: View, out: IO[bytes], thread: int, steps: Any) -> None:
-    unknown = len(view.names) - 1
-    words = Texts([b'{"type":"O","frame":', b'{"type":"C","frame":'])
+def _write_thread(view: View, out: IO[bytes], thread: int, steps: Any, heads: Texts) -> None:
     name = json_text(view.thread_names[thread])
     out.write(f'{{"type":"evented","name":{name},"unit":"nanoseconds","events":['.encode())
-    begin, separator = None, b"\n"
-    for part, times in view.parts_of(steps, tell=True):
-        begin = int(times[0]) if begin is None else begin
-        ends = part < 0
-        function = view.function[np.where(ends, ~part, part)]
-        text = _core.render_rows(
-            len(part),
-            (
-                words.part(ends),
-                number(np.where(function < 0, unknown, function)),
-                b',"at":',
-                number(times),
-                b"},\n",
-            ),
+    begin, last, separator = None, 0, b"\n"
+    for part in steps.parts():
+        view.tell(len(part))
+        begin = max(int(view.start[part[0]]), 0) if begin is None else begin
+        text, last = _core.speedscope_events(
+            part, view.start, view.duration, view.function, heads.offsets, heads.bytes, last
         )
         out.write(separator)
         out.write(memoryview(text)[:-2])
         separator = b",\n"
-    out.write(f'],"startValue":{begin},"endValue":{int(times[-1])}}}'.encode())
+    out.write(f'],"startValue":{begin},"endValue":{last}}}'.encode())
 
 
 def _write_memory(tree: Tree, out: IO[bytes], name: str, values: Any) -> None:

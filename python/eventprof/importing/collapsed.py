@@ -6,11 +6,11 @@ import re
 
 from . import Unreadable
 from ._build import Builder
+from ._escapes import unescaped
 from .speedscope import samples
 
 #: Frames as profiling.sampling writes them.
 _PLACE = re.compile(r"(.*):([^:]*):(\d+)")
-_ESCAPE = re.compile(r"\\x3b")
 
 
 def read(path: str, data: bytes, builder: Builder) -> None:
@@ -22,12 +22,14 @@ def read(path: str, data: bytes, builder: Builder) -> None:
         stack, _, weight = line.rpartition(" ")
         if not weight.isdigit() or not stack:
             raise Unreadable(f"line {number} does not end with a number")
-        frames = tuple(_ESCAPE.sub(";", frame) for frame in stack.split(";"))
+        frames = tuple(stack.split(";"))
         found[frames] = found.get(frames, 0) + int(weight)
     builder.lacks += [
         "counts of calls", "order", "threads", "allocations", "lines of calls", "exceptions",
         "times: the file does not say what its numbers count",
     ]  # fmt: skip
+    texts = unescaped({frame for frames in found for frame in frames}, besides=";")
+    found = {tuple(texts[frame] for frame in frames): n for frames, n in found.items()}
     stacks = sorted(found)
     places = all(_PLACE.fullmatch(frame) for frames in stacks for frame in frames[1:])
 

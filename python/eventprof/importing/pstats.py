@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import Unreadable
 from ._build import Builder, of_samples, statistics
+from ._escapes import unescaped
 
 if TYPE_CHECKING:
     from ..trace.table import Table
@@ -28,11 +29,12 @@ def read(path: str, data: bytes, builder: Builder) -> None:
     sums: dict[str, list[int] | None] = {
         "calls": [], "recursive": [], "total": [], "self": [], "resumes": [],
     }  # fmt: skip
+    texts = unescaped({text for file, _, name in stats for text in (file, name)})
     for (file, line, name), (primitive, calls, own, total, *_) in stats.items():
         if file == "~":
-            rows.append((_bare(name), None, None, None, "c"))
+            rows.append((_bare(texts[name]), None, None, None, "c"))
         else:
-            rows.append((name, None, file, line, "python"))
+            rows.append((texts[name], None, texts[file], line, "python"))
         for key, value in (
             ("calls", calls),
             ("recursive", calls - primitive),

@@ -196,6 +196,91 @@ def test_calls_by_thread():
             _core.calls_by_thread(np.array([thread], np.int32), 2)
 
 
+# ---- Stacks --------------------------------------------------------------------------------------
+
+
+def of_int32(*values):
+    return np.array(values, np.int32)
+
+
+def test_stacks_come_in_parts():
+    deep = 3000
+    parent, code = np.arange(-1, deep - 1, dtype=np.int32), np.zeros(deep, np.int32)
+    weight, offsets = np.arange(deep), np.array([0, 2])
+    parts, at = [], 0
+    while at < deep:
+        part, at = _core.collapsed_stacks(parent, weight, code, offsets, b"ab", at)
+        parts.append(part)
+
+    assert len(parts) > 5
+    expected = (f"{';'.join(['ab'] * (node + 1))} {node}\n" for node in range(1, deep))
+    assert b"".join(parts) == "".join(expected).encode()
+
+
+def test_stacks_without_values_are_no_bytes():
+    parent, code, offsets, none = of_int32(-1), of_int32(0), np.array([0, 2]), np.zeros(1, np.int64)
+
+    assert _core.collapsed_stacks(parent, none, code, offsets, b"ab", 0) == (b"", 1)
+    found = _core.pprof_samples(parent, code, code, none, 1, code, offsets, b"ab", 0)
+    assert found == (b"", 1)
+
+
+def test_direct_and_indirect_recursion():
+    # a a b a a b
+    parent, key = of_int32(-1, 0, 1, 2, 3, 4), of_int32(7, 7, 8, 7, 7, 8)
+    first = np.array([1, 0, 1, 0, 0, 0], np.uint8)
+
+    outer, through = (np.frombuffer(x, np.int32) for x in _core.recursion(parent, key, first))
+    assert outer.tolist() == [0, 0, 2, 3, 3, 5]
+    assert through.tolist() == [-1, -1, -1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("parent", "code", "offsets"),
+    [((0,), (0,), (0, 2)), ((-2,), (0,), (0, 2)), ((-1,), (1,), (0, 2)), ((-1,), (-2,), (0, 2)),
+     ((-1,), (0,), (0, 3)), ((-1,), (0,), (1, 2)), ((-1,), (0, 0), (0, 2)), ((-1,), (0,), ())],
+)  # fmt: skip
+def test_damaged_stacks_are_refused(parent, code, offsets):
+    parent, code, offsets = of_int32(*parent), of_int32(*code), np.array(offsets, np.int64)
+    one = np.ones(1, np.int64)
+
+    with pytest.raises(ValueError, match="stacks: "):
+        _core.collapsed_stacks(parent, one, code, offsets, b"ab", 0)
+    with pytest.raises(ValueError, match="stacks: "):
+        _core.pprof_samples(parent, parent, parent, one, 1, code, offsets, b"ab", 0)
+
+
+def events_of(step, function, offsets=(0, 1, 2), last=0):
+    one = np.ones(1, np.int64)
+    return _core.speedscope_events(
+        of_int32(step), one, one, of_int32(function), np.array(offsets), b"OC", last
+    )
+
+
+def test_times_of_events_never_decrease():
+    assert events_of(0, 0) == (b"O1},\n", 1)
+    assert events_of(~0, -1) == (b"C2},\n", 2)
+    late = (1 << 63) - 1
+    assert events_of(~0, 0, last=late) == (b"C%d},\n" % late, late)
+    assert [events_of(0, 0, last=10**k)[0] for k in range(19)] == [
+        b"O%d},\n" % 10**k for k in range(19)
+    ]
+
+
+def test_damaged_events_are_refused():
+    for step, function in ((1, 0), (~1, 0), (0, 1)):
+        with pytest.raises(IndexError, match="a step is no call"):
+            events_of(step, function)
+    for wrong in ({"offsets": (0, 1, 3)}, {"offsets": (0,)}, {"last": -1}):
+        with pytest.raises(ValueError):
+            events_of(0, 0, **wrong)
+
+
+def test_recursion_without_a_first_node_is_refused():
+    with pytest.raises(ValueError, match="first in no stack"):
+        _core.recursion(of_int32(-1), of_int32(1), b"\0")
+
+
 # ---- Memory --------------------------------------------------------------------------------------
 
 #: Bytes that each format may need for a call, beyond the trace: at most three columns of int32.

@@ -25,7 +25,7 @@ import eventprof
 
 def test_collapsed_has_all_own_time(any_trace, tmp_path):
     path = export(any_trace, tmp_path, "collapsed")
-    expected = sums_of(any_trace)
+    expected = sums_of(any_trace, spell=str)
 
     own, total = collections.Counter(), collections.Counter()
     for line in path.read_bytes().split(b"\n")[:-1]:
@@ -90,7 +90,7 @@ def read_callgrind(path):
 
 def test_callgrind_has_all_times(any_trace, tmp_path):
     own, inclusive, _ = read_callgrind(export(any_trace, tmp_path, "callgrind"))
-    expected = sums_of(any_trace)
+    expected = sums_of(any_trace, spell=str)
 
     assert {n: c["ns"] for n, c in own.items() if c["ns"]} == {
         spelt(n): v for n, v in expected.own.items() if v
@@ -110,9 +110,9 @@ def test_callgrind_annotate_reads_it(any_trace, tmp_path):
     heading, *rows = annotated(path, "--inclusive=yes")
     own = dict(annotated(path, "--inclusive=no")[1:])
 
-    expected = sums_of(any_trace)
+    expected = sums_of(any_trace, spell=str)
     assert heading == ("PROGRAM TOTALS", sum(expected.own.values()))
-    of_function = zip(any_trace.functions["file"], names_of(any_trace), strict=True)
+    of_function = zip(any_trace.functions["file"], names_of(any_trace, str), strict=True)
     names = {f"{one_line(file or '~')}:{spelt(name)}".strip(): name for file, name in of_function}
     names["~:(not recorded)"] = None  # who calls the outermost functions
     names["~:(unknown)"] = "(unknown)"
@@ -151,6 +151,24 @@ def spelt(name):
     return f" {name}" if name.startswith("(") and name != "(unknown)" else name
 
 
+@pytest.mark.newest
+def test_a_backslash_and_a_line_end_are_two_functions(tmp_path):
+    names = ["\n", "\\n", "\\\n"]
+
+    def fill(builder):
+        thread = builder.thread(0, "only")
+        for at, name in enumerate(names):
+            thread.begin(10 * at, builder.function(name))
+            thread.end(10 * at + at + 1)
+
+    trace = exported.made(fill)
+    expected = {one_line(name): ns for ns, name in enumerate(names, 1)}
+    own, _, _ = read_callgrind(export(trace, tmp_path, "callgrind"))
+    samples = read_pprof(export(trace, tmp_path, "pprof"))
+    assert {name: costs["ns"] for name, costs in own.items()} == expected
+    assert {stack[0]: values["wall"] for stack, values in samples} == expected
+
+
 def test_callgrind_has_bytes(nasty, tmp_path):
     own, _, _ = read_callgrind(export(nasty, tmp_path, "callgrind"))
 
@@ -174,7 +192,7 @@ def test_pstats_has_calls_and_times(any_trace, tmp_path):
     functions = any_trace.functions
     expected = collections.Counter()
     expected_own = collections.Counter()
-    for row, shown in enumerate(names_of(any_trace)):
+    for row, shown in enumerate(names_of(any_trace, str)):
         name = one_line(shown if functions["file"][row] is None else functions["name"][row])
         expected[name] += int(functions["calls"][row] + functions["resumes"][row])
         expected_own[name] += int(functions["self"][row])
@@ -243,7 +261,7 @@ def test_gprof2dot_reads_them(any_trace, tmp_path, word, capsys):
     own = gprof2dot.TIME if word == "pstats" else gprof2dot.SAMPLES
     found = profile.functions.values()
     scale = 1e9 if word == "pstats" else 1
-    expected = sum(sums_of(any_trace).own.values())
+    expected = sum(sums_of(any_trace, spell=str).own.values())
     assert sum(f[own] for f in found if own in f.events) * scale == pytest.approx(expected)
     if word == "pstats":
         functions = any_trace.functions
@@ -295,7 +313,7 @@ def read_pprof(path):
 
 def test_pprof_has_all_times(any_trace, tmp_path):
     samples = read_pprof(export(any_trace, tmp_path, "pprof"))
-    expected = sums_of(any_trace)
+    expected = sums_of(any_trace, spell=str)
 
     own, total = collections.Counter(), collections.Counter()
     calls = 0
