@@ -125,7 +125,7 @@ def test_run_opens_the_page_when_the_program_has_ended(tmp_path):
 
 
 def test_show_refuses_what_it_cannot_do(trace, tmp_path):
-    with pytest.raises(ValueError, match="grain: at least 1 ns, not 0"):
+    with pytest.raises(ValueError, match="grain must be 1 ns or more, not 0"):
         trace.show(tmp_path / "x.html", grain=0)
     trace.show(tmp_path / "x.html")
     with pytest.raises(FileExistsError, match="force=True replaces it"):
