@@ -474,7 +474,8 @@ def test_what_showing_an_exception_leaves_the_program_frees(tmp_path, where, sho
         [sys.executable, "-m", "eventprof", "run", "-q", "-o", "end.epr", *options, "main.py"],
         cwd=tmp_path, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
-    assert done.stderr.count("ValueError: the end\n") == shown, done.stderr
+    # Threads write at the same time: a line may be torn, but not this text, which the source has, too.
+    assert done.stderr.count("the end") == 2 * shown, done.stderr
     trace = eventprof.open(tmp_path / "end.epr")
     assert trace.verify().ok, trace.verify()
     assert not files_that_show_errors(trace)

@@ -100,8 +100,10 @@ def test_perfetto_has_bytes_by_stack(nasty, tmp_path):
     } == {line.rpartition(" ")[0]: int(line.rpartition(" ")[2]) for line in lines}
 
 
-@pytest.mark.parametrize(("memory", "most"), [(False, 13.5), (True, 15)])
-def test_perfetto_takes_less_than_fifteen_bytes_an_event(tmp_path, memory, most):
+@pytest.mark.parametrize(("memory", "most"), [(False, 15), (True, 17)])
+def test_perfetto_takes_few_bytes_an_event(tmp_path, memory, most):
+    """About 12.6, and 14.6 with memory; a byte or two more where events are over 127 ns apart."""
+
     def fib(n):
         return [n] if n < 2 else fib(n - 1) + fib(n - 2)
 
