@@ -204,30 +204,38 @@ run(ep_sliding_stream *stream, const known *of, ep_fold *const *folds, size_t co
     return status;
 }
 
-/* ---- Logs --------------------------------------------------------------------------------------- */
+/* ---- Logs and merged traces --------------------------------------------------------------------- */
 
-typedef struct log_source {
+/* Gives rows as long as there are any: how many come is not known before. One of `log` and `merged`. */
+typedef struct rows_source {
     ep_row_source source;
     ep_sliding_stream stream;
-    ep_file_stream *file;
+    ep_file_stream *log;
+    ep_merged_stream *merged;
     ep_error *error;
     bool ended;
-} log_source;
+} rows_source;
 
 static size_t
-log_room(ep_row_source *source)
+rows_room(ep_row_source *source)
 {
-    return ((const log_source *)source)->ended ? 0 : EP_STREAM_ROWS;
+    return ((const rows_source *)source)->ended ? 0 : EP_STREAM_ROWS;
 }
 
 static ep_status
-log_append(ep_row_source *source, ep_columns *columns, size_t limit)
+rows_append(ep_row_source *source, ep_columns *columns, size_t limit)
 {
-    log_source *s = (log_source *)source;
-    size_t before = columns->count;
-    ep_status status = ep_file_stream_next(s->file, columns, limit, s->error);
+    rows_source *s = (rows_source *)source;
+    size_t before = columns->count, *done = &s->stream.stream.done, *total = &s->stream.stream.total;
+    ep_status status;
+    if (s->log != NULL) {
+        status = ep_file_stream_next(s->log, columns, limit, s->error);
+        ep_file_stream_progress(s->log, done, total);
+    } else {
+        status = ep_merged_stream_next(s->merged, columns, limit, s->error);
+        ep_merged_stream_progress(s->merged, done, total);
+    }
     s->ended = columns->count == before;
-    ep_file_stream_progress(s->file, &s->stream.stream.done, &s->stream.stream.total);
     return status;
 }
 
@@ -237,25 +245,53 @@ ep_fold_log(ep_file_reader *reader, bool has_lock, ep_fold *const *folds, size_t
 {
     ep_pass pass = {0};
     ep_functions_builder functions = {0};
-    log_source s = {.source = {.room = log_room, .append = log_append}, .error = error};
-    ep_status status = ep_file_stream_open(reader, &pass.recording, &s.file, error);
+    rows_source s = {.source = {.room = rows_room, .append = rows_append}, .error = error};
+    ep_status status = ep_file_stream_open(reader, &pass.recording, &s.log, error);
     if (status != EP_OK) {
         return status;
     }
     known of = {
-        .head = ep_file_stream_head(s.file),
+        .head = ep_file_stream_head(s.log),
         .full_reason = pass.recording.full_reason,
         .has_lock = has_lock,
     };
     ep_sliding_stream_open(&s.stream, &s.source, &functions);
     status = run(&s.stream, &of, folds, count, progress, &pass.functions);
     if (status == EP_OK) {
-        ep_file_stream_end(s.file, &pass.head);
+        ep_file_stream_end(s.log, &pass.head);
         *out = pass;
     } else {
         ep_pass_clear(&pass);
     }
-    ep_file_stream_close(s.file);
+    ep_file_stream_close(s.log);
+    return status;
+}
+
+ep_status
+ep_fold_merged(ep_trace *trace, bool has_lock, ep_fold *const *folds, size_t count,
+               const ep_progress *progress, ep_pass *out, ep_error *error)
+{
+    ep_pass pass = {0};
+    ep_functions_builder functions = {0};
+    rows_source s = {.source = {.room = rows_room, .append = rows_append}, .error = error};
+    ep_status status = ep_merged_stream_open(trace, &s.merged, error);
+    if (status != EP_OK) {
+        return status;
+    }
+    known of = {
+        .head = ep_merged_stream_head(s.merged),
+        .full_reason = ep_merged_stream_full_reason(s.merged),
+        .has_lock = has_lock,
+    };
+    ep_sliding_stream_open(&s.stream, &s.source, &functions);
+    status = run(&s.stream, &of, folds, count, progress, &pass.functions);
+    status = status != EP_OK ? status : ep_merged_stream_end(s.merged);
+    if (status == EP_OK) {
+        *out = pass;
+    } else {
+        ep_pass_clear(&pass);
+    }
+    ep_merged_stream_close(s.merged);
     return status;
 }
 
@@ -309,60 +345,5 @@ ep_fold_archive(ep_archive *archive, bool has_lock, ep_fold *const *folds, size_
         *out = pass;
     }
     ep_archive_stream_close(s.blocks);
-    return status;
-}
-
-/* ---- Merged traces ------------------------------------------------------------------------------ */
-
-typedef struct merged_source {
-    ep_row_source source;
-    ep_sliding_stream stream;
-    ep_merged_stream *parts;
-    ep_error *error;
-    bool ended;
-} merged_source;
-
-static size_t
-merged_room(ep_row_source *source)
-{
-    return ((const merged_source *)source)->ended ? 0 : EP_STREAM_ROWS;
-}
-
-static ep_status
-merged_append(ep_row_source *source, ep_columns *columns, size_t limit)
-{
-    merged_source *s = (merged_source *)source;
-    size_t before = columns->count;
-    ep_status status = ep_merged_stream_next(s->parts, columns, limit, s->error);
-    s->ended = columns->count == before;
-    ep_merged_stream_progress(s->parts, &s->stream.stream.done, &s->stream.stream.total);
-    return status;
-}
-
-ep_status
-ep_fold_merged(ep_trace *trace, bool has_lock, ep_fold *const *folds, size_t count,
-               const ep_progress *progress, ep_pass *out, ep_error *error)
-{
-    ep_pass pass = {0};
-    ep_functions_builder functions = {0};
-    merged_source s = {.source = {.room = merged_room, .append = merged_append}, .error = error};
-    ep_status status = ep_merged_stream_open(trace, &s.parts, error);
-    if (status != EP_OK) {
-        return status;
-    }
-    known of = {
-        .head = ep_merged_stream_head(s.parts),
-        .full_reason = ep_merged_stream_full_reason(s.parts),
-        .has_lock = has_lock,
-    };
-    ep_sliding_stream_open(&s.stream, &s.source, &functions);
-    status = run(&s.stream, &of, folds, count, progress, &pass.functions);
-    status = status != EP_OK ? status : ep_merged_stream_end(s.parts);
-    if (status == EP_OK) {
-        *out = pass;
-    } else {
-        ep_pass_clear(&pass);
-    }
-    ep_merged_stream_close(s.parts);
     return status;
 }

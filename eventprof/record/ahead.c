@@ -116,6 +116,15 @@ ep_ahead_start_thread(pthread_t *thread, void *(*run_it)(void *))
     return started;
 }
 
+void
+ep_ahead_await_end(uint64_t *thread_id)
+{
+    if (*thread_id != 0) {
+        ep_os_thread_await_end(*thread_id);
+        *thread_id = 0;
+    }
+}
+
 static void
 start_thread(void)
 {
@@ -200,10 +209,7 @@ void
 ep_ahead_before_fork(void)
 {
     join_thread_and_lock();
-    if (ahead.thread_id != 0) {
-        ep_os_thread_await_end(ahead.thread_id);    /* os.fork() counts the process's threads */
-        ahead.thread_id = 0;
-    }
+    ep_ahead_await_end(&ahead.thread_id);
 }
 
 void

@@ -40,6 +40,9 @@ void ep_ahead_use_file(ep_file *file);
 
 /* Starts a thread that blocks all signals but SIGBUS. False: the system refuses. */
 bool ep_ahead_start_thread(pthread_t *thread, void *(*run)(void *));
+/* Waits until the kernel has forgotten a thread that was joined, before a fork: os.fork() counts the
+ * process's threads. thread_id: 0, nothing to do; it becomes 0. */
+void ep_ahead_await_end(uint64_t *thread_id);
 
 /* Around fork(), under the engine's lock, which also protects ep_ahead_take(). */
 void ep_ahead_before_fork(void);

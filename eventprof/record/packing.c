@@ -398,10 +398,7 @@ void
 ep_packing_before_fork(void)
 {
     join_thread();
-    if (packing.thread_id != 0) {
-        ep_os_thread_await_end(packing.thread_id);    /* os.fork() counts the process's threads */
-        packing.thread_id = 0;
-    }
+    ep_ahead_await_end(&packing.thread_id);
     pthread_mutex_lock(&packing.lock);
 }
 

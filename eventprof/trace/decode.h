@@ -51,6 +51,8 @@ uint64_t ep_decoded_events(const ep_decoded *decoded);
 int64_t ep_open_from_ns(const ep_trace_thread *thread, ep_full_reason full_reason);
 /* The end time for calls that are open at the end. */
 int64_t ep_open_until_ns(const ep_trace_thread *thread, int64_t duration_ns);
+/* How many processes the threads are of; at least 1. */
+size_t ep_process_count(const ep_trace_thread *threads, size_t count);
 /* The process of each thread. Returns: new in *out (free); NULL: all are of one. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_thread_processes(const ep_trace_thread *threads, size_t count, int32_t **out);
 

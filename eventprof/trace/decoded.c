@@ -102,15 +102,21 @@ ep_open_until_ns(const ep_trace_thread *thread, int64_t duration_ns)
     return ep_any_counted(thread->recorded) && thread->last_ns > until_ns ? thread->last_ns : until_ns;
 }
 
-ep_status
-ep_thread_processes(const ep_trace_thread *threads, size_t count, int32_t **out)
+size_t
+ep_process_count(const ep_trace_thread *threads, size_t count)
 {
     int32_t last = 0;
     for (size_t i = 0; i < count; i++) {
         last = threads[i].process > last ? threads[i].process : last;
     }
+    return (size_t)last + 1;
+}
+
+ep_status
+ep_thread_processes(const ep_trace_thread *threads, size_t count, int32_t **out)
+{
     *out = NULL;
-    if (last == 0) {
+    if (ep_process_count(threads, count) == 1) {
         return EP_OK;
     }
     int32_t *processes = ep_calloc(count, sizeof *processes);

@@ -54,17 +54,6 @@ sift_down(source **heap, size_t count)
     heap[at] = moved;
 }
 
-/* How many processes the threads of a trace are of. */
-static size_t
-process_count(const ep_decoded *decoded)
-{
-    int32_t last = 0;
-    for (size_t i = 0; i < decoded->thread_count; i++) {
-        last = decoded->threads[i].process > last ? decoded->threads[i].process : last;
-    }
-    return (size_t)last + 1;
-}
-
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
 /* No part has a row before its start. It is asked for rows when that is reached: of a thousand processes
@@ -108,7 +97,7 @@ ep_merger_open(const ep_merge_part *parts, ep_merge_feed *const *feeds, size_t c
             .mark = (uint64_t)processes << EP_MERGE_ADDRESS_BITS,
         };
         threads += parts[i].decoded->thread_count;
-        processes += process_count(parts[i].decoded);
+        processes += ep_process_count(parts[i].decoded->threads, parts[i].decoded->thread_count);
     }
     begin(merger);
     *out = merger;
@@ -239,7 +228,7 @@ merge_threads(const ep_merge_part *parts, size_t count, ep_decoded *out)
                 return EP_NOMEM;
             }
         }
-        processes += (int32_t)process_count(part->decoded);
+        processes += (int32_t)ep_process_count(part->decoded->threads, part->decoded->thread_count);
     }
     return EP_OK;
 }
@@ -338,7 +327,7 @@ ep_merge_heads(const ep_merge_part *parts, size_t count, ep_decoded *out)
 {
     size_t processes = 0;
     for (size_t i = 0; i < count && count <= EP_MERGE_PARTS_MAX; i++) {
-        processes += process_count(parts[i].decoded);
+        processes += ep_process_count(parts[i].decoded->threads, parts[i].decoded->thread_count);
     }
     if (count > EP_MERGE_PARTS_MAX || processes > EP_MERGE_PARTS_MAX) {
         return EP_ARGUMENT;

@@ -258,6 +258,29 @@ assert_same_as_file(ep_recorder *recorder, const char *path)
     clear(&l);
 }
 
+/* Files of recorders with a limit of 1, 1 + step .. most chunks are what is in memory. */
+static inline void
+assert_each_policy_is_on_file(uint64_t most, uint64_t step)
+{
+    uint64_t random = 1;
+    for (int policy = EP_ON_FULL_OVERWRITE; policy <= EP_ON_FULL_GROW; policy++) {
+        for (uint64_t chunks = 1; chunks <= most; chunks += step) {
+            const char *path = new_path();
+            ep_recorder recorder;
+            emit(&random, 100);
+            start(&recorder, path, chunks, (ep_on_full)policy);
+            emit(&random, ep_model_work(500000));
+            ep_model_stop(&recorder);
+            emit(&random, 100);
+
+            assert_same_as_file(&recorder, path);
+
+            ep_recorder_clear(&recorder);
+            unlink(path);
+        }
+    }
+}
+
 /* ---- The file is the trace ------------------------------------------------------------------- */
 
 typedef struct work {

@@ -152,23 +152,7 @@ START_TEST(a_packed_file_is_what_is_in_memory)
 {
     setup();
     packs = true;
-    uint64_t random = 1;
-    for (int policy = EP_ON_FULL_OVERWRITE; policy <= EP_ON_FULL_GROW; policy++) {
-        for (uint64_t chunks = 1; chunks <= 9; chunks += 4) {
-            const char *path = new_path();
-            ep_recorder recorder;
-            emit(&random, 100);
-            start(&recorder, path, chunks, (ep_on_full)policy);
-            emit(&random, ep_model_work(500000));
-            ep_model_stop(&recorder);
-            emit(&random, 100);
-
-            assert_same_as_file(&recorder, path);
-
-            ep_recorder_clear(&recorder);
-            unlink(path);
-        }
-    }
+    assert_each_policy_is_on_file(9, 4);
 }
 END_TEST
 

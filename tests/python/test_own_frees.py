@@ -36,15 +36,19 @@ def leaf():
     return None
 
 
+def drop_a_string_on_a_new_thread():
+    """A thread's first event has us look up its name, which drops a name of the main thread's."""
+    thread = threading.Thread(target=leaf)
+    fill_type_cache()
+    thread.start()
+    thread.join()
+    names_of_that_size()
+
+
 def test_a_lookup_of_ours_frees_a_string_of_the_programs(backend):
-    """A thread's first event has us look up its name."""
     with eventprof.record(backend=backend) as rec:
         for _ in range(4):
-            thread = threading.Thread(target=leaf)
-            fill_type_cache()
-            thread.start()
-            thread.join()
-            names_of_that_size()
+            drop_a_string_on_a_new_thread()
 
     found = rec.trace.verify()
     assert found, found
@@ -58,11 +62,7 @@ def test_what_queues_a_string_for_its_thread_is_freed_there():
     try:
         with eventprof.record() as rec:
             for _ in range(10):
-                thread = threading.Thread(target=leaf)
-                fill_type_cache()
-                thread.start()
-                thread.join()
-                names_of_that_size()
+                drop_a_string_on_a_new_thread()
     finally:
         gc.enable()
 

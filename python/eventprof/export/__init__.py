@@ -135,7 +135,7 @@ def find_format(path: str | None, word: str | None) -> str:
     found = by_extension(path or "")
     if found is None:
         raise ValueError(
-            f"{path}: no format has this ending; give format=, one of{', '.join(FORMATS)}"
+            f"{path}: no format has this ending; give format=, one of {', '.join(FORMATS)}"
         )
     return found
 

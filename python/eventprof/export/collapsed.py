@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import _core
 from .._words import escaped
-from ._tree import Tree, fold
+from ._tree import Tree, add_up, fold
 from ._view import Texts, utf8
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     number_of = [numbers.setdefault(utf8(frame(name)), len(numbers)) for name in view.names]
     names = np.array(number_of, np.int32)[tree.function]
     node, parent, (code,) = fold(tree.parent, [names])
-    sums = np.zeros(len(parent), np.int64)
-    np.add.at(sums, node, np.maximum(weights, 0))
+    sums = add_up(len(parent), node, np.maximum(weights, 0))
     _, codes, offsets, texts = Texts(list(numbers)).part(code)
     at = 0
     while at < len(parent):

@@ -46,17 +46,14 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     points = _points(view, next(sequences), thread_tracks, tracks)
     _ = view.sites
     left_out = 0
-    done = 0
     for thread, steps in enumerate(view.steps):
         if thread not in thread_tracks:
             continue
         writer = _Thread(view, thread, thread_tracks[thread], next(sequences))
         out.write(writer.head(steps))
         for part in steps.parts():
-            if view.progress is not None:
-                view.progress(done, 2 * len(view))
+            view.tell(len(part))
             out.write(writer.slices(part))
-            done += len(part)
         left_out += writer.left_out
     if left_out:
         options.notes.append(

@@ -367,10 +367,9 @@ ep_py_fresh(const ep_log *log)
                            : *(const uint32_t *)&log->fresh;
 }
 
-/* HOT. The calling thread's log, in a hook that holds the GIL, also while calls are muted. NULL: no
- * memory, counted. */
+/* heeds_mute: a constant, so that the test of it is none. */
 static inline ep_log *
-ep_py_log_for_memory(ep_kind kind)
+ep_py_log_unless_muted(ep_kind kind, bool heeds_mute)
 {
     ep_log *log = ep_log_mine();
     if (EP_UNLIKELY(log == NULL)) {
@@ -379,26 +378,26 @@ ep_py_log_for_memory(ep_kind kind)
     }
     if (EP_UNLIKELY(ep_py_fresh(log))) {
         ep_py_see_to(log, kind);
+        if (heeds_mute && EP_UNLIKELY(log->fresh & EP_FRESH_MUTED)) {
+            return NULL;
+        }
     }
     return log;
+}
+
+/* HOT. The calling thread's log, in a hook that holds the GIL, also while calls are muted. NULL: no
+ * memory, counted. */
+static inline ep_log *
+ep_py_log_for_memory(ep_kind kind)
+{
+    return ep_py_log_unless_muted(kind, false);
 }
 
 /* HOT. The same; NULL while the thread is muted, too. */
 static inline ep_log *
 ep_py_log_for(ep_kind kind)
 {
-    ep_log *log = ep_log_mine();
-    if (EP_UNLIKELY(log == NULL)) {
-        ep_engine_count_unlogged(kind);
-        return NULL;
-    }
-    if (EP_UNLIKELY(ep_py_fresh(log))) {
-        ep_py_see_to(log, kind);
-        if (EP_UNLIKELY(log->fresh & EP_FRESH_MUTED)) {
-            return NULL;
-        }
-    }
-    return log;
+    return ep_py_log_unless_muted(kind, true);
 }
 
 /* Copies a str as UTF-8 (surrogates as three bytes) without making Python objects. Returns: view

@@ -174,7 +174,7 @@ def test_no_space_leaves_nothing_behind(nasty, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"path": "x.txt"}, "x.txt: no format has this ending"),
+        ({"path": "x.txt"}, "x.txt: no format has this ending; give format=, one of perfetto, "),
         ({"path": "x", "format": "perfeto"}, "did you mean 'perfetto'"),
         ({"path": "x.csv", "table": "cals"}, "did you mean 'calls'"),
         ({"path": "x.json", "table": "calls"}, "chrome has none; csv, jsonl, parquet, arrow do"),
