@@ -1,4 +1,4 @@
-"""README.rst: its examples run, and print what it says they print."""
+"""README.rst: its example runs, and prints what it says."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-
-import pytest
 
 README = Path(__file__).parents[2] / "README.rst"
 OUTPUT_OF = (3, 13)
@@ -23,17 +21,12 @@ def blocks(language):
     return [textwrap.dedent(block).strip("\n") for block in found]
 
 
-def shape(output):
-    """Leave what does not depend on the machine: words, and which lines there are."""
-    return [re.sub(r"[-\d,.\s]+(ms|us|s)?\b|\s+$", " ", line) for line in output.splitlines()]
-
-
 def environment():
     return {"PATH": os.environ["PATH"], "PYTHONPATH": ":".join(filter(None, sys.path))}
 
 
 def test_the_program_of_the_command_line_gives_its_report(tmp_path):
-    program, _ = blocks("python")
+    (program,) = blocks("python")
     (tmp_path / "orders.py").write_text(program + "\n", encoding="utf-8")
     (text,) = blocks("console")
     commands = re.findall(r"^\$ eventprof (.*)", text, flags=re.MULTILINE)
@@ -57,30 +50,12 @@ def test_the_program_of_the_command_line_gives_its_report(tmp_path):
     def headings(lines):
         return [re.split(r"[(,]", line)[0] for line in lines[1:] if not line.startswith(" ")]
 
-    assert headings(printed) == headings(said)
+    assert said.pop() == "..."  # what comes next is in doc/reading.rst
+    assert headings(printed)[: len(headings(said))] == headings(said)
     if sys.version_info[:2] == OUTPUT_OF:
         assert "price itself, without its calls" in done.stdout
         holder = next(n for n, line in enumerate(said) if line.startswith("the peak")) + 1
         assert printed[holder].split()[-3:] == said[holder].split()[-3:]  # orders.py:6 in read
-
-
-@pytest.mark.thorough
-def test_an_example_prints_what_is_said(tmp_path):
-    pytest.importorskip("pandas")
-    _, code = blocks("python")
-    (said,) = blocks("text")
-    script = tmp_path / "example.py"
-    script.write_text(code, encoding="utf-8")
-
-    done = subprocess.run(
-        [sys.executable, script], env=environment(), capture_output=True, text=True
-    )
-
-    assert (done.returncode, done.stderr) == (0, "")
-    if sys.version_info[:2] == OUTPUT_OF:
-        assert shape(done.stdout) == shape(said)
-    else:
-        assert done.stdout.split()[0] == said.split()[0]
 
 
 def test_figures_beside_others_are_those_of_the_benchmarks():
