@@ -235,10 +235,12 @@ def test_with_children_there_is_one_folder(tmp_path):
     trace = eventprof.open(path)
     files = sorted(each.name for each in path.iterdir())
     assert files == ["manifest.json", *sorted(trace.processes["file"])]
-    first, *lines = made.stderr.splitlines()
+    first, *lines, why = made.stderr.splitlines()
     assert first.startswith(f"eventprof: {len(trace.events):,} events of 4 processes in ")
     assert first.endswith(f"none lost; to look at them: eventprof report {path.name}")
     assert [line.split()[1] for line in lines] == [f"{name}:" for name in trace.processes["file"]]
+    assert [", not stopped; " in line for line in lines] == [False, True, True, True]
+    assert why.startswith("eventprof:   not stopped: killed, or ended by os._exit")
 
 
 def test_a_directory_for_the_recording(tmp_path):
@@ -257,7 +259,7 @@ def test_more_processes_than_lines(tmp_path):
 
     made = run(tmp_path, "-o", "many.epd", "main.py")
 
-    *lines, last = made.stderr.splitlines()
+    *lines, last, why = made.stderr.splitlines()
     assert len(lines) == 13
     assert last == "eventprof:   and 4 more: eventprof info lists them"
     assert sum(calls_of(eventprof.open(tmp_path / "many.epd"), "work").values()) == 15

@@ -44,6 +44,11 @@ def gather(folder: str, recorder: Any, *, keep: bool) -> list[str]:
     said += [f"eventprof:   {_line(each)}" for each in found[:_LISTED]]
     if len(found) > _LISTED:
         said.append(f"eventprof:   and {len(found) - _LISTED:,} more: eventprof info lists them")
+    if any(each["state"] == "unfinished" for each in found):
+        said.append(
+            "eventprof:   not stopped: killed, or ended by os._exit, as multiprocessing does; "
+            "all that they recorded is here"
+        )
     return said + [f"eventprof: {printable(text)}" for text in failed]
 
 
@@ -101,7 +106,7 @@ def _line(each: dict[str, Any]) -> str:
     else:
         said = plural(each["events"], "event")
         said += f", {each['lost']:,} LOST" if each["lost"] else ""
-    state = {"running": ", still runs", "unfinished": ", not stopped (killed, or os._exit)"}
+    state = {"running": ", still runs", "unfinished": ", not stopped"}
     command = shlex.join(map(str, each["command"]))
     command = command if len(command) <= 40 else f"{command[:37]}..."
     return printable(f"{each['file']}: {said}{state.get(each['state'], '')}; {command}")
