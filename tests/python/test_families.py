@@ -259,7 +259,7 @@ def test_more_processes_than_lines(tmp_path):
 
     made = run(tmp_path, "-o", "many.epd", "main.py")
 
-    *lines, last, why = made.stderr.splitlines()
+    *lines, last, _ = made.stderr.splitlines()
     assert len(lines) == 13
     assert last == "eventprof:   and 4 more: eventprof info lists them"
     assert sum(calls_of(eventprof.open(tmp_path / "many.epd"), "work").values()) == 15
