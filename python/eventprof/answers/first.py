@@ -104,7 +104,7 @@ def memory_parts(trace: Trace, tree: Tree) -> list[Part]:
             parts.append(Part("of it the recorder's", recorder, "its log and tables of names"))
         unseen = resident - peak - (recorder or 0)
         if unseen > 0:
-            what = "the interpreter, code, and all that is older than the recording"
+            what = "the interpreter, code, blocks made before"
             parts.append(Part("of it not seen", unseen, what))
     return parts
 
@@ -132,7 +132,7 @@ def _slow_text(trace: Trace, tree: Tree) -> list[str]:
     waited, blocked = int(tree.lock_waited.sum()), int(tree.blocked.sum())
     aside = [f"working time {show_ns(tree.working)}"]
     if waited:
-        aside.append(f"waited for the interpreter's lock {show_ns(waited)}")
+        aside.append(f"waited for the GIL {show_ns(waited)}")
     if blocked:
         aside.append(f"blocked {show_ns(blocked)}")
     return [f"slow, by own line ({', '.join(aside)})", *_laid_out(lines, show_ns)]
