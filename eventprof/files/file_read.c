@@ -339,6 +339,7 @@ struct ep_file_stream {
     file_capture file;
     ep_decoder *decoder;
     uint64_t stop_ticks;
+    bool leaves_ids;
     ep_chunk_header *spare;    /* a buffer of the largest chunk, for the next; may be NULL */
 };
 
@@ -417,6 +418,12 @@ ep_file_stream_open(ep_file_reader *reader, ep_recording *recording, ep_file_str
     return EP_OK;
 }
 
+void
+ep_file_stream_leave_ids(ep_file_stream *stream)
+{
+    stream->leaves_ids = true;
+}
+
 const ep_decoded *
 ep_file_stream_head(const ep_file_stream *stream)
 {
@@ -428,7 +435,9 @@ ep_file_stream_next(ep_file_stream *s, ep_columns *to, size_t limit, ep_error *e
 {
     size_t from = to->count;
     ep_status status = ep_decoder_next(s->decoder, to, limit);
-    ep_loader_translate_rows(&s->loader, to, from);
+    if (!s->leaves_ids) {
+        ep_loader_translate_rows(&s->loader, to, from);
+    }
     return status == EP_IO ? ep_fail_os(error, errno) : status;
 }
 

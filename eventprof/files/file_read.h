@@ -56,6 +56,8 @@ typedef struct ep_file_stream ep_file_stream;
  * as ep_file_load(). */
 EP_CHECKED ep_status ep_file_stream_open(ep_file_reader *reader, ep_recording *recording,
                                          ep_file_stream **out, ep_error *error);
+/* Before the first rows: ids stay those of the file, for who does not look at them. */
+void ep_file_stream_leave_ids(ep_file_stream *stream);
 /* As ep_decoder_head(). */
 const ep_decoded *ep_file_stream_head(const ep_file_stream *stream);
 /* As ep_decoder_next(), with ids of this process. Fails: EP_IO, EP_NOMEM. */

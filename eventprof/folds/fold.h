@@ -11,7 +11,8 @@
 
 /* What is known before the first event. Views, valid until the fold's end() has returned. */
 typedef struct ep_fold_facts {
-    const ep_id_map *map;                  /* every site and name of the events */
+    const ep_id_map *map;                  /* every site and name of the events; NULL if no fold asks
+                                              for ids */
     size_t thread_count;
     const ep_open_stack *open_at_start;    /* thread_count long */
     const int64_t *open_from_ns;           /* thread_count long: where those calls begin */
@@ -36,6 +37,7 @@ typedef struct ep_fold ep_fold;
 
 typedef struct ep_fold_type {
     const char *name;
+    bool without_ids;    /* it looks neither at ids nor at the map: a seventh of the time of a file */
     /* Fails: EP_NOMEM. */
     EP_CHECKED ep_status (*begin)(ep_fold *fold, const ep_fold_facts *facts);
     /* Fails: EP_NOMEM. */

@@ -41,15 +41,15 @@ run_on_columns(ep_trace *trace, const pass_of *of)
 }
 
 static void
-keep_functions(ep_trace *trace, ep_functions *functions)
+keep_functions(ep_trace *trace, ep_pass *pass)
 {
     if (trace->has_functions) {
-        ep_functions_clear(functions);    /* tables refer to the functions of the first pass */
-    } else {
-        trace->functions = *functions;
+        ep_functions_clear(&pass->functions);    /* tables refer to the functions of the first pass */
+    } else if (pass->has_functions) {
+        trace->functions = pass->functions;
         trace->has_functions = true;
     }
-    *functions = (ep_functions){0};
+    pass->functions = (ep_functions){0};
 }
 
 static ep_status
@@ -64,7 +64,7 @@ run_on_log(ep_trace *trace, ep_file_reader *reader, const pass_of *of, ep_error 
     ep_recording_clear(&trace->recording);
     trace->recording = pass.recording;
     ep_trace_set_log_head(trace, &pass.head);
-    keep_functions(trace, &pass.functions);
+    keep_functions(trace, &pass);
     return EP_OK;
 }
 
@@ -79,7 +79,7 @@ run_on_archive(ep_trace *trace, ep_archive *archive, const pass_of *of, ep_error
         return status;
     }
     trace->head = ep_archive_head(archive);
-    keep_functions(trace, &pass.functions);
+    keep_functions(trace, &pass);
     ep_pass_clear(&pass);
     return EP_OK;
 }
@@ -91,7 +91,7 @@ run_on_merged(ep_trace *trace, const pass_of *of, ep_error *error)
     ep_status status =
         ep_fold_merged(trace, of->has_lock, of->folds, of->count, of->progress, &pass, error);
     if (status == EP_OK) {
-        keep_functions(trace, &pass.functions);
+        keep_functions(trace, &pass);
         ep_pass_clear(&pass);
     }
     return status;

@@ -156,10 +156,20 @@ typedef struct known {
     bool has_lock;
 } known;
 
-/* Runs the folds; *functions: new where that succeeds. */
+static bool
+ask_for_ids(ep_fold *const *folds, size_t count)
+{
+    bool asks = false;
+    for (size_t i = 0; i < count; i++) {
+        asks = asks || !folds[i]->type->without_ids;
+    }
+    return asks;
+}
+
+/* Runs the folds; the functions of the pass are new where that succeeds. */
 static ep_status
 run(ep_sliding_stream *stream, const known *of, ep_fold *const *folds, size_t count,
-    const ep_progress *progress, ep_functions *functions)
+    const ep_progress *progress, ep_pass *pass)
 {
     const ep_decoded *head = of->head;
     size_t threads = head->thread_count;
@@ -175,12 +185,12 @@ run(ep_sliding_stream *stream, const known *of, ep_fold *const *folds, size_t co
         until_ns[i] = ep_open_until_ns(&head->threads[i], head->duration_ns);
     }
     ep_functions_builder *builder = stream->functions;
-    if (status == EP_OK) {
+    if (status == EP_OK && builder != NULL) {
         status = ep_functions_begin(builder, head->threads, threads);
     }
     if (status == EP_OK) {
         ep_fold_facts facts = {
-            .map = &builder->result.map,
+            .map = builder != NULL ? &builder->result.map : NULL,
             .thread_count = threads,
             .open_at_start = open,
             .open_from_ns = from_ns,
@@ -191,9 +201,10 @@ run(ep_sliding_stream *stream, const known *of, ep_fold *const *folds, size_t co
         };
         status = ep_fold_run(&stream->stream, &facts, folds, count, progress);
     }
-    if (status == EP_OK) {
-        ep_functions_end(builder, functions);
-    } else {
+    pass->has_functions = status == EP_OK && builder != NULL;
+    if (pass->has_functions) {
+        ep_functions_end(builder, &pass->functions);
+    } else if (builder != NULL) {
         ep_functions_drop(builder);
     }
     ep_sliding_stream_clear(stream);
@@ -250,13 +261,16 @@ ep_fold_log(ep_file_reader *reader, bool has_lock, ep_fold *const *folds, size_t
     if (status != EP_OK) {
         return status;
     }
+    if (!ask_for_ids(folds, count)) {
+        ep_file_stream_leave_ids(s.log);
+    }
     known of = {
         .head = ep_file_stream_head(s.log),
         .full_reason = pass.recording.full_reason,
         .has_lock = has_lock,
     };
-    ep_sliding_stream_open(&s.stream, &s.source, &functions);
-    status = run(&s.stream, &of, folds, count, progress, &pass.functions);
+    ep_sliding_stream_open(&s.stream, &s.source, ask_for_ids(folds, count) ? &functions : NULL);
+    status = run(&s.stream, &of, folds, count, progress, &pass);
     if (status == EP_OK) {
         ep_file_stream_end(s.log, &pass.head);
         *out = pass;
@@ -283,8 +297,8 @@ ep_fold_merged(ep_trace *trace, bool has_lock, ep_fold *const *folds, size_t cou
         .full_reason = ep_merged_stream_full_reason(s.merged),
         .has_lock = has_lock,
     };
-    ep_sliding_stream_open(&s.stream, &s.source, &functions);
-    status = run(&s.stream, &of, folds, count, progress, &pass.functions);
+    ep_sliding_stream_open(&s.stream, &s.source, ask_for_ids(folds, count) ? &functions : NULL);
+    status = run(&s.stream, &of, folds, count, progress, &pass);
     status = status != EP_OK ? status : ep_merged_stream_end(s.merged);
     if (status == EP_OK) {
         *out = pass;
@@ -337,9 +351,9 @@ ep_fold_archive(ep_archive *archive, bool has_lock, ep_fold *const *folds, size_
         .full_reason = ep_archive_recording(archive)->full_reason,
         .has_lock = has_lock,
     };
-    ep_sliding_stream_open(&s.stream, &s.source, &functions);
+    ep_sliding_stream_open(&s.stream, &s.source, ask_for_ids(folds, count) ? &functions : NULL);
     s.stream.stream.total = (size_t)ep_archive_get_info(archive)->events;
-    status = run(&s.stream, &of, folds, count, progress, &pass.functions);
+    status = run(&s.stream, &of, folds, count, progress, &pass);
     if (status == EP_OK) {
         ep_archive_stream_end(s.blocks);
         *out = pass;

@@ -43,7 +43,8 @@ void ep_sliding_stream_clear(ep_sliding_stream *stream);
 typedef struct ep_pass {
     ep_recording recording;    /* of a log */
     ep_decoded head;           /* of a log: all but the columns */
-    ep_functions functions;
+    ep_functions functions;    /* if has_functions: a fold asked for ids */
+    bool has_functions;
 } ep_pass;
 
 void ep_pass_clear(ep_pass *pass);

@@ -117,6 +117,7 @@ tenures_clear(ep_fold *fold)
 
 static const ep_fold_type tenures_type = {
     .name = "tenures",
+    .without_ids = true,
     .begin = tenures_begin,
     .events = tenures_events,
     .end = tenures_end,

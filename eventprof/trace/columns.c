@@ -89,6 +89,7 @@ ep_type_bytes(ep_type type)
     static const uint8_t bytes[] = {
         [EP_TYPE_INT8] = 1,
         [EP_TYPE_UINT8] = 1,
+        [EP_TYPE_INT16] = 2,
         [EP_TYPE_INT32] = 4,
         [EP_TYPE_UINT32] = 4,
         [EP_TYPE_INT64] = 8,
@@ -279,6 +280,8 @@ ep_value_int64(const ep_column *column, const ep_values *values, size_t row)
             return ((const int8_t *)values->at)[row];
         case EP_TYPE_UINT8:
             return ((const uint8_t *)values->at)[row];
+        case EP_TYPE_INT16:
+            return ((const int16_t *)values->at)[row];
         case EP_TYPE_INT32:
             return ((const int32_t *)values->at)[row];
         case EP_TYPE_UINT32:

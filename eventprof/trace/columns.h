@@ -26,6 +26,7 @@ typedef enum ep_table {
 typedef enum ep_type {
     EP_TYPE_INT8,
     EP_TYPE_UINT8,
+    EP_TYPE_INT16,
     EP_TYPE_INT32,
     EP_TYPE_UINT32,
     EP_TYPE_INT64,

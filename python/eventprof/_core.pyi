@@ -402,36 +402,26 @@ class LegacyLog:
     def log(self, frame: FrameType, event: str, arg: object, /) -> None: ...
     def mark(self, event: str, /) -> None: ...
     def unmark(self) -> None: ...
-    def rows(
-        self, traces: tuple[Trace, ...], offset_ns: int, logged_count: int, for_frame: bool, /
+    def raw(
+        self, traces: tuple[Trace, ...], offset_ns: int, logged_count: int, /
+    ) -> tuple[NDArray[np.int64], int]: ...
+    def frame(
+        self, traces: tuple[Trace, ...], offset_ns: int, logged_count: int, /
     ) -> tuple[
         NDArray[np.int64],  # time
         NDArray[np.int8],  # event
         NDArray[np.int64],  # value1
         NDArray[np.int64],  # value2
-        NDArray[Any],  # place: int32; for a frame int64, the high halves undefined
-        NDArray[np.int32] | None,  # thread; not for a frame
-        NDArray[np.uint32],  # places
+        NDArray[np.int64],  # first line
+        NDArray[np.int64],  # line of the call
+        NDArray[Any],  # codes: name
+        NDArray[Any],  # mod
+        NDArray[Any],  # from_name
+        NDArray[Any],  # from_mod
+        list[str],  # names
+        list[tuple[str, bool]],  # files and modules; whether it is a file of Python code
+        int,  # lost
     ]: ...
-    def raw(
-        self,
-        time: NDArray[np.int64],
-        event: NDArray[np.int8],
-        value1: NDArray[np.int64],
-        value2: NDArray[np.int64],
-        place: NDArray[np.int32],
-        thread: NDArray[np.int32],
-        name: NDArray[np.int32],
-        frame: NDArray[np.int32],
-        /,
-    ) -> NDArray[np.int64]: ...
-
-def legacy_places(
-    places: NDArray[np.uint32], /
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]: ...
-def legacy_names(
-    ids: NDArray[np.int32], /
-) -> list[tuple[str | None, str | None, str | None, int, bool]]: ...
 
 _Field = tuple[
     str,  # name
@@ -448,7 +438,6 @@ def tree_outermost(parent: NDArray[Any], keys: NDArray[Any], /) -> NDArray[Any]:
 def gather(
     table: NDArray[np.signedinteger[Any]], indices: NDArray[Any], /
 ) -> NDArray[np.signedinteger[Any]]: ...
-def spread(tables: tuple[NDArray[Any], ...], rows: NDArray[Any], /) -> tuple[NDArray[Any], ...]: ...
 
 _Buffer = NDArray[Any] | bytes | bytearray
 _Part = bytes | tuple[Any, ...]

@@ -1,28 +1,21 @@
-"""The calling-context tree, own code and who held the lock: folds against the tables."""
+"""The calling-context tree: folds against the tables."""
 
 from __future__ import annotations
 
 import io
-import json
-import re
 import sys
 import threading
-import time
 import tracemalloc
 
-import json_schema
 import numpy as np
 import pytest
-import raw
 import tree_reference
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import eventprof
-from eventprof.answers import show
 from eventprof.answers.adding import AddedTree
 from eventprof.answers.tree import OTHER, Tree
-from eventprof.cli import main
 
 # ---- Random programs -----------------------------------------------------------------------------
 
@@ -466,105 +459,6 @@ def test_recursion_100_000_deep():
     assert len(text.getvalue().splitlines()) <= 60
 
 
-# ---- Who held the lock ---------------------------------------------------------------------------
-
-
-def spin(until):
-    count = 0
-    while time.perf_counter() < until:
-        count += len("text")
-    return count
-
-
-@pytest.mark.thorough
-@pytest.mark.skipif(not raw.HAS_GIL, reason="without the lock nobody waits for it")
-def test_a_call_waits_while_other_threads_hold_the_lock():
-    until = time.perf_counter() + 1.0
-    threads = [threading.Thread(target=spin, args=(until,), name=f"spin {n}") for n in range(2)]
-    with eventprof.record(memory=False) as rec:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    trace = rec.trace
-
-    # A tenure: a run of one thread's events. How much lies between tenures is the machine's affair.
-    when, who = trace.events["time"], trace.events["thread"]
-    first = np.flatnonzero(np.diff(who, prepend=-1))
-    last = np.append(first[1:], len(who)) - 1
-    wanted = 0
-    spins = np.flatnonzero(trace.calls["name"] == "spin")
-    for thread, begin, length in zip(
-        *(trace.calls[name][spins].tolist() for name in ("thread", "start", "duration")),
-        strict=True,
-    ):
-        others = (who[first] != thread) & (when[first] >= begin) & (when[last] <= begin + length)
-        wanted += int((when[last] - when[first])[others].sum())
-    tree = trace._tree
-    names = [row[0] for row in tree.functions]
-    node = [n for n in range(1, tree.count) if tree.function[n] == names.index("spin")]
-    assert len(spins) == 2
-    assert sum(int(tree.nodes["waited"][n]) for n in node) == wanted > 0
-    assert int(trace.calls["waited"][spins].sum()) == wanted
-    assert int(trace.functions["waited"][names.index("spin")]) == wanted
-    assert len(trace.gil) == len(first) > 2
-
-
-def share_of_waiting():
-    """Give the part of each of two CPU-bound threads' time in which it waited for the lock."""
-
-    def work(until):
-        count = 0
-        while time.thread_time() < until:  # as much of the processor for both
-            count += len("text")
-
-    threads = [threading.Thread(target=work, args=(0.5,), name=f"worker {n}") for n in range(2)]
-    with eventprof.record(memory=False, on_full="grow") as rec:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    calls = rec.trace.calls
-    rows = np.flatnonzero([name.endswith(".work") for name in calls["name"]])
-    assert len(rows) == 2
-    function = int(calls["function"][rows[0]])
-    functions = rec.trace.functions
-    assert int(functions["waited"][function]) == int(calls["waited"][rows].sum())
-    assert int(functions["total"][function]) == int(calls["duration"][rows].sum())
-    return (calls["waited"][rows] / calls["duration"][rows]).tolist()
-
-
-@pytest.mark.thorough
-@pytest.mark.skipif(not raw.HAS_GIL, reason="without the lock nobody waits for it")
-def test_of_two_busy_threads_each_waits_half_of_its_time():
-    tries = []
-    for _ in range(5):  # another program on the machine takes its share of both
-        tries.append(share_of_waiting())
-        if all(abs(share - 0.5) <= 0.05 for share in tries[-1]):
-            return
-    pytest.fail(f"the parts of their time that two threads waited: {tries}")
-
-
-def test_one_thread_waits_for_nobody():
-    with eventprof.record(threads="current") as rec:
-        sum(len(str(n)) for n in range(100))
-
-    assert not rec.trace.tree["waited"].any() or not raw.HAS_GIL
-    if raw.HAS_GIL:
-        assert len(rec.trace.gil) == 1
-
-
-def test_free_threaded_recordings_say_that_there_is_no_lock(monkeypatch):
-    with eventprof.record() as rec:
-        len("text")
-    monkeypatch.setitem(rec.trace._recorder_metadata, "gil", False)
-
-    assert len(rec.trace.gil) == 0
-    assert "no such lock" in rec.trace.gil.name
-    for table in (rec.trace.tree, rec.trace.functions, rec.trace.calls):
-        assert np.ma.getmaskarray(table["waited"]).all()
-
-
 # ---- Memory by line, against tracemalloc ---------------------------------------------------------
 
 
@@ -609,191 +503,3 @@ def test_live_bytes_by_line_are_those_of_tracemalloc():
         # not have it, and the recorder leaves it out.
         assert wanted.pop(first + 5) - own.pop(first + 5) in (0, 32)
     assert {line: size for line, size in own.items() if size} == wanted
-
-
-# ---- Own code ------------------------------------------------------------------------------------
-
-
-def own_work():
-    text = json.dumps([1, 2, {"three": "x" * 1000}] * 20)
-    return json.loads(text)
-
-
-def test_libraries_are_charged_to_the_own_line_that_called_them():
-    own_work()
-    with eventprof.record(threads="current") as rec:
-        kept = own_work()
-    own = rec.trace.own
-
-    assert kept
-    first = own_work.__code__.co_firstlineno
-    rows = own[np.array([name == "own_work" for name in own["name"]])]
-    by_line = dict(zip(rows["line"].tolist(), rows["self"].tolist(), strict=True))
-    assert by_line[first + 1] > 0
-    assert by_line[first + 2] > 0
-    assert not any(name and name.startswith("JSON") for name in own["name"])
-    assert int(own["self"].sum()) == int(rec.trace.tree["total"][0])
-    assert int(own["allocated"].sum()) == int(rec.trace.tree["allocated"][0])
-    assert int(own["at_peak"].sum()) == int(rec.trace.tree["at_peak"][0])
-
-
-def test_what_is_own_can_be_said():
-    with eventprof.record(threads="current") as rec:
-        own_work()
-    rec.trace.set_own("json.*", "json")
-
-    names = set(rec.trace.own["name"])
-
-    assert "own_work" not in names
-    assert any(name and name.startswith("JSON") for name in names)
-    with pytest.raises(TypeError, match="globs"):
-        rec.trace.set_own(5)
-
-
-# ---- As text -------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def recording(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tree") / "own.epr"
-    with eventprof.record(threads="current") as rec:
-        with eventprof.span("request"):
-            own_work()
-        own_work()
-        sorted(range(1000), key=lambda n: -n)
-    rec.trace.save(path)
-    return str(path)
-
-
-@pytest.fixture
-def nothing_is_small(monkeypatch):
-    """Which branches have less than 1 % of the time depends on the machine."""
-    monkeypatch.setattr(show, "SMALLEST", 0.0)
-
-
-@pytest.mark.usefixtures("nothing_is_small")
-def test_tree_shows_own_code_in_25_lines(recording, capsys):
-    assert main(["tree", recording]) == 0
-
-    said = capsys.readouterr().out.splitlines()
-    assert "nothing lost" in said[0]
-    assert len(said) <= 60
-    assert any("own_work" in line for line in said)
-    assert any("json.dumps" in line for line in said)
-    assert not any("JSONEncoder" in line for line in said)
-
-
-@pytest.mark.usefixtures("nothing_is_small")
-def test_tree_all_shows_the_insides_of_libraries(recording, capsys):
-    assert main(["tree", recording, "--all", "--limit", "5000", "--width", "200"]) == 0
-
-    assert "JSONDecoder" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("nothing_is_small")
-def test_tree_json(recording, capsys):
-    assert main(["tree", recording, "--json"]) == 0
-
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    assert rows[0]["depth"] == 0 and rows[0]["total"] >= max(row["total"] for row in rows[1:])
-    assert any(row["name"] == "own_work" and row["calls"] >= 1 for row in rows)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--slowest", "own_work"], "of 2 calls the median"),
-        (["--span", "request"], "request"),
-        (["--at", "1us"], "at 1"),
-        (["--call", "0"], "call 0"),
-    ],
-)
-def test_tree_of_one_call(recording, capsys, arguments, said):
-    assert main(["tree", recording, *arguments]) == 0
-
-    assert said in capsys.readouterr().out
-
-
-@pytest.mark.newest
-def test_slowest_is_of_own_code_if_that_has_the_name(capsys):
-    def sort_key(n):
-        return -n
-
-    library = {"time": time, "__name__": "library"}
-    code = "class Table:\n    def sort_key(self, n):\n        time.sleep(0.05)\n"
-    exec(compile(code, "/usr/lib/python3/site-packages/library.py", "exec"), library)
-    with eventprof.record(threads="current", memory=False) as rec:
-        sort_key(1)
-        library["Table"]().sort_key(1)
-
-    rec.trace.show_tree(slowest="sort_key")
-    rec.trace.show_tree(slowest="Table.sort_key")
-
-    first, second = (row for row in capsys.readouterr().out.splitlines() if row.startswith("call "))
-    assert "<locals>.sort_key, " in first and ": Table.sort_key, " in second
-
-
-@pytest.mark.parametrize(
-    "asked", [["--slowest", "own_work"], ["--span", "request"], ["--call", "0"]], ids=" ".join
-)
-def test_one_call_for_a_program(recording, capsys, asked):
-    assert main(["tree", recording, *asked, "--json", "--limit", "2"]) == 0
-
-    answer = json.loads(capsys.readouterr().out)
-    json_schema.conform(answer)
-    call, *inside = answer["rows"]
-    calls = eventprof.open(recording).calls
-    row = int(call["handle"].removeprefix("c-"))
-    children = np.flatnonzero(np.ma.filled(calls["parent"], -1) == row)
-    assert call["depth"] == 0 and call["total"] == int(calls["duration"][row])
-    assert [of["depth"] for of in inside] == [1] * min(2, len(inside))
-    assert sum(of["total"] for of in inside) <= int(calls["duration"][children].sum())
-    assert answer["left_out"] or sum(of["calls"] for of in inside) == len(children)
-    main(["tree", recording, "--call", call["handle"]])
-    assert f"call {row}: {call['name']}" in capsys.readouterr().out
-
-
-def test_trees_of_several_recordings_are_added(recording, capsys):
-    assert main(["tree", recording, recording]) == 0
-    said = capsys.readouterr()
-    assert main(["tree", recording]) == 0
-    alone = capsys.readouterr().out
-
-    events = len(eventprof.open(recording).events)
-    assert said.out.startswith(f"{2 * events:,} events in 2 recordings, peaks ")
-    calls, doubled = (
-        [int(number) for number in re.findall(r"(\d+) +[^\w\n]*[\w.]*own_work", text)]
-        for text in (alone, said.out)
-    )
-    assert calls and doubled == [2 * number for number in calls]
-    for option in (["--json"], ["--node", "n-1"], ["--call", "0"]):
-        assert main(["tree", recording, recording, *option]) == 2
-        assert "go with one recording" in capsys.readouterr().err
-
-
-def test_open_calls_for_a_program(recording, capsys):
-    calls = eventprof.open(recording).calls
-    time = int(calls["start"][len(calls) // 2])
-
-    assert main(["tree", recording, "--at", str(time), "--json"]) == 0
-
-    answer = json.loads(capsys.readouterr().out)
-    json_schema.conform(answer)
-    is_open = (calls["start"] <= time) & (calls["start"] + calls["duration"] > time)
-    rows = [int(row["handle"].removeprefix("c-")) for row in answer["rows"]]
-    assert sorted(rows) == np.flatnonzero(is_open).tolist() and rows
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--slowest", "own_wrk"], "did you mean 'own_work'"),
-        (["--call", "999999999"], "there are calls 0 to"),
-        (["--at", "999s"], "at must be from 0 to"),
-        (["--limit", "0"], "1 or more"),
-    ],
-)
-def test_tree_says_what_there_is_not(recording, capsys, arguments, said):
-    assert main(["tree", recording, *arguments]) == 2
-
-    assert said in capsys.readouterr().err

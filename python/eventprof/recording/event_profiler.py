@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable
 from types import FrameType, SimpleNamespace, TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,29 +31,30 @@ _KINDS = sum(
 )
 
 
-class _Rows(NamedTuple):
-    """One entry for each event, except `places`."""
+class _Categories:
+    """What codes stand for: texts in order, and the code of each of the core's."""
 
-    time: NDArray[np.int64]
-    event: NDArray[np.int8]
-    value1: NDArray[np.int64]
-    value2: NDArray[np.int64]
-    place: NDArray[Any]
-    thread: NDArray[np.int32] | None
-    places: NDArray[np.uint32]
-
-
-class _Texts:
-    """Category numbers for texts, in order of appearance; -1 is none."""
-
-    def __init__(self) -> None:
-        self.of: dict[str, int] = {}
-
-    def number(self, text: str | None) -> int:
-        if text is None:
-            return -1
+    def __init__(self, texts: list[str]) -> None:
+        numbers: dict[str, int] = {}
         # pandas cannot hash surrogates: a single one would make every row of the frame unreadable.
-        return self.of.setdefault(text.encode("utf-8", "backslashreplace").decode(), len(self.of))
+        self._code = [
+            numbers.setdefault(text.encode("utf-8", "backslashreplace").decode(), len(numbers))
+            for text in texts
+        ]
+        self.texts = list(numbers)
+
+    def codes(self, codes: NDArray[Any]) -> NDArray[Any]:
+        """Give codes of the core as codes of these texts; -1 stays."""
+        if len(self.texts) == len(self._code):
+            return codes
+        table = np.array([*self._code, -1], dtype=_code_type(len(self.texts)))
+        if codes.dtype == np.int16:
+            return table[codes]
+        if codes.dtype == np.int8:
+            # As bytes: -1 is 255.
+            table = np.concatenate([table, np.full(257 - len(table), -1, dtype=table.dtype)])
+            codes = codes.view(np.uint8)
+        return _core.gather(table, codes)
 
 
 def _check_size(size: int) -> int:
@@ -249,23 +250,15 @@ class EventProfiler:
         """
         self._log.log(frame, event, arg)
 
-    def _rows(self, empty_cache: bool, for_frame: bool) -> _Rows:
+    def _taken(self, empty_cache: bool) -> tuple[tuple[_core.Trace, ...], int, int]:
+        """Give what the rows are made of: traces, offset of their clock, count of logged events."""
         with self._lock:
             if empty_cache:
                 if self._recorder is not None:
                     self._snapshot = self._recorder._capture()
                 self._logged = len(self._log)
             traces = (*self._traces, *([] if self._snapshot is None else [self._snapshot]))
-            logged = self._logged
-        rows = _Rows(*self._log.rows(traces, self._offset_ns, logged, for_frame))
-        lost = sum(sum(thread[5].values()) for trace in traces for thread in trace.threads())
-        if lost:
-            warnings.warn(
-                f"memory ran out while recording: {lost} events are not in the result",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-        return rows
+            return traces, self._offset_ns, self._logged
 
     def retrieve_raw_results(self, empty_cache: bool = True) -> NDArray[np.int64]:
         """Give every event so far, in order of time, as plain integers.
@@ -296,12 +289,8 @@ class EventProfiler:
         The rows are those of `retrieve_results`. Sums of ``value2`` are live bytes. Sizes are
         matched within a window: events between two windows are unknown.
         """
-        rows = self._rows(empty_cache, for_frame=False)
-        assert rows.thread is not None
-        name, frame, _, _ = _core.legacy_places(rows.places)
-        raw = self._log.raw(
-            rows.time, rows.event, rows.value1, rows.value2, rows.place, rows.thread, name, frame
-        )
+        raw, lost = self._log.raw(*self._taken(empty_cache))
+        _warn_of_loss(lost)
         return raw.reshape(-1, _COLUMNS)
 
     def retrieve_results(
@@ -348,50 +337,46 @@ class EventProfiler:
         """
         clean = _check_clean_file_name(clean_file_name)
         pandas = require("pandas", "pandas", "retrieve_results()")
-        rows = self._rows(empty_cache, for_frame=True)
-        name, frame, caller, line = _core.legacy_places(rows.places)
-        ids, position = np.unique(np.concatenate([name, frame, caller]), return_inverse=True)
-        of_name, of_frame, of_caller = position.reshape(3, -1)
-        names, files = _Texts(), _Texts()
-        name_number, file_number, first_line = _numbers(ids, names, files, clean)
-        # Without a caller: an empty text, as in the original.
-        origin_number, origin_file = name_number.copy(), file_number.copy()
-        if len(ids) > 0 and ids[0] == 0 and 0 in of_caller:
-            origin_number[0], origin_file[0] = names.number(""), files.number("")
-
-        names_dtype = pandas.CategoricalDtype(list(names.of))
-        files_dtype = pandas.CategoricalDtype(list(files.of))
-        name_code, file_code = _code_type(len(names.of)), _code_type(len(files.of))
-        first_lines, lines, *codes = _core.spread(
-            (
-                first_line[of_frame],
-                line.astype(np.int64),
-                name_number[of_name].astype(name_code),
-                file_number[of_name].astype(file_code),
-                origin_number[of_caller].astype(name_code),
-                origin_file[of_caller].astype(file_code),
-            ),
-            rows.place,
+        *columns, names, files, lost = self._log.frame(*self._taken(empty_cache))
+        _warn_of_loss(lost)
+        time_ns, event, value1, value2, first_line, line, name, mod, from_name, from_mod = columns
+        of_names = _Categories(names)
+        of_files = _Categories(
+            [
+                _cleaned(clean, text) if clean is not None and is_file else text
+                for text, is_file in files
+            ]
         )
 
         def texts(codes: NDArray[Any], dtype: Any) -> Any:
             return pandas.Categorical.from_codes(codes, dtype=dtype, validate=False)
 
         events_dtype = pandas.CategoricalDtype(list(self._event_mapping))
+        names_dtype = pandas.CategoricalDtype(of_names.texts)
+        files_dtype = pandas.CategoricalDtype(of_files.texts)
         return pandas.DataFrame(
             {
-                "time": rows.time,
-                "value1": rows.value1,
-                "value2": rows.value2,
-                "event": texts(rows.event, events_dtype),
-                "name": texts(codes[0], names_dtype),
-                "mod": texts(codes[1], files_dtype),
-                "lineno": first_lines,
-                "from_name": texts(codes[2], names_dtype),
-                "from_mod": texts(codes[3], files_dtype),
-                "from_line": lines,
+                "time": time_ns,
+                "value1": value1,
+                "value2": value2,
+                "event": texts(event, events_dtype),
+                "name": texts(of_names.codes(name), names_dtype),
+                "mod": texts(of_files.codes(mod), files_dtype),
+                "lineno": first_line,
+                "from_name": texts(of_names.codes(from_name), names_dtype),
+                "from_mod": texts(of_files.codes(from_mod), files_dtype),
+                "from_line": line,
             },
             copy=False,
+        )
+
+
+def _warn_of_loss(lost: int) -> None:
+    if lost:
+        warnings.warn(
+            f"memory ran out while recording: {lost} events are not in the result",
+            RuntimeWarning,
+            stacklevel=3,
         )
 
 
@@ -400,33 +385,6 @@ def _code_type(categories: int) -> type[np.signedinteger[Any]]:
     if categories < np.iinfo(np.int8).max:
         return np.int8
     return np.int16 if categories < np.iinfo(np.int16).max else np.int32
-
-
-def _numbers(
-    ids: NDArray[np.int32],
-    names: _Texts,
-    files: _Texts,
-    clean: Callable[[str], str] | None,
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-    """Give names the numbers of their texts and files, and their first lines."""
-    cleaned: dict[str, str] = {}
-    name_number = np.full(len(ids), -1, np.int32)
-    file_number = np.full(len(ids), -1, np.int32)
-    first_line = np.full(len(ids), -1, np.int64)
-    for i, (qualname, module, file, line, is_python) in enumerate(_core.legacy_names(ids)):
-        if is_python:
-            # The original shows co_name, which is the last part of the qualified name.
-            name = None if qualname is None else qualname.rpartition(".")[2]
-            where = file
-            if clean is not None and file is not None:
-                where = cleaned[file] if file in cleaned else _cleaned(clean, file)
-                cleaned[file] = where
-        else:
-            name, where = qualname, module
-        name_number[i] = names.number(name)
-        file_number[i] = files.number(where)
-        first_line[i] = line
-    return name_number, file_number, first_line
 
 
 def _cleaned(clean: Callable[[str], str], file: str) -> str:

@@ -9,6 +9,7 @@
 static const int numbers[] = {
     [EP_TYPE_INT8] = NPY_INT8,
     [EP_TYPE_UINT8] = NPY_UINT8,
+    [EP_TYPE_INT16] = NPY_INT16,
     [EP_TYPE_INT32] = NPY_INT32,
     [EP_TYPE_UINT32] = NPY_UINT32,
     [EP_TYPE_INT64] = NPY_INT64,
@@ -55,14 +56,12 @@ free_memory(PyObject *capsule)
     ep_free(PyCapsule_GetPointer(capsule, NULL));
 }
 
-/* `data` becomes the array's. Returns: new. Fails: NULL, data freed. */
+/* An array over data that `owner` frees; steals owner, which may be NULL with an exception. Returns: new. */
 static PyObject *
-owning_array(void *data, size_t count, ep_type type)
+array_of_owner(PyObject *owner, void *data, size_t count, ep_type type)
 {
     npy_intp shape[] = {(npy_intp)count};
-    PyObject *owner = PyCapsule_New(data, NULL, free_memory);
     if (owner == NULL) {
-        free(data);
         return NULL;
     }
     PyObject *array = PyArray_SimpleNewFromData(1, shape, numbers[type], data);
@@ -75,6 +74,17 @@ owning_array(void *data, size_t count, ep_type type)
         return NULL;
     }
     return array;
+}
+
+/* `data` becomes the array's. Returns: new. Fails: NULL, data freed. */
+static PyObject *
+owning_array(void *data, size_t count, ep_type type)
+{
+    PyObject *owner = PyCapsule_New(data, NULL, free_memory);
+    if (owner == NULL) {
+        free(data);
+    }
+    return array_of_owner(owner, data, count, type);
 }
 
 PyObject *
@@ -95,6 +105,83 @@ ep_py_array(size_t count, ep_type type, void **data)
         *data = PyArray_DATA((PyArrayObject *)array);
     }
     return array;
+}
+
+typedef struct mapping {
+    void *at;
+    size_t bytes;
+} mapping;
+
+/* It is the program's, as arrays of NumPy are: not the recorder's own (ep_os_own_bytes()). */
+static void *
+map_for_program(size_t bytes)
+{
+    void *at = ep_os_map(bytes);
+    if (at != NULL) {
+        ep_os_own_add(-(int64_t)bytes);
+    }
+    return at;
+}
+
+static void
+unmap(PyObject *capsule)
+{
+    mapping *of = PyCapsule_GetPointer(capsule, NULL);
+    ep_os_own_add((int64_t)of->bytes);
+    ep_os_unmap(of->at, of->bytes);
+    free(of);
+}
+
+/* Memory from the system is zero: it need not be cleared, and what is not written is not there. calloc()
+ * clears what it gives out again, up to 32 MiB. */
+static PyObject *
+mapped_array(size_t count, ep_type type, size_t bytes, void **data)
+{
+    mapping *of = ep_calloc(1, sizeof *of);
+    if (of != NULL) {
+        of->bytes = bytes + EP_ARRAY_ALIGN;
+        of->at = map_for_program(of->bytes);
+    }
+    if (of == NULL || of->at == NULL) {
+        free(of);
+        return PyErr_NoMemory();
+    }
+    *data = (char *)of->at + (EP_ARRAY_ALIGN - (uintptr_t)of->at % EP_ARRAY_ALIGN);
+    ep_os_expect_use(*data, bytes);
+    PyObject *owner = PyCapsule_New(of, NULL, unmap);
+    if (owner == NULL) {
+        ep_os_own_add((int64_t)of->bytes);
+        ep_os_unmap(of->at, of->bytes);
+        free(of);
+    }
+    return array_of_owner(owner, *data, count, type);
+}
+
+PyObject *
+ep_py_array_zeroed(size_t count, ep_type type, void **data)
+{
+    size_t bytes = count * ep_type_bytes(type);
+    if (load_numpy() < 0) {
+        return NULL;
+    }
+    if (bytes >= EP_ARRAY_ALIGN_FROM) {
+        return mapped_array(count, type, bytes, data);
+    }
+    PyObject *array = ep_py_array(count, type, data);
+    if (array != NULL) {
+        memset(*data, 0, bytes);
+    }
+    return array;
+}
+
+PyObject *
+ep_py_array_of(void *memory, size_t count, ep_type type)
+{
+    if (load_numpy() < 0) {
+        free(memory);
+        return NULL;
+    }
+    return owning_array(memory, count, type);
 }
 
 PyObject *
@@ -186,135 +273,4 @@ ep_py_gather(PyObject *module, PyObject *args)
         return NULL;
     }
     return (PyObject *)result;
-}
-
-/* ---- Several tables at once ------------------------------------------------------------------ */
-
-#define SPREAD_TABLES_MAX 8
-#define SPREAD_ROWS 1024    /* at a time: their indices stay in the first cache */
-
-typedef struct spread_table {
-    const void *from;
-    void *to;
-    npy_intp size;
-    int type;
-} spread_table;
-
-#define SPREAD(ctype)                           \
-    do {                                        \
-        const ctype *from = table->from;        \
-        ctype *to = (ctype *)table->to + first; \
-        for (npy_intp i = 0; i < count; i++) {  \
-            to[i] = from[index[i]];             \
-        }                                       \
-    } while (0)
-
-static void
-spread_rows(const spread_table *table, const uint32_t *index, npy_intp first, npy_intp count)
-{
-    if (table->type == NPY_INT8) {
-        SPREAD(npy_int8);
-    } else if (table->type == NPY_INT16) {
-        SPREAD(npy_int16);
-    } else if (table->type == NPY_INT32) {
-        SPREAD(npy_int32);
-    } else {
-        SPREAD(npy_int64);
-    }
-}
-
-/* HOT, budget 6 ns a row. Returns: false, an index is outside of the tables. */
-static bool
-spread_all(const spread_table *tables, Py_ssize_t table_count, const npy_int64 *rows, npy_intp row_count)
-{
-    uint32_t index[SPREAD_ROWS];
-    for (npy_intp first = 0; first < row_count; first += SPREAD_ROWS) {
-        npy_intp count = row_count - first < SPREAD_ROWS ? row_count - first : SPREAD_ROWS;
-        uint32_t largest = 0;
-        for (npy_intp i = 0; i < count; i++) {
-            index[i] = (uint32_t)rows[first + i];
-            largest = index[i] > largest ? index[i] : largest;
-        }
-        if (largest >= (size_t)tables[0].size) {
-            return false;
-        }
-        for (Py_ssize_t i = 0; i < table_count; i++) {
-            spread_rows(&tables[i], index, first, count);
-        }
-    }
-    return true;
-}
-
-/* An array that spread() can use. */
-static bool
-is_plain(PyObject *object, int type)
-{
-    if (!PyArray_Check(object)) {
-        return false;
-    }
-    PyArrayObject *array = (PyArrayObject *)object;
-    int found = PyArray_TYPE(array);
-    bool fits = type == NPY_INT64 ? found == type
-                                  : found == NPY_INT8 || found == NPY_INT16 || found == NPY_INT32 ||
-                                        found == NPY_INT64;
-    return fits && PyArray_NDIM(array) == 1 && PyArray_IS_C_CONTIGUOUS(array);
-}
-
-PyObject *
-ep_py_spread(PyObject *module, PyObject *args)
-{
-    (void)module;
-    PyObject *list, *rows;
-    if (load_numpy() < 0 || !PyArg_ParseTuple(args, "O!O:spread", &PyTuple_Type, &list, &rows)) {
-        return NULL;
-    }
-    Py_ssize_t table_count = PyTuple_GET_SIZE(list);
-    bool fits = table_count > 0 && table_count <= SPREAD_TABLES_MAX && is_plain(rows, NPY_INT64) &&
-                PyArray_ISWRITEABLE((PyArrayObject *)rows) &&
-                is_plain(PyTuple_GET_ITEM(list, 0), NPY_INT64);
-    for (Py_ssize_t i = 1; i < table_count && fits; i++) {
-        PyObject *table = PyTuple_GET_ITEM(list, i);
-        fits = is_plain(table, -1) && PyArray_SIZE((PyArrayObject *)table) ==
-                                          PyArray_SIZE((PyArrayObject *)PyTuple_GET_ITEM(list, 0));
-    }
-    if (!fits) {
-        PyErr_SetString(PyExc_TypeError,
-                        "spread() takes contiguous tables of signed integers, all of one length and the "
-                        "first of int64, and a writable int64 array");
-        return NULL;
-    }
-    spread_table tables[SPREAD_TABLES_MAX];
-    npy_intp count = PyArray_SIZE((PyArrayObject *)rows);
-    PyObject *results = PyTuple_New(table_count);
-    for (Py_ssize_t i = 0; i < table_count && results != NULL; i++) {
-        PyArrayObject *table = (PyArrayObject *)PyTuple_GET_ITEM(list, i);
-        int type = PyArray_TYPE(table);
-        void *data;
-        PyObject *result = i == 0              ? Py_NewRef(rows)
-                           : type == NPY_INT64 ? ep_py_array((size_t)count, EP_TYPE_INT64, &data)
-                                               : PyArray_SimpleNew(1, &count, type);
-        if (result == NULL) {
-            Py_CLEAR(results);
-            break;
-        }
-        tables[i] = (spread_table){
-            .from = PyArray_DATA(table),
-            .to = PyArray_DATA((PyArrayObject *)result),
-            .size = PyArray_SIZE(table),
-            .type = type,
-        };
-        PyTuple_SET_ITEM(results, i, result);
-    }
-    bool valid = true;
-    if (results != NULL) {
-        Py_BEGIN_ALLOW_THREADS
-        valid = spread_all(tables, table_count, PyArray_DATA((PyArrayObject *)rows), count);
-        Py_END_ALLOW_THREADS
-    }
-    if (!valid) {
-        Py_DECREF(results);
-        PyErr_SetString(PyExc_IndexError, "spread(): an index is outside of the tables");
-        return NULL;
-    }
-    return results;
 }

@@ -12,6 +12,12 @@ PyObject *ep_py_view(PyObject *owner, const void *data, size_t count, ep_type ty
 /* A fresh array. *data: view into it. Returns: new. */
 PyObject *ep_py_array(size_t count, ep_type type, void **data);
 
+/* The same, of zeros. A large one costs memory only where it is written. */
+PyObject *ep_py_array_zeroed(size_t count, ep_type type, void **data);
+
+/* An array of memory from ep_array_new(). steals memory. Returns: new. Fails: NULL, memory freed. */
+PyObject *ep_py_array_of(void *memory, size_t count, ep_type type);
+
 /* A read-only array of one value, which takes no memory (its stride is 0). Returns: new. */
 PyObject *ep_py_constant(size_t count, ep_type type, int8_t value);
 
@@ -19,10 +25,6 @@ PyObject *ep_py_constant(size_t count, ep_type type, int8_t value);
  * element, which nothing else may. Module-level function for the package; a table of signed
  * integers. */
 PyObject *ep_py_gather(PyObject *module, PyObject *args);
-
-/* spread(tables, rows): [table[index] for each table] in one pass, where index is the low half of rows, an
- * int64 array. The first table is of int64, and its result replaces what is in rows. */
-PyObject *ep_py_spread(PyObject *module, PyObject *args);
 
 /* tree_below(parent, values), tree_outermost(parent, keys): sums over a tree; trace_fold.c. */
 PyObject *ep_py_tree_below(PyObject *module, PyObject *args);

@@ -7,8 +7,4 @@
 /* _core.LegacyLog: what the user logs, and the rows of both. */
 extern PyType_Spec ep_py_legacy_log_spec;
 
-/* Module-level functions. */
-PyObject *ep_py_legacy_places(PyObject *module, PyObject *places);
-PyObject *ep_py_legacy_names(PyObject *module, PyObject *ids);
-
 #endif

@@ -136,17 +136,6 @@ ep_py_trace_reach(ep_py_trace *self, ep_step step)
     return 0;
 }
 
-const ep_trace *
-ep_py_trace_paired(PyObject *trace)
-{
-    if (!Py_IS_TYPE(trace, ep_py_trace_type)) {
-        return (const ep_trace *)PyErr_Format(PyExc_TypeError, "a _core.Trace is needed, not %s",
-                                              Py_TYPE(trace)->tp_name);
-    }
-    ep_py_trace *self = (ep_py_trace *)trace;
-    return ep_py_trace_reach(self, EP_STEP_BLOCKS) == 0 ? &self->trace : NULL;
-}
-
 /* ---- Columns --------------------------------------------------------------------------------- */
 
 /* A view of a column that stands in an array of the core; a fresh array of the others. */
@@ -219,6 +208,7 @@ ep_py_column_table(PyObject *module, PyObject *unused)
     static const char *const types[] = {
         [EP_TYPE_INT8] = "int8",
         [EP_TYPE_UINT8] = "uint8",
+        [EP_TYPE_INT16] = "int16",
         [EP_TYPE_INT32] = "int32",
         [EP_TYPE_UINT32] = "uint32",
         [EP_TYPE_INT64] = "int64",
