@@ -16,7 +16,7 @@ import pytest
 import eventprof
 from eventprof.answers.adding import AddedTree
 from eventprof.answers.tree import Tree
-from eventprof.datasets import engines, parts
+from eventprof.datasets import engines, parts, writing
 from eventprof.datasets.writing import recordings_in
 
 pytest.importorskip("pyarrow")
@@ -292,9 +292,9 @@ def test_rows_are_sorted_and_chosen_as_by_all_keys(threads, most, ordered):
     kept = set(order[: parts.SLOWEST].tolist())
     for each in range(-1, 40):
         kept.update(order[function[order] == each][: parts.SLOWEST_OF_FUNCTION].tolist())
-    found = parts._longest(duration, function)
+    found = parts._longest(duration, function, magnitude)
     assert found.tolist() == [row for row in order.tolist() if row in kept]
-    assert parts._longest(duration[:0], function[:0]).tolist() == []
+    assert parts._longest(duration[:0], function[:0], magnitude[:0]).tolist() == []
 
 
 def test_memory_bounds_the_live_bytes(dataset, traces):
@@ -449,6 +449,7 @@ def test_one_recording_at_a_time_is_in_memory(recorded, tmp_path, monkeypatch):
         return trace
 
     monkeypatch.setattr(eventprof, "open", opened)
+    monkeypatch.setattr(writing, "FREED_FROM", 0)  # these recordings are small
     gc.disable()
     try:
         assert eventprof.write_dataset(recorded, tmp_path / "DS") == []
