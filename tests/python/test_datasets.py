@@ -271,7 +271,8 @@ def test_slices_are_sorted_so_that_long_ones_are_found_by_statistics(made):
 @pytest.mark.parametrize(("threads", "most", "ordered"), [
     (3, 1 << 20, True), (3, 1 << 20, False), (5000, 1 << 20, True), (3, 1 << 62, True),
 ])  # fmt: skip
-def test_rows_are_sorted_and_chosen_as_by_all_keys(threads, most, ordered):
+def test_rows_are_sorted_and_chosen_as_by_all_keys(threads, most, ordered, monkeypatch):
+    monkeypatch.setattr(parts, "SLOWEST_SHARE", 100)
     rng = np.random.default_rng(12347)
     count = 7919
     # As many of each magnitude; and ends of each.
@@ -280,7 +281,8 @@ def test_rows_are_sorted_and_chosen_as_by_all_keys(threads, most, ordered):
     thread = rng.integers(0, threads, count).astype(np.int32)
     start = rng.integers(0, 2000, count)
     start = np.sort(start) if ordered else start
-    function = rng.integers(-1, 40, count).astype(np.int32)
+    # Of two thirds of the calls more are kept than of any function.
+    function = np.maximum(rng.integers(-80, 40, count), -1).astype(np.int32)
 
     magnitude = parts._magnitude(duration)
     assert magnitude.tolist() == [each.bit_length() for each in duration.tolist()]
@@ -291,10 +293,18 @@ def test_rows_are_sorted_and_chosen_as_by_all_keys(threads, most, ordered):
     order = np.argsort(-duration, kind="stable")
     kept = set(order[: parts.SLOWEST].tolist())
     for each in range(-1, 40):
-        kept.update(order[function[order] == each][: parts.SLOWEST_OF_FUNCTION].tolist())
-    found = parts._longest(duration, function, magnitude)
-    assert found.tolist() == [row for row in order.tolist() if row in kept]
-    assert parts._longest(duration[:0], function[:0], magnitude[:0]).tolist() == []
+        of = order[function[order] == each]
+        kept.update(of[: max(parts.SLOWEST_OF_FUNCTION, len(of) // parts.SLOWEST_SHARE)].tolist())
+    expected = [row for row in order.tolist() if row in kept]
+    bins = Counter(zip(function.tolist(), (duration >> 3 << 3).tolist(), strict=True))
+    lengths = dict(zip(("function", "low"), np.array(list(bins)).T, strict=True))
+    lengths["calls"] = np.array(list(bins.values()))
+    assert parts._longest(duration, function, lengths).tolist() == expected
+    none = {name: values[:0] for name, values in lengths.items()}
+    wrong = {**lengths, "low": lengths["low"] * 2}  # as if calls were longer than they are
+    for other in (none, wrong):
+        assert parts._longest(duration, function, other).tolist() == expected
+    assert parts._longest(duration[:0], function[:0], none).tolist() == []
 
 
 def test_memory_bounds_the_live_bytes(dataset, traces):

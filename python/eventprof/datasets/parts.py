@@ -37,8 +37,10 @@ FUNCTION_SUMS = (
 )  # fmt: skip
 #: Into how many parts of equal length the window is cut for `memory`.
 RESOLUTIONS = (64, 512, 4096)
-#: The longest calls that `slowest` keeps of a process, and of each function.
-SLOWEST, SLOWEST_OF_FUNCTION = 1000, 10
+#: The longest calls that `slowest` keeps of a process, and of each function: at least so many, and
+#: one of so many. The longest of a function in a thousand processes are among these unless a few
+#: processes have nearly all.
+SLOWEST, SLOWEST_OF_FUNCTION, SLOWEST_SHARE = 1000, 10, 500
 #: Rows of the first row group, and of the largest: each has twice the rows of the one before it. A
 #: reader skips groups by their statistics.
 FIRST_GROUP_ROWS, GROUP_ROWS = 1 << 11, 1 << 16
@@ -215,12 +217,12 @@ class Recording:
 
     def _make_slowest(self) -> Iterator[Any]:
         calls = self._trace.calls
-        magnitude = self._call_magnitude
-        chosen = _longest(calls["duration"], np.ma.filled(calls["function"], -1), magnitude)
+        function = np.ma.filled(calls["function"], -1)
+        chosen = _longest(calls["duration"], function, self._tree._lengths)
         names = ("start", "duration", "self", "waited", "thread", "depth", "kind", "flags",
                  "caller_line", "allocated", "task")  # fmt: skip
         yield from self._rows(
-            calls, chosen, names, magnitude, ("function", "caller"), "call", self._calls
+            calls, chosen, names, self._call_magnitude, ("function", "caller"), "call", self._calls
         )
 
     def _make_slices(self) -> Iterator[Any]:
@@ -334,32 +336,49 @@ def _falling(magnitude: Array, thread: Array | None, start: Array) -> Array:
     return order
 
 
-def _longest(duration: Array, function: Array, bits: Array) -> Array:
+def _longest(duration: Array, function: Array, lengths: dict[str, Array]) -> Array:
     """Give the rows of the longest calls of all and of each function, the longest first.
 
-    bits: the magnitude of each duration.
+    lengths: how many calls of a function took how long. Few calls are sorted by that.
     """
-    # Of all calls, and of each function, keep those of the magnitudes that enough calls reach, so
-    # that few are sorted.
-    width = int(function.max(initial=-1)) + 2
-    calls = np.bincount((function + 1) * 64 + bits, minlength=64 * width).reshape(width, 64)
-    power = np.minimum(_reached(calls, SLOWEST_OF_FUNCTION), _reached(calls.sum(axis=0), SLOWEST))
-    rows = np.flatnonzero(bits >= power[function + 1])
+    count = np.bincount(function + 1)
+    kept = np.maximum(count // SLOWEST_SHARE, SLOWEST_OF_FUNCTION)
+    least, of_all = _reached(lengths, kept)
+    rows = np.flatnonzero(duration >= np.minimum(least, of_all)[function + 1])
+    found = np.bincount(function[rows] + 1, minlength=len(count))
+    if (found < np.minimum(kept, count)).any() or (
+        np.count_nonzero(duration[rows] >= of_all) < min(SLOWEST, len(duration))
+    ):
+        rows = np.arange(len(duration))  # the lengths are not those of these calls
     # By duration, then by row, which is the order of start.
     rows = rows[np.argsort(-duration[rows], kind="stable")]
     by_function = np.argsort(function[rows], kind="stable")
     of = function[rows][by_function]
-    kept = np.zeros(len(rows), dtype=bool)
-    kept[:SLOWEST] = True
-    kept[by_function[np.arange(len(of)) - np.searchsorted(of, of) < SLOWEST_OF_FUNCTION]] = True
-    chosen: Array = rows[kept]
-    return chosen
+    chosen = np.zeros(len(rows), dtype=bool)
+    chosen[:SLOWEST] = True
+    chosen[by_function[np.arange(len(of)) - np.searchsorted(of, of) < kept[of + 1]]] = True
+    longest: Array = rows[chosen]
+    return longest
 
 
-def _reached(calls: Array, count: int) -> Array:
-    """Give the largest magnitude that `count` calls reach; 0 if there are fewer calls."""
-    reach = np.cumsum(calls[..., ::-1], axis=-1)[..., ::-1] >= count
-    return np.maximum(reach.sum(axis=-1) - 1, 0).astype(np.int8)
+def _reached(lengths: dict[str, Array], kept: Array) -> tuple[Array, int]:
+    """Give durations that so many calls reach: of each function, the unknown one first; of all.
+
+    kept: how many calls of each function; of all, `SLOWEST`. 0: there are fewer.
+    """
+    at = np.lexsort((-lengths["low"], lengths["function"]))
+    at = at[(lengths["function"][at] >= -1) & (lengths["function"][at] < len(kept) - 1)]
+    function, low, calls = (lengths[name][at] for name in ("function", "low", "calls"))
+    before = np.cumsum(calls) - calls
+    reached = before + calls - before[np.searchsorted(function, function)]
+    enough = np.flatnonzero(reached >= kept[function + 1])
+    least = np.zeros(len(kept), dtype=np.int64)
+    of, first = np.unique(function[enough], return_index=True)
+    least[of + 1] = low[enough[first]]
+
+    at = np.argsort(-lengths["low"], kind="stable")
+    enough = np.flatnonzero(np.cumsum(lengths["calls"][at]) >= SLOWEST)
+    return least, int(lengths["low"][at[enough[0]]]) if len(enough) else 0
 
 
 def _loader(column: Column, arrow: Any) -> Loaded:
