@@ -16,7 +16,7 @@ import pytest
 import eventprof
 from eventprof.answers.adding import AddedTree
 from eventprof.answers.tree import Tree
-from eventprof.datasets import engines, parts
+from eventprof.datasets import engines, parts, writing
 from eventprof.datasets.writing import recordings_in
 
 pytest.importorskip("pyarrow")
@@ -229,8 +229,10 @@ def test_only_the_files_of_a_recording_are_read(dataset, made):
     process = int(dataset.processes["process"][0])
     name = f"{process & 0xFFFF_FFFF_FFFF_FFFF:016x}.parquet"
     for where, files in (([], 4), ([("process", "in", [process])], 1), ([("process", "==", 7)], 4)):
-        assert len(engines._files(made, "slices", where)) == files
-    assert engines._files(made, "slices", [("process", "==", process)])[0].name == name
+        found, left = engines._files(made, "slices", where)
+        assert len(found) == files
+        assert left == ([] if files == 1 else where)
+    assert engines._files(made, "slices", [("process", "==", process)])[0][0].name == name
     assert set(dataset.only(process).rows("slices", ("process",))["process"]) == {process}
     assert len(dataset.rows("slices", ("process",), [("process", "==", 7)])) == 0
 
@@ -271,7 +273,8 @@ def test_slices_are_sorted_so_that_long_ones_are_found_by_statistics(made):
 @pytest.mark.parametrize(("threads", "most", "ordered"), [
     (3, 1 << 20, True), (3, 1 << 20, False), (5000, 1 << 20, True), (3, 1 << 62, True),
 ])  # fmt: skip
-def test_rows_are_sorted_and_chosen_as_by_all_keys(threads, most, ordered):
+def test_rows_are_sorted_and_chosen_as_by_all_keys(threads, most, ordered, monkeypatch):
+    monkeypatch.setattr(parts, "SLOWEST_SHARE", 100)
     rng = np.random.default_rng(12347)
     count = 7919
     # As many of each magnitude; and ends of each.
@@ -280,7 +283,8 @@ def test_rows_are_sorted_and_chosen_as_by_all_keys(threads, most, ordered):
     thread = rng.integers(0, threads, count).astype(np.int32)
     start = rng.integers(0, 2000, count)
     start = np.sort(start) if ordered else start
-    function = rng.integers(-1, 40, count).astype(np.int32)
+    # Of two thirds of the calls more are kept than of any function.
+    function = np.maximum(rng.integers(-80, 40, count), -1).astype(np.int32)
 
     magnitude = parts._magnitude(duration)
     assert magnitude.tolist() == [each.bit_length() for each in duration.tolist()]
@@ -291,10 +295,18 @@ def test_rows_are_sorted_and_chosen_as_by_all_keys(threads, most, ordered):
     order = np.argsort(-duration, kind="stable")
     kept = set(order[: parts.SLOWEST].tolist())
     for each in range(-1, 40):
-        kept.update(order[function[order] == each][: parts.SLOWEST_OF_FUNCTION].tolist())
-    found = parts._longest(duration, function)
-    assert found.tolist() == [row for row in order.tolist() if row in kept]
-    assert parts._longest(duration[:0], function[:0]).tolist() == []
+        of = order[function[order] == each]
+        kept.update(of[: max(parts.SLOWEST_OF_FUNCTION, len(of) // parts.SLOWEST_SHARE)].tolist())
+    expected = [row for row in order.tolist() if row in kept]
+    bins = Counter(zip(function.tolist(), (duration >> 3 << 3).tolist(), strict=True))
+    lengths = dict(zip(("function", "low"), np.array(list(bins)).T, strict=True))
+    lengths["calls"] = np.array(list(bins.values()))
+    assert parts._longest(duration, function, lengths).tolist() == expected
+    none = {name: values[:0] for name, values in lengths.items()}
+    wrong = {**lengths, "low": lengths["low"] * 2}  # as if calls were longer than they are
+    for other in (none, wrong):
+        assert parts._longest(duration, function, other).tolist() == expected
+    assert parts._longest(duration[:0], function[:0], none).tolist() == []
 
 
 def test_memory_bounds_the_live_bytes(dataset, traces):
@@ -449,6 +461,7 @@ def test_one_recording_at_a_time_is_in_memory(recorded, tmp_path, monkeypatch):
         return trace
 
     monkeypatch.setattr(eventprof, "open", opened)
+    monkeypatch.setattr(writing, "FREED_FROM", 0)  # these recordings are small
     gc.disable()
     try:
         assert eventprof.write_dataset(recorded, tmp_path / "DS") == []

@@ -398,17 +398,15 @@ class Dataset:
         where = self._where
         if function is not None:
             where = [*where, ("function", "in", self._ids_of(function))]
+        found_by = list(where)
         where += self._at_least(count, where)
         names = ("process", "call", "function", "thread", "start", "duration", "self", "waited",
                  "depth", "caller_line", "allocated", "task")  # fmt: skip
         order = ("duration", "process", "call")
-        kept = parts.SLOWEST if function is None else parts.SLOWEST_OF_FUNCTION
-        others: list[int] = []
-        if count > kept:
-            least, others = self._not_in_slowest(count, kept, function is not None, where)
-            where += [] if least is None else _longer(least)
         found = self._engine.rows("slowest", names, order, limit=count, where=where)
-        if others:
+        if len(found) == count:
+            where += _longer(found["duration"][count - 1].as_py())
+        if others := self._not_in_slowest(found, count, function is not None, found_by):
             # Of these recordings search all calls, of the others the longest.
             more = self._engine.rows(
                 "slices", names, order, limit=count, where=[*where, ("process", "in", others)]
@@ -417,26 +415,31 @@ class Dataset:
         return self._with_names("slowest", found)
 
     def _not_in_slowest(
-        self, count: int, kept: int, by_function: bool, where: list[Condition]
-    ) -> tuple[int | None, list[int]]:
-        """Give the shortest duration of the `count` longest calls, and recordings to look at again.
+        self, found: Any, count: int, by_function: bool, where: list[Condition]
+    ) -> list[int]:
+        """Give the recordings that may have more of the longest calls than were found.
 
-        The table ``slowest`` keeps only `kept` calls of a recording. If `kept` of them are at least
-        so long, the recording may have more such calls: its ``slices`` must be searched, too.
+        The table ``slowest`` keeps only some calls of a recording, the longest. If all of them were
+        found, the recording may have more such calls: its ``slices`` must be searched, too.
         """
-        rows = self._engine.rows(
-            "slowest", ("duration", "process", "function"), ("duration",), where=where
-        )
-        process, function = rows["process"].to_numpy(), rows["function"].to_numpy()
-        least = None
-        if len(rows) >= count:
-            least = rows["duration"][count - 1].as_py()
-            of = rows["duration"].to_numpy() >= least
-            process, function = process[of], function[of]
+        kept = parts.SLOWEST_OF_FUNCTION if by_function else parts.SLOWEST
+        if count <= kept:
+            return []
+        process, function = found["process"].to_numpy(), found["function"].to_numpy()
         if not by_function:
-            function = np.zeros_like(function)
+            ids, many = np.unique(process, return_counts=True)
+            return ids[many >= kept].tolist()  # type: ignore[no-any-return]
         pairs, many = np.unique(np.stack([process, function]), axis=1, return_counts=True)
-        return least, sorted(set(pairs[0, many >= kept].tolist()))
+        ids = np.unique(pairs[0, many >= kept])
+        if not len(ids) or len(found) < count:
+            return ids.tolist()  # type: ignore[no-any-return]
+        last = found["duration"][count - 1].as_py()
+        where = [*where, ("process", "in", ids.tolist())]
+        shortest = self._engine.group(
+            "slowest", ("process", "function"), minima=("duration",), where=where
+        )
+        all_found = shortest["duration"].to_numpy() >= last
+        return sorted(set(ids.tolist()) & set(shortest["process"].to_numpy()[all_found].tolist()))
 
     def _at_least(self, count: int, where: list[Condition]) -> list[Condition]:
         """Give conditions that at least `count` calls fulfil, and by which readers skip files."""

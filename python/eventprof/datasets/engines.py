@@ -50,20 +50,25 @@ class Engine(Protocol):
         """Give rows by the first column of `order`, the largest first; then by the others."""
 
 
-def _files(path: Path, table: str, where: Sequence[Condition]) -> list[Path]:
-    """Give the files of a table: only those of some processes if the conditions name these.
+def _files(
+    path: Path, table: str, where: Sequence[Condition]
+) -> tuple[list[Path], list[Condition]]:
+    """Give the files of a table, and the conditions that are left.
 
-    Otherwise the end of each file would be read, only to find that it is of another process.
+    If the conditions name processes, only the files of these are read, and nothing is left to be
+    compared: the ends of other files are not read only to find that they are of other processes,
+    and no row is looked up among a thousand ids.
     """
     folder = path / table
-    for column, operator, value in where:
+    for condition in where:
+        column, operator, value = condition
         if column == "process" and operator in ("==", "in"):
-            ids = [value] if operator == "==" else value
+            ids = [value] if operator == "==" else sorted(set(value))
             named = [folder / file_name(each) for each in ids]
             # If somebody renamed files, all of them are read.
             if named and all(file.exists() for file in named):
-                return named
-    return sorted(folder.glob("*.parquet"))
+                return named, [each for each in where if each is not condition]
+    return sorted(folder.glob("*.parquet")), list(where)
 
 
 class DuckDB:
@@ -75,19 +80,20 @@ class DuckDB:
 
     def scan(self, table: str) -> Any:
         """Give a relation."""
-        return self._connection.sql(f"SELECT * FROM {self._files(table)}")
+        return self._connection.sql(f"SELECT * FROM {self._from(table)}")
 
     def sql(self, query: str) -> Any:
         """Run a query in which tables of the dataset have their names."""
         for folder in sorted(self._path.iterdir()):
             if folder.is_dir() and not folder.name.startswith(".") and any(folder.iterdir()):
                 view = f"CREATE OR REPLACE VIEW {folder.name} AS SELECT * FROM "
-                self._connection.execute(view + self._files(folder.name))
+                self._connection.execute(view + self._from(folder.name))
         return self._connection.sql(query)
 
-    def _files(self, table: str, where: Sequence[Condition] = ()) -> str:
-        names = [_glob_escaped(file) for file in _files(self._path, table, where)]
-        return f"read_parquet([{', '.join(map(_literal, names))}])"
+    def _from(self, table: str, where: Sequence[Condition] = ()) -> str:
+        files, where = _files(self._path, table, where)
+        names = [_glob_escaped(file) for file in files]
+        return f"read_parquet([{', '.join(map(_literal, names))}]){_where(where)}"
 
     def _run(self, query: str) -> Any:
         return self._connection.sql(query).to_arrow_table()
@@ -103,7 +109,7 @@ class DuckDB:
         parts += [f"min({c}) AS {c}" for c in map(_quoted, minima)]
         parts += [f"max({c}) AS {c}" for c in map(_quoted, maxima)]
         return self._run(
-            f"SELECT {', '.join(parts)} FROM {self._files(table, where)}{_where(where)} "
+            f"SELECT {', '.join(parts)} FROM {self._from(table, where)} "
             f"GROUP BY {by} ORDER BY {by}"
         )
 
@@ -111,7 +117,7 @@ class DuckDB:
         """See `Engine`."""
         names = ", ".join(map(_quoted, columns))
         return self._run(
-            f"SELECT DISTINCT {names} FROM {self._files(table, where)}{_where(where)} "
+            f"SELECT DISTINCT {names} FROM {self._from(table, where)} "
             f"ORDER BY {_quoted(columns[0])}"
         )
 
@@ -125,7 +131,7 @@ class DuckDB:
         end = "" if limit is None else f" LIMIT {limit}"
         names = ", ".join(map(_quoted, columns))
         return self._run(
-            f"SELECT {names} FROM {self._files(table, where)}{_where(where)} ORDER BY {by}{end}"
+            f"SELECT {names} FROM {self._from(table, where)} ORDER BY {by}{end}"
         )
 
 
@@ -165,13 +171,11 @@ class Polars:
 
     def scan(self, table: str) -> Any:
         """Give a lazy frame."""
-        return self._scan(table, ())
-
-    def _scan(self, table: str, where: Sequence[Condition]) -> Any:
-        return self._polars.scan_parquet(_files(self._path, table, where), glob=False)
+        return self._chosen(table, ())
 
     def _chosen(self, table: str, where: Sequence[Condition]) -> Any:
-        frame = self._scan(table, where)
+        files, where = _files(self._path, table, where)
+        frame = self._polars.scan_parquet(files, glob=False)
         for column, operator, value in where:
             of = self._polars.col(column)
             test = {"==": "__eq__", ">=": "__ge__", "<=": "__le__", "in": "is_in"}[operator]
@@ -234,8 +238,9 @@ class Dask:
         return self._read(table, None, ())
 
     def _read(self, table: str, columns: Sequence[str] | None, where: Sequence[Condition]) -> Any:
+        files, where = _files(self._path, table, where)
         return self._frames.read_parquet(
-            [str(file.absolute()) for file in _files(self._path, table, where)],
+            [str(file.absolute()) for file in files],
             columns=None if columns is None else list(dict.fromkeys(columns)),
             filters=[(c, o, set(v) if o == "in" else v) for c, o, v in where] or None,
             dtype_backend="pyarrow",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,12 +37,15 @@ FUNCTION_SUMS = (
 )  # fmt: skip
 #: Into how many parts of equal length the window is cut for `memory`.
 RESOLUTIONS = (64, 512, 4096)
-#: The longest calls that `slowest` keeps of a process, and of each function.
-SLOWEST, SLOWEST_OF_FUNCTION = 1000, 10
+#: The longest calls that `slowest` keeps of a process, and of each function: at least so many, and
+#: one of so many. The longest of a function in a thousand processes are among these unless a few
+#: processes have nearly all.
+SLOWEST, SLOWEST_OF_FUNCTION, SLOWEST_SHARE = 1000, 10, 500
 #: Rows of the first row group, and of the largest: each has twice the rows of the one before it. A
 #: reader skips groups by their statistics.
 FIRST_GROUP_ROWS, GROUP_ROWS = 1 << 11, 1 << 16
-
+#: Marks a field of a schema: all rows of the file have one value.
+SAME = {b"eventprof": b"same"}
 
 #: The tables that every recording has, and those that need its columns.
 PARTIALS = {
@@ -76,6 +81,7 @@ class Recording:
         self._tree = Tree(trace, lengths=True)
         self._function_ids = function_ids(self._tree.functions)
         self._node_ids = node_ids(self._tree, self._function_ids)
+        self._calls: dict[str, Loaded] = {}  # columns that two tables have
         known, file = trace.metadata, trace.file or {}
         self._path = str(file.get("path", ""))
         pid = known.get("pid")
@@ -209,22 +215,31 @@ class Recording:
 
     # ---- Rows ------------------------------------------------------------------------------------
 
+    def _make_slowest(self) -> Iterator[Any]:
+        calls = self._trace.calls
+        function = np.ma.filled(calls["function"], -1)
+        chosen = _longest(calls["duration"], function, self._tree._lengths)
+        names = ("start", "duration", "self", "waited", "thread", "depth", "kind", "flags",
+                 "caller_line", "allocated", "task")  # fmt: skip
+        yield from self._rows(
+            calls, chosen, names, self._call_magnitude, ("function", "caller"), "call", self._calls
+        )
+
     def _make_slices(self) -> Iterator[Any]:
         calls = self._trace.calls
-        magnitude = _magnitude(calls["duration"])
+        magnitude = self._call_magnitude
         order = _falling(magnitude, calls["thread"], calls["start"])
         names = ("start", "duration", "self", "waited", "thread", "depth", "kind", "flags",
                  "caller_line", "allocated", "allocated_self", "blocks", "freed",
                  "task")  # fmt: skip
-        yield from self._rows(calls, order, names, magnitude, ("function", "caller"), "call")
+        yield from self._rows(
+            calls, order, names, magnitude, ("function", "caller"), "call", self._calls
+        )
+        self._calls = {}  # the memory of its columns is needed for those of blocks
 
-    def _make_slowest(self) -> Iterator[Any]:
-        calls = self._trace.calls
-        chosen = _longest(calls["duration"], np.ma.filled(calls["function"], -1))
-        names = ("start", "duration", "self", "waited", "thread", "depth", "kind", "flags",
-                 "caller_line", "allocated", "task")  # fmt: skip
-        magnitude = _magnitude(calls["duration"])
-        yield from self._rows(calls, chosen, names, magnitude, ("function", "caller"), "call")
+    @cached_property
+    def _call_magnitude(self) -> Array:
+        return _magnitude(self._trace.calls["duration"])
 
     def _make_allocations(self) -> Iterator[Any]:
         blocks = self._trace.allocations
@@ -247,26 +262,54 @@ class Recording:
         magnitude: Array | None,
         functions: tuple[str, ...],
         row: str = "",
+        loaded: dict[str, Loaded] | None = None,
     ) -> Iterator[Any]:
         """Give rows in an order, a row group at a time; functions as their ids.
 
         magnitude: a column to add, by row of the table. row: the name of a column with the row's
-        number; empty: no such column.
+        number; empty: no such column. loaded: columns of the table that another table has, too.
         """
+        arrow = self._arrow
         # Each column is taken from the table once. Some are computed whenever they are asked for:
         # doing that for each group would take as long as making all columns of the group.
-        loads = [_loader(table._column(name), self._arrow) for name in names]
-        of = [np.ma.filled(table[name], -1) for name in functions]
+        loaded = {} if loaded is None else loaded
+        for name in names:
+            if name not in loaded:
+                loaded[name] = _loader(table._column(name), arrow)
+        for name in functions:
+            if name not in loaded:
+                loaded[name] = _functions(table._column(name), self._function_ids, arrow)
+        process = arrow.array(np.full(GROUP_ROWS, self.process))
+        columns: dict[str, Loaded] = {"process": _same(process)}
+        if magnitude is not None:
+            columns["magnitude"] = _numbers(magnitude, arrow)
+        if row:
+            columns[row] = Loaded(arrow.int64(), lambda at: arrow.array(at.astype(np.int64)))
+        columns |= {name: loaded[name] for name in (*functions, *names)}
+        schema = arrow.schema(
+            [
+                arrow.field(name, each.type, each.nullable, SAME if each.same else None)
+                for name, each in columns.items()
+            ]
+        )
         for first, last in _groups(len(order)):
             at = order[first:last]
-            made = {} if magnitude is None else {"magnitude": magnitude[at].astype(np.int64)}
-            if row:
-                made[row] = at.astype(np.int64)
-            for name, codes in zip(functions, of, strict=True):
-                made[name] = self._function_ids[codes[at]]
-            yield self._table(
-                **made, **{name: load(at) for name, load in zip(names, loads, strict=True)}
-            )
+            arrays = [each.take(at) for each in columns.values()]
+            yield arrow.Table.from_arrays(arrays, schema=schema)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A column whose values are known: its type, and a function that gives an array of some rows.
+
+    Readers and writers pass over the test for null where nothing is; of values that are all the
+    same none is looked at.
+    """
+
+    type: Any
+    take: Callable[[Array], Any]
+    nullable: bool = False
+    same: bool = False
 
 
 def _groups(count: int) -> Iterator[tuple[int, int]]:
@@ -293,45 +336,109 @@ def _falling(magnitude: Array, thread: Array | None, start: Array) -> Array:
     return order
 
 
-def _longest(duration: Array, function: Array) -> Array:
-    """Give the rows of the longest calls of all and of each function, the longest first."""
-    count = len(duration)
-    least = np.partition(duration, count - SLOWEST)[count - SLOWEST] if count > SLOWEST else 0
-    # Of each function keep the calls above a power of two that enough calls reach: few are sorted.
-    bits = _magnitude(duration)
-    width = int(function.max(initial=-1)) + 2
-    calls = np.bincount((function + 1) * np.int64(64) + bits, minlength=64 * width)
-    reach = np.cumsum(calls.reshape(width, 64)[:, ::-1], axis=1)[:, ::-1] >= SLOWEST_OF_FUNCTION
-    power = np.where(reach.any(axis=1), reach.sum(axis=1) - 1, 0)
-    rows = np.flatnonzero((bits >= power[function + 1]) | (duration >= least))
+def _longest(duration: Array, function: Array, lengths: dict[str, Array]) -> Array:
+    """Give the rows of the longest calls of all and of each function, the longest first.
+
+    lengths: how many calls of a function took how long. Few calls are sorted by that.
+    """
+    count = np.bincount(function + 1)
+    kept = np.maximum(count // SLOWEST_SHARE, SLOWEST_OF_FUNCTION)
+    least, of_all = _reached(lengths, kept)
+    rows = np.flatnonzero(duration >= np.minimum(least, of_all)[function + 1])
+    found = np.bincount(function[rows] + 1, minlength=len(count))
+    if (found < np.minimum(kept, count)).any() or (
+        np.count_nonzero(duration[rows] >= of_all) < min(SLOWEST, len(duration))
+    ):
+        rows = np.arange(len(duration))  # the lengths are not those of these calls
     # By duration, then by row, which is the order of start.
     rows = rows[np.argsort(-duration[rows], kind="stable")]
     by_function = np.argsort(function[rows], kind="stable")
     of = function[rows][by_function]
-    kept = np.zeros(len(rows), dtype=bool)
-    kept[:SLOWEST] = True
-    kept[by_function[np.arange(len(of)) - np.searchsorted(of, of) < SLOWEST_OF_FUNCTION]] = True
-    chosen: Array = rows[kept]
-    return chosen
+    chosen = np.zeros(len(rows), dtype=bool)
+    chosen[:SLOWEST] = True
+    chosen[by_function[np.arange(len(of)) - np.searchsorted(of, of) < kept[of + 1]]] = True
+    longest: Array = rows[chosen]
+    return longest
 
 
-def _loader(column: Column, arrow: Any) -> Callable[[Array], Any]:
-    """Give a function that makes an Arrow array of some rows: numbers of 64 bits, or a dictionary.
+def _reached(lengths: dict[str, Array], kept: Array) -> tuple[Array, int]:
+    """Give durations that so many calls reach: of each function, the unknown one first; of all.
+
+    kept: how many calls of each function; of all, `SLOWEST`. 0: there are fewer.
+    """
+    at = np.lexsort((-lengths["low"], lengths["function"]))
+    at = at[(lengths["function"][at] >= -1) & (lengths["function"][at] < len(kept) - 1)]
+    function, low, calls = (lengths[name][at] for name in ("function", "low", "calls"))
+    before = np.cumsum(calls) - calls
+    reached = before + calls - before[np.searchsorted(function, function)]
+    enough = np.flatnonzero(reached >= kept[function + 1])
+    least = np.zeros(len(kept), dtype=np.int64)
+    of, first = np.unique(function[enough], return_index=True)
+    least[of + 1] = low[enough[first]]
+
+    at = np.argsort(-lengths["low"], kind="stable")
+    enough = np.flatnonzero(np.cumsum(lengths["calls"][at]) >= SLOWEST)
+    return least, int(lengths["low"][at[enough[0]]]) if len(enough) else 0
+
+
+def _loader(column: Column, arrow: Any) -> Loaded:
+    """Load a column: numbers of 64 bits, or a dictionary.
 
     A dictionary is made without hashing or copying the text of each row; in the files it is text.
     """
-    values, nulls = column.values(), column.nulls()
-    if column.words is not None:
+    values = column.values()
+    wide = values.dtype
+    if column.words is None:
+        wide = np.dtype(np.int64) if wide.kind in "iu" else wide  # addresses are below 2**63
+        kind = arrow.from_numpy_dtype(wide)
+
+        def made(chosen: Array, mask: Array | None) -> Any:
+            return arrow.array(chosen, mask=mask)
+    else:
         words = arrow.array(map(_utf8, column.words.texts()), arrow.string())
-        texts = arrow.DictionaryArray
-        return lambda at: texts.from_arrays(
-            arrow.array(values[at], mask=None if nulls is None else nulls[at]), words, safe=False
-        )
-    # Addresses are uint64, and below 2**63.
-    wide = np.int64 if values.dtype.kind in "iu" else values.dtype
-    if nulls is None or not nulls.any():
-        return lambda at: arrow.array(values[at].astype(wide))
-    return lambda at: arrow.array(values[at].astype(wide), mask=nulls[at])
+        kind = arrow.dictionary(arrow.from_numpy_dtype(wide), arrow.string())
+
+        def made(chosen: Array, mask: Array | None) -> Any:
+            codes = arrow.array(chosen, mask=mask)
+            return arrow.DictionaryArray.from_arrays(codes, words, safe=False)
+
+    if len(values) and values[0] == values[-1] and (values == values[0]).all():
+        nulls = column.nulls()
+        mask = None if nulls is None or not nulls[0] else np.ones(GROUP_ROWS, dtype=bool)
+        return _same(made(np.full(GROUP_ROWS, values[0], dtype=wide), mask), column.nullable)
+    if column.null == "negative":
+        # A mask made of the chosen values takes less time than one chosen from the mask of all.
+        some = int(values.min(initial=0)) < 0
+
+        def take(at: Array) -> Any:
+            chosen = values[at].astype(wide, copy=False)
+            return made(chosen, chosen < 0 if some else None)
+    else:
+        nulls = column.nulls()
+        if nulls is not None and not nulls.any():
+            nulls = None
+
+        def take(at: Array) -> Any:
+            chosen = values[at].astype(wide, copy=False)
+            return made(chosen, None if nulls is None else nulls[at])
+
+    return Loaded(kind, take, column.nullable)
+
+
+def _functions(column: Column, ids: Array, arrow: Any) -> Loaded:
+    """Load a column of rows of functions, as their ids; the last id is that of -1."""
+    codes = column.values()
+    return Loaded(arrow.int64(), lambda at: arrow.array(ids[codes[at]]))
+
+
+def _numbers(values: Array, arrow: Any) -> Loaded:
+    """Make a column of whole numbers that are all known."""
+    return Loaded(arrow.int64(), lambda at: arrow.array(values[at].astype(np.int64)))
+
+
+def _same(whole: Any, nullable: bool = False) -> Loaded:
+    """Make a column of one value, of an array of it that has the rows of the largest group."""
+    return Loaded(whole.type, lambda at: whole.slice(0, len(at)), nullable, same=True)
 
 
 def _plain(column: Any, arrow: Any) -> Any:

@@ -15,7 +15,7 @@ from .._optional import require
 from .._words import plural
 from ..files import family
 from .ids import file_name
-from .parts import EVENTS, PARTIALS, ROWS, Recording
+from .parts import EVENTS, PARTIALS, ROWS, SAME, Recording
 
 #: Changes when a reader of the tables before it would be wrong about those behind it.
 FORMAT = 1
@@ -29,6 +29,13 @@ _FEW = frozenset((
 _FOUND_BY = frozenset((
     "process", "magnitude", "duration", "size", "start", "time", "thread", "function", "parts",
 ))  # fmt: skip
+#: Columns that Zstandard makes a good deal smaller than LZ4 does.
+_SMALLER = frozenset((
+    "start", "time", "size", "call", "freed_in", "allocated", "allocated_self", "freed",
+))  # fmt: skip
+#: So many events have columns in memory before the collector is called to free them: 20 MB.
+FREED_FROM = 200_000
+_not_freed = 0
 #: Says that a folder is a dataset.
 MARK = "dataset.json"
 
@@ -214,19 +221,23 @@ def convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
     str
         Why it could not be done; empty: it is done.
     """
+    global _not_freed
     try:
         return _convert(recording, folder, rows, events)
     finally:
         # A trace and its tables refer to each other, so only the collector frees them, and that
         # counts objects, not bytes: without this, seven recordings of 1.6 M events held 1.6 GB at
-        # once instead of 0.5. Partials make no such tables, and 50 ms are a fifth of their time.
-        if rows or events:
+        # once instead of 0.5. It takes 20 to 50 ms, so small recordings wait for each other.
+        # Partials make no such tables.
+        if _not_freed > FREED_FROM:
             gc.collect()
+            _not_freed = 0
 
 
 def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
     import eventprof
 
+    global _not_freed
     work = folder / f".part-{os.getpid()}"
     try:
         trace = eventprof.open(recording)
@@ -234,6 +245,8 @@ def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
         name = file_name(part.process)
         if better := _with_more_events(folder / "processes" / name, trace._facts["events"]):
             return f"the dataset has more events of this process, from {better}"
+        if rows or events:
+            _not_freed += trace._facts["events"]
         made = []
         for table, pieces in part.tables(rows=rows, events=events):
             (work / table).mkdir(parents=True)
@@ -270,27 +283,42 @@ def _write(pieces: Iterator[Any], path: Path) -> None:
     """Write the parts of a table.
 
     Texts and columns of few values are written as dictionaries, other numbers as differences
-    (Parquet's DELTA_BINARY_PACKED): 4.3 bytes a call instead of 9.7, in a quarter of the time that
-    pyarrow's defaults take.
+    (Parquet's DELTA_BINARY_PACKED), columns of one value as they are, which LZ4 makes nothing of.
+    Zstandard makes a context for each page, which takes as long as the encoding does: only columns
+    that it makes smaller by more than LZ4 does have it.
     """
     import pyarrow
     import pyarrow.parquet
 
     first = next(pieces)
+    names = first.schema.names
+    same = [
+        field.name
+        for field in first.schema
+        if field.metadata == SAME
+        and pyarrow.types.is_integer(field.type)
+        # benchmarks/datasets.py puts other ids into finished files.
+        and field.name != "process"
+    ]
     few = [
         field.name
         for field in first.schema
-        if field.name in _FEW or not pyarrow.types.is_integer(field.type)
+        if field.name not in same
+        and (field.name in _FEW or not pyarrow.types.is_integer(field.type))
     ]
-    packed = [field.name for field in first.schema if field.name not in few]
+    codec = dict.fromkeys(names, "lz4") | dict.fromkeys(_SMALLER.intersection(names), "zstd")
+    codec["process"] = "none"
     with pyarrow.parquet.ParquetWriter(
         path,
         first.schema,
-        # All rows of a file have the same process: a dictionary of 8 bytes is not compressed.
-        compression=dict.fromkeys(first.schema.names, "zstd") | {"process": "none"},
+        compression=codec,
         use_dictionary=few,
-        column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
-        write_statistics=[name for name in first.schema.names if name in _FOUND_BY],
+        column_encoding={
+            name: "PLAIN" if name in same else "DELTA_BINARY_PACKED"
+            for name in names
+            if name not in few
+        },
+        write_statistics=[name for name in names if name in _FOUND_BY],
         store_schema=False,  # so that readers get plain text, not dictionaries
     ) as writer:
         writer.write_table(first, row_group_size=max(len(first), 1))
