@@ -317,6 +317,20 @@ def test_callbacks_of_the_collector_do_not_count(suite):
     done.assert_outcomes(passed=1)
 
 
+def test_what_hypothesis_leaves_in_the_collector_does_not_count(suite):
+    # It adds its callback once in a process, so this one is made as if it were Hypothesis's.
+    done = suite(
+        "import gc, hypothesis\n"
+        "its = {'__name__': 'hypothesis.its'}\n"
+        "exec(compile('def callback(*_): str()', hypothesis.__file__, 'exec'), its)\n"
+        "@pytest.mark.eventprof(max_calls=1)\ndef test_it():\n"
+        "    gc.callbacks.append(its['callback'])\n    gc.collect()\n"
+        "    gc.callbacks.remove(its['callback'])\n"
+    )
+
+    done.assert_outcomes(passed=1)
+
+
 # ---- Committed counts ----------------------------------------------------------------------------
 
 TWO = "def test_a():\n    work(5)\ndef test_b():\n    work(7)\n"

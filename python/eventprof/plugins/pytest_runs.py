@@ -420,8 +420,12 @@ def _uncountable(item: Any) -> str:
 
 
 def _tools(config: Any) -> Iterator[str]:
-    """Give the modules of pytest and of its installed plugins."""
-    yield from ("_pytest", "pytest", "pluggy")
+    """Give the modules of pytest and of its installed plugins.
+
+    The first test of Hypothesis sets a callback of the collector that stays. It would count in each
+    later test that runs the collector.
+    """
+    yield from ("_pytest", "pytest", "pluggy", "hypothesis")
     installed = {dist for _, dist in config.pluginmanager.list_plugin_distinfo()}
     for dist in installed:
         for point in getattr(dist, "entry_points", ()):
