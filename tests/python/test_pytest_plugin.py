@@ -524,6 +524,21 @@ def test_a_table_that_grows_in_one_run_neither_drifts_nor_fails(suite):
     assert {each["state"] for each in found.values()} == {"equal"}
 
 
+def test_the_first_instances_of_a_class_do_not_drift(suite):
+    one = "class C{0}:\n    def __init__(self):\n        self.name = {0}\n"
+    classes = "".join(one.format(n) for n in range(12))
+    counted = "def test_b():\n    [c() for c in CLASSES for _ in '12']\n"
+    text = classes + f"CLASSES = {', '.join(f'C{n}' for n in range(12))}\n{counted}"
+    before = "def test_a():\n    [c() for c in CLASSES for _ in range(99)]\n"
+    suite(text + before, "--eventprof-counts", "--eventprof-update", "-k", "test_b")
+    others = suite(text.replace(counted, before + counted), "--eventprof-counts")
+    suite.again("--eventprof-counts", "--eventprof-update")
+    alone = suite(text, "--eventprof-counts")
+
+    others.stdout.fnmatch_lines(["2 tests: 1 as counted before, 1 new*"])
+    alone.stdout.fnmatch_lines(["1 test: 1 as counted before"])
+
+
 def test_generators_of_random_numbers_that_modules_keep_are_seeded(suite):
     text = (
         "import random\nOWN = random.Random()\ndef test_it():\n"

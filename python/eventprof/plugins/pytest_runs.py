@@ -25,7 +25,7 @@ from .limits import COUNTS, SIZES, Wanted, wanted
 from .pytest_summary import DOES_NOT_PASS
 from .snapshot import Snapshot, differing, entry, rows_of
 from .verdict import CALLS, MOST_RUNS, Verdict, verdict
-from .window import Window, say, steady_caches
+from .window import Window, say, settle_classes, steady_caches
 
 _DEFAULTS = ("include", "warmup", "threads", "gc", "buffer", *(f"max_{w}" for w in COUNTS))
 
@@ -163,6 +163,8 @@ class Runs:
                     again = _passed(reports) and turn + 1 < most
                     if again and turn >= asked.warmup:
                         again = self._is_another_needed(item, asked, counted)
+                        if again and window.trace is not None:
+                            settle_classes(window.trace)
                 except Exception as error:
                     result.data["why"], again = say(error), False
                 return item.parent if again else nextitem
