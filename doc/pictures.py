@@ -410,6 +410,9 @@ by_item = totals(orders)
 best = sorted(by_item, key=lambda item: -by_item[item])
 best[:3]""",
 )
+KERNEL_IS_IDLE = """[...jupyterapp.shell.widgets('main')].some((each) =>
+    each.sessionContext?.session?.kernel?.status === 'idle'
+    && (jupyterapp.shell.activateById(each.id), true))"""
 #: Nothing of the summary is cut: the parts of the page that scroll have no more than they show.
 FITS = """[...document.querySelectorAll('.jp-OutputArea-output')].every(
     (each) => each.scrollWidth <= each.clientWidth + 1)"""
@@ -447,15 +450,19 @@ def notebook(page: Browser, folder: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        env={**os.environ, **own, "IPYTHONDIR": str(folder / "ipython"),
-             "JUPYTERLAB_SETTINGS_DIR": str(settings)},
+        env={
+            **os.environ,
+            **own,
+            "IPYTHONDIR": str(folder / "ipython"),
+            "JUPYTERLAB_SETTINGS_DIR": str(settings),
+        },
     )
     try:
         answers(f"{address}/api")
         page.size(1100, 860)
         page.go(f"{address}/doc/tree/orders.ipynb")
-        kernel_now = "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel"
-        page.wait(f"{kernel_now}?.status === 'idle'")
+        page.wait("window.jupyterapp?.shell !== undefined")
+        page.wait(KERNEL_IS_IDLE)
         page.run("void jupyterapp.commands.execute('notebook:run-all-cells')")
         page.wait("!!document.querySelector('.jp-OutputArea-output svg')")
         page.run("new Promise((done) => setTimeout(done, 3000))")
