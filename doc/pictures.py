@@ -4,10 +4,11 @@
 
 It needs pandas, FastAPI and httpx. With ``smaller`` it makes the flame graph, the comparison and
 the heat map alone, which need nothing. With ``notebook`` it makes that of doc/notebooks.rst, which
-needs JupyterLab, and fails if a notebook's summary is wider than its place. With ``viewers`` it makes pictures of other tools with our
-files: it needs SnakeViz, VizTracer, Go, and the folder ``dist/release`` of speedscope's package
-(``npm pack speedscope``). With ``firefox`` it makes the picture of Firefox Profiler; VIEWER is the
-folder of its site. Programs are recorded anew, so numbers in the pictures differ each time.
+needs JupyterLab, and fails if a summary is wider than its place. With ``viewers`` it makes pictures
+of other tools with our files: it needs SnakeViz, VizTracer, Go, and the folder ``dist/release`` of
+speedscope's package (``npm pack speedscope``). With ``firefox`` it makes the picture of Firefox
+Profiler; VIEWER is the folder of its site. Programs are recorded anew, so numbers in the pictures
+differ each time.
 """
 
 from __future__ import annotations
@@ -423,11 +424,8 @@ def notebook(page: Browser, folder: Path) -> None:
     import json
     import subprocess
 
-    cells = [
-        {"cell_type": "code", "source": text, "metadata": {}, "outputs": [], "execution_count": None,
-         "id": f"cell{n}"}
-        for n, text in enumerate(CELLS)
-    ]  # fmt: skip
+    empty = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    cells = [{**empty, "id": f"cell{n}", "source": text} for n, text in enumerate(CELLS)]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     whole = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
     (folder / "orders.ipynb").write_text(json.dumps(whole))
