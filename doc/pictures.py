@@ -1,12 +1,14 @@
 """Makes the pictures of doc/page.rst and README.rst in doc/pictures, with a headless Chromium:
 
-    python doc/pictures.py [smaller | viewers SPEEDSCOPE | firefox VIEWER]
+    python doc/pictures.py [smaller | notebook | viewers SPEEDSCOPE | firefox VIEWER]
 
 It needs pandas, FastAPI and httpx. With ``smaller`` it makes the flame graph, the comparison and
-the heat map alone, which need nothing. With ``viewers`` it makes pictures of other tools with our
-files: it needs SnakeViz, VizTracer, Go, and the folder ``dist/release`` of speedscope's package
-(``npm pack speedscope``). With ``firefox`` it makes the picture of Firefox Profiler; VIEWER is the
-folder of its site. Programs are recorded anew, so numbers in the pictures differ each time.
+the heat map alone, which need nothing. With ``notebook`` it makes that of doc/notebooks.rst, which
+needs JupyterLab, and fails if a summary is wider than its place. With ``viewers`` it makes pictures
+of other tools with our files: it needs SnakeViz, VizTracer, Go, and the folder ``dist/release`` of
+speedscope's package (``npm pack speedscope``). With ``firefox`` it makes the picture of Firefox
+Profiler; VIEWER is the folder of its site. Programs are recorded anew, so numbers in the pictures
+differ each time.
 """
 
 from __future__ import annotations
@@ -253,6 +255,19 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
+def answers(address: str) -> None:
+    """Wait until a server answers."""
+    import urllib.error
+    import urllib.request
+
+    for _ in range(300):  # Go builds its pprof when it is first asked for it
+        try:
+            urllib.request.urlopen(address).close()
+            return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.2)
+
+
 def served(
     page: Browser, command: list[str], address: str, shown: str, name: str, then: str = ""
 ) -> None:
@@ -261,19 +276,12 @@ def served(
     The expression `then` is run before.
     """
     import subprocess
-    import urllib.error
-    import urllib.request
 
     server = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
     try:
-        for _ in range(300):  # Go builds its pprof when it is first asked for it
-            try:
-                urllib.request.urlopen(address).close()
-                break
-            except (urllib.error.URLError, ConnectionError):
-                time.sleep(0.2)
+        answers(address)
         page.go(address)
         page.wait(shown)
         if then:
@@ -378,6 +386,92 @@ def firefox(page: Browser, folder: Path, site: Path) -> None:
         server.shutdown()
 
 
+# ---- A notebook ----------------------------------------------------------------------------------
+
+CELLS = (
+    """\
+import json, random
+%load_ext eventprof
+
+made = random.Random(5)
+LINES = [json.dumps({"item": f"item {n % 40}", "price": made.random() * 90}) for n in range(3000)]
+
+def read(lines):
+    return [json.loads(line) for line in lines]
+
+def totals(orders):
+    found = {}
+    for order in orders:
+        found.setdefault(order["item"], []).append(order["price"])
+    return {item: sum(prices) for item, prices in found.items()}""",
+    """\
+%%eventprof
+orders = read(LINES)
+by_item = totals(orders)
+best = sorted(by_item, key=lambda item: -by_item[item])
+best[:3]""",
+)
+KERNEL_IS_IDLE = """[...jupyterapp.shell.widgets('main')].some((each) =>
+    each.sessionContext?.session?.kernel?.status === 'idle'
+    && (jupyterapp.shell.activateById(each.id), true))"""
+#: Nothing of the summary is cut: the parts of the page that scroll have no more than they show.
+FITS = """[...document.querySelectorAll('.jp-OutputArea-output')].every(
+    (each) => each.scrollWidth <= each.clientWidth + 1)"""
+
+
+def notebook(page: Browser, folder: Path) -> None:
+    """Make the picture of a cell in JupyterLab, by its own kernel."""
+    import json
+    import subprocess
+
+    empty = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    cells = [{**empty, "id": f"cell{n}", "source": text} for n, text in enumerate(CELLS)]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    whole = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    (folder / "orders.ipynb").write_text(json.dumps(whole))
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    command = [
+        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1",
+        f"--port={port}", "--IdentityProvider.token=", f"--ServerApp.root_dir={folder}",
+        "--LabApp.expose_app_in_browser=True",
+    ]  # fmt: skip
+    settings = folder / "settings"
+    asked = settings / "@jupyterlab/apputils-extension/notification.jupyterlab-settings"
+    asked.parent.mkdir(parents=True)
+    asked.write_text('{"fetchNews": "false"}')
+    own = {
+        f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")
+    }
+    server = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env={
+            **os.environ,
+            **own,
+            "IPYTHONDIR": str(folder / "ipython"),
+            "JUPYTERLAB_SETTINGS_DIR": str(settings),
+        },
+    )
+    try:
+        answers(f"{address}/api")
+        page.size(1100, 860)
+        page.go(f"{address}/doc/tree/orders.ipynb")
+        page.wait("window.jupyterapp?.shell !== undefined")
+        page.wait(KERNEL_IS_IDLE)
+        page.run("void jupyterapp.commands.execute('notebook:run-all-cells')")
+        page.wait("!!document.querySelector('.jp-OutputArea-output svg')")
+        page.run("new Promise((done) => setTimeout(done, 3000))")
+        assert page.run(FITS), "the summary is wider than its place"
+        page.picture(HERE / "pictures" / "notebook.png")
+        print("notebook.png", (HERE / "pictures" / "notebook.png").stat().st_size)
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)  # the kernel is a child
+        server.wait()
+
+
 # ---- Pictures ------------------------------------------------------------------------------------
 
 
@@ -390,12 +484,12 @@ def find(page: Browser, name: str, rank: int = 0) -> int:
 
 
 def main() -> None:
-    if sys.argv[1:2] in (["smaller"], ["viewers"], ["firefox"]):
+    if sys.argv[1:2] in (["smaller"], ["notebook"], ["viewers"], ["firefox"]):
         page = Browser(1000, 640)
         try:
             with tempfile.TemporaryDirectory() as folder:
-                if sys.argv[1] == "smaller":
-                    smaller(page, Path(folder))
+                if sys.argv[1] in ("smaller", "notebook"):
+                    (smaller if sys.argv[1] == "smaller" else notebook)(page, Path(folder))
                 else:
                     made = viewers if sys.argv[1] == "viewers" else firefox
                     made(page, Path(folder), Path(sys.argv[2]))

@@ -58,6 +58,8 @@ def test_the_own_cell_is_on_top(outputs):
     assert rows["kept.append(f(12))"][0] == "100"
     assert lines[-1] == "the trace is in found"
     assert data(value) == "50"
+    made = shown["data"]["text/html"]
+    assert "&lt;module&gt;: " in made and "IPKernelApp" not in made
 
 
 def test_names_stay_and_other_threads_are_left_out(outputs):

@@ -51,7 +51,13 @@ def test_the_small_picture_has_every_call_that_can_be_seen(trace):
         )
     }  # fmt: skip
     assert {each[:5] for each in drawn} <= known
-    wide = (duration >= trace.duration / columns) & (values(calls, "depth") < 5)
+    thread, depth = values(calls, "thread"), values(calls, "depth")
+    whole = (start == 0) & (duration == trace.duration)
+    around = np.array([np.count_nonzero(whole & (thread == each)) for each in thread])
+    assert around.max() > 5  # pytest's calls are open
+    wide = (duration >= trace.duration / columns) & (depth >= around) & (depth < around + 5)
+    main = thread == thread[whole.argmax()]
+    assert "work" in {calls["name"][row] for row in np.flatnonzero(wide & main)}
     seen = {(each.thread, each.depth, each.start) for each in drawn}
     rows = np.flatnonzero(wide)
     assert len(rows) > 3
@@ -73,6 +79,7 @@ def test_a_notebook_shows_facts_and_the_timeline(trace):
     cut = [text for text in texts if text.endswith("\u2026")]
     assert all(any(str(name).startswith(text[:-1]) for name in names) for text in cut)
     assert "<b>" not in made
+    assert root.get("fill") == "currentColor" and root.find(f"{SVG}rect").get("width") != "900"
     assert not re.search(r"(href|src)=|url\(|<script", made)
     heights = [float(y) for y in re.findall(r"L\d+ ([\d.]+)", made)]
     most = values(trace.memory_bins(790), "max")

@@ -317,6 +317,20 @@ def test_callbacks_of_the_collector_do_not_count(suite):
     done.assert_outcomes(passed=1)
 
 
+def test_what_hypothesis_leaves_in_the_collector_does_not_count(suite):
+    # It adds its callback once in a process, so this one is made as if it were Hypothesis's.
+    done = suite(
+        "import gc, hypothesis\n"
+        "its = {'__name__': 'hypothesis.its'}\n"
+        "exec(compile('def callback(*_): str()', hypothesis.__file__, 'exec'), its)\n"
+        "@pytest.mark.eventprof(max_calls=1)\ndef test_it():\n"
+        "    gc.callbacks.append(its['callback'])\n    gc.collect()\n"
+        "    gc.callbacks.remove(its['callback'])\n"
+    )
+
+    done.assert_outcomes(passed=1)
+
+
 # ---- Committed counts ----------------------------------------------------------------------------
 
 TWO = "def test_a():\n    work(5)\ndef test_b():\n    work(7)\n"
@@ -508,6 +522,21 @@ def test_a_table_that_grows_in_one_run_neither_drifts_nor_fails(suite):
     found = counts_of(suite, "--eventprof-counts")
 
     assert {each["state"] for each in found.values()} == {"equal"}
+
+
+def test_the_first_instances_of_a_class_do_not_drift(suite):
+    one = "class C{0}:\n    def __init__(self):\n        self.name = {0}\n"
+    classes = "".join(one.format(n) for n in range(12))
+    counted = "def test_b():\n    [c() for c in CLASSES for _ in '12']\n"
+    text = classes + f"CLASSES = {', '.join(f'C{n}' for n in range(12))}\n{counted}"
+    before = "def test_a():\n    [c() for c in CLASSES for _ in range(99)]\n"
+    suite(text + before, "--eventprof-counts", "--eventprof-update", "-k", "test_b")
+    others = suite(text.replace(counted, before + counted), "--eventprof-counts")
+    suite.again("--eventprof-counts", "--eventprof-update")
+    alone = suite(text, "--eventprof-counts")
+
+    others.stdout.fnmatch_lines(["2 tests: 1 as counted before, 1 new*"])
+    alone.stdout.fnmatch_lines(["1 test: 1 as counted before"])
 
 
 def test_generators_of_random_numbers_that_modules_keep_are_seeded(suite):

@@ -89,5 +89,5 @@ def run(arguments: argparse.Namespace) -> int:
         arguments,
         [(files[0], trace)],
         parts=lambda: parts(trace, title, grain, source),
-        drawing=lambda: svg(trace, 1200),
+        drawing=lambda: svg(trace, 1200, alone=True),
     )

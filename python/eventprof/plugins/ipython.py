@@ -25,6 +25,8 @@ _USAGE = """usage: %eventprof [options] statement, or %%eventprof [options] abov
   --no-memory  record calls alone
   --limit N    show so many lines (10)
   --page       show the whole page: every call on a timeline, over who held the memory"""
+#: A longer line of the cell is cut, so that the table is about as wide as the timeline.
+_LETTERS = 90
 #: A larger page would make the notebook's file slow to open.
 _PAGE_BYTES = 20 << 20
 
@@ -181,7 +183,7 @@ class Summary:
 
     def _repr_html_(self) -> str:
         """Give a table and the small timeline, without a script, so that every viewer shows it."""
-        from ..viewer.picture import svg
+        from ..viewer.picture import fit, svg
 
         heads = ("calls", "time", "allocated", "kept", "line", "of this cell")
         cell = 'style="text-align:{};padding:0 .6em;white-space:pre;font-family:monospace"'
@@ -190,7 +192,8 @@ class Summary:
                 f"<th {left}>{heads[-1]}</th></tr>"]  # fmt: skip
         for row in self._cells():
             numbers = "".join(f"<td {right}>{html.escape(text)}</td>" for text in row[:-1])
-            rows.append(f"<tr>{numbers}<td {left}>{html.escape(row[-1])}</td></tr>")
+            text = html.escape(fit(row[-1], _LETTERS))
+            rows.append(f"<tr>{numbers}<td {left}>{text}</td></tr>")
         parts = [
             f"<div><strong>{html.escape(self._first)}</strong>; the trace is in "
             f"<code>{html.escape(self._options.name)}</code></div>",

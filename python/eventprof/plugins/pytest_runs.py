@@ -25,7 +25,7 @@ from .limits import COUNTS, SIZES, Wanted, wanted
 from .pytest_summary import DOES_NOT_PASS
 from .snapshot import Snapshot, differing, entry, rows_of
 from .verdict import CALLS, MOST_RUNS, Verdict, verdict
-from .window import Window, say, steady_caches
+from .window import Window, say, settle_classes, steady_caches
 
 _DEFAULTS = ("include", "warmup", "threads", "gc", "buffer", *(f"max_{w}" for w in COUNTS))
 
@@ -163,6 +163,8 @@ class Runs:
                     again = _passed(reports) and turn + 1 < most
                     if again and turn >= asked.warmup:
                         again = self._is_another_needed(item, asked, counted)
+                        if again and window.trace is not None:
+                            settle_classes(window.trace)
                 except Exception as error:
                     result.data["why"], again = say(error), False
                 return item.parent if again else nextitem
@@ -420,8 +422,12 @@ def _uncountable(item: Any) -> str:
 
 
 def _tools(config: Any) -> Iterator[str]:
-    """Give the modules of pytest and of its installed plugins."""
-    yield from ("_pytest", "pytest", "pluggy")
+    """Give the modules of pytest and of its installed plugins.
+
+    The first test of Hypothesis sets a callback of the collector that stays. It would count in each
+    later test that runs the collector.
+    """
+    yield from ("_pytest", "pytest", "pluggy", "hypothesis")
     installed = {dist for _, dist in config.pluginmanager.list_plugin_distinfo()}
     for dist in installed:
         for point in getattr(dist, "entry_points", ()):

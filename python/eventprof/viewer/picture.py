@@ -61,7 +61,8 @@ def slices(trace: Trace, columns: int) -> list[Slice]:
     Returns
     -------
     list of Slice
-        Calls of the first eight threads, down to depth 4; by thread, depth and start.
+        Calls of the first eight threads, five levels of each; by thread, depth and start. The first
+        level is the outermost that changes: in a notebook the cell, not the kernel around it.
     """
     calls = trace.calls
 
@@ -70,12 +71,18 @@ def slices(trace: Trace, columns: int) -> list[Slice]:
 
     depth, thread = np.maximum(column("depth"), 0), column("thread")
     threads = np.unique(thread)[:_MOST_THREADS]
-    rows = np.flatnonzero((depth < _DEEPEST) & np.isin(thread, threads))
+    is_whole = (column("start") <= 0) & (column("duration") >= trace.duration)
+    level = np.full(len(depth), -1)
+    for each_thread in threads:
+        of = thread == each_thread
+        whole = int(np.count_nonzero(is_whole & of))
+        level[of] = depth[of] - min(whole, int(depth[of].max()))
+    rows = np.flatnonzero((level >= 0) & (level < _DEEPEST))
     start, duration = column("start")[rows], column("duration")[rows]
     each = max(trace.duration / columns, 1)
     # Each row has one call for each column: the longest that begins there.
     bins = np.minimum((start / each).astype(np.int64), columns - 1)
-    key = (np.searchsorted(threads, thread[rows]) * _DEEPEST + depth[rows]) * columns + bins
+    key = (np.searchsorted(threads, thread[rows]) * _DEEPEST + level[rows]) * columns + bins
     order = np.lexsort((duration, key))
     last = np.r_[key[order][1:] != key[order][:-1], True] if len(order) else np.empty(0, bool)
     kept = rows[np.sort(order[last])]
@@ -107,7 +114,7 @@ def thread_name(trace: Trace, row: int) -> str:
     return clean(name) if name is not None else f"thread {native or row}"
 
 
-def svg(trace: Trace, width: int = 900) -> str:
+def svg(trace: Trace, width: int = 900, alone: bool = False) -> str:
     """Draw the calls of each thread over live memory.
 
     Parameters
@@ -115,12 +122,15 @@ def svg(trace: Trace, width: int = 900) -> str:
     trace : Trace
         The trace to draw.
     width : int
-        In pixels.
+        In pixels; the picture shrinks where there is less room.
+    alone : bool
+        Whether it is a file of its own, with a background.
 
     Returns
     -------
     str
-        An ``<svg>`` element that needs no other file.
+        An ``<svg>`` element that needs no other file. In a page, the words beside the calls have
+        the colour of the text around: light in a dark notebook.
     """
     room = width - _GUTTER
     drawn = slices(trace, room)
@@ -146,8 +156,8 @@ def svg(trace: Trace, width: int = 900) -> str:
         name = fit(each.name, int((wide - 6) / 6))
         if name:
             parts.append(
-                f'<text x="{x + 3:.2f}" y="{top[each.thread, each.depth] + 9:.0f}">'
-                f"{html.escape(name)}</text>"
+                f'<text x="{x + 3:.2f}" y="{top[each.thread, each.depth] + 9:.0f}" '
+                f'fill="{_TEXT}">{html.escape(name)}</text>'
             )
     _, most = live(trace, room)
     if len(most) and most.max() > 0:
@@ -162,11 +172,12 @@ def svg(trace: Trace, width: int = 900) -> str:
         f'<text x="{_GUTTER}" y="{high - 4}">0</text>'
         f'<text x="{width - 4}" y="{high - 4}" text-anchor="end">{show_ns(trace.duration)}</text>'
     )
+    paper = f'<rect width="{width}" height="{high}" fill="#fff"/>' if alone else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {high}" width="{width}" '
-        f'height="{high}" role="img" aria-label="timeline" '
-        f'font-family="sans-serif" font-size="10" fill="{_TEXT}">'
-        f'<rect width="{width}" height="{high}" fill="#fff"/>{"".join(parts)}</svg>'
+        f'height="{high}" style="max-width:100%;height:auto" role="img" aria-label="timeline" '
+        f'font-family="sans-serif" font-size="10" fill="{_TEXT if alone else "currentColor"}">'
+        f"{paper}{''.join(parts)}</svg>"
     )
 
 
