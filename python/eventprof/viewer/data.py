@@ -160,7 +160,7 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-def _functions(trace: Trace, calls: Calls) -> dict[str, Any]:
+def _functions(trace: Trace) -> dict[str, Any]:
     table = trace.functions
     texts = {name: list(table[name]) for name in ("name", "module", "file", "kind")}
     files = list(dict.fromkeys(texts["file"]))
@@ -177,7 +177,6 @@ def _functions(trace: Trace, calls: Calls) -> dict[str, Any]:
         "line": table._column("line").values().tolist(),
         "kind": texts["kind"],
         "area": area,
-        "p50": calls.medians(len(table)),
         **{name: table._column(_COLUMNS.get(name, name)).values().tolist() for name in _STATISTICS},
     }
 
@@ -305,10 +304,16 @@ def sections(
         All other sections, each with the id of its HTML element.
     """
     own = find_own(trace._core.functions(), trace._own_patterns)
-    calls = Calls(trace, own, grain)
-    blocks = Blocks(calls)
+    # Two long steps run beside each other below, the sums of functions and the order of calls. Both
+    # begin with pairing.
+    trace._core.pairing()
     submit, end_jobs = _pool()
     try:
+        ordering = submit(Calls, trace, own, grain)
+        functions = _functions(trace)
+        tenures = _tenures(trace, grain)
+        calls = ordering.result()
+        blocks = Blocks(calls)
         jobs = [
             (f"{letter}{number}", letter, submit(make, number))
             for letter, make, count in (
@@ -317,8 +322,11 @@ def sections(
             )
             for number in range(count)
         ]
+        functions["p50"] = calls.medians(len(functions["name"]))
         duration = trace.duration
-        functions = _functions(trace, calls)
+        findings = _findings(trace, calls)
+        said = told(trace)
+        points = _points(trace)
         heads: dict[str, list[dict[str, Any]]] = {"c": [], "m": []}
         widths, coarse = section(calls.coarse())
         tiles = []
@@ -331,7 +339,6 @@ def sections(
             link_widths, raw = section([zigzag(np.diff(x, prepend=0)) for x in links])
             extra[name] = {"widths": link_widths, "rows": len(links[0])}
             tiles.append((name, raw))
-        tenures = _tenures(trace, grain)
         tenure_widths, raw = section(tenures)
         extra["tenures"] = {"widths": tenure_widths, "rows": len(tenures[0])}
         tiles.append(("tenures", raw))
@@ -366,12 +373,12 @@ def sections(
         "curve": {by: blocks.curve(by) for by in HOLDERS},
         "places": [function.tolist(), np.maximum(line, 0).tolist()],
         "blocking": _blocking(trace),
-        "findings": _findings(trace, calls),
+        "findings": findings,
         "peak": [peak_ns, peak_bytes, peak_blocks] if blocks.count and peak_bytes else None,
         "resident": _resident(trace),
-        "told": told(trace),
+        "told": said,
         "source": find_source(trace) if source else [],
-        **_points(trace),
+        **points,
         "tiles": heads,
         **extra,
         "coarse": {"widths": widths, "size": COARSE},

@@ -51,10 +51,10 @@ class Calls:
         columns = (column.tolist() for column in self.data.rows())
         self.rows = list(zip(*columns, strict=True))
         self.tasks: list[str] = []
-        self._table, self._grain = trace.calls, grain
+        self._trace, self._grain = trace, grain
         self._task: Array | None = None
         if self.data.has_tasks():
-            tasks = self._table._column("task")
+            tasks = trace.calls._column("task")
             assert tasks.words is not None
             self.tasks = list(tasks.words.texts())
             self._task = tasks.values().astype(np.int32)
@@ -113,12 +113,13 @@ class Calls:
         order = self.data.order()
         rows = np.flatnonzero(self._task[order] >= 0)
         of = order[rows]
-        parent = self._table._column("parent").values()[of]
+        parent = self._trace.calls._column("parent").values()[of]
         step = self._task[of] != np.where(parent >= 0, self._task[parent], -1)
         rows, of = rows[step], of[step]
         task = self._task[of]
         begun, lasted, function = (
-            self._table._column(name).values()[of] for name in ("start", "duration", "function")
+            self._trace.calls._column(name).values()[of]
+            for name in ("start", "duration", "function")
         )
         start = begun // self._grain
         length = np.maximum((begun + lasted) // self._grain - start, 0)

@@ -51,7 +51,8 @@ def pack(times: bytes, rest: bytes) -> bytes:
     # A flush ends a part at a whole byte, so that the next part can follow.
     for raw, level, strategy, end in (
         (times, 1, zlib.Z_RLE, zlib.Z_FULL_FLUSH),
-        (rest, 6, zlib.Z_DEFAULT_STRATEGY, zlib.Z_FINISH),
+        # Level 6 takes 1.6 times as long as level 5, and the page is 1.7 % smaller.
+        (rest, 5, zlib.Z_DEFAULT_STRATEGY, zlib.Z_FINISH),
     ):
         packer = zlib.compressobj(level, zlib.DEFLATED, -15, 8, strategy)
         made += [packer.compress(raw), packer.flush(end)]

@@ -36,16 +36,25 @@ data_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static ep_status
+/* The page reads what pairing made, which never changes, and the functions and flags of calls: when they are
+ * filled, it needs the trace's lock no more, and a fold can pass the events meanwhile. Fails: false, exception
+ * set. */
+static bool
 open_page(ep_py_trace *trace, ep_page_wanted *wanted, page_data *self)
 {
-    ep_status status = ep_calls_fill(&trace->trace.calls, EP_CALLS_RECURSIVE);
-    if (status != EP_OK) {
-        return status;
+    ep_status status;
+    EP_PY_WITHOUT_GIL(trace, status = ep_calls_fill(&trace->trace.calls, EP_CALLS_RECURSIVE));
+    if (status == EP_OK) {
+        Py_BEGIN_ALLOW_THREADS
+        self->peak = ep_summary_peak(&trace->trace.blocks, EP_DOMAINS_ALL);
+        wanted->peak_ns = self->peak.time;
+        status = ep_page_open(&trace->trace, wanted, &self->page);
+        Py_END_ALLOW_THREADS
     }
-    self->peak = ep_summary_peak(&trace->trace.blocks, EP_DOMAINS_ALL);
-    wanted->peak_ns = self->peak.time;
-    return ep_page_open(&trace->trace, wanted, &self->page);
+    if (status != EP_OK) {
+        ep_py_raise(status, NULL);
+    }
+    return status == EP_OK;
 }
 
 /* PageData(trace, own, codes, grain, tile, group, duration). own: a byte for each function; codes: 256 bytes, by kind. */
@@ -80,10 +89,7 @@ data_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
             .codes = codes.buf,
             .duration_ns = duration,
         };
-        ep_status status;
-        EP_PY_WITHOUT_GIL((ep_py_trace *)trace, status = open_page((ep_py_trace *)trace, &wanted, self));
-        if (status != EP_OK) {
-            ep_py_raise(status, NULL);
+        if (!open_page((ep_py_trace *)trace, &wanted, self)) {
             Py_CLEAR(self);
         }
     }
