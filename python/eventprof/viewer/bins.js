@@ -14,7 +14,7 @@ const FUNC = 3;
 
 export class Bins {
   /**
-   * @param {{start: Float64Array, dur: Float64Array, func: import("./data.js").Small}} data
+   * @param {{start: Float64Array, dur: Float64Array, func: import("./tiles.js").Small}} data
    * @param {number} first @param {number} end the row's calls, which are all decoded
    */
   constructor({ start, dur, func }, first, end) {

@@ -2,113 +2,14 @@
 
 import { Bins, isLong } from "./bins.js";
 import { Pyramid, gallop, lowerBound, upperBound } from "./lod.js";
-import { prepare, unpack } from "./unpack.js";
+import { Reader, Tiles, namesIn, small } from "./tiles.js";
+import { unpack } from "./unpack.js";
 import { Waiting } from "./waiting.js";
 
 const KEYFRAME = 64; // for every 64th event of blocks, the sums before it are known
-const AHEAD = 4; // the most tiles that are being unpacked, or are unpacked and wait to be decoded
+const AHEAD = 6; // the most tiles that are being decoded, or are decoded and wait to be copied
 const WORKERLESS = 2; // workers are started for more tiles than this: two are decoded before a worker has started
 const GROUP = 16 * KEYFRAME; // events of a group; of each group the largest sum is known
-
-/** Each column is decoded into this first: loops that always see the same type of array are several times as fast. */
-let scratch = new Float64Array(0);
-let scratch32 = new Uint32Array(0); // of columns that are surely less than 2 ** 32
-
-/** Reads columns one after the other. */
-class Reader {
-  /** @param {Uint8Array} bytes @param {number[]} widths */
-  constructor(bytes, widths) {
-    this.bytes = bytes;
-    this.widths = widths;
-    this.column = 0;
-    this.at = 0;
-  }
-
-  /** Decodes the next column; the result is valid until the next call. @param {number} rows */
-  next(rows) {
-    if (scratch.length < rows) scratch = new Float64Array(rows);
-    const { bytes } = this;
-    const width = this.widths[this.column++];
-    const a = this.at;
-    this.at += width * rows;
-    const out = scratch.subarray(0, rows);
-    if (width === 0) return out.fill(0);
-    const b = a + rows;
-    const c = b + rows;
-    if (width === 1) out.set(bytes.subarray(a, b));
-    else if (width === 2) for (let i = 0; i < rows; i++) out[i] = bytes[a + i] | (bytes[b + i] << 8);
-    else for (let i = 0; i < rows; i++) out[i] = bytes[a + i] | (bytes[b + i] << 8) | (bytes[c + i] << 16);
-    for (let plane = 3, scale = 2 ** 24, from = c + rows; plane < width; plane++, scale *= 256, from += rows) {
-      for (let i = 0; i < rows; i++) if (bytes[from + i]) out[i] += bytes[from + i] * scale;
-    }
-    return out;
-  }
-
-  /** Decodes the next column, of less than 2 ** 32, to whole numbers: these are faster. The result is valid until the next call. @param {number} rows */
-  whole(rows) {
-    if (scratch32.length < rows) scratch32 = new Uint32Array(rows);
-    const { bytes } = this;
-    const width = this.widths[this.column++];
-    const a = this.at;
-    this.at += width * rows;
-    const out = scratch32.subarray(0, rows);
-    if (width === 0) return out.fill(0);
-    out.set(bytes.subarray(a, a + rows));
-    for (let plane = 1, from = a + rows; plane < width; plane++, from += rows) {
-      const shift = 8 * plane;
-      for (let i = 0; i < rows; i++) out[i] |= bytes[from + i] << shift;
-    }
-    return out;
-  }
-
-  /** Puts the next column into `out`, from `to` on. @param {Small} out @param {number} to @param {number} rows */
-  into(out, to, rows) {
-    if (this.widths[this.column] !== 1) {
-      out.set(this.next(rows), to);
-      return;
-    }
-    this.column++;
-    out.set(this.bytes.subarray(this.at, (this.at += rows)), to); // a column of bytes needs no `scratch`
-  }
-
-  /** @param {number} rows */
-  numbers(rows) {
-    return this.next(rows).slice();
-  }
-
-  /** Decodes a column of differences to a column of sums. @param {number} rows */
-  differences(rows) {
-    const out = this.numbers(rows);
-    for (let i = 0, sum = 0; i < out.length; i++) {
-      out[i] = sum += unzigzag(out[i]);
-    }
-    return out;
-  }
-}
-
-/** Gives the signed number that a zigzag number stands for. @param {number} zigzag */
-function unzigzag(zigzag) {
-  return zigzag % 2 ? -(zigzag + 1) / 2 : zigzag / 2;
-}
-
-/** Gives the place of each row in a column that is sorted by keys. @param {ArrayLike<number>} keys @param {number} rows @param {number} most all keys are less */
-function placesOf(keys, rows, most) {
-  const next = new Uint32Array(most + 1);
-  for (let i = 0; i < rows; i++) next[keys[i] + 1]++;
-  for (let key = 0; key < most; key++) next[key + 1] += next[key];
-  const places = new Uint32Array(rows);
-  for (let i = 0; i < rows; i++) places[i] = next[keys[i]]++;
-  return places;
-}
-
-/** @typedef {Uint8Array|Uint16Array|Uint32Array|Float64Array} Small */
-
-/** Makes an array of the smallest type that holds whole numbers up to `most`. @param {number} most @param {number} length @returns {Small} */
-function small(most, length) {
-  if (most < 2 ** 8) return new Uint8Array(length);
-  if (most < 2 ** 16) return new Uint16Array(length);
-  return most < 2 ** 32 ? new Uint32Array(length) : new Float64Array(length);
-}
 
 /**
  * A row of the picture: the calls of one thread and depth, from `first` to before `end`, and their coarse groups.
@@ -131,12 +32,31 @@ export class Data {
     this.kind = new Uint8Array(n);
     this.flags = new Uint8Array(n);
     const widest = (/** @type {any[]} */ tiles, /** @type {number} */ column) => 256 ** tiles.reduce((most, tile) => Math.max(most, tile.widths[column]), 0) - 1;
-    this.line = small(widest(head.tiles.c, 5), n);
-    this.task = head.tasks.length ? small(head.tasks.length, n) : null;
+    const deepest = head.rows.reduce((/** @type {number} */ most, /** @type {number[]} */ row) => Math.max(most, row[1]), 0);
+    /** @type {import("./tiles.js").Common} */
+    const common = {
+      grain: head.grain, usual: head.usual, none: functions, line: widest(head.tiles.c, 5), task: head.tasks.length || -1,
+      size: widest(head.tiles.m, 4), place: head.places[0].length, thread: head.threads.length, depth: deepest + 1,
+    };
+    this.line = small(common.line, n);
+    this.task = head.tasks.length ? small(common.task, n) : null;
     this.pyramid = new Pyramid(this.dur, this.start);
     this.tileRows = head.tiles.c.length ? head.tiles.c[0].rows : 1;
     this.callTiles = new Uint8Array(head.tiles.c.length); // 0 not decoded, 1 being decoded, 2 here
     this.blockTiles = new Uint8Array(head.tiles.m.length);
+    /** Events and births before each tile of blocks. @type {{from: number, first: number}[]} */
+    const before = [];
+    let from = 0;
+    let first = 0;
+    for (const { rows, births } of head.tiles.m) {
+      before.push({ from, first });
+      from += rows;
+      first += births;
+    }
+    this.tiles = new Tiles(common, (id) => {
+      const number = Number(id.slice(1));
+      return id[0] === "c" ? { ...head.tiles.c[number], from: number * this.tileRows } : { ...head.tiles.m[number], ...before[number] };
+    });
     /** @type {Row[]} */
     this.rows = [];
     this.rowAt = new Map();
@@ -159,14 +79,12 @@ export class Data {
     this.born = new Uint8Array(m); // whether each event is a birth
     this.birth = new Uint32Array(head.blocks); // the event
     this.death = new Uint32Array(head.blocks); // the event; 0: the block was not freed
-    const places = head.places[0].length;
-    this.size = small(widest(head.tiles.m, 4), head.blocks);
+    this.size = small(common.size, head.blocks);
     this.holder = small(functions, head.blocks);
-    this.place = small(places, head.blocks); // the line that was executing, as a row of head.places
-    this.ownPlace = small(places, head.blocks); // the own line that the block is charged to
-    this.eventThread = small(head.threads.length, m);
-    const deepest = head.rows.reduce((/** @type {number} */ most, /** @type {number[]} */ row) => Math.max(most, row[1]), 0);
-    this.eventDepth = small(deepest + 1, m); // the depth of its call, plus 1; 0: no call
+    this.place = small(common.place, head.blocks); // the line that was executing, as a row of head.places
+    this.ownPlace = small(common.place, head.blocks); // the own line that the block is charged to
+    this.eventThread = small(common.thread, m);
+    this.eventDepth = small(common.depth, m); // the depth of its call, plus 1; 0: no call
     this.waiting = new Waiting(head.threads.length, head.blocking, functions);
     // Steps of asyncio's tasks, lane by lane, with the call of each.
     const nothing = new Float64Array(0);
@@ -254,19 +172,19 @@ export class Data {
       dur[i] *= grain;
     }
     const func = read.numbers(rows);
-    this.names(func);
+    namesIn(func, this.none);
     this.steps = { start, dur, func, call: read.numbers(rows), pyramid: new Pyramid(dur, start) };
     this.steps.pyramid.build(0, rows);
   }
 
-  /** Has the next tiles unpacked by workers, those in view first, then blocks. @param {number[]} calls tiles of calls in view @param {boolean} rest whether the others will be decoded, too */
+  /** Has the next tiles decoded by workers, those in view first, then blocks. @param {number[]} calls tiles of calls in view @param {boolean} rest whether the others will be decoded, too */
   ahead(calls, rest) {
     if (this.callTiles.length + this.blockTiles.length <= WORKERLESS) return;
     let left = AHEAD;
-    for (const n of calls) if (left-- > 0) prepare(`c${n}`);
+    for (const n of calls) if (left-- > 0) this.tiles.prepare(`c${n}`);
     if (!rest) return;
     for (const [letter, tiles] of /** @type {[string, Uint8Array][]} */ ([["m", this.blockTiles], ["c", this.callTiles]])) {
-      for (let n = tiles.indexOf(0); n >= 0 && n < tiles.length && left > 0; n++) if (!tiles[n] && (letter === "m" || !calls.includes(n))) { prepare(`${letter}${n}`); left--; }
+      for (let n = tiles.indexOf(0); n >= 0 && n < tiles.length && left > 0; n++) if (!tiles[n] && (letter === "m" || !calls.includes(n))) { this.tiles.prepare(`${letter}${n}`); left--; }
     }
   }
 
@@ -279,38 +197,17 @@ export class Data {
   async callTile(number) {
     if (this.callTiles[number]) return;
     this.callTiles[number] = 1;
-    const { rows, widths, begins, starts, signed } = this.head.tiles.c[number];
-    const { grain, usual } = this.head;
-    const read = new Reader(await unpack(`c${number}`), widths);
     const from = number * this.tileRows;
-    const { start, dur } = this;
-    const gaps = read.numbers(rows);
-    const lengths = read.numbers(rows);
-    const whose = read.whole(rows); // the function of each call, plus 1; 0: unknown
-    const places = placesOf(whose, rows, this.none + 1);
-    let next = 0;
-    let last = 0; // when the call before ended
-    for (let i = 0; i < rows; i++) {
-      const place = places[i];
-      if (begins[next] === from + i) last = starts[next++];
-      else last += signed ? unzigzag(gaps[place]) : gaps[place];
-      start[from + i] = last * grain;
-      dur[from + i] = lengths[place] * grain;
-      last += lengths[place];
-      this.kind[from + i] = usual[whose[i]];
-    }
-    this.names(whose);
-    this.func.set(whose, from);
-    if (widths[read.column]) {
-      const kinds = read.whole(rows);
-      for (let i = 0; i < rows; i++) if (kinds[places[i]]) this.kind[from + i] = kinds[places[i]] - 1;
-    } else read.column++;
-    if (widths[read.column]) {
-      const flags = read.whole(rows);
-      for (let i = 0; i < rows; i++) this.flags[from + i] = flags[places[i]];
-    } else read.column++;
-    read.into(this.line, from, rows);
-    if (this.task) read.into(this.task, from, rows);
+    const { rows } = this.head.tiles.c[number];
+    const made = await this.tiles.get(`c${number}`);
+    this.start.set(made.start, from);
+    this.dur.set(made.dur, from);
+    this.func.set(made.func, from);
+    this.kind.set(made.kind, from);
+    this.flags.set(made.flags, from);
+    this.line.set(made.line, from);
+    if (this.task) this.task.set(made.task, from);
+    this.tiles.giveBack(made);
     this.pyramid.build(from, from + rows);
     this.callTiles[number] = 2;
     this.sumUp(from, from + rows);
@@ -333,64 +230,28 @@ export class Data {
   async blockTile(number) {
     if (this.blockTiles[number]) return;
     this.blockTiles[number] = 1;
-    const { rows, births, widths, start } = this.head.tiles.m[number];
-    const grain = this.head.grain;
-    const read = new Reader(await unpack(`m${number}`), widths);
+    const { rows, births } = this.head.tiles.m[number];
     const from = this.eventsHere;
-    const { time, birth, death, block, born } = this;
-    const steps = read.numbers(rows);
-    const ref = read.whole(rows);
-    // Steps of time are sorted by the kinds of the two events around them: the next step of each pair of kinds.
-    const places = new Uint32Array(5);
-    for (let i = 0, before = 0; i < rows; i++) {
-      const birthHere = ref[i] === 0 ? 1 : 0;
-      places[2 * birthHere + before + 1]++;
-      before = birthHere;
-    }
-    for (let kinds = 0; kinds < 4; kinds++) places[kinds + 1] += places[kinds];
     const first = this.birthsHere;
-    let made = first;
-    let last = start;
-    for (let i = 0, at = from, before = 0; i < rows; i++, at++) {
-      const back = ref[i];
-      const birthHere = back === 0 ? 1 : 0;
-      last += steps[places[2 * birthHere + before]++];
-      time[at] = last * grain;
-      before = birthHere;
-      let of;
-      if (birthHere) {
-        of = made++;
-        birth[of] = at;
-        born[at] = 1;
-      } else {
-        of = made - back;
-        death[of] = at;
-      }
-      block[at] = of;
-    }
-    read.into(this.eventThread, from, rows);
-    const deeper = read.whole(rows); // than the event before
-    for (let i = 0, depth = 0; i < rows; i++) {
-      const change = deeper[i];
-      depth += (change >>> 1) ^ -(change & 1);
-      this.eventDepth[from + i] = depth;
-    }
-    read.into(this.size, first, births);
-    const holder = read.whole(births);
-    this.names(holder);
-    this.holder.set(holder, first);
-    read.into(this.place, first, births);
-    read.into(this.ownPlace, first, births);
-    this.birthsHere = made;
+    const made = await this.tiles.get(`m${number}`);
+    this.time.set(made.time, from);
+    this.block.set(made.block, from);
+    this.born.set(made.born, from);
+    this.birth.set(made.birth, first);
+    this.size.set(made.size, first);
+    this.holder.set(made.holder, first);
+    this.place.set(made.place, first);
+    this.ownPlace.set(made.ownPlace, first);
+    this.eventThread.set(made.thread, from);
+    this.eventDepth.set(made.depth, from);
+    const { death } = this;
+    const { block, born } = made;
+    for (let i = 0; i < rows; i++) if (!born[i]) death[block[i]] = from + i;
+    this.tiles.giveBack(made);
+    this.birthsHere += births;
     this.eventsHere += rows;
     this.keyframes(from);
     this.blockTiles[number] = 2;
-  }
-
-  /** Turns a column, in which 0 is "unknown", into numbers of functions. @param {Float64Array|Uint32Array} column */
-  names(column) {
-    const { none } = this;
-    for (let i = 0; i < column.length; i++) column[i] = column[i] ? column[i] - 1 : none;
   }
 
   /** Sums up the bands from an event on. @param {number} from the first event of a keyframe */

@@ -29,7 +29,7 @@ from ..answers.own import find_own
 from ..trace.column import Array
 from .page_blocks import HOLDERS, Blocks
 from .page_calls import COARSE, Calls
-from .planes import Tile, compress, section, zigzag
+from .planes import compress, section, zigzag
 from .source import find_source
 
 if TYPE_CHECKING:
@@ -61,13 +61,6 @@ def _pool() -> tuple[Callable[..., Any], Callable[[], None]]:
     except RuntimeError:  # at exit no thread can be started: `eventprof run --view`
         return _Now, lambda: None
     return pool.submit, pool.shutdown
-
-
-def _make_tile(make: Callable[[], Tile], times: int) -> tuple[dict[str, Any], bytes]:
-    """Give what the head says of a tile, and its section."""
-    head, columns = make()
-    widths, raw = section(columns, times)
-    return {**head, "widths": widths, "rows": len(columns[0])}, raw
 
 
 # ---- Waiting -------------------------------------------------------------------------------------
@@ -119,20 +112,7 @@ def _findings(trace: Trace, calls: Calls) -> list[dict[str, Any]]:
                 )
             else:
                 places.append((function_of.get((evidence.name, evidence.file), -1), None, None))
-    wanted = np.zeros(len(tree.functions) + 1, dtype=bool)
-    wanted[[function for function, _, _ in places if function >= 0]] = True
-    rows = np.flatnonzero(wanted[np.maximum(calls.function, -1)])
-    rows = rows[np.argsort(-calls.duration[rows], kind="stable")]  # the longest first
-    function = calls.function[rows]
-    caller, line = calls.given("caller", rows), calls.given("caller_line", rows)
-
-    def longest(of: int, by: int | None, at: int | None) -> int:
-        fits = function == of
-        if by is not None:
-            fits &= (caller == by) & (line == at)
-        return int(rows[fits.argmax()]) if of >= 0 and fits.any() else -1
-
-    links = iter([longest(*place) for place in places])
+    links = iter(calls.longest(places))
     return [
         {
             "rule": finding.rule,
@@ -145,7 +125,7 @@ def _findings(trace: Trace, calls: Calls) -> list[dict[str, Any]]:
                 for e in finding.evidence
             ],
             # The finding "one-slow-call" names a call itself.
-            "call": int(calls.place[int(finding.numbers["call"])])
+            "call": calls.data.place(int(finding.numbers["call"]))
             if "call" in finding.numbers
             else -1,
         }
@@ -180,7 +160,7 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-def _functions(trace: Trace, calls: Calls) -> dict[str, Any]:
+def _functions(trace: Trace) -> dict[str, Any]:
     table = trace.functions
     texts = {name: list(table[name]) for name in ("name", "module", "file", "kind")}
     files = list(dict.fromkeys(texts["file"]))
@@ -197,7 +177,6 @@ def _functions(trace: Trace, calls: Calls) -> dict[str, Any]:
         "line": table._column("line").values().tolist(),
         "kind": texts["kind"],
         "area": area,
-        "p50": calls.medians(len(table)),
         **{name: table._column(_COLUMNS.get(name, name)).values().tolist() for name in _STATISTICS},
     }
 
@@ -325,47 +304,53 @@ def sections(
         All other sections, each with the id of its HTML element.
     """
     own = find_own(trace._core.functions(), trace._own_patterns)
-    calls = Calls(trace, grain)
-    functions = _functions(trace, calls)
-    blocks = Blocks(trace, calls, own, grain)
-    duration = trace.duration
-    peak_ns, peak_bytes, peak_blocks, _ = trace._core.peak(31) if blocks.count else (0, 0, 0, 0)
-    bands = {by: blocks.bands(by, peak_ns, duration) if blocks.count else [] for by in HOLDERS}
-
+    # Two long steps run beside each other below, the sums of functions and the order of calls. Both
+    # begin with pairing.
+    trace._core.pairing()
     submit, end_jobs = _pool()
     try:
-        coarse_of_calls = submit(section, calls.coarse())
+        ordering = submit(Calls, trace, own, grain)
+        functions = _functions(trace)
+        tenures = _tenures(trace, grain)
+        calls = ordering.result()
+        blocks = Blocks(calls)
+        jobs = [
+            (f"{letter}{number}", letter, submit(make, number))
+            for letter, make, count in (
+                ("c", calls.tile, calls.tile_count()),
+                ("m", blocks.tile, blocks.tile_count()),
+            )
+            for number in range(count)
+        ]
+        functions["p50"] = calls.medians(len(functions["name"]))
+        duration = trace.duration
+        findings = _findings(trace, calls)
+        said = told(trace)
+        points = _points(trace)
         heads: dict[str, list[dict[str, Any]]] = {"c": [], "m": []}
-        jobs = []
-        for letter, made, times in (("c", calls.tiles(), 2), ("m", blocks.tiles(), 1)):
-            for number, make in enumerate(made):
-                job = submit(_make_tile, make, times)
-                jobs.append((letter, number, job))
-                if len(jobs) > 8:
-                    jobs[-8][2].result()  # waits, so that few uncompressed tiles are in memory
-        without = calls.orphans()
+        widths, coarse = section(calls.coarse())
         tiles = []
-        for letter, number, job in jobs:
+        for name, letter, job in jobs:
             found, raw = job.result()
             heads[letter].append(found)
-            tiles.append((f"{letter}{number}", raw))
-        extra: dict[str, dict[str, Any]] = {}
-        for name, links in (("orphans", without), ("astray", blocks.astray())):
-            widths, raw = section([zigzag(np.diff(x, prepend=0)) for x in links])
-            extra[name] = {"widths": widths, "rows": len(links[0])}
             tiles.append((name, raw))
-        tenures = _tenures(trace, grain)
-        widths, raw = section(tenures)
-        extra["tenures"] = {"widths": widths, "rows": len(tenures[0])}
+        extra: dict[str, dict[str, Any]] = {}
+        for name, links in (("orphans", calls.orphans()), ("astray", blocks.astray())):
+            link_widths, raw = section([zigzag(np.diff(x, prepend=0)) for x in links])
+            extra[name] = {"widths": link_widths, "rows": len(links[0])}
+            tiles.append((name, raw))
+        tenure_widths, raw = section(tenures)
+        extra["tenures"] = {"widths": tenure_widths, "rows": len(tenures[0])}
         tiles.append(("tenures", raw))
         lanes, steps = calls.steps()
-        widths, raw = section(steps)
-        extra["steps"] = {"widths": widths, "rows": len(steps[0]), "lanes": lanes}
+        step_widths, raw = section(steps)
+        extra["steps"] = {"widths": step_widths, "rows": len(steps[0]), "lanes": lanes}
         tiles.append(("steps", raw))
-        widths, coarse = coarse_of_calls.result()
     finally:
         end_jobs()
 
+    peak_ns, peak_bytes, peak_blocks = calls.data.peak()
+    function, line = blocks.places
     head = {
         "format": 4,
         "version": __version__,
@@ -384,18 +369,16 @@ def sections(
         "rows": calls.rows,
         "threads": _threads(trace),
         "functions": functions,
-        "bands": bands,
-        "curve": {
-            by: blocks.bins(by, bands[by], duration) if blocks.count else [] for by in HOLDERS
-        },
-        "places": [blocks.places.function.tolist(), np.maximum(blocks.places.line, 0).tolist()],
+        "bands": blocks.bands,
+        "curve": {by: blocks.curve(by) for by in HOLDERS},
+        "places": [function.tolist(), np.maximum(line, 0).tolist()],
         "blocking": _blocking(trace),
-        "findings": _findings(trace, calls),
+        "findings": findings,
         "peak": [peak_ns, peak_bytes, peak_blocks] if blocks.count and peak_bytes else None,
         "resident": _resident(trace),
-        "told": told(trace),
+        "told": said,
         "source": find_source(trace) if source else [],
-        **_points(trace),
+        **points,
         "tiles": heads,
         **extra,
         "coarse": {"widths": widths, "size": COARSE},

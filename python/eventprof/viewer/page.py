@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 #: The code, in the order in which it is joined: a module uses only modules before it.
 MODULES = (
-    "state.js", "text.js", "colour.js", "lod.js", "bins.js", "waiting.js", "unpack.js", "data.js",
-    "draw.js", "lanes.js", "timeline.js", "memory.js", "overview.js", "tree.js", "flame.js",
+    "state.js", "text.js", "colour.js", "lod.js", "bins.js", "waiting.js", "unpack.js", "tiles.js",
+    "data.js", "draw.js", "lanes.js", "timeline.js", "memory.js", "overview.js", "tree.js", "flame.js",
     "histogram.js", "functions.js", "branches.js", "detail.js", "findings.js", "source.js",
     "search.js", "keys.js", "main.js",
 )  # fmt: skip
@@ -86,7 +86,7 @@ def assemble(
     """
     script, style = code(modules), _read("page.css")
     # The page may use no network and run no other script: text in a name can never run. Workers run
-    # two functions of this script.
+    # functions of this script.
     policy = (
         f"default-src 'none'; script-src 'sha256-{_hash(script)}'; "
         f"style-src 'sha256-{_hash(style)}'; img-src data: blob:; worker-src blob:; "

@@ -7,7 +7,7 @@ plane has one byte of each row, the lowest byte first.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,34 +17,14 @@ from ..trace.column import Array
 #: Rows of a section; a multiple of the 4096 calls that the largest node of lod.js has.
 TILE = 1 << 17
 
-
-#: What the head says of a tile, and the tile's columns.
-Tile = tuple[dict[str, Any], list[Array]]
-
-
-def pieces(end: int, first: int = 0, size: int = 0) -> Iterator[slice]:
-    """Give ranges of at most `size` rows; 0: of a tile.
-
-    Long columns are made range by range: NumPy's intermediate arrays then stay in the processor's
-    cache, and their memory is used again. Otherwise new memory would take half of the time.
-    """
-    size = size or TILE
-    for at in range(first, end, size):
-        yield slice(at, min(at + size, end))
+#: What the head says of a tile, and the tile's section.
+Packed = tuple[dict[str, Any], bytes]
 
 
 def zigzag(values: Array) -> Array:
     """Map signed numbers to unsigned ones: 0, -1, 1, -2 to 0, 1, 2, 3."""
     values = values.astype(np.int64, copy=False)
     return (values << 1) ^ (values >> 63)
-
-
-def find_order(keys: Array) -> Array:
-    """Give the order that sorts keys, which are not negative; equal keys keep their order."""
-    if len(keys) and keys.max() < 1 << 16:
-        keys = keys.astype(np.uint16)  # NumPy sorts these by radix, ten times as fast
-    order: Array = np.argsort(keys, kind="stable")
-    return order
 
 
 def _planes(values: Array) -> tuple[int, bytes]:
@@ -55,25 +35,13 @@ def _planes(values: Array) -> tuple[int, bytes]:
     return width, raw.reshape(len(values), 8)[:, :width].T.tobytes()
 
 
-def section(columns: Sequence[Array], times: int = 0) -> tuple[list[int], bytes]:
-    """Give the widths of some columns, and all of them compressed.
-
-    Parameters
-    ----------
-    columns : sequence of array
-        Unsigned numbers.
-    times : int
-        How many of the first columns hold times.
-    """
-    widths, parts = [], []
-    for values in columns:
-        width, raw = _planes(values)
-        widths.append(width)
-        parts.append(raw)
-    return widths, _gzip(b"".join(parts[:times]), b"".join(parts[times:]))
+def section(columns: Sequence[Array]) -> tuple[list[int], bytes]:
+    """Give the widths of some columns of unsigned numbers, and all of them compressed."""
+    made = [_planes(values) for values in columns]
+    return [width for width, _ in made], pack(b"", b"".join(raw for _, raw in made))
 
 
-def _gzip(times: bytes, rest: bytes) -> bytes:
+def pack(times: bytes, rest: bytes) -> bytes:
     """Compress two parts into one gzip stream.
 
     Differences of times hardly repeat. Compressing them as runs alone (RLE) is twice as fast, and
@@ -83,7 +51,8 @@ def _gzip(times: bytes, rest: bytes) -> bytes:
     # A flush ends a part at a whole byte, so that the next part can follow.
     for raw, level, strategy, end in (
         (times, 1, zlib.Z_RLE, zlib.Z_FULL_FLUSH),
-        (rest, 6, zlib.Z_DEFAULT_STRATEGY, zlib.Z_FINISH),
+        # Level 6 takes 1.6 times as long as level 5, and the page is 1.7 % smaller.
+        (rest, 5, zlib.Z_DEFAULT_STRATEGY, zlib.Z_FINISH),
     ):
         packer = zlib.compressobj(level, zlib.DEFLATED, -15, 8, strategy)
         made += [packer.compress(raw), packer.flush(end)]
@@ -94,7 +63,7 @@ def _gzip(times: bytes, rest: bytes) -> bytes:
 
 def compress(raw: bytes) -> bytes:
     """Compress data by gzip. The same data gives the same bytes."""
-    return _gzip(b"", raw)
+    return pack(b"", raw)
 
 
 def wide(raw: bytes) -> bytes:

@@ -15,6 +15,7 @@
 #include "marks.h"
 #include "os.h"
 #include "own_blocks.h"
+#include "page_data.h"
 #include "patterns.h"
 #include "render.h"
 #include "sqlite_pages.h"
@@ -410,14 +411,17 @@ module_exec(PyObject *module)
     PyTypeObject *trace = add_type(module, &ep_py_trace_spec);
     PyTypeObject *counter = add_type(module, &ep_py_counter_spec);
     PyTypeObject *legacy_log = add_type(module, &ep_py_legacy_log_spec);
-    if (recorder == NULL || trace == NULL || legacy_log == NULL || counter == NULL) {
+    PyTypeObject *page_data = add_type(module, &ep_py_page_data_spec);
+    if (recorder == NULL || trace == NULL || legacy_log == NULL || counter == NULL || page_data == NULL) {
         Py_XDECREF(counter);
+        Py_XDECREF(page_data);
         Py_XDECREF(recorder);
         Py_XDECREF(trace);
         Py_XDECREF(legacy_log);
         return -1;
     }
     Py_DECREF(counter);
+    Py_DECREF(page_data);
     Py_DECREF(recorder);
     Py_DECREF(legacy_log);
     Py_XSETREF(ep_py_trace_type, trace);    /* keeps it for ep_py_trace_new() */

@@ -11,7 +11,7 @@ import pytest
 from page_program import fib, leaf, record_no_memory, rows_on_screen, steps, values
 
 import eventprof
-from eventprof.trace.table import Table
+from eventprof.importing._build import Builder
 from eventprof.viewer import write
 
 pytestmark = pytest.mark.newest
@@ -99,41 +99,21 @@ def record_no_calls():
     return rec.trace
 
 
-class Stretched:
-    """A trace that takes longer: its last ns is the last whole number that a page can tell apart."""
-
-    def __init__(self, trace):
-        self._trace = trace
-        self.duration = 2**53
-        self._factor = (2**53 - 1) // trace.duration
-
-    def __getattr__(self, name):
-        return getattr(self._trace, name)
-
-    def _times(self, name, columns):
-        table = getattr(self._trace, name)
-        changed = {}
-        for column in table.columns:
-            each = table._column(column)
-            given = each.values()
-            if column in columns:
-                given = np.where(given >= 0, given * self._factor, given)
-            changed[column] = each.text() if each.words is not None else given
-        return Table.from_columns(name, changed)
-
-    @property
-    def calls(self):
-        return self._times("calls", ("start", "duration", "self"))
-
-    @property
-    def allocations(self):
-        return self._times("allocations", ("start", "end"))
-
-
 def record_long():
-    with eventprof.record() as rec:
-        steps([], 30)
-    return Stretched(rec.trace)
+    """Its last ns is the last whole number that a page can tell apart."""
+    built = Builder("nothing", "-", 0)
+    thread = built.thread(1, "MainThread")
+    outer, inner = (built.function(name, "module", "file.py", 3) for name in ("outer", "inner"))
+    thread.begin(0, outer)
+    for k in range(1, 200):
+        time = k * 2**53 // 200
+        thread.begin(time, inner, 5)
+        thread.block(time + 1, "MALLOC_OBJ", 64 * k, k, inner, 6)
+        if k > 10:
+            thread.block(time + 2, "FREE_OBJ", 64 * (k - 10), -1)
+        thread.end(time + 2**53 // 500)
+    thread.end(2**53)
+    return built.trace()
 
 
 BAD = {

@@ -1,0 +1,284 @@
+/* page.h: tiles of any size say the same, whoever makes them. tests/python/page/test_page_data.py compares them
+ * with the tables. */
+#include "ep_program.h"
+
+#include <pthread.h>
+
+#include "fault.h"
+#include "page.h"
+
+/* ---- Tools ----------------------------------------------------------------------------------- */
+
+typedef struct sheet {
+    program *p;
+    ep_id_map map;
+    int32_t caller[SITES], line[SITES];
+    ep_trace trace;
+} sheet;
+
+/* Few addresses, so that frees are lost; on some threads calls end late. Returns: new, for sheet_free(). */
+static sheet *
+sheet_new(uint64_t seed, int events)
+{
+    sheet *s = must(calloc(1, sizeof *s));
+    program *p = s->p = program_new();
+    uint64_t random = seed;
+    program_open(p, 1, EP_KIND_CALL, 3);
+    for (int i = 0; i < events; i++) {
+        program_hold_time(p, one_in(&random, 3));
+        int32_t thread = (int32_t)below(&random, THREADS);
+        uint32_t site = random_site(&random);
+        switch (below(&random, 5)) {
+            case 0:
+                program_call(p, thread, EP_KIND_CALL, site);
+                break;
+            case 1:
+                program_call(p, thread, EP_KIND_RETURN, NAME_OF(below(&random, FUNCTIONS)));
+                break;
+            case 2:
+                program_alloc(p, thread, EP_KIND_FREE_OBJ, 64 * below(&random, 20), -1);
+                break;
+            default:
+                program_alloc(p, thread, EP_KIND_MALLOC_OBJ, 64 * below(&random, 20), (int64_t)below(&random, 999));
+                p->columns.id[p->columns.count - 1] = site;
+        }
+    }
+    s->map = p->map;
+    for (int32_t site = 0; site < SITES; site++) {
+        s->caller[site] = site % 3 == 0 ? -1 : (site + 2) % FUNCTIONS;
+        s->line[site] = site % 5 - 1;
+    }
+    s->map.site_caller = s->caller;
+    s->map.site_line = s->line;
+    p->input.map = &s->map;
+    s->trace.input = p->input;
+    s->trace.calls = program_calls(p);
+    s->trace.blocks = program_blocks(p, &s->trace.calls);
+    return s;
+}
+
+static void
+sheet_free(sheet *s)
+{
+    ep_calls_clear(&s->trace.calls);
+    ep_blocks_clear(&s->trace.blocks);
+    program_free(s->p);
+    free(s);
+}
+
+static ep_status
+open_page(const sheet *s, size_t tile, ep_page **out)
+{
+    static const uint8_t own[FUNCTIONS] = {[1] = 1, [4] = 1}, codes[256] = {[EP_KIND_RESUME] = 1};
+    ep_page_wanted wanted = {
+        .grain = 3,
+        .tile = tile,
+        .group = 16,
+        .own = own,
+        .codes = codes,
+        .peak_ns = s->p->now / 2,
+        .duration_ns = s->p->now,
+    };
+    return ep_page_open(&s->trace, &wanted, out);
+}
+
+static ep_page *
+page_of(const sheet *s, size_t tile)
+{
+    ep_page *page = NULL;
+    ck_assert_int_eq(open_page(s, tile, &page), EP_OK);
+    int64_t holder = 1;
+    for (int by = 0; by < EP_PAGE_HOLDERS; by++) {
+        ck_assert_int_eq(ep_page_set_bands(page, by, &holder, 1), EP_OK);
+    }
+    return page;
+}
+
+static size_t
+tiles_of(const ep_page *page)
+{
+    return (page->event_count + page->tile - 1) / page->tile;
+}
+
+/* A column of a part: `before` columns of `rows` rows, then `behind` of its births. */
+static uint64_t
+value_at(const ep_page_part *part, int column, size_t row)
+{
+    const uint8_t *plane = part->planes.bytes;
+    for (int before = 0; before < column; before++) {
+        plane += part->planes.widths[before] * (before < 4 ? part->rows : part->births);
+    }
+    uint64_t value = 0;
+    for (int byte = 0; byte < part->planes.widths[column]; byte++) {
+        value |= (uint64_t)plane[(size_t)byte * (column < 4 ? part->rows : part->births) + row] << (8 * byte);
+    }
+    return value;
+}
+
+/* ---- Tests ----------------------------------------------------------------------------------- */
+
+START_TEST(planes_have_one_byte_of_each_row)
+{
+    uint8_t room[64];
+    ep_planes planes = {.bytes = room};
+
+    ep_planes_put32(&planes, (uint32_t[]){1, 258, 3}, 3);
+    ep_planes_put32(&planes, (uint32_t[]){0, 0}, 2);
+    ep_planes_put64(&planes, (uint64_t[]){UINT64_MAX, 1}, 2);
+
+    ck_assert_int_eq(planes.count, 3);
+    ck_assert_mem_eq(planes.widths, ((uint8_t[]){2, 0, 8}), 3);
+    ck_assert_uint_eq(planes.size, 6 + 16);
+    ck_assert_mem_eq(room, ((uint8_t[]){1, 2, 3, 0, 1, 0, 255, 1, 255, 0}), 10);
+    ck_assert_uint_eq(ep_zigzag(-3), 5);
+    ck_assert_uint_eq(ep_zigzag(INT64_MIN), UINT64_MAX);
+}
+END_TEST
+
+/* A tile may begin between the end of a block whose free was lost and the birth that ends it. */
+START_TEST(births_and_deaths_do_not_depend_on_where_tiles_begin)
+{
+    sheet *s = sheet_new(7, 3000);
+    ep_page *whole = page_of(s, 100000);
+    ep_page_part all;
+    ck_assert_int_eq(ep_page_block_tile(whole, 0, &all), EP_OK);
+    ck_assert_uint_eq(all.rows, whole->event_count);
+    ck_assert_uint_gt(s->trace.blocks.free_lost_count, 100);
+
+    for (size_t tile = 1; tile < 40; tile += 6) {
+        ep_page *page = page_of(s, tile);
+        size_t event = 0, birth = 0, astray = 0;
+        for (size_t n = 0; n < tiles_of(page); n++) {
+            ep_page_part part;
+            ck_assert_int_eq(ep_page_block_tile(page, n, &part), EP_OK);
+            for (size_t row = 0; row < part.rows; row++, event++) {
+                for (int column = 1; column < 3; column++) {
+                    ck_assert_uint_eq(value_at(&part, column, row), value_at(&all, column, event));
+                }
+            }
+            for (size_t row = 0; row < part.births; row++, birth++) {
+                for (int column = 4; column < 8; column++) {
+                    ck_assert_uint_eq(value_at(&part, column, row), value_at(&all, column, birth));
+                }
+            }
+            astray += part.astray.count;
+            ep_page_part_clear(page, &part);
+        }
+        ck_assert_uint_eq(event, all.rows);
+        ck_assert_uint_eq(birth, s->trace.blocks.count);
+        ck_assert_uint_eq(astray, all.astray.count);
+        for (int by = 0; by < EP_PAGE_HOLDERS; by++) {
+            for (size_t i = 0; i < 2 * EP_PAGE_BINS; i++) {
+                ck_assert_int_eq(atomic_load(&page->curve[by][i]), atomic_load(&whole->curve[by][i]));
+            }
+        }
+        ck_assert_int_eq(ep_page_block_tile(page, tiles_of(page), &all), EP_ARGUMENT);
+        ck_assert_int_eq(ep_page_call_tile(page, SIZE_MAX / 2, &all), EP_ARGUMENT);
+        ep_page_close(page);
+    }
+    ep_page_part_clear(whole, &all);
+    ep_page_close(whole);
+    sheet_free(s);
+}
+END_TEST
+
+typedef struct half {
+    ep_page *page;
+    size_t first;
+} half;
+
+static void *
+make_every_second(void *context)
+{
+    half *mine = context;
+    for (size_t n = mine->first; n < tiles_of(mine->page); n += 2) {
+        ep_page_part part;
+        ck_assert_int_eq(ep_page_block_tile(mine->page, n, &part), EP_OK);
+        ep_page_part_clear(mine->page, &part);
+        if (n * mine->page->tile < mine->page->call_count) {
+            ck_assert_int_eq(ep_page_call_tile(mine->page, n, &part), EP_OK);
+            ep_page_part_clear(mine->page, &part);
+        }
+    }
+    return NULL;
+}
+
+START_TEST(two_threads_make_tiles_at_the_same_time)
+{
+    sheet *s = sheet_new(11, 20000);
+    ep_page *page = page_of(s, 64), *alone = page_of(s, 100000);
+    half halves[2] = {{page, 0}, {page, 1}};
+    pthread_t thread;
+
+    ck_assert_int_eq(pthread_create(&thread, NULL, make_every_second, &halves[1]), 0);
+    make_every_second(&halves[0]);
+    pthread_join(thread, NULL);
+
+    make_every_second(&(half){alone, 0});
+    for (int by = 0; by < EP_PAGE_HOLDERS; by++) {
+        for (size_t i = 0; i < 2 * EP_PAGE_BINS; i++) {
+            ck_assert_int_eq(atomic_load(&page->curve[by][i]), atomic_load(&alone->curve[by][i]));
+        }
+    }
+    ep_page_close(page);
+    ep_page_close(alone);
+    sheet_free(s);
+}
+END_TEST
+
+START_TEST(a_band_of_no_holder_is_refused)
+{
+    sheet *s = sheet_new(3, 200);
+    ep_page *page = NULL;
+    ep_page_part part;
+    ck_assert_int_eq(open_page(s, 64, &page), EP_OK);
+    int64_t holders[EP_PAGE_BANDS_MAX + 1] = {0};
+
+    ck_assert_int_eq(ep_page_block_tile(page, 0, &part), EP_ARGUMENT);
+    ck_assert_int_eq(ep_page_set_bands(page, 0, holders, EP_PAGE_BANDS_MAX + 1), EP_ARGUMENT);
+    holders[0] = FUNCTIONS + 1;
+    ck_assert_int_eq(ep_page_set_bands(page, 0, holders, 1), EP_ARGUMENT);
+    ck_assert_int_eq(ep_page_block_tile(page, 0, &part), EP_ARGUMENT);
+
+    ep_page_close(page);
+    sheet_free(s);
+}
+END_TEST
+
+#ifdef EP_FAULT_POINTS
+/* Whichever request for memory fails, nothing is left. */
+START_TEST(without_memory_there_is_no_page)
+{
+    sheet *s = sheet_new(5, 2000);
+    bool reached = true;
+    for (long nth = 0; reached; nth++) {
+        ep_page *page = NULL;
+        ep_page_part part;
+        int64_t holder = 1;
+        atomic_store(&ep_fault_countdown, nth);
+        ep_status status = open_page(s, 64, &page);
+        for (int by = 0; by < EP_PAGE_HOLDERS && status == EP_OK; by++) {
+            status = ep_page_set_bands(page, by, &holder, 1);
+        }
+        for (size_t n = 0; status == EP_OK && n < tiles_of(page); n++) {
+            status = ep_page_block_tile(page, n, &part);
+            if (status == EP_OK) {
+                ep_page_part_clear(page, &part);
+            }
+        }
+        reached = atomic_load(&ep_fault_countdown) < 0;
+        atomic_store(&ep_fault_countdown, -1);
+        ck_assert_int_eq(status, reached ? EP_NOMEM : EP_OK);
+        ep_page_close(page);
+    }
+    sheet_free(s);
+}
+END_TEST
+#define FAULT_TESTS , without_memory_there_is_no_page
+#else
+#define FAULT_TESTS
+#endif
+
+EP_TEST_MAIN("page", planes_have_one_byte_of_each_row,
+             births_and_deaths_do_not_depend_on_where_tiles_begin, two_threads_make_tiles_at_the_same_time,
+             a_band_of_no_holder_is_refused FAULT_TESTS)
