@@ -136,6 +136,17 @@ ep_py_trace_reach(ep_py_trace *self, ep_step step)
     return 0;
 }
 
+const ep_trace *
+ep_py_trace_paired(PyObject *trace)
+{
+    if (!Py_IS_TYPE(trace, ep_py_trace_type)) {
+        return (const ep_trace *)PyErr_Format(PyExc_TypeError, "a _core.Trace is needed, not %s",
+                                              Py_TYPE(trace)->tp_name);
+    }
+    ep_py_trace *self = (ep_py_trace *)trace;
+    return ep_py_trace_reach(self, EP_STEP_BLOCKS) == 0 ? &self->trace : NULL;
+}
+
 /* ---- Columns --------------------------------------------------------------------------------- */
 
 /* A view of a column that stands in an array of the core; a fresh array of the others. */

@@ -71,6 +71,10 @@ typedef struct ep_py_left_out {
 PyObject *ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *include,
                           PyObject *exclude, PyObject *audit, const ep_py_left_out *left_out);
 
+/* trace: any object. Returns: view, as long as that lives, with calls and blocks. Fails: NULL, exception
+ * set. */
+const ep_trace *ep_py_trace_paired(PyObject *trace);
+
 /* trace.c */
 PyObject *ep_py_column_table(PyObject *module, PyObject *unused);
 
