@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -75,3 +76,27 @@ def script(text, *arguments, **options):
 
 def run(folder, *arguments, **options):
     return execute([sys.executable, "-m", "eventprof", "run", *arguments], folder, **options)
+
+
+def alone(test):
+    """Run a test in a new interpreter: no test before it has left threads or memory there."""
+
+    @functools.wraps(test)
+    def run(**fixtures):
+        given = {name: str(each) for name, each in fixtures.items()}
+        code = f"""
+            import pathlib
+            import {test.__module__} as tests
+            given = {given!r}
+            tests.{test.__name__}.__wrapped__(**{{n: pathlib.Path(p) for n, p in given.items()}})
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            env=environment(PYTHONPATH=os.pathsep.join(filter(None, sys.path))),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+
+    return run

@@ -32,6 +32,7 @@ def streams(page):
     _, _, text = (DOC / page).read_text(encoding="utf-8").partition("*Example.* Site 3 calls")
     _, table, *_ = re.split(r"^=+ +=+ +=+\n(?:stream .*\n=+ +=+ +=+\n)?", text, flags=re.MULTILINE)
     found: dict[str, bytes] = {}
+    name = ""
     for line in table.splitlines():
         first, code = line[:12].strip(), bytes.fromhex(line[12:37])
         name = first if first != "\\" else name

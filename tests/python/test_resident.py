@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import raw
 from archiving import open_or_skip
+from running import alone
 
 import eventprof
 from eventprof.answers.first import memory_parts
@@ -109,6 +110,7 @@ def test_a_killed_program_leaves_its_samples(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@alone  # fork() warns if another test has left a thread
 def test_forks_are_not_warned_of_and_both_go_on():
     rec = eventprof.record()
     with warnings.catch_warnings():
@@ -184,6 +186,7 @@ def recorders_now():
 
 
 @pytest.mark.thorough
+@alone
 def test_what_was_given_back_is_not_the_recorders(tmp_path):
     at_first = recorders_now()
     for output in (None, tmp_path / "x.epr"):
