@@ -306,7 +306,7 @@ def sections(
     own = find_own(trace._core.functions(), trace._own_patterns)
     # Two long steps run beside each other below, the sums of functions and the order of calls. Both
     # begin with pairing.
-    trace._core.pairing()
+    trace._core.pair()
     submit, end_jobs = _pool()
     try:
         ordering = submit(Calls, trace, own, grain)
