@@ -6,8 +6,8 @@
  *   ep_page_call_tile(), ep_page_block_tile()    the columns of a tile; several threads at the same time
  *
  * A *place on the page* is a call's number there: calls are sorted by thread, then depth, then start. A
- * *birth* is an allocation, a *death* a free. A *holder* of a block is the function of its call, the line that
- * was executing, or the own line that it is charged to. A *place* of holders is a function and a line.
+ * *birth* is an allocation, a *death* a free. A *holder* of a block is the function of its call, the line
+ * that was executing, or the own line that it is charged to. A *place* of holders is a function and a line.
  * A block's holders are computed from its records each time: 12 bytes a block cost more than that. */
 #ifndef EP_PAGE_H
 #define EP_PAGE_H
@@ -47,7 +47,8 @@ typedef struct ep_page_coarse {
     int32_t function;      /* of the longest, of several the first; -1: unknown */
 } ep_page_coarse;
 
-/* A call, or an event of a block, whose parent or call the page would not find by thread, depth and time. */
+/* A call, or an event of a block, whose parent or call the page would not find by thread, depth and
+ * time. */
 typedef struct ep_page_link {
     int32_t from, to;    /* `to` is a place on the page; -1: no call */
 } ep_page_link;
@@ -139,8 +140,8 @@ void ep_page_close(ep_page *page);    /* NULL is fine */
 /* Whether any call is part of a task. */
 bool ep_page_has_tasks(const ep_trace *trace);
 
-/* The place on the page of the longest call that fits, of several the first; -1: none. caller -2: any caller
- * and line. */
+/* The place on the page of the longest call that fits, of several the first; -1: none. caller -2: any
+ * caller and line. */
 typedef struct ep_page_question {
     int32_t function, caller, line;
     int32_t place;         /* the answer */
