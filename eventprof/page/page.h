@@ -23,7 +23,6 @@
 #define EP_PAGE_BANDS_MAX 15    /* with "all others" 16 */
 /* Kinds of holders. */
 #define EP_PAGE_HOLDERS 3       /* function, line, own line */
-#define EP_PAGE_WIDTHS 8        /* columns of a tile, at most */
 
 /* The calls of one thread and depth. */
 typedef struct ep_page_row {
@@ -202,11 +201,11 @@ ep_page_grains(const ep_page *page, int64_t ns)
     return grains - (ns % page->grain < 0);
 }
 
+/* In grains. */
 static inline int64_t
 ep_page_call_end(const ep_page *page, size_t call)
 {
-    int64_t end = ep_page_grains(page, ep_call_end(&page->trace->calls, call));
-    return end;
+    return ep_page_grains(page, ep_call_end(&page->trace->calls, call));
 }
 
 /* Whether the page, which searches a row by time, finds this call. time: grains. */

@@ -9,7 +9,7 @@ Calls are sorted by thread, then depth, then start. So a row of the timeline is 
 tile is a section of `TILE` calls. Four columns of a tile are sorted by function, because they then
 compress better: the time since the end of the call before, the duration, kind and flags. Blocks are
 a stream of allocations ("births") and frees ("deaths") in order of time; the times between these
-are sorted by the two events around them. Only data.js reads all this.
+are sorted by the two events around them. Only tiles.js and data.js read all this.
 """
 
 from __future__ import annotations
