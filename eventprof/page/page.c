@@ -32,7 +32,8 @@ ep_page_open(const ep_trace *trace, const ep_page_wanted *wanted, ep_page **out)
     pthread_mutex_init(&page->lock, NULL);
     memcpy(page->codes, wanted->codes, sizeof page->codes);
     for (size_t kind = 0; kind < sizeof page->codes; kind++) {
-        page->code_count = page->codes[kind] >= page->code_count ? page->codes[kind] + 1u : page->code_count;
+        size_t codes = page->codes[kind] + 1u;
+        page->code_count = codes > page->code_count ? codes : page->code_count;
     }
     take_edges(page, wanted->duration_ns);
     page->own = ep_calloc(page->function_count + 1, 1);

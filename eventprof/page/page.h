@@ -6,8 +6,8 @@
  *   ep_page_call_tile(), ep_page_block_tile()    the columns of a tile; several threads at the same time
  *
  * A *place on the page* is a call's number there: calls are sorted by thread, then depth, then start. A
- * *birth* is an allocation, a *death* a free. A *holder* of a block is the function of its call, the line that
- * was executing, or the own line that it is charged to. A *place* of holders is a function and a line.
+ * *birth* is an allocation, a *death* a free. A *holder* of a block is the function of its call, the line
+ * that was executing, or the own line that it is charged to. A *place* of holders is a function and a line.
  * A block's holders are computed from its records each time: 12 bytes a block cost more than that. */
 #ifndef EP_PAGE_H
 #define EP_PAGE_H
@@ -23,7 +23,6 @@
 #define EP_PAGE_BANDS_MAX 15    /* with "all others" 16 */
 /* Kinds of holders. */
 #define EP_PAGE_HOLDERS 3       /* function, line, own line */
-#define EP_PAGE_WIDTHS 8        /* columns of a tile, at most */
 
 /* The calls of one thread and depth. */
 typedef struct ep_page_row {
@@ -47,7 +46,8 @@ typedef struct ep_page_coarse {
     int32_t function;      /* of the longest, of several the first; -1: unknown */
 } ep_page_coarse;
 
-/* A call, or an event of a block, whose parent or call the page would not find by thread, depth and time. */
+/* A call, or an event of a block, whose parent or call the page would not find by thread, depth and
+ * time. */
 typedef struct ep_page_link {
     int32_t from, to;    /* `to` is a place on the page; -1: no call */
 } ep_page_link;
@@ -139,8 +139,8 @@ void ep_page_close(ep_page *page);    /* NULL is fine */
 /* Whether any call is part of a task. */
 bool ep_page_has_tasks(const ep_trace *trace);
 
-/* The place on the page of the longest call that fits, of several the first; -1: none. caller -2: any caller
- * and line. */
+/* The place on the page of the longest call that fits, of several the first; -1: none. caller -2: any
+ * caller and line. */
 typedef struct ep_page_question {
     int32_t function, caller, line;
     int32_t place;         /* the answer */
@@ -201,11 +201,11 @@ ep_page_grains(const ep_page *page, int64_t ns)
     return grains - (ns % page->grain < 0);
 }
 
+/* In grains. */
 static inline int64_t
 ep_page_call_end(const ep_page *page, size_t call)
 {
-    int64_t end = ep_page_grains(page, ep_call_end(&page->trace->calls, call));
-    return end;
+    return ep_page_grains(page, ep_call_end(&page->trace->calls, call));
 }
 
 /* Whether the page, which searches a row by time, finds this call. time: grains. */

@@ -201,7 +201,8 @@ take_medians(ep_page *page)
     /* end[f] is where the next duration of function f goes, and at last where those of f end. */
     for (size_t call = 0; call < page->call_count; call++) {
         if (is_whole(calls, call)) {
-            page->start[end[calls->function[call]]++] = ep_call_end(calls, call) - ep_call_start(calls, call);
+            int64_t duration = ep_call_end(calls, call) - ep_call_start(calls, call);
+            page->start[end[calls->function[call]]++] = duration;
         }
     }
     for (size_t function = 0; function < page->function_count; function++) {
@@ -368,7 +369,8 @@ ep_page_longest(const ep_page *page, ep_page_question *questions, size_t count)
         for (size_t i = 0; i < count; i++) {
             ep_page_question *q = &questions[i];
             if (q->function == function && duration > q->duration &&
-                (q->caller == -2 || (q->caller == map->site_caller[site] && q->line == map->site_line[site]))) {
+                (q->caller == -2 ||
+                 (q->caller == map->site_caller[site] && q->line == map->site_line[site]))) {
                 q->place = (int32_t)place;
                 q->duration = duration;
             }

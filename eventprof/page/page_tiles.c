@@ -38,12 +38,15 @@ scratch_take(ep_page *page)
     if (scratch == NULL) {
         return NULL;
     }
-    bool whole = (scratch->planes = ep_array_new(page->tile, EP_PAGE_PLANES)) != NULL;
+    scratch->planes = ep_array_new(page->tile, EP_PAGE_PLANES);
+    bool whole = scratch->planes != NULL;
     for (size_t i = 0; i < EP_PAGE_WIDE; i++) {
-        whole = (scratch->wide[i] = ep_array_new(page->tile, sizeof *scratch->wide[i])) != NULL && whole;
+        scratch->wide[i] = ep_array_new(page->tile, sizeof *scratch->wide[i]);
+        whole = whole && scratch->wide[i] != NULL;
     }
     for (size_t i = 0; i < EP_PAGE_NARROW; i++) {
-        whole = (scratch->narrow[i] = ep_array_new(page->tile, sizeof *scratch->narrow[i])) != NULL && whole;
+        scratch->narrow[i] = ep_array_new(page->tile, sizeof *scratch->narrow[i]);
+        whole = whole && scratch->narrow[i] != NULL;
     }
     scratch->slots = ep_array_new(page->tile, sizeof *scratch->slots);
     scratch->counts = ep_array_new(page->function_count + 2, sizeof *scratch->counts);

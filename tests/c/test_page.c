@@ -1,5 +1,5 @@
-/* page.h: tiles of any size say the same, whoever makes them. tests/python/page/test_page_data.py compares them
- * with the tables. */
+/* page.h: tiles of any size say the same, whoever makes them. tests/python/page/test_page_data.py compares
+ * them with the tables. */
 #include "ep_program.h"
 
 #include <pthread.h>
@@ -39,7 +39,8 @@ sheet_new(uint64_t seed, int events)
                 program_alloc(p, thread, EP_KIND_FREE_OBJ, 64 * below(&random, 20), -1);
                 break;
             default:
-                program_alloc(p, thread, EP_KIND_MALLOC_OBJ, 64 * below(&random, 20), (int64_t)below(&random, 999));
+                program_alloc(p, thread, EP_KIND_MALLOC_OBJ, 64 * below(&random, 20),
+                              (int64_t)below(&random, 999));
                 p->columns.id[p->columns.count - 1] = site;
         }
     }
@@ -110,7 +111,8 @@ value_at(const ep_page_part *part, int column, size_t row)
     }
     uint64_t value = 0;
     for (int byte = 0; byte < part->planes.widths[column]; byte++) {
-        value |= (uint64_t)plane[(size_t)byte * (column < 4 ? part->rows : part->births) + row] << (8 * byte);
+        size_t at = (size_t)byte * (column < 4 ? part->rows : part->births) + row;
+        value |= (uint64_t)plane[at] << (8 * byte);
     }
     return value;
 }

@@ -9,7 +9,7 @@ Calls are sorted by thread, then depth, then start. So a row of the timeline is 
 tile is a section of `TILE` calls. Four columns of a tile are sorted by function, because they then
 compress better: the time since the end of the call before, the duration, kind and flags. Blocks are
 a stream of allocations ("births") and frees ("deaths") in order of time; the times between these
-are sorted by the two events around them. Only data.js reads all this.
+are sorted by the two events around them. Only tiles.js and data.js read all this.
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ def sections(
     own = find_own(trace._core.functions(), trace._own_patterns)
     # Two long steps run beside each other below, the sums of functions and the order of calls. Both
     # begin with pairing.
-    trace._core.pairing()
+    trace._core.pair()
     submit, end_jobs = _pool()
     try:
         ordering = submit(Calls, trace, own, grain)

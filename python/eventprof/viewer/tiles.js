@@ -244,12 +244,7 @@ function serve() {
   let common = null;
   /** @type {Uint8Array<ArrayBuffer>|undefined} */
   let packed; // the memory of the section before: new memory for each would take longer
-  self.onmessage = async ({ data }) => {
-    if (!common) {
-      common = data;
-      return;
-    }
-    const { text, tile, isCalls, room } = data;
+  const answer = async (/** @type {any} */ { text, tile, isCalls, room }) => {
     let made = null; // the page then finds the error itself
     try {
       packed = await gunzip(bytesOf(text), packed && packed.buffer);
@@ -257,7 +252,12 @@ function serve() {
     } catch {
       packed = undefined;
     }
-    self.postMessage(made, /** @type {any} */ (made ? [made.kind ? made.kind.buffer : made.born.buffer] : []));
+    self.postMessage(made, /** @type {any} */ (made ? [(made.kind || made.born).buffer] : []));
+  };
+  let before = Promise.resolve(); // one after the other: they share `packed`, and the page expects their order
+  self.onmessage = ({ data }) => {
+    if (common) before = before.then(() => answer(data));
+    else common = data;
   };
 }
 

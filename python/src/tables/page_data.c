@@ -1,5 +1,5 @@
-/* _core.PageData: what the page in the browser has of a trace. The package asks for tiles on several threads at
- * once, and compresses them. */
+/* _core.PageData: what the page in the browser has of a trace. The package asks for tiles on several
+ * threads at once, and compresses them. */
 #define PY_SSIZE_T_CLEAN
 #include "page_data.h"
 
@@ -36,9 +36,9 @@ data_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* The page reads what pairing made, which never changes, and the functions and flags of calls: when they are
- * filled, it needs the trace's lock no more, and a fold can pass the events meanwhile. Fails: false, exception
- * set. */
+/* The page reads what pairing made, which never changes, and the functions and flags of calls: when they
+ * are filled, it needs the trace's lock no more, and a fold can pass the events meanwhile. Fails: false,
+ * exception set. */
 static bool
 open_page(ep_py_trace *trace, ep_page_wanted *wanted, page_data *self)
 {
@@ -57,7 +57,8 @@ open_page(ep_py_trace *trace, ep_page_wanted *wanted, page_data *self)
     return status == EP_OK;
 }
 
-/* PageData(trace, own, codes, grain, tile, group, duration). own: a byte for each function; codes: 256 bytes, by kind. */
+/* PageData(trace, own, codes, grain, tile, group, duration). own: a byte for each function; codes: 256
+ * bytes, by kind. */
 static PyObject *
 data_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -68,14 +69,17 @@ data_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_TypeError, "PageData() takes no keyword arguments");
         return NULL;
     }
-    if (!PyArg_ParseTuple(args, "Oy*y*LLLL:PageData", &trace, &own, &codes, &grain, &tile, &group, &duration)) {
+    if (!PyArg_ParseTuple(args, "Oy*y*LLLL:PageData", &trace, &own, &codes, &grain, &tile, &group,
+                          &duration)) {
         return NULL;
     }
     page_data *self = NULL;
     const ep_trace *paired = ep_py_trace_paired(trace);
-    if (paired != NULL && (grain < 1 || tile < 1 || tile > INT32_MAX || group < 1 || group > INT32_MAX || codes.len != 256 ||
+    if (paired != NULL && (grain < 1 || tile < 1 || tile > INT32_MAX || group < 1 ||
+                           group > INT32_MAX || codes.len != 256 ||
                            (size_t)own.len < paired->input.map->function_count)) {
-        PyErr_SetString(PyExc_ValueError, "PageData: a byte for each function, 256 for kinds, a grain and a tile");
+        PyErr_SetString(PyExc_ValueError,
+                        "PageData: a byte for each function, 256 for kinds, a grain and a tile");
     } else if (paired != NULL) {
         self = (page_data *)type->tp_alloc(type, 0);
     }
@@ -259,7 +263,8 @@ data_longest(PyObject *object, PyObject *list)
     PyObject *result = questions != NULL ? PyList_New(count) : PyErr_NoMemory();
     for (Py_ssize_t i = 0; result != NULL && i < count; i++) {
         ep_page_question *q = &questions[i];
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(items, i), "iii:longest", &q->function, &q->caller, &q->line)) {
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(items, i), "iii:longest", &q->function, &q->caller,
+                              &q->line)) {
             Py_CLEAR(result);
         }
     }
@@ -334,7 +339,8 @@ data_places(PyObject *object, PyObject *unused)
     return Py_BuildValue("NN", functions, lines);
 }
 
-/* set_bands(by, holders): functions + 1, or places, as int64. Once for each kind, before tiles of blocks. */
+/* set_bands(by, holders): functions + 1, or places, as int64. Once for each kind, before tiles of
+ * blocks. */
 static PyObject *
 data_set_bands(PyObject *object, PyObject *args)
 {

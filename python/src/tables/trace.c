@@ -448,6 +448,17 @@ trace_pairing(PyObject *object, PyObject *unused)
                          (Py_ssize_t)self->trace.blocks.mended_count);
 }
 
+/* pair(): pairs calls and blocks now, beside each other, if nothing did so before. */
+static PyObject *
+trace_pair(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    if (ep_py_trace_reach((ep_py_trace *)object, EP_STEP_BLOCKS) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef trace_methods[] = {
     EP_PY_SUMMARY_METHODS,
     {"events", trace_events, METH_O, NULL},
@@ -459,6 +470,7 @@ static PyMethodDef trace_methods[] = {
     {"facts", trace_facts, METH_NOARGS, NULL},
     {"start", trace_start, METH_NOARGS, NULL},
     {"probe", ep_py_trace_probe, METH_NOARGS, NULL},
+    {"pair", trace_pair, METH_NOARGS, NULL},
     {"pairing", trace_pairing, METH_NOARGS, NULL},
     {"resident", trace_resident, METH_NOARGS, NULL},
     {"filter", trace_filter, METH_VARARGS, NULL},
