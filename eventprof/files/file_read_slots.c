@@ -20,8 +20,8 @@ static const ep_kind_set plain_kinds =
 #include "kind_set.def"
     ;
 
-/* HOT, budget 2 ns a record: the position of the next record depends on the kind of this one, which processors
- * predict well enough (see read_each() in decode_plain.c). Walks over records that need no look, up to the
+/* HOT, budget 2 ns a record. The position of the next record depends on the kind of this one, which
+ * processors predict (see read_each() in decode_plain.c). Walks over records that need no look, up to the
  * last word: their ticks are at most `span` behind the start. Returns: where it stopped. *last: the last
  * ticks so far. */
 static uint64_t *

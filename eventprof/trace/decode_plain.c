@@ -69,8 +69,8 @@ least(size_t a, size_t b)
 }
 
 /* Reads up to `most` records. Each record writes a row and a block, whatever its kind is; if it has no
- * block, the next record overwrites that. The one branch on the kind is for the position of the next record:
- * by arithmetic, each record would wait for the one before. Returns: the number of records. */
+ * block, the next record overwrites that. The one branch on the kind is for the position of the next
+ * record: by arithmetic, each record would wait for the one before. Returns: the number of records. */
 static size_t
 read_each(ep_plain *p, size_t most)
 {
