@@ -19,6 +19,9 @@
 
 #define EP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define EP_UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* In a branch that only changes a variable: keeps compilers from making arithmetic of it, for which what
+ * follows would have to wait. */
+#define EP_KEEP_BRANCH(variable) __asm__ volatile("" : "+r"(variable))
 #define EP_COLD __attribute__((cold, noinline))
 /* Where a call that the compiler keeps was measured to cost more than the code. */
 #define EP_INLINE inline __attribute__((always_inline))

@@ -250,9 +250,9 @@ rows_append(ep_row_source *source, ep_columns *columns, size_t limit)
     return status;
 }
 
-ep_status
-ep_fold_log(ep_file_reader *reader, bool has_lock, ep_fold *const *folds, size_t count,
-            const ep_progress *progress, ep_pass *out, ep_error *error)
+static ep_status
+pass_log(ep_file_reader *reader, bool with_ids, bool has_lock, ep_fold *const *folds, size_t count,
+         const ep_progress *progress, ep_pass *out, ep_error *error)
 {
     ep_pass pass = {0};
     ep_functions_builder functions = {0};
@@ -261,7 +261,7 @@ ep_fold_log(ep_file_reader *reader, bool has_lock, ep_fold *const *folds, size_t
     if (status != EP_OK) {
         return status;
     }
-    if (!ask_for_ids(folds, count)) {
+    if (!with_ids) {
         ep_file_stream_leave_ids(s.log);
     }
     known of = {
@@ -269,7 +269,7 @@ ep_fold_log(ep_file_reader *reader, bool has_lock, ep_fold *const *folds, size_t
         .full_reason = pass.recording.full_reason,
         .has_lock = has_lock,
     };
-    ep_sliding_stream_open(&s.stream, &s.source, ask_for_ids(folds, count) ? &functions : NULL);
+    ep_sliding_stream_open(&s.stream, &s.source, with_ids ? &functions : NULL);
     status = run(&s.stream, &of, folds, count, progress, &pass);
     if (status == EP_OK) {
         ep_file_stream_end(s.log, &pass.head);
@@ -279,6 +279,24 @@ ep_fold_log(ep_file_reader *reader, bool has_lock, ep_fold *const *folds, size_t
     }
     ep_file_stream_close(s.log);
     return status;
+}
+
+ep_status
+ep_fold_log(ep_file_reader *reader, bool has_lock, ep_fold *const *folds, size_t count,
+            const ep_progress *progress, ep_pass *out, ep_error *error)
+{
+    bool with_ids = ask_for_ids(folds, count);
+    ep_status status = pass_log(reader, with_ids, has_lock, folds, count, progress, out, error);
+    const ep_file_facts *facts = ep_file_get_facts(reader);
+    if (status != EP_OK || with_ids || (facts->phase == EP_FILE_FINISHED && facts->note_count == 0)) {
+        return status;
+    }
+    /* What is missing from a damaged file is told by its ids, too. */
+    ep_pass_clear(out);
+    for (size_t i = 0; i < count; i++) {
+        folds[i]->type->clear(folds[i]);
+    }
+    return pass_log(reader, true, has_lock, folds, count, progress, out, error);
 }
 
 ep_status

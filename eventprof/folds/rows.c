@@ -298,8 +298,8 @@ death(ep_rows *self, const ep_columns *c, size_t event, size_t row, bool *known)
     return change;
 }
 
-/* A realloc failed: its realloc_free did not happen. Unless another thread was given the address since then,
- * so that it did end. */
+/* A realloc failed: its realloc_free did not happen. Unless another thread was given the address since
+ * then, so that it did end. */
 static EP_COLD EP_CHECKED ep_status
 failure(ep_rows *self, const ep_columns *c, size_t event, size_t row, int64_t *change)
 {

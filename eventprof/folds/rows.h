@@ -20,9 +20,9 @@ typedef struct ep_rows ep_rows;
 
 struct ep_rows {
     ep_fold fold;
-    /* Told of each batch. numbers: of the place of each row, from batch->from on. changes: of each allocator
-     * event, from batch->alloc_from on, the bytes that it adds to what lives. Views, until it returns.
-     * Fails: EP_NOMEM. */
+    /* Told of each batch. numbers: of the place of each row, from batch->from on. changes: of each
+     * allocator event, from batch->alloc_from on, the bytes that it adds to what lives. Views, until it
+     * returns. Fails: EP_NOMEM. */
     EP_CHECKED ep_status (*take)(ep_rows *rows, const ep_batch *batch, const uint32_t *numbers,
                                  const int64_t *changes);
     uint32_t *places;    /* index: number; in order of appearance */

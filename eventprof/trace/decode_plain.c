@@ -1,5 +1,5 @@
 /* Rows of plain records. Calls come in long runs of one-word records, of which vectors read 32 at a time.
- * Calls mixed with allocations are read one by one, without a branch on the kind. */
+ * Calls mixed with allocations are read one by one, with one branch on the kind: for its length. */
 #include "decode_plain.h"
 
 #ifdef __x86_64__
@@ -69,8 +69,8 @@ least(size_t a, size_t b)
 }
 
 /* Reads up to `most` records. Each record writes a row and a block, whatever its kind is; if it has no
- * block, the next record overwrites that. So there is no branch on the kind, which processors cannot
- * predict. Returns: the number of records. */
+ * block, the next record overwrites that. The one branch on the kind is for the position of the next
+ * record: by arithmetic, each record would wait for the one before. Returns: the number of records. */
 static size_t
 read_each(ep_plain *p, size_t most)
 {
@@ -113,7 +113,11 @@ read_each(ep_plain *p, size_t most)
             row += mask->row;
             block += mask->block;
             last_ns = mask->row ? time_ns : last_ns;
-            at += 1 + (two_words >> kind & 1);    /* by the table, the next record would wait for a load */
+            at += 1;
+            if ((two_words >> kind & 1) != 0) {
+                EP_KEEP_BRANCH(at);
+                at += 1;
+            }
         }
         done += before - left;
         if (left > 0 || before == 0) {

@@ -47,14 +47,17 @@ class _Categories:
         """Give codes of the core as codes of these texts; -1 stays."""
         if len(self.texts) == len(self._code):
             return codes
-        table = np.array([*self._code, -1], dtype=_code_type(len(self.texts)))
+        table: NDArray[Any] = np.array([*self._code, -1], dtype=_code_type(len(self.texts)))
+        recoded: NDArray[Any]
         if codes.dtype == np.int16:
-            return table[codes]
+            recoded = table[codes]
+            return recoded
         if codes.dtype == np.int8:
             # As bytes: -1 is 255.
             table = np.concatenate([table, np.full(257 - len(table), -1, dtype=table.dtype)])
             codes = codes.view(np.uint8)
-        return _core.gather(table, codes)
+        recoded = _core.gather(table, codes)
+        return recoded
 
 
 def _check_size(size: int) -> int:
@@ -337,9 +340,11 @@ class EventProfiler:
         """
         clean = _check_clean_file_name(clean_file_name)
         pandas = require("pandas", "pandas", "retrieve_results()")
-        *columns, names, files, lost = self._log.frame(*self._taken(empty_cache))
+        (
+            time_ns, event, value1, value2, first_line, line,
+            name, mod, from_name, from_mod, names, files, lost,
+        ) = self._log.frame(*self._taken(empty_cache))  # fmt: skip
         _warn_of_loss(lost)
-        time_ns, event, value1, value2, first_line, line, name, mod, from_name, from_mod = columns
         of_names = _Categories(names)
         of_files = _Categories(
             [

@@ -56,7 +56,8 @@ free_memory(PyObject *capsule)
     ep_free(PyCapsule_GetPointer(capsule, NULL));
 }
 
-/* An array over data that `owner` frees; steals owner, which may be NULL with an exception. Returns: new. */
+/* An array over data that `owner` frees. steals owner, which may be NULL with an exception. Returns:
+ * new. */
 static PyObject *
 array_of_owner(PyObject *owner, void *data, size_t count, ep_type type)
 {

@@ -57,7 +57,8 @@ typedef struct rows_job {
 static ep_type
 type_of_codes(size_t categories)
 {
-    return categories < INT8_MAX ? EP_TYPE_INT8 : categories < INT16_MAX ? EP_TYPE_INT16 : EP_TYPE_INT32;
+    return categories < INT8_MAX ? EP_TYPE_INT8 : categories < INT16_MAX ? EP_TYPE_INT16
+                                                                         : EP_TYPE_INT32;
 }
 
 /* Codes as a wider type. */
@@ -103,12 +104,12 @@ learn(rows_job *job)
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
-#define PUT_CODES(ctype)                                                  \
-    do {                                                                  \
+#define PUT_CODES(ctype)                                                    \
+    do {                                                                    \
         ctype *restrict codes_ = (ctype *)job->out.codes[text].memory + at; \
-        for (size_t i = 0; i < count; i++) {                              \
-            codes_[i] = (ctype)places[numbers[i]].code[text];             \
-        }                                                                 \
+        for (size_t i = 0; i < count; i++) {                                \
+            codes_[i] = (ctype)places[numbers[i]].code[text];               \
+        }                                                                   \
     } while (0)
 
 /* Codes of any types; for most programs they are bytes, see put_lines(). */
@@ -251,7 +252,7 @@ put_matrix(rows_job *job, rest *of, size_t to)
 {
     const ep_columns *c = of->batch->columns;
     const uint32_t *numbers = of->numbers + (of->from - of->batch->from);
-    int64_t(*out)[RAW_COLUMNS] = job->out.raw + job->at;
+    int64_t (*out)[RAW_COLUMNS] = job->out.raw + job->at;
     int64_t base_ns = job->start_ns + job->offset_ns;
     for (size_t row = of->from, i = 0; row < to; row++, i++) {
         const ep_legacy_place *place = &job->places.rows[numbers[i]];
@@ -416,7 +417,7 @@ put_rows(rows_job *job)
     return status == EP_OK ? 0 : -1;
 }
 
-/* Appends what `make` gives, a new reference; it may be NULL. Fails: false, exception set. */
+/* steals item, which may be NULL with an exception. Fails: false, exception set. */
 static bool
 append_new(PyObject *list, PyObject *item)
 {
@@ -434,7 +435,9 @@ make_columns(rows_job *job)
     PyObject *list = PyList_New(0);
     bool has_all = list != NULL;
     if (!job->for_frame) {
-        has_all = has_all && append_new(list, ep_py_array(room * RAW_COLUMNS, EP_TYPE_INT64, (void **)&out->raw));
+        PyObject *raw =
+            has_all ? ep_py_array(room * RAW_COLUMNS, EP_TYPE_INT64, (void **)&out->raw) : NULL;
+        has_all = has_all && append_new(list, raw);
     } else {
         has_all = has_all && append_new(list, ep_py_array(room, EP_TYPE_INT64, (void **)&out->time)) &&
                   append_new(list, ep_py_array(room, EP_TYPE_INT8, (void **)&out->event)) &&
@@ -517,10 +520,10 @@ ep_legacy_log_raw(PyObject *object, PyObject *args)
     return run_rows_job(object, args, false);
 }
 
-/* frame(traces, offset_ns, logged_count): the same for a dataframe. Arrays: time int64, event int8 (index of
- * the word), value1 and value2 int64, first line and line of the call int64, codes of name, mod, from_name
- * and from_mod, as wide as their categories need (-1: unknown). Then the categories: [name], [(file or
- * module, whether it is a file of Python code)]. Last, the count of lost events. */
+/* frame(traces, offset_ns, logged_count): the same for a dataframe. Arrays: time int64, event int8 (index
+ * of the word), value1 and value2 int64, first line and line of the call int64, codes of name, mod,
+ * from_name and from_mod, as wide as their categories need (-1: unknown). Then the categories: [name],
+ * [(file or module, whether it is a file of Python code)]. Last, the count of lost events. */
 PyObject *
 ep_legacy_log_frame(PyObject *object, PyObject *args)
 {
