@@ -20,7 +20,6 @@ from dev.results import Results
 LEFT_OUT = (
     "test_failing.py",
     "test_demo.py",
-    "test_readme.py::test_an_example_prints_what_is_said",
     "test_cli.py::test_the_manual_page_is_clean_roff",
 )
 OF_THREADS = ("free_threading", "threads", "c_threads", "tasks", "record")
