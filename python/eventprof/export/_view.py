@@ -486,16 +486,12 @@ class View:
 
     def _waited_between(self) -> Array:
         """Give how long other threads had the lock within each call, as it was cut."""
-        tenures = self.trace._core.tenures()
-        end = self.start + self.duration
+        found = self.trace._core.tenures()
+        begin, end, thread = found["start"], found["end"], found["thread"]
+        mine = self.start, self.start + self.duration
         process_of = self.trace._process_of_threads
-        waited = np.zeros(len(self), np.int64)
-        for sign, of_tenure, of_call in (
-            (1, process_of[tenures["thread"]], process_of[self.thread]),
-            (-1, tenures["thread"], self.thread),
-        ):
-            held = lock_held(tenures["start"], tenures["end"], of_tenure)
-            waited += sign * (held(of_call, end) - held(of_call, self.start))
+        waited = lock_held((begin, end, process_of[thread]), (*mine, process_of[self.thread]))
+        waited -= lock_held((begin, end, thread), (*mine, self.thread))
         return waited
 
     def parts_of_table(
@@ -582,32 +578,31 @@ def _inside(parent: Array, wanted: Array) -> Array:
         above = above[above]
 
 
-def lock_held(begin: Array, end: Array, group: Array) -> Callable[[Array, Array], Array]:
-    """Give a function that says how long groups had held their locks by some time.
+def lock_held(tenures: tuple[Array, Array, Array], calls: tuple[Array, Array, Array]) -> Array:
+    """Give how long the lock was held during calls.
 
-    begin, end, group: of tenures; those of a group do not overlap. The function takes the groups
-    and the times that are asked for. A tenure is found by its group and by how many tenures of any
-    group began no later, so all groups are searched at once.
+    tenures, calls: begins, ends and groups. Tenures of a group do not overlap. A call is compared
+    with those of its group; each row is looked at once, however many groups there are.
     """
-    every = np.sort(begin)
-    width = np.int64(len(every) + 1)
+    begin, end, group = tenures
     order = np.lexsort((end, begin, group))
-    begin, end, group = begin[order], end[order], group[order].astype(np.int64)
-    keys = group * width + np.searchsorted(every, begin, side="right")
-    before = np.concatenate([[0], np.cumsum(end - begin)])
-
-    def held(of: Array, times: Array) -> Array:
-        of = of.astype(np.int64)
-        first = np.searchsorted(group, of)
-        at = np.searchsorted(
-            keys, of * width + np.searchsorted(every, times, side="right"), "right"
-        )
-        goes_on = np.zeros(len(times), np.int64)
-        some = at > first
-        goes_on[some] = np.maximum(end[at[some] - 1] - times[some], 0)
-        waited: Array = before[at] - before[first] - goes_on
-        return waited
-
+    begin, end = begin[order], end[order]
+    start, stop, of = calls
+    held = np.zeros(len(of), np.int64)
+    groups = 1 + int(max(group.max(initial=-1), of.max(initial=-1)))
+    # NumPy sorts 16 bits by radix.
+    rows = np.argsort(of.astype(np.uint16) if groups <= 1 << 16 else of, kind="stable")
+    row_ends = np.cumsum(np.bincount(of, minlength=groups)).tolist()
+    tenure_ends = np.cumsum(np.bincount(group, minlength=groups)).tolist()
+    for each in np.unique(group).tolist():
+        mine = slice(tenure_ends[each - 1] if each else 0, tenure_ends[each])
+        row = rows[row_ends[each - 1] if each else 0 : row_ends[each]]
+        begins, ends = begin[mine], end[mine]
+        before = np.concatenate([[0], np.cumsum(ends - begins)])
+        for sign, times in ((1, stop[row]), (-1, start[row])):
+            at = np.searchsorted(begins, times, side="right")
+            goes_on = np.where(at > 0, np.maximum(ends[np.maximum(at - 1, 0)] - times, 0), 0)
+            held[row] += sign * (before[at] - goes_on)
     return held
 
 

@@ -405,13 +405,19 @@ def test_tenures_of_many_processes_are_added_up_as_one_by_one(count):
     shuffled = rng.permutation(len(begin))
     shuffled = shuffled[np.argsort(begin[shuffled], kind="stable")]
     of = rng.integers(0, groups, 500).astype(np.int32)
-    times = rng.integers(-10, 5010, 500)
+    start = rng.integers(-10, 5010, 500)
+    stop = start + rng.integers(0, 1000, 500)
 
-    found = lock_held(begin[shuffled], end[shuffled], group[shuffled])(of, times)
+    tenures = begin[shuffled], end[shuffled], group[shuffled]
+    found = lock_held(tenures, (start, stop, of))
 
     expected = [
-        int(np.clip(time - begin[group == each], 0, (end - begin)[group == each]).sum())
-        for each, time in zip(of.tolist(), times.tolist(), strict=True)
+        int(
+            np.maximum(
+                np.minimum(end[group == each], b) - np.maximum(begin[group == each], a), 0
+            ).sum()
+        )
+        for a, b, each in zip(start.tolist(), stop.tolist(), of.tolist(), strict=True)
     ]
     assert found.tolist() == expected
 
