@@ -6,10 +6,10 @@ groups and statistics are those of a converted recording. Then an engine answers
 percentiles, slowest calls, peak by process. The bytes that are read are those that the system says
 of this process. ``python benchmarks/datasets.py RECORDING --processes 1000 --without allocations``
 
-``python benchmarks/datasets.py --real 108 --folder EMPTY`` makes no row twice: so many processes of
-a real program (highlighting.py) are recorded and packed while they run, and converted one after the
-other. The answers of some of them are compared with those of their recordings, to the unit. In that
-folder a recording or dataset that is there already is used.
+``python benchmarks/datasets.py --real 108 72 --folder EMPTY`` makes no row twice: a real program
+(highlighting.py) runs twice, with 108 and 72 processes. They are recorded, packed while they run,
+and converted one after the other. The answers of some of them are compared with those of their
+recordings, to the unit. In that folder a recording or dataset that is there already is used.
 """
 
 from __future__ import annotations
@@ -94,20 +94,22 @@ def spawned(*command: str | Path) -> tuple[float, float, float]:
     return time.perf_counter() - began, cpu, after.ru_maxrss / 1024
 
 
-def real(folder: Path, processes: int, given: argparse.Namespace) -> None:
-    """Record processes of a real program, convert, ask, and compare."""
-    recorded, made = folder / "real.epd", folder / "dataset"
-    if not recorded.exists():
+def real(folder: Path, runs: list[int], given: argparse.Namespace) -> None:
+    """Record runs of a real program with so many processes, convert, ask, and compare."""
+    recorded, made = [folder / f"real-{run}.epd" for run in range(len(runs))], folder / "dataset"
+    for path, processes in zip(recorded, runs, strict=True):
+        if path.exists():
+            continue
         program = Path(__file__).with_name("highlighting.py")
-        spent, cpu, _ = spawned("run", "--quiet", "--archive", "--on-full", "grow", "-o", recorded,
+        spent, cpu, _ = spawned("run", "--quiet", "--archive", "--on-full", "grow", "-o", path,
                                 program, "--tasks", str(processes), "--files", "10")  # fmt: skip
         print(f"recorded    in {spent:.0f} s, {cpu:.0f} s of the processors", flush=True)
     converted = None
     if not made.exists():
-        converted = spawned("dataset", recorded, "-o", made, "--jobs", str(given.jobs))
+        converted = spawned("dataset", *recorded, "-o", made, "--jobs", str(given.jobs))
     found = eventprof.dataset(made, given.engine)
     events = int(found.processes["events"].sum())
-    files = list(recorded.glob("*.epr"))
+    files = [file for path in recorded for file in path.glob("*.epr")]
     size = sum(path.stat().st_size for path in files)
     print(
         f"recorded    {events:,} events of {len(files)} processes, {size / events:.2f} bytes each"
@@ -120,7 +122,7 @@ def real(folder: Path, processes: int, given: argparse.Namespace) -> None:
         print(f"converted   in {spent:.0f} s, {events / cpu / 1e6:.1f} M/s a core, "
               f"{most:.0f} MiB of memory at most", flush=True)  # fmt: skip
     ask(made, given.engine, given.rounds, partials=False)
-    rows = sum(found.sql(f"SELECT count(*) FROM {table}").fetchone()[0]
+    rows = sum(found.sql(f"SELECT count(*) FROM {table}").fetchall()[0][0]
                for table in ("slices", "allocations"))  # fmt: skip
     print(f"rows        {rows:,} calls and blocks")
     picked = random.Random(1).sample(range(len(found.processes)), given.compare)
@@ -169,7 +171,8 @@ def main() -> None:
     parser.add_argument("--engine", default="duckdb")
     parser.add_argument("--without", nargs="*", default=[], help="tables that need not be repeated")
     parser.add_argument("--rounds", type=int, default=1, help="ask so often, and print the least")
-    parser.add_argument("--real", type=int, help="record so many processes of a real program")
+    parser.add_argument("--real", type=int, nargs="+", metavar="N",
+                        help="record runs of a real program with so many processes")  # fmt: skip
     parser.add_argument("--jobs", type=int, default=1, help="convert so many of them at a time")
     parser.add_argument("--compare", type=int, default=5, help="compare so many of them")
     parser.add_argument(
