@@ -253,7 +253,7 @@ def test_a_part_and_the_whole_are_asked_by_several_threads(folder):
     "words",
     [
         ["report"], ["report", "--short"], ["report", "--json"], ["stats"], ["stats", "--sort", "p99"],
-        ["tree"], ["tree", "--all", "--json"], ["diff", "SAME"],
+        ["tree"], ["tree", "--all", "--json"], ["diff", "SAME"], ["info"],
     ],
     ids=" ".join,
 )  # fmt: skip

@@ -25,7 +25,9 @@ def add_file(parser: argparse.ArgumentParser, name: str = "file", *, several: bo
     )
 
 
-def load(path: str, *, may_be_empty: bool = False, fold: bool = False) -> Trace:
+def load(
+    path: str, *, may_be_empty: bool = False, fold: bool = False, counts: bool = False
+) -> Trace:
     """Open a recording.
 
     Parameters
@@ -36,6 +38,8 @@ def load(path: str, *, may_be_empty: bool = False, fold: bool = False) -> Trace:
         Whether to open a damaged file of which no event is left.
     fold : bool
         Whether the tree is needed: the file is then read once for it, in bounded memory.
+    counts : bool
+        Whether only facts and counts are needed: they, too, come from one pass then.
 
     Returns
     -------
@@ -60,6 +64,8 @@ def load(path: str, *, may_be_empty: bool = False, fold: bool = False) -> Trace:
         # Reads the events, so that errors in the file are found here.
         if fold:
             _ = trace._tree
+        elif counts:
+            trace._core.tenures()  # the pass that needs the least
         _ = trace._facts
     if not may_be_empty and is_stub(trace):
         file = trace.file or {}

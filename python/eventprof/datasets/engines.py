@@ -109,8 +109,7 @@ class DuckDB:
         parts += [f"min({c}) AS {c}" for c in map(_quoted, minima)]
         parts += [f"max({c}) AS {c}" for c in map(_quoted, maxima)]
         return self._run(
-            f"SELECT {', '.join(parts)} FROM {self._from(table, where)} "
-            f"GROUP BY {by} ORDER BY {by}"
+            f"SELECT {', '.join(parts)} FROM {self._from(table, where)} GROUP BY {by} ORDER BY {by}"
         )
 
     def distinct(self, table: str, columns: Sequence[str], where: Sequence[Condition] = ()) -> Any:
@@ -130,9 +129,7 @@ class DuckDB:
         by = ", ".join([f"{first} DESC", *others])
         end = "" if limit is None else f" LIMIT {limit}"
         names = ", ".join(map(_quoted, columns))
-        return self._run(
-            f"SELECT {names} FROM {self._from(table, where)} ORDER BY {by}{end}"
-        )
+        return self._run(f"SELECT {names} FROM {self._from(table, where)} ORDER BY {by}{end}")
 
 
 def _quoted(name: str) -> str:

@@ -486,32 +486,12 @@ class View:
 
     def _waited_between(self) -> Array:
         """Give how long other threads had the lock within each call, as it was cut."""
-        tenures = self.trace._core.tenures()
-        end = self.start + self.duration
-
-        def held(rows: Array, times: Array) -> Array:
-            """How long the tenures of these rows had lasted by then."""
-            begins, ends = tenures["start"][rows], tenures["end"][rows]
-            before = np.concatenate([[0], np.cumsum(ends - begins)])
-            at = np.searchsorted(begins, times, side="right")
-            last = np.maximum(at - 1, 0)
-            goes_on = np.where(at > 0, np.maximum(ends[last] - times, 0), 0)
-            return before[at] - goes_on
-
-        waited = np.zeros(len(self), np.int64)
-        if not len(tenures["start"]):
-            return waited
+        found = self.trace._core.tenures()
+        begin, end, thread = found["start"], found["end"], found["thread"]
+        mine = self.start, self.start + self.duration
         process_of = self.trace._process_of_threads
-        for process in np.unique(process_of[self.thread]).tolist():
-            everybody = np.flatnonzero(process_of[tenures["thread"]] == process)
-            calls = np.flatnonzero(process_of[self.thread] == process)
-            if len(everybody):
-                waited[calls] = held(everybody, end[calls]) - held(everybody, self.start[calls])
-        for thread in np.unique(self.thread).tolist():
-            own = np.flatnonzero(tenures["thread"] == thread)
-            calls = np.flatnonzero(self.thread == thread)
-            if len(own):
-                waited[calls] -= held(own, end[calls]) - held(own, self.start[calls])
+        waited = lock_held((begin, end, process_of[thread]), (*mine, process_of[self.thread]))
+        waited -= lock_held((begin, end, thread), (*mine, self.thread))
         return waited
 
     def parts_of_table(
@@ -596,6 +576,34 @@ def _inside(parent: Array, wanted: Array) -> Array:
         if (above == count).all():
             return found[:-1]
         above = above[above]
+
+
+def lock_held(tenures: tuple[Array, Array, Array], calls: tuple[Array, Array, Array]) -> Array:
+    """Give how long the lock was held during calls.
+
+    tenures, calls: begins, ends and groups. Tenures of a group do not overlap. A call is compared
+    with those of its group; each row is looked at once, however many groups there are.
+    """
+    begin, end, group = tenures
+    order = np.lexsort((end, begin, group))
+    begin, end = begin[order], end[order]
+    start, stop, of = calls
+    held = np.zeros(len(of), np.int64)
+    groups = 1 + int(max(group.max(initial=-1), of.max(initial=-1)))
+    # NumPy sorts 16 bits by radix.
+    rows = np.argsort(of.astype(np.uint16) if groups <= 1 << 16 else of, kind="stable")
+    row_ends = np.cumsum(np.bincount(of, minlength=groups)).tolist()
+    tenure_ends = np.cumsum(np.bincount(group, minlength=groups)).tolist()
+    for each in np.unique(group).tolist():
+        mine = slice(tenure_ends[each - 1] if each else 0, tenure_ends[each])
+        row = rows[row_ends[each - 1] if each else 0 : row_ends[each]]
+        begins, ends = begin[mine], end[mine]
+        before = np.concatenate([[0], np.cumsum(ends - begins)])
+        for sign, times in ((1, stop[row]), (-1, start[row])):
+            at = np.searchsorted(begins, times, side="right")
+            goes_on = np.where(at > 0, np.maximum(ends[np.maximum(at - 1, 0)] - times, 0), 0)
+            held[row] += sign * (before[at] - goes_on)
+    return held
 
 
 def own_functions(trace: Trace) -> Array:

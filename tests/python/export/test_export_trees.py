@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 import exported
+import numpy as np
 import pytest
 from exported import TRACES, names_of, sums_of
 from exporting import as_collapsed, export, one_line
@@ -388,6 +389,37 @@ def test_the_whole_window_is_no_other_choice(waiting):
     assert part_names == names
     in_calls = {path: row[:upto] for path, row in whole.items() if any(row[:upto])}
     assert {path: row[:upto] for path, row in part.items() if any(row[:upto])} == in_calls
+
+
+@pytest.mark.newest
+@pytest.mark.parametrize("count", [0, 1, 997])
+def test_tenures_of_many_processes_are_added_up_as_one_by_one(count):
+    from eventprof.export._view import lock_held
+
+    rng = np.random.default_rng(12347)
+    groups = 13  # the last has no tenure
+    # One after the other, some at once, some of no length; those of different groups at once.
+    edges = np.sort(rng.integers(0, 5000, (groups - 1, 2 * count)), axis=1)
+    begin, end = edges[:, ::2].ravel(), edges[:, 1::2].ravel()
+    group = np.repeat(np.arange(groups - 1, dtype=np.int32), count)
+    shuffled = rng.permutation(len(begin))
+    shuffled = shuffled[np.argsort(begin[shuffled], kind="stable")]
+    of = rng.integers(0, groups, 500).astype(np.int32)
+    start = rng.integers(-10, 5010, 500)
+    stop = start + rng.integers(0, 1000, 500)
+
+    tenures = begin[shuffled], end[shuffled], group[shuffled]
+    found = lock_held(tenures, (start, stop, of))
+
+    expected = [
+        int(
+            np.maximum(
+                np.minimum(end[group == each], b) - np.maximum(begin[group == each], a), 0
+            ).sum()
+        )
+        for a, b, each in zip(start.tolist(), stop.tolist(), of.tolist(), strict=True)
+    ]
+    assert found.tolist() == expected
 
 
 def test_trees_say_how_long_calls_waited(waiting, tmp_path):
