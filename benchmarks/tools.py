@@ -136,11 +136,11 @@ def _kinds() -> dict[str, int]:
     from eventprof import _core
 
     bits = {"calls": 0, "python": 0, "allocations": 0, "lines": 0, "instructions": 0}
-    for number, name, word, legacy, family, domain, *_ in _core.kind_table():
+    for number, name, word, legacy, form, domain, *_ in _core.kind_table():
         bit = 1 << number
         if domain in ("raw", "mem", "obj"):
             bits["allocations"] |= bit
-        elif family == "call" and legacy:  # the interpreter makes them
+        elif form == "call" and legacy:  # the interpreter makes them
             bits["calls"] |= bit
             bits["python"] |= 0 if name.startswith("C_") else bit
         elif f"{word}s" in bits:

@@ -8,16 +8,16 @@ const ep_kind_info ep_kinds[EP_KIND_COUNT] = {
 #define WORDS_POINT 1
 #define WORDS_VALUE 2
 #define WORDS_CONTROL 2
-#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING, GROUP, meaning) \
-    [number] = {#NAME,                                                               \
-                word,                                                                \
-                legacy,                                                              \
-                EP_FAMILY_##FAMILY,                                                  \
-                EP_DOMAIN_##DOMAIN,                                                  \
-                EP_PAIRING_##PAIRING,                                                \
-                EP_GROUP_##GROUP,                                                    \
-                WORDS_##FAMILY,                                                      \
-                EP_FAMILY_##FAMILY == EP_FAMILY_CALL && EP_PAIRING_##PAIRING == EP_PAIRING_CLOSES},
+#define EP_KIND(number, NAME, word, legacy, FORM, DOMAIN, PAIRING, GROUP, meaning) \
+    [number] = {#NAME,                                                             \
+                word,                                                              \
+                legacy,                                                            \
+                EP_FORM_##FORM,                                                    \
+                EP_DOMAIN_##DOMAIN,                                                \
+                EP_PAIRING_##PAIRING,                                              \
+                EP_GROUP_##GROUP,                                                  \
+                WORDS_##FORM,                                                      \
+                EP_FORM_##FORM == EP_FORM_CALL && EP_PAIRING_##PAIRING == EP_PAIRING_CLOSES},
 #include "events.def"
 #undef EP_KIND
 };

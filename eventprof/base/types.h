@@ -53,14 +53,14 @@ ep_status ep_fail_os(ep_error *error, int os_error);
 
 /* ---- Kinds ----------------------------------------------------------------------------------- */
 
-typedef enum ep_family {
-    EP_FAMILY_CALL,
-    EP_FAMILY_ALLOC,
-    EP_FAMILY_FREE,
-    EP_FAMILY_POINT,
-    EP_FAMILY_VALUE,
-    EP_FAMILY_CONTROL
-} ep_family;
+typedef enum ep_form {
+    EP_FORM_CALL,
+    EP_FORM_ALLOC,
+    EP_FORM_FREE,
+    EP_FORM_POINT,
+    EP_FORM_VALUE,
+    EP_FORM_CONTROL
+} ep_form;
 
 typedef enum ep_domain {
     EP_DOMAIN_RAW,
@@ -98,7 +98,7 @@ typedef enum ep_kind_group {
 } ep_kind_group;
 
 typedef enum ep_kind {
-#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING, GROUP, meaning) \
+#define EP_KIND(number, NAME, word, legacy, FORM, DOMAIN, PAIRING, GROUP, meaning) \
     EP_KIND_##NAME = number,
 #include "events.def"
 #undef EP_KIND
@@ -120,7 +120,7 @@ typedef struct ep_kind_info {
     const char *name;    /* the identifier: "MALLOC_RAW"; NULL where the number is unused */
     const char *word;    /* what the event column says: "malloc" */
     uint16_t legacy;     /* the drop-in's code */
-    uint8_t family;      /* ep_family */
+    uint8_t form;      /* ep_form */
     uint8_t domain;      /* ep_domain */
     uint8_t pairing;     /* ep_pairing */
     uint8_t group;       /* ep_kind_group */
@@ -188,84 +188,84 @@ ep_shared_kinds_get(const ep_shared_kinds *shared)
 /* Each of the following sets is a constant. kind_set.def makes it from the rows of events.def for which
  * EP_KIND_IS holds. */
 
-#define EP_KIND_IS(family, domain, pairing, group) ((family) != EP_FAMILY_CONTROL)
+#define EP_KIND_IS(form, domain, pairing, group) ((form) != EP_FORM_CONTROL)
 static const ep_kind_set ep_kinds_of_events =
 #include "kind_set.def"
     ;
 
-#define EP_KIND_IS(family, domain, pairing, group) ((family) == EP_FAMILY_CALL)
+#define EP_KIND_IS(form, domain, pairing, group) ((form) == EP_FORM_CALL)
 static const ep_kind_set ep_kinds_of_calls =
 #include "kind_set.def"
     ;
 
-#define EP_KIND_IS(family, domain, pairing, group) \
-    ((family) == EP_FAMILY_CALL && (pairing) == EP_PAIRING_OPENS)
+#define EP_KIND_IS(form, domain, pairing, group) \
+    ((form) == EP_FORM_CALL && (pairing) == EP_PAIRING_OPENS)
 static const ep_kind_set ep_kinds_that_open_calls =
 #include "kind_set.def"
     ;
 
 /* Each row of these kinds has an element in alloc_row, address and size of ep_columns. */
-#define EP_KIND_IS(family, domain, pairing, group) \
-    ((family) == EP_FAMILY_ALLOC || (family) == EP_FAMILY_FREE || (family) == EP_FAMILY_VALUE)
+#define EP_KIND_IS(form, domain, pairing, group) \
+    ((form) == EP_FORM_ALLOC || (form) == EP_FORM_FREE || (form) == EP_FORM_VALUE)
 static const ep_kind_set ep_kinds_of_two_words =
 #include "kind_set.def"
     ;
 
-#define EP_KIND_IS(family, domain, pairing, group) ((group) == EP_GROUP_PYTHON)
+#define EP_KIND_IS(form, domain, pairing, group) ((group) == EP_GROUP_PYTHON)
 static const ep_kind_set ep_kinds_python =
 #include "kind_set.def"
     ;
 
-#define EP_KIND_IS(family, domain, pairing, group) ((group) == EP_GROUP_C)
+#define EP_KIND_IS(form, domain, pairing, group) ((group) == EP_GROUP_C)
 static const ep_kind_set ep_kinds_c =
 #include "kind_set.def"
     ;
 
-#define EP_KIND_IS(family, domain, pairing, group) ((group) == EP_GROUP_GC)
+#define EP_KIND_IS(form, domain, pairing, group) ((group) == EP_GROUP_GC)
 static const ep_kind_set ep_kinds_gc =
 #include "kind_set.def"
     ;
 
-#define EP_KIND_IS(family, domain, pairing, group) ((group) == EP_GROUP_HPY)
+#define EP_KIND_IS(form, domain, pairing, group) ((group) == EP_GROUP_HPY)
 static const ep_kind_set ep_kinds_hpy =
 #include "kind_set.def"
     ;
 
 /* Events that the program makes itself. */
-#define EP_KIND_IS(family, domain, pairing, group) ((group) == EP_GROUP_SPAN || (group) == EP_GROUP_MARK)
+#define EP_KIND_IS(form, domain, pairing, group) ((group) == EP_GROUP_SPAN || (group) == EP_GROUP_MARK)
 static const ep_kind_set ep_kinds_user =
 #include "kind_set.def"
     ;
 
-#define EP_KIND_IS(family, domain, pairing, group) ((group) == EP_GROUP_EXCEPTION)
+#define EP_KIND_IS(form, domain, pairing, group) ((group) == EP_GROUP_EXCEPTION)
 static const ep_kind_set ep_kinds_exceptions =
 #include "kind_set.def"
     ;
 
 /* ep_kind_is_inside(). */
-#define EP_KIND_IS(family, domain, pairing, group) ((group) >= EP_GROUP_LINE && (group) <= EP_GROUP_BRANCH)
+#define EP_KIND_IS(form, domain, pairing, group) ((group) >= EP_GROUP_LINE && (group) <= EP_GROUP_BRANCH)
 static const ep_kind_set ep_kinds_inside =
 #include "kind_set.def"
     ;
 
 /* Events of blocks, by the allocator. */
-#define EP_KIND_IS(family, domain, pairing, group) ((domain) == EP_DOMAIN_RAW)
+#define EP_KIND_IS(form, domain, pairing, group) ((domain) == EP_DOMAIN_RAW)
 static const ep_kind_set ep_kinds_raw =
 #include "kind_set.def"
     ;
-#define EP_KIND_IS(family, domain, pairing, group) ((domain) == EP_DOMAIN_MEM)
+#define EP_KIND_IS(form, domain, pairing, group) ((domain) == EP_DOMAIN_MEM)
 static const ep_kind_set ep_kinds_mem =
 #include "kind_set.def"
     ;
-#define EP_KIND_IS(family, domain, pairing, group) ((domain) == EP_DOMAIN_OBJ)
+#define EP_KIND_IS(form, domain, pairing, group) ((domain) == EP_DOMAIN_OBJ)
 static const ep_kind_set ep_kinds_obj =
 #include "kind_set.def"
     ;
-#define EP_KIND_IS(family, domain, pairing, group) ((domain) == EP_DOMAIN_NUMPY)
+#define EP_KIND_IS(form, domain, pairing, group) ((domain) == EP_DOMAIN_NUMPY)
 static const ep_kind_set ep_kinds_numpy =
 #include "kind_set.def"
     ;
-#define EP_KIND_IS(family, domain, pairing, group) ((domain) == EP_DOMAIN_LIBC)
+#define EP_KIND_IS(form, domain, pairing, group) ((domain) == EP_DOMAIN_LIBC)
 static const ep_kind_set ep_kinds_libc =
 #include "kind_set.def"
     ;
@@ -407,7 +407,7 @@ typedef struct ep_columns {
     uint8_t *kind;         /* ep_kind; never a CONTROL kind */
     int32_t *thread;       /* row in the trace's thread table */
     uint32_t *id;
-    /* Allocator events and those of the family VALUE, in row order. */
+    /* Allocator events and those of the form VALUE, in row order. */
     size_t alloc_count;
     uint64_t *alloc_row;   /* index into the arrays above */
     uint64_t *address;     /* of the block; realloc_failed: of the old block; VALUE: the value */
@@ -429,7 +429,7 @@ typedef struct ep_id_map {
 /* A call that was open when the window began, innermost last. */
 typedef struct ep_open_call {
     uint32_t site_id;
-    uint8_t kind;      /* of the CALL family, and opens a call: a span, too */
+    uint8_t kind;      /* of the CALL form, and opens a call: a span, too */
     uint8_t before;    /* 1: it was open when the window began; 0: a ring lost the record of its begin */
     uint8_t doubted;   /* it was at its entry then: its begin may still be reported (ep_engine_doubt) */
 } ep_open_call;

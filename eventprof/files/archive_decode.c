@@ -30,7 +30,7 @@ static bool
 kind_is_event(const ep_events_coder *coder, unsigned kind)
 {
     const ep_kind_info *info = &coder->ids.kinds[kind];
-    return info->words != 0 && info->family != EP_FAMILY_CONTROL;
+    return info->words != 0 && info->form != EP_FORM_CONTROL;
 }
 
 /* Returns: 0 on an error. */
@@ -138,7 +138,7 @@ follow_symbol(ep_events_coder *coder, thread_model *t, uint32_t symbol)
     const ep_events_ids *ids = &coder->ids;
     unsigned kind = SYMBOL_KIND(symbol);
     uint32_t id = SYMBOL_ID(symbol);
-    if (ids->kinds[kind].family != EP_FAMILY_CALL) {
+    if (ids->kinds[kind].form != EP_FORM_CALL) {
         return ids->site_map[id];
     }
     if (ids->kinds[kind].has_name) {
@@ -185,14 +185,14 @@ get_run(ep_events_coder *coder, reader *r, ep_columns *c, rows *at, int32_t thre
             uint64_t size = UINT64_MAX;
             c->alloc_row[at->block] = at->row;
             c->address[at->block] =
-                info->family == EP_FAMILY_ALLOC
+                info->form == EP_FORM_ALLOC
                     ? get_allocation(coder, r, info->domain, symbol, t->before, &size)
-                : info->family == EP_FAMILY_FREE ? get_free(coder, r, symbol, t->before)
-                                                 : get_value(coder, r, symbol, t->before);
+                : info->form == EP_FORM_FREE ? get_free(coder, r, symbol, t->before)
+                                             : get_value(coder, r, symbol, t->before);
             c->size[at->block] = (int64_t)size;
             at->block += known;
             at->blocks -= 1;
-            if (info->family == EP_FAMILY_ALLOC && known) {
+            if (info->form == EP_FORM_ALLOC && known) {
                 /* The size of a failed realloc is the requested one, and is not summed up. */
                 uint64_t most = info->pairing == EP_PAIRING_NEITHER
                                     ? INT64_MAX

@@ -137,7 +137,7 @@ put_kind(ep_events_coder *coder, writer *w, thread_model *t, unsigned kind, uint
     const ep_events_ids *ids = &coder->ids;
     model *m = &coder->model;
     uint32_t symbol;
-    bool in_call = ep_kinds[kind].family == EP_FAMILY_CALL;
+    bool in_call = ep_kinds[kind].form == EP_FORM_CALL;
     if (ep_kind_has_name(kind)) {
         uint32_t name = map_id(ids->name_map, ids->name_map_count, process_id);
         symbol = SYMBOL(kind, top_name(coder, t) == name ? 0 : name + 1);
@@ -190,14 +190,14 @@ ep_events_encode(ep_events_coder *coder, const ep_columns *columns, size_t row, 
             put_time(&w, (uint64_t)columns->time_ns[row] - (uint64_t)last_ns);
             last_ns = columns->time_ns[row];
             uint32_t symbol = put_kind(coder, &w, t, kind, columns->id[row]);
-            if (ep_kinds[kind].family == EP_FAMILY_ALLOC) {
+            if (ep_kinds[kind].form == EP_FORM_ALLOC) {
                 put_allocation(coder, &w, kind, symbol, t->before, columns->address[*block],
                                (uint64_t)columns->size[*block]);
                 *block += 1;
-            } else if (ep_kinds[kind].family == EP_FAMILY_FREE) {
+            } else if (ep_kinds[kind].form == EP_FORM_FREE) {
                 put_free(coder, &w, symbol, t->before, columns->address[*block]);
                 *block += 1;
-            } else if (ep_kinds[kind].family == EP_FAMILY_VALUE) {
+            } else if (ep_kinds[kind].form == EP_FORM_VALUE) {
                 put_value(coder, &w, symbol, t->before, columns->address[*block]);
                 *block += 1;
             }

@@ -56,10 +56,10 @@ read_recording(ep_archive *a, ep_input *in)
 static ep_status
 read_kind(ep_archive *a, ep_input *in)
 {
-    uint64_t kind = ep_input_varint(in), flags = ep_input_varint(in), family = ep_input_varint(in);
+    uint64_t kind = ep_input_varint(in), flags = ep_input_varint(in), form = ep_input_varint(in);
     uint64_t domain = ep_input_varint(in), pairing = ep_input_varint(in), bytes = ep_input_varint(in);
     const uint8_t *word = ep_input_take(in, bytes);
-    if (word == NULL || kind == 0 || kind >= EP_KIND_COUNT || family >= EP_FAMILY_CONTROL ||
+    if (word == NULL || kind == 0 || kind >= EP_KIND_COUNT || form >= EP_FORM_CONTROL ||
         domain > EP_DOMAIN_NONE || pairing > EP_PAIRING_CLOSES) {
         in->bad = true;
         return EP_OK;
@@ -69,13 +69,13 @@ read_kind(ep_archive *a, ep_input *in)
         a->recording.kinds |= flags & 1 ? EP_KIND_BIT(kind) : 0;
         return EP_OK;
     }
-    bool one_word = family == EP_FAMILY_CALL || family == EP_FAMILY_POINT;
+    bool one_word = form == EP_FORM_CALL || form == EP_FORM_POINT;
     *info = (ep_kind_info){
-        .family = (uint8_t)family,
+        .form = (uint8_t)form,
         .domain = (uint8_t)domain,
         .pairing = (uint8_t)pairing,
         .words = one_word ? 1 : 2,
-        .has_name = family == EP_FAMILY_CALL && pairing == EP_PAIRING_CLOSES,
+        .has_name = form == EP_FORM_CALL && pairing == EP_PAIRING_CLOSES,
     };
     size_t before = strlen(a->info.unknown_words);
     snprintf(a->info.unknown_words + before, sizeof a->info.unknown_words - before, "%s%.*s",
@@ -200,7 +200,7 @@ get_counts(ep_archive *a, ep_input *in, uint64_t counts[EP_KIND_COUNT])
     for (uint64_t i = 0; i < pairs && !in->bad; i++) {
         uint64_t kind = ep_input_varint(in), count = ep_input_varint(in);
         if (kind >= EP_KIND_COUNT || a->kinds[kind].words == 0 ||
-            a->kinds[kind].family == EP_FAMILY_CONTROL || count > EP_ARCHIVE_COUNT_MAX) {
+            a->kinds[kind].form == EP_FORM_CONTROL || count > EP_ARCHIVE_COUNT_MAX) {
             in->bad = true;
             break;
         }
@@ -260,7 +260,7 @@ read_open(ep_archive *a, ep_input *in)
 {
     uint64_t row = ep_input_varint(in), kind = ep_input_varint(in), site = ep_input_varint(in);
     if (in->bad || row >= a->decoded.thread_count || site >= a->ids.sites.count ||
-        kind >= EP_KIND_COUNT || ep_kinds[kind].family != EP_FAMILY_CALL ||
+        kind >= EP_KIND_COUNT || ep_kinds[kind].form != EP_FORM_CALL ||
         ep_kinds[kind].pairing != EP_PAIRING_OPENS) {
         in->bad = true;
         return EP_OK;

@@ -263,7 +263,7 @@ put_kind(writer *w, size_t kind, uint8_t *to)
     if (to == NULL) {
         return NULL;
     }
-    to = STORE(to, kind, asked, info->family, info->domain, info->pairing, bytes);
+    to = STORE(to, kind, asked, info->form, info->domain, info->pairing, bytes);
     memcpy(to, info->word, bytes);
     return to + bytes;
 }

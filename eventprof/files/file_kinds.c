@@ -23,12 +23,12 @@ ep_record_shape_of(const ep_file_header *header)
         const ep_file_kind *told = &header->kind_table[kind];
         if (is_known(kind)) {
             shape.words[kind] = ep_kinds[kind].words;
-            shape.family[kind] = ep_kinds[kind].family;
-        } else if (kind != 0 && header->major > 1 && told->words != 0 && told->family < EP_FAMILY_CONTROL) {
+            shape.form[kind] = ep_kinds[kind].form;
+        } else if (kind != 0 && header->major > 1 && told->words != 0 && told->form < EP_FORM_CONTROL) {
             /* The effect of an unknown CONTROL record on the following records is not known: it ends the
              * chunk. */
             shape.words[kind] = told->words;
-            shape.family[kind] = told->family;
+            shape.form[kind] = told->form;
             shape.differs = true;
         }
     }
@@ -47,7 +47,7 @@ ep_translation_growth(const ep_record_shape *shape, const uint64_t *from, size_t
     size_t growth = 0;
     for (size_t at = 0; at < count && ep_record_words(shape, from[at]) != 0;) {
         unsigned kind = (uint32_t)from[at] >> shape->payload_bits;
-        bool needs_escape = shape->family[kind] == EP_FAMILY_ALLOC &&
+        bool needs_escape = shape->form[kind] == EP_FORM_ALLOC &&
                             payload_of(shape, from[at]) > EP_PAYLOAD_MAX;
         growth += needs_escape ? 2 : 0;
         at += ep_record_words(shape, from[at]);
@@ -59,8 +59,8 @@ ep_translation_growth(const ep_record_shape *shape, const uint64_t *from, size_t
 static void
 leave_out(ep_translation *t, unsigned kind, uint64_t ticks, size_t first_escape)
 {
-    uint8_t family = t->shape->family[kind];
-    if (family == EP_FAMILY_ALLOC || family == EP_FAMILY_FREE) {
+    uint8_t form = t->shape->form[kind];
+    if (form == EP_FORM_ALLOC || form == EP_FORM_FREE) {
         t->written = first_escape;
     }
     if (ticks >= t->start_ticks && ticks <= t->stop_ticks && ep_kinds_has(t->asked, kind)) {
@@ -92,8 +92,8 @@ ep_translate_records(ep_translation *t, const uint64_t *from, size_t count, uint
         const uint64_t word1 = words > 1 ? record[1] : 0;
         const uint32_t ticks = EP_WORD0_TICKS(word0);
         uint32_t payload = payload_of(shape, word0);
-        const uint8_t family = shape->family[kind];
-        const bool takes_escapes = family == EP_FAMILY_ALLOC || family == EP_FAMILY_FREE;
+        const uint8_t form = shape->form[kind];
+        const bool takes_escapes = form == EP_FORM_ALLOC || form == EP_FORM_FREE;
         t->read += words;
         if (!is_known(kind)) {
             leave_out(t, kind, t->high | ticks, first_escape);
@@ -103,7 +103,7 @@ ep_translate_records(ep_translation *t, const uint64_t *from, size_t count, uint
         if (kind == EP_KIND_SYNC) {
             t->high = word1 >> 32 << 32;
         }
-        if (family == EP_FAMILY_ALLOC && payload > EP_PAYLOAD_MAX && !has_size) {
+        if (form == EP_FORM_ALLOC && payload > EP_PAYLOAD_MAX && !has_size) {
             put(t, to, EP_WORD0(ticks, EP_KIND_ESCAPE, EP_ESCAPE_SIZE));
             put(t, to, payload);
         }

@@ -11,7 +11,7 @@ typedef struct ep_record_shape {
     unsigned payload_bits;             /* of word 0 */
     bool differs;                      /* its records must be translated */
     uint8_t words[EP_KIND_COUNT];      /* length of a record of that kind; 0: there is no such kind */
-    uint8_t family[EP_KIND_COUNT];     /* ep_family */
+    uint8_t form[EP_KIND_COUNT];     /* ep_form */
 } ep_record_shape;
 
 ep_record_shape ep_record_shape_of(const ep_file_header *header);

@@ -15,7 +15,7 @@
 /* ---- Records --------------------------------------------------------------------------------- */
 
 /* Kinds whose records need no check but that of their ticks. */
-#define EP_KIND_IS(family, domain, pairing, group) ((family) != EP_FAMILY_CONTROL)
+#define EP_KIND_IS(form, domain, pairing, group) ((form) != EP_FORM_CONTROL)
 static const ep_kind_set plain_kinds =
 #include "kind_set.def"
     ;
@@ -93,7 +93,7 @@ check_records(ep_loader *l, ep_chunk_header *header, size_t words, uint64_t stop
                 break;
             }
             huge = what == EP_ESCAPE_SIZE ? at[1] > BLOCK_BYTES_MAX ? at : NULL : huge;
-        } else if (huge != NULL && info->family == EP_FAMILY_ALLOC && info->pairing == EP_PAIRING_OPENS) {
+        } else if (huge != NULL && info->form == EP_FORM_ALLOC && info->pairing == EP_PAIRING_OPENS) {
             at = (uint64_t *)huge;
             break;
         } else if (ticks >= start && ticks <= stop_ticks) {
@@ -102,7 +102,7 @@ check_records(ep_loader *l, ep_chunk_header *header, size_t words, uint64_t stop
             }
             last = ticks > last ? ticks : last;
         }
-        huge = info->family == EP_FAMILY_ALLOC ? NULL : huge;
+        huge = info->form == EP_FORM_ALLOC ? NULL : huge;
         at += info->words;
     }
     l->last_ticks = last;

@@ -109,7 +109,7 @@ ep_loader_fill_window(ep_loader *l)
             }
             ep_open_stack *open = &thread->open;
             unsigned kind = (unsigned)pair.first & (EP_KIND_COUNT - 1);
-            if (ep_kinds[kind].family != EP_FAMILY_CALL || ep_kinds[kind].pairing != EP_PAIRING_OPENS) {
+            if (ep_kinds[kind].form != EP_FORM_CALL || ep_kinds[kind].pairing != EP_PAIRING_OPENS) {
                 continue;
             }
             if (!ep_grow((void **)&open->calls, &open->capacity, open->depth + 1, sizeof *open->calls)) {

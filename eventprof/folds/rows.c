@@ -364,10 +364,10 @@ change_rows(ep_rows *self, const ep_batch *batch)
 static block_role
 role_of(const ep_kind_info *info)
 {
-    if (info->family == EP_FAMILY_ALLOC) {
+    if (info->form == EP_FORM_ALLOC) {
         return info->pairing == EP_PAIRING_OPENS ? ROLE_BIRTH : ROLE_FAILURE;
     }
-    return info->family == EP_FAMILY_FREE ? ROLE_DEATH : ROLE_NONE;
+    return info->form == EP_FORM_FREE ? ROLE_DEATH : ROLE_NONE;
 }
 
 static void

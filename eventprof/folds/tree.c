@@ -36,16 +36,16 @@ static uint8_t
 action_of(const ep_kind_info *kind)
 {
     bool opens = kind->pairing == EP_PAIRING_OPENS;
-    if (kind->family == EP_FAMILY_CALL) {
+    if (kind->form == EP_FORM_CALL) {
         return opens ? WORK_BEGIN : WORK_END;
     }
     if (kind->words != 2) {
         return WORK_NONE;
     }
-    switch (kind->family) {
-        case EP_FAMILY_ALLOC:
+    switch (kind->form) {
+        case EP_FORM_ALLOC:
             return opens ? WORK_ALLOCATE : WORK_REVIVE;
-        case EP_FAMILY_FREE:
+        case EP_FORM_FREE:
             return WORK_FREE;
         default:
             return WORK_BLOCK;    /* a record with an address, of no block */
@@ -244,9 +244,9 @@ is_freed_late(const ep_tree *tree, const ep_columns *columns, size_t event)
         }
         unsigned kind = columns->kind[row];
         if (columns->address[next] == columns->address[event] &&
-            (ep_kinds[kind].family == EP_FAMILY_ALLOC || ep_kinds[kind].family == EP_FAMILY_FREE) &&
+            (ep_kinds[kind].form == EP_FORM_ALLOC || ep_kinds[kind].form == EP_FORM_FREE) &&
             ep_kinds[kind].pairing != EP_PAIRING_NEITHER) {
-            return ep_kinds[kind].family == EP_FAMILY_FREE &&
+            return ep_kinds[kind].form == EP_FORM_FREE &&
                    columns->thread[row] != columns->thread[birth_row];
         }
     }

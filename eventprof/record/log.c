@@ -27,7 +27,7 @@ ep_log_ends_with_block(const ep_log *log, uint64_t address)
     }
     uint64_t word0 = atomic_load_explicit(&log->next[-2], memory_order_relaxed);
     uint64_t word1 = atomic_load_explicit(&log->next[-1], memory_order_relaxed);
-    return ep_kinds[EP_WORD0_KIND(word0)].family == EP_FAMILY_ALLOC &&
+    return ep_kinds[EP_WORD0_KIND(word0)].form == EP_FORM_ALLOC &&
            ep_kinds[EP_WORD0_KIND(word0)].name != NULL &&
            word1 >> EP_ALLOC_SITE_BITS << 3 == address;
 }
@@ -185,8 +185,8 @@ ep_cursor_copy(ep_cursor *cursor, uint64_t *to)
         int words = info->words == 1 ? 1 : 2;
         end[0] = word0;
         end[1] = words == 2 ? atomic_load_explicit(&cursor->at[1], memory_order_relaxed) : 0;
-        bool is_known = info->words == words && info->family != EP_FAMILY_CONTROL;
-        if (is_known && info->family != EP_FAMILY_FREE && info->family != EP_FAMILY_VALUE &&
+        bool is_known = info->words == words && info->form != EP_FORM_CONTROL;
+        if (is_known && info->form != EP_FORM_FREE && info->form != EP_FORM_VALUE &&
             !settle(cursor, word0, words)) {
             continue;
         }

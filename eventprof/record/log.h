@@ -175,7 +175,7 @@ ep_log_publish(_Atomic uint64_t *at, int words, uint64_t word0)
     EP_FAULT_POINT(PUBLISHED);
 }
 
-/* HOT, budget 2 ns. A record of the CALL or POINT family. payload: a name id (CLOSES), else a site
+/* HOT, budget 2 ns. A record of the CALL or POINT form. payload: a name id (CLOSES), else a site
  * id. */
 static inline void
 ep_log_put_at(ep_log *log, ep_ticks ticks, ep_kind kind, uint32_t payload)
@@ -195,7 +195,7 @@ ep_log_put(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t payload)
     ep_log_put_at(log, ep_ticks_halves(ticks), kind, payload);
 }
 
-/* HOT. A record of the FREE family. */
+/* HOT. A record of the FREE form. */
 static inline void
 ep_log_put_free_at(ep_log *log, ep_ticks ticks, ep_kind kind, uint32_t site, uint64_t address)
 {
@@ -215,14 +215,14 @@ ep_log_put_free(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t site, uint64
     ep_log_put_free_at(log, ep_ticks_halves(ticks), kind, site, address);
 }
 
-/* HOT. A record of the VALUE family. */
+/* HOT. A record of the VALUE form. */
 static inline void
 ep_log_put_value_at(ep_log *log, ep_ticks ticks, ep_kind kind, uint32_t site, uint64_t value)
 {
     ep_log_put_free_at(log, ticks, kind, site, value);
 }
 
-/* HOT. A record of the ALLOC family. `for_good`, constant: neither it nor the record before it will be
+/* HOT. A record of the ALLOC form. `for_good`, constant: neither it nor the record before it will be
  * removed. */
 static inline void
 ep_log_put_block_at(ep_log *log, ep_ticks ticks, ep_kind kind, uint64_t size, uint64_t address,
@@ -398,18 +398,18 @@ ep_cursor_next(ep_cursor *cursor, ep_record *record)
             cursor->at += 1;
             return true;
         }
-        if (EP_UNLIKELY(info->words != 2 || info->family == EP_FAMILY_CONTROL)) {
+        if (EP_UNLIKELY(info->words != 2 || info->form == EP_FORM_CONTROL)) {
             if (!ep_cursor_control(cursor, word0)) {
                 return false;
             }
             continue;
         }
         uint64_t word1 = atomic_load_explicit(&cursor->at[1], memory_order_relaxed);
-        if (info->family == EP_FAMILY_FREE || info->family == EP_FAMILY_VALUE) {
+        if (info->form == EP_FORM_FREE || info->form == EP_FORM_VALUE) {
             record->id = EP_WORD0_PAYLOAD(word0);
             record->address = word1;
             record->size = 0;
-            if (EP_UNLIKELY(cursor->escaped) && info->family == EP_FAMILY_FREE) {
+            if (EP_UNLIKELY(cursor->escaped) && info->form == EP_FORM_FREE) {
                 record->within = cursor->escaped & 1u << EP_ESCAPE_WITHIN ? cursor->escape[EP_ESCAPE_WITHIN]
                                                                           : 0;
                 cursor->escaped = 0;

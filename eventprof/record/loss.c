@@ -26,7 +26,7 @@ ep_open_stack_copy(const ep_open_stack *from, ep_open_stack *to)
 void
 ep_open_stack_apply(ep_open_stack *stack, unsigned kind, uint32_t id)
 {
-    if (ep_kinds[kind].family != EP_FAMILY_CALL) {
+    if (ep_kinds[kind].form != EP_FORM_CALL) {
         return;
     }
     if (ep_kinds[kind].pairing == EP_PAIRING_OPENS) {
@@ -43,7 +43,7 @@ ep_open_stack_apply(ep_open_stack *stack, unsigned kind, uint32_t id)
     stack->depth = closed > 0 ? closed - 1 : stack->depth;
 }
 
-/* ep_open_stack_apply() for the call family, its usual cases inline. */
+/* ep_open_stack_apply() for the call form, its usual cases inline. */
 static inline void
 apply_call(ep_open_stack *stack, unsigned kind, uint32_t id)
 {
@@ -103,7 +103,7 @@ count_plain(ep_cursor *cursor, ep_kind_set kinds, uint32_t first, bool fold, ep_
             at += 1;
         } else if (kind - EP_KIND_MALLOC <= EP_KIND_REALLOC_FAILED_LIBC - EP_KIND_MALLOC) {
             at += 2;
-        } else if (ep_kinds[kind].words != 0 && ep_kinds[kind].family != EP_FAMILY_CONTROL) {
+        } else if (ep_kinds[kind].words != 0 && ep_kinds[kind].form != EP_FORM_CONTROL) {
             if (fold && ep_kinds_has(kinds & ep_kinds_of_calls, kind)) {
                 apply_call(&thread->open, kind, EP_WORD0_PAYLOAD(word0));
             }

@@ -168,7 +168,7 @@ fill_kind_table(ep_file_kind table[EP_KIND_COUNT])
     for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
         const ep_kind_info *info = &ep_kinds[kind];
         if (info->name != NULL) {
-            table[kind] = (ep_file_kind){info->words, info->family, info->pairing, info->domain, {0}};
+            table[kind] = (ep_file_kind){info->words, info->form, info->pairing, info->domain, {0}};
             strncpy(table[kind].word, info->word, EP_FILE_KIND_WORD_BYTES - 1);
         }
     }

@@ -42,7 +42,7 @@ typedef enum ep_full_reason {
 /* Describes a kind of event for readers that do not know it. */
 typedef struct ep_file_kind {
     uint8_t words;                     /* length of its records in 64-bit words; 0: there is none */
-    uint8_t family, pairing, domain;   /* ep_family, ep_pairing, ep_domain */
+    uint8_t form, pairing, domain;   /* ep_form, ep_pairing, ep_domain */
     char word[EP_FILE_KIND_WORD_BYTES];    /* as the event column has it; ended by a zero */
 } ep_file_kind;
 

@@ -127,31 +127,31 @@ enum {
 };
 
 static uint8_t
-shape_of(unsigned words, unsigned family, unsigned pairing)
+shape_of(unsigned words, unsigned form, unsigned pairing)
 {
-    static const uint8_t by_family[] = {
-        [EP_FAMILY_ALLOC] = SHAPE_ALLOC,
-        [EP_FAMILY_FREE] = SHAPE_FREE,
-        [EP_FAMILY_POINT] = SHAPE_ONE,
-        [EP_FAMILY_VALUE] = SHAPE_VALUE,
-        [EP_FAMILY_CONTROL] = SHAPE_VALUE,
+    static const uint8_t by_form[] = {
+        [EP_FORM_ALLOC] = SHAPE_ALLOC,
+        [EP_FORM_FREE] = SHAPE_FREE,
+        [EP_FORM_POINT] = SHAPE_ONE,
+        [EP_FORM_VALUE] = SHAPE_VALUE,
+        [EP_FORM_CONTROL] = SHAPE_VALUE,
     };
-    if (words == 0 || family >= sizeof by_family) {
+    if (words == 0 || form >= sizeof by_form) {
         return SHAPE_NONE;
     }
-    if (family == EP_FAMILY_CALL) {
+    if (form == EP_FORM_CALL) {
         return pairing == EP_PAIRING_OPENS    ? SHAPE_OPENS
                : pairing == EP_PAIRING_CLOSES ? SHAPE_CLOSES
                                               : SHAPE_ONE;
     }
-    return by_family[family];
+    return by_form[form];
 }
 
 void
 ep_chunk_packer_use_kinds(ep_chunk_packer *p, const ep_file_kind table[EP_KIND_COUNT])
 {
     for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
-        p->shapes[kind] = shape_of(table[kind].words, table[kind].family, table[kind].pairing);
+        p->shapes[kind] = shape_of(table[kind].words, table[kind].form, table[kind].pairing);
         p->domains[kind] = table[kind].domain;
     }
 }
@@ -172,7 +172,7 @@ ep_chunk_packer_new(void)
     for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
         const ep_kind_info *info = &ep_kinds[kind];
         bool known = info->name != NULL;
-        p->shapes[kind] = known ? shape_of(info->words, info->family, info->pairing) : SHAPE_NONE;
+        p->shapes[kind] = known ? shape_of(info->words, info->form, info->pairing) : SHAPE_NONE;
         p->domains[kind] = (uint8_t)info->domain;
     }
     size_t room = HEAD_BYTES + 8 * STREAM_COUNT;

@@ -116,7 +116,7 @@ ep_column_find(ep_table table, const char *name)
 static const char *
 word_of_call(const ep_kind_info *info)
 {
-    bool opens = info->family == EP_FAMILY_CALL && info->pairing == EP_PAIRING_OPENS;
+    bool opens = info->form == EP_FORM_CALL && info->pairing == EP_PAIRING_OPENS;
     return opens && info->group != EP_GROUP_PYTHON && info->group != EP_GROUP_C
                ? ep_kind_group_words[info->group]
                : info->word;

@@ -38,7 +38,7 @@ ep_fill_event_line(const ep_trace *trace, void *to)
     for (size_t row = 0; row < c->count; row++) {
         const ep_kind_info *info = &ep_kinds[c->kind[row]];
         uint32_t id = c->id[row];
-        if (info->family != EP_FAMILY_CALL) {
+        if (info->form != EP_FORM_CALL) {
             line[row] = map->site_line[id];
             continue;
         }
@@ -56,9 +56,9 @@ fill_caller_from(const ep_trace *trace, int32_t *to, const int32_t *by_site)
     for (size_t row = 0; row < c->count; row++) {
         const ep_kind_info *info = &ep_kinds[c->kind[row]];
         int32_t call = trace->calls.row_call[row];
-        if (info->family == EP_FAMILY_POINT || info->family == EP_FAMILY_VALUE) {
+        if (info->form == EP_FORM_POINT || info->form == EP_FORM_VALUE) {
             to[row] = trace->functions.map.site_caller[c->id[row]] >= 0 ? by_site[c->id[row]] : -1;
-        } else if (info->family != EP_FAMILY_CALL) {
+        } else if (info->form != EP_FORM_CALL) {
             to[row] = -1;
         } else if (info->pairing == EP_PAIRING_OPENS) {
             to[row] = by_site[c->id[row]];
@@ -94,13 +94,13 @@ ep_fill_event_address(const ep_trace *trace, void *to)
     memset(address, 0, c->count * sizeof *address);
     for (size_t i = 0; i < c->alloc_count; i++) {
         unsigned kind = c->kind[c->alloc_row[i]];
-        bool is_address = ep_kinds[kind].family != EP_FAMILY_VALUE ||
+        bool is_address = ep_kinds[kind].form != EP_FORM_VALUE ||
                           ep_kinds[kind].group == EP_GROUP_OBJECT;
         address[c->alloc_row[i]] = is_address ? c->address[i] : 0;
     }
 }
 
-/* The value of an event of the family VALUE as a number. */
+/* The value of an event of the form VALUE as a number. */
 static double
 value_of(unsigned kind, uint64_t word)
 {
@@ -116,7 +116,7 @@ value_of(unsigned kind, uint64_t word)
             value = (double)(word >> 2);
             break;
         default:
-            value = ep_kinds[kind].family == EP_FAMILY_VALUE && ep_kinds[kind].group != EP_GROUP_OBJECT
+            value = ep_kinds[kind].form == EP_FORM_VALUE && ep_kinds[kind].group != EP_GROUP_OBJECT
                         ? (double)word
                         : NAN;
             break;

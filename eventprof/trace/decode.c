@@ -133,7 +133,7 @@ append_record(reader *r, const ep_record *record)
         c->alloc_row[block] = row;
         c->address[block] = record->address;
         c->size[block] =
-            ep_kinds[record->kind].family == EP_FAMILY_ALLOC ? (int64_t)record->size : -1;
+            ep_kinds[record->kind].form == EP_FORM_ALLOC ? (int64_t)record->size : -1;
     }
 }
 

@@ -15,8 +15,8 @@
 _Static_assert(LAST_KIND < EP_PLAIN_KINDS, "they fit into a word");
 
 /* Word 1 is the address, or the value, as it is; there is no size. */
-#define EP_KIND_IS(family, domain, pairing, group) \
-    ((family) == EP_FAMILY_FREE || (family) == EP_FAMILY_VALUE)
+#define EP_KIND_IS(form, domain, pairing, group) \
+    ((form) == EP_FORM_FREE || (form) == EP_FORM_VALUE)
 static const ep_kind_set with_plain_word1 =
 #include "kind_set.def"
     ;

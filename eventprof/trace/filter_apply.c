@@ -184,7 +184,7 @@ judge_rows(work *w)
         if (ep_kind_is_inside(c->kind[row])) {
             judge_inside(w, stack, row);
         }
-        if (info->family != EP_FAMILY_CALL) {
+        if (info->form != EP_FORM_CALL) {
             continue;
         }
         if (info->pairing == EP_PAIRING_CLOSES) {

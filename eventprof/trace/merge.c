@@ -141,7 +141,7 @@ take_rows(source *s, const source *rival, ep_columns *to, size_t limit)
         to->id[at] = from->id[row];
         if (block < from->alloc_count && from->alloc_row[block] == row) {
             size_t to_block = to->alloc_count++;
-            bool is_value = ep_kinds[from->kind[row]].family == EP_FAMILY_VALUE;
+            bool is_value = ep_kinds[from->kind[row]].form == EP_FORM_VALUE;
             to->alloc_row[to_block] = at;
             to->address[to_block] = from->address[block] + (is_value ? 0 : s->mark);
             to->size[to_block] = from->size[block];

@@ -499,7 +499,7 @@ ep_calls_row_depth(const ep_calls *calls, size_t first, size_t count, int32_t *o
         if (call < 0) {
             out[i] = ep_kind_has_name(kinds[first + i]) ? -1 : 0;
         } else {
-            out[i] = calls->depth[call] + (info->family != EP_FAMILY_CALL);
+            out[i] = calls->depth[call] + (info->form != EP_FORM_CALL);
         }
     }
 }

@@ -150,10 +150,10 @@ typedef enum block_role {
 static block_role
 role_of(const ep_kind_info *info)
 {
-    if (info->family == EP_FAMILY_ALLOC) {
+    if (info->form == EP_FORM_ALLOC) {
         return info->pairing == EP_PAIRING_OPENS ? ROLE_BIRTH : ROLE_FAILURE;
     }
-    return info->family == EP_FAMILY_FREE ? ROLE_DEATH : ROLE_VALUE;
+    return info->form == EP_FORM_FREE ? ROLE_DEATH : ROLE_VALUE;
 }
 
 typedef struct block_pairing {

@@ -281,7 +281,7 @@ check_row(verifier *v, size_t row, bool has_block)
     unsigned kind = c->kind[row];
     int64_t time_ns = c->time_ns[row], before_ns = row > 0 ? c->time_ns[row - 1] : 0;
     bool known_kind = kind < EP_KIND_COUNT && ep_kinds[kind].name != NULL &&
-                      ep_kinds[kind].family != EP_FAMILY_CONTROL;
+                      ep_kinds[kind].form != EP_FORM_CONTROL;
     bool known_thread = c->thread[row] >= 0 && (size_t)c->thread[row] < input->thread_count;
     if (EP_UNLIKELY(time_ns < before_ns && row > 0)) {
         ep_finding finding = ep_verify_at(input, EP_FINDING_TIME_BACK, row);
@@ -343,7 +343,7 @@ replay_rows(verifier *v, const ep_progress *progress)
             v->first[thread] = v->first[thread] == EP_FINDING_NO_ROW ? row : v->first[thread];
             v->last[thread] = row;
             ep_status status = EP_OK;
-            if (ep_kinds[c->kind[row]].family == EP_FAMILY_CALL) {
+            if (ep_kinds[c->kind[row]].form == EP_FORM_CALL) {
                 status = replay_call(v, row);
             } else {
                 check_site(v, row);

@@ -252,7 +252,7 @@ ep_block_verifier_next(ep_block_verifier *blocks, size_t event)
     const ep_columns *c = blocks->input->columns;
     uint32_t row = (uint32_t)c->alloc_row[event];
     const ep_kind_info *info = &ep_kinds[c->kind[row]];
-    if (info->family == EP_FAMILY_VALUE) {
+    if (info->form == EP_FORM_VALUE) {
         return EP_OK;
     }
     check_block(blocks, event, row);

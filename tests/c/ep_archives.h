@@ -101,8 +101,8 @@ add_event(maker *m, const shape *s, int32_t thread, int64_t time_ns)
     uint32_t site = (uint32_t)ep_model_below(random, odd ? SITE_COUNT : 12);
     c->id[row] = site_ids[site];
     uint64_t *block = &m->live[ep_model_below(random, 64)];
-    switch ((ep_family)ep_kinds[kind].family) {
-        case EP_FAMILY_CALL:
+    switch ((ep_form)ep_kinds[kind].form) {
+        case EP_FORM_CALL:
             if (ep_kinds[kind].pairing == EP_PAIRING_OPENS) {
                 *depth += *depth < 32;
                 stack[*depth - 1] = site_callee[site];
@@ -112,7 +112,7 @@ add_event(maker *m, const shape *s, int32_t thread, int64_t time_ns)
                 *depth -= *depth > 0;
             }
             break;
-        case EP_FAMILY_ALLOC:
+        case EP_FORM_ALLOC:
             if (odd) {
                 *block = ep_model_random(random) >> ep_model_below(random, 64);
             } else if (ep_model_below(random, 2)) {
@@ -123,12 +123,12 @@ add_event(maker *m, const shape *s, int32_t thread, int64_t time_ns)
                           ? random_int64(random)
                           : (int64_t)ep_model_below(random, odd ? 1u << 30 : 600));
             break;
-        case EP_FAMILY_FREE:
-        case EP_FAMILY_VALUE:
+        case EP_FORM_FREE:
+        case EP_FORM_VALUE:
             add_alloc(m, row, odd ? ep_model_random(random) : *block, -1);
             break;
-        case EP_FAMILY_POINT:   break;
-        case EP_FAMILY_CONTROL: ck_abort_msg("not an event");
+        case EP_FORM_POINT:   break;
+        case EP_FORM_CONTROL: ck_abort_msg("not an event");
     }
     m->trace.threads[thread].recorded[kind] += 1;
 }

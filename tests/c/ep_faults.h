@@ -133,7 +133,7 @@ intern(unsigned number)
     site_ids[number] = ep_site_add(0x10000 + 16 * (uintptr_t)number, 8, &site);
 }
 
-/* What a thread does, over and over: of each family of records. */
+/* What a thread does, over and over: of each form of records. */
 static const uint8_t program[] = {
     EP_KIND_CALL,
     EP_KIND_SPAN_BEGIN,
@@ -165,7 +165,7 @@ count_of(uint64_t count, uint64_t kinds)
 static inline bool
 closes_call(unsigned kind)
 {
-    return ep_kinds[kind].family == EP_FAMILY_CALL && ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
+    return ep_kinds[kind].form == EP_FORM_CALL && ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
 }
 
 static inline void
@@ -179,10 +179,10 @@ emit(int who, unsigned number, size_t count)
         uint64_t done = atomic_load_explicit(&w->done, memory_order_relaxed);
         ep_kind kind = (ep_kind)program[done % PROGRAM_LENGTH];
         uint32_t id = closes_call(kind) ? name_ids[number] : site_ids[number];
-        switch ((ep_family)ep_kinds[kind].family) {
-            case EP_FAMILY_ALLOC: ep_log_put_block(log, ticks, kind, number, 64, id); break;
-            case EP_FAMILY_FREE:  ep_log_put_free(log, ticks, kind, id, 64); break;
-            case EP_FAMILY_VALUE:
+        switch ((ep_form)ep_kinds[kind].form) {
+            case EP_FORM_ALLOC: ep_log_put_block(log, ticks, kind, number, 64, id); break;
+            case EP_FORM_FREE:  ep_log_put_free(log, ticks, kind, id, 64); break;
+            case EP_FORM_VALUE:
                 ep_log_put_value_at(log, ep_ticks_halves(ticks), kind, id, number);
                 break;
             default: ep_log_put(log, ticks, kind, id); break;

@@ -231,7 +231,7 @@ assert_same(const ep_decoded *file, const ep_decoded *memory)
     ck_assert(same_bytes(a->size, b->size, a->alloc_count * 8));
     for (size_t i = 0; i < a->count; i++) {
         const ep_kind_info *info = &ep_kinds[a->kind[i]];
-        bool closes = info->family == EP_FAMILY_CALL && info->pairing == EP_PAIRING_CLOSES;
+        bool closes = info->form == EP_FORM_CALL && info->pairing == EP_PAIRING_CLOSES;
         if (!(closes ? same_name : same_site)(a->id[i], b->id[i])) {
             ck_abort_msg("row %zu: id %u in the file, %u in memory", i, a->id[i], b->id[i]);
         }

@@ -42,13 +42,13 @@ words_used(const ep_log *log)
 static inline ep_model_event
 event_of(const ep_record *record)
 {
-    ep_family family = ep_kinds[record->kind].family;
+    ep_form form = ep_kinds[record->kind].form;
     return (ep_model_event){
         .ticks = record->ticks,
         .kind = (uint8_t)record->kind,
         .id = record->id,
         .address = ep_model_is_among_blocks(record->kind) ? record->address : 0,
-        .size = family == EP_FAMILY_ALLOC ? (int64_t)record->size : -1,
+        .size = form == EP_FORM_ALLOC ? (int64_t)record->size : -1,
     };
 }
 

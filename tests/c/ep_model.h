@@ -164,7 +164,7 @@ ep_model_total(const ep_decoded *decoded)
 
 typedef struct ep_model_event {
     uint64_t ticks;
-    uint64_t address;    /* or value; 0 in the families of calls and points */
+    uint64_t address;    /* or value; 0 in the forms of calls and points */
     int64_t size;        /* -1 where there is none */
     uint32_t id;
     uint8_t kind;
@@ -181,7 +181,7 @@ ep_model_random_kind(uint64_t *random)
 static inline bool
 ep_model_is_among_blocks(unsigned kind)
 {
-    return ep_kinds[kind].family != EP_FAMILY_CALL && ep_kinds[kind].family != EP_FAMILY_POINT;
+    return ep_kinds[kind].form != EP_FORM_CALL && ep_kinds[kind].form != EP_FORM_POINT;
 }
 
 static inline ep_model_event
@@ -219,7 +219,7 @@ ep_model_random_event(uint64_t *random, uint64_t ticks)
         event.address = odd ? addresses[ep_model_below(random, 8)]
                             : ep_model_random(random) >> 17 & ~UINT64_C(7);
     }
-    if (ep_kinds[event.kind].family == EP_FAMILY_ALLOC) {
+    if (ep_kinds[event.kind].form == EP_FORM_ALLOC) {
         event.size = (int64_t)(odd ? sizes[ep_model_below(random, 8)] : ep_model_below(random, 1000));
     }
     return event;
@@ -228,23 +228,23 @@ ep_model_random_event(uint64_t *random, uint64_t ticks)
 static inline void
 ep_model_put(ep_log *log, const ep_model_event *event)
 {
-    switch ((ep_family)ep_kinds[event->kind].family) {
-        case EP_FAMILY_CALL:
-        case EP_FAMILY_POINT:
+    switch ((ep_form)ep_kinds[event->kind].form) {
+        case EP_FORM_CALL:
+        case EP_FORM_POINT:
             ep_log_put(log, event->ticks, event->kind, event->id);
             break;
-        case EP_FAMILY_ALLOC:
+        case EP_FORM_ALLOC:
             ep_log_put_block(log, event->ticks, event->kind, (uint64_t)event->size, event->address,
                              event->id);
             break;
-        case EP_FAMILY_FREE:
+        case EP_FORM_FREE:
             ep_log_put_free(log, event->ticks, event->kind, event->id, event->address);
             break;
-        case EP_FAMILY_VALUE:
+        case EP_FORM_VALUE:
             ep_log_put_value_at(log, ep_ticks_halves(event->ticks), event->kind, event->id,
                                 event->address);
             break;
-        case EP_FAMILY_CONTROL: ck_abort_msg("not an event");
+        case EP_FORM_CONTROL: ck_abort_msg("not an event");
     }
 }
 

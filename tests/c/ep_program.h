@@ -99,7 +99,7 @@ program_reserve(program *p)
     c->size = must(realloc(c->size, p->room * sizeof *c->size));
 }
 
-/* An event of the call family, one ns after the one before. Returns: its row. */
+/* An event of the call form, one ns after the one before. Returns: its row. */
 static inline size_t
 program_call(program *p, int32_t thread, ep_kind kind, uint32_t id)
 {

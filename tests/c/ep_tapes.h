@@ -87,7 +87,7 @@ next_event(tape *t, uint64_t ticks)
     uint64_t dice = ep_model_below(&t->random, 100);
     if (dice < 20) {
         ep_model_event event = ep_model_random_event(&t->random, ticks);
-        if (ep_kinds[event.kind].family != EP_FAMILY_CALL) {
+        if (ep_kinds[event.kind].form != EP_FORM_CALL) {
             event.id = t->known_sites ? site_ids[event.id % SITE_COUNT] : event.id;
             return event;
         }
@@ -126,7 +126,7 @@ typedef struct open_model {
 static inline void
 open_model_apply(open_model *open, const ep_model_event *event)
 {
-    if (ep_kinds[event->kind].family != EP_FAMILY_CALL) {
+    if (ep_kinds[event->kind].form != EP_FORM_CALL) {
         return;
     }
     bool opens = event->kind == EP_KIND_CALL || event->kind == EP_KIND_RESUME ||

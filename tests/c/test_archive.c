@@ -248,7 +248,7 @@ digest(const ep_columns *c)
     for (size_t row = 0; row < c->count; row++) {
         /* Ids are the process's: what they stand for is the file's. */
         unsigned kind = c->kind[row];
-        bool name = ep_kinds[kind].family == EP_FAMILY_CALL &&
+        bool name = ep_kinds[kind].form == EP_FORM_CALL &&
                     ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
         int32_t line = name ? ep_name_get(c->id[row])->line : ep_site_get(c->id[row])->line;
         crc = ep_crc32(crc, &line, sizeof line);

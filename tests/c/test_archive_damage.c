@@ -11,17 +11,17 @@ assert_is_sound(const ep_decoded *d)
     ep_model_columns(c);
     int64_t sum = 0;
     for (size_t row = 0; row < c->count; row++) {
-        bool name = ep_kinds[c->kind[row]].family == EP_FAMILY_CALL &&
+        bool name = ep_kinds[c->kind[row]].form == EP_FORM_CALL &&
                     ep_kinds[c->kind[row]].pairing == EP_PAIRING_CLOSES;
         ck_assert_ptr_nonnull(ep_kinds[c->kind[row]].name);
-        ck_assert_int_ne(ep_kinds[c->kind[row]].family, EP_FAMILY_CONTROL);
+        ck_assert_int_ne(ep_kinds[c->kind[row]].form, EP_FORM_CONTROL);
         ck_assert_uint_lt((size_t)c->thread[row], d->thread_count);
         ck_assert_uint_lt(c->id[row], name ? ep_name_count() : ep_site_count());
         ck_assert(c->time_ns[row] >= 0 && c->time_ns[row] <= d->duration_ns);
     }
     for (size_t i = 0; i < c->alloc_count; i++) {
         unsigned kind = c->kind[c->alloc_row[i]];
-        if (ep_kinds[kind].family != EP_FAMILY_ALLOC) {
+        if (ep_kinds[kind].form != EP_FORM_ALLOC) {
             ck_assert_int_eq(c->size[i], -1);
         } else {
             ck_assert_int_ge(c->size[i], 0);

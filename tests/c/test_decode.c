@@ -85,7 +85,7 @@ random_event_of(uint64_t *random, uint64_t ticks, uint64_t kinds)
     for (;;) {
         ep_model_event event = ep_model_random_event(random, ticks);
         if (kinds & EP_KIND_BIT(event.kind)) {
-            bool call = ep_kinds[event.kind].family == EP_FAMILY_CALL;
+            bool call = ep_kinds[event.kind].form == EP_FORM_CALL;
             bool opens = ep_kinds[event.kind].pairing == EP_PAIRING_OPENS;
             event.id = call && opens ? site_ids[event.id % SITE_COUNT] : event.id;
             return event;

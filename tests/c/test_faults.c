@@ -15,7 +15,7 @@ judge_names(const ep_columns *columns)
     size_t block = 0;
     for (size_t row = 0; row < columns->count; row++) {
         bool closes = closes_call(columns->kind[row]);
-        bool has_value = ep_kinds[columns->kind[row]].family == EP_FAMILY_VALUE;
+        bool has_value = ep_kinds[columns->kind[row]].form == EP_FORM_VALUE;
         const ep_site *site = closes ? NULL : ep_site_get(columns->id[row]);
         const ep_name *name = ep_name_get(closes ? columns->id[row] : site->callee);
         char wanted[32];

@@ -18,10 +18,10 @@ shape_of_version_1(void)
 }
 
 static ep_record_shape
-shape_with_later(uint8_t words, ep_family family)
+shape_with_later(uint8_t words, ep_form form)
 {
     ep_file_header header = {.major = 2};
-    header.kind_table[LATER] = (ep_file_kind){words, (uint8_t)family, 0, EP_DOMAIN_NONE, "later"};
+    header.kind_table[LATER] = (ep_file_kind){words, (uint8_t)form, 0, EP_DOMAIN_NONE, "later"};
     return ep_record_shape_of(&header);
 }
 
@@ -126,7 +126,7 @@ START_TEST(unknown_kinds_are_left_out_and_counted)
         EP_WORD0(13, EP_KIND_RETURN, 6),
     };
     const uint64_t expected[] = {EP_WORD0(11, EP_KIND_CALL, 5), EP_WORD0(13, EP_KIND_RETURN, 6)};
-    ep_record_shape shape = shape_with_later(3, EP_FAMILY_VALUE);
+    ep_record_shape shape = shape_with_later(3, EP_FORM_VALUE);
     uint64_t now[8];
 
     memcpy(now, later, sizeof now);
@@ -152,7 +152,7 @@ START_TEST(what_an_unknown_allocation_escapes_goes_with_it)
         2,
     };
     const uint64_t expected[] = {EP_WORD0(12, EP_KIND_MALLOC_OBJ, 56), 2};
-    ep_record_shape shape = shape_with_later(2, EP_FAMILY_ALLOC);
+    ep_record_shape shape = shape_with_later(2, EP_FORM_ALLOC);
     uint64_t now[6];
 
     ep_translation done = translate(&shape, later, 6, now);
@@ -165,8 +165,8 @@ END_TEST
 START_TEST(a_kind_of_no_row_ends_the_records)
 {
     const uint64_t later[] = {EP_WORD0(11, EP_KIND_CALL, 5), EP_WORD0(12, LATER + 1, 3), 4};
-    ep_record_shape shape = shape_with_later(2, EP_FAMILY_VALUE);
-    ep_record_shape control = shape_with_later(2, EP_FAMILY_CONTROL);
+    ep_record_shape shape = shape_with_later(2, EP_FORM_VALUE);
+    ep_record_shape control = shape_with_later(2, EP_FORM_CONTROL);
     uint64_t now[3];
 
     ep_translation done = translate(&shape, later, 3, now);
@@ -181,8 +181,8 @@ START_TEST(words_of_unknown_kinds_are_told)
 {
     ep_file_header header = {.major = 2};
     char words[16];
-    header.kind_table[LATER] = (ep_file_kind){1, EP_FAMILY_POINT, 0, EP_DOMAIN_NONE, "later"};
-    header.kind_table[LATER + 1] = (ep_file_kind){1, EP_FAMILY_POINT, 0, EP_DOMAIN_NONE, "a\x01"};
+    header.kind_table[LATER] = (ep_file_kind){1, EP_FORM_POINT, 0, EP_DOMAIN_NONE, "later"};
+    header.kind_table[LATER + 1] = (ep_file_kind){1, EP_FORM_POINT, 0, EP_DOMAIN_NONE, "a\x01"};
 
     ep_unknown_words(&header, EP_KIND_BIT(LATER) | EP_KIND_BIT(LATER + 1), words, sizeof words);
 

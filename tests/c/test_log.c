@@ -20,7 +20,7 @@ START_TEST(records_are_one_or_two_words)
 {
     for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
         const ep_kind_info *info = &ep_kinds[kind];
-        bool alone = info->family == EP_FAMILY_CALL || info->family == EP_FAMILY_POINT;
+        bool alone = info->form == EP_FORM_CALL || info->form == EP_FORM_POINT;
         int words = info->name == NULL ? 0 : alone ? 1
                                                    : 2;
         ck_assert_uint_eq(info->words, words);
@@ -48,7 +48,7 @@ START_TEST(every_kind_reads_back)
     ep_model_event events[EP_KIND_COUNT];
     size_t count = 0;
     for (int kind = 1; kind <= EP_KIND_DESTROY; kind++) {
-        bool alloc = ep_kinds[kind].family == EP_FAMILY_ALLOC;
+        bool alloc = ep_kinds[kind].form == EP_FORM_ALLOC;
         bool two = ep_model_is_among_blocks((unsigned)kind);
         events[count] = (ep_model_event){.ticks = 5000 + (uint64_t)kind,
                                          .kind = (uint8_t)kind,
@@ -95,7 +95,7 @@ START_TEST(every_size_address_and_site_reads_back)
     size_t count = 0;
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++) {
         ep_kind kind = kinds[i % 4];
-        bool alloc = ep_kinds[kind].family == EP_FAMILY_ALLOC;
+        bool alloc = ep_kinds[kind].form == EP_FORM_ALLOC;
         events[count] = (ep_model_event){.ticks = 6000 + i,
                                          .kind = (uint8_t)kind,
                                          .id = sites[i / 4 % 5],

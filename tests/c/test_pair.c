@@ -642,7 +642,7 @@ check_by_search(const program *p, const ep_calls *calls, int thread)
         if (columns->thread[row] != thread) {
             continue;
         }
-        if (info->family != EP_FAMILY_CALL) {
+        if (info->form != EP_FORM_CALL) {
             ck_assert_int_eq(calls->row_call[row], depth > 0 ? open[depth - 1] : -1);
         } else if (info->pairing == EP_PAIRING_OPENS) {
             int32_t call = calls->row_call[row];

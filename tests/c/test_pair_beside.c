@@ -85,7 +85,7 @@ mixed_program(uint64_t seed, size_t count)
             program_call(p, thread, calls[which], which < 2 ? function : NAME_OF(function));
         } else {
             unsigned kind = operations[below(&seed, 5)] + EP_DOMAIN_MEM;
-            bool is_free = ep_kinds[kind].family == EP_FAMILY_FREE;
+            bool is_free = ep_kinds[kind].form == EP_FORM_FREE;
             program_alloc(p, thread, kind, below(&seed, 64),
                           is_free ? -1 : (int64_t)below(&seed, 100));
         }

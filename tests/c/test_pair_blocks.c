@@ -632,7 +632,7 @@ START_TEST(any_allocations_are_paired_as_by_search)
         for (int i = 0; i < 3000; i++) {
             unsigned operation = operations[below(&random, 8)];
             unsigned kind = operation + (unsigned)below(&random, 1 + seed % 3);
-            bool is_free = ep_kinds[kind].family == EP_FAMILY_FREE;
+            bool is_free = ep_kinds[kind].form == EP_FORM_FREE;
             int64_t size = is_free ? -1 : (int64_t)below(&random, 100);
             program_alloc(p, (int32_t)below(&random, 3), kind, below(&random, ADDRESSES), size);
             p->now += one_in(&random, 3) ? (int64_t)below(&random, 2 * EP_PAIR_SKEW_NS) : 0;

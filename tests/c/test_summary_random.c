@@ -26,7 +26,7 @@ random_program(uint64_t seed)
         program_hold_time(p, one_in(&random, 5));
         if (one_in(&random, 2)) {
             unsigned kind = operations[below(&random, 7)] + (unsigned)below(&random, 3);
-            bool is_free = ep_kinds[kind].family == EP_FAMILY_FREE;
+            bool is_free = ep_kinds[kind].form == EP_FORM_FREE;
             int64_t size = is_free ? -1 : (int64_t)below(&random, 1000);
             program_alloc(p, thread, kind, 8 * below(&random, 30), size);
             p->columns.id[p->columns.count - 1] = (uint32_t)below(&random, SITES + 1);

@@ -219,7 +219,7 @@ change_kind(simulation *s, size_t *row, ep_finding_sort *sort)
 }
 
 static bool
-change_family(simulation *s, size_t *row, ep_finding_sort *sort)
+change_form(simulation *s, size_t *row, ep_finding_sort *sort)
 {
     *row = below(&s->random, s->count);
     event *e = &s->events[*row];
@@ -385,7 +385,7 @@ static const struct {
     {"a site's id is changed", change_site},
     {"a thread is changed", change_thread},
     {"a kind is changed", change_kind},
-    {"a kind is of another family", change_family},
+    {"a kind is of another form", change_form},
     {"time goes back", turn_time_back},
     {"time goes past the end", go_past_the_end},
     {"a block is freed twice", free_twice},

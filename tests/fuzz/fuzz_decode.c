@@ -52,7 +52,7 @@ check(const ep_decoded *decoded)
         bool alone = ep_kinds[c->kind[row]].words == 1;
         bool has_block = block < c->alloc_count && c->alloc_row[block] == row;
         must(c->thread[row] >= 0 && (size_t)c->thread[row] < decoded->thread_count);
-        must(alone != has_block && ep_kinds[c->kind[row]].family != EP_FAMILY_CONTROL);
+        must(alone != has_block && ep_kinds[c->kind[row]].form != EP_FORM_CONTROL);
         must(row == 0 || c->time_ns[row] >= c->time_ns[row - 1]);
         block += has_block;
     }

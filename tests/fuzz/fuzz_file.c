@@ -91,7 +91,7 @@ put_header(int descriptor, script *s)
     if (first & 16) {
         payload_bits = EP_PAYLOAD_BITS;
         header.kinds_high = UINT64_MAX;
-        header.kind_table[LATER_KIND] = (ep_file_kind){2, EP_FAMILY_ALLOC, 0, EP_DOMAIN_OBJ, "later"};
+        header.kind_table[LATER_KIND] = (ep_file_kind){2, EP_FORM_ALLOC, 0, EP_DOMAIN_OBJ, "later"};
         /* The same places, with pages of nothing between the head and the first slot. */
         header.major = EP_FILE_MAJOR;
         header.minor = EP_FILE_MINOR;
@@ -175,12 +175,12 @@ put_events(script *s, uint64_t *words, size_t room, uint64_t *ticks)
             words[at++] = word0_of(*ticks, kind, small % (EP_ESCAPE_COUNT + 1));
             words[at++] = take(s, small % (EP_ESCAPE_COUNT + 1) == EP_ESCAPE_WITHIN ? 1 : 8);
         } else if (kind != LATER_KIND &&
-                   (info->family == EP_FAMILY_CALL || info->family == EP_FAMILY_POINT)) {
+                   (info->form == EP_FORM_CALL || info->form == EP_FORM_POINT)) {
             words[at++] = word0_of(*ticks, kind, small);
-        } else if (info->family == EP_FAMILY_FREE || info->family == EP_FAMILY_VALUE) {
+        } else if (info->form == EP_FORM_FREE || info->form == EP_FORM_VALUE) {
             words[at++] = word0_of(*ticks, kind, small & 7);
             words[at++] = (small >> 3) * 16;
-        } else if (info->family == EP_FAMILY_ALLOC) {
+        } else if (info->form == EP_FORM_ALLOC) {
             words[at++] = word0_of(*ticks, kind, sizes[small & 7]);
             words[at++] = (small >> 3) * 16 >> 3 << EP_ALLOC_SITE_BITS | (small & 3);
         } else if (kind == LATER_KIND) {
@@ -374,7 +374,7 @@ check(const ep_decoded *decoded)
     const ep_columns *c = &decoded->columns;
     size_t block = 0;
     for (size_t row = 0; row < c->count; row++) {
-        bool in_call = ep_kinds[c->kind[row]].family == EP_FAMILY_CALL;
+        bool in_call = ep_kinds[c->kind[row]].form == EP_FORM_CALL;
         bool alone = ep_kinds[c->kind[row]].words == 1;
         bool has_block = block < c->alloc_count && c->alloc_row[block] == row;
         if (c->thread[row] < 0 || (size_t)c->thread[row] >= decoded->thread_count ||

@@ -30,7 +30,7 @@ GIVEN = {
 NEEDS = {name: hook for name, _, hook in _core.source_table()}
 #: Of these, one is chosen by ``backend=``.
 BACKENDS = ("monitoring", "profile", "trace")
-FAMILIES = {"call": "8", "alloc": "16", "free": "16", "point": "8", "value": "16"}
+SIZES_OF_FORMS = {"call": "8", "alloc": "16", "free": "16", "point": "8", "value": "16"}
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}{'' if raw.HAS_GIL else 't'}"
 
@@ -159,11 +159,11 @@ def render(known) -> str:
         "     - comes from (CPython)",
     ]
     for word, by_source in known.items():
-        _, _, _, _, family, _, pairing, *_ = rows[word]
+        _, _, _, _, form, _, pairing, *_ = rows[word]
         out += [
             f"   * - ``{word}``",
             f"     - {MEANING[word]}",
-            f"     - {FAMILIES[family]}",
+            f"     - {SIZES_OF_FORMS[form]}",
             f"     - {'' if pairing == 'neither' else pairing}".rstrip(),
             "     - from "
             + ", ".join(f"{name} ({', '.join(versions)})" for name, versions in by_source.items()),

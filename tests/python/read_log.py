@@ -227,10 +227,10 @@ def _chunk(data, slot, size, header, log, sites, name_of):
         ticks = high << 32 | word >> 32
         second = words[at + 1] if at + 1 < limit else 0
         if word_of(kind) is None and not 61 <= kind <= 63:
-            length, family = header["kind_table"][24 * kind : 24 * kind + 2]
+            length, form = header["kind_table"][24 * kind : 24 * kind + 2]
             assert length, kind
             at += length
-            if family in (1, 2):
+            if form in (1, 2):
                 escapes = {}
             continue
         at += 1 if kind in CALLS or kind in POINTS else 2

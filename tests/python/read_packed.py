@@ -14,7 +14,7 @@ ADDRESS = (1 << 47) - 1
 def unpack(packed, ticks, count, kinds):
     """Give the words of a chunk.
 
-    packed: the bytes behind the header; ticks: of `opened`; kinds: (words, family, pairing, domain) by kind.
+    packed: the bytes behind the header; ticks: of `opened`; kinds: (words, form, pairing, domain) by kind.
     """
     head = Bytes(packed)
     codec, coding, zero = head.unpack("BBH")
@@ -58,27 +58,27 @@ class Records:
             if symbol is None:
                 (symbol,) = self.streams[SYMBOLS].unpack("I")
             kind, payload = symbol >> 25, symbol & 0x1FFFFFF
-            _, family, pairing, _ = self.kinds[kind]
+            _, form, pairing, _ = self.kinds[kind]
             low, more = symbol, []
-            if family == CALL and pairing == 1:
+            if form == CALL and pairing == 1:
                 if len(self.open) == 1024:
                     self.open.clear()
                 self.open.append(payload)
-            elif family == CALL and pairing == 2:
+            elif form == CALL and pairing == 2:
                 low = symbol ^ (self.callee.get(h1(self.open[-1], 14), 0) if self.open else 0)
                 self.close(low & 0x1FFFFFF)
-            elif family == ALLOC:
+            elif form == ALLOC:
                 size, address = self.allocation(symbol)
                 low = symbol >> 25 << 25 | size
                 more = [(address >> 3 << 20 | payload & 0xFFFFF) & U64]
-            elif family == FREE:
+            elif form == FREE:
                 more = [self.free(symbol)]
-            elif family != POINT and family != CALL:
+            elif form != POINT and form != CALL:
                 more = [self.difference(self.value.get(h1(symbol, 12), 0))]
                 self.value[h1(symbol, 12)] = more[0]
             words += [self.ticks << 32 | low, *more]
             self.after_two[two] = self.after_one[one] = symbol
-            before, before_that = (symbol if family == ALLOC else low), before
+            before, before_that = (symbol if form == ALLOC else low), before
         assert len(words) == count
         return words
 

@@ -171,29 +171,29 @@ engine_stats(PyObject *module, PyObject *unused)
                          (Py_ssize_t)ep_names_bytes());
 }
 
-/* [(number, identifier, word, legacy code, family, domain, pairing, group, meaning)] of every kind
+/* [(number, identifier, word, legacy code, form, domain, pairing, group, meaning)] of every kind
  * that is a row. */
 static PyObject *
 kind_table(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    static const char *const families[] = {"call", "alloc", "free", "point", "value"};
+    static const char *const forms[] = {"call", "alloc", "free", "point", "value"};
     static const char *const domains[] = {"raw", "mem", "obj", "numpy", "libc", NULL};
     static const char *const pairings[] = {"neither", "opens", "closes"};
     static const char *const meanings[EP_KIND_COUNT] = {
-#define EP_KIND(number, NAME, word, legacy, FAMILY, DOMAIN, PAIRING, GROUP, meaning) [number] = meaning,
+#define EP_KIND(number, NAME, word, legacy, FORM, DOMAIN, PAIRING, GROUP, meaning) [number] = meaning,
 #include "events.def"
 #undef EP_KIND
     };
     PyObject *rows = PyList_New(0);
     for (int kind = 1; rows != NULL && kind < EP_KIND_COUNT; kind++) {
         const ep_kind_info *info = &ep_kinds[kind];
-        if (info->name == NULL || info->family == EP_FAMILY_CONTROL) {
+        if (info->name == NULL || info->form == EP_FORM_CONTROL) {
             continue;
         }
         PyObject *row = Py_BuildValue("issiszsss", kind, info->name, info->word, (int)info->legacy,
-                                      families[info->family], domains[info->domain],
+                                      forms[info->form], domains[info->domain],
                                       pairings[info->pairing], ep_kind_group_words[info->group],
                                       meanings[kind]);
         if (row == NULL || PyList_Append(rows, row) < 0) {
