@@ -331,6 +331,19 @@ def test_what_hypothesis_leaves_in_the_collector_does_not_count(suite):
     done.assert_outcomes(passed=1)
 
 
+@pytest.mark.thorough
+def test_subtests_are_reported_once_and_do_not_count(suite):
+    text = (
+        "import unittest\nclass TestIt(unittest.TestCase):\n    def test_it(self):\n"
+        "        for n in range(3):\n            with self.subTest(n=n):\n                leaf(n)\n"
+    )
+    suite(text, "--eventprof-counts", "--eventprof-update")
+    done = suite.again("--eventprof-counts", "--junitxml=found.xml", "-n1", "-pxdist")
+
+    done.stdout.fnmatch_lines(["1 test: 1 as counted before", "*1 passed*"])
+    assert "6 subtests" not in done.stdout.str()
+
+
 # ---- Committed counts ----------------------------------------------------------------------------
 
 TWO = "def test_a():\n    work(5)\ndef test_b():\n    work(7)\n"
