@@ -537,6 +537,23 @@ def test_a_table_that_grows_in_one_run_neither_drifts_nor_fails(suite):
     assert {each["state"] for each in found.values()} == {"equal"}
 
 
+def test_a_trace_function_such_as_that_of_coverage_does_not_count(suite, monkeypatch):
+    text = (
+        "import os, sys\nseen = set()\ndef trace(frame, *_):\n"
+        "    seen.add(frame.f_code.co_name)\n    return trace\n"
+        "@pytest.fixture(autouse=True)\ndef _traced():\n"
+        "    sys.settrace(trace if 'TRACED' in os.environ else None)\n    yield\n"
+        "    assert 'TRACED' not in os.environ or sys.gettrace() is trace\n    sys.settrace(None)\n"
+        "def test_it():\n    work(40)\n"
+        "def test_last():\n    assert ('leaf' in seen) == ('TRACED' in os.environ)\n"
+    )
+    suite(text, "--eventprof-counts", "--eventprof-update")
+    monkeypatch.setenv("TRACED", "1")
+    done = suite.again("--eventprof-counts")
+
+    done.stdout.fnmatch_lines(["2 tests: 2 as counted before"])
+
+
 def test_the_first_instances_of_a_class_do_not_drift(suite):
     one = "class C{0}:\n    def __init__(self):\n        self.name = {0}\n"
     classes = "".join(one.format(n) for n in range(12))
