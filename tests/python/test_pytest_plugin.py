@@ -372,6 +372,11 @@ def test_an_update_without_a_mark_says_so(suite):
     assert not (suite.path / "eventprof.counts.json").exists()
 
 
+@pytest.mark.parametrize("option", ["--eventprof-top=3", "--eventprof-json=found.json"])
+def test_an_option_that_shows_counts_says_if_there_are_none(suite, option):
+    suite(TWO, option).stdout.fnmatch_lines(["no test is counted: none has the mark; *"])
+
+
 def test_a_changed_count_fails_with_what_changed(suite):
     suite(TWO, "--eventprof-counts", "--eventprof-update")
     path = suite.path / "test_it.py"
