@@ -333,6 +333,7 @@ def test_what_hypothesis_leaves_in_the_collector_does_not_count(suite):
 
 @pytest.mark.thorough
 def test_subtests_are_reported_once_and_do_not_count(suite):
+    pytest.importorskip("xdist")
     text = (
         "import unittest\nclass TestIt(unittest.TestCase):\n    def test_it(self):\n"
         "        for n in range(3):\n            with self.subTest(n=n):\n                leaf(n)\n"
