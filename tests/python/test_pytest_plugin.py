@@ -306,6 +306,17 @@ def test_the_collector_is_as_it_was(suite):
         suite(text.format(gc=gc, on=on)).assert_outcomes(passed=2)
 
 
+@pytest.mark.thorough
+def test_a_run_does_not_collect_what_was_there_before(suite):
+    done = suite(
+        "import gc\n@pytest.mark.eventprof(max_calls=1, warmup=0)\n"
+        "def test_it():\n    assert gc.get_freeze_count() > 1000\n",
+        apart=True,
+    )
+
+    done.assert_outcomes(passed=1)
+
+
 def test_callbacks_of_the_collector_do_not_count(suite):
     done = suite(
         "import gc\ndef callback(*given):\n    leaf(1)\n"
