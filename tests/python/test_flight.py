@@ -163,6 +163,19 @@ def test_a_watch_that_raises_writes_a_file(tmp_path):
     assert [file.reason for file in flight.written] == ["part raised KeyError"]
 
 
+@pytest.mark.parametrize("more", [{"pause": "10 s"}, {"pause": "0 s", "which": "worst"}])
+def test_slow_parts_keep_no_failure_away(tmp_path, more):
+    flight = flight_recorder(tmp_path, keep=1, **more)
+    with flight:
+        with flight.watch("part", longer_than=0, raises=KeyError):
+            time.sleep(0.002)
+        assert flight.wait(30)
+        with pytest.raises(KeyError), flight.watch("part", longer_than=0, raises=KeyError):
+            raise KeyError
+        assert flight.wait(30)
+    assert [file.trigger for file in flight.written] == ["part", "part: KeyError"]
+
+
 def test_a_watch_decorates_functions_and_coroutines(tmp_path):
     flight = flight_recorder(tmp_path)
 

@@ -101,7 +101,8 @@ PLANTED = {
 }
 
 
-#: 3.11 reports no calls of types, and a copy that is made once is within the tolerance of bytes.
+#: 3.11 reports no calls of types, and what these allocate is within the tolerance of bytes. The
+#: table in doc/testing.rst has the figures.
 UNSEEN_ON_3_11 = {
     "one more call in a loop",
     "a copy of a dict",

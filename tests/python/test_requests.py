@@ -334,7 +334,7 @@ def test_a_slow_request_and_a_failed_one_write_files(tmp_path):
         flight.wait()
 
     assert [written.trigger for written in flight.written] == [
-        "GET /orders/{number}", "GET /orders/{number}", "GET"
+        "GET /orders/{number}", "GET /orders/{number}", "GET: KeyError"
     ]  # fmt: skip
     assert " ms (request " in flight.written[0].reason
     assert flight.written[2].reason.startswith("GET raised KeyError (request ")

@@ -425,3 +425,20 @@ def test_loops_on_threads_at_once_each_have_their_own_tasks(task_type, backend):
     assert tasks_of(rec.trace, *names) == {
         name: {f"{k} {n}": 6 for n in range(40)} for k, name in enumerate(names)
     }
+
+
+def test_the_tree_of_spans_of_tasks_says_why_there_is_none():
+    async def part():
+        with eventprof.span("part"):
+            await asyncio.sleep(0)
+
+    async def main():
+        await asyncio.gather(part(), part())
+
+    with eventprof.record(memory=False) as rec:
+        asyncio.run(main())
+
+    with pytest.raises(ValueError, match="no span 'part' has a tree: each overlaps others"):
+        rec.trace.show_tree(span="part")
+    with pytest.raises(ValueError, match="there is no span 'parts'; did you mean 'part'"):
+        rec.trace.show_tree(span="parts")

@@ -61,6 +61,12 @@ def find_call(trace: Trace, asked: Mapping[str, Any]) -> int:
     if not len(calls):
         what = "span" if is_span else "call of a function"
         texts = [row[0] for row in rows if row[0] and (row[4] == "user") == is_span]
+        if is_span and wanted:
+            raise ValueError(
+                f"no span {name!r} has a tree: each overlaps others of its thread, as those of "
+                "tasks do. eventprof requests --request ID has the functions of one request, "
+                "trace.where(LABEL=VALUE) those of one label"
+            )
         raise unknown_name(name, texts, what)
     return int(calls[np.argmax(trace._core.calls("duration")[calls])])
 

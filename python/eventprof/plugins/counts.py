@@ -71,7 +71,8 @@ class _Kinds:
         if kind != "python" or file is None:
             return _OTHER
         is_installed = file.startswith(self._installed)
-        if is_installed and f"{module}.".startswith(self._tools):
+        is_made = file == "<string>"  # methods that dataclasses make
+        if (is_installed or is_made) and f"{module}.".startswith(self._tools):
             return _TOOL
         if file.startswith("<frozen ") or (file.startswith(self._standard) and not is_installed):
             return _OTHER

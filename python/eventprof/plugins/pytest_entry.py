@@ -33,6 +33,9 @@ INI = (
     ("max_time", "time, as '10 ms'"),
 )
 _OLDEST = (8, 0)
+_NOT_ASKED = (
+    "no test is counted: none has the mark; --eventprof-counts counts all, --eventprof records them"
+)
 
 
 def pytest_addoption(parser: Any) -> None:
@@ -109,8 +112,13 @@ def pytest_configure(config: Any) -> None:
 
 def pytest_collection_finish(session: Any) -> None:
     """Load the rest of the plugin if a test has the mark."""
+    manager, option = session.config.pluginmanager, session.config.option
     if any(item.get_closest_marker("eventprof") for item in session.items):
         _load(session.config)
+    elif (option.eventprof_top or option.eventprof_json) and not (
+        manager.has_plugin("eventprof-runs") or getattr(option, "numprocesses", None)
+    ):  # with pytest-xdist, only the workers know the tests
+        manager.register(_Nothing(_NOT_ASKED), "eventprof-runs")
 
 
 def _load(config: Any) -> None:

@@ -170,7 +170,8 @@ class Runs:
                 return item.parent if again else nextitem
 
             chosen: list[Any] = []
-            reports = self._once(item, window, following, chosen)
+            with _no_reports_of_subtests(item) if turn else contextlib.nullcontext():
+                reports = self._once(item, window, following, chosen)
             if turn == 0:
                 first, recorded = reports, window
             if turn < max(asked.warmup, 1):
@@ -343,6 +344,29 @@ class Runs:
             report.longrepr = result.failure
 
 
+class _Quiet:
+    """The hooks of an item without those that tell others of a subtest."""
+
+    def __init__(self, hooks: Any) -> None:
+        self._hooks = hooks
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("pytest_runtest_logreport", "pytest_exception_interact"):
+            return lambda **_: None
+        return getattr(self._hooks, name)
+
+
+@contextlib.contextmanager
+def _no_reports_of_subtests(item: Any) -> Iterator[None]:
+    """Run without reports of subtests, which the first run has sent: each ends with one."""
+    proxy = item.session.gethookproxy
+    item.session.gethookproxy = lambda path: _Quiet(proxy(path))
+    try:
+        yield
+    finally:
+        del item.session.gethookproxy
+
+
 # ---- Messages ------------------------------------------------------------------------------------
 
 
@@ -427,7 +451,7 @@ def _tools(config: Any) -> Iterator[str]:
     The first test of Hypothesis sets a callback of the collector that stays. It would count in each
     later test that runs the collector.
     """
-    yield from ("_pytest", "pytest", "pluggy", "hypothesis")
+    yield from ("_pytest", "pytest", "pluggy", "execnet", "hypothesis")
     installed = {dist for _, dist in config.pluginmanager.list_plugin_distinfo()}
     for dist in installed:
         for point in getattr(dist, "entry_points", ()):

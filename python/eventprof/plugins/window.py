@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from ..trace import Trace
 
 
+#: 3.12.1 begins with 375 frozen objects, other releases with none. A program has 10,000 and more.
+_FROZEN_AT_START = 1000
+
+
 class Window:
     """Records a function while it runs.
 
@@ -53,6 +57,7 @@ class Window:
         self._collects = True
         self._freezes = False
         self._random: list[tuple[random.Random, Any]] = []
+        self._tracer: Any = None
         self._began = 0
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,7 +109,8 @@ class Window:
         if self._wanted.gc != "on":
             # Older objects are frozen, because a collection of them would take longer than most
             # tests. The collection also empties the interpreter's free lists.
-            self._freezes = not gc.get_freeze_count()
+            # Not if the program has frozen some, because unfreeze() takes all.
+            self._freezes = gc.get_freeze_count() < _FROZEN_AT_START
             if self._freezes:
                 gc.freeze()
             _collect()
@@ -114,6 +120,11 @@ class Window:
         for each, _ in self._random:
             each.seed(0)
         _clear_caches()
+        if self._wanted.warmup and (tracer := sys.gettrace()) is not None:
+            # Of coverage or a debugger, which has seen the first run. The interpreter allocates
+            # for it. Calls that it sees begin here, it sees end in _restore().
+            self._tracer = tracer
+            sys.settrace(None)
 
     def _close(self) -> None:
         self.time = time.perf_counter_ns() - self._began
@@ -137,6 +148,7 @@ class Window:
 
     def _restore(self) -> None:
         """Make everything as it was before the run."""
+        tracer, self._tracer = self._tracer, None
         for each, state in self._random:
             each.setstate(state)
         self._random.clear()
@@ -145,6 +157,8 @@ class Window:
             self._freezes = False
         if self._collects:
             gc.enable()
+        if tracer is not None:
+            sys.settrace(tracer)
 
 
 #: Clears the interpreter's own caches. That of the attributes of types keeps names alive.

@@ -396,7 +396,9 @@ class FlightRecorder:
     ) -> None:
         """Ask for a file if a part of the program was too slow or failed."""
         if kind is not None and raises and issubclass(kind, raises):
-            self._ask(_Request(name, f"{name} raised {kind.__name__}{which}", took_ns))
+            # A trigger of its own: otherwise slow parts would keep the files of all failures away.
+            trigger = f"{name}: {kind.__name__}"
+            self._ask(_Request(trigger, f"{name} raised {kind.__name__}{which}", took_ns))
         elif longer_than_ns is not None and took_ns > longer_than_ns:
             self._ask(_Request(name, f"{name} took {took_ns / 1e6:,.6g} ms{which}", took_ns))
 
