@@ -213,6 +213,38 @@ def test_joblib(tmp_path):
     assert 0 not in found
 
 
+@pytest.mark.thorough
+def test_a_dask_cluster(tmp_path):
+    pytest.importorskip("distributed")
+    write(
+        tmp_path,
+        main="""
+            import distributed
+            import jobs
+            if __name__ == "__main__":
+                with distributed.LocalCluster(
+                    n_workers=2, threads_per_worker=1, dashboard_address=None
+                ) as cluster, distributed.Client(cluster) as client:
+                    tasks = client.map(jobs.work, range(20), pure=False)
+                    assert client.gather(tasks) == list(range(20))
+        """,
+        jobs="""
+            import time
+            def work(n):
+                time.sleep(0.05)
+                return n
+        """,
+    )
+
+    run(tmp_path, "--no-memory", "--include", "jobs", "-o", "dask.epd", "main.py")
+
+    trace = eventprof.open(tmp_path / "dask.epd")
+    found = calls_of(trace, "work")
+    assert sum(found.values()) == 20
+    assert 0 not in found and len(found) <= 2
+    assert trace.verify().ok
+
+
 # ---- What is made --------------------------------------------------------------------------------
 
 
