@@ -80,19 +80,20 @@ def run(folder, *arguments, **options):
 
 def alone(test):
     """Run a test in a new interpreter: no test before it has left threads or memory there."""
+    folder, file = os.path.split(test.__code__.co_filename)
 
     @functools.wraps(test)
     def run(**fixtures):
         given = {name: str(each) for name, each in fixtures.items()}
         code = f"""
             import pathlib
-            import {test.__module__} as tests
+            import {file.removesuffix(".py")} as tests
             given = {given!r}
             tests.{test.__name__}.__wrapped__(**{{n: pathlib.Path(p) for n, p in given.items()}})
         """
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(code)],
-            env=environment(PYTHONPATH=os.pathsep.join(filter(None, sys.path))),
+            env=environment(PYTHONPATH=os.pathsep.join(filter(None, [folder, *sys.path]))),
             capture_output=True,
             text=True,
             timeout=300,
