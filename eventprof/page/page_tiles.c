@@ -66,10 +66,12 @@ scratch_give(ep_page *page, ep_page_scratch *scratch)
     pthread_mutex_unlock(&page->lock);
 }
 
+/* first: the tile's first row, of `count` in all. */
 static EP_CHECKED bool
-part_open(ep_page *page, size_t rows, ep_page_part *part)
+part_open(ep_page *page, size_t first, size_t count, ep_page_part *part)
 {
-    *part = (ep_page_part){.scratch = scratch_take(page), .rows = rows};
+    size_t rest = count - first;
+    *part = (ep_page_part){.scratch = scratch_take(page), .rows = rest < page->tile ? rest : page->tile};
     if (part->scratch == NULL) {
         return false;
     }
@@ -130,12 +132,12 @@ ep_page_call_tile(ep_page *page, size_t tile, ep_page_part *out)
     if (tile > page->call_count / page->tile || tile * page->tile >= page->call_count) {
         return EP_ARGUMENT;
     }
-    size_t first = tile * page->tile, rest = page->call_count - first;
-    size_t rows = rest < page->tile ? rest : page->tile;
+    size_t first = tile * page->tile;
     ep_page_part part;
-    if (!part_open(page, rows, &part)) {
+    if (!part_open(page, first, page->call_count, &part)) {
         return EP_NOMEM;
     }
+    const size_t rows = part.rows;
     ep_page_scratch *s = part.scratch;
     int64_t *gap = (int64_t *)s->wide[0], end = 0;
     uint64_t *duration = s->wide[1], *sorted = s->wide[2];
@@ -359,12 +361,12 @@ ep_page_block_tile(ep_page *page, size_t number, ep_page_part *out)
         return EP_ARGUMENT;
     }
     const ep_page_mark *mark = &page->marks[number];
-    size_t first = number * page->tile, rest = page->event_count - first;
-    size_t rows = rest < page->tile ? rest : page->tile;
+    size_t first = number * page->tile;
     ep_page_part part;
-    if (!part_open(page, rows, &part)) {
+    if (!part_open(page, first, page->event_count, &part)) {
         return EP_NOMEM;
     }
+    const size_t rows = part.rows;
     ep_page_scratch *s = part.scratch;
     block_tile tile = {
         .page = page,

@@ -186,6 +186,17 @@ ep_py_array_of(void *memory, size_t count, ep_type type)
 }
 
 PyObject *
+ep_py_gathered(const void *rows, size_t count, size_t stride, size_t member_at, ep_type type)
+{
+    void *data;
+    PyObject *array = ep_py_array(count, type, &data);
+    if (array != NULL) {
+        ep_rows_gather(rows, count, stride, member_at, ep_type_bytes(type), data);
+    }
+    return array;
+}
+
+PyObject *
 ep_py_constant(size_t count, ep_type type, int8_t value)
 {
     void *data;

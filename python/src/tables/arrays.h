@@ -18,6 +18,12 @@ PyObject *ep_py_array_zeroed(size_t count, ep_type type, void **data);
 /* An array of memory from ep_array_new(). steals memory. Returns: new. Fails: NULL, memory freed. */
 PyObject *ep_py_array_of(void *memory, size_t count, ep_type type);
 
+/* A fresh array of a member of each of `count` structs. Returns: new. */
+PyObject *ep_py_gathered(const void *rows, size_t count, size_t stride, size_t member_at, ep_type type);
+
+#define EP_PY_GATHERED(rows, count, struct, field, type) \
+    ep_py_gathered(rows, count, sizeof(struct), offsetof(struct, field), type)
+
 /* A read-only array of one value, which takes no memory (its stride is 0). Returns: new. */
 PyObject *ep_py_constant(size_t count, ep_type type, int8_t value);
 

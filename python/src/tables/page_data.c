@@ -104,21 +104,6 @@ data_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
-/* A fresh array of a member of each of `count` structs. */
-static PyObject *
-gathered(const void *rows, size_t count, size_t stride, size_t member_at, ep_type type)
-{
-    void *data;
-    PyObject *array = ep_py_array(count, type, &data);
-    if (array != NULL) {
-        ep_rows_gather(rows, count, stride, member_at, ep_type_bytes(type), data);
-    }
-    return array;
-}
-
-#define GATHERED(rows, count, struct, field, type) \
-    gathered(rows, count, sizeof(struct), offsetof(struct, field), type)
-
 /* counts() -> (calls, blocks, births and deaths). */
 static PyObject *
 data_counts(PyObject *object, PyObject *unused)
@@ -144,10 +129,11 @@ data_rows(PyObject *object, PyObject *unused)
 {
     (void)unused;
     const ep_page *page = page_of(object);
-    return Py_BuildValue("NNNN", GATHERED(page->rows, page->row_count, ep_page_row, thread, EP_TYPE_INT32),
-                         GATHERED(page->rows, page->row_count, ep_page_row, depth, EP_TYPE_INT32),
-                         GATHERED(page->rows, page->row_count, ep_page_row, first, EP_TYPE_INT32),
-                         GATHERED(page->rows, page->row_count, ep_page_row, count, EP_TYPE_INT32));
+    return Py_BuildValue("NNNN",
+                         EP_PY_GATHERED(page->rows, page->row_count, ep_page_row, thread, EP_TYPE_INT32),
+                         EP_PY_GATHERED(page->rows, page->row_count, ep_page_row, depth, EP_TYPE_INT32),
+                         EP_PY_GATHERED(page->rows, page->row_count, ep_page_row, first, EP_TYPE_INT32),
+                         EP_PY_GATHERED(page->rows, page->row_count, ep_page_row, count, EP_TYPE_INT32));
 }
 
 /* order() -> the row of calls of each place on the page. */
@@ -200,18 +186,19 @@ data_coarse(PyObject *object, PyObject *unused)
     (void)unused;
     const ep_page_coarse *rows = page_of(object)->coarse;
     size_t count = page_of(object)->coarse_count;
-    return Py_BuildValue("NNNNN", GATHERED(rows, count, ep_page_coarse, start, EP_TYPE_INT64),
-                         GATHERED(rows, count, ep_page_coarse, end, EP_TYPE_INT64),
-                         GATHERED(rows, count, ep_page_coarse, function, EP_TYPE_INT32),
-                         GATHERED(rows, count, ep_page_coarse, longest, EP_TYPE_INT64),
-                         GATHERED(rows, count, ep_page_coarse, sum, EP_TYPE_INT64));
+    return Py_BuildValue("NNNNN", EP_PY_GATHERED(rows, count, ep_page_coarse, start, EP_TYPE_INT64),
+                         EP_PY_GATHERED(rows, count, ep_page_coarse, end, EP_TYPE_INT64),
+                         EP_PY_GATHERED(rows, count, ep_page_coarse, function, EP_TYPE_INT32),
+                         EP_PY_GATHERED(rows, count, ep_page_coarse, longest, EP_TYPE_INT64),
+                         EP_PY_GATHERED(rows, count, ep_page_coarse, sum, EP_TYPE_INT64));
 }
 
 static PyObject *
 links_object(const ep_page_links *links)
 {
-    return Py_BuildValue("NN", GATHERED(links->links, links->count, ep_page_link, from, EP_TYPE_INT32),
-                         GATHERED(links->links, links->count, ep_page_link, to, EP_TYPE_INT32));
+    return Py_BuildValue("NN",
+                         EP_PY_GATHERED(links->links, links->count, ep_page_link, from, EP_TYPE_INT32),
+                         EP_PY_GATHERED(links->links, links->count, ep_page_link, to, EP_TYPE_INT32));
 }
 
 /* orphans() -> (call, parent): places on the page; parent -1: it has none. */

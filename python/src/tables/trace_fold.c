@@ -21,12 +21,10 @@ static int
 put_fields(PyObject *into, const field *fields, const void *rows, size_t count, size_t stride)
 {
     for (const field *f = fields; f->name != NULL; f++) {
-        void *data;
-        PyObject *array = ep_py_array(count, f->type, &data);
+        PyObject *array = ep_py_gathered(rows, count, stride, f->at, f->type);
         if (array == NULL) {
             return -1;
         }
-        ep_rows_gather(rows, count, stride, f->at, ep_type_bytes(f->type), data);
         int status = PyDict_SetItemString(into, f->name, array);
         Py_DECREF(array);
         if (status < 0) {

@@ -5,35 +5,20 @@
 
 /* ---- Arrays ---------------------------------------------------------------------------------- */
 
-/* A fresh array of a member of each of `count` structs. */
-static PyObject *
-gathered(const void *rows, size_t count, size_t stride, size_t member_at, ep_type type)
-{
-    void *data;
-    PyObject *array = ep_py_array(count, type, &data);
-    if (array != NULL) {
-        ep_rows_gather(rows, count, stride, member_at, ep_type_bytes(type), data);
-    }
-    return array;
-}
-
-#define GATHERED(rows, count, struct, field, type) \
-    gathered(rows, count, sizeof(struct), offsetof(struct, field), type)
-
 /* A fresh array of int64. */
 static PyObject *
 copied(const int64_t *values, size_t count)
 {
-    return gathered(values, count, sizeof *values, 0, EP_TYPE_INT64);
+    return ep_py_gathered(values, count, sizeof *values, 0, EP_TYPE_INT64);
 }
 
 /* (keys, bytes, blocks) of groups. */
 static PyObject *
 groups_object(const ep_groups *groups)
 {
-    return Py_BuildValue("NNN", GATHERED(groups->rows, groups->count, ep_group, key, EP_TYPE_INT32),
-                         GATHERED(groups->rows, groups->count, ep_group, bytes, EP_TYPE_INT64),
-                         GATHERED(groups->rows, groups->count, ep_group, blocks, EP_TYPE_INT64));
+    return Py_BuildValue("NNN", EP_PY_GATHERED(groups->rows, groups->count, ep_group, key, EP_TYPE_INT32),
+                         EP_PY_GATHERED(groups->rows, groups->count, ep_group, bytes, EP_TYPE_INT64),
+                         EP_PY_GATHERED(groups->rows, groups->count, ep_group, blocks, EP_TYPE_INT64));
 }
 
 /* ---- Functions ------------------------------------------------------------------------------- */
@@ -53,7 +38,7 @@ ep_py_trace_function_stats(PyObject *object, PyObject *unused)
         if (c->table != EP_TABLE_FUNCTIONS || c->step != EP_STEP_SUMMARY) {
             continue;
         }
-        PyObject *array = gathered(summary->rows, summary->count, c->stride, c->member_at, c->type);
+        PyObject *array = ep_py_gathered(summary->rows, summary->count, c->stride, c->member_at, c->type);
         if (array == NULL || PyDict_SetItemString(columns, c->name, array) < 0) {
             Py_CLEAR(columns);
         }
@@ -120,10 +105,11 @@ ep_py_trace_bins(PyObject *object, PyObject *args)
         return PyErr_NoMemory();
     }
     EP_PY_WITHOUT_GIL(self, ep_summary_bins(&self->trace.blocks, wanted, (size_t)count, bins));
-    PyObject *result = Py_BuildValue("NNNN", GATHERED(bins, (size_t)count, ep_bin, min, EP_TYPE_INT64),
-                                     GATHERED(bins, (size_t)count, ep_bin, max, EP_TYPE_INT64),
-                                     GATHERED(bins, (size_t)count, ep_bin, last, EP_TYPE_INT64),
-                                     GATHERED(bins, (size_t)count, ep_bin, blocks, EP_TYPE_INT64));
+    PyObject *result = Py_BuildValue("NNNN",
+                                     EP_PY_GATHERED(bins, (size_t)count, ep_bin, min, EP_TYPE_INT64),
+                                     EP_PY_GATHERED(bins, (size_t)count, ep_bin, max, EP_TYPE_INT64),
+                                     EP_PY_GATHERED(bins, (size_t)count, ep_bin, last, EP_TYPE_INT64),
+                                     EP_PY_GATHERED(bins, (size_t)count, ep_bin, blocks, EP_TYPE_INT64));
     free(bins);
     return result;
 }
