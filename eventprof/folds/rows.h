@@ -1,5 +1,5 @@
-/* What rows say only together with their partners: an end the place of its call, a free the size of its
- * block. For those who want each row once, and no columns of the recording.
+/* What a row says of its partner: an end has the place of its call, a free the size of its block. Both are
+ * found in one pass over the events, without columns of the recording, for those who read each row once.
  *
  *   events   call 7   malloc 64   return f   free     -> place    7    9    7    9     (as numbers)
  *                                                        change       64       -64

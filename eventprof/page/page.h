@@ -8,7 +8,8 @@
  * A *place on the page* is a call's number there: calls are sorted by thread, then depth, then start. A
  * *birth* is an allocation, a *death* a free. A *holder* of a block is the function of its call, the line
  * that was executing, or the own line that it is charged to. A *place* of holders is a function and a line.
- * A block's holders are computed from its records each time: 12 bytes a block cost more than that. */
+ * A block's holders are computed from its records each time they are needed: to store them would take 12
+ * bytes a block, and writing these takes longer. */
 #ifndef EP_PAGE_H
 #define EP_PAGE_H
 
