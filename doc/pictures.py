@@ -77,7 +77,7 @@ def sales():
     report(join(clean(load(make_csv(100)))))  # what is imported late is imported now
     del pd
     text = make_csv(60_000)
-    with eventprof.record(buffer="1 GiB") as rec:
+    with eventprof.record(buffer="1 GiB", overhead=True) as rec:
         with eventprof.span("load"):
             orders = load(text)
         with eventprof.span("clean"):
@@ -122,7 +122,7 @@ def waiting():
         threading.Thread(target=consume, args=(jobs, lock, results), name=f"worker_{n}")
         for n in range(3)
     ]
-    with eventprof.record(buffer="256 MiB") as rec:
+    with eventprof.record(buffer="256 MiB", overhead=True) as rec:
         for worker in workers:
             worker.start()
         produce(jobs, 40)
@@ -166,7 +166,7 @@ def service():
     app.get("/orders/{customer}")(show_orders)
     with TestClient(app) as client:
         client.get("/orders/1")
-        with eventprof.record(buffer="1 GiB") as rec:
+        with eventprof.record(buffer="1 GiB", overhead=True) as rec:
             for customer in range(25):
                 with eventprof.span(f"request {customer}"):
                     client.get(f"/orders/{customer}")

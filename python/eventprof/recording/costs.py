@@ -23,7 +23,7 @@ SORTS = {
 }
 
 # Each loop makes two events a step, and no others. The code is not in a file of this package,
-# because # that is never recorded, and calls that it makes take a slower path.
+# because that is never recorded, and calls that it makes take a slower path.
 _LOOPS = """
 def nothing():
     pass
@@ -183,6 +183,7 @@ def overhead(
         marks=False,
     )
     recorder = make()
+    recorder._warns = False  # its ring is filled on purpose
     loops = _compile()
     sorts = [
         *(["call", "resume"] if calls else []),

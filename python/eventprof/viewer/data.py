@@ -241,7 +241,7 @@ def _cost(known: Any) -> str:
         ]
         if numbers:
             return f"{min(numbers):.0f} to {max(numbers):.0f} ns"
-    return "not measured"
+    return "not measured (eventprof run --overhead measures it)"
 
 
 def _threads(trace: Trace) -> list[dict[str, Any]]:
