@@ -130,12 +130,12 @@ def _slow_text(trace: Trace, tree: Tree) -> list[str]:
     if not lines:
         return []
     waited, blocked = int(tree.lock_waited.sum()), int(tree.blocked.sum())
-    aside = [f"working time {show_ns(tree.working)}"]
-    if waited:
-        aside.append(f"waited for the GIL {show_ns(waited)}")
-    if blocked:
-        aside.append(f"blocked {show_ns(blocked)}")
-    return [f"slow, by own line ({', '.join(aside)})", *_laid_out(lines, show_ns)]
+    heads = [f"slow, by own line (working time {show_ns(tree.working)})"]
+    others = [(waited, "waiting for the GIL"), (blocked, "blocked")]
+    told = [f"{show_ns(time)} {what}" for time, what in others if 100 * time >= tree.working]
+    if told:
+        heads.append(f"outside of it: {', '.join(told)}")
+    return [*heads, *_laid_out(lines, show_ns)]
 
 
 def _peak_text(trace: Trace, tree: Tree) -> list[str]:
