@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import re
+import time
 
 import faulty
 import pytest
@@ -48,6 +49,23 @@ def test_planted_faults_are_named_first(rule, program):
     assert first.numbers and first.claim and first.advice
     assert first.command.startswith("eventprof ")
     assert not first.evidence or first.evidence[0].name
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not raw.HAS_GIL, reason="no thread waits for an interpreter's lock")
+def test_a_thread_that_starts_others_and_waits_is_not_said_to_compute_in_turn_with_them():
+    def program():
+        end = time.perf_counter() + 0.1
+        while time.perf_counter() < end:
+            pass
+        faulty.computes_in_threads()
+        time.sleep(0.2)
+
+    (found,) = (each for each in record(program).analyze() if each.rule == "lock-waiting")
+
+    assert found.numbers["threads"] == len(found.evidence) == 3
+    (line,) = (each for each in findings.text_lines([found], "a.epr") if each.endswith(found.evidence[0].name))
+    assert line == f"   at {found.evidence[0].name}"
 
 
 @pytest.mark.thorough

@@ -144,7 +144,8 @@ def text_lines(findings: Iterable[Finding], file: str) -> Iterator[str]:
         yield f"{number}. {finding.claim}"
         for evidence in finding.evidence[:3]:
             calls = f", {plural(evidence.calls, 'call')}" if evidence.calls else ""
-            yield f"   at {evidence.place()}  {evidence.name}{calls}"
+            name = "" if evidence.file is None else f"  {evidence.name}"
+            yield f"   at {evidence.place()}{name}{calls}"
         yield f"   {finding.advice}"
         yield f"   more: {finding.command.replace('FILE', file)}"
 

@@ -421,20 +421,27 @@ def exceptions(case: Case) -> Iterator[Finding]:
     )
 
 
+#: A fifth of the time after which the interpreter asks a thread to give up the lock.
+_LONG_TENURE_NS = 1_000_000
+
+
 def lock_waiting(case: Case) -> Iterator[Finding]:
     """Find threads that wait for each other to give up the interpreter's lock."""
     trace, tree = case.trace, case.tree
     if not tree.has_lock or len(trace._thread_rows) < 2:
         return
     tenures = trace._core.tenures()
-    many = np.bincount(tenures["thread"], minlength=len(trace._thread_rows))
-    # Threads with only short tenures pass messages to each other; they do not compete for the lock.
-    length = np.bincount(tenures["thread"], weights=tenures["end"] - tenures["start"],
-                         minlength=len(trace._thread_rows))  # fmt: skip
+    took = tenures["end"] - tenures["start"]
+    # Threads with only short tenures pass messages to each other, and one that starts others and
+    # waits for them has a long one before and after: these do not compete for the lock.
+    long = took >= _LONG_TENURE_NS
+    many = np.bincount(tenures["thread"][long], minlength=len(trace._thread_rows))
+    length = np.bincount(tenures["thread"], weights=took, minlength=len(trace._thread_rows))
     busy = np.flatnonzero((many >= 3) & (length >= 0.1 * trace.duration))
     waited = int(tree.lock_waited.sum())
     work = int(length[busy].sum())
-    if len(busy) < 2 or work < 0.5 * trace.duration or waited < 0.5 * work or work < 50_000_000:
+    part = work / max(trace.duration, 1)
+    if len(busy) < 2 or part < 0.25 or waited < 0.5 * work or work < 50_000_000:
         return
     names = [trace._thread_rows[at][0] or f"thread {at}" for at in busy.tolist()]
     yield Finding(
@@ -442,8 +449,8 @@ def lock_waiting(case: Case) -> Iterator[Finding]:
         f"{len(busy)} threads compute in turn: together they waited {show_ns(waited)} for the "
         f"interpreter's lock, and worked {show_ns(work)} in {show_ns(trace.duration)}",
         "Threads do not make Python code faster here: use processes, or a build without the lock.",
-        min(0.5 * waited / max(work, 1), 0.9),
-        {"threads": len(busy), "waited": waited, "worked": work, "tenures": int(many.sum())},
+        min(0.5 * waited / work, 0.9) * min(part, 1),
+        {"threads": len(busy), "waited": waited, "worked": work, "tenures": len(took)},
         tuple(Evidence(name, None, None) for name in names[:5]),
         "eventprof tree FILE",
     )

@@ -15,7 +15,8 @@ export class Findings {
         make("h3", {}, make("bdi", {}, clean(claim))),
         ...(call >= 0 ? [make("div", {}, link("show this call", call))] : []),
         make("ul", {}, ...evidence.map((/** @type {{name: string, place: string, calls: number|null, call: number}} */ each) =>
-          make("li", {}, link(clean(each.place), each.call), " ", make("bdi", { class: "soft" }, clean(each.name)), each.calls ? `, ${showCount(each.calls)} calls` : ""))),
+          make("li", {}, link(clean(each.place), each.call), " ",
+            make("bdi", { class: "soft" }, each.name === each.place ? "" : clean(each.name)), each.calls ? `, ${showCount(each.calls)} calls` : ""))),
         make("div", {}, clean(advice)),
         make("code", { class: "soft" }, clean(command))));
     }
