@@ -64,7 +64,11 @@ def test_a_thread_that_starts_others_and_waits_is_not_said_to_compute_in_turn_wi
     (found,) = (each for each in record(program).analyze() if each.rule == "lock-waiting")
 
     assert found.numbers["threads"] == len(found.evidence) == 3
-    (line,) = (each for each in findings.text_lines([found], "a.epr") if each.endswith(found.evidence[0].name))
+    (line,) = (
+        each
+        for each in findings.text_lines([found], "a.epr")
+        if each.endswith(found.evidence[0].name)
+    )
     assert line == f"   at {found.evidence[0].name}"
 
 

@@ -33,6 +33,7 @@ export function bindKeys(keys) {
         ["drag", "move the view"], ["Shift+drag", "select a range, for sums and a flame graph"],
         ["click", "select a call; or an instant: what was running, what was live"], ["double click", "fit a call into the view"],
         ["click a thread's name", "fold or unfold it"],
+        ["click \u2191 or \u2193 at the names", "scroll to the lanes that are named there"],
       ].map(([a, b]) => make("tr", {}, make("th", { scope: "row" }, a), make("td", {}, b))))),
     make("button", { type: "button", onclick: () => byId("keys").close() }, "close"),
   );

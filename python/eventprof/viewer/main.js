@@ -521,7 +521,9 @@ class App {
     const { offsetX: x, offsetY: y } = event;
     if (x < GUTTER) {
       const lane = memory ? undefined : timeline.laneAt(y);
-      if (lane && lane.kind === "thread") {
+      const scroll = memory ? null : timeline.scrollOf(y);
+      if (scroll !== null) update({ scroll });
+      else if (lane && lane.kind === "thread") {
         const folded = state.folded.includes(lane.thread) ? state.folded.filter((each) => each !== lane.thread) : [...state.folded, lane.thread];
         update({ folded });
       }

@@ -117,6 +117,7 @@ export class Timeline {
     this.drawSelection(high, look);
     this.drawGutter(visible, top, high, look);
     drawRuler(context, GUTTER, wide, 0, look);
+    this.drawMore(high, look);
     this.drawCursor(high, look);
   }
 
@@ -393,15 +394,44 @@ export class Timeline {
     context.fillStyle = cssOf(look.line);
     context.fillRect(GUTTER - 1, 0, 1, high);
     for (const lane of lanes) {
-      const y = Math.max(RULER, Math.min(lane.y + top, high));
       const middle = Math.min(lane.y + top + lane.height - 9, Math.max(lane.y + top + 9, RULER + 9));
       context.fillStyle = look.text;
       const sign = lane.kind === "thread" ? (lane.folded ? "\u25b8 " : "\u25be ") : "";
       context.fillText(fit(context, sign + clean(lane.name), GUTTER - 16), 6, middle);
       context.fillStyle = cssOf(look.line);
       if (lane.y + top + lane.height + 3 > RULER) context.fillRect(0, lane.y + top + lane.height + 3, this.raster.wide, 1);
-      void y;
     }
+  }
+
+  /** Lanes whose names are out of sight. @param {number} high CSS pixels */
+  outOfSight(high) {
+    const top = RULER - state.scroll;
+    const atEnd = state.scroll >= this.layout.height - high + RULER;
+    return {
+      above: this.layout.lanes.filter((lane) => lane.y + lane.height + top < RULER + 9),
+      below: atEnd ? [] : this.layout.lanes.filter((lane) => lane.y + top + 18 > high - RULER),
+    };
+  }
+
+  /** Says which lanes are above and below. @param {number} high CSS pixels @param {import("./colour.js").Palette} look */
+  drawMore(high, look) {
+    const { context } = this.raster;
+    const { above, below } = this.outOfSight(high);
+    for (const [lanes, sign, y] of /** @type {[import("./lanes.js").Lane[], string, number][]} */ ([[above, "\u2191", 0], [below, "\u2193", high - RULER]])) {
+      if (!lanes.length) continue;
+      context.fillStyle = cssOf(look.line);
+      context.fillRect(0, y, GUTTER - 1, RULER);
+      context.fillStyle = look.text;
+      const names = lanes.map((lane) => clean(lane.name)).join(", ");
+      context.fillText(fit(context, `${sign} ${lanes.length}: ${names}`, GUTTER - 12), 6, y + RULER / 2);
+    }
+  }
+
+  /** Where to scroll to after a click on what `drawMore` wrote; null beside it. @param {number} y CSS pixels */
+  scrollOf(y) {
+    const { above, below } = this.outOfSight(this.raster.high);
+    if (above.length && y < RULER) return above[above.length - 1].y;
+    return below.length && y >= this.raster.high - RULER ? below[0].y : null;
   }
 
   /** Gives the place of a call on the canvas; null if its row is not laid out. @param {number} call */

@@ -321,6 +321,32 @@ def test_threads_fold(shown):
     assert shown.run("eventprofPage.app.timeline.layout.height") == before
 
 
+def test_lanes_out_of_sight_are_named_and_a_click_shows_them(shown):
+    def hidden(where):
+        return shown.run(
+            f"(({{app: {{timeline}}}}) => timeline.outOfSight(timeline.raster.high).{where}"
+            ".map((lane) => lane.name))(eventprofPage)"
+        )
+
+    names = shown.run("eventprofPage.app.timeline.layout.lanes.map((lane) => lane.name)")
+    box = shown.box("#timeline")
+    below = hidden("below")
+    assert hidden("above") == [] and below and names[-len(below) :] == below
+
+    shown.click(60, box["y"] + box["height"] - RULER / 2)
+    shown.settle()
+    assert len(hidden("below")) < len(below)
+    while after := hidden("below"):
+        shown.click(60, box["y"] + box["height"] - RULER / 2)
+        shown.settle()
+        assert len(hidden("below")) < len(after)
+    above = hidden("above")
+    assert above and names[: len(above)] == above
+    shown.click(60, box["y"] + RULER / 2)
+    shown.settle()
+    assert len(hidden("above")) < len(above)
+
+
 @pytest.mark.thorough
 def test_the_fragment_holds_the_view(shown, browser, path, trace, order):
     call = call_of(trace, order, "fib", 3)
