@@ -78,6 +78,46 @@ def test_programs_without_faults_have_no_findings(program):
     assert record(program).analyze() == []
 
 
+def _total(frame):
+    return sum(row["a"] * row["b"] for _, row in frame.iterrows())
+
+
+def _label(frame):
+    return frame.apply(lambda row: f"{row['a']}-{row['b']}", axis=1)
+
+
+def _fill(frame):
+    for number in range(1500):
+        frame.loc[number, "a"] = number
+
+
+@pytest.mark.newest
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("program", "word"), [(_total, "iterrows"), (_label, "apply"), (_fill, "__setitem__")]
+)
+def test_a_frame_that_is_taken_apart_row_by_row_is_found(program, word):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": range(1200), "b": range(1200)})
+
+    def work():
+        program(frame.copy())
+
+    first = record(work).analyze()[0]
+
+    assert first.rule == "row-by-row" and word in first.claim
+    assert first.evidence[0].file == __file__
+    assert first.evidence[0].line == program.__code__.co_firstlineno + (2 if word[0] == "_" else 1)
+
+
+@pytest.mark.newest
+def test_a_frame_that_is_asked_by_columns_has_no_findings():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": range(1200), "b": range(1200)})
+
+    assert record(lambda: (frame["a"] * frame["b"]).sum()).analyze() == []
+
+
 def test_evidence_is_the_line_of_the_fault():
     found = record(faulty.asks_for_each_row).analyze()[0]
 

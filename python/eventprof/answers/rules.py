@@ -52,6 +52,11 @@ IN_A_LOOP: tuple[tuple[str, str | None, tuple[str, ...], int, str], ...] = (
      "Each call copies the array: collect the parts in a list, and join them once."),
     ("concat-in-loop", "pandas.core.reshape.concat", ("concat",), 50,
      "Each call copies the frame: collect the parts in a list, and join them once."),
+    ("row-by-row", "pandas.core.indexing",
+     ("_LocationIndexer.__getitem__", "_LocationIndexer.__setitem__",
+      "_ScalarAccessIndexer.__getitem__", "_ScalarAccessIndexer.__setitem__",
+      "_AtIndexer.__getitem__", "_AtIndexer.__setitem__"), 1000,
+     "Each call looks up one place of the frame: work on whole columns."),
     ("print-in-loop", "builtins", ("print",), 2000, "Print once, after the loop."),
 )  # fmt: skip
 
@@ -91,6 +96,41 @@ def calls_in_a_loop(case: Case) -> Iterator[Finding]:
             share,
             {"calls": count, "calls_each": round(each, 1), "time": time},
             tuple(case.node_evidence(int(node)) for node in nodes[:5]),
+            "eventprof tree FILE",
+        )
+
+
+#: Generators of pandas that make a Series of each row of a frame, and what is called for them.
+_ROWS = {
+    ("pandas.core.frame", "DataFrame.iterrows"): "iterrows",
+    ("pandas.core.apply", "FrameColumnApply.series_generator"): "apply(axis=1)",
+}
+
+
+def frames_by_row(case: Case) -> Iterator[Finding]:
+    """Find frames of pandas that own code takes apart row by row."""
+    tree = case.tree
+    kinds = [_ROWS.get((module or "", name or "")) for name, module, *_ in tree.functions]
+    found = [at for at, kind in enumerate(kinds) if kind]
+    many = np.isin(tree.function, found) & (tree.own("resumes") >= 1000)
+    for node in np.flatnonzero(many).tolist():
+        rows = int(tree.own("resumes")[node])
+        name = kinds[int(tree.function[node])]
+        while not case.own[tree.caller[node]] and tree.parent[node] > 0:
+            node = int(tree.parent[node])
+        # What the loop does with a row of iterrows is work of the function around it.
+        top = int(tree.parent[node]) if name == "iterrows" else node
+        time = int(tree.nodes["total"][top])
+        if not case.own[tree.caller[node]] or time < 0.05 * case.whole:
+            continue
+        yield Finding(
+            "row-by-row",
+            f"{name} makes a Series of each of {rows:,} rows: {show_ns(time)} with what is done "
+            f"with them, {time / case.whole:.0%} of the time",
+            "Work on whole columns; if there must be a loop, itertuples() is many times as fast.",
+            time / case.whole,
+            {"rows": rows, "time": time},
+            (case.node_evidence(node),),
             "eventprof tree FILE",
         )
 
@@ -539,6 +579,7 @@ RULES: tuple[Rule, ...] = (
     blocked_event_loop,
     contended_lock,
     calls_in_a_loop,
+    frames_by_row,
     growing_calls,
     one_slow_call,
     imports,
