@@ -109,9 +109,13 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
     yield "calls by", str(metadata.get("backend") or "(not recorded)")
     for source in metadata.get("displaced", ()):
         yield "displaced", f"{source}: another tool took over"
-    for name, value in dict(metadata.get("options", {})).items():
+    if options := dict(metadata.get("options", {})):
+        yield "options", "of record(), or of eventprof run"
+    for name, value in options.items():
         if isinstance(value, (tuple, list)):
             value = " ".join(map(str, value))
+        elif name == "buffer" and isinstance(value, int):
+            value = show_bytes(value)
         yield f"  {name}", str(value)
     yield "events", f"{events:,} on {plural(len(trace.threads), 'thread')}"
     kinds: dict[str, int] = {}
