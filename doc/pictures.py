@@ -2,7 +2,7 @@
 
     python doc/pictures.py [smaller | notebook | viewers SPEEDSCOPE | firefox VIEWER]
 
-It needs pandas, FastAPI and httpx. With ``smaller`` it makes the flame graph, the comparison and
+It needs pandas, FastAPI and httpx2. With ``smaller`` it makes the flame graph, the comparison and
 the heat map alone, which need nothing. With ``notebook`` it makes that of doc/notebooks.rst, which
 needs JupyterLab, and fails if a summary is wider than its place. With ``viewers`` it makes pictures
 of other tools with our files: it needs SnakeViz, VizTracer, Go, and the folder ``dist/release`` of
@@ -534,6 +534,12 @@ def main() -> None:
             page.run(f"eventprofPage.update({{call: {slowest}, tab: 'call'}})")
             page.run("document.querySelector('#memory-box').style.height = '70px'")
             page.run("document.querySelector('#panel').style.height = '290px'")
+            page.settle()
+            page.run(  # no row is cut at the top
+                "(({state, update, app}) => update({scroll: app.timeline.layout.lanes.flatMap("
+                "(lane) => lane.rows.map(({y}) => y)).findLast((y) => y <= state.scroll)}))"
+                "(eventprofPage)"
+            )
             picture("service-slowest.png")
             page.open(pages["waiting"], "#theme=dark")
             call = find(page, "handle", 12)
