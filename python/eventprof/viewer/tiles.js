@@ -3,39 +3,84 @@
 import { FIRST, LOW, bytesOf, gunzip, take } from "./unpack.js";
 
 const HELPERS = 2; // workers
+export const KEYFRAME = 64; // events of blocks of which the first has its time in full
+export const TOO_FAR = 2 ** 32 - 1;
 
-/** Reads columns one after the other. */
+/** Joins planes of bytes to numbers. Small functions on arrays of one type each are compiled once, and well. @param {Float64Array} out @param {Uint8Array} bytes @param {number} at @param {number} rows @param {number} width */
+export function joinFloats(out, bytes, at, rows, width) {
+  const b = at + rows;
+  const c = b + rows;
+  if (width === 0) out.fill(0);
+  else if (width === 1) out.set(bytes.subarray(at, b));
+  else if (width === 2) for (let i = 0; i < rows; i++) out[i] = bytes[at + i] | (bytes[b + i] << 8);
+  else for (let i = 0; i < rows; i++) out[i] = bytes[at + i] | (bytes[b + i] << 8) | (bytes[c + i] << 16);
+  for (let plane = 3, scale = 2 ** 24, from = c + rows; plane < width; plane++, scale *= 256, from += rows) {
+    for (let i = 0; i < rows; i++) if (bytes[from + i]) out[i] += bytes[from + i] * scale;
+  }
+}
+
+/** The same for numbers of less than 2 ** 32. @param {Uint32Array} out @param {Uint8Array} bytes @param {number} at @param {number} rows @param {number} width */
+export function joinWhole(out, bytes, at, rows, width) {
+  const b = at + rows;
+  const c = b + rows;
+  if (width === 0) out.fill(0);
+  else if (width === 1) out.set(bytes.subarray(at, b));
+  else if (width === 2) for (let i = 0; i < rows; i++) out[i] = bytes[at + i] | (bytes[b + i] << 8);
+  else for (let i = 0; i < rows; i++) out[i] = bytes[at + i] | (bytes[b + i] << 8) | (bytes[c + i] << 16);
+  if (width > 3) for (let i = 0, d = c + rows; i < rows; i++) out[i] |= bytes[d + i] << 24;
+}
+
+/** Reads columns one after the other; planes.h says what their bytes mean. */
 export class Reader {
   /** Each column is decoded into one of these first: loops that always see the same type of array are several times as fast. */
   static scratch = new Float64Array(0);
   static kept = new Float64Array(0);
   static scratch32 = new Uint32Array(0); // of columns that are surely less than 2 ** 32
 
-  /** @param {Uint8Array<ArrayBuffer>} bytes @param {number[]} widths */
-  constructor(bytes, widths) {
+  /** @param {Uint8Array<ArrayBuffer>} bytes @param {(number|number[])[]} forms the `widths` of the head */
+  constructor(bytes, forms) {
     this.bytes = bytes;
-    this.widths = widths;
+    this.forms = forms;
     this.column = 0;
     this.at = 0;
+  }
+
+  /** Whether the next column is 0 in all rows; if so, it is skipped. */
+  skips() {
+    if (this.forms[this.column] !== 0) return false;
+    this.column++;
+    return true;
+  }
+
+  /** Gives the number of the next column's planes of all rows. */
+  width() {
+    const form = this.forms[this.column];
+    return typeof form === "number" ? form : form[0];
+  }
+
+  /** Adds the bytes that a few rows of the next column have more, and goes on to the column after. @param {{[row: number]: number}} out @param {number} rows */
+  more(out, rows) {
+    const form = this.forms[this.column];
+    const { bytes } = this;
+    let at = this.at + this.width() * rows;
+    if (typeof form !== "number") {
+      const [width, few, more] = form;
+      for (let k = 0, row = 0; k < few; k++) {
+        row += bytes[at + k] | (bytes[at + few + k] << 8) | (bytes[at + 2 * few + k] << 16);
+        for (let byte = 0; byte < more; byte++) out[row] += bytes[at + (3 + byte) * few + k] * 256 ** (width + byte);
+      }
+      at += (3 + more) * few;
+    }
+    this.at = at;
+    this.column++;
   }
 
   /** Decodes the next column; the result is valid until the next call. @param {number} rows */
   next(rows) {
     if (Reader.scratch.length < rows) Reader.scratch = new Float64Array(rows);
-    const { bytes } = this;
-    const width = this.widths[this.column++];
-    const a = this.at;
-    this.at += width * rows;
     const out = Reader.scratch.subarray(0, rows);
-    if (width === 0) return out.fill(0);
-    const b = a + rows;
-    const c = b + rows;
-    if (width === 1) out.set(bytes.subarray(a, b));
-    else if (width === 2) for (let i = 0; i < rows; i++) out[i] = bytes[a + i] | (bytes[b + i] << 8);
-    else for (let i = 0; i < rows; i++) out[i] = bytes[a + i] | (bytes[b + i] << 8) | (bytes[c + i] << 16);
-    for (let plane = 3, scale = 2 ** 24, from = c + rows; plane < width; plane++, scale *= 256, from += rows) {
-      for (let i = 0; i < rows; i++) if (bytes[from + i]) out[i] += bytes[from + i] * scale;
-    }
+    joinFloats(out, this.bytes, this.at, rows, this.width());
+    this.more(out, rows);
     return out;
   }
 
@@ -50,30 +95,21 @@ export class Reader {
   /** Decodes the next column, of less than 2 ** 32, to whole numbers: these are faster. The result is valid until the next call. @param {number} rows */
   whole(rows) {
     if (Reader.scratch32.length < rows) Reader.scratch32 = new Uint32Array(rows);
-    const { bytes } = this;
-    const width = this.widths[this.column++];
-    const a = this.at;
-    this.at += width * rows;
     const out = Reader.scratch32.subarray(0, rows);
-    if (width === 0) return out.fill(0);
-    out.set(bytes.subarray(a, a + rows));
-    for (let plane = 1, from = a + rows; plane < width; plane++, from += rows) {
-      const shift = 8 * plane;
-      for (let i = 0; i < rows; i++) out[i] |= bytes[from + i] << shift;
-    }
+    joinWhole(out, this.bytes, this.at, rows, this.width());
+    this.more(out, rows);
     return out;
   }
 
   /** Puts the next column into `out`. @param {Small} out */
   into(out) {
     const rows = out.length;
-    const width = this.widths[this.column];
-    if (width !== 1) {
-      out.set(width > 4 ? this.next(rows) : this.whole(rows));
-      return;
-    }
-    this.column++;
-    out.set(this.bytes.subarray(this.at, (this.at += rows))); // a column of bytes needs no scratch
+    const width = this.width();
+    const form = this.forms[this.column];
+    if (width === 1) {
+      out.set(this.bytes.subarray(this.at, this.at + rows)); // bytes need no scratch
+      this.more(out, rows);
+    } else out.set(width + (typeof form === "number" ? 0 : form[2]) > 4 ? this.next(rows) : this.whole(rows));
   }
 
   /** @param {number} rows */
@@ -96,14 +132,12 @@ export function unzigzag(zigzag) {
   return zigzag % 2 ? -(zigzag + 1) / 2 : zigzag / 2;
 }
 
-/** Gives the place of each row in a column that is sorted by keys. @param {ArrayLike<number>} keys @param {number} rows @param {number} most all keys are less */
-export function placesOf(keys, rows, most) {
-  const next = new Uint32Array(most + 1);
-  for (let i = 0; i < rows; i++) next[keys[i] + 1]++;
-  for (let key = 0; key < most; key++) next[key + 1] += next[key];
-  const places = new Uint32Array(rows);
-  for (let i = 0; i < rows; i++) places[i] = next[keys[i]]++;
-  return places;
+/** Gives for each key where its first row is in a column that is sorted by keys. @param {ArrayLike<number>} keys @param {number} rows @param {number} most all keys are less */
+export function firstOf(keys, rows, most) {
+  const first = new Uint32Array(most + 1);
+  for (let i = 0; i < rows; i++) first[keys[i] + 1]++;
+  for (let key = 0; key < most; key++) first[key + 1] += first[key];
+  return first;
 }
 
 /** @typedef {Uint8Array|Uint16Array|Uint32Array|Float64Array} Small */
@@ -141,92 +175,80 @@ export function namesIn(column, none) {
 
 /**
  * What all tiles have in common. The largest value of a column says which type its array has; task -1: there are no tasks.
- * @typedef {{grain: number, usual: number[], none: number, line: number, task: number, size: number, place: number, thread: number, depth: number}} Common
+ * @typedef {{grain: number, none: number, line: number, task: number, size: number, place: number, row: number}} Common
  */
 
-/** Decodes a tile of calls. @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, and `from` @param {Common} common @param {ArrayBuffer} [room] */
+/** Decodes a tile of calls; `rare` says whether it has columns of kinds and flags. @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, and `from` @param {Common} common @param {ArrayBuffer} [room] */
 export function decodeCalls(bytes, tile, common, room) {
-  const { rows, widths, begins, starts, signed, from } = tile;
-  const { grain, usual, none } = common;
+  const { rows, widths } = tile;
+  const { none } = common;
+  const rare = widths[3] !== 0 || widths[4] !== 0;
   const made = arraysIn({
     start: [Float64Array, rows], dur: [Float64Array, rows], func: [smallType(none), rows], line: [smallType(common.line), rows],
-    task: [smallType(common.task), common.task < 0 ? 0 : rows], kind: [Uint8Array, rows], flags: [Uint8Array, rows],
+    task: [smallType(common.task), common.task < 0 ? 0 : rows], kind: [Uint8Array, rare ? rows : 0], flags: [Uint8Array, rare ? rows : 0],
   }, room);
-  const { start, dur, kind, flags } = made;
   const read = new Reader(bytes, widths);
   const gaps = read.keep(rows);
   const lengths = read.next(rows);
   const whose = read.whole(rows); // the function of each call, plus 1; 0: unknown
-  const places = placesOf(whose, rows, none + 1);
-  let next = 0;
-  let last = 0; // when the call before ended
-  for (let i = 0; i < rows; i++) {
-    const place = places[i];
-    if (begins[next] === from + i) last = starts[next++];
-    else last += signed ? unzigzag(gaps[place]) : gaps[place];
-    start[i] = last * grain;
-    dur[i] = lengths[place] * grain;
-    last += lengths[place];
-    kind[i] = usual[whose[i]];
-  }
-  namesIn(whose, none);
-  made.func.set(whose);
-  if (widths[read.column]) {
-    const kinds = read.whole(rows);
-    for (let i = 0; i < rows; i++) if (kinds[places[i]]) kind[i] = kinds[places[i]] - 1;
-  } else read.column++;
-  if (widths[read.column]) {
-    const sorted = read.whole(rows);
-    for (let i = 0; i < rows; i++) flags[i] = sorted[places[i]];
+  if (tile.signed) for (let i = 0; i < rows; i++) gaps[i] = unzigzag(gaps[i]);
+  const first = firstOf(whose, rows, none + 1);
+  timesOfCalls(gaps, lengths, whose, first.slice(), tile, common.grain, made.start, made.dur);
+  if (rare) {
+    const sorted = whose.slice(); // the next columns are decoded to the same memory
+    for (const out of [made.kind, made.flags]) {
+      const next = first.slice();
+      const column = read.whole(rows);
+      for (let i = 0; i < rows; i++) out[i] = column[next[sorted[i]]++];
+    }
+    namesIn(sorted, none);
+    made.func.set(sorted);
   } else {
-    flags.fill(0);
-    read.column++;
+    read.column += 2;
+    namesIn(whose, none);
+    made.func.set(whose);
   }
   read.into(made.line);
   if (common.task >= 0) read.into(made.task);
   return made;
 }
 
-/** Decodes a tile of blocks. @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, `from` and `first`: events and births before it @param {Common} common @param {ArrayBuffer} [room] */
+/** Sums up the times of calls. @param {Float64Array} gaps since the end of the call before @param {Float64Array} lengths both sorted by function @param {Uint32Array} whose the functions @param {Uint32Array} next where the next call of each function is in both @param {any} tile @param {number} grain @param {Float64Array} start @param {Float64Array} dur */
+export function timesOfCalls(gaps, lengths, whose, next, { rows, begins, starts, from }, grain, start, dur) {
+  for (let part = 0, i = 0; part < begins.length; part++) {
+    let time = starts[part]; // when the call begins
+    const end = part + 1 < begins.length ? begins[part + 1] - from : rows;
+    for (let known = true; i < end; i++, known = false) {
+      const place = next[whose[i]]++;
+      if (!known) time += gaps[place];
+      const length = lengths[place];
+      start[i] = time * grain;
+      dur[i] = length * grain;
+      time += length;
+    }
+  }
+}
+
+/**
+ * Decodes a tile of blocks. An event is twice the number of its block, plus 1 if the block is born. Its time is a distance
+ * from the first event of its keyframe, or TOO_FAR: the time is in `far` then.
+ * @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, and `first`: births before it @param {Common} common @param {ArrayBuffer} [room]
+ */
 export function decodeBlocks(bytes, tile, common, room) {
-  const { rows, births, widths, start, from, first } = tile;
-  const { grain, none } = common;
+  const { rows, births, widths, start, first } = tile;
+  const { none, grain } = common;
   const made = arraysIn({
-    time: [Float64Array, rows], block: [Uint32Array, rows], birth: [Uint32Array, births], size: [smallType(common.size), births],
-    holder: [smallType(none), births], place: [smallType(common.place), births], ownPlace: [smallType(common.place), births],
-    thread: [smallType(common.thread), rows], depth: [smallType(common.depth), rows], born: [Uint8Array, rows],
+    base: [Float64Array, Math.ceil(rows / KEYFRAME)], time: [Uint32Array, rows], event: [Uint32Array, rows], size: [smallType(common.size), births],
+    row: [smallType(common.row), rows], holder: [smallType(none), births], place: [smallType(common.place), births], ownPlace: [smallType(common.place), births],
   }, room);
-  const { time, block, birth, born, depth } = made;
   const read = new Reader(bytes, widths);
   const steps = read.next(rows);
   const ref = read.whole(rows);
-  // Steps of time are sorted by the kinds of the two events around them: the next step of each pair of kinds.
-  const places = new Uint32Array(5);
-  for (let i = 0, before = 0; i < rows; i++) {
-    const birthHere = ref[i] === 0 ? 1 : 0;
-    places[2 * birthHere + before + 1]++;
-    before = birthHere;
-  }
-  for (let kinds = 0; kinds < 4; kinds++) places[kinds + 1] += places[kinds];
-  let here = 0;
-  let last = start;
-  for (let i = 0, before = 0; i < rows; i++) {
-    const back = ref[i];
-    const birthHere = back === 0 ? 1 : 0;
-    last += steps[places[2 * birthHere + before]++];
-    time[i] = last * grain;
-    before = birthHere;
-    born[i] = birthHere;
-    block[i] = first + here - back;
-    if (birthHere) birth[here++] = from + i;
-  }
-  read.into(made.thread);
-  const deeper = read.whole(rows); // than the event before
-  for (let i = 0, now = 0; i < rows; i++) {
-    const change = deeper[i];
-    now += (change >>> 1) ^ -(change & 1);
-    depth[i] = now;
-  }
+  made.far = timesOfEvents(steps, ref, placesOfSteps(ref, rows), start, grain, made.base, made.time);
+  numberEvents(ref, rows, first, made.event);
+  const changes = read.whole(rows); // from the row of the event before
+  sumUpRows(changes, rows);
+  made.row.set(changes);
   read.into(made.size);
   const holder = read.whole(births);
   namesIn(holder, none);
@@ -234,6 +256,68 @@ export function decodeBlocks(bytes, tile, common, room) {
   read.into(made.place);
   read.into(made.ownPlace);
   return made;
+}
+
+/** Steps of time are sorted by the kinds of the two events around them: gives where the steps of each pair of kinds begin. @param {Uint32Array} ref @param {number} rows */
+export function placesOfSteps(ref, rows) {
+  const counts = [0, 0, 0, 0];
+  let both = 0;
+  let births = 0;
+  for (let i = 0, before = 0; i < rows; i++) {
+    const born = ref[i] === 0 ? 1 : 0;
+    births += born;
+    both += born & before;
+    before = born;
+  }
+  const last = rows && ref[rows - 1] === 0 ? 1 : 0;
+  // A death after a birth is followed by a birth after a death, unless it is the last of these.
+  counts[3] = both;
+  counts[2] = births - both;
+  counts[1] = counts[2] - last;
+  counts[0] = rows - births - counts[1];
+  return Uint32Array.of(0, counts[0], counts[0] + counts[1], rows - both);
+}
+
+/** Sums up the steps of time. Gives the times too far from the begin of their keyframe for 32 bits, by event of the tile. @param {Float64Array} steps @param {Uint32Array} ref @param {Uint32Array} next where the next step of each pair of kinds is @param {number} start @param {number} grain @param {Float64Array} base @param {Uint32Array} time @returns {[number, number][]} */
+export function timesOfEvents(steps, ref, next, start, grain, base, time) {
+  const far = /** @type {[number, number][]} */ ([]);
+  const rows = time.length;
+  let last = start;
+  for (let i = 0, frame = 0, before = 0; i < rows; frame++) {
+    let begin = 0;
+    for (const from = i, end = Math.min(rows, i + KEYFRAME); i < end; i++) {
+      const born = ref[i] === 0 ? 1 : 0;
+      last += steps[next[2 * born + before]++];
+      before = born;
+      if (i === from) begin = last;
+      const distance = (last - begin) * grain;
+      if (distance < TOO_FAR) time[i] = distance;
+      else {
+        time[i] = TOO_FAR;
+        far.push([i, last * grain]);
+      }
+    }
+    base[frame] = begin * grain;
+  }
+  return far;
+}
+
+/** @param {Uint32Array} ref @param {number} rows @param {number} first births before @param {Uint32Array} event */
+export function numberEvents(ref, rows, first, event) {
+  for (let i = 0, here = first; i < rows; i++) {
+    const back = ref[i];
+    if (back === 0) event[i] = 2 * here++ + 1;
+    else event[i] = 2 * (here - back);
+  }
+}
+
+/** @param {Uint32Array} changes zigzag numbers, which become their sums @param {number} rows */
+export function sumUpRows(changes, rows) {
+  for (let i = 0, now = 0; i < rows; i++) {
+    const change = changes[i];
+    now += (change >>> 1) ^ -(change & 1);
+    changes[i] = now;
+  }
 }
 
 // ---- Workers -------------------------------------------------------------------------------------
@@ -252,7 +336,7 @@ function serve() {
     } catch {
       packed = undefined;
     }
-    self.postMessage(made, /** @type {any} */ (made ? [(made.kind || made.born).buffer] : []));
+    self.postMessage(made, /** @type {any} */ (made ? [made.func ? made.func.buffer : made.base.buffer] : []));
   };
   let before = Promise.resolve(); // one after the other: they share `packed`, and the page expects their order
   self.onmessage = ({ data }) => {
@@ -262,7 +346,7 @@ function serve() {
 }
 
 /** What a worker needs besides. */
-const WORK = [bytesOf, gunzip, Reader, unzigzag, placesOf, smallType, arraysIn, namesIn, decodeCalls, decodeBlocks];
+const WORK = [bytesOf, gunzip, joinFloats, joinWhole, Reader, unzigzag, firstOf, smallType, arraysIn, namesIn, decodeCalls, timesOfCalls, decodeBlocks, placesOfSteps, timesOfEvents, numberEvents, sumUpRows];
 
 /** A worker answers in the order in which it was asked. @typedef {{worker: Worker, asked: {id: string, text: string, tile: any, done: (made: any) => void}[]}} Helper */
 
@@ -282,7 +366,7 @@ export class Tiles {
 
   /** Starts the workers. If the browser allows none, gives an empty list, and the page decodes all tiles itself. @returns {Helper[]} */
   start() {
-    const parts = [`const FIRST = ${FIRST}; const LOW = ${LOW};`, ...WORK, `(${serve})();`];
+    const parts = [`const FIRST = ${FIRST}; const LOW = ${LOW}; const KEYFRAME = ${KEYFRAME}; const TOO_FAR = ${TOO_FAR};`, ...WORK, `(${serve})();`];
     const made = /** @type {Helper[]} */ ([]);
     try {
       const url = URL.createObjectURL(new Blob(parts.map((part) => `${part}\n`), { type: "text/javascript" }));
@@ -311,10 +395,17 @@ export class Tiles {
     return (id[0] === "c" ? decodeCalls : decodeBlocks)(bytes, tile, this.common, this.rooms.pop());
   }
 
+  /** Whether a tile can be decoded, or was: the browser has read its section. @param {string} id */
+  here(id) {
+    if (document.readyState !== "loading" || this.prepared.has(id)) return true;
+    return !!document.getElementById(`data-${id}`)?.nextElementSibling; // the last section may be read in part
+  }
+
   /** Has a worker decode a tile that will be needed soon. @param {string} id */
   prepare(id) {
+    if (this.prepared.has(id) || !this.here(id) || !document.getElementById(`data-${id}`)) return;
     this.helpers ??= this.start();
-    if (!this.helpers.length || this.prepared.has(id) || !document.getElementById(`data-${id}`)) return;
+    if (!this.helpers.length) return;
     const helper = this.helpers.reduce((a, b) => (b.asked.length < a.asked.length ? b : a));
     this.prepared.set(id, new Promise((done) => {
       const text = take(id);
@@ -334,6 +425,6 @@ export class Tiles {
 
   /** @param {any} made the arrays of a tile that were copied */
   giveBack(made) {
-    this.rooms.push((made.kind || made.born).buffer);
+    this.rooms.push((made.func || made.base).buffer);
   }
 }

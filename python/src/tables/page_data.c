@@ -392,14 +392,18 @@ make_tile(PyObject *object, PyObject *number, tile_maker *make, ep_page_part *pa
     return status == EP_OK;
 }
 
-/* (widths, rows, planes of times, all other planes). */
+/* (widths, rows, planes of times, all other planes); a width is a number, or [width, rows that have more,
+ * bytes more]. */
 static PyObject *
 planes_object(const ep_page_part *part)
 {
     const ep_planes *planes = &part->planes;
     PyObject *widths = PyList_New(planes->count);
     for (int i = 0; widths != NULL && i < planes->count; i++) {
-        PyList_SET_ITEM(widths, i, PyLong_FromLong(planes->widths[i]));
+        ep_planes_form form = planes->forms[i];
+        PyList_SET_ITEM(widths, i,
+                        form.rows == 0 ? PyLong_FromLong(form.width)
+                                       : Py_BuildValue("[iIi]", form.width, form.rows, form.more));
     }
     return Py_BuildValue("Nny#y#", widths, (Py_ssize_t)part->rows, planes->bytes,
                          (Py_ssize_t)part->times_bytes, planes->bytes + part->times_bytes,

@@ -199,7 +199,7 @@ def test_calls_whose_clock_stood_still_keep_their_parents(browser, tmp_path, tra
     parent = values(calls, "parent")[order]
     assert parents == np.where(parent < 0, -1, place[parent]).tolist()
     blocks = browser.run(
-        "(({data: d}) => [...d.birth].map((e) => d.callOfEvent(e)))(eventprofPage)"
+        "(({data: d}) => [...d.size.keys()].map((b) => d.callOfEvent(d.birthOf(b))))(eventprofPage)"
     )
     call = values(trace.allocations, "call")
     assert blocks == np.where(call < 0, -1, place[call]).tolist()
