@@ -163,6 +163,7 @@ typedef struct ep_page_part {
     int32_t *begins;             /* view into scratch: places on the page */
     int64_t start;               /* blocks: of the first event, grains */
     size_t births;
+    uint32_t kinds[4];           /* blocks: where the steps of each pair of kinds begin in their column */
     ep_page_links astray;        /* blocks; owned */
 } ep_page_part;
 

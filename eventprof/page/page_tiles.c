@@ -386,8 +386,11 @@ ep_page_block_tile(ep_page *page, size_t number, ep_page_part *out)
         return EP_NOMEM;
     }
     part.start = tile.time[0];
-    uint32_t counts[5];
-    sort_slots(tile.key, rows, 4, counts, s->slots);
+    uint32_t ends[5];
+    sort_slots(tile.key, rows, 4, ends, s->slots);
+    for (int key = 1; key < 4; key++) {
+        part.kinds[key] = ends[key - 1];
+    }
     uint64_t *sorted = s->wide[2];
     for (size_t i = 0; i < rows; i++) {
         sorted[s->slots[i]] = (uint64_t)(tile.time[i] - tile.time[i > 0 ? i - 1 : 0]);

@@ -129,6 +129,12 @@ value_in(const uint8_t *planes, ep_planes_form form, size_t rows, size_t row, co
     return value;
 }
 
+static int64_t
+unzigzag(uint64_t value)
+{
+    return (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
+}
+
 /* Three columns of all events are before those of births. */
 static uint64_t
 value_at(const ep_page_part *part, int column, size_t row)
@@ -209,13 +215,16 @@ START_TEST(births_and_deaths_do_not_depend_on_where_tiles_begin)
     for (size_t tile = 1; tile < 40; tile += 6) {
         ep_page *page = page_of(s, tile);
         size_t event = 0, birth = 0, astray = 0;
+        int64_t all_row = 0;
         for (size_t n = 0; n < tiles_of(page); n++) {
             ep_page_part part;
             ck_assert_int_eq(ep_page_block_tile(page, n, &part), EP_OK);
+            int64_t call_row = 0;    /* the column has differences, from 0 at the begin of a tile */
             for (size_t row = 0; row < part.rows; row++, event++) {
-                for (int column = 1; column < 3; column++) {
-                    ck_assert_uint_eq(value_at(&part, column, row), value_at(&all, column, event));
-                }
+                ck_assert_uint_eq(value_at(&part, 1, row), value_at(&all, 1, event));
+                call_row += unzigzag(value_at(&part, 2, row));
+                all_row += unzigzag(value_at(&all, 2, event));
+                ck_assert_int_eq(call_row, all_row);
             }
             for (size_t row = 0; row < part.births; row++, birth++) {
                 for (int column = 3; column < 7; column++) {

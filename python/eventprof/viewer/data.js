@@ -171,8 +171,8 @@ export class Data {
       start[i] *= grain;
       dur[i] *= grain;
     }
-    const func = read.numbers(rows);
-    namesIn(func, this.none);
+    const func = new Float64Array(rows);
+    namesIn(read.next(rows), this.none, func);
     this.steps = { start, dur, func, call: read.numbers(rows), pyramid: new Pyramid(dur, start) };
     this.steps.pyramid.build(0, rows);
   }

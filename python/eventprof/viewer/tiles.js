@@ -45,13 +45,6 @@ export class Reader {
     this.at = 0;
   }
 
-  /** Whether the next column is 0 in all rows; if so, it is skipped. */
-  skips() {
-    if (this.forms[this.column] !== 0) return false;
-    this.column++;
-    return true;
-  }
-
   /** Gives the number of the next column's planes of all rows. */
   width() {
     const form = this.forms[this.column];
@@ -99,6 +92,13 @@ export class Reader {
     joinWhole(out, this.bytes, this.at, rows, this.width());
     this.more(out, rows);
     return out;
+  }
+
+  /** Like `whole`; a column of bytes is not copied. @param {number} rows */
+  narrow(rows) {
+    if (this.forms[this.column] !== 1) return this.whole(rows);
+    this.column++;
+    return this.bytes.subarray(this.at, (this.at += rows));
   }
 
   /** Puts the next column into `out`. @param {Small} out */
@@ -168,9 +168,12 @@ export function arraysIn(wanted, room) {
   return made;
 }
 
-/** Turns a column, in which 0 is "unknown", into numbers of functions. @param {Float64Array|Uint32Array} column @param {number} none */
-export function namesIn(column, none) {
-  for (let i = 0; i < column.length; i++) column[i] = column[i] ? column[i] - 1 : none;
+/** Turns a column, in which 0 is "unknown", into numbers of functions. @param {ArrayLike<number>} column @param {number} none @param {Small} out */
+export function namesIn(column, none, out) {
+  for (let i = 0; i < out.length; i++) {
+    const name = column[i];
+    out[i] = name ? name - 1 : none;
+  }
 }
 
 /**
@@ -201,12 +204,10 @@ export function decodeCalls(bytes, tile, common, room) {
       const column = read.whole(rows);
       for (let i = 0; i < rows; i++) out[i] = column[next[sorted[i]]++];
     }
-    namesIn(sorted, none);
-    made.func.set(sorted);
+    namesIn(sorted, none, made.func);
   } else {
     read.column += 2;
-    namesIn(whose, none);
-    made.func.set(whose);
+    namesIn(whose, none, made.func);
   }
   read.into(made.line);
   if (common.task >= 0) read.into(made.task);
@@ -235,7 +236,7 @@ export function timesOfCalls(gaps, lengths, whose, next, { rows, begins, starts,
  * @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, and `first`: births before it @param {Common} common @param {ArrayBuffer} [room]
  */
 export function decodeBlocks(bytes, tile, common, room) {
-  const { rows, births, widths, start, first } = tile;
+  const { rows, births, widths } = tile;
   const { none, grain } = common;
   const made = arraysIn({
     base: [Float64Array, Math.ceil(rows / KEYFRAME)], time: [Uint32Array, rows], event: [Uint32Array, rows], size: [smallType(common.size), births],
@@ -244,57 +245,47 @@ export function decodeBlocks(bytes, tile, common, room) {
   const read = new Reader(bytes, widths);
   const steps = read.next(rows);
   const ref = read.whole(rows);
-  made.far = timesOfEvents(steps, ref, placesOfSteps(ref, rows), start, grain, made.base, made.time);
-  numberEvents(ref, rows, first, made.event);
-  const changes = read.whole(rows); // from the row of the event before
-  sumUpRows(changes, rows);
-  made.row.set(changes);
+  made.far = sumUpEvents(steps, ref, tile, grain, made.base, made.time, made.event);
+  sumUpRows(read.narrow(rows), made.row);
   read.into(made.size);
-  const holder = read.whole(births);
-  namesIn(holder, none);
-  made.holder.set(holder);
+  namesIn(read.narrow(births), none, made.holder);
   read.into(made.place);
   read.into(made.ownPlace);
   return made;
 }
 
-/** Steps of time are sorted by the kinds of the two events around them: gives where the steps of each pair of kinds begin. @param {Uint32Array} ref @param {number} rows */
-export function placesOfSteps(ref, rows) {
-  const counts = [0, 0, 0, 0];
-  let both = 0;
-  let births = 0;
-  for (let i = 0, before = 0; i < rows; i++) {
-    const born = ref[i] === 0 ? 1 : 0;
-    births += born;
-    both += born & before;
-    before = born;
-  }
-  const last = rows && ref[rows - 1] === 0 ? 1 : 0;
-  // A death after a birth is followed by a birth after a death, unless it is the last of these.
-  counts[3] = both;
-  counts[2] = births - both;
-  counts[1] = counts[2] - last;
-  counts[0] = rows - births - counts[1];
-  return Uint32Array.of(0, counts[0], counts[0] + counts[1], rows - both);
-}
-
-/** Sums up the steps of time. Gives the times too far from the begin of their keyframe for 32 bits, by event of the tile. @param {Float64Array} steps @param {Uint32Array} ref @param {Uint32Array} next where the next step of each pair of kinds is @param {number} start @param {number} grain @param {Float64Array} base @param {Uint32Array} time @returns {[number, number][]} */
-export function timesOfEvents(steps, ref, next, start, grain, base, time) {
+/**
+ * Sums up the steps of time, which are sorted by the kinds of the two events around them, and numbers the blocks. Gives the
+ * times too far from the begin of their keyframe for 32 bits, by event of the tile.
+ * @param {Float64Array} steps @param {Uint32Array} ref of an event 0: a birth; how many births ago the block was born @param {any} tile @param {number} grain
+ * @param {Float64Array} base @param {Uint32Array} time @param {Uint32Array} event @returns {[number, number][]}
+ */
+export function sumUpEvents(steps, ref, { start, first, kinds }, grain, base, time, event) {
   const far = /** @type {[number, number][]} */ ([]);
   const rows = time.length;
-  let last = start;
-  for (let i = 0, frame = 0, before = 0; i < rows; frame++) {
+  let [afterDeath, afterBirth, birthAfterDeath, birthAfterBirth] = kinds; // the next steps: of deaths, then of births
+  let now = start;
+  let births = first;
+  let born = false; // the event before
+  for (let i = 0, frame = 0; i < rows; frame++) {
     let begin = 0;
     for (const from = i, end = Math.min(rows, i + KEYFRAME); i < end; i++) {
-      const born = ref[i] === 0 ? 1 : 0;
-      last += steps[next[2 * born + before]++];
-      before = born;
-      if (i === from) begin = last;
-      const distance = (last - begin) * grain;
+      const back = ref[i];
+      if (back === 0) {
+        now += steps[born ? birthAfterBirth++ : birthAfterDeath++];
+        event[i] = 2 * births++ + 1;
+        born = true;
+      } else {
+        now += steps[born ? afterBirth++ : afterDeath++];
+        event[i] = 2 * (births - back);
+        born = false;
+      }
+      if (i === from) begin = now;
+      const distance = (now - begin) * grain;
       if (distance < TOO_FAR) time[i] = distance;
       else {
         time[i] = TOO_FAR;
-        far.push([i, last * grain]);
+        far.push([i, now * grain]);
       }
     }
     base[frame] = begin * grain;
@@ -302,21 +293,12 @@ export function timesOfEvents(steps, ref, next, start, grain, base, time) {
   return far;
 }
 
-/** @param {Uint32Array} ref @param {number} rows @param {number} first births before @param {Uint32Array} event */
-export function numberEvents(ref, rows, first, event) {
-  for (let i = 0, here = first; i < rows; i++) {
-    const back = ref[i];
-    if (back === 0) event[i] = 2 * here++ + 1;
-    else event[i] = 2 * (here - back);
-  }
-}
-
-/** @param {Uint32Array} changes zigzag numbers, which become their sums @param {number} rows */
+/** @param {Uint8Array|Uint32Array} changes zigzag numbers: the difference to the row before @param {Small} rows */
 export function sumUpRows(changes, rows) {
-  for (let i = 0, now = 0; i < rows; i++) {
+  for (let i = 0, now = 0; i < rows.length; i++) {
     const change = changes[i];
     now += (change >>> 1) ^ -(change & 1);
-    changes[i] = now;
+    rows[i] = now;
   }
 }
 
@@ -327,14 +309,17 @@ function serve() {
   /** @type {any} */
   let common = null;
   /** @type {Uint8Array<ArrayBuffer>|undefined} */
-  let packed; // the memory of the section before: new memory for each would take longer
+  let packed; // this and the next: the memory of the section before; new memory for each would take longer
+  /** @type {Uint8Array<ArrayBuffer>|undefined} */
+  let bytes;
   const answer = async (/** @type {any} */ { text, tile, isCalls, room }) => {
     let made = null; // the page then finds the error itself
     try {
-      packed = await gunzip(bytesOf(text), packed && packed.buffer);
-      made = (isCalls ? decodeCalls : decodeBlocks)(packed, tile, common, room);
+      packed = bytesOf(text, packed && packed.buffer);
+      bytes = await gunzip(packed, bytes && bytes.buffer);
+      made = (isCalls ? decodeCalls : decodeBlocks)(bytes, tile, common, room);
     } catch {
-      packed = undefined;
+      packed = bytes = undefined;
     }
     self.postMessage(made, /** @type {any} */ (made ? [made.func ? made.func.buffer : made.base.buffer] : []));
   };
@@ -346,7 +331,7 @@ function serve() {
 }
 
 /** What a worker needs besides. */
-const WORK = [bytesOf, gunzip, joinFloats, joinWhole, Reader, unzigzag, firstOf, smallType, arraysIn, namesIn, decodeCalls, timesOfCalls, decodeBlocks, placesOfSteps, timesOfEvents, numberEvents, sumUpRows];
+const WORK = [bytesOf, gunzip, joinFloats, joinWhole, Reader, unzigzag, firstOf, smallType, arraysIn, namesIn, decodeCalls, timesOfCalls, decodeBlocks, sumUpEvents, sumUpRows];
 
 /** A worker answers in the order in which it was asked. @typedef {{worker: Worker, asked: {id: string, text: string, tile: any, done: (made: any) => void}[]}} Helper */
 

@@ -432,7 +432,8 @@ data_call_tile(PyObject *object, PyObject *number)
     return result;
 }
 
-/* block_tile(number) -> (planes, start, births, (event, call) that the page would not find). */
+/* block_tile(number) -> (planes, start, births, where each pair of kinds begins, (event, call) that the page
+ * would not find). */
 static PyObject *
 data_block_tile(PyObject *object, PyObject *number)
 {
@@ -440,8 +441,10 @@ data_block_tile(PyObject *object, PyObject *number)
     if (!make_tile(object, number, ep_page_block_tile, &part)) {
         return NULL;
     }
-    PyObject *result = Py_BuildValue("NLnN", planes_object(&part), (long long)part.start,
-                                     (Py_ssize_t)part.births, links_object(&part.astray));
+    const uint32_t *kinds = part.kinds;
+    PyObject *result = Py_BuildValue("NLn[IIII]N", planes_object(&part), (long long)part.start,
+                                     (Py_ssize_t)part.births, kinds[0], kinds[1], kinds[2], kinds[3],
+                                     links_object(&part.astray));
     ep_page_part_clear(((page_data *)object)->page, &part);
     return result;
 }
