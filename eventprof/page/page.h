@@ -177,7 +177,7 @@ void ep_page_part_clear(ep_page *page, ep_page_part *part);
 
 #define EP_PAGE_PLANES 40
 #define EP_PAGE_WIDE 3
-#define EP_PAGE_NARROW 7
+#define EP_PAGE_NARROW 6
 
 struct ep_page_scratch {
     ep_page_scratch *next;

@@ -142,8 +142,8 @@ ep_page_call_tile(ep_page *page, size_t tile, ep_page_part *out)
     int64_t *gap = (int64_t *)s->wide[0], end = 0;
     uint64_t *duration = s->wide[1], *sorted = s->wide[2];
     uint32_t *function = s->narrow[0], *kind = s->narrow[1], *flags = s->narrow[2], *line = s->narrow[3],
-             *task = s->narrow[4], *sorted32 = s->narrow[5];
-    part.begins = (int32_t *)s->narrow[6];
+             *task = s->narrow[4];
+    part.begins = (int32_t *)s->narrow[5];
     size_t row = find_row(page, first);
     size_t next = first;    /* where a row, or the tile, begins */
     for (size_t i = 0; i < rows; i++) {
@@ -179,14 +179,8 @@ ep_page_call_tile(ep_page *page, size_t tile, ep_page_part *out)
     ep_planes_put64(&part.planes, sorted, rows);
     part.times_bytes = part.planes.size;
     ep_planes_put32(&part.planes, function, rows);
-    for (size_t i = 0; i < rows; i++) {
-        sorted32[s->slots[i]] = kind[i];
-    }
-    ep_planes_put32(&part.planes, sorted32, rows);
-    for (size_t i = 0; i < rows; i++) {
-        sorted32[s->slots[i]] = flags[i];
-    }
-    ep_planes_put32(&part.planes, sorted32, rows);
+    ep_planes_put32(&part.planes, kind, rows);
+    ep_planes_put32(&part.planes, flags, rows);
     ep_planes_put32(&part.planes, line, rows);
     ep_planes_put32(&part.planes, task, rows);
     *out = part;

@@ -102,7 +102,7 @@ def shown(browser, path, name, fragment=""):
 
 def head_of(parts):
     raw = b"".join(parts).decode()
-    found = re.search(r'<script type="text/plain" id="data-head">([^<]*)</script>', raw)
+    found = re.search(r'<template id="data-head">([^<]*)</template>', raw)
     return json.loads(gzip.decompress(base64.b64decode(found[1])))
 
 

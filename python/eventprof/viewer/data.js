@@ -211,9 +211,9 @@ export class Data {
     this.start.set(made.start, from);
     this.dur.set(made.dur, from);
     this.func.set(made.func, from);
-    if (made.kind.length) {
-      this.kind.set(made.kind, from);
-      this.flags.set(made.flags, from);
+    for (const [out, all, rare] of [[this.kind, made.kind, made.rareKinds], [this.flags, made.flags, made.rareFlags]]) {
+      if (all.length) out.set(all, from);
+      else for (let k = 0; k < rare.length; k += 2) out[from + rare[k]] = rare[k + 1];
     }
     this.line.set(made.line, from);
     if (this.task) this.task.set(made.task, from);
@@ -275,7 +275,7 @@ export class Data {
       for (const end = Math.min(this.eventsHere, at + KEYFRAME); at < end; at++) {
         const born = event[at] & 1;
         const of = event[at] >>> 1;
-        const change = born ? size[of] : -size[of];
+        const change = size[of] * (2 * born - 1); // faster than a branch that cannot be foreseen
         births += born;
         live[bandOf[holders[of]]] += change;
         total += change;

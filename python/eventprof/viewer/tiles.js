@@ -51,21 +51,25 @@ export class Reader {
     return typeof form === "number" ? form : form[0];
   }
 
-  /** Adds the bytes that a few rows of the next column have more, and goes on to the column after. @param {{[row: number]: number}} out @param {number} rows */
-  more(out, rows) {
+  /** Gives the rows that have more bytes than the planes of the next column, each followed by what the bytes add; goes on to the column after. @param {number} rows @returns {number[]} */
+  more(rows) {
     const form = this.forms[this.column];
     const { bytes } = this;
+    const found = [];
     let at = this.at + this.width() * rows;
     if (typeof form !== "number") {
       const [width, few, more] = form;
       for (let k = 0, row = 0; k < few; k++) {
         row += bytes[at + k] | (bytes[at + few + k] << 8) | (bytes[at + 2 * few + k] << 16);
-        for (let byte = 0; byte < more; byte++) out[row] += bytes[at + (3 + byte) * few + k] * 256 ** (width + byte);
+        let value = 0;
+        for (let byte = 0; byte < more; byte++) value += bytes[at + (3 + byte) * few + k] * 256 ** (width + byte);
+        found.push(row, value);
       }
       at += (3 + more) * few;
     }
     this.at = at;
     this.column++;
+    return found;
   }
 
   /** Decodes the next column; the result is valid until the next call. @param {number} rows */
@@ -73,7 +77,8 @@ export class Reader {
     if (Reader.scratch.length < rows) Reader.scratch = new Float64Array(rows);
     const out = Reader.scratch.subarray(0, rows);
     joinFloats(out, this.bytes, this.at, rows, this.width());
-    this.more(out, rows);
+    const more = this.more(rows);
+    for (let k = 0; k < more.length; k += 2) out[more[k]] += more[k + 1];
     return out;
   }
 
@@ -90,7 +95,8 @@ export class Reader {
     if (Reader.scratch32.length < rows) Reader.scratch32 = new Uint32Array(rows);
     const out = Reader.scratch32.subarray(0, rows);
     joinWhole(out, this.bytes, this.at, rows, this.width());
-    this.more(out, rows);
+    const more = this.more(rows);
+    for (let k = 0; k < more.length; k += 2) out[more[k]] += more[k + 1];
     return out;
   }
 
@@ -103,13 +109,9 @@ export class Reader {
 
   /** Puts the next column into `out`. @param {Small} out */
   into(out) {
-    const rows = out.length;
-    const width = this.width();
     const form = this.forms[this.column];
-    if (width === 1) {
-      out.set(this.bytes.subarray(this.at, this.at + rows)); // bytes need no scratch
-      this.more(out, rows);
-    } else out.set(width + (typeof form === "number" ? 0 : form[2]) > 4 ? this.next(rows) : this.whole(rows));
+    if (form === 1) out.set(this.narrow(out.length)); // bytes need no scratch
+    else out.set((typeof form === "number" ? form : form[0] + form[2]) > 4 ? this.next(out.length) : this.whole(out.length));
   }
 
   /** @param {number} rows */
@@ -129,6 +131,7 @@ export class Reader {
 
 /** Gives the signed number that a zigzag number stands for. @param {number} zigzag */
 export function unzigzag(zigzag) {
+  if (zigzag < 2 ** 31) return (zigzag >>> 1) ^ -(zigzag & 1);
   return zigzag % 2 ? -(zigzag + 1) / 2 : zigzag / 2;
 }
 
@@ -181,37 +184,32 @@ export function namesIn(column, none, out) {
  * @typedef {{grain: number, none: number, line: number, task: number, size: number, place: number, row: number}} Common
  */
 
-/** Decodes a tile of calls; `rare` says whether it has columns of kinds and flags. @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, and `from` @param {Common} common @param {ArrayBuffer} [room] */
+/** Decodes a tile of calls. Kinds and flags that are 0 but for a few calls are lists of calls and values: `rareKinds`, `rareFlags`. @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, and `from` @param {Common} common @param {ArrayBuffer} [room] */
 export function decodeCalls(bytes, tile, common, room) {
   const { rows, widths } = tile;
   const { none } = common;
-  const rare = widths[3] !== 0 || widths[4] !== 0;
+  const isRare = (/** @type {number|number[]} */ form) => form === 0 || (typeof form !== "number" && form[0] === 0);
   const made = arraysIn({
     start: [Float64Array, rows], dur: [Float64Array, rows], func: [smallType(none), rows], line: [smallType(common.line), rows],
-    task: [smallType(common.task), common.task < 0 ? 0 : rows], kind: [Uint8Array, rare ? rows : 0], flags: [Uint8Array, rare ? rows : 0],
+    task: [smallType(common.task), common.task < 0 ? 0 : rows], kind: [Uint8Array, isRare(widths[3]) ? 0 : rows], flags: [Uint8Array, isRare(widths[4]) ? 0 : rows],
   }, room);
   const read = new Reader(bytes, widths);
   const gaps = read.keep(rows);
   const lengths = read.next(rows);
   const whose = read.whole(rows); // the function of each call, plus 1; 0: unknown
-  if (tile.signed) for (let i = 0; i < rows; i++) gaps[i] = unzigzag(gaps[i]);
-  const first = firstOf(whose, rows, none + 1);
-  timesOfCalls(gaps, lengths, whose, first.slice(), tile, common.grain, made.start, made.dur);
-  if (rare) {
-    const sorted = whose.slice(); // the next columns are decoded to the same memory
-    for (const out of [made.kind, made.flags]) {
-      const next = first.slice();
-      const column = read.whole(rows);
-      for (let i = 0; i < rows; i++) out[i] = column[next[sorted[i]]++];
-    }
-    namesIn(sorted, none, made.func);
-  } else {
-    read.column += 2;
-    namesIn(whose, none, made.func);
-  }
+  if (tile.signed) unzigzagAll(gaps);
+  timesOfCalls(gaps, lengths, whose, firstOf(whose, rows, none + 1), tile, common.grain, made.start, made.dur);
+  namesIn(whose, none, made.func);
+  made.rareKinds = made.kind.length ? read.into(made.kind) : read.more(rows);
+  made.rareFlags = made.flags.length ? read.into(made.flags) : read.more(rows);
   read.into(made.line);
   if (common.task >= 0) read.into(made.task);
   return made;
+}
+
+/** @param {Float64Array} column */
+export function unzigzagAll(column) {
+  for (let i = 0; i < column.length; i++) column[i] = unzigzag(column[i]);
 }
 
 /** Sums up the times of calls. @param {Float64Array} gaps since the end of the call before @param {Float64Array} lengths both sorted by function @param {Uint32Array} whose the functions @param {Uint32Array} next where the next call of each function is in both @param {any} tile @param {number} grain @param {Float64Array} start @param {Float64Array} dur */
@@ -263,23 +261,20 @@ export function decodeBlocks(bytes, tile, common, room) {
 export function sumUpEvents(steps, ref, { start, first, kinds }, grain, base, time, event) {
   const far = /** @type {[number, number][]} */ ([]);
   const rows = time.length;
-  let [afterDeath, afterBirth, birthAfterDeath, birthAfterBirth] = kinds; // the next steps: of deaths, then of births
+  const next = Uint32Array.from(kinds); // the next step of each pair of kinds
   let now = start;
   let births = first;
-  let born = false; // the event before
+  let before = 0; // 1: the event before is a birth
   for (let i = 0, frame = 0; i < rows; frame++) {
     let begin = 0;
     for (const from = i, end = Math.min(rows, i + KEYFRAME); i < end; i++) {
+      // Which event is a birth cannot be foreseen, so branches on it would take longer than all else here.
       const back = ref[i];
-      if (back === 0) {
-        now += steps[born ? birthAfterBirth++ : birthAfterDeath++];
-        event[i] = 2 * births++ + 1;
-        born = true;
-      } else {
-        now += steps[born ? afterBirth++ : afterDeath++];
-        event[i] = 2 * (births - back);
-        born = false;
-      }
+      const born = (back - 1) >>> 31;
+      now += steps[next[2 * born + before]++];
+      event[i] = 2 * (births - back) + born;
+      births += born;
+      before = born;
       if (i === from) begin = now;
       const distance = (now - begin) * grain;
       if (distance < TOO_FAR) time[i] = distance;
@@ -331,7 +326,7 @@ function serve() {
 }
 
 /** What a worker needs besides. */
-const WORK = [bytesOf, gunzip, joinFloats, joinWhole, Reader, unzigzag, firstOf, smallType, arraysIn, namesIn, decodeCalls, timesOfCalls, decodeBlocks, sumUpEvents, sumUpRows];
+const WORK = [bytesOf, gunzip, joinFloats, joinWhole, Reader, unzigzag, unzigzagAll, firstOf, smallType, arraysIn, namesIn, decodeCalls, timesOfCalls, decodeBlocks, sumUpEvents, sumUpRows];
 
 /** A worker answers in the order in which it was asked. @typedef {{worker: Worker, asked: {id: string, text: string, tile: any, done: (made: any) => void}[]}} Helper */
 

@@ -40,9 +40,9 @@ export async function gunzip(packed, room) {
 
 /** Gives the text of a section, and removes its element. @param {string} id */
 export function take(id) {
-  const element = document.getElementById(`data-${id}`);
+  const element = /** @type {HTMLTemplateElement|null} */ (document.getElementById(`data-${id}`));
   if (!element) throw new Error(`its section ${id} is missing: the file was cut off`);
-  const text = element.textContent || "";
+  const text = element.content.textContent || "";
   element.remove(); // the text may be large
   return text;
 }

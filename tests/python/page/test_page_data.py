@@ -74,7 +74,7 @@ class Decoded:
             back = np.empty_like(function)
             back[np.argsort(function, kind="stable")] = np.arange(len(function))
             gap = (signed(gap) if tile["signed"] else gap)[back]
-            length, kind, flags = length[back], kind[back], flags[back]
+            length = length[back]
             start = np.empty_like(gap)
             begins = dict(zip(tile["begins"], tile["starts"], strict=True))
             end = 0

@@ -21,7 +21,7 @@ from eventprof.viewer import page
 
 def sections_of(raw):
     return dict(
-        re.findall(r'<script type="text/plain" id="data-(\w+)">([^<]*)</script>', raw.decode())
+        re.findall(r'<template id="data-(\w+)">([^<]*)</template>', raw.decode())
     )
 
 
