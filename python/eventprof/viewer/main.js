@@ -55,6 +55,8 @@ class App {
     this.look = palette(data.head.functions, state.colour, false);
     /** Is called when all tiles are decoded. */
     this.done = () => {};
+    /** The tiles that are being decoded. @type {Promise<void>|null} */
+    this.decoding = null;
     this.frames = /** @type {number[]} */ ([]);
     this.panel = 0.36; // of the window's height
     const panes = byId("panes");
