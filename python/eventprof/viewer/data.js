@@ -2,7 +2,7 @@
 
 import { Bins, isLong } from "./bins.js";
 import { Pyramid, gallop, lowerBound, upperBound } from "./lod.js";
-import { KEYFRAME, Reader, TOO_FAR, Tiles, namesIn, small } from "./tiles.js";
+import { FAR, KEYFRAME, Reader, Tiles, namesIn, small } from "./tiles.js";
 import { unpack } from "./unpack.js";
 import { Waiting } from "./waiting.js";
 
@@ -56,6 +56,7 @@ export class Data {
       const number = Number(id.slice(1));
       return id[0] === "c" ? { ...head.tiles.c[number], from: number * this.tileRows } : { ...head.tiles.m[number], ...before[number] };
     });
+    if (head.tiles.c.length + head.tiles.m.length > WORKERLESS) this.tiles.start(); // they take a while to be ready
     /** @type {Row[]} */
     this.rows = [];
     this.rowAt = new Map();
@@ -74,8 +75,8 @@ export class Data {
     this.events = m;
     this.blocks = head.blocks;
     this.event = new Uint32Array(m); // twice the number of the event's block, plus 1 if the block is born
-    this.distance = new Uint32Array(m); // ns from the first event of its keyframe; TOO_FAR: the time is in `far`
-    /** Times that are too far from the first event of their keyframe for 32 bits. @type {Map<number, number>} */
+    this.distance = new Uint32Array(m); // ns from the first event of its keyframe; FAR: the time is in `far`
+    /** All times of the keyframes that are too long for 32 bits. @type {Map<number, Float64Array>} */
     this.far = new Map();
     this.eventRow = small(common.row, m); // the row of its call, plus 1; 0: no call
     this.size = small(common.size, head.blocks);
@@ -246,7 +247,7 @@ export class Data {
     const made = await this.tiles.get(`m${number}`);
     this.event.set(made.event, from);
     this.distance.set(made.time, from);
-    for (const [at, time] of made.far) this.far.set(from + at, time);
+    for (const [frame, times] of made.far) this.far.set(from / KEYFRAME + frame, times);
     this.frameTime.set(made.base, from / KEYFRAME);
     this.eventRow.set(made.row, from);
     this.size.set(made.size, first);
@@ -514,7 +515,8 @@ export class Data {
   /** The time of an event. @param {number} at */
   timeOf(at) {
     const distance = this.distance[at];
-    return distance === TOO_FAR ? /** @type {number} */ (this.far.get(at)) : this.frameTime[Math.floor(at / KEYFRAME)] + distance;
+    const frame = Math.floor(at / KEYFRAME);
+    return distance === FAR ? /** @type {Float64Array} */ (this.far.get(frame))[at % KEYFRAME] : this.frameTime[frame] + distance;
   }
 
   /** Gives the first event in [from, to) at a time or later, or `to`. @param {number} time @param {number} from @param {number} to */

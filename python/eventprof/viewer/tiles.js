@@ -4,7 +4,7 @@ import { FIRST, LOW, bytesOf, gunzip, take } from "./unpack.js";
 
 const HELPERS = 2; // workers
 export const KEYFRAME = 64; // events of blocks of which the first has its time in full
-export const TOO_FAR = 2 ** 32 - 1;
+export const FAR = 2 ** 32 - 1; // of a keyframe that is at least so many ns long, the times are stored in full
 
 /** Joins planes of bytes to numbers. Small functions on arrays of one type each are compiled once, and well. @param {Float64Array} out @param {Uint8Array} bytes @param {number} at @param {number} rows @param {number} width */
 export function joinFloats(out, bytes, at, rows, width) {
@@ -230,7 +230,7 @@ export function timesOfCalls(gaps, lengths, whose, next, { rows, begins, starts,
 
 /**
  * Decodes a tile of blocks. An event is twice the number of its block, plus 1 if the block is born. Its time is a distance
- * from the first event of its keyframe, or TOO_FAR: the time is in `far` then.
+ * from the first event of its keyframe; `far` has all times of a keyframe in which a distance is FAR.
  * @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, and `first`: births before it @param {Common} common @param {ArrayBuffer} [room]
  */
 export function decodeBlocks(bytes, tile, common, room) {
@@ -254,20 +254,21 @@ export function decodeBlocks(bytes, tile, common, room) {
 
 /**
  * Sums up the steps of time, which are sorted by the kinds of the two events around them, and numbers the blocks. Gives the
- * times too far from the begin of their keyframe for 32 bits, by event of the tile.
+ * keyframes of the tile that are too long, with their times.
  * @param {Float64Array} steps @param {Uint32Array} ref of an event 0: a birth; how many births ago the block was born @param {any} tile @param {number} grain
- * @param {Float64Array} base @param {Uint32Array} time @param {Uint32Array} event @returns {[number, number][]}
+ * @param {Float64Array} base @param {Uint32Array} time @param {Uint32Array} event @returns {[number, Float64Array][]}
  */
 export function sumUpEvents(steps, ref, { start, first, kinds }, grain, base, time, event) {
-  const far = /** @type {[number, number][]} */ ([]);
+  const far = /** @type {[number, Float64Array][]} */ ([]);
+  const times = new Float64Array(KEYFRAME);
   const rows = time.length;
   const next = Uint32Array.from(kinds); // the next step of each pair of kinds
   let now = start;
   let births = first;
   let before = 0; // 1: the event before is a birth
   for (let i = 0, frame = 0; i < rows; frame++) {
-    let begin = 0;
-    for (const from = i, end = Math.min(rows, i + KEYFRAME); i < end; i++) {
+    const from = i;
+    for (const end = Math.min(rows, i + KEYFRAME); i < end; i++) {
       // Which event is a birth cannot be foreseen, so branches on it would take longer than all else here.
       const back = ref[i];
       const born = (back - 1) >>> 31;
@@ -275,15 +276,15 @@ export function sumUpEvents(steps, ref, { start, first, kinds }, grain, base, ti
       event[i] = 2 * (births - back) + born;
       births += born;
       before = born;
-      if (i === from) begin = now;
-      const distance = (now - begin) * grain;
-      if (distance < TOO_FAR) time[i] = distance;
-      else {
-        time[i] = TOO_FAR;
-        far.push([i, now * grain]);
-      }
+      times[i - from] = now;
     }
+    const begin = times[0];
     base[frame] = begin * grain;
+    if ((now - begin) * grain < FAR) for (let k = from; k < i; k++) time[k] = (times[k - from] - begin) * grain;
+    else {
+      time.fill(FAR, from, i);
+      far.push([frame, times.map((each) => each * grain)]);
+    }
   }
   return far;
 }
@@ -344,9 +345,14 @@ export class Tiles {
     this.rooms = [];
   }
 
-  /** Starts the workers. If the browser allows none, gives an empty list, and the page decodes all tiles itself. @returns {Helper[]} */
+  /** Starts the workers; if the browser allows none, the page decodes all tiles itself. */
   start() {
-    const parts = [`const FIRST = ${FIRST}; const LOW = ${LOW}; const KEYFRAME = ${KEYFRAME}; const TOO_FAR = ${TOO_FAR};`, ...WORK, `(${serve})();`];
+    this.helpers ??= this.started();
+  }
+
+  /** @returns {Helper[]} */
+  started() {
+    const parts = [`const FIRST = ${FIRST}; const LOW = ${LOW}; const KEYFRAME = ${KEYFRAME}; const FAR = ${FAR};`, ...WORK, `(${serve})();`];
     const made = /** @type {Helper[]} */ ([]);
     try {
       const url = URL.createObjectURL(new Blob(parts.map((part) => `${part}\n`), { type: "text/javascript" }));
@@ -384,8 +390,8 @@ export class Tiles {
   /** Has a worker decode a tile that will be needed soon. @param {string} id */
   prepare(id) {
     if (this.prepared.has(id) || !this.here(id) || !document.getElementById(`data-${id}`)) return;
-    this.helpers ??= this.start();
-    if (!this.helpers.length) return;
+    this.start();
+    if (!this.helpers?.length) return;
     const helper = this.helpers.reduce((a, b) => (b.asked.length < a.asked.length ? b : a));
     this.prepared.set(id, new Promise((done) => {
       const text = take(id);
