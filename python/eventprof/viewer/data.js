@@ -56,7 +56,6 @@ export class Data {
       const number = Number(id.slice(1));
       return id[0] === "c" ? { ...head.tiles.c[number], from: number * this.tileRows } : { ...head.tiles.m[number], ...before[number] };
     });
-    if (head.tiles.c.length + head.tiles.m.length > WORKERLESS) this.tiles.start(); // they take a while to be ready
     /** @type {Row[]} */
     this.rows = [];
     this.rowAt = new Map();
@@ -519,11 +518,18 @@ export class Data {
     return distance === FAR ? /** @type {Float64Array} */ (this.far.get(frame))[at % KEYFRAME] : this.frameTime[frame] + distance;
   }
 
-  /** Gives the first event in [from, to) at a time or later, or `to`. @param {number} time @param {number} from @param {number} to */
+  /** Gives the first event in [from, to), which is a part of one keyframe, at a time or later, or `to`. @param {number} time @param {number} from @param {number} to */
   firstFrom(time, from, to) {
+    const { distance } = this;
+    const frame = Math.floor(from / KEYFRAME);
+    if (from < to && distance[from] === FAR) {
+      const times = /** @type {Float64Array} */ (this.far.get(frame));
+      return frame * KEYFRAME + lowerBound(times, time, from % KEYFRAME, to - frame * KEYFRAME);
+    }
+    const wanted = time - this.frameTime[frame];
     while (from < to) {
       const middle = (from + to) >>> 1;
-      if (this.timeOf(middle) < time) from = middle + 1;
+      if (distance[middle] < wanted) from = middle + 1;
       else to = middle;
     }
     return from;
@@ -592,8 +598,9 @@ export class Data {
 
   /** Adds an event to the bytes of its band; gives its bytes. @param {number} at @param {Float64Array} bands */
   apply(at, bands) {
-    const block = this.event[at] >>> 1;
-    const change = this.event[at] & 1 ? this.size[block] : -this.size[block];
+    const event = this.event[at];
+    const block = event >>> 1;
+    const change = this.size[block] * (2 * (event & 1) - 1);
     bands[this.bandOf[this.holders[block]]] += change;
     return change;
   }
@@ -621,8 +628,8 @@ export class Data {
       let total = 0;
       for (let b = 0; b < this.bands; b++) total += this.frames[frame * this.bands + b];
       for (let at = frame * KEYFRAME; at < high; at++) {
-        const size = this.size[this.blockOf(at)];
-        total += this.isBirth(at) ? size : -size;
+        const event = this.event[at];
+        total += this.size[event >>> 1] * (2 * (event & 1) - 1);
         if (at >= low && total > most) {
           most = total;
           best = at;

@@ -345,13 +345,8 @@ export class Tiles {
     this.rooms = [];
   }
 
-  /** Starts the workers; if the browser allows none, the page decodes all tiles itself. */
+  /** Starts the workers. If the browser allows none, gives an empty list, and the page decodes all tiles itself. @returns {Helper[]} */
   start() {
-    this.helpers ??= this.started();
-  }
-
-  /** @returns {Helper[]} */
-  started() {
     const parts = [`const FIRST = ${FIRST}; const LOW = ${LOW}; const KEYFRAME = ${KEYFRAME}; const FAR = ${FAR};`, ...WORK, `(${serve})();`];
     const made = /** @type {Helper[]} */ ([]);
     try {
@@ -390,8 +385,8 @@ export class Tiles {
   /** Has a worker decode a tile that will be needed soon. @param {string} id */
   prepare(id) {
     if (this.prepared.has(id) || !this.here(id) || !document.getElementById(`data-${id}`)) return;
-    this.start();
-    if (!this.helpers?.length) return;
+    this.helpers ??= this.start();
+    if (!this.helpers.length) return;
     const helper = this.helpers.reduce((a, b) => (b.asked.length < a.asked.length ? b : a));
     this.prepared.set(id, new Promise((done) => {
       const text = take(id);
