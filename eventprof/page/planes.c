@@ -21,8 +21,10 @@ width_of(uint64_t most)
         size_t found = 0;                                                                     \
         while (form.width > 0) {                                                              \
             found = 0;                                                                        \
-            for (size_t i = 0; i < (count); i++) {                                            \
-                found += (values)[i] >> (8 * (form.width - 1)) != 0;                          \
+            for (size_t i = 0; i < (count) && found <= (count) / EP_PLANES_RARE;) {           \
+                for (size_t end = i + 4096 < (count) ? i + 4096 : (count); i < end; i++) {    \
+                    found += (values)[i] >> (8 * (form.width - 1)) != 0;                      \
+                }                                                                             \
             }                                                                                 \
             if (found > (count) / EP_PLANES_RARE) {                                           \
                 break;                                                                        \

@@ -4,8 +4,8 @@
  *
  *   values  1  258  3      width 2      bytes  01 02 03  00 01 00
  *
- * Planes that are zero but for a few rows are left out. Behind the other planes are then the rows that need
- * them, as distances from one to the next, in EP_PLANES_PLACE planes, and the bytes left out of these rows. */
+ * Planes that are zero but for a few rows are left out. Behind the other planes are then the rows that
+ * need them, as distances from one to the next in EP_PLANES_PLACE planes, and their bytes. */
 #ifndef EP_PLANES_H
 #define EP_PLANES_H
 

@@ -173,7 +173,9 @@ END_TEST
 
 START_TEST(planes_that_few_rows_need_are_left_out)
 {
-    enum { ROWS = 4 * EP_PLANES_RARE };
+    enum {
+        ROWS = 4 * EP_PLANES_RARE
+    };
     static uint64_t values[ROWS];
     static uint8_t room[8 * ROWS];
     for (size_t i = 0; i < ROWS; i++) {

@@ -432,8 +432,8 @@ data_call_tile(PyObject *object, PyObject *number)
     return result;
 }
 
-/* block_tile(number) -> (planes, start, births, where each pair of kinds begins, (event, call) that the page
- * would not find). */
+/* block_tile(number) -> (planes, start, births, where each pair of kinds begins, (event, call) that the
+ * page would not find). */
 static PyObject *
 data_block_tile(PyObject *object, PyObject *number)
 {
