@@ -294,6 +294,7 @@ class App {
     if (this.data.complete && !this.finished) {
       this.finished = true;
       performance.mark("whole");
+      this.data.tiles.end();
       this.done();
     }
     if (decoded) update({});

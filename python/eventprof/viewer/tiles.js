@@ -404,6 +404,12 @@ export class Tiles {
     return here || this.decode(id, take(id), this.tileOf(id));
   }
 
+  /** Ends the workers and gives their memory back, after the last tile. */
+  end() {
+    for (const { worker } of this.helpers || []) worker.terminate();
+    this.helpers = this.rooms = [];
+  }
+
   /** @param {any} made the arrays of a tile that were copied */
   giveBack(made) {
     this.rooms.push((made.func || made.base).buffer);
