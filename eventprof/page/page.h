@@ -163,6 +163,7 @@ typedef struct ep_page_part {
     int32_t *begins;             /* view into scratch: places on the page */
     int64_t start;               /* blocks: of the first event, grains */
     size_t births;
+    uint32_t kinds[4];           /* blocks: where the steps of each pair of kinds begin in their column */
     ep_page_links astray;        /* blocks; owned */
 } ep_page_part;
 
@@ -176,7 +177,7 @@ void ep_page_part_clear(ep_page *page, ep_page_part *part);
 
 #define EP_PAGE_PLANES 40
 #define EP_PAGE_WIDE 3
-#define EP_PAGE_NARROW 7
+#define EP_PAGE_NARROW 6
 
 struct ep_page_scratch {
     ep_page_scratch *next;

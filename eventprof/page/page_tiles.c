@@ -142,8 +142,8 @@ ep_page_call_tile(ep_page *page, size_t tile, ep_page_part *out)
     int64_t *gap = (int64_t *)s->wide[0], end = 0;
     uint64_t *duration = s->wide[1], *sorted = s->wide[2];
     uint32_t *function = s->narrow[0], *kind = s->narrow[1], *flags = s->narrow[2], *line = s->narrow[3],
-             *task = s->narrow[4], *sorted32 = s->narrow[5];
-    part.begins = (int32_t *)s->narrow[6];
+             *task = s->narrow[4];
+    part.begins = (int32_t *)s->narrow[5];
     size_t row = find_row(page, first);
     size_t next = first;    /* where a row, or the tile, begins */
     for (size_t i = 0; i < rows; i++) {
@@ -179,14 +179,8 @@ ep_page_call_tile(ep_page *page, size_t tile, ep_page_part *out)
     ep_planes_put64(&part.planes, sorted, rows);
     part.times_bytes = part.planes.size;
     ep_planes_put32(&part.planes, function, rows);
-    for (size_t i = 0; i < rows; i++) {
-        sorted32[s->slots[i]] = kind[i];
-    }
-    ep_planes_put32(&part.planes, sorted32, rows);
-    for (size_t i = 0; i < rows; i++) {
-        sorted32[s->slots[i]] = flags[i];
-    }
-    ep_planes_put32(&part.planes, sorted32, rows);
+    ep_planes_put32(&part.planes, kind, rows);
+    ep_planes_put32(&part.planes, flags, rows);
     ep_planes_put32(&part.planes, line, rows);
     ep_planes_put32(&part.planes, task, rows);
     *out = part;
@@ -237,35 +231,33 @@ typedef struct block_tile {
     size_t first;         /* number of its first event */
     size_t count;         /* of events so far */
     int64_t *time;        /* grains */
-    uint32_t *ref, *thread, *depth, *key;
+    uint32_t *ref, *row, *key;
     int64_t *size;        /* of births, like the others */
     uint32_t *function, *line, *own;
-    int32_t depth_before;
+    int64_t row_before;
 } block_tile;
 
 /* call: -1: none; block: of a death; -1: a birth. */
 static EP_CHECKED bool
-put_event(block_tile *tile, int64_t time_ns, int32_t thread, int32_t call, size_t births, int32_t block)
+put_event(block_tile *tile, int64_t time_ns, int32_t call, size_t births, int32_t block)
 {
     ep_page *page = tile->page;
     size_t i = tile->count++;
     int64_t time = ep_page_grains(page, time_ns);
-    int32_t depth = 0;
+    int64_t row_here = 0;    /* 0: no call */
     tile->time[i] = time;
     tile->ref[i] = block >= 0 ? (uint32_t)(births - (size_t)block) : 0;
     if (call >= 0) {
         const ep_page_call *known = &page->calls[call];
         const ep_page_row *row = &page->rows[known->row];
-        thread = row->thread;
-        depth = row->depth + 1;
+        row_here = (int64_t)known->row + 1;
         if (EP_UNLIKELY(!ep_page_finds(page, row, known->place, time)) &&
             !ep_page_link_add(&tile->part->astray, (int32_t)(tile->first + i), known->place)) {
             return false;
         }
     }
-    tile->thread[i] = thread > 0 ? (uint32_t)thread : 0;
-    tile->depth[i] = (uint32_t)ep_zigzag(depth - tile->depth_before);
-    tile->depth_before = depth;
+    tile->row[i] = (uint32_t)ep_zigzag(row_here - tile->row_before);
+    tile->row_before = row_here;
     /* By the kinds of this event and of the one before it in the tile. */
     bool after_birth = i > 0 && tile->key[i - 1] >= 2;
     tile->key[i] = (block < 0 ? 2u : 0u) + (after_birth ? 1u : 0u);
@@ -273,16 +265,16 @@ put_event(block_tile *tile, int64_t time_ns, int32_t thread, int32_t call, size_
 }
 
 static EP_CHECKED bool
-put_death(block_tile *tile, int64_t time, int32_t thread, int32_t call, size_t births, int32_t block)
+put_death(block_tile *tile, int64_t time, int32_t call, size_t births, int32_t block)
 {
     ep_page_holders of = ep_page_holders_of(tile->page, (size_t)block);
     int64_t size = ep_block_size(&tile->page->trace->blocks, (size_t)block);
     curve_add(&tile->adder, time, &of, size > 0 ? -size : 0);
-    return put_event(tile, time, thread, call, births, block);
+    return put_event(tile, time, call, births, block);
 }
 
 static EP_CHECKED bool
-put_birth(block_tile *tile, int64_t time, int32_t thread, int32_t call, size_t block)
+put_birth(block_tile *tile, int64_t time, int32_t call, size_t block)
 {
     ep_page *page = tile->page;
     ep_page_holders of = ep_page_holders_of(page, block);
@@ -294,7 +286,7 @@ put_birth(block_tile *tile, int64_t time, int32_t thread, int32_t call, size_t b
     tile->function[i] = (uint32_t)of.function;
     tile->line[i] = (uint32_t)page->number[of.line];
     tile->own[i] = (uint32_t)page->number[of.own];
-    return put_event(tile, time, thread, call, 0, -1);
+    return put_event(tile, time, call, 0, -1);
 }
 
 static EP_CHECKED bool
@@ -311,9 +303,9 @@ put_events(block_tile *tile, const ep_page_mark *mark, size_t rows)
         }
         size_t row = ep_alloc_row(&trace->input, event);
         int64_t time = columns->time_ns[row];
-        int32_t thread = columns->thread[row], call = trace->calls.row_call[row];
+        int32_t call = trace->calls.row_call[row];
         if ((size_t)block != born) {
-            if (!put_death(tile, time, thread, call, born, block)) {
+            if (!put_death(tile, time, call, born, block)) {
                 return false;
             }
             continue;
@@ -323,12 +315,12 @@ put_events(block_tile *tile, const ep_page_mark *mark, size_t rows)
             if (blocks->death[older] != event) {
                 break;
             }
-            if (!put_death(tile, time, 0, -1, born, older)) {
+            if (!put_death(tile, time, -1, born, older)) {
                 return false;
             }
         }
         if (tile->count < rows) {
-            if (!put_birth(tile, time, thread, call, born)) {
+            if (!put_birth(tile, time, call, born)) {
                 return false;
             }
             born++;
@@ -375,12 +367,11 @@ ep_page_block_tile(ep_page *page, size_t number, ep_page_part *out)
         .time = (int64_t *)s->wide[0],
         .size = (int64_t *)s->wide[1],
         .ref = s->narrow[0],
-        .thread = s->narrow[1],
-        .depth = s->narrow[2],
-        .key = s->narrow[3],
-        .function = s->narrow[4],
-        .line = s->narrow[5],
-        .own = s->narrow[6],
+        .row = s->narrow[1],
+        .key = s->narrow[2],
+        .function = s->narrow[3],
+        .line = s->narrow[4],
+        .own = s->narrow[5],
     };
     int64_t begin = page->trace->input.columns->time_ns[ep_alloc_row(&page->trace->input, mark->event)];
     tile.adder = (curve_adder){.page = page, .bin = bin_of(page, begin)};
@@ -389,8 +380,11 @@ ep_page_block_tile(ep_page *page, size_t number, ep_page_part *out)
         return EP_NOMEM;
     }
     part.start = tile.time[0];
-    uint32_t counts[5];
-    sort_slots(tile.key, rows, 4, counts, s->slots);
+    uint32_t ends[5];
+    sort_slots(tile.key, rows, 4, ends, s->slots);
+    for (int key = 1; key < 4; key++) {
+        part.kinds[key] = ends[key - 1];
+    }
     uint64_t *sorted = s->wide[2];
     for (size_t i = 0; i < rows; i++) {
         sorted[s->slots[i]] = (uint64_t)(tile.time[i] - tile.time[i > 0 ? i - 1 : 0]);
@@ -398,8 +392,7 @@ ep_page_block_tile(ep_page *page, size_t number, ep_page_part *out)
     ep_planes_put64(&part.planes, sorted, rows);
     part.times_bytes = part.planes.size;
     ep_planes_put32(&part.planes, tile.ref, rows);
-    ep_planes_put32(&part.planes, tile.thread, rows);
-    ep_planes_put32(&part.planes, tile.depth, rows);
+    ep_planes_put32(&part.planes, tile.row, rows);
     ep_planes_put64(&part.planes, (uint64_t *)tile.size, part.births);
     ep_planes_put32(&part.planes, tile.function, part.births);
     ep_planes_put32(&part.planes, tile.line, part.births);

@@ -11,21 +11,51 @@ width_of(uint64_t most)
 }
 
 /* Each plane is a pass of its own, which the compiler makes vectors of. */
-#define PUT(planes, values, count)                                   \
-    do {                                                             \
-        uint64_t all = 0;                                            \
-        for (size_t i = 0; i < (count); i++) {                       \
-            all |= (values)[i];                                      \
-        }                                                            \
-        int width = width_of(all);                                   \
-        for (int plane = 0; plane < width; plane++) {                \
-            uint8_t *restrict to = (planes)->bytes + (planes)->size; \
-            for (size_t i = 0; i < (count); i++) {                   \
-                to[i] = (uint8_t)((values)[i] >> (8 * plane));       \
-            }                                                        \
-            (planes)->size += (count);                               \
-        }                                                            \
-        (planes)->widths[(planes)->count++] = (uint8_t)width;        \
+#define PUT(planes, values, count)                                                            \
+    do {                                                                                      \
+        uint64_t all = 0;                                                                     \
+        for (size_t i = 0; i < (count); i++) {                                                \
+            all |= (values)[i];                                                               \
+        }                                                                                     \
+        ep_planes_form form = {.width = (uint8_t)width_of(all)};                              \
+        size_t found = 0;                                                                     \
+        while (form.width > 0) {                                                              \
+            found = 0;                                                                        \
+            for (size_t i = 0; i < (count) && found <= (count) / EP_PLANES_RARE;) {           \
+                for (size_t end = i + 4096 < (count) ? i + 4096 : (count); i < end; i++) {    \
+                    found += (values)[i] >> (8 * (form.width - 1)) != 0;                      \
+                }                                                                             \
+            }                                                                                 \
+            if (found > (count) / EP_PLANES_RARE) {                                           \
+                break;                                                                        \
+            }                                                                                 \
+            form.rows = (uint32_t)found;                                                      \
+            form.width--;                                                                     \
+            form.more++;                                                                      \
+        }                                                                                     \
+        uint8_t *restrict to = (planes)->bytes + (planes)->size;                              \
+        for (int plane = 0; plane < form.width; plane++, to += (count)) {                     \
+            for (size_t i = 0; i < (count); i++) {                                            \
+                to[i] = (uint8_t)((values)[i] >> (8 * plane));                                \
+            }                                                                                 \
+        }                                                                                     \
+        size_t before = 0, at = 0;                                                            \
+        for (size_t i = 0; at < form.rows; i++) {                                             \
+            if ((values)[i] >> (8 * form.width) == 0) {                                       \
+                continue;                                                                     \
+            }                                                                                 \
+            for (size_t byte = 0; byte < EP_PLANES_PLACE; byte++) {                           \
+                to[byte * form.rows + at] = (uint8_t)((i - before) >> (8 * byte));            \
+            }                                                                                 \
+            for (size_t byte = 0; byte < form.more; byte++) {                                 \
+                to[(EP_PLANES_PLACE + byte) * form.rows + at] =                               \
+                    (uint8_t)((values)[i] >> (8 * (form.width + byte)));                      \
+            }                                                                                 \
+            before = i;                                                                       \
+            at++;                                                                             \
+        }                                                                                     \
+        (planes)->size = (size_t)(to - (planes)->bytes) + (EP_PLANES_PLACE + form.more) * at; \
+        (planes)->forms[(planes)->count++] = form;                                            \
     } while (0)
 
 void

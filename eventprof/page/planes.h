@@ -1,22 +1,34 @@
 /* Columns of numbers as planes of bytes.
  *
- * A plane has one byte of each row, the lowest byte first; a column of width w is w planes:
+ * A plane has one byte of each row, the lowest byte first; a column of width w has w planes:
  *
- *   values  1  258  3      width 2      bytes  01 02 03  00 01 00 */
+ *   values  1  258  3      width 2      bytes  01 02 03  00 01 00
+ *
+ * Planes that are zero but for a few rows are left out. Behind the other planes are then the rows that
+ * need them, as distances from one to the next in EP_PLANES_PLACE planes, and their bytes. */
 #ifndef EP_PLANES_H
 #define EP_PLANES_H
 
 #include "types.h"
+
+#define EP_PLANES_PLACE 3    /* bytes of a distance: a column has less than 1 << 24 rows */
+#define EP_PLANES_RARE 256   /* planes are left out if at most every so many-th row needs them */
+
+typedef struct ep_planes_form {
+    uint8_t width;      /* planes of all rows */
+    uint8_t more;       /* bytes that a few rows have more */
+    uint32_t rows;      /* how many rows that are */
+} ep_planes_form;
 
 /* The planes of some columns, one behind the other. */
 typedef struct ep_planes {
     uint8_t *bytes;     /* view: the caller's room, 8 or 4 bytes for each value put there */
     size_t size;
     int count;          /* of columns */
-    uint8_t widths[16];
+    ep_planes_form forms[16];
 } ep_planes;
 
-/* Append a column; its width is the least that its largest value needs, 0 for zeros alone. */
+/* Append a column, with as few planes as its values need. */
 void ep_planes_put64(ep_planes *planes, const uint64_t *values, size_t count);
 void ep_planes_put32(ep_planes *planes, const uint32_t *values, size_t count);
 

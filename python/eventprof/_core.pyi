@@ -428,11 +428,15 @@ class PageData:
     # Widths, rows, planes of times and other planes; then what the head says of the tile.
     def call_tile(
         self, number: int, /
-    ) -> tuple[tuple[list[int], int, bytes, bytes], list[int], list[int], bool]: ...
+    ) -> tuple[tuple[list[int | list[int]], int, bytes, bytes], list[int], list[int], bool]: ...
     def block_tile(
         self, number: int, /
     ) -> tuple[
-        tuple[list[int], int, bytes, bytes], int, int, tuple[NDArray[Any], NDArray[Any]]
+        tuple[list[int | list[int]], int, bytes, bytes],
+        int,
+        int,
+        list[int],
+        tuple[NDArray[Any], NDArray[Any]],
     ]: ...
 
 class LegacyLog:

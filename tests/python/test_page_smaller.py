@@ -21,6 +21,7 @@ import pytest
 
 import eventprof
 from eventprof import cli
+from eventprof.cli import pictures
 from eventprof.viewer import flamegraph, write
 from eventprof.viewer.heatmap import heatmap
 from eventprof.viewer.page import put
@@ -102,7 +103,7 @@ def shown(browser, path, name, fragment=""):
 
 def head_of(parts):
     raw = b"".join(parts).decode()
-    found = re.search(r'<script type="text/plain" id="data-head">([^<]*)</script>', raw)
+    found = re.search(r'<template id="data-head">([^<]*)</template>', raw)
     return json.loads(gzip.decompress(base64.b64decode(found[1])))
 
 
@@ -416,6 +417,38 @@ def test_the_verbs_write_a_page_each(files, tmp_path, monkeypatch, capsys):
         assert f'id="{template[1:]}"' in path.read_text()
     assert cli.main(["flamegraph", "b.epr", "-o", str(path)]) == 1
     assert "exists already" in capsys.readouterr().err
+
+
+def test_a_page_that_exists_is_refused_before_a_recording_is_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.html").write_text("mine")
+    for verb, *words in (
+        ["view"], ["view", "--heatmap"], ["view", "none.epr"], ["flamegraph"], ["heatmap"],
+        ["save"], ["merge"],
+    ):  # fmt: skip
+        output = "x.epr" if verb in ("save", "merge") else "x.html"
+        (tmp_path / output).write_text("mine")
+        assert cli.main([verb, "none.epr", *words, "-o", output]) == 1
+        # Nothing is said of the recording, which does not exist.
+        said = capsys.readouterr().err
+        assert said == f"eventprof {verb}: {output}: exists already; -f replaces it\n"
+        assert cli.main([verb, "none.epr", *words, "-f", "-o", output]) == 1
+        assert "none.epr" in capsys.readouterr().err
+        assert (tmp_path / output).read_text() == "mine"
+
+
+def test_a_page_that_appears_meanwhile_is_not_replaced(files, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "x.html"
+
+    def load_slowly(*given, **more):
+        path.write_text("mine")
+        return load(*given, **more)
+
+    load = pictures.load
+    monkeypatch.setattr(pictures, "load", load_slowly)
+    assert cli.main(["heatmap", str(files / "b.epr"), "-o", str(path)]) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert path.read_text() == "mine"
 
 
 def test_names_that_end_in_svg_are_drawings(files, tmp_path, monkeypatch, capsys):

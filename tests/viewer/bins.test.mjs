@@ -28,6 +28,7 @@ class Noted {
   constructor(v0, v1, width) {
     this.each = (v1 - v0) / width;
     this.width = width;
+    this.look = { hits: new Uint8Array(500) }; // a pen that searches is told which calls are in a pixel
     this.calls = [];
     this.pixels = [];
   }

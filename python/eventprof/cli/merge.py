@@ -6,7 +6,7 @@ import argparse
 
 from . import Failure
 from .files import add_file, load
-from .save import add_output, write
+from .save import add_output, refuse, write
 
 EXAMPLES = (("eventprof merge server-*.epr -o server.epr", "a process and its children"),)
 
@@ -21,6 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Join them."""
     import eventprof
 
+    refuse(arguments)
     traces = [load(path) for path in arguments.files]
     try:
         merged = eventprof.merge(traces)

@@ -28,6 +28,17 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(verb=parser.prog.rpartition(" ")[2])
 
 
+def refuse(arguments: argparse.Namespace) -> None:
+    """Fail if the page may not be written: before a recording is read, which may take long."""
+    path = arguments.output
+    if path is not None and not arguments.force and os.path.lexists(path):
+        raise _exists(path)
+
+
+def _exists(path: str) -> Failure:
+    return Failure(f"{path}: exists already; -f replaces it")
+
+
 def finish(
     arguments: argparse.Namespace,
     traces: Sequence[tuple[str, Trace]],
@@ -69,7 +80,7 @@ def finish(
         try:
             size = put(path, made, arguments.force)
         except FileExistsError:
-            raise Failure(f"{path}: exists already; -f replaces it") from None
+            raise _exists(path) from None
         events = " and ".join(f"{trace._facts['events']:,}" for _, trace in traces)
         said = f"{path}: {events} events{lost}, {show_bytes(size)}"
         if arguments.browser:
@@ -85,6 +96,7 @@ def flamegraph(arguments: argparse.Namespace, files: Sequence[str], unit: str = 
     """Write the flame graph of a file, or of two: before and after."""
     from ..viewer import flamegraph as graph
 
+    refuse(arguments)
     traces = [load(file, fold=True) for file in files]
     if len(traces) == 2:
         names = [file.rpartition("/")[2] for file in files]
@@ -111,5 +123,6 @@ def heatmap(arguments: argparse.Namespace, file: str) -> int:
     """Write the heat map of a file."""
     from ..viewer.heatmap import heatmap as heat
 
+    refuse(arguments)
     trace = load(file)
     return finish(arguments, [(file, trace)], parts=lambda: heat(trace, arguments.title))

@@ -83,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ..viewer import parts
     from ..viewer.picture import svg
 
+    pictures.refuse(arguments)
     trace = load(files[0])
     title, grain, source = arguments.title, arguments.time_grain, arguments.source
     return pictures.finish(

@@ -63,16 +63,7 @@ def write(
     target = os.fspath(path)
     if not isinstance(target, str):
         raise TypeError(f"path must be str or path-like, not {path!r}")
-    _check_name(target)
-    try:
-        facts = os.stat(target)
-    except FileNotFoundError:
-        facts = None
-    if facts is not None:
-        if stat.S_ISDIR(facts.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
-        if not force:
-            raise _exists(target)
+    facts = check(target, force)
     try:
         if facts is not None and not stat.S_ISREG(facts.st_mode):
             _write_device(put, target)
@@ -128,6 +119,20 @@ def _check_name(target: str) -> None:
             f"{target}: this is the name of a file for {word}, and save() writes an archive; name "
             "it .epr, or export it ('eventprof export', Trace.export())"
         )
+
+
+def check(target: str, force: bool) -> os.stat_result | None:
+    """Raise what `write` would raise at once; give what is known of an existing file."""
+    _check_name(target)
+    try:
+        facts = os.stat(target)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(facts.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+    if not force:
+        raise _exists(target)
+    return facts
 
 
 def _exists(target: str) -> FileExistsError:

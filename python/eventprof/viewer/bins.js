@@ -6,11 +6,11 @@ import { lowerBound } from "./lod.js";
 const CALLS = 16; // calls of a bin, on average
 const LEAST = 4096; // a row with fewer calls has no bins
 const PARTS = 4; // the least number of bins for a pixel
-const FIELDS = 4; // fields of a bin; their indexes are:
+const FIELDS = 2; // fields of a bin in each of two arrays; their indexes are:
 const LONGEST = 0;
 const SUM = 1;
-const PLACE = 2;
-const FUNC = 3;
+const PLACE = 0;
+const FUNC = 1;
 
 export class Bins {
   /**
@@ -27,14 +27,14 @@ export class Bins {
     /** The first call of each bin of level 0, and where the last one ends. */
     this.first = new Uint32Array(count + 1);
     /**
-     * The fields of each bin: its longest duration (-1: it has no call), the sum of durations, the longest call and its
-     * function. The first two are floats, the others whole numbers, in the same memory.
+     * The fields of each bin: its longest duration (-1: it has no call) and the sum of durations; in another array, which is
+     * read once for a pixel, the longest call and its function.
      * @type {{floats: Float32Array, whole: Uint32Array, bins: number}[]}
      */
     this.levels = [];
     for (let bins = count; bins >= 1; bins /= 2) {
       const floats = new Float32Array(bins * FIELDS);
-      this.levels.push({ floats, whole: new Uint32Array(floats.buffer), bins });
+      this.levels.push({ floats, whole: new Uint32Array(bins * FIELDS), bins });
     }
     const { floats, whole } = this.levels[0];
     let i = first;
@@ -98,13 +98,14 @@ export class Sweep {
     this.v0 = v0;
     this.pen = pen;
     this.each = pen.each;
-    // The pixel that is being summed up: its column, the time where it ends, its longest call, that call's function and duration, the sum of durations, its first call and the end of its calls.
+    // The pixel that is being summed up: its column, the time where it ends, its longest call, that call's function and duration, the sum of durations.
     this.x = -1;
     this.right = -Infinity;
     this.best = -1;
     this.whose = -1;
     this.most = -1;
     this.total = 0;
+    // Its first call and the end of its calls; or, as ~number, bins of level 0: to look up their calls takes long, and few pixels need them.
     this.from = 0;
     this.to = 0;
   }
@@ -122,9 +123,43 @@ export class Sweep {
       if (dur[before] >= each) this.pen.call(before);
       else this.pen.pixel(0, before, func[before], start[before] + dur[before] - v0, before, before + 1);
     }
+    const { whole } = bins.levels[level];
     const last = Math.min(count, Math.ceil((v1 - begin) / width));
-    for (let bin = Math.max(0, Math.floor((v0 - begin) / width)); bin < last; bin++) if (floats[bin * FIELDS + LONGEST] >= 0) this.visit(level, bin);
+    // In this loop, which takes most of the time of a picture of the whole run, the pixel is in variables.
+    let { right, most, total } = this;
+    let top = -1; // the bin of the longest call; -1: `best` has the call
+    let end = -1; // behind the last bin; -1: the pixel is in the fields
+    for (let bin = Math.max(0, Math.floor((v0 - begin) / width)); bin < last; bin++) {
+      const longest = floats[bin * FIELDS + LONGEST];
+      if (longest < 0) continue;
+      const time = begin + bin * width;
+      if (longest >= each || time >= right) {
+        if (end >= 0) this.keep(whole, top, most, total, end * step);
+        top = end = -1;
+        if (longest >= each) this.visit(level, bin);
+        else this.go(time, ~(bin * step));
+        ({ right, most, total } = this);
+        if (longest >= each) continue;
+      }
+      total += floats[bin * FIELDS + SUM];
+      if (longest > most) {
+        most = longest;
+        top = bin;
+      }
+      end = bin + 1;
+    }
+    if (end >= 0) this.keep(whole, top, most, total, end * step);
     this.finish();
+  }
+
+  /** Puts the pixel into the fields. @param {Uint32Array} whole of the level @param {number} top the bin of its longest call, or -1: that was not changed @param {number} most @param {number} total @param {number} end behind its last bin of level 0 */
+  keep(whole, top, most, total, end) {
+    this.total = total;
+    this.most = most;
+    this.to = ~end;
+    if (top < 0) return;
+    this.best = whole[top * FIELDS + PLACE];
+    this.whose = whole[top * FIELDS + FUNC];
   }
 
   /** @param {number} level @param {number} bin that is not empty */
@@ -135,9 +170,9 @@ export class Sweep {
     const most = floats[at + LONGEST];
     const step = 2 ** level;
     if (most < each) {
-      this.go(bins.begin + bin * step * bins.width, bins.first[bin * step]);
+      this.go(bins.begin + bin * step * bins.width, ~(bin * step));
       this.add(whole[at + PLACE], most, floats[at + SUM], whole[at + FUNC]);
-      this.to = bins.first[(bin + 1) * step];
+      this.to = ~((bin + 1) * step);
     } else if (level) {
       const below = bins.levels[level - 1].floats;
       if (below[bin * 2 * FIELDS + LONGEST] >= 0) this.visit(level - 1, bin * 2);
@@ -181,7 +216,12 @@ export class Sweep {
   }
 
   finish() {
-    if (this.best >= 0 && this.x < this.pen.width) this.pen.pixel(this.x, this.best, this.whose, this.total, this.from, this.to);
+    if (this.best >= 0 && this.x < this.pen.width) {
+      const { from, to } = this;
+      const { first } = this.bins;
+      if (this.pen.look.hits) this.pen.pixel(this.x, this.best, this.whose, this.total, from < 0 ? first[~from] : from, to < 0 ? first[~to] : to);
+      else this.pen.pixel(this.x, this.best, this.whose, this.total, 0, 0);
+    }
     this.best = this.most = -1;
     this.total = 0;
   }

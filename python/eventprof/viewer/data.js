@@ -2,11 +2,10 @@
 
 import { Bins, isLong } from "./bins.js";
 import { Pyramid, gallop, lowerBound, upperBound } from "./lod.js";
-import { Reader, Tiles, namesIn, small } from "./tiles.js";
+import { FAR, KEYFRAME, Reader, Tiles, namesIn, small } from "./tiles.js";
 import { unpack } from "./unpack.js";
 import { Waiting } from "./waiting.js";
 
-const KEYFRAME = 64; // for every 64th event of blocks, the sums before it are known
 const AHEAD = 6; // the most tiles that are being decoded, or are decoded and wait to be copied
 const WORKERLESS = 2; // workers are started for more tiles than this: two are decoded before a worker has started
 const GROUP = 16 * KEYFRAME; // events of a group; of each group the largest sum is known
@@ -29,14 +28,14 @@ export class Data {
     this.start = new Float64Array(n);
     this.dur = new Float64Array(n);
     this.func = small(functions, n);
-    this.kind = new Uint8Array(n);
+    this.kind = new Uint8Array(n); // plus 1; 0: the usual kind of the function. Most pages never touch most of this memory
     this.flags = new Uint8Array(n);
-    const widest = (/** @type {any[]} */ tiles, /** @type {number} */ column) => 256 ** tiles.reduce((most, tile) => Math.max(most, tile.widths[column]), 0) - 1;
-    const deepest = head.rows.reduce((/** @type {number} */ most, /** @type {number[]} */ row) => Math.max(most, row[1]), 0);
+    const bytes = (/** @type {number|number[]} */ width) => (typeof width === "number" ? width : width[0] + width[2]);
+    const widest = (/** @type {any[]} */ tiles, /** @type {number} */ column) => 256 ** tiles.reduce((most, tile) => Math.max(most, bytes(tile.widths[column])), 0) - 1;
     /** @type {import("./tiles.js").Common} */
     const common = {
-      grain: head.grain, usual: head.usual, none: functions, line: widest(head.tiles.c, 5), task: head.tasks.length || -1,
-      size: widest(head.tiles.m, 4), place: head.places[0].length, thread: head.threads.length, depth: deepest + 1,
+      grain: head.grain, none: functions, line: widest(head.tiles.c, 5), task: head.tasks.length || -1,
+      size: widest(head.tiles.m, 3), place: head.places[0].length, row: head.rows.length,
     };
     this.line = small(common.line, n);
     this.task = head.tasks.length ? small(common.task, n) : null;
@@ -74,17 +73,15 @@ export class Data {
     const m = head.events;
     this.events = m;
     this.blocks = head.blocks;
-    this.time = new Float64Array(m);
-    this.block = new Uint32Array(m); // the block of each event
-    this.born = new Uint8Array(m); // whether each event is a birth
-    this.birth = new Uint32Array(head.blocks); // the event
-    this.death = new Uint32Array(head.blocks); // the event; 0: the block was not freed
+    this.event = new Uint32Array(m); // twice the number of the event's block, plus 1 if the block is born
+    this.distance = new Uint32Array(m); // ns from the first event of its keyframe; FAR: the time is in `far`
+    /** All times of the keyframes that are too long for 32 bits. @type {Map<number, Float64Array>} */
+    this.far = new Map();
+    this.eventRow = small(common.row, m); // the row of its call, plus 1; 0: no call
     this.size = small(common.size, head.blocks);
     this.holder = small(functions, head.blocks);
     this.place = small(common.place, head.blocks); // the line that was executing, as a row of head.places
     this.ownPlace = small(common.place, head.blocks); // the own line that the block is charged to
-    this.eventThread = small(common.thread, m);
-    this.eventDepth = small(common.depth, m); // the depth of its call, plus 1; 0: no call
     this.waiting = new Waiting(head.threads.length, head.blocking, functions);
     // Steps of asyncio's tasks, lane by lane, with the call of each.
     const nothing = new Float64Array(0);
@@ -105,10 +102,12 @@ export class Data {
     this.frameMost = new Float64Array(frames); // the most live bytes after any event of a keyframe
     this.frameAt = new Uint32Array(frames); // that event
     this.frameTime = new Float64Array(frames); // the time of a keyframe's first event
+    this.frameBirths = new Uint32Array(frames); // how many births are before a keyframe
     this.groupSize = GROUP;
     this.groupMost = new Float64Array(Math.ceil(m / GROUP)); // the most live bytes in each group of keyframes
     this.groupBands = new Float64Array(this.groupMost.length * this.bands); // the live bytes of each band at that time
     this.birthsHere = 0;
+    this.linked = false; // whether the links, steps and tenures are decoded
     /** Calls whose parent a search by time would not find, with the parent. @type {Map<number, number>} */
     this.orphans = new Map();
     /** The orphans of each parent. @type {Map<number, number[]>} */
@@ -138,7 +137,7 @@ export class Data {
   }
 
   get complete() {
-    return this.callTiles.every((x) => x === 2) && this.blockTiles.every((x) => x === 2);
+    return this.linked && this.callTiles.every((x) => x === 2) && this.blockTiles.every((x) => x === 2);
   }
 
   /** Decodes the links that a search by time would not find, the steps of tasks, and the tenures. */
@@ -159,6 +158,7 @@ export class Data {
     const { rows, widths } = this.head.tenures;
     const read = new Reader(await unpack("tenures"), widths);
     this.waiting.fill(read.numbers(rows), read.numbers(rows), read.numbers(rows), this.head.grain);
+    this.linked = true;
   }
 
   /** Decodes the steps of tasks. */
@@ -171,8 +171,8 @@ export class Data {
       start[i] *= grain;
       dur[i] *= grain;
     }
-    const func = read.numbers(rows);
-    namesIn(func, this.none);
+    const func = new Float64Array(rows);
+    namesIn(read.next(rows), this.none, func);
     this.steps = { start, dur, func, call: read.numbers(rows), pyramid: new Pyramid(dur, start) };
     this.steps.pyramid.build(0, rows);
   }
@@ -181,10 +181,18 @@ export class Data {
   ahead(calls, rest) {
     if (this.callTiles.length + this.blockTiles.length <= WORKERLESS) return;
     let left = AHEAD;
-    for (const n of calls) if (left-- > 0) this.tiles.prepare(`c${n}`);
+    const ask = (/** @type {string} */ id) => {
+      if (left <= 0 || !this.tiles.here(id)) return;
+      this.tiles.prepare(id);
+      left--;
+    };
+    for (const n of calls) ask(`c${n}`);
     if (!rest) return;
     for (const [letter, tiles] of /** @type {[string, Uint8Array][]} */ ([["m", this.blockTiles], ["c", this.callTiles]])) {
-      for (let n = tiles.indexOf(0); n >= 0 && n < tiles.length && left > 0; n++) if (!tiles[n] && (letter === "m" || !calls.includes(n))) { this.tiles.prepare(`${letter}${n}`); left--; }
+      for (let n = tiles.indexOf(0); n >= 0 && n < tiles.length && left > 0; n++) {
+        if (!this.tiles.here(`${letter}${n}`)) break; // the browser reads them in order
+        if (!tiles[n] && (letter === "m" || !calls.includes(n))) ask(`${letter}${n}`);
+      }
     }
   }
 
@@ -203,8 +211,10 @@ export class Data {
     this.start.set(made.start, from);
     this.dur.set(made.dur, from);
     this.func.set(made.func, from);
-    this.kind.set(made.kind, from);
-    this.flags.set(made.flags, from);
+    for (const [out, all, rare] of [[this.kind, made.kind, made.rareKinds], [this.flags, made.flags, made.rareFlags]]) {
+      if (all.length) out.set(all, from);
+      else for (let k = 0; k < rare.length; k += 2) out[from + rare[k]] = rare[k + 1];
+    }
     this.line.set(made.line, from);
     if (this.task) this.task.set(made.task, from);
     this.tiles.giveBack(made);
@@ -234,41 +244,39 @@ export class Data {
     const from = this.eventsHere;
     const first = this.birthsHere;
     const made = await this.tiles.get(`m${number}`);
-    this.time.set(made.time, from);
-    this.block.set(made.block, from);
-    this.born.set(made.born, from);
-    this.birth.set(made.birth, first);
+    this.event.set(made.event, from);
+    this.distance.set(made.time, from);
+    for (const [frame, times] of made.far) this.far.set(from / KEYFRAME + frame, times);
+    this.frameTime.set(made.base, from / KEYFRAME);
+    this.eventRow.set(made.row, from);
     this.size.set(made.size, first);
     this.holder.set(made.holder, first);
     this.place.set(made.place, first);
     this.ownPlace.set(made.ownPlace, first);
-    this.eventThread.set(made.thread, from);
-    this.eventDepth.set(made.depth, from);
-    const { death } = this;
-    const { block, born } = made;
-    for (let i = 0; i < rows; i++) if (!born[i]) death[block[i]] = from + i;
     this.tiles.giveBack(made);
     this.birthsHere += births;
     this.eventsHere += rows;
-    this.keyframes(from);
+    this.keyframes(from, first);
     this.blockTiles[number] = 2;
   }
 
-  /** Sums up the bands from an event on. @param {number} from the first event of a keyframe */
-  keyframes(from) {
-    const { bands, frames, bandOf, holders, block, born, size, frameMost, frameAt, frameTime, time } = this;
+  /** Sums up the bands from an event on. @param {number} from the first event of a keyframe @param {number} births before it */
+  keyframes(from, births) {
+    const { bands, frames, bandOf, holders, event, size, frameMost, frameAt, frameBirths } = this;
     const live = new Float64Array(bands);
     if (from) live.set(frames.subarray((from / KEYFRAME) * bands, (from / KEYFRAME + 1) * bands));
     let total = live.reduce((a, b) => a + b, 0);
     // Each tile but the last is a whole number of keyframes.
     for (let at = from, frame = from / KEYFRAME; at < this.eventsHere; frame++) {
       for (let b = 0, to = frame * bands; b < bands; b++) frames[to + b] = live[b];
-      frameTime[frame] = time[at];
+      frameBirths[frame] = births;
       let most = -1;
       let place = at;
       for (const end = Math.min(this.eventsHere, at + KEYFRAME); at < end; at++) {
-        const of = block[at];
-        const change = born[at] ? size[of] : -size[of];
+        const born = event[at] & 1;
+        const of = event[at] >>> 1;
+        const change = size[of] * (2 * born - 1); // faster than a branch that cannot be foreseen
+        births += born;
         live[bandOf[holders[of]]] += change;
         total += change;
         if (total > most) {
@@ -303,7 +311,7 @@ export class Data {
     if (!this.frameCount) return; // nothing is decoded yet
     this.frames = new Float64Array(this.frameCount * this.bands);
     this.groupBands = new Float64Array(this.groupMost.length * this.bands);
-    this.keyframes(0);
+    this.keyframes(0, 0);
   }
 
   /** Names a holder. @param {number} key of `holders` */
@@ -352,10 +360,14 @@ export class Data {
     return low;
   }
 
-  /** The last call of a row that had begun by a time, or -1. @param {number} thread @param {number} depth @param {number} time */
-  sought(thread, depth, time) {
-    const row = this.rowAt.get(`${thread},${depth}`);
-    if (row === undefined) return -1;
+  /** The kind of a call: an index of the head's kinds. @param {number} call */
+  kindOf(call) {
+    const f = this.func[call];
+    return this.kind[call] ? this.kind[call] - 1 : this.head.usual[f < this.none ? f + 1 : 0];
+  }
+
+  /** The last call of a row that had begun by a time, or -1. @param {number} row @param {number} time */
+  sought(row, time) {
     const { first, end } = this.rows[row];
     const at = upperBound(this.start, time, first, end) - 1;
     return at < first ? -1 : at;
@@ -366,7 +378,8 @@ export class Data {
     const known = this.orphans.get(call);
     if (known !== undefined) return known;
     const { thread, depth } = this.rows[this.rowOf(call)];
-    return depth ? this.sought(thread, depth - 1, this.start[call]) : -1;
+    const above = depth ? this.rowAt.get(`${thread},${depth - 1}`) : undefined;
+    return above === undefined ? -1 : this.sought(above, this.start[call]);
   }
 
   /** The calls that a call made. @param {number} call */
@@ -409,17 +422,21 @@ export class Data {
   /** Gives the bytes and blocks that a call allocated: itself, and with the calls inside. @param {number} call */
   memoryOf(call) {
     const own = { bytes: 0, blocks: 0, below: 0, blocksBelow: 0 };
-    const { thread, depth } = this.rows[this.rowOf(call)];
+    const row = this.rowOf(call);
+    const { thread } = this.rows[row];
+    let deepest = row; // the last row of the thread
+    while (deepest + 1 < this.rows.length && this.rows[deepest + 1].thread === thread) deepest++;
     const to = this.start[call] + this.dur[call];
-    let at = lowerBound(this.time, this.start[call], 0, this.eventsHere);
-    for (; at < this.eventsHere && this.time[at] <= to; at++) {
-      if (!this.born[at] || this.eventThread[at] !== thread || this.eventDepth[at] <= depth) continue;
+    const last = this.eventAfter(to);
+    for (let at = this.eventAt(this.start[call]); at < last; at++) {
+      if (!this.isBirth(at) || this.eventRow[at] <= row || this.eventRow[at] > deepest + 1) continue;
       let made = this.callOfEvent(at);
       const self = made === call;
-      const edge = this.time[at] === this.start[call] || this.time[at] === to;
+      const time = this.timeOf(at);
+      const edge = time === this.start[call] || time === to;
       if (edge) while (made >= 0 && made !== call) made = this.parentOf(made);
       if (edge && made !== call) continue;
-      const size = this.size[this.block[at]];
+      const size = this.size[this.blockOf(at)];
       own.below += size;
       own.blocksBelow++;
       if (self) {
@@ -458,25 +475,25 @@ export class Data {
     let freed = 0;
     let temporary = 0;
     let made = 0;
-    const last = lowerBound(this.time, t1, 0, this.eventsHere);
-    for (let at = lowerBound(this.time, t0, 0, this.eventsHere); at < last; at++) {
-      const block = this.block[at];
+    const since = this.eventAt(t0);
+    const last = this.eventAt(t1);
+    const dead = this.diedIn(since, last);
+    for (let at = since; at < last; at++) {
+      const block = this.blockOf(at);
       const size = this.size[block];
-      if (this.born[at]) {
-        const f = this.holder[block];
+      const f = this.holder[block];
+      if (this.isBirth(at)) {
         bytes += size;
         made++;
         allocated[f] += size;
         blocks[f]++;
-        const death = this.death[block];
-        if (death === 0 || death >= last) kept[f] += size;
-        else {
+        if (dead[block]) {
           temporary += size;
           temporaryOf[f] += size;
-        }
+        } else kept[f] += size;
       } else {
         freed += size;
-        freedOf[this.holder[block]] += size;
+        freedOf[f] += size;
       }
     }
     return { self, calls, allocated, blocks, kept, temporaryOf, freedOf, bytes, made, freed, temporary, keptBytes: bytes - temporary };
@@ -484,12 +501,91 @@ export class Data {
 
   // ---- Blocks ------------------------------------------------------------------------------------
 
+  /** Whether an event is a birth; if not, it is a death. @param {number} at */
+  isBirth(at) {
+    return (this.event[at] & 1) === 1;
+  }
+
+  /** @param {number} at */
+  blockOf(at) {
+    return this.event[at] >>> 1;
+  }
+
+  /** The time of an event. @param {number} at */
+  timeOf(at) {
+    const distance = this.distance[at];
+    const frame = Math.floor(at / KEYFRAME);
+    return distance === FAR ? /** @type {Float64Array} */ (this.far.get(frame))[at % KEYFRAME] : this.frameTime[frame] + distance;
+  }
+
+  /** Gives the first event in [from, to), which is a part of one keyframe, at a time or later, or `to`. @param {number} time @param {number} from @param {number} to */
+  firstFrom(time, from, to) {
+    const { distance } = this;
+    const frame = Math.floor(from / KEYFRAME);
+    if (from < to && distance[from] === FAR) {
+      const times = /** @type {Float64Array} */ (this.far.get(frame));
+      return frame * KEYFRAME + lowerBound(times, time, from % KEYFRAME, to - frame * KEYFRAME);
+    }
+    const wanted = time - this.frameTime[frame];
+    while (from < to) {
+      const middle = (from + to) >>> 1;
+      if (distance[middle] < wanted) from = middle + 1;
+      else to = middle;
+    }
+    return from;
+  }
+
+  /** Gives the first decoded event at a time or later. @param {number} time */
+  eventAt(time) {
+    const frame = lowerBound(this.frameTime, time, 0, Math.ceil(this.eventsHere / KEYFRAME));
+    return this.firstFrom(time, Math.max(0, frame - 1) * KEYFRAME, Math.min(frame * KEYFRAME, this.eventsHere));
+  }
+
+  /** Gives the first decoded event after a time. @param {number} time */
+  eventAfter(time) {
+    const frame = upperBound(this.frameTime, time, 0, Math.ceil(this.eventsHere / KEYFRAME));
+    let at = Math.max(0, frame - 1) * KEYFRAME;
+    for (const end = Math.min(frame * KEYFRAME, this.eventsHere); at < end && this.timeOf(at) <= time; ) at++;
+    return at;
+  }
+
+  /** The event with which a block was born. @param {number} block */
+  birthOf(block) {
+    const frames = Math.ceil(this.eventsHere / KEYFRAME);
+    let at = (upperBound(this.frameBirths, block, 0, frames) - 1) * KEYFRAME;
+    while (this.event[at] !== 2 * block + 1) at++;
+    return at;
+  }
+
+  /** The events with which some blocks died; a block that was not freed is not in the map. @param {number[]} blocks @returns {Map<number, number>} */
+  deathsOf(blocks) {
+    const { event } = this;
+    const found = new Map();
+    const wanted = new Set(blocks);
+    const few = new Uint8Array(1 << 16); // by the low bits of blocks: a look into the set for each event would take longer
+    for (const block of blocks) few[block & 0xffff] = 1;
+    const first = blocks.reduce((least, block) => Math.min(least, this.birthOf(block)), this.eventsHere);
+    for (let at = first; at < this.eventsHere && found.size < wanted.size; at++) {
+      const value = event[at];
+      if (!(value & 1) && few[(value >>> 1) & 0xffff] && wanted.has(value >>> 1)) found.set(value >>> 1, at);
+    }
+    return found;
+  }
+
+  /** Gives 1 for each block that died in some events. @param {number} from @param {number} to the end of the events */
+  diedIn(from, to) {
+    const { event } = this;
+    const dead = new Uint8Array(this.birthsHere);
+    for (let at = from; at < to; at++) if (!(event[at] & 1)) dead[event[at] >>> 1] = 1;
+    return dead;
+  }
+
   /** The call in which a block was born or freed, or -1. @param {number} at */
   callOfEvent(at) {
     const known = this.astray.get(at);
     if (known !== undefined) return known;
-    const depth = this.eventDepth[at];
-    return depth ? this.sought(this.eventThread[at], depth - 1, this.time[at]) : -1;
+    const row = this.eventRow[at];
+    return row ? this.sought(row - 1, this.timeOf(at)) : -1;
   }
 
   /** Gives the live bytes of each band after all events before `event`. @param {number} event @param {Float64Array} out */
@@ -502,22 +598,23 @@ export class Data {
 
   /** Adds an event to the bytes of its band; gives its bytes. @param {number} at @param {Float64Array} bands */
   apply(at, bands) {
-    const block = this.block[at];
-    const change = this.born[at] ? this.size[block] : -this.size[block];
+    const event = this.event[at];
+    const block = event >>> 1;
+    const change = this.size[block] * (2 * (event & 1) - 1);
     bands[this.bandOf[this.holders[block]]] += change;
     return change;
   }
 
   /** Gives the exact live bytes of each band at a time. @param {number} time */
   bandsAt(time) {
-    return this.bandsBefore(upperBound(this.time, time, 0, this.eventsHere), new Float64Array(this.bands));
+    return this.bandsBefore(this.eventAfter(time), new Float64Array(this.bands));
   }
 
   /** Gives the first decoded event at a time or later. It is fast if that is near `from`. @param {number} time @param {number} from @param {boolean} [whole] gives the first event of a keyframe, not the exact one */
   eventFrom(time, from, whole) {
     const frame = gallop(this.frameTime, time, Math.ceil(from / KEYFRAME), Math.ceil(this.eventsHere / KEYFRAME));
     if (whole) return Math.min(this.eventsHere, frame * KEYFRAME);
-    return lowerBound(this.time, time, Math.max(from, (frame - 1) * KEYFRAME), Math.min(frame * KEYFRAME, this.eventsHere));
+    return this.firstFrom(time, Math.max(from, (frame - 1) * KEYFRAME), Math.min(frame * KEYFRAME, this.eventsHere));
   }
 
   /** The event in [from, to) after which the most bytes were live; -1: there is none. @param {number} from @param {number} to */
@@ -531,8 +628,8 @@ export class Data {
       let total = 0;
       for (let b = 0; b < this.bands; b++) total += this.frames[frame * this.bands + b];
       for (let at = frame * KEYFRAME; at < high; at++) {
-        const size = this.size[this.block[at]];
-        total += this.born[at] ? size : -size;
+        const event = this.event[at];
+        total += this.size[event >>> 1] * (2 * (event & 1) - 1);
         if (at >= low && total > most) {
           most = total;
           best = at;
@@ -556,11 +653,10 @@ export class Data {
     return best;
   }
 
-  /** Calls `f(block)` for each block that is alive at a time. @param {number} time @param {(block: number) => void} f */
+  /** Calls `f` for each block that is alive at a time, with the event of its birth. @param {number} time @param {(block: number, birth: number) => void} f */
   alive(time, f) {
-    const last = upperBound(this.time, time, 0, this.eventsHere);
-    for (let block = 0; block < this.birthsHere && this.birth[block] < last; block++) {
-      if (this.death[block] === 0 || this.death[block] >= last) f(block);
-    }
+    const last = this.eventAfter(time);
+    const dead = this.diedIn(0, last);
+    for (let at = 0; at < last; at++) if (this.event[at] & 1 && !dead[this.event[at] >>> 1]) f(this.event[at] >>> 1, at);
   }
 }

@@ -2,14 +2,15 @@
 
 A section holds columns of some rows, one column after the other. A column of width w is w planes: a
 plane has one byte of each row, the lowest byte first. The head, which is JSON, has the widths and
-the number of rows. Times are whole numbers of grains; a grain is 1 ns, or what ``--time-grain``
-says.
+the number of rows. In tiles, planes that few rows need are left out, as planes.h says: the width is
+then a list of the planes of all rows, the number of rows that have more, and the bytes these have
+more. Times are whole numbers of grains; a grain is 1 ns, or what ``--time-grain`` says.
 
 Calls are sorted by thread, then depth, then start. So a row of the timeline is a range of calls. A
-tile is a section of `TILE` calls. Four columns of a tile are sorted by function, because they then
-compress better: the time since the end of the call before, the duration, kind and flags. Blocks are
-a stream of allocations ("births") and frees ("deaths") in order of time; the times between these
-are sorted by the two events around them. Only tiles.js and data.js read all this.
+tile is a section of `TILE` calls. Two columns of a tile are sorted by function, because they then
+compress better: the time since the end of the call before, and the duration. Blocks are a stream of
+allocations ("births") and frees ("deaths") in order of time; the times between these are sorted by
+the two events around them. Only tiles.js and data.js read all this.
 """
 
 from __future__ import annotations
@@ -352,7 +353,7 @@ def sections(
     peak_ns, peak_bytes, peak_blocks = calls.data.peak()
     function, line = blocks.places
     head = {
-        "format": 4,
+        "format": 5,
         "version": __version__,
         "title": find_title(trace) if title is None else title,
         "summary": f"{show_ns(duration)}, {plural(trace._facts['events'], 'event')}",

@@ -16,7 +16,7 @@ const MOST_BLOCKS = 20;
 export function wordsOf(data, call) {
   const { head } = data;
   const parent = data.parentOf(call);
-  const kind = head.kinds[data.kind[call]];
+  const kind = head.kinds[data.kindOf(call)];
   const thread = head.threads[data.rows[data.rowOf(call)].thread];
   const words = [clean(data.nameOf(data.func[call])), clean(data.placeOf(data.func[call]))];
   words.push(`${showTime(data.dur[call])}${data.flags[call] & 19 ? " at least" : ""}, began at ${showTime(data.start[call])}, ${kind}, ${clean(thread.name)}`);
@@ -116,30 +116,25 @@ export class CallDetail {
   /** Shows the largest blocks that a call allocated itself, each with the call that freed it. @param {number} call @param {(to: number, text: string) => HTMLElement} link */
   blocks(call, link) {
     const { data } = this;
-    const { thread, depth } = data.rows[data.rowOf(call)];
-    const last = data.start[call] + data.dur[call];
+    const row = data.rowOf(call);
     const found = [];
-    let low = 0;
-    let high = data.eventsHere;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (data.time[middle] < data.start[call]) low = middle + 1;
-      else high = middle;
-    }
-    for (let at = low; at < data.eventsHere && data.time[at] <= last; at++) {
-      if (data.born[at] && data.eventThread[at] === thread && data.eventDepth[at] === depth + 1 && data.callOfEvent(at) === call) found.push(data.block[at]);
+    const last = data.eventAfter(data.start[call] + data.dur[call]);
+    for (let at = data.eventAt(data.start[call]); at < last; at++) {
+      if (data.isBirth(at) && data.eventRow[at] === row + 1 && data.callOfEvent(at) === call) found.push(data.blockOf(at));
     }
     if (!found.length) return [];
     found.sort((a, b) => data.size[b] - data.size[a]);
+    const shown = found.slice(0, MOST_BLOCKS);
+    const deaths = data.deathsOf(shown);
     return [
       make("h3", {}, `Blocks it allocated itself${found.length > MOST_BLOCKS ? `, the ${MOST_BLOCKS} largest of ${showCount(found.length)}` : ""}`),
-      make("table", { class: "facts" }, make("tbody", {}, ...found.slice(0, MOST_BLOCKS).map((block) => {
-        const death = data.death[block];
-        const in_ = death ? data.callOfEvent(death) : -1;
+      make("table", { class: "facts" }, make("tbody", {}, ...shown.map((block) => {
+        const death = deaths.get(block);
+        const in_ = death === undefined ? -1 : data.callOfEvent(death);
         return make("tr", {},
           make("td", { class: "number" }, showBytes(data.size[block])),
           make("td", {}, data.lineOf(block) ? `line ${data.lineOf(block)}` : ""),
-          make("td", {}, death ? `lived ${showTime(data.time[death] - data.time[data.birth[block]])}` : "alive at the end"),
+          make("td", {}, death === undefined ? "alive at the end" : `lived ${showTime(data.timeOf(death) - data.timeOf(data.birthOf(block)))}`),
           make("td", {}, ...(in_ >= 0 ? ["freed in ", link(in_, clean(data.nameOf(data.func[in_])))] : [])));
       }))),
     ];
@@ -168,6 +163,7 @@ export class InstantDetail {
     const time = state.instant;
     data.holdBy(state.hold);
     const { bytes, blocks, rows, largest } = aliveByHolder(data, time);
+    const deaths = data.deathsOf(largest);
     const open = data.openAt(time);
     this.box.replaceChildren(
       make("h2", {}, `At ${time.toLocaleString("en", { maximumFractionDigits: 0 })} ns`),
@@ -189,24 +185,24 @@ export class InstantDetail {
                 make("td", { class: "number" }, showUnit("live", size)), make("td", { class: "number" }, showCount(count)),
                 make("td", {}, make("bdi", {}, clean(data.holderName(f)))))))),
               make("h3", {}, largest.length < blocks ? `The ${largest.length} largest blocks` : "Blocks"),
-              make("table", { class: "blocks" }, make("tbody", {}, ...largest.map((block) => this.blockRow(block)))))
+              make("table", { class: "blocks" }, make("tbody", {}, ...largest.map((block) => this.blockRow(block, deaths.get(block))))))
           : make("div", { class: "soft" }, "Memory was not recorded.")),
     );
   }
 
-  /** Shows a block with the call that allocated it and the call that freed it. @param {number} block */
-  blockRow(block) {
+  /** Shows a block with the call that allocated it and the call that freed it. @param {number} block @param {number|undefined} death the event */
+  blockRow(block, death) {
     const { data } = this;
     const link = (/** @type {string} */ text, /** @type {number} */ event) => {
       const call = data.callOfEvent(event);
       if (call < 0) return [`${text} by no recorded call`];
       return [`${text} by `, make("button", { type: "button", class: "link", onclick: () => this.go(call) }, make("bdi", {}, clean(data.nameOf(data.func[call]))))];
     };
-    const { birth, death, time } = data;
+    const birth = data.birthOf(block);
     return make("tr", {},
       make("td", { class: "number" }, showBytes(data.size[block])),
-      make("td", {}, ...link(`made at ${showTime(time[birth[block]])}`, birth[block])),
-      make("td", {}, ...(death[block] ? link(`freed at ${showTime(time[death[block]])}`, death[block]) : ["alive at the end"])));
+      make("td", {}, ...link(`made at ${showTime(data.timeOf(birth))}`, birth)),
+      make("td", {}, ...(death === undefined ? ["alive at the end"] : link(`freed at ${showTime(data.timeOf(death))}`, death))));
   }
 }
 

@@ -21,7 +21,8 @@ import { giveUp } from "./unpack.js";
 
 const SHORTEST = 20; // the view is at least so many ns wide
 const MOST_BACKGROUND = 4e7; // with more calls and events of blocks, tiles out of view are decoded only if they are needed
-const BETWEEN = 250; // ms between two pictures while tiles are decoded
+const BETWEEN = 500; // ms between two pictures while tiles are decoded
+const ARRIVAL = 5; // ms until the page looks again whether the browser has read a tile
 const HOLDERS = ["function", "line", "own"];
 const TABS = [["functions", "Functions"], ["flame", "Flame graph"], ["durations", "Durations"], ["call", "Call"], ["instant", "Instant"], ["source", "Source"], ["findings", "Findings"]];
 
@@ -54,6 +55,8 @@ class App {
     this.look = palette(data.head.functions, state.colour, false);
     /** Is called when all tiles are decoded. */
     this.done = () => {};
+    /** The tiles that are being decoded. @type {Promise<void>|null} */
+    this.decoding = null;
     this.frames = /** @type {number[]} */ ([]);
     this.panel = 0.36; // of the window's height
     const panes = byId("panes");
@@ -150,7 +153,7 @@ class App {
     if (byId("search") !== document.activeElement) byId("search").value = state.search;
     this.frames.push(performance.now() - before);
     if (this.frames.length > 1000) this.frames.shift();
-    this.wantTiles();
+    this.wantTiles().catch(giveUp);
     this.remember();
   }
 
@@ -264,34 +267,37 @@ class App {
 
   // ---- Tiles -----------------------------------------------------------------------------------
 
+  /** Has tiles decoded, if that does not happen already. @returns {Promise<void>} */
+  wantTiles() {
+    this.decoding ??= this.decodeTiles().finally(() => (this.decoding = null));
+    return this.decoding;
+  }
+
   /** Decodes tiles one after the other, those in view first. */
-  async wantTiles() {
-    if (this.busy) return;
-    this.busy = true;
-    try {
-      let shown = performance.now();
-      let decoded = false;
-      for (;;) {
-        const next = this.nextTile();
-        if (!next) break;
-        await next();
-        decoded = true;
-        // To draw after each tile would take longer than to decode the tile.
-        if (performance.now() - shown > BETWEEN) {
-          update({});
-          shown = performance.now();
-        }
-        await pause();
+  async decodeTiles() {
+    let shown = performance.now();
+    let decoded = false;
+    let changed = false; // since the last picture, in what is in view
+    for (;;) {
+      const next = this.nextTile();
+      if (!next) break;
+      changed = (await next()) || changed;
+      decoded = true;
+      // To draw after each tile would take longer than to decode the tile.
+      if (changed && performance.now() - shown > BETWEEN) {
+        update({});
+        shown = performance.now();
+        changed = false;
       }
-      if (this.data.complete && !this.finished) {
-        this.finished = true;
-        performance.mark("whole");
-        this.done();
-      }
-      if (decoded) update({});
-    } finally {
-      this.busy = false;
+      await pause();
     }
+    if (this.data.complete && !this.finished) {
+      this.finished = true;
+      performance.mark("whole");
+      this.data.tiles.end();
+      this.done();
+    }
+    if (decoded) update({});
   }
 
   /** Gives the tiles of calls in view that are not decoded. */
@@ -305,18 +311,20 @@ class App {
     return [...found];
   }
 
+  /** Gives what to do next: its result says whether the picture changes. Null: nothing. @returns {(() => Promise<boolean>)|null} */
   nextTile() {
     const { data } = this;
     const calls = this.missing();
     const rest = data.count + data.events <= MOST_BACKGROUND || state.tab !== "functions" || !!state.range;
     data.ahead(calls, rest);
-    if (calls.length) return () => data.callTile(calls[0]);
-    if (!rest) return null;
-    const block = data.blockTiles.indexOf(0);
-    if (block >= 0) return () => data.blockTile(block);
-    const call = data.callTiles.indexOf(0);
-    if (call >= 0) return () => data.callTile(call);
-    return null;
+    const inView = calls.find((n) => data.tiles.here(`c${n}`));
+    if (inView !== undefined) return () => data.callTile(inView).then(() => true);
+    const block = rest ? data.blockTiles.indexOf(0) : -1;
+    if (block >= 0 && data.tiles.here(`m${block}`)) return () => data.blockTile(block).then(() => data.eventsHere === data.events);
+    const call = rest ? data.callTiles.indexOf(0) : -1;
+    if (call >= 0 && data.tiles.here(`c${call}`)) return () => data.callTile(call).then(() => false);
+    if (!calls.length && block < 0 && call < 0) return null;
+    return () => new Promise((done) => setTimeout(() => done(false), ARRIVAL));
   }
 
   // ---- The mouse and the keys ------------------------------------------------------------------
@@ -540,15 +548,15 @@ async function start() {
   const app = new App(data);
   const whole = new Promise((done) => (app.done = () => done(undefined)));
   const rest = document.readyState === "loading" ? new Promise((done) => document.addEventListener("DOMContentLoaded", done)) : null;
-  app.busy = true; // decode no tiles before the rest of the page is loaded
   flush();
   performance.mark("first");
+  // From here on tiles are decoded as soon as the browser has read them.
   if (rest) await rest;
   await data.links();
   app.timeline.relay(); // now it is known whether there is a lane for the lock
   app.setPalette();
-  app.busy = false;
   await app.wantTiles();
+  await app.wantTiles(); // if all tiles were decoded before the links, nothing said so
   /** Access for tests, and for the browser's console. */
   Object.assign(window, {
     eventprofPage: {

@@ -169,7 +169,8 @@ export class Memory {
   fillByGroups(width, from, each) {
     const { data, columns } = this;
     const { bands, groupMost, groupBands, groupSize } = data;
-    const now = data.bandsBefore(from, new Float64Array(bands));
+    const now = new Float64Array(bands);
+    let known = -1; // `now` is after the events before
     let group = Math.ceil(from / groupSize);
     for (let x = 0; x < width; x++) {
       const end = Math.ceil(data.eventFrom(state.v0 + (x + 1) * each, from, true) / groupSize);
@@ -179,8 +180,10 @@ export class Memory {
         columns.set(groupBands.subarray(best * bands, (best + 1) * bands), x * bands);
         group = end;
         from = Math.min(end * groupSize, data.eventsHere);
-        data.bandsBefore(from, now);
-      } else columns.set(now, x * bands);
+      } else {
+        if (known !== from) data.bandsBefore((known = from), now);
+        columns.set(now, x * bands);
+      }
     }
   }
 

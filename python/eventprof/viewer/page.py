@@ -107,9 +107,10 @@ def assemble(
     )
     for sections_, text in ((first, f"<script>{script}</script>\n"), (rest, after)):
         for name, raw in sections_:
-            yield f'<script type="text/plain" id="data-{name}">'.encode(charset)
+            # Browsers read the text of a template faster than that of a script.
+            yield f'<template id="data-{name}">'.encode(charset)
             yield wide(raw) if large else base64.b64encode(raw)
-            yield "</script>\n".encode(charset)
+            yield "</template>\n".encode(charset)
         yield text.encode(charset)
 
 

@@ -64,9 +64,9 @@ class Blocks:
 
     def tile(self, number: int) -> Packed:
         """Make a tile, and give what the head says of it, and its section: each tile once."""
-        (widths, rows, times, rest), start, births, astray = self.data.block_tile(number)
+        (widths, rows, times, rest), start, births, kinds, astray = self.data.block_tile(number)
         self._astray[number] = astray
-        head = {"start": start, "births": births, "widths": widths, "rows": rows}
+        head = {"start": start, "births": births, "kinds": kinds, "widths": widths, "rows": rows}
         return head, pack(times, rest)
 
     def astray(self) -> tuple[Array, Array]:

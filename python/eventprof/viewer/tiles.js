@@ -3,39 +3,82 @@
 import { FIRST, LOW, bytesOf, gunzip, take } from "./unpack.js";
 
 const HELPERS = 2; // workers
+export const KEYFRAME = 64; // events of blocks of which the first has its time in full
+export const FAR = 2 ** 32 - 1; // of a keyframe that is at least so many ns long, the times are stored in full
 
-/** Reads columns one after the other. */
+/** Joins planes of bytes to numbers. Small functions on arrays of one type each are compiled once, and well. @param {Float64Array} out @param {Uint8Array} bytes @param {number} at @param {number} rows @param {number} width */
+export function joinFloats(out, bytes, at, rows, width) {
+  const b = at + rows;
+  const c = b + rows;
+  if (width === 0) out.fill(0);
+  else if (width === 1) out.set(bytes.subarray(at, b));
+  else if (width === 2) for (let i = 0; i < rows; i++) out[i] = bytes[at + i] | (bytes[b + i] << 8);
+  else for (let i = 0; i < rows; i++) out[i] = bytes[at + i] | (bytes[b + i] << 8) | (bytes[c + i] << 16);
+  for (let plane = 3, scale = 2 ** 24, from = c + rows; plane < width; plane++, scale *= 256, from += rows) {
+    for (let i = 0; i < rows; i++) if (bytes[from + i]) out[i] += bytes[from + i] * scale;
+  }
+}
+
+/** The same for numbers of less than 2 ** 32. @param {Uint32Array} out @param {Uint8Array} bytes @param {number} at @param {number} rows @param {number} width */
+export function joinWhole(out, bytes, at, rows, width) {
+  const b = at + rows;
+  const c = b + rows;
+  if (width === 0) out.fill(0);
+  else if (width === 1) out.set(bytes.subarray(at, b));
+  else if (width === 2) for (let i = 0; i < rows; i++) out[i] = bytes[at + i] | (bytes[b + i] << 8);
+  else for (let i = 0; i < rows; i++) out[i] = bytes[at + i] | (bytes[b + i] << 8) | (bytes[c + i] << 16);
+  if (width > 3) for (let i = 0, d = c + rows; i < rows; i++) out[i] |= bytes[d + i] << 24;
+}
+
+/** Reads columns one after the other; planes.h says what their bytes mean. */
 export class Reader {
   /** Each column is decoded into one of these first: loops that always see the same type of array are several times as fast. */
   static scratch = new Float64Array(0);
   static kept = new Float64Array(0);
   static scratch32 = new Uint32Array(0); // of columns that are surely less than 2 ** 32
 
-  /** @param {Uint8Array<ArrayBuffer>} bytes @param {number[]} widths */
-  constructor(bytes, widths) {
+  /** @param {Uint8Array<ArrayBuffer>} bytes @param {(number|number[])[]} forms the `widths` of the head */
+  constructor(bytes, forms) {
     this.bytes = bytes;
-    this.widths = widths;
+    this.forms = forms;
     this.column = 0;
     this.at = 0;
+  }
+
+  /** Gives the number of the next column's planes of all rows. */
+  width() {
+    const form = this.forms[this.column];
+    return typeof form === "number" ? form : form[0];
+  }
+
+  /** Gives the rows that have more bytes than the planes of the next column, each followed by what the bytes add; goes on to the column after. @param {number} rows @returns {number[]} */
+  more(rows) {
+    const form = this.forms[this.column];
+    const { bytes } = this;
+    const found = [];
+    let at = this.at + this.width() * rows;
+    if (typeof form !== "number") {
+      const [width, few, more] = form;
+      for (let k = 0, row = 0; k < few; k++) {
+        row += bytes[at + k] | (bytes[at + few + k] << 8) | (bytes[at + 2 * few + k] << 16);
+        let value = 0;
+        for (let byte = 0; byte < more; byte++) value += bytes[at + (3 + byte) * few + k] * 256 ** (width + byte);
+        found.push(row, value);
+      }
+      at += (3 + more) * few;
+    }
+    this.at = at;
+    this.column++;
+    return found;
   }
 
   /** Decodes the next column; the result is valid until the next call. @param {number} rows */
   next(rows) {
     if (Reader.scratch.length < rows) Reader.scratch = new Float64Array(rows);
-    const { bytes } = this;
-    const width = this.widths[this.column++];
-    const a = this.at;
-    this.at += width * rows;
     const out = Reader.scratch.subarray(0, rows);
-    if (width === 0) return out.fill(0);
-    const b = a + rows;
-    const c = b + rows;
-    if (width === 1) out.set(bytes.subarray(a, b));
-    else if (width === 2) for (let i = 0; i < rows; i++) out[i] = bytes[a + i] | (bytes[b + i] << 8);
-    else for (let i = 0; i < rows; i++) out[i] = bytes[a + i] | (bytes[b + i] << 8) | (bytes[c + i] << 16);
-    for (let plane = 3, scale = 2 ** 24, from = c + rows; plane < width; plane++, scale *= 256, from += rows) {
-      for (let i = 0; i < rows; i++) if (bytes[from + i]) out[i] += bytes[from + i] * scale;
-    }
+    joinFloats(out, this.bytes, this.at, rows, this.width());
+    const more = this.more(rows);
+    for (let k = 0; k < more.length; k += 2) out[more[k]] += more[k + 1];
     return out;
   }
 
@@ -50,30 +93,25 @@ export class Reader {
   /** Decodes the next column, of less than 2 ** 32, to whole numbers: these are faster. The result is valid until the next call. @param {number} rows */
   whole(rows) {
     if (Reader.scratch32.length < rows) Reader.scratch32 = new Uint32Array(rows);
-    const { bytes } = this;
-    const width = this.widths[this.column++];
-    const a = this.at;
-    this.at += width * rows;
     const out = Reader.scratch32.subarray(0, rows);
-    if (width === 0) return out.fill(0);
-    out.set(bytes.subarray(a, a + rows));
-    for (let plane = 1, from = a + rows; plane < width; plane++, from += rows) {
-      const shift = 8 * plane;
-      for (let i = 0; i < rows; i++) out[i] |= bytes[from + i] << shift;
-    }
+    joinWhole(out, this.bytes, this.at, rows, this.width());
+    const more = this.more(rows);
+    for (let k = 0; k < more.length; k += 2) out[more[k]] += more[k + 1];
     return out;
+  }
+
+  /** Like `whole`; a column of bytes is not copied. @param {number} rows */
+  narrow(rows) {
+    if (this.forms[this.column] !== 1) return this.whole(rows);
+    this.column++;
+    return this.bytes.subarray(this.at, (this.at += rows));
   }
 
   /** Puts the next column into `out`. @param {Small} out */
   into(out) {
-    const rows = out.length;
-    const width = this.widths[this.column];
-    if (width !== 1) {
-      out.set(width > 4 ? this.next(rows) : this.whole(rows));
-      return;
-    }
-    this.column++;
-    out.set(this.bytes.subarray(this.at, (this.at += rows))); // a column of bytes needs no scratch
+    const form = this.forms[this.column];
+    if (form === 1) out.set(this.narrow(out.length)); // bytes need no scratch
+    else out.set((typeof form === "number" ? form : form[0] + form[2]) > 4 ? this.next(out.length) : this.whole(out.length));
   }
 
   /** @param {number} rows */
@@ -93,17 +131,16 @@ export class Reader {
 
 /** Gives the signed number that a zigzag number stands for. @param {number} zigzag */
 export function unzigzag(zigzag) {
+  if (zigzag < 2 ** 31) return (zigzag >>> 1) ^ -(zigzag & 1);
   return zigzag % 2 ? -(zigzag + 1) / 2 : zigzag / 2;
 }
 
-/** Gives the place of each row in a column that is sorted by keys. @param {ArrayLike<number>} keys @param {number} rows @param {number} most all keys are less */
-export function placesOf(keys, rows, most) {
-  const next = new Uint32Array(most + 1);
-  for (let i = 0; i < rows; i++) next[keys[i] + 1]++;
-  for (let key = 0; key < most; key++) next[key + 1] += next[key];
-  const places = new Uint32Array(rows);
-  for (let i = 0; i < rows; i++) places[i] = next[keys[i]]++;
-  return places;
+/** Gives for each key where its first row is in a column that is sorted by keys. @param {ArrayLike<number>} keys @param {number} rows @param {number} most all keys are less */
+export function firstOf(keys, rows, most) {
+  const first = new Uint32Array(most + 1);
+  for (let i = 0; i < rows; i++) first[keys[i] + 1]++;
+  for (let key = 0; key < most; key++) first[key + 1] += first[key];
+  return first;
 }
 
 /** @typedef {Uint8Array|Uint16Array|Uint32Array|Float64Array} Small */
@@ -134,106 +171,131 @@ export function arraysIn(wanted, room) {
   return made;
 }
 
-/** Turns a column, in which 0 is "unknown", into numbers of functions. @param {Float64Array|Uint32Array} column @param {number} none */
-export function namesIn(column, none) {
-  for (let i = 0; i < column.length; i++) column[i] = column[i] ? column[i] - 1 : none;
+/** Turns a column, in which 0 is "unknown", into numbers of functions. @param {ArrayLike<number>} column @param {number} none @param {Small} out */
+export function namesIn(column, none, out) {
+  for (let i = 0; i < out.length; i++) {
+    const name = column[i];
+    out[i] = name ? name - 1 : none;
+  }
 }
 
 /**
  * What all tiles have in common. The largest value of a column says which type its array has; task -1: there are no tasks.
- * @typedef {{grain: number, usual: number[], none: number, line: number, task: number, size: number, place: number, thread: number, depth: number}} Common
+ * @typedef {{grain: number, none: number, line: number, task: number, size: number, place: number, row: number}} Common
  */
 
-/** Decodes a tile of calls. @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, and `from` @param {Common} common @param {ArrayBuffer} [room] */
+/** Decodes a tile of calls. Kinds and flags that are 0 but for a few calls are lists of calls and values: `rareKinds`, `rareFlags`. @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, and `from` @param {Common} common @param {ArrayBuffer} [room] */
 export function decodeCalls(bytes, tile, common, room) {
-  const { rows, widths, begins, starts, signed, from } = tile;
-  const { grain, usual, none } = common;
+  const { rows, widths } = tile;
+  const { none } = common;
+  const isRare = (/** @type {number|number[]} */ form) => form === 0 || (typeof form !== "number" && form[0] === 0);
   const made = arraysIn({
     start: [Float64Array, rows], dur: [Float64Array, rows], func: [smallType(none), rows], line: [smallType(common.line), rows],
-    task: [smallType(common.task), common.task < 0 ? 0 : rows], kind: [Uint8Array, rows], flags: [Uint8Array, rows],
+    task: [smallType(common.task), common.task < 0 ? 0 : rows], kind: [Uint8Array, isRare(widths[3]) ? 0 : rows], flags: [Uint8Array, isRare(widths[4]) ? 0 : rows],
   }, room);
-  const { start, dur, kind, flags } = made;
   const read = new Reader(bytes, widths);
   const gaps = read.keep(rows);
   const lengths = read.next(rows);
   const whose = read.whole(rows); // the function of each call, plus 1; 0: unknown
-  const places = placesOf(whose, rows, none + 1);
-  let next = 0;
-  let last = 0; // when the call before ended
-  for (let i = 0; i < rows; i++) {
-    const place = places[i];
-    if (begins[next] === from + i) last = starts[next++];
-    else last += signed ? unzigzag(gaps[place]) : gaps[place];
-    start[i] = last * grain;
-    dur[i] = lengths[place] * grain;
-    last += lengths[place];
-    kind[i] = usual[whose[i]];
-  }
-  namesIn(whose, none);
-  made.func.set(whose);
-  if (widths[read.column]) {
-    const kinds = read.whole(rows);
-    for (let i = 0; i < rows; i++) if (kinds[places[i]]) kind[i] = kinds[places[i]] - 1;
-  } else read.column++;
-  if (widths[read.column]) {
-    const sorted = read.whole(rows);
-    for (let i = 0; i < rows; i++) flags[i] = sorted[places[i]];
-  } else {
-    flags.fill(0);
-    read.column++;
-  }
+  if (tile.signed) unzigzagAll(gaps);
+  timesOfCalls(gaps, lengths, whose, firstOf(whose, rows, none + 1), tile, common.grain, made.start, made.dur);
+  namesIn(whose, none, made.func);
+  made.rareKinds = made.kind.length ? read.into(made.kind) : read.more(rows);
+  made.rareFlags = made.flags.length ? read.into(made.flags) : read.more(rows);
   read.into(made.line);
   if (common.task >= 0) read.into(made.task);
   return made;
 }
 
-/** Decodes a tile of blocks. @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, `from` and `first`: events and births before it @param {Common} common @param {ArrayBuffer} [room] */
+/** @param {Float64Array} column */
+export function unzigzagAll(column) {
+  for (let i = 0; i < column.length; i++) column[i] = unzigzag(column[i]);
+}
+
+/** Sums up the times of calls. @param {Float64Array} gaps since the end of the call before @param {Float64Array} lengths both sorted by function @param {Uint32Array} whose the functions @param {Uint32Array} next where the next call of each function is in both @param {any} tile @param {number} grain @param {Float64Array} start @param {Float64Array} dur */
+export function timesOfCalls(gaps, lengths, whose, next, { rows, begins, starts, from }, grain, start, dur) {
+  for (let part = 0, i = 0; part < begins.length; part++) {
+    let time = starts[part]; // when the call begins
+    const end = part + 1 < begins.length ? begins[part + 1] - from : rows;
+    for (let known = true; i < end; i++, known = false) {
+      const place = next[whose[i]]++;
+      if (!known) time += gaps[place];
+      const length = lengths[place];
+      start[i] = time * grain;
+      dur[i] = length * grain;
+      time += length;
+    }
+  }
+}
+
+/**
+ * Decodes a tile of blocks. An event is twice the number of its block, plus 1 if the block is born. Its time is a distance
+ * from the first event of its keyframe; `far` has all times of a keyframe in which a distance is FAR.
+ * @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, and `first`: births before it @param {Common} common @param {ArrayBuffer} [room]
+ */
 export function decodeBlocks(bytes, tile, common, room) {
-  const { rows, births, widths, start, from, first } = tile;
-  const { grain, none } = common;
+  const { rows, births, widths } = tile;
+  const { none, grain } = common;
   const made = arraysIn({
-    time: [Float64Array, rows], block: [Uint32Array, rows], birth: [Uint32Array, births], size: [smallType(common.size), births],
-    holder: [smallType(none), births], place: [smallType(common.place), births], ownPlace: [smallType(common.place), births],
-    thread: [smallType(common.thread), rows], depth: [smallType(common.depth), rows], born: [Uint8Array, rows],
+    base: [Float64Array, Math.ceil(rows / KEYFRAME)], time: [Uint32Array, rows], event: [Uint32Array, rows], size: [smallType(common.size), births],
+    row: [smallType(common.row), rows], holder: [smallType(none), births], place: [smallType(common.place), births], ownPlace: [smallType(common.place), births],
   }, room);
-  const { time, block, birth, born, depth } = made;
   const read = new Reader(bytes, widths);
   const steps = read.next(rows);
   const ref = read.whole(rows);
-  // Steps of time are sorted by the kinds of the two events around them: the next step of each pair of kinds.
-  const places = new Uint32Array(5);
-  for (let i = 0, before = 0; i < rows; i++) {
-    const birthHere = ref[i] === 0 ? 1 : 0;
-    places[2 * birthHere + before + 1]++;
-    before = birthHere;
-  }
-  for (let kinds = 0; kinds < 4; kinds++) places[kinds + 1] += places[kinds];
-  let here = 0;
-  let last = start;
-  for (let i = 0, before = 0; i < rows; i++) {
-    const back = ref[i];
-    const birthHere = back === 0 ? 1 : 0;
-    last += steps[places[2 * birthHere + before]++];
-    time[i] = last * grain;
-    before = birthHere;
-    born[i] = birthHere;
-    block[i] = first + here - back;
-    if (birthHere) birth[here++] = from + i;
-  }
-  read.into(made.thread);
-  const deeper = read.whole(rows); // than the event before
-  for (let i = 0, now = 0; i < rows; i++) {
-    const change = deeper[i];
-    now += (change >>> 1) ^ -(change & 1);
-    depth[i] = now;
-  }
+  made.far = sumUpEvents(steps, ref, tile, grain, made.base, made.time, made.event);
+  sumUpRows(read.narrow(rows), made.row);
   read.into(made.size);
-  const holder = read.whole(births);
-  namesIn(holder, none);
-  made.holder.set(holder);
+  namesIn(read.narrow(births), none, made.holder);
   read.into(made.place);
   read.into(made.ownPlace);
   return made;
+}
+
+/**
+ * Sums up the steps of time, which are sorted by the kinds of the two events around them, and numbers the blocks. Gives the
+ * keyframes of the tile that are too long, with their times.
+ * @param {Float64Array} steps @param {Uint32Array} ref of an event 0: a birth; how many births ago the block was born @param {any} tile @param {number} grain
+ * @param {Float64Array} base @param {Uint32Array} time @param {Uint32Array} event @returns {[number, Float64Array][]}
+ */
+export function sumUpEvents(steps, ref, { start, first, kinds }, grain, base, time, event) {
+  const far = /** @type {[number, Float64Array][]} */ ([]);
+  const times = new Float64Array(KEYFRAME);
+  const rows = time.length;
+  const next = Uint32Array.from(kinds); // the next step of each pair of kinds
+  let now = start;
+  let births = first;
+  let before = 0; // 1: the event before is a birth
+  for (let i = 0, frame = 0; i < rows; frame++) {
+    const from = i;
+    for (const end = Math.min(rows, i + KEYFRAME); i < end; i++) {
+      // Which event is a birth cannot be foreseen, so branches on it would take longer than all else here.
+      const back = ref[i];
+      const born = (back - 1) >>> 31;
+      now += steps[next[2 * born + before]++];
+      event[i] = 2 * (births - back) + born;
+      births += born;
+      before = born;
+      times[i - from] = now;
+    }
+    const begin = times[0];
+    base[frame] = begin * grain;
+    if ((now - begin) * grain < FAR) for (let k = from; k < i; k++) time[k] = (times[k - from] - begin) * grain;
+    else {
+      time.fill(FAR, from, i);
+      far.push([frame, times.map((each) => each * grain)]);
+    }
+  }
+  return far;
+}
+
+/** @param {Uint8Array|Uint32Array} changes zigzag numbers: the difference to the row before @param {Small} rows */
+export function sumUpRows(changes, rows) {
+  for (let i = 0, now = 0; i < rows.length; i++) {
+    const change = changes[i];
+    now += (change >>> 1) ^ -(change & 1);
+    rows[i] = now;
+  }
 }
 
 // ---- Workers -------------------------------------------------------------------------------------
@@ -243,16 +305,19 @@ function serve() {
   /** @type {any} */
   let common = null;
   /** @type {Uint8Array<ArrayBuffer>|undefined} */
-  let packed; // the memory of the section before: new memory for each would take longer
+  let packed; // this and the next: the memory of the section before; new memory for each would take longer
+  /** @type {Uint8Array<ArrayBuffer>|undefined} */
+  let bytes;
   const answer = async (/** @type {any} */ { text, tile, isCalls, room }) => {
     let made = null; // the page then finds the error itself
     try {
-      packed = await gunzip(bytesOf(text), packed && packed.buffer);
-      made = (isCalls ? decodeCalls : decodeBlocks)(packed, tile, common, room);
+      packed = bytesOf(text, packed && packed.buffer);
+      bytes = await gunzip(packed, bytes && bytes.buffer);
+      made = (isCalls ? decodeCalls : decodeBlocks)(bytes, tile, common, room);
     } catch {
-      packed = undefined;
+      packed = bytes = undefined;
     }
-    self.postMessage(made, /** @type {any} */ (made ? [(made.kind || made.born).buffer] : []));
+    self.postMessage(made, /** @type {any} */ (made ? [made.func ? made.func.buffer : made.base.buffer] : []));
   };
   let before = Promise.resolve(); // one after the other: they share `packed`, and the page expects their order
   self.onmessage = ({ data }) => {
@@ -262,7 +327,7 @@ function serve() {
 }
 
 /** What a worker needs besides. */
-const WORK = [bytesOf, gunzip, Reader, unzigzag, placesOf, smallType, arraysIn, namesIn, decodeCalls, decodeBlocks];
+const WORK = [bytesOf, gunzip, joinFloats, joinWhole, Reader, unzigzag, unzigzagAll, firstOf, smallType, arraysIn, namesIn, decodeCalls, timesOfCalls, decodeBlocks, sumUpEvents, sumUpRows];
 
 /** A worker answers in the order in which it was asked. @typedef {{worker: Worker, asked: {id: string, text: string, tile: any, done: (made: any) => void}[]}} Helper */
 
@@ -282,7 +347,7 @@ export class Tiles {
 
   /** Starts the workers. If the browser allows none, gives an empty list, and the page decodes all tiles itself. @returns {Helper[]} */
   start() {
-    const parts = [`const FIRST = ${FIRST}; const LOW = ${LOW};`, ...WORK, `(${serve})();`];
+    const parts = [`const FIRST = ${FIRST}; const LOW = ${LOW}; const KEYFRAME = ${KEYFRAME}; const FAR = ${FAR};`, ...WORK, `(${serve})();`];
     const made = /** @type {Helper[]} */ ([]);
     try {
       const url = URL.createObjectURL(new Blob(parts.map((part) => `${part}\n`), { type: "text/javascript" }));
@@ -311,10 +376,17 @@ export class Tiles {
     return (id[0] === "c" ? decodeCalls : decodeBlocks)(bytes, tile, this.common, this.rooms.pop());
   }
 
+  /** Whether a tile can be decoded, or was: the browser has read its section. @param {string} id */
+  here(id) {
+    if (document.readyState !== "loading" || this.prepared.has(id)) return true;
+    return !!document.getElementById(`data-${id}`)?.nextElementSibling; // the last section may be read in part
+  }
+
   /** Has a worker decode a tile that will be needed soon. @param {string} id */
   prepare(id) {
+    if (this.prepared.has(id) || !this.here(id) || !document.getElementById(`data-${id}`)) return;
     this.helpers ??= this.start();
-    if (!this.helpers.length || this.prepared.has(id) || !document.getElementById(`data-${id}`)) return;
+    if (!this.helpers.length) return;
     const helper = this.helpers.reduce((a, b) => (b.asked.length < a.asked.length ? b : a));
     this.prepared.set(id, new Promise((done) => {
       const text = take(id);
@@ -332,8 +404,14 @@ export class Tiles {
     return here || this.decode(id, take(id), this.tileOf(id));
   }
 
+  /** Ends the workers and gives their memory back, after the last tile. */
+  end() {
+    for (const { worker } of this.helpers || []) worker.terminate();
+    this.helpers = this.rooms = [];
+  }
+
   /** @param {any} made the arrays of a tile that were copied */
   giveBack(made) {
-    this.rooms.push((made.kind || made.born).buffer);
+    this.rooms.push((made.func || made.base).buffer);
   }
 }

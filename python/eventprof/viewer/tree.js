@@ -1,6 +1,6 @@
 // The calling-context tree: a node is a function below the node that called it. Flame graphs show sums over this tree.
 
-import { lowerBound, upperBound } from "./lod.js";
+import { lowerBound } from "./lod.js";
 
 /** Nodes in order of creation: a parent comes before its children. Node 0 is the root. */
 export class Tree {
@@ -72,9 +72,9 @@ export class Context {
     }
   }
 
-  /** Gives the node of the call that allocated a block; without a call, the node of the block's function. @param {number} block */
-  nodeOfBlock(block) {
-    const call = this.data.callOfEvent(this.data.birth[block]);
+  /** Gives the node of the call that allocated a block; without a call, the node of the block's function. @param {number} block @param {number} birth the event */
+  nodeOfBlock(block, birth) {
+    const call = this.data.callOfEvent(birth);
     return call >= 0 ? this.node[call] : this.tree.child(0, this.data.holder[block]);
   }
 
@@ -91,7 +91,7 @@ export class Context {
       self[at] += value;
     };
     if (unit === "live") {
-      data.alive(instant ?? t1, (block) => add(this.nodeOfBlock(block), data.size[block]));
+      data.alive(instant ?? t1, (block, birth) => add(this.nodeOfBlock(block, birth), data.size[block]));
     } else if (unit === "self" || unit === "waited") {
       const { start, dur, waiting } = data;
       for (const { thread, first, end } of data.rows) {
@@ -112,12 +112,14 @@ export class Context {
         for (let i = lowerBound(data.start, t0, first, end); i < last; i++) add(node[i], 1);
       }
     } else {
-      const last = upperBound(data.time, t1, 0, data.eventsHere);
-      for (let at = lowerBound(data.time, t0, 0, data.eventsHere); at < last; at++) {
-        if (!data.born[at] || data.time[at] >= t1) continue;
-        const block = data.block[at];
-        if (unit === "kept" && data.death[block] && data.time[data.death[block]] < t1) continue;
-        add(this.nodeOfBlock(block), unit === "blocks" ? 1 : data.size[block]);
+      const from = data.eventAt(t0);
+      const last = data.eventAt(t1);
+      const dead = unit === "kept" ? data.diedIn(from, last) : null;
+      for (let at = from; at < last; at++) {
+        if (!data.isBirth(at)) continue;
+        const block = data.blockOf(at);
+        if (dead && dead[block]) continue;
+        add(this.nodeOfBlock(block, at), unit === "blocks" ? 1 : data.size[block]);
       }
     }
     if (self.length < tree.count) {

@@ -3,15 +3,15 @@
 export const FIRST = 0x4000; // the least character of the text of a large page
 export const LOW = 15; // the bits in a character of it
 
-/** Gives the bytes that a text stands for: base64, or 15 bits in a character, as `wide` in planes.py makes it. @param {string} text @returns {Uint8Array<ArrayBuffer>} */
-export function bytesOf(text) {
+/** Gives the bytes that a text stands for: base64, or 15 bits in a character, as `wide` in planes.py makes it. @param {string} text @param {ArrayBuffer} [room] used if it is large enough @returns {Uint8Array<ArrayBuffer>} */
+export function bytesOf(text, room) {
   const spare = text.charCodeAt(0) - FIRST;
   if (!(spare >= 0)) {
     const base64 = /** @type {any} */ (Uint8Array).fromBase64;
     return base64 ? base64(text) : Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   }
   const high = (text.length - 1) / (LOW + 1);
-  const words = new Uint16Array(high * LOW);
+  const words = new Uint16Array(room && room.byteLength >= 2 * high * LOW ? room : new ArrayBuffer(2 * high * LOW), 0, high * LOW);
   for (let i = 0; i < high; i++) {
     const bits = text.charCodeAt(1 + LOW * high + i) - FIRST;
     for (let bit = 0, at = i; bit < LOW; bit++, at += high) words[at] = (text.charCodeAt(1 + at) - FIRST) | (((bits >> bit) & 1) << LOW);
@@ -40,9 +40,9 @@ export async function gunzip(packed, room) {
 
 /** Gives the text of a section, and removes its element. @param {string} id */
 export function take(id) {
-  const element = document.getElementById(`data-${id}`);
+  const element = /** @type {HTMLTemplateElement|null} */ (document.getElementById(`data-${id}`));
   if (!element) throw new Error(`its section ${id} is missing: the file was cut off`);
-  const text = element.textContent || "";
+  const text = element.content.textContent || "";
   element.remove(); // the text may be large
   return text;
 }

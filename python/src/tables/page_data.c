@@ -392,14 +392,18 @@ make_tile(PyObject *object, PyObject *number, tile_maker *make, ep_page_part *pa
     return status == EP_OK;
 }
 
-/* (widths, rows, planes of times, all other planes). */
+/* (widths, rows, planes of times, all other planes); a width is a number, or [width, rows that have more,
+ * bytes more]. */
 static PyObject *
 planes_object(const ep_page_part *part)
 {
     const ep_planes *planes = &part->planes;
     PyObject *widths = PyList_New(planes->count);
     for (int i = 0; widths != NULL && i < planes->count; i++) {
-        PyList_SET_ITEM(widths, i, PyLong_FromLong(planes->widths[i]));
+        ep_planes_form form = planes->forms[i];
+        PyList_SET_ITEM(widths, i,
+                        form.rows == 0 ? PyLong_FromLong(form.width)
+                                       : Py_BuildValue("[iIi]", form.width, form.rows, form.more));
     }
     return Py_BuildValue("Nny#y#", widths, (Py_ssize_t)part->rows, planes->bytes,
                          (Py_ssize_t)part->times_bytes, planes->bytes + part->times_bytes,
@@ -428,7 +432,8 @@ data_call_tile(PyObject *object, PyObject *number)
     return result;
 }
 
-/* block_tile(number) -> (planes, start, births, (event, call) that the page would not find). */
+/* block_tile(number) -> (planes, start, births, where each pair of kinds begins, (event, call) that the
+ * page would not find). */
 static PyObject *
 data_block_tile(PyObject *object, PyObject *number)
 {
@@ -436,8 +441,10 @@ data_block_tile(PyObject *object, PyObject *number)
     if (!make_tile(object, number, ep_page_block_tile, &part)) {
         return NULL;
     }
-    PyObject *result = Py_BuildValue("NLnN", planes_object(&part), (long long)part.start,
-                                     (Py_ssize_t)part.births, links_object(&part.astray));
+    const uint32_t *kinds = part.kinds;
+    PyObject *result = Py_BuildValue("NLn[IIII]N", planes_object(&part), (long long)part.start,
+                                     (Py_ssize_t)part.births, kinds[0], kinds[1], kinds[2], kinds[3],
+                                     links_object(&part.astray));
     ep_page_part_clear(((page_data *)object)->page, &part);
     return result;
 }

@@ -199,11 +199,47 @@ def test_calls_whose_clock_stood_still_keep_their_parents(browser, tmp_path, tra
     parent = values(calls, "parent")[order]
     assert parents == np.where(parent < 0, -1, place[parent]).tolist()
     blocks = browser.run(
-        "(({data: d}) => [...d.birth].map((e) => d.callOfEvent(e)))(eventprofPage)"
+        "(({data: d}) => [...d.size.keys()].map((b) => d.callOfEvent(d.birthOf(b))))(eventprofPage)"
     )
     call = values(trace.allocations, "call")
     assert blocks == np.where(call < 0, -1, place[call]).tolist()
     assert browser.run("eventprofPage.data.start.every((t) => t % 100000 === 0)")
+    assert browser.console == []
+
+
+def test_blocks_have_their_times_however_far_apart_they_are(browser, tmp_path):
+    built = Builder("nothing", "-", 0)
+    thread = built.thread(1, "MainThread")
+    function = built.function("f", "m", "m.py", 1)
+    time = 0
+    # A pause of more than 2**32 ns within 64 events, between two of these groups, and before a death.
+    for k in range(400):
+        time += {50: 5 * 10**9, 128: 2**32 - 1, 200: 2**40, 300: 2**33}.get(k, 1 + k % 3)
+        thread.block(time, "MALLOC_OBJ", 64 * k, 100 + k, function, 1)
+        if k % 3 == 2:
+            time += 2**34 if k == 350 else 2
+            thread.block(time, "FREE_OBJ", 64 * (k - 1), -1)
+    trace = built.trace()
+    write(trace, tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+
+    start, end, size = (values(trace.allocations, name) for name in ("start", "end", "size"))
+    times = np.sort(np.r_[start, end[end >= 0]])
+    asked = sorted({0, *times.tolist(), *(times + 1).tolist(), *(times // 2).tolist()})
+    found = browser.run(
+        "(({data: d, bandsAt}) => { const blocks = [...d.size.keys()], deaths = d.deathsOf(blocks);"
+        " return {start: blocks.map((b) => d.timeOf(d.birthOf(b))), end: blocks.map((b) => deaths.has(b) ? d.timeOf(deaths.get(b)) : -1),"
+        f" at: {asked}.map((t) => [d.eventAt(t), d.eventAfter(t), bandsAt(t).reduce((a, b) => a + b, 0)]),"
+        " far: d.far.size}; })(eventprofPage)"
+    )
+
+    assert found["far"] >= 3
+    assert found["start"] == start.tolist()
+    assert found["end"] == end.tolist()
+    for t, (first, after, live) in zip(asked, found["at"], strict=True):
+        assert first == np.searchsorted(times, t)
+        assert after == np.searchsorted(times, t, "right")
+        assert live == size[(start <= t) & ((end < 0) | (end > t))].sum()
     assert browser.console == []
 
 

@@ -29,7 +29,7 @@ def test_the_page_has_every_call_of_the_table(shown, trace, order):
     calls = trace.calls
     found = shown.run(
         "(({data}) => ({start: [...data.start], dur: [...data.dur], func: [...data.func], flags: [...data.flags],"
-        " line: [...data.line], kind: [...data.kind].map((k) => data.head.kinds[k]),"
+        " line: [...data.line], kind: [...data.kind.keys()].map((n) => data.head.kinds[data.kindOf(n)]),"
         " parent: Array.from({length: data.count}, (_, n) => data.parentOf(n)), none: data.none}))(eventprofPage)"
     )
     place = np.empty(len(order), dtype=int)
@@ -47,7 +47,7 @@ def test_the_page_has_every_call_of_the_table(shown, trace, order):
 
 
 ALL_BYTES = """
-(({data: d}) => [d.start, d.dur, d.func, d.flags, d.kind, d.line, d.time, d.birth, d.death, d.size, d.place, d.eventDepth]
+(({data: d}) => [d.start, d.dur, d.func, d.flags, d.kind, d.line, d.event, d.distance, d.frameTime, d.size, d.place, d.eventRow]
   .map((column) => column.reduce((sum, value, at) => (sum * 31 + value + at) % 2 ** 40, 0)))(eventprofPage)
 """
 
@@ -66,9 +66,12 @@ def test_a_large_page_shows_the_same(browser, path, large):
 def test_the_page_has_every_block_of_the_table(shown, trace, order):
     blocks = trace.allocations
     found = shown.run(
-        "(({data: d}) => ({birth: [...d.birth].map((e) => d.time[e]), death: [...d.death].map((e) => e ? d.time[e] : -1),"
-        " size: [...d.size], holder: [...d.holder], line: [...d.size.keys()].map((b) => d.lineOf(b)), none: d.none,"
-        " call: [...d.birth].map((e) => d.callOfEvent(e)), freed: [...d.death].map((e) => e ? d.callOfEvent(e) : -1)}))"
+        "(({data: d}) => {"
+        " const blocks = [...d.size.keys()], birth = blocks.map((b) => d.birthOf(b)), deaths = d.deathsOf(blocks);"
+        " const death = blocks.map((b) => deaths.get(b) ?? -1);"
+        " return {birth: birth.map((e) => d.timeOf(e)), death: death.map((e) => e < 0 ? -1 : d.timeOf(e)),"
+        " size: [...d.size], holder: [...d.holder], line: blocks.map((b) => d.lineOf(b)), none: d.none,"
+        " call: birth.map((e) => d.callOfEvent(e)), freed: death.map((e) => e < 0 ? -1 : d.callOfEvent(e))}; })"
         "(eventprofPage)"
     )
     place = np.empty(len(order), dtype=int)

@@ -24,11 +24,20 @@ TILE, COARSE = 512, 64
 def decode(raw, widths, rows):
     """Give columns from planes; rows: of each column."""
     at, columns = 0, []
-    for width, count in zip(widths, rows, strict=True):
+
+    def joined(planes, count):
+        nonlocal at
         column = np.zeros(count, dtype=np.uint64)
-        for plane in range(width):
+        for plane in range(planes):
             column |= np.frombuffer(raw, np.uint8, count, at).astype(np.uint64) << (8 * plane)
             at += count
+        return column
+
+    for form, count in zip(widths, rows, strict=True):
+        width, few, more = (form, 0, 0) if isinstance(form, int) else form
+        column = joined(width, count)
+        places = np.cumsum(joined(3 if few else 0, few)).astype(int)
+        column[places] |= joined(more, few) << (8 * width)
         columns.append(column.astype(np.int64))
     assert at == len(raw)
     return columns
@@ -65,7 +74,7 @@ class Decoded:
             back = np.empty_like(function)
             back[np.argsort(function, kind="stable")] = np.arange(len(function))
             gap = (signed(gap) if tile["signed"] else gap)[back]
-            length, kind, flags = length[back], kind[back], flags[back]
+            length = length[back]
             start = np.empty_like(gap)
             begins = dict(zip(tile["begins"], tile["starts"], strict=True))
             end = 0
@@ -81,8 +90,8 @@ class Decoded:
         events, born, births = [], [], 0
         for n, tile in enumerate(self.head["tiles"]["m"]):
             rows, count = tile["rows"], tile["births"]
-            step, ref, thread, depth, *of_births = decode(
-                self.tiles[f"m{n}"], tile["widths"], [rows] * 4 + [count] * 4
+            step, ref, row, *of_births = decode(
+                self.tiles[f"m{n}"], tile["widths"], [rows] * 3 + [count] * 4
             )
             made = ref == 0
             back = np.empty_like(step)
@@ -91,14 +100,12 @@ class Decoded:
             number = births + np.cumsum(made)
             block = np.where(made, number - 1, number - ref)
             events.append(
-                np.stack(
-                    [tile["start"] + np.cumsum(back), made, block, thread, np.cumsum(signed(depth))]
-                )
+                np.stack([tile["start"] + np.cumsum(back), made, block, np.cumsum(signed(row))])
             )
             born.append(np.stack(of_births))
             births += count
         if not events:
-            return np.zeros((5, 0), int), np.zeros((4, 0), int)
+            return np.zeros((4, 0), int), np.zeros((4, 0), int)
         return np.concatenate(events, axis=1), np.concatenate(born, axis=1)
 
     def links(self, name):
@@ -109,12 +116,16 @@ class Decoded:
 
     def sought(self, thread, depth, time):
         """Find the call of a thread and depth that had begun at a time, as data.js does."""
-        for of, at, first, count in self.head["rows"]:
+        for row, (of, at, *_) in enumerate(self.head["rows"]):
             if (of, at) == (thread, depth):
-                starts = self.calls[0][first : first + count]
-                found = int(np.searchsorted(starts, time, "right"))
-                return first + found - 1 if found else -1
+                return self.sought_in(row, time)
         return -1
+
+    def sought_in(self, row, time):
+        """Find the call of a row that had begun at a time."""
+        _, _, first, count = self.head["rows"][row]
+        found = int(np.searchsorted(self.calls[0][first : first + count], time, "right"))
+        return first + found - 1 if found else -1
 
 
 def record_threads():
@@ -239,7 +250,7 @@ def test_births_and_deaths_are_those_of_the_table(both):
     trace, grain, page = both
     blocks, (_, place) = trace.allocations, places_of(both[0])
     start, end = values(blocks, "start"), values(blocks, "end")
-    time, made, block, thread, depth = page.events
+    time, made, block, row = page.events
     born, died = made == 1, made == 0
 
     assert page.head["events"] == len(time) == len(start) + (end >= 0).sum()
@@ -252,15 +263,13 @@ def test_births_and_deaths_are_those_of_the_table(both):
     astray = page.links("astray")
     found = np.array(
         [
-            astray.get(at, page.sought(thread[at], depth[at] - 1, time[at]) if depth[at] else -1)
+            astray.get(at, page.sought_in(row[at] - 1, time[at]) if row[at] else -1)
             for at in range(len(time))
         ],
         dtype=int,
     )
     assert (found[born] == place[values(blocks, "call")]).all()
     assert (found[died] == place[values(blocks, "freed_in")][block[died]]).all()
-    assert (thread[born] == values(blocks, "thread")).all()
-    assert (thread[died] == np.maximum(values(blocks, "free_thread"), 0)[block[died]]).all()
 
 
 def test_holders_and_curves_add_up_to_the_live_bytes(both):

@@ -20,9 +20,7 @@ from eventprof.viewer import page
 
 
 def sections_of(raw):
-    return dict(
-        re.findall(r'<script type="text/plain" id="data-(\w+)">([^<]*)</script>', raw.decode())
-    )
+    return dict(re.findall(r'<template id="data-(\w+)">([^<]*)</template>', raw.decode()))
 
 
 def test_the_page_is_one_file_and_the_same_each_time(trace):
