@@ -94,7 +94,7 @@ append(ep_sliding_stream *s)
         }
     }
     ep_status status = s->source->append(s->source, &s->columns, wanted);
-    return status != EP_OK || s->functions == NULL
+    return status != EP_OK || s->functions == NULL || s->source_tells
                ? status
                : ep_functions_add(s->functions, &s->columns, before);
 }
@@ -270,6 +270,10 @@ pass_log(ep_file_reader *reader, bool with_ids, bool has_lock, ep_fold *const *f
         .has_lock = has_lock,
     };
     ep_sliding_stream_open(&s.stream, &s.source, with_ids ? &functions : NULL);
+    s.stream.source_tells = with_ids;
+    if (with_ids) {
+        ep_file_stream_tell(s.log, &functions);
+    }
     status = run(&s.stream, &of, folds, count, progress, &pass);
     if (status == EP_OK) {
         ep_file_stream_end(s.log, &pass.head);

@@ -26,6 +26,7 @@ typedef struct ep_sliding_stream {
     ep_stream stream;
     ep_row_source *source;             /* view */
     ep_functions_builder *functions;   /* view: told of every row before a fold sees it; or NULL */
+    bool source_tells;                 /* ...by the source itself */
     ep_columns columns;
     size_t capacity;                   /* rows that the columns have room for */
     size_t from, safe;

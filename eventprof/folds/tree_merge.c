@@ -270,7 +270,7 @@ static EP_CHECKED ep_status
 put_block(ep_tree *tree, const ep_tree_block *block)
 {
     ep_live_entry *at = ep_live_find(&tree->by_address, block->address);
-    return at->origin != 0 ? EP_OK : block_put(tree, at, block);
+    return at->origin != 0 ? EP_OK : block_put(tree, at, block, ep_tree_find_origin(tree, block->leaf, block->owner));
 }
 
 /* Undoes a realloc_free whose realloc failed. */
@@ -335,7 +335,7 @@ resolve(merging *m, size_t number)
     into->unknown_frees--;
     uint32_t node = m->node_to[owed->node];
     if (owed->node == 0) {
-        uint32_t leaf = leaf_of(into, 0, owed->site);
+        uint32_t leaf = leaf_of(into, known_leaf(into, 0, owed->site, 0), 0, owed->site);
         if (leaf == 0) {
             return EP_NOMEM;
         }

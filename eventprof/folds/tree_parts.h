@@ -42,6 +42,7 @@ typedef struct ep_tree_thread {
     size_t depth, capacity;
     int32_t absent_key;   /* no frame with a call below absent_before has it; see pair.c */
     uint64_t absent_before;
+    int64_t allocated;    /* bytes */
     uint64_t last_birth;  /* address of its last allocation; a block of the thread that is there is that */
     bool has_birth;
     /* A realloc_free whose realloc has not come yet. */
@@ -242,47 +243,83 @@ note_length(ep_tree *tree, int32_t function, int64_t ns)
 EP_COLD EP_CHECKED ep_status ep_tree_add_node(ep_tree *tree, uint32_t parent, uint32_t place);
 
 /* The child of a node, made if it is new. Fails: UINT32_MAX. */
-static EP_INLINE uint32_t
+static inline uint32_t
 child_of(ep_tree *tree, uint32_t parent, uint32_t place)
 {
-    ep_tree_node *n = &tree->nodes[parent];
-    if (EP_LIKELY(n->last_child != 0 && tree->nodes[n->last_child].place == place)) {
-        return n->last_child;
-    }
     uint32_t index = PAIR_FIND(&tree->children, tree->nodes, parent, place);
     if (EP_UNLIKELY(index == 0)) {
         if (tree->node_count >= UINT32_MAX - 1 || ep_tree_add_node(tree, parent, place) != EP_OK) {
             return UINT32_MAX;
         }
         index = (uint32_t)tree->node_count;
-        n = &tree->nodes[parent];    /* the array may have moved */
     }
-    n->last_child = index - 1;
     return index - 1;
 }
 
-/* Fails: 0. */
-EP_COLD uint32_t ep_tree_new_leaf(ep_tree *tree, uint32_t node, uint32_t site);
+static EP_INLINE uint64_t
+known_key(uint32_t node, uint32_t site)
+{
+    return (uint64_t)node << 32 | site;
+}
+
+static EP_INLINE size_t
+known_slot(uint64_t key)
+{
+    return key * UINT64_C(0x9e3779b97f4a7c15) >> (64 - EP_TREE_KNOWN_BITS);
+}
+
+/* Nothing is known any more: nodes, leaves or origins have other numbers. */
+void ep_tree_forget_known(ep_tree *tree);
+
+/* As child_of(), of the place of a site. */
+uint32_t ep_tree_find_child(ep_tree *tree, uint32_t parent, uint32_t site);
+
+static EP_INLINE uint32_t
+child_of_site(ep_tree *tree, uint32_t parent, uint32_t site)
+{
+    uint64_t key = known_key(parent, site);
+    const ep_tree_known_child *known = &tree->known_children[known_slot(key)];
+    return EP_LIKELY(known->key == key) ? known->child : ep_tree_find_child(tree, parent, site);
+}
+
+/* As leaf_of(), and makes the entry the leaf's. Its origin is not known. */
+uint32_t ep_tree_find_leaf(ep_tree *tree, ep_tree_known_leaf *known, uint32_t node, uint32_t site);
 
 /* Appends a leaf that the node has not yet. Fails: 0. */
 EP_COLD uint32_t ep_tree_add_leaf(ep_tree *tree, uint32_t node, uint32_t place);
 
+/* Where the leaf of a node and a site is kept. A line often has blocks of two allocators in turns (the list
+ * and its items), so each has an entry. */
+static EP_INLINE ep_tree_known_leaf *
+known_leaf(ep_tree *tree, uint32_t node, uint32_t site, unsigned domain)
+{
+    return &tree->known_leaves[known_slot(known_key(node, site)) ^ domain];
+}
+
 /* The leaf of an allocation or a free in a node. Fails: 0. */
 static EP_INLINE uint32_t
-leaf_of(ep_tree *tree, uint32_t node, uint32_t site)
+leaf_of(ep_tree *tree, ep_tree_known_leaf *known, uint32_t node, uint32_t site)
 {
-    uint32_t last = tree->nodes[node].last_leaf, leaf = 0;
-    if (EP_LIKELY(site < tree->facts.map->site_count && tree->place_of_site[site] != 0)) {
-        uint32_t place = tree->place_of_site[site] - 1;
-        if (EP_LIKELY(last != 0 && tree->leaves[last].place == place)) {
-            return last;
-        }
-        uint32_t index = node != 0 ? PAIR_FIND(&tree->leaf_map, tree->leaves, node, place) : 0;
-        leaf = index != 0 ? index - 1 : 0;
-    }
-    leaf = leaf != 0 ? leaf : ep_tree_new_leaf(tree, node, site);
-    tree->nodes[node].last_leaf = leaf;
-    return leaf;
+    return EP_LIKELY(known->key == known_key(node, site)) ? known->leaf
+                                                          : ep_tree_find_leaf(tree, known, node, site);
+}
+
+/* ---- Bins ------------------------------------------------------------------------------------ */
+
+/* While events are read, the current bin is in the tree itself. Writes it into the bins... */
+static inline void
+ep_tree_keep_bin(ep_tree *tree)
+{
+    tree->bins[tree->bin] = (ep_tree_bin){tree->bin_min, tree->bin_max, (int64_t)tree->live};
+}
+
+/* ...and begins with what is there now. Without a maximum yet, the first live bytes are one, however few. */
+static inline void
+ep_tree_take_bin(ep_tree *tree)
+{
+    tree->bin_min = tree->bins[tree->bin].min;
+    tree->bin_max = tree->bins[tree->bin].max;
+    tree->rise = tree->peak_ns < 0 ? INT64_MIN : tree->bin_max;
 }
 
 /* Before the live bytes of a leaf change. */
@@ -319,21 +356,14 @@ touch_domain(ep_tree *tree, unsigned domain)
 /* The origin of blocks of a leaf and an owner, made if it is new. Fails: 0. */
 EP_COLD uint32_t ep_tree_find_origin(ep_tree *tree, uint32_t leaf, uint32_t owner);
 
-/* As ep_tree_find_origin(). */
-static EP_INLINE uint32_t
-origin_of(ep_tree *tree, uint32_t leaf, uint32_t owner)
-{
-    const ep_tree_leaf *l = &tree->leaves[leaf];
-    return EP_LIKELY(l->last_owner == owner && l->last_origin != 0)
-               ? l->last_origin
-               : ep_tree_find_origin(tree, leaf, owner);
-}
+/* The same, and keeps it in the leaf's entry. */
+uint32_t ep_tree_know_origin(ep_tree *tree, ep_tree_known_leaf *known, uint32_t leaf, uint32_t owner);
 
-/* Adds a block at the empty entry of its address. Fails: EP_NOMEM. */
+/* Adds a block at the empty entry of its address. origin: of its leaf and owner; 0: there is no memory.
+ * Fails: EP_NOMEM. */
 static EP_INLINE EP_CHECKED ep_status
-block_put(ep_tree *tree, ep_live_entry *at, const ep_tree_block *block)
+block_put(ep_tree *tree, ep_live_entry *at, const ep_tree_block *block, uint32_t origin)
 {
-    uint32_t origin = origin_of(tree, block->leaf, block->owner);
     if (EP_UNLIKELY(origin == 0)) {
         return EP_NOMEM;
     }

@@ -111,7 +111,7 @@ assert_same_trees(const ep_tree *a, const ep_tree *b)
     for (size_t i = 1; i < a->leaf_count; i++) {
         ck_assert_uint_eq(a->leaves[i].node, b->leaves[i].node);
         ck_assert_mem_eq(&a->leaves[i].allocated, &b->leaves[i].allocated,
-                         offsetof(ep_tree_leaf, last_owner) - offsetof(ep_tree_leaf, allocated));
+                         sizeof(ep_tree_leaf) - offsetof(ep_tree_leaf, allocated));
     }
     ck_assert_int_eq(a->peak_ns, b->peak_ns);
     ck_assert_uint_eq(a->peak, b->peak);
