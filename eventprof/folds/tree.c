@@ -185,9 +185,8 @@ fill_bins(ep_tree *tree, int64_t time_ns)
     }
 }
 
-/* Makes the bin that a time lies in the current one. */
-static EP_COLD void
-next_bin(ep_tree *tree, int64_t time_ns)
+void
+ep_tree_next_bin(ep_tree *tree, int64_t time_ns)
 {
     ep_tree_keep_bin(tree);
     fill_bins(tree, time_ns);
@@ -490,6 +489,7 @@ tree_begin(ep_fold *fold, const ep_fold_facts *facts)
     tree->facts = *facts;
     tree->lock_kinds = facts->has_lock && facts->thread_count > 1 ? ep_kinds_under_lock() : 0;
     ep_status status = open_tables(tree);
+    status = status != EP_OK ? status : ep_tree_list_endings(tree);
     if (status == EP_OK && tree->is_part && !tree->is_first) {
         status = ep_tree_later_open(tree);
     }
@@ -533,6 +533,10 @@ events_of(ep_tree *tree, const ep_batch *batch, const bool several)
         ep_tree_thread *t = &tree->threads[thread];
         ep_status status = EP_OK;
         int64_t waited_ns = 0;
+        if (several && EP_UNLIKELY(time_ns > tree->ending_ns) &&
+            ep_tree_end_processes(tree, time_ns) != EP_OK) {
+            return EP_NOMEM;
+        }
         uint8_t work = tree->work[kind];
         if (work & WORK_UNDER_LOCK) {
             ep_tenure_clock *clock =
@@ -546,7 +550,7 @@ events_of(ep_tree *tree, const ep_batch *batch, const bool several)
         uint8_t action = work & WORK_MASK;
         if (action >= WORK_BLOCK) {
             if (EP_UNLIKELY(time_ns >= tree->bin_end_ns)) {
-                next_bin(tree, time_ns);
+                ep_tree_next_bin(tree, time_ns);
             }
             if (EP_LIKELY(event + PREFETCH_EVENTS < blocks)) {
                 ep_live_expect(&tree->by_address, addresses[event + PREFETCH_EVENTS]);
@@ -623,6 +627,9 @@ ep_tree_finish(ep_tree *tree)
         }
         tree->thread_sums[thread].in_calls = t->frames[0].below_ns;
     }
+    ep_tree_take_bin(tree);
+    tree->failed = ep_tree_end_processes(tree, tree->facts.length_ns) != EP_OK || tree->failed;
+    ep_tree_keep_bin(tree);
     fill_bins(tree, INT64_MAX - 1);
     for (size_t i = 1; i < tree->leaf_count; i++) {
         touch(tree, (uint32_t)i);
@@ -630,6 +637,7 @@ ep_tree_finish(ep_tree *tree)
     for (unsigned domain = 0; domain < EP_DOMAIN_COUNT; domain++) {
         touch_domain(tree, domain);
     }
+    ep_tree_bring_back(tree);
 }
 
 static ep_status
@@ -669,6 +677,8 @@ tree_clear(ep_fold *fold)
     free(tree->origin_map.slots);
     ep_live_clear(&tree->by_address);
     free(tree->late);
+    free(tree->endings);
+    free(tree->gone);
     free(tree->bins);
     free(tree->thread_sums);
     ep_tree_later_clear(tree);

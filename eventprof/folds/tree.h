@@ -17,6 +17,7 @@
 #ifndef EP_TREE_H
 #define EP_TREE_H
 
+#include "endings.h"
 #include "fold.h"
 #include "live_blocks.h"
 #include "tenures.h"
@@ -80,6 +81,11 @@ typedef struct ep_tree_known_leaf {
     uint32_t leaf, owner;
     uint32_t origin;          /* of the two; 0: not looked up yet */
 } ep_tree_known_leaf;
+
+/* Of a leaf: blocks that were not freed before their process ended. */
+typedef struct ep_tree_gone {
+    uint64_t bytes, blocks;
+} ep_tree_gone;
 
 /* Live bytes in one of EP_TREE_BINS equally long parts of the window. */
 typedef struct ep_tree_bin {
@@ -159,6 +165,12 @@ typedef struct ep_tree {
     ep_kind_set lock_kinds;
     uint8_t work[EP_KIND_COUNT];    /* what to do with an event of the kind: tree.c */
     uint8_t domain_of[EP_KIND_COUNT];    /* ep_domain */
+    ep_ending *endings;             /* endings.h */
+    size_t ending_count, next_ending;
+    int64_t ending_ns;              /* of the next */
+    ep_tree_gone *gone;             /* by leaf, as far as the array goes; end() adds them to `live` */
+    size_t gone_capacity;
+    uint64_t domain_gone[EP_DOMAIN_COUNT];
     struct ep_tree_later *later;    /* of a part that is not the first: what the parts before it resolve */
     uint64_t epoch;
     uint64_t calls_begun;
@@ -169,6 +181,9 @@ typedef struct ep_tree {
 } ep_tree;
 
 /* Before the first run. max_nodes: 0 for EP_TREE_NODES_MAX. Afterwards fold.type->clear() frees it.
+ *
+ * Of several processes (facts.thread_process, open_until_ns): what one has not freed when it ends is alive no
+ * more, and is in no later peak and bin. `live` has it all the same: it was not freed.
  *
  * A run pairs calls as ep_pair_calls() and blocks as ep_pair_blocks() do. One difference: where a realloc
  * failed, and another thread allocated meanwhile, its old block is not counted in between. */

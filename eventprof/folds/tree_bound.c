@@ -244,6 +244,7 @@ ep_tree_shrink(ep_tree *tree)
     status = status != EP_OK ? status : renumber_origins(tree, &r);
     if (status == EP_OK) {
         renumber(tree, &r);
+        ep_tree_renumber_gone(tree, r.leaf_to, tree->leaf_count);
         ep_tree_forget_known(tree);
         ep_tree old = *tree;
         tree->nodes = r.tree.nodes;

@@ -205,6 +205,13 @@ add_owed(ep_tree *tree, ep_tree_owed owed)
 }
 
 void
+ep_tree_owe_ending(ep_tree *tree, int32_t process)
+{
+    ep_tree_add_summit(tree);
+    add_owed(tree, (ep_tree_owed){.address = (uint64_t)process, .debt = EP_TREE_ENDS});
+}
+
+void
 ep_tree_owe(ep_tree *tree, ep_tree_owed owed)
 {
     if (owed.debt == EP_TREE_FREES) {

@@ -60,6 +60,7 @@ typedef enum ep_tree_debt {
     EP_TREE_FREES,     /* a block that the part did not see begin */
     EP_TREE_MOVES,     /* the same, by a realloc_free */
     EP_TREE_REVIVES,   /* a realloc failed: undoes what `undone` says */
+    EP_TREE_ENDS,      /* a process ended: all its blocks */
     EP_TREE_CLAIMS,    /* the part's first allocation at an address: a block there lost its free */
 } ep_tree_debt;
 
@@ -67,7 +68,7 @@ typedef enum ep_tree_debt {
 #define OWED_EARLIER UINT32_MAX    /* undoes the last realloc_free before the part */
 
 typedef struct ep_tree_owed {
-    uint64_t address;
+    uint64_t address;     /* of ENDS: the number of the process */
     int64_t min, max;     /* live bytes of the part since the one before, in this bin */
     size_t bin;
     uint32_t undone;      /* of REVIVES: number + 1, or OWED_EARLIER */
@@ -142,6 +143,9 @@ EP_COLD void ep_tree_owe(ep_tree *tree, ep_tree_owed owed);
 
 /* Notes the last maximum as a summit, unless that was done. */
 EP_COLD void ep_tree_add_summit(ep_tree *tree);
+
+/* A process ended. The caller drops the blocks of the part. */
+EP_COLD void ep_tree_owe_ending(ep_tree *tree, int32_t process);
 
 /* An allocation at an address without a block in the part. */
 EP_COLD void ep_tree_claim(ep_tree *tree, uint64_t address, int32_t thread);
@@ -400,6 +404,38 @@ block_take_of(ep_tree *tree, uint64_t address, ep_tree_block *block)
     ep_live_take(&tree->by_address, at);
     return true;
 }
+
+/* ---- Ends of processes ----------------------------------------------------------------------- */
+
+/* Fails: EP_NOMEM. */
+EP_COLD EP_CHECKED ep_status ep_tree_list_endings(ep_tree *tree);
+
+/* Ends the processes whose end is before a time. Reads the table of live blocks once for each.
+ * Fails: EP_NOMEM. */
+EP_COLD EP_CHECKED ep_status ep_tree_end_processes(ep_tree *tree, int64_t time_ns);
+
+typedef ep_status ep_tree_taker(ep_tree *tree, const ep_tree_block *block, void *context);
+
+/* Takes all blocks of a process out of the table. Fails: as `take`. */
+EP_COLD EP_CHECKED ep_status ep_tree_take_process(ep_tree *tree, int32_t process, ep_tree_taker *take,
+                                                  void *context);
+
+/* A block that was not freed before its process ended. Fails: EP_NOMEM. */
+EP_COLD EP_CHECKED ep_status ep_tree_add_gone(ep_tree *tree, const ep_tree_block *block);
+
+/* The same of the leaves of a later part. Fails: EP_NOMEM. */
+EP_COLD EP_CHECKED ep_status ep_tree_merge_gone(ep_tree *into, const ep_tree *from,
+                                                const uint32_t *leaf_to);
+EP_COLD void ep_tree_renumber_gone(ep_tree *tree, const uint32_t *leaf_to, size_t count);
+/* No event follows: `live` is what was not freed. */
+EP_COLD void ep_tree_bring_back(ep_tree *tree);
+EP_COLD void ep_tree_forget_gone(ep_tree *tree);
+
+/* The endings that a later part has seen are over. */
+EP_COLD void ep_tree_skip_endings(ep_tree *into, const ep_tree *later);
+
+/* Makes the bin that a time lies in the current one. */
+EP_COLD void ep_tree_next_bin(ep_tree *tree, int64_t time_ns);
 
 /* ---- The bound ------------------------------------------------------------------------------- */
 
