@@ -128,6 +128,7 @@ clear_loader(ep_loader *l)
     free(l->names);
     free(l->sites);
     ep_file_ids_clear(&l->ids);
+    free(l->met);
     free(l->resident);
     free(l->state);
     ep_chunk_packer_free(l->packer);
@@ -224,7 +225,12 @@ decode_all(ep_loader *l, ep_recording *recording, ep_decoded *out, ep_error *err
         ep_check_records(&file.capture, l->only_thread, out, l->reader->check);
     }
     if (status == EP_OK) {
-        ep_loader_translate_rows(l, &out->columns, 0);
+        status = ep_loader_translate_rows(l, &out->columns, 0, NULL);
+        if (status != EP_OK) {
+            ep_decoded_clear(out);
+        }
+    }
+    if (status == EP_OK) {
         settle_decoded(l, out);
     } else {
         ep_recording_clear(recording);
@@ -340,6 +346,7 @@ struct ep_file_stream {
     ep_decoder *decoder;
     uint64_t stop_ticks;
     bool leaves_ids;
+    ep_functions_builder *functions;    /* view: told of each row; or NULL */
     ep_chunk_header *spare;    /* a buffer of the largest chunk, for the next; may be NULL */
 };
 
@@ -424,6 +431,12 @@ ep_file_stream_leave_ids(ep_file_stream *stream)
     stream->leaves_ids = true;
 }
 
+void
+ep_file_stream_tell(ep_file_stream *stream, ep_functions_builder *functions)
+{
+    stream->functions = functions;
+}
+
 const ep_decoded *
 ep_file_stream_head(const ep_file_stream *stream)
 {
@@ -435,8 +448,8 @@ ep_file_stream_next(ep_file_stream *s, ep_columns *to, size_t limit, ep_error *e
 {
     size_t from = to->count;
     ep_status status = ep_decoder_next(s->decoder, to, limit);
-    if (!s->leaves_ids) {
-        ep_loader_translate_rows(&s->loader, to, from);
+    if (status == EP_OK && !s->leaves_ids) {
+        status = ep_loader_translate_rows(&s->loader, to, from, s->functions);
     }
     return status == EP_IO ? ep_fail_os(error, errno) : status;
 }

@@ -58,6 +58,9 @@ EP_CHECKED ep_status ep_file_stream_open(ep_file_reader *reader, ep_recording *r
                                          ep_file_stream **out, ep_error *error);
 /* Before the first rows: ids stay those of the file, for who does not look at them. */
 void ep_file_stream_leave_ids(ep_file_stream *stream);
+/* Before the first rows: tells a builder, a view, of every row. An id is looked up once in what the file
+ * knows and in what the builder has: 10 instructions a row instead of 34. */
+void ep_file_stream_tell(ep_file_stream *stream, ep_functions_builder *functions);
 /* As ep_decoder_head(). */
 const ep_decoded *ep_file_stream_head(const ep_file_stream *stream);
 /* As ep_decoder_next(), with ids of this process. Fails: EP_IO, EP_NOMEM. */

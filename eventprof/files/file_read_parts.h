@@ -81,6 +81,7 @@ typedef struct ep_loader {
     ep_read_site *sites;
     size_t site_count, site_capacity;
     ep_file_ids ids;
+    uint32_t *met;    /* of names, then of sites: what rows mentioned, ids of this process; 0: not yet */
     ep_window_thread *window;
     size_t window_count;
     uint32_t only_thread;               /* small; 0: all */
@@ -141,8 +142,10 @@ void ep_loader_read_texts(ep_loader *l);
 /* Interns all names and sites that were read. */
 ep_status ep_loader_map_ids(ep_loader *l);
 
-/* Ids of the file become ids of this process: in rows from `from` on. */
-void ep_loader_translate_rows(ep_loader *l, ep_columns *columns, size_t from);
+/* Ids of the file become ids of this process: in rows from `from` on. functions: is told of them; may be
+ * NULL. Fails: EP_NOMEM. */
+EP_CHECKED ep_status ep_loader_translate_rows(ep_loader *l, ep_columns *columns, size_t from,
+                                              ep_functions_builder *functions);
 
 /* The same in the stacks of open calls of the window. */
 void ep_loader_translate_window(ep_loader *l);

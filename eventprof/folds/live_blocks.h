@@ -129,7 +129,7 @@ ep_live_expect(const ep_live_blocks *blocks, uint64_t address)
 {
     const char *home = (const char *)&blocks->entries[ep_live_home(blocks, address)];
     __builtin_prefetch(home, 1);
-    __builtin_prefetch(home + 64, 1);
+    __builtin_prefetch(home + 39, 1);
 }
 
 #endif

@@ -7,52 +7,40 @@
 
 /* ---- Batches of rows that a source appends ------------------------------------------------------ */
 
-/* Moves the rows that were not given yet to the front of the columns. */
+/* Puts the rows from `row` on, and the allocator events from `block` on, to the front of `to`, which may be
+ * the same columns, and has room for them. */
 static void
-slide(ep_sliding_stream *s)
+copy_rows(ep_columns *to, const ep_columns *c, size_t row, size_t block)
 {
-    ep_columns *c = &s->columns;
-    if (s->from == 0) {
-        return;    /* before the first append there are no arrays */
-    }
-    size_t rows = c->count - s->from, blocks = c->alloc_count - s->block;
-    memmove(c->time_ns, c->time_ns + s->from, rows * sizeof *c->time_ns);
-    memmove(c->kind, c->kind + s->from, rows * sizeof *c->kind);
-    memmove(c->thread, c->thread + s->from, rows * sizeof *c->thread);
-    memmove(c->id, c->id + s->from, rows * sizeof *c->id);
+    size_t rows = c->count - row, blocks = c->alloc_count - block;
+    memmove(to->time_ns, c->time_ns + row, rows * sizeof *c->time_ns);
+    memmove(to->kind, c->kind + row, rows * sizeof *c->kind);
+    memmove(to->thread, c->thread + row, rows * sizeof *c->thread);
+    memmove(to->id, c->id + row, rows * sizeof *c->id);
     for (size_t i = 0; i < blocks; i++) {
-        c->alloc_row[i] = c->alloc_row[s->block + i] - s->from;
+        to->alloc_row[i] = c->alloc_row[block + i] - row;
     }
-    memmove(c->address, c->address + s->block, blocks * sizeof *c->address);
-    memmove(c->size, c->size + s->block, blocks * sizeof *c->size);
-    c->count = rows;
-    c->alloc_count = blocks;
-    s->safe -= s->from;
-    s->from = s->block = 0;
+    memmove(to->address, c->address + block, blocks * sizeof *c->address);
+    memmove(to->size, c->size + block, blocks * sizeof *c->size);
+    to->count = rows;
+    to->alloc_count = blocks;
 }
 
 static EP_COLD EP_CHECKED ep_status
-grow(ep_sliding_stream *s, size_t capacity)
+grow(ep_columns *columns, size_t *capacity, size_t wanted)
 {
-    ep_columns *old = &s->columns, larger = {0};
-    larger.thread = ep_realloc(NULL, capacity, sizeof *larger.thread);
-    if (larger.thread == NULL || !ep_columns_reserve(&larger, capacity, capacity)) {
+    ep_columns larger = {0};
+    larger.thread = ep_realloc(NULL, wanted, sizeof *larger.thread);
+    if (larger.thread == NULL || !ep_columns_reserve(&larger, wanted, wanted)) {
         ep_columns_clear(&larger);
         return EP_NOMEM;
     }
-    size_t rows = larger.count = old->count, blocks = larger.alloc_count = old->alloc_count;
-    if (s->capacity > 0) {
-        memcpy(larger.time_ns, old->time_ns, rows * sizeof *old->time_ns);
-        memcpy(larger.kind, old->kind, rows * sizeof *old->kind);
-        memcpy(larger.thread, old->thread, rows * sizeof *old->thread);
-        memcpy(larger.id, old->id, rows * sizeof *old->id);
-        memcpy(larger.alloc_row, old->alloc_row, blocks * sizeof *old->alloc_row);
-        memcpy(larger.address, old->address, blocks * sizeof *old->address);
-        memcpy(larger.size, old->size, blocks * sizeof *old->size);
+    if (*capacity > 0) {
+        copy_rows(&larger, columns, 0, 0);
     }
-    ep_columns_clear(old);
-    *old = larger;
-    s->capacity = capacity;
+    ep_columns_clear(columns);
+    *columns = larger;
+    *capacity = wanted;
     return EP_OK;
 }
 
@@ -78,25 +66,146 @@ safe_rows(const ep_sliding_stream *s)
     return low;
 }
 
-static EP_CHECKED ep_status
-append(ep_sliding_stream *s)
+/* The first allocator event at or behind a row. */
+static size_t
+block_of_row(const ep_sliding_stream *s, size_t row)
 {
-    size_t room = s->source->room(s->source), before = s->columns.count;
+    const ep_columns *c = &s->columns;
+    size_t low = s->block, high = c->alloc_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (c->alloc_row[middle] < row) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* Appends what the source has next. *ended: it has nothing more. */
+static EP_CHECKED ep_status
+append(const ep_sliding_stream *s, ep_columns *columns, size_t *capacity, bool *ended)
+{
+    size_t room = s->source->room(s->source), before = columns->count;
+    *ended = room == 0;
     if (room == 0) {
-        s->ended = true;
         return EP_OK;
     }
     size_t wanted = before + room;
-    if (wanted > s->capacity) {
-        ep_status status = grow(s, wanted + wanted / 4);
+    if (wanted > *capacity) {
+        ep_status status = grow(columns, capacity, wanted + wanted / 4);
         if (status != EP_OK) {
             return status;
         }
     }
-    ep_status status = s->source->append(s->source, &s->columns, wanted);
-    return status != EP_OK || s->functions == NULL
+    ep_status status = s->source->append(s->source, columns, wanted);
+    return status != EP_OK || s->functions == NULL || s->source_tells
                ? status
-               : ep_functions_add(s->functions, &s->columns, before);
+               : ep_functions_add(s->functions, columns, before);
+}
+
+/* What follows the columns, or the tail of them that was not given, is in them now. */
+static void
+settle(ep_sliding_stream *s)
+{
+    s->stream.done = s->source->done;
+    s->stream.total = s->source->total;
+    s->safe = safe_rows(s);
+}
+
+/* ---- Ahead, on a second thread --- */
+
+/* Rows that are read at once: a thread is made for them, in 30 us. */
+#define AHEAD_ROWS (4 * EP_STREAM_ROWS)
+
+static void
+run_apart(void *stream)
+{
+    ep_sliding_stream *s = stream;
+    size_t enough = s->next.count + AHEAD_ROWS;
+    do {
+        s->next_status = append(s, &s->next, &s->next_capacity, &s->next_ended);
+    } while (s->next_status == EP_OK && !s->next_ended && s->next.count < enough);
+}
+
+static void
+join(ep_sliding_stream *s)
+{
+    if (s->is_apart) {
+        ep_apart_join(&s->apart);
+        s->is_apart = false;
+    }
+}
+
+/* The rows that may be looked at only begin the next columns, which a second thread goes on with. */
+static EP_CHECKED ep_status
+begin_next(ep_sliding_stream *s)
+{
+    if (s->next_capacity < s->capacity) {
+        s->next.count = s->next.alloc_count = 0;
+        ep_status status = grow(&s->next, &s->next_capacity, s->capacity);
+        if (status != EP_OK) {
+            return status;
+        }
+    }
+    copy_rows(&s->next, &s->columns, s->safe, block_of_row(s, s->safe));
+    s->is_apart = ep_apart_start(&s->apart, run_apart, s);
+    if (!s->is_apart) {
+        run_apart(s);
+    }
+    return EP_OK;
+}
+
+static EP_CHECKED ep_status
+take_next(ep_sliding_stream *s)
+{
+    join(s);
+    if (s->next_status != EP_OK) {
+        return s->next_status;
+    }
+    ep_columns columns = s->columns;
+    size_t capacity = s->capacity;
+    s->columns = s->next;
+    s->capacity = s->next_capacity;
+    s->next = columns;
+    s->next_capacity = capacity;
+    s->from = s->block = 0;
+    s->ended = s->next_ended;
+    settle(s);
+    return s->ended ? EP_OK : begin_next(s);
+}
+
+/* ---- Rows --- */
+
+/* Both: until there are rows that may be given, or no more. */
+static EP_CHECKED ep_status
+take_rows(ep_sliding_stream *s)
+{
+    ep_status status = EP_OK;
+    while (status == EP_OK && s->from == s->safe && !s->ended) {
+        status = take_next(s);
+    }
+    return status;
+}
+
+static EP_CHECKED ep_status
+read_rows(ep_sliding_stream *s)
+{
+    if (s->capacity > 0) {
+        copy_rows(&s->columns, &s->columns, s->from, s->block);
+    }
+    s->from = s->block = s->safe = 0;
+    while (s->safe == 0 && !s->ended) {
+        ep_status status = append(s, &s->columns, &s->capacity, &s->ended);
+        if (status != EP_OK) {
+            return status;
+        }
+        settle(s);
+    }
+    /* How much there is was not known before. */
+    s->reads_ahead = !s->ended && ep_apart_pays(s->stream.total);
+    return s->reads_ahead ? begin_next(s) : EP_OK;
 }
 
 static ep_status
@@ -105,20 +214,14 @@ sliding_next(ep_stream *stream, ep_batch *out)
     ep_sliding_stream *s = (ep_sliding_stream *)stream;
     ep_columns *c = &s->columns;
     if (s->from == s->safe && !s->ended) {
-        slide(s);
-    }
-    while (s->from == s->safe && !s->ended) {
-        ep_status status = append(s);
+        ep_status status = s->reads_ahead ? take_rows(s) : read_rows(s);
         if (status != EP_OK) {
             return status;
         }
-        s->safe = safe_rows(s);
     }
     size_t to = s->safe - s->from > EP_STREAM_ROWS ? s->from + EP_STREAM_ROWS : s->safe;
     *out = (ep_batch){.columns = c, .from = s->from, .to = to, .alloc_from = s->block};
-    while (s->block < c->alloc_count && c->alloc_row[s->block] < to) {
-        s->block++;
-    }
+    s->block = block_of_row(s, to);
     s->from = to;
     return EP_OK;
 }
@@ -136,7 +239,9 @@ ep_sliding_stream_open(ep_sliding_stream *stream, ep_row_source *source, ep_func
 void
 ep_sliding_stream_clear(ep_sliding_stream *stream)
 {
+    join(stream);
     ep_columns_clear(&stream->columns);
+    ep_columns_clear(&stream->next);
 }
 
 /* ---- A pass ------------------------------------------------------------------------------------- */
@@ -201,13 +306,13 @@ run(ep_sliding_stream *stream, const known *of, ep_fold *const *folds, size_t co
         };
         status = ep_fold_run(&stream->stream, &facts, folds, count, progress);
     }
+    ep_sliding_stream_clear(stream);    /* ends the second thread, which uses the builder */
     pass->has_functions = status == EP_OK && builder != NULL;
     if (pass->has_functions) {
         ep_functions_end(builder, &pass->functions);
     } else if (builder != NULL) {
         ep_functions_drop(builder);
     }
-    ep_sliding_stream_clear(stream);
     free(open);
     free(from_ns);
     free(until_ns);
@@ -237,14 +342,14 @@ static ep_status
 rows_append(ep_row_source *source, ep_columns *columns, size_t limit)
 {
     rows_source *s = (rows_source *)source;
-    size_t before = columns->count, *done = &s->stream.stream.done, *total = &s->stream.stream.total;
+    size_t before = columns->count;
     ep_status status;
     if (s->log != NULL) {
         status = ep_file_stream_next(s->log, columns, limit, s->error);
-        ep_file_stream_progress(s->log, done, total);
+        ep_file_stream_progress(s->log, &source->done, &source->total);
     } else {
         status = ep_merged_stream_next(s->merged, columns, limit, s->error);
-        ep_merged_stream_progress(s->merged, done, total);
+        ep_merged_stream_progress(s->merged, &source->done, &source->total);
     }
     s->ended = columns->count == before;
     return status;
@@ -270,6 +375,10 @@ pass_log(ep_file_reader *reader, bool with_ids, bool has_lock, ep_fold *const *f
         .has_lock = has_lock,
     };
     ep_sliding_stream_open(&s.stream, &s.source, with_ids ? &functions : NULL);
+    s.stream.source_tells = with_ids;
+    if (with_ids) {
+        ep_file_stream_tell(s.log, &functions);
+    }
     status = run(&s.stream, &of, folds, count, progress, &pass);
     if (status == EP_OK) {
         ep_file_stream_end(s.log, &pass.head);
@@ -349,7 +458,7 @@ archive_append(ep_row_source *source, ep_columns *columns, size_t limit)
     (void)limit;    /* the same as the result of archive_room() */
     size_t before = columns->count;
     ep_status status = ep_archive_stream_next(s->blocks, columns, s->error);
-    s->stream.stream.done += columns->count - before;
+    source->done += columns->count - before;
     return status;
 }
 
@@ -370,7 +479,7 @@ ep_fold_archive(ep_archive *archive, bool has_lock, ep_fold *const *folds, size_
         .has_lock = has_lock,
     };
     ep_sliding_stream_open(&s.stream, &s.source, ask_for_ids(folds, count) ? &functions : NULL);
-    s.stream.stream.total = (size_t)ep_archive_get_info(archive)->events;
+    s.source.total = (size_t)ep_archive_get_info(archive)->events;
     status = run(&s.stream, &of, folds, count, progress, &pass);
     if (status == EP_OK) {
         ep_archive_stream_end(s.blocks);

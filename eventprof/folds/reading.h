@@ -3,6 +3,7 @@
 #ifndef EP_READING_H
 #define EP_READING_H
 
+#include "apart.h"
 #include "archive.h"
 #include "decode.h"
 #include "file_read.h"
@@ -17,20 +18,35 @@ struct ep_row_source {
     size_t (*room)(ep_row_source *source);
     /* Appends rows, in order of time, to columns that have room for `limit` in all. Fails: as the file. */
     EP_CHECKED ep_status (*append)(ep_row_source *source, ep_columns *columns, size_t limit);
+    /* Progress, as of a stream. append() updates them. */
+    size_t done, total;
 };
 
 /*   columns  [ given | may be given | looked at only ]
  *            0       from           safe             count
- * A row is given once rows that are EP_PAIR_SKEW_NS later are there, or all are. */
+ * A row is given once rows that are EP_PAIR_SKEW_NS later are there, or all are.
+ *
+ *   next     [ looked at only | appended by a second thread meanwhile ]
+ * If it pays (apart.h), a second thread reads the next rows while folds are given these. It alone uses the
+ * source, the builder and `next` then. What folds read of the builder, the map, it changes only for ids that
+ * no row of these has. */
 typedef struct ep_sliding_stream {
     ep_stream stream;
     ep_row_source *source;             /* view */
     ep_functions_builder *functions;   /* view: told of every row before a fold sees it; or NULL */
+    bool source_tells;                 /* ...by the source itself */
     ep_columns columns;
     size_t capacity;                   /* rows that the columns have room for */
     size_t from, safe;
     size_t block;                      /* the first allocator event at or behind `from` */
     bool ended;
+    bool reads_ahead;
+    bool is_apart;                     /* `apart` has to be joined */
+    ep_apart apart;
+    ep_columns next;
+    size_t next_capacity;
+    ep_status next_status;             /* of what the second thread did */
+    bool next_ended;
 } ep_sliding_stream;
 
 void ep_sliding_stream_open(ep_sliding_stream *stream, ep_row_source *source,

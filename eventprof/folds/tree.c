@@ -103,9 +103,7 @@ begin_call(ep_tree *tree, ep_tree_thread *t, unsigned kind, uint32_t site, int64
            int64_t waited_ns, bool before)
 {
     const ep_id_map *map = tree->facts.map;
-    uint32_t place = place_of_site(tree, site);
-    uint32_t parent = t->depth > 0 ? t->frames[t->depth].node : 0;
-    uint32_t node = place != UINT32_MAX ? child_of(tree, parent, place) : UINT32_MAX;
+    uint32_t node = child_of_site(tree, t->frames[t->depth].node, site);    /* of the floor: 0 */
     if (EP_UNLIKELY(node == UINT32_MAX)) {
         return EP_NOMEM;
     }
@@ -174,20 +172,9 @@ end_call(ep_tree *tree, ep_tree_thread *t, uint8_t work, uint32_t name, int64_t 
 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
 
-/* Notes the live bytes in the current bin, after a change. */
-static EP_INLINE void
-note_live(ep_tree *tree)
-{
-    ep_tree_bin *bin = &tree->bins[tree->bin];
-    int64_t live = (int64_t)tree->live;
-    bin->last = live;
-    bin->min = live < bin->min ? live : bin->min;
-    bin->max = live > bin->max ? live : bin->max;
-}
-
-/* Makes the bin that a time lies in the current one. */
-static EP_COLD void
-next_bin(ep_tree *tree, int64_t time_ns)
+/* The bin that a time lies in, from `bin` on. */
+static void
+fill_bins(ep_tree *tree, int64_t time_ns)
 {
     while (time_ns >= tree->bin_end_ns) {
         int64_t live = tree->bins[tree->bin++].last;
@@ -196,6 +183,29 @@ next_bin(ep_tree *tree, int64_t time_ns)
         tree->bin_end_ns =
             is_last ? INT64_MAX : ep_bin_start(tree->facts.length_ns, EP_TREE_BINS, tree->bin + 1);
     }
+}
+
+void
+ep_tree_next_bin(ep_tree *tree, int64_t time_ns)
+{
+    ep_tree_keep_bin(tree);
+    fill_bins(tree, time_ns);
+    ep_tree_take_bin(tree);
+}
+
+/* The live bytes are more than before in this bin. Never more than the peak if not: a bin begins with live
+ * bytes that were compared with the peak before. */
+static __attribute__((noinline)) void
+note_rise(ep_tree *tree, int64_t live, int64_t time_ns)
+{
+    tree->bin_max = live > tree->bin_max ? live : tree->bin_max;
+    if (live > (int64_t)tree->peak || tree->peak_ns < 0) {
+        tree->peak = (uint64_t)live;
+        tree->peak_blocks = tree->live_blocks;
+        tree->peak_ns = time_ns;
+        tree->epoch++;
+    }
+    tree->rise = tree->bin_max;
 }
 
 static EP_INLINE void
@@ -207,13 +217,9 @@ add_live(ep_tree *tree, const ep_tree_block *block, int64_t time_ns)
     *touch_domain(tree, OWNER_DOMAIN(block->owner)) += block->size;
     tree->live += block->size;
     tree->live_blocks++;
-    if ((int64_t)tree->live > (int64_t)tree->peak || tree->peak_ns < 0) {
-        tree->peak = tree->live;
-        tree->peak_blocks = tree->live_blocks;
-        tree->peak_ns = time_ns;
-        tree->epoch++;
+    if ((int64_t)tree->live > tree->rise) {
+        note_rise(tree, (int64_t)tree->live, time_ns);
     }
-    note_live(tree);
 }
 
 static EP_INLINE void
@@ -223,9 +229,9 @@ take_live(ep_tree *tree, const ep_tree_block *block)
     leaf->live -= block->size;
     leaf->live_blocks--;
     *touch_domain(tree, OWNER_DOMAIN(block->owner)) -= block->size;
-    tree->live -= block->size;
+    int64_t live = (int64_t)(tree->live -= block->size);
     tree->live_blocks--;
-    note_live(tree);
+    tree->bin_min = live < tree->bin_min ? live : tree->bin_min;
 }
 
 /* A block begins at an address that is still in use. True: the next event of that address is a free by
@@ -272,13 +278,24 @@ begin_over(ep_tree *tree, ep_live_entry *at, const ep_columns *columns, size_t e
     return EP_OK;
 }
 
+/* An allocator event, in registers. */
+typedef struct block_event {
+    uint64_t address;
+    int64_t time_ns;
+    int32_t thread;
+    uint32_t site;
+    unsigned kind;
+} block_event;
+
 static EP_INLINE EP_CHECKED ep_status
-begin_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_columns *columns, size_t event,
-            size_t row)
+begin_block(ep_tree *tree, ep_tree_thread *t, block_event e, uint64_t size, const ep_columns *columns,
+            size_t event)
 {
     const ep_tree_frame *call = &t->frames[t->depth];
-    uint64_t address = columns->address[event];
-    uint32_t leaf_index = leaf_of(tree, call->node, columns->id[row]);
+    const uint64_t address = e.address;
+    const unsigned domain = tree->domain_of[e.kind];
+    ep_tree_known_leaf *known = known_leaf(tree, call->node, e.site, domain);
+    uint32_t leaf_index = leaf_of(tree, known, call->node, e.site);
     if (EP_UNLIKELY(leaf_index == 0)) {
         return EP_NOMEM;
     }
@@ -289,26 +306,29 @@ begin_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_columns *
         }
         at = ep_live_find(&tree->by_address, address);
     } else if (EP_UNLIKELY(tree->later != NULL)) {
-        ep_tree_claim(tree, address, thread);
+        ep_tree_claim(tree, address, e.thread);
     }
     ep_tree_block block = {
         .address = address,
-        .size = (uint64_t)columns->size[event],
+        .size = size,
         .leaf = leaf_index,
         .call = (uint32_t)call->call,
-        .owner = OWNER(thread, tree->domain_of[columns->kind[row]]),
+        .owner = OWNER(e.thread, domain),
     };
-    if (EP_UNLIKELY(block_put(tree, at, &block) != EP_OK)) {
+    uint32_t origin = EP_LIKELY(known->owner == block.owner && known->origin != 0)
+                          ? known->origin
+                          : ep_tree_know_origin(tree, known, leaf_index, block.owner);
+    if (EP_UNLIKELY(block_put(tree, at, &block, origin) != EP_OK)) {
         return EP_NOMEM;
     }
     ep_tree_leaf *leaf = &tree->leaves[leaf_index];
-    tree->thread_sums[thread].allocated += (int64_t)block.size;
-    tree->domain_allocated[OWNER_DOMAIN(block.owner)] += block.size;
+    t->allocated += (int64_t)size;
+    tree->domain_allocated[domain] += size;
     leaf->allocated += block.size;
     leaf->blocks++;
     t->last_birth = address;
     t->has_birth = true;
-    add_live(tree, &block, columns->time_ns[row]);
+    add_live(tree, &block, e.time_ns);
     return EP_OK;
 }
 
@@ -316,18 +336,18 @@ begin_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_columns *
 static EP_INLINE uint32_t
 freeing_node(ep_tree *tree, const ep_tree_thread *t, uint32_t site)
 {
-    if (EP_LIKELY(t->depth > 0)) {
-        return t->frames[t->depth].node;
+    uint32_t node = t->frames[t->depth].node;    /* 0: of the floor */
+    if (EP_LIKELY(node != 0)) {
+        return node;
     }
-    uint32_t leaf = leaf_of(tree, 0, site);
+    uint32_t leaf = leaf_of(tree, known_leaf(tree, 0, site, 0), 0, site);
     return leaf != 0 ? tree->leaves[leaf].node : UINT32_MAX;
 }
 
 static EP_INLINE EP_CHECKED ep_status
-end_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_tree_block *block, uint32_t site,
-          bool moves)
+end_block(ep_tree *tree, ep_tree_thread *t, block_event e, const ep_tree_block *block, bool moves)
 {
-    uint32_t node = freeing_node(tree, t, site);
+    uint32_t node = freeing_node(tree, t, e.site);
     if (EP_UNLIKELY(node == UINT32_MAX)) {
         return EP_NOMEM;
     }
@@ -335,7 +355,7 @@ end_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_tree_block 
     take_live(tree, block);
     const ep_tree_frame *call = &t->frames[t->depth];
     bool brief = t->has_birth && t->last_birth == block->address &&
-                 OWNER(thread, 0) == (block->owner & ~UINT32_C(7));
+                 OWNER(e.thread, 0) == (block->owner & ~UINT32_C(7));
     bool local = t->depth > 0 && (uint32_t)call->call == block->call;
     if ((brief || local) && !moves) {
         ep_tree_leaf *leaf = &tree->leaves[block->leaf];
@@ -351,31 +371,27 @@ end_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_tree_block 
 }
 
 static EP_INLINE EP_CHECKED ep_status
-free_block(ep_tree *tree, ep_tree_thread *t, int32_t thread, const ep_columns *columns, size_t event,
-           size_t row)
+free_block(ep_tree *tree, ep_tree_thread *t, block_event e, bool moves)
 {
-    unsigned kind = columns->kind[row];
-    uint64_t address = columns->address[event];
-    bool moves = (tree->work[kind] & WORK_MOVES) != 0;
     if (moves) {
         t->moving = true;
         t->moving_known = false;
-        t->moving_domain = ep_kinds[kind].domain;
-        t->moving_address = address;
+        t->moving_domain = ep_kinds[e.kind].domain;
+        t->moving_address = e.address;
         t->moving_node = 0;
         t->moving_owed = OWED_NONE;
         t->moved.leaf = 0;
     }
     ep_tree_block block;
-    if (block_take_of(tree, address, &block)) {
-        return end_block(tree, t, thread, &block, columns->id[row], moves);
+    if (block_take_of(tree, e.address, &block)) {
+        return end_block(tree, t, e, &block, moves);
     }
     tree->unknown_frees++;
     if (EP_UNLIKELY(tree->later != NULL)) {
         ep_tree_owe(tree, (ep_tree_owed){
-                              .address = address,
-                              .site = columns->id[row],
-                              .thread = thread,
+                              .address = e.address,
+                              .site = e.site,
+                              .thread = e.thread,
                               .debt = moves ? EP_TREE_MOVES : EP_TREE_FREES,
                           });
         t->moving_owed = moves ? (uint32_t)tree->later->owed_count : t->moving_owed;
@@ -409,7 +425,8 @@ revive_block(ep_tree *tree, ep_tree_thread *t, const ep_columns *columns, size_t
     if (at->origin != 0) {
         return EP_OK;    /* another thread has a block at the address, so the old one did end */
     }
-    if (block_put(tree, at, &t->moved) != EP_OK) {
+    uint32_t origin = ep_tree_find_origin(tree, t->moved.leaf, t->moved.owner);
+    if (block_put(tree, at, &t->moved, origin) != EP_OK) {
         return EP_NOMEM;
     }
     tree->nodes[t->moving_node].freed -= t->moved.size;
@@ -430,12 +447,14 @@ open_tables(ep_tree *tree)
     tree->place_slots = ep_array_new_zeroed(tree->place_mask + 1, sizeof *tree->place_slots);
     tree->place_of_site =
         ep_array_new_zeroed(tree->facts.map->site_count + 1, sizeof *tree->place_of_site);
+    tree->known_children = ep_array_new(EP_TREE_KNOWN, sizeof *tree->known_children);
+    tree->known_leaves = ep_array_new(EP_TREE_KNOWN, sizeof *tree->known_leaves);
     tree->threads = ep_calloc(tree->facts.thread_count, sizeof *tree->threads);
     tree->thread_sums = ep_calloc(tree->facts.thread_count, sizeof *tree->thread_sums);
     tree->bins = ep_calloc(EP_TREE_BINS, sizeof *tree->bins);
     tree->bin_end_ns = ep_bin_start(tree->facts.length_ns, EP_TREE_BINS, 1);
-    if (tree->place_slots == NULL || tree->place_of_site == NULL ||
-        tree->threads == NULL || tree->thread_sums == NULL || tree->bins == NULL ||
+    if (tree->place_slots == NULL || tree->place_of_site == NULL || tree->known_children == NULL ||
+        tree->known_leaves == NULL || tree->threads == NULL || tree->thread_sums == NULL || tree->bins == NULL ||
         ep_tree_pair_open(&tree->children, 4096) != EP_OK ||
         ep_tree_pair_open(&tree->leaf_map, 4096) != EP_OK ||
         ep_tree_pair_open(&tree->origin_map, 4096) != EP_OK ||
@@ -447,6 +466,8 @@ open_tables(ep_tree *tree)
         !ep_grow((void **)&tree->leaves, &tree->leaf_capacity, 1, sizeof *tree->leaves)) {
         return EP_NOMEM;
     }
+    ep_tree_forget_known(tree);
+    ep_tree_take_bin(tree);
     tree->leaf_count = 1;
     tree->origin_count = 1;
     tree->origin_limit = EP_TREE_ORIGINS_LEAST;
@@ -468,6 +489,7 @@ tree_begin(ep_fold *fold, const ep_fold_facts *facts)
     tree->facts = *facts;
     tree->lock_kinds = facts->has_lock && facts->thread_count > 1 ? ep_kinds_under_lock() : 0;
     ep_status status = open_tables(tree);
+    status = status != EP_OK ? status : ep_tree_list_endings(tree);
     if (status == EP_OK && tree->is_part && !tree->is_first) {
         status = ep_tree_later_open(tree);
     }
@@ -491,6 +513,20 @@ tree_begin(ep_fold *fold, const ep_fold_facts *facts)
 /* A slot is fetched into the cache this many allocator events before its use. 40 was no faster. */
 #define PREFETCH_EVENTS 16
 
+/* What each allocator event does first. It is in each of the branches on the kind: with a branch of its own
+ * the processor guesses twice what comes next. Returns: the event's address. */
+static EP_INLINE uint64_t
+next_block(ep_tree *tree, const ep_columns *columns, size_t event, int64_t time_ns)
+{
+    if (EP_UNLIKELY(time_ns >= tree->bin_end_ns)) {
+        ep_tree_next_bin(tree, time_ns);
+    }
+    if (EP_LIKELY(event + PREFETCH_EVENTS < columns->alloc_count)) {
+        ep_live_expect(&tree->by_address, columns->address[event + PREFETCH_EVENTS]);
+    }
+    return columns->address[event];
+}
+
 /* HOT, budget 12 ns an event. several: processes; a constant, so that one process pays nothing for it. */
 static EP_INLINE EP_CHECKED ep_status
 events_of(ep_tree *tree, const ep_batch *batch, const bool several)
@@ -509,6 +545,10 @@ events_of(ep_tree *tree, const ep_batch *batch, const bool several)
         ep_tree_thread *t = &tree->threads[thread];
         ep_status status = EP_OK;
         int64_t waited_ns = 0;
+        if (several && EP_UNLIKELY(time_ns > tree->ending_ns) &&
+            ep_tree_end_processes(tree, time_ns) != EP_OK) {
+            return EP_NOMEM;
+        }
         uint8_t work = tree->work[kind];
         if (work & WORK_UNDER_LOCK) {
             ep_tenure_clock *clock =
@@ -519,17 +559,8 @@ events_of(ep_tree *tree, const ep_batch *batch, const bool several)
             ep_tenure_event(clock, thread, time_ns);
             waited_ns = ep_tenure_others_ns(clock, thread);
         }
-        uint8_t action = work & WORK_MASK;
-        if (action >= WORK_BLOCK) {
-            if (EP_UNLIKELY(time_ns >= tree->bin_end_ns)) {
-                next_bin(tree, time_ns);
-            }
-            if (EP_LIKELY(event + PREFETCH_EVENTS < columns->alloc_count)) {
-                uint64_t soon = columns->address[event + PREFETCH_EVENTS];
-                ep_live_expect(&tree->by_address, soon);
-            }
-        }
-        switch (action) {
+        block_event e = {.time_ns = time_ns, .thread = thread, .site = ids[row], .kind = kind};
+        switch (work & WORK_MASK) {
             case WORK_BEGIN:
                 status = begin_call(tree, t, kind, ids[row], time_ns, waited_ns, false);
                 break;
@@ -537,16 +568,22 @@ events_of(ep_tree *tree, const ep_batch *batch, const bool several)
                 end_call(tree, t, work, ids[row], time_ns, waited_ns);
                 break;
             case WORK_ALLOCATE:
+                e.address = next_block(tree, columns, event, time_ns);
                 t->moving = t->moving && (work & WORK_MOVES) == 0;
-                status = begin_block(tree, t, thread, columns, event++, row);
+                status = begin_block(tree, t, e, (uint64_t)columns->size[event], columns, event);
+                event++;
                 break;
             case WORK_FREE:
-                status = free_block(tree, t, thread, columns, event++, row);
+                e.address = next_block(tree, columns, event, time_ns);
+                status = free_block(tree, t, e, (work & WORK_MOVES) != 0);
+                event++;
                 break;
             case WORK_REVIVE:
+                (void)next_block(tree, columns, event, time_ns);
                 status = revive_block(tree, t, columns, event++, row);
                 break;
             case WORK_BLOCK:
+                (void)next_block(tree, columns, event, time_ns);
                 event++;
                 break;
             default:
@@ -591,19 +628,27 @@ ep_tree_finish(ep_tree *tree)
         }
         tree->thread_sums[thread].in_calls = t->frames[0].below_ns;
     }
-    next_bin(tree, INT64_MAX - 1);
+    ep_tree_take_bin(tree);
+    tree->failed = ep_tree_end_processes(tree, tree->facts.length_ns) != EP_OK || tree->failed;
+    ep_tree_keep_bin(tree);
+    fill_bins(tree, INT64_MAX - 1);
     for (size_t i = 1; i < tree->leaf_count; i++) {
         touch(tree, (uint32_t)i);
     }
     for (unsigned domain = 0; domain < EP_DOMAIN_COUNT; domain++) {
         touch_domain(tree, domain);
     }
+    ep_tree_bring_back(tree);
 }
 
 static ep_status
 tree_end(ep_fold *fold)
 {
     ep_tree *tree = (ep_tree *)fold;
+    ep_tree_keep_bin(tree);
+    for (size_t thread = 0; thread < tree->facts.thread_count; thread++) {
+        tree->thread_sums[thread].allocated = tree->threads[thread].allocated;
+    }
     if (!tree->is_part) {
         ep_tree_finish(tree);
     }
@@ -627,10 +672,14 @@ tree_clear(ep_fold *fold)
     free(tree->lengths);
     free(tree->place_of_site);
     free(tree->place_slots);
+    free(tree->known_children);
+    free(tree->known_leaves);
     free(tree->origins);
     free(tree->origin_map.slots);
     ep_live_clear(&tree->by_address);
     free(tree->late);
+    free(tree->endings);
+    free(tree->gone);
     free(tree->bins);
     free(tree->thread_sums);
     ep_tree_later_clear(tree);

@@ -17,6 +17,7 @@
 #ifndef EP_TREE_H
 #define EP_TREE_H
 
+#include "endings.h"
 #include "fold.h"
 #include "live_blocks.h"
 #include "tenures.h"
@@ -43,7 +44,6 @@ typedef struct ep_tree_node {
     int64_t longest, shortest;      /* ns, of whole calls; -1: there is none */
     int64_t cut, cut_ns;      /* calls and resumes that are not whole; time in those and in what was open */
     uint64_t freed;           /* bytes freed here, whoever allocated them */
-    uint32_t last_leaf, last_child;    /* caches of one; 0: empty */
 } ep_tree_node;
 
 typedef struct ep_tree_leaf {
@@ -53,7 +53,6 @@ typedef struct ep_tree_leaf {
     uint64_t live, live_blocks;
     uint64_t at_peak, at_peak_blocks;        /* after end(): what was alive at the peak */
     uint64_t temporary, temporary_blocks;    /* freed at once, or by the call that made them */
-    uint32_t last_owner, last_origin;        /* a cache of one; last_origin 0: empty */
 } ep_tree_leaf;
 
 /* What blocks of the same leaf, thread and allocator have in common. Those without a live block are dropped
@@ -67,6 +66,26 @@ typedef struct ep_pair_map {
     uint32_t *slots;
     size_t mask, used;
 } ep_pair_map;
+
+/* Two caches of what an event needs, by its node and its site: the node's child, and its leaf with an
+ * origin. An entry is taken over by the next pair that has the same hash. */
+#define EP_TREE_KNOWN_BITS 13
+#define EP_TREE_KNOWN ((size_t)1 << EP_TREE_KNOWN_BITS)
+typedef struct ep_tree_known_child {
+    uint64_t key;             /* node, site */
+    uint32_t child;
+} ep_tree_known_child;
+
+typedef struct ep_tree_known_leaf {
+    uint64_t key;             /* node, site */
+    uint32_t leaf, owner;
+    uint32_t origin;          /* of the two; 0: not looked up yet */
+} ep_tree_known_leaf;
+
+/* Of a leaf: blocks that were not freed before their process ended. */
+typedef struct ep_tree_gone {
+    uint64_t bytes, blocks;
+} ep_tree_gone;
 
 /* Live bytes in one of EP_TREE_BINS equally long parts of the window. */
 typedef struct ep_tree_bin {
@@ -131,6 +150,8 @@ typedef struct ep_tree {
     ep_pair_map length_map;   /* (function, bin) -> length */
     bool failed;              /* out of memory where no status is returned */
     uint32_t *place_of_site;  /* place + 1; 0: not looked up yet */
+    ep_tree_known_child *known_children;    /* EP_TREE_KNOWN long */
+    ep_tree_known_leaf *known_leaves;       /* as long */
     uint32_t *place_slots;    /* place + 1, by hash */
     size_t place_mask;
     struct ep_tree_thread *threads;
@@ -144,14 +165,25 @@ typedef struct ep_tree {
     ep_kind_set lock_kinds;
     uint8_t work[EP_KIND_COUNT];    /* what to do with an event of the kind: tree.c */
     uint8_t domain_of[EP_KIND_COUNT];    /* ep_domain */
+    ep_ending *endings;             /* endings.h */
+    size_t ending_count, next_ending;
+    int64_t ending_ns;              /* of the next */
+    ep_tree_gone *gone;             /* by leaf, as far as the array goes; end() adds them to `live` */
+    size_t gone_capacity;
+    uint64_t domain_gone[EP_DOMAIN_COUNT];
     struct ep_tree_later *later;    /* of a part that is not the first: what the parts before it resolve */
     uint64_t epoch;
     uint64_t calls_begun;
     size_t bin;               /* the current one of bins */
     int64_t bin_end_ns;
+    int64_t bin_min, bin_max; /* of the current one while events are read; see ep_tree_keep_bin() */
+    int64_t rise;             /* live bytes above are a maximum of the bin, if not of all */
 } ep_tree;
 
 /* Before the first run. max_nodes: 0 for EP_TREE_NODES_MAX. Afterwards fold.type->clear() frees it.
+ *
+ * Of several processes (facts.thread_process, open_until_ns): what one has not freed when it ends is alive no
+ * more, and is in no later peak and bin. `live` has it all the same: it was not freed.
  *
  * A run pairs calls as ep_pair_calls() and blocks as ep_pair_blocks() do. One difference: where a realloc
  * failed, and another thread allocated meanwhile, its old block is not counted in between. */

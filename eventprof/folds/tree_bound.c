@@ -128,7 +128,6 @@ rebuild_nodes(ep_tree *tree, rebuilding *r, uint32_t other)
         uint32_t to = parent;
         if (i == 0) {
             r->tree.nodes[0] = *from;
-            r->tree.nodes[0].last_leaf = r->tree.nodes[0].last_child = 0;
             r->tree.node_count = 1;
             r->node_to[0] = 0;
             continue;
@@ -143,7 +142,6 @@ rebuild_nodes(ep_tree *tree, rebuilding *r, uint32_t other)
             uint32_t own_parent = r->tree.nodes[to].parent;
             r->tree.nodes[to] = *from;
             r->tree.nodes[to].parent = own_parent;
-            r->tree.nodes[to].last_leaf = r->tree.nodes[to].last_child = 0;
         } else {
             ep_tree_fold_node(&r->tree.nodes[to], from);
             tree->folded += !is_other;
@@ -179,7 +177,6 @@ rebuild_leaves(ep_tree *tree, rebuilding *r, uint32_t other)
         r->tree.leaves[r->leaf_to[i]] = *from;
         r->tree.leaves[r->leaf_to[i]].node = node;
         r->tree.leaves[r->leaf_to[i]].place = place;
-        r->tree.leaves[r->leaf_to[i]].last_origin = 0;
     }
     return EP_OK;
 }
@@ -247,6 +244,8 @@ ep_tree_shrink(ep_tree *tree)
     status = status != EP_OK ? status : renumber_origins(tree, &r);
     if (status == EP_OK) {
         renumber(tree, &r);
+        ep_tree_renumber_gone(tree, r.leaf_to, tree->leaf_count);
+        ep_tree_forget_known(tree);
         ep_tree old = *tree;
         tree->nodes = r.tree.nodes;
         tree->node_count = r.tree.node_count;

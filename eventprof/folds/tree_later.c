@@ -186,21 +186,29 @@ add_owed(ep_tree *tree, ep_tree_owed owed)
 {
     ep_tree_later *later = tree->later;
     const ep_tree_thread *t = &tree->threads[owed.thread];
-    ep_tree_bin *bin = &tree->bins[tree->bin];
+    int64_t live = (int64_t)tree->live;
     if (later->owed_count >= OWED_EARLIER - 1 ||
         !ep_grow_raw((void **)&later->owed, &later->owed_capacity, later->owed_count + 1,
                      sizeof *later->owed)) {
         tree->failed = true;
         return;
     }
-    owed.min = bin->min;
-    owed.max = bin->max;
+    owed.min = tree->bin_min;
+    owed.max = tree->bin_max;
     owed.bin = tree->bin;
     owed.node = t->frames[t->depth].node;
     owed.depth = t->frames[t->depth].cut ? (uint32_t)t->depth : 0;
     owed.before_births = !t->has_birth;
     later->owed[later->owed_count++] = owed;
-    *bin = (ep_tree_bin){bin->last, bin->last, bin->last};
+    tree->bins[tree->bin] = (ep_tree_bin){live, live, live};
+    ep_tree_take_bin(tree);
+}
+
+void
+ep_tree_owe_ending(ep_tree *tree, int32_t process)
+{
+    ep_tree_add_summit(tree);
+    add_owed(tree, (ep_tree_owed){.address = (uint64_t)process, .debt = EP_TREE_ENDS});
 }
 
 void

@@ -7,6 +7,12 @@
 
 #define NO_SUMMIT SIZE_MAX
 
+/* A block that EP_TREE_ENDS, the number `owed`, has resolved. */
+typedef struct ended_block {
+    size_t owed;
+    ep_tree_block block;
+} ended_block;
+
 typedef struct merging {
     ep_tree *into, *from;
     ep_tree_later *later;     /* of `from` */
@@ -15,6 +21,8 @@ typedef struct merging {
     uint64_t *call_to;        /* number in `into` of each call that was open where `from` begins */
     size_t call_count;
     ep_tree_block *resolved;  /* for each of later->owed; leaf 0: nothing */
+    struct ended_block *ended;    /* blocks of processes that ended in the later part, in order */
+    size_t ended_count, ended_capacity;
     uint64_t gone;            /* bytes of earlier parts that `from` has freed so far; at the end the sum */
     uint64_t calls;           /* of the parts before */
 } merging;
@@ -270,7 +278,7 @@ static EP_CHECKED ep_status
 put_block(ep_tree *tree, const ep_tree_block *block)
 {
     ep_live_entry *at = ep_live_find(&tree->by_address, block->address);
-    return at->origin != 0 ? EP_OK : block_put(tree, at, block);
+    return at->origin != 0 ? EP_OK : block_put(tree, at, block, ep_tree_find_origin(tree, block->leaf, block->owner));
 }
 
 /* Undoes a realloc_free whose realloc failed. */
@@ -310,6 +318,26 @@ is_temporary(const merging *m, const ep_tree_owed *owed, const ep_tree_block *bl
     return brief || local;
 }
 
+/* What ep_tree_take_process() tells of. */
+typedef struct ending_of {
+    merging *m;
+    size_t owed;
+} ending_of;
+
+static EP_CHECKED ep_status
+note_ended(ep_tree *tree, const ep_tree_block *block, void *context)
+{
+    (void)tree;
+    const ending_of *of = context;
+    merging *m = of->m;
+    if (!ep_grow_raw((void **)&m->ended, &m->ended_capacity, m->ended_count + 1, sizeof *m->ended)) {
+        return EP_NOMEM;
+    }
+    m->ended[m->ended_count++] = (ended_block){of->owed, *block};
+    m->gone += block->size;
+    return EP_OK;
+}
+
 /* One of later->owed. */
 static EP_CHECKED ep_status
 resolve(merging *m, size_t number)
@@ -320,6 +348,9 @@ resolve(merging *m, size_t number)
     m->resolved[number].leaf = 0;
     if (owed->debt == EP_TREE_REVIVES) {
         return revive(m, number);
+    }
+    if (owed->debt == EP_TREE_ENDS) {
+        return ep_tree_take_process(into, (int32_t)owed->address, note_ended, &(ending_of){m, number});
     }
     if (!block_take_of(into, owed->address, &block)) {
         return EP_OK;
@@ -335,7 +366,7 @@ resolve(merging *m, size_t number)
     into->unknown_frees--;
     uint32_t node = m->node_to[owed->node];
     if (owed->node == 0) {
-        uint32_t leaf = leaf_of(into, 0, owed->site);
+        uint32_t leaf = leaf_of(into, known_leaf(into, 0, owed->site, 0), 0, owed->site);
         if (leaf == 0) {
             return EP_NOMEM;
         }
@@ -408,7 +439,7 @@ find_peak(merging *m, size_t *found)
 {
     ep_tree *into = m->into;
     uint64_t gone = 0, blocks = 0;
-    size_t owed = 0;
+    size_t owed = 0, ended = 0;
     *found = NO_SUMMIT;
     for (size_t i = 0; i < m->later->summit_count; i++) {
         const ep_tree_summit *summit = &m->later->summits[i];
@@ -418,6 +449,10 @@ find_peak(merging *m, size_t *found)
                 gone += revives ? -m->resolved[owed].size : m->resolved[owed].size;
                 blocks += revives ? (uint64_t)-1 : 1;
             }
+        }
+        for (; ended < m->ended_count && m->ended[ended].owed < summit->owed; ended++) {
+            gone += m->ended[ended].block.size;
+            blocks++;
         }
         uint64_t live = into->live - gone + summit->live;
         if ((int64_t)live > (int64_t)into->peak || into->peak_ns < 0) {
@@ -450,6 +485,12 @@ set_at_peak(merging *m, const ep_tree_summit *summit, ep_tree_save *saves)
             into->domain_at_peak[OWNER_DOMAIN(block->owner)] -= revives ? -block->size : block->size;
         }
     }
+    for (size_t i = 0; i < m->ended_count && m->ended[i].owed < summit->owed; i++) {
+        const ep_tree_block *block = &m->ended[i].block;
+        into->leaves[block->leaf].at_peak -= block->size;
+        into->leaves[block->leaf].at_peak_blocks--;
+        into->domain_at_peak[OWNER_DOMAIN(block->owner)] -= block->size;
+    }
     for (size_t i = 1; i < from->leaf_count; i++) {
         const ep_tree_leaf *leaf = &from->leaves[i];
         bool saved = leaf->epoch >= summit->epoch;
@@ -475,7 +516,7 @@ set_at_peak(merging *m, const ep_tree_summit *summit, ep_tree_save *saves)
 }
 
 /* Adds live blocks and bytes: those of earlier parts that were not freed, and those of the later part. */
-static void
+static EP_CHECKED ep_status
 add_live_figures(merging *m)
 {
     ep_tree *into = m->into;
@@ -491,6 +532,17 @@ add_live_figures(merging *m)
             into->domain_live[OWNER_DOMAIN(block->owner)] -= size;
             into->live -= size;
             into->live_blocks -= one;
+        }
+    }
+    for (size_t i = 0; i < m->ended_count; i++) {
+        const ep_tree_block *block = &m->ended[i].block;
+        into->leaves[block->leaf].live -= block->size;
+        into->leaves[block->leaf].live_blocks--;
+        into->domain_live[OWNER_DOMAIN(block->owner)] -= block->size;
+        into->live -= block->size;
+        into->live_blocks--;
+        if (ep_tree_add_gone(into, block) != EP_OK) {
+            return EP_NOMEM;
         }
     }
     for (size_t i = 1; i < from->leaf_count; i++) {
@@ -513,6 +565,8 @@ add_live_figures(merging *m)
     }
     into->live += from->live;
     into->live_blocks += from->live_blocks;
+    ep_tree_skip_endings(into, from);
+    return ep_tree_merge_gone(into, from, m->leaf_to);
 }
 
 static ep_tree_block
@@ -619,7 +673,10 @@ merge(merging *m)
         set_at_peak(m, &m->later->summits[summit], saves);
         free(saves);
     }
-    add_live_figures(m);
+    status = add_live_figures(m);
+    if (status != EP_OK) {
+        return status;
+    }
     into->bins[into->bin].last = (int64_t)into->live;
     number_calls(m);
     status = add_blocks(m);
@@ -657,5 +714,6 @@ ep_tree_merge(ep_tree *into, ep_tree *later)
     free(m.leaf_to);
     free(m.call_to);
     free(m.resolved);
+    free(m.ended);
     return status;
 }

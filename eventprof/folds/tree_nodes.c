@@ -161,8 +161,28 @@ ep_tree_add_leaf(ep_tree *tree, uint32_t node, uint32_t place)
     return index;
 }
 
+void
+ep_tree_forget_known(ep_tree *tree)
+{
+    memset(tree->known_children, 0xff, EP_TREE_KNOWN * sizeof *tree->known_children);
+    memset(tree->known_leaves, 0xff, EP_TREE_KNOWN * sizeof *tree->known_leaves);
+}
+
 uint32_t
-ep_tree_new_leaf(ep_tree *tree, uint32_t node, uint32_t site)
+ep_tree_find_child(ep_tree *tree, uint32_t parent, uint32_t site)
+{
+    uint32_t place = place_of_site(tree, site);
+    uint32_t node = place != UINT32_MAX ? child_of(tree, parent, place) : UINT32_MAX;
+    if (EP_LIKELY(node != UINT32_MAX)) {
+        uint64_t key = known_key(parent, site);
+        tree->known_children[known_slot(key)] = (ep_tree_known_child){key, node};
+    }
+    return node;
+}
+
+/* Fails: 0. */
+static uint32_t
+find_leaf(ep_tree *tree, uint32_t node, uint32_t site)
 {
     uint32_t place = place_of_site(tree, site);
     if (place == UINT32_MAX) {
@@ -182,6 +202,16 @@ ep_tree_new_leaf(ep_tree *tree, uint32_t node, uint32_t site)
         return index - 1;
     }
     return ep_tree_add_leaf(tree, node, place);
+}
+
+uint32_t
+ep_tree_find_leaf(ep_tree *tree, ep_tree_known_leaf *known, uint32_t node, uint32_t site)
+{
+    uint32_t leaf = find_leaf(tree, node, site);
+    if (EP_LIKELY(leaf != 0)) {
+        *known = (ep_tree_known_leaf){.key = known_key(node, site), .leaf = leaf};
+    }
+    return leaf;
 }
 
 /* Gives the origins that live blocks have new numbers from 1 on. *count: how many there are. */
@@ -231,9 +261,7 @@ drop_origins(ep_tree *tree)
             tree->origin_map.used++;
         }
     }
-    for (size_t i = 1; i < tree->leaf_count; i++) {
-        tree->leaves[i].last_origin = 0;
-    }
+    ep_tree_forget_known(tree);
     /* All live blocks and leaves are read each time; so the next time is as much later. */
     size_t limit = 2 * count, work = (tree->by_address.end + tree->leaf_count) / 16;
     limit = work > limit ? work : limit;
@@ -261,7 +289,14 @@ ep_tree_find_origin(ep_tree *tree, uint32_t leaf, uint32_t owner)
         tree->origins[row] = (ep_tree_origin){leaf, owner};
         tree->origin_count++;
     }
-    tree->leaves[leaf].last_owner = owner;
-    tree->leaves[leaf].last_origin = (uint32_t)row;
     return (uint32_t)row;
+}
+
+uint32_t
+ep_tree_know_origin(ep_tree *tree, ep_tree_known_leaf *known, uint32_t leaf, uint32_t owner)
+{
+    uint32_t origin = ep_tree_find_origin(tree, leaf, owner);    /* may forget the entry */
+    known->owner = owner;
+    known->origin = origin;
+    return origin;
 }

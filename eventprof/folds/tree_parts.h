@@ -42,6 +42,7 @@ typedef struct ep_tree_thread {
     size_t depth, capacity;
     int32_t absent_key;   /* no frame with a call below absent_before has it; see pair.c */
     uint64_t absent_before;
+    int64_t allocated;    /* bytes */
     uint64_t last_birth;  /* address of its last allocation; a block of the thread that is there is that */
     bool has_birth;
     /* A realloc_free whose realloc has not come yet. */
@@ -59,6 +60,7 @@ typedef enum ep_tree_debt {
     EP_TREE_FREES,     /* a block that the part did not see begin */
     EP_TREE_MOVES,     /* the same, by a realloc_free */
     EP_TREE_REVIVES,   /* a realloc failed: undoes what `undone` says */
+    EP_TREE_ENDS,      /* a process ended: all its blocks */
     EP_TREE_CLAIMS,    /* the part's first allocation at an address: a block there lost its free */
 } ep_tree_debt;
 
@@ -66,7 +68,7 @@ typedef enum ep_tree_debt {
 #define OWED_EARLIER UINT32_MAX    /* undoes the last realloc_free before the part */
 
 typedef struct ep_tree_owed {
-    uint64_t address;
+    uint64_t address;     /* of ENDS: the number of the process */
     int64_t min, max;     /* live bytes of the part since the one before, in this bin */
     size_t bin;
     uint32_t undone;      /* of REVIVES: number + 1, or OWED_EARLIER */
@@ -141,6 +143,9 @@ EP_COLD void ep_tree_owe(ep_tree *tree, ep_tree_owed owed);
 
 /* Notes the last maximum as a summit, unless that was done. */
 EP_COLD void ep_tree_add_summit(ep_tree *tree);
+
+/* A process ended. The caller drops the blocks of the part. */
+EP_COLD void ep_tree_owe_ending(ep_tree *tree, int32_t process);
 
 /* An allocation at an address without a block in the part. */
 EP_COLD void ep_tree_claim(ep_tree *tree, uint64_t address, int32_t thread);
@@ -242,47 +247,83 @@ note_length(ep_tree *tree, int32_t function, int64_t ns)
 EP_COLD EP_CHECKED ep_status ep_tree_add_node(ep_tree *tree, uint32_t parent, uint32_t place);
 
 /* The child of a node, made if it is new. Fails: UINT32_MAX. */
-static EP_INLINE uint32_t
+static inline uint32_t
 child_of(ep_tree *tree, uint32_t parent, uint32_t place)
 {
-    ep_tree_node *n = &tree->nodes[parent];
-    if (EP_LIKELY(n->last_child != 0 && tree->nodes[n->last_child].place == place)) {
-        return n->last_child;
-    }
     uint32_t index = PAIR_FIND(&tree->children, tree->nodes, parent, place);
     if (EP_UNLIKELY(index == 0)) {
         if (tree->node_count >= UINT32_MAX - 1 || ep_tree_add_node(tree, parent, place) != EP_OK) {
             return UINT32_MAX;
         }
         index = (uint32_t)tree->node_count;
-        n = &tree->nodes[parent];    /* the array may have moved */
     }
-    n->last_child = index - 1;
     return index - 1;
 }
 
-/* Fails: 0. */
-EP_COLD uint32_t ep_tree_new_leaf(ep_tree *tree, uint32_t node, uint32_t site);
+static EP_INLINE uint64_t
+known_key(uint32_t node, uint32_t site)
+{
+    return (uint64_t)node << 32 | site;
+}
+
+static EP_INLINE size_t
+known_slot(uint64_t key)
+{
+    return key * UINT64_C(0x9e3779b97f4a7c15) >> (64 - EP_TREE_KNOWN_BITS);
+}
+
+/* Nothing is known any more: nodes, leaves or origins have other numbers. */
+void ep_tree_forget_known(ep_tree *tree);
+
+/* As child_of(), of the place of a site. */
+uint32_t ep_tree_find_child(ep_tree *tree, uint32_t parent, uint32_t site);
+
+static EP_INLINE uint32_t
+child_of_site(ep_tree *tree, uint32_t parent, uint32_t site)
+{
+    uint64_t key = known_key(parent, site);
+    const ep_tree_known_child *known = &tree->known_children[known_slot(key)];
+    return EP_LIKELY(known->key == key) ? known->child : ep_tree_find_child(tree, parent, site);
+}
+
+/* As leaf_of(), and makes the entry the leaf's. Its origin is not known. */
+uint32_t ep_tree_find_leaf(ep_tree *tree, ep_tree_known_leaf *known, uint32_t node, uint32_t site);
 
 /* Appends a leaf that the node has not yet. Fails: 0. */
 EP_COLD uint32_t ep_tree_add_leaf(ep_tree *tree, uint32_t node, uint32_t place);
 
+/* Where the leaf of a node and a site is kept. A line often has blocks of two allocators in turns (the list
+ * and its items), so each has an entry. */
+static EP_INLINE ep_tree_known_leaf *
+known_leaf(ep_tree *tree, uint32_t node, uint32_t site, unsigned domain)
+{
+    return &tree->known_leaves[known_slot(known_key(node, site)) ^ domain];
+}
+
 /* The leaf of an allocation or a free in a node. Fails: 0. */
 static EP_INLINE uint32_t
-leaf_of(ep_tree *tree, uint32_t node, uint32_t site)
+leaf_of(ep_tree *tree, ep_tree_known_leaf *known, uint32_t node, uint32_t site)
 {
-    uint32_t last = tree->nodes[node].last_leaf, leaf = 0;
-    if (EP_LIKELY(site < tree->facts.map->site_count && tree->place_of_site[site] != 0)) {
-        uint32_t place = tree->place_of_site[site] - 1;
-        if (EP_LIKELY(last != 0 && tree->leaves[last].place == place)) {
-            return last;
-        }
-        uint32_t index = node != 0 ? PAIR_FIND(&tree->leaf_map, tree->leaves, node, place) : 0;
-        leaf = index != 0 ? index - 1 : 0;
-    }
-    leaf = leaf != 0 ? leaf : ep_tree_new_leaf(tree, node, site);
-    tree->nodes[node].last_leaf = leaf;
-    return leaf;
+    return EP_LIKELY(known->key == known_key(node, site)) ? known->leaf
+                                                          : ep_tree_find_leaf(tree, known, node, site);
+}
+
+/* ---- Bins ------------------------------------------------------------------------------------ */
+
+/* While events are read, the current bin is in the tree itself. Writes it into the bins... */
+static inline void
+ep_tree_keep_bin(ep_tree *tree)
+{
+    tree->bins[tree->bin] = (ep_tree_bin){tree->bin_min, tree->bin_max, (int64_t)tree->live};
+}
+
+/* ...and begins with what is there now. Without a maximum yet, the first live bytes are one, however few. */
+static inline void
+ep_tree_take_bin(ep_tree *tree)
+{
+    tree->bin_min = tree->bins[tree->bin].min;
+    tree->bin_max = tree->bins[tree->bin].max;
+    tree->rise = tree->peak_ns < 0 ? INT64_MIN : tree->bin_max;
 }
 
 /* Before the live bytes of a leaf change. */
@@ -319,21 +360,14 @@ touch_domain(ep_tree *tree, unsigned domain)
 /* The origin of blocks of a leaf and an owner, made if it is new. Fails: 0. */
 EP_COLD uint32_t ep_tree_find_origin(ep_tree *tree, uint32_t leaf, uint32_t owner);
 
-/* As ep_tree_find_origin(). */
-static EP_INLINE uint32_t
-origin_of(ep_tree *tree, uint32_t leaf, uint32_t owner)
-{
-    const ep_tree_leaf *l = &tree->leaves[leaf];
-    return EP_LIKELY(l->last_owner == owner && l->last_origin != 0)
-               ? l->last_origin
-               : ep_tree_find_origin(tree, leaf, owner);
-}
+/* The same, and keeps it in the leaf's entry. */
+uint32_t ep_tree_know_origin(ep_tree *tree, ep_tree_known_leaf *known, uint32_t leaf, uint32_t owner);
 
-/* Adds a block at the empty entry of its address. Fails: EP_NOMEM. */
+/* Adds a block at the empty entry of its address. origin: of its leaf and owner; 0: there is no memory.
+ * Fails: EP_NOMEM. */
 static EP_INLINE EP_CHECKED ep_status
-block_put(ep_tree *tree, ep_live_entry *at, const ep_tree_block *block)
+block_put(ep_tree *tree, ep_live_entry *at, const ep_tree_block *block, uint32_t origin)
 {
-    uint32_t origin = origin_of(tree, block->leaf, block->owner);
     if (EP_UNLIKELY(origin == 0)) {
         return EP_NOMEM;
     }
@@ -370,6 +404,38 @@ block_take_of(ep_tree *tree, uint64_t address, ep_tree_block *block)
     ep_live_take(&tree->by_address, at);
     return true;
 }
+
+/* ---- Ends of processes ----------------------------------------------------------------------- */
+
+/* Fails: EP_NOMEM. */
+EP_COLD EP_CHECKED ep_status ep_tree_list_endings(ep_tree *tree);
+
+/* Ends the processes whose end is before a time. Reads the table of live blocks once for each.
+ * Fails: EP_NOMEM. */
+EP_COLD EP_CHECKED ep_status ep_tree_end_processes(ep_tree *tree, int64_t time_ns);
+
+typedef ep_status ep_tree_taker(ep_tree *tree, const ep_tree_block *block, void *context);
+
+/* Takes all blocks of a process out of the table. Fails: as `take`. */
+EP_COLD EP_CHECKED ep_status ep_tree_take_process(ep_tree *tree, int32_t process, ep_tree_taker *take,
+                                                  void *context);
+
+/* A block that was not freed before its process ended. Fails: EP_NOMEM. */
+EP_COLD EP_CHECKED ep_status ep_tree_add_gone(ep_tree *tree, const ep_tree_block *block);
+
+/* The same of the leaves of a later part. Fails: EP_NOMEM. */
+EP_COLD EP_CHECKED ep_status ep_tree_merge_gone(ep_tree *into, const ep_tree *from,
+                                                const uint32_t *leaf_to);
+EP_COLD void ep_tree_renumber_gone(ep_tree *tree, const uint32_t *leaf_to, size_t count);
+/* No event follows: `live` is what was not freed. */
+EP_COLD void ep_tree_bring_back(ep_tree *tree);
+EP_COLD void ep_tree_forget_gone(ep_tree *tree);
+
+/* The endings that a later part has seen are over. */
+EP_COLD void ep_tree_skip_endings(ep_tree *into, const ep_tree *later);
+
+/* Makes the bin that a time lies in the current one. */
+EP_COLD void ep_tree_next_bin(ep_tree *tree, int64_t time_ns);
 
 /* ---- The bound ------------------------------------------------------------------------------- */
 

@@ -36,6 +36,8 @@ EP_CHECKED ep_status ep_functions_begin(ep_functions_builder *builder,
 /* Rows from `from` on. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_functions_add(ep_functions_builder *builder, const ep_columns *columns,
                                       size_t from);
+/* One id: of a name, or of a site. The same id may come again. Fails: EP_NOMEM. */
+EP_CHECKED ep_status ep_functions_add_id(ep_functions_builder *builder, bool is_name, uint32_t id);
 /* Moves the table to *out; the builder is empty afterwards. Returns: new in *out. */
 void ep_functions_end(ep_functions_builder *builder, ep_functions *out);
 /* A zeroed or ended builder is allowed. */

@@ -233,9 +233,17 @@ typedef enum ep_blocks_column {
     EP_BLOCKS_FLAGS = 2048    /* sets the last three of ep_block_flag in flags; fills call too */
 } ep_blocks_column;
 
+/* A process ends: the first allocator event that is later, and where its blocks end in `gone`. */
+typedef struct ep_block_ending {
+    int64_t end_ns;
+    uint32_t event;
+    size_t gone_to;
+} ep_block_ending;
+
 /* Block lives, in order of birth. Births and deaths are *allocator events*: indices into
  * columns->alloc_row and its neighbours. A *moment* is a number of allocator events that have
- * happened: block b lives at moment m when birth[b] < m and death[b] >= m.
+ * happened: block b lives at moment m when birth[b] < m and death[b] >= m, unless its process has ended
+ * (ep_block_lives).
  * Invariant: the sizes of the blocks alive at a moment are those born before it less those that
  * died before it. */
 typedef struct ep_blocks {
@@ -249,6 +257,14 @@ typedef struct ep_blocks {
                                       none (unknown block, or a realloc that failed) */
     size_t free_lost_count;        /* blocks with EP_BLOCK_FREE_LOST */
     int32_t *free_lost;            /* which, in order of death */
+
+    /* Of several processes (endings.h): what was not freed by a process that ended. Its `death` is
+     * EP_ROW_NONE all the same. */
+    struct ep_block_ending *endings;    /* in order of time */
+    size_t ending_count;
+    uint32_t *ended_at;            /* by process: endings[].event; EP_ROW_NONE: it ends last */
+    uint32_t *gone;                /* those blocks, by ending */
+    size_t gone_count;
 
     size_t mended_count;           /* blocks with EP_BLOCK_MENDED */
     size_t older_count;            /* frees of unknown blocks, all older than the recording */
@@ -309,10 +325,17 @@ size_t ep_blocks_moment(const ep_pair_input *input, int64_t time_ns);
 /* Frees what the object holds; a zeroed or closed object is allowed. */
 void ep_blocks_clear(ep_blocks *blocks);
 
+/* A moment behind all others, at which all is alive that was not freed, whether its process ended or not. */
+#define EP_MOMENT_END ((size_t)EP_ROW_NONE)
+
+/* Whether its process ended before a moment, without a free. There are endings. */
+bool ep_block_is_gone(const ep_blocks *blocks, size_t block, size_t moment);
+
 static inline bool
 ep_block_lives(const ep_blocks *blocks, size_t block, size_t moment)
 {
-    return blocks->birth[block] < moment && blocks->death[block] >= moment;
+    return blocks->birth[block] < moment && blocks->death[block] >= moment &&
+           (blocks->ending_count == 0 || !ep_block_is_gone(blocks, block, moment));
 }
 
 static inline int64_t

@@ -1,6 +1,7 @@
 /* Pairs mallocs with their frees; the contract is in pair.h. summary_memory.c has curves and groups of
  * blocks. */
 #include "array.h"
+#include "endings.h"
 #include "invariants.h"
 #include "pair.h"
 
@@ -435,6 +436,7 @@ ep_pair_blocks(const ep_pair_input *input, const ep_progress *progress, ep_block
         EP_CHECK_INVARIANTS(table_check(&pairing.table, pairing.blocks.count));
         status = end_free_lost(&pairing);
     }
+    status = status != EP_OK ? status : ep_blocks_find_gone(&pairing.blocks);
     if (status == EP_OK) {
         *out = pairing.blocks;
         pairing.blocks = (ep_blocks){0};
@@ -452,6 +454,9 @@ ep_blocks_clear(ep_blocks *blocks)
     free(blocks->flags);
     free(blocks->event_block);
     free(blocks->free_lost);
+    free(blocks->endings);
+    free(blocks->ended_at);
+    free(blocks->gone);
     free(blocks->address);
     free(blocks->size);
     free(blocks->domain);

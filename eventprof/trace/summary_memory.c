@@ -6,7 +6,7 @@
 /* ---- Changes --------------------------------------------------------------------------------- */
 
 /* Iterates over the changes of live memory, in order. A block whose free was lost ends right before the
- * birth of the next block at its address. */
+ * birth of the next block at its address; one that was not freed, when its process ends. */
 typedef struct change_cursor {
     const ep_blocks *blocks;
     unsigned domains;
@@ -14,6 +14,7 @@ typedef struct change_cursor {
     int32_t born;           /* blocks born before `event`: the next birth is that of the block with this
                              * number */
     size_t free_lost;       /* blocks before this index have ended */
+    size_t ending, gone;    /* the same, of endings and gone */
     /* the change found last */
     size_t block;
     int64_t change;         /* of the number of blocks: 1 or -1 */
@@ -33,6 +34,29 @@ is_counted(const change_cursor *cursor)
     return (cursor->domains & EP_DOMAIN_BIT(domain)) != 0;
 }
 
+/* The next of the blocks that are gone before the next event. False: there is none. */
+static bool
+next_gone(change_cursor *cursor)
+{
+    const ep_blocks *blocks = cursor->blocks;
+    for (; cursor->ending < blocks->ending_count; cursor->ending++) {
+        const ep_block_ending *ending = &blocks->endings[cursor->ending];
+        if (ending->event > cursor->event) {
+            return false;
+        }
+        while (cursor->gone < ending->gone_to) {
+            cursor->block = blocks->gone[cursor->gone++];
+            cursor->change = -1;
+            cursor->bytes = -ep_block_size(blocks, cursor->block);
+            cursor->time = ending->end_ns;
+            if (is_counted(cursor)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* The next change of a counted domain. False: there is none. */
 static bool
 next_change(change_cursor *cursor)
@@ -41,6 +65,9 @@ next_change(change_cursor *cursor)
     const ep_columns *columns = blocks->input->columns;
 
     while (cursor->event < columns->alloc_count) {
+        if (EP_UNLIKELY(cursor->ending < blocks->ending_count) && next_gone(cursor)) {
+            return true;
+        }
         size_t event = cursor->event;
         int32_t block = blocks->event_block[event];
         if (EP_UNLIKELY(cursor->free_lost < blocks->free_lost_count) &&
@@ -64,7 +91,7 @@ next_change(change_cursor *cursor)
             return true;
         }
     }
-    return false;
+    return next_gone(cursor);
 }
 
 /* ---- Curve and peak -------------------------------------------------------------------------- */
@@ -73,7 +100,7 @@ ep_status
 ep_summary_curve(const ep_blocks *blocks, unsigned domains, ep_curve *out)
 {
     ep_curve curve = {0};
-    size_t room = blocks->input->columns->alloc_count + blocks->free_lost_count;
+    size_t room = blocks->input->columns->alloc_count + blocks->free_lost_count + blocks->gone_count;
     curve.time = ep_array_new(room, sizeof *curve.time);
     curve.live = ep_array_new(room, sizeof *curve.live);
     curve.blocks = ep_array_new(room, sizeof *curve.blocks);

@@ -49,6 +49,7 @@ facts_of(program *p)
         .thread_count = THREADS,
         .open_at_start = p->open,
         .length_ns = p->input.length_ns,
+        .open_until_ns = p->input.open_until_ns,
         .thread_process = p->input.thread_process,
         .has_lock = true,
     };
@@ -98,17 +99,52 @@ static const int32_t processes[THREADS] = {0, 1, 0, 2, 1};
 
 #define ADDRESSES 40
 
+/* Programs of several processes; of those with an even seed some end early. */
+static inline void
+have_processes(program *p, uint64_t seed)
+{
+    p->input.thread_process = seed % 5 == 2 ? processes : NULL;
+    p->input.open_until_ns = seed % 10 == 2 ? p->until_ns : NULL;
+}
+
+/* The thread, or, if its process has ended by now, another. */
+static inline int32_t
+thread_of_living(const program *p, int32_t thread, uint64_t event, uint64_t events)
+{
+    bool ended = p->input.open_until_ns != NULL && processes[thread] != 0 &&
+                 event * 3 > events * (uint64_t)(3 - processes[thread]);
+    return ended ? thread / 2 % 2 * 2 : thread;
+}
+
+/* A process has addresses of its own, where that matters. */
+static inline uint64_t
+address_of(const program *p, int32_t thread, uint64_t slot)
+{
+    uint64_t process = p->input.open_until_ns != NULL ? (uint64_t)processes[thread] : 0;
+    return (process << 48) + 0x1000 + 16 * slot;
+}
+
+/* Processes end with their last event, or a little later. */
+static inline void
+set_ends(program *p, uint64_t *random)
+{
+    int64_t ends_ns[THREADS] = {0};
+    for (size_t row = 0; row < p->columns.count; row++)
+        ends_ns[processes[p->columns.thread[row]]] = p->columns.time_ns[row] + (int64_t)below(random, 3);
+    for (int thread = 0; thread < THREADS; thread++) p->until_ns[thread] = ends_ns[processes[thread]];
+}
+
 static inline void
 write_block_event(program *p, uint64_t *random, int32_t thread)
 {
-    uint64_t address = 0x1000 + 16 * below(random, ADDRESSES);
+    uint64_t address = address_of(p, thread, below(random, ADDRESSES));
     unsigned domain = (unsigned)below(random, EP_DOMAIN_COUNT);
     int64_t size = (int64_t)below(random, 5000);
     switch (below(random, 6)) {
         case 0:
             program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, address, -1);
             program_alloc(p, thread, EP_KIND_REALLOC + domain,
-                          0x1000 + 16 * below(random, ADDRESSES), size);
+                          address_of(p, thread, below(random, ADDRESSES)), size);
             break;
         case 1:
             program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, address, -1);
@@ -132,13 +168,14 @@ random_program(uint64_t seed, bool one_thread)
                                      EP_KIND_SPAN_END};
     uint64_t random = seed;
     program *p = program_new();
-    p->input.thread_process = seed % 5 == 2 ? processes : NULL;
+    have_processes(p, seed);
     for (uint64_t i = below(&random, 4); i > 0; i--) {
         program_open(p, (int32_t)below(&random, THREADS), EP_KIND_CALL, random_site(&random));
     }
     uint64_t events = below(&random, 2000);
     for (uint64_t i = 0; i < events; i++) {
         int32_t thread = one_thread ? 0 : (int32_t)below(&random, THREADS);
+        thread = thread_of_living(p, thread, i, events);
         uint64_t what = below(&random, 10);
         /* Some threads' clocks differ by little, some blocks are reused much later. */
         p->now += one_in(&random, 20) ? (int64_t)below(&random, 3 * EP_PAIR_SKEW_NS) : 0;
@@ -151,6 +188,7 @@ random_program(uint64_t seed, bool one_thread)
             write_block_event(p, &random, thread);
         }
     }
+    set_ends(p, &random);
     return p;
 }
 
@@ -161,16 +199,19 @@ whole_program(uint64_t seed, bool with_failures)
 {
     static const ep_kind opens[] = {EP_KIND_CALL, EP_KIND_RESUME, EP_KIND_C_CALL};
     static const ep_kind closes[] = {EP_KIND_RETURN, EP_KIND_YIELD, EP_KIND_UNWIND, EP_KIND_C_RETURN};
-    bool alive[ADDRESSES] = {false};
+    bool all[THREADS][ADDRESSES] = {{false}};
     uint64_t random = seed;
     program *p = program_new();
-    p->input.thread_process = seed % 5 == 2 ? processes : NULL;
+    have_processes(p, seed);
     for (uint64_t i = below(&random, 4); i > 0; i--) {
         program_open(p, (int32_t)below(&random, THREADS), EP_KIND_CALL, random_site(&random));
     }
     uint64_t largest = one_in(&random, 2) ? 5000 : 50;
-    for (uint64_t i = below(&random, 400); i > 0; i--) {
+    uint64_t events = below(&random, 400);
+    for (uint64_t i = 0; i < events; i++) {
         int32_t thread = (int32_t)below(&random, 1 + seed % THREADS);
+        thread = thread_of_living(p, thread, i, events);
+        bool *alive = all[address_of(p, thread, 0) >> 48];
         uint64_t what = below(&random, 12), at = below(&random, ADDRESSES), to;
         unsigned domain = (unsigned)below(&random, EP_DOMAIN_COUNT);
         int64_t size = (int64_t)below(&random, largest);
@@ -180,21 +221,22 @@ whole_program(uint64_t seed, bool with_failures)
         } else if (what < 6) {
             program_call(p, thread, closes[below(&random, 4)], NAME_OF(below(&random, FUNCTIONS)));
         } else if (!alive[at] && !one_in(&random, 20)) {
-            program_alloc(p, thread, EP_KIND_MALLOC + domain, 0x1000 + 16 * at, size);
+            program_alloc(p, thread, EP_KIND_MALLOC + domain, address_of(p, thread, at), size);
             alive[at] = true;
         } else if (with_failures && one_in(&random, 4)) {
-            program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, 0x1000 + 16 * at, -1);
-            program_alloc(p, thread, EP_KIND_REALLOC_FAILED + domain, 0x1000 + 16 * at, size);
+            program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, address_of(p, thread, at), -1);
+            program_alloc(p, thread, EP_KIND_REALLOC_FAILED + domain, address_of(p, thread, at), size);
         } else if (to = below(&random, ADDRESSES), !alive[to] && one_in(&random, 3)) {
-            program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, 0x1000 + 16 * at, -1);
-            program_alloc(p, thread, EP_KIND_REALLOC + domain, 0x1000 + 16 * to, size);
+            program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, address_of(p, thread, at), -1);
+            program_alloc(p, thread, EP_KIND_REALLOC + domain, address_of(p, thread, to), size);
             alive[at] = false;
             alive[to] = true;
         } else {
-            program_alloc(p, thread, EP_KIND_FREE + domain, 0x1000 + 16 * at, -1);
+            program_alloc(p, thread, EP_KIND_FREE + domain, address_of(p, thread, at), -1);
             alive[at] = false;
         }
     }
+    set_ends(p, &random);
     return p;
 }
 

@@ -161,13 +161,17 @@ random_append(ep_row_source *source, ep_columns *to, size_t limit)
     return EP_OK;
 }
 
+/* With an odd seed a second thread reads the rows. */
 START_TEST(sliding_over_rows_makes_no_difference)
 {
+    const ep_apart_limits shipped = ep_apart_limit;
+    size_t ahead = 0;
     for (uint64_t seed = 1; seed < 100; seed++) {
+        ep_apart_limit = (ep_apart_limits){.rows = seed % 2 == 1 ? 0 : SIZE_MAX, .processors = 1};
         program *p = random_program(seed, seed % 4 == 0);
         ep_tree whole = tree_of(p, 0, SIZE_MAX), slid;
         random_source source = {
-            .source = {.room = random_room, .append = random_append},
+            .source = {.room = random_room, .append = random_append, .total = 1},
             .columns = &p->columns,
             .most = 1 + (size_t)(seed % 50),
             .random = seed,
@@ -181,6 +185,8 @@ START_TEST(sliding_over_rows_makes_no_difference)
         ck_assert_int_eq(ep_fold_run(&stream.stream, &facts, folds, 1, NULL), EP_OK);
 
         ck_assert_uint_eq(source.row, p->columns.count);
+        ck_assert(!stream.reads_ahead || seed % 2 == 1);
+        ahead += stream.reads_ahead;
         ck_assert_uint_eq(whole.node_count, slid.node_count);
         ck_assert_uint_eq(whole.leaf_count, slid.leaf_count);
         ck_assert_int_eq(whole.peak_ns, slid.peak_ns);
@@ -198,6 +204,8 @@ START_TEST(sliding_over_rows_makes_no_difference)
         tree_free(&slid);
         program_free(p);
     }
+    ep_apart_limit = shipped;
+    ck_assert_uint_gt(ahead, 30);
 }
 END_TEST
 

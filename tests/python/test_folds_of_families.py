@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import threading
 
@@ -107,6 +108,84 @@ def test_the_page_has_no_lane_for_the_locks_of_several_processes(folder):
     assert [len(column) for column in _tenures(trace, 1)] == [0, 0, 0]
     member = max(members(folder), key=lambda member: len(member.gil))
     assert [len(column) for column in _tenures(member, 1)] == [len(member.gil)] * 3
+
+
+# ---- What ended processes held -------------------------------------------------------------------
+
+MIB = 1 << 20
+
+
+def peak_of_events(trace):
+    """The most bytes that were alive, and the blocks then: event by event, in plain Python."""
+    core = trace._core
+    words, process = trace.events["event"].tolist(), trace.events["process"].tolist()
+    time, address = core.events("time").tolist(), core.events("address").tolist()
+    sizes = core.events("size").tolist()
+    ends = sorted((end, row) for row, end in enumerate(trace.processes["end"].tolist()))
+    alive: dict = {}
+    most = (0, 0)
+    for row, word in enumerate(words):
+        while ends and time[row] > ends[0][0]:
+            ended = ends.pop(0)[1]
+            alive = {key: size for key, size in alive.items() if key[0] != ended}
+        key = process[row], address[row]
+        if word in ("malloc", "calloc", "realloc"):
+            alive[key] = sizes[row]
+            most = max(most, (sum(alive.values()), len(alive)), key=lambda found: found[0])
+        elif word in ("free", "realloc_free"):
+            alive.pop(key, None)
+    return most
+
+
+def test_processes_one_after_another_do_not_add_up_at_the_peak(tmp_path):
+    family = tmp_path / "some.epd"
+    family.mkdir()
+    for number in range(4):
+        with eventprof.record(output=family / f"{number}.epr"):
+            kept = bytearray(50 * MIB)
+        del kept
+
+    passed, decoded = eventprof.open(family), eventprof.open(family)
+    _ = decoded.events["time"]
+
+    for trace in (passed, decoded):
+        assert 50 * MIB <= trace.peak().bytes < 51 * MIB
+        assert sum(trace.peak().by_site["bytes"]) == trace.peak().bytes
+        assert sum(trace.leaks()["bytes"]) == trace._tree.facts["live"] >= 200 * MIB
+    assert max(decoded.memory["live"].tolist()) == decoded.peak().bytes
+    archive = tmp_path / "one.epa"
+    decoded.save(archive)
+    assert eventprof.open(archive).peak().bytes == decoded.peak().bytes
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_peak_of_random_families_is_that_of_their_events(tmp_path, seed):
+    """Recordings that overlap and end with blocks that nobody freed."""
+    chosen, kept, open_ones = random.Random(seed), [], []
+    family = tmp_path / "some.epd"
+    family.mkdir()
+    for number in range(6):
+        recorder = eventprof.record(output=family / f"{number}.epr", calls=number % 2 == 0)
+        recorder.start()
+        open_ones.append(recorder)
+        for _ in range(chosen.randrange(60)):
+            kept.append(bytearray(chosen.randrange(1, 50_000)))
+            if chosen.random() < 0.4:
+                kept.pop(chosen.randrange(len(kept)))
+        if chosen.random() < 0.7:
+            open_ones.pop(0).stop()
+            kept.clear()
+    for recorder in open_ones:
+        recorder.stop()
+
+    trace, other = eventprof.open(family), eventprof.open(family)
+    wanted = peak_of_events(other)
+
+    assert (trace.peak().bytes, trace.peak().blocks) == wanted
+    assert other._core.peak(31)[1:3] == wanted
+    rows = len(other.events)
+    for cuts in ((rows // 2,), tuple(sorted(chosen.randrange(rows) for _ in range(5)))):
+        assert other._core.tree(0, True, False, cuts)["peak"] == wanted[0]
 
 
 # ---- The same as columns give --------------------------------------------------------------------

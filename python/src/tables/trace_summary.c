@@ -192,7 +192,7 @@ grouped(ep_py_trace *self, bool temporary, size_t moment, const char *word)
     return result;
 }
 
-/* alive(moment, by) -> (keys, bytes, blocks), the largest first. moment -1: the end. */
+/* alive(moment, by) -> (keys, bytes, blocks), the largest first. moment -1: what was not freed. */
 PyObject *
 ep_py_trace_alive(PyObject *object, PyObject *args)
 {
@@ -204,7 +204,8 @@ ep_py_trace_alive(PyObject *object, PyObject *args)
         return NULL;
     }
     size_t last = self->trace.decoded.columns.alloc_count;
-    return grouped(self, false, moment < 0 || (size_t)moment > last ? last : (size_t)moment, by);
+    size_t at = moment < 0 ? EP_MOMENT_END : (size_t)moment > last ? last : (size_t)moment;
+    return grouped(self, false, at, by);
 }
 
 /* temporary(by) -> (keys, bytes, blocks). */
