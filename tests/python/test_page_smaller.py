@@ -219,8 +219,8 @@ def test_a_comparison_is_coloured_by_what_changed(browser, before, after, tmp_pa
 
 def test_the_drawing_has_each_wide_node(after):
     stacks = flamegraph.Stacks([after])
-    total = stacks.totals("self", 0)
-    root = ElementTree.fromstring(flamegraph.flamegraph_svg(after, width=1000))
+    total = stacks.totals("calls", 0)
+    root = ElementTree.fromstring(flamegraph.flamegraph_svg(after, "calls", width=1000))
     boxes = root.findall("{*}rect")[1:]
     wide = [node for node in range(1, len(total)) if 1000 * total[node] / total[0] >= 2]
     assert len(boxes) >= len(wide) > 5
