@@ -15,7 +15,7 @@ const MOST_BLOCKS = 20;
 /** @param {import("./data.js").Data} data @param {number} call */
 export function wordsOf(data, call) {
   const { head } = data;
-  const parent = data.parentOf(call);
+  const parent = data.linked ? data.parentOf(call) : -1; // without the links, of some calls a wrong one
   const kind = head.kinds[data.kindOf(call)];
   const thread = head.threads[data.rows[data.rowOf(call)].thread];
   const words = [clean(data.nameOf(data.func[call])), clean(data.placeOf(data.func[call]))];

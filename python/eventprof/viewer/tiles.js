@@ -407,7 +407,8 @@ export class Tiles {
   /** Ends the workers and gives their memory back, after the last tile. */
   end() {
     for (const { worker } of this.helpers || []) worker.terminate();
-    this.helpers = this.rooms = [];
+    this.helpers = [];
+    this.rooms = [];
   }
 
   /** @param {any} made the arrays of a tile that were copied */
