@@ -90,7 +90,7 @@ class Suites:
         self.plain()
         if not quick:
             self.sanitized()
-            self.races("log", "log_taken_back", "gate", "names", "sums")
+            self.races("log", "log_taken_back", "gate", "names", "sums", "folds")
         if valgrind:
             self.with_valgrind()
 
