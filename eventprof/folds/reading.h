@@ -28,11 +28,11 @@ struct ep_row_source {
  *
  *   next     [ looked at only | appended by a second thread meanwhile ]
  * If it pays (apart.h), a second thread reads the next rows while folds are given these. It alone uses the
- * source, the builder and `next` then. What folds read of the builder, the map, it changes only for ids that
- * no row of these has. */
+ * source, the builder and `next` then. Folds read the builder's map; it changes that only for ids that no
+ * row of these has. */
 typedef enum ep_ahead {
     EP_AHEAD_NONE,
-    EP_AHEAD_WANTED,    /* the next rows: who comes first reads them, so that nobody waits for a processor */
+    EP_AHEAD_WANTED,    /* who comes first reads the next rows: nobody waits for a processor */
     EP_AHEAD_RUNS,      /* the second thread reads them */
     EP_AHEAD_DONE,
     EP_AHEAD_END        /* the second thread ends */
