@@ -157,10 +157,11 @@ typedef struct rows {
     int64_t size_sum;
 } rows;
 
-static void
-get_run(ep_events_coder *coder, reader *r, ep_columns *c, rows *at, int32_t thread, size_t events)
+/* at, t: in registers, so that the stores of a row do not make the compiler read them again. */
+static EP_INLINE void
+get_rows(ep_events_coder *coder, reader *r, const ep_columns *c, rows *at, thread_model *t, int32_t thread,
+         size_t events)
 {
-    thread_model *t = thread_of(coder, (size_t)thread);
     for (; events > 0; events--) {
         at->time += get_time(r);
         uint32_t symbol = get_symbol(coder, r, t);
@@ -207,6 +208,18 @@ get_run(ep_events_coder *coder, reader *r, ep_columns *c, rows *at, int32_t thre
         learn(&coder->model, t, symbol);
         at->row += known;
     }
+}
+
+static void
+get_run(ep_events_coder *coder, reader *r, const ep_columns *columns, rows *at, int32_t thread,
+        size_t events)
+{
+    thread_model *t = thread_of(coder, (size_t)thread), now = *t;
+    const ep_columns c = *columns;
+    rows here = *at;
+    get_rows(coder, r, &c, &here, &now, thread, events);
+    *t = now;
+    *at = here;
 }
 
 /* Sets up the streams. False: their lengths do not fit the bytes. */

@@ -28,8 +28,16 @@ struct ep_row_source {
  *
  *   next     [ looked at only | appended by a second thread meanwhile ]
  * If it pays (apart.h), a second thread reads the next rows while folds are given these. It alone uses the
- * source, the builder and `next` then. What folds read of the builder, the map, it changes only for ids that
- * no row of these has. */
+ * source, the builder and `next` then. Folds read the builder's map; it changes that only for ids that no
+ * row of these has. */
+typedef enum ep_ahead {
+    EP_AHEAD_NONE,
+    EP_AHEAD_WANTED,    /* who comes first reads the next rows: nobody waits for a processor */
+    EP_AHEAD_RUNS,      /* the second thread reads them */
+    EP_AHEAD_DONE,
+    EP_AHEAD_END        /* the second thread ends */
+} ep_ahead;
+
 typedef struct ep_sliding_stream {
     ep_stream stream;
     ep_row_source *source;             /* view */
@@ -40,12 +48,15 @@ typedef struct ep_sliding_stream {
     size_t from, safe;
     size_t block;                      /* the first allocator event at or behind `from` */
     bool ended;
-    bool reads_ahead;
-    bool is_apart;                     /* `apart` has to be joined */
+    bool reads_ahead;                  /* what follows is in use */
+    bool has_thread;                   /* `apart` has to be joined */
     ep_apart apart;
+    pthread_mutex_t lock;              /* of `ahead` */
+    pthread_cond_t changed;
+    ep_ahead ahead;
     ep_columns next;
     size_t next_capacity;
-    ep_status next_status;             /* of what the second thread did */
+    ep_status next_status;
     bool next_ended;
 } ep_sliding_stream;
 

@@ -454,7 +454,8 @@ open_tables(ep_tree *tree)
     tree->bins = ep_calloc(EP_TREE_BINS, sizeof *tree->bins);
     tree->bin_end_ns = ep_bin_start(tree->facts.length_ns, EP_TREE_BINS, 1);
     if (tree->place_slots == NULL || tree->place_of_site == NULL || tree->known_children == NULL ||
-        tree->known_leaves == NULL || tree->threads == NULL || tree->thread_sums == NULL || tree->bins == NULL ||
+        tree->known_leaves == NULL || tree->threads == NULL || tree->thread_sums == NULL ||
+        tree->bins == NULL ||
         ep_tree_pair_open(&tree->children, 4096) != EP_OK ||
         ep_tree_pair_open(&tree->leaf_map, 4096) != EP_OK ||
         ep_tree_pair_open(&tree->origin_map, 4096) != EP_OK ||

@@ -182,8 +182,8 @@ typedef struct ep_tree {
 
 /* Before the first run. max_nodes: 0 for EP_TREE_NODES_MAX. Afterwards fold.type->clear() frees it.
  *
- * Of several processes (facts.thread_process, open_until_ns): what one has not freed when it ends is alive no
- * more, and is in no later peak and bin. `live` has it all the same: it was not freed.
+ * Of several processes (facts.thread_process, open_until_ns): what one has not freed when it ends is not
+ * alive any more, and is in no later peak and bin. `live` has it all the same: it was not freed.
  *
  * A run pairs calls as ep_pair_calls() and blocks as ep_pair_blocks() do. One difference: where a realloc
  * failed, and another thread allocated meanwhile, its old block is not counted in between. */

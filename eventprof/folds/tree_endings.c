@@ -1,6 +1,6 @@
-/* Ends of processes in the tree of several: what a process did not free is gone when it ends. The blocks are
- * in no total from then on, nor at a later peak; the tree's `live` has them again at the end, as they are
- * what was not freed. */
+/* Ends of processes in the tree of several: what a process did not free is gone when it ends. These blocks
+ * are in no total from then on, nor at a later peak; the tree's `live` has them again at the end, as they
+ * were not freed. */
 #include <string.h>
 
 #include "memory.h"

@@ -278,7 +278,10 @@ static EP_CHECKED ep_status
 put_block(ep_tree *tree, const ep_tree_block *block)
 {
     ep_live_entry *at = ep_live_find(&tree->by_address, block->address);
-    return at->origin != 0 ? EP_OK : block_put(tree, at, block, ep_tree_find_origin(tree, block->leaf, block->owner));
+    if (at->origin != 0) {
+        return EP_OK;
+    }
+    return block_put(tree, at, block, ep_tree_find_origin(tree, block->leaf, block->owner));
 }
 
 /* Undoes a realloc_free whose realloc failed. */

@@ -317,7 +317,7 @@ ep_tree_keep_bin(ep_tree *tree)
     tree->bins[tree->bin] = (ep_tree_bin){tree->bin_min, tree->bin_max, (int64_t)tree->live};
 }
 
-/* ...and begins with what is there now. Without a maximum yet, the first live bytes are one, however few. */
+/* ...and begins with what is there now. As long as there is no maximum, any live bytes are one. */
 static inline void
 ep_tree_take_bin(ep_tree *tree)
 {

@@ -54,7 +54,7 @@ ep_list_endings(const int32_t *thread_process, const int64_t *until_ns, size_t t
 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
 
-/* The index of the process of a block's thread in ended_at. */
+/* The process of the thread that made a block. */
 static size_t
 process_of(const ep_blocks *blocks, size_t block)
 {
@@ -88,14 +88,17 @@ ep_block_is_gone(const ep_blocks *blocks, size_t block, size_t moment)
     return ended_at != EP_ROW_NONE && blocks->birth[block] < ended_at && moment > ended_at;
 }
 
-/* Lists the blocks that are gone, by ending. rank: by process, which ending is its own; EP_ROW_NONE: none. */
+/* Lists the blocks that are gone, by ending. rank: by process, its ending; EP_ROW_NONE: it has none. */
 static EP_CHECKED ep_status
 list_gone(ep_blocks *blocks, const uint32_t *rank)
 {
     ep_block_ending *endings = blocks->endings;
     for (int pass = 0; pass < 2; pass++) {
         for (size_t block = 0; block < blocks->count; block++) {
-            uint32_t at = blocks->death[block] == EP_ROW_NONE ? rank[process_of(blocks, block)] : EP_ROW_NONE;
+            if (blocks->death[block] != EP_ROW_NONE) {
+                continue;
+            }
+            uint32_t at = rank[process_of(blocks, block)];
             if (at == EP_ROW_NONE || blocks->birth[block] >= endings[at].event) {
                 continue;
             }

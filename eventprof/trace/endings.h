@@ -17,8 +17,8 @@ EP_CHECKED ep_status ep_list_endings(const int32_t *thread_process, const int64_
                                      size_t thread_count, int64_t length_ns, ep_ending **out,
                                      size_t *count);
 
-/* Sets what the blocks of all processes know of their ends. The blocks are paired. Fails: EP_NOMEM; what was
- * set is the blocks' own. */
+/* Sets what blocks know of the ends of their processes. The blocks are paired. Fails: EP_NOMEM; the blocks
+ * own what was set. */
 EP_CHECKED ep_status ep_blocks_find_gone(ep_blocks *blocks);
 
 #endif

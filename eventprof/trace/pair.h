@@ -325,7 +325,7 @@ size_t ep_blocks_moment(const ep_pair_input *input, int64_t time_ns);
 /* Frees what the object holds; a zeroed or closed object is allowed. */
 void ep_blocks_clear(ep_blocks *blocks);
 
-/* A moment behind all others, at which all is alive that was not freed, whether its process ended or not. */
+/* A moment behind all others: all blocks are alive that were not freed, also of processes that ended. */
 #define EP_MOMENT_END ((size_t)EP_ROW_NONE)
 
 /* Whether its process ended before a moment, without a free. There are endings. */

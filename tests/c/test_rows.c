@@ -1,5 +1,5 @@
-/* folds/rows.h: what a row says of its partner. Random traces against what pairing says of the same columns,
- * and what a free and a failed realloc mean, event by event. */
+/* folds/rows.h: what a row says of its partner. Random traces against what pairing says of the same
+ * columns, and what a free and a failed realloc mean, event by event. */
 #include "ep_archives.h"
 
 #include "rows.h"
@@ -26,8 +26,8 @@ take(ep_rows *rows, const ep_batch *batch, const uint32_t *numbers, const int64_
     }
     for (size_t row = batch->from; row < batch->to; row++)
         self->numbers[self->count++] = numbers[row - batch->from];
-    for (size_t event = batch->alloc_from; event < c->alloc_count && c->alloc_row[event] < batch->to; event++)
-        self->changes[self->alloc_count++] = changes[event - batch->alloc_from];
+    for (size_t i = batch->alloc_from; i < c->alloc_count && c->alloc_row[i] < batch->to; i++)
+        self->changes[self->alloc_count++] = changes[i - batch->alloc_from];
     return EP_OK;
 }
 

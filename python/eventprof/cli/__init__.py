@@ -126,10 +126,10 @@ def load(verb: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _numpy_without_threads() -> Iterator[None]:
-    """Let NumPy, if it is imported here, start no threads for linear algebra, of which there is none.
+    """Let NumPy, if it is imported here, start no threads: nothing here uses linear algebra.
 
-    They spin before they sleep: 0.1 s of the processor, as much as 4 million events. ``run`` imports
-    no NumPy, so that a program that it runs has all threads.
+    They spin before they sleep, which takes 0.1 s of the processor, as long as 4 million events.
+    ``run`` imports no NumPy, so that a program that it runs has all threads.
     """
     name = "OPENBLAS_NUM_THREADS"
     if name in os.environ:

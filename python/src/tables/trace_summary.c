@@ -204,7 +204,8 @@ ep_py_trace_alive(PyObject *object, PyObject *args)
         return NULL;
     }
     size_t last = self->trace.decoded.columns.alloc_count;
-    size_t at = moment < 0 ? EP_MOMENT_END : (size_t)moment > last ? last : (size_t)moment;
+    size_t at = moment < 0 ? EP_MOMENT_END : (size_t)moment > last ? last
+                                                                   : (size_t)moment;
     return grouped(self, false, at, by);
 }
 
