@@ -135,24 +135,24 @@ read_ahead(void *stream)
     ep_sliding_stream *s = stream;
     pthread_mutex_lock(&s->lock);
     for (;;) {
-        while (s->ahead != EP_AHEAD_WANTED && s->ahead != EP_AHEAD_END) {
+        while (s->ahead != EP_NEXT_WANTED && s->ahead != EP_NEXT_END) {
             pthread_cond_wait(&s->changed, &s->lock);
         }
-        if (s->ahead == EP_AHEAD_END) {
+        if (s->ahead == EP_NEXT_END) {
             break;
         }
-        s->ahead = EP_AHEAD_RUNS;
+        s->ahead = EP_NEXT_RUNS;
         pthread_mutex_unlock(&s->lock);
         read_next(s);
         pthread_mutex_lock(&s->lock);
-        s->ahead = EP_AHEAD_DONE;
+        s->ahead = EP_NEXT_DONE;
         pthread_cond_signal(&s->changed);
     }
     pthread_mutex_unlock(&s->lock);
 }
 
 static void
-set_ahead(ep_sliding_stream *s, ep_ahead ahead)
+set_ahead(ep_sliding_stream *s, ep_next_rows ahead)
 {
     pthread_mutex_lock(&s->lock);
     s->ahead = ahead;
@@ -165,11 +165,11 @@ static bool
 wait_for_next(ep_sliding_stream *s)
 {
     pthread_mutex_lock(&s->lock);
-    while (s->ahead == EP_AHEAD_RUNS) {
+    while (s->ahead == EP_NEXT_RUNS) {
         pthread_cond_wait(&s->changed, &s->lock);
     }
-    bool is_left = s->ahead == EP_AHEAD_WANTED;
-    s->ahead = EP_AHEAD_NONE;
+    bool is_left = s->ahead == EP_NEXT_WANTED;
+    s->ahead = EP_NEXT_NONE;
     pthread_mutex_unlock(&s->lock);
     return is_left;
 }
@@ -190,7 +190,7 @@ end_ahead(ep_sliding_stream *s)
         return;
     }
     (void)wait_for_next(s);
-    set_ahead(s, EP_AHEAD_END);
+    set_ahead(s, EP_NEXT_END);
     if (s->has_thread) {
         ep_apart_join(&s->apart);
     }
@@ -211,7 +211,7 @@ begin_next(ep_sliding_stream *s)
         }
     }
     copy_rows(&s->next, &s->columns, s->safe, block_of_row(s, s->safe));
-    set_ahead(s, EP_AHEAD_WANTED);
+    set_ahead(s, EP_NEXT_WANTED);
     return EP_OK;
 }
 

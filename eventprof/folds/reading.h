@@ -22,6 +22,15 @@ struct ep_row_source {
     size_t done, total;
 };
 
+/* The next rows of a stream that reads ahead. */
+typedef enum ep_next_rows {
+    EP_NEXT_NONE,
+    EP_NEXT_WANTED,    /* who comes first reads the next rows: nobody waits for a processor */
+    EP_NEXT_RUNS,      /* the second thread reads them */
+    EP_NEXT_DONE,
+    EP_NEXT_END        /* the second thread ends */
+} ep_next_rows;
+
 /*   columns  [ given | may be given | looked at only ]
  *            0       from           safe             count
  * A row is given once rows that are EP_PAIR_SKEW_NS later are there, or all are.
@@ -30,14 +39,6 @@ struct ep_row_source {
  * If it pays (apart.h), a second thread reads the next rows while folds are given these. It alone uses the
  * source, the builder and `next` then. Folds read the builder's map; it changes that only for ids that no
  * row of these has. */
-typedef enum ep_ahead {
-    EP_AHEAD_NONE,
-    EP_AHEAD_WANTED,    /* who comes first reads the next rows: nobody waits for a processor */
-    EP_AHEAD_RUNS,      /* the second thread reads them */
-    EP_AHEAD_DONE,
-    EP_AHEAD_END        /* the second thread ends */
-} ep_ahead;
-
 typedef struct ep_sliding_stream {
     ep_stream stream;
     ep_row_source *source;             /* view */
@@ -53,7 +54,7 @@ typedef struct ep_sliding_stream {
     ep_apart apart;
     pthread_mutex_t lock;              /* of `ahead` */
     pthread_cond_t changed;
-    ep_ahead ahead;
+    ep_next_rows ahead;
     ep_columns next;
     size_t next_capacity;
     ep_status next_status;
