@@ -62,6 +62,7 @@ typedef struct ep_page_links {
 typedef struct ep_page_mark {
     uint32_t event;        /* allocator event */
     uint32_t lost;         /* free_lost before it */
+    uint32_t gone;         /* of ep_blocks, before it */
     uint32_t births;       /* before it */
 } ep_page_mark;
 
@@ -96,7 +97,7 @@ typedef struct ep_page {
     const int32_t *task;        /* by row of calls: codes, -1: none; view; NULL: there are no tasks */
     /* blocks */
     size_t block_count;
-    size_t event_count;         /* births and deaths */
+    size_t event_count;         /* births and deaths; those that ended with their process count as deaths */
     uint8_t *own;               /* by function; the last is for unknown ones */
     size_t function_count;
     /* Candidates for places: what a site or a function could mean. Sorted; [0] is unknown. */

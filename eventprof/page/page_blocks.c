@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "array.h"
+#include "endings.h"
 #include "memory.h"
 #include "page.h"
 
@@ -134,8 +135,10 @@ take_block(ep_page *page, size_t block, const ep_page_wanted *wanted, uint8_t *u
 {
     const ep_blocks *blocks = &page->trace->blocks;
     int64_t start = event_time(page, blocks->birth[block]), size = ep_block_size(blocks, block);
-    bool dies = blocks->death[block] != EP_ROW_NONE;
-    int64_t end = dies ? event_time(page, blocks->death[block]) : wanted->duration_ns;
+    int64_t end = blocks->death[block] != EP_ROW_NONE ? event_time(page, blocks->death[block])
+                                                      : ep_block_gone_ns(blocks, block);
+    bool dies = end >= 0;
+    end = dies ? end : wanted->duration_ns;
     ep_page_holders of = ep_page_holders_of(page, block);
     double bytes = size > 0 ? (double)size : 0;
     double at_peak = start <= wanted->peak_ns && (!dies || end > wanted->peak_ns) ? bytes : 0;
@@ -146,14 +149,17 @@ take_block(ep_page *page, size_t block, const ep_page_wanted *wanted, uint8_t *u
     used[of.line] = used[of.own] = 1;
 }
 
+/* Counts an event, with which a tile may begin: `here` says where. */
 static EP_CHECKED bool
-mark_add(ep_page *page, size_t *capacity, size_t event, size_t lost, size_t births)
+count_event(ep_page *page, size_t *capacity, const ep_page_mark *here)
 {
+    if (page->event_count++ % page->tile != 0) {
+        return true;
+    }
     if (!ep_grow_raw((void **)&page->marks, capacity, page->mark_count + 1, sizeof *page->marks)) {
         return false;
     }
-    page->marks[page->mark_count++] =
-        (ep_page_mark){.event = (uint32_t)event, .lost = (uint32_t)lost, .births = (uint32_t)births};
+    page->marks[page->mark_count++] = *here;
     return true;
 }
 
@@ -161,32 +167,36 @@ static EP_CHECKED ep_status
 take_events(ep_page *page, const ep_page_wanted *wanted, uint8_t *used)
 {
     const ep_blocks *blocks = &page->trace->blocks;
-    size_t capacity = 0, born = 0, lost = 0, left = 0;
-    for (size_t event = 0; event < page->trace->input.columns->alloc_count; event++) {
-        int32_t block = blocks->event_block[event];
+    const size_t events = page->trace->input.columns->alloc_count;
+    const ep_block_ending *ending = ep_blocks_ending_of(blocks, 0);
+    ep_page_mark at = {0};
+    size_t capacity = 0;
+    for (; at.event <= events; at.event++) {
+        while (ending != NULL && ending->event <= at.event) {
+            if (!count_event(page, &capacity, &at)) {
+                return EP_NOMEM;
+            }
+            ending = ++at.gone < ending->gone_to ? ending : ep_blocks_ending_of(blocks, at.gone);
+        }
+        int32_t block = at.event < events ? blocks->event_block[at.event] : -1;
         if (block < 0) {
             continue;
         }
-        bool is_birth = (size_t)block == born;
+        bool is_birth = (uint32_t)block == at.births;
         /* Blocks whose free was lost end where their address was given to another block. */
-        bool more = true;
-        while (more) {
-            bool is_lost = is_birth && lost < blocks->free_lost_count &&
-                           blocks->death[blocks->free_lost[lost]] == event;
-            if (left == 0) {
-                if (!mark_add(page, &capacity, event, lost, born)) {
-                    return EP_NOMEM;
-                }
-                left = page->tile;
+        while (is_birth && at.lost < blocks->free_lost_count &&
+               blocks->death[blocks->free_lost[at.lost]] == at.event) {
+            if (!count_event(page, &capacity, &at)) {
+                return EP_NOMEM;
             }
-            left--;
-            page->event_count++;
-            lost += is_lost;
-            more = is_lost;
+            at.lost++;
+        }
+        if (!count_event(page, &capacity, &at)) {
+            return EP_NOMEM;
         }
         if (is_birth) {
-            take_block(page, born, wanted, used);
-            born++;
+            take_block(page, at.births, wanted, used);
+            at.births++;
         }
     }
     return EP_OK;

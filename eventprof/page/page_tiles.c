@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "array.h"
+#include "endings.h"
 #include "memory.h"
 #include "page.h"
 
@@ -295,8 +296,18 @@ put_events(block_tile *tile, const ep_page_mark *mark, size_t rows)
     const ep_trace *trace = tile->page->trace;
     const ep_blocks *blocks = &trace->blocks;
     const ep_columns *columns = trace->input.columns;
-    size_t lost = mark->lost, born = mark->births;
+    const ep_block_ending *ending = ep_blocks_ending_of(blocks, mark->gone);
+    size_t lost = mark->lost, gone = mark->gone, born = mark->births;
     for (size_t event = mark->event; tile->count < rows; event++) {
+        while (ending != NULL && ending->event <= event && tile->count < rows) {
+            if (!put_death(tile, ending->end_ns + 1, -1, born, (int32_t)blocks->gone[gone++])) {
+                return false;
+            }
+            ending = gone < ending->gone_to ? ending : ep_blocks_ending_of(blocks, gone);
+        }
+        if (tile->count == rows) {
+            break;
+        }
         int32_t block = blocks->event_block[event];
         if (block < 0) {
             continue;
@@ -373,7 +384,11 @@ ep_page_block_tile(ep_page *page, size_t number, ep_page_part *out)
         .line = s->narrow[4],
         .own = s->narrow[5],
     };
-    int64_t begin = page->trace->input.columns->time_ns[ep_alloc_row(&page->trace->input, mark->event)];
+    const ep_pair_input *input = &page->trace->input;
+    const ep_block_ending *ending = ep_blocks_ending_of(&page->trace->blocks, mark->gone);
+    int64_t begin = ending != NULL && ending->event <= mark->event
+                        ? ending->end_ns + 1
+                        : input->columns->time_ns[ep_alloc_row(input, mark->event)];
     tile.adder = (curve_adder){.page = page, .bin = bin_of(page, begin)};
     if (!put_events(&tile, mark, rows)) {
         ep_page_part_clear(page, &part);

@@ -88,6 +88,32 @@ ep_block_is_gone(const ep_blocks *blocks, size_t block, size_t moment)
     return ended_at != EP_ROW_NONE && blocks->birth[block] < ended_at && moment > ended_at;
 }
 
+const ep_block_ending *
+ep_blocks_ending_of(const ep_blocks *blocks, size_t number)
+{
+    for (size_t i = 0; i < blocks->ending_count; i++) {
+        if (number < blocks->endings[i].gone_to) {
+            return &blocks->endings[i];
+        }
+    }
+    return NULL;
+}
+
+int64_t
+ep_block_gone_ns(const ep_blocks *blocks, size_t block)
+{
+    if (blocks->ending_count == 0 || blocks->death[block] != EP_ROW_NONE) {
+        return -1;
+    }
+    uint32_t ended_at = blocks->ended_at[process_of(blocks, block)];
+    for (size_t i = 0; i < blocks->ending_count && blocks->birth[block] < ended_at; i++) {
+        if (blocks->endings[i].event == ended_at) {
+            return blocks->endings[i].end_ns + 1;
+        }
+    }
+    return -1;
+}
+
 /* Lists the blocks that are gone, by ending. rank: by process, its ending; EP_ROW_NONE: it has none. */
 static EP_CHECKED ep_status
 list_gone(ep_blocks *blocks, const uint32_t *rank)

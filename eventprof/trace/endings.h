@@ -21,4 +21,11 @@ EP_CHECKED ep_status ep_list_endings(const int32_t *thread_process, const int64_
  * own what was set. */
 EP_CHECKED ep_status ep_blocks_find_gone(ep_blocks *blocks);
 
+/* The ending that gone[number] belongs to; NULL: not so many are gone. */
+const ep_block_ending *ep_blocks_ending_of(const ep_blocks *blocks, size_t number);
+
+/* The first ns at which a block is gone with its process, which had not freed it; -1: it was freed, or its
+ * process ended last. */
+int64_t ep_block_gone_ns(const ep_blocks *blocks, size_t block);
+
 #endif

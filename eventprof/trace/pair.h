@@ -233,7 +233,8 @@ typedef enum ep_blocks_column {
     EP_BLOCKS_FLAGS = 2048    /* sets the last three of ep_block_flag in flags; fills call too */
 } ep_blocks_column;
 
-/* A process ends: the first allocator event that is later, and where its blocks end in `gone`. */
+/* A process ends: the first allocator event that is later, and where its blocks end in `gone`. They are
+ * alive at end_ns, and not at end_ns + 1. */
 typedef struct ep_block_ending {
     int64_t end_ns;
     uint32_t event;

@@ -16,18 +16,21 @@ typedef struct sheet {
     ep_trace trace;
 } sheet;
 
-/* Few addresses, so that frees are lost; on some threads calls end late. Returns: new, for sheet_free(). */
+/* Few addresses, so that frees are lost; on some threads calls end late. Of a family, two of the threads
+ * are a process that ends halfway. Returns: new, for sheet_free(). */
 static sheet *
-sheet_new(uint64_t seed, int events)
+sheet_new(uint64_t seed, int events, bool is_family)
 {
+    static const int32_t process[THREADS] = {[3] = 1, [4] = 1};
     sheet *s = must(calloc(1, sizeof *s));
     program *p = s->p = program_new();
     uint64_t random = seed;
     program_open(p, 1, EP_KIND_CALL, 3);
     for (int i = 0; i < events; i++) {
         program_hold_time(p, one_in(&random, 3));
-        int32_t thread = (int32_t)below(&random, THREADS);
+        int32_t thread = (int32_t)below(&random, is_family && i > events / 2 ? 3 : THREADS);
         uint32_t site = random_site(&random);
+        p->until_ns[thread] = p->now;
         switch (below(&random, 5)) {
             case 0:
                 program_call(p, thread, EP_KIND_CALL, site);
@@ -43,6 +46,12 @@ sheet_new(uint64_t seed, int events)
                               (int64_t)below(&random, 999));
                 p->columns.id[p->columns.count - 1] = site;
         }
+    }
+    if (is_family) {
+        int64_t end_ns = p->until_ns[3] > p->until_ns[4] ? p->until_ns[3] : p->until_ns[4];
+        p->until_ns[3] = p->until_ns[4] = end_ns;
+        p->input.thread_process = process;
+        p->input.open_until_ns = p->until_ns;
     }
     s->map = p->map;
     for (int32_t site = 0; site < SITES; site++) {
@@ -204,15 +213,24 @@ START_TEST(planes_that_few_rows_need_are_left_out)
 }
 END_TEST
 
-/* A tile may begin between the end of a block whose free was lost and the birth that ends it. */
-START_TEST(births_and_deaths_do_not_depend_on_where_tiles_begin)
+/* A tile may begin between the end of a block whose free was lost and the birth that ends it, and among the
+ * blocks that end with their process. */
+static void
+births_and_deaths_are_the_same(bool is_family)
 {
-    sheet *s = sheet_new(7, 3000);
+    sheet *s = sheet_new(7, 3000, is_family);
+    const ep_blocks *blocks = &s->trace.blocks;
     ep_page *whole = page_of(s, 100000);
     ep_page_part all;
     ck_assert_int_eq(ep_page_block_tile(whole, 0, &all), EP_OK);
     ck_assert_uint_eq(all.rows, whole->event_count);
-    ck_assert_uint_gt(s->trace.blocks.free_lost_count, 100);
+    ck_assert_uint_gt(blocks->free_lost_count, 100);
+    size_t ends = blocks->gone_count;
+    for (size_t block = 0; block < blocks->count; block++) {
+        ends += blocks->death[block] != EP_ROW_NONE;
+    }
+    ck_assert_uint_eq(all.rows, blocks->count + ends);
+    ck_assert_int_eq(blocks->gone_count > 0, is_family);
 
     for (size_t tile = 1; tile < 40; tile += 6) {
         ep_page *page = page_of(s, tile);
@@ -252,6 +270,12 @@ START_TEST(births_and_deaths_do_not_depend_on_where_tiles_begin)
     ep_page_close(whole);
     sheet_free(s);
 }
+
+START_TEST(births_and_deaths_do_not_depend_on_where_tiles_begin)
+{
+    births_and_deaths_are_the_same(false);
+    births_and_deaths_are_the_same(true);
+}
 END_TEST
 
 typedef struct half {
@@ -277,7 +301,7 @@ make_every_second(void *context)
 
 START_TEST(two_threads_make_tiles_at_the_same_time)
 {
-    sheet *s = sheet_new(11, 20000);
+    sheet *s = sheet_new(11, 20000, false);
     ep_page *page = page_of(s, 64), *alone = page_of(s, 100000);
     half halves[2] = {{page, 0}, {page, 1}};
     pthread_t thread;
@@ -300,7 +324,7 @@ END_TEST
 
 START_TEST(a_band_of_no_holder_is_refused)
 {
-    sheet *s = sheet_new(3, 200);
+    sheet *s = sheet_new(3, 200, false);
     ep_page *page = NULL;
     ep_page_part part;
     ck_assert_int_eq(open_page(s, 64, &page), EP_OK);
@@ -321,7 +345,7 @@ END_TEST
 /* Whichever request for memory fails, nothing is left. */
 START_TEST(without_memory_there_is_no_page)
 {
-    sheet *s = sheet_new(5, 2000);
+    sheet *s = sheet_new(5, 2000, false);
     bool reached = true;
     for (long nth = 0; reached; nth++) {
         ep_page *page = NULL;

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from page_program import SHIFT, paths, stacks_of_calls, times_of, values
 
+import eventprof
 from eventprof.viewer import data as page_data
+from eventprof.viewer import planes, write
 
 pytestmark = pytest.mark.newest
 
@@ -59,6 +61,39 @@ def test_the_picture_before_blocks_are_decoded_has_the_same_bytes(trace):
         for bin in (0, 100, 511, 900, 1023):
             end = -(-(bin + 1) * trace.duration // 1024) - 1  # the last whole ns of the bin
             assert curve[:, bin].sum() == trace.at(min(end, trace.duration)).live_bytes
+
+
+@pytest.mark.parametrize("tile", [64, 4096])  # of 64 events, one begins among the blocks that go
+def test_what_an_ended_process_held_is_in_no_band_afterwards(browser, tmp_path, monkeypatch, tile):
+    family = tmp_path / "some.epd"
+    family.mkdir()
+    first, second = (eventprof.record(output=family / f"{name}.epr") for name in "ab")
+    first.start()
+    kept = [bytearray(1000 + n) for n in range(90)]
+    second.start()
+    first.stop()
+    kept += [bytearray(3000 + n) for n in range(70)]
+    second.stop()
+    with eventprof.record(output=family / "c.epr"):
+        kept += [bytearray(5000 + n) for n in range(10)]
+    trace = eventprof.open(family)
+    monkeypatch.setattr(planes, "TILE", tile)
+    path = tmp_path / "page.html"
+    write(trace, path)
+
+    browser.open(path)
+
+    times = trace.memory["time"].tolist()
+    assert len(times) > 50
+    for time in times[:: max(1, len(times) // 60)] + times[-1:]:
+        at = trace.at(time)
+        assert sum(browser.run(f"eventprofPage.bandsAt({time})")) == at.live_bytes, time
+        alive = browser.run(f"eventprofPage.alive({time})")
+        assert (alive["bytes"], alive["blocks"]) == (at.live_bytes, at.live_blocks)
+    assert at.live_bytes < 60_000 < 300_000 < sum(trace.leaks()["bytes"])
+    head = json.loads(gzip.decompress(page_data.sections(trace)[0]))
+    assert np.array(head["curve"]["function"])[:, -1].sum() == at.live_bytes
+    assert browser.console == []
 
 
 def holders_of(trace, by):
