@@ -51,6 +51,7 @@ def test_planted_faults_are_named_first(rule, program):
     assert not first.evidence or first.evidence[0].name
 
 
+@pytest.mark.newest
 @pytest.mark.thorough
 @pytest.mark.skipif(not raw.HAS_GIL, reason="no thread waits for an interpreter's lock")
 def test_a_thread_that_starts_others_and_waits_is_not_said_to_compute_in_turn_with_them():
