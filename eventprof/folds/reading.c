@@ -238,7 +238,9 @@ take_next(ep_sliding_stream *s)
 
 /* ---- Rows --- */
 
-/* Both: until there are rows that may be given, or no more. */
+/* take_rows() and read_rows() end when there are rows to give, or none are left: the first where a thread
+ * reads ahead, the second where the caller reads by itself. */
+
 static EP_CHECKED ep_status
 take_rows(ep_sliding_stream *s)
 {

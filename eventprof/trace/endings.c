@@ -13,20 +13,28 @@ by_end(const void *a, const void *b)
     return (x->process > y->process) - (x->process < y->process);
 }
 
+/* One more than the highest number of a process. */
+static size_t
+count_processes(const int32_t *thread_process, size_t thread_count)
+{
+    size_t count = 0;
+    for (size_t thread = 0; thread < thread_count; thread++) {
+        size_t process = (size_t)thread_process[thread];
+        count = process >= count ? process + 1 : count;
+    }
+    return count;
+}
+
 ep_status
 ep_list_endings(const int32_t *thread_process, const int64_t *until_ns, size_t thread_count,
                 int64_t length_ns, ep_ending **out, size_t *count)
 {
     *out = NULL;
     *count = 0;
-    size_t processes = 0;
     if (thread_process == NULL || until_ns == NULL) {
         return EP_OK;
     }
-    for (size_t thread = 0; thread < thread_count; thread++) {
-        size_t process = (size_t)thread_process[thread];
-        processes = process >= processes ? process + 1 : processes;
-    }
+    size_t processes = count_processes(thread_process, thread_count);
     ep_ending *endings = ep_calloc(processes, sizeof *endings);
     if (endings == NULL) {
         return EP_NOMEM;
@@ -62,30 +70,21 @@ process_of(const ep_blocks *blocks, size_t block)
     return (size_t)input->thread_process[input->columns->thread[ep_alloc_row(input, blocks->birth[block])]];
 }
 
-/* The first allocator event behind a time. */
+/* The allocator event with which a block's process ends while the block is alive; EP_ROW_NONE: none. */
 static uint32_t
-event_behind(const ep_columns *columns, int64_t time_ns)
+ended_alive_at(const ep_blocks *blocks, size_t block)
 {
-    size_t low = 0, high = columns->alloc_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (columns->time_ns[columns->alloc_row[middle]] <= time_ns) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
+    if (blocks->ending_count == 0 || blocks->death[block] != EP_ROW_NONE) {
+        return EP_ROW_NONE;
     }
-    return (uint32_t)low;
+    uint32_t ended_at = blocks->ended_at[process_of(blocks, block)];
+    return blocks->birth[block] < ended_at ? ended_at : EP_ROW_NONE;
 }
 
 bool
 ep_block_is_gone(const ep_blocks *blocks, size_t block, size_t moment)
 {
-    if (moment == EP_MOMENT_END || blocks->death[block] != EP_ROW_NONE) {
-        return false;
-    }
-    uint32_t ended_at = blocks->ended_at[process_of(blocks, block)];
-    return ended_at != EP_ROW_NONE && blocks->birth[block] < ended_at && moment > ended_at;
+    return moment != EP_MOMENT_END && moment > ended_alive_at(blocks, block);
 }
 
 const ep_block_ending *
@@ -102,11 +101,8 @@ ep_blocks_ending_of(const ep_blocks *blocks, size_t number)
 int64_t
 ep_block_gone_ns(const ep_blocks *blocks, size_t block)
 {
-    if (blocks->ending_count == 0 || blocks->death[block] != EP_ROW_NONE) {
-        return -1;
-    }
-    uint32_t ended_at = blocks->ended_at[process_of(blocks, block)];
-    for (size_t i = 0; i < blocks->ending_count && blocks->birth[block] < ended_at; i++) {
+    uint32_t ended_at = ended_alive_at(blocks, block);
+    for (size_t i = 0; i < blocks->ending_count; i++) {
         if (blocks->endings[i].event == ended_at) {
             return blocks->endings[i].end_ns + 1;
         }
@@ -156,17 +152,14 @@ ep_blocks_find_gone(ep_blocks *blocks)
 {
     const ep_pair_input *input = blocks->input;
     ep_ending *listed;
-    size_t count, processes = 0;
+    size_t count;
     ep_status status = ep_list_endings(input->thread_process, input->open_until_ns, input->thread_count,
                                        input->length_ns, &listed, &count);
     if (status != EP_OK || count == 0) {
         free(listed);
         return status;
     }
-    for (size_t thread = 0; thread < input->thread_count; thread++) {
-        size_t process = (size_t)input->thread_process[thread];
-        processes = process >= processes ? process + 1 : processes;
-    }
+    size_t processes = count_processes(input->thread_process, input->thread_count);
     uint32_t *rank = ep_array_new(processes, sizeof *rank);
     blocks->ended_at = ep_array_new(processes, sizeof *blocks->ended_at);
     blocks->endings = ep_array_new_zeroed(count, sizeof *blocks->endings);
@@ -176,7 +169,7 @@ ep_blocks_find_gone(ep_blocks *blocks)
     }
     for (size_t i = 0; status == EP_OK && i < count; i++) {
         blocks->endings[i].end_ns = listed[i].end_ns;
-        blocks->endings[i].event = event_behind(input->columns, listed[i].end_ns);
+        blocks->endings[i].event = (uint32_t)ep_blocks_moment(input, listed[i].end_ns);
         blocks->ended_at[listed[i].process] = blocks->endings[i].event;
         rank[listed[i].process] = (uint32_t)i;
     }

@@ -1,6 +1,7 @@
 /* folds/rows.h: what a row says of its partner. Random traces against what pairing says of the same
  * columns, and what a free and a failed realloc mean, event by event. */
 #include "ep_archives.h"
+#include "ep_folding.h"
 
 #include "rows.h"
 #include "stream.h"
@@ -49,27 +50,6 @@ told_free(told *self)
     free(self->numbers);
     free(self->changes);
     free(self);
-}
-
-/* Batches of random length. */
-typedef struct random_stream {
-    ep_stream stream;
-    const ep_columns *columns;
-    size_t row, block, most;
-    uint64_t random;
-} random_stream;
-
-static ep_status
-random_next(ep_stream *stream, ep_batch *out)
-{
-    random_stream *s = (random_stream *)stream;
-    const ep_columns *c = s->columns;
-    size_t left = c->count - s->row, rows = 1 + (size_t)ep_model_below(&s->random, s->most);
-    rows = rows < left ? rows : left;
-    *out = (ep_batch){c, s->row, s->row + rows, s->block};
-    s->row += rows;
-    while (s->block < c->alloc_count && c->alloc_row[s->block] < s->row) s->block++;
-    return EP_OK;
 }
 
 static void
