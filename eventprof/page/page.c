@@ -64,7 +64,6 @@ ep_page_close(ep_page *page)
     for (int by = 0; by < EP_PAGE_HOLDERS; by++) {
         free(page->held[by].held);
         free(page->held[by].area);
-        free(page->band[by]);
         free(page->curve[by]);
     }
     pthread_mutex_destroy(&page->lock);
@@ -83,6 +82,8 @@ ep_page_close(ep_page *page)
     free(page->of_function);
     free(page->number);
     free(page->places);
+    free(page->charges);
+    free(page->charge_of);
     free(page->marks);
     free(page);
 }

@@ -8,8 +8,7 @@
  * A *place on the page* is a call's number there: calls are sorted by thread, then depth, then start. A
  * *birth* is an allocation, a *death* a free. A *holder* of a block is the function of its call, the line
  * that was executing, or the own line that it is charged to. A *place* of holders is a function and a line.
- * A block's holders are computed from its records each time they are needed: to store them would take 12
- * bytes a block, and writing these takes longer. */
+ * A *charge* is all holders of a block. Programs have few of them, so a block has its charge's number. */
 #ifndef EP_PAGE_H
 #define EP_PAGE_H
 
@@ -73,6 +72,13 @@ typedef struct ep_page_held {
     double *area;          /* bytes times ns */
 } ep_page_held;
 
+typedef struct ep_page_charge {
+    int32_t function;                 /* + 1; 0: unknown */
+    int32_t line, own;                /* candidates for places */
+    uint8_t band[EP_PAGE_HOLDERS];
+    double held, area;                /* as in ep_page_held */
+} ep_page_charge;
+
 typedef struct ep_page_scratch ep_page_scratch;
 
 typedef struct ep_page {
@@ -109,12 +115,14 @@ typedef struct ep_page {
     int32_t *number;            /* by candidate: its place; -1: no block has it */
     size_t place_count;
     int32_t *places;            /* candidates */
+    size_t charge_count;
+    ep_page_charge *charges;    /* in order of their first blocks */
+    int32_t *charge_of;         /* by block */
     ep_page_held held[EP_PAGE_HOLDERS];
     size_t mark_count;
     ep_page_mark *marks;        /* of tiles */
     /* curves */
     int bands[EP_PAGE_HOLDERS];                 /* the band of all others is the last */
-    uint8_t *band[EP_PAGE_HOLDERS];             /* by function + 1, or by place */
     int64_t edges[EP_PAGE_BINS];                /* ns: bin k ends before edges[k] */
     _Atomic int64_t *curve[EP_PAGE_HOLDERS];    /* by bin and band: bytes born less bytes died */
     /* scratch of tiles */
@@ -153,18 +161,26 @@ EP_CHECKED ep_status ep_page_longest(const ep_page *page, ep_page_question *ques
 /* Before the tiles of blocks. holders: functions + 1, or places. Fails: EP_NOMEM; EP_ARGUMENT. */
 EP_CHECKED ep_status ep_page_set_bands(ep_page *page, int by, const int64_t *holders, size_t count);
 
+/* function + 1, or a place. */
+static inline int32_t
+ep_page_holder(const ep_page *page, const ep_page_charge *charge, int by)
+{
+    return by == 0 ? charge->function : page->number[by == 1 ? charge->line : charge->own];
+}
+
 /* A tile's columns, and what the head of the page says of them. */
 typedef struct ep_page_part {
     ep_page_scratch *scratch;    /* owned */
     ep_planes planes;            /* view into scratch */
-    size_t times_bytes;          /* of the planes: how many belong to columns of times */
+    size_t low_bytes;            /* of the planes: the low bits of times, which are first, */
+    size_t times_bytes;          /* and the planes of times behind them */
+    int low_bits[2];             /* of the columns of times */
     size_t rows;                 /* of the first column */
     bool is_signed;              /* calls: gaps are in zigzag */
     size_t begin_count;          /* calls: whose start the head has: the first of the tile and of rows */
     int32_t *begins;             /* view into scratch: places on the page */
     int64_t start;               /* blocks: of the first event, grains */
     size_t births;
-    uint32_t kinds[4];           /* blocks: where the steps of each pair of kinds begin in their column */
     ep_page_links astray;        /* blocks; owned */
 } ep_page_part;
 
@@ -217,30 +233,6 @@ ep_page_finds(const ep_page *page, const ep_page_row *row, int32_t place, int64_
 {
     return page->start[place] <= time &&
            (place + 1 == row->first + row->count || time < page->start[place + 1]);
-}
-
-/* A block's holders, from its birth: a function + 1, and two candidates. */
-typedef struct ep_page_holders {
-    int32_t function, line, own;
-} ep_page_holders;
-
-static inline ep_page_holders
-ep_page_holders_of(const ep_page *page, size_t block)
-{
-    const ep_trace *trace = page->trace;
-    const ep_columns *columns = trace->input.columns;
-    size_t row = ep_alloc_row(&trace->input, trace->blocks.birth[block]);
-    int32_t call = trace->calls.row_call[row];
-    uint32_t site = columns->id[row];
-    const ep_id_map *map = trace->input.map;
-    site = site < map->site_count ? site : 0;
-    int32_t executing = map->site_function[site];
-    ep_page_holders of;
-    of.function = (call >= 0 ? trace->calls.function[call] : executing) + 1;
-    of.line = page->of_site[site];
-    of.own = executing >= 0 && page->own[executing] ? of.line : call >= 0 ? page->calls[call].owner
-                                                                          : 0;
-    return of;
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* The holders of blocks, and where the tiles of births and deaths begin. */
+/* The charges of blocks, what their holders held, and where the tiles of births and deaths begin. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +85,97 @@ take_candidates(ep_page *page)
     return EP_OK;
 }
 
+/* ---- Charges --------------------------------------------------------------------------------- */
+
+/* Open addressing, half empty at least. */
+typedef struct charge_finder {
+    ep_page *page;
+    size_t capacity;    /* of charges */
+    size_t mask;        /* of slots, whose number is a power of two */
+    uint32_t *slots;    /* charges + 1; 0: free */
+    int32_t last;       /* what was found last: often it is wanted again */
+} charge_finder;
+
+static bool
+is_same(const ep_page_charge *a, const ep_page_charge *b)
+{
+    return a->function == b->function && a->line == b->line && a->own == b->own;
+}
+
+static size_t
+slot_of(const charge_finder *finder, const ep_page_charge *wanted)
+{
+    uint64_t hash = (uint64_t)(uint32_t)wanted->function * UINT64_C(0x9E3779B97F4A7C15);
+    hash = (hash ^ (uint32_t)wanted->line) * UINT64_C(0xC2B2AE3D27D4EB4F);
+    hash = (hash ^ (uint32_t)wanted->own) * UINT64_C(0x165667B19E3779F9);
+    size_t slot = (size_t)(hash >> 32) & finder->mask;
+    while (finder->slots[slot] != 0 && !is_same(&finder->page->charges[finder->slots[slot] - 1], wanted)) {
+        slot = (slot + 1) & finder->mask;
+    }
+    return slot;
+}
+
+static EP_CHECKED bool
+double_slots(charge_finder *finder)
+{
+    size_t count = finder->slots != NULL ? 2 * (finder->mask + 1) : 64;
+    uint32_t *slots = ep_calloc(count, sizeof *slots);
+    if (slots == NULL) {
+        return false;
+    }
+    free(finder->slots);
+    finder->slots = slots;
+    finder->mask = count - 1;
+    for (size_t charge = 0; charge < finder->page->charge_count; charge++) {
+        slots[slot_of(finder, &finder->page->charges[charge])] = (uint32_t)charge + 1;
+    }
+    return true;
+}
+
+/* Returns: the number; -1: no memory. */
+static int32_t
+find_charge(charge_finder *finder, const ep_page_charge *wanted)
+{
+    ep_page *page = finder->page;
+    if (finder->last >= 0 && is_same(&page->charges[finder->last], wanted)) {
+        return finder->last;
+    }
+    if ((finder->slots == NULL || 2 * page->charge_count > finder->mask) && !double_slots(finder)) {
+        return -1;
+    }
+    size_t slot = slot_of(finder, wanted);
+    if (finder->slots[slot] == 0) {
+        if (!ep_grow_raw((void **)&page->charges, &finder->capacity, page->charge_count + 1,
+                         sizeof *page->charges)) {
+            return -1;
+        }
+        page->charges[page->charge_count++] = *wanted;
+        finder->slots[slot] = (uint32_t)page->charge_count;
+    }
+    finder->last = (int32_t)finder->slots[slot] - 1;
+    return finder->last;
+}
+
+/* A block's holders, from its birth. */
+static ep_page_charge
+holders_of(const ep_page *page, size_t block)
+{
+    const ep_trace *trace = page->trace;
+    const ep_columns *columns = trace->input.columns;
+    size_t row = ep_alloc_row(&trace->input, trace->blocks.birth[block]);
+    int32_t call = trace->calls.row_call[row];
+    uint32_t site = columns->id[row];
+    const ep_id_map *map = trace->input.map;
+    site = site < map->site_count ? site : 0;
+    int32_t executing = map->site_function[site];
+    ep_page_charge of = {0};
+    of.function = (call >= 0 ? trace->calls.function[call] : executing) + 1;
+    of.line = page->of_site[site];
+    of.own = executing >= 0 && page->own[executing] ? of.line : call >= 0 ? page->calls[call].owner
+                                                                          : 0;
+    return of;
+}
+
 /* ---- What holders held ----------------------------------------------------------------------- */
 
 static EP_CHECKED bool
@@ -96,33 +187,47 @@ held_open(ep_page_held *held, size_t count)
     return held->held != NULL && held->area != NULL;
 }
 
-static void
-hold(ep_page_held *held, int32_t at, double at_peak, double area)
+/* The candidates that charges have are the places. */
+static EP_CHECKED ep_status
+number_places(ep_page *page)
 {
-    held->held[at] += at_peak;
-    held->area[at] += area;
-}
-
-/* Moves the sums of used candidates to the begin: they are the places then. */
-static void
-number_places(ep_page *page, const uint8_t *used)
-{
-    page->place_count = 0;
+    page->number = ep_calloc(page->candidate_count, sizeof *page->number);
+    page->places = ep_array_new(page->candidate_count, sizeof *page->places);
+    if (page->number == NULL || page->places == NULL) {
+        return EP_NOMEM;
+    }
+    page->number[0] = 1;
+    for (size_t charge = 0; charge < page->charge_count; charge++) {
+        page->number[page->charges[charge].line] = page->number[page->charges[charge].own] = 1;
+    }
     for (size_t candidate = 0; candidate < page->candidate_count; candidate++) {
-        page->number[candidate] = -1;
-        if (candidate > 0 && !used[candidate]) {
-            continue;
-        }
-        size_t place = page->place_count++;
-        page->number[candidate] = (int32_t)place;
-        page->places[place] = (int32_t)candidate;
-        for (int by = 1; by < EP_PAGE_HOLDERS; by++) {
-            page->held[by].held[place] = page->held[by].held[candidate];
-            page->held[by].area[place] = page->held[by].area[candidate];
+        bool used = page->number[candidate] != 0;
+        page->number[candidate] = used ? (int32_t)page->place_count : -1;
+        if (used) {
+            page->places[page->place_count++] = (int32_t)candidate;
         }
     }
-    page->held[1].count = page->held[2].count = page->place_count;
+    return EP_OK;
 }
+
+static EP_CHECKED ep_status
+sum_up_held(ep_page *page)
+{
+    for (int by = 0; by < EP_PAGE_HOLDERS; by++) {
+        ep_page_held *held = &page->held[by];
+        if (!held_open(held, by == 0 ? page->function_count + 1 : page->place_count)) {
+            return EP_NOMEM;
+        }
+        for (size_t i = 0; i < page->charge_count; i++) {
+            int32_t holder = ep_page_holder(page, &page->charges[i], by);
+            held->held[holder] += page->charges[i].held;
+            held->area[holder] += page->charges[i].area;
+        }
+    }
+    return EP_OK;
+}
+
+/* ---- Events ---------------------------------------------------------------------------------- */
 
 static int64_t
 event_time(const ep_page *page, size_t event)
@@ -130,23 +235,27 @@ event_time(const ep_page *page, size_t event)
     return page->trace->input.columns->time_ns[ep_alloc_row(&page->trace->input, event)];
 }
 
-static void
-take_block(ep_page *page, size_t block, const ep_page_wanted *wanted, uint8_t *used)
+static EP_CHECKED bool
+take_block(charge_finder *finder, size_t block, const ep_page_wanted *wanted)
 {
+    ep_page *page = finder->page;
     const ep_blocks *blocks = &page->trace->blocks;
     int64_t start = event_time(page, blocks->birth[block]), size = ep_block_size(blocks, block);
     int64_t end = blocks->death[block] != EP_ROW_NONE ? event_time(page, blocks->death[block])
                                                       : ep_block_gone_ns(blocks, block);
     bool dies = end >= 0;
     end = dies ? end : wanted->duration_ns;
-    ep_page_holders of = ep_page_holders_of(page, block);
+    ep_page_charge of = holders_of(page, block);
+    int32_t number = find_charge(finder, &of);
+    if (number < 0) {
+        return false;
+    }
+    page->charge_of[block] = number;
     double bytes = size > 0 ? (double)size : 0;
-    double at_peak = start <= wanted->peak_ns && (!dies || end > wanted->peak_ns) ? bytes : 0;
-    double area = bytes * (double)(end - start);
-    hold(&page->held[0], of.function, at_peak, area);
-    hold(&page->held[1], of.line, at_peak, area);
-    hold(&page->held[2], of.own, at_peak, area);
-    used[of.line] = used[of.own] = 1;
+    bool at_peak = start <= wanted->peak_ns && (!dies || end > wanted->peak_ns);
+    page->charges[number].held += at_peak ? bytes : 0;
+    page->charges[number].area += bytes * (double)(end - start);
+    return true;
 }
 
 /* Counts an event, with which a tile may begin: `here` says where. */
@@ -164,8 +273,9 @@ count_event(ep_page *page, size_t *capacity, const ep_page_mark *here)
 }
 
 static EP_CHECKED ep_status
-take_events(ep_page *page, const ep_page_wanted *wanted, uint8_t *used)
+take_events(charge_finder *finder, const ep_page_wanted *wanted)
 {
+    ep_page *page = finder->page;
     const ep_blocks *blocks = &page->trace->blocks;
     const size_t events = page->trace->input.columns->alloc_count;
     const ep_block_ending *ending = ep_blocks_ending_of(blocks, 0);
@@ -195,7 +305,9 @@ take_events(ep_page *page, const ep_page_wanted *wanted, uint8_t *used)
             return EP_NOMEM;
         }
         if (is_birth) {
-            take_block(page, at.births, wanted, used);
+            if (!take_block(finder, at.births, wanted)) {
+                return EP_NOMEM;
+            }
             at.births++;
         }
     }
@@ -214,41 +326,42 @@ ep_page_take_blocks(ep_page *page, const ep_page_wanted *wanted)
         return status;
     }
     page->block_count = page->trace->blocks.count;
-    uint8_t *used = ep_calloc(page->candidate_count, 1);
-    page->number = ep_array_new(page->candidate_count, sizeof *page->number);
-    page->places = ep_array_new(page->candidate_count, sizeof *page->places);
-    if (used == NULL || page->number == NULL || page->places == NULL ||
-        !held_open(&page->held[0], page->function_count + 1) ||
-        !held_open(&page->held[1], page->candidate_count) ||
-        !held_open(&page->held[2], page->candidate_count)) {
-        free(used);
-        return EP_NOMEM;
+    page->charge_of = ep_array_new(page->block_count, sizeof *page->charge_of);
+    charge_finder finder = {.page = page, .last = -1};
+    status = page->charge_of != NULL ? take_events(&finder, wanted) : EP_NOMEM;
+    free(finder.slots);
+    if (status == EP_OK) {
+        status = number_places(page);
     }
-    status = take_events(page, wanted, used);
-    number_places(page, used);
-    free(used);
-    return status;
+    return status == EP_OK ? sum_up_held(page) : status;
 }
 
 ep_status
 ep_page_set_bands(ep_page *page, int by, const int64_t *holders, size_t count)
 {
-    size_t room = by == 0 ? page->function_count + 1 : page->place_count;
-    if (count > EP_PAGE_BANDS_MAX || page->band[by] != NULL) {
+    size_t room = page->held[by].count;
+    if (count > EP_PAGE_BANDS_MAX || page->curve[by] != NULL) {
         return EP_ARGUMENT;
     }
-    page->band[by] = ep_array_new(room, 1);
-    page->curve[by] = ep_calloc(EP_PAGE_BINS * (count + 1), sizeof *page->curve[by]);
-    if (page->band[by] == NULL || page->curve[by] == NULL) {
-        return EP_NOMEM;
-    }
-    memset(page->band[by], (int)count, room);
-    page->bands[by] = (int)count + 1;
     for (size_t band = 0; band < count; band++) {
         if (holders[band] < 0 || (size_t)holders[band] >= room) {
             return EP_ARGUMENT;
         }
-        page->band[by][holders[band]] = (uint8_t)band;
     }
+    uint8_t *band_of = ep_array_new(room, 1);
+    page->curve[by] = ep_calloc(EP_PAGE_BINS * (count + 1), sizeof *page->curve[by]);
+    if (band_of == NULL || page->curve[by] == NULL) {
+        free(band_of);
+        return EP_NOMEM;
+    }
+    memset(band_of, (int)count, room);
+    for (size_t band = 0; band < count; band++) {
+        band_of[holders[band]] = (uint8_t)band;
+    }
+    for (size_t i = 0; i < page->charge_count; i++) {
+        page->charges[i].band[by] = band_of[ep_page_holder(page, &page->charges[i], by)];
+    }
+    page->bands[by] = (int)count + 1;
+    free(band_of);
     return EP_OK;
 }

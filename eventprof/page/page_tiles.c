@@ -107,6 +107,20 @@ sort_slots(const uint32_t *keys, size_t rows, size_t key_count, uint32_t *counts
     }
 }
 
+/* The columns of times, of all rows: first the low bits of those where these are noise. */
+static void
+put_times(ep_page_part *part, uint64_t **columns, int count)
+{
+    for (int i = 0; i < count; i++) {
+        part->low_bits[i] = ep_planes_put_low(&part->planes, columns[i], part->rows);
+    }
+    part->low_bytes = part->planes.size;
+    for (int i = 0; i < count; i++) {
+        ep_planes_put64(&part->planes, columns[i], part->rows);
+    }
+    part->times_bytes = part->planes.size - part->low_bytes;
+}
+
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
 /* The row of the page that has a call. */
@@ -141,7 +155,7 @@ ep_page_call_tile(ep_page *page, size_t tile, ep_page_part *out)
     const size_t rows = part.rows;
     ep_page_scratch *s = part.scratch;
     int64_t *gap = (int64_t *)s->wide[0], end = 0;
-    uint64_t *duration = s->wide[1], *sorted = s->wide[2];
+    uint64_t *duration = s->wide[1];
     uint32_t *function = s->narrow[0], *kind = s->narrow[1], *flags = s->narrow[2], *line = s->narrow[3],
              *task = s->narrow[4];
     part.begins = (int32_t *)s->narrow[5];
@@ -162,23 +176,23 @@ ep_page_call_tile(ep_page *page, size_t tile, ep_page_part *out)
         duration[i] = (uint64_t)(end - start);
         uint32_t site = ep_call_site(calls, call);
         site = site < map->site_count ? site : 0;
-        function[i] = (uint32_t)(calls->function[call] + 1);
+        int32_t known = calls->function[call];
+        function[i] = known >= 0 ? (uint32_t)known : (uint32_t)page->function_count;
         int32_t code = page->codes[ep_call_kind(calls, call)];
-        kind[i] = code == page->usual[function[i]] ? 0 : (uint32_t)code + 1;
+        kind[i] = code == page->usual[known + 1] ? 0 : (uint32_t)code + 1;
         flags[i] = calls->flags[call];
         line[i] = map->site_line[site] > 0 ? (uint32_t)map->site_line[site] : 0;
         task[i] = page->task != NULL ? (uint32_t)(page->task[call] + 1) : 0;
     }
     sort_slots(function, rows, page->function_count + 1, s->counts, s->slots);
+    uint64_t *gaps = s->wide[2], *durations = s->wide[0];    /* in place of the unsorted gaps */
     for (size_t i = 0; i < rows; i++) {
-        sorted[s->slots[i]] = part.is_signed ? ep_zigzag(gap[i]) : (uint64_t)gap[i];
+        gaps[s->slots[i]] = part.is_signed ? ep_zigzag(gap[i]) : (uint64_t)gap[i];
     }
-    ep_planes_put64(&part.planes, sorted, rows);
     for (size_t i = 0; i < rows; i++) {
-        sorted[s->slots[i]] = duration[i];
+        durations[s->slots[i]] = duration[i];
     }
-    ep_planes_put64(&part.planes, sorted, rows);
-    part.times_bytes = part.planes.size;
+    put_times(&part, (uint64_t *[]){gaps, durations}, 2);
     ep_planes_put32(&part.planes, function, rows);
     ep_planes_put32(&part.planes, kind, rows);
     ep_planes_put32(&part.planes, flags, rows);
@@ -212,16 +226,17 @@ curve_flush(curve_adder *adder)
 }
 
 static void
-curve_add(curve_adder *adder, int64_t time, const ep_page_holders *of, int64_t bytes)
+curve_add(curve_adder *adder, int64_t time, size_t block, int64_t bytes)
 {
     const ep_page *page = adder->page;
     while (adder->bin < EP_PAGE_BINS - 1 && time >= page->edges[adder->bin]) {
         curve_flush(adder);
         adder->bin++;
     }
-    adder->sums[0][page->band[0][of->function]] += bytes;
-    adder->sums[1][page->band[1][page->number[of->line]]] += bytes;
-    adder->sums[2][page->band[2][page->number[of->own]]] += bytes;
+    const ep_page_charge *charge = &page->charges[page->charge_of[block]];
+    for (int by = 0; by < EP_PAGE_HOLDERS; by++) {
+        adder->sums[by][charge->band[by]] += bytes;
+    }
 }
 
 /* A tile of blocks while it is made. */
@@ -232,22 +247,24 @@ typedef struct block_tile {
     size_t first;         /* number of its first event */
     size_t count;         /* of events so far */
     int64_t *time;        /* grains */
-    uint32_t *ref, *row, *key;
-    int64_t *size;        /* of births, like the others */
-    uint32_t *function, *line, *own;
+    uint32_t *row;        /* zigzag: less that of the event before */
+    uint32_t *born;       /* 1: a birth */
+    int64_t *size;        /* of births */
+    uint32_t *charge;     /* of births */
+    uint32_t *back;       /* of deaths: the block is so many births before */
+    size_t deaths;
     int64_t row_before;
 } block_tile;
 
-/* call: -1: none; block: of a death; -1: a birth. */
+/* call: -1: none. */
 static EP_CHECKED bool
-put_event(block_tile *tile, int64_t time_ns, int32_t call, size_t births, int32_t block)
+put_event(block_tile *tile, int64_t time_ns, int32_t call, bool is_birth)
 {
     ep_page *page = tile->page;
     size_t i = tile->count++;
     int64_t time = ep_page_grains(page, time_ns);
     int64_t row_here = 0;    /* 0: no call */
     tile->time[i] = time;
-    tile->ref[i] = block >= 0 ? (uint32_t)(births - (size_t)block) : 0;
     if (call >= 0) {
         const ep_page_call *known = &page->calls[call];
         const ep_page_row *row = &page->rows[known->row];
@@ -259,35 +276,30 @@ put_event(block_tile *tile, int64_t time_ns, int32_t call, size_t births, int32_
     }
     tile->row[i] = (uint32_t)ep_zigzag(row_here - tile->row_before);
     tile->row_before = row_here;
-    /* By the kinds of this event and of the one before it in the tile. */
-    bool after_birth = i > 0 && tile->key[i - 1] >= 2;
-    tile->key[i] = (block < 0 ? 2u : 0u) + (after_birth ? 1u : 0u);
+    tile->born[i] = is_birth;
     return true;
 }
 
 static EP_CHECKED bool
 put_death(block_tile *tile, int64_t time, int32_t call, size_t births, int32_t block)
 {
-    ep_page_holders of = ep_page_holders_of(tile->page, (size_t)block);
     int64_t size = ep_block_size(&tile->page->trace->blocks, (size_t)block);
-    curve_add(&tile->adder, time, &of, size > 0 ? -size : 0);
-    return put_event(tile, time, call, births, block);
+    curve_add(&tile->adder, time, (size_t)block, size > 0 ? -size : 0);
+    tile->back[tile->deaths++] = (uint32_t)(births - (size_t)block);
+    return put_event(tile, time, call, false);
 }
 
 static EP_CHECKED bool
 put_birth(block_tile *tile, int64_t time, int32_t call, size_t block)
 {
     ep_page *page = tile->page;
-    ep_page_holders of = ep_page_holders_of(page, block);
     int64_t size = ep_block_size(&page->trace->blocks, block);
     size = size > 0 ? size : 0;
-    curve_add(&tile->adder, time, &of, size);
+    curve_add(&tile->adder, time, block, size);
     size_t i = tile->part->births++;
     tile->size[i] = size;
-    tile->function[i] = (uint32_t)of.function;
-    tile->line[i] = (uint32_t)page->number[of.line];
-    tile->own[i] = (uint32_t)page->number[of.own];
-    return put_event(tile, time, call, 0, -1);
+    tile->charge[i] = (uint32_t)page->charge_of[block];
+    return put_event(tile, time, call, true);
 }
 
 static EP_CHECKED bool
@@ -359,8 +371,8 @@ bin_of(const ep_page *page, int64_t time)
 ep_status
 ep_page_block_tile(ep_page *page, size_t number, ep_page_part *out)
 {
-    if (number >= page->mark_count || page->band[0] == NULL || page->band[1] == NULL ||
-        page->band[2] == NULL) {
+    if (number >= page->mark_count || page->curve[0] == NULL || page->curve[1] == NULL ||
+        page->curve[2] == NULL) {
         return EP_ARGUMENT;
     }
     const ep_page_mark *mark = &page->marks[number];
@@ -377,12 +389,10 @@ ep_page_block_tile(ep_page *page, size_t number, ep_page_part *out)
         .first = first,
         .time = (int64_t *)s->wide[0],
         .size = (int64_t *)s->wide[1],
-        .ref = s->narrow[0],
-        .row = s->narrow[1],
-        .key = s->narrow[2],
-        .function = s->narrow[3],
-        .line = s->narrow[4],
-        .own = s->narrow[5],
+        .row = s->narrow[0],
+        .born = s->narrow[1],
+        .charge = s->narrow[2],
+        .back = s->narrow[3],
     };
     const ep_pair_input *input = &page->trace->input;
     const ep_block_ending *ending = ep_blocks_ending_of(&page->trace->blocks, mark->gone);
@@ -395,23 +405,16 @@ ep_page_block_tile(ep_page *page, size_t number, ep_page_part *out)
         return EP_NOMEM;
     }
     part.start = tile.time[0];
-    uint32_t ends[5];
-    sort_slots(tile.key, rows, 4, ends, s->slots);
-    for (int key = 1; key < 4; key++) {
-        part.kinds[key] = ends[key - 1];
-    }
-    uint64_t *sorted = s->wide[2];
+    uint64_t *steps = s->wide[2];
     for (size_t i = 0; i < rows; i++) {
-        sorted[s->slots[i]] = (uint64_t)(tile.time[i] - tile.time[i > 0 ? i - 1 : 0]);
+        steps[i] = (uint64_t)(tile.time[i] - tile.time[i > 0 ? i - 1 : 0]);
     }
-    ep_planes_put64(&part.planes, sorted, rows);
-    part.times_bytes = part.planes.size;
-    ep_planes_put32(&part.planes, tile.ref, rows);
+    put_times(&part, (uint64_t *[]){steps}, 1);
+    ep_planes_put_bits(&part.planes, tile.born, rows);
+    ep_planes_put32(&part.planes, tile.back, tile.deaths);
     ep_planes_put32(&part.planes, tile.row, rows);
     ep_planes_put64(&part.planes, (uint64_t *)tile.size, part.births);
-    ep_planes_put32(&part.planes, tile.function, part.births);
-    ep_planes_put32(&part.planes, tile.line, part.births);
-    ep_planes_put32(&part.planes, tile.own, part.births);
+    ep_planes_put32(&part.planes, tile.charge, part.births);
     *out = part;
     return EP_OK;
 }

@@ -69,3 +69,56 @@ ep_planes_put32(ep_planes *planes, const uint32_t *values, size_t count)
 {
     PUT(planes, values, count);
 }
+
+void
+ep_planes_put_bits(ep_planes *planes, const uint32_t *values, size_t count)
+{
+    uint8_t *to = planes->bytes + planes->size;
+    size_t bytes = (count + 7) / 8;
+    for (size_t byte = 0; byte < bytes; byte++) {
+        size_t end = 8 * byte + 8 < count ? 8 * byte + 8 : count;
+        unsigned bits = 0;
+        for (size_t i = 8 * byte; i < end; i++) {
+            bits |= values[i] << (i % 8);
+        }
+        to[byte] = (uint8_t)bits;
+    }
+    planes->size += bytes;
+    planes->forms[planes->count++] = (ep_planes_form){.width = 1};
+}
+
+/* Whether all values of the low bits are about equally frequent. */
+static bool
+is_noise(const uint64_t *values, size_t count)
+{
+    uint64_t counts[1 << EP_PLANES_LOW] = {0};
+    for (size_t i = 0; i < count; i++) {
+        counts[values[i] % (1 << EP_PLANES_LOW)]++;
+    }
+    double squares = 0;
+    for (size_t value = 0; value < 1 << EP_PLANES_LOW; value++) {
+        squares += (double)counts[value] * (double)counts[value];
+    }
+    return squares * (1 << EP_PLANES_LOW) < EP_PLANES_NOISE * (double)count * (double)count;
+}
+
+int
+ep_planes_put_low(ep_planes *planes, uint64_t *values, size_t count)
+{
+    if (!is_noise(values, count)) {
+        return 0;
+    }
+    uint8_t *to = planes->bytes + planes->size;
+    size_t half = (count + 1) / 2, mask = (1 << EP_PLANES_LOW) - 1;
+    for (size_t i = 0; i < half; i++) {
+        to[i] = (uint8_t)(values[i] & mask);
+    }
+    for (size_t i = half; i < count; i++) {
+        to[i - half] |= (uint8_t)((values[i] & mask) << EP_PLANES_LOW);
+    }
+    for (size_t i = 0; i < count; i++) {
+        values[i] >>= EP_PLANES_LOW;
+    }
+    planes->size += half;
+    return EP_PLANES_LOW;
+}

@@ -144,17 +144,33 @@ unzigzag(uint64_t value)
     return (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
 }
 
-/* Three columns of all events are before those of births. */
+/* The columns of a tile of blocks. */
+enum {
+    STEP,
+    BORN,      /* bits */
+    BACK,      /* of deaths */
+    ROW,       /* zigzag */
+    SIZE,      /* of births, like the next */
+    CHARGE,
+};
+
 static uint64_t
 value_at(const ep_page_part *part, int column, size_t row)
 {
-    const uint8_t *planes = part->planes.bytes;
+    const size_t all = part->rows, births = part->births;
+    const size_t rows[] = {all, (all + 7) / 8, all - births, all, births, births};
+    const uint8_t *planes = part->planes.bytes + part->low_bytes;
     uint64_t value = 0;
     for (int at = 0; at <= column; at++) {
-        value = value_in(planes, part->planes.forms[at], at < 3 ? part->rows : part->births,
-                         at == column ? row : 0, &planes);
+        value = value_in(planes, part->planes.forms[at], rows[at], at == column ? row : 0, &planes);
     }
     return value;
+}
+
+static bool
+is_birth(const ep_page_part *part, size_t row)
+{
+    return value_at(part, BORN, row / 8) >> (row % 8) & 1;
 }
 
 /* ---- Tests ----------------------------------------------------------------------------------- */
@@ -213,6 +229,53 @@ START_TEST(planes_that_few_rows_need_are_left_out)
 }
 END_TEST
 
+START_TEST(bits_are_eight_to_a_byte)
+{
+    uint8_t room[4];
+    ep_planes planes = {.bytes = room};
+
+    ep_planes_put_bits(&planes, (uint32_t[]){1, 0, 1, 1, 0, 0, 0, 1, 0, 1}, 10);
+    ep_planes_put_bits(&planes, NULL, 0);
+
+    ck_assert_uint_eq(planes.size, 2);
+    ck_assert_int_eq(planes.count, 2);
+    ck_assert_uint_eq(room[0], 0x8D);
+    ck_assert_uint_eq(room[1], 0x02);
+}
+END_TEST
+
+START_TEST(low_bits_are_apart_where_they_are_noise)
+{
+    enum {
+        ROWS = 1001
+    };
+    static uint64_t values[ROWS], before[ROWS];
+    uint8_t room[ROWS];
+    uint64_t random = 5;
+    for (size_t i = 0; i < ROWS; i++) {
+        values[i] = before[i] = below(&random, 1 << 20);
+    }
+    ep_planes planes = {.bytes = room};
+
+    ck_assert_int_eq(ep_planes_put_low(&planes, values, ROWS), EP_PLANES_LOW);
+    ck_assert_uint_eq(planes.size, (ROWS + 1) / 2);
+    ck_assert_int_eq(planes.count, 0);
+    for (size_t i = 0; i < ROWS; i++) {
+        size_t half = planes.size;
+        uint64_t low = i < half ? room[i] % 16u : room[i - half] / 16u;
+        ck_assert_uint_eq(values[i] << EP_PLANES_LOW | low, before[i]);
+    }
+
+    for (size_t i = 0; i < ROWS; i++) {
+        values[i] = before[i] = 40 + below(&random, 4);
+    }
+    ck_assert_int_eq(ep_planes_put_low(&planes, values, ROWS), 0);
+    ck_assert_int_eq(ep_planes_put_low(&planes, values, 0), 0);
+    ck_assert_mem_eq(values, before, sizeof values);
+    ck_assert_uint_eq(planes.size, (ROWS + 1) / 2);
+}
+END_TEST
+
 /* A tile may begin between the end of a block whose free was lost and the birth that ends it, and among the
  * blocks that end with their process. */
 static void
@@ -234,20 +297,23 @@ births_and_deaths_are_the_same(bool is_family)
 
     for (size_t tile = 1; tile < 40; tile += 6) {
         ep_page *page = page_of(s, tile);
-        size_t event = 0, birth = 0, astray = 0;
+        size_t event = 0, birth = 0, death = 0, astray = 0;
         int64_t all_row = 0;
         for (size_t n = 0; n < tiles_of(page); n++) {
             ep_page_part part;
             ck_assert_int_eq(ep_page_block_tile(page, n, &part), EP_OK);
             int64_t call_row = 0;    /* the column has differences, from 0 at the begin of a tile */
             for (size_t row = 0; row < part.rows; row++, event++) {
-                ck_assert_uint_eq(value_at(&part, 1, row), value_at(&all, 1, event));
-                call_row += unzigzag(value_at(&part, 2, row));
-                all_row += unzigzag(value_at(&all, 2, event));
+                ck_assert_int_eq(is_birth(&part, row), is_birth(&all, event));
+                call_row += unzigzag(value_at(&part, ROW, row));
+                all_row += unzigzag(value_at(&all, ROW, event));
                 ck_assert_int_eq(call_row, all_row);
             }
+            for (size_t row = 0; row < part.rows - part.births; row++, death++) {
+                ck_assert_uint_eq(value_at(&part, BACK, row), value_at(&all, BACK, death));
+            }
             for (size_t row = 0; row < part.births; row++, birth++) {
-                for (int column = 3; column < 7; column++) {
+                for (int column = SIZE; column <= CHARGE; column++) {
                     ck_assert_uint_eq(value_at(&part, column, row), value_at(&all, column, birth));
                 }
             }
@@ -270,6 +336,34 @@ births_and_deaths_are_the_same(bool is_family)
     ep_page_close(whole);
     sheet_free(s);
 }
+
+/* Charges are numbered by a hash table that grows; every block has the holders that its birth says. */
+START_TEST(blocks_have_their_holders)
+{
+    sheet *s = sheet_new(13, 20000, false);
+    ep_page *page = page_of(s, 64);
+    const ep_trace *trace = &s->trace;
+    for (size_t block = 0; block < trace->blocks.count; block++) {
+        size_t row = ep_alloc_row(&trace->input, trace->blocks.birth[block]);
+        int32_t call = trace->calls.row_call[row], site = (int32_t)trace->input.columns->id[row];
+        int32_t executing = s->map.site_function[site];
+        const ep_page_charge *charge = &page->charges[page->charge_of[block]];
+        ck_assert_int_eq(ep_page_holder(page, charge, 0) - 1,
+                         call >= 0 ? trace->calls.function[call] : executing);
+        uint64_t line = page->candidates[page->places[ep_page_holder(page, charge, 1)]];
+        ck_assert_int_eq((int32_t)(line >> 32) - 1, executing);
+        ck_assert_int_eq((int32_t)(uint32_t)line - 1, s->line[site]);
+    }
+    ck_assert_uint_gt(page->charge_count, 64);
+    for (size_t a = 0; a < page->charge_count; a++) {
+        for (size_t b = 0; b < a; b++) {
+            ck_assert(memcmp(&page->charges[a], &page->charges[b], 3 * sizeof(int32_t)) != 0);
+        }
+    }
+    ep_page_close(page);
+    sheet_free(s);
+}
+END_TEST
 
 START_TEST(births_and_deaths_do_not_depend_on_where_tiles_begin)
 {
@@ -376,5 +470,6 @@ END_TEST
 #endif
 
 EP_TEST_MAIN("page", planes_have_one_byte_of_each_row, planes_that_few_rows_need_are_left_out,
+             bits_are_eight_to_a_byte, low_bits_are_apart_where_they_are_noise, blocks_have_their_holders,
              births_and_deaths_do_not_depend_on_where_tiles_begin, two_threads_make_tiles_at_the_same_time,
              a_band_of_no_holder_is_refused FAULT_TESTS)

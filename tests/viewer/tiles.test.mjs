@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { FAR, KEYFRAME, Reader, decodeBlocks } from "./viewer/tiles.js";
+import { BLOCK, FAR, KEYFRAME, Reader, decodeBlocks } from "./viewer/tiles.js";
 
 /** Writes columns as planes.h says: all rows have `width` planes, those of a value that needs more bytes are listed. */
 function written(columns) {
@@ -50,35 +50,61 @@ test("a column has its values, whichever way its planes are read", () => {
   assert.deepEqual(last.more(4), [2, 9]);
 });
 
+test("planes behind the first are added wherever they begin in memory", () => {
+  const values = Array.from({ length: 2 * BLOCK * 4 + 3 }, (_, i) => (i % 11 ? i % 200 : i * 300 + 2 ** 17));
+  for (const rows of [1, 2, 3, 4, 7, 8, 64, values.length]) {
+    for (const before of [0, 1, 2, 3]) {
+      const given = [{ values: Array(before).fill(0), width: 1, more: 0 }, { values: values.slice(-rows), width: 4, more: 0 }];
+      const [bytes, forms] = written(given);
+      for (const read of [(r) => r.next(rows), (r) => r.whole(rows)]) {
+        const reader = new Reader(bytes, forms);
+        reader.next(before);
+        assert.deepEqual([...read(reader)], given[1].values);
+      }
+    }
+  }
+});
+
+test("low bits that are apart are below the rest", () => {
+  const all = Array.from({ length: BLOCK * 2 + 5 }, (_, i) => (i === 9 ? 2 ** 45 + 7 : (i * 7919) % 70000));
+  for (const values of [[37], [16, 300], [5, 6, 7], all]) {
+    for (const width of [0, 1, 2]) {
+      const half = (values.length + 1) >> 1;
+      const low = Uint8Array.from({ length: half }, (_, i) => (values[i] % 16) + 16 * ((values[i + half] || 0) % 16));
+      const [bytes, forms] = written([{ values: values.map((value) => Math.floor(value / 16)), width, more: 6 - width }]);
+      assert.deepEqual([...new Reader(bytes, forms).next(values.length, low)], values);
+    }
+  }
+});
+
 test("events have their blocks and times, and those of a long keyframe are in full", () => {
-  const count = 3 * KEYFRAME;
+  const count = 3 * BLOCK + KEYFRAME + 1;
   const steps = [];
-  const refs = [];
+  const born = [];
+  const back = [];
   const expected = [];
   let time = 1000;
   let births = 5; // of the tiles before
   for (let i = 0; i < count; i++) {
-    const born = i % 3 !== 2;
+    const birth = i % 3 !== 2 || i > count - 9; // no death is behind the last births
     const step = i === 0 ? 0 : i === KEYFRAME + 7 ? FAR : i % 5;
     time += step;
     steps.push(step);
-    refs.push(born ? 0 : 1 + (i % 2));
-    expected.push([time * 2, born ? 2 * births + 1 : 2 * (births - refs[i])]);
-    births += born ? 1 : 0;
+    born.push(birth);
+    if (!birth) back.push(1 + (i % 2));
+    expected.push([time * 2, birth ? 2 * births + 1 : 2 * (births - back[back.length - 1])]);
+    births += birth ? 1 : 0;
   }
-  const kindOf = (i) => (refs[i] ? 0 : 2) + (i && !refs[i - 1] ? 1 : 0);
-  const order = [...steps.keys()].sort((a, b) => kindOf(a) - kindOf(b) || a - b);
-  const kinds = [0, 1, 2, 3].map((kind) => order.filter((i) => kindOf(i) < kind).length);
   const made = births - 5;
-  const zeros = Array(made).fill(0);
+  const bits = Array.from({ length: (count + 7) >> 3 }, (_, byte) => [0, 1, 2, 3, 4, 5, 6, 7].reduce((sum, bit) => sum + (born[8 * byte + bit] ? 2 ** bit : 0), 0));
   const [bytes, widths] = written([
-    { values: order.map((i) => steps[i]), width: 1, more: 3 }, { values: refs, width: 1, more: 0 },
-    { values: refs.map((_, i) => (i ? 0 : 4)), width: 1, more: 0 }, // row 2
-    ...[1, 3, 0, 0].map((value) => ({ values: zeros.map(() => value), width: 1, more: 0 })),
+    { values: steps, width: 1, more: 3 }, { values: bits, width: 1, more: 0 }, { values: back, width: 1, more: 0 },
+    { values: steps.map((_, i) => (i ? 0 : 4)), width: 1, more: 0 }, // row 2
+    ...[1, 3].map((value) => ({ values: Array(made).fill(value), width: 1, more: 0 })),
   ]);
-  const tile = { rows: count, births: made, widths, start: 1000, first: 5, kinds };
+  const tile = { rows: count, births: made, widths, low: [0, 0], start: 1000, first: 5 };
 
-  const found = decodeBlocks(bytes, tile, { grain: 2, none: 9, line: 1, task: -1, size: 255, place: 1, row: 3 });
+  const found = decodeBlocks(bytes, tile, { grain: 2, none: 9, line: 1, task: -1, size: 255, charge: 4, row: 3 });
 
   assert.deepEqual(found.far.map(([frame]) => frame), [1]);
   const [[, times]] = found.far;
@@ -90,5 +116,5 @@ test("events have their blocks and times, and those of a long keyframe are in fu
     assert.equal(found.row[i], 2);
   }
   assert.deepEqual([...new Set(found.size)], [1]);
-  assert.deepEqual([...new Set(found.holder)], [2]);
+  assert.deepEqual([...new Set(found.charge)], [3]);
 });

@@ -12,6 +12,40 @@ const SUM = 1;
 const PLACE = 0;
 const FUNC = 1;
 
+/** A level of bins. @typedef {{floats: Float32Array, whole: Uint32Array, bins: number}} Level */
+
+/** Sums up the calls that begin before `right`; gives the first of the next bin. @param {Level} level @param {number} bin @param {Float64Array} start @param {Float64Array} dur @param {ArrayLike<number>} func @param {number} i the first call @param {number} end @param {number} right */
+function fillBin({ floats, whole }, bin, start, dur, func, i, end, right) {
+  let longest = -1;
+  let place = 0;
+  let total = 0;
+  for (; i < end && start[i] < right; i++) {
+    const value = dur[i];
+    total += value;
+    if (value > longest) {
+      longest = value;
+      place = i;
+    }
+  }
+  const at = bin * FIELDS;
+  floats[at + LONGEST] = longest;
+  floats[at + SUM] = total;
+  whole[at + PLACE] = place;
+  whole[at + FUNC] = longest < 0 ? 0 : func[place];
+  return i;
+}
+
+/** Fills the bins of a level, each from two of the level below. @param {Level} below @param {Level} here */
+function joinLevel(below, here) {
+  for (let bin = 0, at = 0, child = 0; bin < here.bins; bin++, at += FIELDS, child += 2 * FIELDS) {
+    const longer = below.floats[child + FIELDS + LONGEST] > below.floats[child + LONGEST] ? child + FIELDS : child;
+    here.floats[at + LONGEST] = below.floats[longer + LONGEST];
+    here.floats[at + SUM] = below.floats[child + SUM] + below.floats[child + FIELDS + SUM];
+    here.whole[at + PLACE] = below.whole[longer + PLACE];
+    here.whole[at + FUNC] = below.whole[longer + FUNC];
+  }
+}
+
 export class Bins {
   /**
    * @param {{start: Float64Array, dur: Float64Array, func: import("./tiles.js").Small}} data
@@ -29,46 +63,26 @@ export class Bins {
     /**
      * The fields of each bin: its longest duration (-1: it has no call) and the sum of durations; in another array, which is
      * read once for a pixel, the longest call and its function.
-     * @type {{floats: Float32Array, whole: Uint32Array, bins: number}[]}
+     * @type {Level[]}
      */
     this.levels = [];
     for (let bins = count; bins >= 1; bins /= 2) {
       const floats = new Float32Array(bins * FIELDS);
       this.levels.push({ floats, whole: new Uint32Array(bins * FIELDS), bins });
     }
-    const { floats, whole } = this.levels[0];
-    let i = first;
-    for (let bin = 0, at = 0; bin < count; bin++, at += FIELDS) {
+    this.fill(start, dur, func, first, end);
+    for (let level = 1; level < this.levels.length; level++) joinLevel(this.levels[level - 1], this.levels[level]);
+  }
+
+  /** Fills the bins of level 0. @param {Float64Array} start @param {Float64Array} dur @param {ArrayLike<number>} func @param {number} first @param {number} end */
+  fill(start, dur, func, first, end) {
+    const count = this.first.length - 1;
+    for (let bin = 0, i = first; bin < count; bin++) {
       this.first[bin] = i;
       const right = bin + 1 < count ? this.begin + (bin + 1) * this.width : Infinity;
-      let longest = -1;
-      let place = 0;
-      let total = 0;
-      for (; i < end && start[i] < right; i++) {
-        const value = dur[i];
-        total += value;
-        if (value > longest) {
-          longest = value;
-          place = i;
-        }
-      }
-      floats[at + LONGEST] = longest;
-      floats[at + SUM] = total;
-      whole[at + PLACE] = place;
-      whole[at + FUNC] = longest < 0 ? 0 : func[place];
+      i = fillBin(this.levels[0], bin, start, dur, func, i, end, right);
     }
     this.first[count] = end;
-    for (let level = 1; level < this.levels.length; level++) {
-      const below = this.levels[level - 1];
-      const here = this.levels[level];
-      for (let bin = 0, at = 0, child = 0; bin < here.bins; bin++, at += FIELDS, child += 2 * FIELDS) {
-        const longer = below.floats[child + FIELDS + LONGEST] > below.floats[child + LONGEST] ? child + FIELDS : child;
-        here.floats[at + LONGEST] = below.floats[longer + LONGEST];
-        here.floats[at + SUM] = below.floats[child + SUM] + below.floats[child + FIELDS + SUM];
-        here.whole[at + PLACE] = below.whole[longer + PLACE];
-        here.whole[at + FUNC] = below.whole[longer + FUNC];
-      }
-    }
   }
 
   /** Gives the highest level of which at least four bins fit into a pixel; -1: there is none. @param {number} each nanoseconds of a pixel */

@@ -6,9 +6,9 @@ import { FAR, KEYFRAME, Reader, Tiles, namesIn, small } from "./tiles.js";
 import { unpack } from "./unpack.js";
 import { Waiting } from "./waiting.js";
 
-const AHEAD = 6; // the most tiles that are being decoded, or are decoded and wait to be copied
+const AHEAD = 8; // the most tiles that are being decoded, or are decoded and wait to be copied
 const WORKERLESS = 2; // workers are started for more tiles than this: two are decoded before a worker has started
-const GROUP = 16 * KEYFRAME; // events of a group; of each group the largest sum is known
+const GROUP = 8 * KEYFRAME; // events of a group; of each group the largest sum is known
 
 /**
  * A row of the picture: the calls of one thread and depth, from `first` to before `end`, and their coarse groups.
@@ -35,7 +35,7 @@ export class Data {
     /** @type {import("./tiles.js").Common} */
     const common = {
       grain: head.grain, none: functions, line: widest(head.tiles.c, 5), task: head.tasks.length || -1,
-      size: widest(head.tiles.m, 3), place: head.places[0].length, row: head.rows.length,
+      size: widest(head.tiles.m, 4), charge: head.charges[0].length, row: head.rows.length,
     };
     this.line = small(common.line, n);
     this.task = head.tasks.length ? small(common.task, n) : null;
@@ -79,18 +79,20 @@ export class Data {
     this.far = new Map();
     this.eventRow = small(common.row, m); // the row of its call, plus 1; 0: no call
     this.size = small(common.size, head.blocks);
-    this.holder = small(functions, head.blocks);
-    this.place = small(common.place, head.blocks); // the line that was executing, as a row of head.places
-    this.ownPlace = small(common.place, head.blocks); // the own line that the block is charged to
+    this.charge = small(common.charge, head.blocks); // a column of `chargesBy`
+    const [whose, lines, ownLines] = head.charges;
+    /** The holders of each charge: a function, and rows of head.places for the line that was executing and the own line that is charged. @type {Record<string, number[]>} */
+    this.chargesBy = { function: whose.map((/** @type {number} */ name) => (name ? name - 1 : functions)), line: lines, own: ownLines };
     this.waiting = new Waiting(head.threads.length, head.blocking, functions);
     // Steps of asyncio's tasks, lane by lane, with the call of each.
     const nothing = new Float64Array(0);
     this.steps = { start: nothing, dur: nothing, func: nothing, call: nothing, pyramid: new Pyramid(nothing, nothing) };
     // The holders of memory; holdBy() sets these.
     this.by = "";
-    /** @type {ArrayLike<number>} */
-    this.holders = this.holder;
-    this.bandOf = new Uint8Array(0);
+    /** Of each charge. @type {number[]} */
+    this.holders = [];
+    this.holderCount = 0;
+    this.bandOf = new Uint8Array(0); // by charge
     this.bands = 1;
     this.frames = new Float64Array(0);
     this.eventsHere = 0; // how many events are decoded; tiles of blocks are decoded in order
@@ -250,9 +252,7 @@ export class Data {
     this.frameTime.set(made.base, from / KEYFRAME);
     this.eventRow.set(made.row, from);
     this.size.set(made.size, first);
-    this.holder.set(made.holder, first);
-    this.place.set(made.place, first);
-    this.ownPlace.set(made.ownPlace, first);
+    this.charge.set(made.charge, first);
     this.tiles.giveBack(made);
     this.birthsHere += births;
     this.eventsHere += rows;
@@ -262,31 +262,11 @@ export class Data {
 
   /** Sums up the bands from an event on. @param {number} from the first event of a keyframe @param {number} births before it */
   keyframes(from, births) {
-    const { bands, frames, bandOf, holders, event, size, frameMost, frameAt, frameBirths } = this;
+    const { bands, frames, frameMost, frameAt } = this;
     const live = new Float64Array(bands);
     if (from) live.set(frames.subarray((from / KEYFRAME) * bands, (from / KEYFRAME + 1) * bands));
-    let total = live.reduce((a, b) => a + b, 0);
     // Each tile but the last is a whole number of keyframes.
-    for (let at = from, frame = from / KEYFRAME; at < this.eventsHere; frame++) {
-      for (let b = 0, to = frame * bands; b < bands; b++) frames[to + b] = live[b];
-      frameBirths[frame] = births;
-      let most = -1;
-      let place = at;
-      for (const end = Math.min(this.eventsHere, at + KEYFRAME); at < end; at++) {
-        const born = event[at] & 1;
-        const of = event[at] >>> 1;
-        const change = size[of] * (2 * born - 1); // faster than a branch that cannot be foreseen
-        births += born;
-        live[bandOf[holders[of]]] += change;
-        total += change;
-        if (total > most) {
-          most = total;
-          place = at;
-        }
-      }
-      frameMost[frame] = most;
-      frameAt[frame] = place;
-    }
+    for (let at = from; at < this.eventsHere; at += KEYFRAME) births += this.keyframe(at, Math.min(this.eventsHere, at + KEYFRAME), births, live);
     frames.set(live, Math.ceil(this.eventsHere / KEYFRAME) * bands);
     for (let at = from, group = from / GROUP; at < this.eventsHere; at += GROUP, group++) {
       let best = at / KEYFRAME;
@@ -296,17 +276,47 @@ export class Data {
     }
   }
 
+  /** Sums up a keyframe; gives its births. @param {number} from @param {number} to its events @param {number} births before it @param {Float64Array} live bytes of the bands, which are brought up to date */
+  keyframe(from, to, births, live) {
+    const { bands, frames, bandOf, charge, event, size } = this;
+    const frame = from / KEYFRAME;
+    this.frameBirths[frame] = births;
+    let total = 0;
+    for (let b = 0, at = frame * bands; b < bands; b++) {
+      frames[at + b] = live[b];
+      total += live[b];
+    }
+    let born = 0;
+    let most = -1;
+    let place = from;
+    for (let at = from; at < to; at++) {
+      const birth = event[at] & 1;
+      const block = event[at] >>> 1;
+      const change = size[block] * (2 * birth - 1); // faster than a branch that cannot be foreseen
+      born += birth;
+      live[bandOf[charge[block]]] += change;
+      total += change;
+      if (total > most) {
+        most = total;
+        place = at;
+      }
+    }
+    this.frameMost[frame] = most;
+    this.frameAt[frame] = place;
+    return born;
+  }
+
   /** Chooses the kind of holders of memory. @param {string} by function, line or own */
   holdBy(by) {
     if (by === this.by) return;
     this.by = by;
     const { head } = this;
-    this.holders = by === "line" ? this.place : by === "own" ? this.ownPlace : this.holder;
-    const most = by === "function" ? this.none : head.places[0].length - 1;
+    this.holders = this.chargesBy[by];
+    this.holderCount = by === "function" ? this.none + 1 : head.places[0].length;
     /** @type {number[]} */
     const bands = head.bands[by];
-    this.bandOf = new Uint8Array(most + 1).fill(bands.length);
-    bands.forEach((key, at) => (this.bandOf[key] = at));
+    const rest = bands.length;
+    this.bandOf = Uint8Array.from(this.holders, (key) => (bands.includes(key) ? bands.indexOf(key) : rest));
     this.bands = bands.length + 1;
     if (!this.frameCount) return; // nothing is decoded yet
     this.frames = new Float64Array(this.frameCount * this.bands);
@@ -327,7 +337,17 @@ export class Data {
 
   /** Gives the line that was executing when a block was allocated; 0: unknown. @param {number} block */
   lineOf(block) {
-    return this.head.places[1][this.place[block]];
+    return this.head.places[1][this.chargesBy.line[this.charge[block]]];
+  }
+
+  /** Gives the function that a block is charged to. @param {number} block */
+  functionOf(block) {
+    return this.chargesBy.function[this.charge[block]];
+  }
+
+  /** Gives the holder of a block, of the chosen kind. @param {number} block */
+  holderOf(block) {
+    return this.holders[this.charge[block]];
   }
 
   // ---- Names -------------------------------------------------------------------------------------
@@ -481,7 +501,7 @@ export class Data {
     for (let at = since; at < last; at++) {
       const block = this.blockOf(at);
       const size = this.size[block];
-      const f = this.holder[block];
+      const f = this.functionOf(block);
       if (this.isBirth(at)) {
         bytes += size;
         made++;
@@ -601,7 +621,7 @@ export class Data {
     const event = this.event[at];
     const block = event >>> 1;
     const change = this.size[block] * (2 * (event & 1) - 1);
-    bands[this.bandOf[this.holders[block]]] += change;
+    bands[this.bandOf[this.charge[block]]] += change;
     return change;
   }
 

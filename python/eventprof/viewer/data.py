@@ -9,8 +9,8 @@ more. Times are whole numbers of grains; a grain is 1 ns, or what ``--time-grain
 Calls are sorted by thread, then depth, then start. So a row of the timeline is a range of calls. A
 tile is a section of `TILE` calls. Two columns of a tile are sorted by function, because they then
 compress better: the time since the end of the call before, and the duration. Blocks are a stream of
-allocations ("births") and frees ("deaths") in order of time; the times between these are sorted by
-the two events around them. Only tiles.js and data.js read all this.
+allocations ("births") and frees ("deaths") in order of time. Only tiles.js and data.js read all
+this.
 """
 
 from __future__ import annotations
@@ -353,7 +353,7 @@ def sections(
     peak_ns, peak_bytes, peak_blocks = calls.data.peak()
     function, line = blocks.places
     head = {
-        "format": 5,
+        "format": 6,
         "version": __version__,
         "title": find_title(trace) if title is None else title,
         "summary": f"{show_ns(duration)}, {plural(trace._facts['events'], 'event')}",
@@ -373,6 +373,7 @@ def sections(
         "bands": blocks.bands,
         "curve": {by: blocks.curve(by) for by in HOLDERS},
         "places": [function.tolist(), np.maximum(line, 0).tolist()],
+        "charges": [holders.tolist() for holders in blocks.charges],
         "blocking": _blocking(trace),
         "findings": findings,
         "peak": [peak_ns, peak_bytes, peak_blocks] if blocks.count and peak_bytes else None,

@@ -208,15 +208,15 @@ export class InstantDetail {
 
 /** Gives the live bytes and blocks at a time by holder, the most bytes first, and the largest blocks. @param {import("./data.js").Data} data @param {number} time */
 export function aliveByHolder(data, time) {
-  const size = new Float64Array(data.bandOf.length);
-  const count = new Float64Array(data.bandOf.length);
+  const size = new Float64Array(data.holderCount);
+  const count = new Float64Array(data.holderCount);
   /** @type {number[]} */
   const largest = [];
   let bytes = 0;
   let blocks = 0;
   data.alive(time, (block) => {
-    size[data.holders[block]] += data.size[block];
-    count[data.holders[block]]++;
+    size[data.holderOf(block)] += data.size[block];
+    count[data.holderOf(block)]++;
     if (largest.length < MOST_BLOCKS || data.size[block] > data.size[largest[largest.length - 1]]) {
       let at = largest.length;
       while (at > 0 && data.size[largest[at - 1]] < data.size[block]) at--;

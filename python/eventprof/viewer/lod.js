@@ -32,42 +32,54 @@ export class Pyramid {
 
   /** Fills the nodes of a range that starts at a multiple of 4096. @param {number} from @param {number} to */
   build(from, to) {
-    const { values, starts, begins } = this;
-    for (let at = from, node = from / LEAF; at < to; at += LEAF, node++) {
-      const end = Math.min(to, at + LEAF);
-      let best = at;
-      let most = values[at];
-      let sum = 0;
-      for (let i = at; i < end; i++) {
-        const value = values[i];
-        sum += value;
-        if (value > most) {
-          most = value;
-          best = i;
-        }
-      }
-      begins[node] = starts[at];
-      this.place[0][node] = best;
-      this.most[0][node] = most;
-      this.sum[0][node] = sum;
-    }
-    for (let level = 1, size = LEAF * 4; level < LEVELS; level++, size *= 4) {
-      const below = this.most[level - 1];
-      const sums = this.sum[level - 1];
-      const last = Math.ceil(to / (size / 4));
-      for (let at = from, node = from / size; at < to; at += size, node++) {
-        const end = Math.min(last, node * 4 + 4);
-        let best = node * 4;
-        let sum = 0;
-        for (let k = node * 4; k < end; k++) {
-          sum += sums[k];
-          if (below[k] > below[best]) best = k;
-        }
-        this.place[level][node] = this.place[level - 1][best];
-        this.most[level][node] = below[best];
-        this.sum[level][node] = sum;
+    this.fillLeaves(from, to);
+    for (let level = 1, size = LEAF; level < LEVELS; level++, size *= 4) this.fillLevel(level, from / size / 4, Math.ceil(to / size));
+  }
+
+  /** @param {number} from @param {number} to */
+  fillLeaves(from, to) {
+    for (let at = from; at < to; at += LEAF) this.leaf(at, Math.min(to, at + LEAF));
+  }
+
+  /** @param {number} level @param {number} from a node @param {number} end behind the nodes of the level below */
+  fillLevel(level, from, end) {
+    for (let node = from; node * 4 < end; node++) this.node(level, node, Math.min(end, node * 4 + 4));
+  }
+
+  /** Fills a node of the lowest level. @param {number} from @param {number} to its values */
+  leaf(from, to) {
+    const { values } = this;
+    const node = from / LEAF;
+    let best = from;
+    let most = values[from];
+    let sum = 0;
+    for (let i = from; i < to; i++) {
+      const value = values[i];
+      sum += value;
+      if (value > most) {
+        most = value;
+        best = i;
       }
     }
+    this.begins[node] = this.starts[from];
+    this.place[0][node] = best;
+    this.most[0][node] = most;
+    this.sum[0][node] = sum;
+  }
+
+  /** Fills another node from those below, the last of which is before `end`. @param {number} level @param {number} node @param {number} end */
+  node(level, node, end) {
+    const most = this.most[level - 1];
+    const sums = this.sum[level - 1];
+    let best = node * 4;
+    let sum = 0;
+    for (let k = node * 4; k < end; k++) {
+      sum += sums[k];
+      if (most[k] > most[best]) best = k;
+    }
+    this.place[level][node] = this.place[level - 1][best];
+    this.most[level][node] = most[best];
+    this.sum[level][node] = sum;
   }
 
   /** Sets `best` (of equal values the first) and `total` of a range that is not empty. @param {number} from @param {number} to */

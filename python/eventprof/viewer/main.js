@@ -21,7 +21,7 @@ import { giveUp } from "./unpack.js";
 
 const SHORTEST = 20; // the view is at least so many ns wide
 const MOST_BACKGROUND = 4e7; // with more calls and events of blocks, tiles out of view are decoded only if they are needed
-const BETWEEN = 500; // ms between two pictures while tiles are decoded
+const BETWEEN = 800; // ms between two pictures while tiles are decoded
 const ARRIVAL = 5; // ms until the page looks again whether the browser has read a tile
 const HOLDERS = ["function", "line", "own"];
 const TABS = [["functions", "Functions"], ["flame", "Flame graph"], ["durations", "Durations"], ["call", "Call"], ["instant", "Instant"], ["source", "Source"], ["findings", "Findings"]];

@@ -70,8 +70,7 @@ export class Memory {
    * @param {number} room the lines of pixels that `most` bytes take @param {import("./colour.js").Palette} look
    */
   paint(room, look) {
-    const { columns, raster, most } = this;
-    const { pixels, width, height } = raster;
+    const { pixels, width, height } = this.raster;
     const { bands } = this.data;
     const colours = Uint32Array.from({ length: bands + 1 }, (_, b) => (b === bands ? look.back : look.bands[b === bands - 1 ? look.bands.length - 1 : b]));
     if (this.line.length !== width || this.follows.length !== width * (bands + 1) || this.begins.length !== height) {
@@ -82,25 +81,7 @@ export class Memory {
     const { line, begins, follows } = this; // the bands that begin in a line, as a linked list: its head, and what follows each
     begins.fill(-1);
     let highest = height;
-    for (let x = 0, at = 0; x < width; x++) {
-      let sum = 0;
-      let y = height;
-      for (let b = 0; b < bands; b++, at++) {
-        if (columns[at] === 0) continue;
-        sum += columns[at];
-        const top = height - Math.round((sum / most) * room);
-        if (top >= y) continue;
-        const place = b * width + x;
-        follows[place] = begins[y - 1];
-        begins[y - 1] = place;
-        y = top;
-      }
-      if (y < highest) highest = y;
-      if (y === 0) continue;
-      const place = bands * width + x;
-      follows[place] = begins[y - 1];
-      begins[y - 1] = place;
-    }
+    for (let x = 0; x < width; x++) highest = Math.min(highest, this.stack(x, room));
     pixels.fill(look.back, 0, Math.max(0, highest) * width);
     for (let y = height - 1; y >= highest; y--) {
       for (let place = begins[y]; place >= 0; place = follows[place]) {
@@ -109,6 +90,27 @@ export class Memory {
       }
       pixels.set(line, y * width);
     }
+  }
+
+  /** Puts the bands of a column above each other; gives the highest line. @param {number} x @param {number} room lines for the most bytes */
+  stack(x, room) {
+    const { columns, begins, follows, most } = this;
+    const { width, height } = this.raster;
+    const { bands } = this.data;
+    let sum = 0;
+    let y = height;
+    for (let b = 0, at = x * bands; b <= bands; b++, at++) {
+      const isBack = b === bands;
+      if (!isBack) sum += columns[at];
+      const top = isBack ? 0 : height - Math.round((sum / most) * room);
+      if (top >= y) continue;
+      const place = b * width + x;
+      follows[place] = begins[y - 1];
+      begins[y - 1] = place;
+      if (isBack) break;
+      y = top;
+    }
+    return y;
   }
 
   /** Finds the bytes of each column, at the time in it when the most were live. @param {number} width */

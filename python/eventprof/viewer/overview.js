@@ -38,9 +38,14 @@ export class Overview {
         const calls = Math.min(data.head.coarse.size, row.end - row.first - (g - row.coarse) * data.head.coarse.size);
         const x0 = Math.min(width - 1, Math.floor(starts[g] / each));
         const x1 = calls === 1 ? x0 : Math.min(width - 1, Math.floor((starts[g] + spans[g]) / each));
-        for (let x = x0; x <= x1; x++) this.density[x] += calls / (x1 - x0 + 1);
+        this.spread(x0, x1, calls);
       }
     }
+  }
+
+  /** @param {number} x0 @param {number} x1 the last column @param {number} calls */
+  spread(x0, x1, calls) {
+    for (let x = x0; x <= x1; x++) this.density[x] += calls / (x1 - x0 + 1);
   }
 
   /** @param {number} wide @param {import("./colour.js").Palette} look */

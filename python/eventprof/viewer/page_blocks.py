@@ -33,6 +33,8 @@ class Blocks:
         _, self.count, self.events = self.data.counts()
         #: Function and line of each place; the first is unknown.
         self.places = self.data.places()
+        #: The holders of each charge, by kind of holder: a function + 1, or numbers of places.
+        self.charges = self.data.charges()
         #: The holders that have a band, by kind of holder: functions, or numbers of places.
         self.bands = {by: self._choose(by) for by in HOLDERS}
         for number, by in enumerate(HOLDERS):
@@ -64,10 +66,10 @@ class Blocks:
 
     def tile(self, number: int) -> Packed:
         """Make a tile, and give what the head says of it, and its section: each tile once."""
-        (widths, rows, times, rest), start, births, kinds, astray = self.data.block_tile(number)
+        ((widths, rows, low), parts), start, births, astray = self.data.block_tile(number)
         self._astray[number] = astray
-        head = {"start": start, "births": births, "kinds": kinds, "widths": widths, "rows": rows}
-        return head, pack(times, rest)
+        head = {"start": start, "births": births}
+        return {**head, "widths": widths, "rows": rows, "low": low}, pack(*parts)
 
     def astray(self) -> tuple[Array, Array]:
         """Give the events whose call data.js would not find, and the calls; after all tiles."""

@@ -66,9 +66,9 @@ class Calls:
 
     def tile(self, number: int) -> Packed:
         """Make a tile, and give what the head says of it, and its section."""
-        (widths, rows, times, rest), begins, starts, signed = self.data.call_tile(number)
+        ((widths, rows, low), parts), begins, starts, signed = self.data.call_tile(number)
         head = {"begins": begins, "starts": starts, "signed": signed}
-        return {**head, "widths": widths, "rows": rows}, pack(times, rest)
+        return {**head, "widths": widths, "rows": rows, "low": low}, pack(*parts)
 
     def orphans(self) -> tuple[Array, Array]:
         """Give the calls whose parent data.js would not find by time and depth, and the parents."""

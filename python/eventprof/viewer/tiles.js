@@ -1,33 +1,101 @@
 // Tiles: decodes columns of calls and of blocks from planes of bytes, beside the page if it may have workers.
 
-import { FIRST, LOW, bytesOf, gunzip, take } from "./unpack.js";
+import { FIRST, LOW, bytesOf, gunzip, take, joinBits } from "./unpack.js";
 
 const HELPERS = 2; // workers
-export const KEYFRAME = 64; // events of blocks of which the first has its time in full
+export const LOW_BITS = 4; // of times, where they are apart from the rest
+// Loops over all rows of a tile call a function for so many. A function that is called often is compiled as a whole; one that
+// loops for long is compiled in the midst of its loop, and once more for its next call.
+export const BLOCK = 2048;
+export const KEYFRAME = 128; // events of blocks of which the first has its time in full
 export const FAR = 2 ** 32 - 1; // of a keyframe that is at least so many ns long, the times are stored in full
 
-/** Joins planes of bytes to numbers. Small functions on arrays of one type each are compiled once, and well. @param {Float64Array} out @param {Uint8Array} bytes @param {number} at @param {number} rows @param {number} width */
-export function joinFloats(out, bytes, at, rows, width) {
-  const b = at + rows;
-  const c = b + rows;
+/** Joins planes of bytes to numbers. Small functions on arrays of one type each are compiled once, and well. @param {Float64Array} out @param {Uint8Array} bytes @param {number} at @param {number} width */
+export function joinFloats(out, bytes, at, width) {
+  const rows = out.length;
   if (width === 0) out.fill(0);
-  else if (width === 1) out.set(bytes.subarray(at, b));
-  else if (width === 2) for (let i = 0; i < rows; i++) out[i] = bytes[at + i] | (bytes[b + i] << 8);
-  else for (let i = 0; i < rows; i++) out[i] = bytes[at + i] | (bytes[b + i] << 8) | (bytes[c + i] << 16);
-  for (let plane = 3, scale = 2 ** 24, from = c + rows; plane < width; plane++, scale *= 256, from += rows) {
-    for (let i = 0; i < rows; i++) if (bytes[from + i]) out[i] += bytes[from + i] * scale;
+  else out.set(bytes.subarray(at, at + rows));
+  for (let plane = 1, unit = 256; plane < width; plane++, unit *= 256) addFloats(out, bytes, at + plane * rows, unit);
+}
+
+/** The same for numbers whose low bits are apart: byte i of `low` has those of number i, and above them those of the number half of all behind. @param {Float64Array} out @param {Uint8Array} bytes @param {number} at @param {number} width @param {Uint8Array} low */
+export function joinLow(out, bytes, at, width, low) {
+  const rows = out.length;
+  const half = low.length;
+  const mask = 2 ** LOW_BITS - 1;
+  const first = width ? bytes.subarray(at, at + rows) : new Uint8Array(rows);
+  for (let from = 0; from < rows - half; from += BLOCK) splitLow(out, first, low, from, Math.min(rows - half, from + BLOCK));
+  if (rows % 2) out[half - 1] = (first[half - 1] << LOW_BITS) | (low[half - 1] & mask);
+  for (let plane = 1, unit = 2 ** (8 + LOW_BITS); plane < width; plane++, unit *= 256) addFloats(out, bytes, at + plane * rows, unit);
+}
+
+/** Joins pairs of numbers whose low bits are in one byte. @param {Float64Array} out @param {Uint8Array} first plane @param {Uint8Array} low @param {number} from @param {number} to */
+export function splitLow(out, first, low, from, to) {
+  const mask = 2 ** LOW_BITS - 1;
+  for (let i = from, k = from + low.length; i < to; i++, k++) {
+    const two = low[i];
+    out[i] = (first[i] << LOW_BITS) | (two & mask);
+    out[k] = (first[k] << LOW_BITS) | (two >> LOW_BITS);
   }
 }
 
-/** The same for numbers of less than 2 ** 32. @param {Uint32Array} out @param {Uint8Array} bytes @param {number} at @param {number} rows @param {number} width */
-export function joinWhole(out, bytes, at, rows, width) {
-  const b = at + rows;
-  const c = b + rows;
+/** Gives the words of 32 bits in a plane: memory has them at multiples of 4. @param {Uint8Array} bytes @param {number} at @param {number} rows */
+function wordsIn({ buffer, byteOffset }, at, rows) {
+  const from = Math.ceil((byteOffset + at) / 4) * 4;
+  const count = Math.floor((byteOffset + at + rows - from) / 4);
+  return count > 0 ? new Uint32Array(buffer, from, count) : new Uint32Array(0);
+}
+
+/** Adds a plane. Most bytes of high planes are 0, so four at once are looked at. @param {Float64Array} out @param {Uint8Array} bytes @param {number} at @param {number} unit */
+export function addFloats(out, bytes, at, unit) {
+  const rows = out.length;
+  const words = wordsIn(bytes, at, rows);
+  const before = words.length ? words.byteOffset - bytes.byteOffset - at : rows;
+  for (let i = 0; i < before; i++) out[i] += bytes[at + i] * unit;
+  for (let from = 0; from < words.length; from += BLOCK) addWords(out, words, before, unit, from, Math.min(words.length, from + BLOCK));
+  for (let i = before + 4 * words.length; i < rows; i++) out[i] += bytes[at + i] * unit;
+}
+
+/** @param {Float64Array} out @param {Uint32Array} words @param {number} before rows before the first word @param {number} unit @param {number} from @param {number} to */
+export function addWords(out, words, before, unit, from, to) {
+  for (let k = from, i = before + 4 * from; k < to; k++, i += 4) {
+    const word = words[k];
+    if (word === 0) continue;
+    out[i] += (word & 255) * unit;
+    out[i + 1] += ((word >> 8) & 255) * unit;
+    out[i + 2] += ((word >> 16) & 255) * unit;
+    out[i + 3] += (word >>> 24) * unit;
+  }
+}
+
+/** As `joinFloats`, for numbers of less than 2 ** 32. @param {Uint32Array} out @param {Uint8Array} bytes @param {number} at @param {number} width */
+export function joinWhole(out, bytes, at, width) {
+  const rows = out.length;
   if (width === 0) out.fill(0);
-  else if (width === 1) out.set(bytes.subarray(at, b));
-  else if (width === 2) for (let i = 0; i < rows; i++) out[i] = bytes[at + i] | (bytes[b + i] << 8);
-  else for (let i = 0; i < rows; i++) out[i] = bytes[at + i] | (bytes[b + i] << 8) | (bytes[c + i] << 16);
-  if (width > 3) for (let i = 0, d = c + rows; i < rows; i++) out[i] |= bytes[d + i] << 24;
+  else out.set(bytes.subarray(at, at + rows));
+  for (let plane = 1; plane < width; plane++) addWhole(out, bytes, at + plane * rows, 8 * plane);
+}
+
+/** As `addFloats`. @param {Uint32Array} out @param {Uint8Array} bytes @param {number} at @param {number} shift */
+export function addWhole(out, bytes, at, shift) {
+  const rows = out.length;
+  const words = wordsIn(bytes, at, rows);
+  const before = words.length ? words.byteOffset - bytes.byteOffset - at : rows;
+  for (let i = 0; i < before; i++) out[i] |= bytes[at + i] << shift;
+  for (let from = 0; from < words.length; from += BLOCK) addWholeWords(out, words, before, shift, from, Math.min(words.length, from + BLOCK));
+  for (let i = before + 4 * words.length; i < rows; i++) out[i] |= bytes[at + i] << shift;
+}
+
+/** @param {Uint32Array} out @param {Uint32Array} words @param {number} before rows before the first word @param {number} shift @param {number} from @param {number} to */
+export function addWholeWords(out, words, before, shift, from, to) {
+  for (let k = from, i = before + 4 * from; k < to; k++, i += 4) {
+    const word = words[k];
+    if (word === 0) continue;
+    out[i] |= (word & 255) << shift;
+    out[i + 1] |= ((word >> 8) & 255) << shift;
+    out[i + 2] |= ((word >> 16) & 255) << shift;
+    out[i + 3] |= (word >>> 24) << shift;
+  }
 }
 
 /** Reads columns one after the other; planes.h says what their bytes mean. */
@@ -37,12 +105,12 @@ export class Reader {
   static kept = new Float64Array(0);
   static scratch32 = new Uint32Array(0); // of columns that are surely less than 2 ** 32
 
-  /** @param {Uint8Array<ArrayBuffer>} bytes @param {(number|number[])[]} forms the `widths` of the head */
-  constructor(bytes, forms) {
+  /** @param {Uint8Array<ArrayBuffer>} bytes @param {(number|number[])[]} forms the `widths` of the head @param {number} [at] where the first column is */
+  constructor(bytes, forms, at = 0) {
     this.bytes = bytes;
     this.forms = forms;
     this.column = 0;
-    this.at = 0;
+    this.at = at;
   }
 
   /** Gives the number of the next column's planes of all rows. */
@@ -72,20 +140,22 @@ export class Reader {
     return found;
   }
 
-  /** Decodes the next column; the result is valid until the next call. @param {number} rows */
-  next(rows) {
+  /** Decodes the next column; the result is valid until the next call. @param {number} rows @param {Uint8Array} [low] its low bits, if they are apart */
+  next(rows, low) {
     if (Reader.scratch.length < rows) Reader.scratch = new Float64Array(rows);
     const out = Reader.scratch.subarray(0, rows);
-    joinFloats(out, this.bytes, this.at, rows, this.width());
+    if (low) joinLow(out, this.bytes, this.at, this.width(), low);
+    else joinFloats(out, this.bytes, this.at, this.width());
     const more = this.more(rows);
-    for (let k = 0; k < more.length; k += 2) out[more[k]] += more[k + 1];
+    const unit = low ? 2 ** LOW_BITS : 1;
+    for (let k = 0; k < more.length; k += 2) out[more[k]] += more[k + 1] * unit;
     return out;
   }
 
-  /** Like `next`, but the result is valid until the next call of `keep`. New memory for each column would take longer. @param {number} rows */
-  keep(rows) {
+  /** Like `next`, but the result is valid until the next call of `keep`. New memory for each column would take longer. @param {number} rows @param {Uint8Array} [low] */
+  keep(rows, low) {
     [Reader.scratch, Reader.kept] = [Reader.kept, Reader.scratch];
-    const out = this.next(rows);
+    const out = this.next(rows, low);
     [Reader.scratch, Reader.kept] = [Reader.kept, Reader.scratch];
     return out;
   }
@@ -94,7 +164,7 @@ export class Reader {
   whole(rows) {
     if (Reader.scratch32.length < rows) Reader.scratch32 = new Uint32Array(rows);
     const out = Reader.scratch32.subarray(0, rows);
-    joinWhole(out, this.bytes, this.at, rows, this.width());
+    joinWhole(out, this.bytes, this.at, this.width());
     const more = this.more(rows);
     for (let k = 0; k < more.length; k += 2) out[more[k]] += more[k + 1];
     return out;
@@ -105,6 +175,12 @@ export class Reader {
     if (this.forms[this.column] !== 1) return this.whole(rows);
     this.column++;
     return this.bytes.subarray(this.at, (this.at += rows));
+  }
+
+  /** Gives the next column, which has a bit of each row, the first in the lowest bit of a byte. @param {number} rows */
+  bits(rows) {
+    this.column++;
+    return this.bytes.subarray(this.at, (this.at += Math.ceil(rows / 8)));
   }
 
   /** Puts the next column into `out`. @param {Small} out */
@@ -138,9 +214,14 @@ export function unzigzag(zigzag) {
 /** Gives for each key where its first row is in a column that is sorted by keys. @param {ArrayLike<number>} keys @param {number} rows @param {number} most all keys are less */
 export function firstOf(keys, rows, most) {
   const first = new Uint32Array(most + 1);
-  for (let i = 0; i < rows; i++) first[keys[i] + 1]++;
+  for (let from = 0; from < rows; from += BLOCK) countKeys(first, keys, from, Math.min(rows, from + BLOCK));
   for (let key = 0; key < most; key++) first[key + 1] += first[key];
   return first;
+}
+
+/** @param {Uint32Array} counts @param {ArrayLike<number>} keys @param {number} from @param {number} to */
+export function countKeys(counts, keys, from, to) {
+  for (let i = from; i < to; i++) counts[keys[i] + 1]++;
 }
 
 /** @typedef {Uint8Array|Uint16Array|Uint32Array|Float64Array} Small */
@@ -181,8 +262,15 @@ export function namesIn(column, none, out) {
 
 /**
  * What all tiles have in common. The largest value of a column says which type its array has; task -1: there are no tasks.
- * @typedef {{grain: number, none: number, line: number, task: number, size: number, place: number, row: number}} Common
+ * @typedef {{grain: number, none: number, line: number, task: number, size: number, charge: number, row: number}} Common
  */
+
+/** Gives a reader of a tile's columns, and the low bits of each column of times that has them apart. @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile @returns {[Reader, (Uint8Array|undefined)[]]} */
+function readerOf(bytes, { rows, low, widths }) {
+  let at = 0;
+  const found = low.map((/** @type {number} */ bits) => (bits ? bytes.subarray(at, (at += (rows + 1) >> 1)) : undefined));
+  return [new Reader(bytes, widths, at), found];
+}
 
 /** Decodes a tile of calls. Kinds and flags that are 0 but for a few calls are lists of calls and values: `rareKinds`, `rareFlags`. @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, and `from` @param {Common} common @param {ArrayBuffer} [room] */
 export function decodeCalls(bytes, tile, common, room) {
@@ -193,13 +281,13 @@ export function decodeCalls(bytes, tile, common, room) {
     start: [Float64Array, rows], dur: [Float64Array, rows], func: [smallType(none), rows], line: [smallType(common.line), rows],
     task: [smallType(common.task), common.task < 0 ? 0 : rows], kind: [Uint8Array, isRare(widths[3]) ? 0 : rows], flags: [Uint8Array, isRare(widths[4]) ? 0 : rows],
   }, room);
-  const read = new Reader(bytes, widths);
-  const gaps = read.keep(rows);
-  const lengths = read.next(rows);
-  const whose = read.whole(rows); // the function of each call, plus 1; 0: unknown
+  const [read, [lowGaps, lowLengths]] = readerOf(bytes, tile);
+  const gaps = read.keep(rows, lowGaps);
+  const lengths = read.next(rows, lowLengths);
+  const whose = read.whole(rows); // the function of each call
   if (tile.signed) unzigzagAll(gaps);
   timesOfCalls(gaps, lengths, whose, firstOf(whose, rows, none + 1), tile, common.grain, made.start, made.dur);
-  namesIn(whose, none, made.func);
+  made.func.set(whose);
   made.rareKinds = made.kind.length ? read.into(made.kind) : read.more(rows);
   made.rareFlags = made.flags.length ? read.into(made.flags) : read.more(rows);
   read.into(made.line);
@@ -217,15 +305,23 @@ export function timesOfCalls(gaps, lengths, whose, next, { rows, begins, starts,
   for (let part = 0, i = 0; part < begins.length; part++) {
     let time = starts[part]; // when the call begins
     const end = part + 1 < begins.length ? begins[part + 1] - from : rows;
-    for (let known = true; i < end; i++, known = false) {
-      const place = next[whose[i]]++;
-      if (!known) time += gaps[place];
-      const length = lengths[place];
-      start[i] = time * grain;
-      dur[i] = length * grain;
-      time += length;
-    }
+    gaps[next[whose[i]]] = 0; // its start is known
+    for (; i < end; i += BLOCK) time = timesOfSome(gaps, lengths, whose, next, time, i, Math.min(end, i + BLOCK), grain, start, dur);
+    i = end;
   }
+}
+
+/** Gives when the last call ends. @param {Float64Array} gaps @param {Float64Array} lengths @param {Uint32Array} whose @param {Uint32Array} next @param {number} time when the call before ended @param {number} from @param {number} to @param {number} grain @param {Float64Array} start @param {Float64Array} dur */
+export function timesOfSome(gaps, lengths, whose, next, time, from, to, grain, start, dur) {
+  for (let i = from; i < to; i++) {
+    const place = next[whose[i]]++;
+    const length = lengths[place];
+    time += gaps[place];
+    start[i] = time * grain;
+    dur[i] = length * grain;
+    time += length;
+  }
+  return time;
 }
 
 /**
@@ -234,68 +330,83 @@ export function timesOfCalls(gaps, lengths, whose, next, { rows, begins, starts,
  * @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, and `first`: births before it @param {Common} common @param {ArrayBuffer} [room]
  */
 export function decodeBlocks(bytes, tile, common, room) {
-  const { rows, births, widths } = tile;
-  const { none, grain } = common;
+  const { rows, births } = tile;
+  const { grain } = common;
   const made = arraysIn({
     base: [Float64Array, Math.ceil(rows / KEYFRAME)], time: [Uint32Array, rows], event: [Uint32Array, rows], size: [smallType(common.size), births],
-    row: [smallType(common.row), rows], holder: [smallType(none), births], place: [smallType(common.place), births], ownPlace: [smallType(common.place), births],
+    row: [smallType(common.row), rows], charge: [smallType(common.charge), births],
   }, room);
-  const read = new Reader(bytes, widths);
-  const steps = read.next(rows);
-  const ref = read.whole(rows);
-  made.far = sumUpEvents(steps, ref, tile, grain, made.base, made.time, made.event);
+  const [read, [low]] = readerOf(bytes, tile);
+  made.far = sumUpTimes(read.next(rows, low), tile.start, grain, made.base, made.time);
+  numberEvents(read.bits(rows), read.whole(rows - births), tile.first, made.event);
   sumUpRows(read.narrow(rows), made.row);
   read.into(made.size);
-  namesIn(read.narrow(births), none, made.holder);
-  read.into(made.place);
-  read.into(made.ownPlace);
+  read.into(made.charge);
   return made;
 }
 
-/**
- * Sums up the steps of time, which are sorted by the kinds of the two events around them, and numbers the blocks. Gives the
- * keyframes of the tile that are too long, with their times.
- * @param {Float64Array} steps @param {Uint32Array} ref of an event 0: a birth; how many births ago the block was born @param {any} tile @param {number} grain
- * @param {Float64Array} base @param {Uint32Array} time @param {Uint32Array} event @returns {[number, Float64Array][]}
- */
-export function sumUpEvents(steps, ref, { start, first, kinds }, grain, base, time, event) {
+/** Sums up the steps of time. Gives the keyframes that are too long, with their times. @param {Float64Array} steps @param {number} start the time of the first event @param {number} grain @param {Float64Array} base @param {Uint32Array} time */
+export function sumUpTimes(steps, start, grain, base, time) {
   const far = /** @type {[number, Float64Array][]} */ ([]);
-  const times = new Float64Array(KEYFRAME);
   const rows = time.length;
-  const next = Uint32Array.from(kinds); // the next step of each pair of kinds
   let now = start;
-  let births = first;
-  let before = 0; // 1: the event before is a birth
   for (let i = 0, frame = 0; i < rows; frame++) {
-    const from = i;
-    for (const end = Math.min(rows, i + KEYFRAME); i < end; i++) {
-      // Which event is a birth cannot be foreseen, so branches on it would take longer than all else here.
-      const back = ref[i];
-      const born = (back - 1) >>> 31;
-      now += steps[next[2 * born + before]++];
-      event[i] = 2 * (births - back) + born;
-      births += born;
-      before = born;
-      times[i - from] = now;
-    }
-    const begin = times[0];
+    const end = Math.min(rows, i + KEYFRAME);
+    const begin = now + steps[i];
+    steps[i] = 0;
+    const length = sumUpFrame(steps, i, end, grain, time);
     base[frame] = begin * grain;
-    if ((now - begin) * grain < FAR) for (let k = from; k < i; k++) time[k] = (times[k - from] - begin) * grain;
-    else {
-      time.fill(FAR, from, i);
-      far.push([frame, times.map((each) => each * grain)]);
+    now = begin + length;
+    if (length * grain >= FAR) {
+      const times = new Float64Array(KEYFRAME);
+      for (let k = i, each = begin; k < end; k++) times[k - i] = (each += steps[k]) * grain;
+      time.fill(FAR, i, end);
+      far.push([frame, times]);
     }
+    i = end;
   }
   return far;
 }
 
+/** Gives the length of a keyframe. @param {Float64Array} steps @param {number} from @param {number} to @param {number} grain @param {Uint32Array} time */
+export function sumUpFrame(steps, from, to, grain, time) {
+  let sum = 0;
+  for (let i = from; i < to; i++) time[i] = (sum += steps[i]) * grain;
+  return sum;
+}
+
+/** Gives each event the number of its block. Which event is a birth cannot be foreseen, so branches on it would take longer than all else here. @param {Uint8Array} born bits @param {Uint32Array} back of each death: how many births ago the block was born @param {number} first births before @param {Uint32Array} event */
+export function numberEvents(born, back, first, event) {
+  for (let from = 0, births = first; from < event.length; from += BLOCK) {
+    births = numberSome(born, back, births, from - (births - first), from, Math.min(event.length, from + BLOCK), event);
+  }
+}
+
+/** Gives the births before `to`. @param {Uint8Array} born @param {Uint32Array} back @param {number} births before @param {number} deaths before @param {number} from @param {number} to @param {Uint32Array} event */
+export function numberSome(born, back, births, deaths, from, to, event) {
+  const last = back.length - 1;
+  for (let i = from; i < to; i++) {
+    const birth = (born[i >> 3] >> (i & 7)) & 1;
+    event[i] = ((births - (back[Math.min(deaths, last)] & (birth - 1))) << 1) | birth;
+    births = (births + birth) | 0;
+    deaths = (deaths + 1 - birth) | 0;
+  }
+  return births;
+}
+
 /** @param {Uint8Array|Uint32Array} changes zigzag numbers: the difference to the row before @param {Small} rows */
 export function sumUpRows(changes, rows) {
-  for (let i = 0, now = 0; i < rows.length; i++) {
+  for (let from = 0, now = 0; from < rows.length; from += BLOCK) now = sumUpSome(changes, now, from, Math.min(rows.length, from + BLOCK), rows);
+}
+
+/** Gives the row before `to`. @param {Uint8Array|Uint32Array} changes @param {number} now the row before @param {number} from @param {number} to @param {Small} rows */
+export function sumUpSome(changes, now, from, to, rows) {
+  for (let i = from; i < to; i++) {
     const change = changes[i];
     now += (change >>> 1) ^ -(change & 1);
     rows[i] = now;
   }
+  return now;
 }
 
 // ---- Workers -------------------------------------------------------------------------------------
@@ -327,7 +438,7 @@ function serve() {
 }
 
 /** What a worker needs besides. */
-const WORK = [bytesOf, gunzip, joinFloats, joinWhole, Reader, unzigzag, unzigzagAll, firstOf, smallType, arraysIn, namesIn, decodeCalls, timesOfCalls, decodeBlocks, sumUpEvents, sumUpRows];
+const WORK = [bytesOf, joinBits, gunzip, joinFloats, joinLow, splitLow, wordsIn, addFloats, addWords, joinWhole, addWhole, addWholeWords, Reader, unzigzag, unzigzagAll, readerOf, firstOf, countKeys, smallType, arraysIn, namesIn, decodeCalls, timesOfCalls, timesOfSome, decodeBlocks, sumUpTimes, sumUpFrame, numberEvents, numberSome, sumUpRows, sumUpSome];
 
 /** A worker answers in the order in which it was asked. @typedef {{worker: Worker, asked: {id: string, text: string, tile: any, done: (made: any) => void}[]}} Helper */
 
@@ -347,7 +458,7 @@ export class Tiles {
 
   /** Starts the workers. If the browser allows none, gives an empty list, and the page decodes all tiles itself. @returns {Helper[]} */
   start() {
-    const parts = [`const FIRST = ${FIRST}; const LOW = ${LOW}; const KEYFRAME = ${KEYFRAME}; const FAR = ${FAR};`, ...WORK, `(${serve})();`];
+    const parts = [`const FIRST = ${FIRST}; const LOW = ${LOW}; const LOW_BITS = ${LOW_BITS}; const BLOCK = ${BLOCK}; const KEYFRAME = ${KEYFRAME}; const FAR = ${FAR};`, ...WORK, `(${serve})();`];
     const made = /** @type {Helper[]} */ ([]);
     try {
       const url = URL.createObjectURL(new Blob(parts.map((part) => `${part}\n`), { type: "text/javascript" }));

@@ -75,7 +75,7 @@ export class Context {
   /** Gives the node of the call that allocated a block; without a call, the node of the block's function. @param {number} block @param {number} birth the event */
   nodeOfBlock(block, birth) {
     const call = this.data.callOfEvent(birth);
-    return call >= 0 ? this.node[call] : this.tree.child(0, this.data.holder[block]);
+    return call >= 0 ? this.node[call] : this.tree.child(0, this.data.functionOf(block));
   }
 
   /** Gives the values of each node alone. @param {string} unit @param {number} t0 @param {number} t1 @param {number|null} instant */

@@ -12,11 +12,14 @@ export function bytesOf(text, room) {
   }
   const high = (text.length - 1) / (LOW + 1);
   const words = new Uint16Array(room && room.byteLength >= 2 * high * LOW ? room : new ArrayBuffer(2 * high * LOW), 0, high * LOW);
-  for (let i = 0; i < high; i++) {
-    const bits = text.charCodeAt(1 + LOW * high + i) - FIRST;
-    for (let bit = 0, at = i; bit < LOW; bit++, at += high) words[at] = (text.charCodeAt(1 + at) - FIRST) | (((bits >> bit) & 1) << LOW);
-  }
+  for (let i = 0; i < high; i++) joinBits(text, words, i, high);
   return new Uint8Array(words.buffer, 0, words.byteLength - spare);
+}
+
+/** Puts the words together whose high bits a character has. @param {string} text @param {Uint16Array} words @param {number} i the character @param {number} high how many such there are */
+export function joinBits(text, words, i, high) {
+  const bits = text.charCodeAt(1 + LOW * high + i) - FIRST;
+  for (let bit = 0, at = i; bit < LOW; bit++, at += high) words[at] = (text.charCodeAt(1 + at) - FIRST) | (((bits >> bit) & 1) << LOW);
 }
 
 /**

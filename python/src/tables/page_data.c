@@ -326,6 +326,28 @@ data_places(PyObject *object, PyObject *unused)
     return Py_BuildValue("NN", functions, lines);
 }
 
+/* charges() -> (function + 1, place of the line, place of the own line). */
+static PyObject *
+data_charges(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    const ep_page *page = page_of(object);
+    PyObject *result = PyTuple_New(EP_PAGE_HOLDERS);
+    for (int by = 0; result != NULL && by < EP_PAGE_HOLDERS; by++) {
+        int32_t *holder;
+        PyObject *holders = ep_py_array(page->charge_count, EP_TYPE_INT32, (void **)&holder);
+        if (holders == NULL) {
+            Py_CLEAR(result);
+            break;
+        }
+        for (size_t charge = 0; charge < page->charge_count; charge++) {
+            holder[charge] = ep_page_holder(page, &page->charges[charge], by);
+        }
+        PyTuple_SET_ITEM(result, by, holders);
+    }
+    return result;
+}
+
 /* set_bands(by, holders): functions + 1, or places, as int64. Once for each kind, before tiles of
  * blocks. */
 static PyObject *
@@ -392,8 +414,8 @@ make_tile(PyObject *object, PyObject *number, tile_maker *make, ep_page_part *pa
     return status == EP_OK;
 }
 
-/* (widths, rows, planes of times, all other planes); a width is a number, or [width, rows that have more,
- * bytes more]. */
+/* ((widths, rows, how many low bits of each column of times are apart), (the low bits, planes of times, all
+ * other planes)); a width is a number, or [width, rows that have more, bytes more]. */
 static PyObject *
 planes_object(const ep_page_part *part)
 {
@@ -405,9 +427,11 @@ planes_object(const ep_page_part *part)
                         form.rows == 0 ? PyLong_FromLong(form.width)
                                        : Py_BuildValue("[iIi]", form.width, form.rows, form.more));
     }
-    return Py_BuildValue("Nny#y#", widths, (Py_ssize_t)part->rows, planes->bytes,
-                         (Py_ssize_t)part->times_bytes, planes->bytes + part->times_bytes,
-                         (Py_ssize_t)(planes->size - part->times_bytes));
+    const uint8_t *times = planes->bytes + part->low_bytes, *rest = times + part->times_bytes;
+    return Py_BuildValue("(Nn[ii])(y#y#y#)", widths, (Py_ssize_t)part->rows, part->low_bits[0],
+                         part->low_bits[1], planes->bytes, (Py_ssize_t)part->low_bytes, times,
+                         (Py_ssize_t)part->times_bytes, rest,
+                         (Py_ssize_t)(planes->bytes + planes->size - rest));
 }
 
 /* call_tile(number) -> (planes, begins, their starts, whether gaps are signed). */
@@ -432,8 +456,7 @@ data_call_tile(PyObject *object, PyObject *number)
     return result;
 }
 
-/* block_tile(number) -> (planes, start, births, where each pair of kinds begins, (event, call) that the
- * page would not find). */
+/* block_tile(number) -> (planes, start, births, (event, call) that the page would not find). */
 static PyObject *
 data_block_tile(PyObject *object, PyObject *number)
 {
@@ -441,10 +464,8 @@ data_block_tile(PyObject *object, PyObject *number)
     if (!make_tile(object, number, ep_page_block_tile, &part)) {
         return NULL;
     }
-    const uint32_t *kinds = part.kinds;
-    PyObject *result = Py_BuildValue("NLn[IIII]N", planes_object(&part), (long long)part.start,
-                                     (Py_ssize_t)part.births, kinds[0], kinds[1], kinds[2], kinds[3],
-                                     links_object(&part.astray));
+    PyObject *result = Py_BuildValue("NLnN", planes_object(&part), (long long)part.start,
+                                     (Py_ssize_t)part.births, links_object(&part.astray));
     ep_page_part_clear(((page_data *)object)->page, &part);
     return result;
 }
@@ -464,6 +485,7 @@ static PyMethodDef data_methods[] = {
     {"longest", data_longest, METH_O, NULL},
     {"held", data_held, METH_O, NULL},
     {"places", data_places, METH_NOARGS, NULL},
+    {"charges", data_charges, METH_NOARGS, NULL},
     {"set_bands", data_set_bands, METH_VARARGS, NULL},
     {"curve", data_curve, METH_O, NULL},
     {"call_tile", data_call_tile, METH_O, NULL},

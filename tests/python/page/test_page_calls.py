@@ -47,7 +47,7 @@ def test_the_page_has_every_call_of_the_table(shown, trace, order):
 
 
 ALL_BYTES = """
-(({data: d}) => [d.start, d.dur, d.func, d.flags, d.kind, d.line, d.event, d.distance, d.frameTime, d.size, d.place, d.eventRow]
+(({data: d}) => [d.start, d.dur, d.func, d.flags, d.kind, d.line, d.event, d.distance, d.frameTime, d.size, d.charge, d.eventRow]
   .map((column) => column.reduce((sum, value, at) => (sum * 31 + value + at) % 2 ** 40, 0)))(eventprofPage)
 """
 
@@ -70,7 +70,7 @@ def test_the_page_has_every_block_of_the_table(shown, trace, order):
         " const blocks = [...d.size.keys()], birth = blocks.map((b) => d.birthOf(b)), deaths = d.deathsOf(blocks);"
         " const death = blocks.map((b) => deaths.get(b) ?? -1);"
         " return {birth: birth.map((e) => d.timeOf(e)), death: death.map((e) => e < 0 ? -1 : d.timeOf(e)),"
-        " size: [...d.size], holder: [...d.holder], line: blocks.map((b) => d.lineOf(b)), none: d.none,"
+        " size: [...d.size], holder: blocks.map((b) => d.functionOf(b)), line: blocks.map((b) => d.lineOf(b)), none: d.none,"
         " call: birth.map((e) => d.callOfEvent(e)), freed: death.map((e) => e < 0 ? -1 : d.callOfEvent(e))}; })"
         "(eventprofPage)"
     )

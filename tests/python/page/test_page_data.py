@@ -43,6 +43,17 @@ def decode(raw, widths, rows):
     return columns
 
 
+def low_bits(tile, raw):
+    """Give the low bits of each column of times, or 0 where they are not apart, and all that follows."""
+    found, at, rows = [], 0, tile["rows"]
+    half = (rows + 1) // 2
+    for bits in tile["low"]:
+        both = np.frombuffer(raw, np.uint8, half if bits else 0, at).astype(np.int64)
+        found.append((np.r_[both & 15, both >> 4][:rows], bits) if bits else (0, 0))
+        at += len(both)
+    return found, raw[at:]
+
+
 def signed(zigzag):
     return (zigzag >> 1) ^ -(zigzag & 1)
 
@@ -68,9 +79,12 @@ class Decoded:
     def _calls(self):
         made = []
         for n, tile in enumerate(self.head["tiles"]["c"]):
+            (low_gap, low_length), raw = low_bits(tile, self.tiles[f"c{n}"])
             gap, length, function, kind, flags, line, task = decode(
-                self.tiles[f"c{n}"], tile["widths"], [tile["rows"]] * 7
+                raw, tile["widths"], [tile["rows"]] * 7
             )
+            gap = (gap << low_gap[1]) + low_gap[0]
+            length = (length << low_length[1]) + low_length[0]
             back = np.empty_like(function)
             back[np.argsort(function, kind="stable")] = np.arange(len(function))
             gap = (signed(gap) if tile["signed"] else gap)[back]
@@ -81,28 +95,30 @@ class Decoded:
             for i in range(len(gap)):
                 start[i] = begins.get(n * TILE + i, end + gap[i])
                 end = start[i] + length[i]
-            usual = np.array(self.head["usual"])[function]
+            function = np.where(function < len(self.head["functions"]["name"]), function, -1)
+            usual = np.array(self.head["usual"])[function + 1]
             kind = np.where(kind, kind - 1, usual)
-            made.append(np.stack([start, length, function - 1, kind, flags, line, task - 1]))
+            made.append(np.stack([start, length, function, kind, flags, line, task - 1]))
         return np.concatenate(made, axis=1) if made else np.zeros((7, 0), int)
 
     def _blocks(self):
         events, born, births = [], [], 0
         for n, tile in enumerate(self.head["tiles"]["m"]):
             rows, count = tile["rows"], tile["births"]
-            step, ref, row, *of_births = decode(
-                self.tiles[f"m{n}"], tile["widths"], [rows] * 3 + [count] * 4
+            (low, _), raw = low_bits(tile, self.tiles[f"m{n}"])
+            step, bits, back, row, size, charge = decode(
+                raw, tile["widths"], [rows, (rows + 7) // 8, rows - count, rows, count, count]
             )
-            made = ref == 0
-            back = np.empty_like(step)
-            order = np.argsort(made * 2 + np.r_[False, made[:-1]], kind="stable")
-            back[order] = step
+            step = (step << low[1]) + low[0]
+            made = np.unpackbits(bits.astype(np.uint8), count=rows, bitorder="little").astype(bool)
             number = births + np.cumsum(made)
-            block = np.where(made, number - 1, number - ref)
+            block = number - 1
+            block[~made] = number[~made] - back
             events.append(
-                np.stack([tile["start"] + np.cumsum(back), made, block, np.cumsum(signed(row))])
+                np.stack([tile["start"] + np.cumsum(step), made, block, np.cumsum(signed(row))])
             )
-            born.append(np.stack(of_births))
+            holders = [np.array(each, dtype=int)[charge] for each in self.head["charges"]]
+            born.append(np.stack([size, *holders]))
             births += count
         if not events:
             return np.zeros((4, 0), int), np.zeros((4, 0), int)

@@ -63,7 +63,7 @@ def test_the_picture_before_blocks_are_decoded_has_the_same_bytes(trace):
             assert curve[:, bin].sum() == trace.at(min(end, trace.duration)).live_bytes
 
 
-@pytest.mark.parametrize("tile", [64, 4096])  # of 64 events, one begins among the blocks that go
+@pytest.mark.parametrize("tile", [128, 4096])  # of 128 events, one begins among the blocks that go
 def test_what_an_ended_process_held_is_in_no_band_afterwards(browser, tmp_path, monkeypatch, tile):
     family = tmp_path / "some.epd"
     family.mkdir()
