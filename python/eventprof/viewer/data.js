@@ -467,6 +467,26 @@ export class Data {
     return own;
   }
 
+  /** Adds what the calls of a row took from t0 to before t1, and those that began then. @param {Row} row @param {number} t0 @param {number} t1 @param {Float64Array} self @param {Float64Array} calls both by function */
+  sumsOfRow({ thread, depth, first, end }, t0, t1, self, calls) {
+    const { start, dur, func, orphans } = this;
+    const above = this.rows[this.rowAt.get(`${thread},${depth - 1}`)];
+    let i = Math.max(first, lowerBound(start, t0, first, end) - 1);
+    // As `parentOf`, but the calls above are passed once: a search for each call would take most of the time.
+    let next = above && i < end ? upperBound(start, start[i], above.first, above.end) : 0;
+    for (; i < end && start[i] < t1; i++) {
+      const last = start[i] + dur[i];
+      if (start[i] >= t0) calls[func[i]]++;
+      if (last <= t0) continue;
+      const inside = Math.min(last, t1) - Math.max(start[i], t0);
+      self[func[i]] += inside;
+      if (above) while (next < above.end && start[next] <= start[i]) next++;
+      const known = orphans.size ? orphans.get(i) : undefined;
+      const parent = known ?? (above && next > above.first ? next - 1 : -1);
+      if (parent >= 0) self[func[parent]] -= inside;
+    }
+  }
+
   /** Gives sums by function of what happened from t0 to before t1. @param {number} t0 @param {number} t1 */
   sums(t0, t1) {
     const n = this.none + 1;
@@ -477,20 +497,7 @@ export class Data {
     const kept = new Float64Array(n);
     const temporaryOf = new Float64Array(n);
     const freedOf = new Float64Array(n);
-    for (const { first, end } of this.rows) {
-      let i = Math.max(first, lowerBound(this.start, t0, first, end) - 1);
-      for (; i < end && this.start[i] < t1; i++) {
-        const last = this.start[i] + this.dur[i];
-        const begins = this.start[i] >= t0;
-        if (!begins && last <= t0) continue;
-        if (begins) calls[this.func[i]]++;
-        if (last <= t0) continue;
-        const inside = Math.min(last, t1) - Math.max(this.start[i], t0);
-        self[this.func[i]] += inside;
-        const parent = this.parentOf(i);
-        if (parent >= 0) self[this.func[parent]] -= inside;
-      }
-    }
+    for (const row of this.rows) this.sumsOfRow(row, t0, t1, self, calls);
     let bytes = 0;
     let freed = 0;
     let temporary = 0;
