@@ -26,6 +26,11 @@ const ARRIVAL = 5; // ms until the page looks again whether the browser has read
 const HOLDERS = ["function", "line", "own"];
 const TABS = [["functions", "Functions"], ["flame", "Flame graph"], ["durations", "Durations"], ["call", "Call"], ["instant", "Instant"], ["source", "Source"], ["findings", "Findings"]];
 
+/** Gives the sizes that a picture depends on. */
+function sizeNow() {
+  return ["timeline-box", "panel"].map((id) => `${byId(id).clientWidth} x ${byId(id).clientHeight}`).join();
+}
+
 /** Lets the browser handle events; a timer would take at least 4 ms. */
 const pause = (() => {
   const channel = new MessageChannel();
@@ -58,6 +63,7 @@ class App {
     /** The tiles that are being decoded. @type {Promise<void>|null} */
     this.decoding = null;
     this.frames = /** @type {number[]} */ ([]);
+    this.drawnSize = ""; // of the last picture
     this.panel = 0.36; // of the window's height
     const panes = byId("panes");
     /** @type {Record<string, HTMLElement>} */
@@ -128,6 +134,7 @@ class App {
     this.clampView();
     this.search.apply();
     const { look } = this;
+    this.drawnSize = sizeNow();
     const wide = byId("timeline-box").clientWidth;
     const high = byId("timeline-box").clientHeight;
     this.timeline.draw(wide, high, look);
@@ -366,7 +373,11 @@ class App {
     byId("theme").addEventListener("click", () => this.turnTheme());
     byId("help").addEventListener("click", () => byId("keys").showModal());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => update({ theme: state.theme }));
-    const box = new ResizeObserver(() => { this.flame.key = ""; update({}); });
+    const box = new ResizeObserver(() => {
+      if (this.drawnSize === sizeNow()) return; // the first call says only that it observes
+      this.flame.key = "";
+      update({});
+    });
     box.observe(byId("timeline-box"));
     box.observe(byId("panel"));
     window.addEventListener("hashchange", () => {
@@ -549,7 +560,7 @@ async function start() {
   const whole = new Promise((done) => (app.done = () => done(undefined)));
   const rest = document.readyState === "loading" ? new Promise((done) => document.addEventListener("DOMContentLoaded", done)) : null;
   flush();
-  performance.mark("first");
+  performance.mark("first", { detail: app.drawnSize });
   // From here on tiles are decoded as soon as the browser has read them.
   if (rest) await rest;
   await data.links();

@@ -11,6 +11,7 @@ export class Overview {
   /** @param {import("./data.js").Data} data @param {HTMLCanvasElement} canvas */
   constructor(data, canvas) {
     this.data = data;
+    canvas.style.height = `${STRIP}px`; // before the first picture: it is as high as the rest leaves
     this.canvas = canvas;
     this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { alpha: false }));
     this.density = new Float64Array(0);
@@ -55,7 +56,6 @@ export class Overview {
     if (canvas.width !== Math.round(wide * scale) || canvas.height !== Math.round(STRIP * scale)) {
       canvas.width = still.width = Math.round(wide * scale);
       canvas.height = still.height = Math.round(STRIP * scale);
-      canvas.style.height = `${STRIP}px`;
       this.look = null;
     }
     this.wide = wide;

@@ -63,6 +63,13 @@ def test_a_large_page_shows_the_same(browser, path, large):
     assert browser.console == []
 
 
+def test_the_first_picture_has_the_size_of_the_later_ones(browser, path):
+    browser.open(path)
+
+    first = "performance.getEntriesByName('first')[0].detail"
+    assert browser.run(f"{first} === eventprofPage.app.drawnSize"), browser.run(first)
+
+
 def test_the_page_has_every_block_of_the_table(shown, trace, order):
     blocks = trace.allocations
     found = shown.run(
