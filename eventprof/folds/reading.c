@@ -238,9 +238,7 @@ take_next(ep_sliding_stream *s)
 
 /* ---- Rows --- */
 
-/* take_rows() and read_rows() end when there are rows to give, or none are left: the first where a thread
- * reads ahead, the second where the caller reads by itself. */
-
+/* Until there are rows to give, or none are left; a thread reads ahead. */
 static EP_CHECKED ep_status
 take_rows(ep_sliding_stream *s)
 {
@@ -251,6 +249,7 @@ take_rows(ep_sliding_stream *s)
     return status;
 }
 
+/* The same where no thread reads ahead. */
 static EP_CHECKED ep_status
 read_rows(ep_sliding_stream *s)
 {

@@ -349,11 +349,13 @@ ep_page_set_bands(ep_page *page, int by, const int64_t *holders, size_t count)
         }
     }
     uint8_t *band_of = ep_array_new(room, 1);
-    page->curve[by] = ep_calloc(EP_PAGE_BINS * (count + 1), sizeof *page->curve[by]);
-    if (band_of == NULL || page->curve[by] == NULL) {
+    _Atomic int64_t *curve = ep_calloc(EP_PAGE_BINS * (count + 1), sizeof *curve);
+    if (band_of == NULL || curve == NULL) {
         free(band_of);
+        free(curve);
         return EP_NOMEM;
     }
+    page->curve[by] = curve;
     memset(band_of, (int)count, room);
     for (size_t band = 0; band < count; band++) {
         band_of[holders[band]] = (uint8_t)band;
