@@ -79,7 +79,7 @@ export class Data {
     this.far = new Map();
     this.eventRow = small(common.row, m); // the row of its call, plus 1; 0: no call
     this.size = small(common.size, head.blocks);
-    this.charge = small(common.charge, head.blocks); // a column of `chargesBy`
+    this.charge = small(common.charge, head.blocks); // the place of its holders in `chargesBy`
     const [whose, lines, ownLines] = head.charges;
     /** The holders of each charge: a function, and rows of head.places for the line that was executing and the own line that is charged. @type {Record<string, number[]>} */
     this.chargesBy = { function: whose.map((/** @type {number} */ name) => (name ? name - 1 : functions)), line: lines, own: ownLines };
