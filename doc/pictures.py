@@ -13,6 +13,7 @@ differ each time.
 
 from __future__ import annotations
 
+import base64
 import io
 import linecache
 import os
@@ -220,6 +221,39 @@ def traced(find: str, **options):
     return rec.trace
 
 
+WHOLE_LINES = """
+(() => {
+  const boxes = [];
+  const lines = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (lines.nextNode()) {
+    const range = document.createRange();
+    range.selectNodeContents(lines.currentNode);
+    for (const {top, bottom} of range.getClientRects()) {
+      boxes.push([top + 2, bottom - 3]); // the letters in it
+    }
+  }
+  for (const graph of document.querySelectorAll("canvas[aria-label^='Flame graph']")) {
+    const {top, bottom} = graph.getBoundingClientRect();
+    for (let bar = top; bar < bottom; bar += 18) boxes.push([bar, bar + 17]);
+  }
+  const cut = (end) => boxes.filter(([top, bottom]) => top < end && bottom > end).length;
+  let end = innerHeight;
+  for (let each = end; each > innerHeight - 40; each--) if (cut(each) < cut(end)) end = each;
+  return end;
+})()
+"""
+
+
+def save(page: Browser, file: str) -> None:
+    """Save what is shown, without a line of text at its end that would be cut."""
+    width, high = page.run("innerWidth"), page.run(WHOLE_LINES)
+    clip = {"x": 0, "y": 0, "width": width, "height": high, "scale": 1}
+    shot = page.call("Page.captureScreenshot", format="png", clip=clip)
+    path = HERE / "pictures" / file
+    path.write_bytes(base64.b64decode(shot["data"]))
+    print(file, path.stat().st_size)
+
+
 def smaller(page: Browser, folder: Path) -> None:
     """Make the pictures of the smaller pages."""
     from eventprof.viewer.flamegraph import flamegraph, flamegraph_svg
@@ -240,8 +274,7 @@ def smaller(page: Browser, folder: Path) -> None:
         page.wait("!!(window.eventprofGraph || window.eventprofHeat)")
         page.run("new Promise((done) => setTimeout(done, 300))")
         assert page.console == [], page.console
-        page.picture(HERE / "pictures" / f"{name}.png")
-        print(name, (HERE / "pictures" / f"{name}.png").stat().st_size)
+        save(page, f"{name}.png")
     drawing = HERE / "pictures" / "flamegraph.svg"
     drawing.write_text(flamegraph_svg(before, width=1000))
     print("flamegraph.svg", drawing.stat().st_size)
@@ -483,6 +516,15 @@ def find(page: Browser, name: str, rank: int = 0) -> int:
     )
 
 
+def scroll_to_a_row(page: Browser) -> None:
+    """Scroll the timeline so that no row is cut at its top."""
+    page.run(
+        "(({state, update, app}) => update({scroll: app.timeline.layout.lanes.flatMap("
+        "(lane) => lane.rows.map(({y}) => y)).findLast((y) => y <= state.scroll)}))"
+        "(eventprofPage)"
+    )
+
+
 def main() -> None:
     if sys.argv[1:2] in (["smaller"], ["notebook"], ["viewers"], ["firefox"]):
         page = Browser(1000, 640)
@@ -516,8 +558,7 @@ def main() -> None:
 
         def picture(file: str) -> None:
             page.settle()
-            page.picture(HERE / "pictures" / file)
-            print(file, (HERE / "pictures" / file).stat().st_size)
+            save(page, file)
 
         try:
             page.open(pages["sales"], "#theme=light")
@@ -535,12 +576,9 @@ def main() -> None:
             page.run("document.querySelector('#memory-box').style.height = '70px'")
             page.run("document.querySelector('#panel').style.height = '290px'")
             page.settle()
-            page.run(  # no row is cut at the top
-                "(({state, update, app}) => update({scroll: app.timeline.layout.lanes.flatMap("
-                "(lane) => lane.rows.map(({y}) => y)).findLast((y) => y <= state.scroll)}))"
-                "(eventprofPage)"
-            )
+            scroll_to_a_row(page)
             picture("service-slowest.png")
+            page.size(1000, 860)  # two threads, and all of the histogram
             page.open(pages["waiting"], "#theme=dark")
             call = find(page, "handle", 12)
             begin, sixth = page.run(
@@ -550,6 +588,7 @@ def main() -> None:
             page.run(f"eventprofPage.app.reveal({call}, {view})")
             page.run(f"eventprofPage.update({{call: {call}, tab: 'call'}})")
             page.run(f"eventprofPage.update({{fn: eventprofPage.data.func[{call}]}})")
+            scroll_to_a_row(page)
             picture("waiting-dark.png")
             page.run("eventprofPage.update({tab: 'durations', theme: 'light'})")
             picture("waiting-light.png")

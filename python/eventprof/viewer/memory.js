@@ -8,6 +8,7 @@ import { state } from "./state.js";
 import { FONT, clean, fit, showBytes } from "./text.js";
 
 const TOP = 26; // CSS pixels at the top for the line of text and the mark of the peak
+const LINE = 16; // CSS pixels of the line of text
 const CHOICE = 130; // CSS pixels at the top right that the choice of holders covers
 const MANY = 1024; // with more events in a column, it is drawn by whole keyframes
 const GROUPS = 4; // with more groups of keyframes in a column, it is drawn by whole groups
@@ -291,8 +292,9 @@ export class Memory {
       if (time === null) continue;
       const x = this.xOf(time);
       if (x < GUTTER) continue;
+      const top = x < this.used + 4 ? LINE : 0; // the text is not crossed
       context.fillStyle = colour;
-      context.fillRect(Math.round(x), 0, 1, high);
+      context.fillRect(Math.round(x), top, 1, high - top);
     }
   }
 

@@ -10,6 +10,7 @@ import { FONT, clean, fit, roundStep, showCount, showTick, showTime, widthOf } f
 const OPEN_AT_START = 1;
 const OPEN_AT_END = 2;
 const RAISED = 8;
+const HALF_TEXT = 6; // CSS pixels, half of a line of text
 
 export class Timeline {
   /** @param {import("./data.js").Data} data @param {HTMLCanvasElement} canvas */
@@ -106,6 +107,7 @@ export class Timeline {
     context.textBaseline = "middle";
     this.write(labels, look);
     for (const [thread, x0, x1, y] of holders) {
+      if (!this.showsText(y + ROW / 2)) continue;
       context.fillStyle = look.text;
       context.fillText(fit(context, clean(data.head.threads[thread].name), (x1 - x0) / scale - 8), GUTTER + x0 / scale + 4, y + ROW / 2);
     }
@@ -196,11 +198,18 @@ export class Timeline {
     return (/** @type {number} */ call) => func[call] === state.fn && dur[call] >= low && dur[call] <= high;
   }
 
+  /** Whether a line of text is not cut by the ruler or the end of the picture. @param {number} middle CSS pixels */
+  showsText(middle) {
+    return middle - HALF_TEXT >= RULER && middle + HALF_TEXT <= this.raster.high;
+  }
+
   /** @param {[number, number, number, number][]} labels @param {import("./colour.js").Palette} look */
   write(labels, look) {
     const { context, scale } = this.raster;
     const { func, flags, dur } = this.data;
     for (const [call, x0, x1, y] of labels) {
+      const middle = y + ROW / 2;
+      if (!this.showsText(middle)) continue;
       const left = GUTTER + x0 / scale;
       const room = (x1 - x0) / scale - 8;
       const dim = this.hits && !this.hits[func[call]];
@@ -209,7 +218,6 @@ export class Timeline {
       if (flags[call] & RAISED) name = `\u2717 ${name}`;
       const shown = fit(context, name, room);
       if (!shown) continue;
-      const middle = y + ROW / 2;
       context.fillText(shown, left + 4, middle);
       if (shown === name) {
         const used = widthOf(context, name) + 10;
@@ -237,7 +245,7 @@ export class Timeline {
       context.fillStyle = look.accent;
       context.fillRect(x, y, 1, lane.height);
       const shown = clean(name || "");
-      if (x > free) {
+      if (x > free && this.showsText(y + lane.height / 2)) {
         context.fillStyle = look.text;
         context.fillText(shown, x + 4, y + lane.height / 2);
         free = x + 10 + context.measureText(shown).width;
@@ -302,7 +310,8 @@ export class Timeline {
     context.lineWidth = 1.5;
     context.stroke();
     context.fillStyle = look.soft;
-    context.fillText(`${least.toLocaleString("en")} to ${most.toLocaleString("en")}`, GUTTER + 4, lane.y + top + 7);
+    const middle = lane.y + top + 7;
+    if (this.showsText(middle)) context.fillText(`${least.toLocaleString("en")} to ${most.toLocaleString("en")}`, GUTTER + 4, middle);
     context.restore();
   }
 
@@ -334,7 +343,8 @@ export class Timeline {
     context.globalAlpha = 1;
     context.fillStyle = look.text;
     const shown = fit(context, `${showCount(thread.lost)} events lost`, x1 - x0 - 8);
-    context.fillText(shown, x0 + 4, lane.y + top + lane.height - 9);
+    const middle = Math.min(lane.y + top + lane.height, this.raster.high) - 9;
+    if (this.showsText(middle)) context.fillText(shown, x0 + 4, middle);
     context.restore();
   }
 
@@ -408,7 +418,7 @@ export class Timeline {
     const top = RULER - state.scroll;
     const atEnd = state.scroll >= this.layout.height - high + RULER;
     return {
-      above: this.layout.lanes.filter((lane) => lane.y + lane.height + top < RULER + 9),
+      above: this.layout.lanes.filter((lane) => lane.y + lane.height + top < RULER + 9 + HALF_TEXT),
       below: atEnd ? [] : this.layout.lanes.filter((lane) => lane.y + top + 18 > high - RULER),
     };
   }

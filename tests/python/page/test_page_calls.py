@@ -357,6 +357,30 @@ def test_lanes_out_of_sight_are_named_and_a_click_shows_them(shown):
     assert len(hidden("above")) < len(above)
 
 
+DRAWN_TEXT = """
+(({app: {timeline: {raster}}, update, flush}) => {
+  const {context} = raster, own = context.fillText, drawn = [];
+  context.fillText = (text, x, y) => drawn.push([text, x, y]);
+  for (let scroll = 0; scroll < 60; scroll++) {
+    update({scroll});
+    flush();
+  }
+  delete context.fillText;
+  return {drawn, high: raster.high, same: context.fillText === own};
+})(eventprofPage)
+"""
+
+
+def test_no_text_of_the_timeline_is_cut_at_its_ends(shown):
+    found = shown.run(DRAWN_TEXT)
+    half = 6  # of a line of text
+    lines = [(text, y) for text, x, y in found["drawn"] if x > GUTTER and y > RULER / 2]
+    cut = [(text, y) for text, y in lines if y < RULER + half or y > found["high"] - half]
+    assert found["same"]
+    assert len(lines) > 1000
+    assert cut == []
+
+
 @pytest.mark.thorough
 def test_the_fragment_holds_the_view(shown, browser, path, trace, order):
     call = call_of(trace, order, "fib", 3)
