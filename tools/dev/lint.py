@@ -1,11 +1,11 @@
-"""``./dev lint [--fix]``: formats, types, shell; the C code without a warning in gcc and clang."""
+"""``./dev lint [--fix]``: formats, types, rules of each language; no warning of gcc and clang."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from dev import c_tests, environments, shell
+from dev import c_tests, environments, shell, viewer_checks
 from dev.packages import Packages
 from dev.pythons import Python, take_python
 from dev.results import Results
@@ -79,6 +79,7 @@ def lint(found: Results, python: Python, *, fix: bool = False) -> None:
     found.check(f"C lines of {COLUMNS} columns", lambda: lines_fit(shell.ROOT, c_all))
     found.check("shellcheck", [shellcheck, "dev", ".ci/run"])
     found.check("sources listed in meson.build", lambda: sources_listed(shell.ROOT))
+    viewer_checks.check(found)
     if shell.has("clang"):
         options = ("-Dwerror=true", "-Dtests=disabled")
         folder = shell.BUILD / "clang"

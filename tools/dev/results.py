@@ -48,10 +48,13 @@ class Results:
         name: str,
         what: Command | Callable[[], tuple[int, str]],
         environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
     ) -> None:
         """Count a program, or a function that gives an exit code and what to show."""
         status, text = (
-            what() if callable(what) else shell.output(what, joined=True, environment=environment)
+            what()
+            if callable(what)
+            else shell.output(what, joined=True, environment=environment, folder=folder)
         )
         if status == 0:
             shell.say(f"  ok    {name}")

@@ -176,6 +176,7 @@ def prepare(options: Options) -> tuple[Choice, Pythons, Python]:
         packages.wish_fuzzer()
     if options.python:
         packages.wish_browser()
+        packages.wish_for("node", "nodejs")
     packages.install()
 
     for name in choice.beside:
