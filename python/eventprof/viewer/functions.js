@@ -108,7 +108,7 @@ export class Functions {
     rows.sort((a, b) => by[b] - by[a]);
     this.head.replaceChildren(
       ...columns.map(({ key: name, text }) =>
-        make("th", { scope: "col", class: "number", "aria-sort": name === this.order ? "descending" : "none" },
+        make("th", { scope: "col", class: `number ${name}`, "aria-sort": name === this.order ? "descending" : "none" },
           make("button", { type: "button", onclick: () => { this.order = name; update({}); } }, name === this.order ? `${text} \u25be` : text))),
       make("th", { scope: "col" }, "function"), make("th", { scope: "col" }, "module"), make("th", { scope: "col" }, "where"),
     );
@@ -120,7 +120,7 @@ export class Functions {
         onclick: () => this.step(f),
         onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") this.step(f); },
       },
-      ...columns.map(({ of, show }) => make("td", { class: "number" }, show(of[f]))),
+      ...columns.map(({ key: name, of, show }) => make("td", { class: `number ${name}` }, show(of[f]))),
       make("td", {}, make("bdi", {}, clean(this.data.nameOf(f)))),
       make("td", {}, make("bdi", {}, clean(head.functions.modules[head.functions.module[f]] || ""))),
       make("td", { title: clean(place), class: "soft" }, make("bdi", {}, clean(short))));

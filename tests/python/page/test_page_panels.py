@@ -265,3 +265,15 @@ def test_a_dense_screen_and_a_small_one(shown):
             width * scale, abs=2
         )
         assert shown.run("document.documentElement.scrollWidth") <= width
+
+
+def test_a_narrow_window_hides_columns_not_names(shown):
+    shown.size(600, 800)
+    shown.settle()
+
+    right = shown.run(
+        "Math.max(...[...document.querySelectorAll('header > :not(.grow), #pane-functions th')]"
+        ".map((each) => each.getBoundingClientRect().right))"
+    )
+    assert right <= 600
+    assert shown.run("[...document.querySelectorAll('header button')].at(-1).id") == "help"
