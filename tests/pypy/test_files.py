@@ -131,8 +131,8 @@ def test_what_is_opened_is_what_was_saved(tmp_path):
     assert len(trace.jit) >= 2
 
 
-def test_a_large_archive_has_several_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive, "_BLOCK", 100)
+def test_a_large_archive_has_several_sections(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "_SECTION_ROWS", 100)
     with eventprof.record(**QUIET) as rec:
         programs.everything()
     rec.trace.save(tmp_path / "run.epr")

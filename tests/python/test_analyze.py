@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import re
+import threading
 import time
 
 import faulty
@@ -71,6 +72,25 @@ def test_a_thread_that_starts_others_and_waits_is_not_said_to_compute_in_turn_wi
         if each.endswith(found.evidence[0].name)
     )
     assert line == f"   at {found.evidence[0].name}"
+
+
+@pytest.mark.thorough
+def test_threads_that_wait_for_one_that_sleeps_are_not_said_to_compute():
+    lock = threading.Lock()
+
+    def work():
+        for _ in range(5):
+            with lock:
+                time.sleep(0.02)
+
+    def program():
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert "lock-waiting" not in {finding.rule for finding in record(program).analyze()}
 
 
 @pytest.mark.thorough

@@ -6,13 +6,14 @@ machine makes longer must not cause a finding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from .. import _core
 from .._words import show_bytes, show_ns
+from ..trace.column import Array
 from .findings import Case, Evidence, Finding
 
 Rule: TypeAlias = Callable[[Case], Iterator[Finding]]
@@ -465,6 +466,29 @@ def exceptions(case: Case) -> Iterator[Finding]:
 _LONG_TENURE_NS = 1_000_000
 
 
+def _blocked_by_thread(case: Case, tenures: Mapping[str, Array]) -> Array:
+    """Give each thread's time in blocking builtins within its own tenures, in ns.
+
+    No other thread has an event there. But the thread had released the lock: others that did
+    nothing waited for something else.
+    """
+    core = case.trace._core
+    calls = np.flatnonzero(case.tree.is_blocking[np.maximum(core.calls("function"), -1)])
+    thread, start = core.calls("thread")[calls], core.calls("start")[calls]
+    end = start + core.calls("duration")[calls]
+    blocked = np.zeros(len(case.trace._thread_rows))
+    for at in np.intersect1d(thread, tenures["thread"]).tolist():
+        rows = tenures["thread"] == at
+        begins, ends = tenures["start"][rows], tenures["end"][rows]
+        edges = np.column_stack((begins, ends)).ravel()
+        held = np.concatenate(([0], np.cumsum(ends - begins)))
+        before = np.column_stack((held[:-1], held[1:])).ravel()  # how long it had the lock, by edge
+        of = thread == at
+        within = [np.interp(times[of], edges, before) for times in (start, end)]
+        blocked[at] = (within[1] - within[0]).sum()
+    return blocked
+
+
 def lock_waiting(case: Case) -> Iterator[Finding]:
     """Find threads that wait for each other to give up the interpreter's lock."""
     trace, tree = case.trace, case.tree
@@ -479,10 +503,19 @@ def lock_waiting(case: Case) -> Iterator[Finding]:
     length = np.bincount(tenures["thread"], weights=took, minlength=len(trace._thread_rows))
     busy = np.flatnonzero((many >= 3) & (length >= 0.1 * trace.duration))
     waited = int(tree.lock_waited.sum())
-    work = int(length[busy].sum())
-    part = work / max(trace.duration, 1)
-    if len(busy) < 2 or part < 0.25 or waited < 0.5 * work or work < 50_000_000:
+
+    def too_little(waited: int, work: int) -> bool:
+        return work < max(50_000_000, 0.25 * trace.duration) or waited < 0.5 * work
+
+    if len(busy) < 2 or too_little(waited, int(length[busy].sum())):
         return
+    # At most all other threads seem to wait for the lock meanwhile.
+    blocked = _blocked_by_thread(case, tenures)
+    waited -= int(blocked.sum()) * (len(blocked) - 1)
+    work = int((length - blocked)[busy].sum())
+    if too_little(waited, work):
+        return
+    part = work / max(trace.duration, 1)
     names = [trace._thread_rows[at][0] or f"thread {at}" for at in busy.tolist()]
     yield Finding(
         "lock-waiting",

@@ -35,7 +35,8 @@ BLOCKING = {
     ("_socket", "socket.accept"), ("_socket", "socket.connect"), ("_socket", "socket.send"),
     ("_socket", "socket.sendall"), ("_socket", "getaddrinfo"),
     ("_ssl", "_SSLSocket.read"), ("_ssl", "_SSLSocket.write"), ("_ssl", "_SSLSocket.do_handshake"),
-    ("posix", "waitpid"), ("posix", "wait"), ("posix", "wait4"), ("posix", "fsync"),
+    ("posix", "read"), ("posix", "fsync"),
+    ("posix", "waitpid"), ("posix", "wait"), ("posix", "wait4"),
     ("signal", "pause"), ("signal", "sigwait"),
     ("_multiprocessing", "SemLock.acquire"), ("_multiprocessing", "SemLock.__enter__"),
 }  # fmt: skip
