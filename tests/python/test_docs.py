@@ -25,6 +25,7 @@ from pathlib import Path
 
 import columns_page
 import pytest
+import raw
 
 import eventprof
 from eventprof import cli
@@ -50,6 +51,8 @@ MODULES = sorted(
 # These show bytes of objects, whose header is longer without the GIL.
 SHOW_SIZES = {"index.rst"}
 USUAL_SIZES = sys.getsizeof(b"") == 33
+# These show how long requests waited for the interpreter's lock.
+SHOW_WAITED = {"requests.rst"}
 TABLES = ("events", "calls", "allocations", "functions", "memory", "threads")
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 BLOCK = re.compile(
@@ -179,6 +182,9 @@ def shell(tmp_path):
 @pytest.mark.thorough
 @pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(read(page)))])
 def test_the_programs_and_commands_of_a_page_give_what_they_say(page, shell):
+    if page in SHOW_WAITED and not raw.HAS_GIL:
+        pytest.skip("without the interpreter's lock no request waits for it")
+    need(read(page))
     check = doctest.OutputChecker().check_output
 
     for language, caption, lines in blocks(read(page)):

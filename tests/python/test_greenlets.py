@@ -225,7 +225,10 @@ def test_finalizers_that_a_collection_runs_switch_nothing(memory, backend, capsy
     finally:
         gc.set_threshold(*before)
 
-    assert sum(event == "call" for event, _ in pairs(rec.trace, "__del__")) > 100
+    ran = sum(event == "call" for event, _ in pairs(rec.trace, "__del__"))
+    if not (ran or raw.HAS_GIL):
+        pytest.skip("no collection: without the lock it begins at a quarter more objects than live")
+    assert ran > 100
     assert rec.trace.verify(), rec.trace.verify()
     assert rec.trace.pairing["calls_misplaced"] == 0
     rec.trace.report()
