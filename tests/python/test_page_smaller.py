@@ -255,6 +255,25 @@ def test_source_has_the_figures_of_the_lines(lined):
         }
 
 
+def test_a_line_of_own_code_has_what_libraries_allocated_for_it(tmp_path, monkeypatch):
+    (tmp_path / "uses.py").write_text(
+        "import json\n\ndef main():\n    return json.dumps({str(n): n for n in range(999)}, indent=1)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import uses
+
+    with eventprof.record() as rec:
+        uses.main()
+    (file,) = [each for each in find_source(rec.trace) if each["file"].endswith("uses.py")]
+
+    charges, lines = rec.trace.own, rec.trace.lines
+    charged = charges[(charges["name"] == "main") & (charges["line"] == 4)]
+    itself = lines[(lines["file"] == file["file"]) & (lines["line"] == 4)]
+    at = file["lines"].index(4)
+    assert file["allocated"][at] == charged["allocated"].sum() > itself["allocated"].sum()
+    assert file["blocks"][at] == charged["blocks"].sum() > itself["blocks"].sum()
+
+
 def test_without_recorded_lines_a_line_has_the_time_of_its_calls(after):
     file, calls = made(after), after.calls
     found = dict(zip(file["lines"], file["total"], strict=True))

@@ -2,6 +2,9 @@
 
 If lines were recorded, the time of a line is that of `Trace.lines`. If not, it is the time of the
 calls that the line made; what the line computes without a call is missing.
+
+A line of own code has the bytes that are charged to it (`Trace.own`), with those that libraries
+allocated for it, as in the live memory by own line; other lines have those of themselves.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ def find_source(trace: Trace) -> list[dict[str, Any]]:
     names = list(dict.fromkeys(file for file in files if file))
     number = {name: n for n, name in enumerate(names)}
     file_of = np.array([number.get(file or "", -1) for file in files] + [-1], dtype=np.int64)
-    sums = _sums(trace, file_of)
+    sums = _sums(trace, file_of, own)
     found: list[dict[str, Any]] = []
     for n, name in enumerate(names):
         lines = sums.get(n)
@@ -73,7 +76,7 @@ def _rank(file: dict[str, Any]) -> tuple[bool, int, int]:
     return not file["own"], -sum(file.get("total", ())), -sum(file.get("allocated", ()))
 
 
-def _sums(trace: Trace, file_of: Array) -> dict[int, dict[int, dict[str, int]]]:
+def _sums(trace: Trace, file_of: Array, own: Array) -> dict[int, dict[int, dict[str, int]]]:
     """Give the figures of each line of each file."""
     table = trace.lines
     sums: dict[int, dict[int, dict[str, int]]] = {}
@@ -91,7 +94,14 @@ def _sums(trace: Trace, file_of: Array) -> dict[int, dict[int, dict[str, int]]]:
     for what in ("hits", "total", "self", "allocated", "blocks"):
         values = table[what]
         if not np.ma.getmaskarray(values).all():
-            add(file, line, what, np.ma.filled(values, 0))
+            charged = own[function] & (what in ("allocated", "blocks"))
+            add(np.where(charged, -1, file), line, what, np.ma.filled(values, 0))
+    charges = trace.own
+    function = np.ma.filled(charges["function"], -1).astype(np.int64)
+    for what in ("allocated", "blocks"):
+        values = np.ma.filled(charges[what], 0)
+        line = np.where(values > 0, np.ma.filled(charges["line"], 0), 0)
+        add(file_of[function], line, what, values)
     tree = trace._tree
     caller, at = tree.caller.astype(np.int64), tree.line.astype(np.int64)
     file = np.where(caller >= 0, file_of[np.maximum(caller, -1)], -1)
