@@ -64,6 +64,9 @@ class App {
     this.decoding = null;
     this.frames = /** @type {number[]} */ ([]);
     this.drawnSize = ""; // of the last picture
+    /** Where the pointer is above the timeline or the memory, CSS pixels from their left. @type {number|null} */
+    this.pointer = null;
+    this.pointedView = ""; // the view in which the pointer last moved, or to which the cursor was set since then
     this.panel = 0.36; // of the window's height
     const panes = byId("panes");
     /** @type {Record<string, HTMLElement>} */
@@ -135,9 +138,11 @@ class App {
     this.search.apply();
     const { look } = this;
     this.drawnSize = sizeNow();
+    this.followView();
     const wide = byId("timeline-box").clientWidth;
     const high = byId("timeline-box").clientHeight;
     this.timeline.draw(wide, high, look);
+    this.pointedView = this.viewNow();
     if (this.data.blocks) this.memory.draw(wide, byId("memory-box").clientHeight, look, this.timeline.cursor);
     this.overview.draw(wide, look);
     for (const [name] of this.tabs) {
@@ -169,6 +174,29 @@ class App {
     const keys = Object.keys(changed);
     if (this.flame.key && keys.length && keys.every((key) => ["v0", "v1", "scroll", "folded", "call"].includes(key))) return;
     this.flame.draw(this.look);
+  }
+
+  viewNow() {
+    return [state.v0, state.v1, state.scroll, ...state.folded].join();
+  }
+
+  /** Takes back what was said about the place under the pointer, if the view has moved and the pointer has not. */
+  followView() {
+    if (this.pointer === null || this.pointedView === this.viewNow()) return;
+    this.pointAt(this.pointer);
+    this.timeline.hover = -1;
+    this.tip(null, 0, 0);
+  }
+
+  /** The time under the pointer; null: it is not above the time in view. @param {number|null} x CSS pixels */
+  timeUnder(x) {
+    return x !== null && x >= GUTTER && x <= GUTTER + this.timeline.span ? this.timeline.timeAt(x) : null;
+  }
+
+  /** Puts the cursor under the pointer. @param {number|null} x CSS pixels */
+  pointAt(x) {
+    this.pointer = x;
+    this.timeline.cursor = this.timeUnder(x);
   }
 
   clampView() {
@@ -350,7 +378,7 @@ class App {
       }, { passive: false });
       this.bindDrag(each, each === memory);
       each.addEventListener("pointerleave", () => {
-        timeline.cursor = null;
+        this.pointAt(null);
         timeline.hover = -1;
         this.tip(null, 0, 0);
         update({});
@@ -390,7 +418,7 @@ class App {
       if (!divider.hasPointerCapture(event.pointerId)) return;
       byId("panel").style.height = `${Math.max(60, Math.min(innerHeight - 220, innerHeight - event.clientY))}px`;
     });
-    const centre = () => timeline.cursor ?? (state.v0 + state.v1) / 2;
+    const centre = () => this.timeUnder(this.pointer) ?? (state.v0 + state.v1) / 2;
     bindKeys([
       { keys: ["w", "+", "="], shown: "W  +", what: "zoom in", run: () => this.zoom(0.7, centre()) },
       { keys: ["s", "-"], shown: "S  -", what: "zoom out", run: () => this.zoom(1 / 0.7, centre()) },
@@ -404,7 +432,7 @@ class App {
       { keys: ["c"], shown: "C", what: "go to the first call inside the selected call", run: () => this.step("child") },
       { keys: ["]", "."], shown: "[  ]", what: "previous, next call in the same row", run: () => this.step("after") },
       { keys: ["[", ","], shown: "", what: "", run: () => this.step("before") },
-      { keys: ["Enter"], shown: "Enter", what: "what is running and what is live in the middle of the view", run: () => this.pick(centre()) },
+      { keys: ["Enter"], shown: "Enter", what: "what is running and what is live at the pointer, or in the middle of the view", run: () => this.pick(centre()) },
       { keys: ["/"], shown: "/", what: "search", run: () => byId("search").focus() },
       { keys: ["n"], shown: "N  Shift+N", what: "next hit, previous hit", run: () => this.search.next(true) },
       { keys: ["n+"], shown: "", what: "", run: () => this.search.next(false) },
@@ -477,10 +505,12 @@ class App {
         this.point(event, memory);
         return;
       }
+      this.pointer = event.offsetX;
       if (Math.abs(event.offsetX - from.x) + Math.abs(event.offsetY - from.y) > 3) from.moved = true;
       if (!from.moved) return;
       this.tip(null, 0, 0);
       if (from.range) {
+        this.pointAt(event.offsetX);
         timeline.drag = this.rangeOf(from.x, event.offsetX);
         update({});
       } else {
@@ -514,7 +544,8 @@ class App {
   point(event, memory) {
     const { timeline, data } = this;
     const { offsetX: x, offsetY: y } = event;
-    timeline.cursor = x >= GUTTER ? timeline.timeAt(x) : null;
+    this.pointAt(x);
+    this.pointedView = this.viewNow();
     timeline.hover = -1;
     if (memory) {
       const band = this.memory.under(x, y);

@@ -208,6 +208,53 @@ def test_drag_keys_and_buttons_move_the_view(shown, trace):
     assert view(shown) == [0, trace.duration]
 
 
+def test_keys_zoom_about_the_pointer_and_else_about_the_middle(shown, trace):
+    box = shown.box("#timeline")
+    part = (400 - GUTTER) / (1400 - GUTTER)
+    shown.mouse("mouseMoved", 400, box["y"] + 60)
+    for key in ("w", "w", "s", "f", "w"):  # the pointer stays, also when the view jumps
+        if key == "f":
+            shown.run("eventprofPage.update({v0: 50000, v1: 90000})")
+            shown.settle()
+            continue
+        v0, v1 = view(shown)
+        shown.key(key)
+        after = view(shown)
+        assert after[0] + part * (after[1] - after[0]) == pytest.approx(v0 + part * (v1 - v0))
+    v0, v1 = view(shown)
+    shown.key("Enter")
+    assert shown.run("eventprofPage.state.instant") == int(v0 + part * (v1 - v0))
+
+    panel = shown.box("#panel")
+    shown.mouse("mouseMoved", 400, panel["y"] + panel["height"] / 2)
+    shown.run("eventprofPage.update({v0: 50000, v1: 90000})")
+    shown.key("w")
+    assert sum(view(shown)) == pytest.approx(140000)
+    shown.key("Enter")
+    assert shown.run("eventprofPage.state.instant") == pytest.approx(70000, abs=1)
+
+
+def test_what_was_said_of_the_pointers_place_goes_when_the_view_moves(shown, trace, order):
+    call = call_of(trace, order, "keep")
+    hidden = "document.querySelector('#tip').hidden"
+    cursor = "eventprofPage.app.timeline.cursor"
+    part = "(({app: {timeline: {cursor}}, state: {v0, v1}}) => (cursor - v0) / (v1 - v0))(eventprofPage)"
+    for key in ("f", "p", "0"):
+        shown.run(f"eventprofPage.app.fitCall({call})")
+        shown.run("eventprofPage.app.zoom(0.5, eventprofPage.state.v0)")
+        shown.settle()
+        x, y = place_of(shown, call)
+        shown.mouse("mouseMoved", x - 3, y)
+        shown.mouse("mouseMoved", x, y)
+        shown.wait(f"!{hidden}")
+        at = shown.run(part)
+        shown.key(key)
+        assert shown.run(hidden), key
+        assert shown.run(part) == pytest.approx(at)
+        shown.mouse("mouseMoved", 700, 4)
+        assert shown.run(cursor) is None
+
+
 def test_a_double_click_fits_a_call(shown, trace, order):
     call = call_of(trace, order, "steps")
     start, duration = (
