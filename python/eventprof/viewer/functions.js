@@ -67,6 +67,16 @@ export class Functions {
     return /** @type {ReturnType<import("./data.js").Data["sums"]>} */ (this.known);
   }
 
+  /** The calls that a click goes through, the slowest first: those of the selected function that begin in the range, if there is one. */
+  stepped() {
+    this.histogram.compute();
+    const { calls } = this.histogram;
+    if (!state.range) return calls;
+    const [t0, t1] = state.range;
+    const { start } = this.data;
+    return calls.filter((call) => start[call] >= t0 && start[call] < t1);
+  }
+
   /** Goes to the slowest call of a function. If the function is selected already, goes to the next slowest call, after the last to the first. @param {number} f */
   step(f) {
     if (!this.data.complete) {
@@ -75,19 +85,20 @@ export class Functions {
     }
     const again = state.fn === f && state.brush === null;
     update({ fn: f, brush: null });
-    this.histogram.compute();
-    const { calls } = this.histogram;
+    const calls = this.stepped();
     const at = again ? calls.indexOf(state.call) + 1 : 0;
     if (calls.length) this.histogram.go(calls[at % calls.length]);
   }
 
   /** Says the rank of the selected call among the calls of its function, the slowest first. */
   rank() {
-    const { data, histogram } = this;
-    if (!data.complete || state.call < 0 || state.fn < 0 || data.func[state.call] !== state.fn) return "";
-    histogram.compute();
-    const at = histogram.calls.indexOf(state.call);
-    return at < 0 ? "" : `; ${clean(data.nameOf(state.fn))}: call ${showCount(at + 1)} of ${showCount(histogram.calls.length)}, the slowest first`;
+    const { data } = this;
+    if (!data.complete || state.fn < 0 || state.fn >= data.none) return "";
+    const calls = this.stepped();
+    const name = clean(data.nameOf(state.fn));
+    if (state.range && !calls.length) return `; no call of ${name} begins in the range`;
+    const at = state.call < 0 ? -1 : calls.indexOf(state.call);
+    return at < 0 ? "" : `; ${name}: call ${showCount(at + 1)} of ${showCount(calls.length)}${state.range ? " in the range" : ""}, the slowest first`;
   }
 
   draw() {

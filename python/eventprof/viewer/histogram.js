@@ -95,7 +95,7 @@ export class Histogram {
     }
     this.compute();
     this.canvas.hidden = false;
-    this.title.textContent = clean(this.data.nameOf(state.fn));
+    this.title.textContent = clean(this.data.nameOf(state.fn)) + (state.range ? " (in the whole run, not only in the range)" : "");
     const { calls, bars } = this;
     const wide = Math.max(50, this.box.clientWidth - 4);
     this.wide = wide;

@@ -366,6 +366,35 @@ def test_a_click_in_the_table_steps_through_the_slowest_calls(shown, trace, orde
     assert shown.run("eventprofPage.state.tab") == "functions"
 
 
+def test_with_a_range_a_click_in_the_table_stays_in_it(shown, trace, order):
+    start = values(trace.calls, "start")[order]
+    duration = values(trace.calls, "duration")[order]
+    function = int(np.flatnonzero(trace.functions["name"] == "leaf")[0])
+    of = np.flatnonzero(values(trace.calls, "function")[order] == function)
+    t0, t1 = (int(each) for each in np.quantile(start[of], [0.4, 0.42]))
+    inside = of[(start[of] >= t0) & (start[of] < t1)]
+    assert 1 < len(inside) < len(of)
+    wanted = inside[np.argsort(-duration[inside], kind="stable")].tolist()
+    shown.run(f"eventprofPage.update({{range: [{t0}, {t1}]}})")
+    shown.settle()
+    seen = []
+    for n in range(len(wanted) + 1):
+        shown.run(
+            "[...document.querySelectorAll('#pane-functions tbody tr')].find((r) => r.cells[r.cells.length - 3].innerText === 'leaf').click()"
+        )
+        shown.settle()
+        seen.append(shown.run("eventprofPage.state.call"))
+        said = shown.run("document.querySelector('#pane-functions [role=status]').innerText")
+        number = n % len(wanted) + 1
+        assert f"leaf: call {number} of {len(wanted)} in the range, the slowest first" in said
+    assert seen == [*wanted, wanted[0]]
+    shown.run("eventprofPage.update({tab: 'durations'})")
+    shown.settle()
+    assert "in the whole run" in shown.run(
+        "document.querySelector('#pane-durations strong').innerText"
+    )
+
+
 def test_threads_fold(shown):
     box = shown.box("#timeline")
     before = shown.run("eventprofPage.app.timeline.layout.height")
