@@ -23,6 +23,8 @@ const SHORTEST = 20; // the view is at least so many ns wide
 const MOST_BACKGROUND = 4e7; // with more calls and events of blocks, tiles out of view are decoded only if they are needed
 const BETWEEN = 800; // ms between two pictures while tiles are decoded
 const ARRIVAL = 5; // ms until the page looks again whether the browser has read a tile
+const LEAST_TIMELINE = 60; // CSS pixels, as in the style sheet
+const LEAST_PANEL = 60;
 const HOLDERS = ["function", "line", "own"];
 const TABS = [["functions", "Functions"], ["flame", "Flame graph"], ["durations", "Durations"], ["call", "Call"], ["instant", "Instant"], ["source", "Source"], ["findings", "Findings"]];
 
@@ -67,7 +69,6 @@ class App {
     /** Where the pointer is above the timeline or the memory, CSS pixels from their left. @type {number|null} */
     this.pointer = null;
     this.pointedView = ""; // the view in which the pointer last moved, or to which the cursor was set since then
-    this.panel = 0.36; // of the window's height
     const panes = byId("panes");
     /** @type {Record<string, HTMLElement>} */
     this.panes = {};
@@ -402,6 +403,7 @@ class App {
     byId("help").addEventListener("click", () => byId("keys").showModal());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => update({ theme: state.theme }));
     const box = new ResizeObserver(() => {
+      this.tellDivider();
       if (this.drawnSize === sizeNow()) return; // the first call says only that it observes
       this.flame.key = "";
       update({});
@@ -412,12 +414,7 @@ class App {
       update({ ...this.plain, ...fromFragment(location.hash), folded: fromFragment(location.hash).folded || [] });
     });
     window.addEventListener("beforeprint", () => flush());
-    const divider = byId("divider");
-    divider.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => divider.setPointerCapture(event.pointerId));
-    divider.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
-      if (!divider.hasPointerCapture(event.pointerId)) return;
-      byId("panel").style.height = `${Math.max(60, Math.min(innerHeight - 220, innerHeight - event.clientY))}px`;
-    });
+    this.bindDivider();
     const centre = () => this.timeUnder(this.pointer) ?? (state.v0 + state.v1) / 2;
     bindKeys([
       { keys: ["w", "+", "="], shown: "W  +", what: "zoom in", run: () => this.zoom(0.7, centre()) },
@@ -442,6 +439,38 @@ class App {
       { keys: ["?"], shown: "?", what: "this help", run: () => byId("keys").showModal() },
       { keys: ["Escape"], shown: "Esc", what: "clear the selection and the search", run: () => update({ call: -1, range: null, instant: null, brush: null, search: "" }) },
     ]);
+  }
+
+  bindDivider() {
+    const divider = byId("divider");
+    divider.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => divider.setPointerCapture(event.pointerId));
+    divider.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
+      if (divider.hasPointerCapture(event.pointerId)) this.sizePanel(innerHeight - event.clientY);
+    });
+    divider.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      const by = event.key === "ArrowUp" ? 20 : event.key === "ArrowDown" ? -20 : 0;
+      if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      event.stopPropagation(); // at other places these keys scroll the lanes
+      this.sizePanel(byId("panel").offsetHeight + by);
+    });
+  }
+
+  /** The height of the panel that leaves the timeline just enough. */
+  mostPanel() {
+    return Math.max(LEAST_PANEL, byId("panel").offsetHeight + byId("timeline-box").offsetHeight - LEAST_TIMELINE);
+  }
+
+  /** @param {number} high CSS pixels; the style sheet makes it less if the window becomes too small for it */
+  sizePanel(high) {
+    byId("panel").style.height = `${Math.round(Math.max(LEAST_PANEL, Math.min(this.mostPanel(), high)))}px`;
+  }
+
+  tellDivider() {
+    const divider = byId("divider");
+    divider.setAttribute("aria-valuemin", String(LEAST_PANEL));
+    divider.setAttribute("aria-valuemax", String(this.mostPanel()));
+    divider.setAttribute("aria-valuenow", String(byId("panel").offsetHeight));
   }
 
   /** @param {number} time */

@@ -267,6 +267,45 @@ def test_a_dense_screen_and_a_small_one(shown):
         assert shown.run("document.documentElement.scrollWidth") <= width
 
 
+PARTS = """
+({inner: innerHeight, bottom: document.querySelector('#panel').getBoundingClientRect().bottom,
+  panel: document.querySelector('#panel').offsetHeight, timeline: document.querySelector('#timeline-box').offsetHeight,
+  most: Number(document.querySelector('#divider').ariaValueMax)})
+"""
+
+
+def test_the_panel_stays_in_the_window(shown):
+    def fits(limit):
+        parts = shown.run(PARTS)
+        assert parts["bottom"] <= parts["inner"]
+        assert parts["timeline"] >= 60
+        assert parts["panel"] >= limit
+        return parts
+
+    divider = shown.box("#divider")
+    shown.drag(700, divider["y"] + 3, 700, 5)
+    dragged = fits(400)
+    shown.wait(f"Number(document.querySelector('#divider').ariaValueNow) === {dragged['panel']}")
+    assert dragged["timeline"] == 60
+    shown.size(1400, 700)
+    shown.settle()
+    assert fits(200)["panel"] == dragged["panel"] - 200
+    shown.size(1400, 900)
+    shown.settle()
+    shown.run("document.querySelector('#divider').focus()")
+    scroll = shown.run("eventprofPage.state.scroll")
+    shown.key("ArrowUp")
+    assert fits(400)["panel"] == dragged["panel"]
+    shown.key("ArrowDown")
+    shown.key("ArrowDown")
+    assert fits(400)["panel"] == dragged["panel"] - 40
+    assert shown.run("eventprofPage.state.scroll") == scroll
+    shown.wait(
+        f"Number(document.querySelector('#divider').ariaValueNow) === {dragged['panel'] - 40}"
+    )
+    assert shown.run(PARTS)["most"] == dragged["panel"]
+
+
 def test_a_narrow_window_hides_columns_not_names(shown):
     shown.size(600, 800)
     shown.settle()
