@@ -4,16 +4,44 @@ import { byId, make } from "./text.js";
 
 /** @typedef {{keys: string[], shown: string, what: string, run: () => void}} Key */
 
+/** Whether an element is one to write in, which needs the letters itself. @param {HTMLElement} element */
+function isText(element) {
+  return element.tagName === "TEXTAREA" || (element.tagName === "INPUT" && /^(text|search|number)$/.test(/** @type {HTMLInputElement} */ (element).type));
+}
+
+/** Clears a field and leaves it. @param {HTMLInputElement|HTMLTextAreaElement} field */
+function leaveText(field) {
+  if (field.value) {
+    field.value = "";
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  field.blur();
+}
+
 /** @param {Key[]} keys */
 export function bindKeys(keys) {
   /** @type {Map<string, () => void>} */
   const known = new Map();
   for (const { keys: names, run } of keys) for (const name of names) known.set(name, run);
+  // A list that was opened by the pointer gives the keys back once something is chosen; who came to it by keys stays there.
+  let byPointer = false;
+  window.addEventListener("pointerdown", () => (byPointer = true), true);
+  window.addEventListener("keydown", () => (byPointer = false), true);
+  window.addEventListener("change", (event) => {
+    const target = /** @type {HTMLElement} */ (event.target);
+    if (byPointer && target.tagName === "SELECT") target.blur();
+  });
   window.addEventListener("keydown", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Escape" && byId("keys").open) return;
-    if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) {
+    if (isText(target)) {
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      leaveText(/** @type {HTMLInputElement} */ (target));
+      return;
+    }
+    if (target.tagName === "SELECT") {
       if (event.key === "Escape") target.blur();
       return;
     }

@@ -241,6 +241,58 @@ def test_tabs_and_calls_by_the_keyboard_alone(shown, trace):
     shown.run("document.querySelector('#keys').close()")
 
 
+def test_keys_work_after_a_checkbox_and_a_list_were_used(shown):
+    def span():
+        v0, v1 = view(shown)
+        return v1 - v0
+
+    shown.run("eventprofPage.update({tab: 'flame'})")
+    shown.settle()
+    box = shown.box("#pane-flame input[type=checkbox]")
+    shown.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert shown.run("[eventprofPage.state.inverted, document.activeElement.type]") == [
+        True,
+        "checkbox",
+    ]
+    before = span()
+    shown.key("w")
+    assert span() == pytest.approx(before * 0.7)
+
+    choose = (
+        "((list) => { list.focus(); list.dispatchEvent(new PointerEvent('pointerdown', {bubbles: true}));"
+        " list.value = 'module'; list.dispatchEvent(new Event('change', {bubbles: true})); })(document.querySelector('#colour'))"
+    )
+    shown.run(choose)
+    shown.settle()
+    before = span()
+    shown.key("w")
+    assert span() == pytest.approx(before * 0.7)
+    assert shown.run("eventprofPage.state.colour") == "module"
+
+    shown.run("document.querySelector('#colour').focus()")
+    before = span()
+    shown.key("w")  # who is in a list goes through it by letters
+    assert span() == before
+    shown.key("Escape")
+    assert shown.run("document.activeElement === document.body")
+    shown.run("eventprofPage.update({colour: 'area'})")
+
+
+@pytest.mark.parametrize(
+    "name, field", [("search", "#search"), ("filter", "#pane-functions input")]
+)
+def test_escape_clears_a_text_and_leaves_it(shown, name, field):
+    shown.run(f"document.querySelector('{field}').focus()")
+    shown.type("fib")
+    assert shown.run(f"eventprofPage.state.{name}") == "fib"
+    shown.run("eventprofPage.update({call: 5})")
+    shown.key("Escape")
+    assert shown.run(
+        f"[eventprofPage.state.{name}, document.querySelector('{field}').value, eventprofPage.state.call]"
+    ) == ["", "", 5]
+    assert shown.run("document.activeElement === document.body")
+
+
 def test_light_dark_and_print(shown):
     def back():
         return shown.run("eventprofPage.app.timeline.raster.pixels[0] & 255")
