@@ -58,10 +58,13 @@ export function bindKeys(keys) {
       ...keys.filter(({ shown }) => shown).map(({ shown, what }) => make("tr", {}, make("th", { scope: "row" }, shown), make("td", {}, what))),
       ...[
         ["wheel, pinch", "zoom about the pointer"], ["Shift+wheel", "earlier, later"], ["wheel over the names", "scroll the lanes"],
-        ["drag", "move the view"], ["Shift+drag", "select a range, for sums and a flame graph"],
+        ["drag", "move the view"], ["drag in the strip at the top", "move the view in the whole run"], ["Shift+drag", "select a range, for sums and a flame graph"],
         ["click", "select a call; or an instant: what was running, what was live"], ["double click", "fit a call into the view"],
         ["click a thread's name", "fold or unfold it"],
         ["click \u2191 or \u2193 at the names", "scroll to the lanes that are named there"],
+        ["click a row of the functions", "the slowest call of the function; again: the next one"],
+        ["drag over bars of durations", "mark the calls that took so long"],
+        ["drag the line above the tabs", "height of the panel; \u2191 and \u2193 move it, too"],
       ].map(([a, b]) => make("tr", {}, make("th", { scope: "row" }, a), make("td", {}, b))))),
     make("button", { type: "button", onclick: () => byId("keys").close() }, "close"),
   );

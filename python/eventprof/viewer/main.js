@@ -423,11 +423,11 @@ class App {
       { keys: ["d", "ArrowRight"], shown: "D  \u2192", what: "later", run: () => this.pan(0.2) },
       { keys: ["ArrowUp"], shown: "\u2191  \u2193", what: "scroll the lanes", run: () => update({ scroll: state.scroll - 51 }) },
       { keys: ["ArrowDown"], shown: "", what: "", run: () => update({ scroll: state.scroll + 51 }) },
-      { keys: ["0"], shown: "0", what: "the whole run", run: () => this.fitAll() },
+      { keys: ["0"], shown: "0", what: "the whole run, as the button fit does", run: () => this.fitAll() },
       { keys: ["f"], shown: "F", what: "fit the selected call", run: () => { if (state.call >= 0) this.fitCall(state.call); } },
       { keys: ["p"], shown: "P", what: "go to the caller of the selected call", run: () => this.step("parent") },
       { keys: ["c"], shown: "C", what: "go to the first call inside the selected call", run: () => this.step("child") },
-      { keys: ["]", "."], shown: "[  ]", what: "previous, next call in the same row", run: () => this.step("after") },
+      { keys: ["]", "."], shown: "[  ]  or  ,  .", what: "previous, next call in the same row", run: () => this.step("after") },
       { keys: ["[", ","], shown: "", what: "", run: () => this.step("before") },
       { keys: ["Enter"], shown: "Enter", what: "what is running and what is live at the pointer, or in the middle of the view", run: () => this.pick(centre()) },
       { keys: ["/"], shown: "/", what: "search", run: () => byId("search").focus() },
@@ -437,7 +437,7 @@ class App {
       { keys: ["b"], shown: "B", what: "memory by function, by line, by own line", run: () => update({ hold: HOLDERS[(HOLDERS.indexOf(state.hold) + 1) % HOLDERS.length] }) },
       { keys: ["t"], shown: "T", what: "light or dark", run: () => this.turnTheme() },
       { keys: ["?"], shown: "?", what: "this help", run: () => byId("keys").showModal() },
-      { keys: ["Escape"], shown: "Esc", what: "clear the selection and the search", run: () => update({ call: -1, range: null, instant: null, brush: null, search: "" }) },
+      { keys: ["Escape"], shown: "Esc", what: "clear the selection and the search; in a field: clear its text", run: () => update({ call: -1, range: null, instant: null, brush: null, search: "" }) },
     ]);
   }
 

@@ -293,6 +293,26 @@ def test_escape_clears_a_text_and_leaves_it(shown, name, field):
     assert shown.run("document.activeElement === document.body")
 
 
+def test_the_help_is_read_to_its_ends(shown):
+    shown.key("?")
+    cut = shown.run(
+        "[...document.querySelectorAll('#keys th, #keys td')].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.innerText)"
+    )
+    assert cut == []
+    rows = shown.run(
+        "[...document.querySelectorAll('#keys tr')].map((r) => [r.cells[0].innerText, getComputedStyle(r.cells[1]).whiteSpace])"
+    )
+    assert {wrap for _, wrap in rows} == {"normal"}
+    said = " ".join(name for name, _ in rows)
+    assert all(word in said for word in (",", ".", "strip", "bars", "line above the tabs"))
+    shown.size(420, 700)
+    shown.settle()
+    assert shown.run(
+        "(({scrollWidth: a, clientWidth: b}) => a <= b)(document.querySelector('#keys'))"
+    )
+    shown.run("document.querySelector('#keys').close()")
+
+
 def test_light_dark_and_print(shown):
     def back():
         return shown.run("eventprofPage.app.timeline.raster.pixels[0] & 255")
