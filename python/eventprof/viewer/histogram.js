@@ -21,10 +21,11 @@ export class Histogram {
     this.title = make("strong");
     this.said = make("span", { class: "soft", role: "status" });
     const step = (/** @type {string} */ text, /** @type {number} */ by) => make("button", { type: "button", onclick: () => this.step(by) }, text);
+    this.steps = [step("slowest", 0), step("next slower", -1), step("next faster", 1)];
+    this.unmark = make("button", { type: "button", onclick: () => update({ brush: null }) }, "unmark");
     this.canvas = /** @type {HTMLCanvasElement} */ (make("canvas", { role: "img" }));
     this.box = make("div", { class: "scroll" }, this.canvas);
-    this.bar = make("div", { class: "bar" }, this.title, step("slowest", 0), step("next slower", -1), step("next faster", 1),
-      make("button", { type: "button", onclick: () => update({ brush: null }) }, "unmark"), this.said);
+    this.bar = make("div", { class: "bar" }, this.title, ...this.steps, this.unmark, this.said);
     pane.append(this.bar, this.box);
     let from = -1;
     this.canvas.addEventListener("pointerdown", (event) => {
@@ -87,13 +88,16 @@ export class Histogram {
   /** @param {import("./colour.js").Palette} look */
   draw(look) {
     this.bar.hidden = false;
-    if (state.fn < 0 || state.fn >= this.data.none) {
+    const known = state.fn >= 0 && state.fn < this.data.none;
+    if (known) this.compute();
+    for (const button of this.steps) button.hidden = !known || !this.calls.length;
+    this.unmark.hidden = !known || !state.brush;
+    if (!known) {
       this.title.textContent = "Click a function in the table, a flame graph or a call to see how long its calls took.";
       this.said.textContent = "";
       this.canvas.hidden = true;
       return;
     }
-    this.compute();
     this.canvas.hidden = false;
     this.title.textContent = clean(this.data.nameOf(state.fn)) + (state.range ? " (in the whole run, not only in the range)" : "");
     const { calls, bars } = this;

@@ -190,6 +190,24 @@ def test_the_histogram_counts_every_call_and_its_brush_marks_some(shown, trace, 
     assert duration[shown.run("eventprofPage.state.call")] == duration[of].max()
 
 
+def test_durations_have_buttons_only_for_what_they_can_do(shown, trace):
+    def buttons():
+        return shown.run(
+            "[...document.querySelectorAll('#pane-durations button')].filter((b) => b.offsetWidth).map((b) => b.innerText)"
+        )
+
+    shown.run("eventprofPage.update({fn: -1, tab: 'durations'})")
+    shown.settle()
+    assert buttons() == []
+    function = int(np.flatnonzero(trace.functions["name"] == "fib")[0])
+    shown.run(f"eventprofPage.update({{fn: {function}}})")
+    shown.settle()
+    assert buttons() == ["slowest", "next slower", "next faster"]
+    shown.run("eventprofPage.update({brush: [0, 1e9]})")
+    shown.settle()
+    assert "unmark" in buttons()
+
+
 # ---- For everybody -------------------------------------------------------------------------------
 
 
