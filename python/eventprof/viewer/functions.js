@@ -136,17 +136,22 @@ export class Functions {
       make("td", {}, make("bdi", {}, clean(head.functions.modules[head.functions.module[f]] || ""))),
       make("td", { title: clean(place), class: "soft" }, make("bdi", {}, clean(short))));
     }));
-    let said = rows.length > ROWS ? `the first ${ROWS} of ${showCount(rows.length)}` : `${showCount(rows.length)} functions`;
+    let said = rows.length > ROWS ? `the first ${ROWS} of ${showCount(rows.length)}` : counted(rows.length, "function");
     if (state.range) {
       const sums = this.sums();
       const [t0, t1] = state.range;
       said = `range ${showTime(t0)} to ${showTime(t1)}, ${showTime(t1 - t0)}: `;
-      said += `${showCount(sums.calls.reduce((a, b) => a + b, 0))} calls begun`;
-      if (this.data.blocks) said += `; ${showBytes(sums.bytes)} allocated in ${showCount(sums.made)} blocks: ${showBytes(sums.keptBytes)} kept, ${showBytes(sums.temporary)} temporary; ${showBytes(sums.freed)} freed`;
+      said += `${counted(sums.calls.reduce((a, b) => a + b, 0), "call")} begun`;
+      if (this.data.blocks) said += `; ${showBytes(sums.bytes)} allocated in ${counted(sums.made, "block")}: ${showBytes(sums.keptBytes)} kept, ${showBytes(sums.temporary)} temporary; ${showBytes(sums.freed)} freed`;
     }
     this.said.textContent = said + this.rank();
     this.whole.hidden = !state.range;
   }
+}
+
+/** Says a number of things, which a plural has an s for. @param {number} count @param {string} noun */
+export function counted(count, noun) {
+  return `${showCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 /** Gives a function that says whether a function matches a text: by a part of its name, module or file, or by file:line. @param {import("./data.js").Data} data @param {string} text */

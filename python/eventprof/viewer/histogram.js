@@ -2,6 +2,7 @@
 // brush"); the timeline then shows the calls of these bars, and others fade.
 
 import { cssOf } from "./colour.js";
+import { counted } from "./functions.js";
 import { state, update } from "./state.js";
 import { FONT, clean, make, showCount, showTime } from "./text.js";
 
@@ -134,11 +135,11 @@ export class Histogram {
       context.fillText(text, x, HIGH - 9);
       free = x + context.measureText(text).width + 12;
     }
-    context.fillText(`highest bar: ${showCount(most)} calls; logarithmic scale; drag over bars to mark their calls`, 4, 9);
+    context.fillText(`highest bar: ${counted(most, "call")}; logarithmic scale; drag over bars to mark their calls`, 4, 9);
     const { dur } = this.data;
     const chosen = this.chosen();
     this.said.textContent = calls.length
-      ? `${showCount(calls.length)} calls, median ${showTime(dur[calls[calls.length >> 1]])}, slowest ${showTime(dur[calls[0]])}` +
+      ? `${counted(calls.length, "call")}, median ${showTime(dur[calls[calls.length >> 1]])}, slowest ${showTime(dur[calls[0]])}` +
         (state.brush ? `; marked: ${showCount(chosen.length)}` : "")
       : "no call of this function was recorded";
     canvas.setAttribute("aria-label", `Durations of ${clean(this.data.nameOf(state.fn))}: ${this.said.textContent}`);

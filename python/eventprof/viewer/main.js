@@ -6,7 +6,7 @@ import { CallDetail, InstantDetail, aliveByHolder, wordsOf } from "./detail.js";
 import { rangeInView } from "./draw.js";
 import { Findings } from "./findings.js";
 import { Flame } from "./flame.js";
-import { Functions } from "./functions.js";
+import { Functions, counted } from "./functions.js";
 import { Histogram } from "./histogram.js";
 import { bindKeys } from "./keys.js";
 import { GUTTER, RULER } from "./lanes.js";
@@ -15,7 +15,7 @@ import { Overview } from "./overview.js";
 import { Search } from "./search.js";
 import { Source } from "./source.js";
 import { flush, fromFragment, onChange, state, toFragment, update } from "./state.js";
-import { byId, clean, make, showBytes, showCount, showTime } from "./text.js";
+import { byId, clean, make, showBytes, showTime } from "./text.js";
 import { Timeline } from "./timeline.js";
 import { giveUp } from "./unpack.js";
 
@@ -106,7 +106,7 @@ class App {
     byId("title").textContent = clean(head.title);
     byId("summary").textContent = head.summary;
     const told = byId("told");
-    told.textContent = head.told.lost ? `${showCount(head.told.lost)} events lost` : "nothing lost";
+    told.textContent = head.told.lost ? `${counted(head.told.lost, "event")} lost` : "nothing lost";
     told.className = head.told.lost ? "bad" : "good";
     byId("limits").replaceChildren(
       ...[...head.told.limits.map((/** @type {string} */ text) => clean(text)), head.told.facts.map(clean).join(", ")]
@@ -296,7 +296,7 @@ class App {
     if (data.waiting.shared) text += `; waited ${showTime(data.waitedOf(call))} (another thread had the lock)`;
     if (data.blocks) {
       const memory = data.memoryOf(call);
-      text += `; allocated ${showBytes(memory.below)} in ${showCount(memory.blocksBelow)} blocks, itself ${showBytes(memory.bytes)}`;
+      text += `; allocated ${showBytes(memory.below)} in ${counted(memory.blocksBelow, "block")}, itself ${showBytes(memory.bytes)}`;
     }
     return text;
   }

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from page_program import GUTTER, SHIFT, fib, values, view
+from page_program import GUTTER, SHIFT, fib, program, values, view
 
 import eventprof
 from eventprof.viewer import write
@@ -188,6 +188,21 @@ def test_the_histogram_counts_every_call_and_its_brush_marks_some(shown, trace, 
     shown.run("document.querySelector('#pane-durations button').click()")
     shown.settle()
     assert duration[shown.run("eventprofPage.state.call")] == duration[of].max()
+
+
+def test_one_is_no_plural(shown, trace):
+    name = f"page_program.py:{program.__code__.co_firstlineno}"
+    shown.run(f"eventprofPage.update({{search: {json.dumps(name)}, filter: {json.dumps(name)}}})")
+    shown.settle()
+    assert shown.run("document.querySelector('#found').textContent") == "1 function, 1 call"
+    assert (
+        shown.run("document.querySelector('#pane-functions [role=status]').innerText")
+        == "1 function"
+    )
+    function = list(trace.functions["name"]).index("program")
+    shown.run(f"eventprofPage.update({{fn: {function}, tab: 'durations'}})")
+    shown.settle()
+    assert "1 call, median" in shown.run("document.querySelector('#pane-durations').innerText")
 
 
 def test_durations_have_buttons_only_for_what_they_can_do(shown, trace):
