@@ -87,7 +87,7 @@ class App {
     });
     const go = (/** @type {number} */ call) => this.show(call);
     this.flame = new Flame(data, this.panes.flame, (words, x, y) => this.tip(words, x, y));
-    this.histogram = new Histogram(data, this.panes.durations, go);
+    this.histogram = new Histogram(data, this.panes.durations, go, (words, x, y) => this.tip(words, x, y));
     this.functions = new Functions(data, this.panes.functions, this.histogram);
     this.source = data.head.source.length ? new Source(data.head.source, this.panes.source, false) : null;
     new Findings(data, this.panes.findings, go);

@@ -223,6 +223,49 @@ def test_durations_have_buttons_only_for_what_they_can_do(shown, trace):
     assert "unmark" in buttons()
 
 
+def test_the_histogram_says_what_a_bar_is_and_marks_while_dragging(shown, trace, order):
+    function = int(np.flatnonzero(trace.functions["name"] == "fib")[0])
+    shown.run(f"eventprofPage.update({{fn: {function}, tab: 'durations'}})")
+    shown.settle()
+    box = shown.box("#pane-durations canvas")
+    bars = shown.run("[...eventprofPage.app.histogram.bars]")
+    bar = int(np.argmax(bars))
+    x = box["x"] + (bar + 0.5) / len(bars) * shown.run("eventprofPage.app.histogram.wide")
+    shown.mouse("mouseMoved", x, box["y"] + 60)
+    tip = shown.run("document.querySelector('#tip').innerText").splitlines()
+    assert " to " in tip[0]
+    assert tip[1] == f"{int(bars[bar]):,} calls"
+
+    shown.mouse("mousePressed", x, box["y"] + 60, button="left", buttons=1, clickCount=1)
+    shown.mouse("mouseMoved", x + 1, box["y"] + 60, button="left", buttons=1)
+    low, high = shown.run("eventprofPage.state.brush")  # before the button is up
+    duration = values(trace.calls, "duration")[order]
+    of = np.flatnonzero(values(trace.calls, "function")[order] == function)
+    marked = of[(duration[of] >= low) & (duration[of] <= high)]
+    assert len(marked) == bars[bar]
+    shown.mouse("mouseReleased", x + 1, box["y"] + 60, button="left", clickCount=1)
+    assert shown.run("eventprofPage.state.brush") == [low, high]
+    shown.mouse("mouseMoved", 700, 200)
+    shown.mouse("mouseMoved", 700, 4)
+    assert shown.run("document.querySelector('#tip').hidden")
+
+    for number, button in ((1, "slowest"), (2, "next faster")):
+        shown.run(
+            "[...document.querySelectorAll('#pane-durations button')]"
+            f".find((b) => b.innerText === '{button}').click()"
+        )
+        shown.settle()
+        said = shown.run("document.querySelector('#pane-durations [role=status]').innerText")
+        assert f"call {number} of {len(marked):,} marked, the slowest first" in said
+    call = shown.run("eventprofPage.state.call")
+    assert shown.run(f"eventprofPage.app.histogram.barOf({call})") == bar
+    pixels = "document.querySelector('#pane-durations canvas').toDataURL()"
+    with_call = shown.run(pixels)
+    shown.run("eventprofPage.update({call: -1})")
+    shown.settle()
+    assert shown.run(pixels) != with_call  # its bar was marked
+
+
 # ---- For everybody -------------------------------------------------------------------------------
 
 
