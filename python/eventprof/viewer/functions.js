@@ -154,15 +154,32 @@ export function counted(count, noun) {
   return `${showCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
+/**
+ * Gives the functions that contain a line: those of each such file with the greatest first line up to it. The last
+ * lines of functions are not known.
+ * @param {import("./data.js").Data} data @param {string} ending of the file's path, whole names @param {number} wanted
+ */
+function containing(data, ending, wanted) {
+  const { files, file, line } = data.head.functions;
+  const slashed = (/** @type {string} */ path) => `/${path}`.toLowerCase().replace(/^\/+|\\/g, "/");
+  const fits = files.map((/** @type {string} */ each) => slashed(each).endsWith(slashed(ending)));
+  /** The greatest first line, by file. @type {Map<number, number>} */
+  const first = new Map();
+  const isBefore = (/** @type {number} */ f) => fits[file[f]] && line[f] >= 0 && line[f] <= wanted;
+  for (let f = 0; f < data.none; f++) if (isBefore(f)) first.set(file[f], Math.max(first.get(file[f]) ?? 0, line[f]));
+  return (/** @type {number} */ f) => isBefore(f) && line[f] === first.get(file[f]);
+}
+
 /** Gives a function that says whether a function matches a text: by a part of its name, module or file, or by file:line. @param {import("./data.js").Data} data @param {string} text */
 export function matcher(data, text) {
   const wanted = text.trim().toLowerCase();
   if (!wanted) return () => true;
-  const { name, modules, module, files, file, line } = data.head.functions;
-  const place = /^(.*):(\d+)$/.exec(wanted);
+  const { name, modules, module, files, file } = data.head.functions;
+  const place = /^(.+):(\d+)$/.exec(wanted);
+  const contains = place ? containing(data, place[1], Number(place[2])) : () => false;
   return (/** @type {number} */ f) =>
     (name[f] || "").toLowerCase().includes(wanted) ||
     `${modules[module[f]] || ""}.${name[f] || ""}`.toLowerCase().includes(wanted) ||
     (files[file[f]] || "").toLowerCase().includes(wanted) ||
-    (place !== null && (files[file[f]] || "").toLowerCase().endsWith(place[1]) && line[f] === Number(place[2]));
+    contains(f);
 }

@@ -33,7 +33,7 @@ export class Search {
       calls += data.head.functions.calls[f] + data.head.functions.resumes[f];
     }
     this.timeline.hits = hits;
-    byId("found").textContent = functions ? `${counted(functions, "function")}, ${counted(calls, "call")}` : "nothing found";
+    byId("found").textContent = functions ? `${counted(functions, "function")}, ${counted(calls, "call")}` : "nothing found among functions";
   }
 
   /** Goes to the next call of a function that was found, or to the previous one. @param {boolean} forward */

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import page_program
 import pytest
-from page_program import GUTTER, SHIFT, fib, program, values, view
+from page_program import GUTTER, SHIFT, fib, program, steps, values, view
 
 import eventprof
 from eventprof.viewer import write
@@ -160,12 +161,35 @@ def test_search_fades_the_rest_and_goes_from_hit_to_hit(shown, trace, order):
     v0, v1 = view(shown)
     assert v0 <= values(trace.calls, "start")[order][wanted[-1]] <= v1
     for text, found in (
-        ("no such thing", "nothing found"),
+        ("no such thing", "nothing found among functions"),
         (f"page_program.py:{fib.__code__.co_firstlineno}", "1 function,"),
     ):
         shown.run(f"eventprofPage.update({{search: {json.dumps(text)}}})")
         shown.settle()
         assert found in shown.run("document.querySelector('#found').textContent")
+
+
+def test_any_line_of_a_function_finds_it(shown, trace):
+    def found(text):
+        shown.run(f"eventprofPage.update({{search: {json.dumps(text)}}})")
+        shown.settle()
+        return shown.run(
+            "(({app: {timeline: {hits}}, data}) => [...hits || []].flatMap((hit, f) => hit ? [data.nameOf(f)] : []))(eventprofPage)"
+        )
+
+    first = steps.__code__.co_firstlineno
+    for line in (first, first + 1, first + 4):
+        assert found(f"page_program.py:{line}") == ["steps"]
+    assert found(f"{page_program.__file__}:{first + 1}") == ["steps"]
+    assert found(f"/page_program.py:{first + 1}") == ["steps"]
+    assert found(f"program.py:{first + 1}") == []  # the name of no file
+    assert found("page_program.py:1") == []  # before all functions that were called
+    shown.run(f"eventprofPage.update({{filter: 'page_program.py:{first + 2}'}})")
+    shown.settle()
+    names = shown.run(
+        "[...document.querySelectorAll('#pane-functions tbody tr')].map((r) => r.cells[r.cells.length - 3].innerText)"
+    )
+    assert names == ["steps"]
 
 
 def test_the_histogram_counts_every_call_and_its_brush_marks_some(shown, trace, order):
