@@ -10,7 +10,7 @@ export default [
       // What browsers give; tsc checks how it is used.
       globals: Object.fromEntries(
         [
-          "Blob", "DecompressionStream", "HTMLElement", "HTMLInputElement", "HTMLSelectElement", "HTMLTextAreaElement",
+          "Blob", "DecompressionStream", "Event", "HTMLElement", "HTMLInputElement", "HTMLSelectElement", "HTMLTextAreaElement",
           "ImageData", "MessageChannel", "ResizeObserver", "Response", "TextDecoder", "URL", "Worker", "atob", "clearTimeout", "console",
           "document", "history", "innerHeight", "innerWidth", "location", "matchMedia", "performance",
           "requestAnimationFrame", "self", "setTimeout", "window",

@@ -67,6 +67,16 @@ export class Functions {
     return /** @type {ReturnType<import("./data.js").Data["sums"]>} */ (this.known);
   }
 
+  /** The calls that a click goes through, the slowest first: those of the selected function that begin in the range, if there is one. */
+  stepped() {
+    this.histogram.compute();
+    const { calls } = this.histogram;
+    if (!state.range) return calls;
+    const [t0, t1] = state.range;
+    const { start } = this.data;
+    return calls.filter((call) => start[call] >= t0 && start[call] < t1);
+  }
+
   /** Goes to the slowest call of a function. If the function is selected already, goes to the next slowest call, after the last to the first. @param {number} f */
   step(f) {
     if (!this.data.complete) {
@@ -75,19 +85,20 @@ export class Functions {
     }
     const again = state.fn === f && state.brush === null;
     update({ fn: f, brush: null });
-    this.histogram.compute();
-    const { calls } = this.histogram;
+    const calls = this.stepped();
     const at = again ? calls.indexOf(state.call) + 1 : 0;
     if (calls.length) this.histogram.go(calls[at % calls.length]);
   }
 
   /** Says the rank of the selected call among the calls of its function, the slowest first. */
   rank() {
-    const { data, histogram } = this;
-    if (!data.complete || state.call < 0 || state.fn < 0 || data.func[state.call] !== state.fn) return "";
-    histogram.compute();
-    const at = histogram.calls.indexOf(state.call);
-    return at < 0 ? "" : `; ${clean(data.nameOf(state.fn))}: call ${showCount(at + 1)} of ${showCount(histogram.calls.length)}, the slowest first`;
+    const { data } = this;
+    if (!data.complete || state.fn < 0 || state.fn >= data.none) return "";
+    const calls = this.stepped();
+    const name = clean(data.nameOf(state.fn));
+    if (state.range && !calls.length) return `; no call of ${name} begins in the range`;
+    const at = state.call < 0 ? -1 : calls.indexOf(state.call);
+    return at < 0 ? "" : `; ${name}: call ${showCount(at + 1)} of ${showCount(calls.length)}${state.range ? " in the range" : ""}, the slowest first`;
   }
 
   draw() {
@@ -125,28 +136,50 @@ export class Functions {
       make("td", {}, make("bdi", {}, clean(head.functions.modules[head.functions.module[f]] || ""))),
       make("td", { title: clean(place), class: "soft" }, make("bdi", {}, clean(short))));
     }));
-    let said = rows.length > ROWS ? `the first ${ROWS} of ${showCount(rows.length)}` : `${showCount(rows.length)} functions`;
+    let said = rows.length > ROWS ? `the first ${ROWS} of ${showCount(rows.length)}` : counted(rows.length, "function");
     if (state.range) {
       const sums = this.sums();
       const [t0, t1] = state.range;
       said = `range ${showTime(t0)} to ${showTime(t1)}, ${showTime(t1 - t0)}: `;
-      said += `${showCount(sums.calls.reduce((a, b) => a + b, 0))} calls begun`;
-      if (this.data.blocks) said += `; ${showBytes(sums.bytes)} allocated in ${showCount(sums.made)} blocks: ${showBytes(sums.keptBytes)} kept, ${showBytes(sums.temporary)} temporary; ${showBytes(sums.freed)} freed`;
+      said += `${counted(sums.calls.reduce((a, b) => a + b, 0), "call")} begun`;
+      if (this.data.blocks) said += `; ${showBytes(sums.bytes)} allocated in ${counted(sums.made, "block")}: ${showBytes(sums.keptBytes)} kept, ${showBytes(sums.temporary)} temporary; ${showBytes(sums.freed)} freed`;
     }
     this.said.textContent = said + this.rank();
     this.whole.hidden = !state.range;
   }
 }
 
+/** Says a number of things, which a plural has an s for. @param {number} count @param {string} noun */
+export function counted(count, noun) {
+  return `${showCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/**
+ * Gives the functions that contain a line: those of each such file with the greatest first line up to it. The last
+ * lines of functions are not known.
+ * @param {import("./data.js").Data} data @param {string} ending of the file's path, whole names @param {number} wanted
+ */
+function containing(data, ending, wanted) {
+  const { files, file, line } = data.head.functions;
+  const slashed = (/** @type {string} */ path) => `/${path}`.toLowerCase().replace(/^\/+|\\/g, "/");
+  const fits = files.map((/** @type {string} */ each) => slashed(each).endsWith(slashed(ending)));
+  /** The greatest first line, by file. @type {Map<number, number>} */
+  const first = new Map();
+  const isBefore = (/** @type {number} */ f) => fits[file[f]] && line[f] >= 0 && line[f] <= wanted;
+  for (let f = 0; f < data.none; f++) if (isBefore(f)) first.set(file[f], Math.max(first.get(file[f]) ?? 0, line[f]));
+  return (/** @type {number} */ f) => isBefore(f) && line[f] === first.get(file[f]);
+}
+
 /** Gives a function that says whether a function matches a text: by a part of its name, module or file, or by file:line. @param {import("./data.js").Data} data @param {string} text */
 export function matcher(data, text) {
   const wanted = text.trim().toLowerCase();
   if (!wanted) return () => true;
-  const { name, modules, module, files, file, line } = data.head.functions;
-  const place = /^(.*):(\d+)$/.exec(wanted);
+  const { name, modules, module, files, file } = data.head.functions;
+  const place = /^(.+):(\d+)$/.exec(wanted);
+  const contains = place ? containing(data, place[1], Number(place[2])) : () => false;
   return (/** @type {number} */ f) =>
     (name[f] || "").toLowerCase().includes(wanted) ||
     `${modules[module[f]] || ""}.${name[f] || ""}`.toLowerCase().includes(wanted) ||
     (files[file[f]] || "").toLowerCase().includes(wanted) ||
-    (place !== null && (files[file[f]] || "").toLowerCase().endsWith(place[1]) && line[f] === Number(place[2]));
+    contains(f);
 }

@@ -4,16 +4,44 @@ import { byId, make } from "./text.js";
 
 /** @typedef {{keys: string[], shown: string, what: string, run: () => void}} Key */
 
+/** Whether an element is one to write in, which needs the letters itself. @param {HTMLElement} element */
+function isText(element) {
+  return element.tagName === "TEXTAREA" || (element.tagName === "INPUT" && /^(text|search|number)$/.test(/** @type {HTMLInputElement} */ (element).type));
+}
+
+/** Clears a field and leaves it. @param {HTMLInputElement|HTMLTextAreaElement} field */
+function leaveText(field) {
+  if (field.value) {
+    field.value = "";
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  field.blur();
+}
+
 /** @param {Key[]} keys */
 export function bindKeys(keys) {
   /** @type {Map<string, () => void>} */
   const known = new Map();
   for (const { keys: names, run } of keys) for (const name of names) known.set(name, run);
+  // A list that was opened by the pointer gives the keys back once something is chosen; who came to it by keys stays there.
+  let byPointer = false;
+  window.addEventListener("pointerdown", () => (byPointer = true), true);
+  window.addEventListener("keydown", () => (byPointer = false), true);
+  window.addEventListener("change", (event) => {
+    const target = /** @type {HTMLElement} */ (event.target);
+    if (byPointer && target.tagName === "SELECT") target.blur();
+  });
   window.addEventListener("keydown", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Escape" && byId("keys").open) return;
-    if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) {
+    if (isText(target)) {
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      leaveText(/** @type {HTMLInputElement} */ (target));
+      return;
+    }
+    if (target.tagName === "SELECT") {
       if (event.key === "Escape") target.blur();
       return;
     }
@@ -30,10 +58,13 @@ export function bindKeys(keys) {
       ...keys.filter(({ shown }) => shown).map(({ shown, what }) => make("tr", {}, make("th", { scope: "row" }, shown), make("td", {}, what))),
       ...[
         ["wheel, pinch", "zoom about the pointer"], ["Shift+wheel", "earlier, later"], ["wheel over the names", "scroll the lanes"],
-        ["drag", "move the view"], ["Shift+drag", "select a range, for sums and a flame graph"],
+        ["drag", "move the view"], ["drag in the strip at the top", "move the view in the whole run"], ["Shift+drag", "select a range, for sums and a flame graph"],
         ["click", "select a call; or an instant: what was running, what was live"], ["double click", "fit a call into the view"],
         ["click a thread's name", "fold or unfold it"],
         ["click \u2191 or \u2193 at the names", "scroll to the lanes that are named there"],
+        ["click a row of the functions", "the slowest call of the function; again: the next one"],
+        ["drag over bars of durations", "mark the calls that took so long"],
+        ["drag the line above the tabs", "height of the panel; \u2191 and \u2193 move it, too"],
       ].map(([a, b]) => make("tr", {}, make("th", { scope: "row" }, a), make("td", {}, b))))),
     make("button", { type: "button", onclick: () => byId("keys").close() }, "close"),
   );

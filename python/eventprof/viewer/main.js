@@ -6,7 +6,7 @@ import { CallDetail, InstantDetail, aliveByHolder, wordsOf } from "./detail.js";
 import { rangeInView } from "./draw.js";
 import { Findings } from "./findings.js";
 import { Flame } from "./flame.js";
-import { Functions } from "./functions.js";
+import { Functions, counted } from "./functions.js";
 import { Histogram } from "./histogram.js";
 import { bindKeys } from "./keys.js";
 import { GUTTER, RULER } from "./lanes.js";
@@ -15,7 +15,7 @@ import { Overview } from "./overview.js";
 import { Search } from "./search.js";
 import { Source } from "./source.js";
 import { flush, fromFragment, onChange, state, toFragment, update } from "./state.js";
-import { byId, clean, make, showBytes, showCount, showTime } from "./text.js";
+import { byId, clean, make, showBytes, showTime } from "./text.js";
 import { Timeline } from "./timeline.js";
 import { giveUp } from "./unpack.js";
 
@@ -23,6 +23,8 @@ const SHORTEST = 20; // the view is at least so many ns wide
 const MOST_BACKGROUND = 4e7; // with more calls and events of blocks, tiles out of view are decoded only if they are needed
 const BETWEEN = 800; // ms between two pictures while tiles are decoded
 const ARRIVAL = 5; // ms until the page looks again whether the browser has read a tile
+const LEAST_TIMELINE = 60; // CSS pixels, as in the style sheet
+const LEAST_PANEL = 60;
 const HOLDERS = ["function", "line", "own"];
 const TABS = [["functions", "Functions"], ["flame", "Flame graph"], ["durations", "Durations"], ["call", "Call"], ["instant", "Instant"], ["source", "Source"], ["findings", "Findings"]];
 
@@ -64,7 +66,9 @@ class App {
     this.decoding = null;
     this.frames = /** @type {number[]} */ ([]);
     this.drawnSize = ""; // of the last picture
-    this.panel = 0.36; // of the window's height
+    /** Where the pointer is above the timeline or the memory, CSS pixels from their left. @type {number|null} */
+    this.pointer = null;
+    this.pointedView = ""; // the view in which the pointer last moved, or to which the cursor was set since then
     const panes = byId("panes");
     /** @type {Record<string, HTMLElement>} */
     this.panes = {};
@@ -83,7 +87,7 @@ class App {
     });
     const go = (/** @type {number} */ call) => this.show(call);
     this.flame = new Flame(data, this.panes.flame, (words, x, y) => this.tip(words, x, y));
-    this.histogram = new Histogram(data, this.panes.durations, go);
+    this.histogram = new Histogram(data, this.panes.durations, go, (words, x, y) => this.tip(words, x, y));
     this.functions = new Functions(data, this.panes.functions, this.histogram);
     this.source = data.head.source.length ? new Source(data.head.source, this.panes.source, false) : null;
     new Findings(data, this.panes.findings, go);
@@ -102,7 +106,7 @@ class App {
     byId("title").textContent = clean(head.title);
     byId("summary").textContent = head.summary;
     const told = byId("told");
-    told.textContent = head.told.lost ? `${showCount(head.told.lost)} events lost` : "nothing lost";
+    told.textContent = head.told.lost ? `${counted(head.told.lost, "event")} lost` : "nothing lost";
     told.className = head.told.lost ? "bad" : "good";
     byId("limits").replaceChildren(
       ...[...head.told.limits.map((/** @type {string} */ text) => clean(text)), head.told.facts.map(clean).join(", ")]
@@ -135,9 +139,11 @@ class App {
     this.search.apply();
     const { look } = this;
     this.drawnSize = sizeNow();
+    this.followView();
     const wide = byId("timeline-box").clientWidth;
     const high = byId("timeline-box").clientHeight;
     this.timeline.draw(wide, high, look);
+    this.pointedView = this.viewNow();
     if (this.data.blocks) this.memory.draw(wide, byId("memory-box").clientHeight, look, this.timeline.cursor);
     this.overview.draw(wide, look);
     for (const [name] of this.tabs) {
@@ -169,6 +175,29 @@ class App {
     const keys = Object.keys(changed);
     if (this.flame.key && keys.length && keys.every((key) => ["v0", "v1", "scroll", "folded", "call"].includes(key))) return;
     this.flame.draw(this.look);
+  }
+
+  viewNow() {
+    return [state.v0, state.v1, state.scroll, ...state.folded].join();
+  }
+
+  /** Takes back what was said about the place under the pointer, if the view has moved and the pointer has not. */
+  followView() {
+    if (this.pointer === null || this.pointedView === this.viewNow()) return;
+    this.pointAt(this.pointer);
+    this.timeline.hover = -1;
+    this.tip(null, 0, 0);
+  }
+
+  /** The time under the pointer; null: it is not above the time in view. @param {number|null} x CSS pixels */
+  timeUnder(x) {
+    return x !== null && x >= GUTTER && x <= GUTTER + this.timeline.span ? this.timeline.timeAt(x) : null;
+  }
+
+  /** Puts the cursor under the pointer. @param {number|null} x CSS pixels */
+  pointAt(x) {
+    this.pointer = x;
+    this.timeline.cursor = this.timeUnder(x);
   }
 
   clampView() {
@@ -267,7 +296,7 @@ class App {
     if (data.waiting.shared) text += `; waited ${showTime(data.waitedOf(call))} (another thread had the lock)`;
     if (data.blocks) {
       const memory = data.memoryOf(call);
-      text += `; allocated ${showBytes(memory.below)} in ${showCount(memory.blocksBelow)} blocks, itself ${showBytes(memory.bytes)}`;
+      text += `; allocated ${showBytes(memory.below)} in ${counted(memory.blocksBelow, "block")}, itself ${showBytes(memory.bytes)}`;
     }
     return text;
   }
@@ -350,7 +379,7 @@ class App {
       }, { passive: false });
       this.bindDrag(each, each === memory);
       each.addEventListener("pointerleave", () => {
-        timeline.cursor = null;
+        this.pointAt(null);
         timeline.hover = -1;
         this.tip(null, 0, 0);
         update({});
@@ -374,6 +403,7 @@ class App {
     byId("help").addEventListener("click", () => byId("keys").showModal());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => update({ theme: state.theme }));
     const box = new ResizeObserver(() => {
+      this.tellDivider();
       if (this.drawnSize === sizeNow()) return; // the first call says only that it observes
       this.flame.key = "";
       update({});
@@ -384,13 +414,8 @@ class App {
       update({ ...this.plain, ...fromFragment(location.hash), folded: fromFragment(location.hash).folded || [] });
     });
     window.addEventListener("beforeprint", () => flush());
-    const divider = byId("divider");
-    divider.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => divider.setPointerCapture(event.pointerId));
-    divider.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
-      if (!divider.hasPointerCapture(event.pointerId)) return;
-      byId("panel").style.height = `${Math.max(60, Math.min(innerHeight - 220, innerHeight - event.clientY))}px`;
-    });
-    const centre = () => timeline.cursor ?? (state.v0 + state.v1) / 2;
+    this.bindDivider();
+    const centre = () => this.timeUnder(this.pointer) ?? (state.v0 + state.v1) / 2;
     bindKeys([
       { keys: ["w", "+", "="], shown: "W  +", what: "zoom in", run: () => this.zoom(0.7, centre()) },
       { keys: ["s", "-"], shown: "S  -", what: "zoom out", run: () => this.zoom(1 / 0.7, centre()) },
@@ -398,13 +423,13 @@ class App {
       { keys: ["d", "ArrowRight"], shown: "D  \u2192", what: "later", run: () => this.pan(0.2) },
       { keys: ["ArrowUp"], shown: "\u2191  \u2193", what: "scroll the lanes", run: () => update({ scroll: state.scroll - 51 }) },
       { keys: ["ArrowDown"], shown: "", what: "", run: () => update({ scroll: state.scroll + 51 }) },
-      { keys: ["0"], shown: "0", what: "the whole run", run: () => this.fitAll() },
+      { keys: ["0"], shown: "0", what: "the whole run, as the button fit does", run: () => this.fitAll() },
       { keys: ["f"], shown: "F", what: "fit the selected call", run: () => { if (state.call >= 0) this.fitCall(state.call); } },
       { keys: ["p"], shown: "P", what: "go to the caller of the selected call", run: () => this.step("parent") },
       { keys: ["c"], shown: "C", what: "go to the first call inside the selected call", run: () => this.step("child") },
-      { keys: ["]", "."], shown: "[  ]", what: "previous, next call in the same row", run: () => this.step("after") },
+      { keys: ["]", "."], shown: "[  ]  or  ,  .", what: "previous, next call in the same row", run: () => this.step("after") },
       { keys: ["[", ","], shown: "", what: "", run: () => this.step("before") },
-      { keys: ["Enter"], shown: "Enter", what: "what is running and what is live in the middle of the view", run: () => this.pick(centre()) },
+      { keys: ["Enter"], shown: "Enter", what: "what is running and what is live at the pointer, or in the middle of the view", run: () => this.pick(centre()) },
       { keys: ["/"], shown: "/", what: "search", run: () => byId("search").focus() },
       { keys: ["n"], shown: "N  Shift+N", what: "next hit, previous hit", run: () => this.search.next(true) },
       { keys: ["n+"], shown: "", what: "", run: () => this.search.next(false) },
@@ -412,8 +437,40 @@ class App {
       { keys: ["b"], shown: "B", what: "memory by function, by line, by own line", run: () => update({ hold: HOLDERS[(HOLDERS.indexOf(state.hold) + 1) % HOLDERS.length] }) },
       { keys: ["t"], shown: "T", what: "light or dark", run: () => this.turnTheme() },
       { keys: ["?"], shown: "?", what: "this help", run: () => byId("keys").showModal() },
-      { keys: ["Escape"], shown: "Esc", what: "clear the selection and the search", run: () => update({ call: -1, range: null, instant: null, brush: null, search: "" }) },
+      { keys: ["Escape"], shown: "Esc", what: "clear the selection and the search; in a field: clear its text", run: () => update({ call: -1, range: null, instant: null, brush: null, search: "" }) },
     ]);
+  }
+
+  bindDivider() {
+    const divider = byId("divider");
+    divider.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => divider.setPointerCapture(event.pointerId));
+    divider.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
+      if (divider.hasPointerCapture(event.pointerId)) this.sizePanel(innerHeight - event.clientY);
+    });
+    divider.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      const by = event.key === "ArrowUp" ? 20 : event.key === "ArrowDown" ? -20 : 0;
+      if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      event.stopPropagation(); // at other places these keys scroll the lanes
+      this.sizePanel(byId("panel").offsetHeight + by);
+    });
+  }
+
+  /** The height of the panel that leaves the timeline just enough. */
+  mostPanel() {
+    return Math.max(LEAST_PANEL, byId("panel").offsetHeight + byId("timeline-box").offsetHeight - LEAST_TIMELINE);
+  }
+
+  /** @param {number} high CSS pixels; the style sheet makes it less if the window becomes too small for it */
+  sizePanel(high) {
+    byId("panel").style.height = `${Math.round(Math.max(LEAST_PANEL, Math.min(this.mostPanel(), high)))}px`;
+  }
+
+  tellDivider() {
+    const divider = byId("divider");
+    divider.setAttribute("aria-valuemin", String(LEAST_PANEL));
+    divider.setAttribute("aria-valuemax", String(this.mostPanel()));
+    divider.setAttribute("aria-valuenow", String(byId("panel").offsetHeight));
   }
 
   /** @param {number} time */
@@ -477,10 +534,12 @@ class App {
         this.point(event, memory);
         return;
       }
+      this.pointer = event.offsetX;
       if (Math.abs(event.offsetX - from.x) + Math.abs(event.offsetY - from.y) > 3) from.moved = true;
       if (!from.moved) return;
       this.tip(null, 0, 0);
       if (from.range) {
+        this.pointAt(event.offsetX);
         timeline.drag = this.rangeOf(from.x, event.offsetX);
         update({});
       } else {
@@ -514,7 +573,8 @@ class App {
   point(event, memory) {
     const { timeline, data } = this;
     const { offsetX: x, offsetY: y } = event;
-    timeline.cursor = x >= GUTTER ? timeline.timeAt(x) : null;
+    this.pointAt(x);
+    this.pointedView = this.viewNow();
     timeline.hover = -1;
     if (memory) {
       const band = this.memory.under(x, y);

@@ -1,8 +1,8 @@
 // Search for functions by name, module or file:line. The calls of functions that were found stay bright, others fade.
 
-import { matcher } from "./functions.js";
+import { counted, matcher } from "./functions.js";
 import { state } from "./state.js";
-import { byId, showCount } from "./text.js";
+import { byId } from "./text.js";
 
 export class Search {
   /** @param {import("./data.js").Data} data @param {import("./timeline.js").Timeline} timeline @param {(call: number) => void} go */
@@ -33,7 +33,7 @@ export class Search {
       calls += data.head.functions.calls[f] + data.head.functions.resumes[f];
     }
     this.timeline.hits = hits;
-    byId("found").textContent = functions ? `${showCount(functions)} ${functions === 1 ? "function" : "functions"}, ${showCount(calls)} calls` : "nothing found";
+    byId("found").textContent = functions ? `${counted(functions, "function")}, ${counted(calls, "call")}` : "nothing found among functions";
   }
 
   /** Goes to the next call of a function that was found, or to the previous one. @param {boolean} forward */

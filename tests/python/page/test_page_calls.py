@@ -208,6 +208,53 @@ def test_drag_keys_and_buttons_move_the_view(shown, trace):
     assert view(shown) == [0, trace.duration]
 
 
+def test_keys_zoom_about_the_pointer_and_else_about_the_middle(shown, trace):
+    box = shown.box("#timeline")
+    part = (400 - GUTTER) / (1400 - GUTTER)
+    shown.mouse("mouseMoved", 400, box["y"] + 60)
+    for key in ("w", "w", "s", "f", "w"):  # the pointer stays, also when the view jumps
+        if key == "f":
+            shown.run("eventprofPage.update({v0: 50000, v1: 90000})")
+            shown.settle()
+            continue
+        v0, v1 = view(shown)
+        shown.key(key)
+        after = view(shown)
+        assert after[0] + part * (after[1] - after[0]) == pytest.approx(v0 + part * (v1 - v0))
+    v0, v1 = view(shown)
+    shown.key("Enter")
+    assert shown.run("eventprofPage.state.instant") == int(v0 + part * (v1 - v0))
+
+    panel = shown.box("#panel")
+    shown.mouse("mouseMoved", 400, panel["y"] + panel["height"] / 2)
+    shown.run("eventprofPage.update({v0: 50000, v1: 90000})")
+    shown.key("w")
+    assert sum(view(shown)) == pytest.approx(140000)
+    shown.key("Enter")
+    assert shown.run("eventprofPage.state.instant") == pytest.approx(70000, abs=1)
+
+
+def test_what_was_said_of_the_pointers_place_goes_when_the_view_moves(shown, trace, order):
+    call = call_of(trace, order, "keep")
+    hidden = "document.querySelector('#tip').hidden"
+    cursor = "eventprofPage.app.timeline.cursor"
+    part = "(({app: {timeline: {cursor}}, state: {v0, v1}}) => (cursor - v0) / (v1 - v0))(eventprofPage)"
+    for key in ("f", "p", "0"):
+        shown.run(f"eventprofPage.app.fitCall({call})")
+        shown.run("eventprofPage.app.zoom(0.5, eventprofPage.state.v0)")
+        shown.settle()
+        x, y = place_of(shown, call)
+        shown.mouse("mouseMoved", x - 3, y)
+        shown.mouse("mouseMoved", x, y)
+        shown.wait(f"!{hidden}")
+        at = shown.run(part)
+        shown.key(key)
+        assert shown.run(hidden), key
+        assert shown.run(part) == pytest.approx(at)
+        shown.mouse("mouseMoved", 700, 4)
+        assert shown.run(cursor) is None
+
+
 def test_a_double_click_fits_a_call(shown, trace, order):
     call = call_of(trace, order, "steps")
     start, duration = (
@@ -317,6 +364,35 @@ def test_a_click_in_the_table_steps_through_the_slowest_calls(shown, trace, orde
         "document.querySelector('#pane-functions [role=status]').innerText"
     )
     assert shown.run("eventprofPage.state.tab") == "functions"
+
+
+def test_with_a_range_a_click_in_the_table_stays_in_it(shown, trace, order):
+    start = values(trace.calls, "start")[order]
+    duration = values(trace.calls, "duration")[order]
+    function = int(np.flatnonzero(trace.functions["name"] == "leaf")[0])
+    of = np.flatnonzero(values(trace.calls, "function")[order] == function)
+    t0, t1 = (int(each) for each in np.quantile(start[of], [0.4, 0.42]))
+    inside = of[(start[of] >= t0) & (start[of] < t1)]
+    assert 1 < len(inside) < len(of)
+    wanted = inside[np.argsort(-duration[inside], kind="stable")].tolist()
+    shown.run(f"eventprofPage.update({{range: [{t0}, {t1}]}})")
+    shown.settle()
+    seen = []
+    for n in range(len(wanted) + 1):
+        shown.run(
+            "[...document.querySelectorAll('#pane-functions tbody tr')].find((r) => r.cells[r.cells.length - 3].innerText === 'leaf').click()"
+        )
+        shown.settle()
+        seen.append(shown.run("eventprofPage.state.call"))
+        said = shown.run("document.querySelector('#pane-functions [role=status]').innerText")
+        number = n % len(wanted) + 1
+        assert f"leaf: call {number} of {len(wanted)} in the range, the slowest first" in said
+    assert seen == [*wanted, wanted[0]]
+    shown.run("eventprofPage.update({tab: 'durations'})")
+    shown.settle()
+    assert "in the whole run" in shown.run(
+        "document.querySelector('#pane-durations strong').innerText"
+    )
 
 
 def test_threads_fold(shown):

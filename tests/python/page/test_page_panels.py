@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import page_program
 import pytest
-from page_program import GUTTER, SHIFT, fib, values, view
+from page_program import GUTTER, SHIFT, fib, program, steps, values, view
 
 import eventprof
 from eventprof.viewer import write
@@ -160,12 +161,35 @@ def test_search_fades_the_rest_and_goes_from_hit_to_hit(shown, trace, order):
     v0, v1 = view(shown)
     assert v0 <= values(trace.calls, "start")[order][wanted[-1]] <= v1
     for text, found in (
-        ("no such thing", "nothing found"),
+        ("no such thing", "nothing found among functions"),
         (f"page_program.py:{fib.__code__.co_firstlineno}", "1 function,"),
     ):
         shown.run(f"eventprofPage.update({{search: {json.dumps(text)}}})")
         shown.settle()
         assert found in shown.run("document.querySelector('#found').textContent")
+
+
+def test_any_line_of_a_function_finds_it(shown, trace):
+    def found(text):
+        shown.run(f"eventprofPage.update({{search: {json.dumps(text)}}})")
+        shown.settle()
+        return shown.run(
+            "(({app: {timeline: {hits}}, data}) => [...hits || []].flatMap((hit, f) => hit ? [data.nameOf(f)] : []))(eventprofPage)"
+        )
+
+    first = steps.__code__.co_firstlineno
+    for line in (first, first + 1, first + 4):
+        assert found(f"page_program.py:{line}") == ["steps"]
+    assert found(f"{page_program.__file__}:{first + 1}") == ["steps"]
+    assert found(f"/page_program.py:{first + 1}") == ["steps"]
+    assert found(f"program.py:{first + 1}") == []  # the name of no file
+    assert found("page_program.py:1") == []  # before all functions that were called
+    shown.run(f"eventprofPage.update({{filter: 'page_program.py:{first + 2}'}})")
+    shown.settle()
+    names = shown.run(
+        "[...document.querySelectorAll('#pane-functions tbody tr')].map((r) => r.cells[r.cells.length - 3].innerText)"
+    )
+    assert names == ["steps"]
 
 
 def test_the_histogram_counts_every_call_and_its_brush_marks_some(shown, trace, order):
@@ -188,6 +212,82 @@ def test_the_histogram_counts_every_call_and_its_brush_marks_some(shown, trace, 
     shown.run("document.querySelector('#pane-durations button').click()")
     shown.settle()
     assert duration[shown.run("eventprofPage.state.call")] == duration[of].max()
+
+
+def test_one_is_no_plural(shown, trace):
+    name = f"page_program.py:{program.__code__.co_firstlineno}"
+    shown.run(f"eventprofPage.update({{search: {json.dumps(name)}, filter: {json.dumps(name)}}})")
+    shown.settle()
+    assert shown.run("document.querySelector('#found').textContent") == "1 function, 1 call"
+    assert (
+        shown.run("document.querySelector('#pane-functions [role=status]').innerText")
+        == "1 function"
+    )
+    function = list(trace.functions["name"]).index("program")
+    shown.run(f"eventprofPage.update({{fn: {function}, tab: 'durations'}})")
+    shown.settle()
+    assert "1 call, median" in shown.run("document.querySelector('#pane-durations').innerText")
+
+
+def test_durations_have_buttons_only_for_what_they_can_do(shown, trace):
+    def buttons():
+        return shown.run(
+            "[...document.querySelectorAll('#pane-durations button')].filter((b) => b.offsetWidth).map((b) => b.innerText)"
+        )
+
+    shown.run("eventprofPage.update({fn: -1, tab: 'durations'})")
+    shown.settle()
+    assert buttons() == []
+    function = int(np.flatnonzero(trace.functions["name"] == "fib")[0])
+    shown.run(f"eventprofPage.update({{fn: {function}}})")
+    shown.settle()
+    assert buttons() == ["slowest", "next slower", "next faster"]
+    shown.run("eventprofPage.update({brush: [0, 1e9]})")
+    shown.settle()
+    assert "unmark" in buttons()
+
+
+def test_the_histogram_says_what_a_bar_is_and_marks_while_dragging(shown, trace, order):
+    function = int(np.flatnonzero(trace.functions["name"] == "fib")[0])
+    shown.run(f"eventprofPage.update({{fn: {function}, tab: 'durations'}})")
+    shown.settle()
+    box = shown.box("#pane-durations canvas")
+    bars = shown.run("[...eventprofPage.app.histogram.bars]")
+    bar = int(np.argmax(bars))
+    x = box["x"] + (bar + 0.5) / len(bars) * shown.run("eventprofPage.app.histogram.wide")
+    shown.mouse("mouseMoved", x, box["y"] + 60)
+    tip = shown.run("document.querySelector('#tip').innerText").splitlines()
+    assert " to " in tip[0]
+    assert tip[1] == f"{int(bars[bar]):,} calls"
+
+    shown.mouse("mousePressed", x, box["y"] + 60, button="left", buttons=1, clickCount=1)
+    shown.mouse("mouseMoved", x + 1, box["y"] + 60, button="left", buttons=1)
+    low, high = shown.run("eventprofPage.state.brush")  # before the button is up
+    duration = values(trace.calls, "duration")[order]
+    of = np.flatnonzero(values(trace.calls, "function")[order] == function)
+    marked = of[(duration[of] >= low) & (duration[of] <= high)]
+    assert len(marked) == bars[bar]
+    shown.mouse("mouseReleased", x + 1, box["y"] + 60, button="left", clickCount=1)
+    assert shown.run("eventprofPage.state.brush") == [low, high]
+    shown.mouse("mouseMoved", 700, 200)
+    shown.mouse("mouseMoved", 700, 4)
+    assert shown.run("document.querySelector('#tip').hidden")
+
+    for number, button in ((1, "slowest"), (2, "next faster")):
+        shown.run(
+            "[...document.querySelectorAll('#pane-durations button')]"
+            f".find((b) => b.innerText === '{button}').click()"
+        )
+        shown.settle()
+        said = shown.run("document.querySelector('#pane-durations [role=status]').innerText")
+        assert f"call {number} of {len(marked):,} marked, the slowest first" in said
+    call = shown.run("eventprofPage.state.call")
+    assert shown.run(f"eventprofPage.app.histogram.barOf({call})") == bar
+    pixels = "document.querySelector('#pane-durations canvas').toDataURL()"
+    with_call = shown.run(pixels)
+    shown.run("eventprofPage.update({call: -1})")
+    shown.settle()
+    assert shown.run(pixels) != with_call  # its bar was marked
 
 
 # ---- For everybody -------------------------------------------------------------------------------
@@ -241,6 +341,78 @@ def test_tabs_and_calls_by_the_keyboard_alone(shown, trace):
     shown.run("document.querySelector('#keys').close()")
 
 
+def test_keys_work_after_a_checkbox_and_a_list_were_used(shown):
+    def span():
+        v0, v1 = view(shown)
+        return v1 - v0
+
+    shown.run("eventprofPage.update({tab: 'flame'})")
+    shown.settle()
+    box = shown.box("#pane-flame input[type=checkbox]")
+    shown.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert shown.run("[eventprofPage.state.inverted, document.activeElement.type]") == [
+        True,
+        "checkbox",
+    ]
+    before = span()
+    shown.key("w")
+    assert span() == pytest.approx(before * 0.7)
+
+    choose = (
+        "((list) => { list.focus(); list.dispatchEvent(new PointerEvent('pointerdown', {bubbles: true}));"
+        " list.value = 'module'; list.dispatchEvent(new Event('change', {bubbles: true})); })(document.querySelector('#colour'))"
+    )
+    shown.run(choose)
+    shown.settle()
+    before = span()
+    shown.key("w")
+    assert span() == pytest.approx(before * 0.7)
+    assert shown.run("eventprofPage.state.colour") == "module"
+
+    shown.run("document.querySelector('#colour').focus()")
+    before = span()
+    shown.key("w")  # who is in a list goes through it by letters
+    assert span() == before
+    shown.key("Escape")
+    assert shown.run("document.activeElement === document.body")
+    shown.run("eventprofPage.update({colour: 'area'})")
+
+
+@pytest.mark.parametrize(
+    "name, field", [("search", "#search"), ("filter", "#pane-functions input")]
+)
+def test_escape_clears_a_text_and_leaves_it(shown, name, field):
+    shown.run(f"document.querySelector('{field}').focus()")
+    shown.type("fib")
+    assert shown.run(f"eventprofPage.state.{name}") == "fib"
+    shown.run("eventprofPage.update({call: 5})")
+    shown.key("Escape")
+    assert shown.run(
+        f"[eventprofPage.state.{name}, document.querySelector('{field}').value, eventprofPage.state.call]"
+    ) == ["", "", 5]
+    assert shown.run("document.activeElement === document.body")
+
+
+def test_the_help_is_read_to_its_ends(shown):
+    shown.key("?")
+    cut = shown.run(
+        "[...document.querySelectorAll('#keys th, #keys td')].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.innerText)"
+    )
+    assert cut == []
+    rows = shown.run(
+        "[...document.querySelectorAll('#keys tr')].map((r) => [r.cells[0].innerText, getComputedStyle(r.cells[1]).whiteSpace])"
+    )
+    assert {wrap for _, wrap in rows} == {"normal"}
+    said = " ".join(name for name, _ in rows)
+    assert all(word in said for word in (",", ".", "strip", "bars", "line above the tabs"))
+    shown.size(420, 700)
+    shown.settle()
+    assert shown.run(
+        "(({scrollWidth: a, clientWidth: b}) => a <= b)(document.querySelector('#keys'))"
+    )
+    shown.run("document.querySelector('#keys').close()")
+
+
 def test_light_dark_and_print(shown):
     def back():
         return shown.run("eventprofPage.app.timeline.raster.pixels[0] & 255")
@@ -265,6 +437,45 @@ def test_a_dense_screen_and_a_small_one(shown):
             width * scale, abs=2
         )
         assert shown.run("document.documentElement.scrollWidth") <= width
+
+
+PARTS = """
+({inner: innerHeight, bottom: document.querySelector('#panel').getBoundingClientRect().bottom,
+  panel: document.querySelector('#panel').offsetHeight, timeline: document.querySelector('#timeline-box').offsetHeight,
+  most: Number(document.querySelector('#divider').ariaValueMax)})
+"""
+
+
+def test_the_panel_stays_in_the_window(shown):
+    def fits(limit):
+        parts = shown.run(PARTS)
+        assert parts["bottom"] <= parts["inner"]
+        assert parts["timeline"] >= 60
+        assert parts["panel"] >= limit
+        return parts
+
+    divider = shown.box("#divider")
+    shown.drag(700, divider["y"] + 3, 700, 5)
+    dragged = fits(400)
+    shown.wait(f"Number(document.querySelector('#divider').ariaValueNow) === {dragged['panel']}")
+    assert dragged["timeline"] == 60
+    shown.size(1400, 700)
+    shown.settle()
+    assert fits(200)["panel"] == dragged["panel"] - 200
+    shown.size(1400, 900)
+    shown.settle()
+    shown.run("document.querySelector('#divider').focus()")
+    scroll = shown.run("eventprofPage.state.scroll")
+    shown.key("ArrowUp")
+    assert fits(400)["panel"] == dragged["panel"]
+    shown.key("ArrowDown")
+    shown.key("ArrowDown")
+    assert fits(400)["panel"] == dragged["panel"] - 40
+    assert shown.run("eventprofPage.state.scroll") == scroll
+    shown.wait(
+        f"Number(document.querySelector('#divider').ariaValueNow) === {dragged['panel'] - 40}"
+    )
+    assert shown.run(PARTS)["most"] == dragged["panel"]
 
 
 def test_a_narrow_window_hides_columns_not_names(shown):
