@@ -217,6 +217,20 @@ def test_a_comparison_is_coloured_by_what_changed(browser, before, after, tmp_pa
     assert page.console == []
 
 
+def test_waited_is_offered_where_a_thread_waited(browser, tmp_path):
+    with eventprof.record(memory=False) as rec:
+        sum(range(3))
+    alone = rec.trace
+    assert "waited" not in flamegraph.Stacks([alone]).values
+    put(tmp_path / "graph.html", flamegraph.flamegraph([alone, alone], ["a", "b"]))
+    page = shown(browser, tmp_path / "graph.html", "eventprofGraph", "#unit=waited")
+    units = page.run(
+        "[...document.querySelector('#graph select').options].map((each) => each.value)"
+    )
+    assert units == ["self", "calls"]
+    assert page.run("eventprofGraph.state.unit") == "self"
+
+
 def test_the_drawing_has_each_wide_node(after):
     stacks = flamegraph.Stacks([after])
     total = stacks.totals("calls", 0)

@@ -29,7 +29,7 @@ export class Flame {
     /** @type {{node: number, x: number, y: number, w: number}[]} */
     this.boxes = [];
     this.select = /** @type {HTMLSelectElement} */ (make("select", { "aria-label": "unit of the flame graph", onchange: () => update({ unit: this.select.value }) }));
-    for (const [value, text] of this.units()) this.select.append(make("option", { value }, text));
+    this.offered = ""; // the units that can be chosen
     this.turned = /** @type {HTMLInputElement} */ (make("input", { type: "checkbox", onchange: () => update({ inverted: this.turned.checked }) }));
     this.said = make("span", { class: "soft" });
     this.back = make("button", { type: "button", onclick: () => { this.focus = 0; update({}); } }, "whole graph");
@@ -59,6 +59,16 @@ export class Flame {
   units() {
     const { data } = this;
     return UNITS.filter(([unit]) => (data.blocks || ["self", "waited", "calls"].includes(unit)) && (unit !== "waited" || data.waiting.shared));
+  }
+
+  /** Offers the units that were recorded: whether threads waited is known only after a while. */
+  offer() {
+    const units = this.units();
+    if (!units.some(([unit]) => unit === state.unit)) state.unit = "self";
+    const key = units.join("\0");
+    if (key !== this.offered) this.select.replaceChildren(...units.map(([value, text]) => make("option", { value }, text)));
+    this.offered = key;
+    this.select.value = state.unit;
   }
 
   /** The colour of a node. @param {import("./colour.js").Palette} look @param {number} node */
@@ -117,7 +127,7 @@ export class Flame {
 
   /** @param {import("./colour.js").Palette} look */
   draw(look) {
-    this.select.value = state.unit;
+    this.offer();
     this.turned.checked = state.inverted;
     this.compute();
     const { tree, total } = this.graph;

@@ -80,6 +80,9 @@ class Stacks:
                     for node, value in zip(at, tree.own(figure).tolist(), strict=True):
                         sums[node] += value
                 self.values[unit].append(sums)
+        # A single thread never waits, and a choice that shows nothing is none.
+        if not any(any(sums) for sums in self.values.get("waited", [])):
+            self.values.pop("waited", None)
 
     def _merge(self, tree: Tree, known: dict[Any, int], nodes: dict[Any, int]) -> list[int]:
         """Add a tree; give the common node of each of its nodes."""
