@@ -9,6 +9,7 @@ const FLAG_WORDS = /** @type {[number, string][]} */ ([
   [1, "open when recording began"], [2, "open when recording ended"], [4, "suspended by a yield"],
   [8, "ended by an exception"], [16, "its end was not recorded"], [32, "recursive"],
 ]);
+const WAITED = "the time in which another thread had the interpreter's lock, as far as events show";
 const MOST = 60; // the most calls of a path
 const MOST_BLOCKS = 20;
 
@@ -72,8 +73,8 @@ export class CallDetail {
     const memory = both.map((each) => data.memoryOf(each));
     const [title, ...rest] = wordsOf(data, call);
     const link = (/** @type {number} */ to, /** @type {string} */ text) => make("button", { type: "button", class: "link", onclick: () => this.go(to) }, make("bdi", {}, text));
-    const fact = (/** @type {string} */ name, /** @type {(each: number, n: number) => string} */ value) =>
-      make("tr", {}, make("th", { scope: "row" }, name), ...both.map((each, n) => make("td", { class: "number" }, value(each, n))));
+    const fact = (/** @type {string} */ name, /** @type {(each: number, n: number) => string} */ value, title = "") =>
+      make("tr", { title }, make("th", { scope: "row" }, name), ...both.map((each, n) => make("td", { class: "number" }, value(each, n))));
     const { rows, more } = branches(data, call, median, this.choice);
     const toggle = (/** @type {import("./branches.js").Branch} */ row) => {
       const text = `${row.opened ? "\u25be" : "\u25b8"} ${clean(data.nameOf(row.fn))}`;
@@ -102,7 +103,7 @@ export class CallDetail {
         make("tbody", {},
           fact("time", (each) => showTime(data.dur[each])),
           fact("self", (each) => showTime(data.selfOf(each))),
-          ...(data.waiting.shared ? [fact("waited", (each) => showTime(data.waitedOf(each)))] : []),
+          ...(data.waiting.shared ? [fact("waited", (each) => showTime(data.waitedOf(each)), WAITED)] : []),
           ...(data.blocks ? [
             fact("allocated, self", (_, n) => `${showBytes(memory[n].bytes)} in ${showCount(memory[n].blocks)}`),
             fact("allocated, total", (_, n) => `${showBytes(memory[n].below)} in ${showCount(memory[n].blocksBelow)}`),

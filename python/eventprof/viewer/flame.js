@@ -6,7 +6,7 @@ import { FONT, clean, fit, make, showBytes, showCount, showTime } from "./text.j
 import { Context, invert } from "./tree.js";
 
 export const UNITS = [
-  ["self", "time"], ["waited", "waited: another thread had the lock"], ["calls", "calls"], ["allocated", "bytes allocated"], ["kept", "bytes not freed"],
+  ["self", "time"], ["waited", "waited: another thread had the interpreter's lock"], ["calls", "calls"], ["allocated", "bytes allocated"], ["kept", "bytes not freed"],
   ["blocks", "blocks allocated"], ["live", "live bytes at the instant"],
 ];
 const BAR = 18;

@@ -155,7 +155,7 @@ export class Timeline {
     this.tasks.push({ y: y0 / scale, end: y1 / scale, numbers });
   }
 
-  /** Hatches the time in which another thread had the lock, except where the innermost call waits for something else. @param {number} thread @param {{row: number, at: number, y: number, end: number}[]} rows @param {import("./colour.js").Palette} look */
+  /** Hatches the time in which another thread had the interpreter's lock, except where the innermost call waits for something else. @param {number} thread @param {{row: number, at: number, y: number, end: number}[]} rows @param {import("./colour.js").Palette} look */
   hatchWaiting(thread, rows, look) {
     const { waiting, func } = this.data;
     if (!waiting.shared || !rows.length) return;

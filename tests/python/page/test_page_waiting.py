@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from page_program import (
     GUTTER,
+    call_of,
     paths,
     record_no_memory,
     rows_on_screen,
@@ -189,6 +190,20 @@ def test_waited_can_be_chosen_where_threads_waited(shown, trace):
     assert shown.run("eventprofPage.state.unit") == "waited"
     said = shown.run("document.querySelector('#pane-flame .bar').innerText")
     assert "nothing to show" not in said
+
+
+def test_waited_says_which_lock(shown, trace, order):
+    with_lock(trace)
+    shown.run(f"eventprofPage.update({{call: {call_of(trace, order, 'steps')}, tab: 'call'}})")
+    shown.settle()
+    title = shown.run(
+        "[...document.querySelectorAll('#pane-call tr')].find((r) => r.cells[0].innerText === 'waited').title"
+    )
+    assert "another thread had the interpreter's lock" in title
+    shown.run("eventprofPage.update({tab: 'flame'})")
+    shown.settle()
+    option = "#pane-flame option[value=waited]"
+    assert "the interpreter's lock" in shown.run(f"document.querySelector('{option}').innerText")
 
 
 def test_one_thread_never_waited(browser, tmp_path):
