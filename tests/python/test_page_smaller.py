@@ -231,6 +231,57 @@ def test_waited_is_offered_where_a_thread_waited(browser, tmp_path):
     assert page.run("eventprofGraph.state.unit") == "self"
 
 
+MOVED = """\
+import json
+
+def leaf(n):
+    return json.dumps(list(range(n)))
+
+def overload(f):
+    return f
+
+@overload
+def twice(n):
+    return leaf(n)
+
+first = twice
+
+@overload
+def twice(n):
+    return first(n) + leaf(n)
+
+for n in range(20):
+    twice(n)
+"""
+
+
+@pytest.mark.parametrize("name", ["main.py", "other.py"])
+def test_a_program_that_was_moved_is_the_same(browser, tmp_path, name):
+    traces = []
+    for folder, file in (("one", "main.py"), ("two", name)):
+        path = tmp_path / folder / file
+        path.parent.mkdir()
+        path.write_text(MOVED)
+        code = compile(MOVED, str(path), "exec")
+        with eventprof.record() as rec:
+            exec(code, {"__name__": "__main__"})
+        traces.append(rec.trace)
+    both = flamegraph.Stacks(traces)
+    assert len({(row[0], row[1], row[4]) for row in both.functions}) == len(both.functions)
+    # Two functions of one name add up.
+    (at,) = [n for n, row in enumerate(both.functions) if row[0] == "twice"]
+    of = [node for node, function in enumerate(both.function) if function == at]
+    for calls in both.values["calls"]:
+        assert sum(calls[node] for node in of) == 40
+    put(tmp_path / "graph.html", flamegraph.flamegraph(traces, ["a", "b"]))
+    page = shown(browser, tmp_path / "graph.html", "eventprofGraph", "#unit=calls")
+    rows = page.run(
+        "[...document.querySelectorAll('#table tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    own = {row[6]: row[2] for row in rows if row[6] in ("<module>", "leaf", "twice", "overload")}
+    assert own == dict.fromkeys(("<module>", "leaf", "twice", "overload"), "=")
+
+
 def test_the_drawing_has_each_wide_node(after):
     stacks = flamegraph.Stacks([after])
     total = stacks.totals("calls", 0)

@@ -37,8 +37,8 @@ _OTHERS = ("other (many small calls)", None, None, None, "python")
 class Stacks:
     """The stacks of one recording, or of two, in one tree: a node is a function below its caller.
 
-    Functions of two recordings are the same if their names, modules and files are equal. Their
-    lines may differ.
+    Functions of two recordings are the same if their names and modules are equal, whatever their
+    files are called; without a module, if their names and files are. Their lines may differ.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Stacks:
                 if function == OTHER
                 else _NOBODY
             )
-            key = row[:3]
+            key = _key_of(row)
             number = known.get(key)
             if number is None:
                 number = known[key] = len(self.functions)
@@ -118,6 +118,12 @@ class Stacks:
         for node in range(len(total) - 1, 0, -1):
             total[self.parent[node]] += total[node]
         return total
+
+
+def _key_of(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Give what a function of two recordings has in common: a program may have been moved."""
+    name, module, file, _, kind = row
+    return (name, module, kind) if module is not None else (name, None, file, kind)
 
 
 def flamegraph(traces: Sequence[Trace], titles: Sequence[str | None] = (None,)) -> Iterator[bytes]:
