@@ -231,6 +231,66 @@ def test_waited_is_offered_where_a_thread_waited(browser, tmp_path):
     assert page.run("eventprofGraph.state.unit") == "self"
 
 
+def test_the_table_has_the_figures_of_all_functions(browser, before, after, tmp_path, monkeypatch):
+    monkeypatch.setattr(flamegraph, "MOST_NODES", 12)
+    columns = {
+        "self": ("self", "total"), "calls": ("calls", None), "allocated": ("allocated_self", "allocated"),
+        "kept": ("live_self", "live"), "live": ("at_peak_self", "at_peak"),
+    }  # fmt: skip
+    for traces in ([after], [before, after]):
+        stacks = flamegraph.Stacks(traces)
+        assert any(row[0] == "other (many small calls)" for row in stacks.functions)
+        for side, trace in enumerate(traces):
+            functions = trace.functions
+            for unit, names in columns.items():
+                for which, name in enumerate(names):
+                    if name is None:
+                        continue
+                    found = defaultdict(int)
+                    wanted = defaultdict(int)
+                    for row, value in zip(
+                        stacks.functions, stacks.table[unit][side][which], strict=True
+                    ):
+                        found[row[:2]] += value
+                    for key, value in zip(
+                        zip(functions["name"], functions["module"], strict=True),
+                        np.ma.filled(functions[name], 0).tolist(),
+                        strict=True,
+                    ):
+                        wanted[key] += value
+                    one_each = len(set(zip(functions["name"], functions["module"], strict=True)))
+                    if which == 0 or one_each == len(functions):
+                        assert {k: v for k, v in found.items() if v} == {
+                            k: v for k, v in wanted.items() if v
+                        }
+    put(tmp_path / "graph.html", flamegraph.flamegraph([after]))
+    page = shown(browser, tmp_path / "graph.html", "eventprofGraph")
+    rows = page.run(
+        "[...document.querySelectorAll('#table tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    assert len(rows) == int((after.functions["total"] > 0).sum())
+    assert not any("other" in row[2] for row in rows)
+    assert page.console == []
+
+
+def test_functions_beyond_the_table_are_one_line(browser, tmp_path):
+    text = "".join(f"def f{n}(): return {n}\n" for n in range(600))
+    names = {}
+    exec(text, names)
+    with eventprof.record(memory=False) as rec:
+        for n in range(600):
+            names[f"f{n}"]()
+    put(tmp_path / "graph.html", flamegraph.flamegraph([rec.trace]))
+    page = shown(browser, tmp_path / "graph.html", "eventprofGraph", "#unit=calls")
+    calls = page.run(
+        "[...document.querySelectorAll('#table tbody tr, #table tfoot tr')].map((row) => Number(row.cells[0].textContent.replaceAll(',', '')))"
+    )
+    assert sum(calls) == int(rec.trace.functions["calls"].sum())
+    count = len(rec.trace.functions) - 500
+    said = page.run("document.querySelector('#table tfoot').textContent")
+    assert f"all others: {count} functions" in said
+
+
 MOVED = """\
 import json
 
