@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import threading
 from collections import Counter
 
 import numpy as np
@@ -169,7 +170,7 @@ def test_the_holders_of_memory_are_chosen_by_a_list(shown):
     )
     shown.settle()
     names = shown.run("eventprofPage.app.memory.names")
-    assert any(re.fullmatch(r"\S+ page_program\.py:\d+", name) for name in names)
+    assert any(re.fullmatch(r"page_program\.py:\d+ \S+", name) for name in names)
     shown.wait("location.hash.includes('hold=line')")
 
 
@@ -291,3 +292,41 @@ def test_a_click_on_the_flame_graph_makes_that_call_the_whole(shown, trace):
     assert shown.run("eventprofPage.app.flame.focus") == node
     wide = shown.run(f"eventprofPage.app.flame.boxes.find((b) => b.node === {node}).w")
     assert wide == shown.run("eventprofPage.app.flame.canvas.getBoundingClientRect().width")
+
+
+def test_the_legend_has_the_line_first_and_its_whole_name(shown):
+    shown.run("eventprofPage.update({hold: 'line'})")
+    shown.settle()
+    names = shown.run("eventprofPage.app.memory.names")
+    lines = [name for name in names if re.search(r"\.py:\d", name)]
+    assert lines
+    assert all(re.match(r"[^ ]+\.py:\d+ .", name) for name in lines)
+    box = shown.box("#memory")
+    y = shown.run(
+        "(({app: {memory: m}}) => 3 + m.legendStep(m.raster.high) * (m.names.length - 0.5))(eventprofPage)"
+    )
+    shown.mouse("mouseMoved", box["x"] + 40, box["y"] + y)
+    shown.wait(f"document.querySelector('#memory').title === {json.dumps(names[0])}")
+    shown.mouse("mouseMoved", box["x"] + 400, box["y"] + y)
+    shown.wait("document.querySelector('#memory').title === ''")
+    shown.run("eventprofPage.update({hold: 'function'})")
+    shown.settle()
+
+
+def test_the_gutter_tells_whole_names_of_threads(browser, tmp_path):
+    name = "a thread with a name that is much too long for the gutter"
+    with eventprof.record(memory=False) as rec:
+        thread = threading.Thread(target=sum, args=((1, 2),), name=name)
+        thread.start()
+        thread.join()
+    write(rec.trace, tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    lane = (
+        "eventprofPage.app.timeline.layout.lanes.find((each) => each.name.startsWith('a thread'))"
+    )
+    browser.run(f"eventprofPage.update({{scroll: {lane}.y}})")
+    browser.settle()
+    y = browser.run(f"22 - eventprofPage.state.scroll + {lane}.y + 30")
+    box = browser.box("#timeline")
+    browser.mouse("mouseMoved", box["x"] + 40, box["y"] + y)
+    browser.wait(f"document.querySelector('#tip').innerText === {json.dumps(name)}")
