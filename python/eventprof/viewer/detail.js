@@ -12,6 +12,7 @@ const FLAG_WORDS = /** @type {[number, string][]} */ ([
 const WAITED = "the time in which another thread had the interpreter's lock, as far as events show";
 const MOST = 60; // the most calls of a path
 const MOST_BLOCKS = 20;
+const MOST_HOLDERS = 200;
 
 /** @param {import("./data.js").Data} data @param {number} call */
 export function wordsOf(data, call) {
@@ -182,9 +183,12 @@ export class InstantDetail {
           ? make("div", {},
               make("h3", {}, `Alive: ${showBytes(bytes)} in ${showCount(blocks)} blocks `,
                 make("button", { type: "button", onclick: () => update({ tab: "flame", unit: "live" }) }, "as a flame graph")),
-              make("table", {}, make("tbody", {}, ...rows.slice(0, 200).map(([f, size, count]) => make("tr", {},
-                make("td", { class: "number" }, showUnit("live", size)), make("td", { class: "number" }, showCount(count)),
-                make("td", {}, make("bdi", {}, clean(data.holderName(f)))))))),
+              ...(rows.length > MOST_HOLDERS ? [make("div", { class: "soft" }, `the first ${showCount(MOST_HOLDERS)} of ${showCount(rows.length)}, by bytes`)] : []),
+              make("table", {},
+                make("thead", {}, make("tr", {}, make("th", { class: "number" }, "bytes"), make("th", { class: "number" }, "blocks"), make("th", {}, "holder"))),
+                make("tbody", {}, ...rows.slice(0, MOST_HOLDERS).map(([f, size, count]) => make("tr", {},
+                  make("td", { class: "number" }, showUnit("live", size)), make("td", { class: "number" }, showCount(count)),
+                  make("td", {}, make("bdi", {}, clean(data.holderName(f)))))))),
               make("h3", {}, largest.length < blocks ? `The ${largest.length} largest blocks` : "Blocks"),
               make("table", { class: "blocks" }, make("tbody", {}, ...largest.map((block) => this.blockRow(block, deaths.get(block))))))
           : make("div", { class: "soft" }, "Memory was not recorded.")),

@@ -330,3 +330,21 @@ def test_the_gutter_tells_whole_names_of_threads(browser, tmp_path):
     box = browser.box("#timeline")
     browser.mouse("mouseMoved", box["x"] + 40, box["y"] + y)
     browser.wait(f"document.querySelector('#tip').innerText === {json.dumps(name)}")
+
+
+def test_more_holders_than_are_shown_are_told(browser, tmp_path):
+    names = {}
+    exec("".join(f"def f{n}(): return [bytearray({n})]\n" for n in range(300)), names)
+    with eventprof.record() as rec:
+        kept = [names[f"f{n}"]() for n in range(300)]
+    write(rec.trace, tmp_path / "page.html")
+    last = rec.trace.duration - 1
+    browser.open(tmp_path / "page.html", f"#tab=instant&instant={last}")
+    many = len(browser.run(f"eventprofPage.alive({last}).rows"))
+    assert many >= 300 == len(kept)
+    said = browser.run("document.querySelector('#pane-instant').innerText")
+    assert f"the first 200 of {many}" in said
+    titles = browser.run(
+        "[...document.querySelectorAll('#pane-instant thead th')].map((each) => each.innerText)"
+    )
+    assert titles == ["bytes", "blocks", "holder"]
