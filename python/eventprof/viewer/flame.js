@@ -80,7 +80,8 @@ export class Flame {
   where() {
     const { peak } = this.data.head;
     if (state.unit !== "live") return state.range ? `${showTime(state.range[0])} to ${showTime(state.range[1])}` : "whole run";
-    return `at ${showTime(state.instant ?? (peak ? peak[0] : this.data.duration))}${state.instant === null && peak ? ", the peak" : ""}`;
+    const at = `at ${showTime(state.instant ?? (peak ? peak[0] : this.data.duration))}${state.instant === null && peak ? ", the peak" : ""}`;
+    return state.range ? `${at} (of the instant, not of the range)` : at;
   }
 
   get context() {

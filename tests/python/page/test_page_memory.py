@@ -348,3 +348,15 @@ def test_more_holders_than_are_shown_are_told(browser, tmp_path):
         "[...document.querySelectorAll('#pane-instant thead th')].map((each) => each.innerText)"
     )
     assert titles == ["bytes", "blocks", "holder"]
+
+
+def test_a_range_does_not_change_what_is_alive_and_that_is_said(shown, trace):
+    shown.run("eventprofPage.update({tab: 'flame', unit: 'live'})")
+    shown.settle()
+    bar = "document.querySelector('#pane-flame .bar').innerText"
+    assert "range" not in shown.run(bar)
+    shown.run(f"eventprofPage.update({{range: [0, {trace.duration // 2}]}})")
+    shown.settle()
+    assert "of the instant, not of the range" in shown.run(bar)
+    shown.run("eventprofPage.update({range: null, tab: 'functions', unit: 'self'})")
+    shown.settle()
