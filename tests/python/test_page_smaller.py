@@ -23,8 +23,9 @@ import eventprof
 from eventprof import cli
 from eventprof.cli import pictures
 from eventprof.viewer import flamegraph, write
-from eventprof.viewer.heatmap import heatmap
-from eventprof.viewer.page import put
+from eventprof.viewer.heatmap import MODULES, heatmap
+from eventprof.viewer.page import assemble, put
+from eventprof.viewer.planes import compress
 from eventprof.viewer.source import find_source
 
 pytestmark = pytest.mark.newest
@@ -437,6 +438,33 @@ def test_the_heat_map_shows_each_line_with_its_figures(browser, lined, tmp_path)
     )
     most = file["lines"][int(np.argmax(file["allocated"]))]
     page.wait(f"document.querySelector('.hottest').id === 'line-{most}'")
+    assert page.console == []
+
+
+def test_files_of_one_name_are_told_apart_and_the_chosen_one_is_warm(browser, lined, tmp_path):
+    parts = list(heatmap(lined))
+    head = head_of(parts)
+    own = made(lined)
+    paths = [
+        "/x/json/__init__.py", "/x/email/__init__.py", "/y/json/decoder.py",
+        "<frozen importlib._bootstrap>", "<frozen importlib/x>",
+    ]  # fmt: skip
+    head["source"] = [own, *({**own, "file": path} for path in paths)]
+    raw = compress(json.dumps(head).encode())
+    put(tmp_path / "heat.html", assemble("heat.html", MODULES, "title", [("head", raw)]))
+    page = shown(browser, tmp_path / "heat.html", "eventprofHeat")
+    names = page.run(
+        "[...document.querySelectorAll('#files tbody tr')].map((row) => row.cells[0].textContent)"
+    )
+    assert names == [
+        "made.py", "json/__init__.py", "email/__init__.py", "decoder.py",
+        "<frozen importlib._bootstrap>", "<frozen importlib/x>",
+    ]  # fmt: skip
+    looks = page.run(
+        "[...document.querySelectorAll('#files tbody tr')].map((row) => [getComputedStyle(row).backgroundColor, getComputedStyle(row).fontWeight])"
+    )
+    assert len({colour for colour, _ in looks}) == 1
+    assert [weight for _, weight in looks] == ["600", *["400"] * 5]
     assert page.console == []
 
 
