@@ -292,6 +292,28 @@ def test_functions_beyond_the_table_are_one_line(browser, tmp_path):
     assert f"all others: {count} functions" in said
 
 
+def test_what_is_too_narrow_is_one_bar(browser, tmp_path):
+    names = {}
+    exec("".join(f"def f{n}(): return {n}\n" for n in range(3000)), names)
+    with eventprof.record(memory=False) as rec:
+        for n in range(3000):
+            names[f"f{n}"]()
+    put(tmp_path / "graph.html", flamegraph.flamegraph([rec.trace]))
+    page = shown(
+        browser, tmp_path / "graph.html", "eventprofGraph", "#unit=calls&inverted=1&theme=light"
+    )
+    wide, boxes, others = page.run(
+        "(({flame: f}) => [f.box.clientWidth - 4, f.boxes.filter((b) => b.y === 0).map((b) => b.w), f.others.filter((b) => b.y === 0)])(eventprofGraph)"
+    )
+    assert len(others) == 1
+    assert sum(boxes) + others[0]["w"] == pytest.approx(wide)
+    canvas = page.box("#graph canvas")
+    page.mouse("mouseMoved", canvas["x"] + others[0]["x"] + others[0]["w"] / 2, canvas["y"] + 9)
+    said = f"other: {others[0]['count']:,} too narrow to draw"
+    page.wait(f"document.querySelector('#tip').innerText.startsWith({json.dumps(said)})", 10)
+    assert page.console == []
+
+
 MOVED = """\
 import json
 
