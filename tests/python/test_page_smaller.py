@@ -483,7 +483,7 @@ def test_files_of_one_name_are_told_apart_and_the_chosen_one_is_warm(browser, li
         "<frozen importlib._bootstrap>", "<frozen importlib/x>",
     ]  # fmt: skip
     looks = page.run(
-        "[...document.querySelectorAll('#files tbody tr')].map((row) => [getComputedStyle(row).backgroundColor, getComputedStyle(row).fontWeight])"
+        "[...document.querySelectorAll('#files tbody tr')].map((row) => [getComputedStyle(row).backgroundColor, getComputedStyle(row.cells[0]).fontWeight])"
     )
     assert len({colour for colour, _ in looks}) == 1
     assert [weight for _, weight in looks] == ["600", *["400"] * 5]
