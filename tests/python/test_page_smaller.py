@@ -23,8 +23,9 @@ import eventprof
 from eventprof import cli
 from eventprof.cli import pictures
 from eventprof.viewer import flamegraph, write
-from eventprof.viewer.heatmap import heatmap
-from eventprof.viewer.page import put
+from eventprof.viewer.heatmap import MODULES, heatmap
+from eventprof.viewer.page import assemble, put
+from eventprof.viewer.planes import compress
 from eventprof.viewer.source import find_source
 
 pytestmark = pytest.mark.newest
@@ -217,6 +218,153 @@ def test_a_comparison_is_coloured_by_what_changed(browser, before, after, tmp_pa
     assert page.console == []
 
 
+def test_waited_is_offered_where_a_thread_waited(browser, tmp_path):
+    with eventprof.record(memory=False) as rec:
+        sum(range(3))
+    alone = rec.trace
+    assert "waited" not in flamegraph.Stacks([alone]).values
+    put(tmp_path / "graph.html", flamegraph.flamegraph([alone, alone], ["a", "b"]))
+    page = shown(browser, tmp_path / "graph.html", "eventprofGraph", "#unit=waited")
+    units = page.run(
+        "[...document.querySelector('#graph select').options].map((each) => each.value)"
+    )
+    assert units == ["self", "calls"]
+    assert page.run("eventprofGraph.state.unit") == "self"
+
+
+def test_the_table_has_the_figures_of_all_functions(browser, before, after, tmp_path, monkeypatch):
+    monkeypatch.setattr(flamegraph, "MOST_NODES", 12)
+    columns = {
+        "self": ("self", "total"), "calls": ("calls", None), "allocated": ("allocated_self", "allocated"),
+        "kept": ("live_self", "live"), "live": ("at_peak_self", "at_peak"),
+    }  # fmt: skip
+    for traces in ([after], [before, after]):
+        stacks = flamegraph.Stacks(traces)
+        assert any(row[0] == "other (many small calls)" for row in stacks.functions)
+        for side, trace in enumerate(traces):
+            functions = trace.functions
+            for unit, names in columns.items():
+                for which, name in enumerate(names):
+                    if name is None:
+                        continue
+                    found = defaultdict(int)
+                    wanted = defaultdict(int)
+                    for row, value in zip(
+                        stacks.functions, stacks.table[unit][side][which], strict=True
+                    ):
+                        found[row[:2]] += value
+                    for key, value in zip(
+                        zip(functions["name"], functions["module"], strict=True),
+                        np.ma.filled(functions[name], 0).tolist(),
+                        strict=True,
+                    ):
+                        wanted[key] += value
+                    one_each = len(set(zip(functions["name"], functions["module"], strict=True)))
+                    if which == 0 or one_each == len(functions):
+                        assert {k: v for k, v in found.items() if v} == {
+                            k: v for k, v in wanted.items() if v
+                        }
+    put(tmp_path / "graph.html", flamegraph.flamegraph([after]))
+    page = shown(browser, tmp_path / "graph.html", "eventprofGraph")
+    rows = page.run(
+        "[...document.querySelectorAll('#table tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    assert len(rows) == int((after.functions["total"] > 0).sum())
+    assert not any("other" in row[2] for row in rows)
+    assert page.console == []
+
+
+def test_functions_beyond_the_table_are_one_line(browser, tmp_path):
+    text = "".join(f"def f{n}(): return {n}\n" for n in range(600))
+    names = {}
+    exec(text, names)
+    with eventprof.record(memory=False) as rec:
+        for n in range(600):
+            names[f"f{n}"]()
+    put(tmp_path / "graph.html", flamegraph.flamegraph([rec.trace]))
+    page = shown(browser, tmp_path / "graph.html", "eventprofGraph", "#unit=calls")
+    calls = page.run(
+        "[...document.querySelectorAll('#table tbody tr, #table tfoot tr')].map((row) => Number(row.cells[0].textContent.replaceAll(',', '')))"
+    )
+    assert sum(calls) == int(rec.trace.functions["calls"].sum())
+    count = len(rec.trace.functions) - 500
+    said = page.run("document.querySelector('#table tfoot').textContent")
+    assert f"all others: {count} functions" in said
+
+
+def test_what_is_too_narrow_is_one_bar(browser, tmp_path):
+    names = {}
+    exec("".join(f"def f{n}(): return {n}\n" for n in range(3000)), names)
+    with eventprof.record(memory=False) as rec:
+        for n in range(3000):
+            names[f"f{n}"]()
+    put(tmp_path / "graph.html", flamegraph.flamegraph([rec.trace]))
+    page = shown(
+        browser, tmp_path / "graph.html", "eventprofGraph", "#unit=calls&inverted=1&theme=light"
+    )
+    wide, boxes, others = page.run(
+        "(({flame: f}) => [f.box.clientWidth - 4, f.boxes.filter((b) => b.y === 0).map((b) => b.w), f.others.filter((b) => b.y === 0)])(eventprofGraph)"
+    )
+    assert len(others) == 1
+    assert sum(boxes) + others[0]["w"] == pytest.approx(wide)
+    canvas = page.box("#graph canvas")
+    page.mouse("mouseMoved", canvas["x"] + others[0]["x"] + others[0]["w"] / 2, canvas["y"] + 9)
+    said = f"other: {others[0]['count']:,} too narrow to draw"
+    page.wait(f"document.querySelector('#tip').innerText.startsWith({json.dumps(said)})", 10)
+    assert page.console == []
+
+
+MOVED = """\
+import json
+
+def leaf(n):
+    return json.dumps(list(range(n)))
+
+def overload(f):
+    return f
+
+@overload
+def twice(n):
+    return leaf(n)
+
+first = twice
+
+@overload
+def twice(n):
+    return first(n) + leaf(n)
+
+for n in range(20):
+    twice(n)
+"""
+
+
+@pytest.mark.parametrize("name", ["main.py", "other.py"])
+def test_a_program_that_was_moved_is_the_same(browser, tmp_path, name):
+    traces = []
+    for folder, file in (("one", "main.py"), ("two", name)):
+        path = tmp_path / folder / file
+        path.parent.mkdir()
+        path.write_text(MOVED)
+        code = compile(MOVED, str(path), "exec")
+        with eventprof.record() as rec:
+            exec(code, {"__name__": "__main__"})
+        traces.append(rec.trace)
+    both = flamegraph.Stacks(traces)
+    assert len({(row[0], row[1], row[4]) for row in both.functions}) == len(both.functions)
+    # Two functions of one name add up.
+    (at,) = [n for n, row in enumerate(both.functions) if row[0] == "twice"]
+    of = [node for node, function in enumerate(both.function) if function == at]
+    for calls in both.values["calls"]:
+        assert sum(calls[node] for node in of) == 40
+    put(tmp_path / "graph.html", flamegraph.flamegraph(traces, ["a", "b"]))
+    page = shown(browser, tmp_path / "graph.html", "eventprofGraph", "#unit=calls")
+    rows = page.run(
+        "[...document.querySelectorAll('#table tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    own = {row[6]: row[2] for row in rows if row[6] in ("<module>", "leaf", "twice", "overload")}
+    assert own == dict.fromkeys(("<module>", "leaf", "twice", "overload"), "=")
+
+
 def test_the_drawing_has_each_wide_node(after):
     stacks = flamegraph.Stacks([after])
     total = stacks.totals("calls", 0)
@@ -331,6 +479,33 @@ def test_the_heat_map_shows_each_line_with_its_figures(browser, lined, tmp_path)
     )
     most = file["lines"][int(np.argmax(file["allocated"]))]
     page.wait(f"document.querySelector('.hottest').id === 'line-{most}'")
+    assert page.console == []
+
+
+def test_files_of_one_name_are_told_apart_and_the_chosen_one_is_warm(browser, lined, tmp_path):
+    parts = list(heatmap(lined))
+    head = head_of(parts)
+    own = made(lined)
+    paths = [
+        "/x/json/__init__.py", "/x/email/__init__.py", "/y/json/decoder.py",
+        "<frozen importlib._bootstrap>", "<frozen importlib/x>",
+    ]  # fmt: skip
+    head["source"] = [own, *({**own, "file": path} for path in paths)]
+    raw = compress(json.dumps(head).encode())
+    put(tmp_path / "heat.html", assemble("heat.html", MODULES, "title", [("head", raw)]))
+    page = shown(browser, tmp_path / "heat.html", "eventprofHeat")
+    names = page.run(
+        "[...document.querySelectorAll('#files tbody tr')].map((row) => row.cells[0].textContent)"
+    )
+    assert names == [
+        "made.py", "json/__init__.py", "email/__init__.py", "decoder.py",
+        "<frozen importlib._bootstrap>", "<frozen importlib/x>",
+    ]  # fmt: skip
+    looks = page.run(
+        "[...document.querySelectorAll('#files tbody tr')].map((row) => [getComputedStyle(row).backgroundColor, getComputedStyle(row.cells[0]).fontWeight])"
+    )
+    assert len({colour for colour, _ in looks}) == 1
+    assert [weight for _, weight in looks] == ["600", *["400"] * 5]
     assert page.console == []
 
 

@@ -9,8 +9,10 @@ const FLAG_WORDS = /** @type {[number, string][]} */ ([
   [1, "open when recording began"], [2, "open when recording ended"], [4, "suspended by a yield"],
   [8, "ended by an exception"], [16, "its end was not recorded"], [32, "recursive"],
 ]);
+const WAITED = "the time in which another thread had the interpreter's lock, as far as events show";
 const MOST = 60; // the most calls of a path
 const MOST_BLOCKS = 20;
+const MOST_HOLDERS = 200;
 
 /** @param {import("./data.js").Data} data @param {number} call */
 export function wordsOf(data, call) {
@@ -72,8 +74,8 @@ export class CallDetail {
     const memory = both.map((each) => data.memoryOf(each));
     const [title, ...rest] = wordsOf(data, call);
     const link = (/** @type {number} */ to, /** @type {string} */ text) => make("button", { type: "button", class: "link", onclick: () => this.go(to) }, make("bdi", {}, text));
-    const fact = (/** @type {string} */ name, /** @type {(each: number, n: number) => string} */ value) =>
-      make("tr", {}, make("th", { scope: "row" }, name), ...both.map((each, n) => make("td", { class: "number" }, value(each, n))));
+    const fact = (/** @type {string} */ name, /** @type {(each: number, n: number) => string} */ value, title = "") =>
+      make("tr", { title }, make("th", { scope: "row" }, name), ...both.map((each, n) => make("td", { class: "number" }, value(each, n))));
     const { rows, more } = branches(data, call, median, this.choice);
     const toggle = (/** @type {import("./branches.js").Branch} */ row) => {
       const text = `${row.opened ? "\u25be" : "\u25b8"} ${clean(data.nameOf(row.fn))}`;
@@ -102,7 +104,7 @@ export class CallDetail {
         make("tbody", {},
           fact("time", (each) => showTime(data.dur[each])),
           fact("self", (each) => showTime(data.selfOf(each))),
-          ...(data.waiting.shared ? [fact("waited", (each) => showTime(data.waitedOf(each)))] : []),
+          ...(data.waiting.shared ? [fact("waited", (each) => showTime(data.waitedOf(each)), WAITED)] : []),
           ...(data.blocks ? [
             fact("allocated, self", (_, n) => `${showBytes(memory[n].bytes)} in ${showCount(memory[n].blocks)}`),
             fact("allocated, total", (_, n) => `${showBytes(memory[n].below)} in ${showCount(memory[n].blocksBelow)}`),
@@ -181,9 +183,12 @@ export class InstantDetail {
           ? make("div", {},
               make("h3", {}, `Alive: ${showBytes(bytes)} in ${showCount(blocks)} blocks `,
                 make("button", { type: "button", onclick: () => update({ tab: "flame", unit: "live" }) }, "as a flame graph")),
-              make("table", {}, make("tbody", {}, ...rows.slice(0, 200).map(([f, size, count]) => make("tr", {},
-                make("td", { class: "number" }, showUnit("live", size)), make("td", { class: "number" }, showCount(count)),
-                make("td", {}, make("bdi", {}, clean(data.holderName(f)))))))),
+              ...(rows.length > MOST_HOLDERS ? [make("div", { class: "soft" }, `the first ${showCount(MOST_HOLDERS)} of ${showCount(rows.length)}, by bytes`)] : []),
+              make("table", {},
+                make("thead", {}, make("tr", {}, make("th", { class: "number" }, "bytes"), make("th", { class: "number" }, "blocks"), make("th", {}, "holder"))),
+                make("tbody", {}, ...rows.slice(0, MOST_HOLDERS).map(([f, size, count]) => make("tr", {},
+                  make("td", { class: "number" }, showUnit("live", size)), make("td", { class: "number" }, showCount(count)),
+                  make("td", {}, make("bdi", {}, clean(data.holderName(f)))))))),
               make("h3", {}, largest.length < blocks ? `The ${largest.length} largest blocks` : "Blocks"),
               make("table", { class: "blocks" }, make("tbody", {}, ...largest.map((block) => this.blockRow(block, deaths.get(block))))))
           : make("div", { class: "soft" }, "Memory was not recorded.")),

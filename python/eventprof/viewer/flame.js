@@ -6,10 +6,11 @@ import { FONT, clean, fit, make, showBytes, showCount, showTime } from "./text.j
 import { Context, invert } from "./tree.js";
 
 export const UNITS = [
-  ["self", "time"], ["waited", "waited: another thread had the lock"], ["calls", "calls"], ["allocated", "bytes allocated"], ["kept", "bytes not freed"],
+  ["self", "time"], ["waited", "waited: another thread had the interpreter's lock"], ["calls", "calls"], ["allocated", "bytes allocated"], ["kept", "bytes not freed"],
   ["blocks", "blocks allocated"], ["live", "live bytes at the instant"],
 ];
 const BAR = 18;
+const NARROWEST = 0.4; // CSS pixels of a bar; all that are narrower are one bar, so that no part of the width is left out
 const MOST_ROWS = 1000; // a canvas may not be higher
 
 /** @param {string} unit @param {number} value */
@@ -28,8 +29,10 @@ export class Flame {
     this.key = "";
     /** @type {{node: number, x: number, y: number, w: number}[]} */
     this.boxes = [];
+    /** What is too narrow for bars of its own: of each node, the rest of its children. @type {{x: number, y: number, w: number, count: number, value: number}[]} */
+    this.others = [];
     this.select = /** @type {HTMLSelectElement} */ (make("select", { "aria-label": "unit of the flame graph", onchange: () => update({ unit: this.select.value }) }));
-    for (const [value, text] of this.units()) this.select.append(make("option", { value }, text));
+    this.offered = ""; // the units that can be chosen
     this.turned = /** @type {HTMLInputElement} */ (make("input", { type: "checkbox", onchange: () => update({ inverted: this.turned.checked }) }));
     this.said = make("span", { class: "soft" });
     this.back = make("button", { type: "button", onclick: () => { this.focus = 0; update({}); } }, "whole graph");
@@ -47,8 +50,7 @@ export class Flame {
     });
     this.canvas.addEventListener("mousemove", (event) => {
       const node = this.under(event.offsetX, event.offsetY);
-      if (node < 0) tell(null, 0, 0);
-      else tell(this.words(node), event.clientX, event.clientY);
+      tell(node < 0 ? this.otherWords(event.offsetX, event.offsetY) : this.words(node), event.clientX, event.clientY);
     });
     this.canvas.addEventListener("mouseleave", () => tell(null, 0, 0));
     /** @type {{tree: import("./tree.js").Tree, self: Float64Array, total: Float64Array}} */
@@ -61,6 +63,16 @@ export class Flame {
     return UNITS.filter(([unit]) => (data.blocks || ["self", "waited", "calls"].includes(unit)) && (unit !== "waited" || data.waiting.shared));
   }
 
+  /** Offers the units that were recorded: whether threads waited is known only after a while. */
+  offer() {
+    const units = this.units();
+    if (!units.some(([unit]) => unit === state.unit)) state.unit = "self";
+    const key = units.join("\0");
+    if (key !== this.offered) this.select.replaceChildren(...units.map(([value, text]) => make("option", { value }, text)));
+    this.offered = key;
+    this.select.value = state.unit;
+  }
+
   /** The colour of a node. @param {import("./colour.js").Palette} look @param {number} node */
   colourOf(look, node) {
     return look.calls[this.graph.tree.func[node]];
@@ -70,7 +82,8 @@ export class Flame {
   where() {
     const { peak } = this.data.head;
     if (state.unit !== "live") return state.range ? `${showTime(state.range[0])} to ${showTime(state.range[1])}` : "whole run";
-    return `at ${showTime(state.instant ?? (peak ? peak[0] : this.data.duration))}${state.instant === null && peak ? ", the peak" : ""}`;
+    const at = `at ${showTime(state.instant ?? (peak ? peak[0] : this.data.duration))}${state.instant === null && peak ? ", the peak" : ""}`;
+    return state.range ? `${at} (of the instant, not of the range)` : at;
   }
 
   get context() {
@@ -117,12 +130,13 @@ export class Flame {
 
   /** @param {import("./colour.js").Palette} look */
   draw(look) {
-    this.select.value = state.unit;
+    this.offer();
     this.turned.checked = state.inverted;
     this.compute();
     const { tree, total } = this.graph;
     const wide = Math.max(50, this.box.clientWidth - 4);
     this.boxes = [];
+    this.others = [];
     let deepest = 0;
     const focus = this.focus;
     const path = [];
@@ -133,14 +147,22 @@ export class Flame {
     while (stack.length) {
       const { node, x, y } = /** @type {any} */ (stack.pop());
       let left = x;
-      for (const child of this.children?.get(node) || []) {
+      const list = this.children?.get(node) || [];
+      for (const [n, child] of list.entries()) {
+        if (y + 1 >= MOST_ROWS) break;
         const w = (total[child] / base) * wide;
-        if (w < 0.4) break; // the children are sorted: all others are smaller
-        if (y + 1 < MOST_ROWS) {
-          this.boxes.push({ node: child, x: left, y: y + 1, w });
-          stack.push({ node: child, x: left, y: y + 1 });
-          deepest = Math.max(deepest, y + 1);
+        if (w < NARROWEST) { // the children are sorted: all others are smaller
+          const value = list.slice(n).reduce((sum, each) => sum + total[each], 0);
+          const all = (value / base) * wide;
+          if (all >= 1) {
+            this.others.push({ x: left, y: y + 1, w: all, count: list.length - n, value });
+            deepest = Math.max(deepest, y + 1);
+          }
+          break;
         }
+        this.boxes.push({ node: child, x: left, y: y + 1, w });
+        stack.push({ node: child, x: left, y: y + 1 });
+        deepest = Math.max(deepest, y + 1);
         left += w;
       }
     }
@@ -168,11 +190,26 @@ export class Flame {
         context.fillText(fit(context, clean(this.data.nameOf(tree.func[node])), w - 8), x + 4, y * BAR + BAR / 2);
       }
     }
+    for (const { x, y, w, count } of this.others) {
+      context.fillStyle = cssOf(look.line);
+      context.fillRect(x, y * BAR, Math.max(0.5, w - (w > 3 ? 1 : 0)), BAR - 1);
+      context.fillStyle = look.soft;
+      if (w > 30) context.fillText(fit(context, `other: ${showCount(count)} too narrow to draw`, w - 8), x + 4, y * BAR + BAR / 2);
+    }
     const where = this.where();
     const sum = total[0] > 0 ? `${showUnit(state.unit, total[0])}` : "nothing to show here";
     this.said.textContent = `${where}: ${sum}`;
     canvas.setAttribute("aria-label", `Flame graph, ${where}: ${sum}`);
     this.back.hidden = !focus;
+  }
+
+  /** Describes the bar of what is too narrow to draw, under a point. @param {number} x @param {number} y */
+  otherWords(x, y) {
+    const row = Math.floor(y / BAR);
+    const found = this.others.find((each) => each.y === row && x >= each.x && x < each.x + each.w);
+    if (!found) return null;
+    const share = (100 * found.value) / (this.graph.total[0] || 1);
+    return [`other: ${showCount(found.count)} too narrow to draw`, `${showUnit(state.unit, found.value)} (${share.toFixed(1)} %)`];
   }
 
   /** @param {number} x @param {number} y */

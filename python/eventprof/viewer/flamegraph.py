@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .._words import plural, show_bytes, show_ns
 from ..answers.tree import OTHER, Tree
 from .data import area_of, find_title, told
@@ -16,6 +18,7 @@ from .planes import compress
 
 if TYPE_CHECKING:
     from ..trace import Trace
+    from ..trace.column import Array
 
 MODULES = (
     "state.js", "text.js", "colour.js", "lod.js", "unpack.js", "tree.js", "flame.js", "graph.js",
@@ -29,6 +32,10 @@ UNITS = (
     ("self", "self"), ("waited", "waited_self"), ("calls", "calls"), ("allocated", "allocated"),
     ("blocks", "blocks"), ("live", "at_peak"), ("kept", "live"),
 )  # fmt: skip
+#: By unit: the figure of a node alone, and the one that is summed up with the nodes below it.
+_FIGURES = {
+    unit: (own, {"self": "total", "waited_self": "waited"}.get(own, own)) for unit, own in UNITS
+}
 _OF_MEMORY = {"allocated", "blocks", "live", "kept"}
 _NOBODY = ("(unknown)", None, None, None, "python")
 _OTHERS = ("other (many small calls)", None, None, None, "python")
@@ -37,8 +44,8 @@ _OTHERS = ("other (many small calls)", None, None, None, "python")
 class Stacks:
     """The stacks of one recording, or of two, in one tree: a node is a function below its caller.
 
-    Functions of two recordings are the same if their names, modules and files are equal. Their
-    lines may differ.
+    Functions of two recordings are the same if their names and modules are equal, whatever their
+    files are called; without a module, if their names and files are. Their lines may differ.
 
     Parameters
     ----------
@@ -53,6 +60,9 @@ class Stacks:
         One item for each node; node 0 is the root. Parents come before their children.
     values : dict of str to list of list of int
         By unit: a list for each recording, with the value of each node alone.
+    table : dict of str to list of list of list of int
+        By unit: for each recording, the value of each function alone, and with the calls inside.
+        They are of the whole recordings, whose smallest nodes may be "other" here.
     """
 
     def __init__(self, traces: Sequence[Trace]) -> None:
@@ -65,14 +75,15 @@ class Stacks:
             and (unit[0] != "waited" or any(each.has_lock for each in traces))
         ]
         self.values: dict[str, list[list[int]]] = {unit: [] for unit, _ in units}
-        known: dict[Any, int] = {}
+        self._known: dict[Any, int] = {}
+        self._alone = len(traces) == 1
         nodes: dict[tuple[int, int], int] = {}
         merged = []
         for trace in traces:
             tree = trace._tree
             if tree.count > MOST_NODES:
                 tree = Tree(trace, MOST_NODES)
-            merged.append((tree, self._merge(tree, known, nodes)))
+            merged.append((tree, self._merge(tree, nodes)))
         for tree, at in merged:
             for unit, figure in units:
                 sums = [0] * len(self.parent)
@@ -80,26 +91,58 @@ class Stacks:
                     for node, value in zip(at, tree.own(figure).tolist(), strict=True):
                         sums[node] += value
                 self.values[unit].append(sums)
+        # A single thread never waits, and a choice that shows nothing is none.
+        if not any(any(sums) for sums in self.values.get("waited", [])):
+            self.values.pop("waited", None)
+        numbers = [self._numbers(trace._tree) for trace in traces]
+        self.table = {
+            unit: [
+                self._sum_up(trace, unit, number)
+                for trace, number in zip(traces, numbers, strict=True)
+            ]
+            for unit in self.values
+        }
 
-    def _merge(self, tree: Tree, known: dict[Any, int], nodes: dict[Any, int]) -> list[int]:
+    def _number(self, tree: Tree, function: int) -> int:
+        """Give the number of a function of a tree."""
+        if function >= 0:
+            row = tree.functions[function]
+        else:
+            row = _OTHERS if function == OTHER else _NOBODY
+        # Of one recording, two functions of one name are two, as in its tables.
+        key = function if self._alone else _key_of(row)
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self.functions)
+            self.functions.append(row)
+        return number
+
+    def _numbers(self, tree: Tree) -> Array:
+        """Give the number of each node's function; -1 for the root."""
+        functions, node = np.unique(tree.function[1:], return_inverse=True)
+        numbers = [self._number(tree, function) for function in functions.tolist()]
+        found: Array = np.append(-1, np.array(numbers, dtype=np.int32)[node]).astype(np.int32)
+        return found
+
+    def _sum_up(self, trace: Trace, unit: str, numbers: Array) -> list[list[int]]:
+        """Give the values of each function, alone and with the calls inside."""
+        tree = trace._tree
+        alone, below = np.zeros((2, len(self.functions)), dtype=np.int64)
+        if unit != "waited" or tree.has_lock:
+            outer = np.flatnonzero(tree.outermost(numbers))
+            outer = outer[outer > 0]
+            np.add.at(alone, numbers[1:], tree.own(_FIGURES[unit][0])[1:])
+            np.add.at(below, numbers[outer], tree.below(_FIGURES[unit][1])[outer])
+        return [alone.tolist(), below.tolist()]
+
+    def _merge(self, tree: Tree, nodes: dict[Any, int]) -> list[int]:
         """Add a tree; give the common node of each of its nodes."""
         at = [0] * tree.count
         rows = zip(tree.parent.tolist(), tree.function.tolist(), strict=True)
         for n, (above, function) in enumerate(rows):
             if n == 0:
                 continue
-            row = (
-                tree.functions[function]
-                if function >= 0
-                else _OTHERS
-                if function == OTHER
-                else _NOBODY
-            )
-            key = row[:3]
-            number = known.get(key)
-            if number is None:
-                number = known[key] = len(self.functions)
-                self.functions.append(row)
+            number = self._number(tree, function)
             pair = at[above], number
             node = nodes.get(pair)
             if node is None:
@@ -115,6 +158,12 @@ class Stacks:
         for node in range(len(total) - 1, 0, -1):
             total[self.parent[node]] += total[node]
         return total
+
+
+def _key_of(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Give what a function of two recordings has in common: a program may have been moved."""
+    name, module, file, _, kind = row
+    return (name, module, kind) if module is not None else (name, None, file, kind)
 
 
 def flamegraph(traces: Sequence[Trace], titles: Sequence[str | None] = (None,)) -> Iterator[bytes]:
@@ -149,6 +198,7 @@ def flamegraph(traces: Sequence[Trace], titles: Sequence[str | None] = (None,)) 
         "parent": stacks.parent,
         "function": stacks.function,
         "values": stacks.values,
+        "table": stacks.table,
     }
     raw = compress(json.dumps(head, separators=(",", ":")).encode())
     said = names[0] if len(names) == 1 else f"{names[0]} and {names[1]}"

@@ -3,7 +3,7 @@
 import { AREA_NAMES, areaColour, blend, palette, pixel } from "./colour.js";
 import { Flame, UNITS, showUnit } from "./flame.js";
 import { fromFragment, onChange, state, toFragment, update } from "./state.js";
-import { byId, clean, make } from "./text.js";
+import { byId, clean, make, showCount } from "./text.js";
 import { Tree, invert } from "./tree.js";
 import { giveUp, unpack } from "./unpack.js";
 
@@ -132,34 +132,6 @@ function invertInto(tree, self, shape) {
   return values;
 }
 
-/** Gives the values of each function, alone and with the calls inside; recursive calls count once. @param {Tree} tree @param {Float64Array} self @param {number} none */
-export function byFunction(tree, self, none) {
-  const total = tree.totals(self);
-  const alone = new Float64Array(none);
-  const below = new Float64Array(none);
-  const open = new Int32Array(none);
-  /** @type {Map<number, number[]>} */
-  const children = new Map();
-  for (let n = 1; n < tree.count; n++) {
-    const list = children.get(tree.parent[n]);
-    if (list) list.push(n);
-    else children.set(tree.parent[n], [n]);
-  }
-  const stack = [...(children.get(0) || [])];
-  while (stack.length) {
-    const n = /** @type {number} */ (stack.pop());
-    if (n < 0) {
-      open[tree.func[~n]]--;
-      continue;
-    }
-    const f = tree.func[n];
-    alone[f] += self[n];
-    if (open[f]++ === 0) below[f] += total[n];
-    stack.push(~n, ...(children.get(n) || []));
-  }
-  return { alone, below };
-}
-
 async function startGraph() {
   const head = JSON.parse(new TextDecoder().decode(await unpack("head")));
   const stacks = new Stacks(head);
@@ -200,7 +172,7 @@ async function startGraph() {
     const key = [state.unit, order.by, order.down, state.search].join("\0");
     if (key === filled) return;
     filled = key;
-    const each = head.values[state.unit].map((/** @type {number[]} */ values) => byFunction(stacks.tree, Float64Array.from(values), stacks.none));
+    const each = head.table[state.unit].map((/** @type {[number[], number[]]} */ [alone, below]) => ({ alone, below }));
     const last = each[each.length - 1];
     const rows = Array.from({ length: stacks.none }, (_, f) => ({
       f, alone: last.alone[f], below: last.below[f],
@@ -213,6 +185,8 @@ async function startGraph() {
     const show = (/** @type {string} */ name, /** @type {number} */ value) => name.startsWith("change")
       ? make("td", { class: `number ${value > 0 ? "more" : value < 0 ? "less" : "soft"}` }, value ? signed(value) : "=")
       : make("td", { class: "number" }, showUnit(state.unit, value));
+    const others = rows.slice(MOST_TABLE);
+    const ofCallees = ["below", "belowBefore", "changeBelow"]; // of functions that call each other, these do not add up
     table.replaceChildren(
       make("thead", {}, make("tr", {}, ...columns.map(([name, text]) => make("th", { class: "number", "aria-sort": order.by === name ? (order.down ? "descending" : "ascending") : "none" },
         make("button", { type: "button", onclick: () => {
@@ -222,6 +196,9 @@ async function startGraph() {
         } }, `${text}${order.by === name ? (order.down ? " \u25be" : " \u25b4") : ""}`))), make("th", {}, "function"), make("th", {}, "place"))),
       make("tbody", {}, ...rows.slice(0, MOST_TABLE).map((/** @type {any} */ row) => make("tr", {},
         ...columns.map(([name]) => show(name, row[name])), make("td", {}, make("bdi", {}, clean(stacks.nameOf(row.f)))), make("td", { class: "soft", title: clean(stacks.placeOf(row.f)) }, make("bdi", {}, clean(tail(stacks.placeOf(row.f)))))))),
+      ...(others.length ? [make("tfoot", {}, make("tr", {},
+        ...columns.map(([name]) => (ofCallees.includes(name) ? make("td") : show(name, others.reduce((/** @type {number} */ sum, /** @type {any} */ row) => sum + row[name], 0)))),
+        make("td", { class: "soft" }, `all others: ${showCount(others.length)} functions`), make("td")))] : []),
     );
   };
 

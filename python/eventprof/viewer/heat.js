@@ -5,6 +5,19 @@ import { fromFragment, onChange, state, toFragment, update } from "./state.js";
 import { byId, clean, make, showBytes, showTime } from "./text.js";
 import { giveUp, unpack } from "./unpack.js";
 
+/** Gives each path the fewest of its last parts that no other path ends with. @param {string[]} paths @returns {string[]} */
+function shortest(paths) {
+  /** @type {Map<string, number>} */
+  const count = new Map(); // of each ending, the paths that have it
+  const ends = paths.map((path) => {
+    const parts = path.startsWith("<") ? [path] : path.split("/");
+    const all = parts.map((_, n) => parts.slice(-1 - n).join("/"));
+    for (const end of all) count.set(end, (count.get(end) || 0) + 1);
+    return all;
+  });
+  return ends.map((all) => all.find((end) => count.get(end) === 1) ?? all[all.length - 1]);
+}
+
 async function startHeat() {
   const head = JSON.parse(new TextDecoder().decode(await unpack("head")));
   const plain = { ...state };
@@ -22,24 +35,34 @@ async function startHeat() {
   const hottest = (/** @type {number[]|undefined} */ values) => (values || []).reduce((a, b) => Math.max(a, b), 0);
   // Lines of a file call each other, so their times do not add up: a file is as warm as its hottest line.
   const most = head.source.reduce((/** @type {number} */ a, /** @type {any} */ file) => Math.max(a, hottest(file.total)), 0);
-  const rows = head.source.map((/** @type {any} */ file) => {
-    const row = make("tr", { tabIndex: 0, title: clean(file.file), onclick: () => update({ file: file.file }), onkeydown: (/** @type {KeyboardEvent} */ event) => {
+  const names = shortest(head.source.map((/** @type {any} */ file) => file.file));
+  const rows = head.source.map((/** @type {any} */ file, /** @type {number} */ n) => {
+    const row = /** @type {HTMLTableRowElement} */ (make("tr", { tabIndex: 0, title: clean(file.file), onclick: () => update({ file: file.file }), onkeydown: (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Enter" || event.key === " ") update({ file: file.file });
     } },
-      make("td", {}, make("bdi", {}, clean(file.file.slice(file.file.lastIndexOf("/") + 1)))),
+      make("td", {}, make("bdi", {}, clean(names[n]))),
       make("td", { class: "number" }, file.total ? showTime(hottest(file.total)) : ""),
-      make("td", { class: "number" }, file.allocated ? showBytes(sum(file.allocated)) : ""));
+      make("td", { class: "number" }, file.allocated ? showBytes(sum(file.allocated)) : "")));
+    Object.assign(row.cells[0].style, { maxWidth: "205px", whiteSpace: "normal", overflowWrap: "anywhere" });
     row.className = "warm";
     row.style.setProperty("--warm", `${Math.round(100 * warmth(hottest(file.total), most))}%`);
+    // Here, because the rules of a row that is chosen, or under the pointer, would take the colour of its heat away.
+    row.style.background = "color-mix(in srgb, #f08a24 calc(var(--warm) * .55), transparent)";
     return { row, file: file.file };
   });
+  byId("files").style.width = "370px"; // room for a name with its folder
   byId("files").append(make("table", {}, make("thead", {}, make("tr", {}, make("th", {}, "file"), make("th", { class: "number", title: "time of its hottest line" }, "hottest line"), make("th", { class: "number" }, "bytes"))),
     make("tbody", {}, ...rows.map((/** @type {any} */ each) => each.row))));
   const draw = () => {
     const dark = state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
     document.documentElement.dataset.theme = dark ? "dark" : "light";
     source.draw(dark);
-    for (const { row, file } of rows) row.classList.toggle("chosen", source.shown !== undefined && file === source.shown.file);
+    for (const { row, file } of rows) {
+      const chosen = source.shown !== undefined && file === source.shown.file;
+      row.classList.toggle("chosen", chosen);
+      row.setAttribute("aria-current", String(chosen));
+      row.cells[0].style.fontWeight = chosen ? "600" : "";
+    }
     try {
       history.replaceState(null, "", `#${toFragment(plain)}`);
     } catch {

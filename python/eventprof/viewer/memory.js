@@ -26,6 +26,9 @@ export class Memory {
     this.line = new Uint32Array(0); // this and the next two: kept by paint(), to use them again
     this.begins = this.follows = new Int32Array(0);
     this.used = 0;
+    canvas.addEventListener("pointermove", (event) => {
+      canvas.title = this.legendUnder(event.offsetX, event.offsetY);
+    });
   }
 
   /** @param {number} wide @param {number} high @param {import("./colour.js").Palette} look @param {number|null} cursor */
@@ -36,7 +39,7 @@ export class Memory {
     data.holdBy(state.hold);
     if (this.by !== data.by) {
       this.by = data.by;
-      this.names = data.head.bands[data.by].map((/** @type {number} */ key) => clean(data.holderName(key)));
+      this.names = data.head.bands[data.by].map((/** @type {number} */ key) => clean(legendName(data, key)));
       this.names.push("all others");
     }
     this.fill(width);
@@ -253,6 +256,19 @@ export class Memory {
     else if (this.used + need + 40 < wide && x < this.used) context.fillText(text, this.used + 24, 8);
   }
 
+  /** The height of a line of the legend; 0: there is no room for it. @param {number} high */
+  legendStep(high) {
+    const step = Math.min(14, (high - 4) / this.names.length);
+    return step < 9 ? 0 : step;
+  }
+
+  /** The whole name in the legend under a point in CSS pixels; "": none. @param {number} x @param {number} y */
+  legendUnder(x, y) {
+    const step = this.legendStep(this.raster.high);
+    const row = Math.floor((y - 3) / step);
+    return step && x < GUTTER && row >= 0 && row < this.names.length ? this.names[this.names.length - 1 - row] : "";
+  }
+
   /** @param {number} high @param {import("./colour.js").Palette} look */
   drawLegend(high, look) {
     const { context } = this.raster;
@@ -261,8 +277,8 @@ export class Memory {
     context.fillStyle = cssOf(look.line);
     context.fillRect(GUTTER - 1, 0, 1, high);
     const rows = this.names.length;
-    const step = Math.min(14, (high - 4) / rows);
-    if (step < 9) {
+    const step = this.legendStep(high);
+    if (!step) {
       context.fillStyle = look.text;
       context.fillText("live memory", 6, 10);
       return;
@@ -311,4 +327,14 @@ export class Memory {
     }
     return -1;
   }
+}
+
+/** Names a holder of memory. Of a line, its file and number are first, because long names are cut at the end. @param {import("./data.js").Data} data @param {number} key */
+function legendName(data, key) {
+  const whole = data.holderName(key);
+  if (data.by === "function" || key === 0) return whole;
+  const f = data.head.places[0][key];
+  const name = f < 0 ? "(unknown)" : data.nameOf(f);
+  const place = whole.slice(name.length + 1);
+  return place ? `${place} ${name}` : whole;
 }

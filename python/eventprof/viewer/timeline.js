@@ -155,7 +155,7 @@ export class Timeline {
     this.tasks.push({ y: y0 / scale, end: y1 / scale, numbers });
   }
 
-  /** Hatches the time in which another thread had the lock, except where the innermost call waits for something else. @param {number} thread @param {{row: number, at: number, y: number, end: number}[]} rows @param {import("./colour.js").Palette} look */
+  /** Hatches the time in which another thread had the interpreter's lock, except where the innermost call waits for something else. @param {number} thread @param {{row: number, at: number, y: number, end: number}[]} rows @param {import("./colour.js").Palette} look */
   hatchWaiting(thread, rows, look) {
     const { waiting, func } = this.data;
     if (!waiting.shared || !rows.length) return;
@@ -179,8 +179,18 @@ export class Timeline {
     return this.lock.numbers[column];
   }
 
-  /** Describes the tenure under a point. @param {number} x @param {number} y */
+  /** Gives the whole names of the lanes whose names are cut, or out of sight, at a point of the gutter. @param {number} y */
+  gutterWords(y) {
+    const { above, below } = this.outOfSight(this.raster.high);
+    if (above.length && y < RULER) return above.map((lane) => clean(lane.name));
+    if (below.length && y >= this.raster.high - RULER) return below.map((lane) => clean(lane.name));
+    const lane = y < RULER ? undefined : this.laneAt(y);
+    return lane ? [clean(lane.name)] : null;
+  }
+
+  /** Describes the tenure, or the name of a lane, under a point. @param {number} x @param {number} y */
   tenureWords(x, y) {
+    if (x < GUTTER) return this.gutterWords(y);
     const tenure = this.tenureUnder(x, y);
     if (tenure < 0) return null;
     const { waiting, head } = this.data;

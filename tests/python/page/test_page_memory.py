@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import threading
 from collections import Counter
 
 import numpy as np
@@ -169,7 +170,7 @@ def test_the_holders_of_memory_are_chosen_by_a_list(shown):
     )
     shown.settle()
     names = shown.run("eventprofPage.app.memory.names")
-    assert any(re.fullmatch(r"\S+ page_program\.py:\d+", name) for name in names)
+    assert any(re.fullmatch(r"page_program\.py:\d+ \S+", name) for name in names)
     shown.wait("location.hash.includes('hold=line')")
 
 
@@ -291,3 +292,71 @@ def test_a_click_on_the_flame_graph_makes_that_call_the_whole(shown, trace):
     assert shown.run("eventprofPage.app.flame.focus") == node
     wide = shown.run(f"eventprofPage.app.flame.boxes.find((b) => b.node === {node}).w")
     assert wide == shown.run("eventprofPage.app.flame.canvas.getBoundingClientRect().width")
+
+
+def test_the_legend_has_the_line_first_and_its_whole_name(shown):
+    shown.run("eventprofPage.update({hold: 'line'})")
+    shown.settle()
+    names = shown.run("eventprofPage.app.memory.names")
+    lines = [name for name in names if re.search(r"\.py:\d", name)]
+    assert lines
+    assert all(re.match(r"[^ ]+\.py:\d+ .", name) for name in lines)
+    box = shown.box("#memory")
+    y = shown.run(
+        "(({app: {memory: m}}) => 3 + m.legendStep(m.raster.high) * (m.names.length - 0.5))(eventprofPage)"
+    )
+    shown.mouse("mouseMoved", box["x"] + 40, box["y"] + y)
+    shown.wait(f"document.querySelector('#memory').title === {json.dumps(names[0])}")
+    shown.mouse("mouseMoved", box["x"] + 400, box["y"] + y)
+    shown.wait("document.querySelector('#memory').title === ''")
+    shown.run("eventprofPage.update({hold: 'function'})")
+    shown.settle()
+
+
+def test_the_gutter_tells_whole_names_of_threads(browser, tmp_path):
+    name = "a thread with a name that is much too long for the gutter"
+    with eventprof.record(memory=False) as rec:
+        thread = threading.Thread(target=sum, args=((1, 2),), name=name)
+        thread.start()
+        thread.join()
+    write(rec.trace, tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    lane = (
+        "eventprofPage.app.timeline.layout.lanes.find((each) => each.name.startsWith('a thread'))"
+    )
+    browser.run(f"eventprofPage.update({{scroll: {lane}.y}})")
+    browser.settle()
+    y = browser.run(f"22 - eventprofPage.state.scroll + {lane}.y + 30")
+    box = browser.box("#timeline")
+    browser.mouse("mouseMoved", box["x"] + 40, box["y"] + y)
+    browser.wait(f"document.querySelector('#tip').innerText === {json.dumps(name)}")
+
+
+def test_more_holders_than_are_shown_are_told(browser, tmp_path):
+    names = {}
+    exec("".join(f"def f{n}(): return [bytearray({n})]\n" for n in range(300)), names)
+    with eventprof.record() as rec:
+        kept = [names[f"f{n}"]() for n in range(300)]
+    write(rec.trace, tmp_path / "page.html")
+    last = rec.trace.duration - 1
+    browser.open(tmp_path / "page.html", f"#tab=instant&instant={last}")
+    many = len(browser.run(f"eventprofPage.alive({last}).rows"))
+    assert many >= 300 == len(kept)
+    said = browser.run("document.querySelector('#pane-instant').innerText")
+    assert f"the first 200 of {many}" in said
+    titles = browser.run(
+        "[...document.querySelectorAll('#pane-instant thead th')].map((each) => each.innerText)"
+    )
+    assert titles == ["bytes", "blocks", "holder"]
+
+
+def test_a_range_does_not_change_what_is_alive_and_that_is_said(shown, trace):
+    shown.run("eventprofPage.update({tab: 'flame', unit: 'live'})")
+    shown.settle()
+    bar = "document.querySelector('#pane-flame .bar').innerText"
+    assert "range" not in shown.run(bar)
+    shown.run(f"eventprofPage.update({{range: [0, {trace.duration // 2}]}})")
+    shown.settle()
+    assert "of the instant, not of the range" in shown.run(bar)
+    shown.run("eventprofPage.update({range: null, tab: 'functions', unit: 'self'})")
+    shown.settle()

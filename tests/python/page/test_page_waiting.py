@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from page_program import (
     GUTTER,
+    call_of,
     paths,
     record_no_memory,
     rows_on_screen,
@@ -172,6 +173,44 @@ def test_the_flame_graph_of_waited_has_it_by_stack(shown, trace):
         wanted[stack] += time
     assert paths(shown) == {stack: time for stack, time in wanted.items() if time}
     assert shown.run("eventprofPage.app.flame.graph.total[0]") == trace.tree["waited"][0]
+
+
+UNITS = "[...document.querySelectorAll('#pane-flame .bar select option')].map((o) => o.value)"
+
+
+def test_waited_can_be_chosen_where_threads_waited(shown, trace):
+    with_lock(trace)
+    shown.run("eventprofPage.update({tab: 'flame'})")
+    shown.settle()
+    assert "waited" in shown.run(UNITS)
+    shown.run(
+        "(() => { const s = document.querySelector('#pane-flame .bar select'); s.value = 'waited'; s.dispatchEvent(new Event('change')); })()"
+    )
+    shown.settle()
+    assert shown.run("eventprofPage.state.unit") == "waited"
+    said = shown.run("document.querySelector('#pane-flame .bar').innerText")
+    assert "nothing to show" not in said
+
+
+def test_waited_says_which_lock(shown, trace, order):
+    with_lock(trace)
+    shown.run(f"eventprofPage.update({{call: {call_of(trace, order, 'steps')}, tab: 'call'}})")
+    shown.settle()
+    title = shown.run(
+        "[...document.querySelectorAll('#pane-call tr')].find((r) => r.cells[0].innerText === 'waited').title"
+    )
+    assert "another thread had the interpreter's lock" in title
+    shown.run("eventprofPage.update({tab: 'flame'})")
+    shown.settle()
+    option = "#pane-flame option[value=waited]"
+    assert "the interpreter's lock" in shown.run(f"document.querySelector('{option}').innerText")
+
+
+def test_one_thread_never_waited(browser, tmp_path):
+    write(record_no_memory(), tmp_path / "page.html")
+    browser.open(tmp_path / "page.html", "#tab=flame&unit=waited")
+    assert browser.run(UNITS) == ["self", "calls"]
+    assert browser.run("document.querySelector('#pane-flame .bar select').value") == "self"
 
 
 def test_one_thread_has_no_lane_of_the_lock(browser, tmp_path):
