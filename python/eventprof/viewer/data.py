@@ -327,6 +327,8 @@ def sections(
         duration = trace.duration
         findings = _findings(trace, calls)
         said = told(trace)
+        if trace._has_lock and len(trace.processes) > 1:
+            said["facts"].append("each process has its own interpreter's lock: no lane of one")
         points = _points(trace)
         heads: dict[str, list[dict[str, Any]]] = {"c": [], "m": []}
         widths, coarse = section(calls.coarse())

@@ -32,16 +32,30 @@ export function wordsOf(data, call) {
 }
 
 export class CallDetail {
-  /** @param {import("./data.js").Data} data @param {HTMLElement} pane @param {import("./histogram.js").Histogram} histogram @param {(call: number) => void} go */
-  constructor(data, pane, histogram, go) {
+  /**
+   * @param {import("./data.js").Data} data @param {HTMLElement} pane @param {import("./histogram.js").Histogram} histogram
+   * @param {(call: number) => void} go @param {(file: string, line: number) => void} open shows a line of the source
+   */
+  constructor(data, pane, histogram, go, open) {
     this.data = data;
     this.histogram = histogram;
     this.go = go;
+    this.open = open;
+    /** Files whose source is in the page. */
+    this.sources = new Set(data.head.source.map((/** @type {{file: string}} */ each) => each.file));
     this.box = make("div", { class: "scroll text" });
     pane.append(this.box);
     this.key = "";
     /** @type {Map<string, boolean>} */
     this.choice = new Map();
+  }
+
+  /** Where a function is; a link if its source is in the page. @param {number} f @param {string} text */
+  placeLink(f, text) {
+    const { files, file, line } = this.data.head.functions;
+    const path = f < this.data.none ? files[file[f]] : null;
+    const shown = make("bdi", {}, text);
+    return this.sources.has(path) ? make("button", { type: "button", class: "link", onclick: () => this.open(path, line[f]) }, shown) : shown;
   }
 
   draw() {
@@ -96,7 +110,7 @@ export class CallDetail {
     };
     this.box.replaceChildren(
       make("h2", {}, make("bdi", {}, title)),
-      ...rest.map((text) => make("div", { class: "soft" }, make("bdi", {}, text))),
+      ...rest.map((text, n) => make("div", { class: "soft" }, n === 0 ? this.placeLink(f, text) : make("bdi", {}, text))),
       make("div", { class: "path" }, ...path.flatMap((each) => [link(each, clean(data.nameOf(data.func[each]))), " \u203a "]), title),
       make("table", { class: "facts" },
         make("thead", {}, make("tr", {}, make("td"), make("th", { scope: "col" }, "this call"),

@@ -5,6 +5,21 @@ import { clean, make, showBytes, showCount, showTime } from "./text.js";
 
 const ROWS = 200;
 
+/** What the columns mean, by key. */
+const MEANINGS = /** @type {Record<string, string>} */ ({
+  self: "time in the function itself, without the calls that it made",
+  total: "time in the function with the calls that it made; of recursive calls, that of the outermost",
+  p50: "the median of its calls",
+  max: "its slowest call",
+  allocated: "bytes of the blocks that the function itself allocated, without the calls that it made",
+  blocks: "how many blocks the function itself allocated",
+  peak_live: "of the bytes that it allocated: those that were live at the peak",
+  alive: "of the bytes that it allocated: those that were live at the end",
+  kept: "of the bytes that it allocated in the range: those that were not freed in the range",
+  temporary: "of the bytes that it allocated in the range: those that were freed in the range",
+  freed: "of the bytes that it allocated at any time: those that were freed in the range",
+});
+
 export class Functions {
   /** @param {import("./data.js").Data} data @param {HTMLElement} pane @param {import("./histogram.js").Histogram} histogram */
   constructor(data, pane, histogram) {
@@ -119,7 +134,7 @@ export class Functions {
     rows.sort((a, b) => by[b] - by[a]);
     this.head.replaceChildren(
       ...columns.map(({ key: name, text }) =>
-        make("th", { scope: "col", class: `number ${name}`, "aria-sort": name === this.order ? "descending" : "none" },
+        make("th", { scope: "col", class: `number ${name}`, title: MEANINGS[name] || "", "aria-sort": name === this.order ? "descending" : "none" },
           make("button", { type: "button", onclick: () => { this.order = name; update({}); } }, name === this.order ? `${text} \u25be` : text))),
       make("th", { scope: "col" }, "function"), make("th", { scope: "col" }, "module"), make("th", { scope: "col" }, "where"),
     );

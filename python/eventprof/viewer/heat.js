@@ -43,14 +43,10 @@ async function startHeat() {
       make("td", {}, make("bdi", {}, clean(names[n]))),
       make("td", { class: "number" }, file.total ? showTime(hottest(file.total)) : ""),
       make("td", { class: "number" }, file.allocated ? showBytes(sum(file.allocated)) : "")));
-    Object.assign(row.cells[0].style, { maxWidth: "205px", whiteSpace: "normal", overflowWrap: "anywhere" });
     row.className = "warm";
     row.style.setProperty("--warm", `${Math.round(100 * warmth(hottest(file.total), most))}%`);
-    // Here, because the rules of a row that is chosen, or under the pointer, would take the colour of its heat away.
-    row.style.background = "color-mix(in srgb, #f08a24 calc(var(--warm) * .55), transparent)";
     return { row, file: file.file };
   });
-  byId("files").style.width = "370px"; // room for a name with its folder
   byId("files").append(make("table", {}, make("thead", {}, make("tr", {}, make("th", {}, "file"), make("th", { class: "number", title: "time of its hottest line" }, "hottest line"), make("th", { class: "number" }, "bytes"))),
     make("tbody", {}, ...rows.map((/** @type {any} */ each) => each.row))));
   const draw = () => {
@@ -61,7 +57,6 @@ async function startHeat() {
       const chosen = source.shown !== undefined && file === source.shown.file;
       row.classList.toggle("chosen", chosen);
       row.setAttribute("aria-current", String(chosen));
-      row.cells[0].style.fontWeight = chosen ? "600" : "";
     }
     try {
       history.replaceState(null, "", `#${toFragment(plain)}`);

@@ -178,8 +178,10 @@ export class Histogram {
     const { dur } = this.data;
     const chosen = this.chosen();
     const at = selected < 0 ? -1 : chosen.indexOf(selected);
+    const resumes = this.data.head.functions.resumes[state.fn];
+    const parts = resumes ? ` (of a coroutine or generator: each time it was resumed is one, ${showCount(resumes)} of these)` : "";
     this.said.textContent = calls.length
-      ? `${counted(calls.length, "call")}, median ${showTime(dur[calls[calls.length >> 1]])}, slowest ${showTime(dur[calls[0]])}` +
+      ? `${counted(calls.length, "call")}${parts}, median ${showTime(dur[calls[calls.length >> 1]])}, slowest ${showTime(dur[calls[0]])}` +
         (state.brush ? `; marked: ${showCount(chosen.length)}` : "") +
         (at < 0 ? "" : `; call ${showCount(at + 1)} of ${showCount(chosen.length)}${state.brush ? " marked" : ""}, the slowest first`)
       : "no call of this function was recorded";

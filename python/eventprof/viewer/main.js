@@ -92,7 +92,7 @@ class App {
     this.source = data.head.source.length ? new Source(data.head.source, this.panes.source, false) : null;
     new Findings(data, this.panes.findings, go);
     if (data.head.findings.length) byId("tab-findings").append(` (${data.head.findings.length})`);
-    this.call = new CallDetail(data, this.panes.call, this.histogram, go);
+    this.call = new CallDetail(data, this.panes.call, this.histogram, go, (file, line) => this.openSource(file, line));
     this.instant = new InstantDetail(data, this.panes.instant, go);
     this.search = new Search(data, this.timeline, go);
     this.fillHead();
@@ -293,7 +293,7 @@ class App {
   costWords(call) {
     const { data } = this;
     let text = `self ${showTime(data.selfOf(call))}`;
-    if (data.waiting.shared) text += `; waited ${showTime(data.waitedOf(call))} (another thread had the lock)`;
+    if (data.waiting.shared) text += `; waited ${showTime(data.waitedOf(call))} (another thread had the interpreter's lock)`;
     if (data.blocks) {
       const memory = data.memoryOf(call);
       text += `; allocated ${showBytes(memory.below)} in ${counted(memory.blocksBelow, "block")}, itself ${showBytes(memory.bytes)}`;
@@ -471,6 +471,12 @@ class App {
     divider.setAttribute("aria-valuemin", String(LEAST_PANEL));
     divider.setAttribute("aria-valuemax", String(this.mostPanel()));
     divider.setAttribute("aria-valuenow", String(byId("panel").offsetHeight));
+  }
+
+  /** Shows a line of the source. @param {string} file @param {number} line */
+  openSource(file, line) {
+    update({ tab: "source" });
+    this.source?.go(file, line);
   }
 
   /** @param {number} time */

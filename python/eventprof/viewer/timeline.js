@@ -196,7 +196,8 @@ export class Timeline {
     const { waiting, head } = this.data;
     return [
       `${clean(head.threads[waiting.func[tenure]].name)} had the interpreter's lock`,
-      `at least ${showTime(waiting.dur[tenure])}, from ${showTime(waiting.start[tenure])} on`,
+      `${showTime(waiting.dur[tenure])}, from ${showTime(waiting.start[tenure])} on: no other thread has an event there`,
+      "unless it slept or blocked meanwhile, which releases the lock",
     ];
   }
 
