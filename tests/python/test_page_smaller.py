@@ -532,6 +532,27 @@ def test_the_page_has_source_where_it_is_asked_for(browser, lined, tmp_path):
     assert browser.console == []
 
 
+def test_the_place_of_a_call_leads_to_its_source(browser, lined, tmp_path):
+    write(lined, tmp_path / "page.html", source=True)
+    browser.size(1100, 760)
+    browser.open(tmp_path / "page.html")
+    call = browser.run(
+        "(({data}) => data.func.findIndex((f) => data.nameOf(f) === 'extra'))(eventprofPage)"
+    )
+    browser.run(f"eventprofPage.app.show({call})")
+    browser.run("eventprofPage.update({tab: 'call'})")
+    browser.settle()
+    browser.run("document.querySelector('#pane-call button.link').click()")
+    browser.settle()
+    browser.wait(
+        "(({top, bottom}) => top > 0 && bottom < innerHeight)"
+        "(document.querySelector('#line-16').getBoundingClientRect())"
+    )
+    assert browser.run("eventprofPage.state.tab") == "source"
+    assert browser.run("document.querySelector('#line-16').innerText").endswith("def extra(kept):")
+    assert browser.console == []
+
+
 # ---- Bad input -----------------------------------------------------------------------------------
 
 ODD = (

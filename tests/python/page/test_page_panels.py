@@ -488,3 +488,13 @@ def test_a_narrow_window_hides_columns_not_names(shown):
     )
     assert right <= 600
     assert shown.run("[...document.querySelectorAll('header button')].at(-1).id") == "help"
+
+
+def test_the_headings_of_functions_say_what_they_mean(shown):
+    for patch in ("range: null", "range: [0, eventprofPage.data.duration / 2]"):
+        shown.run(f"eventprofPage.update({{{patch}}})")
+        shown.settle()
+        titles = shown.run(
+            "[...document.querySelectorAll('#pane-functions th.number')].map((th) => [th.className, th.title])"
+        )
+        assert [name for name, title in titles if not title] == ["number calls"]
