@@ -108,8 +108,9 @@ def test_shift_drag_selects_a_range_and_says_its_sums(shown, trace):
     assert t0 == pytest.approx((400 - GUTTER) / (1400 - GUTTER) * trace.duration, abs=1)
     said = shown.run("document.querySelector('#pane-functions').innerText")
     between = trace.between(t0, t1)
-    assert f"{int(between.functions['calls'].sum()):,} calls begun" in said
-    assert f"{len(between.allocations):,} blocks" in said
+    begun, blocks = int(between.functions["calls"].sum()), len(between.allocations)
+    assert f": {begun:,} call{'s' * (begun != 1)} begun" in said
+    assert f" in {blocks:,} block{'s' * (blocks != 1)}" in said
     shown.key("Escape")
     assert shown.run("eventprofPage.state.range") is None
 
