@@ -342,6 +342,15 @@ def test_tabs_and_calls_by_the_keyboard_alone(shown, trace):
     shown.run("document.querySelector('#keys').close()")
 
 
+def test_the_lanes_scroll_by_keys_after_a_click_on_a_tab(shown):
+    box = shown.box("#tab-flame")
+    shown.click(box["x"] + 9, box["y"] + 9)
+    assert shown.run("document.activeElement.id") == "tab-flame"
+    shown.key("ArrowDown")
+    assert shown.run("eventprofPage.state.scroll") > 0
+    assert shown.run("eventprofPage.state.tab") == "flame"
+
+
 def test_keys_work_after_a_checkbox_and_a_list_were_used(shown):
     def span():
         v0, v1 = view(shown)
