@@ -45,7 +45,8 @@ export function bindKeys(keys) {
       if (event.key === "Escape") target.blur();
       return;
     }
-    if (target.closest("[role=tablist], table") && /^(Arrow|Enter)/.test(event.key)) return;
+    if (target.closest("table") && /^(Arrow|Enter)/.test(event.key)) return;
+    if (target.closest("[role=tablist]") && /^Arrow(Left|Right)$/.test(event.key)) return;
     if (target.tagName === "BUTTON" && (event.key === "Enter" || event.key === " ")) return;
     const run = known.get(event.key.length === 1 ? event.key.toLowerCase() + (event.shiftKey && /[a-z]/i.test(event.key) ? "+" : "") : event.key);
     if (!run) return;

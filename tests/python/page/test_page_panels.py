@@ -108,8 +108,9 @@ def test_shift_drag_selects_a_range_and_says_its_sums(shown, trace):
     assert t0 == pytest.approx((400 - GUTTER) / (1400 - GUTTER) * trace.duration, abs=1)
     said = shown.run("document.querySelector('#pane-functions').innerText")
     between = trace.between(t0, t1)
-    assert f"{int(between.functions['calls'].sum()):,} calls begun" in said
-    assert f"{len(between.allocations):,} blocks" in said
+    begun, blocks = int(between.functions["calls"].sum()), len(between.allocations)
+    assert f": {begun:,} call{'s' * (begun != 1)} begun" in said
+    assert f" in {blocks:,} block{'s' * (blocks != 1)}" in said
     shown.key("Escape")
     assert shown.run("eventprofPage.state.range") is None
 
@@ -339,6 +340,15 @@ def test_tabs_and_calls_by_the_keyboard_alone(shown, trace):
     shown.key("?")
     assert shown.run("document.querySelector('#keys').open")
     shown.run("document.querySelector('#keys').close()")
+
+
+def test_the_lanes_scroll_by_keys_after_a_click_on_a_tab(shown):
+    box = shown.box("#tab-flame")
+    shown.click(box["x"] + 9, box["y"] + 9)
+    assert shown.run("document.activeElement.id") == "tab-flame"
+    shown.key("ArrowDown")
+    assert shown.run("eventprofPage.state.scroll") > 0
+    assert shown.run("eventprofPage.state.tab") == "flame"
 
 
 def test_keys_work_after_a_checkbox_and_a_list_were_used(shown):
