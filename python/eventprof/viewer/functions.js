@@ -1,7 +1,7 @@
 // The table of functions, of the whole run or of the selected range.
 
 import { state, update } from "./state.js";
-import { clean, make, showBytes, showCount, showTime } from "./text.js";
+import { clean, counted, make, showBytes, showCount, showTime } from "./text.js";
 
 const ROWS = 200;
 
@@ -162,11 +162,6 @@ export class Functions {
     this.said.textContent = said + this.rank();
     this.whole.hidden = !state.range;
   }
-}
-
-/** Says a number of things, which a plural has an s for. @param {number} count @param {string} noun */
-export function counted(count, noun) {
-  return `${showCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 /**

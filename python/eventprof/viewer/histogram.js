@@ -2,9 +2,8 @@
 // brush"); the timeline then shows the calls of these bars, and others fade.
 
 import { cssOf } from "./colour.js";
-import { counted } from "./functions.js";
 import { state, update } from "./state.js";
-import { FONT, clean, make, showCount, showTime } from "./text.js";
+import { FONT, clean, counted, make, showCount, showTime } from "./text.js";
 
 const HIGH = 150;
 

@@ -6,7 +6,7 @@ import { CallDetail, InstantDetail, aliveByHolder, wordsOf } from "./detail.js";
 import { rangeInView } from "./draw.js";
 import { Findings } from "./findings.js";
 import { Flame } from "./flame.js";
-import { Functions, counted } from "./functions.js";
+import { Functions } from "./functions.js";
 import { Histogram } from "./histogram.js";
 import { bindKeys } from "./keys.js";
 import { GUTTER, RULER } from "./lanes.js";
@@ -15,7 +15,7 @@ import { Overview } from "./overview.js";
 import { Search } from "./search.js";
 import { Source } from "./source.js";
 import { flush, fromFragment, onChange, state, toFragment, update } from "./state.js";
-import { byId, clean, make, showBytes, showTime } from "./text.js";
+import { byId, clean, counted, make, showBytes, showTime } from "./text.js";
 import { Timeline } from "./timeline.js";
 import { giveUp } from "./unpack.js";
 

@@ -1,8 +1,8 @@
 // Search for functions by name, module or file:line. The calls of functions that were found stay bright, others fade.
 
-import { counted, matcher } from "./functions.js";
+import { matcher } from "./functions.js";
 import { state } from "./state.js";
-import { byId } from "./text.js";
+import { byId, counted } from "./text.js";
 
 export class Search {
   /** @param {import("./data.js").Data} data @param {import("./timeline.js").Timeline} timeline @param {(call: number) => void} go */

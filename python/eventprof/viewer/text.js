@@ -46,6 +46,11 @@ export function showCount(count) {
   return digitsOf(count, 0, 0);
 }
 
+/** Says a number of things, which a plural has an s for. @param {number} count @param {string} noun */
+export function counted(count, noun) {
+  return `${showCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** Shows a time of the ruler, with as many digits as the step needs. @param {number} ns @param {number} step */
 export function showTick(ns, step) {
   const [unit, each] = step >= 1e8 || ns >= 1e10 ? ["s", 1e9] : step >= 1e5 || ns >= 1e7 ? ["ms", 1e6] : ["us", 1e3];
