@@ -1,6 +1,6 @@
 // Starts the heat map: the files of a program at the left, the source of one file at the right.
 
-import { Source, meaningOfTime, warmth } from "./source.js";
+import { OF_LINES, Source, meaningOfTime, warmth } from "./source.js";
 import { fromFragment, onChange, state, toFragment, update } from "./state.js";
 import { byId, clean, make, showBytes, showTime } from "./text.js";
 import { giveUp, unpack } from "./unpack.js";
@@ -47,7 +47,7 @@ async function startHeat() {
     row.style.setProperty("--warm", `${Math.round(100 * warmth(hottest(file.total), most))}%`);
     return { row, file: file.file };
   });
-  byId("files").append(make("table", {}, make("thead", {}, make("tr", {}, make("th", {}, "file"), make("th", { class: "number", title: "time of its hottest line" }, "hottest line"), make("th", { class: "number" }, "bytes"))),
+  byId("files").append(make("table", {}, make("thead", {}, make("tr", {}, make("th", {}, "file"), make("th", { class: "number", title: "time of its hottest line" }, "hottest line"), make("th", { class: "number", title: OF_LINES }, "bytes"))),
     make("tbody", {}, ...rows.map((/** @type {any} */ each) => each.row))));
   const draw = () => {
     const dark = state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);

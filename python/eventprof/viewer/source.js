@@ -9,6 +9,8 @@ const FIGURES = /** @type {[string, string, (value: number) => string][]} */ ([
   ["allocated", "bytes", showBytes], ["blocks", "blocks", showCount],
 ]);
 
+export const OF_LINES = "of a line of own code: with what libraries allocated for it; of any other line: what it allocated itself";
+
 /** @typedef {{file: string, own: boolean, text: string[]|null, lines: number[], total?: number[], self?: number[], hits?: number[], calls?: number[], allocated?: number[], blocks?: number[]}} File */
 
 /** Gives the warmth of a line, 0 to 1. By the square root, lines with a tenth of the hottest line's value can be seen, too. @param {number} value @param {number} most */
@@ -101,7 +103,7 @@ export class Source {
     const sum = values.reduce((/** @type {number} */ a, /** @type {number} */ b) => a + b, 0);
     const show = (figures.find(([name]) => name === this.by) || FIGURES[0])[2];
     this.said.textContent = `hottest line: ${show(most)}${this.by === "total" ? "" : `; all lines: ${show(sum)}`}${file.text ? "" : "; the file was not found: only lines with figures are shown"}`;
-    this.head.replaceChildren(make("tr", {}, make("th", { class: "number" }, "line"), ...figures.map(([, text]) => make("th", { class: "number" }, text)), make("th", {}, "source")));
+    this.head.replaceChildren(make("tr", {}, make("th", { class: "number" }, "line"), ...figures.map(([figure, text]) => make("th", { class: "number", title: figure === "allocated" || figure === "blocks" ? OF_LINES : "" }, text)), make("th", {}, "source")));
     const rows = [];
     let first = true;
     for (const line of this.linesOf(file)) {
