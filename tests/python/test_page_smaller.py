@@ -415,7 +415,7 @@ def test_a_line_of_own_code_has_what_libraries_allocated_for_it(tmp_path, monkey
     (file,) = [each for each in find_source(rec.trace) if each["file"].endswith("uses.py")]
 
     charges, lines = rec.trace.own, rec.trace.lines
-    charged = charges[(charges["name"] == "main") & (charges["line"] == 4)]
+    charged = charges[(charges["file"] == file["file"]) & (charges["line"] == 4)]
     itself = lines[(lines["file"] == file["file"]) & (lines["line"] == 4)]
     at = file["lines"].index(4)
     assert file["allocated"][at] == charged["allocated"].sum() > itself["allocated"].sum()
