@@ -62,7 +62,7 @@ def test_a_block_is_seen_where_it_is_touched():
 
     assert times == sorted(times) and times[0] >= 0 and times[-1] <= rec.trace.duration
     found = held(rec.trace)
-    assert max(found) >= found[0] + (60 << 20)
+    assert max(found) >= found[0] + (60 << 20), list(zip(times, found, strict=True))
     if raw.HAS_GIL:  # without a GIL Python's allocator keeps the pages of a freed block for a while
         assert found[-1] <= max(found) - (50 << 20)
 
