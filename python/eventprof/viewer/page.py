@@ -179,7 +179,10 @@ def put(path: str | os.PathLike[str], given: Iterable[bytes], force: bool = Fals
     if not force and os.path.lexists(path):
         raise FileExistsError(17, "exists already; force=True replaces it", path)
     folder = os.path.dirname(path) or "."
-    handle, name = tempfile.mkstemp(".part", ".eventprof-", folder)
+    try:
+        handle, name = tempfile.mkstemp(".part", ".eventprof-", folder)
+    except OSError as error:  # it would name the temporary file
+        raise OSError(error.errno, error.strerror, path) from None
     try:
         with os.fdopen(handle, "wb") as file:
             size = sum(file.write(part) for part in given)

@@ -131,6 +131,13 @@ def test_show_refuses_what_it_cannot_do(trace, tmp_path):
     assert trace.show(tmp_path / "x.html", force=True) == str(tmp_path / "x.html")
 
 
+def test_a_folder_that_is_not_there_is_told_by_the_name_that_was_given(trace, tmp_path):
+    path = tmp_path / "absent" / "page.html"
+    with pytest.raises(FileNotFoundError) as raised:
+        trace.show(path)
+    assert raised.value.filename == str(path)
+
+
 def test_areas_tell_whose_code_it_is():
     areas = defaultdict(list)
     for kind, file in (
