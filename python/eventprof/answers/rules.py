@@ -509,7 +509,8 @@ def lock_waiting(case: Case) -> Iterator[Finding]:
 
     if len(busy) < 2 or too_little(waited, int(length[busy].sum())):
         return
-    # At most all other threads seem to wait for the lock meanwhile.
+    # While one thread slept, each of the others may seem to have waited. As not all of them did, a
+    # finding can be missed, but none is invented.
     blocked = _blocked_by_thread(case, tenures)
     waited -= int(blocked.sum()) * (len(blocked) - 1)
     work = int((length - blocked)[busy].sum())

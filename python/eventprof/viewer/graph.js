@@ -3,7 +3,7 @@
 import { AREA_NAMES, areaColour, blend, palette, pixel } from "./colour.js";
 import { Flame, UNITS, showUnit } from "./flame.js";
 import { fromFragment, onChange, state, toFragment, update } from "./state.js";
-import { byId, clean, make, showCount } from "./text.js";
+import { byId, clean, counted, make, showCount } from "./text.js";
 import { Tree, invert } from "./tree.js";
 import { giveUp, unpack } from "./unpack.js";
 
@@ -143,7 +143,7 @@ async function startGraph() {
   byId("title").textContent = head.titles.map(clean).join(" \u2192 ");
   byId("summary").textContent = two ? head.times.join(" \u2192 ") : head.summary;
   const lost = head.told.reduce((/** @type {number} */ sum, /** @type {any} */ each) => sum + each.lost, 0);
-  byId("told").textContent = lost ? `${lost.toLocaleString("en")} events lost` : "nothing lost";
+  byId("told").textContent = lost ? `${counted(lost, "event")} lost` : "nothing lost";
   byId("told").className = lost ? "bad" : "good";
   byId("limits").replaceChildren(...head.told.flatMap((/** @type {any} */ told, /** @type {number} */ n) =>
     told.limits.map((/** @type {string} */ text) => make("span", { dir: "auto" }, `${two ? `${SIDES[n]}: ` : ""}${clean(text)}`))));

@@ -2,7 +2,7 @@
 
 import { OF_LINES, Source, meaningOfTime, warmth } from "./source.js";
 import { fromFragment, onChange, state, toFragment, update } from "./state.js";
-import { byId, clean, make, showBytes, showTime } from "./text.js";
+import { byId, clean, counted, make, showBytes, showTime } from "./text.js";
 import { giveUp, unpack } from "./unpack.js";
 
 /** Gives each path the fewest of its last parts that no other path ends with. @param {string[]} paths @returns {string[]} */
@@ -24,7 +24,7 @@ async function startHeat() {
   Object.assign(state, fromFragment(location.hash));
   byId("title").textContent = clean(head.title);
   byId("summary").textContent = head.summary;
-  byId("told").textContent = head.told.lost ? `${head.told.lost.toLocaleString("en")} events lost` : "nothing lost";
+  byId("told").textContent = head.told.lost ? `${counted(head.told.lost, "event")} lost` : "nothing lost";
   byId("told").className = head.told.lost ? "bad" : "good";
   byId("limits").replaceChildren(
     make("span", {}, meaningOfTime(head.source)),

@@ -124,7 +124,6 @@ export class Histogram {
 
   /** @param {import("./colour.js").Palette} look */
   draw(look) {
-    this.bar.hidden = false;
     const known = state.fn >= 0 && state.fn < this.data.none;
     if (known) this.compute();
     for (const button of this.steps) button.hidden = !known || !this.calls.length;
@@ -178,7 +177,7 @@ export class Histogram {
     const chosen = this.chosen();
     const at = selected < 0 ? -1 : chosen.indexOf(selected);
     const resumes = this.data.head.functions.resumes[state.fn];
-    const parts = resumes ? ` (of a coroutine or generator: each time it was resumed is one, ${showCount(resumes)} of these)` : "";
+    const parts = resumes ? ` (a coroutine or generator: each time that it was resumed counts as one, ${showCount(resumes)} of these)` : "";
     this.said.textContent = calls.length
       ? `${counted(calls.length, "call")}${parts}, median ${showTime(dur[calls[calls.length >> 1]])}, slowest ${showTime(dur[calls[0]])}` +
         (state.brush ? `; marked: ${showCount(chosen.length)}` : "") +

@@ -23,7 +23,8 @@ export function bindKeys(keys) {
   /** @type {Map<string, () => void>} */
   const known = new Map();
   for (const { keys: names, run } of keys) for (const name of names) known.set(name, run);
-  // A list that was opened by the pointer gives the keys back once something is chosen; who came to it by keys stays there.
+  // A list that was opened with the mouse loses the focus once something is chosen, so that letters are keys again. One that
+  // was reached with Tab keeps it: the arrows go through its items.
   let byPointer = false;
   window.addEventListener("pointerdown", () => (byPointer = true), true);
   window.addEventListener("keydown", () => (byPointer = false), true);

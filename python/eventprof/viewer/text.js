@@ -46,7 +46,7 @@ export function showCount(count) {
   return digitsOf(count, 0, 0);
 }
 
-/** Says a number of things, which a plural has an s for. @param {number} count @param {string} noun */
+/** Gives a count with its noun: 1 call, 2 calls. @param {number} count @param {string} noun */
 export function counted(count, noun) {
   return `${showCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
