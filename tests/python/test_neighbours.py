@@ -470,7 +470,9 @@ def test_the_ids_that_the_standard_tools_ask_for_stay_free():
 @needs_monitoring
 def test_an_id_that_we_could_not_free_is_used_again_and_freed(free_tools):
     """There was no memory to call free_tool_id."""
-    monitoring.use_tool_id(3, "eventprof")
+    with raw.recorder(raw.CALLS, backend="monitoring"):
+        (name,) = (held for held in map(monitoring.get_tool, range(6)) if held == "eventprof")
+    monitoring.use_tool_id(3, name)
     for tool in range(6):
         if tool != 3:
             monitoring.use_tool_id(tool, f"test {tool}")

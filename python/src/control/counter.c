@@ -2,7 +2,7 @@
  *
  * start() and stop() are those of recorders (startable.c). The package's Counter adds
  * options and tables. */
-#include "control.h"
+#include "control_parts.h"
 
 #include <string.h>
 
@@ -28,6 +28,7 @@ typedef struct counter_object {
     PyObject **names;                           /* by id: str, owned; the argument of callbacks */
     size_t name_capacity;
     bool displaced;
+    uint64_t interruptions;                     /* of the hook for calls, when the window began */
     struct counter_object *next;                /* running ones; not owned */
 } counter_object;
 
@@ -71,8 +72,9 @@ static bool
 is_displaced(const counter_object *self)
 {
     bool calls = self->core->calls || self->core->c_calls;
-    return (calls && !(ep_py_monitoring_available() ? ep_py_count_monitor_owns()
-                                                    : ep_py_profile_owns())) ||
+    return (calls && (!(ep_py_monitoring_available() ? ep_py_count_monitor_owns()
+                                                     : ep_py_profile_owns()) ||
+                      ep_py_count_monitor_interruptions() != self->interruptions)) ||
            (self->domains != 0 && !ep_py_alloc_owns());
 }
 
@@ -133,6 +135,7 @@ start_in_change(ep_py_startable *object)
         if (now.status == EP_OK) {
             self->head.windows++;
             self->displaced = false;
+            self->interruptions = ep_py_count_monitor_interruptions();
             /* Finds this thread's open calls now. */
             (void)ep_count_mine();
             return 0;
@@ -543,7 +546,11 @@ counter_get_displaced(PyObject *object, void *unused)
 {
     (void)unused;
     const counter_object *self = (counter_object *)object;
-    return PyBool_FromLong(self->displaced || (self->core->running && is_displaced(self)));
+    /* A change: looking at callbacks of sys.monitoring raises audit events, which are ours. */
+    ep_py_change_take();
+    bool displaced = self->displaced || (self->core->running && is_displaced(self));
+    ep_py_change_end();
+    return PyBool_FromLong(displaced);
 }
 
 static PyMethodDef counter_methods[] = {

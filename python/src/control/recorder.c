@@ -278,7 +278,8 @@ recorder_get_displaced(PyObject *object, void *unused)
     (void)unused;
     ep_py_recorder *self = (ep_py_recorder *)object;
     PyObject *names = PyList_New(0);
-    ep_py_look_begin();
+    /* A change: looking at callbacks of sys.monitoring raises audit events, which are ours. */
+    ep_py_change_take();
     for (size_t i = 0; names != NULL && i < EP_PY_SOURCE_COUNT; i++) {
         bool runs = self->core.state == EP_RECORDER_RUNNING;
         if ((self->displaced & 1u << i) || (runs && ep_py_source_is_displaced(self, i))) {
@@ -289,7 +290,7 @@ recorder_get_displaced(PyObject *object, void *unused)
             Py_XDECREF(name);
         }
     }
-    ep_py_look_end();
+    ep_py_change_end();
     PyObject *result = names != NULL ? PyList_AsTuple(names) : NULL;
     Py_XDECREF(names);
     return result;

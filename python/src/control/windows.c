@@ -195,9 +195,6 @@ ep_py_window_begin(ep_py_startable *recorder)
     ep_recorder_clear_to_start(&self->core);
     ep_recorder_init(&self->core, &options);
     self->displaced = 0;
-    for (size_t i = 0; i < EP_PY_SOURCE_COUNT; i++) {
-        self->interruptions[i] = ep_py_source_interruptions(ep_py_sources[i]);
-    }
     if (self->output != NULL && open_file(self, used) < 0) {
         return -1;
     }
@@ -216,6 +213,10 @@ ep_py_window_begin(ep_py_startable *recorder)
         ep_py_audit_choose_for(self, NULL);
         ep_py_sources_release();
         return -1;
+    }
+    /* Only now: while the hooks were adjusted, an interruption of earlier windows may have been noticed. */
+    for (size_t i = 0; i < EP_PY_SOURCE_COUNT; i++) {
+        self->interruptions[i] = ep_py_source_interruptions(ep_py_sources[i]);
     }
     ep_log *log = ep_py_log_for(EP_KIND_C_CALL);    /* busy with our own code: no function begins */
     if (log != NULL && log->thread->native_id == ep_os_process_id()) {

@@ -107,6 +107,8 @@ void ep_py_count_set_owner(const ep_py_count_owner *functions);
  * exception set; removing never fails. */
 int ep_py_count_monitor(bool calls, bool c_calls, bool again);
 bool ep_py_count_monitor_owns(void);
+/* As in ep_source. */
+uint64_t ep_py_count_monitor_interruptions(void);
 
 /* ---- The other sources' halves ------------------------------------------------------------------ */
 

@@ -196,11 +196,18 @@ static const struct event {
 
 /* ---- In and out ------------------------------------------------------------------------------ */
 
-static ep_py_monitoring_tool tool = {.name = "eventprof counters", .remedy = "", .first_id = 3, .id = -1};
+static ep_py_monitoring_tool tool = {
+    .name = "eventprof counters",
+    .remedy = "",
+    .first_id = 3,
+    .id = -1,
+    .asked = -1,
+};
 static bool has_calls, has_c_calls;
 
+/* anew: the id may have callbacks of its former holder. */
 static int
-set_events(PyObject *module, bool calls, bool c_calls)
+set_events(PyObject *module, bool calls, bool c_calls, bool anew)
 {
     static PyObject *callbacks[EVENT_COUNT];
     long mask = 0;
@@ -212,6 +219,8 @@ set_events(PyObject *module, bool calls, bool c_calls)
                 return -1;
             }
             mask |= number;
+        } else if (anew && ep_py_monitoring_take_out(module, &tool, events[i].name) < 0) {
+            return -1;
         }
     }
     return ep_py_monitoring_ask(module, &tool, mask);
@@ -220,9 +229,6 @@ set_events(PyObject *module, bool calls, bool c_calls)
 static int
 switch_on(PyObject *module)
 {
-    if (!switched_off) {
-        return 0;
-    }
     switched_off = false;
     int status = ep_py_monitoring_restart(module);
     switched_off = switched_off || status < 0;
@@ -232,26 +238,38 @@ switch_on(PyObject *module)
 static void
 take_out(PyObject *module)
 {
-    if (ep_py_monitoring_holds(module, &tool)) {
-        /* Step by step whatever fails. */
-        (void)ep_py_monitoring_ask(module, &tool, 0);
-        PyErr_Clear();
-        for (size_t i = 0; i < EVENT_COUNT; i++) {
-            (void)ep_py_monitoring_take_out(module, &tool, events[i].name);
+    if (tool.id >= 0) {
+        ep_py_monitoring_leave(module, &tool);
+        if (switched_off) {
+            (void)switch_on(module);
             PyErr_Clear();
         }
-        (void)switch_on(module);
-        PyErr_Clear();
-        ep_py_monitoring_free(module, &tool);
     }
-    tool.id = -1;
     has_calls = has_c_calls = false;
+}
+
+static int
+put_in(PyObject *module, bool calls, bool c_calls, bool again)
+{
+    bool anew;
+    if (ep_py_monitoring_take(module, &tool, &anew) < 0) {
+        return -1;
+    }
+    again = (again && switched_off) || anew;
+    if (calls == has_calls && c_calls == has_c_calls && !again) {
+        return 0;
+    }
+    int status = set_events(module, calls, c_calls, anew);
+    has_calls = calls;
+    has_c_calls = c_calls;
+    return status == 0 && again ? switch_on(module) : status;
 }
 
 int
 ep_py_count_monitor(bool calls, bool c_calls, bool again)
 {
-    if (calls == has_calls && c_calls == has_c_calls && !(again && switched_off)) {
+    bool had = has_calls || has_c_calls;
+    if (!calls && !c_calls && !had) {
         return 0;
     }
     PyObject *module = ep_py_monitoring_module();
@@ -263,19 +281,12 @@ ep_py_count_monitor(bool calls, bool c_calls, bool again)
         return -1;
     }
     int status = 0;
-    bool had = has_calls || has_c_calls;
     if (!calls && !c_calls) {
         take_out(module);
-    } else if ((status = tool.id >= 0 ? 0 : ep_py_monitoring_take(module, &tool)) == 0) {
-        status = set_events(module, calls, c_calls);
-        has_calls = calls;
-        has_c_calls = c_calls;
-        status = status == 0 && again ? switch_on(module) : status;
-        if (status < 0 && !had) {
-            ep_py_exception saved = ep_py_exception_save();
-            take_out(module);
-            ep_py_exception_restore(saved);
-        }
+    } else if ((status = put_in(module, calls, c_calls, again)) < 0 && !had) {
+        ep_py_exception saved = ep_py_exception_save();
+        take_out(module);
+        ep_py_exception_restore(saved);
     }
     Py_DECREF(module);
     return status;
@@ -284,11 +295,18 @@ ep_py_count_monitor(bool calls, bool c_calls, bool again)
 bool
 ep_py_count_monitor_owns(void)
 {
-    PyObject *module = tool.id >= 0 ? ep_py_monitoring_module() : NULL;
-    bool ours = module == NULL || ep_py_monitoring_holds(module, &tool);
+    bool is_in = has_calls || has_c_calls;
+    PyObject *module = is_in ? ep_py_monitoring_module() : NULL;
+    bool ours = !is_in || (module != NULL && tool.id >= 0 && ep_py_monitoring_look(module, &tool));
     Py_XDECREF(module);
     PyErr_Clear();
     return ours;
+}
+
+uint64_t
+ep_py_count_monitor_interruptions(void)
+{
+    return tool.interruptions;
 }
 
 #else
@@ -306,6 +324,12 @@ bool
 ep_py_count_monitor_owns(void)
 {
     return true;
+}
+
+uint64_t
+ep_py_count_monitor_interruptions(void)
+{
+    return 0;
 }
 
 #endif

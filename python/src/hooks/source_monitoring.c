@@ -108,6 +108,7 @@ static ep_py_monitoring_tool tool = {
     .remedy = ", or pass backend='profile'",
     .first_id = 4,
     .id = -1,
+    .asked = -1,
 };
 static ep_kind_set active_kinds;
 static bool active_gated;
@@ -132,14 +133,15 @@ set_callback(PyObject *module, const struct event *event, bool in)
 }
 
 /* Register what is wanted, then ask for it. The interpreter asks for C_RETURN and C_RAISE with CALL, and
- * refuses to do so without; their callbacks alone say whether they are wanted. */
+ * refuses to do so without; their callbacks alone say whether they are wanted. anew: the id may have
+ * callbacks of its former holder, also for events that are not wanted. */
 static int
-set_events(PyObject *module, ep_kind_set kinds)
+set_events(PyObject *module, ep_kind_set kinds, bool anew)
 {
     long mask = 0;
     for (size_t i = 0; i < EVENT_COUNT; i++) {
         bool in = (events[i].kinds & kinds) != 0, was_in = (events[i].kinds & active_kinds) != 0;
-        if ((in || was_in) && set_callback(module, &events[i], in) < 0) {
+        if ((in || was_in || anew) && set_callback(module, &events[i], in) < 0) {
             return -1;
         }
         bool by_itself = events[i].name[0] != 'C' || events[i].name[1] != '_';
@@ -149,13 +151,11 @@ set_events(PyObject *module, ep_kind_set kinds)
 }
 
 /* Switches on again all places that were switched off: ours, for a new set of recorders or for the next
- * holder of our id, and those of other tools, which the interpreter cannot tell apart. */
+ * holder of our id; those that a former holder of our id switched off; and those of other tools, which the
+ * interpreter cannot tell apart. */
 static int
 switch_on(PyObject *module)
 {
-    if (switched_off_in == 0) {
-        return 0;
-    }
     int status = ep_py_monitoring_restart(module);
     switched_off_in = status == 0 ? 0 : switched_off_in;
     return status;
@@ -164,20 +164,31 @@ switch_on(PyObject *module)
 static void
 take_out(PyObject *module)
 {
-    if (ep_py_monitoring_holds(module, &tool)) {
-        /* Step by step whatever fails: no events, no callbacks, no id. */
-        (void)ep_py_monitoring_ask(module, &tool, 0);
-        PyErr_Clear();
-        for (size_t i = 0; i < EVENT_COUNT; i++) {
-            (void)set_callback(module, &events[i], false);
+    if (tool.id >= 0) {
+        ep_py_monitoring_leave(module, &tool);
+        if (switched_off_in != 0) {
+            (void)switch_on(module);
             PyErr_Clear();
         }
-        (void)switch_on(module);
-        PyErr_Clear();
-        ep_py_monitoring_free(module, &tool);
     }
-    tool.id = -1;
     active_kinds = 0;
+}
+
+static int
+put_in(PyObject *module, ep_kind_set kinds, bool gated, bool again)
+{
+    bool anew;
+    if (ep_py_monitoring_take(module, &tool, &anew) < 0) {
+        return -1;
+    }
+    if (kinds == active_kinds && gated == active_gated && !again && !anew) {
+        return 0;
+    }
+    int status = set_events(module, kinds, anew);
+    active_kinds = kinds;
+    active_gated = gated;
+    /* After the callbacks: what comes back asks the new gate. */
+    return status == 0 && (again || anew) ? switch_on(module) : status;
 }
 
 static int
@@ -185,7 +196,7 @@ adjust(ep_kind_set kinds)
 {
     bool gated = ep_gate_is_on();
     bool again = switched_off_in != 0 && switched_off_in != ep_gate_generation();
-    if (kinds == active_kinds && gated == active_gated && !again) {
+    if (kinds == 0 && active_kinds == 0) {
         return 0;
     }
     PyObject *module = ep_py_monitoring_module();
@@ -200,19 +211,10 @@ adjust(ep_kind_set kinds)
     ep_kind_set had = active_kinds;
     if (kinds == 0) {
         take_out(module);
-    } else if ((status = tool.id >= 0 ? 0 : ep_py_monitoring_take(module, &tool)) == 0) {
-        status = set_events(module, kinds);
-        active_kinds = kinds;
-        active_gated = gated;
-        /* After the callbacks: what comes back asks the new gate. */
-        if (status == 0 && again) {
-            status = switch_on(module);
-        }
-        if (status < 0 && had == 0) {
-            ep_py_exception saved = ep_py_exception_save();
-            take_out(module);
-            ep_py_exception_restore(saved);
-        }
+    } else if ((status = put_in(module, kinds, gated, again)) < 0 && had == 0) {
+        ep_py_exception saved = ep_py_exception_save();
+        take_out(module);
+        ep_py_exception_restore(saved);
     }
     Py_DECREF(module);
     return status;
@@ -222,10 +224,17 @@ static bool
 owns(void)
 {
     PyObject *module = active_kinds != 0 ? ep_py_monitoring_module() : NULL;
-    bool ours = active_kinds == 0 || (module != NULL && ep_py_monitoring_holds(module, &tool));
+    bool ours = active_kinds == 0 ||
+                (module != NULL && tool.id >= 0 && ep_py_monitoring_look(module, &tool));
     Py_XDECREF(module);
     PyErr_Clear();
     return ours;
+}
+
+static uint64_t
+interruptions(void)
+{
+    return tool.interruptions;
 }
 
 bool
@@ -249,6 +258,12 @@ owns(void)
     return true;
 }
 
+static uint64_t
+interruptions(void)
+{
+    return 0;
+}
+
 bool
 ep_py_monitoring_available(void)
 {
@@ -262,4 +277,5 @@ const ep_source ep_source_monitoring = {
     .kinds = EP_KINDS_CODE,
     .adjust = adjust,
     .owns = owns,
+    .interruptions = interruptions,
 };
