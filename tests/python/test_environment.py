@@ -68,6 +68,55 @@ def test_without_it_nothing_is_imported(folder, value):
     assert not list((folder / "work").iterdir())
 
 
+SUBINTERPRETERS = """
+import sys
+code = "def inside(): return [str(i) for i in range(3)]\\nprint('inside', inside(), flush=True)"
+def each():
+    if sys.version_info >= (3, 14):
+        import concurrent.interpreters as interpreters
+        from concurrent.futures import InterpreterPoolExecutor
+        interpreter = interpreters.create()
+        interpreter.exec(code)
+        interpreter.close()
+        with InterpreterPoolExecutor(1) as pool:
+            print(pool.submit(sum, (1, 2)).result(), flush=True)
+    elif sys.version_info >= (3, 13):
+        import _interpreters
+        for sort in "isolated", "legacy":
+            number = _interpreters.create(sort)
+            assert _interpreters.exec(number, code) is None
+            _interpreters.destroy(number)
+    else:
+        import _xxsubinterpreters
+        for isolated in True, False:
+            number = _xxsubinterpreters.create(isolated=isolated)
+            _xxsubinterpreters.run_string(number, code)
+            _xxsubinterpreters.destroy(number)
+each()
+"""
+INSIDE = "inside ['0', '1', '2']\n"
+
+
+@pytest.mark.parametrize("way", ["EVENTPROF", "count", "run"])
+def test_a_sub_interpreter_is_neither_recorded_nor_disturbed(folder, way):
+    program = folder / "work" / "p.py"
+    program.write_text(SUBINTERPRETERS)
+
+    if way == "run":
+        found = python(folder, "-m", "eventprof", "run", "--follow-exec", "-o", "p-%p.epr", program)
+        assert len(found.stderr.splitlines()) == 1 and "none lost" in found.stderr
+    else:
+        value = "1" if way == "EVENTPROF" else "count,report=counts.txt"
+        found = python(folder, program, EVENTPROF=value)
+        assert found.stderr == ""
+
+    assert found.returncode == 0
+    assert found.stdout == (f"{INSIDE}3\n" if sys.version_info >= (3, 14) else INSIDE * 2)
+    for trace in traces(folder):
+        assert "each" in trace.functions["name"] and "inside" not in trace.functions["name"]
+        assert trace.verify(all=True)
+
+
 def test_with_it_a_program_is_recorded_in_silence(folder):
     found = python(folder, "-c", PROGRAM, EVENTPROF="1")
 

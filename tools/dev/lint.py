@@ -12,6 +12,7 @@ from dev.results import Results
 
 PYTHON_FOLDERS = (
     "python/eventprof",
+    "python/_eventprof_start.py",
     "tests/python",
     "tests/pypy",
     "tests/viewer",
@@ -66,7 +67,7 @@ def lint(found: Results, python: Python, *, fix: bool = False) -> None:
         str(tools / "bin" / name) for name in ("ruff", "mypy", "clang-format", "shellcheck")
     )
     c_all = c_files(shell.ROOT, ".c", ".h")
-    folders = [folder for folder in PYTHON_FOLDERS if (shell.ROOT / folder).is_dir()]
+    folders = [folder for folder in PYTHON_FOLDERS if (shell.ROOT / folder).exists()]
     if fix:
         shell.run([ruff, "check", "-q", "--fix", *folders])
         shell.must([ruff, "format", "-q", *folders])
