@@ -93,6 +93,8 @@ typedef struct ep_log {
     _Atomic uint32_t fresh;
     uint32_t own_calls;              /* for the sources: open calls that our code made and that are not
                                       * recorded */
+    uint64_t asked;                  /* bytes that the outermost of the allocators was asked for that the
+                                      * thread is in; for the sources */
     uint64_t not_before;             /* ticks of the last event that came up inside our own code: that of
                                         the hook around it, whose clock was read before, is not earlier */
     const void *state;               /* for the sources: the runtime's state of this thread */

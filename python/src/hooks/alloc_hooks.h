@@ -11,6 +11,7 @@
 #include "count_calls.h"
 #include "engine.h"
 #include "footprint.h"
+#include "inner_blocks.h"
 #include "intern.h"
 #include "memory.h"
 #include "source.h"
@@ -186,8 +187,9 @@ is_in_own_code(bool records)
 
 /* Around the allocator below, which may ask another one. */
 static inline void
-begin_passing(ep_log *log, ep_domain domain)
+begin_passing(ep_log *log, ep_domain domain, size_t bytes)
 {
+    log->asked = bytes;
     log->busy = EP_BUSY_OWN | EP_BUSY_IN(domain);
     ep_py_passing++;
 }
@@ -236,7 +238,7 @@ put_own_realloc(ep_log *log, const layer *own, void *old, size_t size, ep_domain
         ep_log_put_free(log, ep_clock_ticks(), EP_KIND_REALLOC_FREE + domain, 0, (uintptr_t)old);
         ep_py_end_event(log);
     }
-    begin_passing(log, domain);
+    begin_passing(log, domain, size);
     void *block = own->below.realloc(own->below.ctx, old, size);
     end_passing(log);
     if (block != NULL) {
@@ -250,7 +252,7 @@ put_own_realloc(ep_log *log, const layer *own, void *old, size_t size, ep_domain
 static EP_COLD void *
 own_malloc(ep_log *log, const layer *own, size_t size, ep_domain domain)
 {
-    begin_passing(log, domain);
+    begin_passing(log, domain, size);
     void *block = own->below.malloc(own->below.ctx, size);
     end_passing(log);
     if (block != NULL) {
@@ -262,7 +264,7 @@ own_malloc(ep_log *log, const layer *own, size_t size, ep_domain domain)
 static EP_COLD void *
 own_calloc(ep_log *log, const layer *own, size_t count, size_t size, ep_domain domain)
 {
-    begin_passing(log, domain);
+    begin_passing(log, domain, count * size);
     void *block = own->below.calloc(own->below.ctx, count, size);
     end_passing(log);
     if (block != NULL) {
@@ -285,7 +287,7 @@ own_realloc(ep_log *log, layer *own, void *old, size_t size, ep_domain domain,
         ep_py_end_event(log);
         return moved;
     }
-    begin_passing(log, domain);
+    begin_passing(log, domain, size);
     void *block = own->below.realloc(own->below.ctx, old, size);
     end_passing(log);
     if (block != NULL || old != NULL) {
@@ -303,9 +305,55 @@ own_free(ep_log *log, layer *own, void *block, ep_domain domain, void (*whole)(v
         ep_py_end_event(log);
         return;
     }
-    begin_passing(log, domain);
+    begin_passing(log, domain, 0);
     own->below.free(own->below.ctx, block);
     end_passing(log);
+}
+
+/* ---- What an allocator takes for itself -------------------------------------------------------- */
+
+/* The outermost allocator notes what it is asked for. */
+static INTO_HOOKS void
+note_asked(ep_log *log, ep_domain domain, size_t bytes)
+{
+    if (domain != EP_DOMAIN_RAW && EP_BUSY_AROUND(log->busy, domain) == 0) {
+        log->asked = bytes;
+    }
+}
+
+/* HOT. RAW asks no other allocator. */
+static INTO_HOOKS void
+note_asked_first(ep_log *log, ep_domain domain, size_t bytes)
+{
+    if (domain != EP_DOMAIN_RAW) {
+        log->asked = bytes;
+    }
+}
+
+/* In the hook of RAW, called by another allocator, with the block that it got. within: as in
+ * ep_inner_list(). */
+static INTO_HOOKS void
+list_inner(const ep_log *log, ep_domain domain, const void *block, size_t bytes, uint32_t within)
+{
+    if (domain == EP_DOMAIN_RAW && log != NULL && EP_BUSY_AROUND(log->busy, domain) != 0 &&
+        ep_inner_is(log, bytes) && block != NULL) {
+        ep_inner_list(block, within);
+    }
+}
+
+static INTO_HOOKS bool
+unlist_inner(ep_domain domain, const void *block, uint32_t *within)
+{
+    return domain == EP_DOMAIN_RAW && ep_inner_any() && ep_inner_unlist(block, within);
+}
+
+/* Frees what was allocated within other domains, and is freed outside of them. */
+static EP_COLD void
+put_inner_free(ep_log *log, ep_domain domain, const void *block, uint32_t within)
+{
+    if (within != 0) {
+        ep_log_put_free_within(log, ep_clock_ticks(), EP_KIND_FREE + domain, 0, (uintptr_t)block, within);
+    }
 }
 
 /* ---- Hooks, whole, for each operation ---------------------------------------------------------- */
@@ -324,13 +372,16 @@ whole_malloc(void *context, size_t size, ep_domain domain)
         ep_py_passing++;
         void *passed = below->malloc(below->ctx, size);
         ep_py_passing--;
+        list_inner(records ? ep_log_current : NULL, domain, passed, size, 0);
         return passed;
     }
+    note_asked(log, domain, size);
     ep_py_begin_below(log);
     void *block = below->malloc(below->ctx, size);
     ep_py_end_below(log);
     if (block != NULL) {
         put_block(log, EP_KIND_MALLOC, domain, size, block);
+        list_inner(log, domain, block, size, EP_BUSY_AROUND(log->busy, domain));
     }
     ep_py_leave_allocator(log, domain);
     return block;
@@ -350,13 +401,16 @@ whole_calloc(void *context, size_t count, size_t size, ep_domain domain)
         ep_py_passing++;
         void *passed = below->calloc(below->ctx, count, size);
         ep_py_passing--;
+        list_inner(records ? ep_log_current : NULL, domain, passed, count * size, 0);
         return passed;
     }
+    note_asked(log, domain, count * size);
     ep_py_begin_below(log);
     void *block = below->calloc(below->ctx, count, size);
     ep_py_end_below(log);
     if (block != NULL) {
         put_block(log, EP_KIND_CALLOC, domain, count * size, block);
+        list_inner(log, domain, block, count * size, EP_BUSY_AROUND(log->busy, domain));
     }
     ep_py_leave_allocator(log, domain);
     return block;
@@ -377,19 +431,27 @@ whole_realloc(void *context, void *old, size_t size, ep_domain domain,
             return own_realloc(ep_log_current, own, old, size, domain, whole);
         }
         ep_py_passing++;
+        bool was_inner = unlist_inner(domain, old, NULL);
         void *passed = below->realloc(below->ctx, old, size);
         ep_py_passing--;
+        if (was_inner && passed == NULL) {
+            ep_inner_list(old, 0);
+        }
+        list_inner(records ? ep_log_current : NULL, domain, passed, size, 0);
         return passed;
     }
     bool listed = old != NULL && ep_footprint_forget((uintptr_t)old);
+    (void)unlist_inner(domain, old, NULL);
     if (old != NULL && !listed) {
         put_free(log, EP_KIND_REALLOC_FREE, domain, old);
     }
+    note_asked(log, domain, size);
     ep_py_begin_below(log);
     void *block = below->realloc(below->ctx, old, size);
     ep_py_end_below(log);
     if (block != NULL) {
         put_block(log, old != NULL && !listed ? EP_KIND_REALLOC : EP_KIND_MALLOC, domain, size, block);
+        list_inner(log, domain, block, size, EP_BUSY_AROUND(log->busy, domain));
     } else if (old != NULL && !listed) {
         put_block(log, EP_KIND_REALLOC_FAILED, domain, size, old);
     }
@@ -409,16 +471,21 @@ whole_free(void *context, void *block, ep_domain domain, void (*whole)(void *, v
             own_free(ep_log_current, own, block, domain, whole);
             return;
         }
+        (void)unlist_inner(domain, block, NULL);
         ep_py_passing++;
         below->free(below->ctx, block);
         ep_py_passing--;
         return;
     }
+    uint32_t within = 0;
+    bool is_inner = unlist_inner(domain, block, &within);
     if (EP_UNLIKELY(ep_footprint_has_boxes()) &&
         ep_log_last_block(log) == (uintptr_t)block) {
         (void)ep_footprint_take_box(log);
     }
-    if (!ep_footprint_forget((uintptr_t)block)) {
+    if (is_inner && EP_BUSY_AROUND(log->busy, domain) == 0) {
+        put_inner_free(log, domain, block, within);
+    } else if (!ep_footprint_forget((uintptr_t)block)) {
         put_free(log, EP_KIND_FREE, domain, block);
     }
     ep_py_begin_below(log);
@@ -488,14 +555,18 @@ fast_malloc(layer *own, size_t size, ep_domain domain, void *(*whole)(void *, si
 {
     ep_log *log = ep_log_current;
     if (log->busy) {
-        return EP_UNLIKELY(ep_py_lists_own_blocks(log)) ? own_malloc(log, own, size, domain)
-                                                        : own->below.malloc(own->below.ctx, size);
+        if (EP_UNLIKELY(ep_py_lists_own_blocks(log))) {
+            return own_malloc(log, own, size, domain);
+        }
+        return domain == EP_DOMAIN_RAW && ep_inner_is(log, size) ? whole(own, size)
+                                                                 : own->below.malloc(own->below.ctx, size);
     }
     uint32_t site = site_now(log);
     if (EP_UNLIKELY(site > EP_ALLOC_SITE_MAX)) {
         return whole(own, size);
     }
     log->busy = EP_BUSY_IN(domain);
+    note_asked_first(log, domain, size);
     void *block = own->below.malloc(own->below.ctx, size);
     if (EP_LIKELY(block != NULL)) {
         put_block_now(log, EP_KIND_MALLOC + domain, size, block, site);
@@ -510,8 +581,11 @@ fast_calloc(layer *own, size_t count, size_t size, ep_domain domain,
 {
     ep_log *log = ep_log_current;
     if (log->busy) {
-        return EP_UNLIKELY(ep_py_lists_own_blocks(log))
-                   ? own_calloc(log, own, count, size, domain)
+        if (EP_UNLIKELY(ep_py_lists_own_blocks(log))) {
+            return own_calloc(log, own, count, size, domain);
+        }
+        return domain == EP_DOMAIN_RAW && ep_inner_is(log, count * size)
+                   ? whole(own, count, size)
                    : own->below.calloc(own->below.ctx, count, size);
     }
     uint32_t site = site_now(log);
@@ -519,6 +593,7 @@ fast_calloc(layer *own, size_t count, size_t size, ep_domain domain,
         return whole(own, count, size);
     }
     log->busy = EP_BUSY_IN(domain);
+    note_asked_first(log, domain, count * size);
     void *block = own->below.calloc(own->below.ctx, count, size);
     if (EP_LIKELY(block != NULL)) {
         put_block_now(log, EP_KIND_CALLOC + domain, count * size, block, site);
@@ -534,8 +609,11 @@ fast_realloc(layer *own, void *old, size_t size, ep_domain domain,
 {
     ep_log *log = ep_log_current;
     if (log->busy) {
-        return EP_UNLIKELY(ep_py_lists_own_blocks(log))
-                   ? own_realloc(log, own, old, size, domain, whole)
+        if (EP_UNLIKELY(ep_py_lists_own_blocks(log))) {
+            return own_realloc(log, own, old, size, domain, whole);
+        }
+        return domain == EP_DOMAIN_RAW && ep_inner_is(log, size)
+                   ? whole(own, old, size)
                    : own->below.realloc(own->below.ctx, old, size);
     }
     uint32_t site = site_now(log);
@@ -543,6 +621,7 @@ fast_realloc(layer *own, void *old, size_t size, ep_domain domain,
         return whole(own, old, size);
     }
     log->busy = EP_BUSY_IN(domain);
+    note_asked_first(log, domain, size);
     if (old != NULL) {
         ep_log_put_free_at(log, ep_clock_counter_halves(), EP_KIND_REALLOC_FREE + domain, site,
                            (uintptr_t)old);
@@ -619,14 +698,15 @@ fast_free(layer *own, void *block, ep_domain domain, void (*whole)(void *, void 
     }                                                                                             \
     static void *name##_realloc(void *context, void *old, size_t size)                            \
     {                                                                                             \
-        return is_plain(context) && !ep_footprint_active()                                        \
+        return is_plain(context) && !ep_footprint_active() &&                                     \
+                       !(DOMAIN == EP_DOMAIN_RAW && ep_inner_any())                               \
                    ? fast_realloc(context, old, size, DOMAIN, name##_realloc_whole)               \
                    : name##_realloc_whole(context, old, size);                                    \
     }                                                                                             \
     static void name##_free(void *context, void *block)                                           \
     {                                                                                             \
         if (is_plain(context) && block != NULL && !ep_footprint_has_boxes() &&                    \
-            !stack_may_be_torn(DOMAIN)) {                                                         \
+            !stack_may_be_torn(DOMAIN) && !(DOMAIN == EP_DOMAIN_RAW && ep_inner_any())) {         \
             fast_free(context, block, DOMAIN, name##_free_whole);                                 \
         } else {                                                                                  \
             name##_free_whole(context, block);                                                    \

@@ -144,6 +144,7 @@ adjust(ep_kind_set kinds)
     memcpy(had, recorded, sizeof had);
     ep_py_look_for_greenlets();
     if (was_out && kinds != 0) {
+        ep_inner_clear();
         ep_footprint_clear();    /* 512 KiB: not for a recorder of calls alone */
     }
 #if !EP_STATE_IS_OF_THREAD
