@@ -119,7 +119,9 @@ def main():
                 path = Path(folder) / f"out.{word}"
                 forget(trace)
                 try:
-                    took = measure(lambda path=path, word=word: trace.export(path, word))
+                    took = measure(
+                        lambda path=path, word=word: trace.export(path, word, force=True)
+                    )
                 except ModuleNotFoundError:
                     continue
                 note(best, word, took, path)

@@ -62,17 +62,31 @@ copy_string(const char *text)
 
 /* A new file of that name. Fails: -1, errno. */
 static int
-open_new(const char *path, bool replace)
+open_new(const char *path)
 {
-    if (replace) {
-        struct stat there;
-        /* Never truncated, because another process may have mapped it. */
-        if (lstat(path, &there) == 0 && (S_ISREG(there.st_mode) || S_ISLNK(there.st_mode)) &&
-            unlink(path) != 0) {
-            return -1;
-        }
-    }
     return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+/* The name of a new file until it replaces the one at `path`, which stays if the new one cannot be made.
+ * An existing file is never truncated, because another process may have mapped it. Returns: new (free); or
+ * NULL, without memory or if there is nothing at `path` that can be replaced: then *replaces is false. */
+static char *
+temporary_name(const char *path, bool *replaces)
+{
+    struct stat there;
+    *replaces = lstat(path, &there) == 0 && (S_ISREG(there.st_mode) || S_ISLNK(there.st_mode));
+    if (!*replaces) {
+        return NULL;
+    }
+    const char *end = strrchr(path, '/');
+    int folder = end != NULL ? (int)(end - path) + 1 : 0;
+    size_t room = (size_t)folder + 64;
+    char *name = ep_calloc(room, 1);
+    if (name != NULL) {
+        (void)snprintf(name, room, "%.*s.eventprof-%" PRIu64 "-%" PRIx64 ".part", folder, path,
+                       ep_os_process_id(), (uint64_t)ep_os_monotonic_ns());
+    }
+    return name;
 }
 
 /* Locks the file as long as the process lives, so that a reader knows that more events may come. It uses
@@ -114,6 +128,21 @@ expand(const char *pattern, uint64_t process_id, unsigned number)
     return path;
 }
 
+/* The pattern with %u before the suffix. Returns: new (free), or NULL. */
+static char *
+with_number(const char *pattern)
+{
+    size_t length = strlen(pattern);
+    const char *folder_end = strrchr(pattern, '/'), *dot = strrchr(pattern, '.');
+    const char *name = folder_end != NULL ? folder_end + 1 : pattern;
+    size_t stem = dot != NULL && dot > name ? (size_t)(dot - pattern) : length;
+    char *numbered = ep_calloc(length + 3, 1);
+    if (numbered != NULL) {
+        (void)snprintf(numbered, length + 3, "%.*s%%u%s", (int)stem, pattern, pattern + stem);
+    }
+    return numbered;
+}
+
 static bool
 wants_unused_name(const char *pattern)
 {
@@ -151,9 +180,9 @@ open_unused(ep_file *file, const char *pattern)
         if (file->path == NULL) {
             return EP_NOMEM;
         }
-        file->descriptor = open_new(file->path, false);
+        file->descriptor = open_new(file->path);
         if (file->descriptor < 0 && errno == ENOENT && make_folder(file->path)) {
-            file->descriptor = open_new(file->path, false);
+            file->descriptor = open_new(file->path);
         }
         if (file->descriptor >= 0 || errno != EEXIST) {
             break;
@@ -172,6 +201,45 @@ fill_kind_table(ep_file_kind table[EP_KIND_COUNT])
             strncpy(table[kind].word, info->word, EP_FILE_KIND_WORD_BYTES - 1);
         }
     }
+}
+
+/* Opens the file that file->path names, or that it will replace: then *temporary is its name until it is
+ * made, new (free). Returns: EP_OK, with file->descriptor (-1: errno says why), or EP_NOMEM. */
+static ep_status
+open_as_asked(ep_file *file, const ep_file_options *options, char **temporary)
+{
+    if (wants_unused_name(options->path)) {
+        return open_unused(file, options->path);
+    }
+    if (options->unused) {
+        char *pattern = with_number(options->path);
+        ep_status status = pattern != NULL ? open_unused(file, pattern) : EP_NOMEM;
+        int os_error = errno;
+        free(pattern);
+        errno = os_error;
+        return status;
+    }
+    bool replaces = false;
+    if (options->replace) {
+        *temporary = temporary_name(file->path, &replaces);
+        if (replaces && *temporary == NULL) {
+            return EP_NOMEM;
+        }
+    }
+    file->descriptor = open_new(replaces ? *temporary : file->path);
+    return EP_OK;
+}
+
+/* Removes a file that cannot be made. */
+static ep_status
+fail_new(ep_file *file, char *temporary, int os_error, ep_error *error)
+{
+    if (file->descriptor >= 0) {
+        (void)unlink(temporary != NULL ? temporary : file->path);
+    }
+    free(temporary);
+    free_file(file);
+    return os_error == 0 ? EP_NOMEM : ep_fail_os(error, os_error);
 }
 
 ep_status
@@ -201,25 +269,18 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
         free_file(file);
         return EP_NOMEM;
     }
-    if (!wants_unused_name(options->path)) {
-        file->descriptor = open_new(file->path, options->replace);
-    } else if (open_unused(file, options->path) != EP_OK) {
-        free_file(file);
-        return EP_NOMEM;
+    char *temporary = NULL;
+    if (open_as_asked(file, options, &temporary) != EP_OK) {
+        return fail_new(file, temporary, 0, error);
     }
     if (file->descriptor < 0) {
-        int os_error = errno;
-        free_file(file);
-        return ep_fail_os(error, os_error);
+        return fail_new(file, temporary, errno, error);
     }
-    file->alive = lock_alive(file->path, file->descriptor);
+    file->alive = lock_alive(temporary != NULL ? temporary : file->path, file->descriptor);
     errno = 0;
     file->header = ep_file_extend_locked(file, file->head_bytes);
     if (file->header == NULL) {
-        int os_error = errno;
-        (void)unlink(file->path);
-        free_file(file);
-        return os_error == 0 ? EP_NOMEM : ep_fail_os(error, os_error);
+        return fail_new(file, temporary, errno, error);
     }
     file->guard = ep_guard_begin(file->header);
     ep_file_header *header = file->header;
@@ -243,13 +304,14 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
     /* Done now, so that there is room for the state if the disk is full later. */
     errno = 0;
     if (!ep_file_move_state(file, 0, 0) || !ep_file_move_state(file, 1, 0)) {
-        int os_error = errno;
-        (void)unlink(file->path);
-        free_file(file);
-        return os_error == 0 ? EP_NOMEM : ep_fail_os(error, os_error);
+        return fail_new(file, temporary, errno, error);
     }
     /* Not as an initializer: gcc 15 and later warn about a text without its zero. */
     memcpy(header->magic, EP_FILE_MAGIC, sizeof header->magic);
+    if (temporary != NULL && rename(temporary, file->path) != 0) {
+        return fail_new(file, temporary, errno, error);
+    }
+    free(temporary);
     *out = file;
     return EP_OK;
 }
@@ -366,7 +428,7 @@ ep_file_create_for_child(const ep_file *parent)
     ep_file_options options = {
         .path = parent->child_path,
         .child_path = parent->child_path,
-        .replace = true,    /* an existing file is of an earlier process with the same id; but see %u */
+        .unused = true,    /* an existing file is of an earlier process with the same id */
         .packs = parent->packs,
         .metadata = (const char *)parent->header + EP_FILE_METADATA_OFFSET,
         .metadata_bytes = parent->header->metadata_bytes,

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from . import __version__, record
 from ._optional import require
+from .files import output
 from .trace import Trace
 from .trace.table import Table
 
@@ -259,10 +260,10 @@ def _command() -> str:
     return shlex.quote(str(script) if beside.startswith("..") else beside)
 
 
-def _write(trace: Trace, path: Path) -> list[str]:
+def _write(trace: Trace, path: Path, force: bool) -> list[str]:
     """Write the recording, or its events as a dataframe; give the lines that look at it."""
     if path.suffix == ".epr":
-        trace.save(path, force=True)
+        trace.save(path, force=force)
         verbs = "report", "events"
         return [f"  {_command()} {verb} {shlex.quote(str(path))}" for verb in verbs] + [
             "",
@@ -271,12 +272,13 @@ def _write(trace: Trace, path: Path) -> list[str]:
             "  >>> print(trace)",
         ]
     frame = trace.events.to_pandas()
-    if path.suffix == ".parquet":
-        frame.to_parquet(path)
-        line = f"pandas.read_parquet({str(path)!r})"
-    else:
-        frame.to_pickle(path, compression=None)
-        line = f"pandas.read_pickle({str(path)!r})"
+    reader = "read_parquet" if path.suffix == ".parquet" else "read_pickle"
+    line = f"pandas.{reader}({str(path)!r})"
+    with output.create(path, force) as new:
+        if path.suffix == ".parquet":
+            frame.to_parquet(new.path)
+        else:
+            frame.to_pickle(new.path, compression=None)
     return [
         "  >>> import pandas",
         f"  >>> events = {line}",
@@ -290,14 +292,25 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--out",
         metavar="FILE",
         type=Path,
-        default=Path("eventprof-demo.epr"),
-        help="the recording (.epr), or its events by pandas: .pkl, .parquet (default: %(default)s)",
+        help="the recording (.epr), or its events by pandas: .pkl, .parquet (default: "
+        "eventprof-demo.epr, or eventprof-demo-2.epr and so on if that exists)",
     )
+    parser.add_argument("-f", "--force", action="store_true", help="replace an existing file")
     given = parser.parse_args(arguments)
+    if given.out is None:
+        more = (Path(f"eventprof-demo-{number}.epr") for number in itertools.count(2))
+        names = itertools.chain([Path("eventprof-demo.epr")], more)
+        given.out = next(path for path in names if given.force or not os.path.lexists(path))
     if given.out.suffix not in (".epr", ".pkl", ".parquet"):
         parser.error(f"--out: {given.out} does not end with .epr, .pkl or .parquet")
     if not given.out.absolute().parent.is_dir():
         parser.error(f"--out: there is no folder {given.out.absolute().parent}")
+    try:
+        output.check(given.out, given.force)
+    except FileExistsError:
+        parser.error(f"--out: {given.out} exists already; -f replaces it")
+    except OSError as error:
+        parser.error(f"--out: {given.out}: {error.strerror}")
     return given
 
 
@@ -314,7 +327,8 @@ def main(arguments: list[str] | None = None) -> int:
     int
         The exit status.
     """
-    path = _arguments(arguments).out
+    given = _arguments(arguments)
+    path = given.out
     if path.suffix != ".epr":
         require("pandas", "pandas", f"--out *{path.suffix}")
     if path.suffix == ".parquet":
@@ -356,7 +370,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     began = time.perf_counter()
     try:
-        lines = _write(trace, path)
+        lines = _write(trace, path, given.force)
     except OSError as error:
         print(f"\nThe events could not be written: {error}", file=sys.stderr)
         return 1

@@ -18,7 +18,7 @@ def require(word):
 
 def export(trace, tmp_path, word, **options):
     path = tmp_path / f"out.{word}"
-    trace.export(path, word, **options)
+    trace.export(path, word, force=True, **options)
     return path
 
 

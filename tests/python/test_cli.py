@@ -393,7 +393,7 @@ def test_a_file_that_exists_is_not_replaced_unasked(tmp_path):
     forced = program("run", "-f", "-o", "x.epr", "main.py", cwd=tmp_path)
 
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.endswith("x.epr: exists already; -f replaces it\n")
+    assert refused.stderr.endswith("x.epr: exists already; -f replaces it, -o names another\n")
     assert kept == "precious"
     assert forced.stdout == "ran\n"
     assert eventprof.open(tmp_path / "x.epr").events

@@ -315,7 +315,7 @@ def test_a_folder_that_exists_is_not_replaced_unasked(tmp_path):
     refused = run(tmp_path, "-o", "out.epd", "main.py", status=2)
     run(tmp_path, "-f", "-o", "out.epd", "main.py")
 
-    assert refused.stderr.endswith("out.epd: exists already; -f replaces it\n")
+    assert refused.stderr.endswith("out.epd: exists already; -f replaces it, -o names another\n")
     assert len(eventprof.open(tmp_path / "out.epd").processes) == 4
 
 

@@ -689,7 +689,7 @@ def test_export_converts_them(tmp_path):
         if path.name == "pstats":
             continue
         out = tmp_path / "out.speedscope.json"
-        assert main(["export", str(path), "-o", str(out)]) == 0
+        assert main(["export", str(path), "-f", "-o", str(out)]) == 0
         assert exported.sums_of_speedscope(out) == sums_of(eventprof.open(path))
 
 

@@ -646,7 +646,10 @@ def test_a_page_that_exists_is_refused_before_a_recording_is_read(tmp_path, monk
         assert cli.main([verb, "none.epr", *words, "-o", output]) == 1
         # Nothing is said of the recording, which does not exist.
         said = capsys.readouterr().err
-        assert said == f"eventprof {verb}: {output}: exists already; -f replaces it\n"
+        assert (
+            said
+            == f"eventprof {verb}: {output}: exists already; -f replaces it, -o names another\n"
+        )
         assert cli.main([verb, "none.epr", *words, "-f", "-o", output]) == 1
         assert "none.epr" in capsys.readouterr().err
         assert (tmp_path / output).read_text() == "mine"

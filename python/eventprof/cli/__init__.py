@@ -168,6 +168,15 @@ class Failure(Exception):
         self.status = status
 
 
+#: The options that name the file, of verbs that have no -o.
+_OUTPUTS = {"demo": "--out"}
+
+
+def exists_already(output: str = "-o") -> str:
+    """Return what is said of a file that exists: how to replace it, and how to keep it."""
+    return f"exists already; -f replaces it, {output} names another"
+
+
 class Parser(argparse.ArgumentParser):
     """Reports an error in one line, and names the help page."""
 
@@ -240,6 +249,8 @@ def _guarded(verb: str, module: ModuleType | None, found: argparse.Namespace) ->
         return _INTERRUPTED
     except Failure as failure:
         said, failed = str(failure), failure.status
+    except FileExistsError as error:  # its text names the argument of the Python API
+        said = f"{error.filename}: {exists_already(_OUTPUTS.get(verb, '-o'))}"
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
         said = f"{where}{error.strerror or error}"

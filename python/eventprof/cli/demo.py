@@ -16,13 +16,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="FILE",
-        default="eventprof-demo.epr",
-        help="the recording (.epr), or its events by pandas: .pkl, .parquet (%(default)s)",
+        help="the recording (.epr), or its events by pandas: .pkl, .parquet "
+        "(eventprof-demo.epr, or eventprof-demo-2.epr and so on if that exists)",
     )
+    parser.add_argument("-f", "--force", action="store_true", help="replace an existing file")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it."""
     from ..demo import main
 
-    return main(["--out", arguments.out])
+    given = [] if arguments.out is None else ["--out", arguments.out]
+    return main([*given, *(["--force"] if arguments.force else [])])

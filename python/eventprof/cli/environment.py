@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 VARIABLE, OUTPUT = "EVENTPROF", "EVENTPROF_OUTPUT"
-_DEFAULT_OUTPUT = "eventprof-%p.epr"
+_DEFAULT_OUTPUT = "eventprof-%p%u.epr"
 
 _recorder: Any = None
 _counter: Any = None
@@ -59,13 +59,17 @@ def start() -> None:
         if modes.counted is not None:
             counter = make_counter(modes.counted)
             _report = None if modes.report is None else absolute(modes.report)
+            if _report is not None:
+                from ..files.output import check
+
+                check(_expanded(_report) or "")
             _process = os.getpid()
             counter.start()
             atexit.register(_finish_counting)
             _counter = counter
     except Exception as error:
         where = _expanded(getattr(error, "filename", None))
-        said = f"{where}: {error.strerror}" if isinstance(error, OSError) and where else error
+        said = f"{where}: {_why(error)}" if isinstance(error, OSError) and where else error
         what = "nothing is recorded" if _recorder is None else "nothing is counted"
         _say(f"{VARIABLE}={value}: {said}; {what}")
 
@@ -109,6 +113,15 @@ def _expanded(path: str | None) -> str | None:
     return None if path is None else expanded(path)
 
 
+def _why(error: OSError) -> str:
+    if not isinstance(error, FileExistsError):
+        return error.strerror or str(error)
+    # Nothing in the environment says that a file may be replaced.
+    if _recorder is None and _counter is None and os.environ.get(OUTPUT):
+        return f"exists already; name another file in {OUTPUT}, such as NAME-%p.epr"
+    return "exists already; name another file, in which %p is the process id"
+
+
 def _finish() -> None:
     if _recorder is not None and _recorder.state == "running":
         _recorder.stop()
@@ -125,7 +138,7 @@ def _finish_counting() -> None:
     try:
         write_counts(_counter, _report)
     except OSError as error:
-        _say(f"{error.filename or _report}: {error.strerror}; the counts are lost")
+        _say(f"{error.filename or _report}: {_why(error)}; the counts are lost")
 
 
 def cancel() -> None:

@@ -1,8 +1,9 @@
 """Turn a recording into a file that another tool reads.
 
---format says the format, or else the end of the output's name. An existing file is replaced when
-the new one is complete. -o - writes to standard output, and a file whose name ends with .gz is
-compressed. What the format cannot hold is listed on standard error.
+--format says the format, or else the end of the output's name. Without -o, the file is beside the
+recording: run.epr becomes run.trace.json, and its table of calls run.calls.csv. A file that exists
+is replaced only with -f, when the new one is complete. -o - writes to standard output, and a file
+whose name ends with .gz is compressed. What the format cannot hold is listed on standard error.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="OUT", help="the file to write; -: standard output"
     )
+    parser.add_argument("-f", "--force", action="store_true", help="replace an existing file")
     parser.add_argument(
         "--table",
         metavar="TABLE",
@@ -82,6 +84,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Export it."""
     from ..export import FORMATS, find_format
+    from ..files.output import check
 
     between = None
     try:
@@ -102,13 +105,16 @@ def run(arguments: argparse.Namespace) -> int:
     if output == "-" and arguments.json:
         raise Failure("--json says what was written to a file: -o names one", 2)
     if output is None:
-        output = os.path.splitext(arguments.file)[0] + FORMATS[word].extensions[0]
+        output = default_name(arguments.file, word, arguments.table)
+    if output != "-":
+        check(output, arguments.force)
     trace = load(arguments.file)
     try:
         with Bar(f"writing {word}") as bar:
             notes = trace.export(
                 sys.stdout.buffer if output == "-" else output,
                 word,
+                force=arguments.force,
                 table=arguments.table,
                 weight=arguments.weight,
                 threads=arguments.thread,
@@ -130,3 +136,16 @@ def run(arguments: argparse.Namespace) -> int:
         size = show_bytes(os.path.getsize(output))
         print(f"{output}: {word}, {size}{lost_as_well(trace)}")
     return 0
+
+
+def default_name(recording: str, word: str, table: str | None) -> str:
+    """Return the name of the file if the user gives none.
+
+    It has a word between the recording's name and the ending: orders.csv, beside orders.epr, is
+    most likely a file that the program reads or writes.
+    """
+    from ..export import FORMATS
+
+    known = FORMATS[word]
+    middle = table or "calls" if known.takes == "table" else "trace"
+    return f"{os.path.splitext(recording.rstrip('/'))[0]}.{middle}{known.extensions[0]}"

@@ -389,7 +389,7 @@ def make_counter(given: Mapping[str, Any]) -> Any:
     return count(**options)
 
 
-def write_counts(counter: Any, path: str | None) -> None:
+def write_counts(counter: Any, path: str | None, force: bool = False) -> None:
     """Write the report of a counter.
 
     Parameters
@@ -398,6 +398,8 @@ def write_counts(counter: Any, path: str | None) -> None:
         It must have been started.
     path : str or None
         The name of a file, in which %p and %h are replaced; None: standard error.
+    force : bool
+        Replace an existing file.
 
     Raises
     ------
@@ -409,7 +411,14 @@ def write_counts(counter: Any, path: str | None) -> None:
             print("eventprof: ", end="", file=sys.__stderr__)
             counter.report(sys.__stderr__)
         return
-    with open(expanded(path), "w", encoding="utf-8", errors="backslashreplace") as file:
+    from ..files.output import create
+
+    with (
+        create(expanded(path), force) as new,
+        open(
+            new.descriptor, "w", encoding="utf-8", errors="backslashreplace", closefd=False
+        ) as file,
+    ):
         counter.report(file, limit=1_000_000)
 
 
@@ -484,7 +493,9 @@ def explain(error: BaseException, output: str) -> str:
         if isinstance(error, FileExistsError) and not os.path.isfile(where) and not is_folder:
             return f"{where}: this is not a regular file; -o names another one"
     if isinstance(error, FileExistsError):
-        return f"{where}: exists already; -f replaces it"
+        from . import exists_already
+
+        return f"{where}: {exists_already()}"
     if isinstance(error, OSError):
         return f"{where}: {error.strerror or error}; -o names another place"
     return str(error) or type(error).__name__

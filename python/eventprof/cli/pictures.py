@@ -30,13 +30,10 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 def refuse(arguments: argparse.Namespace) -> None:
     """Fail if the page may not be written: before a recording is read, which may take long."""
-    path = arguments.output
-    if path is not None and not arguments.force and os.path.lexists(path):
-        raise _exists(path)
+    from ..files.output import check
 
-
-def _exists(path: str) -> Failure:
-    return Failure(f"{path}: exists already; -f replaces it")
+    if arguments.output is not None:
+        check(arguments.output, arguments.force)
 
 
 def finish(
@@ -63,7 +60,8 @@ def finish(
     int
         The exit status.
     """
-    from ..viewer.page import open_file, put, show_page
+    from ..files.output import put
+    from ..viewer.page import open_file, show_page
 
     path = arguments.output
     lost = "".join(lost_as_well(trace) for _, trace in traces)
@@ -77,10 +75,7 @@ def finish(
             made: Iterable[bytes] = [drawing().encode("utf-8", "backslashreplace")]
         else:
             made = parts()
-        try:
-            size = put(path, made, arguments.force)
-        except FileExistsError:
-            raise _exists(path) from None
+        size = put(path, made, arguments.force)
         events = " and ".join(f"{trace._facts['events']:,}" for _, trace in traces)
         said = f"{path}: {events} events{lost}, {show_bytes(size)}"
         if arguments.browser:

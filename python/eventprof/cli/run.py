@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
+import itertools
 import os
 import shlex
 import sys
@@ -209,6 +210,17 @@ def _program(words: list[str]) -> Program | None:
     return Program("stdin" if first == "-" else "script", first, rest)
 
 
+def _unused(directory: str, name: str) -> str:
+    """Return the default name of a recording: process ids come back, so it may be taken."""
+    for number in itertools.count(1):
+        ending = f"-{number}.epr" if number > 1 else ".epr"
+        output = os.path.join(directory, name + ending)
+        path = options.expanded(output)
+        if not os.path.lexists(path) and not os.path.lexists(family.folder_of(path)):
+            break
+    return output
+
+
 def _give_up(said: str) -> NoReturn:
     print(printable(f"eventprof run: {said}"), file=sys.stderr)
     sys.exit(2)
@@ -233,12 +245,11 @@ class Recording:
         self._arguments = arguments
         self._process = os.getpid()
         output = arguments.output
-        name = f"{program.name}-%p.epr"
         self._is_named = output is not None
         if output is None:
-            output = name
+            output = _unused("", f"{program.name}-%p")
         elif os.path.isdir(output) and not output.endswith(SUFFIX):
-            output = os.path.join(output.replace("%", "%%"), name)
+            output = _unused(output.replace("%", "%%"), f"{program.name}-%p")
             self._is_named = False
         self._output = options.absolute(output)
         self._folder: str | None = None
@@ -273,10 +284,12 @@ class Recording:
                 from .gathering import gather
 
                 self._gather = gather
-                family.prepare(self._folder, self._arguments.force)
+                family.refuse(self._folder, self._arguments.force)
             self.recorder = options.make_recorder(
                 self._options, self._output, self._arguments.force, self._folder
             )
+            if self._folder is not None:
+                family.remove_old(self._folder)  # last: options were right
         except (Error, OSError, TypeError, ValueError, MemoryError) as error:
             _give_up(options.explain(error, self._output))
         self.recorder._warns = False  # summary() tells about lost events
@@ -433,10 +446,13 @@ class Counting:
     def open(self) -> None:
         """Make the counter; exit with status 2 if that is not possible."""
         from .. import Error
+        from ..files import output
 
-        path = None if self._path is None else options.expanded(self._path)
-        if path is not None and os.path.isfile(path) and not self._arguments.force:
-            _give_up(f"{path}: exists already; -f replaces it")
+        try:
+            if self._path is not None:
+                output.check(options.expanded(self._path), self._arguments.force)
+        except OSError as error:
+            _give_up(options.explain(error, self._path or ""))
         try:
             self._counter = options.make_counter(self._options)
         except (Error, TypeError, ValueError) as error:
@@ -480,11 +496,12 @@ class Counting:
         if self._path is None and self._arguments.quiet:
             return
         try:
-            options.write_counts(self._counter, self._path)
+            options.write_counts(self._counter, self._path, self._arguments.force)
         except (OSError, ValueError) as error:
             if self._path is not None and sys.__stderr__ is not None:
+                said = options.explain(error, self._path)
                 with contextlib.suppress(OSError, ValueError):
-                    print(f"eventprof: {self._path}: {error}", file=sys.__stderr__)
+                    print(printable(f"eventprof: {said}; no counts are kept"), file=sys.__stderr__)
 
 
 def summary(recorder: Any) -> str:

@@ -7,9 +7,7 @@ copied.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from . import Failure, rows
@@ -47,26 +45,17 @@ def refuse(arguments: argparse.Namespace) -> None:
     """Fail if the archive may not be written: before a recording is read, which may take long."""
     from ..files.saving import check
 
-    with _failures(arguments):
-        check(arguments.output, arguments.force)
-
-
-@contextlib.contextmanager
-def _failures(arguments: argparse.Namespace) -> Iterator[None]:
     try:
-        yield
+        check(arguments.output, arguments.force)
     except ValueError as error:
         raise Failure(str(error), 2) from None
-    except FileExistsError:
-        raise Failure(f"{arguments.output}: exists already; -f replaces it") from None
 
 
 def write(verb: str, trace: Trace, arguments: argparse.Namespace, sources: list[str]) -> int:
     """Write an archive, and say how large it is."""
     from ..show.drawing import show_bytes
 
-    with _failures(arguments):
-        trace.save(arguments.output, force=arguments.force)
+    trace.save(arguments.output, force=arguments.force)
     before = sum(map(_bytes_of, sources))
     after = os.path.getsize(arguments.output)
     if arguments.json:

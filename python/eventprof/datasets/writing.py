@@ -13,7 +13,7 @@ from typing import Any
 
 from .._optional import require
 from .._words import plural
-from ..files import family
+from ..files import family, output
 from .ids import file_name
 from .parts import EVENTS, PARTIALS, ROWS, SAME, Recording
 
@@ -150,9 +150,8 @@ def _mark(folder: Path) -> None:
     """Make the folder a dataset."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"format": FORMAT, "tables": {**PARTIALS, **ROWS, **EVENTS}}, indent=1)
-    new = folder / f".{MARK}-{os.getpid()}"
-    new.write_text(text + "\n", encoding="utf-8")
-    new.replace(folder / MARK)
+    # `check` found that the folder is empty or that the file is a dataset's.
+    output.put(folder / MARK, [f"{text}\n".encode()], force=True)
 
 
 def _remove_empty(folder: Path, was_there: bool) -> None:
@@ -182,7 +181,8 @@ def check(folder: Path, *, or_empty: bool = False) -> None:
     if not folder.exists():
         raise FileNotFoundError(2, "there is no such dataset", str(folder))
     try:
-        made = json.loads((folder / MARK).read_text(encoding="utf-8"))["format"]
+        mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
+        made, _ = mark["format"], mark["tables"]
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(
             f"{folder}: this is not a dataset: it has no {MARK}; 'eventprof dataset RECORDING... "
@@ -255,6 +255,7 @@ def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
         # "processes" comes last: without it, readers know that the conversion is not done.
         for table in sorted(made, key=lambda each: each == "processes"):
             (folder / table).mkdir(exist_ok=True)
+            # The name is an id of the process: an existing file is an earlier conversion of it.
             (work / table / name).replace(folder / table / name)
         if not (folder / MARK).exists():  # another process had nothing to write, and removed it
             _mark(folder)

@@ -7,7 +7,6 @@ cannot hold.
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import importlib
 import os
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from .._words import did_you_mean
+from ..files import output
 from ..recording.quantities import parse_duration
 
 if TYPE_CHECKING:
@@ -159,6 +159,7 @@ def export(
     path: str | os.PathLike[str] | IO[bytes],
     format: str | None = None,
     *,
+    force: bool = False,
     table: str | None = None,
     weight: str | None = None,
     threads: Sequence[str] | str | None = None,
@@ -175,6 +176,8 @@ def export(
         raise TypeError(f"path must be str, path-like or a binary file, not {path!r}")
     word = find_format(target, format)
     known = FORMATS[word]
+    if target is not None:
+        _check_file(target, known, word, force)
     options = Options(
         _checked("table", table, TABLES, "calls", known, word),
         _checked("weight", weight, WEIGHTS, "self", known, word),
@@ -199,7 +202,7 @@ def export(
             raise ValueError(f"format: {word} needs a file of its own, and cannot go to a stream")
         module.write(view, path, options)
     else:
-        _write_file(module, view, target, options, known.path)
+        _write_file(module, view, target, options, known.path, force)
     return options.notes
 
 
@@ -247,38 +250,22 @@ def _checked_between(
 
 
 def _write_file(
-    module: object, view: object, target: str, options: Options, own_file: bool
+    module: object, view: object, target: str, options: Options, own_file: bool, force: bool
 ) -> None:
-    """Write a temporary file beside the target, then rename it: the target is never half a file."""
-    try:
-        facts = os.stat(target)
-    except FileNotFoundError:
-        facts = None
-    if facts is not None and not stat.S_ISREG(facts.st_mode) and not own_file:
-        # A device or a pipe must not be replaced by a regular file.
-        with open(target, "wb") as out:
+    """Write the file, which gets its name when it is complete."""
+    with output.create(target, force) as new, open(new.descriptor, "wb", closefd=False) as out:
+        options.path = new.path
+        if own_file or not target.endswith(".gz") or getattr(module, "COMPRESSED", False):
             module.write(view, out, options)  # type: ignore[attr-defined]
-        return
-    real = os.path.realpath(target)  # a symbolic link stays a link
-    beside = f"{real}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
-    try:
-        # os.open() with mode 0o666: the umask decides what other users may do.
-        fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, target) from None
-    try:
-        with open(fd, "wb") as out:
-            if facts is not None:
-                os.fchmod(fd, stat.S_IMODE(facts.st_mode))
-            options.path = beside
-            if own_file or not target.endswith(".gz") or getattr(module, "COMPRESSED", False):
-                module.write(view, out, options)  # type: ignore[attr-defined]
-            else:
-                with gzip.GzipFile("", "wb", 6, out, mtime=0) as compressed:
-                    module.write(view, compressed, options)  # type: ignore[attr-defined]
-        if own_file and facts is not None:
-            os.chmod(beside, stat.S_IMODE(facts.st_mode))  # the library may have made a new file
-        os.replace(beside, real)
-    finally:
-        with contextlib.suppress(FileNotFoundError):  # it was renamed
-            os.unlink(beside)
+        else:
+            with gzip.GzipFile("", "wb", 6, out, mtime=0) as compressed:
+                module.write(view, compressed, options)  # type: ignore[attr-defined]
+
+
+def _check_file(target: str, known: Format, word: str, force: bool) -> None:
+    """Raise the errors about the file, before the trace is read."""
+    facts = output.check(target, force)
+    if known.path and facts is not None and not stat.S_ISREG(facts.st_mode):
+        raise ValueError(
+            f"format: {word} needs a file of its own, and {target} is not a regular file"
+        )

@@ -10,7 +10,6 @@ This module imports neither NumPy nor the tables: `eventprof run` uses it at the
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -18,18 +17,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..recording.arguments import MEMBER, SUFFIX
+from . import output
 
 MANIFEST = "manifest.json"
 #: Of the manifest.
 FORMAT = 1
 
 
-def folder_of(output: str) -> str:
+def folder_of(path: str) -> str:
     """Give the folder for the children of a process that records into a file.
 
     Parameters
     ----------
-    output : str
+    path : str
         The file, or the folder itself.
 
     Returns
@@ -37,9 +37,9 @@ def folder_of(output: str) -> str:
     str
         ``NAME.epd`` for ``NAME.epr``.
     """
-    if output.endswith(SUFFIX):
-        return output
-    return output.removesuffix(".epr") + SUFFIX
+    if path.endswith(SUFFIX):
+        return path
+    return path.removesuffix(".epr") + SUFFIX
 
 
 def member_pattern(folder: str) -> str:
@@ -210,25 +210,38 @@ def ancestors_of(parent_pid: Any, known: Any) -> tuple[int, ...]:
 # ---- Made by eventprof run -----------------------------------------------------------------------
 
 
-def prepare(folder: str, force: bool) -> None:
-    """See to it that a folder has no recordings of an earlier run.
+def refuse(folder: str, force: bool) -> None:
+    """Fail if a folder has recordings of an earlier run.
 
     Raises
     ------
     FileExistsError
         It has some, and `force` was not given.
     OSError
+        It is not a folder.
+    """
+    if _old(folder) and not force:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), folder)
+
+
+def remove_old(folder: str) -> None:
+    """Remove the recordings of an earlier run; the user asked for that.
+
+    Raises
+    ------
+    OSError
         They cannot be removed.
     """
+    for name in _old(folder):
+        os.unlink(os.path.join(folder, name))
+
+
+def _old(folder: str) -> list[str]:
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
-        return
-    old = [name for name in names if name.endswith(".epr") or name == MANIFEST]
-    if old and not force:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), folder)
-    for name in old:
-        os.unlink(os.path.join(folder, name))
+        return []
+    return [name for name in names if name.endswith(".epr") or name == MANIFEST]
 
 
 def take_in(folder: str, path: str, keep: bool) -> str:
@@ -256,7 +269,10 @@ def take_in(folder: str, path: str, keep: bool) -> str:
         number += 1
         inside = os.path.join(folder, f"{name}-{number}.epr")
     try:
-        (os.link if keep else os.rename)(path, inside)
+        if keep:
+            os.link(path, inside)
+        else:
+            os.rename(path, inside)
     except OSError:  # no hard links here, or no rights
         return path
     return inside
@@ -338,12 +354,7 @@ def write_manifest(folder: str, processes: Sequence[dict[str, Any]]) -> None:
     ]
     document = {"format": FORMAT, "eventprof": _core.VERSION, "processes": rows}
     target = os.path.join(folder, MANIFEST)
-    beside = f"{target}.{os.getpid()}.tmp"
-    try:
-        with open(beside, "w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1, default=str)  # ASCII: arguments may hold surrogates
-        os.replace(beside, target)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
+    # ASCII: arguments may hold surrogates.
+    text = json.dumps(document, indent=1, default=str).encode("ascii")
+    # The folder had no manifest when the program began.
+    output.put(target, [text], force=True)

@@ -1,22 +1,16 @@
-"""Writes traces to files: handles errors of the system, and never leaves an incomplete file.
+"""Writes traces to archives; output.py has the rule for existing files and for errors.
 
 It imports neither NumPy nor the tables, because `eventprof run` uses it at the end of programs.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
-import stat
 from collections.abc import Callable
 from typing import Any
 
 from .. import _core
-
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-#: A file system without hard links.
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
+from . import output
 
 
 def save(
@@ -60,25 +54,9 @@ def write(
     rights: int = 0o666,
 ) -> None:
     """Write an archive that `put` writes to a file descriptor; the rest is as of `save`."""
-    target = os.fspath(path)
-    if not isinstance(target, str):
-        raise TypeError(f"path must be str or path-like, not {path!r}")
-    facts = check(target, force)
-    try:
-        if facts is not None and not stat.S_ISREG(facts.st_mode):
-            _write_device(put, target)
-        else:
-            _write(put, target, facts, force, rights)
-    except OSError as error:
-        if error.errno in _NO_ROOM:
-            text = (
-                f"{os.strerror(error.errno)}; the trace is still there: make room, or save it "
-                "on another disk"
-            )
-            raise OSError(error.errno, text, target) from None
-        if error.errno is not None and error.filename != target:
-            raise OSError(error.errno, error.strerror, target) from None
-        raise
+    check(path, force)
+    with output.create(path, force, rights) as new:
+        put(new.descriptor)
 
 
 def to_bytes(core: _core.Trace, recorder_metadata: dict[str, Any]) -> bytes:
@@ -121,72 +99,12 @@ def _check_name(target: str) -> None:
         )
 
 
-def check(target: str, force: bool) -> os.stat_result | None:
-    """Raise what `write` would raise at once; give what is known of an existing file."""
-    _check_name(target)
-    try:
-        facts = os.stat(target)
-    except FileNotFoundError:
-        return None
-    if stat.S_ISDIR(facts.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
-    if not force:
-        raise _exists(target)
-    return facts
-
-
-def _exists(target: str) -> FileExistsError:
-    text = f"{os.strerror(errno.EEXIST)}; force=True replaces it"
-    return FileExistsError(errno.EEXIST, text, target)
-
-
-def _write_device(put: Callable[[int], None], target: str) -> None:
-    """Write to something that is not a regular file, and must not be replaced by one."""
-    fd = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        put(fd)
-    finally:
-        os.close(fd)
-
-
-def _write(
-    put: Callable[[int], None],
-    target: str,
-    facts: os.stat_result | None,
-    force: bool,
-    rights: int,
-) -> None:
-    """Write a temporary file, then rename it: the target is never incomplete."""
-    target = os.path.realpath(target)  # a link stays a link
-    beside = f"{target}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, rights)
-    try:
-        try:
-            if facts is not None:
-                os.fchmod(fd, stat.S_IMODE(facts.st_mode) & rights)
-            put(fd)
-        finally:
-            os.close(fd)
-        if force:
-            os.replace(beside, target)
-        else:
-            _name(beside, target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):  # the file has its name now
-            os.unlink(beside)
-
-
-def _name(beside: str, target: str) -> None:
-    """Give a file its name, unless another file got that name meanwhile."""
-    try:
-        os.link(beside, target)
-    except FileExistsError:
-        raise _exists(target) from None
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
-        os.replace(beside, target)
+def check(path: str | os.PathLike[str], force: bool = False) -> None:
+    """Raise the error that `write` would raise at once: call this before a long computation."""
+    target = os.fspath(path)
+    if isinstance(target, str):
+        _check_name(target)
+    output.check(path, force)
 
 
 # JSON has no tuples; the recorder's metadata have no lists: file.py reads them so.

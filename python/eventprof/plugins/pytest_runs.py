@@ -19,6 +19,7 @@ import pytest
 from _pytest.runner import call_and_report
 
 from .._words import plural, show_bytes, show_ns
+from ..files import output
 from .counts import Counts, count
 from .difference import changes, explain
 from .limits import COUNTS, SIZES, Wanted, wanted
@@ -317,12 +318,13 @@ class Runs:
             return
         try:
             folder = Path(self._config.rootpath / self._config.option.eventprof_dir)
-            folder.mkdir(parents=True, exist_ok=True)
-            if not (ignored := folder / ".gitignore").exists():
-                ignored.write_text("*\n", encoding="utf-8")
+            if not folder.exists():  # version control ignores this folder, but not one of the user
+                folder.mkdir(parents=True)
+                output.put(folder / ".gitignore", [b"*\n"])
             name = re.sub(r"[^\w.=-]+", "-", item.nodeid.replace("::", "-")).strip("-")
             path = folder / f"{name[-150:]}.epr"
-            window.trace.save(path, force=True)
+            # The recording of an earlier run is replaced, and nothing else.
+            window.trace.save(path, force=output.is_recording(path))
             result.data["archive"] = os.path.relpath(path, self._config.invocation_params.dir)
         except Exception as error:
             result.data["why"] = say(error)

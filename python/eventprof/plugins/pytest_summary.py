@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from .._words import plural, printable, show_bytes, show_ns
+from ..files import output
 from .limits import COUNTS, SIZES
 from .snapshot import VERSION, Snapshot
 from .window import say
@@ -29,6 +30,16 @@ _STATES = (
     ("uncounted", "not counted"),
 )
 _MOST_REASONS = 20
+
+
+def _is_own(path: str) -> bool:
+    """Return whether a file was written by --eventprof-json."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and list(found) == ["format", "python", "tests"]
 
 
 class Summary:
@@ -87,9 +98,9 @@ class Summary:
             name: {key: value for key, value in each.items() if key != "entry"}
             for name, each in sorted(self._results.items())
         }
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"format": 1, "python": VERSION, "tests": tests}, file, indent=1)
-            file.write("\n")
+        text = json.dumps({"format": 1, "python": VERSION, "tests": tests}, indent=1)
+        # CI writes the same file in each run, so the one of an earlier run is replaced.
+        output.put(path, [f"{text}\n".encode()], force=_is_own(path))
 
     # ---- The terminal ----------------------------------------------------------------------------
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..files import output
 from .counts import Counts, Row
 from .limits import COUNTS, SIZES
 
@@ -79,18 +78,8 @@ class Snapshot:
             known.pop(name, None)
         python = ".".join(map(str, sys.version_info[:3]))
         self._whole[VERSION] = {"python": python, "tests": known}
-        text = _encode(self._whole)
-        handle, name = tempfile.mkstemp(".part", ".eventprof-", self.path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(name, 0o666 & ~mask)
-            os.replace(name, self.path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        # The constructor refuses a file that has no counts: an existing file is its own.
+        output.put(self.path, [_encode(self._whole).encode()], force=True)
 
 
 def _encode(whole: Mapping[str, Any]) -> str:

@@ -191,6 +191,7 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
         path: str | os.PathLike[str] | IO[bytes],
         format: str | None = None,
         *,
+        force: bool = False,
         table: str | None = None,
         weight: str | None = None,
         threads: Sequence[str] | str | None = None,
@@ -204,12 +205,13 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
         Parameters
         ----------
         path : str, path-like or binary file
-            Where to. A file that is there is replaced, whole or not at all. A name that ends with
-            ``.gz`` is compressed.
+            Where to. A name that ends with ``.gz`` is compressed.
         format : str, optional
             perfetto, chrome, firefox, speedscope, collapsed, callgrind, pprof, pstats, csv, jsonl,
             parquet, arrow, sqlite, duckdb or otlp; without, what the file's name ends with says
             which.
+        force : bool
+            Replace an existing file, when the new one is complete.
         table : str, optional
             Of csv, jsonl, parquet and arrow: which table; calls without.
         weight : str, optional
@@ -238,6 +240,8 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
         ValueError
             There is no such format, table, thread or function; or the format cannot do what was
             asked.
+        FileExistsError
+            The file exists, and `force` was not given.
         ModuleNotFoundError
             The format needs a package that is not installed.
         OSError
@@ -259,6 +263,7 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
             self,
             path,
             format,
+            force=force,
             table=table,
             weight=weight,
             threads=threads,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from ..files import output
 from .data import find_title, sections
 from .planes import wide
 
@@ -170,34 +171,7 @@ def write(
     OSError
         The file cannot be written; no part of it is left.
     """
-    return put(path, parts(trace, title, grain, source), force)
-
-
-def put(path: str | os.PathLike[str], given: Iterable[bytes], force: bool = False) -> int:
-    """Write a file from its parts, as `write` does: it appears only when it is complete."""
-    path = os.fspath(path)
-    if not force and os.path.lexists(path):
-        raise FileExistsError(17, "exists already; force=True replaces it", path)
-    folder = os.path.dirname(path) or "."
-    try:
-        handle, name = tempfile.mkstemp(".part", ".eventprof-", folder)
-    except OSError as error:  # it would name the temporary file
-        raise OSError(error.errno, error.strerror, path) from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            size = sum(file.write(part) for part in given)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        if force:
-            os.replace(name, path)
-        else:
-            os.link(name, path)  # fails if a file of this name appeared meanwhile
-            os.unlink(name)
-    except BaseException:
-        os.unlink(name)
-        raise
-    return size
+    return output.put(path, parts(trace, title, grain, source), force)
 
 
 def load() -> None:
@@ -229,7 +203,7 @@ def open_page(
 def show_page(given: Iterable[bytes]) -> str:
     """Write a page from its parts, and open it in the browser, as `open_page` does."""
     path = os.path.join(tempfile.mkdtemp(prefix="eventprof-"), "page.html")
-    put(path, given)
+    output.put(path, given)
     open_file(path)
     return path
 

@@ -104,7 +104,7 @@ open_file(ep_py_recorder *self, const ep_source *calls)
     ep_status status = ep_file_create(&options, &file, &error);
     if (status != EP_OK && error.os_error != 0) {
         const char *hint = error.os_error == EEXIST
-                               ? "it exists already; force=True (run: --force) replaces it"
+                               ? "exists already; force=True replaces it"
                                : error.text;
         PyObject *arguments = Py_BuildValue(
             "isN", error.os_error, hint, PyUnicode_DecodeFSDefault(PyBytes_AS_STRING(self->output)));

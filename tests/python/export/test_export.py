@@ -115,13 +115,13 @@ def test_a_file_is_replaced_whole_or_not_at_all(word, tmp_path):
     module.write = breaks
     try:
         with pytest.raises(Broken):
-            trace.export(path)
+            trace.export(path, force=True)
     finally:
         module.write = whole
     assert path.read_bytes() == b"what was there"
     assert os.listdir(tmp_path) == [path.name]
 
-    trace.export(path)
+    trace.export(path, force=True)
 
     assert path.read_bytes() != b"what was there"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
@@ -223,7 +223,7 @@ def saved(nasty, tmp_path):
 def test_the_verb_writes_beside_the_recording(saved, capsys):
     assert main(["export", str(saved), "--format", "speedscope"]) == 0
 
-    path = saved.with_suffix(".speedscope.json")
+    path = saved.with_suffix(".trace.speedscope.json")
     assert capsys.readouterr().out.startswith(f"{path}: speedscope, ")
     assert exported.sums_of_speedscope(path) == sums_of(eventprof.open(saved))
 

@@ -316,10 +316,12 @@ def test_memory_grows_by_a_few_bytes_for_a_call(short_and_long, tmp_path, monkey
         for name in TABLES:
             for column in getattr(trace, name)._columns.values():
                 column.values()
-        trace.export(tmp_path / f"warm.{word}", word)  # what is made once belongs to the trace
+        trace.export(
+            tmp_path / f"warm.{word}", word, force=True
+        )  # what is made once belongs to the trace
         tracemalloc.start()
         try:
-            trace.export(tmp_path / f"x.{word}", word)
+            trace.export(tmp_path / f"x.{word}", word, force=True)
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()

@@ -73,7 +73,10 @@ def test_view_writes_a_page(trace, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith(f"page.html: {len(trace.events):,} events, ")
     assert set(sections_of((tmp_path / "page.html").read_bytes())) >= {"head", "c0"}
     assert cli.main(["view", "a.epr", "-o", "page.html"]) == 1
-    assert capsys.readouterr().err == "eventprof view: page.html: exists already; -f replaces it\n"
+    assert (
+        capsys.readouterr().err
+        == "eventprof view: page.html: exists already; -f replaces it, -o names another\n"
+    )
     before = (tmp_path / "page.html").stat().st_size
     assert (
         cli.main(
