@@ -22,9 +22,10 @@ import pytest
 import eventprof
 from eventprof import cli
 from eventprof.cli import pictures
+from eventprof.files.output import put
 from eventprof.viewer import flamegraph, write
 from eventprof.viewer.heatmap import MODULES, heatmap
-from eventprof.viewer.page import assemble, put
+from eventprof.viewer.page import assemble
 from eventprof.viewer.planes import compress
 from eventprof.viewer.source import find_source
 
