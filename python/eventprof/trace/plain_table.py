@@ -104,7 +104,8 @@ class PlainTable:
         known = () if name == "_columns" else self._columns
         if name in known:
             return self[name]
-        said = f"a table has no attribute {name!r}{did_you_mean(name, [*known, *dir(type(self))])}"
+        public = [each for each in dir(type(self)) if not each.startswith("_")]
+        said = f"a table has no attribute {name!r}{did_you_mean(name, [*known, *public])}"
         raise AttributeError(said, name=name, obj=self)
 
     def __dir__(self) -> list[str]:

@@ -1,0 +1,53 @@
+"""How a program ends under eventprof, and what its messages say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from running import environment
+
+import eventprof
+
+PACKAGE = Path(__file__).parents[2] / "python" / "eventprof"
+
+#: The second Ctrl-C comes while the traceback is shown, the third before the last function at exit is called.
+INTERRUPTED = """\
+import _thread, atexit, sys
+class Stream:
+    def __init__(self, stream):
+        self.stream, self.writes = stream, 0
+    def write(self, text):
+        self.writes += 1
+        if self.writes == 1:
+            _thread.interrupt_main()
+        return self.stream.write(text)
+    def flush(self):
+        self.stream.flush()
+sys.stderr = Stream(sys.stderr)
+atexit.register(_thread.interrupt_main)
+def work():
+    raise KeyboardInterrupt
+work()
+"""
+
+
+def run(folder, *words, **env):
+    return subprocess.run(
+        [sys.executable, *words], cwd=folder, env=environment() | env, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+
+
+def test_hints_name_nothing_private():
+    with eventprof.record(memory=False) as rec:
+        sorted("text")
+
+    for name in ("headline", "colum", "row_type", "leng"):
+        with pytest.raises(AttributeError) as error:
+            getattr(rec.trace.functions, name)
+        assert "'_" not in str(error.value)
+    with pytest.raises(AttributeError, match="did you mean 'columns'"):
+        _ = rec.trace.functions.column
