@@ -10,6 +10,7 @@ import pytest
 from running import environment
 
 import eventprof
+from eventprof import cli
 
 PACKAGE = Path(__file__).parents[2] / "python" / "eventprof"
 
@@ -51,3 +52,12 @@ def test_hints_name_nothing_private():
         assert "'_" not in str(error.value)
     with pytest.raises(AttributeError, match="did you mean 'columns'"):
         _ = rec.trace.functions.column
+
+
+def test_diff_says_that_a_second_recording_is_missing(capsys):
+    assert cli.main(["diff", "one.epr"]) == 2
+
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "eventprof diff: there is nothing to compare one.epr with: name a second recording"
+    )

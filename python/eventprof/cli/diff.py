@@ -28,8 +28,12 @@ EXAMPLES = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Say which arguments there are."""
+    parser.usage = "eventprof diff [OPTION...] BEFORE AFTER"
     add_file(parser, "before")
-    add_file(parser, "after")
+    # Not required by argparse, whose message would not say what is missing.
+    parser.add_argument(
+        "after", metavar="FILE", nargs="?", help="the recording to compare it with, the later one"
+    )
     parser.add_argument(
         "--sort",
         choices=_SORTS,
@@ -42,6 +46,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare them."""
+    if arguments.after is None:
+        raise Failure(
+            f"there is nothing to compare {arguments.before} with: name a second recording, the "
+            "later one (eventprof diff BEFORE AFTER)",
+            2,
+        )
     before, after = (load(path, fold=True) for path in (arguments.before, arguments.after))
     try:
         table = before.diff(after)
