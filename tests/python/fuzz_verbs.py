@@ -66,7 +66,7 @@ def record(path: Path, rng: random.Random) -> None:
     """Write a log: of several threads, with lines, or full, as it comes."""
     options: dict = {"output": path, "lines": rng.random() < 0.2, "memory": rng.random() < 0.8}
     if rng.random() < 0.3:
-        options |= {"buffer": "64 KiB", "on_full": rng.choice(["overwrite", "stop"])}
+        options |= {"buffer": "1 MiB", "on_full": rng.choice(["overwrite", "stop"])}
     if rng.random() < 0.2:
         options["max_depth"] = rng.randrange(1, 4)
     seeds = [rng.random() for _ in range(rng.randrange(0, 4))]

@@ -54,6 +54,36 @@ def test_hints_name_nothing_private():
         _ = rec.trace.functions.column
 
 
+@pytest.mark.parametrize("value", [5, "5", "100 kB", (1 << 20) - 1])
+def test_a_buffer_is_a_mebibyte_at_least(value):
+    for make in (lambda: eventprof.record(buffer=value), lambda: eventprof.flight_recorder(value)):
+        with pytest.raises(
+            ValueError, match=f"buffer must be 1 MiB or more, not {value!r}: a number"
+        ):
+            make()
+    with pytest.raises(ValueError, match="memory_above must be 1 MiB or more"):
+        eventprof.flight_recorder(memory_above=value)
+
+
+def test_a_short_buffer_is_refused_in_the_shell_and_in_the_environment(tmp_path):
+    (tmp_path / "program.py").write_text("print('runs')\n")
+
+    done = run(tmp_path, "-m", "eventprof", "run", "--buffer", "5", "program.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "buffer must be 1 MiB or more, not '5': a number without a unit is bytes" in done.stderr
+
+    done = run(tmp_path, "program.py", EVENTPROF="buffer=5")
+    assert done.stdout == "runs\n"
+    assert "buffer must be 1 MiB or more, not '5'" in done.stderr
+
+
+def test_ten_nanoseconds_of_flight_are_a_mistake():
+    with pytest.raises(
+        ValueError, match="min_age must be 1 ms or more, not 10: .* write it as '10 s'"
+    ):
+        eventprof.flight_recorder("1 MiB", 10)
+
+
 def test_diff_says_that_a_second_recording_is_missing(capsys):
     assert cli.main(["diff", "one.epr"]) == 2
 

@@ -88,7 +88,14 @@ def test_sizes(value, size):
 @pytest.mark.parametrize(
     ("arguments", "error", "parts"),
     [
-        ({"buffer": 0}, ValueError, ["buffer", "1 byte or more", "0"]),
+        ({"buffer": 0}, ValueError, ["buffer", "1 MiB or more", "0"]),
+        (
+            {"buffer": 5},
+            ValueError,
+            ["buffer", "1 MiB or more, not 5: a number without a unit is bytes"],
+        ),
+        ({"buffer": "5"}, ValueError, ["buffer", "1 MiB or more, not '5'", "'64 MiB'"]),
+        ({"buffer": (1 << 20) - 1}, ValueError, ["buffer", "1 MiB or more"]),
         ({"buffer": -5}, ValueError, ["buffer", "-5"]),
         ({"buffer": "0 MiB"}, ValueError, ["buffer", "'0 MiB'"]),
         ({"buffer": 0.5}, TypeError, ["buffer", "0.5", "int"]),
@@ -419,7 +426,7 @@ def test_threads_all_or_current():
 
 
 def test_loss_is_counted():
-    with eventprof.record(buffer=1, memory=False) as rec:
+    with eventprof.record(buffer=1 << 20, memory=False) as rec:
         tree(200_000)
 
     trace = rec.trace
@@ -437,7 +444,7 @@ def test_loss_is_counted():
 
 
 def test_on_full_stop_keeps_the_head():
-    with eventprof.record(buffer=1, memory=False, on_full="stop") as rec:
+    with eventprof.record(buffer=1 << 20, memory=False, on_full="stop") as rec:
         tree(200_000)
 
     assert rec.trace.loss.reason == "limit"

@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 from ..recording import arguments
 from ..recording.events import OF_C_CALLS, OF_CALLS, numpy_choice
 from ..recording.options import Options, describe_run
-from ..recording.quantities import parse_size
+from ..recording.quantities import LEAST_BUFFER, parse_size
 from ..recording.recorder import Recorder as SharedRecorder
 from . import decode
 from .core import missing
@@ -110,7 +110,7 @@ def record(
                 "backend='auto' takes sys.setprofile")  # fmt: skip
     options = Options(
         kinds,
-        parse_size("buffer", buffer),
+        parse_size("buffer", buffer, LEAST_BUFFER),
         arguments.choice("on_full", on_full, arguments.ON_FULL),
         arguments.choice("threads", threads, arguments.THREADS),
         arguments.choice("backend", backend, arguments.BACKENDS),

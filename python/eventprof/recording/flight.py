@@ -26,7 +26,7 @@ from .. import _core
 from .._words import did_you_mean
 from .arguments import choice, flag, is_bool
 from .decorate import decorate
-from .quantities import parse_duration, parse_size
+from .quantities import LEAST_BUFFER, parse_duration, parse_size
 from .record import record
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ _POLL_S = 0.25
 #: How long the end of the program waits for files that are being written.
 _LAST_WAIT_S = 30.0
 _CHOICES = ("last", "worst")
+#: A shorter file holds next to nothing: most likely somebody meant seconds.
+_LEAST_AGE_NS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -171,8 +173,11 @@ class FlightRecorder:
         options: dict[str, Any],
     ) -> None:
         self._min_age_ns = parse_duration("min_age", min_age)
-        if self._min_age_ns <= 0:
-            raise ValueError(f"min_age must be above 0, not {min_age!r}")
+        if self._min_age_ns < _LEAST_AGE_NS:
+            raise ValueError(
+                f"min_age must be 1 ms or more, not {min_age!r}: a number without a unit is ns; "
+                "write it as '10 s'"
+            )
         self._pause_ns = parse_duration("pause", pause)
         if is_bool(keep) or not isinstance(keep, int):
             raise TypeError(f"keep must be a whole number, not {keep!r}")
@@ -183,7 +188,7 @@ class FlightRecorder:
             raise TypeError(f"folder must be a path, not {folder!r}")
         self._folder = os.path.abspath(os.fsdecode(folder))
         self._memory_above = (
-            None if memory_above is None else parse_size("memory_above", memory_above)
+            None if memory_above is None else parse_size("memory_above", memory_above, LEAST_BUFFER)
         )
         self._signal = None if signal is None else _signal_of(signal)
         self._uncaught, self._on_written = flag("uncaught", uncaught), on_written

@@ -51,7 +51,11 @@ def available_memory() -> int:
     return available
 
 
-def parse_size(name: str, value: object) -> int:
+#: The least of a buffer, and its step: the size of a slot of records.
+LEAST_BUFFER = 1 << 20
+
+
+def parse_size(name: str, value: object, least: int = 1) -> int:
     """Read a size in bytes.
 
     Parameters
@@ -60,18 +64,20 @@ def parse_size(name: str, value: object) -> int:
         The argument, for the message.
     value : int or str
         Bytes, or a number and a unit: B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, in any case.
+    least : int
+        The smallest size that is allowed: 1, or whole MiB.
 
     Returns
     -------
     int
-        Bytes, 1 or more.
+        Bytes, `least` or more.
 
     Raises
     ------
     TypeError
         It is neither a whole number nor text.
     ValueError
-        It is less than 1, or the text cannot be read.
+        It is less than `least`, or the text cannot be read.
     MemoryError
         It is more than the machine has.
     """
@@ -90,8 +96,10 @@ def parse_size(name: str, value: object) -> int:
             size = operator.index(cast(Any, value))
         except TypeError:
             raise TypeError(f"{name} {form}, not {value!r}") from None
-    if size < 1:
-        raise ValueError(f"{name} must be 1 byte or more, not {value!r}")
+    if size < least:
+        smallest = "1 byte" if least == 1 else f"{least >> 20} MiB"
+        unit = "" if least == 1 else ": a number without a unit is bytes; write it as '64 MiB'"
+        raise ValueError(f"{name} must be {smallest} or more, not {value!r}{unit}")
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):

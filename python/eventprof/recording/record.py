@@ -39,7 +39,7 @@ from .events import (
     words_of_kinds,
 )
 from .options import Options, has_gil, has_jit, measured_as
-from .quantities import automatic_buffer, parse_duration, parse_size
+from .quantities import LEAST_BUFFER, automatic_buffer, parse_duration, parse_size
 from .recorder import Recorder
 
 #: Whether record() imports the tables and NumPy. The command line delays that: the program that it
@@ -115,8 +115,9 @@ def record(
         hpy_return. Marks are recorded only if they are named. A flag that contradicts is an error.
     buffer : int or str
         The largest size of the recording in bytes, or as text such as ``"64 MiB"`` or ``"1.5 GB"``;
-        rounded up to whole MiB. A call event takes 8 bytes, an allocation 16. ``"auto"`` is an
-        eighth of the memory that was available when the process first asked, at least 64 MiB.
+        at least 1 MiB, rounded up to whole MiB. A call event takes 8 bytes, an allocation 16.
+        ``"auto"`` is an eighth of the memory that was available when the process first asked, at
+        least 64 MiB.
     on_full : {'overwrite', 'stop', 'grow'}
         What happens when the buffer is full: the oldest events are lost, new events are lost, or
         `buffer` is not a limit.
@@ -234,7 +235,7 @@ def record(
     flags["audit"] = asked.beside["audit"] or (("*",) if "audit" in words_of_kinds(kinds) else ())
     options = Options(
         kinds,
-        automatic_buffer() if buffer == "auto" else parse_size("buffer", buffer),
+        automatic_buffer() if buffer == "auto" else parse_size("buffer", buffer, LEAST_BUFFER),
         choice("on_full", on_full, ON_FULL),
         choice("threads", threads, THREADS),
         backend_word,

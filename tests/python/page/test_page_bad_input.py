@@ -70,7 +70,7 @@ def record_threads():
 
 
 def record_loss():
-    with eventprof.record(buffer="256 KiB", on_full="overwrite") as rec:
+    with eventprof.record(buffer="1 MiB", on_full="overwrite") as rec:
         for _ in range(300):
             fib(14)
             leaf(20)
