@@ -11,6 +11,7 @@ from running import environment
 
 import eventprof
 from eventprof import cli
+from eventprof.cli import gathering
 
 PACKAGE = Path(__file__).parents[2] / "python" / "eventprof"
 
@@ -91,3 +92,14 @@ def test_diff_says_that_a_second_recording_is_missing(capsys):
     assert said.startswith(
         "eventprof diff: there is nothing to compare one.epr with: name a second recording"
     )
+
+
+def test_the_resource_tracker_is_not_a_process_of_the_program():
+    each = {"file": "x.epr", "events": 3, "lost": 0, "state": "running",
+            "command": ["-c", "from multiprocessing.resource_tracker import main;main(7)"]}  # fmt: skip
+
+    said = gathering._line(each)
+
+    assert "still runs" not in said
+    assert "Python's own process, which ends by itself" in said
+    assert "still runs" in gathering._line({**each, "command": ["server.py"]})

@@ -91,12 +91,17 @@ def _summary(folder: str, recorder: Any, found: list[dict[str, Any]]) -> str:
         end = "events are counted by eventprof info"
         lost = sum(each["lost"] or 0 for each in found)
         end += f", {lost:,} LOST of those counted (see --buffer)" if lost else ""
-    running = sum(each["state"] == "running" for each in found)
+    running = sum(each["state"] == "running" and not _is_tracker(each) for each in found)
     runs = f", {running:,} still recorded" if running else ""
     return (
         f"eventprof: {said} in {show_ns(duration)}, {end}{runs}{besides(recorder)}; to look at "
         f"them: eventprof report {shown(folder)}"
     )
+
+
+def _is_tracker(each: dict[str, Any]) -> bool:
+    """Return whether a process is multiprocessing's, which cleans up after the others."""
+    return any("multiprocessing.resource_tracker" in str(word) for word in each["command"])
 
 
 def _line(each: dict[str, Any]) -> str:
@@ -107,6 +112,9 @@ def _line(each: dict[str, Any]) -> str:
         said = plural(each["events"], "event")
         said += f", {each['lost']:,} LOST" if each["lost"] else ""
     state = {"running": ", still runs", "unfinished": ", not stopped"}
+    if _is_tracker(each):
+        # It ends a moment after the last process that uses it.
+        state["running"] = ", Python's own process, which ends by itself"
     command = shlex.join(map(str, each["command"]))
     command = command if len(command) <= 40 else f"{command[:37]}..."
     return printable(f"{each['file']}: {said}{state.get(each['state'], '')}; {command}")
