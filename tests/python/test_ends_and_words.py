@@ -103,3 +103,10 @@ def test_the_resource_tracker_is_not_a_process_of_the_program():
     assert "still runs" not in said
     assert "Python's own process, which ends by itself" in said
     assert "still runs" in gathering._line({**each, "command": ["server.py"]})
+
+
+def test_a_picture_of_several_threads_says_that_times_are_added_up():
+    for name in ("flame.js", "graph.js"):
+        assert "the sum of ${" in (PACKAGE / "viewer" / name).read_text()
+    assert '"At ' not in (PACKAGE / "viewer" / "detail.js").read_text()
+    assert "`At ${showTime(time)}`" in (PACKAGE / "viewer" / "detail.js").read_text()

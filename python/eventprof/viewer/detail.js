@@ -182,7 +182,7 @@ export class InstantDetail {
     const deaths = data.deathsOf(largest);
     const open = data.openAt(time);
     this.box.replaceChildren(
-      make("h2", {}, `At ${time.toLocaleString("en", { maximumFractionDigits: 0 })} ns`),
+      make("h2", { title: `${showCount(time)} ns` }, `At ${showTime(time)}`),
       make("div", { class: "columns" },
         make("div", {},
           make("h3", {}, `Running: ${showCount(open.length)} open calls`),

@@ -86,6 +86,12 @@ export class Flame {
     return state.range ? `${at} (of the instant, not of the range)` : at;
   }
 
+  /** What times were added up, where their sum may be longer than the run. */
+  sumOf() {
+    const threads = this.data.head.threads.length;
+    return threads > 1 && (state.unit === "self" || state.unit === "waited") ? `, the sum of ${showCount(threads)} threads` : "";
+  }
+
   get context() {
     if (!this.known) this.known = new Context(this.data);
     return this.known;
@@ -198,8 +204,8 @@ export class Flame {
     }
     const where = this.where();
     const sum = total[0] > 0 ? `${showUnit(state.unit, total[0])}` : "nothing to show here";
-    this.said.textContent = `${where}: ${sum}`;
-    canvas.setAttribute("aria-label", `Flame graph, ${where}: ${sum}`);
+    this.said.textContent = `${where}: ${sum}${this.sumOf()}`;
+    canvas.setAttribute("aria-label", `Flame graph, ${where}: ${sum}${this.sumOf()}`);
     this.back.hidden = !focus;
   }
 

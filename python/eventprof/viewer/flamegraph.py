@@ -186,6 +186,7 @@ def flamegraph(traces: Sequence[Trace], titles: Sequence[str | None] = (None,)) 
             f"{show_ns(traces[0].duration)}, {plural(traces[0]._facts['events'], 'event')}"
         ),
         "told": [told(trace) for trace in traces],
+        "threads": max(len(trace._thread_rows) for trace in traces),
         "functions": {
             "name": [row[0] for row in functions],
             "module": _numbered([row[1] for row in functions]),

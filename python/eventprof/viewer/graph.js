@@ -92,6 +92,11 @@ class Graph extends Flame {
     return this.stacks.sides > 1 ? `width: ${state.side}` : "whole run";
   }
 
+  sumOf() {
+    const threads = this.stacks.head.threads;
+    return threads > 1 && (state.unit === "self" || state.unit === "waited") ? `, the sum of ${threads} threads` : "";
+  }
+
   /** @param {number} node */
   words(node) {
     const words = super.words(node);
