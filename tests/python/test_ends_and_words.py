@@ -110,3 +110,17 @@ def test_a_picture_of_several_threads_says_that_times_are_added_up():
         assert "the sum of ${" in (PACKAGE / "viewer" / name).read_text()
     assert '"At ' not in (PACKAGE / "viewer" / "detail.js").read_text()
     assert "`At ${showTime(time)}`" in (PACKAGE / "viewer" / "detail.js").read_text()
+
+
+def test_dev_says_why_apt_failed_and_what_is_lost():
+    found = subprocess.run(
+        [sys.executable, "-c",
+         "from dev.packages import WITHOUT, errors_of\n"
+         "print(errors_of('Hit:1 x\\nE: Unable to locate package libzstd-dev\\nE: Unable to fetch\\n\\nDone\\n'))\n"
+         "print(errors_of('a\\nb\\n\\n'), 'libzstd-dev' in WITHOUT)"],
+        cwd=Path(__file__).parents[2] / "tools", capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert found.stdout.splitlines() == [
+        "['E: Unable to locate package libzstd-dev', 'E: Unable to fetch']", "['a', 'b'] True",
+    ]  # fmt: skip

@@ -22,6 +22,15 @@ int LLVMFuzzerTestOneInput(const char *at, size_t bytes) { return at == NULL && 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "headless_shell")
 
 
+#: What is lost without a package that was only wished for.
+WITHOUT = {
+    "libzstd-dev": "archives are compressed by zlib, which makes them larger, and archives that "
+    "were compressed by Zstandard cannot be opened",
+    "zlib1g-dev": "archives are not compressed if Zstandard is missing, too",
+    "chromium": "the tests of the page in a browser are skipped",
+}
+
+
 # ---- The compiler ------------------------------------------------------------------------------
 
 
@@ -158,6 +167,11 @@ class Packages:
                 apt_install(sudo, log, [package])
             wishes = " ".join(self.wish)
             shell.note(f"apt-get cannot install all of these, and it goes on without: {wishes}")
+            for line in errors_of(log.read_text(encoding="utf-8", errors="replace")):
+                shell.complain(line)
+            for package in self.wish:
+                if package in WITHOUT:
+                    shell.note(f"without {package}: {WITHOUT[package]}")
             self.no_wishes.touch()  # so that it is not tried again at each start
 
     def name_missing(self) -> None:
@@ -169,6 +183,13 @@ class Packages:
         shell.note("packages are missing; type this once, then start again:")
         shell.say(to_type(self.need + self.wish, with_sudo=shell.has("sudo")))
         raise SystemExit(1)
+
+
+def errors_of(log: str, most: int = 5) -> list[str]:
+    """Return why apt-get failed: its last errors, or the last lines if it names none."""
+    lines = [line for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("E:", "Err:", "W:", "sudo:"))]
+    return list(dict.fromkeys(errors or lines))[-most:]
 
 
 def to_type(packages: list[str], *, with_sudo: bool) -> str:
