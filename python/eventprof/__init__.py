@@ -23,7 +23,14 @@ if sys.implementation.name == "pypy":
     from ._pypy import core as _pypy_core
 
     _pypy_core.install()  # PyPy has no extension; this module replaces it
-from . import _core
+try:
+    from . import _core
+except ImportError as _error:
+    from ._optional import other_python
+
+    if _said := other_python(__path__[0]):
+        raise ImportError(_said, name=__name__) from _error
+    raise
 from ._core import (
     Error,
     FormatError,

@@ -37,3 +37,26 @@ def require(module: str, extra: str, user: str) -> Any:
             f"{user} needs {module}, which is not installed: pip install 'eventprof[{extra}]'",
             name=module,
         ) from None
+
+
+def other_python(folder: str) -> str:
+    """Return what is wrong if the extension in a folder is for other Pythons; else ""."""
+    import os
+    import re
+    import sys
+    from importlib.machinery import EXTENSION_SUFFIXES
+
+    names = [name for name in os.listdir(folder) if name.startswith("_core.")]
+    if any(f"_core{suffix}" in names for suffix in EXTENSION_SUFFIXES):
+        return ""  # it is for this Python, and does not load
+    tags = {found for name in names if (found := re.match(r"_core\.cpython-(\d)(\d+)(t?)-", name))}
+    pythons = sorted((int(tag[1]), int(tag[2]), tag[3]) for tag in tags)
+    if not pythons:
+        return ""
+    there = " and ".join(f"{major}.{minor}{t}" for major, minor, t in pythons)
+    free = "" if getattr(sys, "_is_gil_enabled", lambda: True)() else "t"
+    here = f"{sys.version_info.major}.{sys.version_info.minor}{free}"
+    return (
+        f"eventprof in {folder} is installed for Python {there}, and this is {here}: install it "
+        f"for this Python ({sys.executable or 'python'} -m pip install eventprof)"
+    )

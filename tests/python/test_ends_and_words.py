@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,32 @@ def run(folder, *words, **env):
         [sys.executable, *words], cwd=folder, env=environment() | env, capture_output=True, text=True,
         timeout=120,
     )  # fmt: skip
+
+
+def test_an_install_for_another_python_says_so(tmp_path):
+    there = tmp_path / "eventprof"
+    shutil.copytree(PACKAGE, there, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    (there / "_core.cpython-39-x86_64-linux-gnu.so").write_bytes(b"")
+
+    done = run(tmp_path, "-c", "import eventprof", PYTHONPATH=str(tmp_path))
+
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    last = done.stderr.splitlines()[-1]
+    assert f"eventprof in {there} is installed for Python 3.9, and this is {here}" in last
+    assert "install it for this Python (" in last
+    assert "circular" not in last
+
+
+def test_an_extension_that_does_not_load_says_why(tmp_path):
+    from importlib.machinery import EXTENSION_SUFFIXES
+
+    there = tmp_path / "eventprof"
+    shutil.copytree(PACKAGE, there, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    (there / f"_core{EXTENSION_SUFFIXES[0]}").write_bytes(b"")
+
+    done = run(tmp_path, "-c", "import eventprof", PYTHONPATH=str(tmp_path))
+
+    assert "file too short" in done.stderr.splitlines()[-1]
 
 
 def test_hints_name_nothing_private():
