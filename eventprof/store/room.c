@@ -26,6 +26,7 @@ static _Atomic(room_page *) shared;
 static _Atomic bool must_warn;
 
 void (*ep_room_tell)(const ep_room_state *state);
+int64_t (*ep_room_clock)(void) = ep_os_monotonic_ns;
 
 ep_status
 ep_room_share(int descriptor, uint64_t limit_bytes, bool warns, ep_error *error)
@@ -44,7 +45,7 @@ ep_room_share(int descriptor, uint64_t limit_bytes, bool warns, ep_error *error)
     room_page *page = at;
     if (limit_bytes > 0) {
         page->limit_bytes = limit_bytes;
-        page->start_ns = ep_os_monotonic_ns();
+        page->start_ns = ep_room_clock();
         atomic_store_explicit(&page->must_warn, warns, memory_order_relaxed);
         memcpy(page->magic, ROOM_MAGIC, sizeof page->magic);
     } else if (memcmp(page->magic, ROOM_MAGIC, sizeof page->magic) != 0) {
@@ -54,6 +55,38 @@ ep_room_share(int descriptor, uint64_t limit_bytes, bool warns, ep_error *error)
     /* Release: a thread that sees the page sees its limit. */
     atomic_store_explicit(&shared, page, memory_order_release);
     return EP_OK;
+}
+
+bool
+ep_room_is_soon_full(const ep_room_state *state)
+{
+    if (state->elapsed_ns < EP_ROOM_RATE_NS || state->used_bytes == 0) {
+        return false;
+    }
+    if (state->used_bytes >= state->limit_bytes) {
+        return true;
+    }
+    /* In floating point, because bytes times ns may not fit 64 bits. */
+    double left_bytes = (double)(state->limit_bytes - state->used_bytes);
+    return left_bytes * (double)state->elapsed_ns < (double)EP_ROOM_SOON_NS * (double)state->used_bytes;
+}
+
+static ep_room_state
+state_of(const room_page *page)
+{
+    return (ep_room_state){
+        .used_bytes = atomic_load_explicit(&page->used_bytes, memory_order_relaxed),
+        .limit_bytes = page->limit_bytes,
+        .elapsed_ns = ep_room_clock() - page->start_ns,
+    };
+}
+
+static bool
+is_time_to_warn(const room_page *page)
+{
+    ep_room_state state = state_of(page);
+    return state.used_bytes > state.limit_bytes - state.limit_bytes / EP_ROOM_PARTS_LEFT ||
+           ep_room_is_soon_full(&state);
 }
 
 bool
@@ -68,8 +101,7 @@ ep_room_take(size_t bytes, uint64_t length_bytes)
         atomic_fetch_sub_explicit(&page->used_bytes, bytes, memory_order_relaxed);
         return false;
     }
-    if (used > page->limit_bytes - page->limit_bytes / EP_ROOM_PARTS_LEFT &&
-        atomic_load_explicit(&page->must_warn, memory_order_relaxed) != 0 &&
+    if (atomic_load_explicit(&page->must_warn, memory_order_relaxed) != 0 && is_time_to_warn(page) &&
         atomic_exchange_explicit(&page->must_warn, 0, memory_order_relaxed) != 0) {
         atomic_store_explicit(&must_warn, true, memory_order_relaxed);
     }
@@ -99,10 +131,6 @@ ep_room_look(void)
         !atomic_exchange_explicit(&must_warn, false, memory_order_relaxed)) {
         return;
     }
-    ep_room_state state = {
-        .used_bytes = atomic_load_explicit(&page->used_bytes, memory_order_relaxed),
-        .limit_bytes = page->limit_bytes,
-        .elapsed_ns = ep_os_monotonic_ns() - page->start_ns,
-    };
+    ep_room_state state = state_of(page);
     ep_room_tell(&state);
 }

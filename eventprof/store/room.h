@@ -29,10 +29,19 @@ typedef struct ep_room_state {
     int64_t elapsed_ns;                /* since the first process began */
 } ep_room_state;
 
-/* Warns that less than one part in EP_ROOM_PARTS_LEFT of the room is left. The helper thread
+/* Warns that the room will be full within EP_ROOM_SOON_NS at the rate so far, which is known from
+ * EP_ROOM_RATE_NS on, or that less than one part in EP_ROOM_PARTS_LEFT of it is left. The helper thread
  * (record/ahead.h) of one of the processes calls it, once. NULL: nobody is warned. */
 extern void (*ep_room_tell)(const ep_room_state *state);
+/* CLOCK_MONOTONIC; tests set another one. */
+extern int64_t (*ep_room_clock)(void);
 #define EP_ROOM_PARTS_LEFT 4
+#define EP_ROOM_SOON_NS (INT64_C(60) * 1000000000)
+/* Not sooner: a program that starts is faster, or slower, than later. */
+#define EP_ROOM_RATE_NS (INT64_C(2) * 1000000000)
+
+/* Whether the room will be full soon at the rate so far. */
+bool ep_room_is_soon_full(const ep_room_state *state);
 
 /* Whether this process has to call ep_room_tell() now; ep_room_look() does so. */
 bool ep_room_must_tell(void);

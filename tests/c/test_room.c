@@ -22,6 +22,14 @@ tell(const ep_room_state *state)
     told_times += 1;
 }
 
+static int64_t now_ns;
+
+static int64_t
+stopped_clock(void)
+{
+    return now_ns;
+}
+
 static int
 new_page(size_t bytes)
 {
@@ -91,6 +99,7 @@ START_TEST(one_process_tells_once_before_it_is_full)
 {
     int descriptor = new_page(PAGE);
     ep_room_tell = tell;
+    ep_room_clock = stopped_clock;
     ck_assert_int_eq(ep_room_share(descriptor, 8 * MIB, true, NULL), EP_OK);
 
     for (int i = 0; i < 6; i++) {
@@ -111,6 +120,45 @@ START_TEST(one_process_tells_once_before_it_is_full)
 }
 END_TEST
 
+START_TEST(it_tells_once_in_the_first_seconds)
+{
+    ep_room_tell = tell;
+    ep_room_clock = stopped_clock;
+    told_times = 0;
+    ck_assert_int_eq(ep_room_share(new_page(PAGE), 400 * (uint64_t)MIB, true, NULL), EP_OK);
+
+    for (int i = 0; i < 30; i++) ck_assert(ep_room_take(MIB, 10 * MIB));
+    ck_assert(!ep_room_must_tell());    /* the rate is not known yet */
+    now_ns += 3 * INT64_C(1000000000);
+    ck_assert(ep_room_take(MIB, 10 * MIB));
+    ck_assert(ep_room_must_tell());
+    ep_room_look();
+    for (int i = 0; i < 360; i++) ck_assert(ep_room_take(MIB, 10 * MIB));
+    ep_room_look();
+
+    ck_assert_int_eq(told_times, 1);
+    ck_assert_uint_eq(told.used_bytes, 31 * MIB);
+    ck_assert_int_eq(told.elapsed_ns, 3 * INT64_C(1000000000));
+}
+END_TEST
+
+START_TEST(a_rate_that_fills_it_within_a_minute_is_noticed_early)
+{
+    const int64_t second = 1000000000;
+    const uint64_t gib = UINT64_C(1) << 30;
+    /* 300 MiB/s of 4 GiB, after the first seconds; not before, when a program starts. */
+    ck_assert(ep_room_is_soon_full(&(ep_room_state){600 * (uint64_t)MIB, 4 * gib, 2 * second}));
+    ck_assert(!ep_room_is_soon_full(&(ep_room_state){300 * (uint64_t)MIB, 4 * gib, second}));
+    /* 50 MiB/s: full in 80 s, then in 59 s. */
+    ck_assert(!ep_room_is_soon_full(&(ep_room_state){100 * (uint64_t)MIB, 4 * gib, 2 * second}));
+    ck_assert(ep_room_is_soon_full(&(ep_room_state){1150 * (uint64_t)MIB, 4 * gib, 23 * second}));
+    ck_assert(!ep_room_is_soon_full(&(ep_room_state){0, 4 * gib, 9 * second}));
+    /* No overflow, and no rate of nothing. */
+    ck_assert(ep_room_is_soon_full(&(ep_room_state){UINT64_MAX / 2, UINT64_MAX, 30 * second}));
+    ck_assert(ep_room_is_soon_full(&(ep_room_state){5 * gib, 4 * gib, 9 * second}));
+}
+END_TEST
+
 START_TEST(what_is_no_room_is_refused)
 {
     ep_error error = {.text = ""};
@@ -125,5 +173,6 @@ END_TEST
 /* Without forks, tests share the process: those without a room come first. */
 EP_TEST_MAIN("room", without_a_room_everything_is_granted, what_is_no_room_is_refused,
              what_all_take_is_at_most_the_limit, the_first_bytes_of_each_file_are_granted,
+             a_rate_that_fills_it_within_a_minute_is_noticed_early,
              children_share_it_and_what_a_killed_one_took_stays_counted,
-             one_process_tells_once_before_it_is_full)
+             one_process_tells_once_before_it_is_full, it_tells_once_in_the_first_seconds)

@@ -20,9 +20,9 @@ tell(const ep_room_state *state)
     double unit = large ? gib : mib;
     char text[320];
     int length = snprintf(text, sizeof text,
-                          "eventprof: %.3g of %.3g %s for all processes are full after %.3g s; at this "
-                          "rate, %.3g MiB a second, events are lost in %.3g s: a larger --buffer, "
-                          "--no-memory, --include or --exclude keep more\n",
+                          "eventprof: all processes together have used %.3g of %.3g %s after %.3g s; at "
+                          "%.3g MiB/s events will be lost in %.3g s. Record less (--no-memory, --include) "
+                          "or raise --buffer\n",
                           used / unit, (double)state->limit_bytes / unit, large ? "GiB" : "MiB", seconds,
                           rate / mib, left);
     (void)!write(STDERR_FILENO, text, (size_t)length);
