@@ -44,6 +44,36 @@ def run(folder, *words, **env):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("options", [["-o", "x.epr"], ["--count"]])
+def test_three_interrupts_show_the_traceback_of_the_program_alone(tmp_path, options):
+    (tmp_path / "program.py").write_text(INTERRUPTED)
+
+    done = run(tmp_path, "-m", "eventprof", "run", *options, "program.py")
+
+    assert done.returncode == -2
+    assert done.stderr.count("Traceback") == 1, done.stderr
+    assert "in work" in done.stderr
+    assert "/eventprof/" not in done.stderr and "Exception ignored" not in done.stderr
+    assert "\neventprof: " in done.stderr  # the line at the end
+    if "-o" in options:
+        trace = eventprof.open(tmp_path / "x.epr")
+        assert not trace.file["unfinished"]
+        assert "work" in trace.functions["name"]
+
+
+def test_functions_at_exit_are_interrupted_as_before(tmp_path):
+    (tmp_path / "program.py").write_text(
+        "import _thread, atexit\n"
+        "def last():\n    _thread.interrupt_main()\n    for _ in range(9): pass\n    print('not here')\n"
+        "atexit.register(last)\n"
+    )
+
+    done = run(tmp_path, "-m", "eventprof", "run", "-o", "x.epr", "program.py")
+
+    assert done.stdout == ""
+    assert "in last" in done.stderr and "KeyboardInterrupt" in done.stderr
+
+
 def test_an_install_for_another_python_says_so(tmp_path):
     there = tmp_path / "eventprof"
     shutil.copytree(PACKAGE, there, ignore=shutil.ignore_patterns("*.so", "__pycache__"))

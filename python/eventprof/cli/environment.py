@@ -23,6 +23,7 @@ _DEFAULT_OUTPUT = "eventprof-%p%u.epr"
 _recorder: Any = None
 _counter: Any = None
 _report: str | None = None
+_not_interrupted: Any = contextlib.nullcontext()
 _process = 0
 _asked = False
 
@@ -77,6 +78,8 @@ def start() -> None:
 def _watch_exceptions() -> None:
     """Leave out how the interpreter prints an exception that ends the program."""
     from .options import (  # imported now: later, the import would be recorded
+        NotInterrupted,
+        hold_back_interrupts,
         leave_out_errors_of_threads,
         show_error,
     )
@@ -88,10 +91,13 @@ def _watch_exceptions() -> None:
         # too.
         at_end = sys._getframe().f_back is None and not sys.flags.interactive
         if at_end and _recorder is not None and _recorder.state == "running":
+            hold_back_interrupts()
             show_error(original, kind, value, trace)
         else:
             original(kind, value, trace)
 
+    global _not_interrupted
+    _not_interrupted = NotInterrupted()
     # Both names: a program may compare sys.excepthook with sys.__excepthook__.
     if sys.excepthook is original:
         sys.excepthook = sys.__excepthook__ = excepthook
@@ -124,7 +130,8 @@ def _why(error: OSError) -> str:
 
 def _finish() -> None:
     if _recorder is not None and _recorder.state == "running":
-        _recorder.stop()
+        with _not_interrupted:
+            _recorder.stop()
 
 
 def _finish_counting() -> None:

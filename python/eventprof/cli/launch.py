@@ -213,6 +213,7 @@ class Launch:
         begin: Callable[[], None],
         end: Callable[[], None] = lambda: None,
         show: Callable[..., object] = lambda hook, *error: hook(*error),
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
         """Run the program.
 
@@ -224,6 +225,8 @@ class Launch:
             Called when an exception has left the program, before the interpreter shows it.
         show : callable
             Called with the interpreter's own excepthook and its arguments, to show the exception.
+        ended : callable
+            Called first when the program has ended, by whatever.
 
         Raises
         ------
@@ -236,12 +239,15 @@ class Launch:
             begin()
             self._steps(names)
         except SystemExit:
+            ended()
             raise
         except BaseException as error:
+            ended()
             if getattr(sys, "excepthook", None) is sys.__excepthook__:
                 end()
             _show_by_hook(error, _below(error.__traceback__), show)
             raise
+        ended()
         if self._imported is None:  # as the interpreter does, before it waits for threads
             names.pop("__file__", None)
             names.pop("__cached__", None)

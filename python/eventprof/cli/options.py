@@ -437,6 +437,55 @@ def others_run() -> bool:
     return any(ident != own and not thread.daemon for ident, thread in list(active.items()))
 
 
+_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_busy = 0
+
+
+def hold_back_interrupts() -> None:
+    """Let no Ctrl-C interrupt eventprof's own code, from the end of the program on.
+
+    The program's functions at exit are interrupted as before. Only Python's own handler is
+    replaced, and only on the main thread.
+    """
+    import _signal
+
+    if sys.implementation.name == "pypy":
+        return
+    before = _signal.getsignal(_signal.SIGINT)
+    if before is not _signal.default_int_handler:
+        return
+
+    try:  # not contextlib, whose functions would be recorded
+        _signal.signal(_signal.SIGINT, _on_interrupt)
+    except ValueError:  # this is not the main thread
+        return
+
+
+def _on_interrupt(number: int, frame: Any) -> Any:
+    import _signal
+
+    # The interpreter looks for signals where a function begins, before its first line runs.
+    is_own = frame is not None and frame.f_code.co_filename.startswith(_FOLDER)
+    if _busy or is_own:
+        return None
+    return _signal.default_int_handler(number, frame)
+
+
+class NotInterrupted:
+    """Ignores Ctrl-C inside of a ``with`` block, after `hold_back_interrupts`.
+
+    Not by contextlib, whose functions would be recorded.
+    """
+
+    def __enter__(self) -> None:
+        global _busy
+        _busy += 1
+
+    def __exit__(self, *_: object) -> None:
+        global _busy
+        _busy -= 1
+
+
 def show_error(hook: Callable[..., object], *error: object) -> object:
     """Let the interpreter show an uncaught exception, without recording how it does so.
 
@@ -455,7 +504,8 @@ def show_error(hook: Callable[..., object], *error: object) -> object:
     from .. import _core
 
     call = _core.call_muted if len(sys._current_frames()) == 1 else _core.call_beside
-    return call(hook, *error)
+    with NotInterrupted():
+        return call(hook, *error)
 
 
 def leave_out_errors_of_threads() -> None:

@@ -126,7 +126,7 @@ def main(parser: argparse.ArgumentParser, given: Sequence[str]) -> int:
     atexit.register(
         recording.finish
     )  # registered before any function of the program, so that it runs last
-    launch.run(recording.start, recording.end, options.show_error)
+    launch.run(recording.start, recording.end, options.show_error, options.hold_back_interrupts)
     return 0
 
 
@@ -369,6 +369,10 @@ class Recording:
 
     def finish(self) -> None:
         """Stop, and print the line at the end; atexit calls this last."""
+        with options.NotInterrupted():
+            self._finish()
+
+    def _finish(self) -> None:
         recorder = self.recorder
         if recorder.state == "running":
             recorder.stop()
@@ -486,6 +490,10 @@ class Counting:
 
     def finish(self) -> None:
         """Stop, and write the report; atexit calls this last."""
+        with options.NotInterrupted():
+            self._finish()
+
+    def _finish(self) -> None:
         if self._counter.state != "running" and not self._ended:
             return
         if self._counter.state == "running":
