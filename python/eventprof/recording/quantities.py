@@ -98,8 +98,8 @@ def parse_size(name: str, value: object, least: int = 1) -> int:
             raise TypeError(f"{name} {form}, not {value!r}") from None
     if size < least:
         smallest = "1 byte" if least == 1 else f"{least >> 20} MiB"
-        unit = "" if least == 1 else ": a number without a unit is bytes; write it as '64 MiB'"
-        raise ValueError(f"{name} must be {smallest} or more, not {value!r}{unit}")
+        advice = "" if least == 1 else ": a number without a unit is bytes; write it as '64 MiB'"
+        raise ValueError(f"{name} must be {smallest} or more, not {value!r}{advice}")
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
