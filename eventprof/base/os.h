@@ -33,6 +33,10 @@ uint64_t ep_os_parent_process_id(void);
  * ended may still count. */
 bool ep_os_thread_lives(uint64_t thread_id);
 
+/* Whether this process has a thread besides the given ones; true if the system does not say. A main thread
+ * that has ended does not count, although the system lists it until the process ends. */
+bool ep_os_other_threads_live(const uint64_t *thread_ids, size_t count);
+
 /* After pthread_join(): waits until the system does not count the thread any more, some milliseconds at
  * most. */
 void ep_os_thread_await_end(uint64_t thread_id);

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 #ifdef __linux__
+#include <dirent.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -228,6 +229,53 @@ ep_os_thread_lives(uint64_t thread_id)
     return lives;
 #else
     (void)thread_id;
+    return true;
+#endif
+}
+
+#ifdef __linux__
+/* Whether the main thread has ended: it stays listed, as a zombie. */
+static bool
+is_main_thread_over(void)
+{
+    char text[512];
+    int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = file >= 0 ? read(file, text, sizeof text - 1) : -1;
+    if (file >= 0) {
+        close(file);
+    }
+    if (bytes <= 0) {
+        return false;
+    }
+    text[bytes] = 0;
+    const char *name_end = strrchr(text, ')');    /* the name may have a parenthesis, too */
+    return name_end != NULL && name_end[1] == ' ' && strchr("ZX", name_end[2]) != NULL;
+}
+#endif
+
+bool
+ep_os_other_threads_live(const uint64_t *thread_ids, size_t count)
+{
+#ifdef __linux__
+    DIR *tasks = opendir("/proc/self/task");
+    if (tasks == NULL) {
+        return true;
+    }
+    bool found = false;
+    const struct dirent *entry;
+    while (!found && (entry = readdir(tasks)) != NULL) {
+        uint64_t id = strtoull(entry->d_name, NULL, 10);
+        found = id != 0;    /* 0: "." and ".." */
+        for (size_t i = 0; found && i < count; i++) {
+            found = id != thread_ids[i];
+        }
+        found = found && !(id == ep_os_process_id() && is_main_thread_over());
+    }
+    closedir(tasks);
+    return found;
+#else
+    (void)thread_ids;
+    (void)count;
     return true;
 #endif
 }

@@ -171,6 +171,15 @@ ep_ahead_go_on(void)
     pthread_mutex_unlock(&ahead.lock);
 }
 
+uint64_t
+ep_ahead_thread_id(void)
+{
+    pthread_mutex_lock(&ahead.lock);
+    uint64_t id = ahead.running ? ahead.thread_id : 0;
+    pthread_mutex_unlock(&ahead.lock);
+    return id;
+}
+
 /* Ends the thread. Returns with the lock held. */
 static void
 join_thread_and_lock(void)
@@ -192,6 +201,13 @@ void
 ep_ahead_stop(void)
 {
     ep_ahead_use_file(ahead.file);
+}
+
+void
+ep_ahead_pause(void)
+{
+    join_thread_and_lock();
+    pthread_mutex_unlock(&ahead.lock);
 }
 
 void

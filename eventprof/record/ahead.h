@@ -2,8 +2,9 @@
  * record (2.7 to 3.7 ns per 8 bytes, measured), so a background thread takes it off the writer.
  *
  * The thread also samples the resident set (resident.h). It exists only while chunks are being used up, or
- * samples are wanted. It runs no Python, and blocks all signals but SIGBUS (guard.h). It is joined before a
- * fork: os.fork() counts the process's threads right afterwards, and would warn the user about this
+ * samples are wanted, and a thread of the program has a log: a process ends with its last thread, which
+ * must not be this one. It runs no Python, and blocks all signals but SIGBUS (guard.h). It is joined before
+ * a fork: os.fork() counts the process's threads right afterwards, and would warn the user about this
  * thread. */
 #ifndef EP_AHEAD_H
 #define EP_AHEAD_H
@@ -28,12 +29,18 @@ extern bool ep_ahead_may_sample;
 /* Whether the resident set is sampled from now on. Under the engine's lock. */
 void ep_ahead_sample(bool wanted);
 
-/* Continues to sample, if that is wanted, after a fork has ended the thread or a file was replaced. Under
- * the engine's lock, in cold paths. */
+/* Continues to sample, if that is wanted, after the thread was ended (a fork, a pause, a file that was
+ * replaced). Under the engine's lock, in cold paths. */
 void ep_ahead_go_on(void);
+
+/* The kernel's id of the thread; 0: there is none, or it has just been started. */
+uint64_t ep_ahead_thread_id(void);
 
 /* Ends the thread, and frees the ready chunks. */
 void ep_ahead_stop(void);
+
+/* Ends the thread and keeps the ready chunks. ep_ahead_take() and ep_ahead_go_on() start it again. */
+void ep_ahead_pause(void);
 
 /* As ep_ahead_stop(). From now on ready chunks are slots of the file; NULL: memory. */
 void ep_ahead_use_file(ep_file *file);

@@ -197,6 +197,10 @@ const ep_thread *ep_engine_thread_locked(uint32_t id);
  * Returns: immortal, or NULL (there is none, or no memory). */
 ep_thread *ep_engine_thread_by_native_id(uint64_t native_id, bool expect);
 
+/* Whether the process has a thread besides the engine's own and the given ones, which are eventprof's, too;
+ * true if the system does not say. */
+bool ep_engine_program_lives(const uint64_t *native_ids, size_t count);
+
 /* The position of a thread that is stopped. */
 typedef struct ep_thread_place {
     bool busy;            /* it is inside of a hook or of the runtime's allocator */

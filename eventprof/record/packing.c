@@ -257,6 +257,21 @@ ep_packing_wait(void)
     return true;
 }
 
+uint64_t
+ep_packing_thread_id(void)
+{
+    pthread_mutex_lock(&packing.lock);
+    uint64_t id = packing.running ? packing.thread_id : 0;
+    pthread_mutex_unlock(&packing.lock);
+    return id;
+}
+
+void
+ep_packing_pause(void)
+{
+    join_thread();
+}
+
 void
 ep_packing_count(ep_kind_set kinds)
 {

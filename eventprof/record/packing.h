@@ -7,7 +7,8 @@
  *
  * So the file has each event at every instant; for a moment it has a chunk twice, and readers take the
  * packed slot. Like ahead.h's, the thread runs no Python, blocks all signals but SIGBUS, and is joined
- * before a fork. All functions are called under the engine's lock, which the thread never takes. */
+ * before a fork and when the program's last thread ends. All functions are called under the engine's lock,
+ * which the thread never takes. */
 #ifndef EP_PACKING_H
 #define EP_PACKING_H
 
@@ -36,6 +37,12 @@ void ep_packing_finish(ep_recorder *recorder);
 /* Makes a copy in memory of what a packed chunk was before. Without the engine's lock. Returns: new, with
  * one reference, in *out. Fails: EP_NOMEM; EP_FORMAT, another program changed the file. */
 EP_CHECKED ep_status ep_packing_unpack(const ep_chunk *chunk, ep_chunk **out);
+
+/* The kernel's id of the thread; 0: there is none, or it has just been started. */
+uint64_t ep_packing_thread_id(void);
+
+/* Ends the thread. Jobs stay; the next ep_packing_add() starts it again. */
+void ep_packing_pause(void);
 
 /* Around fork(). */
 void ep_packing_before_fork(void);

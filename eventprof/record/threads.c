@@ -2,11 +2,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ahead.h"
 #include "engine_parts.h"
 #include "file.h"
 #include "gate.h"
 #include "memory.h"
 #include "os.h"
+#include "packing.h"
 
 /* A dead thread's chunk goes to the next new thread while this much of it is left. */
 #define PARTIAL_MIN_WORDS 64
@@ -139,6 +141,23 @@ ep_engine_place_of(const ep_thread *thread)
     return place;
 }
 
+bool
+ep_engine_program_lives(const uint64_t *native_ids, size_t count)
+{
+    uint64_t *own = ep_calloc(count + 2, sizeof *own);
+    if (own == NULL) {
+        return true;
+    }
+    memcpy(own, native_ids, count * sizeof *own);
+    ep_engine_lock();
+    own[count] = ep_ahead_thread_id();
+    own[count + 1] = ep_packing_thread_id();
+    ep_engine_unlock();
+    bool lives = ep_os_other_threads_live(own, count + 2);
+    free(own);
+    return lives;
+}
+
 /* ---- Logs ------------------------------------------------------------------------------------ */
 
 void
@@ -222,6 +241,23 @@ give_back_dead_logs(void)
     ep_engine.look_at = 2 * ep_engine.log_count;
 }
 
+/* A process ends with its last thread, and a helper thread would keep it alive: in a child that was forked
+ * from a thread, and where the main thread ended first, nobody calls exit(). So the helpers end when no
+ * thread of the program has a log; the next log starts them again. The newest log tells: in nearly all
+ * programs its thread lives. Limitation: a last thread whose first event is in the last round of its
+ * destructors does not come here. */
+static void
+pause_helpers_without_threads(void)
+{
+    while (ep_engine.logs != NULL && !ep_os_thread_lives(ep_engine.logs->thread->native_id)) {
+        give_back_log(ep_engine.logs);
+    }
+    if (ep_engine.logs == NULL) {
+        ep_ahead_pause();
+        ep_packing_pause();
+    }
+}
+
 void
 ep_log_on_thread_exit(void *value)
 {
@@ -229,6 +265,7 @@ ep_log_on_thread_exit(void *value)
     ep_engine_lock();
     EP_FAULT_POINT(DETACH);
     give_back_log(value);
+    pause_helpers_without_threads();
     ep_engine_unlock();
 }
 
@@ -274,6 +311,7 @@ attach(void)
     ep_chunk *chunk;
     if (ep_engine.partial_chunks != NULL) {
         ep_log_use_partial(log, ep_engine.partial_chunks, ticks);
+        ep_ahead_go_on();
     } else if ((chunk = ep_chunk_find(ticks, ep_chunk_first_bytes(), true)) != NULL) {
         ep_log_use_chunk(log, chunk, ticks);
     } else {

@@ -233,6 +233,59 @@ START_TEST(a_thread_without_a_log_can_fork)
 }
 END_TEST
 
+/* ---- The last thread ------------------------------------------------------------------------- */
+
+#define END_LIMIT_NS INT64_C(60000000000)
+
+static void
+leave(void)
+{
+    _exit(0);    /* not through the handlers of the suite's program */
+}
+
+/* The child's only thread, which is no main thread, returns: that ends the process. */
+static void *
+fork_and_return(void *out)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        (void)atexit(leave);
+        ep_log *log = ep_log_mine();
+        for (uint32_t i = 0; log != NULL && i < 3 * EP_CHUNK_BYTES / 8; i++) {
+            ep_log_put(log, ep_clock_ticks(), EP_KIND_CALL, site_ids[i % SITE_COUNT]);
+        }
+        return NULL;
+    }
+    int status = 0;
+    int64_t end = ep_os_monotonic_ns() + END_LIMIT_NS;
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        if (ep_os_monotonic_ns() > end) {
+            (void)kill(child, SIGKILL);
+        }
+        usleep(1000);
+    }
+    *(int *)out = WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
+    return NULL;
+}
+
+START_TEST(a_child_of_a_thread_ends_with_its_thread)
+{
+    setup();
+    ep_recorder recorder;
+    ep_recorder_options options = {
+        .kinds = EP_MODEL_ALL_KINDS, .limit_bytes = 16 * EP_CHUNK_BYTES, .clock_any = true};
+    ep_recorder_init(&recorder, &options);
+    int code = -1;
+    ck_assert_int_eq(ep_recorder_start(&recorder, NULL), EP_OK);
+
+    ep_model_join(ep_model_spawn(fork_and_return, &code));
+
+    ck_assert_msg(code == 0, "%d; 109: a helper thread (ahead.h) kept the child alive", code);
+    ep_model_stop(&recorder);
+    ep_recorder_clear(&recorder);
+}
+END_TEST
+
 #ifdef EP_FAULT_POINTS
 
 /* ---- Out of memory --------------------------------------------------------------------------- */
@@ -444,6 +497,7 @@ END_TEST
 
 EP_TEST_MAIN("engine_fork",
              a_fork_while_recording_divides_the_two,
+             a_child_of_a_thread_ends_with_its_thread,
              what_was_stopped_before_the_fork_is_readable_in_the_child,
 #ifdef EP_FAULT_POINTS
              each_request_for_memory_may_fail,

@@ -371,6 +371,72 @@ START_TEST(processors_are_those_that_the_thread_may_use)
 }
 END_TEST
 
+/* ---- Other threads --------------------------------------------------------------------------- */
+
+#if defined(__linux__) && !EP_MODEL_TSAN    /* ThreadSanitizer has a thread of its own */
+
+typedef struct waiting {
+    _Atomic uint64_t id;
+    _Atomic bool done;
+} waiting;
+
+static void *
+wait_until_done(void *argument)
+{
+    waiting *w = argument;
+    atomic_store(&w->id, ep_os_thread_id());
+    while (!atomic_load(&w->done)) {
+        usleep(1000);
+    }
+    return NULL;
+}
+
+START_TEST(other_threads_are_those_that_are_not_named)
+{
+    waiting w = {0};
+    pthread_t thread = ep_model_spawn(wait_until_done, &w);
+    while (atomic_load(&w.id) == 0) {
+        usleep(1000);
+    }
+    const uint64_t both[] = {ep_os_thread_id(), atomic_load(&w.id)};
+
+    ck_assert(ep_os_other_threads_live(both, 1));
+    ck_assert(ep_os_other_threads_live(&both[1], 1));
+    ck_assert(!ep_os_other_threads_live(both, 2));
+
+    atomic_store(&w.done, true);
+    ep_model_join(thread);
+    ep_os_thread_await_end(both[1]);
+    ck_assert(!ep_os_other_threads_live(both, 1));
+}
+END_TEST
+
+static void *
+look_when_alone(void *unused)
+{
+    (void)unused;
+    const uint64_t own = ep_os_thread_id();
+    while (ep_os_other_threads_live(&own, 1)) {
+        usleep(1000);
+    }
+    _exit(7);
+}
+
+START_TEST(a_main_thread_that_ended_is_no_other_thread)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        (void)ep_model_spawn(look_when_alone, NULL);
+        pthread_exit(NULL);
+    }
+    int status = 0;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+END_TEST
+
+#endif
+
 EP_TEST_MAIN("os",
              mapped_pages_are_zero_and_writable,
              touched_pages_are_zero_writable_and_given_back_in_parts,
@@ -392,4 +458,8 @@ EP_TEST_MAIN("os",
              exit_handler_runs_again_for_a_value_set_after_it,
              thread_that_set_nothing_has_no_exit_handler,
              fork_handlers_run_around_a_fork,
+#if defined(__linux__) && !EP_MODEL_TSAN
+             other_threads_are_those_that_are_not_named,
+             a_main_thread_that_ended_is_no_other_thread,
+#endif
              processors_are_those_that_the_thread_may_use)

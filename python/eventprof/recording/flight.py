@@ -530,14 +530,18 @@ def _serve(
     ended: _thread.LockType,
 ) -> None:
     """Run the helper thread, until the recorder stops or is gone."""
-    _core.name_thread(_thread.get_native_id(), "eventprof flight recorder")
+    own_id = _thread.get_native_id()
+    _helpers.append(own_id)
+    _core.name_thread(own_id, "eventprof flight recorder")
     try:
         while True:
             try:
                 request = requests.get(timeout=_POLL_S)
             except queue.Empty:
                 owner = flight()
-                if owner is None:
+                # A process ends with its last thread, which must not be this one: in a child that
+                # was forked from a thread, and where the main thread ended first, nobody stops it.
+                if owner is None or not _core.program_lives(tuple(_helpers)):
                     return
                 owner._look_at_memory()
                 del owner
@@ -551,6 +555,7 @@ def _serve(
                 request.release()
             del owner
     finally:
+        _helpers.remove(own_id)
         _forget_this_thread()
         ended.release()
 
@@ -581,6 +586,10 @@ def _signal_of(number: int) -> signals.Signals:
 _running: weakref.WeakSet[FlightRecorder] = weakref.WeakSet()
 
 
+#: The kernel's ids of the helper threads that run.
+_helpers: list[int] = []
+
+
 def _at_exit() -> None:
     for flight in list(_running):
         with contextlib.suppress(_core.StateError):
@@ -588,6 +597,7 @@ def _at_exit() -> None:
 
 
 def _in_child() -> None:
+    _helpers.clear()
     for flight in list(_running):
         flight._after_fork()
 

@@ -104,6 +104,23 @@ name_thread(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* program_lives(native_ids): whether the process has threads besides eventprof's own; the ids are those of
+ * its threads that run Python. */
+static PyObject *
+program_lives(PyObject *module, PyObject *native_ids)
+{
+    (void)module;
+    uint64_t ids[64];
+    Py_ssize_t count = PyTuple_Check(native_ids) ? PyTuple_GET_SIZE(native_ids) : -1;
+    if (count < 0 || count > (Py_ssize_t)(sizeof ids / sizeof *ids)) {
+        Py_RETURN_TRUE;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        ids[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(native_ids, i));
+    }
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(ep_engine_program_lives(ids, (size_t)count));
+}
+
 /* The resident set of the process, bytes; -1: unknown. */
 static PyObject *
 resident_bytes(PyObject *module, PyObject *unused)
@@ -290,6 +307,7 @@ static PyMethodDef functions[] = {
     {"name_thread", name_thread, METH_VARARGS, NULL},
     {"set_opcode_names", ep_py_set_opcode_names, METH_O, NULL},
     {"engine_stats", engine_stats, METH_NOARGS, NULL},
+    {"program_lives", program_lives, METH_O, NULL},
     {"resident_bytes", resident_bytes, METH_NOARGS, NULL},
     {"kind_table", kind_table, METH_NOARGS, NULL},
     {"source_table", source_table, METH_NOARGS, NULL},
