@@ -387,6 +387,24 @@ add_type(PyObject *module, PyType_Spec *spec)
     return type;
 }
 
+/* The interpreter that took us has a mark: one that begins after Py_Finalize() has the same id.
+ * Returns: whether it has the mark; with `set` it gets the mark. Fails: -1. */
+static int
+interpreter_mark(bool set)
+{
+    PyObject *dict = PyInterpreterState_GetDict(PyInterpreterState_Get());    /* borrowed */
+    PyObject *key = dict != NULL ? PyUnicode_FromString("eventprof._core") : NULL;
+    if (key == NULL) {
+        if (!PyErr_Occurred()) {
+            PyErr_NoMemory();
+        }
+        return -1;
+    }
+    int found = set ? PyDict_SetItem(dict, key, Py_True) : PyDict_Contains(dict, key);
+    Py_DECREF(key);
+    return found < 0 ? -1 : found > 0 || set;
+}
+
 /* Takes the first interpreter that imports us, for ever, because its objects are in our static variables.
  * Fails: -1. */
 static int
@@ -408,8 +426,18 @@ take_interpreter(void)
         }
         Py_DECREF(numpy);
     }
-    if (atomic_compare_exchange_strong(&owner, &found, own) || found == own) {
-        return 0;
+    if (atomic_compare_exchange_strong(&owner, &found, own)) {
+        return interpreter_mark(true) < 0 ? -1 : 0;
+    }
+    if (found == own) {
+        int marked = interpreter_mark(false);
+        if (marked == 0) {
+            PyErr_SetString(PyExc_ImportError,
+                            "eventprof was loaded before Py_Finalize() and cannot be loaded again in this "
+                            "process (nor can NumPy): import it only in the interpreter that is to be "
+                            "recorded, or record in a process of its own");
+        }
+        return marked > 0 ? 0 : -1;
     }
     PyErr_Format(PyExc_ImportError,
                  "eventprof records one interpreter of a process: here that is interpreter %lld, which "
