@@ -3,8 +3,8 @@
     python tests/python/regression.py                  CPython's own tests, of the Python that runs this
     python tests/python/regression.py test_gc ...      these modules of them
     python tests/python/regression.py --packages DIR   attrs, click, jinja2, sqlalchemy (sources unpacked in DIR), numpy
-    python tests/python/regression.py --applications   programs that use packages, those that are installed: recorded, and
-                                                       replayed by `eventprof verify`
+    python tests/python/regression.py --applications   programs that use packages, those that are installed: see
+                                                       applications.py
     python tests/python/regression.py --page           writes doc/regression.rst of the results kept so far
 
 Some builds of Python come without some of these modules: --lacking DIR says where to take them from.
@@ -43,6 +43,8 @@ import xml.etree.ElementTree as tree
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import applications
 
 ROOT = Path(__file__).resolve().parents[2]
 FREE = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""  # as in 3.13t
@@ -203,69 +205,6 @@ PACKAGES = {
 }
 
 
-# Programs of a package each, which call much from C: threads of pools, compiled methods, code made at run time.
-APPLICATIONS = {
-    "scikit-learn": """
-import numpy as np, warnings
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.model_selection import GridSearchCV
-from sklearn.linear_model import LogisticRegression
-from sklearn.cluster import KMeans
-X=np.random.RandomState(0).rand(500,10); y=(X.sum(1)>5).astype(int)
-print(RandomForestClassifier(n_estimators=20,n_jobs=2,random_state=0).fit(X,y).score(X,y))
-print(round(KMeans(3,random_state=0,n_init=2).fit(X).inertia_,4))
-g=GridSearchCV(LogisticRegression(),{'C':[.1,1]},n_jobs=2,cv=2).fit(X,y); print(g.best_params_)
-""",
-    "lightgbm": """
-import numpy, lightgbm
-generator = numpy.random.RandomState(0)
-x = generator.rand(500, 10)
-y = (x.sum(axis=1) > 5).astype(int)
-model = lightgbm.LGBMClassifier(n_estimators=20, n_jobs=2, verbose=-1).fit(x, y)
-print(round(model.score(x, y), 2))
-""",
-    "numba": """
-import numba, numpy
-@numba.njit
-def total(values):
-    result = 0.0
-    for value in values:
-        result += value
-    return result
-print(total(numpy.arange(10.0)))
-@numba.vectorize
-def double(value):
-    return value * 2
-print(double(numpy.arange(3)))
-""",
-    "pandas": """
-import io, pandas
-frame = pandas.DataFrame({"a": range(1000), "b": [number % 7 for number in range(1000)]})
-print(frame.groupby("b").a.agg(["sum", "mean"]).merge(frame, on="b").shape)
-print(pandas.read_csv(io.StringIO(frame.to_csv(index=False))).apply(lambda row: row.a + row.b, axis=1).sum())
-""",
-    "polars": """
-import polars
-frame = polars.DataFrame({"a": range(1000), "b": [number % 7 for number in range(1000)]})
-print(frame.lazy().group_by("b").agg(polars.col("a").sum()).sort("b").collect().shape)
-print(frame.select(polars.col("a").map_elements(lambda value: value * 2, return_dtype=polars.Int64)).sum().item())
-""",
-    "grpcio": """
-import concurrent.futures, grpc
-class Handler(grpc.GenericRpcHandler):
-    def service(self, details):
-        return grpc.unary_unary_rpc_method_handler(lambda request, context: request[::-1])
-server = grpc.server(concurrent.futures.ThreadPoolExecutor(2), handlers=[Handler()])
-port = server.add_insecure_port("127.0.0.1:0")
-server.start()
-with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-    call = channel.unary_unary("/a/b")
-    print([call(b"text", timeout=60) for _ in range(20)][0])
-server.stop(None).wait()
-""",
-}
-
-
 class Outcome(NamedTuple):
     """How a suite ended."""
 
@@ -394,41 +333,6 @@ def compare(suite: Suite, limit_s: float, again: int) -> dict[str, Any]:
     return kept
 
 
-def apply(name: str, limit_s: float) -> dict[str, Any]:
-    """Runs an application without eventprof and with it, and replays what was recorded."""
-    with tempfile.TemporaryDirectory(prefix="eventprof-application-") as work:
-        program = Path(work, "program.py")
-        program.write_text(APPLICATIONS[name].lstrip())
-        recording = os.fspath(Path(work, "program.epr"))
-
-        def ended(*command: str) -> tuple[str, str]:
-            done = subprocess.run(
-                [sys.executable, *command],
-                capture_output=True,
-                text=True,
-                timeout=limit_s,
-                cwd=work,
-                check=False,
-            )
-            return f"exit {done.returncode}, {done.stdout}", done.stderr
-
-        bare, _ = ended("program.py")
-        ours, said = ended(
-            "-m", "eventprof", "run", "--buffer", "2 GiB", "-o", recording, "program.py"
-        )
-        verified, _ = ended("-m", "eventprof", "verify", recording)
-    # The path of the recording, and how long it took, are those of this run.
-    found = re.sub(r"^exit \d+, \S*program\.epr: ", "", verified).strip()
-    return {
-        "application": name,
-        "version": importlib.metadata.version(name),
-        "python": platform.python_version() + FREE,
-        "same": bare == ours and bare.startswith("exit 0"),
-        "found": found,
-        "recorded": said[-3000:],
-    }
-
-
 def explained(case: str) -> str | None:
     return next((why for pattern, why in EXPLAINED if fnmatch.fnmatchcase(case, pattern)), None)
 
@@ -455,21 +359,7 @@ def main() -> int:
         page(given.results)
         return 0
     if given.applications:
-        directory = given.results / "applications"
-        directory.mkdir(parents=True, exist_ok=True)
-        wrong = 0
-        for name in given.suite or APPLICATIONS:
-            try:
-                importlib.metadata.version(name)
-            except importlib.metadata.PackageNotFoundError:
-                print(f"not here: {name}")
-                continue
-            kept = apply(name, given.limit)
-            wrong += not kept["same"] or not kept["found"].endswith("nothing is wrong")
-            (directory / f"{name}-{VERSION}.json").write_text(json.dumps(kept, indent=1) + "\n")
-            same = "as without" if kept["same"] else "NOT as without"
-            print(f"{name:16} {kept['version']:10} {same}; {kept['found']}", flush=True)
-        return 1 if wrong else 0
+        return applications.run_all(given.suite, given.limit, given.results)
     if given.packages:
         suites = [package(name, given.packages) for name in given.suite or PACKAGES]
     else:
@@ -506,41 +396,6 @@ def main() -> int:
 
 
 # ---- The page ------------------------------------------------------------------------------------------------
-
-
-def applications_section(directory: Path) -> list[str]:
-    """What the page says of them."""
-    results = [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
-    pythons = sorted(
-        {r["python"] for r in results}, key=lambda text: [int(n) for n in re.findall(r"\d+", text)]
-    )
-    out = [
-        "Applications",
-        "------------",
-        "",
-        *textwrap.wrap(
-            "Programs that use packages whose threads, compiled methods and generated code are hard to follow: each ends, "
-            "and prints, as it does without, and ``eventprof verify`` replays the recording, calls and memory, and finds "
-            "nothing wrong. The number is that of its events.",
-            118,
-        ),
-        "",
-        ".. list-table::",
-        "   :header-rows: 1",
-        "",
-        "   * - application",
-        *(f"     - {python}" for python in pythons),
-    ]
-    for name in APPLICATIONS:
-        of_python = {r["python"]: r for r in results if r["application"] == name}
-        if of_python:
-            out += [f"   * - {name} {max(r['version'] for r in of_python.values())}"]
-            for python in pythons:
-                r = of_python.get(python)
-                count = re.match(r"([\d,]+) events: nothing is wrong", r["found"]) if r else None
-                text = "not run" if r is None else count[1] if count and r["same"] else "**wrong**"
-                out += [f"     - {text}"]
-    return [*out, ""]
 
 
 def page(directory: Path) -> None:
@@ -617,7 +472,7 @@ def page(directory: Path) -> None:
     if NOTE:
         out += [*wrap(NOTE), ""]
     out += ["Packages", "--------", "", *table(packages)]
-    out += [*wrap(PACKAGES_NOTE), "", *applications_section(directory / "applications")]
+    out += [*wrap(PACKAGES_NOTE), "", *applications.section(directory / "applications")]
     out += ["What differs, and why", "---------------------", ""]
     for pattern, why in EXPLAINED:
         where: dict[str, list[str]] = {}
