@@ -624,3 +624,26 @@ def test_module_removed_and_imported_again(backend):
 
     assert (status, errors) == (0, "")
     assert output.splitlines() == ["['outer', 'inner']", "['outer', 'inner', 'outer', 'inner']"]
+
+
+# ---- Without atexit -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", [0, 1])
+@pytest.mark.parametrize("begin", ["EVENTPROF", "record"])
+def test_a_program_that_forgets_the_functions_of_atexit_ends(begin, memory, tmp_path):
+    """The recorder is stopped by its finalizer, when the interpreter has dropped sys.modules."""
+    text = "import atexit\natexit._clear()\nprint(len([1]), flush=True)\n"
+    environment = {**os.environ, "EVENTPROF_OUTPUT": str(tmp_path / "out.epr")}
+    if begin == "EVENTPROF":
+        environment["EVENTPROF"] = f"memory={memory}"
+    else:
+        text = (
+            f"import eventprof\nrec = eventprof.record(memory={memory == 1})\nrec.start()\n{text}"
+        )
+
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, env=environment, timeout=120
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")

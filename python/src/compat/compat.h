@@ -410,6 +410,14 @@ ep_py_is_finalizing(void)
 #endif
 }
 
+/* sys.modules. Returns: borrowed; NULL while the interpreter ends: it drops the dictionary then, and its own
+ * function would end the process. A recorder that nobody stopped is stopped there, by its finalizer. */
+static inline PyObject *
+ep_py_modules(void)
+{
+    return ep_py_is_finalizing() ? NULL : PyImport_GetModuleDict();
+}
+
 /* The pending exception ended a thread that was started with `function`: reports it as the
  * interpreter would. Returns: whether it did. False: the interpreter's own report, which names the function
  * by its repr, will say the same. */

@@ -458,7 +458,7 @@ hold(ep_log *log, label_set *set)
 static PyObject *
 telemetry_values(void)
 {
-    PyObject *modules = PyImport_GetModuleDict();
+    PyObject *modules = ep_py_modules();
     PyObject *module = modules != NULL ? ep_py_dict_get(modules, str_telemetry) : NULL;
     if (EP_LIKELY(module == NULL)) {
         return NULL;

@@ -384,8 +384,9 @@ find_numpy(void)
     if (default_handler != NULL) {
         return true;
     }
-    PyObject *modules = PyImport_GetModuleDict();
-    PyObject *module = ep_py_dict_get_text(modules, "numpy._core._multiarray_umath");
+    PyObject *modules = ep_py_modules();
+    PyObject *module =
+        modules != NULL ? ep_py_dict_get_text(modules, "numpy._core._multiarray_umath") : NULL;
     PyObject *capsule = module != NULL && PyModule_Check(module)
                             ? ep_py_dict_get_text(PyModule_GetDict(module), "_ARRAY_API")
                             : NULL;

@@ -11,7 +11,7 @@ _Atomic(ep_py_numpy_waiter *) ep_py_numpy_awaited;
 void
 ep_py_look_for_greenlets(void)
 {
-    PyObject *modules = PyImport_GetModuleDict();
+    PyObject *modules = ep_py_modules();
     if (modules != NULL && PyDict_GetItemString(modules, "greenlet") != NULL) {
         atomic_store_explicit(&ep_py_greenlets, true, memory_order_relaxed);
     }

@@ -73,7 +73,7 @@ name_thread(ep_log *log)
     log->fresh &= ~EP_FRESH_NAMELESS;
     uint32_t busy = ep_py_enter_own();
     ep_py_exception saved = ep_py_exception_save();
-    PyObject *modules = PyImport_GetModuleDict();
+    PyObject *modules = ep_py_modules();
     PyObject *threading = modules != NULL ? ep_py_dict_get_text(modules, "threading") : NULL;
     PyObject *active = threading != NULL && PyModule_Check(threading)
                            ? ep_py_dict_get_text(PyModule_GetDict(threading), "_active")

@@ -8,8 +8,11 @@ static PyObject *
 modules_by_file(void)
 {
     PyObject *by_file = PyDict_New();
-    PyObject *modules = PyImport_GetModuleDict(), *name, *module;
+    PyObject *modules = ep_py_modules(), *name, *module;
     Py_ssize_t at = 0;
+    if (modules == NULL) {
+        return by_file;
+    }
     EP_BEGIN_OBJECT(modules);
     while (by_file != NULL && PyDict_Next(modules, &at, &name, &module)) {
         PyObject *dict = PyModule_Check(module) ? PyModule_GetDict(module) : NULL;

@@ -54,7 +54,7 @@ ep_py_tasks_init(void)
 static bool
 find_asyncio(void)
 {
-    PyObject *modules = PyImport_GetModuleDict();
+    PyObject *modules = ep_py_modules();
     PyObject *module = modules != NULL ? ep_py_dict_get(modules, str_module) : NULL;
     PyObject *dict = module != NULL && PyModule_Check(module) ? PyModule_GetDict(module) : NULL;
     PyObject *tasks = dict != NULL ? ep_py_dict_get(dict, str_current_tasks) : NULL;
