@@ -410,8 +410,8 @@ ep_py_is_finalizing(void)
 #endif
 }
 
-/* sys.modules. Returns: borrowed; NULL while the interpreter ends: it drops the dictionary then, and its own
- * function would end the process. A recorder that nobody stopped is stopped there, by its finalizer. */
+/* sys.modules. Returns: borrowed; NULL while the interpreter ends: it drops the dictionary then, and its
+ * own function would end the process. A recorder that nobody stopped is stopped there, by its finalizer. */
 static inline PyObject *
 ep_py_modules(void)
 {
