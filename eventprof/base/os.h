@@ -11,6 +11,17 @@
 void *ep_os_map(size_t bytes);
 void ep_os_unmap(void *at, size_t bytes);
 
+/* Zeroed memory, of which the first `wiped` bytes are zero in a forked child (Linux 4.14), however it was
+ * made. Returns: new (ep_os_free_wiped), or NULL. It does not count as the recorder's own. */
+void *ep_os_calloc_wiped(size_t bytes, size_t wiped);
+void ep_os_free_wiped(void *at, size_t bytes, size_t wiped);
+
+/* Whether this process was forked, however, since ep_os_note_process() was called. False where the system
+ * does not tell. Reads one word. */
+bool ep_os_is_forked(void);
+/* Once without threads, and in the child of a fork. Fails: false, no memory. */
+bool ep_os_note_process(void);
+
 /* The same, already touched, on huge pages if the system has them. Parts of it may be unmapped. */
 void *ep_os_map_touched(size_t bytes);
 

@@ -99,6 +99,58 @@ ep_os_map(size_t bytes)
     return at;
 }
 
+static size_t
+round_up(size_t bytes)
+{
+    size_t page = ep_os_page_bytes();
+    return (bytes + page - 1) / page * page;
+}
+
+void *
+ep_os_calloc_wiped(size_t bytes, size_t wiped)
+{
+    if (ep_fault_now()) {
+        return NULL;
+    }
+    size_t first = round_up(wiped);
+    size_t rest = round_up(bytes - wiped);
+    char *at = mmap(NULL, first + rest, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) {
+        return NULL;
+    }
+#ifdef MADV_WIPEONFORK
+    (void)madvise(at, first, MADV_WIPEONFORK);
+#endif
+    return at + first - wiped;
+}
+
+void
+ep_os_free_wiped(void *at, size_t bytes, size_t wiped)
+{
+    size_t first = round_up(wiped);
+    munmap((char *)at + wiped - first, first + round_up(bytes - wiped));
+}
+
+static uint32_t *same_process;    /* points to 1; to 0 in a forked child. NULL: not noted yet */
+
+bool
+ep_os_is_forked(void)
+{
+    return same_process != NULL && *(volatile uint32_t *)same_process == 0;
+}
+
+bool
+ep_os_note_process(void)
+{
+    if (same_process == NULL) {
+        same_process = ep_os_calloc_wiped(sizeof *same_process, sizeof *same_process);
+    }
+    if (same_process != NULL) {
+        *same_process = 1;
+    }
+    return same_process != NULL;
+}
+
 #define HUGE_BYTES (UINT64_C(1) << 21)
 #define PAGE_BYTES 4096
 

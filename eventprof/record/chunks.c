@@ -434,6 +434,14 @@ void
 ep_log_next_chunk(ep_log *log, uint64_t ticks)
 {
     int error = errno;    /* errno is the program's: a hook runs inside of its calls */
+    if (EP_UNLIKELY(ep_os_is_forked())) {
+        ep_engine_leave_parent();
+        /* Without a lock, which another thread may have held at the fork. log->chunk stays: the handler of
+         * an ordinary fork, which may run later, looks at it. */
+        write_into(log, log->scratch, log->scratch + EP_SCRATCH_WORDS - EP_CHUNK_SLACK_WORDS, ticks);
+        errno = error;
+        return;
+    }
     ep_engine_lock();
     bool first = log->next_bytes == 0;
     if (log->chunk != NULL) {

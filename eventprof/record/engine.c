@@ -14,6 +14,9 @@ size_t ep_engine_first_bytes;
 void
 ep_engine_lock(void)
 {
+    if (EP_UNLIKELY(ep_os_is_forked())) {
+        ep_engine_leave_parent();
+    }
     ep_engine_inside += 1;
     pthread_mutex_lock(&ep_engine.lock);
 }
@@ -90,6 +93,9 @@ ep_engine_init(void)
         return EP_OK;
     }
     ep_status status = ep_os_thread_exit_install(ep_log_on_thread_exit);
+    if (status == EP_OK) {
+        status = ep_os_note_process() ? EP_OK : EP_NOMEM;
+    }
     if (status == EP_OK) {
         status = ep_os_fork_install(ep_engine_before_fork, ep_engine_after_fork_in_parent,
                                     ep_engine_after_fork_in_child);

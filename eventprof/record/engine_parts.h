@@ -35,6 +35,8 @@ struct ep_engine {
     _Atomic uint64_t unlogged[EP_KIND_COUNT];
     uint64_t left_out[EP_LEFT_OUT_COUNT];    /* by threads that ended */
     bool initialised;
+    bool is_forking;                  /* between the handlers of fork(); the lock is held */
+    bool is_orphan;                   /* see ep_engine_leave_parent() */
 };
 
 extern EP_HIDDEN struct ep_engine ep_engine;
@@ -211,6 +213,11 @@ ep_status ep_capture_threads(ep_recorder *recorder, ep_capture *capture);
 void ep_capture_free_threads(ep_capture *capture);
 
 /* ---- fork.c ---------------------------------------------------------------------------------- */
+
+/* In a child that was made by a bare system call (clone, fork), of which no handler was told: nothing is
+ * recorded here any more, and what belongs to the parent is not touched. Locks may have been held by threads
+ * that do not exist in the child. Does nothing within an ordinary fork. Without the lock. */
+void ep_engine_leave_parent(void);
 
 /* Takes the lock; the other two release it. */
 void ep_engine_before_fork(void);

@@ -1,5 +1,6 @@
 /* The engine around a fork. The child begins with empty logs: earlier events and the log file belong to the
  * parent. */
+#include <errno.h>
 #include <string.h>
 
 #include "ahead.h"
@@ -9,10 +10,50 @@
 #include "os.h"
 #include "packing.h"
 
+/* Its events are not recorded, which the parent's file says. */
+static void
+count_in_file(const ep_recorder *recorder)
+{
+    if (recorder->file != NULL) {
+        ep_file_count_child_lost(recorder->file, ENOSYS);
+    }
+}
+
+void
+ep_engine_leave_parent(void)
+{
+    if (ep_engine.is_forking || ep_engine.is_orphan) {
+        return;
+    }
+    ep_engine.is_orphan = true;
+    pthread_mutex_init(&ep_engine.lock, NULL);
+    ep_file_after_bare_fork();
+    ep_shared_kinds_set(&ep_engine.kinds, 0);
+    for (ep_recorder *r = ep_engine.recorders; r != NULL; r = r->next) {
+        if (r->state == EP_RECORDER_RUNNING) {
+            count_in_file(r);
+        }
+        /* Not released: a chunk would be marked as free, in the parent's file. */
+        r->file = NULL;
+        r->kept_first = r->kept_end = 0;
+        r->file_is_late = false;
+    }
+    ep_engine.recorders = ep_engine.filer = NULL;
+    ep_engine.logs = NULL;
+    ep_engine.log_count = 0;
+    ep_engine.partial_chunks = NULL;
+    memset(ep_engine.free_chunks, 0, sizeof ep_engine.free_chunks);
+    memset(ep_engine.free_slots, 0, sizeof ep_engine.free_slots);
+}
+
 void
 ep_engine_before_fork(void)
 {
     ep_engine_lock();
+    if (ep_engine.is_orphan) {
+        return;    /* our threads, which would be joined, are the parent's */
+    }
+    ep_engine.is_forking = true;
     ep_ahead_before_fork();
     ep_packing_before_fork();
     ep_names_before_fork();
@@ -24,6 +65,11 @@ void
 ep_engine_after_fork_in_parent(void)
 {
     EP_FAULT_POINT(FORK_PARENT);
+    if (ep_engine.is_orphan) {
+        ep_engine_unlock();
+        return;
+    }
+    ep_engine.is_forking = false;
     ep_file_after_fork(false);
     ep_names_after_fork();
     ep_packing_after_fork();
@@ -80,6 +126,12 @@ void
 ep_engine_after_fork_in_child(void)
 {
     EP_FAULT_POINT(FORK_CHILD);
+    if (ep_engine.is_orphan) {
+        ep_engine_unlock();
+        return;
+    }
+    (void)!ep_os_note_process();
+    ep_engine.is_forking = false;
     ep_file_after_fork(true);
     ep_names_after_fork();
     ep_packing_after_fork();

@@ -80,11 +80,13 @@ typedef struct ep_own_blocks {
 #define EP_LABELS_DEFINED 8    /* a power of 2 */
 
 typedef struct ep_log {
+    /* No record may begin at or after it; SLACK words follow. Under the engine's lock other threads may
+     * move it down to the first word, so that the next record leaves the chunk. First, and on a page of its
+     * own that is zero in a forked child: there the next record leaves the chunk, too, which is the
+     * parent's, although the child was made without fork() (ep_engine_leave_parent). */
+    _Atomic uint64_t *_Atomic end;
     /* owner thread only */
     _Atomic uint64_t *next;          /* first free word; it is 0 */
-    /* No record may begin at or after it; SLACK words follow. Under the engine's lock other threads may
-     * move it down to the first word, so that the next record leaves the chunk. */
-    _Atomic uint64_t *_Atomic end;
     _Atomic uint64_t *last_block;    /* the last allocation record that may be removed... */
     _Atomic uint64_t *block_before;  /* ...and the allocation record before it, until one was removed */
     uint32_t high;                   /* high half of the last record's ticks */
@@ -119,6 +121,9 @@ typedef struct ep_log {
     ep_recent recent;                /* owner only */
     ep_own_blocks own_blocks;        /* owner only */
 } ep_log;
+
+/* The page that is zero in a forked child has these last bytes in use. */
+#define EP_LOG_WIPED_BYTES sizeof(((ep_log *)NULL)->end)
 
 /* NULL until the thread's first event. Initial-exec: one load, no call. A pointer, never the
  * struct: static TLS has room for little (16 KiB failed to load on 3.11-3.13). */

@@ -185,7 +185,7 @@ ep_log_free(ep_log *log)
 {
     add_left_out(log, ep_engine.left_out);
     free(log->gate.calls);
-    free(log);
+    ep_os_free_wiped(log, sizeof *log, EP_LOG_WIPED_BYTES);
     ep_os_own_add(-(int64_t)sizeof *log);
 }
 
@@ -261,6 +261,9 @@ pause_helpers_without_threads(void)
 void
 ep_log_on_thread_exit(void *value)
 {
+    if (ep_os_is_forked()) {
+        return;    /* the log stays in use: it only counts */
+    }
     ep_log_current = NULL;    /* later allocations on this thread get a new log, see ep_log_attach() */
     ep_engine_lock();
     EP_FAULT_POINT(DETACH);
@@ -286,7 +289,10 @@ static ep_log *
 attach(void)
 {
     /* After the last round of destructors the thread could not give the log back. */
-    ep_log *log = ep_os_thread_exit_over() ? NULL : ep_calloc(1, sizeof *log);
+    if (ep_os_is_forked() || ep_os_thread_exit_over()) {
+        return NULL;
+    }
+    ep_log *log = ep_os_calloc_wiped(sizeof *log, EP_LOG_WIPED_BYTES);
     if (log == NULL) {
         return NULL;
     }
@@ -297,7 +303,7 @@ attach(void)
     log->thread = register_thread();
     if (log->thread == NULL) {
         ep_engine_unlock();
-        free(log);
+        ep_os_free_wiped(log, sizeof *log, EP_LOG_WIPED_BYTES);
         return NULL;
     }
     if (log->thread->doubted_count != 0) {

@@ -82,6 +82,12 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
         return ep_fail(error, EP_STATE, "the recorder was started before");
     }
     ep_engine_lock();
+    if (ep_engine.is_orphan) {
+        ep_engine_unlock();
+        return ep_fail(error, EP_STATE,
+                       "this process was forked by a bare system call, not by fork(): nothing can be recorded "
+                       "in it");
+    }
     ep_clock_mode mode = recorder->options.clock;
     if (recorder->options.clock_any) {
         mode = ep_engine.running_count > 0 ? ep_clock_current
@@ -211,7 +217,10 @@ ep_recorder_stop(ep_recorder *recorder, ep_error *error)
 {
     ep_engine_lock();
     bool running = recorder->state == EP_RECORDER_RUNNING;
-    if (running) {
+    if (running && ep_engine.is_orphan) {
+        recorder->stop = recorder->start;    /* what was recorded is the parent's */
+        recorder->state = EP_RECORDER_STOPPED;
+    } else if (running) {
         stop_locked(recorder);
         EP_CHECK_INVARIANTS(ep_recorder_check(recorder));
         EP_CHECK_INVARIANTS(ep_names_check());

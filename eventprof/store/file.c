@@ -437,8 +437,7 @@ ep_file_create_for_child(const ep_file *parent)
     ep_error error = {.os_error = 0};
     if (ep_file_create(&options, &file, &error) != EP_OK) {
         int os_error = error.os_error != 0 ? error.os_error : ENOMEM;
-        atomic_store_explicit(&parent->header->children_error, (uint32_t)os_error, memory_order_relaxed);
-        atomic_fetch_add_explicit(&parent->header->children_lost, 1, memory_order_relaxed);
+        ep_file_count_child_lost(parent, os_error);
         return NULL;
     }
     memcpy(file->header->calls_from, parent->header->calls_from, sizeof file->header->calls_from);

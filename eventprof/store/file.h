@@ -92,6 +92,9 @@ void ep_file_put_limit(ep_file *file, uint32_t limit);
  * one. */
 uint32_t ep_file_get_children_lost(const ep_file *file, int *os_error);
 
+/* One more; a child may call this with its parent's file. */
+void ep_file_count_child_lost(const ep_file *file, int os_error);
+
 /* Writes an anchor of the current time. */
 void ep_file_put_beat(ep_file *file, ep_anchor anchor);
 
@@ -127,6 +130,9 @@ void ep_file_finish(ep_file *file);
 void ep_file_before_fork(void);
 void ep_file_after_fork(bool child);
 void ep_file_abandon(ep_file *file);
+
+/* In a child of which no handler was told: no file gets texts any more, and no lock is held. */
+void ep_file_after_bare_fork(void);
 
 /* For a forked child of the process that made `parent`: makes the child's file, at the path for its process
  * id. Returns: new; or NULL, and the parent's file counts the child. */

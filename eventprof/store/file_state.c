@@ -48,6 +48,13 @@ ep_file_get_children_lost(const ep_file *file, int *os_error)
 }
 
 void
+ep_file_count_child_lost(const ep_file *file, int os_error)
+{
+    atomic_store_explicit(&file->header->children_error, (uint32_t)os_error, memory_order_relaxed);
+    atomic_fetch_add_explicit(&file->header->children_lost, 1, memory_order_relaxed);
+}
+
+void
 ep_file_put_stop(ep_file *file, ep_anchor stop, int64_t resident_bytes, int64_t own_bytes)
 {
     file->header->stop = stop;

@@ -81,6 +81,9 @@ static void
 put_text(ep_file_text type, const uint32_t *fields, size_t field_count, const char *bytes,
          size_t byte_count)
 {
+    if (EP_UNLIKELY(ep_os_is_forked())) {
+        return;    /* the file is the parent's */
+    }
     int os_error = errno;    /* errno is the program's: hooks call this */
     pthread_mutex_lock(&texts_lock);
     ep_file *file = other_file_of_texts;
@@ -203,4 +206,12 @@ ep_file_after_fork(bool child)
         atomic_store_explicit(&ep_names_sink_now, NULL, memory_order_relaxed);
     }
     pthread_mutex_unlock(&texts_lock);
+}
+
+void
+ep_file_after_bare_fork(void)
+{
+    pthread_mutex_init(&texts_lock, NULL);
+    atomic_store_explicit(&ep_file_of_texts, NULL, memory_order_relaxed);
+    atomic_store_explicit(&ep_names_sink_now, NULL, memory_order_relaxed);
 }
