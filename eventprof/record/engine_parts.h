@@ -215,8 +215,8 @@ void ep_capture_free_threads(ep_capture *capture);
 /* ---- fork.c ---------------------------------------------------------------------------------- */
 
 /* In a child that was made by a bare system call (clone, fork), of which no handler was told: nothing is
- * recorded here any more, and what belongs to the parent is not touched. Locks may have been held by threads
- * that do not exist in the child. Does nothing within an ordinary fork. Without the lock. */
+ * recorded here any more, and what belongs to the parent is not touched. Locks may have been held by
+ * threads that do not exist in the child. Does nothing within an ordinary fork. Without the lock. */
 void ep_engine_leave_parent(void);
 
 /* Takes the lock; the other two release it. */

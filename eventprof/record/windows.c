@@ -85,8 +85,8 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
     if (ep_engine.is_orphan) {
         ep_engine_unlock();
         return ep_fail(error, EP_STATE,
-                       "this process was forked by a bare system call, not by fork(): nothing can be recorded "
-                       "in it");
+                       "this process was forked by a bare system call, not by fork(): nothing can be "
+                       "recorded in it");
     }
     ep_clock_mode mode = recorder->options.clock;
     if (recorder->options.clock_any) {
