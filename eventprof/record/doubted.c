@@ -17,13 +17,7 @@ ep_engine_doubt(ep_thread *thread, const void *frame, uint32_t site)
     thread->doubted[i].frame = frame;
     thread->doubted[i].site = site;
     thread->doubted_count += i == thread->doubted_count;
-    ep_engine_lock();
-    for (ep_log *log = ep_engine.logs; log != NULL; log = log->next_log) {
-        if (log->thread == thread) {
-            log->fresh |= EP_FRESH_DOUBTED;
-        }
-    }
-    ep_engine_unlock();
+    ep_engine_freshen_thread(thread, EP_FRESH_DOUBTED);
 }
 
 /* The innermost doubted call of `site`: inner ones are settled first. */

@@ -219,8 +219,23 @@ void ep_engine_doubt(ep_thread *thread, const void *frame, uint32_t site);
  * not open in the windows that took it as open. Otherwise it had begun. */
 void ep_engine_settle(ep_thread *thread, uint32_t index, bool begins);
 
-/* Sets EP_FRESH_* of all logs, and of those that come. */
+/* A slice of a generator begins by an exception that is thrown into it: remembers its frame until the slice
+ * ends. Called by the thread itself. */
+EP_COLD void ep_log_add_thrown(ep_log *log, const void *frame);
+
+/* A slice ends, while the log is EP_FRESH_THROWN. Returns: whether its frame was remembered. */
+EP_COLD bool ep_log_end_thrown(ep_log *log, const void *frame);
+
+/* Whether a slice whose frame is not remembered may be one that had no room; then it has ended now. */
+EP_COLD bool ep_log_end_dropped(ep_log *log);
+
+/* A window begins. `frames`, innermost first: of open slices that an exception may have begun. `anew`: the
+ * remembered ones may have ended, because no hook was installed. The thread is stopped, or the caller. */
+void ep_engine_set_thrown(ep_thread *thread, const void *const *frames, uint32_t count, bool anew);
+
+/* Sets EP_FRESH_* of all logs, and of those that come; of the logs of one thread. */
 void ep_engine_freshen(uint32_t fresh);
+void ep_engine_freshen_thread(const ep_thread *thread, uint32_t fresh);
 
 /* The owner has no room for a record at `ticks`: seals the chunk and finds the next one. There is always
  * room afterwards. */

@@ -141,6 +141,8 @@ check_threads(void)
         EP_INVARIANT(thread->id == i + 1, "thread %" PRIu32 " at %zu", thread->id, i);
         EP_INVARIANT(thread->doubted_count <= EP_DOUBTED_MAX, "%" PRIu32 " doubted calls",
                      thread->doubted_count);
+        EP_INVARIANT(thread->thrown_count <= EP_THROWN_MAX, "%" PRIu32 " thrown slices",
+                     thread->thrown_count);
         expected +=
             !thread->attached && !atomic_load_explicit(&thread->exited, memory_order_relaxed);
     }

@@ -66,6 +66,8 @@ typedef struct ep_own_blocks {
  * written to this log since a window began. */
 #define EP_FRESH_LABELS UINT32_C(16)
 #define EP_FRESH_LABELS_ANEW UINT32_C(32)
+/* Slices are open that an exception began: the sources must see how each slice ends (thrown.c). */
+#define EP_FRESH_THROWN UINT32_C(64)
 
 /* Inside our own code; inside an allocator of the runtime's that is recorded. */
 #define EP_BUSY_OWN UINT32_C(1)
@@ -100,8 +102,6 @@ typedef struct ep_log {
     uint64_t not_before;             /* ticks of the last event that came up inside our own code: that of
                                         the hook around it, whose clock was read before, is not earlier */
     const void *state;               /* for the sources: the runtime's state of this thread */
-    const void *thrown_into;         /* the sources' own: of the generator that last had an exception thrown
-                                        into it, until it unwinds (entry.h) */
     /* for the source of labels (labels.c) */
     uint64_t label_set;              /* id of the labels that were written last; 0: none */
     uint64_t label_version;          /* of the thread's context then */

@@ -285,6 +285,18 @@ ep_engine_freshen(uint32_t fresh)
     ep_engine_unlock();
 }
 
+void
+ep_engine_freshen_thread(const ep_thread *thread, uint32_t fresh)
+{
+    ep_engine_lock();
+    for (ep_log *log = ep_engine.logs; log != NULL; log = log->next_log) {
+        if (log->thread == thread) {
+            log->fresh |= fresh;
+        }
+    }
+    ep_engine_unlock();
+}
+
 static ep_log *
 attach(void)
 {
@@ -308,6 +320,9 @@ attach(void)
     }
     if (log->thread->doubted_count != 0) {
         log->fresh |= EP_FRESH_DOUBTED;
+    }
+    if (log->thread->thrown_count != 0 || log->thread->thrown_dropped != 0) {
+        log->fresh |= EP_FRESH_THROWN;
     }
     log->next_log = ep_engine.logs;
     ep_engine.logs = log;

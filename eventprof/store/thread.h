@@ -9,6 +9,9 @@
 /* At most so many nested functions at their entry, each interrupted there by code that called the next. */
 #define EP_DOUBTED_MAX 16
 
+/* At most so many nested slices whose throws are remembered one by one. */
+#define EP_THROWN_MAX 16
+
 /* A thread that ever recorded. Immortal: rows of traces refer to it, and there are few. */
 typedef struct ep_thread {
     uint32_t id;                              /* 1, 2, ...: order of first events; 0 is "unknown" */
@@ -27,6 +30,11 @@ typedef struct ep_thread {
         uint32_t site;
     } doubted[EP_DOUBTED_MAX];
     uint32_t doubted_count;
+    /* Frames of slices that an exception began and that have not ended, innermost last (thrown.c). Changed
+     * by the thread itself, or while it is stopped. */
+    const void *thrown[EP_THROWN_MAX];
+    uint32_t thrown_count;
+    uint32_t thrown_dropped;                  /* outer ones, which had no room */
     _Atomic bool exited;
 } ep_thread;
 

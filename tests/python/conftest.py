@@ -36,6 +36,13 @@ def pytest_addoption(parser):
         metavar="DIR",
         help="test_coexistence.py writes here what doc/coexistence.rst says",
     )
+    parser.addoption(
+        "--programs",
+        metavar="N",
+        type=int,
+        default=150,
+        help="how many random programs test_slices.py records",
+    )
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -261,6 +261,29 @@ ep_frame_is_incomplete(const ep_frame *frame)
            (Py_ssize_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
 }
 
+/* Forms of RESUME, which is at the entry of each function and behind each yield. */
+static inline bool
+ep_opcode_is_resume(unsigned char opcode)
+{
+    switch (opcode) {
+        case RESUME:
+#if PY_VERSION_HEX < 0x030C0000
+        case RESUME_QUICK:
+#else
+        case INSTRUMENTED_RESUME:
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+        case RESUME_CHECK:
+#endif
+#ifdef RESUME_CHECK_JIT
+        case RESUME_CHECK_JIT:
+#endif
+            return true;
+        default:
+            return false;
+    }
+}
+
 /* Whether it is at the first instruction of its function, or after a yield. There the interpreter switches
  * threads, and reports the call. */
 static inline bool
@@ -271,20 +294,9 @@ ep_frame_is_at_resume(const ep_frame *frame)
     if (offset < 0) {
         return false;
     }
-    switch ((unsigned char)ep_code_start(code)[offset]) {
-        case RESUME:
-#if PY_VERSION_HEX < 0x030C0000
-        case RESUME_QUICK:
-#else
-        case INSTRUMENTED_RESUME:
-#endif
-#if PY_VERSION_HEX >= 0x030D0000
-        case RESUME_CHECK:
-#endif
-            return true;
-        default:    /* a debugger's breakpoint may be there */
-            return offset == (Py_ssize_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
-    }
+    return ep_opcode_is_resume((unsigned char)ep_code_start(code)[offset]) ||
+           /* a debugger's breakpoint may be there */
+           offset == (Py_ssize_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
 }
 
 /* Whether the call was reported before other threads run: 3.12 reports first, 3.13 and later last. 3.11
@@ -326,6 +338,26 @@ ep_frame_generator(const ep_frame *frame)
     return EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) == EP_OWNER_GENERATOR
                ? (PyObject *)((char *)frame - EP_GENERATOR_FRAME)
                : NULL;
+}
+
+/* Whether an exception is thrown through the frame into `inner`, the frame above it. Meanwhile the
+ * interpreter has generators that delegate (`yield from`, await) among the thread's frames, but they do not
+ * run. */
+static inline bool
+ep_frame_is_passed(const ep_frame *frame, const ep_frame *inner)
+{
+    if (inner == NULL || EP_FRAME_FIELD(frame, unsigned char, EP_FRAME_OWNER) != EP_OWNER_GENERATOR ||
+        EP_FRAME_FIELD(inner, unsigned char, EP_FRAME_OWNER) != EP_OWNER_GENERATOR) {
+        return false;
+    }
+    const unsigned char *at = (const unsigned char *)ep_frame_instruction(frame);
+#if PY_VERSION_HEX >= 0x030D0000
+    return ep_opcode_is_resume(at[0]) && (at[1] & 3) >= 2;
+#elif PY_VERSION_HEX >= 0x030C0000
+    return at[0] == YIELD_VALUE || at[0] == INSTRUMENTED_YIELD_VALUE;
+#else
+    return at[0] == YIELD_VALUE;
+#endif
 }
 
 /* The interpreter frame behind a frame object. */

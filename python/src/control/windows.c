@@ -70,6 +70,7 @@ describe_open_calls(ep_py_recorder *self, bool hook_was_in)
         if (status != EP_OK) {
             return status;
         }
+        ep_py_note_open_slices(ts, thread, !hook_was_in);
     }
     return EP_OK;
 }

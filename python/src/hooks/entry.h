@@ -50,22 +50,51 @@ ep_py_unmark_entry(PyFrameObject *frame)
 #endif
 }
 
-/* An exception was thrown into a generator: the generator unwinds from behind the yield where it was
- * suspended. */
-static inline void
-ep_py_note_throw(ep_log *log, const PyCodeObject *code)
-{
-#if EP_ENTRY_MAY_RAISE
-    log->thrown_into = code;
-#else
-    (void)log;
-    (void)code;
-#endif
-}
-
 /* Whether a RESUME is at a function's entry or behind a yield (its argument is 0 or 1). At the RESUME of
  * `yield from` and await, a thrown exception goes to the inner generator first. */
 #define EP_ENTRY_RESUMES(instruction) (((instruction)[1] & 3) <= 1)
+#define EP_ENTRY_YIELDED(instruction) (((instruction)[1] & 3) == 1)
+
+#if EP_ENTRY_MAY_RAISE
+static inline bool
+ep_py_stands_at_entry(const ep_frame *frame)
+{
+    const unsigned char *at = (const unsigned char *)ep_frame_instruction(frame);
+    return ep_opcode_is_resume(at[0]) && EP_ENTRY_RESUMES(at);
+}
+#endif
+
+/* An exception is thrown into a generator. If the generator was suspended at a yield, it unwinds from the
+ * RESUME behind the yield, at once or when its `finally` and `with` are done. frame: NULL, or its frame. */
+static inline void
+ep_py_note_throw(ep_log *log, PyCodeObject *code, const ep_frame *frame)
+{
+#if EP_ENTRY_MAY_RAISE
+    if (frame != NULL && ep_frame_code(frame) == code && ep_py_stands_at_entry(frame)) {
+        ep_log_add_thrown(log, frame);
+    }
+#else
+    (void)log;
+    (void)code;
+    (void)frame;
+#endif
+}
+
+/* In the slow half of a hook: a call or slice ends. frame: NULL, or its frame. Returns: whether it is known
+ * that its begin was reported. */
+static inline bool
+ep_py_end_throw(ep_log *log, PyCodeObject *code, const ep_frame *frame)
+{
+#if EP_ENTRY_MAY_RAISE
+    return EP_UNLIKELY(log->fresh & EP_FRESH_THROWN) && frame != NULL && ep_frame_code(frame) == code &&
+           ep_log_end_thrown(log, frame);
+#else
+    (void)log;
+    (void)code;
+    (void)frame;
+    return false;
+#endif
+}
 
 #if EP_ENTRY_MAY_RAISE
 static EP_COLD bool
@@ -75,28 +104,27 @@ ep_py_is_untold_at_entry(ep_log *log, PyCodeObject *code, ep_frame *frame)
      * while blocks are recorded; then the call lasts as long as the call around it. */
     uint64_t before = ep_log_last_word(log);
     unsigned kind = EP_WORD0_KIND(before);
-    return !((kind == EP_KIND_CALL || kind == EP_KIND_RESUME) &&
-             EP_WORD0_PAYLOAD(before) == ep_py_code_site(code, frame));
+    if ((kind == EP_KIND_CALL || kind == EP_KIND_RESUME) &&
+        EP_WORD0_PAYLOAD(before) == ep_py_code_site(code, frame)) {
+        return false;
+    }
+    const unsigned char *at = (const unsigned char *)ep_frame_instruction(frame);
+    return !(EP_ENTRY_YIELDED(at) && ep_log_end_dropped(log));
 }
 #endif
 
 /* HOT, but for unwinds only. Whether the begin of the unwound call was not reported. frame: of that call,
- * or NULL. object: its frame object; NULL if the interpreter does not pass one. */
+ * or NULL. object: its frame object; NULL if the interpreter does not pass one. Slices for which
+ * ep_py_end_throw() is true were reported. */
 static inline bool
 ep_py_is_untold(ep_log *log, PyCodeObject *code, ep_frame *frame, PyFrameObject *object)
 {
 #if EP_ENTRY_MAY_RAISE
     (void)object;
-    if (log->thrown_into == code) {
-        log->thrown_into = NULL;
-        return false;
-    }
     if (frame == NULL || ep_frame_code(frame) != code) {
         return false;
     }
-    const unsigned char *at = (const unsigned char *)ep_frame_instruction(frame);
-    bool stands_there = at[0] == INSTRUMENTED_RESUME || at[0] == RESUME || at[0] == RESUME_CHECK;
-    return EP_UNLIKELY(stands_there && EP_ENTRY_RESUMES(at)) && ep_py_is_untold_at_entry(log, code, frame);
+    return EP_UNLIKELY(ep_py_stands_at_entry(frame)) && ep_py_is_untold_at_entry(log, code, frame);
 #elif EP_ENTRY_IS_MARKED
     (void)log;
     (void)code;
@@ -105,7 +133,7 @@ ep_py_is_untold(ep_log *log, PyCodeObject *code, ep_frame *frame, PyFrameObject 
         return false;
     }
     const unsigned char *at = (const unsigned char *)ep_frame_instruction(frame);
-    return (at[0] == RESUME || at[0] == RESUME_QUICK) && EP_ENTRY_RESUMES(at);
+    return ep_opcode_is_resume(at[0]) && EP_ENTRY_RESUMES(at);
 #else
     (void)log;
     (void)code;

@@ -125,7 +125,10 @@ open_whole(PyObject *const *args, ep_kind kind, bool gated)
             }
         }
         if (kind == EP_KIND_THROW) {
-            ep_py_note_throw(log, (PyCodeObject *)args[0]);
+            ep_py_note_throw(log, (PyCodeObject *)args[0], ep_py_frame_now());
+            if (!(ep_engine_kinds() & EP_KIND_BIT(EP_KIND_THROW))) {
+                Py_RETURN_NONE;
+            }
         }
         uint32_t site = ep_py_code_site((PyCodeObject *)args[0], ep_py_frame_now());
         if (EP_LIKELY(site != EP_ID_SKIP)) {
@@ -143,17 +146,19 @@ close_whole(PyObject *const *args, ep_kind kind, bool gated)
     ep_log *log = ep_py_log_for(kind);
     if (EP_LIKELY(log != NULL && PyCode_Check(args[0]))) {
         take_back_own(log, args[0], args[1]);
+        PyCodeObject *code = (PyCodeObject *)args[0];
+        bool began_by_throw = ep_py_end_throw(log, code, ep_py_frame_now());
         if (gated && ep_gate_asks_names()) {
             uint32_t generation = ep_gate_generation();
-            if (!ep_py_code_is_wanted((PyCodeObject *)args[0])) {
+            if (!ep_py_code_is_wanted(code)) {
                 return kind == EP_KIND_UNWIND ? Py_NewRef(Py_None) : switch_off(generation);
             }
         }
-        if (kind == EP_KIND_UNWIND &&
-            ep_py_is_untold(log, (PyCodeObject *)args[0], ep_py_frame_now(), NULL)) {
+        if (kind == EP_KIND_UNWIND && !began_by_throw &&
+            ep_py_is_untold(log, code, ep_py_frame_now(), NULL)) {
             Py_RETURN_NONE;
         }
-        uint32_t name = ep_py_code_name((PyCodeObject *)args[0]);
+        uint32_t name = ep_py_code_name(code);
         if (EP_LIKELY(name != EP_ID_SKIP)) {
             put_close(gated, log, ticks, kind, name);
         }

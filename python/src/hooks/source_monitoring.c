@@ -77,7 +77,8 @@ static const struct event {
 } events[] = {
     {"PY_START", EP_KIND_BIT(EP_KIND_CALL), {on_start, on_start_gated}},
     {"PY_RESUME", EP_KIND_BIT(EP_KIND_RESUME), {on_resume, on_resume_gated}},
-    {"PY_THROW", EP_KIND_BIT(EP_KIND_THROW), {on_throw, on_throw_gated}},
+    /* Which unwinds count depends on throws (entry.h). */
+    {"PY_THROW", EP_KIND_BIT(EP_KIND_THROW) | EP_KIND_BIT(EP_KIND_UNWIND), {on_throw, on_throw_gated}},
     {"PY_RETURN", EP_KIND_BIT(EP_KIND_RETURN), {on_return, on_return_gated}},
     {"PY_YIELD", EP_KIND_BIT(EP_KIND_YIELD), {on_yield, on_yield_gated}},
     {"PY_UNWIND", EP_KIND_BIT(EP_KIND_UNWIND), {on_unwind, on_unwind_gated}},

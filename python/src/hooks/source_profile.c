@@ -234,6 +234,7 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
     if (ep_footprint_active()) {
         take_back_own(log, frame_object, code, what == PyTrace_RETURN ? NULL : argument);
     }
+    bool began_by_throw = what == PyTrace_RETURN && ep_py_end_throw(log, code, frame);
     if (what >= PyTrace_C_CALL && never_ends(frame, code, argument)) {
         log->fresh |= EP_FRESH_HALVES;    /* the fast half does not look at ends */
         return 0;
@@ -257,7 +258,7 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
             kind = open_kind(code, frame);
             ep_py_mark_entry(frame_object, is_generator(code));
             if (kind == EP_KIND_THROW) {
-                ep_py_note_throw(log, code);
+                ep_py_note_throw(log, code, frame);
             }
             id = ep_py_code_site(code, ep_py_sites_usable ? frame : NULL);
             break;
@@ -265,7 +266,8 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
             kind = close_kind(code, frame, argument);
             id = ep_py_code_name(code);
             leave_frame(log, ticks, frame_object, code, kind);
-            if (kind == EP_KIND_UNWIND && ep_py_is_untold(log, code, frame, frame_object)) {
+            if (kind == EP_KIND_UNWIND && !began_by_throw &&
+                ep_py_is_untold(log, code, frame, frame_object)) {
                 return 0;
             }
             if (kind == EP_KIND_YIELD) {
@@ -346,7 +348,7 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
             kind = open_kind(code, frame);
             ep_py_mark_entry(frame_object, is_generator(code));
             if (kind == EP_KIND_THROW) {
-                ep_py_note_throw(log, code);
+                ep_py_note_throw(log, code, frame);
             }
             caller = ep_frame_previous(frame);
             id = call_site(log, (uintptr_t)code,

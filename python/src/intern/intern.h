@@ -349,6 +349,10 @@ int ep_py_intern_resolve(void);
 ep_open_call *ep_py_open_calls(PyThreadState *ts, ep_thread *thread, const ep_frame *but,
                                size_t *depth);
 
+/* Tells the engine which open slices of generators an exception may have begun. The thread must not run.
+ * anew: calls were not recorded until now. */
+void ep_py_note_open_slices(PyThreadState *ts, ep_thread *thread, bool anew);
+
 /* The frame of a stopped thread, if it is at the first instruction of a function or after a yield; else
  * NULL. */
 ep_frame *ep_py_frame_at_resume(PyThreadState *ts);

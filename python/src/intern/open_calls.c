@@ -15,6 +15,18 @@ ep_py_frame_at_resume(PyThreadState *ts)
     return frame != NULL && ep_frame_is_at_resume(frame) ? frame : NULL;
 }
 
+/* The next frame outwards that belongs to an open call of the program. */
+static ep_frame *
+next_open_frame(ep_frame *inner)
+{
+    ep_frame *frame = ep_frame_previous(inner);
+    while (frame != NULL && ep_frame_is_passed(frame, inner)) {
+        inner = frame;
+        frame = ep_frame_previous(frame);
+    }
+    return ep_py_visible_frame(frame);
+}
+
 ep_open_call *
 ep_py_open_calls(PyThreadState *ts, ep_thread *thread, const ep_frame *but, size_t *depth)
 {
@@ -25,7 +37,7 @@ ep_py_open_calls(PyThreadState *ts, ep_thread *thread, const ep_frame *but, size
         innermost = ep_py_visible_frame(innermost == but ? ep_frame_previous(innermost) : innermost);
     }
     for (ep_frame *frame = innermost; frame != NULL;
-         frame = ep_py_visible_frame(ep_frame_previous(frame))) {
+         frame = next_open_frame(frame)) {
         count += 1;
     }
     ep_open_call *calls = calloc(count ? count : 1, sizeof *calls);
@@ -35,7 +47,7 @@ ep_py_open_calls(PyThreadState *ts, ep_thread *thread, const ep_frame *but, size
     const int generator = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
     size_t at = count;
     for (ep_frame *frame = innermost; frame != NULL;
-         frame = ep_py_visible_frame(ep_frame_previous(frame))) {
+         frame = next_open_frame(frame)) {
         PyCodeObject *code = ep_frame_code(frame);
         at -= 1;
         calls[at].kind = code->co_flags & generator ? EP_KIND_RESUME : EP_KIND_CALL;
@@ -48,6 +60,26 @@ ep_py_open_calls(PyThreadState *ts, ep_thread *thread, const ep_frame *but, size
     }
     *depth = count;
     return calls;
+}
+
+void
+ep_py_note_open_slices(PyThreadState *ts, ep_thread *thread, bool anew)
+{
+    const void *frames[EP_THROWN_MAX];
+    uint32_t count = 0;
+#if EP_ENTRY_MAY_RAISE
+    ep_frame *frame = ep_py_sites_usable ? ep_frame_of_program(ep_frame_current(ts)) : NULL;
+    for (; frame != NULL && count < EP_THROWN_MAX; frame = ep_frame_previous(frame)) {
+        /* A coroutine has no yield. A frame at its entry is doubted. */
+        int flags = ep_frame_code(frame)->co_flags;
+        if ((flags & (CO_GENERATOR | CO_ASYNC_GENERATOR)) && !ep_frame_is_at_resume(frame)) {
+            frames[count++] = frame;
+        }
+    }
+#else
+    (void)ts;
+#endif
+    ep_engine_set_thrown(thread, frames, count, anew);
 }
 
 /* Before a thread registers itself, its object is the first local of its outermost frame. */
