@@ -44,17 +44,6 @@ typedef struct ep_gate_stack {
     _Atomic uint64_t left_out[EP_LEFT_OUT_COUNT];    /* calls; ever */
 } ep_gate_stack;
 
-/* Blocks that the thread allocated since it entered our own code, and has not freed; unordered. */
-#define EP_OWN_BLOCKS 62
-#define EP_MUTED_BLOCKS (1 << 17)    /* a power of 2 */
-typedef struct ep_own_blocks {
-    uint32_t count;
-    bool is_full;    /* there were more blocks: a block that is not here may be ours or the program's */
-    uintptr_t address[EP_OWN_BLOCKS];
-    bool are_events;     /* they are not listed here, but recorded (ep_py_mute_calls) */
-    uintptr_t *muted;    /* a table of EP_MUTED_BLOCKS, used instead while the log is EP_FRESH_MUTED */
-} ep_own_blocks;
-
 /* The thread has no name yet; some of its open calls are doubted (ep_engine_doubt). */
 #define EP_FRESH_NAMELESS UINT32_C(1)
 #define EP_FRESH_DOUBTED UINT32_C(2)
@@ -73,7 +62,7 @@ typedef struct ep_own_blocks {
 #define EP_BUSY_OWN UINT32_C(1)
 /* Together with EP_BUSY_OWN: blocks that are freed meanwhile are also our own. */
 #define EP_BUSY_OURS (UINT32_C(1) << 31)
-/* Not in a log, but in what ep_py_enter_own() gives: own_blocks.are_events was set. */
+/* Not in a log, but in what ep_py_enter_own() gives: own_is_recorded was set. */
 #define EP_BUSY_EVENTS (UINT32_C(1) << 30)
 #define EP_BUSY_IN(domain) (UINT32_C(2) << (domain))
 /* The domains of the enclosing allocators in a log's busy flag, without `own`; as in EP_ESCAPE_WITHIN. */
@@ -119,7 +108,7 @@ typedef struct ep_log {
     ep_gate_stack gate;
     _Atomic uint64_t scratch[EP_SCRATCH_WORDS];
     ep_recent recent;                /* owner only */
-    ep_own_blocks own_blocks;        /* owner only */
+    bool own_is_recorded;            /* owner only: blocks of our own code are events (ep_py_mute_calls) */
 } ep_log;
 
 /* The page that is zero in a forked child has these last bytes in use. */

@@ -7,7 +7,6 @@
 #include "compat.h"
 #include "errors.h"
 #include "count.h"
-#include "footprint.h"
 #include "intern.h"
 #include "kinds.h"
 #include "legacy.h"
@@ -52,7 +51,7 @@ add_launcher_file(PyObject *module, PyObject *path)
 }
 
 static PyObject *
-call_with(bool (*mute)(void), void (*left)(uintptr_t), PyObject *args)
+call_with(bool (*mute)(void), PyObject *args)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(args);
     if (count < 1) {
@@ -63,7 +62,7 @@ call_with(bool (*mute)(void), void (*left)(uintptr_t), PyObject *args)
     PyObject *const *items = ((PyTupleObject *)args)->ob_item;
     PyObject *result = PyObject_Vectorcall(items[0], items + 1, (size_t)count - 1, NULL);
     if (muted) {
-        ep_py_unmute(left);
+        ep_py_unmute();
     }
     return result;
 }
@@ -74,7 +73,7 @@ static PyObject *
 call_muted(PyObject *module, PyObject *args)
 {
     (void)module;
-    return call_with(ep_py_mute, ep_footprint_list_left, args);
+    return call_with(ep_py_mute, args);
 }
 
 /* The same where the program runs meanwhile, on other threads: the memory is recorded. */
@@ -82,7 +81,7 @@ static PyObject *
 call_beside(PyObject *module, PyObject *args)
 {
     (void)module;
-    return call_with(ep_py_mute_calls, NULL, args);
+    return call_with(ep_py_mute_calls, args);
 }
 
 static PyObject *

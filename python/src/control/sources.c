@@ -101,7 +101,7 @@ ep_py_sources_adjust(ep_kind_set kinds, const ep_source *code, const ep_py_recor
     /* Blocks whose records were removed will still be freed: the table is used as long as blocks are
      * recorded. */
     if (footprint || !(kinds & ep_source_alloc.kinds)) {
-        atomic_store_explicit(&ep_footprint_on, footprint, memory_order_relaxed);
+        ep_footprint_use(footprint);
     }
     atomic_store_explicit(&ep_footprint_boxes, footprint && code != &ep_source_monitoring,
                           memory_order_relaxed);

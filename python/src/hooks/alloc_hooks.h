@@ -143,7 +143,7 @@ static INTO_HOOKS void
 put_block(ep_log *log, ep_kind kind, ep_domain domain, size_t size, void *block)
 {
     uint64_t ticks = ep_clock_ticks();
-    (void)ep_footprint_forget((uintptr_t)block);
+    (void)ep_omits_forget((uintptr_t)block);
     uint32_t site = ep_py_block_site(attached_state(log, domain));
     uint32_t within = EP_BUSY_AROUND(log->busy, domain);
     if (EP_UNLIKELY(within != 0)) {
@@ -169,8 +169,9 @@ put_free(ep_log *log, ep_kind kind, ep_domain domain, void *block)
 
 /* ---- In our own code -------------------------------------------------------------------------- */
 
-/* A block that our own code allocates is listed, and is not an event. A block that our own code frees is
- * an event, unless it is listed. Where such blocks are events, they have no line (ep_py_mute_calls). */
+/* A block that our own code allocates is listed (omitted.h), and is not an event. A block that our own code
+ * frees is an event, unless it is listed. Where such blocks are events, they have no line
+ * (ep_py_mute_calls). */
 
 static INTO_HOOKS bool
 is_recording(const layer *own)
@@ -205,7 +206,7 @@ static EP_COLD void
 put_own(ep_log *log, ep_kind kind, ep_domain domain, size_t size, void *block)
 {
     ep_py_begin_event(log);
-    (void)ep_footprint_forget((uintptr_t)block);
+    (void)ep_omits_forget((uintptr_t)block);
     ep_log_put_block(log, ep_clock_ticks(), kind + domain, size, (uintptr_t)block, 0);
     ep_py_end_event(log);
 }
@@ -221,10 +222,10 @@ is_of_queue(ep_domain domain, size_t size)
 static inline void
 list_or_put(ep_log *log, ep_kind kind, ep_domain domain, size_t size, void *block)
 {
-    if (log->own_blocks.are_events || is_of_queue(domain, size)) {
+    if (log->own_is_recorded || is_of_queue(domain, size)) {
         put_own(log, kind, domain, size, block);
     } else {
-        ep_py_list_own_block(log, (uintptr_t)block);
+        ep_omitted_list((uintptr_t)block);
     }
 }
 
@@ -232,7 +233,7 @@ list_or_put(ep_log *log, ep_kind kind, ep_domain domain, size_t size, void *bloc
 static EP_COLD void *
 put_own_realloc(ep_log *log, const layer *own, void *old, size_t size, ep_domain domain)
 {
-    bool listed = ep_footprint_forget((uintptr_t)old);
+    bool listed = ep_omits_forget((uintptr_t)old);
     if (!listed) {
         ep_py_begin_event(log);
         ep_log_put_free(log, ep_clock_ticks(), EP_KIND_REALLOC_FREE + domain, 0, (uintptr_t)old);
@@ -277,11 +278,11 @@ static EP_COLD void *
 own_realloc(ep_log *log, layer *own, void *old, size_t size, ep_domain domain,
             void *(*whole)(void *, void *, size_t))
 {
-    if (log->own_blocks.are_events) {
+    if (log->own_is_recorded) {
         return old != NULL ? put_own_realloc(log, own, old, size, domain)
                            : own_malloc(log, own, size, domain);
     }
-    if (old != NULL && !ep_py_unlist_own_block(log, (uintptr_t)old)) {
+    if (old != NULL && !ep_omits_forget((uintptr_t)old)) {
         ep_py_begin_event(log);
         void *moved = whole(own, old, size);
         ep_py_end_event(log);
@@ -291,7 +292,7 @@ own_realloc(ep_log *log, layer *own, void *old, size_t size, ep_domain domain,
     void *block = own->below.realloc(own->below.ctx, old, size);
     end_passing(log);
     if (block != NULL || old != NULL) {
-        ep_py_list_own_block(log, (uintptr_t)(block != NULL ? block : old));
+        ep_omitted_list((uintptr_t)(block != NULL ? block : old));
     }
     return block;
 }
@@ -299,7 +300,7 @@ own_realloc(ep_log *log, layer *own, void *old, size_t size, ep_domain domain,
 static EP_COLD void
 own_free(ep_log *log, layer *own, void *block, ep_domain domain, void (*whole)(void *, void *))
 {
-    if (block != NULL && !ep_py_unlist_own_block(log, (uintptr_t)block)) {
+    if (block != NULL && !ep_omits_forget((uintptr_t)block)) {
         ep_py_begin_event(log);
         whole(own, block);
         ep_py_end_event(log);
@@ -440,7 +441,7 @@ whole_realloc(void *context, void *old, size_t size, ep_domain domain,
         list_inner(records ? ep_log_current : NULL, domain, passed, size, 0);
         return passed;
     }
-    bool listed = old != NULL && ep_footprint_forget((uintptr_t)old);
+    bool listed = old != NULL && ep_omits_forget((uintptr_t)old);
     (void)unlist_inner(domain, old, NULL);
     if (old != NULL && !listed) {
         put_free(log, EP_KIND_REALLOC_FREE, domain, old);
@@ -485,7 +486,7 @@ whole_free(void *context, void *block, ep_domain domain, void (*whole)(void *, v
     }
     if (is_inner && EP_BUSY_AROUND(log->busy, domain) == 0) {
         put_inner_free(log, domain, block, within);
-    } else if (!ep_footprint_forget((uintptr_t)block)) {
+    } else if (!ep_omits_forget((uintptr_t)block)) {
         put_free(log, EP_KIND_FREE, domain, block);
     }
     ep_py_begin_below(log);
@@ -542,8 +543,8 @@ static INTO_HOOKS void
 put_block_now(ep_log *log, ep_kind kind, size_t size, void *block, uint32_t site)
 {
     ep_ticks ticks = ep_clock_counter_halves();
-    if (EP_UNLIKELY(ep_footprint_active())) {
-        (void)ep_footprint_unlist((uintptr_t)block);
+    if (EP_UNLIKELY(ep_omits())) {
+        (void)ep_omits_unlist((uintptr_t)block);
         ep_log_put_block_at(log, ticks, kind, size, (uintptr_t)block, site, false);
     } else {
         ep_log_put_block_at(log, ticks, kind, size, (uintptr_t)block, site, true);
@@ -602,7 +603,7 @@ fast_calloc(layer *own, size_t count, size_t size, ep_domain domain,
     return block;
 }
 
-/* Not while blocks may be the mechanism's: the whole hook knows. */
+/* Not while blocks may be our own or the mechanism's: the whole hook knows. */
 static INTO_HOOKS void *
 fast_realloc(layer *own, void *old, size_t size, ep_domain domain,
              void *(*whole)(void *, void *, size_t))
@@ -649,7 +650,7 @@ fast_free(layer *own, void *block, ep_domain domain, void (*whole)(void *, void 
         }
         return;
     }
-    if (EP_LIKELY(!ep_footprint_forget((uintptr_t)block))) {
+    if (EP_LIKELY(!ep_omits_forget((uintptr_t)block))) {
         uint32_t site = site_now(log);
         ep_log_put_free_at(log, ep_clock_counter_halves(), EP_KIND_FREE + domain, site,
                            (uintptr_t)block);
@@ -698,7 +699,7 @@ fast_free(layer *own, void *block, ep_domain domain, void (*whole)(void *, void 
     }                                                                                             \
     static void *name##_realloc(void *context, void *old, size_t size)                            \
     {                                                                                             \
-        return is_plain(context) && !ep_footprint_active() &&                                     \
+        return is_plain(context) && !ep_omits() &&                                                \
                        !(DOMAIN == EP_DOMAIN_RAW && ep_inner_any())                               \
                    ? fast_realloc(context, old, size, DOMAIN, name##_realloc_whole)               \
                    : name##_realloc_whole(context, old, size);                                    \

@@ -4,9 +4,7 @@
 #include "os.h"
 
 _Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];
-_Atomic bool ep_footprint_on, ep_footprint_boxes, ep_footprint_tables;
-_Atomic int64_t ep_footprint_more_count;
-_Atomic uintptr_t ep_footprint_more[EP_FOOTPRINT_MORE];
+_Atomic bool ep_footprint_boxes, ep_footprint_tables;
 
 void
 ep_footprint_clear(void)
@@ -18,19 +16,17 @@ ep_footprint_clear(void)
     for (size_t i = 0; i < EP_FOOTPRINT_SLOTS; i++) {
         atomic_store_explicit(&ep_footprint[i], 0, memory_order_relaxed);
     }
-    if (atomic_load_explicit(&ep_footprint_more_count, memory_order_relaxed) != 0) {
-        for (size_t i = 0; i < EP_FOOTPRINT_MORE; i++) {
-            atomic_store_explicit(&ep_footprint_more[i], 0, memory_order_relaxed);
-        }
-        atomic_store_explicit(&ep_footprint_more_count, 0, memory_order_relaxed);
-    }
+    ep_omitted_clear();
 }
 
 void
-ep_footprint_list_left(uintptr_t address)
+ep_footprint_use(bool wanted)
 {
-    ep_footprint_list_more(address);
-    atomic_store_explicit(&ep_footprint_on, true, memory_order_relaxed);
+    if (wanted) {
+        atomic_fetch_or_explicit(&ep_omitted_state, EP_OMITTED_FOOTPRINT, memory_order_relaxed);
+    } else {
+        atomic_fetch_and_explicit(&ep_omitted_state, ~EP_OMITTED_FOOTPRINT, memory_order_relaxed);
+    }
 }
 
 /* ---- What the interpreter makes for its events ------------------------------------------------- */

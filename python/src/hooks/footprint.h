@@ -13,90 +13,28 @@
 
 #include <stdatomic.h>
 
-#include "compat.h"
 #include "log.h"
+#include "omitted.h"
 
-#define EP_FOOTPRINT_SLOTS 65536
+#define EP_FOOTPRINT_SLOTS EP_BLOCK_INDEXES
 
-/* One table for all threads: a block may be freed on another thread than the one that made it. The index is
- * bits 4-19 of the address, which are unique within an arena of 1 MiB. Often two blocks of two arenas have
- * the same index (a call in a loop and what it calls gave thousands of unknown frees), so each index has
- * two places. Of three such blocks (25,000 calls deep, every third) the oldest moves to a larger table,
- * which is searched only while it is not empty. */
+/* One table for all threads: a block may be freed on another thread than the one that made it. Often two
+ * blocks of two arenas have the same index (a call in a loop and what it calls gave thousands of unknown
+ * frees), so each index has two places. Of three such blocks (25,000 calls deep, every third) the oldest
+ * moves to the larger table of omitted.h. */
 extern EP_HIDDEN _Atomic uintptr_t ep_footprint[EP_FOOTPRINT_SLOTS];
-
-#define EP_FOOTPRINT_MORE 262144
-#define EP_FOOTPRINT_MORE_PROBES 16
-extern EP_HIDDEN _Atomic uintptr_t ep_footprint_more[EP_FOOTPRINT_MORE];
-extern EP_HIDDEN _Atomic int64_t ep_footprint_more_count;
-
-/* The slow halves. Each object file that uses them has its own copy, where the compiler sees which
- * registers they do not change. As calls into another object file they cost the allocator hooks 3
- * instructions more, of 71 to 82. */
-#define EP_FOOTPRINT_SLOW static EP_COLD __attribute__((unused))
-
-static inline _Atomic uintptr_t *
-ep_footprint_more_slot(uintptr_t address, size_t probe)
-{
-    size_t hash = (size_t)((uint64_t)(address >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
-    return &ep_footprint_more[(hash + probe) & (EP_FOOTPRINT_MORE - 1)];
-}
-
-/* Lists an address in the larger table. If that is full, the free of the block will be recorded, as one of
- * an unknown block. */
-EP_FOOTPRINT_SLOW void
-ep_footprint_list_more(uintptr_t address)
-{
-    for (size_t probe = 0; probe < EP_FOOTPRINT_MORE_PROBES; probe++) {
-        uintptr_t empty = 0;
-        if (atomic_compare_exchange_strong_explicit(ep_footprint_more_slot(address, probe), &empty, address,
-                                                    memory_order_relaxed, memory_order_relaxed)) {
-            atomic_fetch_add_explicit(&ep_footprint_more_count, 1, memory_order_relaxed);
-            return;
-        }
-        if (empty == address) {
-            return;
-        }
-    }
-}
-
-EP_FOOTPRINT_SLOW bool
-ep_footprint_unlist_more(uintptr_t address)
-{
-    for (size_t probe = 0; probe < EP_FOOTPRINT_MORE_PROBES; probe++) {
-        uintptr_t found = address;
-        if (atomic_compare_exchange_strong_explicit(ep_footprint_more_slot(address, probe), &found, 0,
-                                                    memory_order_relaxed, memory_order_relaxed)) {
-            atomic_fetch_sub_explicit(&ep_footprint_more_count, 1, memory_order_relaxed);
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The free of a block that was not recorded will not be, either. For few and at the end of a program: from
- * then on the table is looked at in each allocator hook. */
-EP_COLD void ep_footprint_list_left(uintptr_t address);
 
 /* Nothing is listed: before the first block is recorded. */
 void ep_footprint_clear(void);
 
 /* Whether call hooks and allocator hooks are both installed. Otherwise the table is not used. */
-extern EP_HIDDEN _Atomic bool ep_footprint_on;
-
-static inline size_t
-ep_footprint_index(uintptr_t address)
-{
-    /* Without a GIL each thread has segments of its own, aligned to 32 MiB, and all begin alike. */
-    uintptr_t segment = EP_GIL_DISABLED ? address >> 25 << 8 : 0;
-    return (address >> 4 ^ segment) & (EP_FOOTPRINT_SLOTS - 1);
-}
-
 static inline bool
 ep_footprint_active(void)
 {
-    return atomic_load_explicit(&ep_footprint_on, memory_order_relaxed);
+    return (atomic_load_explicit(&ep_omitted_state, memory_order_relaxed) & EP_OMITTED_FOOTPRINT) != 0;
 }
+
+void ep_footprint_use(bool wanted);
 
 static inline void
 ep_footprint_put(size_t index, uintptr_t address)
@@ -115,7 +53,7 @@ ep_footprint_take(ep_log *log, uintptr_t address)
         return false;
     }
     ep_log_take_back(log);
-    size_t index = ep_footprint_index(address);
+    size_t index = ep_block_index(address);
     uintptr_t before = atomic_load_explicit(&ep_footprint[index], memory_order_relaxed);
     ep_footprint_put(EP_LIKELY(before == 0 || before == address) ? index : index ^ 1, address);
     return true;
@@ -129,12 +67,12 @@ ep_footprint_take_lasting(ep_log *log, uintptr_t address)
     if (address == 0 || ep_log_last_block(log) != address) {
         return false;
     }
-    size_t index = ep_footprint_index(address);
+    size_t index = ep_block_index(address);
     uintptr_t before = atomic_load_explicit(&ep_footprint[index], memory_order_relaxed);
     if (EP_UNLIKELY(before != 0 && before != address)) {
         uintptr_t oldest = atomic_load_explicit(&ep_footprint[index ^ 1], memory_order_relaxed);
         if (oldest != 0 && oldest != address) {
-            ep_footprint_list_more(oldest);
+            ep_omitted_list(oldest);
         }
         ep_footprint_put(index ^ 1, before);
         ep_footprint_put(index, 0);
@@ -170,28 +108,34 @@ ep_footprint_has_tables(void)
     return atomic_load_explicit(&ep_footprint_tables, memory_order_relaxed);
 }
 
-/* HOT. Whether `address` is listed; it no longer is. Free: do not record. Malloc: the block's free
- * was not seen; the new one is the program's. Only while active. */
+/* HOT. Whether `address` is listed, here or in omitted.h; it no longer is. Free: do not record. Malloc: the
+ * block's free was not seen; the new one is the program's. Only while ep_omits(). */
 static inline bool
-ep_footprint_unlist(uintptr_t address)
+ep_omits_unlist(uintptr_t address)
 {
-    size_t index = ep_footprint_index(address);
+    size_t index = ep_block_index(address);
     _Atomic uintptr_t *slot = &ep_footprint[index];
     if (atomic_load_explicit(slot, memory_order_relaxed) != address) {
         slot = &ep_footprint[index ^ 1];
         if (EP_LIKELY(atomic_load_explicit(slot, memory_order_relaxed) != address)) {
-            return EP_UNLIKELY(atomic_load_explicit(&ep_footprint_more_count, memory_order_relaxed) != 0) &&
-                   ep_footprint_unlist_more(address);
+            return ep_omitted_unlist(address, index);
         }
     }
     atomic_store_explicit(slot, 0, memory_order_relaxed);
     return true;
 }
 
+/* Whether anything is listed, or may be soon. */
 static inline bool
-ep_footprint_forget(uintptr_t address)
+ep_omits(void)
 {
-    return ep_footprint_active() && ep_footprint_unlist(address);
+    return atomic_load_explicit(&ep_omitted_state, memory_order_relaxed) != 0;
+}
+
+static inline bool
+ep_omits_forget(uintptr_t address)
+{
+    return ep_omits() && ep_omits_unlist(address);
 }
 
 /* 3.12 and 3.13, profile backend: the boxed offset is not passed to the callback, but it is the last

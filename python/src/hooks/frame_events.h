@@ -158,7 +158,7 @@ static EP_COLD void
 give_frame_to_program(ep_log *log, uint64_t ticks, PyFrameObject *frame, PyCodeObject *code)
 {
     uintptr_t block = (uintptr_t)frame - EP_GC_HEADER_BYTES;
-    if (ep_footprint_forget(block)) {
+    if (ep_omits_forget(block)) {
         Py_ssize_t bytes =
             _PyObject_VAR_SIZE(Py_TYPE(frame), code->co_nlocalsplus + code->co_stacksize);
         ep_log_put_block(log, ticks, EP_KIND_MALLOC + EP_DOMAIN_OBJ,

@@ -74,7 +74,7 @@ static _Atomic uint64_t last_serial, last_id;
 static _Atomic pid_t id_process;
 static PyTypeObject *set_type, *label_type;
 static PyObject *variable;    /* the context variable: a set; None or nothing: no labels */
-static PyObject *telemetry_names, *telemetry_ids, *str_telemetry;
+static PyObject *telemetry_names, *telemetry_ids, *str_telemetry, *str_ids;
 static uint32_t labels_name;
 
 static bool
@@ -466,14 +466,14 @@ telemetry_values(void)
     bool muted = ep_py_mute();    /* its code and ours is not the program's work */
     if (telemetry_ids == NULL) {
         PyObject *own = PyImport_ImportModule("eventprof.recording.telemetry");
-        telemetry_ids = own != NULL ? PyObject_GetAttrString(own, "ids") : NULL;
+        telemetry_ids = own != NULL ? PyObject_GetAttr(own, str_ids) : NULL;
         Py_XDECREF(own);
     }
     PyObject *ids = telemetry_ids != NULL
                         ? PyObject_CallFunctionObjArgs(telemetry_ids, module, NULL)
                         : NULL;
     if (muted) {
-        ep_py_unmute(NULL);
+        ep_py_unmute();
     }
     Py_DECREF(module);
     PyErr_Clear();
@@ -492,7 +492,7 @@ all_parts(ep_log *log, label_object *self)
     if (ids != NULL) {
         before = make_parts(log, telemetry_names, ((PyTupleObject *)ids)->ob_item, NULL);
         PyErr_Clear();
-        uint32_t busy = ep_py_enter_ours();    /* they were made while the thread was muted */
+        uint32_t busy = ep_py_enter_own();    /* they were made while the thread was muted */
         Py_DECREF(ids);
         ep_py_leave_own(busy);
     }
@@ -654,8 +654,9 @@ ep_py_labels_init(void)
         variable = PyContextVar_New("eventprof.labels", NULL);
         telemetry_names = Py_BuildValue("(ss)", "trace_id", "span_id");
         str_telemetry = PyUnicode_InternFromString("opentelemetry.trace");
-        bool made = telemetry_names && str_telemetry && labels_name != 0 && set_type && label_type &&
-                    variable;
+        str_ids = PyUnicode_InternFromString("ids");
+        bool made = telemetry_names && str_telemetry && str_ids && labels_name != 0 && set_type &&
+                    label_type && variable;
         if (!made) {
             return -1;
         }

@@ -93,7 +93,7 @@ is_in_own_code(void)
 static inline bool
 is_beside(void)
 {
-    return is_in_own_code() && ep_log_current->own_blocks.are_events;
+    return is_in_own_code() && ep_log_current->own_is_recorded;
 }
 
 /* Where the thread was before a handler was called. */

@@ -35,7 +35,7 @@ put(ep_kind kind, PyObject *object)
         return;
     }
     ep_log *log = ep_py_log_for_memory(kind);
-    if (log == NULL || (log->busy && !log->own_blocks.are_events)) {
+    if (log == NULL || (log->busy && !log->own_is_recorded)) {
         return;    /* our own */
     }
     uint32_t busy = log->busy;
