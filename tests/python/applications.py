@@ -382,8 +382,9 @@ TEXT = (
     "``between``. The tables must have the same numbers, as they are read from the file and as they are made from columns. "
     "What is left in the ring must be the end of the whole recording, with the calls that are open there; what the ring says it "
     "lost must be the rest, by thread and kind; its tables must be those of a replay of what is left. What the filters leave "
-    "must be what a filter in Python leaves of the whole. ``merge`` of two recordings must have their sums. The second line has "
-    "the events that were replayed, the numbers that were compared, and the events that the ring lost; nothing differs."
+    "must be what a filter in Python leaves of the whole. ``merge`` of two recordings must have their sums. After it stand "
+    "the events that were replayed, the numbers that were compared, and the events that the ring lost; nothing differs. *Not "
+    "replayed*: the recording was only verified."
 )
 
 
@@ -424,6 +425,8 @@ def _cell(kept: dict[str, Any] | None) -> str:
     if kept is None:
         return "not run"
     count = re.match(r"([\d,]+) events: nothing is wrong", kept["found"])
+    if count and kept["same"] and kept["replay"] is None:  # of an earlier run
+        return f"{count[1]}; not replayed"
     if not is_right(kept) or not count:
         return "**wrong**"
     checks = kept["replay"]
