@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy
 import pytest
+
+import eventprof
 
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
@@ -51,11 +54,15 @@ def test_the_own_cell_is_on_top(outputs):
     lines = data(shown).splitlines()
     assert lines[0].startswith("eventprof: ") and lines[0].endswith("nothing lost")
     assert lines[1].split() == ["calls", "time", "allocated", "kept", "line", "of", "this", "cell"]
-    rows = {line.rsplit("  ", 1)[-1]: line.split() for line in lines[2:-1]}
-    assert [line.split("  ")[-1].strip() for line in lines[2:-1]] == [
-        "for i in range(50):", "kept.append(f(12))", "len(kept)",
-    ]  # fmt: skip
-    assert rows["kept.append(f(12))"][0] == "100"
+    assert [line.split("B  ")[-1].strip() for line in lines[2:-1]] == [
+        "1  kept = []",
+        "2  for i in range(50):",
+        "2-3  for i in range(50):  (outside of its calls)",
+        "3      kept.append(f(12))",
+        "4  len(kept)",
+        "(the whole cell)",
+    ]
+    assert lines[5].split()[0] == "100"
     assert lines[-1] == "the trace is in found"
     assert data(value) == "50"
     made = shown["data"]["text/html"]
@@ -76,7 +83,8 @@ def test_the_summary_needs_no_script_and_the_page_is_in_a_frame(outputs):
 
 
 def test_options(outputs):
-    assert len(data(outputs[4][0]).splitlines()) == 4
+    assert len(data(outputs[4][0]).splitlines()) == 6
+    assert "(1 more row: --limit)" in data(outputs[4][0])
     assert data(outputs[5][0]) == "(True, 0, (['0'], ['0', '1']))"
 
 
@@ -105,6 +113,97 @@ def test_without_ipython_the_error_names_the_extra():
     )  # fmt: skip
 
     assert "pip install 'eventprof[notebook]'" in done.stderr
+
+
+# ---- The figures, in an IPython of this process ---------------------------------------------------
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Runs a cell in an IPython of this process; gives the summary."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    from eventprof.plugins import ipython
+
+    summaries = []
+    monkeypatch.setattr(ipython, "_display", summaries.append)
+    shell = InteractiveShell(user_ns={}, config=Config({"HistoryManager": {"enabled": False}}))
+    ipython.load_ipython_extension(shell)
+
+    def run(cell, options="", **names):
+        shell.user_ns.update(names)
+        shell.run_cell_magic("eventprof", options, cell)
+        return summaries.pop()
+
+    return run
+
+
+CELL = """\
+b = a @ a
+total = 0
+for i in range(3000):
+    total += i * i
+    if i == 5:
+        str(i)
+big = [i * 3 for i in range(2000)]
+def f(n):
+    c = a @ a
+    return len(c)
+x = f(1)
+(lambda: a @ a)()
+total += (len(b) +
+    i)
+"""
+
+
+@pytest.mark.parametrize("options", ["", "--no-memory"])
+def test_the_times_of_the_rows_add_up_to_the_cells(shown, options):
+    summary = shown(CELL, options, a=numpy.ones((300, 300)))
+
+    trace, rows = summary._trace, {row.place: row for row in summary._rows}
+    statements = [str(file).startswith("<ipython-") for file in trace.calls["file"]]
+    statements &= trace.calls["name"] == "<module>"
+    assert statements.sum() == 8
+    assert sum(row.time for row in rows.values()) == trace.calls["duration"][statements].sum()
+    # What calls nothing has its time, too: on its line, or on that of the statement or function.
+    assert {(1, 1), (2, 2), (3, 6), (7, 7), (8, 10), (11, 11), (12, 12), (13, 14)} <= set(rows)
+    assert rows[1, 1].time == trace.calls["self"][statements][0]
+    assert rows[3, 6].time > rows[2, 2].time > 0
+    assert rows[3, 6].text == "for i in range(3000):  (outside of its calls)"
+    assert rows[8, 10].text == "def f(n):  (outside of its calls)"
+
+
+def test_what_is_not_shown_is_in_a_row_of_its_own(shown):
+    whole, short = (shown("x = 1\ny = 2\nz = str(x)", options) for options in ("", "--limit 1"))
+
+    assert [line.split("B  ")[-1].strip() for line in repr(whole).splitlines()[2:-1]] == [
+        "1  x = 1", "2  y = 2", "3  z = str(x)", "(the whole cell)",
+    ]  # fmt: skip
+    assert "(2 more rows: --limit)" in repr(short) and "(the whole cell)" in repr(short)
+    assert "(2 more rows: --limit)" in short._repr_html_()
+
+
+def test_statements_run_as_in_a_cell_of_ipython(shown):
+    """One by one, with the flags of __future__ for those that follow; the last expression is shown."""
+    summary = shown(
+        "from __future__ import annotations\nx: no_such_name = 1\ndef f(y: missing): ...\nf(x)"
+    )
+
+    assert [row.place for row in summary._rows][:2] == [(1, 1), (2, 2)]
+    assert not shown("pass")._trace.loss
+
+
+def test_lost_statements_are_not_told_apart(shown, monkeypatch):
+    from eventprof.plugins import ipython
+
+    monkeypatch.setattr(ipython, "record", lambda **how: eventprof.record(buffer="1 MiB", **how))
+    with pytest.warns(eventprof.EventsLostWarning):
+        summary = shown("x = 1\nfor i in range(200_000):\n    str(i)\ny = 2", "--no-memory")
+
+    assert summary._trace.loss
+    assert (1, 4) in {row.place for row in summary._rows}
+    assert sum(row.time for row in summary._rows) <= summary._trace.duration
 
 
 def test_options_are_read_from_a_line():

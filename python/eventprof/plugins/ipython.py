@@ -6,7 +6,9 @@ import ast
 import html
 import keyword
 import shlex
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Iterator
+from types import CodeType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -99,12 +101,16 @@ def _magic(shell: Any, line: str, cell: str | None) -> None:
     if not cell.strip():
         raise _usage_error("nothing to run")
     statements, last = _compile(shell, cell)
+    file, codes = statements[0].co_filename if statements else last.co_filename, [*statements]
+    if last is not None:
+        codes.append(last)
     recorder = record(memory=options.memory, threads=cast(Any, options.threads))
     names, value = shell.user_ns, None
     try:
         recorder.start()
         try:
-            exec(statements, shell.user_global_ns, names)
+            for statement in statements:
+                exec(statement, shell.user_global_ns, names)
             if last is not None:
                 value = eval(last, shell.user_global_ns, names)
         finally:
@@ -113,22 +119,25 @@ def _magic(shell: Any, line: str, cell: str | None) -> None:
         # Also if the cell raised: the trace has what it did until then.
         trace = recorder.trace
         names[options.name] = trace
-        _display(Summary(trace, statements.co_filename, cell, options))
+        _display(Summary(trace, file, codes, cell, options))
     if value is not None:
         shell.displayhook(value)
 
 
-def _compile(shell: Any, cell: str) -> tuple[Any, Any]:
-    """Compile a cell: give its statements, and its last expression if it ends with one."""
+def _compile(shell: Any, cell: str) -> tuple[list[CodeType], CodeType | None]:
+    """Compile a cell: each of its statements, and its last expression if it ends with one.
+
+    Each statement is code of its own, as in a cell that IPython runs. So the time of each is known
+    without an event for each line that begins.
+    """
     text = shell.transform_cell(cell)
     name = shell.compile.cache(text, shell.execution_count, raw_code=cell)
-    tree = shell.transform_ast(shell.compile.ast_parse(text, name))
+    body = shell.transform_ast(shell.compile.ast_parse(text, name)).body
     last = None
-    if tree.body and isinstance(tree.body[-1], ast.Expr) and not cell.rstrip().endswith(";"):
-        last = ast.Expression(tree.body.pop().value)
-    compiled = [None if part is None else shell.compile(part, name, mode)
-                for part, mode in ((tree, "exec"), (last, "eval"))]  # fmt: skip
-    return compiled[0], compiled[1]
+    if body and isinstance(body[-1], ast.Expr) and not cell.rstrip().endswith(";"):
+        last = ast.Expression(body.pop().value)
+    statements = [shell.compile(ast.Module([each], []), name, "exec") for each in body]
+    return statements, None if last is None else shell.compile(last, name, "eval")
 
 
 def _display(summary: Summary) -> None:
@@ -144,16 +153,20 @@ class Summary:
         The recording.
     file : str
         The name of the cell's file in code objects.
+    codes : list of code
+        The code of each statement of the cell, in order.
     cell : str
         The text of the cell.
     options : Options
         The options of the magic.
     """
 
-    def __init__(self, trace: Trace, file: str, cell: str, options: Options) -> None:
+    def __init__(
+        self, trace: Trace, file: str, codes: list[CodeType], cell: str, options: Options
+    ) -> None:
         self._trace = trace
         self._options = options
-        self._rows = _lines(trace, file, cell)
+        self._rows = _lines(trace, file, codes, cell)
 
     @property
     def _first(self) -> str:
@@ -165,11 +178,14 @@ class Summary:
         return f"eventprof: {events} in {show_ns(trace.duration)}{held}, {lost}"
 
     def _cells(self) -> list[tuple[str, ...]]:
-        shown = sorted(self._rows, key=lambda row: -row[1])[: self._options.limit]
-        return [
-            (f"{calls:,}", show_ns(time), show_bytes(size), show_bytes(live), f"{line}", text)
-            for line, time, calls, size, live, text in sorted(shown)
-        ]
+        """Give the texts of the table; the last row is the sum of those above it."""
+        rows = sorted(self._rows, key=lambda row: -row.time)
+        shown, hidden = rows[: self._options.limit], rows[self._options.limit :]
+        cells = [row.cells() for row in sorted(shown, key=lambda row: row.place)]
+        if hidden:
+            more = f"({plural(len(hidden), 'more row')}: --limit)"
+            cells.append(_add(hidden, more).cells())
+        return [*cells, _add(rows, "(the whole cell)").cells()]
 
     def __repr__(self) -> str:
         heads = ("calls", "time", "allocated", "kept", "line", "of this cell")
@@ -221,17 +237,103 @@ def _frame(trace: Trace) -> str:
     )
 
 
-def _lines(trace: Trace, file: str, cell: str) -> list[tuple[int, int, int, int, int, str]]:
-    """Give for each line of the cell: number, ns, calls, bytes allocated and not freed, text."""
-    tree = trace._tree
+# ---- Rows of the table ---------------------------------------------------------------------------
+
+
+class _Row(NamedTuple):
+    """A row of the table: a line of the cell, or what is not told apart by line."""
+
+    place: tuple[
+        int, int
+    ]  # the first line, and the last one if the row is of several; (0, 0): none
+    time: int
+    calls: int
+    allocated: int
+    kept: int
+    text: str
+
+    def cells(self) -> tuple[str, ...]:
+        first, last = self.place
+        line = f"{first}-{last}" if last > first else f"{first}" if first else ""
+        sizes = show_bytes(self.allocated), show_bytes(self.kept)
+        return f"{self.calls:,}", show_ns(self.time), *sizes, line, self.text
+
+
+def _add(rows: list[_Row], text: str) -> _Row:
+    sums = (sum(row[at] for row in rows) for at in range(1, 5))
+    return _Row((0, 0), *sums, text)  # type: ignore[misc]
+
+
+def _code_lines(code: CodeType) -> tuple[int, int]:
+    """Give the first and the last line of a code object; its head only if it has several others."""
+    ranges = [(start, line) for start, _, line in code.co_lines() if line]
+    lines = {line for start, line in ranges if start} or {line for _, line in ranges}
+    if len(lines) > 1:
+        lines |= {line for _, line in ranges}
+    return (min(lines), max(lines)) if lines else (0, 0)
+
+
+def _codes_inside(code: CodeType) -> Iterator[CodeType]:
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield each
+            yield from _codes_inside(each)
+
+
+def _statement_times(trace: Trace, file: str, count: int) -> list[int]:
+    """Give the time of each statement of a cell outside of its recorded calls, in ns.
+
+    Returns
+    -------
+    list of int
+        Empty if the statements are not told apart: the calls of some of them were lost.
+    """
+    core, functions = trace._core, trace._tree.functions
+    is_cell = np.array([row[0] == "<module>" and row[2] == file for row in functions] + [False])
+    rows = np.flatnonzero(is_cell[np.maximum(core.calls("function"), -1)])
+    if trace.loss or len(rows) > count:
+        return []
+    rows = rows[np.argsort(core.calls("start")[rows], kind="stable")]
+    times: list[int] = core.calls("self")[rows].tolist()
+    return times
+
+
+def _lines(trace: Trace, file: str, codes: list[CodeType], cell: str) -> list[_Row]:
+    """Give the rows of a cell, whose times add up to the time of its statements.
+
+    What a line calls is charged to the line. The rest of a function or statement is charged to its
+    line if it has only one, and otherwise to a row of its own.
+    """
+    tree, texts = trace._tree, cell.splitlines()
     found = own_lines(tree, (file,))
-    of_cell = np.array([row[2] == file for row in tree.functions] + [False])
-    texts = cell.splitlines()
-    rows: dict[int, list[int]] = {}
-    for at in np.flatnonzero(of_cell[np.maximum(found["function"], -1)]).tolist():
+    is_cell = np.array([row[2] == file for row in tree.functions] + [False])
+    inside = {(each.co_qualname, each.co_firstlineno): _code_lines(each)
+              for code in codes for each in _codes_inside(code)}  # fmt: skip
+    sums: dict[tuple[int, int], list[int]] = {}
+
+    def charge(place: tuple[int, int], values: Iterable[int]) -> None:
+        row = sums.setdefault(place, [0, 0, 0, 0])
+        row[:] = [a + b for a, b in zip(row, values, strict=True)]
+
+    for at in np.flatnonzero(is_cell[np.maximum(found["function"], -1)]).tolist():
         line = int(found["line"][at])
+        values = [int(found[name][at]) for name in ("self", "calls", "allocated", "live")]
         if 1 <= line <= len(texts):
-            sums = rows.setdefault(line, [0, 0, 0, 0])
-            for n, name in enumerate(("self", "calls", "allocated", "live")):
-                sums[n] += int(found[name][at])
-    return [(line, *sums, texts[line - 1]) for line, sums in sorted(rows.items())]  # type: ignore[misc]
+            charge((line, line), values)
+            continue
+        name, _, _, first, _ = tree.functions[int(found["function"][at])]
+        place = inside.get((str(name), first or 0), (1, len(texts)))
+        if name == "<module>":
+            place = 1, len(texts)
+            for code, time in zip(codes, _statement_times(trace, file, len(codes)), strict=False):
+                charge(_code_lines(code), (time, 0, 0, 0))
+                values[0] -= time
+        if any(values):
+            charge(place, values)
+    rows = []
+    for (first, last), values in sorted(sums.items()):
+        text = texts[first - 1] if 1 <= first <= len(texts) else ""
+        if last > first:
+            text = f"{text}  (outside of its calls)"
+        rows.append(_Row((first, last), *values, text))
+    return rows
