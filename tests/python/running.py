@@ -33,7 +33,7 @@ def environment(**more):
 
 def execute(command, cwd, **options):
     return subprocess.run(
-        command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=120, **options
+        command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=900, **options
     )
 
 
@@ -85,18 +85,20 @@ def alone(test):
     @functools.wraps(test)
     def run(**fixtures):
         given = {name: str(each) for name, each in fixtures.items()}
+        paths = {name for name, each in fixtures.items() if isinstance(each, os.PathLike)}
         code = f"""
             import pathlib
             import {file.removesuffix(".py")} as tests
             given = {given!r}
-            tests.{test.__name__}.__wrapped__(**{{n: pathlib.Path(p) for n, p in given.items()}})
+            given |= {{name: pathlib.Path(given[name]) for name in {sorted(paths)!r}}}
+            tests.{test.__name__}.__wrapped__(**given)
         """
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(code)],
             env=environment(PYTHONPATH=os.pathsep.join(filter(None, [folder, *sys.path]))),
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
         )
         assert done.returncode == 0, done.stderr
 

@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 import raw
+from running import alone
 
 import eventprof
 
@@ -107,6 +108,7 @@ def length_far_down():
     return scope["length"]
 
 
+@alone  # frees of what earlier tests left, by the collector or by caches of the interpreter, would count
 def test_ints_of_offsets_do_not_replace_tables_of_code(backend):
     """3.12 and later: the interpreter's record of what is monitored in code that is not recorded, here our own, dies
     with the code. It is kept out of the trace, and its free is, even if ints lay alike in the table of such blocks."""
