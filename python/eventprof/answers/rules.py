@@ -177,9 +177,15 @@ def growing_calls(case: Case) -> Iterator[Finding]:
         )
 
 
+#: Fewer calls inside of one call are not worth a finding, whatever its share of a short run.
+_MANY_CALLS = 10_000
+#: The same for the time that it was blocked, which does not depend on the processor's speed.
+_LONG_BLOCK_NS = 25_000_000
+
+
 def one_slow_call(case: Case) -> Iterator[Finding]:
     """Find one call that is far slower than the others of its function."""
-    slowest = max(0.25 * case.trace.duration, 50_000_000)
+    slowest = 0.25 * case.trace.duration
     sums = case.tree.by_function()
     often = case.own & (sums["calls"] >= 20)
     of = case.tree.function
@@ -208,10 +214,11 @@ def one_slow_call(case: Case) -> Iterator[Finding]:
         if inside is None:
             above = np.append(0, parent + 1).astype(np.uint32)
             inside = _core.tree_below(above, np.ones(len(above), dtype=np.int64))[1:]
-        more = inside[row] >= 20 * float(np.median(inside[same]))
+        # By calls, not by time: whether a call did much must not depend on the machine's speed.
+        more = inside[row] >= max(20 * float(np.median(inside[same])), _MANY_CALLS)
         blocked = _blocked_in(case, row)
         # A call that did no more than others, and did not block: the machine may have been slow.
-        if not more and blocked < duration[row] / 2:
+        if not more and blocked < max(duration[row] / 2, _LONG_BLOCK_NS):
             continue
         told.add(of)
         yield Finding(
