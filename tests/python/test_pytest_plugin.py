@@ -356,6 +356,41 @@ def test_subtests_are_reported_once_and_do_not_count(suite):
     assert "6 subtests" not in done.stdout.str()
 
 
+@pytest.mark.thorough
+def test_a_test_that_records_counts_the_same_in_workers_and_in_any_order(suite):
+    """What a recorder asks about its process (arguments, threads) differs in a worker, and is no call of the test."""
+    pytest.importorskip("xdist")
+    text = (
+        "import eventprof, threading\n"
+        "def recorded(**options):\n"
+        "    with eventprof.record(**options) as rec:\n        work(8)\n"
+        "    return len(rec.trace.threads)\n"
+        "def test_in_memory():\n    recorded()\n"
+        "def test_into_a_file(tmp_path):\n    recorded(output=tmp_path / 'x.epr')\n"
+        "def test_without():\n    work(3)\n"
+    )
+    suite(text, "--eventprof-counts", "--eventprof-update", apart=True).assert_outcomes(passed=3)
+
+    for how in (["-n2", "-pxdist"], ["-prandomly", "--randomly-seed=3"]):
+        done = suite.again("--eventprof-counts", *how, random=True, apart=True)
+
+        done.stdout.fnmatch_lines(["3 tests: 3 as counted before"])
+
+
+def test_what_a_recorder_asks_about_its_process_is_no_call_of_the_test(tmp_path, monkeypatch):
+    """Its answer needs other calls in a worker, whose program is given with -c, than in the first process."""
+    monkeypatch.setattr("sys.argv", ["-c"])
+    monkeypatch.setattr("sys.orig_argv", ["python", "-c", "work()"])
+    with eventprof.record(memory=False) as outer:
+        for output in (None, tmp_path / "x.epr"):
+            with eventprof.record(output=output) as inner:
+                pass
+            assert inner.trace.metadata["argv"] == ("-c", "work()")
+
+    found = {(row.module, row.name) for row in outer.trace.functions}
+    assert not found & {("re", "match"), ("json", "dumps"), ("posix", "uname")}
+
+
 # ---- Committed counts ----------------------------------------------------------------------------
 
 TWO = "def test_a():\n    work(5)\ndef test_b():\n    work(7)\n"
