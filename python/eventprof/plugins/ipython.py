@@ -260,8 +260,9 @@ class _Row(NamedTuple):
 
 
 def _add(rows: list[_Row], text: str) -> _Row:
-    sums = (sum(row[at] for row in rows) for at in range(1, 5))
-    return _Row((0, 0), *sums, text)  # type: ignore[misc]
+    time, calls = sum(row.time for row in rows), sum(row.calls for row in rows)
+    allocated, kept = sum(row.allocated for row in rows), sum(row.kept for row in rows)
+    return _Row((0, 0), time, calls, allocated, kept, text)
 
 
 def _code_lines(code: CodeType) -> tuple[int, int]:
@@ -335,5 +336,6 @@ def _lines(trace: Trace, file: str, codes: list[CodeType], cell: str) -> list[_R
         text = texts[first - 1] if 1 <= first <= len(texts) else ""
         if last > first:
             text = f"{text}  (outside of its calls)"
-        rows.append(_Row((first, last), *values, text))
+        time, calls, allocated, kept = values
+        rows.append(_Row((first, last), time, calls, allocated, kept, text))
     return rows
