@@ -101,9 +101,9 @@ def _magic(shell: Any, line: str, cell: str | None) -> None:
     if not cell.strip():
         raise _usage_error("nothing to run")
     statements, last = _compile(shell, cell)
-    file, codes = statements[0].co_filename if statements else last.co_filename, [*statements]
-    if last is not None:
-        codes.append(last)
+    codes = statements if last is None else [*statements, last]
+    if not codes:  # comments alone
+        return
     recorder = record(memory=options.memory, threads=cast(Any, options.threads))
     names, value = shell.user_ns, None
     try:
@@ -119,7 +119,7 @@ def _magic(shell: Any, line: str, cell: str | None) -> None:
         # Also if the cell raised: the trace has what it did until then.
         trace = recorder.trace
         names[options.name] = trace
-        _display(Summary(trace, file, codes, cell, options))
+        _display(Summary(trace, codes[0].co_filename, codes, cell, options))
     if value is not None:
         shell.displayhook(value)
 
