@@ -106,6 +106,15 @@ round_up(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
+/* The leak checker does not look for pointers in mappings. */
+#ifdef __SANITIZE_ADDRESS__
+void __lsan_register_root_region(const void *at, size_t bytes);
+void __lsan_unregister_root_region(const void *at, size_t bytes);
+#else
+#define __lsan_register_root_region(at, bytes) ((void)0)
+#define __lsan_unregister_root_region(at, bytes) ((void)0)
+#endif
+
 void *
 ep_os_calloc_wiped(size_t bytes, size_t wiped)
 {
@@ -121,14 +130,17 @@ ep_os_calloc_wiped(size_t bytes, size_t wiped)
 #ifdef MADV_WIPEONFORK
     (void)madvise(at, first, MADV_WIPEONFORK);
 #endif
+    __lsan_register_root_region(at, first + rest);
     return at + first - wiped;
 }
 
 void
 ep_os_free_wiped(void *at, size_t bytes, size_t wiped)
 {
-    size_t first = round_up(wiped);
-    munmap((char *)at + wiped - first, first + round_up(bytes - wiped));
+    size_t first = round_up(wiped), rest = round_up(bytes - wiped);
+    char *begin = (char *)at + wiped - first;
+    __lsan_unregister_root_region(begin, first + rest);
+    munmap(begin, first + rest);
 }
 
 static uint32_t *same_process;    /* points to 1; to 0 in a forked child. NULL: not noted yet */
