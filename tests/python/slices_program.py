@@ -301,9 +301,7 @@ def text_of(seed: int) -> str:
     return "\n".join(_Writer(seed).lines) + "\n"
 
 
-# Where a suspended generator stands. If its frame is among those of the thread, the generator does not run: an
-# exception is thrown through it into the generator that it delegates to.
-SUSPENDED = {dis.opmap["RESUME"], dis.opmap["YIELD_VALUE"]}
+YIELD_VALUE, RESUME = dis.opmap["YIELD_VALUE"], dis.opmap["RESUME"]
 CACHE = dis.opmap.get("CACHE", 0)
 SEND = dis.opmap["SEND"]  # of `yield from` and await
 
@@ -361,13 +359,28 @@ class Reference:
         while (frame := frame.f_back) is not None and self._opcode(frame) == SEND:
             self._begin(frame)
 
-    def _opcode(self, frame) -> int:
+    def _instruction(self, frame) -> tuple[bytes, int]:
         code = frame.f_code
         bytecode = self._bytecode.get(code) or self._bytecode.setdefault(code, code.co_code)
         at = frame.f_lasti
         while bytecode[at] == CACHE:
             at -= 2
+        return bytecode, at
+
+    def _opcode(self, frame) -> int:
+        bytecode, at = self._instruction(frame)
         return bytecode[at]
+
+    def _is_passed(self, frame) -> bool:
+        """Whether the frame is suspended in `yield from` or await, though it is among those of the thread.
+
+        Then an exception is thrown through it into the generator that it waits for, and it does not run. At a
+        yield of its own it runs: it drops what it held while it handles an exception.
+        """
+        bytecode, at = self._instruction(frame)
+        if bytecode[at] == YIELD_VALUE:
+            at += 2
+        return bytecode[at] == RESUME and bytecode[at + 1] & 3 > 1
 
     def _log(self, frame) -> None:
         if not self.follows:
@@ -375,7 +388,7 @@ class Reference:
         chain = []
         while frame is not None:
             code = frame.f_code
-            if self._opcode(frame) not in SUSPENDED:
+            if not self._is_passed(frame):
                 ours = code.co_filename == FILE and code.co_name[0] != "<"
                 chain.append((code.co_qualname, self._slices[id(frame)] if ours else None))
             if code.co_name == "main" and code.co_filename == FILE:
