@@ -542,12 +542,12 @@ site_now(ep_log *log)
 static INTO_HOOKS void
 put_block_now(ep_log *log, ep_kind kind, size_t size, void *block, uint32_t site)
 {
-    ep_ticks ticks = ep_clock_counter_halves();
-    if (EP_UNLIKELY(ep_omits())) {
-        (void)ep_omits_unlist((uintptr_t)block);
-        ep_log_put_block_at(log, ticks, kind, size, (uintptr_t)block, site, false);
+    uint32_t omits = ep_omits();
+    if (EP_UNLIKELY(omits != 0)) {
+        (void)ep_omits_unlist(omits, (uintptr_t)block);
+        ep_log_put_block_at(log, ep_clock_counter_halves(), kind, size, (uintptr_t)block, site, false);
     } else {
-        ep_log_put_block_at(log, ticks, kind, size, (uintptr_t)block, site, true);
+        ep_log_put_block_at(log, ep_clock_counter_halves(), kind, size, (uintptr_t)block, site, true);
     }
 }
 
@@ -699,7 +699,7 @@ fast_free(layer *own, void *block, ep_domain domain, void (*whole)(void *, void 
     }                                                                                             \
     static void *name##_realloc(void *context, void *old, size_t size)                            \
     {                                                                                             \
-        return is_plain(context) && !ep_omits() &&                                                \
+        return is_plain(context) && ep_omits() == 0 &&                                            \
                        !(DOMAIN == EP_DOMAIN_RAW && ep_inner_any())                               \
                    ? fast_realloc(context, old, size, DOMAIN, name##_realloc_whole)               \
                    : name##_realloc_whole(context, old, size);                                    \

@@ -108,34 +108,35 @@ ep_footprint_has_tables(void)
     return atomic_load_explicit(&ep_footprint_tables, memory_order_relaxed);
 }
 
+/* Not 0: something is listed, or may be soon. */
+static inline uint32_t
+ep_omits(void)
+{
+    return atomic_load_explicit(&ep_omitted_state, memory_order_relaxed);
+}
+
 /* HOT. Whether `address` is listed, here or in omitted.h; it no longer is. Free: do not record. Malloc: the
- * block's free was not seen; the new one is the program's. Only while ep_omits(). */
+ * block's free was not seen; the new one is the program's. omits: ep_omits(), which is not 0. */
 static inline bool
-ep_omits_unlist(uintptr_t address)
+ep_omits_unlist(uint32_t omits, uintptr_t address)
 {
     size_t index = ep_block_index(address);
     _Atomic uintptr_t *slot = &ep_footprint[index];
     if (atomic_load_explicit(slot, memory_order_relaxed) != address) {
         slot = &ep_footprint[index ^ 1];
         if (EP_LIKELY(atomic_load_explicit(slot, memory_order_relaxed) != address)) {
-            return ep_omitted_unlist(address, index);
+            return EP_UNLIKELY(omits >= EP_OMITTED_ONE) && ep_omitted_unlist(address);
         }
     }
     atomic_store_explicit(slot, 0, memory_order_relaxed);
     return true;
 }
 
-/* Whether anything is listed, or may be soon. */
-static inline bool
-ep_omits(void)
-{
-    return atomic_load_explicit(&ep_omitted_state, memory_order_relaxed) != 0;
-}
-
 static inline bool
 ep_omits_forget(uintptr_t address)
 {
-    return ep_omits() && ep_omits_unlist(address);
+    uint32_t omits = ep_omits();
+    return omits != 0 && ep_omits_unlist(omits, address);
 }
 
 /* 3.12 and 3.13, profile backend: the boxed offset is not passed to the callback, but it is the last

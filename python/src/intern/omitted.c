@@ -36,7 +36,7 @@ ep_omitted_clear(void)
     for (size_t i = 0; i < EP_OMITTED_SLOTS; i++) {
         uintptr_t address = atomic_load_explicit(&ep_omitted[i], memory_order_relaxed);
         if (address != 0) {
-            (void)ep_omitted_unlist_listed(address);
+            (void)ep_omitted_unlist(address);
         }
     }
 }
