@@ -10,10 +10,10 @@ from __future__ import annotations
 
 def _is_main_interpreter() -> bool:
     try:
-        from _thread import _is_main_interpreter as is_main  # 3.13 and later
+        from _thread import _is_main_interpreter as is_main  # type: ignore[attr-defined]  # 3.13
     except ImportError:
         try:
-            import _xxsubinterpreters as interpreters
+            import _xxsubinterpreters as interpreters  # type: ignore[import-not-found]
         except ImportError:  # PyPy has no sub-interpreters
             return True
         return bool(interpreters.get_current() == interpreters.get_main())

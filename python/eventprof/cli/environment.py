@@ -1,4 +1,4 @@
-"""Record a program because EVENTPROF is set: eventprof.pth calls start() then (_eventprof_start.py).
+"""Record a program because EVENTPROF is set: then eventprof.pth calls start() (_eventprof_start).
 
 ``EVENTPROF=1`` records everything. ``EVENTPROF=memory=0,include=pkg.*`` has options of ``eventprof
 run``, without dashes. ``EVENTPROF_OUTPUT`` is the file, by default ``eventprof-%p.epr`` in the

@@ -447,7 +447,7 @@ def hold_back_interrupts() -> None:
     The program's functions at exit are interrupted as before. Only Python's own handler is
     replaced, and only on the main thread.
     """
-    import _signal
+    import _signal  # type: ignore[import-not-found]
 
     if sys.implementation.name == "pypy":
         return
@@ -462,7 +462,7 @@ def hold_back_interrupts() -> None:
 
 
 def _on_interrupt(number: int, frame: Any) -> Any:
-    import _signal
+    import _signal  # type: ignore[import-not-found]
 
     # The interpreter looks for signals where a function begins, before its first line runs.
     is_own = frame is not None and frame.f_code.co_filename.startswith(_FOLDER)
