@@ -169,10 +169,10 @@ make_folder(char *path)
 }
 
 /* A file of the first name that is not used: process ids come back, and an earlier process's file is not
- * replaced. Its folder is made if need be. Returns: EP_OK, with file->path and file->descriptor (-1: errno
+ * replaced. makes_folder: its folder is made if need be. Returns: EP_OK, with file->path and file->descriptor (-1: errno
  * says why), or EP_NOMEM. */
 static ep_status
-open_unused(ep_file *file, const char *pattern)
+open_unused(ep_file *file, const char *pattern, bool makes_folder)
 {
     for (unsigned number = 1; number < UNUSED_NAMES_MAX; number++) {
         free(file->path);
@@ -181,7 +181,7 @@ open_unused(ep_file *file, const char *pattern)
             return EP_NOMEM;
         }
         file->descriptor = open_new(file->path);
-        if (file->descriptor < 0 && errno == ENOENT && make_folder(file->path)) {
+        if (file->descriptor < 0 && errno == ENOENT && makes_folder && make_folder(file->path)) {
             file->descriptor = open_new(file->path);
         }
         if (file->descriptor >= 0 || errno != EEXIST) {
@@ -209,11 +209,11 @@ static ep_status
 open_as_asked(ep_file *file, const ep_file_options *options, char **temporary)
 {
     if (wants_unused_name(options->path)) {
-        return open_unused(file, options->path);
+        return open_unused(file, options->path, true);
     }
     if (options->unused) {
         char *pattern = with_number(options->path);
-        ep_status status = pattern != NULL ? open_unused(file, pattern) : EP_NOMEM;
+        ep_status status = pattern != NULL ? open_unused(file, pattern, false) : EP_NOMEM;
         int os_error = errno;
         free(pattern);
         errno = os_error;
