@@ -462,7 +462,7 @@ def hold_back_interrupts() -> None:
 
 
 def _on_interrupt(number: int, frame: Any) -> Any:
-    import _signal  # type: ignore[import-not-found]
+    import _signal
 
     # The interpreter looks for signals where a function begins, before its first line runs.
     is_own = frame is not None and frame.f_code.co_filename.startswith(_FOLDER)

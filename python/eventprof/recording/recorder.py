@@ -234,7 +234,7 @@ class Recorder(_core.Recorder):
         # The capture first: running recorders may record the following code.
         core = self._capture(last_ns)
         trace_class = _trace_class()
-        return trace_class(core, cast(Any, _core.call_beside(self._metadata)))
+        return trace_class(core, _core.call_beside(self._metadata))
 
     def _warn_of_loss(self, lost: int, reason: str | None) -> None:
         """Warn of events that found no room; called at the end of each window that lost some."""
