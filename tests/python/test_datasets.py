@@ -572,7 +572,7 @@ def test_wrong_arguments_are_named(made, tmp_path, recorded):
     with pytest.raises(ValueError, match="not a dataset"):
         eventprof.write_dataset(recorded, tmp_path / "other")
     (tmp_path / "later").mkdir()
-    (tmp_path / "later" / "dataset.json").write_text('{"format": 99}')
+    (tmp_path / "later" / "dataset.json").write_text('{"format": 99, "tables": {}}')
     with pytest.raises(ValueError, match="format 99"):
         eventprof.dataset(tmp_path / "later")
     found = eventprof.dataset(made)
