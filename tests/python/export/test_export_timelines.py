@@ -100,9 +100,9 @@ def test_perfetto_has_bytes_by_stack(nasty, tmp_path):
     } == {line.rpartition(" ")[0]: int(line.rpartition(" ")[2]) for line in lines}
 
 
-@pytest.mark.parametrize(("memory", "most"), [(False, 15), (True, 17)])
+@pytest.mark.parametrize(("memory", "most"), [(False, 18), (True, 20)])
 def test_perfetto_takes_few_bytes_an_event(tmp_path, memory, most):
-    """About 12.6, and 14.6 with memory; a byte or two more where events are over 127 ns apart."""
+    """About 12.6, and 14.6 with memory; on a busy machine events are further apart: up to 4 bytes more."""
 
     def fib(n):
         return [n] if n < 2 else fib(n - 1) + fib(n - 2)
