@@ -169,8 +169,8 @@ make_folder(char *path)
 }
 
 /* A file of the first name that is not used: process ids come back, and an earlier process's file is not
- * replaced. makes_folder: its folder is made if need be. Returns: EP_OK, with file->path and file->descriptor (-1: errno
- * says why), or EP_NOMEM. */
+ * replaced. makes_folder: its folder is made if need be. Returns: EP_OK, with file->path and
+ * file->descriptor (-1: errno says why), or EP_NOMEM. */
 static ep_status
 open_unused(ep_file *file, const char *pattern, bool makes_folder)
 {

@@ -47,9 +47,9 @@ ep_omitted_slot(uintptr_t address, size_t probe)
 /* It only accesses memory. */
 EP_COLD void ep_omitted_list(uintptr_t address);
 
-/* Whether it was listed. For almost all blocks that are not listed this reads one word. Each object file has
- * its own copy, where the compiler sees which registers it does not change: a call into another one costs
- * the allocator hooks 3 instructions more, of 71 to 82. */
+/* Whether it was listed. For almost all blocks that are not listed this reads one word. Each object file
+ * has its own copy, where the compiler sees which registers it does not change: a call into another one
+ * costs the allocator hooks 3 instructions more, of 71 to 82. */
 static EP_COLD __attribute__((unused)) bool
 ep_omitted_unlist(uintptr_t address)
 {
