@@ -340,20 +340,25 @@ def test_a_program_that_initialises_python_twice_ends(tmp_path):
         f"{path}\nimport eventprof\nrecorder = eventprof.record(output='out.epr')\nrecorder.start()"
     )
 
-    process = subprocess.Popen(
-        [tmp_path / "embedding", f"{record}\n{BEGIN}", BEGIN, BEGIN],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONHOME": sys.base_prefix},
-        start_new_session=True,
-    )
-    try:
-        output, errors = process.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        pytest.fail(f"it hangs: {process.communicate()}")
+    def embedded(*programs):
+        process = subprocess.Popen(
+            [tmp_path / "embedding", *programs],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONHOME": sys.base_prefix},
+            start_new_session=True,
+        )
+        try:
+            return (*process.communicate(timeout=LIMIT_S), process.returncode)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            pytest.fail(f"it hangs: {process.communicate()}")
 
-    assert (process.returncode, output, errors) == (8, "0 0\n0 0\n0 0\n", "")
+    bare = embedded(BEGIN, BEGIN, BEGIN)
+    if bare[2] < 0:
+        pytest.skip(f"this Python crashes when it begins again, without a recorder: {bare}")
+
+    assert embedded(f"{record}\n{BEGIN}", BEGIN, BEGIN) == bare == ("0 0\n" * 3, "", 8)
     assert verified(tmp_path) == STEPS
