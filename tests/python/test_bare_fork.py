@@ -25,8 +25,8 @@ import ctypes, os, sys
 import eventprof
 libc = ctypes.CDLL(None) if sys.argv[1] == "released" else ctypes.PyDLL(None)
 
-def both(n): return [str(i) for i in range(n)]
-def child_only(n): return [str(i) for i in range(n)]
+def both(n): return [repr(i) for i in range(n)]
+def child_only(n): return [repr(i) for i in range(n)]
 
 output = None if sys.argv[3] == "memory" else sys.argv[3]
 recorder = eventprof.record(output=output)
@@ -52,7 +52,7 @@ if pid == 0:  # the end of the window, and of the interpreter
     sys.exit(0)
 trace = recorder.trace
 calls = {{f.name: f.calls for f in trace.functions if f.calls}}
-print(calls.get("both"), calls.get("child_only"), calls.get("str"), trace.verify(all=True).ok, trace.loss.total)
+print(calls.get("both"), calls.get("child_only"), calls.get("repr"), trace.verify(all=True).ok, trace.loss.total)
 """
 
 

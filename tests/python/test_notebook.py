@@ -199,7 +199,7 @@ def test_lost_statements_are_not_told_apart(shown, monkeypatch):
 
     monkeypatch.setattr(ipython, "record", lambda **how: eventprof.record(buffer="1 MiB", **how))
     with pytest.warns(eventprof.EventsLostWarning):
-        summary = shown("x = 1\nfor i in range(200_000):\n    str(i)\ny = 2", "--no-memory")
+        summary = shown("x = 1\nfor i in range(200_000):\n    repr(i)\ny = 2", "--no-memory")
 
     assert summary._trace.loss
     assert (1, 4) in {row.place for row in summary._rows}
