@@ -78,10 +78,10 @@ typedef struct ep_log {
     _Atomic uint64_t *_Atomic end;
     /* owner thread only */
     _Atomic uint64_t *next;          /* first free word; it is 0 */
-    _Atomic uint64_t *last_block;    /* the last allocation record that may be removed... */
-    _Atomic uint64_t *block_before;  /* ...and the allocation record before it, until one was removed */
     uint32_t high;                   /* high half of the last record's ticks */
     uint32_t busy;                   /* EP_BUSY_OWN and so on: where the thread is, 0 = in the program */
+    _Atomic uint64_t *last_block;    /* the last allocation record that may be removed... */
+    _Atomic uint64_t *block_before;  /* ...and the allocation record before it, until one was removed */
     /* EP_FRESH_*: what a source must do before its next event. Other threads set bits, too */
     _Atomic uint32_t fresh;
     uint32_t own_calls;              /* for the sources: open calls that our code made and that are not
