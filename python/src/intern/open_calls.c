@@ -65,9 +65,9 @@ ep_py_open_calls(PyThreadState *ts, ep_thread *thread, const ep_frame *but, size
 void
 ep_py_note_open_slices(PyThreadState *ts, ep_thread *thread, bool anew)
 {
+#if EP_ENTRY_MAY_RAISE
     const void *frames[EP_THROWN_MAX];
     uint32_t count = 0;
-#if EP_ENTRY_MAY_RAISE
     ep_frame *frame = ep_py_sites_usable ? ep_frame_of_program(ep_frame_current(ts)) : NULL;
     for (; frame != NULL && count < EP_THROWN_MAX; frame = ep_frame_previous(frame)) {
         /* A coroutine has no yield. A frame at its entry is doubted. */
@@ -76,10 +76,11 @@ ep_py_note_open_slices(PyThreadState *ts, ep_thread *thread, bool anew)
             frames[count++] = frame;
         }
     }
+    ep_engine_set_thrown(thread, frames, count, anew);
 #else
     (void)ts;
+    ep_engine_set_thrown(thread, NULL, 0, anew);
 #endif
-    ep_engine_set_thrown(thread, frames, count, anew);
 }
 
 /* Before a thread registers itself, its object is the first local of its outermost frame. */
