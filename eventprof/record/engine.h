@@ -221,17 +221,22 @@ void ep_engine_settle(ep_thread *thread, uint32_t index, bool begins);
 
 /* A slice of a generator begins by an exception that is thrown into it: remembers its frame until the slice
  * ends. Called by the thread itself. */
-EP_COLD void ep_log_add_thrown(ep_log *log, const void *frame);
+EP_COLD void ep_log_add_thrown(ep_log *log, ep_thrown thrown);
 
-/* A slice ends, while the log is EP_FRESH_THROWN. Returns: whether its frame was remembered. */
-EP_COLD bool ep_log_end_thrown(ep_log *log, const void *frame);
+/* A slice ends, while the log is EP_FRESH_THROWN. place: where its frame is suspended now; NULL if it has
+ * ended. Returns: whether the frame was remembered. */
+EP_COLD bool ep_log_end_thrown(ep_log *log, const void *frame, const void *place);
+
+/* Whether the frame was suspended while it handled an exception that was thrown in at this place. */
+EP_COLD bool ep_log_handles_thrown(const ep_log *log, ep_thrown thrown);
 
 /* Whether a slice whose frame is not remembered may be one that had no room; then it has ended now. */
 EP_COLD bool ep_log_end_dropped(ep_log *log);
 
-/* A window begins. `frames`, innermost first: of open slices that an exception may have begun. `anew`: the
- * remembered ones may have ended, because no hook was installed. The thread is stopped, or the caller. */
-void ep_engine_set_thrown(ep_thread *thread, const void *const *frames, uint32_t count, bool anew);
+/* A window begins. `slices`, innermost first: open ones that an exception may have begun, without a place,
+ * which is not known. `anew`: the remembered ones may have ended, because no hook was installed. The thread
+ * is stopped, or the caller. */
+void ep_engine_set_thrown(ep_thread *thread, const ep_thrown *slices, uint32_t count, bool anew);
 
 /* Sets EP_FRESH_* of all logs, and of those that come; of the logs of one thread. */
 void ep_engine_freshen(uint32_t fresh);

@@ -12,6 +12,14 @@
 /* At most so many nested slices whose throws are remembered one by one. */
 #define EP_THROWN_MAX 16
 
+/* The newest of the generators that were suspended while they handled a thrown exception. */
+#define EP_HANDLING_MAX 16
+
+/* An exception was thrown into this frame while it was suspended at this instruction. */
+typedef struct ep_thrown {
+    const void *frame, *place;
+} ep_thrown;
+
 /* A thread that ever recorded. Immortal: rows of traces refer to it, and there are few. */
 typedef struct ep_thread {
     uint32_t id;                              /* 1, 2, ...: order of first events; 0 is "unknown" */
@@ -32,9 +40,11 @@ typedef struct ep_thread {
     uint32_t doubted_count;
     /* Frames of slices that an exception began and that have not ended, innermost last (thrown.c). Changed
      * by the thread itself, or while it is stopped. */
-    const void *thrown[EP_THROWN_MAX];
+    ep_thrown thrown[EP_THROWN_MAX];
     uint32_t thrown_count;
     uint32_t thrown_dropped;                  /* outer ones, which had no room */
+    ep_thrown handling[EP_HANDLING_MAX];
+    uint32_t handling_next;                   /* which is replaced by the next one */
     _Atomic bool exited;
 } ep_thread;
 

@@ -203,6 +203,44 @@ def test_what_an_exception_ends_has_ended(backend, function, how, options):
     assert len(set(work_of_leave)) == 1, work_of_leave
 
 
+class Suspends:
+    def __await__(self):
+        yield
+
+
+class Manager:
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        await Suspends()
+
+
+async def suspends_in_exit():
+    async with Manager():
+        yield
+
+
+def test_an_exception_that_leaves_a_later_slice_ends_it(backend):
+    """It leaves as if from the yield where it was thrown in: Manager.__aexit__() suspends meanwhile."""
+
+    def leave():
+        for _ in range(3):
+            made = suspends_in_exit()
+            with contextlib.suppress(StopIteration):
+                made.asend(None).send(None)
+            thrown = made.athrow(KeyError())
+            thrown.send(None)
+            with contextlib.suppress(KeyError):
+                thrown.send(None)
+            work()
+
+    with eventprof.record(memory=False, backend=backend) as recorder:
+        leave()
+    check(recorder.trace)
+    assert names(recorder.trace).count("suspends_in_exit") == 9
+
+
 def test_unwinds_alone_are_all_recorded(backend):
     """The recorder does not ask for throws, on which it depends whether an unwind counts."""
     with eventprof.record(memory=False, events=["unwind"], backend=backend) as recorder:

@@ -64,6 +64,22 @@ ep_py_stands_at_entry(const ep_frame *frame)
 }
 #endif
 
+#if EP_ENTRY_MAY_RAISE
+static inline ep_thrown
+ep_py_thrown_here(const ep_frame *frame)
+{
+    return (ep_thrown){.frame = frame, .place = (const void *)ep_frame_instruction(frame)};
+}
+
+/* The place of a frame in a hook for its yield: the RESUME, as when an exception is thrown in. */
+static inline const void *
+ep_py_behind_yield(const ep_frame *frame)
+{
+    const unsigned char *at = (const unsigned char *)ep_frame_instruction(frame);
+    return ep_opcode_is_resume(at[0]) ? at : at + EP_CODE_UNIT_BYTES;
+}
+#endif
+
 /* An exception is thrown into a generator. If the generator was suspended at a yield, it unwinds from the
  * RESUME behind the yield, at once or when its `finally` and `with` are done. frame: NULL, or its frame. */
 static inline void
@@ -71,7 +87,7 @@ ep_py_note_throw(ep_log *log, PyCodeObject *code, const ep_frame *frame)
 {
 #if EP_ENTRY_MAY_RAISE
     if (frame != NULL && ep_frame_code(frame) == code && ep_py_stands_at_entry(frame)) {
-        ep_log_add_thrown(log, frame);
+        ep_log_add_thrown(log, ep_py_thrown_here(frame));
     }
 #else
     (void)log;
@@ -80,18 +96,19 @@ ep_py_note_throw(ep_log *log, PyCodeObject *code, const ep_frame *frame)
 #endif
 }
 
-/* In the slow half of a hook: a call or slice ends. frame: NULL, or its frame. Returns: whether it is known
- * that its begin was reported. */
+/* In the slow half of a hook: a call or slice ends, in this way. frame: NULL, or its frame. Returns: whether
+ * it is known that its begin was reported. */
 static inline bool
-ep_py_end_throw(ep_log *log, PyCodeObject *code, const ep_frame *frame)
+ep_py_end_throw(ep_log *log, PyCodeObject *code, const ep_frame *frame, ep_kind kind)
 {
 #if EP_ENTRY_MAY_RAISE
     return EP_UNLIKELY(log->fresh & EP_FRESH_THROWN) && frame != NULL && ep_frame_code(frame) == code &&
-           ep_log_end_thrown(log, frame);
+           ep_log_end_thrown(log, frame, kind == EP_KIND_YIELD ? ep_py_behind_yield(frame) : NULL);
 #else
     (void)log;
     (void)code;
     (void)frame;
+    (void)kind;
     return false;
 #endif
 }
@@ -106,6 +123,9 @@ ep_py_is_untold_at_entry(ep_log *log, PyCodeObject *code, ep_frame *frame)
     unsigned kind = EP_WORD0_KIND(before);
     if ((kind == EP_KIND_CALL || kind == EP_KIND_RESUME) &&
         EP_WORD0_PAYLOAD(before) == ep_py_code_site(code, frame)) {
+        return false;
+    }
+    if (ep_log_handles_thrown(log, ep_py_thrown_here(frame))) {
         return false;
     }
     const unsigned char *at = (const unsigned char *)ep_frame_instruction(frame);

@@ -147,7 +147,7 @@ close_whole(PyObject *const *args, ep_kind kind, bool gated)
     if (EP_LIKELY(log != NULL && PyCode_Check(args[0]))) {
         take_back_own(log, args[0], args[1]);
         PyCodeObject *code = (PyCodeObject *)args[0];
-        bool began_by_throw = ep_py_end_throw(log, code, ep_py_frame_now());
+        bool began_by_throw = ep_py_end_throw(log, code, ep_py_frame_now(), kind);
         if (gated && ep_gate_asks_names()) {
             uint32_t generation = ep_gate_generation();
             if (!ep_py_code_is_wanted(code)) {

@@ -234,7 +234,8 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
     if (ep_footprint_active()) {
         take_back_own(log, frame_object, code, what == PyTrace_RETURN ? NULL : argument);
     }
-    bool began_by_throw = what == PyTrace_RETURN && ep_py_end_throw(log, code, frame);
+    bool began_by_throw = what == PyTrace_RETURN &&
+                          ep_py_end_throw(log, code, frame, close_kind(code, frame, argument));
     if (what >= PyTrace_C_CALL && never_ends(frame, code, argument)) {
         log->fresh |= EP_FRESH_HALVES;    /* the fast half does not look at ends */
         return 0;

@@ -66,17 +66,17 @@ void
 ep_py_note_open_slices(PyThreadState *ts, ep_thread *thread, bool anew)
 {
 #if EP_ENTRY_MAY_RAISE
-    const void *frames[EP_THROWN_MAX];
+    ep_thrown slices[EP_THROWN_MAX];
     uint32_t count = 0;
     ep_frame *frame = ep_py_sites_usable ? ep_frame_of_program(ep_frame_current(ts)) : NULL;
     for (; frame != NULL && count < EP_THROWN_MAX; frame = ep_frame_previous(frame)) {
         /* A coroutine has no yield. A frame at its entry is doubted. */
         int flags = ep_frame_code(frame)->co_flags;
         if ((flags & (CO_GENERATOR | CO_ASYNC_GENERATOR)) && !ep_frame_is_at_resume(frame)) {
-            frames[count++] = frame;
+            slices[count++] = (ep_thrown){.frame = frame};
         }
     }
-    ep_engine_set_thrown(thread, frames, count, anew);
+    ep_engine_set_thrown(thread, slices, count, anew);
 #else
     (void)ts;
     ep_engine_set_thrown(thread, NULL, 0, anew);
