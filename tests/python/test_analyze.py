@@ -17,6 +17,8 @@ import eventprof
 from eventprof.answers import findings, rules
 from eventprof.cli import main
 
+pytestmark = pytest.mark.newest
+
 
 def record(function):
     gc.collect()
@@ -52,7 +54,6 @@ def test_planted_faults_are_named_first(rule, program):
     assert not first.evidence or first.evidence[0].name
 
 
-@pytest.mark.newest
 @pytest.mark.thorough
 @pytest.mark.skipif(not raw.HAS_GIL, reason="no thread waits for an interpreter's lock")
 def test_a_thread_that_starts_others_and_waits_is_not_said_to_compute_in_turn_with_them():
@@ -112,7 +113,6 @@ def _fill(frame):
         frame.loc[number, "a"] = number
 
 
-@pytest.mark.newest
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("program", "word"), [(_total, "iterrows"), (_label, "apply"), (_fill, "__setitem__")]
@@ -131,7 +131,6 @@ def test_a_frame_that_is_taken_apart_row_by_row_is_found(program, word):
     assert first.evidence[0].line == program.__code__.co_firstlineno + (2 if word[0] == "_" else 1)
 
 
-@pytest.mark.newest
 def test_a_frame_that_is_asked_by_columns_has_no_findings():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": range(1200), "b": range(1200)})

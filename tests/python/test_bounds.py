@@ -11,6 +11,8 @@ import pytest
 
 import eventprof
 
+pytestmark = pytest.mark.newest
+
 KIB, MIB = 1 << 10, 1 << 20
 #: What each living thread may have beyond the limit.
 SMALLEST = 4 * KIB

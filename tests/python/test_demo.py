@@ -15,6 +15,8 @@ import pytest
 import eventprof
 from eventprof import demo
 
+pytestmark = pytest.mark.newest
+
 
 def run(folder, *arguments, module="eventprof.demo", path=sys.path):
     return subprocess.run(

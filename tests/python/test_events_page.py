@@ -8,7 +8,7 @@ import raw
 
 from eventprof import _core
 
-pytestmark = pytest.mark.usefixtures("restored")
+pytestmark = [pytest.mark.usefixtures("restored"), pytest.mark.newest]
 
 HOW = "run tests/python/events_page.py with each CPython"
 

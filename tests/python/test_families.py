@@ -19,6 +19,8 @@ import eventprof
 from eventprof import cli
 from eventprof.files import family
 
+pytestmark = pytest.mark.newest
+
 FORKS = """
     import os
     def work(n): return n

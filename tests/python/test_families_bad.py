@@ -20,6 +20,8 @@ from eventprof import cli
 from eventprof.files import family
 from eventprof.files.merging import align
 
+pytestmark = pytest.mark.newest
+
 PROGRAM = """
     import os
     def work(n): return n

@@ -10,6 +10,8 @@ import pytest
 
 import eventprof
 
+pytestmark = pytest.mark.newest
+
 PROGRAM = """
 import sys, threading, eventprof
 def tick(n): return n

@@ -15,6 +15,8 @@ import eventprof
 from eventprof import cli
 from eventprof.cli import guide
 
+pytestmark = pytest.mark.newest
+
 PICTURES = ("view", "flamegraph", "heatmap")
 PROGRAM = """
 import eventprof

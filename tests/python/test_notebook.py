@@ -10,6 +10,8 @@ import pytest
 
 import eventprof
 
+pytestmark = pytest.mark.newest
+
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
 pytest.importorskip("ipykernel")

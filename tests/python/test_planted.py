@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.newest
+
 jinja2 = pytest.importorskip("jinja2")
 
 SUITE = '''

@@ -13,6 +13,8 @@ import pytest
 import eventprof
 from eventprof.viewer import picture
 
+pytestmark = pytest.mark.newest
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -13,6 +13,8 @@ from rich.console import Console
 
 from eventprof.cli import progress
 
+pytestmark = pytest.mark.newest
+
 
 def drawn(monkeypatch, seconds, after, *told):
     monkeypatch.setattr(progress, "AFTER", after)

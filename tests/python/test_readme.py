@@ -10,6 +10,10 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.newest
+
 README = Path(__file__).parents[2] / "README.rst"
 OUTPUT_OF = (3, 13)
 

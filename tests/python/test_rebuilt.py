@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 
 import eventprof
 
+pytestmark = pytest.mark.newest
+
 
 class Boom(Exception):
     pass

@@ -32,6 +32,8 @@ from eventprof.show.drawing import (
     show_ns,
 )
 
+pytestmark = pytest.mark.newest
+
 TIME = "Where the time went"
 OWN = "In own code"
 MEMORY = ["Where the memory went", "Memory over time", "Hot allocation sites"]

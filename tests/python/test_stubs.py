@@ -10,6 +10,8 @@ import pytest
 import eventprof
 from eventprof import _core
 
+pytestmark = pytest.mark.newest
+
 STUB = columns_stub.STUB.read_text(encoding="utf-8")
 #: By the stub's name. A span is made by a function, and its type is no name of the module.
 TYPES = {

@@ -17,6 +17,8 @@ import eventprof
 from eventprof.answers.adding import AddedTree
 from eventprof.answers.tree import OTHER, Tree
 
+pytestmark = pytest.mark.newest
+
 # ---- Random programs -----------------------------------------------------------------------------
 
 

@@ -25,6 +25,8 @@ from read_log import HEADER_OFFSETS
 import eventprof
 from eventprof.trace import verification
 
+pytestmark = pytest.mark.newest
+
 DATA = Path(__file__).resolve().parent.parent / "data"
 NAMES = ["generators", "coroutines", "json", "logging", "pickle", "tokenize", "deltablue"]
 

@@ -23,6 +23,8 @@ from eventprof import cli
 from eventprof.export import FORMATS, TABLES
 from eventprof.plugins import snapshot
 
+pytestmark = pytest.mark.newest
+
 PACKAGE = Path(__file__).parents[2] / "python" / "eventprof"
 MINE = b"a file of the user\n"
 #: Endings of files that programs read and write: the default name of an export must not be one.

@@ -28,6 +28,8 @@ import eventprof
 from eventprof import _core
 from eventprof.files import opening
 
+pytestmark = pytest.mark.newest
+
 # ---- Identity ------------------------------------------------------------------------------------
 
 

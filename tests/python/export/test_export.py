@@ -18,6 +18,8 @@ import eventprof
 from eventprof.cli import main
 from eventprof.export import FORMATS, by_extension
 
+pytestmark = pytest.mark.newest
+
 # ---- What is chosen ------------------------------------------------------------------------------
 
 

@@ -17,6 +17,8 @@ from eventprof.export import TABLES, _rows, _slabs, _sqlite_pages, _view, sqlite
 from eventprof.trace.column import Column, encode
 from eventprof.trace.table import Table
 
+pytestmark = pytest.mark.newest
+
 # ---- SQLite --------------------------------------------------------------------------------------
 
 
@@ -304,7 +306,6 @@ def short_and_long():
 
 
 @pytest.mark.thorough
-@pytest.mark.newest
 @pytest.mark.parametrize("word", BYTES)
 def test_memory_grows_by_a_few_bytes_for_a_call(short_and_long, tmp_path, monkeypatch, word):
     """Of what Python and NumPy allocate. What parts need is the same in both traces."""

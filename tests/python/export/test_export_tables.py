@@ -13,6 +13,8 @@ from exporting import export, require
 
 from eventprof.export import TABLES
 
+pytestmark = pytest.mark.newest
+
 
 def python_rows(table):
     return [tuple(text(x) if isinstance(x, str) else x for x in row) for row in table]
@@ -82,7 +84,6 @@ def test_sqlite_has_every_table(any_trace, tmp_path):
     base.close()
 
 
-@pytest.mark.newest
 @pytest.mark.thorough
 def test_duckdb_has_every_table(any_trace, tmp_path):
     require("duckdb")
@@ -127,7 +128,6 @@ def test_arrow_is_read_by_pyarrow(any_trace, tmp_path):
     assert table.equals(any_trace.events.to_arrow())
 
 
-@pytest.mark.newest
 def test_otlp_has_a_span_a_call(any_trace, tmp_path):
     require("otlp")
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest

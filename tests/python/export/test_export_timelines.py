@@ -16,6 +16,8 @@ from exporting import as_collapsed, export
 
 import eventprof
 
+pytestmark = pytest.mark.newest
+
 
 def test_chrome_has_every_call(any_trace, tmp_path):
     assert exported.sums_of_chrome(export(any_trace, tmp_path, "chrome")) == sums_of(any_trace)

@@ -21,6 +21,8 @@ from exporting import as_collapsed, export, one_line
 
 import eventprof
 
+pytestmark = pytest.mark.newest
+
 # ---- Trees ---------------------------------------------------------------------------------------
 
 
@@ -101,7 +103,6 @@ def test_callgrind_has_all_times(any_trace, tmp_path):
     }
 
 
-@pytest.mark.newest
 def test_callgrind_annotate_reads_it(any_trace, tmp_path):
     """It takes the costs of all calls of a function as the inclusive cost."""
     if shutil.which("callgrind_annotate") is None:
@@ -152,7 +153,6 @@ def spelt(name):
     return f" {name}" if name.startswith("(") and name != "(unknown)" else name
 
 
-@pytest.mark.newest
 def test_a_backslash_and_a_line_end_are_two_functions(tmp_path):
     names = ["\n", "\\n", "\\\n"]
 
@@ -244,7 +244,6 @@ def test_pstats_agrees_with_cprofile_on_callers(tmp_path):
     assert found == expected
 
 
-@pytest.mark.newest
 @pytest.mark.parametrize("word", ["pstats", "callgrind", "collapsed"])
 def test_gprof2dot_reads_them(any_trace, tmp_path, word, capsys):
     gprof2dot = pytest.importorskip("gprof2dot")
@@ -391,7 +390,6 @@ def test_the_whole_window_is_no_other_choice(waiting):
     assert {path: row[:upto] for path, row in part.items() if any(row[:upto])} == in_calls
 
 
-@pytest.mark.newest
 @pytest.mark.parametrize("count", [0, 1, 997])
 def test_tenures_of_many_processes_are_added_up_as_one_by_one(count):
     from eventprof.export._view import lock_held
@@ -436,7 +434,6 @@ def test_trees_say_how_long_calls_waited(waiting, tmp_path):
     assert sum(int(line.rpartition(b" ")[2]) for line in lines) == expected
 
 
-@pytest.mark.newest
 @pytest.mark.slow  # Go builds pprof when it is first asked for
 def test_go_tool_pprof_reads_it(any_trace, tmp_path):
     go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")

@@ -20,7 +20,7 @@ from log_children import (
 
 import eventprof
 
-pytestmark = pytest.mark.usefixtures("restored")
+pytestmark = [pytest.mark.usefixtures("restored"), pytest.mark.newest]
 
 
 # ---- The same as in memory -----------------------------------------------------------------------

@@ -19,7 +19,7 @@ from log_children import environment, facts, kill_one, names_called, run_to_end
 
 import eventprof
 
-pytestmark = pytest.mark.usefixtures("restored")
+pytestmark = [pytest.mark.usefixtures("restored"), pytest.mark.newest]
 
 
 # ---- Killed --------------------------------------------------------------------------------------
@@ -31,7 +31,6 @@ def test_a_killed_program_has_all_on_file(tmp_path):
         kill_one(number, tmp_path)
 
 
-@pytest.mark.newest
 @pytest.mark.slow
 def test_a_hundred_killed_programs_have_all_on_file(tmp_path):
     for number in range(30, 130):

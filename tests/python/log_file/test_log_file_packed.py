@@ -24,7 +24,7 @@ from log_children import (
 
 import eventprof
 
-pytestmark = pytest.mark.usefixtures("restored")
+pytestmark = [pytest.mark.usefixtures("restored"), pytest.mark.newest]
 
 PACKED, AS_WRITTEN = b"EVPP", b"EVPC"
 
@@ -177,7 +177,6 @@ def test_a_killed_program_has_all_on_file(tmp_path):
         kill_one(number, tmp_path, archive=True)
 
 
-@pytest.mark.newest
 @pytest.mark.slow
 def test_a_hundred_killed_programs_have_all_on_file(tmp_path):
     for number in range(4, 104):
@@ -187,7 +186,6 @@ def test_a_hundred_killed_programs_have_all_on_file(tmp_path):
 # ---- The specification, damage, errors -----------------------------------------------------------
 
 
-@pytest.mark.newest
 @pytest.mark.thorough
 def test_the_specification(tmp_path):
     rec = eventprof.record(output=tmp_path / "a.epr", on_full="grow", archive=True)

@@ -18,6 +18,8 @@ import eventprof
 from eventprof import Table, _core
 from eventprof.trace.column import Column, Words
 
+pytestmark = pytest.mark.newest
+
 # ---- As something else ---------------------------------------------------------------------------
 
 
