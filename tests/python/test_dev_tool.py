@@ -307,6 +307,36 @@ def test_arguments_of_pytest_and_jobs():
     assert (options.jobs, options.runners, options.quick) == (3, ["x=y"], False)
 
 
+def test_files_that_are_named_run_alone(monkeypatch, capsys):
+    monkeypatch.chdir(shell.ROOT)
+    one = "tests/python/test_gc.py"
+    assert parts(one) == parts("tests/python/export", f"{one}::test_it") == "t"
+    assert parts("tests/c/test_pair.c") == "c"
+    assert parts(one, "tests/c/test_pair.c") == "ct"
+
+    options = verb_test.parse([f"{one}::test_it", "tests/c/test_pair.c", "--", "-x"])
+    assert options.pytest == [f"{shell.ROOT}/{one}::test_it", "-x"]
+    assert options.suites == ["pair"]
+    with pytest.raises(SystemExit):
+        verb_test.parse(["README.rst"])
+    assert "tests/python or tests/c" in capsys.readouterr().err
+
+
+def test_named_files_get_what_they_and_their_helpers_import(tmp_path):
+    (tmp_path / "conftest.py").write_text("import raw\n")
+    (tmp_path / "raw.py").write_text("import psutil\n")
+    (tmp_path / "test_it.py").write_text('IPython = pytest.importorskip("IPython")\n# jobs\n')
+    text = environments.texts_of([tmp_path / "test_it.py"], tmp_path)
+    lines = "dask[dataframe]>=1\nipython>=8\njoblib\npsutil>=6\npytest>=8\npytest-timeout>=2.3"
+
+    assert environments.needed_by(lines, text).split("\n") == [
+        "ipython>=8",
+        "psutil>=6",
+        "pytest>=8",
+        "pytest-timeout>=2.3",
+    ]
+
+
 # ---- What is asked of pip and apt-get ------------------------------------------------------------
 
 

@@ -107,6 +107,13 @@ class Suites:
         if self.build(shell.BUILD / "core", self.werror, *CORE):
             self.run_twice(shell.BUILD / "core")
 
+    def chosen(self, *names: str) -> None:
+        """Run these suites, under the address and undefined-behaviour sanitizers."""
+        shell.say("== C tests, address and undefined-behaviour sanitizers")
+        folder = shell.BUILD / "core-sanitized"
+        if self.build(folder, self.werror, "-Db_sanitize=address,undefined", *LOOSE, *CORE):
+            self.run_once(folder, "address", *names)
+
     def sanitized(self) -> None:
         """Run the suites under the address and undefined-behaviour sanitizers."""
         if not packages.runs(EMPTY, "sanitizers-work", "-fsanitize=address,undefined"):

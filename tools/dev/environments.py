@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dev import shell
@@ -19,6 +19,7 @@ from dev.pythons import Python, is_tested
 PIP = ("-m", "pip", "install", "-q", "--progress-bar", "off")
 #: The files and folders from which the package is built.
 SOURCES = ("meson.build", "meson.options", "pyproject.toml", "README.rst", "eventprof", "python")
+TESTS = shell.ROOT / "tests" / "python"
 
 
 def requirements(project: dict[str, dict], sets: tuple[str, ...]) -> str:  # type: ignore[type-arg]
@@ -47,6 +48,38 @@ def requirements(project: dict[str, dict], sets: tuple[str, ...]) -> str:  # typ
     return "\n".join(sorted({line for name in sets for line in lines(name)}))
 
 
+#: Where a package is not imported by the name that it is installed by.
+IMPORTED_AS = {"ipython": "IPython", "opentelemetry-sdk": "opentelemetry"}
+#: What pytest needs for any test here: pyproject.toml has their settings.
+ALWAYS = ("pytest", "pytest-timeout")
+
+
+def texts_of(files: Iterable[Path], helpers: Path) -> str:
+    """Return the text of test files, and of the helpers beside them that they import."""
+    known: dict[Path, str] = {}
+    waiting = [*files, helpers / "conftest.py"]
+    while waiting:
+        path = waiting.pop()
+        if path not in known:
+            known[path] = shell.read(path)
+            names = re.findall(r"^\s*(?:import|from) (\w+)", known[path], re.MULTILINE)
+            waiting += [
+                helpers / f"{name}.py" for name in names if (helpers / f"{name}.py").is_file()
+            ]
+    return "\n".join(known.values())
+
+
+def needed_by(lines: str, text: str) -> str:
+    """Return those lines for pip whose package is named in a text, as a word."""
+
+    def is_needed(line: str) -> bool:
+        package = re.split(r"[\[<>=;! ]", line)[0].lower()
+        name = IMPORTED_AS.get(package, package.replace("-", "_"))
+        return package in ALWAYS or re.search(rf"\b{name}\b", text) is not None
+
+    return "\n".join(filter(is_needed, lines.splitlines()))
+
+
 def install_wheels(python: Python, wanted: str) -> None:
     """Install for an interpreter that not all packages have wheels for yet.
 
@@ -63,8 +96,13 @@ def install_wheels(python: Python, wanted: str) -> None:
         shell.die(f"{python.full}: what the tests need cannot be installed")
 
 
-def ensure_venv(python: Python, sets: tuple[str, ...], venv: Path | None = None) -> Path:
-    """Give an environment that has these sets: that of the interpreter, or another folder."""
+def ensure_venv(
+    python: Python, sets: tuple[str, ...], venv: Path | None = None, files: Iterable[Path] = ()
+) -> Path:
+    """Return an environment that has these sets: that of the interpreter, or another folder.
+
+    Of the last set only what test files need, if there are any; all that is there already stays.
+    """
     venv = venv or python.venv
     made = f"{python.full} {python.path}\n"
     shell.BUILD.mkdir(parents=True, exist_ok=True)
@@ -75,8 +113,13 @@ def ensure_venv(python: Python, sets: tuple[str, ...], venv: Path | None = None)
         shell.must([*python.command, "-m", "venv", venv])
         (venv / "made").write_text(made, encoding="utf-8")
     with open(shell.ROOT / "pyproject.toml", "rb") as file:
-        wanted = requirements(tomllib.load(file), sets)
+        project = tomllib.load(file)
+    wanted = requirements(project, sets)
     stamp = venv / f"installed-{'-'.join(sets)}"
+    if files and shell.read(stamp) != wanted + "\n":
+        some = needed_by(requirements(project, sets[-1:]), texts_of(files, TESTS))
+        wanted = f"{requirements(project, sets[:-1])}\n{some}"
+        stamp = venv / "installed-for-files"
     if shell.read(stamp) != wanted + "\n":
         shell.note(f"installing into {venv.relative_to(shell.ROOT)}: {' '.join(sets)}")
         if is_tested(python.name) or venv != python.venv:
@@ -119,7 +162,7 @@ def ensure_package(python: Python, options: tuple[str, ...]) -> None:
     stamp.write_text(now + "\n", encoding="utf-8")
 
 
-def ensure(python: Python, sets: str, *options: str) -> None:
+def ensure(python: Python, sets: str, *options: str, files: Iterable[Path] = ()) -> None:
     """Make the environment and the package, if they are not up to date; one process at a time.
 
     Parameters
@@ -130,9 +173,11 @@ def ensure(python: Python, sets: str, *options: str) -> None:
         Words: see requirements().
     *options : str
         Of meson, for the package.
+    files : iterable of Path
+        Test files, if only what they need is to be installed.
     """
     with shell.locked(python.name):
-        ensure_venv(python, tuple(sets.split()))
+        ensure_venv(python, tuple(sets.split()), files=files)
         ensure_package(python, options)
 
 

@@ -1,8 +1,8 @@
 """``./dev python-job NAME RUNNER WERROR PART ROUND PYTEST-ARG...``: pytest on one CPython.
 
 ``./dev test`` starts it as a process of its own. Part: all; no-newest, without what runs on the
-newest CPython alone; or quick, where two processes of pytest have half of the files each. Round 2:
-only what failed in round 1.
+newest CPython alone; quick, where two processes of pytest have half of the files each; or files,
+only those that are among the arguments, with what they need. Round 2: only what failed in round 1.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dev import environments, pythons, shell
+from dev.environments import TESTS
 from dev.pythons import Python
 from dev.results import join_reports
 from dev.sanitize import pytest_command
@@ -18,7 +19,6 @@ from dev.shell import Command
 
 #: What runs for longer hangs.
 LIMIT_SECONDS = 5400
-TESTS = shell.ROOT / "tests" / "python"
 NOTHING_RAN = 5  # pytest's exit code
 
 
@@ -67,7 +67,11 @@ def main(arguments: list[str]) -> int:
     else:
         # What failed in an earlier run of ./dev is not to be run again after this one.
         shell.remove(*(shell.BUILD / f"pytest_cache-{name}{half}" for half in ("", "-0", "-1")))
-    environments.ensure(python, "build run test", f"-Dwerror={werror}")
+    if part == "files":
+        files = [path for path in (Path(word.partition("::")[0]) for word in rest) if path.exists()]
+        environments.ensure(python, "build run test", files=files)
+    else:
+        environments.ensure(python, "build run test", f"-Dwerror={werror}")
     if part == "no-newest":
         rest = ["-m", "not newest", *rest]
     if part == "quick":
@@ -75,7 +79,7 @@ def main(arguments: list[str]) -> int:
     else:
         # From elsewhere: here, eventprof/ could be taken for the package.
         away = shell.anew(shell.BUILD / f"away-{name}")
-        status = shell.run(
-            pytest_on(python, name, turn, [*rest, str(TESTS)]), null=True, folder=away
-        )
+        where = [] if part == "files" else [str(TESTS)]
+        command = pytest_on(python, name, turn, [*rest, *where])
+        status = shell.run(command, null=True, folder=away)
     return status if status >= 0 else 128 - status

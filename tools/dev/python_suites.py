@@ -33,11 +33,14 @@ class PythonSuites:
         As of ``./dev test``.
     arguments : list of str
         Of pytest.
+    files : bool
+        Whether the arguments name the test files that are to run, and no others.
     """
 
     werror: bool
     quick: bool
     arguments: list[str]
+    files: bool = False
     path: str = field(default_factory=lambda: os.environ["PATH"])  # without any environment of ours
     counts: dict[str, PytestCount] = field(default_factory=dict)
     seconds: dict[str, int] = field(default_factory=dict)
@@ -47,7 +50,8 @@ class PythonSuites:
     def job(self, python: Python, turn: int) -> list[str]:
         """Give the command that runs pytest on a CPython."""
         runner = " ".join(python.runner)
-        part = "quick" if self.quick else "all" if python.name == self.newest else "no-newest"
+        whole = "all" if python.name == self.newest else "no-newest"
+        part = "files" if self.files else "quick" if self.quick else whole
         words = [python.name, runner, str(self.werror).lower(), part, str(turn)]
         return [str(shell.ROOT / "dev"), "python-job", *words, *self.arguments]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dev import environments, fetching, pythons, shell
 from dev.c_tests import Suites
@@ -32,6 +33,10 @@ class Options:
     valgrind: bool = False
     #: -k: only some tests of pytest.
     some: bool = False
+    #: Test files are named: they alone run, on the newest CPython unless others are asked for.
+    files: bool = False
+    #: Suites in C that are named.
+    suites: list[str] = field(default_factory=list)
     werror: bool = True
     #: The parts.
     lint: bool = True
@@ -43,6 +48,22 @@ class Options:
     def counts_instructions(self) -> bool:
         """Whether the hot paths are counted."""
         return not self.quick and not self.some
+
+
+def add_file(options: Options, word: str) -> None:
+    """Note a test file that is to run: one of pytest, or a suite in C."""
+    name, _, inside = word.partition("::")
+    path = Path(name).resolve()
+    options.lint = options.pages = False
+    options.some = True
+    if path.parent == shell.ROOT / "tests" / "c" and path.suffix == ".c":
+        options.suites.append(path.stem.removeprefix("test_"))
+    elif path.is_relative_to(environments.TESTS) and (path.is_dir() or path.suffix == ".py"):
+        options.files = True
+        options.pytest.append(f"{path}::{inside}" if inside else str(path))
+    else:
+        shell.misuse(f"test: {name}: a file of tests/python or tests/c is meant")
+    options.c, options.python = bool(options.suites), options.files
 
 
 def parse(arguments: list[str]) -> Options:
@@ -79,6 +100,8 @@ def parse(arguments: list[str]) -> Options:
         elif word == "--":
             options.pytest += rest
             break
+        elif Path(word.partition("::")[0]).exists():
+            add_file(options, word)
         else:
             shell.misuse(f"test: {word}?")
     return options
@@ -114,15 +137,16 @@ def choose(here: Pythons, options: Options) -> Choice:
     else:
         wanted = pythons.TESTED + pythons.ALSO
         choice.versions = [name for name in wanted if name in here]
-        choice.absent = [name for name in wanted if name not in here]
-        choice.pypy = not options.quick
-        if not options.quick:
+        one = options.quick or options.files or bool(options.suites)
+        choice.pypy = not one
+        if not one:
+            choice.absent = [name for name in wanted if name not in here]
             choice.beside = [name for version in wanted for name in here.beside(version)]
         for line in options.runners:
             name = line.partition("=")[0]
             if name != "pypy" and name not in choice.versions:
                 choice.versions.append(name)
-        if options.quick or not choice.versions:
+        if one or not choice.versions:
             newest = here.newest()
             choice.versions = [] if newest is None else [newest]
     if not choice.versions and not choice.pypy:
@@ -172,7 +196,7 @@ def prepare(options: Options) -> tuple[Choice, Pythons, Python]:
         packages.wish_for("clang", "clang")
     if options.counts_instructions:
         packages.wish_for("valgrind", "valgrind")
-    if not options.quick and options.c:
+    if not options.quick and options.c and not options.suites:
         packages.wish_fuzzer()
     if options.python:
         packages.wish_browser()
@@ -217,7 +241,7 @@ def run_stages(
     found: Results, options: Options, choice: Choice, here: Pythons, host: Python
 ) -> PythonSuites:
     """Run all that is asked for, each stage with its time."""
-    suites = PythonSuites(options.werror, options.quick, options.pytest)
+    suites = PythonSuites(options.werror, options.quick, options.pytest, options.files)
     # From here on, meson is that of the host. The jobs of pytest have their own.
     shell.put_first(host.venv / "bin")
     if options.lint:
@@ -228,11 +252,15 @@ def run_stages(
             check_pages(found, host, werror=options.werror)
     if options.c:
         with found.stage("C tests"):
-            Suites(found, host, werror=options.werror).run(options.quick, options.valgrind)
+            suites_in_c = Suites(found, host, werror=options.werror)
+            if options.suites:
+                suites_in_c.chosen(*options.suites)
+            else:
+                suites_in_c.run(options.quick, options.valgrind)
     if options.counts_instructions:
         with found.stage("instructions"):
             count_instructions(found, host, options)
-    if options.c and not options.quick:
+    if options.c and not options.quick and not options.suites:
         with found.stage("fuzzers"):
             fuzz(found, host, FUZZ_SECONDS, werror=options.werror)
     if options.python and choice.versions:
@@ -255,8 +283,10 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     options.runners += filter(None, os.environ.get("EVENTPROF_TEST_WITH", "").split("\n"))
     choice, here, host = prepare(options)
-    with shell.locked(host.name):
-        environments.ensure_venv(host, ("build", "run"))
+    # pytest's own process has what it needs installed.
+    if options.c or not options.files:
+        with shell.locked(host.name):
+            environments.ensure_venv(host, ("build", "run"))
     found = Results()
     suites = run_stages(found, options, choice, here, host)
 
