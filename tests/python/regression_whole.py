@@ -18,6 +18,7 @@ import concurrent.futures
 import fnmatch
 import json
 import platform
+import signal
 import subprocess
 import sys
 import textwrap
@@ -162,6 +163,8 @@ def main() -> int:
     if given.page:
         page(given.results)
         return 0
+    # A shell starts what runs in the background with SIGINT ignored: test_runners waits for it for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     listed = subprocess.run(
         [sys.executable, "-m", "test", "--list-tests"], capture_output=True, text=True, check=True
     ).stdout.split()
