@@ -4,7 +4,6 @@
 
 #include "fold.h"
 #include "trace.h"
-#include "tree.h"
 
 /* Runs folds over all events. If the trace is of a finished file or of parts and has no columns, these are
  * read (reading.h), and trace->head is known afterwards; else columns are made, and the folds read those.
@@ -12,11 +11,5 @@
  * Fails: as ep_trace_reach() and ep_fold_run(). */
 EP_CHECKED ep_status ep_fold_trace(ep_trace *trace, ep_fold *const *folds, size_t count, bool has_lock,
                                    const char *what, ep_error *error);
-
-/* The tree of a trace, from parts that are folded alone and merged (tree.h). cuts: the rows of the columns
- * where the second part and all later ones begin. Returns: new in *tree, which the caller has opened as the
- * first part, and clears, whatever is returned. Fails: EP_ARGUMENT, cuts; else as ep_fold_trace(). */
-EP_CHECKED ep_status ep_fold_tree_of_parts(ep_trace *trace, const size_t *cuts, size_t count, bool has_lock,
-                                           ep_tree *tree, ep_error *error);
 
 #endif

@@ -6,7 +6,8 @@ next_of_columns(ep_stream *stream, ep_batch *out)
 {
     ep_column_stream *self = (ep_column_stream *)stream;
     const ep_columns *columns = self->columns;
-    size_t to = self->limit - self->row > EP_STREAM_ROWS ? self->row + EP_STREAM_ROWS : self->limit;
+    size_t left = columns->count - self->row;
+    size_t to = self->row + (left > EP_STREAM_ROWS ? EP_STREAM_ROWS : left);
     *out = (ep_batch){
         .columns = columns,
         .from = self->row,
@@ -24,21 +25,10 @@ next_of_columns(ep_stream *stream, ep_batch *out)
 void
 ep_column_stream_open(ep_column_stream *stream, const ep_columns *columns)
 {
-    ep_column_stream_open_part(stream, columns, 0, columns->count);
-}
-
-void
-ep_column_stream_open_part(ep_column_stream *stream, const ep_columns *columns, size_t from, size_t to)
-{
     *stream = (ep_column_stream){
-        .stream = {.next = next_of_columns, .total = to - from},
+        .stream = {.next = next_of_columns, .total = columns->count},
         .columns = columns,
-        .row = from,
-        .limit = to,
     };
-    while (stream->block < columns->alloc_count && columns->alloc_row[stream->block] < from) {
-        stream->block++;
-    }
 }
 
 ep_status

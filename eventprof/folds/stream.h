@@ -22,14 +22,9 @@ typedef struct ep_column_stream {
     ep_stream stream;
     const ep_columns *columns;
     size_t row, block;    /* the next */
-    size_t limit;         /* rows from there on may be looked at only */
 } ep_column_stream;
 
 void ep_column_stream_open(ep_column_stream *stream, const ep_columns *columns);
-
-/* Rows `from` .. `to` - 1. */
-void ep_column_stream_open_part(ep_column_stream *stream, const ep_columns *columns, size_t from,
-                                size_t to);
 
 /* Runs folds over a stream: begin, every batch, end. progress: may be NULL.
  * Fails: as the stream and the folds do; EP_STATE, asked to stop. */

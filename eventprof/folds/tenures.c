@@ -1,8 +1,6 @@
 /* Tenures of the interpreter's lock; what they are is in waited.h. */
 #include "tenures.h"
 
-#include <string.h>
-
 #include "memory.h"
 
 static ep_status
@@ -17,15 +15,8 @@ tenures_begin(ep_fold *fold, const ep_fold_facts *facts)
         self->process_count = self->process_count < least ? least : self->process_count;
     }
     self->last = ep_calloc(self->process_count, sizeof *self->last);
-    if (facts->thread_process != NULL) {
-        size_t bytes = facts->thread_count * sizeof *self->thread_process;
-        self->thread_process = ep_calloc(facts->thread_count + 1, sizeof *self->thread_process);
-        if (self->thread_process != NULL) {
-            memcpy(self->thread_process, facts->thread_process, bytes);
-        }
-    }
-    bool has_all = self->last != NULL && (self->thread_process != NULL) == (facts->thread_process != NULL);
-    return has_all ? EP_OK : EP_NOMEM;
+    self->thread_process = facts->thread_process;
+    return self->last != NULL ? EP_OK : EP_NOMEM;
 }
 
 /* HOT, budget 3 ns an event. */
@@ -111,7 +102,6 @@ tenures_clear(ep_fold *fold)
     ep_tenures *self = (ep_tenures *)fold;
     free(self->rows);
     free(self->last);
-    free(self->thread_process);
     *self = (ep_tenures){.fold = self->fold};
 }
 
@@ -128,28 +118,4 @@ void
 ep_tenures_open(ep_tenures *tenures)
 {
     *tenures = (ep_tenures){.fold = {.type = &tenures_type}};
-}
-
-ep_status
-ep_tenures_merge(ep_tenures *into, const ep_tenures *later)
-{
-    size_t *first = ep_calloc(into->process_count, sizeof *first);    /* row + 1 in `later`, by process */
-    bool has_memory = first != NULL && (later->count == 0 ||
-                                        ep_grow_raw((void **)&into->rows, &into->capacity,
-                                                    into->count + later->count, sizeof *into->rows));
-    for (size_t i = 0; has_memory && i < later->count; i++) {
-        const ep_tenure *row = &later->rows[i];
-        size_t process = later->thread_process != NULL ? (size_t)later->thread_process[row->thread] : 0;
-        ep_tenure *last = into->last[process] > 0 ? &into->rows[into->last[process] - 1] : NULL;
-        if (first[process] == 0 && last != NULL && last->thread == row->thread) {
-            last->end_ns = row->end_ns;
-            last->events += row->events;
-        } else {
-            into->rows[into->count] = *row;
-            into->last[process] = ++into->count;
-        }
-        first[process] = i + 1;
-    }
-    free(first);
-    return has_memory ? EP_OK : EP_NOMEM;
 }

@@ -20,15 +20,12 @@ typedef struct ep_tenures {
     size_t count, capacity;
     ep_kind_set kinds;
     bool has_lock;
-    int32_t *thread_process;   /* as in the facts; a copy, as merging needs it after the run */
-    size_t *last;              /* by process: the row of its last tenure + 1; 0: there is none */
+    const int32_t *thread_process;    /* of the facts */
+    size_t *last;                     /* by process: the row of its last tenure + 1; 0: there is none */
     size_t process_count;
 } ep_tenures;
 
 /* Before the first run. Afterwards fold.type->clear() frees it. */
 void ep_tenures_open(ep_tenures *tenures);
-
-/* Adds the tenures of the next part of the recording. Fails: EP_NOMEM. */
-EP_CHECKED ep_status ep_tenures_merge(ep_tenures *into, const ep_tenures *later);
 
 #endif

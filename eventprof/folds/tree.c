@@ -79,9 +79,6 @@ pop(ep_tree *tree, ep_tree_thread *t, int64_t time_ns, int64_t waited_ns, bool c
     node->waited += waited;
     node->waited_self += waited - call->waited_below_ns;
     if (EP_UNLIKELY(cut || call->cut)) {
-        if (tree->later != NULL && call->cut) {
-            ep_tree_note_end(tree, t, length_ns, cut);
-        }
         node->cut += !call->cut;
         node->cut_ns += length_ns;
     } else {
@@ -124,8 +121,6 @@ begin_call(ep_tree *tree, ep_tree_thread *t, unsigned kind, uint32_t site, int64
     call->waited_from_ns = waited_ns;
     call->waited_below_ns = 0;
     call->call = ++tree->calls_begun;
-    call->site = site;
-    call->kind = (uint8_t)kind;
     call->cut = before;
     return EP_OK;
 }
@@ -305,8 +300,6 @@ begin_block(ep_tree *tree, ep_tree_thread *t, block_event e, uint64_t size, cons
             return EP_NOMEM;
         }
         at = ep_live_find(&tree->by_address, address);
-    } else if (EP_UNLIKELY(tree->later != NULL)) {
-        ep_tree_claim(tree, address, e.thread);
     }
     ep_tree_block block = {
         .address = address,
@@ -379,7 +372,6 @@ free_block(ep_tree *tree, ep_tree_thread *t, block_event e, bool moves)
         t->moving_domain = ep_kinds[e.kind].domain;
         t->moving_address = e.address;
         t->moving_node = 0;
-        t->moving_owed = OWED_NONE;
         t->moved.leaf = 0;
     }
     ep_tree_block block;
@@ -387,15 +379,6 @@ free_block(ep_tree *tree, ep_tree_thread *t, block_event e, bool moves)
         return end_block(tree, t, e, &block, moves);
     }
     tree->unknown_frees++;
-    if (EP_UNLIKELY(tree->later != NULL)) {
-        ep_tree_owe(tree, (ep_tree_owed){
-                              .address = e.address,
-                              .site = e.site,
-                              .thread = e.thread,
-                              .debt = moves ? EP_TREE_MOVES : EP_TREE_FREES,
-                          });
-        t->moving_owed = moves ? (uint32_t)tree->later->owed_count : t->moving_owed;
-    }
     return EP_OK;
 }
 
@@ -405,19 +388,8 @@ revive_block(ep_tree *tree, ep_tree_thread *t, const ep_columns *columns, size_t
 {
     uint8_t domain = ep_kinds[columns->kind[row]].domain;
     uint64_t address = columns->address[event];
-    bool earlier = t->moving_owed == OWED_EARLIER;
-    bool fits = t->moving && (earlier || (t->moving_domain == domain && t->moving_address == address));
+    bool fits = t->moving && t->moving_domain == domain && t->moving_address == address;
     t->moving = false;
-    if (fits && t->moving_owed != OWED_NONE && ep_live_find(&tree->by_address, address)->origin == 0) {
-        ep_tree_owe(tree, (ep_tree_owed){
-                              .address = address,
-                              .undone = t->moving_owed,
-                              .thread = columns->thread[row],
-                              .debt = EP_TREE_REVIVES,
-                              .domain = domain,
-                          });
-    }
-    t->moving_owed = OWED_NONE;
     if (!fits || !t->moving_known) {
         return EP_OK;
     }
@@ -491,9 +463,6 @@ tree_begin(ep_fold *fold, const ep_fold_facts *facts)
     tree->lock_kinds = facts->has_lock && facts->thread_count > 1 ? ep_kinds_under_lock() : 0;
     ep_status status = open_tables(tree);
     status = status != EP_OK ? status : ep_tree_list_endings(tree);
-    if (status == EP_OK && tree->is_part && !tree->is_first) {
-        status = ep_tree_later_open(tree);
-    }
     for (size_t thread = 0; thread < facts->thread_count && status == EP_OK; thread++) {
         ep_tree_thread *t = &tree->threads[thread];
         const ep_open_stack *open = facts->open_at_start ? &facts->open_at_start[thread] : NULL;
@@ -501,8 +470,6 @@ tree_begin(ep_fold *fold, const ep_fold_facts *facts)
         if (!ep_grow((void **)&t->frames, &t->capacity, 2, sizeof *t->frames)) {
             return EP_NOMEM;
         }
-        t->moving = tree->later != NULL;
-        t->moving_owed = tree->later != NULL ? OWED_EARLIER : OWED_NONE;
         t->frames[0].key = KEY_FLOOR;
         for (size_t i = 0; open != NULL && i < open->depth && status == EP_OK; i++) {
             status = begin_call(tree, t, open->calls[i].kind, open->calls[i].site_id, from_ns, 0, true);
@@ -554,9 +521,6 @@ events_of(ep_tree *tree, const ep_batch *batch, const bool several)
         if (work & WORK_UNDER_LOCK) {
             ep_tenure_clock *clock =
                 several ? ep_tenure_clock_of(&tree->clocks, thread) : &tree->clocks.one;
-            if (EP_UNLIKELY(clock->holder < 0) && tree->later != NULL) {
-                ep_tree_note_tenure(tree, thread, time_ns);
-            }
             ep_tenure_event(clock, thread, time_ns);
             waited_ns = ep_tenure_others_ns(clock, thread);
         }
@@ -615,8 +579,9 @@ tree_events(ep_fold *fold, const ep_batch *batch)
                                                    : events_of(tree, batch, true);
 }
 
-void
-ep_tree_finish(ep_tree *tree)
+/* Ends what is open with the window. */
+static void
+finish(ep_tree *tree)
 {
     ep_tenure_clocks_stop(&tree->clocks);
     for (size_t thread = 0; thread < tree->facts.thread_count; thread++) {
@@ -650,9 +615,7 @@ tree_end(ep_fold *fold)
     for (size_t thread = 0; thread < tree->facts.thread_count; thread++) {
         tree->thread_sums[thread].allocated = tree->threads[thread].allocated;
     }
-    if (!tree->is_part) {
-        ep_tree_finish(tree);
-    }
+    finish(tree);
     return tree->failed ? EP_NOMEM : EP_OK;
 }
 
@@ -683,7 +646,6 @@ tree_clear(ep_fold *fold)
     free(tree->gone);
     free(tree->bins);
     free(tree->thread_sums);
-    ep_tree_later_clear(tree);
     ep_tenure_clocks_clear(&tree->clocks);
     *tree = (ep_tree){.fold = tree->fold, .max_nodes = tree->max_nodes};
 }
@@ -706,12 +668,4 @@ ep_tree_open(ep_tree *tree, size_t max_nodes)
         .epoch = 1,
         .clocks = {.one = {.holder = -1}},
     };
-}
-
-void
-ep_tree_open_part(ep_tree *tree, size_t max_nodes, bool is_first)
-{
-    ep_tree_open(tree, is_first ? max_nodes : SIZE_MAX);
-    tree->is_part = true;
-    tree->is_first = is_first;
 }

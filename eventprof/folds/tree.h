@@ -111,12 +111,10 @@ typedef struct ep_tree_sums {
 
 struct ep_tree_thread;
 struct ep_tree_block;
-struct ep_tree_later;
 
 typedef struct ep_tree {
     ep_fold fold;
     size_t max_nodes;
-    bool is_part, is_first;   /* of a recording: end() leaves open what is open */
 
     ep_tree_node *nodes;
     size_t node_count, node_capacity;
@@ -131,7 +129,6 @@ typedef struct ep_tree {
 
     int64_t peak_ns;          /* -1: no block was ever alive */
     uint64_t peak, peak_blocks;
-    bool peak_is_bound;       /* the peak is at most that: see ep_tree_merge() */
     uint64_t live, live_blocks;
     ep_tree_bin *bins;        /* EP_TREE_BINS long */
     ep_tree_sums *thread_sums;    /* index = thread row */
@@ -171,7 +168,6 @@ typedef struct ep_tree {
     ep_tree_gone *gone;             /* by leaf, as far as the array goes; end() adds them to `live` */
     size_t gone_capacity;
     uint64_t domain_gone[EP_DOMAIN_COUNT];
-    struct ep_tree_later *later;    /* of a part that is not the first: what the parts before it resolve */
     uint64_t epoch;
     uint64_t calls_begun;
     size_t bin;               /* the current one of bins */
@@ -188,37 +184,6 @@ typedef struct ep_tree {
  * A run pairs calls as ep_pair_calls() and blocks as ep_pair_blocks() do. One difference: where a realloc
  * failed, and another thread allocated meanwhile, its old block is not counted in between. */
 void ep_tree_open(ep_tree *tree, size_t max_nodes);
-
-/* ---- Parts of a recording ------------------------------------------------------------------------
- *
- *   part 1            part 2              part 3
- *   [ malloc A   call f | free A   return f | ... ]
- *                       |  owed: free A     |         a part resolves what it can, and keeps the rest in
- *                       |  ended: f         |         order; ep_tree_merge() resolves that
- *
- * Parts are folded apart, in any order, and merged in order of time, from the first on. Each is told the
- * calls that are open where it begins (facts.open_at_start), and all are told the facts of the whole.
- * A part that is not the first keeps, besides its tree, 72 bytes for each address that it frees or
- * allocates first, and 32 for each leaf that changes between two maxima with such a free in between;
- * its nodes have no bound. */
-
-/* Before the run over a part. Afterwards fold.type->clear() frees it. */
-void ep_tree_open_part(ep_tree *tree, size_t max_nodes, bool is_first);
-
-/* Adds the part that follows. What all of them give is, to the unit, what a run over the whole gives, but:
- * where a free was lost and a later part allocates at the address, `peak` is an upper bound, and
- * peak_is_bound says so; a free that was logged too late, and a realloc that failed while another thread
- * allocated, may count as another one if a part begins in between. later: cleared.
- * Fails: EP_NOMEM; EP_STATE, the calls that are open at the end of the one are not those of the other. */
-EP_CHECKED ep_status ep_tree_merge(ep_tree *into, ep_tree *later);
-
-/* No part follows: what is open ends with the window. */
-void ep_tree_finish(ep_tree *tree);
-
-/* The calls of a thread that are open after the events so far, outermost first, for the facts of the part
- * that follows. calls: ep_tree_depth() long. */
-size_t ep_tree_depth(const ep_tree *tree, size_t thread);
-void ep_tree_stack(const ep_tree *tree, size_t thread, ep_open_call *calls);
 
 /* The function that a node runs, a row of the map; EP_PLACE_UNKNOWN, EP_PLACE_OTHER. */
 static inline int32_t

@@ -77,8 +77,9 @@ choose_nodes(ep_tree *tree, uint8_t *keep)
     return status;
 }
 
-void
-ep_tree_fold_node(ep_tree_node *into, const ep_tree_node *from)
+/* Adds the own figures of a node to those of the node "other" that stands for it. */
+static void
+fold_node(ep_tree_node *into, const ep_tree_node *from)
 {
     into->calls += from->calls;
     into->resumes += from->resumes;
@@ -143,7 +144,7 @@ rebuild_nodes(ep_tree *tree, rebuilding *r, uint32_t other)
             r->tree.nodes[to] = *from;
             r->tree.nodes[to].parent = own_parent;
         } else {
-            ep_tree_fold_node(&r->tree.nodes[to], from);
+            fold_node(&r->tree.nodes[to], from);
             tree->folded += !is_other;
         }
         r->node_to[i] = to;

@@ -23,9 +23,16 @@ ep_tree_list_endings(ep_tree *tree)
     return status;
 }
 
-ep_status
-ep_tree_add_gone(ep_tree *tree, const ep_tree_block *block)
+/* A block that was not freed before its process ended. Fails: EP_NOMEM. */
+static EP_CHECKED ep_status
+drop(ep_tree *tree, const ep_tree_block *block)
 {
+    ep_tree_leaf *leaf = touch(tree, block->leaf);
+    leaf->live -= block->size;
+    leaf->live_blocks--;
+    *touch_domain(tree, OWNER_DOMAIN(block->owner)) -= block->size;
+    tree->live -= block->size;
+    tree->live_blocks--;
     if (!ep_grow((void **)&tree->gone, &tree->gone_capacity, tree->leaf_count, sizeof *tree->gone)) {
         return EP_NOMEM;
     }
@@ -35,27 +42,15 @@ ep_tree_add_gone(ep_tree *tree, const ep_tree_block *block)
     return EP_OK;
 }
 
-static EP_CHECKED ep_status
-drop(ep_tree *tree, const ep_tree_block *block, void *context)
-{
-    (void)context;
-    ep_tree_leaf *leaf = touch(tree, block->leaf);
-    leaf->live -= block->size;
-    leaf->live_blocks--;
-    *touch_domain(tree, OWNER_DOMAIN(block->owner)) -= block->size;
-    tree->live -= block->size;
-    tree->live_blocks--;
-    return ep_tree_add_gone(tree, block);
-}
-
 static bool
 is_of(const ep_tree *tree, const ep_tree_block *block, int32_t process)
 {
     return tree->facts.thread_process[OWNER_THREAD(block->owner)] == process;
 }
 
-ep_status
-ep_tree_take_process(ep_tree *tree, int32_t process, ep_tree_taker *take, void *context)
+/* Drops all blocks of a process. Fails: EP_NOMEM. */
+static EP_CHECKED ep_status
+drop_process(ep_tree *tree, int32_t process)
 {
     ep_live_blocks *blocks = &tree->by_address;
     ep_status status = EP_OK;
@@ -67,7 +62,7 @@ ep_tree_take_process(ep_tree *tree, int32_t process, ep_tree_taker *take, void *
             continue;
         }
         ep_live_take(blocks, at);    /* a later one may be there now */
-        status = take(tree, &block, context);
+        status = drop(tree, &block);
     }
     for (size_t i = 0; i < tree->late_count && status == EP_OK;) {
         ep_tree_block block = tree->late[i];
@@ -76,7 +71,7 @@ ep_tree_take_process(ep_tree *tree, int32_t process, ep_tree_taker *take, void *
             continue;
         }
         tree->late[i] = tree->late[--tree->late_count];
-        status = take(tree, &block, context);
+        status = drop(tree, &block);
     }
     return status;
 }
@@ -89,10 +84,7 @@ ep_tree_end_processes(ep_tree *tree, int64_t time_ns)
         if (ending.end_ns >= tree->bin_end_ns) {
             ep_tree_next_bin(tree, ending.end_ns);
         }
-        if (tree->later != NULL) {
-            ep_tree_owe_ending(tree, ending.process);
-        }
-        ep_status status = ep_tree_take_process(tree, ending.process, drop, NULL);
+        ep_status status = drop_process(tree, ending.process);
         if (status != EP_OK) {
             return status;
         }
@@ -101,14 +93,6 @@ ep_tree_end_processes(ep_tree *tree, int64_t time_ns)
         set_next(tree, tree->next_ending + 1);
     }
     return EP_OK;
-}
-
-void
-ep_tree_skip_endings(ep_tree *into, const ep_tree *later)
-{
-    if (later->next_ending > into->next_ending) {
-        set_next(into, later->next_ending);
-    }
 }
 
 void
@@ -123,35 +107,10 @@ ep_tree_bring_back(ep_tree *tree)
     for (unsigned domain = 0; domain < EP_DOMAIN_COUNT; domain++) {
         tree->domain_live[domain] += tree->domain_gone[domain];
     }
-    ep_tree_forget_gone(tree);
-}
-
-void
-ep_tree_forget_gone(ep_tree *tree)
-{
     free(tree->gone);
     tree->gone = NULL;
     tree->gone_capacity = 0;
     memset(tree->domain_gone, 0, sizeof tree->domain_gone);
-}
-
-ep_status
-ep_tree_merge_gone(ep_tree *into, const ep_tree *from, const uint32_t *leaf_to)
-{
-    if (from->gone == NULL) {
-        return EP_OK;
-    }
-    if (!ep_grow((void **)&into->gone, &into->gone_capacity, into->leaf_count, sizeof *into->gone)) {
-        return EP_NOMEM;
-    }
-    for (size_t i = 1; i < from->leaf_count && i < from->gone_capacity; i++) {
-        into->gone[leaf_to[i]].bytes += from->gone[i].bytes;
-        into->gone[leaf_to[i]].blocks += from->gone[i].blocks;
-    }
-    for (unsigned domain = 0; domain < EP_DOMAIN_COUNT; domain++) {
-        into->domain_gone[domain] += from->domain_gone[domain];
-    }
-    return EP_OK;
 }
 
 void

@@ -155,9 +155,6 @@ ep_tree_add_leaf(ep_tree *tree, uint32_t node, uint32_t place)
     }
     uint32_t index = (uint32_t)tree->leaf_count++;
     tree->leaves[index] = (ep_tree_leaf){.node = node, .place = place, .epoch = tree->epoch};
-    if (tree->later != NULL) {
-        ep_tree_save_new_leaf(tree, index);
-    }
     return index;
 }
 

@@ -17,8 +17,6 @@ typedef struct ep_tree_frame {
     int64_t waited_from_ns;     /* ep_tenure_others_ns() when it began */
     int64_t waited_below_ns;
     uint64_t call;              /* number in order of start; 0: the floor */
-    uint32_t site;
-    uint8_t kind;
     bool cut;                   /* open at start */
 } ep_tree_frame;
 
@@ -50,114 +48,8 @@ typedef struct ep_tree_thread {
     uint8_t moving_domain;
     uint64_t moving_address;
     uint32_t moving_node; /* that freed it */
-    uint32_t moving_owed; /* of a later part: number of what is owed; see OWED_EARLIER */
     ep_tree_block moved;
 } ep_tree_thread;
-
-/* ---- What a later part owes ------------------------------------------------------------------ */
-
-typedef enum ep_tree_debt {
-    EP_TREE_FREES,     /* a block that the part did not see begin */
-    EP_TREE_MOVES,     /* the same, by a realloc_free */
-    EP_TREE_REVIVES,   /* a realloc failed: undoes what `undone` says */
-    EP_TREE_ENDS,      /* a process ended: all its blocks */
-    EP_TREE_CLAIMS,    /* the part's first allocation at an address: a block there lost its free */
-} ep_tree_debt;
-
-#define OWED_NONE 0
-#define OWED_EARLIER UINT32_MAX    /* undoes the last realloc_free before the part */
-
-typedef struct ep_tree_owed {
-    uint64_t address;     /* of ENDS: the number of the process */
-    int64_t min, max;     /* live bytes of the part since the one before, in this bin */
-    size_t bin;
-    uint32_t undone;      /* of REVIVES: number + 1, or OWED_EARLIER */
-    uint32_t node;        /* that freed; 0: the site says it; once resolved, a node of the parts before */
-    uint32_t site;
-    uint32_t depth;       /* of the innermost call, if it was open where the part begins; else 0 */
-    int32_t thread;
-    uint8_t debt;         /* ep_tree_debt */
-    uint8_t domain;
-    bool before_births;   /* the thread has allocated nothing in the part */
-} ep_tree_owed;
-
-/* The last maximum of the part's live bytes before something is owed. At later maxima fewer bytes of
- * earlier parts were alive, so a later maximum that is lower cannot be the peak. */
-typedef struct ep_tree_summit {
-    uint64_t epoch;
-    size_t owed;          /* what is owed before it */
-    uint64_t live, blocks;
-    int64_t time_ns;
-    uint64_t domains[EP_DOMAIN_COUNT];
-} ep_tree_summit;
-
-/* The live bytes of a leaf at the maximum `epoch`, and at all maxima between its last save and that one. */
-typedef struct ep_tree_save {
-    uint64_t epoch, live, blocks;
-    uint32_t leaf;
-} ep_tree_save;
-
-/* An end of a call that was open where the part begins. */
-typedef struct ep_tree_ended {
-    int64_t length_ns;    /* in the part */
-    int32_t thread;
-    bool cut;
-} ep_tree_ended;
-
-/* The first event of a process under the interpreter's lock. */
-typedef struct ep_tree_first {
-    int64_t time_ns;
-    int32_t thread;       /* -1: there is none */
-} ep_tree_first;
-
-typedef struct ep_tree_later {
-    ep_tree_owed *owed;
-    size_t owed_count, owed_capacity;
-    ep_tree_summit *summits;
-    size_t summit_count, summit_capacity;
-    ep_tree_save *saves;
-    size_t save_count, save_capacity;
-    ep_tree_ended *ended;
-    size_t ended_count, ended_capacity;
-    uint64_t *seen;       /* addresses that the part freed or allocated; 0: an empty slot */
-    size_t seen_mask, seen_used;
-    uint64_t *stack_hash;      /* of each thread: of the calls that are open at its start */
-    int64_t *start_ns;         /* the same: where those calls begin */
-    ep_tree_first *tenures;    /* by process */
-} ep_tree_later;
-
-/* The hash of a stack with one more call, from the hash without it. */
-static inline uint64_t
-ep_tree_stack_hash(uint64_t hash, uint32_t site, uint8_t kind)
-{
-    uint64_t key = (hash + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ ((uint64_t)site << 8 | kind);
-    return key ^ key >> 31;
-}
-
-/* Before the live bytes of a leaf of a later part change. */
-EP_COLD void ep_tree_save_leaf(ep_tree *tree, uint32_t leaf);
-EP_COLD void ep_tree_save_new_leaf(ep_tree *tree, uint32_t leaf);
-
-/* A block that began before the part was freed. The caller fills in what it knows of `owed`. */
-EP_COLD void ep_tree_owe(ep_tree *tree, ep_tree_owed owed);
-
-/* Notes the last maximum as a summit, unless that was done. */
-EP_COLD void ep_tree_add_summit(ep_tree *tree);
-
-/* A process ended. The caller drops the blocks of the part. */
-EP_COLD void ep_tree_owe_ending(ep_tree *tree, int32_t process);
-
-/* An allocation at an address without a block in the part. */
-EP_COLD void ep_tree_claim(ep_tree *tree, uint64_t address, int32_t thread);
-
-/* An end of a call that was open where the part begins. */
-EP_COLD void ep_tree_note_end(ep_tree *tree, const ep_tree_thread *t, int64_t length_ns, bool cut);
-
-/* The first event of a process under the lock: a tenure that may have begun before the part. */
-EP_COLD void ep_tree_note_tenure(ep_tree *tree, int32_t thread, int64_t time_ns);
-
-EP_COLD EP_CHECKED ep_status ep_tree_later_open(ep_tree *tree);
-void ep_tree_later_clear(ep_tree *tree);
 
 /* ---- Maps of pairs --------------------------------------------------------------------------- */
 
@@ -332,9 +224,6 @@ touch(ep_tree *tree, uint32_t index)
 {
     ep_tree_leaf *leaf = &tree->leaves[index];
     if (leaf->epoch != tree->epoch) {
-        if (EP_UNLIKELY(tree->later != NULL)) {
-            ep_tree_save_leaf(tree, index);
-        }
         leaf->at_peak = leaf->live;
         leaf->at_peak_blocks = leaf->live_blocks;
         leaf->epoch = tree->epoch;
@@ -414,25 +303,10 @@ EP_COLD EP_CHECKED ep_status ep_tree_list_endings(ep_tree *tree);
  * Fails: EP_NOMEM. */
 EP_COLD EP_CHECKED ep_status ep_tree_end_processes(ep_tree *tree, int64_t time_ns);
 
-typedef ep_status ep_tree_taker(ep_tree *tree, const ep_tree_block *block, void *context);
-
-/* Takes all blocks of a process out of the table. Fails: as `take`. */
-EP_COLD EP_CHECKED ep_status ep_tree_take_process(ep_tree *tree, int32_t process, ep_tree_taker *take,
-                                                  void *context);
-
-/* A block that was not freed before its process ended. Fails: EP_NOMEM. */
-EP_COLD EP_CHECKED ep_status ep_tree_add_gone(ep_tree *tree, const ep_tree_block *block);
-
-/* The same of the leaves of a later part. Fails: EP_NOMEM. */
-EP_COLD EP_CHECKED ep_status ep_tree_merge_gone(ep_tree *into, const ep_tree *from,
-                                                const uint32_t *leaf_to);
 EP_COLD void ep_tree_renumber_gone(ep_tree *tree, const uint32_t *leaf_to, size_t count);
+
 /* No event follows: `live` is what was not freed. */
 EP_COLD void ep_tree_bring_back(ep_tree *tree);
-EP_COLD void ep_tree_forget_gone(ep_tree *tree);
-
-/* The endings that a later part has seen are over. */
-EP_COLD void ep_tree_skip_endings(ep_tree *into, const ep_tree *later);
 
 /* Makes the bin that a time lies in the current one. */
 EP_COLD void ep_tree_next_bin(ep_tree *tree, int64_t time_ns);
@@ -441,8 +315,5 @@ EP_COLD void ep_tree_next_bin(ep_tree *tree, int64_t time_ns);
 
 /* Folds the smallest nodes into one child "other" of the nearest node that stays. */
 EP_COLD EP_CHECKED ep_status ep_tree_shrink(ep_tree *tree);
-
-/* Adds the own figures of a node to those of the node "other" that stands for it. */
-void ep_tree_fold_node(ep_tree_node *into, const ep_tree_node *from);
 
 #endif

@@ -39,8 +39,8 @@ ep_tenure_clocks_clear(ep_tenure_clocks *clocks)
     *clocks = (ep_tenure_clocks){.one = {.holder = -1}};
 }
 
-void
-ep_tenure_clock_stop(ep_tenure_clock *clock)
+static void
+stop(ep_tenure_clock *clock)
 {
     if (clock->holder >= 0) {
         int64_t length_ns = clock->last_ns - clock->start_ns;
@@ -54,7 +54,7 @@ void
 ep_tenure_clocks_stop(ep_tenure_clocks *clocks)
 {
     for (size_t process = 0; process < clocks->count; process++) {
-        ep_tenure_clock_stop(ep_tenure_clock_of_process(clocks, process));
+        stop(ep_tenure_clock_of_process(clocks, process));
     }
 }
 

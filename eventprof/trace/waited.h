@@ -41,7 +41,6 @@ EP_CHECKED ep_status ep_tenure_clocks_open(ep_tenure_clocks *clocks, const int32
 void ep_tenure_clocks_clear(ep_tenure_clocks *clocks);
 
 /* No event follows: the tenures that go on end. */
-void ep_tenure_clock_stop(ep_tenure_clock *clock);
 void ep_tenure_clocks_stop(ep_tenure_clocks *clocks);
 
 static inline ep_tenure_clock *

@@ -369,7 +369,6 @@ class Trace:
         max_nodes: int,
         has_lock: bool,
         with_lengths: bool = False,
-        cuts: tuple[int, ...] = (),
         /,
     ) -> dict[str, Any]: ...
     def has_columns(self) -> bool: ...

@@ -76,22 +76,6 @@ tree_free(ep_tree *tree)
     tree->fold.type->clear(&tree->fold);
 }
 
-/* Rows up to `limit`. */
-typedef struct part_stream {
-    ep_stream stream;
-    const ep_columns *columns;
-    size_t row, block, limit;
-} part_stream;
-
-static inline ep_status
-part_next(ep_stream *stream, ep_batch *out)
-{
-    part_stream *self = (part_stream *)stream;
-    *out = (ep_batch){self->columns, self->row, self->limit, self->block};
-    self->row = self->limit;
-    return EP_OK;
-}
-
 /* ---- Random programs ------------------------------------------------------------------------- */
 
 /* The process of each thread, for programs of several. */
@@ -186,54 +170,6 @@ random_program(uint64_t seed, bool one_thread)
                          NAME_OF(below(&random, FUNCTIONS)));
         } else {
             write_block_event(p, &random, thread);
-        }
-    }
-    set_ends(p, &random);
-    return p;
-}
-
-/* A random program as a recorder without loss has it: blocks are allocated where none is alive. Frees may
- * be of blocks that are not known, and calls may lack their ends. */
-static inline program *
-whole_program(uint64_t seed, bool with_failures)
-{
-    static const ep_kind opens[] = {EP_KIND_CALL, EP_KIND_RESUME, EP_KIND_C_CALL};
-    static const ep_kind closes[] = {EP_KIND_RETURN, EP_KIND_YIELD, EP_KIND_UNWIND, EP_KIND_C_RETURN};
-    bool all[THREADS][ADDRESSES] = {{false}};
-    uint64_t random = seed;
-    program *p = program_new();
-    have_processes(p, seed);
-    for (uint64_t i = below(&random, 4); i > 0; i--) {
-        program_open(p, (int32_t)below(&random, THREADS), EP_KIND_CALL, random_site(&random));
-    }
-    uint64_t largest = one_in(&random, 2) ? 5000 : 50;
-    uint64_t events = below(&random, 400);
-    for (uint64_t i = 0; i < events; i++) {
-        int32_t thread = (int32_t)below(&random, 1 + seed % THREADS);
-        thread = thread_of_living(p, thread, i, events);
-        bool *alive = all[address_of(p, thread, 0) >> 48];
-        uint64_t what = below(&random, 12), at = below(&random, ADDRESSES), to;
-        unsigned domain = (unsigned)below(&random, EP_DOMAIN_COUNT);
-        int64_t size = (int64_t)below(&random, largest);
-        p->now += (int64_t)below(&random, 5000);
-        if (what < 3) {
-            program_call(p, thread, opens[below(&random, 3)], random_site(&random));
-        } else if (what < 6) {
-            program_call(p, thread, closes[below(&random, 4)], NAME_OF(below(&random, FUNCTIONS)));
-        } else if (!alive[at] && !one_in(&random, 20)) {
-            program_alloc(p, thread, EP_KIND_MALLOC + domain, address_of(p, thread, at), size);
-            alive[at] = true;
-        } else if (with_failures && one_in(&random, 4)) {
-            program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, address_of(p, thread, at), -1);
-            program_alloc(p, thread, EP_KIND_REALLOC_FAILED + domain, address_of(p, thread, at), size);
-        } else if (to = below(&random, ADDRESSES), !alive[to] && one_in(&random, 3)) {
-            program_alloc(p, thread, EP_KIND_REALLOC_FREE + domain, address_of(p, thread, at), -1);
-            program_alloc(p, thread, EP_KIND_REALLOC + domain, address_of(p, thread, to), size);
-            alive[at] = false;
-            alive[to] = true;
-        } else {
-            program_alloc(p, thread, EP_KIND_FREE + domain, address_of(p, thread, at), -1);
-            alive[at] = false;
         }
     }
     set_ends(p, &random);

@@ -189,9 +189,6 @@ def test_the_peak_of_random_families_is_that_of_their_events(tmp_path, seed):
 
     assert (trace.peak().bytes, trace.peak().blocks) == wanted
     assert other._core.peak(31)[1:3] == wanted
-    rows = len(other.events)
-    for cuts in ((rows // 2,), tuple(sorted(chosen.randrange(rows) for _ in range(5)))):
-        assert other._core.tree(0, True, False, cuts)["peak"] == wanted[0]
 
 
 # ---- The same as columns give --------------------------------------------------------------------

@@ -175,60 +175,7 @@ def test_bound_folds_the_smallest_into_other_and_loses_nothing():
     }
 
 
-# ---- Parts ---------------------------------------------------------------------------------------
-
-
-def figures(tree):
-    """{path: figures} of nodes and leaves: what does not depend on the order of nodes."""
-    names = [name for name in tree.nodes if name not in ("parent", "place")]
-    of_leaves = [name for name in tree.leaves if name not in ("node", "place")]
-    paths = [()]
-    for node in range(1, tree.count):
-        key = int(tree.function[node]), int(tree.caller[node]), int(tree.line[node])
-        paths.append((paths[tree.parent[node]], key))
-    nodes = {
-        path: [int(tree.nodes[name][node]) for name in names] for node, path in enumerate(paths)
-    }
-    leaves = {
-        (paths[tree.leaf_node[leaf]], int(tree.leaf_function[leaf]), int(tree.leaf_line[leaf])): [
-            int(tree.leaves[name][leaf]) for name in of_leaves
-        ]
-        for leaf in range(len(tree.leaf_node))
-    }
-    low, high = tree.live_bins(8192)
-    rest = tree.facts, tree.domains_at_peak, tree.domains_allocated, low.tolist(), high.tolist()
-    return nodes, leaves, rest, {name: of.tolist() for name, of in tree.threads.items()}
-
-
-@pytest.mark.thorough
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    st.lists(PROGRAMS, min_size=1, max_size=3), st.lists(st.floats(0, 1), min_size=1, max_size=4)
-)
-def test_parts_of_a_recording_merge_to_the_whole(programs, shares):
-    machine = Machine()
-    machine.run([("keep", 100)] * 5)
-    threads = [threading.Thread(target=machine.run, args=(program,)) for program in programs[1:]]
-    with eventprof.record() as rec:
-        for thread in threads:
-            thread.start()
-        machine.run(programs[0] * 2)
-        for thread in threads:
-            thread.join()
-    rows = len(rec.trace.events)
-
-    parts = Tree(rec.trace, cuts=sorted(int(share * rows) for share in shares))
-
-    assert figures(parts) == figures(Tree(rec.trace))
-
-
-def test_parts_that_begin_in_no_row_are_refused():
-    with eventprof.record() as rec:
-        sorted([1])
-
-    for cuts in [(10**9,), (2, 1)]:
-        with pytest.raises(ValueError):
-            Tree(rec.trace, cuts=cuts)
+# ---- Several traces ------------------------------------------------------------------------------
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))

@@ -99,8 +99,6 @@ class Tree:
         With more nodes, the smallest become "other"; 0: the core's limit, a million.
     lengths : bool
         Whether to keep what `percentiles` needs.
-    cuts : sequence of int
-        For tests. Rows of the events: the parts between them are folded separately, then merged.
 
     Attributes
     ----------
@@ -120,9 +118,8 @@ class Tree:
         max_nodes: int = 0,
         *,
         lengths: bool = False,
-        cuts: Sequence[int] = (),
     ) -> None:
-        found = trace._core.tree(max_nodes, trace.has_lock, lengths, tuple(cuts))
+        found = trace._core.tree(max_nodes, trace.has_lock, lengths)
         self._core = trace._core  # not the trace: it has the tree, and would outlive its user
         self.has_lock = trace.has_lock
         self.nodes: dict[str, Array] = found.pop("nodes")

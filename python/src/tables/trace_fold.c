@@ -152,73 +152,23 @@ tree_object(const ep_tree *tree)
         fields_object(length_fields, tree->lengths, tree->length_count, sizeof *tree->lengths));
 }
 
-/* Rows, from a tuple of int. Returns: new; NULL with an exception. */
-static size_t *
-rows_of(PyObject *tuple, size_t *count)
-{
-    *count = (size_t)PyTuple_GET_SIZE(tuple);
-    size_t *rows = ep_array_new(*count + 1, sizeof *rows);
-    if (rows == NULL) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    for (size_t i = 0; i < *count; i++) {
-        rows[i] = PyLong_AsSize_t(PyTuple_GET_ITEM(tuple, (Py_ssize_t)i));
-    }
-    if (PyErr_Occurred()) {
-        free(rows);
-        return NULL;
-    }
-    return rows;
-}
-
-/* Runs the fold over parts that begin at those rows. Fails: -1, exception set. */
-static int
-run_parts(ep_py_trace *self, ep_tree *tree, bool has_lock, PyObject *cuts)
-{
-    size_t count;
-    size_t *rows = rows_of(cuts, &count);
-    if (rows == NULL) {
-        return -1;
-    }
-    ep_status status;
-    ep_error error = {.text = ""};
-    EP_PY_WITHOUT_GIL(
-        self, status = ep_fold_tree_of_parts(&self->trace, rows, count, has_lock, tree, &error));
-    free(rows);
-    if (status != EP_OK) {
-        ep_py_raise_io(status, &error, self->path);
-        return -1;
-    }
-    return 0;
-}
-
-/* tree(max_nodes, has_lock, with_lengths=False, cuts=()): the calling-context tree. max_nodes 0: the
- * default. with_lengths: how long the calls of each function took, too. cuts: rows of the events where
- * parts begin, which are folded apart and merged. */
+/* tree(max_nodes, has_lock, with_lengths=False): the calling-context tree. max_nodes 0: the default.
+ * with_lengths: how long the calls of each function took, too. */
 PyObject *
 ep_py_trace_tree(PyObject *object, PyObject *args)
 {
     ep_py_trace *self = (ep_py_trace *)object;
     Py_ssize_t max_nodes;
     int has_lock, with_lengths = 0;
-    PyObject *cuts = NULL;
-    if (!PyArg_ParseTuple(args, "np|pO!:tree", &max_nodes, &has_lock, &with_lengths, &PyTuple_Type,
-                          &cuts)) {
+    if (!PyArg_ParseTuple(args, "np|p:tree", &max_nodes, &has_lock, &with_lengths)) {
         return NULL;
     }
-    bool in_parts = cuts != NULL && PyTuple_GET_SIZE(cuts) > 0;
-    size_t most = max_nodes > 0 ? (size_t)max_nodes : 0;
     ep_tree tree;
-    if (in_parts) {
-        ep_tree_open_part(&tree, most, true);
-    } else {
-        ep_tree_open(&tree, most);
-    }
+    ep_tree_open(&tree, max_nodes > 0 ? (size_t)max_nodes : 0);
     tree.with_lengths = with_lengths != 0;
-    int status = in_parts ? run_parts(self, &tree, has_lock != 0, cuts)
-                          : run_fold(self, &tree.fold, has_lock != 0, "building the tree");
-    PyObject *result = status == 0 ? tree_object(&tree) : NULL;
+    PyObject *result = run_fold(self, &tree.fold, has_lock != 0, "building the tree") == 0
+                           ? tree_object(&tree)
+                           : NULL;
     tree.fold.type->clear(&tree.fold);
     return result;
 }
