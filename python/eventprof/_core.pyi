@@ -521,9 +521,6 @@ def speedscope_events(
     /,
 ) -> tuple[bytes, int]: ...
 def recursion(parent: _Buffer, key: _Buffer, first: _Buffer, /) -> tuple[bytearray, bytearray]: ...
-def sqlite_leaves(
-    keys: _Buffer, columns: tuple[tuple[Any, ...] | None, ...], /
-) -> tuple[bytes, bytearray]: ...
 def perfetto_slices(
     steps: _Buffer,
     start: _Buffer,

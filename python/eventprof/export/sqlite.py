@@ -1,8 +1,4 @@
-"""All tables as an SQLite file. Columns such as function and parent refer to the column ``row``.
-
-SQLite makes the file and fills the small tables. A table of many rows is left empty there, and its
-pages are made here (`_sqlite_pages`): a row through SQLite takes ten times as long.
-"""
+"""All tables as an SQLite file. Columns such as function and parent refer to the column ``row``."""
 
 from __future__ import annotations
 
@@ -15,7 +11,6 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from . import TABLES
-from ._sqlite_pages import PAGE, Pages, longest_record
 from ._view import AT_A_TIME, utf8
 
 if TYPE_CHECKING:
@@ -24,27 +19,17 @@ if TYPE_CHECKING:
     from . import Options
     from ._view import View
 
-#: From so many rows on, pages are made here.
-_MANY = 1000
-
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write the tables, and a table ``metadata`` with facts of the run as JSON."""
-    large = []
     done, total = 0, sum(len(view.table(name)) for name in TABLES)
     with contextlib.closing(sqlite3.connect(options.path)) as base:
-        base.execute(f"pragma page_size={PAGE}")
+        # The file has another name until it is complete, and is dropped if that fails.
         base.execute("pragma journal_mode=off")
         base.execute("pragma synchronous=off")
         for name in TABLES:
             table = view.table(name)
-            _create(base, name, table)
-            if len(table) >= _MANY and longest_record(table) is not None:
-                large.append(name)
-                continue
-            marks = ", ".join("?" * (1 + len(table.columns)))
-            parts = numbered(view, name, done, total)
-            base.executemany(f'insert into "{name}" values ({marks})', _rows(table, parts))
+            _insert(base, name, table, numbered(view, name, done, total))
             done += len(table)
         base.execute("create table metadata (key text primary key, value text)")
         base.executemany(
@@ -52,12 +37,6 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
             [(key, json.dumps(value, default=str)) for key, value in facts(view).items()],
         )
         base.commit()
-        roots = dict(base.execute("select name, rootpage from sqlite_master where type = 'table'"))
-    if large:
-        with open(options.path, "r+b") as file, Pages(file) as pages:
-            for name in large:
-                pages.fill(roots[name], numbered(view, name, done, total))
-                done += len(view.table(name))
 
 
 def facts(view: View) -> dict[str, Any]:
@@ -94,9 +73,12 @@ def with_rows(part: Table, rows: Array) -> Table:
     return Table(part.name, [row, *part._columns.values()], len(part))
 
 
-def _create(base: sqlite3.Connection, name: str, table: Table) -> None:
+def _insert(base: sqlite3.Connection, name: str, table: Table, parts: Iterator[Table]) -> None:
+    """Make a table, and put the rows of parts with numbers into it."""
     kinds = [f'"{column.name}" {_kind(column)}' for column in table._columns.values()]
     base.execute(f'create table "{name}" ({", ".join(["row integer primary key", *kinds])})')
+    marks = ", ".join("?" * (1 + len(kinds)))
+    base.executemany(f'insert into "{name}" values ({marks})', _rows(table, parts))
 
 
 def _kind(column: Column) -> str:

@@ -17,7 +17,6 @@
 #include "page_data.h"
 #include "patterns.h"
 #include "render.h"
-#include "sqlite_pages.h"
 #include "room_object.h"
 #include "source.h"
 #include "trace_object.h"
@@ -288,7 +287,6 @@ static PyMethodDef functions[] = {
     {"pprof_samples", ep_py_pprof_samples, METH_VARARGS, NULL},
     {"speedscope_events", ep_py_speedscope_events, METH_VARARGS, NULL},
     {"recursion", ep_py_recursion, METH_VARARGS, NULL},
-    {"sqlite_leaves", ep_py_sqlite_leaves, METH_VARARGS, NULL},
     {"perfetto_slices", ep_py_perfetto_slices, METH_VARARGS, NULL},
     {"perfetto_counters", ep_py_perfetto_counters, METH_VARARGS, NULL},
     {"tree_below", ep_py_tree_below, METH_VARARGS, NULL},

@@ -1,4 +1,4 @@
-"""Exports that are made in parts: pages of SQLite, begins and ends, and the memory that they need."""
+"""Exports that are made in parts: rows of SQLite, begins and ends, and the memory that they need."""
 
 from __future__ import annotations
 
@@ -13,47 +13,13 @@ from exporting import require
 
 import eventprof
 from eventprof import _core
-from eventprof.export import TABLES, _rows, _slabs, _sqlite_pages, _view, sqlite
+from eventprof.export import TABLES, _rows, _slabs, _view, sqlite
 from eventprof.trace.column import Column, encode
 from eventprof.trace.table import Table
 
 pytestmark = pytest.mark.newest
 
 # ---- SQLite --------------------------------------------------------------------------------------
-
-
-def rows_of(path):
-    with contextlib.closing(sqlite3.connect(path)) as base:
-        checked = [said for (said,) in base.execute("pragma integrity_check")]
-        return checked, {name: list(base.execute(f'select * from "{name}"')) for name in TABLES}
-
-
-@pytest.mark.parametrize("name", ["nasty", "late", "many_threads"])
-def test_pages_made_here_are_those_of_sqlite(tmp_path, monkeypatch, name):
-    trace = exported.TRACES[name]()
-    monkeypatch.setattr(sqlite, "_MANY", 1 << 62)
-    trace.export(tmp_path / "theirs.sqlite")
-    monkeypatch.setattr(sqlite, "_MANY", 1)
-    monkeypatch.setattr(sqlite, "AT_A_TIME", 700)
-    trace.export(tmp_path / "ours.sqlite")
-
-    assert rows_of(tmp_path / "ours.sqlite") == rows_of(tmp_path / "theirs.sqlite")
-    assert rows_of(tmp_path / "ours.sqlite")[0] == ["ok"]
-
-
-def test_levels_of_pages_and_the_page_that_sqlite_locks(tmp_path, monkeypatch):
-    trace = exported.many_threads()
-    trace.export(tmp_path / "before.sqlite")
-    monkeypatch.setattr(_sqlite_pages, "_BELOW", 3)
-    monkeypatch.setattr(_sqlite_pages, "_LOCKED", 60)
-    trace.export(tmp_path / "x.sqlite")
-
-    (said, *_), rows = rows_of(tmp_path / "x.sqlite")
-    assert rows == rows_of(tmp_path / "before.sqlite")[1]
-    assert "60" in said and "never used" in said, said
-    with contextlib.closing(sqlite3.connect(tmp_path / "x.sqlite")) as base:
-        found = base.execute('select thread from calls where "row" between 2000 and 2002')
-        assert found.fetchall() == [(2000,), (2001,), (2002,)]
 
 
 def test_every_width_of_a_value(tmp_path):
@@ -76,16 +42,8 @@ def test_every_width_of_a_value(tmp_path):
     rows = np.arange(count) * 5 + 130
     path = tmp_path / "x.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as base:
-        sqlite._create(base, "made", table)
-        base.commit()
-        ((root,),) = base.execute("select rootpage from sqlite_master")
-
-    with open(path, "r+b") as file, _sqlite_pages.Pages(file) as pages:
-        pages.fill(root, iter([sqlite.with_rows(table, rows)]))
-
-    with contextlib.closing(sqlite3.connect(path)) as base:
+        sqlite._insert(base, "made", table, iter([sqlite.with_rows(table, rows)]))
         found = base.execute("select * from made").fetchall()
-        assert base.execute("pragma integrity_check").fetchall() == [("ok",)]
     assert found == [
         (row, n, None if n < 0 else n, n, int(n > 0), small, None if x != x else x, words[at % 7])
         for at, (row, n, small, x) in enumerate(
@@ -95,7 +53,7 @@ def test_every_width_of_a_value(tmp_path):
     ]  # fmt: skip
 
 
-def test_rows_that_are_too_long_for_a_page_go_through_sqlite(tmp_path, monkeypatch):
+def test_rows_that_are_longer_than_a_page(tmp_path):
     def fill(builder):
         thread = builder.thread(0, "only", 71)
         function = builder.function("long" * 3000, "m", "f.py", 3)
@@ -104,43 +62,12 @@ def test_rows_that_are_too_long_for_a_page_go_through_sqlite(tmp_path, monkeypat
             thread.end(2 * at + 1)
 
     trace = exported.made(fill)
-    monkeypatch.setattr(sqlite, "_MANY", 1)
-
     trace.export(tmp_path / "x.sqlite")
 
-    checked, rows = rows_of(tmp_path / "x.sqlite")
-    assert checked == ["ok"]
-    assert [len(rows["calls"]), len(rows["events"])] == [5, 10]
-    assert any("long" * 3000 in row for row in rows["calls"])
-
-
-KEYS = np.arange(3)
-NUMBERS = ("int", KEYS, None)
-TEXT = (np.array([0, 3], np.int64), b"abc")
-
-
-@pytest.mark.parametrize(
-    ("keys", "columns", "said"),
-    [
-        (KEYS[::-1].copy(), (NUMBERS,), "keys must ascend"),
-        (KEYS - 1, (NUMBERS,), "keys must ascend"),
-        (KEYS, (("int", KEYS[:2], None),), "a column of 16 bytes, not 24"),
-        (KEYS, (("int", KEYS, np.zeros(2, bool)),), "a column of 2 bytes, not 3"),
-        (KEYS, (("other", KEYS, None),), "no such column"),
-        (KEYS, (("text", np.array([0, 1, -1], np.int32), *TEXT),), "a code is outside"),
-        (KEYS, (("text", np.zeros(3, np.int32), np.array([0, 4], np.int64), b"abc"),), "do not fit"),
-        (KEYS, (("text", np.zeros(3, np.int32), np.array([0, 4062], np.int64), b"x" * 4062),), "too long"),
-        (KEYS, (("text", np.zeros(3, np.int32), np.array([0, 2040], np.int64), b"x" * 2040),) * 2, "too long"),
-        (KEYS, (None,) * 1001, "too many columns"),
-    ],
-)  # fmt: skip
-def test_pages_of_what_does_not_fit_are_refused(keys, columns, said):
-    with pytest.raises((ValueError, IndexError), match=said):
-        _core.sqlite_leaves(keys, columns)
-
-
-def test_pages_of_no_rows():
-    assert _core.sqlite_leaves(KEYS[:0], (None,)) == (b"", bytearray())
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.sqlite")) as base:
+        calls, events = (base.execute(f"select * from {name}").fetchall() for name in ("calls", "events"))
+    assert [len(calls), len(events)] == [5, 10]
+    assert all("long" * 3000 in row for row in calls)
 
 
 # ---- Begins and ends -----------------------------------------------------------------------------
