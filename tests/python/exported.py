@@ -397,37 +397,8 @@ def sums_of_speedscope(path):
     return sums
 
 
-def read_jslb(path):
-    """A JSON-slabs container as FORMAT.md describes it; times as text of ms, as in the JSON."""
-    data = path.read_bytes()
-    data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-    assert data[:8] == bytes([0xDC, 0xDF]) + b"JSLB" + bytes([1, 0])
-    version, count, root = struct.unpack_from("<III", data, 8)
-    assert version == 1 and root < count
-    entries = [struct.unpack_from("<III", data, 20 + 12 * at) for at in range(count)]
-    assert entries[0][1] >= 20 + 12 * count
-
-    def slab(at):
-        kind, offset, size = entries[at]
-        assert offset + size <= len(data)
-        if kind == 0x0A:
-            return json.loads(data[offset : offset + size], object_hook=placed, parse_float=str)
-        dtype = np.dtype({0x01: "<u1", 0x04: "<i4", 0x07: "<f8"}[kind])
-        assert offset % dtype.itemsize == 0 and size % dtype.itemsize == 0
-        values = np.frombuffer(data[offset : offset + size], dtype).tolist()
-        return [f"{round(x * 1e6)}e-6" for x in values] if kind == 0x07 else values
-
-    def placed(found):
-        return slab(found["$s"]) if list(found) == ["$s"] else found
-
-    return slab(root)
-
-
 def sums_of_firefox(path):
-    if path.suffix == ".jslb":
-        profile = read_jslb(path)
-    else:
-        profile = json.loads(path.read_bytes(), parse_float=str)
+    profile = json.loads(path.read_bytes(), parse_float=str)
     shared = profile["shared"]
     stacks = shared["stackTable"]
     func_of, func_names = shared["frameTable"]["func"], shared["funcTable"]["name"]

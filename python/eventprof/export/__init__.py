@@ -55,7 +55,6 @@ FORMATS = {
                      "Chrome trace JSON: ui.perfetto.dev, chrome://tracing, vizviewer"),
     "firefox": Format("firefox", (".firefox.json", ".profile.json"),
                       "Firefox Profiler's JSON: profiler.firefox.com"),
-    "jslb": Format("jslb", (".jslb",), "the same with typed arrays: loads faster, JSON is larger"),
     "speedscope": Format("speedscope", (".speedscope.json", ".speedscope"), "speedscope.app"),
     "collapsed": Format("collapsed", (".collapsed", ".folded"),
                         "collapsed stacks: flamegraph.pl, inferno, speedscope", "weight"),

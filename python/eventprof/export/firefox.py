@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._slabs import Column, column, write_json
+from ._lists import Column, column, write_json
 from ._tree import fold
 from ._view import AT_A_TIME, Steps, utf8
 from .chrome import CHANGES_MAX, live_bytes
@@ -47,22 +47,18 @@ _FIELDS = {
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write the profile as JSON. Times are milliseconds since the window's start."""
-    write_json(document(view, options), out)
-
-
-def document(view: View, options: Options) -> dict[str, Any]:
-    """Give the profile. Each thread is made when it is written."""
     strings: dict[str, int] = {}
     stacks = _Stacks(view, strings)
     markers = _markers(view, options)
-    return {
+    document = {
         "meta": _meta(view),
         "libs": [],
         "pages": [],
         "counters": iter(_counters(view)),
-        "threads": _threads(view, stacks, markers),
+        "threads": _threads(view, stacks, markers),  # each is made when it is written
         "shared": _shared(stacks, strings),
     }
+    write_json(document, out)
 
 
 def _text(text: str) -> str:
@@ -157,7 +153,7 @@ def _counter(
         },
         "samples": {
             "length": len(time),
-            "time": column(time, "f8", ns=True),
+            "time": column(time, ns=True),
             "count": column(np.diff(values, prepend=0)),
         },
     }
@@ -217,26 +213,26 @@ class _Stacks:
         sources = {file: at for at, file in enumerate(dict.fromkeys(filter(None, files)))}
         count, frames = len(rows), len(self._frame_func)
 
-        def frame_column(value: int, slab: str = "") -> Column:
-            return column(np.full(frames, value, np.int32), slab)
+        def frame_column(value: int) -> Column:
+            return column(np.full(frames, value, np.int32))
 
         nulls = np.full(frames, -1, np.int32)
         return {
             "stackTable": {
                 "length": len(self._frame),
-                "frame": column(self._frame, "i4"),
+                "frame": column(self._frame),
                 "prefixOffset": column(
-                    np.arange(len(self._frame)) - np.array(self._prefix, np.int64), "i4"
+                    np.arange(len(self._frame)) - np.array(self._prefix, np.int64)
                 ),
             },
             "frameTable": {
                 "length": frames,
-                "address": frame_column(-1, "i4"),
-                "lib": frame_column(-1, "i4"),
-                "inlineDepth": frame_column(0, "u1"),
+                "address": frame_column(-1),
+                "lib": frame_column(-1),
+                "inlineDepth": frame_column(0),
                 "category": column(category[self._frame_func]),
                 "subcategory": frame_column(0),
-                "func": column(self._frame_func, "i4"),
+                "func": column(self._frame_func),
                 "nativeSymbol": column(nulls, nullable=True),
                 "innerWindowID": frame_column(0),
                 "line": column(self._frame_line, nullable=True),
@@ -414,14 +410,14 @@ def _events(view: View, stacks: _Stacks, steps: Steps, markers: list[_Marker]) -
             "length": len(steps),
             "weightType": "tracing-ms",
             "stack": Column(stack, nullable=True),
-            "time": Column(time, "f8", ns=True),
+            "time": Column(time, ns=True),
             "weight": Column(weight, ns=True),
         },
         "markers": {
             "length": len(markers),
             "name": [stacks.string(marker[2]) for marker in markers],
-            "startTime": column(starts, "f8", ns=True),
-            "endTime": column(np.array(ends, np.int64), "f8", ns=True),
+            "startTime": column(starts, ns=True),
+            "endTime": column(np.array(ends, np.int64), ns=True),
             "phase": [_INSTANT if marker[1] is None else _INTERVAL for marker in markers],
             "category": [marker[5] for marker in markers],
             "data": [{"type": marker[3], **marker[4]} for marker in markers],

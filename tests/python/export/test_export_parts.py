@@ -13,7 +13,7 @@ from exporting import require
 
 import eventprof
 from eventprof import _core
-from eventprof.export import TABLES, _rows, _slabs, _view, sqlite
+from eventprof.export import TABLES, _lists, _rows, _view, sqlite
 from eventprof.trace.column import Column, encode
 from eventprof.trace.table import Table
 
@@ -213,7 +213,7 @@ def test_recursion_without_a_first_node_is_refused():
 # ---- Memory --------------------------------------------------------------------------------------
 
 #: Bytes that each format may need for a call, beyond the trace: at most three columns of int32.
-BYTES = {"perfetto": 9, "chrome": 9, "firefox": 13, "jslb": 13, "speedscope": 2, "csv": 2,
+BYTES = {"perfetto": 9, "chrome": 9, "firefox": 13, "speedscope": 2, "csv": 2,
          "jsonl": 2, "sqlite": 6, "duckdb": 6}  # fmt: skip
 
 
@@ -237,7 +237,7 @@ def short_and_long():
 def test_memory_grows_by_a_few_bytes_for_a_call(short_and_long, tmp_path, monkeypatch, word):
     """Of what Python and NumPy allocate. What parts need is the same in both traces."""
     require(word)
-    for module in (_view, _slabs, _rows, sqlite):
+    for module in (_view, _lists, _rows, sqlite):
         monkeypatch.setattr(module, "AT_A_TIME", 1 << 12)
     peaks = []
     for trace in short_and_long:
