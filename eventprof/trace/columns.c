@@ -15,25 +15,14 @@
 #define EP_COLUMN(table, name, type, reading_, source, null, unit, meaning, more) \
     {                                                                             \
         NAMED(table, name, type),                                                 \
-        .formerly = "",                                                           \
         .reading = EP_READ_##reading_,                                            \
         source,                                                                   \
         null,                                                                     \
         SAID(unit, meaning, more),                                                \
     },
-#define EP_RENAMED(table, name, formerly_, type, reading_, source, null, unit, meaning, more) \
-    {                                                                                         \
-        NAMED(table, name, type),                                                             \
-        .formerly = #formerly_,                                                               \
-        .reading = EP_READ_##reading_,                                                        \
-        source,                                                                               \
-        null,                                                                                 \
-        SAID(unit, meaning, more),                                                            \
-    },
 #define EP_INNER(table, name, type, source) \
     {                                       \
         NAMED(table, name, type),           \
-        .formerly = "",                     \
         .inner = true,                      \
         source,                             \
         NEVER,                              \

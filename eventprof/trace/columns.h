@@ -58,7 +58,6 @@ typedef enum ep_null {
 
 typedef struct ep_column {
     const char *name;
-    const char *formerly;    /* "": it always had this name */
     uint8_t table;           /* ep_table */
     uint8_t type;            /* ep_type */
     uint8_t reading;         /* ep_reading */

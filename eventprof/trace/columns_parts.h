@@ -6,7 +6,6 @@
 
 /* Writes a value for each row of the table. */
 #define EP_COLUMN(table, name, type, reading, source, null, unit, meaning, more) source
-#define EP_RENAMED(table, name, formerly, type, reading, source, null, unit, meaning, more) source
 #define EP_INNER(table, name, type, source) source
 #define VIEW(step, pairs, field)
 #define ROWS(step, field, row, member)
@@ -14,7 +13,6 @@
 #define BLOCKS(step, otherwise, function) void ep_fill_##function(const ep_trace *trace, void *to);
 #include "columns.def"
 #undef EP_COLUMN
-#undef EP_RENAMED
 #undef EP_INNER
 #undef VIEW
 #undef ROWS

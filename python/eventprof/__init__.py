@@ -113,9 +113,6 @@ __version__ = _core.VERSION
 # The package's folder as code objects have it; code of files in it is never recorded.
 _core.set_own_directory(os.path.dirname(os.path.dirname(record.__code__.co_filename)) + os.sep)
 
-# Former names of modules, for programs that import them and for pickles.
-__path__.append(os.path.join(__path__[0], "_moved"))
-
 _LAZY = {
     "ASGIMiddleware": "plugins.requests",
     "Counter": "recording.counting",

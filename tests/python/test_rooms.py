@@ -1,10 +1,8 @@
-"""The folders of the package: which may import which, and former module paths that still work."""
+"""The folders of the package: which may import which."""
 
 from __future__ import annotations
 
 import ast
-import importlib
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +13,6 @@ import eventprof
 
 pytestmark = pytest.mark.newest
 
-DATA = Path(__file__).resolve().parents[1] / "data"
 PACKAGE = Path(eventprof.__file__).parent
 #: What each folder may import when it is loaded, beside itself and the files beside it.
 BELOW = {
@@ -32,23 +29,6 @@ BELOW = {
     "cli": {"recording", "files"},
     "_pypy": {"recording"},
 }
-BEFORE = {
-    "costs": ("Overhead", "overhead"),
-    "counting": ("Counter", "count"),
-    "event_profiler": ("EventProfiler", "EventProfilerDebug", "WithEventProfiler"),
-    "file": ("open",),
-    "following": ("Follower",),
-    "marks": ("get_include",),
-    "merging": ("merge",),
-    "questions": ("Instant", "Interval", "Within", "Peak"),
-    "recorder": ("EVENTS", "Recorder", "parse_duration", "parse_size", "record"),
-    "report": ("report", "text"),
-    "tables": ("Column", "Table", "Words"),
-    "trace": ("ALLOCATION_FLAGS", "CALL_FLAGS", "Loss", "Trace"),
-    "verification": ("Finding", "Verification"),
-}
-
-
 def loaded_at_once(path):
     """Give the folders of the package that a module imports when it is loaded."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -75,31 +55,6 @@ def test_a_folder_imports_only_what_lies_below_it(room):
     }
 
     assert wrong == set()
-
-
-@pytest.mark.parametrize("module", BEFORE)
-def test_modules_of_before_can_be_imported(module):
-    found = importlib.import_module(f"eventprof.{module}")
-
-    for name in BEFORE[module]:
-        known = getattr(found, name)
-        assert name not in eventprof.__all__ or known is getattr(eventprof, name)
-
-
-def test_pickles_of_before_are_read():
-    try:
-        before = pickle.loads((DATA / "before-rooms.pickle").read_bytes())
-    except eventprof.UnsupportedError as error:
-        pytest.skip(str(error))  # built without zstd, which it is compressed with
-
-    trace = before["trace"]
-    assert isinstance(trace, eventprof.Trace)
-    assert list(before["functions"]["name"]) == list(trace.functions["name"])
-    assert "sorted" in before["functions"]["name"]
-    assert before["peak"].bytes == trace.peak().bytes > 0
-    assert before["interval"].allocated == trace.between(0, trace.duration).allocated
-    assert (before["within"].name, before["loss"].total) == ("sorted", 0)
-    assert before["instant"].time == trace.duration // 2
 
 
 def test_importing_the_package_loads_no_numpy_and_no_tables():

@@ -355,8 +355,6 @@ def test_calls_with_all_that_they_called():
     call = calls[[name.endswith("outer") for name in calls["name"]]]
     assert len(kept) == 2 and len(call) == 1
     assert call["allocated"][0] >= 2 * 70_001 > call["allocated_self"][0]
-    with pytest.warns(DeprecationWarning, match="allocated"):
-        assert call["allocated_below"].tolist() == call["allocated"].tolist()
 
 
 def test_recursion_is_counted_once_by_function():

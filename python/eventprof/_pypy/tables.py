@@ -37,11 +37,9 @@ class Column:
         Whether there may be unknown ones.
     unit, doc : str
         For people.
-    formerly : str
-        What it was called before, if it was renamed.
     """
 
-    __slots__ = ("_load", "_values", "doc", "formerly", "kind", "name", "nullable", "unit")
+    __slots__ = ("_load", "_values", "doc", "kind", "name", "nullable", "unit")
 
     def __init__(
         self,
@@ -52,7 +50,6 @@ class Column:
         nullable: bool = False,
         unit: str = "",
         doc: str = "",
-        formerly: str = "",
     ) -> None:
         self.name = name
         self._load = load
@@ -60,7 +57,6 @@ class Column:
         self.nullable = nullable
         self.unit = unit
         self.doc = doc
-        self.formerly = formerly
         self._values: list[Any] | None = None
 
     @property
@@ -105,7 +101,6 @@ class Column:
 
         return Column(
             self.name, load, self.kind, nullable=self.nullable, unit=self.unit, doc=self.doc,
-            formerly=self.formerly,
         )  # fmt: skip
 
     def show(self) -> list[str]:

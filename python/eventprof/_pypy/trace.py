@@ -235,7 +235,7 @@ class Trace:
                 Column("duration", lambda: pick(pairs.duration), unit="ns",
                        doc="from start to end"),
                 Column("self", lambda: pick(pairs.self_time), unit="ns",
-                       doc="without the calls inside", formerly="self_time"),
+                       doc="without the calls inside"),
                 Column("thread", lambda: pick(pairs.thread), doc="row of threads"),
                 Column("function", lambda: pick(pairs.function), doc="row of functions"),
                 Column("name", lambda: self._names(pick(pairs.function)), "text",

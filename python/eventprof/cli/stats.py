@@ -30,8 +30,6 @@ _BYTES = tuple(name + end for name in _MEMORY for end in ("", "_self"))
 _BLOCKS = ("blocks", "blocks_self")
 _COUNTS = ("calls", "resumes", "recursive", *_BLOCKS)
 _TEXTS = ("name", "module", "file", "line", "kind")
-#: Former names of columns.
-_FORMERLY = {"alive": "live", "peak_live": "at_peak"}
 COLUMNS = (*_COUNTS, *_TIMES, *_BYTES, *_TEXTS)
 _SHOWN = ("calls", "total", "self", "mean", "allocated", "allocated_self", "blocks_self")
 
@@ -48,7 +46,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sort",
         metavar="COLUMN",
-        type=lambda word: _FORMERLY.get(word, word),
         choices=COLUMNS,
         help=f"the largest first: {', '.join(COLUMNS)} (self; without calls allocated_self)",
     )

@@ -309,7 +309,6 @@ def statistics(
         "kind": [row[4] for row in rows],
     }
     units = {}
-    formerly = {}
     for of in described("functions"):
         if of.name in columns:
             continue
@@ -321,8 +320,7 @@ def statistics(
                 np.zeros(len(rows), of.type), mask=np.ones(len(rows), bool)
             )
         units[of.name] = of.unit
-        formerly[of.name] = of.formerly
-    return Table.from_columns("functions", columns, units=units, formerly=formerly)
+    return Table.from_columns("functions", columns, units=units)
 
 
 def of_samples(builder: Builder, sums: dict[tuple[str, str], tuple[int, int]]) -> Table:

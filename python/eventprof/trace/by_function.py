@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,11 +27,9 @@ _UNITS = {
 }  # fmt: skip
 
 
-def answer_table(
-    trace: Tables, name: str, columns: dict[str, Any], formerly: Mapping[str, str] | None = None
-) -> Table:
-    """Make an answer; if events were lost, its name says so. formerly: see `Table.from_columns`."""
-    return Table.from_columns(trace._title(name), columns, units=_UNITS, formerly=formerly)
+def answer_table(trace: Tables, name: str, columns: dict[str, Any]) -> Table:
+    """Make an answer; if events were lost, its name says so."""
+    return Table.from_columns(trace._title(name), columns, units=_UNITS)
 
 
 def masked(values: Array, unknown: Array) -> Array:

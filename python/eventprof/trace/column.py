@@ -100,12 +100,10 @@ class Column:
         For people.
     hexadecimal : bool
         How to show its numbers.
-    formerly : str
-        Its former name; a table still gives it by that name, with a DeprecationWarning.
     """
 
     __slots__ = (
-        "_load", "_nulls", "_text", "_values", "doc", "dtype", "formerly", "hexadecimal", "name",
+        "_load", "_nulls", "_text", "_values", "doc", "dtype", "hexadecimal", "name",
         "null", "unit", "words",
     )  # fmt: skip
 
@@ -120,7 +118,6 @@ class Column:
         unit: str = "",
         doc: str = "",
         hexadecimal: bool = False,
-        formerly: str = "",
     ) -> None:
         self.name = name
         self._load = load
@@ -130,7 +127,6 @@ class Column:
         self.unit = unit
         self.doc = doc
         self.hexadecimal = hexadecimal
-        self.formerly = formerly
         self._values: Array | None = None
         self._nulls: Mask | None = None
         self._text: Array | None = None
@@ -234,7 +230,6 @@ class Column:
             unit=self.unit,
             doc=self.doc,
             hexadecimal=self.hexadecimal,
-            formerly=self.formerly,
         )
 
     def pandas(self, pd: Any) -> Any:

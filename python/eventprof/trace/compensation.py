@@ -189,7 +189,6 @@ def _with(table: Table, replaced: Mapping[str, Array]) -> Table:
             null=old.null,
             unit=old.unit,
             doc=doc,
-            formerly=old.formerly,
         )
 
     columns = [column(table._column(name)) for name in table.columns]

@@ -28,8 +28,6 @@ _NUMBERS = (
     ("allocated_self", 14, "bytes", "by itself"),
     ("blocks_self", 15, "", "allocated: by itself"),
 )
-#: Names that were renamed: they meant more in other tables.
-_FORMERLY = {"allocated_self": "allocated", "blocks_self": "blocks"}
 
 
 def table(rows: Sequence[tuple[Any, ...]]) -> Table:
@@ -56,8 +54,7 @@ def table(rows: Sequence[tuple[Any, ...]]) -> Table:
         dtype = np.dtype(np.float64 if name == "mean" else np.int64)
         values = np.array(columns[at], dtype=dtype)
         null: Null = "negative" if name in ("mean", "min", "max") else "never"
-        before = _FORMERLY.get(name, "")
-        return Column(name, lambda: values, dtype, null=null, unit=unit, doc=doc, formerly=before)
+        return Column(name, lambda: values, dtype, null=null, unit=unit, doc=doc)
 
     lines = np.array(columns[3], dtype=np.int32)
     made = [text(*each) for each in _TEXTS]

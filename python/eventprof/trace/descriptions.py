@@ -27,7 +27,6 @@ class Description(NamedTuple):
     unit: str
     meaning: str
     more: str
-    formerly: str
 
 
 @cache
@@ -67,7 +66,6 @@ def number(of: Description, load: Loader, recorded: Container[str] = ()) -> Colu
         unit=of.unit,
         doc=of.meaning,
         hexadecimal=of.reading == "address",
-        formerly=of.formerly,
     )
 
 

@@ -14,9 +14,6 @@ from .column import Array
 from .holders import Holders
 from .table import Table
 
-#: Columns that were renamed: the old names mean more in `Trace.functions`.
-_FORMERLY = {"allocated_self": "allocated", "freed_self": "freed", "blocks_self": "blocks"}
-
 
 @dataclass(frozen=True, repr=False)
 class Instant:
@@ -254,7 +251,6 @@ class Moments(Holders):
                 "allocated_self": allocated[rows],
                 "blocks_self": made[rows],
             },
-            formerly=_FORMERLY,
         )
 
     def _block_functions(self) -> Array:
@@ -322,7 +318,6 @@ class Moments(Holders):
                 "freed_self": freed[rows],
                 "blocks_self": blocks[rows],
             },
-            formerly=_FORMERLY,
         )
         total = int(duration[outermost].sum())
         return Within(row, name or "", self.calls[mine], table, total, self._title(""))

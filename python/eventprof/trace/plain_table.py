@@ -7,39 +7,13 @@ from __future__ import annotations
 
 import operator
 from collections import namedtuple
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .._words import did_you_mean, printable
 
 SHOWN = 5  # rows of a repr at either end
 _TEXT_WIDTH = 40  # of a cell in a repr
-
-
-def _warn_of_name(before: str, now: str, frames: int) -> None:
-    """Warn that a column has another name now; `frames` of ours are below the table's user."""
-    import warnings
-
-    warnings.warn(
-        f"the column {before!r} is called {now!r} now; the old name goes with the next version",
-        DeprecationWarning,
-        stacklevel=2 + frames,
-    )
-
-
-def _row_type(columns: Mapping[str, Any], formerly: Mapping[str, str]) -> Any:
-    """Make the type of rows: a named tuple that also has fields by their former names."""
-    fields: Any = namedtuple("Row", columns, rename=True)  # type: ignore[misc]
-    if not formerly:
-        return fields
-
-    def by_former_name(row: Any, name: str) -> Any:
-        if name not in formerly:
-            raise AttributeError(f"a row has no column {name!r}", name=name, obj=row)
-        _warn_of_name(name, formerly[name], 1)
-        return row[list(columns).index(formerly[name])]
-
-    return type("Row", (fields,), {"__slots__": (), "__getattr__": by_former_name})
 
 
 def shorten(text: str) -> str:
@@ -52,7 +26,7 @@ def shorten(text: str) -> str:
 class PlainTable:
     """Named columns of equal length.
 
-    A column has ``name``; ``formerly``, its name before, or ""; ``unit``, ``doc`` and ``nullable``;
+    A column has ``name``; ``unit``, ``doc`` and ``nullable``;
     ``type_word``, its type for people; ``left``, whether its cells stand at the left; and
     ``show()``, which gives the cells.
     """
@@ -77,27 +51,20 @@ class PlainTable:
         raise NotImplementedError
 
     def __contains__(self, name: object) -> bool:
-        return name in self._columns or name in self._formerly()
+        return name in self._columns
 
     def _ipython_key_completions_(self) -> list[str]:
         """Give what IPython completes between the brackets."""
         return list(self._columns)
 
-    def _formerly(self) -> dict[str, str]:
-        """Give the columns by what they were called before."""
-        return {c.formerly: c.name for c in self._columns.values() if c.formerly}
-
     def _column(self, name: str) -> Any:
-        """Give a column, by the name that it had before, too."""
-        now = name if name in self._columns else self._formerly().get(name)
-        if now is None:
+        """Give a column."""
+        if name not in self._columns:
             raise KeyError(
                 f"{self.name} has no column {name!r}{did_you_mean(name, self._columns)} "
                 f"(it has: {', '.join(self._columns)})"
             )
-        if now != name:
-            _warn_of_name(name, now, 2)
-        return self._columns[now]
+        return self._columns[name]
 
     def __getattr__(self, name: str) -> Any:
         """Give a column whose name nothing else of the table has; ``table[name]`` gives any."""
@@ -115,7 +82,7 @@ class PlainTable:
 
     def _make_row_type(self) -> Any:
         """Make the type of rows."""
-        return _row_type(self._columns, self._formerly())
+        return namedtuple("Row", self._columns, rename=True)  # type: ignore[misc]
 
     def _row(self, key: Any) -> int:
         """Give the number of a row, counted from the first one."""

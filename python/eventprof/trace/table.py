@@ -33,12 +33,12 @@ def _rebuild(name: str, length: int, columns: list[tuple[Any, ...]]) -> Table:
 
     def column(
         title: str, values: Array, dtype: Any, nulls: Mask | None, texts: tuple[str, ...] | None,
-        unit: str, doc: str, hexadecimal: bool, formerly: str = "",
+        unit: str, doc: str, hexadecimal: bool,
     ) -> Column:  # fmt: skip
         words = None if texts is None else Words(lambda: texts)
         null: Null = "never" if nulls is None else _constant(nulls)
         return Column(title, _constant(values), dtype, null=null, words=words, unit=unit, doc=doc,
-                      hexadecimal=hexadecimal, formerly=formerly)  # fmt: skip
+                      hexadecimal=hexadecimal)  # fmt: skip
 
     return Table(name, [column(*each) for each in columns], length)
 
@@ -101,7 +101,6 @@ class Table(PlainTable):
         columns: Mapping[str, Any],
         *,
         units: Mapping[str, str] | None = None,
-        formerly: Mapping[str, str] | None = None,
     ) -> Self:
         """Make a table of arrays.
 
@@ -114,8 +113,6 @@ class Table(PlainTable):
             and None become text columns.
         units : mapping, optional
             Of names to units.
-        formerly : mapping, optional
-            Of names to what columns were called before.
 
         Returns
         -------
@@ -136,22 +133,13 @@ class Table(PlainTable):
                     f"column {key!r}: {values.shape} values, the other columns have {length}"
                 )
             length = len(values)
-            unit, before = (units or {}).get(key, ""), (formerly or {}).get(key, "")
+            unit = (units or {}).get(key, "")
             if values.dtype.kind in "OU":
                 codes, words = encode(values.tolist())
-                made.append(Column(key, _constant(codes), words=words, unit=unit, formerly=before))
+                made.append(Column(key, _constant(codes), words=words, unit=unit))
             else:
                 null: Null = "never" if nulls is None else _constant(nulls)
-                made.append(
-                    Column(
-                        key,
-                        _constant(values),
-                        values.dtype,
-                        null=null,
-                        unit=unit,
-                        formerly=before,
-                    )
-                )
+                made.append(Column(key, _constant(values), values.dtype, null=null, unit=unit))
         return cls(name, made, length or 0)
 
     # ---- What is in it ---------------------------------------------------------------------------
@@ -177,7 +165,6 @@ class Table(PlainTable):
                     c.unit,
                     c.doc,
                     c.hexadecimal,
-                    c.formerly,
                 )
                 for c in self._columns.values()
             ],

@@ -209,8 +209,8 @@ trace_lines(PyObject *object, PyObject *name)
     return column_of(object, EP_TABLE_LINES, name);
 }
 
-/* column_table() -> [(table, name, type, reading, null, when that is, unit, meaning, more,
- * former name)] of the columns that tables show; columns.def says what these are. */
+/* column_table() -> [(table, name, type, reading, null, when that is, unit, meaning, more)] of
+ * the columns that tables show; columns.def says what these are. */
 PyObject *
 ep_py_column_table(PyObject *module, PyObject *unused)
 {
@@ -249,9 +249,9 @@ ep_py_column_table(PyObject *module, PyObject *unused)
         if (c->inner) {
             continue;
         }
-        PyObject *row = Py_BuildValue("ssssssssss", ep_table_names[c->table], c->name, types[c->type],
+        PyObject *row = Py_BuildValue("sssssssss", ep_table_names[c->table], c->name, types[c->type],
                                       readings[c->reading], nulls[c->null], c->null_if, c->unit,
-                                      c->meaning, c->more, c->formerly);
+                                      c->meaning, c->more);
         if (row == NULL || PyList_Append(rows, row) < 0) {
             Py_CLEAR(rows);
         }

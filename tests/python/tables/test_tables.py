@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
 import threading
 
@@ -426,42 +425,6 @@ def calls_of_a_program():
     with eventprof.record(memory=False) as rec:
         sorted([3, 1, 2])
     return rec.trace
-
-
-@pytest.mark.parametrize(
-    ("table", "before", "now"),
-    [
-        ("calls", "self_time", "self"),
-        ("functions", "alive", "live"),
-        ("functions", "peak_live", "at_peak"),
-        ("lines", "time", "total"),
-        ("lines", "self_time", "self"),
-    ],
-)
-def test_a_column_is_given_by_its_former_name_with_a_warning_that_says_the_new_one(
-    table, before, now
-):
-    whole = getattr(calls_of_a_program(), table)
-
-    assert before not in whole.columns
-    assert now in whole.columns
-    for part in (whole, whole[:1], pickle.loads(pickle.dumps(whole))):
-        with pytest.warns(DeprecationWarning, match=f"{before!r} is called {now!r}") as told:
-            column = part[before]
-        assert np.ma.allequal(column, part[now])
-        assert told[0].filename == __file__
-    with pytest.warns(DeprecationWarning, match=before):
-        assert whole[[before]].columns == (now,)
-
-
-def test_a_row_has_its_fields_by_former_names_too():
-    row = calls_of_a_program().calls[-1]
-
-    with pytest.warns(DeprecationWarning, match="self_time"):
-        assert row.self_time == row.self > 0
-    with pytest.raises(AttributeError, match="no column 'selftime'"):
-        _ = row.selftime
-    assert type(row).__name__ == "Row"
 
 
 def test_calls_say_where_their_function_is_defined():
