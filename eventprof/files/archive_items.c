@@ -16,9 +16,7 @@ read_recording(ep_archive *a, ep_input *in)
 {
     uint64_t fields[EP_RECORDING_BYTES / 8];
     for (size_t i = 0; i < EP_RECORDING_BYTES / 8; i++) {
-        /* The first versions did not write the last fields. */
-        bool there = i < EP_RECORDING_FIRST_FIELDS || in->end - in->at >= 8;
-        fields[i] = there ? ep_input_le(in, 8) : 0;
+        fields[i] = ep_input_le(in, 8);
     }
     in->at = in->end;    /* later minor versions may have more */
     ep_recording *r = &a->recording;

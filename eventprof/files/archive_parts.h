@@ -16,6 +16,7 @@
  *
  * All offsets below are in bytes from the start of the part. */
 
+/* Readers refuse other versions, but a higher minor one, of which they skip what they do not know. */
 #define EP_ARCHIVE_MAJOR 1
 #define EP_ARCHIVE_MINOR 4
 /* The first eventprof that reads this major version. */
@@ -29,7 +30,6 @@
 #define EP_TRAILER_BYTES 32
 #define EP_VERSION_BYTES 16
 #define EP_RECORDING_BYTES 128
-#define EP_RECORDING_FIRST_FIELDS 13    /* in the first versions */
 
 /* A section that claims more is an error: no writer makes one, and a reader would allocate that much. */
 #define EP_SECTION_RAW_MAX (UINT64_C(64) << 20)

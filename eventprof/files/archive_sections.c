@@ -227,6 +227,11 @@ ep_archive_read_header(ep_archive *a)
                        "use eventprof %s or later",
                        a->info.major, EP_VERSION, EP_ARCHIVE_MAJOR, reader);
     }
+    if (whole && a->info.minor < EP_ARCHIVE_MINOR) {
+        return ep_fail(a->error, EP_UNSUPPORTED,
+                       "it has format %u.%u, and this is eventprof %s, which reads format %d.%d",
+                       a->info.major, a->info.minor, EP_VERSION, EP_ARCHIVE_MAJOR, EP_ARCHIVE_MINOR);
+    }
     if (!whole) {
         return ep_fail(a->error, EP_FORMAT, "its header's checksum is wrong (offset 60)");
     }

@@ -359,7 +359,7 @@ load_chunk(ep_chunk_source *source, size_t index, const ep_chunk_header **out)
     ep_chunk_header *chunk = large ? s->spare : NULL;
     s->spare = large ? NULL : s->spare;
     if (chunk == NULL) {
-        chunk = ep_calloc(ep_loader_chunk_room(&s->loader, place->slot.chunk_bytes) + 16, 1);
+        chunk = ep_calloc(place->slot.chunk_bytes + 16, 1);
     }
     if (chunk == NULL) {
         return EP_NOMEM;

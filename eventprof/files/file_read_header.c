@@ -72,16 +72,22 @@ static bool
 is_slot_unit(const ep_file_header *header)
 {
     uint32_t unit = header->slot_bytes;
-    return header->major == 1 ? unit == EP_CHUNK_BYTES
-                              : unit >= EP_CHUNK_BYTES_MIN && unit <= SLOT_UNIT_MAX && !(unit & (unit - 1));
+    return unit >= EP_CHUNK_BYTES_MIN && unit <= SLOT_UNIT_MAX && !(unit & (unit - 1));
 }
 
 static bool
 is_plausible_head(const ep_file_header *header)
 {
-    return header->header_bytes >= EP_FILE_2_HEADER_BYTES && header->head_bytes % header->slot_bytes == 0 &&
-           header->head_bytes >= EP_FILE_METADATA_OFFSET &&
+    return header->head_bytes % header->slot_bytes == 0 && header->head_bytes >= EP_FILE_METADATA_OFFSET &&
            header->head_bytes <= EP_FILE_METADATA_OFFSET + EP_FILE_METADATA_LIMIT + SLOT_UNIT_MAX;
+}
+
+/* A later minor version has fields and kinds that are not known here. */
+static bool
+is_read_here(const ep_file_header *header)
+{
+    return header->major == EP_FILE_MAJOR ||
+           (header->major == EP_FILE_MAJOR_UNPACKED && header->minor >= EP_FILE_MINOR);
 }
 
 static ep_status
@@ -99,18 +105,17 @@ check_header(const ep_file_header *header, int64_t got, ep_error *error)
         return ep_fail(error, EP_FORMAT,
                        "written on a machine of another byte order, or damaged (offset 12)");
     }
-    if (header->major > EP_FILE_MAJOR) {
+    if (header->major != 0 && !is_read_here(header)) {
         return ep_fail(error, EP_FORMAT,
-                       "version %u.%u of the log format; this eventprof reads up to %d: use a newer one",
-                       header->major, header->minor, EP_FILE_MAJOR);
+                       "version %u.%u of the log format; this eventprof reads %d.%d and %d.0%s",
+                       header->major, header->minor, EP_FILE_MAJOR_UNPACKED, EP_FILE_MINOR, EP_FILE_MAJOR,
+                       header->major > EP_FILE_MAJOR ? ": use a newer one" : "");
     }
     uint32_t phase = atomic_load_explicit(&header->phase, memory_order_relaxed);
-    size_t offset = header->major == 0 ? offsetof(ep_file_header, major)
-                    : header->header_bytes < EP_FILE_FIRST_HEADER_BYTES
-                        ? offsetof(ep_file_header, header_bytes)
-                    : !is_slot_unit(header) ? offsetof(ep_file_header, slot_bytes)
-                    : header->major > 1 && !is_plausible_head(header)
-                        ? offsetof(ep_file_header, head_bytes)
+    size_t offset = header->major == 0                      ? offsetof(ep_file_header, major)
+                    : header->header_bytes < sizeof *header ? offsetof(ep_file_header, header_bytes)
+                    : !is_slot_unit(header)                 ? offsetof(ep_file_header, slot_bytes)
+                    : !is_plausible_head(header)            ? offsetof(ep_file_header, head_bytes)
                     : header->metadata_bytes > EP_FILE_METADATA_LIMIT
                         ? offsetof(ep_file_header, metadata_bytes)
                     : phase > EP_FILE_FINISHED           ? offsetof(ep_file_header, phase)
@@ -174,17 +179,6 @@ ep_reader_read_header(ep_file_reader *reader, ep_error *error)
     ep_status status = check_header(header, got, error);
     if (status != EP_OK) {
         return status;
-    }
-    if (header->header_bytes < sizeof *header) {
-        /* Fields that the file's version did not have are 0. */
-        memset((char *)header + header->header_bytes, 0, sizeof *header - header->header_bytes);
-    }
-    if (header->major == 1) {
-        header->head_bytes = EP_CHUNK_BYTES;
-        for (uint32_t i = 0; i < 2; i++) {
-            atomic_init(&header->state_offset[i], EP_FILE_1_STATE_OFFSET(i));
-            atomic_init(&header->state_room[i], EP_FILE_1_STATE_BYTES);
-        }
     }
     ep_file_facts *facts = &reader->facts;
     facts->major = header->major;

@@ -115,13 +115,6 @@ uint32_t ep_loader_thread_id(ep_loader *l, uint64_t id);
  * they are in the order in which threads were seen. Afterwards no new small id is given. */
 ep_status ep_loader_sort_threads(ep_loader *l);
 
-/* Room for a chunk of that length: when translated, two words of version 1 may become four. */
-static inline size_t
-ep_loader_chunk_room(const ep_loader *l, size_t bytes)
-{
-    return l->header.major == 1 ? bytes * 2 : bytes;
-}
-
 /* ---- file_read_slots.c ----------------------------------------------------------------------- */
 
 /* Reads the oldest events first, because a ring overwrites these first. Texts are read last, because a text

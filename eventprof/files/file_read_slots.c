@@ -162,25 +162,18 @@ is_whole(const ep_file_reader *reader)
 {
     const ep_file_header *header = &reader->header;
     uint64_t units = atomic_load_explicit(&header->slots, memory_order_relaxed);
-    return header->major > 1 && units <= UINT64_MAX / header->slot_bytes &&
+    return units <= UINT64_MAX / header->slot_bytes &&
            reader->bytes >= units * header->slot_bytes;
 }
 
-/* Translates the records of a chunk to those of this version. The chunk has room for `growth` more words.
- * notes: counts events that are left out. *words: the number of words, before and after; *read: how
- * many of them could be read; *stopped: what follows them is no record, and not the end of what was
- * written. Fails: EP_NOMEM. */
-static ep_status
-translate_chunk(ep_loader *l, ep_chunk_header *chunk, size_t growth, uint64_t stop_ticks, bool notes,
-                size_t *words, size_t *read, bool *stopped)
+/* Leaves out the records of a chunk whose kinds are unknown. notes: counts what is left out. *words:
+ * the number of words, before and after; *read: how many of them could be read; *stopped: what follows them
+ * is no record, and not the end of what was written. */
+static void
+translate_chunk(ep_loader *l, ep_chunk_header *chunk, uint64_t stop_ticks, bool notes, size_t *words,
+                size_t *read, bool *stopped)
 {
-    uint64_t *from = (uint64_t *)(chunk + 1), *to = from;
-    if (growth != 0) {
-        to = ep_calloc(*words + growth, sizeof *to);
-        if (to == NULL) {
-            return EP_NOMEM;
-        }
-    }
+    uint64_t *records = (uint64_t *)(chunk + 1);
     ep_translation translation = {
         .shape = &l->shape,
         .asked = ep_file_kinds(&l->header),
@@ -188,19 +181,14 @@ translate_chunk(ep_loader *l, ep_chunk_header *chunk, size_t growth, uint64_t st
         .start_ticks = l->header.start.ticks,
         .stop_ticks = stop_ticks,
     };
-    ep_translate_records(&translation, from, *words, to);
+    ep_translate_records(&translation, records, *words);
     if (notes) {
         l->unknown_events += translation.unknown_events;
         l->unknown_kinds |= translation.unknown_kinds;
     }
-    *stopped = translation.read < *words && from[translation.read] != 0;
+    *stopped = translation.read < *words && records[translation.read] != 0;
     *words = translation.written;
     *read = translation.read;
-    if (to != from) {
-        memcpy(from, to, *words * sizeof *to);
-        free(to);
-    }
-    return EP_OK;
 }
 
 static void
@@ -295,15 +283,10 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
     }
     chunk->thread_id = thread;
     const size_t there = words;
-    size_t read = words, growth = 0;
+    size_t read = words;
     bool unreadable = false, stopped;
     if (l->shape.differs) {
-        growth = ep_translation_growth(&l->shape, (uint64_t *)(chunk + 1), words);
-        ep_status status = translate_chunk(l, chunk, growth, stop_ticks, notes, &words, &read,
-                                           &unreadable);
-        if (status != EP_OK) {
-            return status;
-        }
+        translate_chunk(l, chunk, stop_ticks, notes, &words, &read, &unreadable);
     }
     size_t whole = check_records(l, chunk, words, stop_ticks, &stopped);
     bool all = whole == words && read == there;
@@ -324,7 +307,7 @@ ep_loader_read_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_tic
                        offset, good);
     }
     atomic_store_explicit(&chunk->state, EP_CHUNK_SEALED, memory_order_relaxed);
-    chunk->bytes = (uint32_t)(found->chunk_bytes + growth * 8);
+    chunk->bytes = (uint32_t)found->chunk_bytes;
     *out = true;
     return EP_OK;
 }
@@ -346,7 +329,7 @@ static ep_status
 add_chunk(ep_loader *l, const ep_found_slot *found, uint64_t stop_ticks)
 {
     /* Two more words, because a decoder may read past the last one. */
-    ep_chunk_header *chunk = ep_calloc(ep_loader_chunk_room(l, found->chunk_bytes) + 16, 1);
+    ep_chunk_header *chunk = ep_calloc(found->chunk_bytes + 16, 1);
     if (chunk == NULL ||
         !ep_grow((void **)&l->chunks, &l->chunk_capacity, l->chunk_count + 1, sizeof *l->chunks) ||
         !ep_grow((void **)&l->places, &l->place_capacity, l->chunk_count + 1, sizeof *l->places)) {
@@ -458,17 +441,13 @@ add_slot(ep_found_slot **list, size_t *count, size_t *capacity, const ep_found_s
     return true;
 }
 
-/* The length of the slot that begins with this header; 0: it is not a slot's. In version 1 all slots are
- * equally long. */
+/* The length of the slot that begins with this header; 0: it is not a slot's. */
 static size_t
 slot_bytes_of(const ep_file_reader *reader, const ep_chunk_header *header)
 {
-    if (reader->header.major == 1) {
-        return EP_CHUNK_BYTES;
-    }
     bool known = header->magic == EP_CHUNK_MAGIC || header->magic == EP_FILE_TEXT_MAGIC ||
                  header->magic == EP_FILE_STATE_MAGIC ||
-                 (header->magic == EP_FILE_PACKED_MAGIC && reader->header.major > 2);
+                 (header->magic == EP_FILE_PACKED_MAGIC && reader->header.major == EP_FILE_MAJOR);
     return known && header->bytes > 0 && header->bytes <= EP_CHUNK_BYTES &&
                    header->bytes % reader->header.slot_bytes == 0
                ? header->bytes
@@ -497,7 +476,7 @@ static void
 look_for_stray(const ep_file_reader *reader, uint64_t at, stray_pages *stray)
 {
     uint64_t words[512];
-    if (reader->header.major == 1 || reader->header.minor > EP_FILE_MINOR || reader->facts.writer_lives) {
+    if (reader->header.minor > EP_FILE_MINOR || reader->facts.writer_lives) {
         return;
     }
     int64_t got = ep_reader_read_at(reader, at, words, sizeof words);
@@ -599,9 +578,7 @@ read_dropped_sequence(const ep_file_reader *reader)
         return UINT64_MAX;
     }
     uint32_t which = atomic_load_explicit(&header.state, memory_order_relaxed) & 1;
-    uint64_t offset = header.major == 1
-                          ? EP_FILE_1_STATE_OFFSET(which)
-                          : atomic_load_explicit(&header.state_offset[which], memory_order_relaxed);
+    uint64_t offset = atomic_load_explicit(&header.state_offset[which], memory_order_relaxed);
     if (offset > INT64_MAX || ep_reader_read_at(reader, offset, &state, sizeof state) != sizeof state) {
         return UINT64_MAX;
     }
@@ -652,7 +629,7 @@ add_chunk_of_living(ep_loader *l, const ep_found_slot *found, uint64_t stop_tick
     l->outrun = false;
     ep_status status = add_chunk(l, found, stop_ticks);
     ep_found_slot moved;
-    for (int i = 0; i < 3 && status == EP_OK && l->outrun && l->header.major > 2; i++) {
+    for (int i = 0; i < 3 && status == EP_OK && l->outrun && l->header.major == EP_FILE_MAJOR; i++) {
         if (!find_packed(l->reader, found->sequence, &moved)) {
             break;
         }

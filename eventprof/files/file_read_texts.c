@@ -112,11 +112,10 @@ read_text_record(ep_loader *l, uint32_t type, uint32_t *fields, size_t bytes)
             }
             break;
         case EP_FILE_TEXT_RESIDENT:
-            if (bytes >= 16 && ep_grow((void **)&l->resident, &l->resident_capacity, l->resident_count + 1,
+            if (bytes >= 24 && ep_grow((void **)&l->resident, &l->resident_capacity, l->resident_count + 1,
                                        sizeof *l->resident)) {
                 l->resident[l->resident_count++] =
-                    (ep_resident){get_int64(fields, 0), get_int64(fields, 2),
-                                  bytes >= 24 ? get_int64(fields, 4) : 0};
+                    (ep_resident){get_int64(fields, 0), get_int64(fields, 2), get_int64(fields, 4)};
             }
             break;
         default:

@@ -22,7 +22,7 @@ typedef struct ep_file_options {
     const char *child_path;            /* of forked children */
     bool replace;                      /* replace an existing regular file, when the new one is made */
     bool unused;                       /* take the first unused name, also if the path has no %u */
-    bool packs;                        /* its chunks may be packed: then older readers refuse it */
+    bool packs;                        /* its chunks may be packed */
     const char *metadata;              /* JSON */
     size_t metadata_bytes;
 } ep_file_options;

@@ -122,7 +122,7 @@ put_site(uint32_t id, const ep_site *site)
 {
     uint32_t fields[] = {id, site->callee, site->caller, (uint32_t)site->offset, (uint32_t)site->line,
                          site->task};
-    /* Version 1.1 had five fields; few sites have a sixth. */
+    /* Few sites have a sixth. */
     put_text(EP_FILE_TEXT_SITE, fields, site->task != 0 ? 6 : 5, NULL, 0);
 }
 

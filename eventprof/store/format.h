@@ -11,16 +11,13 @@
 #include "types.h"
 
 #define EP_FILE_MAGIC "EVPLOG\x1a\n"
-#define EP_FILE_MAJOR 3    /* of files whose chunks may be packed; readers refuse a higher one */
-#define EP_FILE_MAJOR_UNPACKED 2    /* of files whose chunks are not packed: older readers read them */
-#define EP_FILE_MINOR 2    /* of files whose chunks are not packed; readers ignore fields of a higher one
-                            * that they do not know */
+/* Readers refuse other versions, but a higher minor one, of which they ignore what they do not know. */
+#define EP_FILE_MAJOR 3             /* of files whose chunks may be packed; minor 0 */
+#define EP_FILE_MAJOR_UNPACKED 2    /* of files whose chunks are not packed, */
+#define EP_FILE_MINOR 2             /* and their minor version */
 #define EP_FILE_BYTE_ORDER UINT32_C(0x01020304)
 #define EP_FILE_METADATA_OFFSET 4096
 #define EP_FILE_METADATA_LIMIT (UINT64_C(65536) - EP_FILE_METADATA_OFFSET)
-/* Version 1: all slots had 1 MiB, and both states were in the first one. */
-#define EP_FILE_1_STATE_OFFSET(which) (UINT64_C(65536) + (uint64_t)(which) * EP_FILE_1_STATE_BYTES)
-#define EP_FILE_1_STATE_BYTES UINT64_C(491520)
 /* A state has one slot: it cannot be longer. */
 #define EP_FILE_STATE_LIMIT (EP_CHUNK_BYTES - EP_CHUNK_HEADER_BYTES)
 
@@ -70,11 +67,11 @@ typedef struct ep_file_header {
     _Atomic uint64_t texts_lost;       /* names, sites and threads that found no room */
     char calls_from[16];               /* words of the package: the hook for calls, */
     char displaced[64];                /* and the hooks that another tool took over */
-    /* From minor version 1 on: ep_recording's, by hooks; at the stop. */
+    /* ep_recording's, by hooks; at the stop. */
     uint64_t deep_calls, short_calls, functions_off;
-    /* From version 1.4 on: the length of the file in units of slot_bytes; it is never shorter. */
+    /* The length of the file in units of slot_bytes; it is never shorter. */
     _Atomic uint64_t slots;
-    /* From version 2.0 on: where the first slot begins, where the two states do, and their room. */
+    /* Where the first slot begins, where the two states do, and their room. */
     uint64_t head_bytes;
     _Atomic uint64_t state_offset[2];    /* 0: not written yet */
     _Atomic uint64_t state_room[2];
@@ -84,7 +81,6 @@ typedef struct ep_file_header {
     uint32_t reserved;
     uint64_t kinds_high;                 /* as `kinds`, from 64 on */
     ep_file_kind kind_table[EP_KIND_COUNT];    /* index = kind */
-    /* From version 2.2 on. */
     int64_t start_own_bytes, stop_own_bytes;    /* of the resident set; 0: unknown */
 } ep_file_header;
 
@@ -110,9 +106,6 @@ ep_file_set_kinds(ep_file_header *header, ep_kind_set kinds)
 #define EP_LIMIT_LATE 4u          /* another recorder's file took the events: this one is written
                                      when its recorder stops */
 
-#define EP_FILE_FIRST_HEADER_BYTES offsetof(ep_file_header, deep_calls)    /* of version 1.0 */
-#define EP_FILE_2_HEADER_BYTES offsetof(ep_file_header, start_own_bytes)   /* of version 2.0 */
-
 _Static_assert(sizeof(ep_file_header) <= EP_FILE_METADATA_OFFSET, "the metadata lie behind it");
 
 /* A state: this, then for each thread an ep_file_thread_state, its counts (kind, lost), its calls. */
@@ -135,8 +128,8 @@ typedef struct ep_file_pair {
 /* A slot with this magic holds a state, behind a chunk's header. */
 #define EP_FILE_STATE_MAGIC UINT32_C(0x53505645) /* "EVPS" */
 
-/* A slot with this magic holds a chunk whose records are packed (pack.h), behind its header, from version
- * 3.0 on. Its `bytes` are the slot's; `used_words`, `sum` and all else are of the chunk as it was. While
+/* A slot with this magic holds a chunk whose records are packed (pack.h), behind its header. Its `bytes`
+ * are the slot's; `used_words`, `sum` and all else are of the chunk as it was. While
  * the chunk's own slot is there, too, that slot is not to be read. */
 #define EP_FILE_PACKED_MAGIC UINT32_C(0x50505645) /* "EVPP" */
 
@@ -148,9 +141,8 @@ typedef enum ep_file_text {
     EP_FILE_TEXT_NAME,          /* id, qualname, module, file, line, kind */
     EP_FILE_TEXT_SITE,          /* id, callee, caller, offset, line */
     EP_FILE_TEXT_THREAD,        /* id, bytes, native id (low, high); then the bytes of its name */
-    EP_FILE_TEXT_RESIDENT       /* CLOCK_MONOTONIC in ns (low, high), the resident set then (low, high);
-                                   from version 2.1 on. From 2.2 on, the recorder's own part of it (low,
-                                   high; 0: unknown) */
+    EP_FILE_TEXT_RESIDENT       /* CLOCK_MONOTONIC in ns (low, high), the resident set then (low, high),
+                                   the recorder's own part of it (low, high; 0: unknown) */
 } ep_file_text;
 
 #define EP_FILE_STRING_LIMIT 65536    /* bytes of a text that are kept */

@@ -1,4 +1,4 @@
-/* Archives: the identity of saving and opening, and files of every version. */
+/* Archives: the identity of saving and opening, and files that were kept. */
 #include "ep_archives.h"
 
 /* ---- Identity -------------------------------------------------------------------------------- */
@@ -140,6 +140,28 @@ START_TEST(a_newer_major_is_refused_by_name)
 }
 END_TEST
 
+START_TEST(an_older_version_is_refused_by_name)
+{
+    setup();
+    ep_decoded trace = make_trace(1, &small);
+    uint8_t *bytes;
+    size_t count = read_file(save(&trace), &bytes);
+    ep_store_le(&bytes[14], EP_ARCHIVE_MINOR - 1, 2);
+    ep_store_le(&bytes[60], ep_crc32(0, bytes, 60), 4);
+    ep_archive *archive;
+    ep_error error = {.text = ""};
+
+    int fd = file_of(bytes, count);
+    ck_assert_int_eq(ep_archive_open(fd, &archive, &error), EP_UNSUPPORTED);
+
+    ck_assert_ptr_nonnull(strstr(error.text, "it has format 1.3"));
+    ck_assert_ptr_nonnull(strstr(error.text, "reads format 1.4"));
+    close(fd);
+    free(bytes);
+    ep_decoded_clear(&trace);
+}
+END_TEST
+
 /* A newer minor version: more sections, of types that we do not know, and a longer recording. */
 static void
 rename_resident(uint8_t *header, ep_section *section, uint64_t value)
@@ -258,7 +280,7 @@ digest(const ep_columns *c)
 
 /* Written by the format and codec in the name, and kept for ever. A build with that codec makes
  * today's in the directory EP_ARCHIVE_CORPUS_WRITE. */
-START_TEST(files_of_every_version_open)
+START_TEST(files_that_were_kept_open)
 {
     setup();
     static const struct {
@@ -267,9 +289,9 @@ START_TEST(files_of_every_version_open)
         int64_t duration_ns;
         uint32_t digest;
     } files[] = {
-        {"archive-1.0-zstd.epr", "zstd", 1000, 313, 6, 618403, 0x5A795BC0},
-        {"archive-1.0-zlib.epr", "zlib", 1000, 296, 6, 159399, 0x4905A50B},
-        {"archive-1.0-raw.epr", "raw", 1000, 296, 6, 1690302, 0x04234B4A},
+        {"archive-1.4-zstd.epr", "zstd", 1000, 304, 6, 1533891, 0x09E08A22},
+        {"archive-1.4-zlib.epr", "zlib", 1000, 283, 6, 162110, 0x2575DBBC},
+        {"archive-1.4-raw.epr", "raw", 1000, 270, 6, 844939, 0xA2F1E235},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         const char *write_to = getenv("EP_ARCHIVE_CORPUS_WRITE");
@@ -328,9 +350,10 @@ EP_TEST_MAIN("archive",
              events_are_loaded_once,
              sizes_that_pairing_filled_in_are_not_saved,
              a_newer_major_is_refused_by_name,
+             an_older_version_is_refused_by_name,
              sections_of_unknown_types_are_skipped,
              what_is_no_archive_is_said_to_be_none,
              a_directory_is_an_error_of_the_system,
              a_file_that_shrinks_after_opening_is_damage,
-             files_of_every_version_open,
+             files_that_were_kept_open,
              checksums_are_those_of_zlib)

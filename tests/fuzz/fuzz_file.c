@@ -49,18 +49,14 @@ put(int descriptor, uint64_t offset, const void *from, size_t bytes)
 
 /* ---- Expanding ------------------------------------------------------------------------------- */
 
-#define PAYLOAD_BITS_1 26    /* of word 0 in version 1 */
 #define LATER_KIND 100       /* that only the file's table of kinds knows */
-
-static unsigned payload_bits;
+#define STATE_BYTES UINT64_C(491520)
+#define STATE_OFFSET(which) (UINT64_C(65536) + (uint64_t)(which) * STATE_BYTES)
 
 static uint64_t
 word0_of(uint64_t ticks, unsigned kind, uint64_t payload)
 {
-    if (payload == EP_PAYLOAD_MAX) {
-        payload = (UINT64_C(1) << payload_bits) - 1;
-    }
-    return ticks << 32 | (uint64_t)kind << payload_bits | payload;
+    return ticks << 32 | (uint64_t)kind << EP_PAYLOAD_BITS | payload;
 }
 
 static void
@@ -69,11 +65,11 @@ put_header(int descriptor, script *s)
     static const char metadata[] = "{}";
     ep_file_header header = {
         .magic = EP_FILE_MAGIC,
-        .major = 1,
-        .minor = 4,
+        .major = EP_FILE_MAJOR,
+        .minor = EP_FILE_MINOR,
         .byte_order = EP_FILE_BYTE_ORDER,
         .header_bytes = sizeof header,
-        .slot_bytes = EP_CHUNK_BYTES,
+        .slot_bytes = EP_CHUNK_BYTES_MIN,
         .process_id = 12347,
         .kinds = UINT64_MAX,
         .step_ticks = 1,
@@ -87,20 +83,13 @@ put_header(int descriptor, script *s)
         .phase = EP_FILE_RECORDING,
     };
     unsigned first = (unsigned)take(s, 1), edits = first & 15;
-    payload_bits = PAYLOAD_BITS_1;
-    if (first & 16) {
-        payload_bits = EP_PAYLOAD_BITS;
-        header.kinds_high = UINT64_MAX;
-        header.kind_table[LATER_KIND] = (ep_file_kind){2, EP_FORM_ALLOC, 0, EP_DOMAIN_OBJ, "later"};
-        /* The same places, with pages of nothing between the head and the first slot. */
-        header.major = EP_FILE_MAJOR;
-        header.minor = EP_FILE_MINOR;
-        header.slot_bytes = EP_CHUNK_BYTES_MIN;
-        header.head_bytes = 2 * EP_CHUNK_BYTES_MIN;
-        for (unsigned i = 0; i < 2; i++) {
-            atomic_store(&header.state_offset[i], EP_FILE_1_STATE_OFFSET(i));
-            atomic_store(&header.state_room[i], EP_FILE_1_STATE_BYTES);
-        }
+    header.kinds_high = UINT64_MAX;
+    header.kind_table[LATER_KIND] = (ep_file_kind){2, EP_FORM_ALLOC, 0, EP_DOMAIN_OBJ, "later"};
+    /* Pages of nothing are between the head and the first slot. */
+    header.head_bytes = 2 * EP_CHUNK_BYTES_MIN;
+    for (unsigned i = 0; i < 2; i++) {
+        atomic_store(&header.state_offset[i], STATE_OFFSET(i));
+        atomic_store(&header.state_room[i], STATE_BYTES);
     }
     for (unsigned i = 0; i < edits; i++) {
         size_t offset = take(s, 2) % (sizeof header - 7);
@@ -143,8 +132,8 @@ put_states(int descriptor, script *s)
                            .thread_count = count,
                            .bytes = flags & 8 ? (uint32_t)take(s, 4) : (uint32_t)bytes,
                            .sum = flags & 16 ? 1 : ep_sum64(body, bytes)};
-    put(descriptor, EP_FILE_1_STATE_OFFSET(flags >> 7), &state, sizeof state);
-    put(descriptor, EP_FILE_1_STATE_OFFSET(flags >> 7) + sizeof state, body, bytes);
+    put(descriptor, STATE_OFFSET(flags >> 7), &state, sizeof state);
+    put(descriptor, STATE_OFFSET(flags >> 7) + sizeof state, body, bytes);
 }
 
 static size_t
@@ -162,7 +151,7 @@ put_events(script *s, uint64_t *words, size_t room, uint64_t *ticks)
             words[at++] = take(s, 8);
             continue;
         }
-        unsigned kind = (op & 63) != 0 || payload_bits == PAYLOAD_BITS_1 ? op & 63 : LATER_KIND;
+        unsigned kind = (op & 63) != 0 ? op & 63 : LATER_KIND;
         *ticks += take(s, 1) << (op >> 6) * 7;
         if (*ticks >> 32 != high) {
             high = *ticks >> 32;

@@ -78,8 +78,7 @@ def decompress(codec, stored, raw_bytes):
 def sections(data):
     """[(type, items, allocator events, raw bytes)] of a whole file."""
     assert data[:12] == b"EVPARCH\n\x89\r\n\x1a"
-    major, _minor = struct.unpack_from("<HH", data, 12)
-    assert major == 1
+    assert struct.unpack_from("<HH", data, 12) == (1, 4)
     assert zlib.crc32(data[:60]) == struct.unpack_from("<I", data, 60)[0]
     trailer = data[-32:]
     assert trailer[20:28] == b"EVPAREND"
@@ -278,7 +277,7 @@ READERS = {
         string(data, known),
         string(data, known),
         data.zigzag(),
-        ("python", "c", "type", "object")[data.varint()],
+        ("python", "c", "type", "object", "user", "gc", "audit", "hpy")[data.varint()],
     ),
     SITES: lambda data, known: (data.varint(), data.varint(), data.zigzag(), data.zigzag()),
     THREADS: lambda data, known: {

@@ -101,7 +101,10 @@ def read(path) -> Log:
     data = Path(path).read_bytes()
     values = struct.unpack_from("<" + "".join(form for _, form in HEADER), data)
     header = dict(zip((name for name, _ in HEADER), values, strict=True))
-    assert header["magic"] == b"EVPLOG\x1a\n" and header["major"] in (1, 2, 3)
+    assert header["magic"] == b"EVPLOG\x1a\n" and (header["major"], header["minor"]) in (
+        (2, 2),
+        (3, 0),
+    )
     assert header["byte_order"] == 0x01020304
     which = header["state"] & 1
     unit, head_bytes, begin = (
@@ -109,9 +112,7 @@ def read(path) -> Log:
         header["head_bytes"],
         header[f"state_offset{which}"],
     )
-    if header["major"] == 1:
-        head_bytes, begin = MIB, 65536 + which * 491520
-    header["kinds"] |= header["kinds_high"] << 64 if header["major"] > 1 else 0
+    header["kinds"] |= header["kinds_high"] << 64
     log = Log()
     log.finished = header["phase"] == 2
 
@@ -139,9 +140,7 @@ def read(path) -> Log:
     while slot + 128 <= len(data):
         magic, state, sequence = struct.unpack_from("<IIQ", data, slot)
         wanted, _, size = struct.unpack_from("<QQI", data, slot + 80)
-        if header["major"] == 1:
-            size = MIB
-        elif magic not in MAGICS or not 0 < size <= MIB or size % unit:
+        if magic not in MAGICS or not 0 < size <= MIB or size % unit:
             slot += unit
             continue
         if magic == 0x4E505645 and state:
@@ -220,10 +219,9 @@ def _chunk(data, slot, size, header, log, sites, name_of):
     stop = header["stop_ticks"] if log.finished else MASK
     full = header["full_ticks"] if header["full_reason"] else MASK
     at, escapes = 0, {}
-    bits = 26 if header["major"] == 1 else 25
     while at < limit and words[at]:
         word = words[at]
-        kind, payload = (word & NONE) >> bits, word & (1 << bits) - 1
+        kind, payload = (word & NONE) >> 25, word & (1 << 25) - 1
         ticks = high << 32 | word >> 32
         second = words[at + 1] if at + 1 < limit else 0
         if word_of(kind) is None and not 61 <= kind <= 63:

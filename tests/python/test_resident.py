@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import signal
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import pytest
 import raw
-from archiving import open_or_skip
 from running import alone
 
 import eventprof
@@ -154,7 +152,6 @@ def test_forks_are_not_warned_of_and_both_go_on():
 # ---- The recorder's own part ---------------------------------------------------------------------
 
 MIB = 1 << 20
-DATA = Path(__file__).parent.parent / "data"
 
 
 def make_events():
@@ -248,33 +245,16 @@ def test_a_file_an_archive_and_a_merged_trace_have_the_part(tmp_path):
     assert twice.resident["recorder"].tolist()[-1] == 2 * said[-1]
 
 
-@pytest.mark.parametrize(
-    "path",
-    sorted([*DATA.glob("archive-1.0-[rz]*b.epr"), *DATA.glob("log/*.gz")]),
-    ids=lambda path: path.name,
-)
-def test_older_files_do_not_know_it(path, tmp_path):
-    if path.suffix == ".gz":
-        path, packed = tmp_path / "x.epr", path
-        path.write_bytes(gzip.decompress(packed.read_bytes()))
-
-    table = open_or_skip(path).resident
-    assert len(table) > 0
-    assert table["recorder"].mask.all()
-
-
 def test_the_page_draws_the_programs_part():
     with eventprof.record() as rec:
         time.sleep(0.1)
     table = rec.trace.resident
-    older = eventprof.open(DATA / "archive-1.0-raw.epr")
 
     assert data._resident(rec.trace) == [
         table["time"].tolist(),
         (table["bytes"] - table["recorder"]).tolist(),
         True,
     ]
-    assert data._resident(older)[1:] == [held(older), False]
 
 
 @pytest.mark.thorough

@@ -29,6 +29,8 @@ BELOW = {
     "cli": {"recording", "files"},
     "_pypy": {"recording"},
 }
+
+
 def loaded_at_once(path):
     """Give the folders of the package that a module imports when it is loaded."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -258,7 +258,7 @@ def test_archives_and_merged_traces_are_right(tmp_path):
 @pytest.mark.parametrize(
     "packed", sorted((DATA / "log").glob("*.epr.gz")), ids=lambda path: path.stem
 )
-def test_a_file_of_an_earlier_format_is_right_and_so_is_an_archive_of_it(packed, tmp_path):
+def test_a_file_that_was_kept_is_right_and_so_is_an_archive_of_it(packed, tmp_path):
     path = tmp_path / packed.stem
     path.write_bytes(gzip.decompress(packed.read_bytes()))
     trace = open_or_skip(path)

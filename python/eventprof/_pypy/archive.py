@@ -1,7 +1,7 @@
-"""The .epr archive, version 1.0 (doc/epr-archive.rst), without the C core.
+"""The .epr archive, version 1.4 (doc/epr-archive.rst), without the C core.
 
-What the compiler and the garbage collector told is no event of that version, which an older reader
-would take for damage: it is in the metadata, under ``runtime_events``.
+What the compiler and the garbage collector told is no event of that version: it is in the metadata,
+under ``runtime_events``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 RECORDING, METADATA, STRINGS, NAMES, SITES, THREADS, OPEN, RESIDENT, EVENTS, INDEX = range(1, 11)
+MINOR = 4
 _MAGIC = b"EVPARCH\n\x89\r\n\x1a"
 _SECTION_ROWS = 1 << 18  # events of a section
 _GOAL = 1 << 20  # raw bytes of a section of items; a larger item makes a larger one
 _LIMIT = 64 << 20  # bytes of a section
 _NAME_BYTES = 63  # of a thread; the core's EP_THREAD_NAME_BYTES less the zero
 _U32 = (1 << 32) - 1
-_NAME_KINDS = ("python", "c", "type", "object")
+_NAME_KINDS = ("python", "c", "type", "object", "user", "gc", "audit", "hpy")
 _FULL = {None: 0, "limit": 1, "memory": 2, "disk": 3}
 _OPENS = decode.OPENING
 
@@ -54,7 +55,9 @@ class _Writer:
 
     def __init__(self) -> None:
         version = VERSION.encode()[:15].ljust(16, b"\0")
-        head = _MAGIC + struct.pack("<HH", 1, 0) + b"0.1.0".ljust(16, b"\0") + version + bytes(12)
+        head = (
+            _MAGIC + struct.pack("<HH", 1, MINOR) + b"0.1.0".ljust(16, b"\0") + version + bytes(12)
+        )
         self.parts = [head + struct.pack("<I", zlib.crc32(head))]
         self.offset = 64
         self.index: list[bytes] = []

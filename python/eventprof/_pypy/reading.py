@@ -18,6 +18,7 @@ from .archive import (
     EVENTS,
     INDEX,
     METADATA,
+    MINOR,
     NAMES,
     OPEN,
     RECORDING,
@@ -109,7 +110,7 @@ def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace:
 
 def _sections(content: bytes, source: str) -> tuple[list[tuple[int, int, int, bytes]], str]:
     """Give (type, items, allocator events, raw bytes) of each, and what is missing."""
-    major, _minor = struct.unpack_from("<HH", content, 12)
+    major, minor = struct.unpack_from("<HH", content, 12)
     if zlib.crc32(content[:60]) != struct.unpack_from("<I", content, 60)[0]:
         raise FormatError(f"{source}: its header's checksum is wrong (offset 60)")
     if major != 1:
@@ -117,6 +118,10 @@ def _sections(content: bytes, source: str) -> tuple[list[tuple[int, int, int, by
         raise UnsupportedError(
             f"{source}: it has format {major}, and this eventprof reads format 1: "
             f"use eventprof {writer} or later"
+        )
+    if minor < MINOR:
+        raise UnsupportedError(
+            f"{source}: it has format 1.{minor}, and this eventprof reads format 1.{MINOR}"
         )
     at = 64
     found: list[tuple[int, int, int, bytes]] = []

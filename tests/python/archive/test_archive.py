@@ -278,7 +278,9 @@ def assert_reads_alike(path):
     assert [row[0] for row in events] == core.events("time").tolist()
     assert [row[1] for row in events] == core.events("thread").tolist()
     assert [row[2] for row in events] == core.events("kind").tolist()
-    assert [row[4] or 0 for row in events] == core.events("address").tolist()
+    # What a value has beside its site is no address, but of an object.
+    addresses = [0 if 54 <= row[2] <= 58 else row[4] or 0 for row in events]
+    assert addresses == core.events("address").tolist()
     functions = core.functions()
     for row, function, line in zip(
         events, core.events("function").tolist(), core.events("line").tolist(), strict=True
@@ -288,11 +290,12 @@ def assert_reads_alike(path):
             (number, 0, -1, -1) if kind in read_archive.CLOSES else read["sites"][number]
         )
         name = read["names"][callee or caller]
+        is_call = kind < 10 or 40 <= kind < 46
         assert (functions[function] if function >= 0 else None) == (
             (*name[:3], name[3] if name[3] > 0 else None, name[4]) if callee or caller else None
         )
         assert line == (
-            max(name[3], -1) or -1 if kind < 10 and callee else site_line if kind >= 10 else -1
+            max(name[3], -1) or -1 if is_call and callee else -1 if is_call else site_line
         )
     sizes = [row[5] for row in events if row[2] in read_archive.ALLOCATIONS]
     kinds = core.events("kind")
@@ -311,9 +314,8 @@ def assert_reads_alike(path):
     assert read["recorder"] == [(row, own) for row, own in enumerate(recorder.tolist()) if own]
     facts, recording = core.facts(), read["recording"]
     assert recording[0] == facts["kinds"] & (1 << 64) - 1
-    if read["kinds"]:  # from version 1.3 on
-        asked = {kind for kind, was_asked, *_ in read["kinds"] if was_asked}
-        assert asked == {kind for kind in range(128) if facts["kinds"] >> kind & 1}
+    asked = {kind for kind, was_asked, *_ in read["kinds"] if was_asked}
+    assert asked == {kind for kind in range(128) if facts["kinds"] >> kind & 1}
     assert recording[2:4] == (facts["start_monotonic_ns"], facts["start_realtime_ns"])
     assert recording[5] == facts["clock_frequency_hz"]
     assert recording[9:11] == (facts["duration_ns"], facts["events"])
@@ -334,7 +336,7 @@ def test_a_reader_by_the_page_reads_what_we_write(name, tmp_path):
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("archive-*.epr")), ids=lambda path: path.name)
-def test_a_reader_by_the_page_reads_every_version(path):
+def test_a_reader_by_the_page_reads_what_was_kept(path):
     if "zstd" in path.name and not has_zstandard():
         pytest.skip("needs zstandard")
     try:

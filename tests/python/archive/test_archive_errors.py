@@ -94,7 +94,7 @@ def test_no_cut_and_no_changed_byte_is_taken_for_whole(saved, trace, tmp_path):
 
 def packed(sections):
     """An archive of these sections: (type, items, allocator events, raw bytes); the last is the index."""
-    start = read_archive.Path(DATA / "archive-1.0-raw.epr").read_bytes()[:64]
+    start = read_archive.Path(DATA / "archive-1.4-raw.epr").read_bytes()[:64]
     parts, index, at = [start], b"", 64
     for kind, items, blocks, raw in sections:
         raw = index if kind == read_archive.INDEX else raw

@@ -65,7 +65,9 @@ def test_rows_that_are_longer_than_a_page(tmp_path):
     trace.export(tmp_path / "x.sqlite")
 
     with contextlib.closing(sqlite3.connect(tmp_path / "x.sqlite")) as base:
-        calls, events = (base.execute(f"select * from {name}").fetchall() for name in ("calls", "events"))
+        calls, events = (
+            base.execute(f"select * from {name}").fetchall() for name in ("calls", "events")
+        )
     assert [len(calls), len(events)] == [5, 10]
     assert all("long" * 3000 in row for row in calls)
 

@@ -1,14 +1,17 @@
-"""Files of earlier versions open with the answers that they had."""
+"""Files that were kept open with the answers that they had; of other versions, none opens."""
 
 from __future__ import annotations
 
 import collections
 import json
+import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
+import zlib
 from pathlib import Path
 
 import pytest
@@ -26,7 +29,7 @@ EXPECTED = json.loads((DATA / "expected.json").read_text(encoding="utf-8"))
 
 
 def file_of_before(name, folder):
-    """Unpack a file that an earlier version wrote."""
+    """Unpack a file that was kept."""
     import gzip
 
     path = folder / name.removesuffix(".gz")
@@ -40,7 +43,7 @@ def test_every_file_of_before_has_its_answers():
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_files_of_before_open(name, tmp_path):
+def test_files_of_before_give_the_answers_that_their_own_version_gave(name, tmp_path):
     expected = EXPECTED[name]
 
     trace = open_or_skip(file_of_before(name, tmp_path))
@@ -53,15 +56,6 @@ def test_files_of_before_open(name, tmp_path):
     assert {k: v for k, v in trace.loss.by_kind.items() if v} == expected["lost"]
     assert trace.file["unfinished"] == expected["unfinished"]
     assert not trace.file["missing"]
-    assert "tick" in set(map(str, trace.functions["name"]))
-
-
-@pytest.mark.parametrize("name", [name for name in EXPECTED if "words" in EXPECTED[name]])
-def test_files_of_before_give_the_answers_that_their_own_version_gave(name, tmp_path):
-    expected = EXPECTED[name]
-
-    trace = open_or_skip(file_of_before(name, tmp_path))
-
     assert collections.Counter(trace.events["event"].tolist()) == expected["words"]
     assert {
         f"{row.module}.{row.name}": row.calls
@@ -72,6 +66,27 @@ def test_files_of_before_give_the_answers_that_their_own_version_gave(name, tmp_
     assert trace.peak().bytes == expected["peak"]
     assert trace.duration == expected["duration_ns"]
     assert trace.verify().ok
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "version", "said"),
+    [
+        ("2.2-finished.epr.gz", 8, (1, 4), "version 1.4 of the log format; this eventprof reads 2.2 and 3.0"),
+        ("2.2-finished.epr.gz", 8, (2, 1), "version 2.1 of the log format; this eventprof reads 2.2 and 3.0"),
+        ("3.0-packed.epr.gz", 8, (4, 0), "reads 2.2 and 3.0: use a newer one"),
+        ("archive-1.4.epr.gz", 12, (1, 3), "it has format 1.3, and this is eventprof"),
+    ],
+)  # fmt: skip
+def test_files_of_other_versions_are_refused_by_name(name, at, version, said, tmp_path):
+    path = file_of_before(name, tmp_path)
+    data = bytearray(path.read_bytes())
+    data[at : at + 4] = struct.pack("<HH", *version)
+    if name.startswith("archive"):
+        data[60:64] = struct.pack("<I", zlib.crc32(data[:60]))
+    path.write_bytes(data)
+
+    with pytest.raises((eventprof.FormatError, eventprof.UnsupportedError), match=re.escape(said)):
+        eventprof.open(path)
 
 
 LATE = """
