@@ -35,12 +35,6 @@ ep_live_clear(ep_live_blocks *blocks)
     *blocks = (ep_live_blocks){0};
 }
 
-size_t
-ep_live_bytes(const ep_live_blocks *blocks)
-{
-    return blocks->end * sizeof *blocks->entries + blocks->large_capacity * sizeof *blocks->large;
-}
-
 /* ---- Growing --------------------------------------------------------------------------------- */
 
 /* Addresses for so many entries, and as many again: those cost nothing before they are touched. */

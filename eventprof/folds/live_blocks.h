@@ -49,9 +49,6 @@ typedef struct ep_live_blocks {
 EP_CHECKED ep_status ep_live_open(ep_live_blocks *blocks);
 void ep_live_clear(ep_live_blocks *blocks);
 
-/* Bytes of memory that it takes. */
-size_t ep_live_bytes(const ep_live_blocks *blocks);
-
 /* Adds a block that needs a larger table or has a large size. Fails: EP_NOMEM. */
 EP_COLD EP_CHECKED ep_status ep_live_put_slow(ep_live_blocks *blocks, const ep_live_block *block);
 

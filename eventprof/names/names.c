@@ -420,12 +420,6 @@ ep_name_take_object(uint32_t id)
     return object;
 }
 
-void
-ep_name_hide(uint32_t id)
-{
-    ((ep_name *)entry_at(&names, id))->hidden = true;
-}
-
 uint32_t
 ep_site_add(uintptr_t callee, uintptr_t instruction, const ep_site *site)
 {

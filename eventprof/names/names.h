@@ -203,7 +203,6 @@ typedef struct ep_name {
     int32_t line;                       /* first line; -1: none */
     uint8_t kind;                       /* ep_name_kind */
     bool pending;                       /* the text is still to come (ep_name_describe) */
-    bool hidden;                        /* eventprof's own: in no table */
     void *object;                       /* given by the caller that added it; for instance the object that
                                          * keeps the key valid */
 } ep_name;
@@ -245,8 +244,6 @@ void ep_name_retire(uint32_t id);
 
 /* Takes the `object` away from the name. Returns: that object, NULL if there was none. */
 void *ep_name_take_object(uint32_t id);
-
-void ep_name_hide(uint32_t id);
 
 uint32_t ep_site_add(uintptr_t callee, uintptr_t instruction, const ep_site *site);
 

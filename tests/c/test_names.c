@@ -142,7 +142,6 @@ START_TEST(a_name_keeps_what_it_was_given)
     ck_assert_int_eq(name->line, 12347);
     ck_assert_uint_eq(name->kind, EP_NAME_TYPE);
     ck_assert(!name->pending);
-    ck_assert(!name->hidden);
 }
 END_TEST
 
@@ -217,17 +216,6 @@ START_TEST(a_retired_key_does_not_come_back_when_the_table_grows)
 
     ck_assert_uint_eq(ep_name_find(key, 0), 0);
     ck_assert_uint_ne(ep_name_find(others, 0), 0);
-}
-END_TEST
-
-START_TEST(a_hidden_name_is_marked)
-{
-    setup();
-    uint32_t id = add(fresh_keys(1), "ours");
-
-    ep_name_hide(id);
-
-    ck_assert(ep_name_get(id)->hidden);
 }
 END_TEST
 
@@ -636,7 +624,6 @@ EP_TEST_MAIN("names",
              a_retired_key_is_not_found_and_its_text_stays,
              an_address_that_is_used_again_gets_a_name_of_its_own,
              a_retired_key_does_not_come_back_when_the_table_grows,
-             a_hidden_name_is_marked,
              a_site_is_found_by_callee_and_instruction,
              a_line_is_set_once_it_is_known,
              all_of_many_sites_are_found,
