@@ -16,7 +16,8 @@ import pytest
 import raw
 
 import eventprof
-from eventprof import EventProfiler, EventProfilerDebug, WithEventProfiler, event_profiler
+from eventprof import EventProfiler, EventProfilerDebug, WithEventProfiler
+from eventprof.recording import event_profiler
 
 pd = pytest.importorskip("pandas")
 
