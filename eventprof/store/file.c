@@ -60,11 +60,11 @@ copy_string(const char *text)
     return copy != NULL ? strcpy(copy, text) : NULL;
 }
 
-/* A new file of that name. Fails: -1, errno. */
+/* A new file of that name, which only its owner may read: it has paths and arguments. Fails: -1, errno. */
 static int
 open_new(const char *path)
 {
-    return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 }
 
 /* The name of a new file until it replaces the one at `path`, which stays if the new one cannot be made.
@@ -163,7 +163,7 @@ make_folder(char *path)
         return false;
     }
     *end = 0;
-    bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
+    bool made = mkdir(path, 0700) == 0 || errno == EEXIST;
     *end = '/';
     return made;
 }

@@ -6,7 +6,6 @@ import contextlib
 import csv
 import io
 import json
-import os
 import random
 import subprocess
 import sys
@@ -272,16 +271,3 @@ def test_json_of_a_hostile_name_is_json(verb):
     _, out, _ = verb("stats", "names.epr", "--json", "--limit", "0")
 
     assert {row["name"] for row in json.loads(out)["rows"]} >= set(NAMES)
-
-
-# ---- Rights --------------------------------------------------------------------------------------
-
-
-def test_an_archive_of_a_private_recording_is_private(verb, folder):
-    os.chmod(folder / "small.epr", 0o600)
-
-    for arguments in (("save", "small.epr"), ("merge", "small.epr", "names.epr")):
-        (folder / "private.epr").unlink(missing_ok=True)
-        status, _, err = verb(*arguments, "-o", "private.epr")
-        assert status == 0, err
-        assert os.stat(folder / "private.epr").st_mode & 0o777 == 0o600

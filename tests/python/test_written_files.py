@@ -417,6 +417,71 @@ def test_a_dataset_is_not_made_in_a_folder_of_the_user(trace, folder, text):
     assert Path("mine/dataset.json").read_bytes() == text
 
 
+# ---- Who may read it -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_umask():
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def modes(path):
+    """Return the access rights of a file, or of all that is below a folder, and whether each is a folder."""
+    found = [path, *path.rglob("*")] if path.is_dir() else [path]
+    return {(each.is_dir(), oct(each.stat().st_mode & 0o777)) for each in found}
+
+
+@pytest.mark.parametrize(("word", "table"), EXPORTS)
+def test_an_export_is_for_its_owner(trace, folder, no_umask, word, table):
+    require(word)
+    trace.export("new", word, table=table)
+
+    assert modes(folder / "new") == {(False, "0o600")}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_method_writes_is_for_its_owner(trace, folder, no_umask, name):
+    write, path = METHODS[name]
+    write(trace, path)
+
+    assert modes(folder / path) == {(False, "0o600")}
+
+
+@pytest.mark.parametrize("verb", list(writing_verbs()))
+def test_what_a_verb_writes_is_for_its_owner(trace, folder, no_umask, verb):
+    for name in ("a.epr", "b.epr"):
+        trace.save(name)
+    Path("program.py").write_text(PROGRAM)
+    words = [word.format("mine") for word in files_of_verb(verb)]
+    path = next(Path(word) for word in words if word.startswith("mine"))
+
+    done = started(folder, "-m", "eventprof", verb, *words)
+
+    assert done.returncode == 0, done
+    assert modes(folder / path) <= {(False, "0o600"), (True, "0o700")}
+
+
+def test_a_folder_of_recordings_is_for_its_owner(folder, no_umask):
+    Path("program.py").write_text("import os\nif not os.fork(): os._exit(0)\nos.wait()\n")
+    done = started(
+        folder, "-m", "eventprof", "run", "--follow-fork", "-o", "made.eprs", "program.py"
+    )
+
+    assert done.returncode == 0, done
+    made = next(each for each in folder.iterdir() if each.is_dir())
+    assert modes(made) == {(False, "0o600"), (True, "0o700")}
+
+
+def test_a_file_of_other_rights_keeps_them(trace, folder):
+    Path("x.epr").touch(0o644)
+    Path("x.epr").chmod(0o644)
+    trace.save("x.epr", force=True)
+
+    assert modes(folder / "x.epr") == {(False, "0o644")}
+
+
 def test_counts_of_a_suite_are_not_written_over_another_file(folder):
     for text in ("mine", "{}", "[1]", '{"format": 7}'):
         Path("eventprof.counts.json").write_text(text)
@@ -472,7 +537,6 @@ OTHER_WRITERS = {
     "export/__init__.py: open": "the descriptor of output.create",
     "export/arrow.py: new_file": "the new file of output.create",
     "export/parquet.py: ParquetWriter": "the new file of output.create",
-    "export/sqlite.py: open": "the new file of output.create",
     "cli/options.py: open": "the descriptor of output.create",
     "_pypy/archive.py: open": "the descriptor of output.create",
     "files/family.py: os.link": "a recording gets a second name; an existing file stays",

@@ -148,7 +148,7 @@ def _gone(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
 
 def _mark(folder: Path) -> None:
     """Make the folder a dataset."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(output.PRIVATE_FOLDER, parents=True, exist_ok=True)
     text = json.dumps({"format": FORMAT, "tables": {**PARTIALS, **ROWS, **EVENTS}}, indent=1)
     # `check` found that the folder is empty or that the file is a dataset's.
     output.put(folder / MARK, [f"{text}\n".encode()], force=True)
@@ -249,12 +249,13 @@ def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
             _not_freed += trace._facts["events"]
         made = []
         for table, pieces in part.tables(rows=rows, events=events):
-            (work / table).mkdir(parents=True)
+            (work / table).mkdir(output.PRIVATE_FOLDER, parents=True)
             _write(pieces, work / table / name)
+            (work / table / name).chmod(output.PRIVATE)
             made.append(table)
         # "processes" comes last: without it, readers know that the conversion is not done.
         for table in sorted(made, key=lambda each: each == "processes"):
-            (folder / table).mkdir(exist_ok=True)
+            (folder / table).mkdir(output.PRIVATE_FOLDER, exist_ok=True)
             # The name is an id of the process: an existing file is an earlier conversion of it.
             (work / table / name).replace(folder / table / name)
         if not (folder / MARK).exists():  # another process had nothing to write, and removed it

@@ -77,8 +77,6 @@ def merge(traces: Iterable[Trace]) -> Trace:
         "merged": [part.metadata for part in parts],
         "processes": _processes(parts, offsets),
     }
-    for part in parts:
-        merged._rights &= part._rights
     return merged
 
 

@@ -135,15 +135,12 @@ def _open(source: str) -> Trace:
         begin = os.pread(fd, 8, 0)
         for magic, opener in _OPENERS.items():
             if begin and magic.startswith(begin[: len(magic)]):
-                trace = opener(fd, source)
-                trace._rights = mode & 0o666
-                return trace
+                return opener(fd, source)
         if begin:
             from ..importing import read
 
             found = read(fd, source)
             if found is not None:
-                found._rights = mode & 0o666
                 return found
     finally:
         os.close(fd)

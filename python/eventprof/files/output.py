@@ -1,8 +1,9 @@
 """Creates the files that eventprof writes, by one rule: what exists stays.
 
 A file that exists is replaced only if the caller passes ``force=True`` (``-f`` of a verb). A file
-appears under its name when it is complete. If writing fails, an existing file is unchanged and no
-part of the new one is left. Log files follow the same rule; store/file.c makes them.
+appears under its name when it is complete, and only its owner may read it. If writing fails, an
+existing file is unchanged and no part of the new one is left. Log files follow the same rule;
+store/file.c makes them.
 
 This module imports neither NumPy nor the tables, because `eventprof run` uses it at the end of
 programs.
@@ -20,6 +21,10 @@ from typing import NamedTuple
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: A file system without hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
+#: Only their owner may read recordings and what is made of them: they have names, paths, and
+#: arguments of the command line.
+PRIVATE = 0o600
+PRIVATE_FOLDER = 0o700
 #: The first bytes of a log file and of an archive.
 _MAGICS = (b"EVPLOG\x1a\n", b"EVPARCH\n")
 
@@ -90,7 +95,7 @@ def _exists(target: str) -> FileExistsError:
 
 @contextlib.contextmanager
 def create(
-    path: str | os.PathLike[str], force: bool = False, rights: int = 0o666
+    path: str | os.PathLike[str], force: bool = False, rights: int = PRIVATE
 ) -> Iterator[NewFile]:
     """Create a file, which gets its name when the ``with`` block ends without an exception.
 
@@ -101,7 +106,7 @@ def create(
     force : bool
         Replace an existing file, whose access rights the new one has.
     rights : int
-        The largest set of access rights.
+        The access rights of a file that did not exist, before the umask.
 
     Yields
     ------
@@ -129,13 +134,12 @@ def create(
     name = f".eventprof-{os.getpid()}-{os.urandom(4).hex()}.part"
     beside = os.path.join(os.path.dirname(real), name)
     with _errors_of(target, beside):
-        # The umask decides what other users may do.
         fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, rights)
         try:
+            mode = stat.S_IMODE((facts or os.fstat(fd)).st_mode)
             with _closing(fd):
                 yield NewFile(beside, fd)
-            if facts is not None:  # by name: a library may have made the file anew
-                os.chmod(beside, stat.S_IMODE(facts.st_mode) & rights)
+            os.chmod(beside, mode)  # by name: a library may have made the file anew
             if force:
                 os.replace(beside, real)
             else:
@@ -145,9 +149,14 @@ def create(
                 os.unlink(beside)
 
 
-def put(path: str | os.PathLike[str], parts: Iterable[bytes], force: bool = False) -> int:
+def put(
+    path: str | os.PathLike[str],
+    parts: Iterable[bytes],
+    force: bool = False,
+    rights: int = PRIVATE,
+) -> int:
     """Create a file from its parts, and return its size in bytes; errors are those of `create`."""
-    with create(path, force) as new, open(new.descriptor, "wb", closefd=False) as file:
+    with create(path, force, rights) as new, open(new.descriptor, "wb", closefd=False) as file:
         return sum(file.write(part) for part in parts)
 
 
@@ -197,7 +206,7 @@ def _name(beside: str, real: str, target: str) -> None:
         if error.errno not in _NO_LINKS:
             raise
         try:
-            os.close(os.open(real, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+            os.close(os.open(real, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
         except FileExistsError:
             raise _exists(target) from None
         try:

@@ -18,7 +18,6 @@ def save(
     recorder_metadata: dict[str, Any],
     path: str | os.PathLike[str],
     force: bool = False,
-    rights: int = 0o666,
 ) -> None:
     """Write a trace to a file; see `Trace.save`.
 
@@ -32,8 +31,6 @@ def save(
         The file; ``.epr`` is the usual suffix.
     force : bool
         Replace an existing file.
-    rights : int
-        The largest set of access rights: an archive must not be more public than its recording.
 
     Raises
     ------
@@ -44,18 +41,17 @@ def save(
     OSError
         The system refused, for instance with PermissionError; no file is left behind.
     """
-    write(lambda fd: core.save(fd, _pack(recorder_metadata)), path, force, rights)
+    write(lambda fd: core.save(fd, _pack(recorder_metadata)), path, force)
 
 
 def write(
     put: Callable[[int], None],
     path: str | os.PathLike[str],
     force: bool = False,
-    rights: int = 0o666,
 ) -> None:
     """Write an archive that `put` writes to a file descriptor; the rest is as of `save`."""
     check(path, force)
-    with output.create(path, force, rights) as new:
+    with output.create(path, force) as new:
         put(new.descriptor)
 
 

@@ -319,7 +319,7 @@ class Runs:
         try:
             folder = Path(self._config.rootpath / self._config.option.eventprof_dir)
             if not folder.exists():  # version control ignores this folder, but not one of the user
-                folder.mkdir(parents=True)
+                folder.mkdir(output.PRIVATE_FOLDER, parents=True)
                 output.put(folder / ".gitignore", [b"*\n"])
             name = re.sub(r"[^\w.=-]+", "-", item.nodeid.replace("::", "-")).strip("-")
             path = folder / f"{name[-150:]}.epr"

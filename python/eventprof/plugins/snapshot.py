@@ -79,7 +79,7 @@ class Snapshot:
         python = ".".join(map(str, sys.version_info[:3]))
         self._whole[VERSION] = {"python": python, "tests": known}
         # The constructor refuses a file that has no counts: an existing file is its own.
-        output.put(self.path, [_encode(self._whole).encode()], force=True)
+        output.put(self.path, [_encode(self._whole).encode()], force=True, rights=0o666)
 
 
 def _encode(whole: Mapping[str, Any]) -> str:

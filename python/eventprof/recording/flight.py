@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from .. import _core
 from .._words import did_you_mean
+from ..files import output
 from .arguments import choice, flag, is_bool
 from .decorate import decorate
 from .quantities import LEAST_BUFFER, parse_duration, parse_size
@@ -446,7 +447,7 @@ class FlightRecorder:
         moment = time.strftime("%Y%m%dT%H%M%S")
         name = f"flight-{os.getpid()}-{moment}-{self._number}-{word}.epr"
         try:
-            os.makedirs(self._folder, exist_ok=True)
+            os.makedirs(self._folder, output.PRIVATE_FOLDER, exist_ok=True)
             written = self._write(request, os.path.join(self._folder, name), False)
         except Exception as error:  # of the system, mostly; the program must not see it
             self._fail(request, error)

@@ -36,8 +36,6 @@ class Facts:
         #: Of a merged trace: gives what is known of its parts once their events were read.
         self._late: Callable[[], Mapping[str, Any]] | None = None
         self._file = file
-        #: The access rights of the file that it was read from, and so of one that is saved.
-        self._rights = 0o666
 
     @cached_property
     def _facts(self) -> _core._Facts:

@@ -171,13 +171,12 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
 
         Notes
         -----
-        The new file of a trace that was opened from a file has no more access rights than that
-        file. The new file appears in one step, when it is complete. Some 50 M events a second are
-        written, and other threads go on meanwhile.
+        Only its owner may read the new file. It appears in one step, when it is complete. Some 50 M
+        events a second are written, and other threads go on meanwhile.
         """
         from ..files.saving import save
 
-        save(self._core, self._recorder_metadata, path, force, self._rights)
+        save(self._core, self._recorder_metadata, path, force)
 
     def __reduce__(self) -> tuple[Callable[..., Trace], tuple[Any, ...]]:
         """Put an archive of the trace into a pickle: about 1 byte an event."""
