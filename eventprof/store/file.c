@@ -144,10 +144,10 @@ with_number(const char *pattern)
 }
 
 static bool
-wants_unused_name(const char *pattern)
+has_directive(const char *pattern, char letter)
 {
     for (const char *at = pattern; *at != 0; at += 1 + (*at == '%' && at[1] != 0)) {
-        if (at[0] == '%' && at[1] == 'u') {
+        if (at[0] == '%' && at[1] == letter) {
             return true;
         }
     }
@@ -208,10 +208,11 @@ fill_kind_table(ep_file_kind table[EP_KIND_COUNT])
 static ep_status
 open_as_asked(ep_file *file, const ep_file_options *options, char **temporary)
 {
-    if (wants_unused_name(options->path)) {
+    if (has_directive(options->path, 'u')) {
         return open_unused(file, options->path, true);
     }
-    if (options->unused) {
+    /* A process that was forked has a file already when it starts another Python by exec. */
+    if (options->unused || (!options->replace && has_directive(options->path, 'p'))) {
         char *pattern = with_number(options->path);
         ep_status status = pattern != NULL ? open_unused(file, pattern, false) : EP_NOMEM;
         int os_error = errno;
@@ -260,7 +261,7 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
     file->dropped_sequence = UINT64_MAX;
     file->unit = ep_os_page_bytes();
     file->packs = options->packs;
-    file->in_family = wants_unused_name(options->child_path);
+    file->in_family = has_directive(options->child_path, 'u');
     file->head_bytes = (EP_FILE_METADATA_OFFSET + options->metadata_bytes + file->unit - 1) &
                        ~(file->unit - 1);
     file->path = expand(options->path, ep_os_process_id(), 1);

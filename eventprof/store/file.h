@@ -21,7 +21,8 @@ typedef struct ep_file_options {
     const char *path;
     const char *child_path;            /* of forked children */
     bool replace;                      /* replace an existing regular file, when the new one is made */
-    bool unused;                       /* take the first unused name, also if the path has no %u */
+    /* Take the first unused name, also if the path has no %u; so it is with %p if nothing is replaced. */
+    bool unused;
     bool packs;                        /* its chunks may be packed */
     const char *metadata;              /* JSON */
     size_t metadata_bytes;

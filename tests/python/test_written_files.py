@@ -325,6 +325,23 @@ def test_the_environment_keeps_what_exists(folder, env, name):
     assert Path(name).read_bytes() != MINE
 
 
+def test_a_python_that_a_forked_child_becomes_has_a_file_of_its_own(folder):
+    """subprocess forks where there is a preexec_fn, so that the child has a file before its exec."""
+    Path("program.py").write_text(
+        "import os, subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', ''], preexec_fn=int)\n"
+        "child.wait()\nprint(os.getpid(), child.pid)\n"
+    )
+    done = started(folder, "-m", "eventprof", "run", "-q", "-o", "x-%p.epr", "program.py")
+
+    assert done.stderr == ""
+    parent, child = done.stdout.split()
+    names = {f"x-{parent}.epr", f"x-{child}.epr", f"x-{child}-2.epr"}
+    assert {name for name in os.listdir(folder) if name.endswith(".epr")} == names
+    for name in names:
+        assert eventprof.open(name).verify().ok
+
+
 def test_counts_of_a_run_keep_what_exists(folder):
     Path("program.py").write_text("open('later.txt', 'w').write('mine')\n")
     count = ["-m", "eventprof", "run", "--count", "-o"]
