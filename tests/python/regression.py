@@ -90,6 +90,41 @@ EXPLAINED = [
         "That Python is recorded, too.",
     ),
     (
+        "test.test_capi.test_mem.*.test_set_nomemory",
+        "The case starts a Python in which no memory can be allocated. That Python is recorded, too, and for each callback "
+        "of sys.monitoring the interpreter itself allocates, and raises MemoryError where it cannot: with any tool.",
+    ),
+    (
+        "test.test_dis.Dis*",
+        "The case asserts that instructions are specialised. Those that are monitored are not, under cProfile neither.",
+    ),
+    (
+        "test.test_opcache.*",
+        "As those of test_dis: an instruction that is monitored is not specialised.",
+    ),
+    (
+        "test.test_profile.ProfileTest.test_*",
+        "Two profilers in one Python. Where calls are monitored at the place of sys.setprofile(), the interpreter reports "
+        "the return of that call to the function that it has just set, and `profile` asserts that there is no such return; "
+        "the cases that fail under cProfile, too, set a profiler of their own in place of it.",
+    ),
+    (
+        "test.test_cprofile.*",
+        "As those of test_profile.",
+    ),
+    (
+        "test.test_pdb.*",
+        "From 3.13 on pdb stops at the line after set_trace() if that line is monitored already, under cProfile, too.",
+    ),
+    (
+        "test.test_doctest.test_doctest.test_pdb_set_trace*",
+        "As those of test_pdb.",
+    ),
+    (
+        "test.test_pathlib.WalkTests.test_walk_above_recursion_limit",
+        "The case allows 40 frames, and `eventprof run` has some below the program, as `python -m cProfile` has.",
+    ),
+    (
         "test.test_code.Co*",
         "The case asserts that a code object is freed. Code that was called while it was recorded is kept: its address is "
         "the name of the function.",
