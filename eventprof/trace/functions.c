@@ -7,20 +7,28 @@
 #include "memory.h"
 #include "names.h"
 
+/* name_ids: of the rows. key: an ep_name. */
 static bool
-same_text(const ep_name *a, const ep_name *b)
+has_text(const void *name_ids, size_t row, const void *key)
 {
+    const ep_name *a = ep_name_get(((const uint32_t *)name_ids)[row]), *b = key;
     return a->qualname == b->qualname && a->module == b->module && a->file == b->file &&
            a->line == b->line && a->kind == b->kind;
 }
 
-static size_t
+static uint64_t
 text_hash(const ep_name *name)
 {
     uint64_t hash = name->qualname * UINT64_C(0x9E3779B97F4A7C15);
     hash = (hash ^ name->module) * UINT64_C(0xC2B2AE3D27D4EB4F);
     hash = (hash ^ name->file ^ (uint64_t)(uint32_t)name->line << 32) * UINT64_C(0x165667B19E3779F9);
-    return (size_t)(hash >> 20);
+    return hash >> 20;
+}
+
+static uint64_t
+hash_of_row(const void *name_ids, size_t row)
+{
+    return text_hash(ep_name_get(((const uint32_t *)name_ids)[row]));
 }
 
 #define UNSEEN (-2)    /* in the maps while they are made: no row mentioned it yet */
@@ -37,20 +45,21 @@ function_of(ep_functions_builder *b, uint32_t name_id)
     if (*known != UNSEEN) {
         return *known;
     }
+    if (!ep_hash_index_reserve(&b->by_text, hash_of_row, b->result.name_id)) {
+        return NO_MEMORY;
+    }
     const ep_name *name = ep_name_get(name_id);
-    size_t slot = text_hash(name);
-    for (; b->slots[slot & b->mask] != 0; slot++) {
-        uint32_t row = b->slots[slot & b->mask] - 1;
-        if (same_text(ep_name_get(b->result.name_id[row]), name)) {
-            return *known = (int32_t)row;
-        }
+    uint32_t *slot =
+        ep_hash_index_slot(&b->by_text, text_hash(name), has_text, b->result.name_id, name);
+    if (*slot != 0) {
+        return *known = (int32_t)*slot - 1;
     }
     if (!ep_grow((void **)&b->result.name_id, &b->capacity, b->result.count + 1,
                  sizeof *b->result.name_id)) {
         return NO_MEMORY;
     }
-    b->result.name_id[b->result.count++] = name_id;
-    b->slots[slot & b->mask] = (uint32_t)b->result.count;
+    b->result.name_id[b->result.count] = name_id;
+    ep_hash_index_add(&b->by_text, slot, b->result.count++);
     return *known = (int32_t)b->result.count - 1;
 }
 
@@ -102,7 +111,7 @@ ep_functions_add(ep_functions_builder *b, const ep_columns *columns, size_t from
 ep_status
 ep_functions_begin(ep_functions_builder *b, const ep_trace_thread *threads, size_t thread_count)
 {
-    *b = (ep_functions_builder){.mask = 1023};
+    *b = (ep_functions_builder){0};
     ep_id_map *map = &b->result.map;
     map->site_count = ep_site_count();
     map->name_count = ep_name_count();
@@ -110,12 +119,8 @@ ep_functions_begin(ep_functions_builder *b, const ep_trace_thread *threads, size
     map->site_caller = ep_realloc(NULL, map->site_count, sizeof *map->site_caller);
     map->site_line = ep_realloc(NULL, map->site_count, sizeof *map->site_line);
     map->name_function = ep_realloc(NULL, map->name_count, sizeof *map->name_function);
-    while (b->mask < map->name_count * 2) {
-        b->mask = b->mask * 2 + 1;
-    }
-    b->slots = ep_calloc(b->mask + 1, sizeof *b->slots);
     if (map->site_function == NULL || map->site_caller == NULL || map->site_line == NULL ||
-        map->name_function == NULL || b->slots == NULL) {
+        map->name_function == NULL) {
         return EP_NOMEM;
     }
     for (size_t i = 0; i < map->site_count; i++) {
@@ -156,7 +161,7 @@ void
 ep_functions_drop(ep_functions_builder *b)
 {
     ep_functions_clear(&b->result);
-    free(b->slots);
+    ep_hash_index_free(&b->by_text);
     *b = (ep_functions_builder){0};
 }
 

@@ -2,6 +2,7 @@
 #ifndef EP_FUNCTIONS_H
 #define EP_FUNCTIONS_H
 
+#include "hash_index.h"
 #include "types.h"
 
 struct ep_decoded;
@@ -25,8 +26,7 @@ void ep_functions_clear(ep_functions *functions);
 typedef struct ep_functions_builder {
     ep_functions result;
     size_t capacity;         /* of result.name_id */
-    uint32_t *slots;         /* function row + 1 by text; 0: empty */
-    size_t mask;
+    ep_hash_index by_text;   /* rows of result.name_id, by the texts of the name */
 } ep_functions_builder;
 
 /* All ids of the events must be interned already. Returns: new (ep_functions_drop, also after a failure).
