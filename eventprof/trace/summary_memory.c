@@ -1,6 +1,7 @@
 /* Memory over time, and blocks by function, site or stack. summary.c has the sums by function and by
  * call. */
 #include "array.h"
+#include "hash_index.h"
 #include "summary.h"
 
 /* ---- Changes --------------------------------------------------------------------------------- */
@@ -177,58 +178,44 @@ ep_summary_peak(const ep_blocks *blocks, unsigned domains)
 
 /* ---- Stacks ---------------------------------------------------------------------------------- */
 
-/* (parent, site) -> stack, while stacks are found. Slots hold 1 + stack, or 0; at most half do. */
+/* (parent, site) -> stack, while stacks are found. */
 typedef struct stack_table {
     ep_stacks stacks;
     size_t parent_capacity;
     size_t site_capacity;
-    uint32_t *slots;
-    size_t mask;
+    ep_hash_index by_key;
 } stack_table;
+
+typedef struct stack_key {
+    int32_t parent;
+    uint32_t site;
+} stack_key;
 
 static void
 stack_table_clear(stack_table *table)
 {
-    free(table->slots);
+    ep_hash_index_free(&table->by_key);
     ep_stacks_clear(&table->stacks);
 }
 
-static size_t
-stack_slot(const stack_table *table, int32_t parent, uint32_t site)
+static uint64_t
+hash_of_stack(const void *stacks, size_t row)
 {
-    uint64_t key = (uint64_t)(uint32_t)parent << 32 | site;
-    size_t at = (size_t)((key ^ key >> 29) * UINT64_C(0x9e3779b97f4a7c15) >> 32) & table->mask;
-    for (; table->slots[at] != 0; at = (at + 1) & table->mask) {
-        uint32_t stack = table->slots[at] - 1;
-        if (table->stacks.parent[stack] == parent && table->stacks.site[stack] == site) {
-            break;
-        }
-    }
-    return at;
+    const ep_stacks *in = stacks;
+    return ep_hash_words((uint32_t)in->parent[row], in->site[row]);
 }
 
-/* Twice the slots, or the first ones. */
-static EP_COLD EP_CHECKED ep_status
-stack_table_grow(stack_table *table)
+static bool
+stack_has_key(const void *stacks, size_t row, const void *key)
 {
-    size_t capacity = table->slots != NULL ? (table->mask + 1) * 2 : 1024;
-    uint32_t *slots = ep_array_new_zeroed(capacity, sizeof *slots);
-    if (slots == NULL) {
-        return EP_NOMEM;
-    }
-    free(table->slots);
-    table->slots = slots;
-    table->mask = capacity - 1;
-    for (size_t stack = 0; stack < table->stacks.count; stack++) {
-        size_t at = stack_slot(table, table->stacks.parent[stack], table->stacks.site[stack]);
-        slots[at] = (uint32_t)stack + 1;
-    }
-    return EP_OK;
+    const ep_stacks *in = stacks;
+    const stack_key *wanted = key;
+    return in->parent[row] == wanted->parent && in->site[row] == wanted->site;
 }
 
-/* Makes a stack in the empty slot `at`. */
+/* Makes a stack in the free slot. */
 static EP_CHECKED ep_status
-stack_add(stack_table *table, size_t at, int32_t parent, uint32_t site)
+stack_add(stack_table *table, uint32_t *slot, int32_t parent, uint32_t site)
 {
     ep_stacks *stacks = &table->stacks;
     size_t wanted = stacks->count + 1;
@@ -240,9 +227,9 @@ stack_add(stack_table *table, size_t at, int32_t parent, uint32_t site)
     }
     stacks->parent[stacks->count] = parent;
     stacks->site[stacks->count] = site;
+    ep_hash_index_add(&table->by_key, slot, stacks->count);
     stacks->count = wanted;
-    table->slots[at] = (uint32_t)wanted;
-    return wanted * 2 > table->mask ? stack_table_grow(table) : EP_OK;
+    return EP_OK;
 }
 
 static EP_CHECKED ep_status
@@ -252,15 +239,16 @@ find_stacks(stack_table *table, const ep_calls *calls)
     for (size_t call = 0; call < calls->count; call++) {
         int32_t parent = calls->parent[call] >= 0 ? call_stack[calls->parent[call]] : -1;
         uint32_t site = ep_call_site(calls, call);
-        size_t at = stack_slot(table, parent, site);
-        if (table->slots[at] != 0) {
-            call_stack[call] = (int32_t)table->slots[at] - 1;
-        } else {
-            call_stack[call] = (int32_t)table->stacks.count;
-            if (stack_add(table, at, parent, site) != EP_OK) {
-                return EP_NOMEM;
-            }
+        if (!ep_hash_index_reserve(&table->by_key, hash_of_stack, &table->stacks)) {
+            return EP_NOMEM;
         }
+        uint32_t *slot =
+            ep_hash_index_slot(&table->by_key, ep_hash_words((uint32_t)parent, site), stack_has_key,
+                               &table->stacks, &(stack_key){parent, site});
+        if (*slot == 0 && stack_add(table, slot, parent, site) != EP_OK) {
+            return EP_NOMEM;
+        }
+        call_stack[call] = (int32_t)*slot - 1;
     }
     return EP_OK;
 }
@@ -270,13 +258,12 @@ ep_summary_stacks(const ep_calls *calls, ep_stacks *out)
 {
     stack_table table = {0};
     table.stacks.call_stack = ep_array_new(calls->count, sizeof *table.stacks.call_stack);
-    if (table.stacks.call_stack == NULL || stack_table_grow(&table) != EP_OK ||
-        find_stacks(&table, calls) != EP_OK) {
+    if (table.stacks.call_stack == NULL || find_stacks(&table, calls) != EP_OK) {
         stack_table_clear(&table);
         return EP_NOMEM;
     }
     *out = table.stacks;
-    free(table.slots);
+    ep_hash_index_free(&table.by_key);
     return EP_OK;
 }
 
