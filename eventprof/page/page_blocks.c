@@ -4,6 +4,7 @@
 
 #include "array.h"
 #include "endings.h"
+#include "hash_index.h"
 #include "memory.h"
 #include "page.h"
 
@@ -87,13 +88,11 @@ take_candidates(ep_page *page)
 
 /* ---- Charges --------------------------------------------------------------------------------- */
 
-/* Open addressing, half empty at least. */
 typedef struct charge_finder {
     ep_page *page;
-    size_t capacity;    /* of charges */
-    size_t mask;        /* of slots, whose number is a power of two */
-    uint32_t *slots;    /* charges + 1; 0: free */
-    int32_t last;       /* what was found last: often it is wanted again */
+    size_t capacity;          /* of charges */
+    ep_hash_index by_key;     /* of page->charges */
+    int32_t last;             /* what was found last: often it is wanted again */
 } charge_finder;
 
 static bool
@@ -102,34 +101,20 @@ is_same(const ep_page_charge *a, const ep_page_charge *b)
     return a->function == b->function && a->line == b->line && a->own == b->own;
 }
 
-static size_t
-slot_of(const charge_finder *finder, const ep_page_charge *wanted)
+static bool
+has_key(const void *charges, size_t row, const void *key)
 {
-    uint64_t hash = (uint64_t)(uint32_t)wanted->function * UINT64_C(0x9E3779B97F4A7C15);
-    hash = (hash ^ (uint32_t)wanted->line) * UINT64_C(0xC2B2AE3D27D4EB4F);
-    hash = (hash ^ (uint32_t)wanted->own) * UINT64_C(0x165667B19E3779F9);
-    size_t slot = (size_t)(hash >> 32) & finder->mask;
-    while (finder->slots[slot] != 0 && !is_same(&finder->page->charges[finder->slots[slot] - 1], wanted)) {
-        slot = (slot + 1) & finder->mask;
-    }
-    return slot;
+    return is_same((const ep_page_charge *)charges + row, key);
 }
 
-static EP_CHECKED bool
-double_slots(charge_finder *finder)
+static uint64_t
+hash_of(const void *charges, size_t row)
 {
-    size_t count = finder->slots != NULL ? 2 * (finder->mask + 1) : 64;
-    uint32_t *slots = ep_calloc(count, sizeof *slots);
-    if (slots == NULL) {
-        return false;
-    }
-    free(finder->slots);
-    finder->slots = slots;
-    finder->mask = count - 1;
-    for (size_t charge = 0; charge < finder->page->charge_count; charge++) {
-        slots[slot_of(finder, &finder->page->charges[charge])] = (uint32_t)charge + 1;
-    }
-    return true;
+    const ep_page_charge *charge = (const ep_page_charge *)charges + row;
+    uint64_t hash = (uint64_t)(uint32_t)charge->function * UINT64_C(0x9E3779B97F4A7C15);
+    hash = (hash ^ (uint32_t)charge->line) * UINT64_C(0xC2B2AE3D27D4EB4F);
+    hash = (hash ^ (uint32_t)charge->own) * UINT64_C(0x165667B19E3779F9);
+    return hash >> 32;
 }
 
 /* Returns: the number; -1: no memory. */
@@ -140,19 +125,20 @@ find_charge(charge_finder *finder, const ep_page_charge *wanted)
     if (finder->last >= 0 && is_same(&page->charges[finder->last], wanted)) {
         return finder->last;
     }
-    if ((finder->slots == NULL || 2 * page->charge_count > finder->mask) && !double_slots(finder)) {
+    if (!ep_hash_index_reserve(&finder->by_key, hash_of, page->charges)) {
         return -1;
     }
-    size_t slot = slot_of(finder, wanted);
-    if (finder->slots[slot] == 0) {
+    uint32_t *slot =
+        ep_hash_index_slot(&finder->by_key, hash_of(wanted, 0), has_key, page->charges, wanted);
+    if (*slot == 0) {
         if (!ep_grow_raw((void **)&page->charges, &finder->capacity, page->charge_count + 1,
                          sizeof *page->charges)) {
             return -1;
         }
-        page->charges[page->charge_count++] = *wanted;
-        finder->slots[slot] = (uint32_t)page->charge_count;
+        page->charges[page->charge_count] = *wanted;
+        ep_hash_index_add(&finder->by_key, slot, page->charge_count++);
     }
-    finder->last = (int32_t)finder->slots[slot] - 1;
+    finder->last = (int32_t)*slot - 1;
     return finder->last;
 }
 
@@ -329,7 +315,7 @@ ep_page_take_blocks(ep_page *page, const ep_page_wanted *wanted)
     page->charge_of = ep_array_new(page->block_count, sizeof *page->charge_of);
     charge_finder finder = {.page = page, .last = -1};
     status = page->charge_of != NULL ? take_events(&finder, wanted) : EP_NOMEM;
-    free(finder.slots);
+    ep_hash_index_free(&finder.by_key);
     if (status == EP_OK) {
         status = number_places(page);
     }
