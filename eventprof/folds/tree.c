@@ -415,8 +415,6 @@ open_tables(ep_tree *tree)
         tree->work[kind] = work_of(kind, tree->lock_kinds);
         tree->domain_of[kind] = ep_kinds[kind].domain;
     }
-    tree->place_mask = 4095;
-    tree->place_slots = ep_array_new_zeroed(tree->place_mask + 1, sizeof *tree->place_slots);
     tree->place_of_site =
         ep_array_new_zeroed(tree->facts.map->site_count + 1, sizeof *tree->place_of_site);
     tree->known_children = ep_array_new(EP_TREE_KNOWN, sizeof *tree->known_children);
@@ -425,15 +423,15 @@ open_tables(ep_tree *tree)
     tree->thread_sums = ep_calloc(tree->facts.thread_count, sizeof *tree->thread_sums);
     tree->bins = ep_calloc(EP_TREE_BINS, sizeof *tree->bins);
     tree->bin_end_ns = ep_bin_start(tree->facts.length_ns, EP_TREE_BINS, 1);
-    if (tree->place_slots == NULL || tree->place_of_site == NULL || tree->known_children == NULL ||
+    if (tree->place_of_site == NULL || tree->known_children == NULL ||
         tree->known_leaves == NULL || tree->threads == NULL || tree->thread_sums == NULL ||
         tree->bins == NULL ||
-        ep_tree_pair_open(&tree->children, 4096) != EP_OK ||
-        ep_tree_pair_open(&tree->leaf_map, 4096) != EP_OK ||
-        ep_tree_pair_open(&tree->origin_map, 4096) != EP_OK ||
+        ep_hash_index_open(&tree->children, EP_TREE_FIRST_ROWS) != EP_OK ||
+        ep_hash_index_open(&tree->leaf_map, EP_TREE_FIRST_ROWS) != EP_OK ||
+        ep_hash_index_open(&tree->origin_map, EP_TREE_FIRST_ROWS) != EP_OK ||
         ep_live_open(&tree->by_address) != EP_OK ||
         !ep_grow((void **)&tree->origins, &tree->origin_capacity, 1, sizeof *tree->origins) ||
-        (tree->with_lengths && ep_tree_pair_open(&tree->length_map, 4096) != EP_OK) ||
+        (tree->with_lengths && ep_hash_index_open(&tree->length_map, EP_TREE_FIRST_ROWS) != EP_OK) ||
         ep_tenure_clocks_open(&tree->clocks, tree->facts.thread_process, tree->facts.thread_count) !=
             EP_OK ||
         !ep_grow((void **)&tree->leaves, &tree->leaf_capacity, 1, sizeof *tree->leaves)) {
@@ -630,16 +628,16 @@ tree_clear(ep_fold *fold)
     free(tree->nodes);
     free(tree->leaves);
     free(tree->places);
-    free(tree->children.slots);
-    free(tree->leaf_map.slots);
-    free(tree->length_map.slots);
+    ep_hash_index_free(&tree->children);
+    ep_hash_index_free(&tree->leaf_map);
+    ep_hash_index_free(&tree->length_map);
     free(tree->lengths);
     free(tree->place_of_site);
-    free(tree->place_slots);
+    ep_hash_index_free(&tree->place_map);
     free(tree->known_children);
     free(tree->known_leaves);
     free(tree->origins);
-    free(tree->origin_map.slots);
+    ep_hash_index_free(&tree->origin_map);
     ep_live_clear(&tree->by_address);
     free(tree->late);
     free(tree->endings);

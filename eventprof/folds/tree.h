@@ -19,6 +19,7 @@
 
 #include "endings.h"
 #include "fold.h"
+#include "hash_index.h"
 #include "live_blocks.h"
 #include "tenures.h"
 
@@ -60,12 +61,6 @@ typedef struct ep_tree_leaf {
 typedef struct ep_tree_origin {
     uint32_t leaf, owner;
 } ep_tree_origin;
-
-/* (u32, u32) -> index + 1 of the row that begins with the two. */
-typedef struct ep_pair_map {
-    uint32_t *slots;
-    size_t mask, used;
-} ep_pair_map;
 
 /* Two caches of what an event needs, by its node and its site: the node's child, and its leaf with an
  * origin. An entry is taken over by the next pair that has the same hash. */
@@ -143,19 +138,18 @@ typedef struct ep_tree {
 
     /* while it runs */
     ep_fold_facts facts;
-    ep_pair_map children, leaf_map;    /* (parent, place) -> node; (node, place) -> leaf */
-    ep_pair_map length_map;   /* (function, bin) -> length */
+    ep_hash_index children, leaf_map;    /* nodes by (parent, place); leaves by (node, place) */
+    ep_hash_index length_map;   /* lengths by (function, bin) */
     bool failed;              /* out of memory where no status is returned */
     uint32_t *place_of_site;  /* place + 1; 0: not looked up yet */
     ep_tree_known_child *known_children;    /* EP_TREE_KNOWN long */
     ep_tree_known_leaf *known_leaves;       /* as long */
-    uint32_t *place_slots;    /* place + 1, by hash */
-    size_t place_mask;
+    ep_hash_index place_map;  /* places, by all that they are */
     struct ep_tree_thread *threads;
     ep_live_blocks by_address;
     ep_tree_origin *origins;        /* [0] is none */
     size_t origin_count, origin_capacity, origin_limit;
-    ep_pair_map origin_map;         /* (leaf, owner) -> origin */
+    ep_hash_index origin_map;       /* origins by (leaf, owner) */
     struct ep_tree_block *late;     /* blocks whose free was logged too late */
     size_t late_count, late_capacity;
     ep_tenure_clocks clocks;

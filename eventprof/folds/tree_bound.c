@@ -170,8 +170,7 @@ rebuild_leaves(ep_tree *tree, rebuilding *r, uint32_t other)
         }
         if (!ep_grow_raw((void **)&r->tree.leaves, &r->tree.leaf_capacity, r->tree.leaf_count + 1,
                          sizeof *from) ||
-            PAIR_PUT(&r->tree.leaf_map, r->tree.leaves, node, place, (uint32_t)r->tree.leaf_count + 1) !=
-                EP_OK) {
+            PAIR_PUT(&r->tree.leaf_map, r->tree.leaves, node, place, r->tree.leaf_count) != EP_OK) {
             return EP_NOMEM;
         }
         r->leaf_to[i] = (uint32_t)r->tree.leaf_count++;
@@ -190,8 +189,7 @@ renumber_origins(ep_tree *tree, rebuilding *r)
         ep_tree_origin *origin = &r->tree.origins[i];
         *origin = (ep_tree_origin){r->leaf_to[tree->origins[i].leaf], tree->origins[i].owner};
         if (PAIR_FIND(&r->tree.origin_map, r->tree.origins, origin->leaf, origin->owner) == 0 &&
-            PAIR_PUT(&r->tree.origin_map, r->tree.origins, origin->leaf, origin->owner, (uint32_t)i + 1) !=
-                EP_OK) {
+            PAIR_PUT(&r->tree.origin_map, r->tree.origins, origin->leaf, origin->owner, i) != EP_OK) {
             return EP_NOMEM;
         }
     }
@@ -229,9 +227,9 @@ ep_tree_shrink(ep_tree *tree)
     ep_status status = other != UINT32_MAX && r.node_to != NULL && r.leaf_to != NULL && r.keep != NULL
                            ? EP_OK
                            : EP_NOMEM;
-    status = status != EP_OK ? status : ep_tree_pair_open(&r.tree.children, 4096);
-    status = status != EP_OK ? status : ep_tree_pair_open(&r.tree.leaf_map, 4096);
-    status = status != EP_OK ? status : ep_tree_pair_open(&r.tree.origin_map, 4096);
+    status = status != EP_OK ? status : ep_hash_index_open(&r.tree.children, EP_TREE_FIRST_ROWS);
+    status = status != EP_OK ? status : ep_hash_index_open(&r.tree.leaf_map, EP_TREE_FIRST_ROWS);
+    status = status != EP_OK ? status : ep_hash_index_open(&r.tree.origin_map, EP_TREE_FIRST_ROWS);
     status = status != EP_OK ? status : choose_nodes(tree, r.keep);
     if (status == EP_OK &&
         (!ep_grow((void **)&r.tree.leaves, &r.tree.leaf_capacity, 1, sizeof *r.tree.leaves) ||
@@ -268,10 +266,10 @@ ep_tree_shrink(ep_tree *tree)
     }
     free(r.tree.nodes);
     free(r.tree.leaves);
-    free(r.tree.children.slots);
-    free(r.tree.leaf_map.slots);
+    ep_hash_index_free(&r.tree.children);
+    ep_hash_index_free(&r.tree.leaf_map);
     free(r.tree.origins);
-    free(r.tree.origin_map.slots);
+    ep_hash_index_free(&r.tree.origin_map);
     free(r.node_to);
     free(r.leaf_to);
     free(r.keep);

@@ -5,94 +5,59 @@
 #include "memory.h"
 #include "tree_parts.h"
 
-ep_status
-ep_tree_pair_open(ep_pair_map *map, size_t capacity)
+static uint64_t
+hash_of_pair(const void *rows, size_t row)
 {
-    *map = (ep_pair_map){.mask = capacity - 1};
-    map->slots = ep_array_new_zeroed(capacity, sizeof *map->slots);
-    return map->slots != NULL ? EP_OK : EP_NOMEM;
-}
-
-static void
-put_into(ep_pair_map *map, uint32_t a, uint32_t b, uint32_t index)
-{
-    size_t at = pair_home(a, b, map->mask);
-    while (map->slots[at] != 0) {
-        at = (at + 1) & map->mask;
-    }
-    map->slots[at] = index;
+    ep_pair pair = pair_of(rows, row);
+    return ep_hash_words(pair.a, pair.b);
 }
 
 ep_status
-ep_tree_pair_put(ep_pair_map *map, const void *rows, size_t stride, uint32_t a, uint32_t b,
-                 uint32_t index)
+ep_tree_pair_put(ep_hash_index *map, ep_pair_rows rows, uint32_t a, uint32_t b, size_t row)
 {
-    if (EP_UNLIKELY(map->used * 8 > map->mask * 5)) {
-        ep_pair_map larger;
-        if (ep_tree_pair_open(&larger, (map->mask + 1) * 2) != EP_OK) {
-            return EP_NOMEM;
-        }
-        for (size_t i = 0; i <= map->mask; i++) {
-            uint32_t key[2], of = map->slots[i];
-            if (of != 0) {
-                memcpy(key, (const char *)rows + (of - 1) * stride, sizeof key);
-                put_into(&larger, key[0], key[1], of);
-            }
-        }
-        larger.used = map->used;
-        free(map->slots);
-        *map = larger;
+    if (!ep_hash_index_reserve(map, hash_of_pair, &rows)) {
+        return EP_NOMEM;
     }
-    put_into(map, a, b, index);
-    map->used++;
+    ep_pair pair = {a, b};
+    ep_hash_index_add(map, ep_hash_index_slot(map, ep_hash_words(a, b), pair_is, &rows, &pair), row);
     return EP_OK;
 }
 
-static size_t
-place_slot(const ep_tree *tree, const ep_place *place)
+static uint64_t
+hash_of_place(const void *places, size_t row)
 {
+    const ep_place *place = (const ep_place *)places + row;
     uint64_t hash = ((uint64_t)(uint32_t)place->function << 32 | (uint32_t)place->line) *
                         UINT64_C(0x9e3779b97f4a7c15) ^
                     (uint64_t)(uint32_t)place->caller * UINT64_C(0xc2b2ae3d27d4eb4f);
-    size_t at = (size_t)(hash ^ hash >> 29) & tree->place_mask;
-    for (; tree->place_slots[at] != 0; at = (at + 1) & tree->place_mask) {
-        const ep_place *other = &tree->places[tree->place_slots[at] - 1];
-        if (other->function == place->function && other->caller == place->caller &&
-            other->line == place->line) {
-            break;
-        }
-    }
-    return at;
+    return hash ^ hash >> 29;
+}
+
+static bool
+is_place(const void *places, size_t row, const void *key)
+{
+    const ep_place *place = (const ep_place *)places + row, *wanted = key;
+    return place->function == wanted->function && place->caller == wanted->caller &&
+           place->line == wanted->line;
 }
 
 uint32_t
 ep_tree_place_of(ep_tree *tree, const ep_place *place)
 {
-    size_t at = place_slot(tree, place);
-    if (tree->place_slots[at] != 0) {
-        return tree->place_slots[at] - 1;
-    }
-    if (!ep_grow_raw((void **)&tree->places, &tree->place_capacity, tree->place_count + 1,
-                     sizeof *tree->places)) {
+    if (!ep_hash_index_reserve(&tree->place_map, hash_of_place, tree->places)) {
         return UINT32_MAX;
     }
-    if (tree->place_count * 2 > tree->place_mask) {
-        size_t capacity = (tree->place_mask + 1) * 2;
-        uint32_t *slots = ep_array_new_zeroed(capacity, sizeof *slots);
-        if (slots == NULL) {
+    uint32_t *slot =
+        ep_hash_index_slot(&tree->place_map, hash_of_place(place, 0), is_place, tree->places, place);
+    if (*slot == 0) {
+        if (!ep_grow_raw((void **)&tree->places, &tree->place_capacity, tree->place_count + 1,
+                         sizeof *tree->places)) {
             return UINT32_MAX;
         }
-        free(tree->place_slots);
-        tree->place_slots = slots;
-        tree->place_mask = capacity - 1;
-        for (size_t i = 0; i < tree->place_count; i++) {
-            slots[place_slot(tree, &tree->places[i])] = (uint32_t)i + 1;
-        }
-        at = place_slot(tree, place);
+        tree->places[tree->place_count] = *place;
+        ep_hash_index_add(&tree->place_map, slot, tree->place_count++);
     }
-    tree->places[tree->place_count] = *place;
-    tree->place_slots[at] = (uint32_t)++tree->place_count;
-    return (uint32_t)tree->place_count - 1;
+    return *slot - 1;
 }
 
 uint32_t
@@ -118,7 +83,7 @@ ep_tree_new_length(ep_tree *tree, int32_t function, uint32_t bin, uint64_t calls
     if (!ep_grow_raw((void **)&tree->lengths, &tree->length_capacity, tree->length_count + 1,
                      sizeof *tree->lengths) ||
         PAIR_PUT(&tree->length_map, tree->lengths, (uint32_t)function, bin,
-                 (uint32_t)tree->length_count + 1) != EP_OK) {
+                 tree->length_count) != EP_OK) {
         tree->failed = true;
         return;
     }
@@ -136,7 +101,7 @@ ep_tree_add_node(ep_tree *tree, uint32_t parent, uint32_t place)
 {
     if (!ep_grow_raw((void **)&tree->nodes, &tree->node_capacity, tree->node_count + 1,
                      sizeof *tree->nodes) ||
-        PAIR_PUT(&tree->children, tree->nodes, parent, place, (uint32_t)tree->node_count + 1) != EP_OK) {
+        PAIR_PUT(&tree->children, tree->nodes, parent, place, tree->node_count) != EP_OK) {
         return EP_NOMEM;
     }
     tree->nodes[tree->node_count++] =
@@ -150,7 +115,7 @@ ep_tree_add_leaf(ep_tree *tree, uint32_t node, uint32_t place)
     if (tree->leaf_count >= UINT32_MAX - 1 ||
         !ep_grow_raw((void **)&tree->leaves, &tree->leaf_capacity, tree->leaf_count + 1,
                      sizeof *tree->leaves) ||
-        PAIR_PUT(&tree->leaf_map, tree->leaves, node, place, (uint32_t)tree->leaf_count + 1) != EP_OK) {
+        PAIR_PUT(&tree->leaf_map, tree->leaves, node, place, tree->leaf_count) != EP_OK) {
         return 0;
     }
     uint32_t index = (uint32_t)tree->leaf_count++;
@@ -249,13 +214,14 @@ drop_origins(ep_tree *tree)
     tree->origin_count = count;
     free(to);
     free(kept);
-    memset(tree->origin_map.slots, 0, (tree->origin_map.mask + 1) * sizeof *tree->origin_map.slots);
-    tree->origin_map.used = 0;
+    ep_hash_index_empty(&tree->origin_map);
+    ep_pair_rows rows = {tree->origins, sizeof *tree->origins};
     for (size_t i = 1; i < count; i++) {
-        const ep_tree_origin *origin = &tree->origins[i];
-        if (PAIR_FIND(&tree->origin_map, tree->origins, origin->leaf, origin->owner) == 0) {
-            put_into(&tree->origin_map, origin->leaf, origin->owner, (uint32_t)i + 1);
-            tree->origin_map.used++;
+        ep_pair pair = pair_of(&rows, i);
+        uint64_t hash = ep_hash_words(pair.a, pair.b);
+        uint32_t *slot = ep_hash_index_slot(&tree->origin_map, hash, pair_is, &rows, &pair);
+        if (*slot == 0) {
+            ep_hash_index_add(&tree->origin_map, slot, i);    /* there is room: no more than before */
         }
     }
     ep_tree_forget_known(tree);
@@ -280,7 +246,7 @@ ep_tree_find_origin(ep_tree *tree, uint32_t leaf, uint32_t owner)
     } else if (row >= UINT32_MAX - 1 ||
                !ep_grow_raw((void **)&tree->origins, &tree->origin_capacity, row + 1,
                             sizeof *tree->origins) ||
-               PAIR_PUT(&tree->origin_map, tree->origins, leaf, owner, (uint32_t)row + 1) != EP_OK) {
+               PAIR_PUT(&tree->origin_map, tree->origins, leaf, owner, row) != EP_OK) {
         return 0;
     } else {
         tree->origins[row] = (ep_tree_origin){leaf, owner};

@@ -51,42 +51,53 @@ typedef struct ep_tree_thread {
     ep_tree_block moved;
 } ep_tree_thread;
 
-/* ---- Maps of pairs --------------------------------------------------------------------------- */
+/* ---- Rows of pairs --------------------------------------------------------------------------- */
 
-static inline size_t
-pair_home(uint32_t a, uint32_t b, size_t mask)
+/* Nodes, leaves, lengths and origins are found by two words, with which each row begins. */
+typedef struct ep_pair_rows {
+    const void *first;
+    size_t stride;      /* bytes */
+} ep_pair_rows;
+
+typedef struct ep_pair {
+    uint32_t a, b;
+} ep_pair;
+
+static EP_INLINE ep_pair
+pair_of(const void *rows, size_t row)
 {
-    uint64_t key = ((uint64_t)a << 32 | b) * UINT64_C(0x9e3779b97f4a7c15);
-    return (size_t)(key ^ key >> 29) & mask;
+    const ep_pair_rows *in = rows;
+    ep_pair pair;
+    memcpy(&pair, (const char *)in->first + row * in->stride, sizeof pair);
+    return pair;
 }
 
-/* rows: of `stride` bytes. Returns: index + 1; 0, the pair is not in the map. */
+static EP_INLINE bool
+pair_is(const void *rows, size_t row, const void *key)
+{
+    const ep_pair *wanted = key;
+    ep_pair pair = pair_of(rows, row);
+    return pair.a == wanted->a && pair.b == wanted->b;
+}
+
+/* Of an index that is new: 4096 slots. */
+#define EP_TREE_FIRST_ROWS 2048
+
+/* Returns: row + 1; 0: no row has the pair. */
 static EP_INLINE uint32_t
-pair_find(const ep_pair_map *map, const void *rows, size_t stride, uint32_t a, uint32_t b)
+pair_find(const ep_hash_index *map, ep_pair_rows rows, uint32_t a, uint32_t b)
 {
-    for (size_t at = pair_home(a, b, map->mask);; at = (at + 1) & map->mask) {
-        uint32_t index = map->slots[at];
-        if (index == 0) {
-            return 0;
-        }
-        uint32_t key[2];
-        memcpy(key, (const char *)rows + (index - 1) * stride, sizeof key);
-        if (key[0] == a && key[1] == b) {
-            return index;
-        }
-    }
+    return *ep_hash_index_slot(map, ep_hash_words(a, b), pair_is, &rows, &(ep_pair){a, b});
 }
 
-#define PAIR_FIND(map, rows, a, b) pair_find(map, rows, sizeof *(rows), a, b)
+#define PAIR_FIND(map, rows, a, b) pair_find(map, (ep_pair_rows){rows, sizeof *(rows)}, a, b)
 
-/* A map of that capacity, a power of two. */
-EP_CHECKED ep_status ep_tree_pair_open(ep_pair_map *map, size_t capacity);
+/* Adds a row whose pair is not in the map yet. The rows that were added before have their keys. */
+EP_CHECKED ep_status ep_tree_pair_put(ep_hash_index *map, ep_pair_rows rows, uint32_t a, uint32_t b,
+                                      size_t row);
 
-/* Adds a pair that is not in the map. The rows before `index` have keys. */
-EP_CHECKED ep_status ep_tree_pair_put(ep_pair_map *map, const void *rows, size_t stride, uint32_t a,
-                                      uint32_t b, uint32_t index);
-
-#define PAIR_PUT(map, rows, a, b, index) ep_tree_pair_put(map, rows, sizeof *(rows), a, b, index)
+#define PAIR_PUT(map, rows, a, b, row) \
+    ep_tree_pair_put(map, (ep_pair_rows){rows, sizeof *(rows)}, a, b, row)
 
 /* ---- Places ---------------------------------------------------------------------------------- */
 
