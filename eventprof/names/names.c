@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "hash.h"
+#include "hash_index.h"
 #include "invariants.h"
 #include "memory.h"
 
@@ -34,8 +35,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pages names = {.entry_bytes = sizeof(ep_name)};
 static pages sites = {.entry_bytes = sizeof(ep_site)};
 static pages strings = {.entry_bytes = sizeof(string_entry)};
-static uint32_t *string_slots;    /* id + 1; 0: empty */
-static size_t string_mask;
+static ep_hash_index strings_by_text;
 static char *arena;
 static size_t arena_left;
 static _Atomic size_t bytes_held;
@@ -173,25 +173,30 @@ hash_text(ep_text text)
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-static bool
-grow_string_slots(void)
+static uint64_t
+hash_of_string(const void *entries, size_t id)
 {
-    size_t mask = string_mask ? string_mask * 2 + 1 : 4095;
-    uint32_t *slots = hold(mask + 1, sizeof *slots);
-    if (slots == NULL) {
-        return false;
-    }
-    for (size_t i = 0; i < entry_count(&strings); i++) {
-        size_t slot = ((string_entry *)entry_at(&strings, i))->hash;
-        while (slots[slot & mask] != 0) {
-            slot++;
-        }
-        slots[slot & mask] = (uint32_t)i + 1;
-    }
-    release(string_slots, string_mask + 1, sizeof *string_slots);
-    string_slots = slots;
-    string_mask = mask;
-    return true;
+    return ((const string_entry *)entry_at(entries, id))->hash;
+}
+
+/* key: a string_entry. */
+static bool
+has_text(const void *entries, size_t id, const void *key)
+{
+    const string_entry *entry = entry_at(entries, id), *wanted = key;
+    return entry->hash == wanted->hash && entry->bytes == wanted->bytes &&
+           memcmp(entry->at, wanted->at, wanted->bytes) == 0;
+}
+
+/* Room in the index for one more string. Fails: false. */
+static bool
+reserve_string(void)
+{
+    size_t before = ep_hash_index_bytes(&strings_by_text);
+    bool has_room = ep_hash_index_reserve(&strings_by_text, hash_of_string, &strings);
+    atomic_fetch_add_explicit(&bytes_held, ep_hash_index_bytes(&strings_by_text) - before,
+                              memory_order_relaxed);
+    return has_room;
 }
 
 static char *
@@ -254,27 +259,23 @@ intern_string(ep_text text)
     if (text.at == NULL || text.bytes > UINT32_MAX) {
         return EP_STRING_NONE;
     }
-    if ((entry_count(&strings) + 1) * 2 > string_mask && !grow_string_slots()) {
+    if (!reserve_string()) {
         return EP_STRING_NONE;
     }
-    uint32_t hash = hash_text(text);
-    size_t slot = hash;
-    for (; string_slots[slot & string_mask] != 0; slot++) {
-        uint32_t id = string_slots[slot & string_mask] - 1;
-        const string_entry *entry = entry_at(&strings, id);
-        if (entry->hash == hash && entry->bytes == text.bytes &&
-            memcmp(entry->at, text.at, text.bytes) == 0) {
-            return id;
-        }
+    string_entry wanted = {.at = text.at, .bytes = (uint32_t)text.bytes, .hash = hash_text(text)};
+    uint32_t *slot =
+        ep_hash_index_slot(&strings_by_text, wanted.hash, has_text, &strings, &wanted);
+    if (*slot != 0) {
+        return *slot - 1;
     }
     string_entry *entry = next_entry(&strings);
     char *copy = text.bytes ? copy_text(text) : (char *)"";
     if (entry == NULL || copy == NULL) {
         return EP_STRING_NONE;
     }
-    *entry = (string_entry){.at = copy, .bytes = (uint32_t)text.bytes, .hash = hash};
+    *entry = (string_entry){.at = copy, .bytes = wanted.bytes, .hash = wanted.hash};
     uint32_t id = publish_entry(&strings);
-    string_slots[slot & string_mask] = id + 1;
+    ep_hash_index_add(&strings_by_text, slot, id);
     tell_string(id);
     return id;
 }
@@ -563,10 +564,8 @@ ep_names_after_fork(void)
 static void
 check_strings(void)
 {
-    size_t used = 0;
-    for (size_t slot = 0; string_slots != NULL && slot <= string_mask; slot++) {
-        used += string_slots[slot] != 0;
-    }
+    size_t used = strings_by_text.used;
+    ep_hash_index_check(&strings_by_text, hash_of_string, &strings);
     EP_INVARIANT(used == entry_count(&strings), "%zu strings, %zu slots in use",
                  entry_count(&strings), used);
     EP_INVARIANT(arena_left <= ARENA_BYTES, "%zu bytes left for texts", arena_left);
@@ -575,11 +574,6 @@ check_strings(void)
         ep_text text = {entry->at, entry->bytes};
         EP_INVARIANT(entry->hash == hash_text(text), "the hash of string %zu, '%.*s'", id,
                      (int)(text.bytes < 100 ? text.bytes : 100), text.at);
-        size_t slot = entry->hash;
-        while (string_slots[slot & string_mask] != 0 && string_slots[slot & string_mask] != id + 1) {
-            slot++;
-        }
-        EP_INVARIANT(string_slots[slot & string_mask] == id + 1, "string %zu is not found", id);
     }
 }
 
