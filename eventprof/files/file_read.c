@@ -123,7 +123,8 @@ clear_loader(ep_loader *l)
     free(l->places);
     free(l->texts);
     free(l->threads);
-    free(l->thread_slots);
+    free(l->file_ids);
+    ep_hash_index_free(&l->small_ids);
     free(l->strings);
     free(l->names);
     free(l->sites);

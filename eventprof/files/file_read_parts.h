@@ -5,6 +5,7 @@
 #include "file_ids.h"
 #include "file_kinds.h"
 #include "file_read.h"
+#include "hash_index.h"
 #include "pack.h"
 
 /* Limits for the length of a recording and the rate of a clock, so that no product overflows. */
@@ -71,8 +72,9 @@ typedef struct ep_loader {
     size_t thread_count, thread_capacity;
     ep_resident *resident;              /* samples, as they were written */
     size_t resident_count, resident_capacity;
-    uint64_t *thread_slots;             /* open addressing: file id << 24 | small id; 0: empty */
-    size_t thread_mask;
+    uint32_t *file_ids;                 /* of threads, by small id; [0] unused */
+    size_t file_id_capacity;
+    ep_hash_index small_ids;            /* rows of file_ids */
     uint64_t last_ticks;                /* of all records of the window */
     ep_text *strings;
     size_t string_count, string_capacity;

@@ -6,52 +6,43 @@
 
 #define THREADS_MAX (UINT32_C(1) << 20)
 
-#define SMALL_ID_BITS 24
+static uint64_t
+hash_of_id(const void *file_ids, size_t small)
+{
+    return ((const uint32_t *)file_ids)[small] * UINT64_C(0x9E3779B97F4A7C15) >> 32;
+}
 
 static bool
-grow_thread_slots(ep_loader *l)
+is_id(const void *file_ids, size_t small, const void *key)
 {
-    size_t mask = l->thread_mask ? l->thread_mask * 2 + 1 : 255;
-    uint64_t *slots = ep_calloc(mask + 1, sizeof *slots);
-    if (slots == NULL) {
-        return false;
-    }
-    for (size_t i = 1; i < l->thread_count; i++) {
-        size_t slot = l->threads[i].id * UINT64_C(0x9E3779B97F4A7C15) >> 32;
-        while (slots[slot & mask] != 0) {
-            slot++;
-        }
-        slots[slot & mask] = (uint64_t)l->threads[i].id << SMALL_ID_BITS | i;
-    }
-    free(l->thread_slots);
-    l->thread_slots = slots;
-    l->thread_mask = mask;
-    return true;
+    return ((const uint32_t *)file_ids)[small] == *(const uint32_t *)key;
+}
+
+static uint32_t *
+slot_of(const ep_loader *l, uint32_t id)
+{
+    return ep_hash_index_slot(&l->small_ids, hash_of_id(&id, 0), is_id, l->file_ids, &id);
 }
 
 uint32_t
 ep_loader_thread_id(ep_loader *l, uint64_t id)
 {
-    if (id == 0 || id > UINT32_MAX) {
+    if (id == 0 || id > UINT32_MAX || !ep_hash_index_reserve(&l->small_ids, hash_of_id, l->file_ids)) {
         return 0;
     }
-    if (!l->threads_known && l->thread_count * 2 >= l->thread_mask && !grow_thread_slots(l)) {
-        return 0;
-    }
-    size_t slot = (uint32_t)id * UINT64_C(0x9E3779B97F4A7C15) >> 32;
-    for (; l->thread_slots[slot & l->thread_mask] != 0; slot++) {
-        uint64_t entry = l->thread_slots[slot & l->thread_mask];
-        if (entry >> SMALL_ID_BITS == id) {
-            return (uint32_t)entry & ((1u << SMALL_ID_BITS) - 1);
-        }
+    uint32_t *slot = slot_of(l, (uint32_t)id);
+    if (*slot != 0) {
+        return *slot - 1;
     }
     if (l->threads_known || l->thread_count > THREADS_MAX ||
-        !ep_grow((void **)&l->threads, &l->thread_capacity, l->thread_count + 1, sizeof *l->threads)) {
+        !ep_grow((void **)&l->threads, &l->thread_capacity, l->thread_count + 1, sizeof *l->threads) ||
+        !ep_grow((void **)&l->file_ids, &l->file_id_capacity, l->thread_count + 1,
+                 sizeof *l->file_ids)) {
         return 0;
     }
     uint32_t small = (uint32_t)l->thread_count++;
-    l->threads[small].id = (uint32_t)id;
-    l->thread_slots[slot & l->thread_mask] = id << SMALL_ID_BITS | small;
+    l->threads[small].id = l->file_ids[small] = (uint32_t)id;
+    ep_hash_index_add(&l->small_ids, slot, small);
     return small;
 }
 
@@ -76,16 +67,12 @@ ep_loader_sort_threads(ep_loader *l)
     if (ids == NULL) {
         return EP_NOMEM;
     }
-    for (size_t i = 0; i < l->thread_count; i++) {
-        ids[i] = l->threads[i].id;
-    }
+    memcpy(ids, l->file_ids, l->thread_count * sizeof *ids);
     qsort(&l->threads[1], l->thread_count - 1, sizeof *l->threads, by_id);
+    ep_hash_index_empty(&l->small_ids);
     for (size_t i = 1; i < l->thread_count; i++) {
-        size_t slot = l->threads[i].id * UINT64_C(0x9E3779B97F4A7C15) >> 32;
-        while (l->thread_slots[slot & l->thread_mask] >> SMALL_ID_BITS != l->threads[i].id) {
-            slot++;
-        }
-        l->thread_slots[slot & l->thread_mask] = (uint64_t)l->threads[i].id << SMALL_ID_BITS | i;
+        l->file_ids[i] = l->threads[i].id;
+        ep_hash_index_add(&l->small_ids, slot_of(l, l->file_ids[i]), i);
     }
     l->only_thread = ep_loader_thread_id(l, ids[l->only_thread]);
     for (size_t i = 0; i < l->chunk_count; i++) {
