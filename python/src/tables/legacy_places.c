@@ -1,6 +1,7 @@
 /* Places of the drop-in's rows; the contract is in legacy_places.h. */
 #include "legacy_places.h"
 
+#include "hash.h"
 #include "intern.h"
 #include "memory.h"
 #include "rows.h"
@@ -39,51 +40,20 @@ names_of(uint32_t place)
 
 /* ---- Words ------------------------------------------------------------------------------------- */
 
-static size_t
-word_hash(ep_text text, bool is_file)
+static uint64_t
+hash_of_word(const void *words, size_t row)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ is_file;
-    for (size_t i = 0; i < text.bytes; i++) {
-        hash = (hash ^ (uint8_t)text.at[i]) * UINT64_C(0x100000001b3);
-    }
-    return (size_t)(hash ^ hash >> 32);
+    const ep_legacy_word *word = (const ep_legacy_word *)words + row;
+    uint64_t hash = ep_hash_bytes(EP_HASH_EMPTY ^ word->is_file, word->text.at, word->text.bytes);
+    return hash ^ hash >> 32;
 }
 
 static bool
-same_word(const ep_legacy_word *word, ep_text text, bool is_file)
+is_word(const void *words, size_t row, const void *key)
 {
-    return word->is_file == is_file && word->text.bytes == text.bytes &&
-           memcmp(word->text.at, text.at, text.bytes) == 0;
-}
-
-/* The slot of a word, or the empty one where it belongs. */
-static uint32_t *
-find_slot(const ep_legacy_words *words, ep_text text, bool is_file)
-{
-    size_t at = word_hash(text, is_file);
-    for (;; at++) {
-        uint32_t *slot = &words->slots[at & (words->slot_count - 1)];
-        if (*slot == 0 || same_word(&words->rows[*slot - 1], text, is_file)) {
-            return slot;
-        }
-    }
-}
-
-static EP_CHECKED ep_status
-grow_slots(ep_legacy_words *words)
-{
-    size_t count = words->slot_count > 0 ? words->slot_count * 2 : 256;
-    uint32_t *slots = ep_calloc(count, sizeof *slots);
-    if (slots == NULL) {
-        return EP_NOMEM;
-    }
-    free(words->slots);
-    words->slots = slots;
-    words->slot_count = count;
-    for (size_t i = 0; i < words->count; i++) {
-        *find_slot(words, words->rows[i].text, words->rows[i].is_file) = (uint32_t)i + 1;
-    }
-    return EP_OK;
+    const ep_legacy_word *word = (const ep_legacy_word *)words + row, *wanted = key;
+    return word->is_file == wanted->is_file && word->text.bytes == wanted->text.bytes &&
+           memcmp(word->text.at, wanted->text.at, wanted->text.bytes) == 0;
 }
 
 /* *code: of a word; -1 if there is no text. */
@@ -94,16 +64,18 @@ code_of(ep_legacy_words *words, ep_text text, bool is_file, int32_t *code)
     if (text.at == NULL) {
         return EP_OK;
     }
-    if (words->count * 2 >= words->slot_count && grow_slots(words) != EP_OK) {
+    if (!ep_hash_index_reserve(&words->by_text, hash_of_word, words->rows)) {
         return EP_NOMEM;
     }
-    uint32_t *slot = find_slot(words, text, is_file);
+    ep_legacy_word word = {text, is_file};
+    uint32_t *slot =
+        ep_hash_index_slot(&words->by_text, hash_of_word(&word, 0), is_word, words->rows, &word);
     if (*slot == 0) {
         if (!ep_grow((void **)&words->rows, &words->capacity, words->count + 1, sizeof *words->rows)) {
             return EP_NOMEM;
         }
-        words->rows[words->count++] = (ep_legacy_word){text, is_file};
-        *slot = (uint32_t)words->count;
+        words->rows[words->count] = word;
+        ep_hash_index_add(&words->by_text, slot, words->count++);
     }
     *code = (int32_t)*slot - 1;
     return EP_OK;
@@ -200,7 +172,7 @@ static void
 words_clear(ep_legacy_words *words)
 {
     free(words->rows);
-    free(words->slots);
+    ep_hash_index_free(&words->by_text);
 }
 
 void

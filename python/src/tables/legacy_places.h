@@ -4,6 +4,7 @@
 
 #include <Python.h>
 
+#include "hash_index.h"
 #include "types.h"
 
 /* The four columns of texts; the first and the third share categories, and so do the others. */
@@ -34,8 +35,7 @@ typedef struct ep_legacy_word {
 typedef struct ep_legacy_words {
     ep_legacy_word *rows;
     size_t count, capacity;
-    uint32_t *slots;                   /* row + 1 by text; 0: empty */
-    size_t slot_count;                 /* a power of two */
+    ep_hash_index by_text;
 } ep_legacy_words;
 
 typedef struct ep_legacy_places {

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "codec.h"
+#include "hash_index.h"
+#include "memory.h"
 #include "types.h"
 
 /* A number in decimal has 20 characters at most, with a point and a sign 22. */
@@ -451,52 +453,38 @@ done:
 /* ---- The calling-context tree ---------------------------------------------------------------- */
 
 typedef struct tree {
-    int32_t *slots;    /* 1 + node; 0: empty */
-    size_t mask;
+    ep_hash_index nodes;    /* by parent and key */
     int32_t *parent, *key;
-    size_t count, capacity;
+    size_t count, parent_capacity, key_capacity;
 } tree;
 
-static size_t
-tree_slot(const tree *t, int32_t parent, int32_t key)
+typedef struct tree_key {
+    int32_t parent, key;
+} tree_key;
+
+static uint64_t
+hash_of_node(const void *rows, size_t node)
 {
-    uint64_t both = (uint64_t)(uint32_t)parent << 32 | (uint32_t)key;
-    size_t slot = (size_t)((both * UINT64_C(0x9E3779B97F4A7C15)) >> 24) & t->mask;
-    while (t->slots[slot] != 0) {
-        size_t node = (size_t)t->slots[slot] - 1;
-        if (t->parent[node] == parent && t->key[node] == key) {
-            break;
-        }
-        slot = (slot + 1) & t->mask;
-    }
-    return slot;
+    const tree *t = rows;
+    return ep_hash_words((uint32_t)t->parent[node], (uint32_t)t->key[node]);
+}
+
+static bool
+is_node(const void *rows, size_t node, const void *key)
+{
+    const tree *t = rows;
+    const tree_key *wanted = key;
+    return t->parent[node] == wanted->parent && t->key[node] == wanted->key;
 }
 
 /* Room for one more node. Fails: false. */
 static bool
 tree_reserve(tree *t)
 {
-    if (t->count < t->capacity) {
-        return true;
-    }
-    size_t capacity = t->capacity > 0 ? 2 * t->capacity : 1024;
-    int32_t *parent = realloc(t->parent, capacity * sizeof *parent);
-    t->parent = parent != NULL ? parent : t->parent;
-    int32_t *key = realloc(t->key, capacity * sizeof *key);
-    t->key = key != NULL ? key : t->key;
-    int32_t *slots = calloc(4 * capacity, sizeof *slots);
-    if (parent == NULL || key == NULL || slots == NULL) {
-        free(slots);
-        return false;
-    }
-    free(t->slots);
-    t->slots = slots;
-    t->mask = 4 * capacity - 1;
-    t->capacity = capacity;
-    for (size_t node = 0; node < t->count; node++) {
-        t->slots[tree_slot(t, t->parent[node], t->key[node])] = (int32_t)node + 1;
-    }
-    return true;
+    return ep_hash_index_reserve(&t->nodes, hash_of_node, t) &&
+           (t->count < t->key_capacity ||
+            (ep_grow_raw((void **)&t->parent, &t->parent_capacity, t->count + 1, sizeof *t->parent) &&
+             ep_grow_raw((void **)&t->key, &t->key_capacity, t->count + 1, sizeof *t->key)));
 }
 
 typedef enum fold_result {
@@ -516,14 +504,15 @@ fold(tree *t, const int32_t *parent, const int32_t *key, Py_ssize_t rows, int32_
             return FOLD_NO_MEMORY;
         }
         int32_t above = parent[i] >= 0 ? nodes[parent[i]] : -1;
-        size_t slot = tree_slot(t, above, key[i]);
-        if (t->slots[slot] == 0) {
+        tree_key wanted = {above, key[i]};
+        uint64_t hash = ep_hash_words((uint32_t)above, (uint32_t)key[i]);
+        uint32_t *slot = ep_hash_index_slot(&t->nodes, hash, is_node, t, &wanted);
+        if (*slot == 0) {
             t->parent[t->count] = above;
             t->key[t->count] = key[i];
-            t->count += 1;
-            t->slots[slot] = (int32_t)t->count;
+            ep_hash_index_add(&t->nodes, slot, t->count++);
         }
-        nodes[i] = t->slots[slot] - 1;
+        nodes[i] = (int32_t)*slot - 1;
     }
     return FOLD_DONE;
 }
@@ -561,7 +550,7 @@ ep_py_fold_calls(PyObject *module, PyObject *args)
                                    PyByteArray_FromStringAndSize((const char *)t.key, bytes));
         }
     }
-    free(t.slots);
+    ep_hash_index_free(&t.nodes);
     free(t.parent);
     free(t.key);
     Py_XDECREF(nodes);
