@@ -483,6 +483,30 @@ def test_help_names_every_verb(shown):
     assert all(f"\n  {verb} " in page for verb in cli.VERBS)
 
 
+def test_help_has_three_groups_and_the_rest_below_a_line(shown):
+    verbs = shown("--help").partition("\n\nrecord:\n")[2].partition("\n\n")[0]
+
+    groups, _, rest = verbs.partition(f"\n  {'-' * 72}\n")
+
+    titles = re.findall(r"^(\w+):$", f"record:\n{groups}", re.MULTILINE)
+    assert titles == ["record", "look", "exchange"]
+    assert [row.split()[0] for row in rest.splitlines()] == ["demo", "man", "completion", "guide"]
+
+
+def test_the_first_screen_of_run_has_ten_options_and_another_page_has_all(shown, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    run = cli.make_parser("run", cli.load("run"))
+
+    page, everything = shown("run", "--help"), shown("run", "--help-all")
+
+    screen = page.splitlines()[:24]
+    assert sum(line.startswith("  -") for line in screen) == 10
+    assert f"\n{len(run._actions) - 2 - 10} more options: eventprof run --help-all\n" in page
+    assert len(page.splitlines()) <= 2 * 24
+    for action in run._actions:
+        assert all(flag in everything for flag in action.option_strings)
+
+
 @pytest.mark.parametrize("verb", cli.VERBS)
 def test_every_verb_has_a_page_with_an_example(shown, verb):
     page = shown(verb, "--help")
@@ -551,7 +575,9 @@ def test_the_manual_page_is_clean_roff(shown, tmp_path):
     )
 
     assert found.stderr == ""
-    assert "--follow" in re.sub(".\x08", "", found.stdout)  # bold letters are struck twice
+    plain = re.sub(".\x08", "", found.stdout)  # bold letters are struck twice
+    assert "--follow" in plain
+    assert "--min-duration" in plain  # --help has only the first options
 
 
 def test_run_loads_no_more_than_it_needs(tmp_path):

@@ -216,7 +216,7 @@ def test_a_verb_is_a_file_and_a_row(tmp_path):
     verb = example("Adding a verb", "python/eventprof/cli/threads.py", "#")
     (tmp_path / "eventprof/cli/threads.py").write_text(verb)
     row = example("Adding a verb", "python/eventprof/cli/__init__.py", "#")
-    insert_behind(tmp_path / "eventprof/cli/__init__.py", r"\nVERBS = \{\n", row)
+    insert_behind(tmp_path / "eventprof/cli/__init__.py", r'    "look": \{\n', row)
     with eventprof.record(output=tmp_path / "run.epr") as rec:
         pass
 

@@ -1,8 +1,9 @@
 """The program ``eventprof``: chooses the verb, and turns errors into a line and an exit status.
 
-Each verb is a module of this folder and has a row in `VERBS`. The module has a docstring, which is
-the begin of its help page, ``EXAMPLES``, ``configure(parser)``, and ``run(arguments)``, which gives
-the exit status. Only the module of the given verb is imported, so that ``run`` starts quickly.
+Each verb is a module of this folder and has a row in `VERBS_BY_GROUP`. The module has a docstring,
+with which its help page begins, ``EXAMPLES``, ``configure(parser)``, and ``run(arguments)``, which
+returns the exit status. Only the module of the given verb is imported, so that ``run`` starts
+quickly.
 """
 
 from __future__ import annotations
@@ -16,30 +17,40 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-#: The verbs, each with its purpose, in the order of the help page.
-VERBS = {
-    "run": "record a program",
-    "report": "print the report: where the time and the memory went",
-    "tree": "print the tree of calls: time and bytes of each branch",
-    "analyze": "name what is likely wrong: findings, with lines and numbers",
-    "view": "show a page: every call on a timeline, above the memory by function",
-    "flamegraph": "show which stacks took the time, of one recording or of two",
-    "heatmap": "show the source, each line coloured by the time or the bytes it took",
-    "stats": "list functions with their counts, times and bytes",
-    "requests": "list the slowest requests of a service, and where their time went",
-    "events": "list events, also of a program that still runs",
-    "info": "say what a file holds, whether the recording was finished, and what is missing",
-    "verify": "replay a recording, and report errors in it",
-    "diff": "compare two recordings by function",
-    "merge": "join the recordings of several processes",
-    "save": "turn a recording into a compact archive",
-    "export": "write a file that another tool reads: Perfetto, speedscope, CSV and others",
-    "dataset": "make Parquet files of many recordings, or say what they answer",
-    "demo": "record a program that comes with eventprof, and show the results",
-    "guide": "explain the output to programs that read it: JSON, units, handles",
-    "completion": "print a script that completes commands in a shell",
-    "man": "print the manual page",
+#: The verbs, each with its purpose, in the order of the help page and in its groups.
+VERBS_BY_GROUP = {
+    "record": {
+        "run": "record a program",
+        "merge": "join the recordings of several processes",
+        "save": "turn a recording into a compact archive",
+    },
+    "look": {
+        "report": "print the report: where the time and the memory went",
+        "tree": "print the tree of calls: time and bytes of each branch",
+        "analyze": "name what is likely wrong: findings, with lines and numbers",
+        "view": "show a page: every call on a timeline, above the memory by function",
+        "flamegraph": "show which stacks took the time, of one recording or of two",
+        "heatmap": "show the source, each line coloured by the time or the bytes it took",
+        "stats": "list functions with their counts, times and bytes",
+        "requests": "list the slowest requests of a service, and where their time went",
+        "events": "list events, also of a program that still runs",
+        "info": "show what a file holds, whether the recording was finished, and what is missing",
+        "verify": "replay a recording, and report errors in it",
+        "diff": "compare two recordings by function",
+    },
+    "exchange": {
+        "export": "write a file that another tool reads: Perfetto, speedscope, CSV and others",
+        "dataset": "make Parquet files of many recordings, or answer questions about them",
+    },
+    "": {  # below a line: about eventprof itself
+        "demo": "record a program that comes with eventprof, and show the results",
+        "man": "print the manual page",
+        "completion": "print a script that completes commands in a shell",
+        "guide": "explain the output to programs that read it: JSON, units, handles",
+    },
 }
+
+VERBS = {verb: what for verbs in VERBS_BY_GROUP.values() for verb, what in verbs.items()}
 
 DESCRIPTION = "Record every call, return, allocation and free of a program, and look at them."
 EXAMPLES = (
@@ -180,6 +191,21 @@ def exists_already(output: str = "-o") -> str:
 class Parser(argparse.ArgumentParser):
     """Reports an error in one line, and names the help page."""
 
+    #: What --help shows of the options, if not all; --help-all shows the rest.
+    first_options: Sequence[str] = ()
+
+    def format_help(self) -> str:
+        """Return the page of --help."""
+        if not self.first_options:
+            return super().format_help()
+        from .pages import short_help
+
+        return short_help(self)
+
+    def format_all(self) -> str:
+        """Return the page of --help-all."""
+        return super().format_help()
+
     def error(self, message: str) -> NoReturn:
         """Print the error, and exit with status 2."""
         from .._words import printable
@@ -195,6 +221,15 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"there is no {value!r}{hint}")
 
 
+class _HelpAll(argparse.Action):
+    """Prints the page with all options."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        assert isinstance(parser, Parser)
+        print(parser.format_all(), end="")
+        parser.exit()
+
+
 def make_parser(verb: str, module: ModuleType) -> Parser:
     """Make the parser of a verb."""
     from .pages import Formatter, page
@@ -206,6 +241,9 @@ def make_parser(verb: str, module: ModuleType) -> Parser:
         formatter_class=Formatter,
         allow_abbrev=False,
     )
+    parser.first_options = getattr(module, "FIRST_OPTIONS", ())
+    if parser.first_options:
+        parser.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all options")
     module.configure(parser)
     return parser
 

@@ -100,16 +100,16 @@ OPTIONS = (
     Option("exceptions", _switch, "", "exceptions, where raised and handled (off)"),
     Option("branches", _switch, "", "branches and jumps, and where they went (off)"),
     Option("include", _text, "GLOB",
-           "keep only calls of functions that match by module, file, qualified name, or module "
+           "keep only calls of functions that match; by module, file, qualified name, or module "
            "and qualified name with a dot between them; can be repeated", several=True),
     Option("exclude", _text, "GLOB",
-           "leave out calls of functions that match, also if --include matches; can be repeated",
+           "leave out calls of functions that match; also if --include matches; can be repeated",
            several=True),
     Option("max_depth", _depth, "N", "leave out calls that are inside of N or more recorded calls"),
     Option("min_duration", parse_time, "TIME", "leave out calls shorter than this, such as 10us"),
     Option("threads", _text, "WHICH", "all, or current: only the main thread"),
-    Option("buffer", _text, "SIZE", "the limit of the file, such as '500 MiB' (the least of "
-           "4 GiB, half of the free space on the disk, and the machine's memory)"),
+    Option("buffer", _text, "SIZE", "the limit of the file, such as '500 MiB'; by default the "
+           "least of 4 GiB, half of the free space on the disk, and the machine's memory"),
     Option("on_full", _text, "WHAT", "at the limit: overwrite (the oldest events are lost), stop "
            "(the new events are lost), or grow (there is no limit)"),
     Option("backend", _text, "NAME", "where calls come from: auto, monitoring, profile or trace"),

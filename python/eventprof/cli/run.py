@@ -37,33 +37,39 @@ EXAMPLES = (
     ("eventprof run --count script.py", "no file: calls and times by function, at the end"),
 )
 
+#: What `eventprof run --help` shows; --help-all shows all.
+FIRST_OPTIONS = (
+    "-m", "--output", "--force", "--view", "--report", "--count",
+    "--no-memory", "--include", "--exclude", "--buffer",
+)  # fmt: skip
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     parser.usage = "eventprof run [OPTION...] SCRIPT | -m MODULE | -c CODE | -  [ARGUMENT...]"
     out = parser.add_argument_group("the file")
     out.add_argument(
         "-o",
         "--output",
         metavar="FILE",
-        help="where the events go; %%p is the process id, %%h the host's name; in a directory that "
-        "exists, under the default name (NAME-%%p.epr, NAME being the script's or module's); "
-        "NAME.epd is a folder with a file a process",
+        help="where the events go (NAME-%%p.epr, after the script or module); %%p is the process "
+        "id, %%h the host's name; in a directory that exists, under the default name; NAME.epd is "
+        "a folder with a file for each process",
     )
     out.add_argument("-f", "--force", action="store_true", help="replace an existing file")
     out.add_argument("-q", "--quiet", action="store_true", help="print no line at the end")
     out.add_argument(
-        "--report", action="store_true", help="also print the report at the end, on standard error"
+        "--report", action="store_true", help="print the report at the end; on standard error"
     )
     out.add_argument(
         "--view",
         action="store_true",
-        help="open the page of the recording in the browser when the program has ended",
+        help="open the page of the recording in the browser at the end",
     )
     out.add_argument(
         "--count",
         action="store_true",
-        help="count instead of recording: calls and times by function are printed on standard "
+        help="count instead of recording; calls and times by function are printed on standard "
         "error at the end, or into the file of -o",
     )
     children = parser.add_argument_group("other processes")

@@ -80,6 +80,8 @@ def record(
 ) -> Recorder:
     """Make a recorder: a context manager, a decorator, or something to start and stop.
 
+    Most programs need none of the arguments, or one of `output`, `memory`, `include` and `buffer`.
+
     Parameters
     ----------
     calls : bool
