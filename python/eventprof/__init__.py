@@ -111,7 +111,9 @@ __all__ = [
 __version__ = _core.VERSION
 
 # The package's folder as code objects have it; code of files in it is never recorded.
-_core.set_own_directory(os.path.dirname(os.path.dirname(record.__code__.co_filename)) + os.sep)
+_core.set_own_directory(
+    os.path.dirname(os.path.dirname(Recorder.__new__.__code__.co_filename)) + os.sep
+)
 
 _LAZY = {
     "ASGIMiddleware": "plugins.requests",
@@ -156,6 +158,20 @@ if sys.implementation.name == "pypy":
     __all__[:] = [name for name in __all__ if _LAZY.get(name) != "_pypy.absent"]
     __all__ += ["stats_snapshot"]
 
+#: What people write who know other tools, and what there is.
+_INSTEAD = {
+    "load": "eventprof.open(path)",
+    "read": "eventprof.open(path)",
+    "start": "rec = eventprof.record(), then rec.start()",
+    "stop": "rec.stop(), of what eventprof.record() returned",
+    "run": "with eventprof.record() as rec: ..., or 'eventprof run' in a shell",
+    "profile": "@eventprof.record, or with eventprof.record() as rec: ...",
+    "Profile": "eventprof.record()",
+    "Profiler": "eventprof.record()",
+    "Tracker": "eventprof.record()",
+    "VizTracer": "eventprof.record()",
+}
+
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
@@ -164,7 +180,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    what = f": write {_INSTEAD[name]}" if name in _INSTEAD else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{what}")
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 class EventsLostWarning(UserWarning):
@@ -17,6 +18,44 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
     near = difflib.get_close_matches(word.lower(), list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+class _Elsewhere:
+    """An attribute that other tools have: asking for it is an error with what to write here.
+
+    A descriptor, because a class with ``__getattr__`` makes an object for each call of a method:
+    ``recorder.stop()`` would be recorded with one more block.
+    """
+
+    def __init__(self, what: str, name: str, instead: str) -> None:
+        self._said = f"{what} has no attribute {name!r}: write {instead}"
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if instance is None:
+            return self
+        raise AttributeError(self._said, name=self._name, obj=instance)
+
+
+def known_elsewhere(kind: type, what: str, instead: Mapping[str, str]) -> None:
+    """Let a class answer what people try who know other tools.
+
+    Parameters
+    ----------
+    kind : type
+        The class.
+    what : str
+        What its objects are, for the message.
+    instead : mapping of str to str
+        What to write here, by the name of the attribute.
+    """
+    for name, words in instead.items():
+        setattr(kind, name, _Elsewhere(what, name, words))
+
+
+def without_elsewhere(kind: type, names: Iterable[str]) -> list[str]:
+    """Return the names of attributes for ``dir()``, without those of `known_elsewhere`."""
+    return [name for name in names if not isinstance(getattr(kind, name, None), _Elsewhere)]
 
 
 def printable(text: str) -> str:

@@ -11,6 +11,7 @@ from ..recording.events import OF_C_CALLS, OF_CALLS, numpy_choice
 from ..recording.options import Options, describe_run
 from ..recording.quantities import LEAST_BUFFER, parse_size
 from ..recording.recorder import Recorder as SharedRecorder
+from ..recording.recorder import makes_recorders
 from . import decode
 from .core import missing
 from .trace import Trace
@@ -19,6 +20,7 @@ _HOOKS = "its C interface has no hooks of the allocator, of monitoring or of ref
 _KINDS = {word: kind for kind, word in decode.WORDS.items()}
 
 
+@makes_recorders
 def record(
     *,
     calls: bool = True,

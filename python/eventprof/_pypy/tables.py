@@ -159,6 +159,14 @@ class Table(PlainTable):
         """Say what the columns are: column, type, unit, nullable, meaning."""
         return Table.from_columns(f"columns of {self.name}", self._described())
 
+    def sort(self, column: str, *, descending: bool = False) -> Table:
+        """Return a table with the rows in the order of a column; unknown values are last."""
+        values = self._column(column).values()
+        known = [row for row, value in enumerate(values) if value is not None]
+        known.sort(key=values.__getitem__, reverse=descending)
+        rows = known + [row for row, value in enumerate(values) if value is None]
+        return self._select(rows, len(rows))
+
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             return self._column(key).array(numpy())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from .. import _core
 
@@ -172,12 +172,12 @@ def overhead(
             "a recorder is running, and would record the measured loops; call overhead() before it "
             "starts or after it is stopped"
         )
-    make: Callable[[], Any] = lambda: record(  # noqa: E731
+    make: Callable[[], Any] = lambda: cast(Any, record)(  # noqa: E731
         calls=calls,
         c_calls=c_calls,
         memory=memory,
-        backend=backend,  # type: ignore[arg-type]
-        clock=clock,  # type: ignore[arg-type]
+        backend=backend,
+        clock=clock,
         buffer=_BUFFER,
         threads="current",
         marks=False,

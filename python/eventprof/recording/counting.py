@@ -9,13 +9,24 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import EllipsisType
-from typing import IO, TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
+from typing import (
+    IO,
+    TYPE_CHECKING,
+    Any,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from .. import _core
-from .._words import plural, show_bytes, show_ns
+from .._words import known_elsewhere, plural, show_bytes, show_ns, without_elsewhere
 from . import areas
 from .arguments import DOMAINS, THREADS, Domain, Threads, choice, flag, is_bool, one_of, patterns
-from .decorate import decorate
+from .decorate import AsyncContext, decorate, decorates
 from .events import domain_words
 from .options import has_jit, uses_areas
 
@@ -23,11 +34,33 @@ if TYPE_CHECKING:
     from ..trace.table import Table
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_O = ParamSpec("_O")
+
+if TYPE_CHECKING:
+
+    class MakesCounters(Protocol[_O]):
+        """`count`: it makes a counter, or decorates a function itself."""
+
+        __kwdefaults__: dict[str, Any]
+
+        @overload
+        def __call__(  # type: ignore[overload-overlap]
+            self, function: _Function, /
+        ) -> _Function: ...
+        @overload
+        def __call__(self, *args: _O.args, **options: _O.kwargs) -> Counter: ...
+
+
+def _makes_counters(make: Callable[_O, Counter]) -> MakesCounters[_O]:
+    """Let `count` decorate a function without parentheses."""
+    return cast("MakesCounters[_O]", decorates(make))
+
 
 #: Called with the qualified name; or a capsule named ``eventprof.trace_function`` of a C function.
 TraceFunction: TypeAlias = "Callable[[str], object] | Any"
 
 
+@_makes_counters
 def count(
     *,
     calls: bool = True,
@@ -104,7 +137,7 @@ def count(
             "counted, it may corrupt local variables (CPython issue gh-156319, open); set "
             "PYTHON_JIT=0",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,  # where the caller of count() is
         )
     return Counter(options)
 
@@ -143,13 +176,13 @@ class CounterOptions:
         self.threads = threads
 
 
-class Counter(_core.Counter):
+class Counter(_core.Counter, AsyncContext):
     """Counts calls and blocks between its start and its stop; made by `count`.
 
-    Use it in a ``with`` statement, as a decorator, or call `start` and `stop`. A counter that is
-    started again begins at zero. Up to eight may run at once, independent of each other, and beside
-    recorders. The counts can be read at any time, also while it runs: calls that are open then
-    count as if they ended now.
+    Use it in a ``with`` or ``async with`` statement, as a decorator, or call `start` and `stop`. A
+    counter that is started again begins at zero. Up to eight may run at once, independent of each
+    other, and beside recorders. The counts can be read at any time, also while it runs: calls that
+    are open then count as if they ended now.
 
     Parameters
     ----------
@@ -346,12 +379,28 @@ class Counter(_core.Counter):
         """
         return decorate("counter", self, lambda: cast(Any, self), function)
 
+    def __dir__(self) -> list[str]:
+        return without_elsewhere(type(self), super().__dir__())
+
     def __repr__(self) -> str:
         options = self.options
         what = [word for word in ("calls", "c_calls") if getattr(options, word)]
         what += [f"blocks ({' '.join(options.domains)})"] if options.domains else []
         displaced = "; displaced" if self.displaced else ""
         return f"<eventprof.Counter: {self.state}; {', '.join(what)}{displaced}>"
+
+
+known_elsewhere(
+    Counter,
+    "a counter",
+    {
+        "enable": "counter.start(), which begins at zero",
+        "disable": "counter.stop()",
+        "print_stats": "counter.report()",
+        "print": "counter.report()",
+        "trace": "counter.functions; only record() has a trace",
+    },
+)
 
 
 def _by_text(rows: Iterable[_core._CountRow]) -> list[_core._CountRow]:

@@ -1,17 +1,43 @@
-"""Recorders and counters as decorators."""
+"""Recorders and counters as decorators, and in ``async with``."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
+from .._words import printable
 from .options import has_gil
 
 if TYPE_CHECKING:
     from .recorder import Recorder
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+async def _done() -> None:
+    pass
+
+
+class AsyncContext:
+    """Makes ``async with`` of what ``with`` can do: a base of all that starts and stops."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Self: ...
+
+        def __exit__(self, kind: Any, error: Any, traceback: Any, /) -> Any: ...
+
+    async def __aenter__(self) -> Self:
+        return type(self).__enter__(self)
+
+    def __aexit__(self, kind: Any, error: Any, traceback: Any, /) -> Awaitable[None]:
+        # Not a coroutine function, no bound method: they would be allocated inside of the window.
+        type(self).__exit__(self, kind, error, traceback)
+        return _done()
 
 
 class _Nothing:
@@ -66,6 +92,32 @@ def decorate(word: str, owner: Any, context: Callable[[], Any], function: _Funct
     functools.update_wrapper(wrapper, function)
     wrapper.__dict__[word] = owner
     return cast(_Function, wrapper)
+
+
+def decorates(make: Callable[..., Any]) -> Any:
+    """Let a function that makes a recorder or a counter decorate, too: ``@eventprof.record``."""
+    name = make.__name__
+
+    @functools.wraps(make)
+    def made(*args: Any, **options: Any) -> Any:
+        if not args:
+            return make(**options)
+        if len(args) == 1 and callable(args[0]) and not options:
+            return make()(args[0])
+        first = args[0]
+        if callable(first):
+            write = f"@eventprof.{name}({', '.join(f'{word}=...' for word in options)})"
+        else:
+            is_path = name == "record" and isinstance(first, (str, os.PathLike))
+            write = f"eventprof.{name}({'output' if is_path else 'memory'}={first!r})"
+        raise TypeError(
+            f"{name}() takes its arguments by name, not {printable(repr(first))}: write {write}"
+        )
+
+    cast(
+        Any, made
+    ).__kwdefaults__ = make.__kwdefaults__  # for those who ask for the names of the arguments
+    return made
 
 
 def wrap(context: Callable[[], Any], function: Callable[..., Any]) -> Callable[..., Any]:

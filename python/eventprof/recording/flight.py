@@ -26,7 +26,7 @@ from .. import _core
 from .._words import did_you_mean
 from ..files import output
 from .arguments import choice, flag, is_bool
-from .decorate import decorate
+from .decorate import AsyncContext, decorate
 from .quantities import LEAST_BUFFER, parse_duration, parse_size
 from .record import record
 
@@ -141,10 +141,11 @@ class Watch:
         return Watch(self._flight, self._name, self._longer_than_ns, self._raises)
 
 
-class FlightRecorder:
+class FlightRecorder(AsyncContext):
     """Keeps the last events of a program in memory and writes them when asked.
 
-    Made by `flight_recorder`. Use it in a ``with`` statement, or call `start` and `stop`.
+    Made by `flight_recorder`. Use it in a ``with`` or ``async with`` statement, or call `start` and
+    `stop`.
 
     Attributes
     ----------

@@ -40,13 +40,14 @@ from .events import (
 )
 from .options import Options, has_gil, has_jit, measured_as
 from .quantities import LEAST_BUFFER, automatic_buffer, parse_duration, parse_size
-from .recorder import Recorder
+from .recorder import Recorder, makes_recorders
 
 #: Whether record() imports the tables and NumPy. The command line delays that: the program that it
 #: #: runs may not need them, and must find the process as python leaves it.
 load_tables = True
 
 
+@makes_recorders
 def record(
     *,
     calls: bool = True,
@@ -79,6 +80,8 @@ def record(
     archive: bool = False,
 ) -> Recorder:
     """Make a recorder: a context manager, a decorator, or something to start and stop.
+
+    As a decorator without arguments it needs no parentheses: ``@eventprof.record``.
 
     Most programs need none of the arguments, or one of `output`, `memory`, `include` and `buffer`.
 
@@ -291,7 +294,7 @@ def record(
             "recorded, it may corrupt local variables (CPython issue gh-156319, open); set "
             "PYTHON_JIT=0, or record with calls=False, c_calls=False",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,  # where the caller of record() is
         )
     if options.overhead:
         from . import costs

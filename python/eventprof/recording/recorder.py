@@ -23,10 +23,10 @@ from typing import (
 )
 
 from .. import _core
-from .._words import EventsLostWarning
+from .._words import EventsLostWarning, known_elsewhere, without_elsewhere
 from . import areas
 from .arguments import ON_FULL
-from .decorate import decorate, outermost
+from .decorate import AsyncContext, decorate, decorates, outermost
 from .events import BESIDE, DEFAULT_EVENTS
 from .options import (
     Options,
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _Q = ParamSpec("_Q")
 _R = TypeVar("_R", covariant=True)
+_O = ParamSpec("_O")
+_Made = TypeVar("_Made", covariant=True)
 _Owner = TypeVar("_Owner")
 
 _FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -65,12 +67,27 @@ if TYPE_CHECKING:
             self: Recorded[Concatenate[_Owner, _Q], _R], instance: _Owner, owner: type
         ) -> Callable[_Q, _R]: ...
 
+    class MakesRecorders(Protocol[_O, _Made]):
+        """`record`: it makes a recorder, or decorates a function itself."""
 
-class Recorder(_core.Recorder):
+        __kwdefaults__: dict[str, Any]
+
+        @overload
+        def __call__(self, function: Callable[_P, _R], /) -> Recorded[_P, _R]: ...
+        @overload
+        def __call__(self, *args: _O.args, **options: _O.kwargs) -> _Made: ...
+
+
+def makes_recorders(make: Callable[_O, _Made]) -> MakesRecorders[_O, _Made]:
+    """Let `record` decorate a function without parentheses."""
+    return cast("MakesRecorders[_O, _Made]", decorates(make))
+
+
+class Recorder(_core.Recorder, AsyncContext):
     """Records the events between its start and its stop; made by `record`.
 
-    Use it in a ``with`` statement, as a decorator, or call `start` and `stop`. A recorder that is
-    started again drops what it recorded before. Several recorders may run at once.
+    Use it in a ``with`` or ``async with`` statement, as a decorator, or call `start` and `stop`. A
+    recorder that is started again drops what it recorded before. Several recorders may run at once.
 
     Parameters
     ----------
@@ -280,6 +297,9 @@ class Recorder(_core.Recorder):
         wrapped = decorate("recorder", self, lambda: outermost(self), function)
         return cast("Recorded[_P, _R]", wrapped)
 
+    def __dir__(self) -> list[str]:
+        return without_elsewhere(type(self), super().__dir__())
+
     def __repr__(self) -> str:
         options = self.options
         words = options.events
@@ -293,6 +313,29 @@ class Recorder(_core.Recorder):
             f"<eventprof.Recorder: {self.state}; {events}{domains}; "
             f"{options.limit_bytes / 2**20:,.6g} MiB, {options.on_full}{displaced}>"
         )
+
+
+known_elsewhere(
+    Recorder,
+    "a recorder",
+    {
+        "enable": "rec.start(), which begins a new recording",
+        "disable": "rec.stop(); the recording is rec.trace",
+        "save": "rec.trace.save(path)",
+        "dump_stats": "rec.trace.save(path), or rec.trace.export(path, 'pstats')",
+        "print_stats": "rec.trace.report()",
+        "report": "rec.trace.report()",
+        "print": "rec.trace.report()",
+        "show": "rec.trace.show()",
+        "view": "rec.trace.show()",
+        "open_in_browser": "rec.trace.show()",
+        "output_text": "rec.trace.report(file=...)",
+        "export": "rec.trace.export(path, format)",
+        "events": "rec.trace.events",
+        "calls": "rec.trace.calls",
+        "functions": "rec.trace.functions",
+    },
+)
 
 
 #: Why recording ended early, or what happened to the file.

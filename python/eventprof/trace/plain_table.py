@@ -8,12 +8,31 @@ from __future__ import annotations
 import operator
 from collections import namedtuple
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from .._words import did_you_mean, printable
 
 SHOWN = 5  # rows of a repr at either end
 _TEXT_WIDTH = 40  # of a cell in a repr
+
+#: What people write who know other tables, and what there is.
+_INSTEAD = {
+    "tail": "table[-5:]",
+    "iloc": "table[0] or table[:10]",
+    "loc": "table[mask], as in table[table['name'] == 'sorted']",
+    "filter": "table[mask], as in table[table['name'] == 'sorted']",
+    "query": "table[mask], as in table[table['name'] == 'sorted'], or trace.sql(query)",
+    "select": "table[['name', 'calls']]",
+    "sort_values": "table.sort(column), or table.sort(column, descending=True)",
+    "sort_by": "table.sort(column), or table.sort(column, descending=True)",
+    "nlargest": "table.top(column, count)",
+    "groupby": "table.to_pandas().groupby(...)",
+    "group_by": "table.to_polars().group_by(...)",
+    "shape": "len(table) and len(table.columns)",
+    "dtypes": "table.describe()",
+    "info": "table.describe()",
+    "to_csv": "table.to_pandas().to_csv(path)",
+}
 
 
 def shorten(text: str) -> str:
@@ -50,6 +69,22 @@ class PlainTable:
     def __getitem__(self, key: Any) -> Any:
         raise NotImplementedError
 
+    def head(self, count: int = 5) -> Self:
+        """Return the first rows as a table.
+
+        Parameters
+        ----------
+        count : int
+            How many rows, at most.
+
+        Returns
+        -------
+        Table
+            ``table[:count]``.
+        """
+        rows: Self = self[:count]
+        return rows
+
     def __contains__(self, name: object) -> bool:
         return name in self._columns
 
@@ -71,6 +106,9 @@ class PlainTable:
         known = () if name == "_columns" else self._columns
         if name in known:
             return self[name]
+        if name in _INSTEAD:
+            text = f"a table has no attribute {name!r}: write {_INSTEAD[name]}"
+            raise AttributeError(text, name=name, obj=self)
         public = [each for each in dir(type(self)) if not each.startswith("_")]
         said = f"a table has no attribute {name!r}{did_you_mean(name, [*known, *public])}"
         raise AttributeError(said, name=name, obj=self)

@@ -273,6 +273,49 @@ class Table(PlainTable):
             order = np.argsort(-keys, kind="stable")
         return self[rows[order[:count]].astype(np.int64)]
 
+    def sort(self, column: str, *, descending: bool = False) -> Table:
+        """Return a table with the rows in the order of a column.
+
+        Parameters
+        ----------
+        column : str
+            Of numbers or of text.
+        descending : bool
+            The largest values first.
+
+        Returns
+        -------
+        Table
+            Rows with the same value keep their order; those whose value is unknown are last.
+
+        Raises
+        ------
+        KeyError
+            There is no such column.
+
+        Examples
+        --------
+        >>> table = Table.from_columns("fruit", {"name": ["pear", "fig"], "grams": [70, 40]})
+        >>> table.sort("name")["grams"].tolist()
+        [40, 70]
+        """
+        chosen = self._column(column)
+        values, nulls = chosen.values(), chosen.nulls()
+        if chosen.words is not None:
+            texts = chosen.words.texts()
+            ranks = np.empty(len(texts), np.int64)
+            ranks[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
+            nulls = values < 0
+            values = np.where(nulls, -1, ranks.take(values, mode="clip") if texts else -1)
+        unknown = np.zeros(self._length, bool) if nulls is None else nulls
+        known = np.flatnonzero(~unknown)
+        keys = values[known]
+        if descending:  # turned round twice, so that equal rows keep their order
+            order = len(keys) - 1 - np.argsort(keys[::-1], kind="stable")[::-1]
+        else:
+            order = np.argsort(keys, kind="stable")
+        return self[np.concatenate([known[order], np.flatnonzero(unknown)])]
+
     # ---- Parts of it -----------------------------------------------------------------------------
 
     @overload

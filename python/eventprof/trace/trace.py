@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import IO, TYPE_CHECKING, Any
 
 from .._optional import require
-from .._words import plural, show_ns
+from .._words import known_elsewhere, plural, show_ns, without_elsewhere
 from ..answers import Answers
 from .callers import Callers
 from .collector import Collector
@@ -57,6 +57,9 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
     0  c_call    len
     1  c_return  len
     """
+
+    def __dir__(self) -> list[str]:
+        return without_elsewhere(type(self), super().__dir__())
 
     def verify(self, *, all: bool = False, limit: int = 100) -> Verification:
         """Replay the trace, and say what is wrong with it first.
@@ -391,6 +394,25 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
         from ..show.report import report
 
         report(self, file, width, limit)
+
+
+known_elsewhere(
+    Trace,
+    "a trace",
+    {
+        "view": "trace.show(), or trace.show(path) for a file",
+        "open_in_browser": "trace.show()",
+        "print_stats": "trace.report()",
+        "print": "trace.report()",
+        "stats": "trace.functions",
+        "head": "trace.calls.head(), or that of another table",
+        "to_pandas": "trace.calls.to_pandas(), or that of another table",
+        "to_polars": "trace.calls.to_polars(), or that of another table",
+        "to_json": "trace.export(path, 'jsonl')",
+        "to_csv": "trace.export(path, 'csv')",
+        "query": "trace.sql(query)",
+    },
+)
 
 
 def _of_archive(archive: bytes, metadata: dict[str, Any], file: dict[str, Any] | None) -> Trace:
