@@ -202,6 +202,27 @@ def test_the_programs_and_commands_of_a_page_give_what_they_say(page, shell):
                 assert done.returncode == 0, f"$ {command}\n{done.stdout}"
 
 
+@pytest.mark.newest
+@pytest.mark.thorough
+def test_what_one_types_in_place_of_other_tools_works(shell):
+    text = read("coming-from.rst")
+    for _, name, lines in blocks(text):
+        if name:
+            (shell.home / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        else:
+            assert all(shell(command).returncode == 0 for command, _ in commands(lines))
+    typed = re.findall(r"``((?:EVENTPROF=1 )?(?:eventprof|python) [^`]+)``", text)
+
+    failed = []
+    for command in typed:
+        done = shell(f"BROWSER=true {command}")
+        if done.returncode:
+            failed.append(f"$ {command}\n{done.stdout}")
+
+    assert len(typed) > 30
+    assert not failed, "\n".join(failed)
+
+
 def shown_commands(text):
     """Give the words of each command of eventprof that stands on a line of its own."""
     for line in re.findall(r"^ +(?:\$ )?(?:[A-Z_]+=\S+ )*(eventprof [a-z].*)$", text, re.MULTILINE):
