@@ -2,7 +2,7 @@
 
 ``python benchmarks/highlighting.py --processes 2 --tasks 3 --files 10``: three lists of ten files.
 A worker ends after one list, so there is a process a list. Each list begins where the one before
-it ended; behind the last file comes the first one.
+it ended; after the last file comes the first one.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ next_byte(maps_reader *reader)
     return (unsigned char)reader->text[reader->at++];
 }
 
-/* A number, and the byte behind it in *after. */
+/* A number, and the byte after it in *after. */
 static uint64_t
 read_number(maps_reader *reader, unsigned base, int *after)
 {
@@ -117,7 +117,7 @@ find_mapping(uintptr_t address, mapping *out)
 
 /* ---- The handler ----------------------------------------------------------------------------- */
 
-/* The pages after the address are gone, too. All of the mapping behind it becomes memory, so that the
+/* The pages after the address are gone, too. All of the mapping after it becomes memory, so that the
  * handler is not called again for each page. */
 static bool
 replace_from(uintptr_t address)

@@ -72,7 +72,7 @@ void ep_os_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int6
 int64_t ep_os_resident_bytes(void);
 
 /* Bytes of the process's memory that the recorder has for itself: mappings, and what was added here. A
- * mapping counts as a whole, although a part of it may not be touched yet: the pages behind the last record
+ * mapping counts as a whole, although a part of it may not be touched yet: the pages after the last record
  * of a chunk. A caller that maps much more than it touches subtracts the rest again. */
 int64_t ep_os_own_bytes(void);
 void ep_os_own_add(int64_t bytes);

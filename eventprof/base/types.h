@@ -355,7 +355,7 @@ typedef struct ep_chunk_header {
     _Atomic uint64_t wanted;    /* 1: the file's recorder keeps it; 0: it does not */
     uint64_t sum;               /* ep_sum64() of the used words; valid once state is SEALED */
     uint32_t bytes;             /* of the mapping; 0: EP_CHUNK_BYTES */
-    uint32_t packed_bytes;      /* of a slot whose records are packed, behind the header; else 0 */
+    uint32_t packed_bytes;      /* of a slot whose records are packed, after the header; else 0 */
     int64_t own_bytes;          /* of resident_bytes, the recorder's own; 0: unknown */
     uint8_t reserved_last[16];  /* ends in a zero word: see ep_log_address_before() */
 } ep_chunk_header;

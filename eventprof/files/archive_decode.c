@@ -84,7 +84,7 @@ get_allocation(ep_events_coder *coder, reader *r, unsigned domain, uint32_t symb
     if (EP_LIKELY(place < list->count)) {
         address = list->freed[list->count - 1 - place];
         ep_free_list_take(list, place);
-    } else if (place == PLACE_BEHIND) {
+    } else if (place == PLACE_AFTER) {
         address = list->last + stride;
     } else if (place == PLACE_FREED_LAST) {
         address = m->freed_last;

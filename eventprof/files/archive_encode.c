@@ -75,7 +75,7 @@ put_allocation(ep_events_coder *coder, writer *w, unsigned kind, uint32_t symbol
         put_byte(w, STREAM_PLACES, depth);
         ep_free_list_take(list, depth);
     } else if (address == list->last + stride) {
-        put_byte(w, STREAM_PLACES, PLACE_BEHIND);
+        put_byte(w, STREAM_PLACES, PLACE_AFTER);
     } else if (address == m->freed_last) {
         put_byte(w, STREAM_PLACES, PLACE_FREED_LAST);
     } else if (near(address, list->last, &distance)) {

@@ -8,7 +8,7 @@
  *   end of a call its function is that of the innermost open call
  *   size          the same as last time at this site after the same event
  *   malloc        the address that was freed last in its size class (the allocators' free lists are
- *                 stacks), or the one behind the last of its class
+ *                 stacks), or the one after the last of its class
  *   free          as many allocations after the block's own as last time at this site
  *   value         the same as last time at this site after the same event
  * What remains is the noise of the times: one byte an event, and one more if the time is 192 ns or more. */
@@ -50,7 +50,7 @@ typedef enum stream_id {
 #define KIND_AS_AFTER_ONE 1
 
 /* Places of allocations: 0..31 how deep in the class's free list, then: */
-#define PLACE_BEHIND 32      /* the address behind the last of the class */
+#define PLACE_AFTER 32      /* the address after the last of the class */
 #define PLACE_FREED_LAST 33  /* the address that was freed last, in any class */
 #define PLACE_NEAR 34        /* varint zigzag of the distance / 16 to the last of the class */
 #define PLACE_FAR 35         /* the 8 bytes */

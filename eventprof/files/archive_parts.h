@@ -106,8 +106,8 @@ typedef struct ep_events_ids {
 ep_events_coder *ep_events_coder_new(const ep_events_ids *ids, bool writes);
 void ep_events_coder_free(ep_events_coder *coder);
 
-/* Encodes rows [row, row + count). *block: index of the first allocator event at or behind `row`;
- * afterwards of the first one behind these rows. Returns: view of the bytes, until the next call. */
+/* Encodes rows [row, row + count). *block: index of the first allocator event at or after `row`;
+ * afterwards of the first one after these rows. Returns: view of the bytes, until the next call. */
 const uint8_t *ep_events_encode(ep_events_coder *coder, const ep_columns *columns, size_t row,
                                 size_t count, size_t *block, size_t *bytes);
 

@@ -332,7 +332,7 @@ ep_archive_head(const ep_archive *archive)
 void
 ep_archive_set_processes(ep_archive *a, const size_t *threads, size_t count)
 {
-    size_t process = 0, last = count > 0 ? threads[0] : 0;    /* the first thread behind the process */
+    size_t process = 0, last = count > 0 ? threads[0] : 0;    /* the first thread after the process */
     for (size_t i = 0; i < a->decoded.thread_count; i++) {
         while (i >= last && process + 1 < count) {
             last += threads[++process];

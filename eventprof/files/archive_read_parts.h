@@ -16,7 +16,7 @@ struct ep_archive {
     uint64_t damaged_chunks;         /* of the trace, before it was saved */
     ep_section *sections;            /* in order of the file; without the index */
     size_t section_count, section_capacity;
-    uint32_t *strings_at;            /* views of the texts below: offset, and behind the last */
+    uint32_t *strings_at;            /* views of the texts below: offset, and after the last */
     char *texts;
     size_t text_bytes, text_capacity, string_count, string_capacity;
     ep_file_ids ids;

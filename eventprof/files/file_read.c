@@ -282,7 +282,7 @@ load(ep_loader *l, ep_error *error)
                                "what both recorded is in the other file");
     }
     if (reader->facts.words_damaged) {
-        ep_reader_note(reader, "words of its header are damaged, behind offset %zu: which hook saw calls",
+        ep_reader_note(reader, "words of its header are damaged, after offset %zu: which hook saw calls",
                        offsetof(ep_file_header, calls_from));
     }
     bool finished = reader->facts.phase == EP_FILE_FINISHED;

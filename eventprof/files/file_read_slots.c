@@ -22,7 +22,7 @@ static const ep_kind_set plain_kinds =
 
 /* HOT, budget 2 ns a record. The position of the next record depends on the kind of this one, which
  * processors predict (see read_each() in decode_plain.c). Walks over records that need no look, up to the
- * last word: their ticks are at most `span` behind the start. Returns: where it stopped. *last: the last
+ * last word: their ticks are at most `span` after the start. Returns: where it stopped. *last: the last
  * ticks so far. */
 static uint64_t *
 skip_plain(uint64_t *at, const uint64_t *end, uint64_t high, uint64_t start, uint64_t span, uint64_t *last)

@@ -30,7 +30,7 @@ typedef struct ep_fold_facts {
 typedef struct ep_batch {
     const ep_columns *columns;
     size_t from, to;
-    size_t alloc_from;    /* the first allocator event (index of alloc_row) at or behind `from` */
+    size_t alloc_from;    /* the first allocator event (index of alloc_row) at or after `from` */
 } ep_batch;
 
 typedef struct ep_fold ep_fold;

@@ -5,7 +5,7 @@
 #include "memory.h"
 
 #define FIRST_COUNT ((size_t)4096)
-#define FIRST_BEHIND ((size_t)64)    /* entries behind the last home */
+#define ENTRIES_AFTER ((size_t)64)    /* entries after the last home */
 
 /* Entries that are copied at once; the old ones go back to the system then. */
 #define PIECE ((size_t)1 << 20)
@@ -20,7 +20,7 @@ set_count(ep_live_blocks *blocks, size_t count)
 ep_status
 ep_live_open(ep_live_blocks *blocks)
 {
-    size_t end = FIRST_COUNT + FIRST_BEHIND;
+    size_t end = FIRST_COUNT + ENTRIES_AFTER;
     *blocks = (ep_live_blocks){.end = end, .room = end};
     set_count(blocks, FIRST_COUNT);
     blocks->entries = ep_array_new_zeroed(end, sizeof *blocks->entries);
@@ -125,15 +125,15 @@ grow(ep_live_blocks *blocks)
     size_t count = blocks->count, old_end = blocks->end;
     size_t larger = count + (count < EP_LIVE_LARGE_COUNT ? count : count / 16);
     ep_live_entry *run = ep_array_new(longest_run(blocks), sizeof *run);
-    /* However the new homes are, no block comes to stand further behind the last one than before. */
+    /* However the new homes are, no block comes to stand further after the last one than before. */
     if (run == NULL || larger > UINT32_MAX ||
-        set_end(blocks, larger + old_end - count + FIRST_BEHIND) != EP_OK) {
+        set_end(blocks, larger + old_end - count + ENTRIES_AFTER) != EP_OK) {
         free(run);
         return EP_NOMEM;
     }
     set_count(blocks, larger);
     /* Homes only move towards the end. A run is taken out as a whole, before its blocks are put back: then
-     * no block is behind one that still has to move. */
+     * no block is after one that still has to move. */
     ep_live_entry *entries = blocks->entries;
     for (size_t end = old_end; end > 0; end--) {
         size_t begin = end;

@@ -4,7 +4,7 @@
  *              0                    count   end     a search ends at an empty entry
  *
  * Open addressing: a block is in the entry that the hash of its address says, its home, or in the first
- * empty one behind that. Homes are in order of the hash, and do not wrap around. A large table has nine of
+ * empty one after that. Homes are in order of the hash, and do not wrap around. A large table has nine of
  * ten entries in use, and grows by a sixteenth in place, from the end to the begin. A small one has half
  * of them in use, and doubles: searches are shorter (by 7 % of the time of a tree). When its addresses are
  * used up a table is copied by pieces, and the old ones go back to the system. */

@@ -66,7 +66,7 @@ safe_rows(const ep_sliding_stream *s)
     return low;
 }
 
-/* The first allocator event at or behind a row. */
+/* The first allocator event at or after a row. */
 static size_t
 block_of_row(const ep_sliding_stream *s, size_t row)
 {

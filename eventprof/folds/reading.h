@@ -47,7 +47,7 @@ typedef struct ep_sliding_stream {
     ep_columns columns;
     size_t capacity;                   /* rows that the columns have room for */
     size_t from, safe;
-    size_t block;                      /* the first allocator event at or behind `from` */
+    size_t block;                      /* the first allocator event at or after `from` */
     bool ended;
     bool reads_ahead;                  /* what follows is in use */
     bool has_thread;                   /* `apart` has to be joined */

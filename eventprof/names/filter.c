@@ -6,10 +6,10 @@
 
 /* ---- Globs ----------------------------------------------------------------------------------- */
 
-/* Whether `byte` is in the set that `pattern` begins with; *behind: one past its ']'. A set that is
+/* Whether `byte` is in the set that `pattern` begins with; *rest: one past its ']'. A set that is
  * not closed matches a literal '['. */
 static bool
-in_set(const char *pattern, unsigned char byte, const char **behind)
+in_set(const char *pattern, unsigned char byte, const char **rest)
 {
     const char *at = pattern + 1;
     bool negated = *at == '!', found = false;
@@ -24,10 +24,10 @@ in_set(const char *pattern, unsigned char byte, const char **behind)
         found = found || (low <= byte && byte <= high);
     }
     if (*at == 0) {
-        *behind = pattern + 1;
+        *rest = pattern + 1;
         return byte == '[';
     }
-    *behind = at + 1;
+    *rest = at + 1;
     return found != negated;
 }
 

@@ -92,7 +92,7 @@ typedef struct ep_page {
     ep_page_row *rows;
     ep_page_call *calls;        /* by row of calls */
     int32_t *order;             /* rows of calls by place on the page */
-    int64_t *start;             /* grains, by place on the page; one more, behind all times */
+    int64_t *start;             /* grains, by place on the page; one more, after all times */
     size_t coarse_count;
     ep_page_coarse *coarse;
     ep_page_links orphans;
@@ -173,7 +173,7 @@ typedef struct ep_page_part {
     ep_page_scratch *scratch;    /* owned */
     ep_planes planes;            /* view into scratch */
     size_t low_bytes;            /* of the planes: the low bits of times, which are first, */
-    size_t times_bytes;          /* and the planes of times behind them */
+    size_t times_bytes;          /* and the planes of times after them */
     int low_bits[2];             /* of the columns of times */
     size_t rows;                 /* of the first column */
     bool is_signed;              /* calls: gaps are in zigzag */

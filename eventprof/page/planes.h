@@ -4,7 +4,7 @@
  *
  *   values  1  258  3      width 2      bytes  01 02 03  00 01 00
  *
- * Planes that are zero but for a few rows are left out. Behind the other planes are then the rows that
+ * Planes that are zero but for a few rows are left out. After the other planes are then the rows that
  * need them, as distances from one to the next in EP_PLANES_PLACE planes, and their bytes. */
 #ifndef EP_PLANES_H
 #define EP_PLANES_H
@@ -23,7 +23,7 @@ typedef struct ep_planes_form {
     uint32_t rows;      /* how many rows that are */
 } ep_planes_form;
 
-/* The planes of some columns, one behind the other. */
+/* The planes of some columns, one after the other. */
 typedef struct ep_planes {
     uint8_t *bytes;     /* view: the caller's room, 8 or 4 bytes for each value put there */
     size_t size;
@@ -40,7 +40,7 @@ void ep_planes_put_bits(ep_planes *planes, const uint32_t *values, size_t count)
 
 /* Moves the low bits of values out of them if these are noise, which cannot be compressed: compression
  * then has half as much to do. They are no column: byte i has those of value i, and above them those of
- * the value half of all values (rounded up) behind. Returns: how many bits; 0: nothing was put. */
+ * the value half of all values (rounded up) after it. Returns: how many bits; 0: nothing was put. */
 int ep_planes_put_low(ep_planes *planes, uint64_t *values, size_t count);
 
 /* Signed numbers as unsigned ones: 0, -1, 1, -2 to 0, 1, 2, 3. */

@@ -167,7 +167,7 @@ check_kept(const ep_recorder *recorder)
         EP_INVARIANT(chunk->file != NULL || state_of(chunk) != EP_CHUNK_FREE,
                      "kept chunk %" PRIu64 " is free", chunk->sequence);
         EP_INVARIANT(i == recorder->kept_first || chunk->sequence > before,
-                     "keeps chunk %" PRIu64 " behind %" PRIu64, chunk->sequence, before);
+                     "keeps chunk %" PRIu64 " after %" PRIu64, chunk->sequence, before);
         EP_INVARIANT(chunk->sequence < ep_engine.next_sequence, "chunk %" PRIu64 " of %" PRIu64,
                      chunk->sequence, ep_engine.next_sequence);
         before = chunk->sequence;

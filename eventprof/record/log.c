@@ -132,12 +132,12 @@ static inline bool
 settle(ep_cursor *cursor, uint64_t word0, int words)
 {
     /* Acquire: if the next word was written after the record was removed, so was our word 0. */
-    uint64_t behind = atomic_load_explicit(&cursor->at[words], memory_order_acquire);
+    uint64_t next_word = atomic_load_explicit(&cursor->at[words], memory_order_acquire);
     if (atomic_load_explicit(&cursor->at[0], memory_order_acquire) != word0) {
         return false;
     }
-    if (behind == 0) {
-        /* The end of the log: a later read behind this record could hit the middle of another record. */
+    if (next_word == 0) {
+        /* The end of the log: a later read after this record could hit the middle of another record. */
         cursor->limit = cursor->at + words;
     }
     cursor->last = cursor->at;

@@ -158,8 +158,8 @@ ep_log_needs_slow(const ep_log *log, ep_ticks ticks)
  * less. */
 #define EP_LOG_AHEAD 512
 
-/* The word behind the record is zeroed before word 0 is released: a reader that meets a non-zero
- * word 0 (acquire, ep_cursor_next) sees the whole record and a valid end of the log behind it. */
+/* The word after the record is zeroed before word 0 is released: a reader that meets a non-zero
+ * word 0 (acquire, ep_cursor_next) sees the whole record and a valid end of the log after it. */
 static inline void
 ep_log_publish(_Atomic uint64_t *at, int words, uint64_t word0)
 {
@@ -261,7 +261,7 @@ ep_log_last_block(const ep_log *log)
 /* Removes the last record; call it only right after ep_log_last_block() returned its address. If the record
  * before it is an allocation as well, that is then the last one: one event of the interpreter allocates up
  * to two blocks. A concurrent reader may still report the two records that were just removed, at the very
- * end of a live log. (The cursor does not read on behind such a record.) */
+ * end of a live log. (The cursor does not read on after such a record.) */
 static inline void
 ep_log_take_back(ep_log *log)
 {
@@ -333,7 +333,7 @@ ep_record_is_for(const ep_record *record, ep_kind_set kinds)
 
 typedef struct ep_cursor {
     const _Atomic uint64_t *at;
-    const _Atomic uint64_t *limit;    /* nothing is read at or behind it */
+    const _Atomic uint64_t *limit;    /* nothing is read at or after it */
     uint64_t high;                    /* high half, shifted into place */
     uint64_t thread_id;               /* the thread of the records from here on */
     uint64_t escape[EP_ESCAPE_COUNT];

@@ -50,7 +50,7 @@ next_text_chunk(ep_file *file, size_t words)
 }
 
 /* A record: fields as 32-bit words, then bytes, padded; the first word is published last, after the
- * terminator behind it. False: no room. */
+ * terminator after it. False: no room. */
 static bool
 put_text_locked(ep_file *file, ep_file_text type, const uint32_t *fields, size_t field_count,
                 const char *bytes, size_t byte_count)

@@ -106,7 +106,7 @@ ep_file_set_kinds(ep_file_header *header, ep_kind_set kinds)
 #define EP_LIMIT_LATE 4u          /* another recorder's file took the events: this one is written
                                      when its recorder stops */
 
-_Static_assert(sizeof(ep_file_header) <= EP_FILE_METADATA_OFFSET, "the metadata lie behind it");
+_Static_assert(sizeof(ep_file_header) <= EP_FILE_METADATA_OFFSET, "the metadata lie after it");
 
 /* A state: this, then for each thread an ep_file_thread_state, its counts (kind, lost), its calls. */
 typedef struct ep_file_state {
@@ -125,10 +125,10 @@ typedef struct ep_file_pair {
     uint64_t first, second;            /* kind, lost; or kind | before << 8, site of an open call */
 } ep_file_pair;
 
-/* A slot with this magic holds a state, behind a chunk's header. */
+/* A slot with this magic holds a state, after a chunk's header. */
 #define EP_FILE_STATE_MAGIC UINT32_C(0x53505645) /* "EVPS" */
 
-/* A slot with this magic holds a chunk whose records are packed (pack.h), behind its header. Its `bytes`
+/* A slot with this magic holds a chunk whose records are packed (pack.h), after its header. Its `bytes`
  * are the slot's; `used_words`, `sum` and all else are of the chunk as it was. While
  * the chunk's own slot is there, too, that slot is not to be read. */
 #define EP_FILE_PACKED_MAGIC UINT32_C(0x50505645) /* "EVPP" */

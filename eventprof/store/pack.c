@@ -8,7 +8,7 @@
  *   symbol        kind and id: what followed the same two records last time, or else the same one record
  *   end of a call the name that ended the last call of the innermost open site
  *   size          the size of the last block of this site
- *   address       of an allocation: one of its class's free list, or the one behind the class's last block;
+ *   address       of an allocation: one of its class's free list, or the one after the class's last block;
  *                 of a free: the block that was allocated as many allocations ago as last time at this site
  *
  * Each kind of number has a stream of its own, which is compressed without the others. */
@@ -55,7 +55,7 @@ enum {
 /* The place of an allocation: 0 .. EP_FREE_LIST - 1, its depth in the class's free list; or one of
  * these. */
 enum {
-    PLACE_BEHIND = EP_FREE_LIST,    /* behind the class's last block */
+    PLACE_AFTER = EP_FREE_LIST,    /* after the class's last block */
     PLACE_FREED_LAST,               /* the address that was freed last, in any class */
     PLACE_NEAR                      /* STREAM_VALUES has its distance from the class's last block */
 };
@@ -339,7 +339,7 @@ put_allocation(ep_chunk_packer *p, writer *w, uint32_t symbol, uint32_t size, ui
         *w->at[STREAM_PLACES]++ = (uint8_t)depth;
         ep_free_list_take(list, depth);
     } else if (address == list->last + stride) {
-        *w->at[STREAM_PLACES]++ = PLACE_BEHIND;
+        *w->at[STREAM_PLACES]++ = PLACE_AFTER;
     } else if (address == m->freed_last) {
         *w->at[STREAM_PLACES]++ = PLACE_FREED_LAST;
     } else {
@@ -511,7 +511,7 @@ take_allocation(ep_chunk_packer *p, reader *r, uint32_t symbol, uint32_t *size, 
         }
         *address = list->freed[list->count - 1 - place];
         ep_free_list_take(list, place);
-    } else if (place == PLACE_BEHIND) {
+    } else if (place == PLACE_AFTER) {
         *address = list->last + stride;
     } else if (place == PLACE_FREED_LAST) {
         *address = m->freed_last;

@@ -35,7 +35,7 @@ ep_room_share(int descriptor, uint64_t limit_bytes, bool warns, ep_error *error)
     if (fstat(descriptor, &facts) != 0) {
         return ep_fail_os(error, errno);
     }
-    if (facts.st_size != ROOM_BYTES) {    /* behind its end, an access would raise SIGBUS */
+    if (facts.st_size != ROOM_BYTES) {    /* after its end, an access would raise SIGBUS */
         return ep_fail(error, EP_FORMAT, "it is not the file of the limit that processes share");
     }
     void *at = mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);

@@ -38,7 +38,7 @@ typedef struct stack_step {
 
 typedef struct call_pairing {
     ep_calls calls;             /* arrays with one element to spare, see pair_run() */
-    int32_t *site_functions;    /* as the map's, with a -1 behind */
+    int32_t *site_functions;    /* as the map's, with a -1 at the end */
     int32_t *name_functions;
     call_stack *stacks;         /* by thread */
     stack_step steps[EP_KIND_COUNT];
@@ -71,7 +71,7 @@ stack_reserve(call_stack *stack, size_t more)
     return EP_OK;
 }
 
-/* Returns: new, `functions` with a -1 behind. Fails: NULL, out of memory. */
+/* Returns: new, `functions` with a -1 at the end. Fails: NULL, out of memory. */
 static int32_t *
 with_unknown(const int32_t *functions, size_t count)
 {

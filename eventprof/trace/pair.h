@@ -33,7 +33,7 @@ typedef struct ep_pair_input {
     size_t thread_count;
     const ep_open_stack *open_at_start;    /* thread_count long; NULL: nothing was open */
     const int64_t *open_from_ns;           /* thread_count long: where the calls open at start
-                                              begin, behind what a ring lost; NULL: 0 */
+                                              begin, after what a ring lost; NULL: 0 */
     const int64_t *open_until_ns;          /* thread_count long: where the calls open at the end
                                               are cut, of a merged trace; NULL: length_ns */
     const int32_t *thread_process;         /* thread_count long: the process of each, from 0 on;
@@ -326,7 +326,7 @@ size_t ep_blocks_moment(const ep_pair_input *input, int64_t time_ns);
 /* Frees what the object holds; a zeroed or closed object is allowed. */
 void ep_blocks_clear(ep_blocks *blocks);
 
-/* A moment behind all others: all blocks are alive that were not freed, also of processes that ended. */
+/* A moment after all others: all blocks are alive that were not freed, also of processes that ended. */
 #define EP_MOMENT_END ((size_t)EP_ROW_NONE)
 
 /* Whether its process ended before a moment, without a free. There are endings. */

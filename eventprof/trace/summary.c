@@ -345,7 +345,7 @@ add_below_functions(ep_summary *summary, const ep_calls *calls, const ep_blocks 
             size_t row = ep_alloc_row(blocks->input, blocks->birth[block]);
             add_to_row(&b, row, figure_of(blocks, block, b.which, peak.moment));
         }
-        for (size_t call = count; call-- > 0;) {    /* children come behind their parents */
+        for (size_t call = count; call-- > 0;) {    /* children come after their parents */
             if (calls->parent[call] >= 0) {
                 b.of_call[calls->parent[call]] += b.of_call[call];
             }

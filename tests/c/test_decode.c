@@ -330,7 +330,7 @@ START_TEST(a_thread_that_only_had_calls_open_is_listed)
 }
 END_TEST
 
-/* A snapshot is decoded while threads come: what they write is behind its window, but the counters of
+/* A snapshot is decoded while threads come: what they write is after its window, but the counters of
  * two processors may differ, and then its ticks are not. */
 START_TEST(a_thread_that_came_after_the_capture_is_neither_decoded_nor_counted)
 {

@@ -204,7 +204,7 @@ emit_or_count(void)
     atomic_fetch_add(&late_emitted, 1);
 }
 
-/* Behind ours in every round, for as many rounds as it likes. */
+/* After ours in every round, for as many rounds as it likes. */
 static void
 late_destructor(void *rounds)
 {

@@ -284,17 +284,17 @@ read_live(const live *l, bool by_copy)
     while (ep_cursor_next(&cursor, &record)) {
         ep_model_event read = event_of(&record), event = live_event(count);
         if (record.kind == EP_KIND_MALLOC_RAW) {
-            /* One that is about to be taken back: nothing may come behind it. */
+            /* One that is about to be taken back: nothing may come after it. */
             if (l->take_back != TAKES_BLOCKS_BACK || ep_cursor_next(&cursor, &record)) {
                 ck_abort_msg("event %zu is a block that was taken back", count);
             }
             break;
         }
         if (record.kind == EP_KIND_THROW) {
-            /* About to be taken back, from the last one on: only such may come behind. */
+            /* About to be taken back, from the last one on: only such may come after. */
             while (ep_cursor_next(&cursor, &record)) {
                 if (l->take_back != TAKES_CALLS_BACK || record.kind != EP_KIND_THROW) {
-                    ck_abort_msg("event %zu is read behind a call that was taken back", count);
+                    ck_abort_msg("event %zu is read after a call that was taken back", count);
                 }
             }
             break;
@@ -474,7 +474,7 @@ START_TEST(a_copy_between_two_blocks_taken_back_ends_there)
 }
 END_TEST
 
-/* What is there last may be removed: behind it nothing is read. */
+/* What is there last may be removed: after it nothing is read. */
 START_TEST(a_copy_ends_behind_the_record_that_was_the_last)
 {
     ep_log *log = fresh_log(5000);

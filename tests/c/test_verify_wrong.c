@@ -10,7 +10,7 @@ remove_event(simulation *s, size_t row)
     s->count--;
 }
 
-/* A second one right behind it. */
+/* A second one right after it. */
 static void
 repeat_event(simulation *s, size_t row)
 {

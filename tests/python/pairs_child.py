@@ -196,7 +196,7 @@ def leave_out(name, other, found):
     if name == "refs" and other in CODE:
         return [row for row in found if row[1] != "int"]  # offsets, for callbacks
     if sys.version_info >= (3, 14) and name == "branches" and other == "instructions":
-        # The interpreter gives the offset of what is behind the branch then.
+        # The interpreter gives the offset of what is after the branch then.
         return [row[:-1] for row in found]
     if sys.version_info < (3, 12) and other in CODE and name == "obj":
         # Frame objects, for the hook, which a traceback need not make any more.

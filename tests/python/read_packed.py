@@ -14,7 +14,7 @@ ADDRESS = (1 << 47) - 1
 def unpack(packed, ticks, count, kinds):
     """Give the words of a chunk.
 
-    packed: the bytes behind the header; ticks: of `opened`; kinds: (words, form, pairing, domain) by kind.
+    packed: the bytes after the header; ticks: of `opened`; kinds: (words, form, pairing, domain) by kind.
     """
     head = Bytes(packed)
     codec, coding, zero = head.unpack("BBH")

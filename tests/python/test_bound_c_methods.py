@@ -101,7 +101,7 @@ def test_an_exit_stack_gives_each_what_is_its_own(backend):
     lock = threading.RLock()
 
     with eventprof.record(memory=False, backend=backend) as rec, contextlib.ExitStack() as stack:
-        stack.callback(after)  # runs behind the exit of the lock
+        stack.callback(after)  # runs after the exit of the lock
         stack.enter_context(lock)
 
     trace = rec.trace

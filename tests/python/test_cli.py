@@ -159,7 +159,7 @@ def test_events_has_the_events_of_the_trace(shown, folder):
 def test_events_are_chosen(shown, folder, arguments, check):
     trace = eventprof.open(folder / "a.epr")
     names = trace.threads["name"]
-    # A time that some events are before and some behind, however long the start took.
+    # A time that some events are before and some after, however long the start took.
     middle = int(trace.events["time"][len(trace.events) // 2])
     arguments = [each.format(middle=middle, middle_us=middle / 1000) for each in arguments]
     expected = [

@@ -184,7 +184,7 @@ def test_a_number_without_its_unit_is_refused(verb, arguments, said):
 # ---- Damage --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kept", [1000, 3600])  # inside of the header, and behind it
+@pytest.mark.parametrize("kept", [1000, 3600])  # inside of the header, and after it
 @pytest.mark.parametrize(
     "arguments",
     [("report",), ("stats",), ("events",), ("diff", "small.epr"), ("info",)],

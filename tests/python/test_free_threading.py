@@ -112,7 +112,7 @@ def test_every_call_of_eight_threads_is_recorded_or_counted(policy, limit):
 
     trace = raw.capture(rec)
     kept, lost = raw.recorded(trace), raw.lost(trace)
-    # spin's last return may come behind the window: it is then neither.
+    # spin's last return may come after the window: it is then neither.
     assert kept["CALL"] + lost["CALL"] == THREADS * 30_012
     assert 0 <= THREADS * 30_012 - kept["RETURN"] - lost["RETURN"] <= THREADS
     assert trace.facts()["events"] == kept.total()

@@ -101,7 +101,7 @@ def example(heading, place, comment="/*"):
     return "".join(added) if added else "".join(lines).strip() + "\n"
 
 
-def insert_behind(path, pattern, text):
+def insert_after(path, pattern, text):
     before = path.read_text(encoding="utf-8")
     found = re.search(pattern, before)
     assert found is not None, pattern
@@ -122,7 +122,7 @@ def tree(tmp_path_factory):
     append(
         tree / "eventprof/base/events.def", example("Adding a kind", "eventprof/base/events.def")
     )
-    insert_behind(
+    insert_after(
         tree / "eventprof/trace/columns.def",
         r"EP_COLUMN\(CALLS, line,[^;]*?\"\"\)\n",
         example("Adding a column", "eventprof/trace/columns.def"),
@@ -135,7 +135,7 @@ def tree(tmp_path_factory):
         tree / "python/src/hooks/sources.def",
         example("Adding a source", "python/src/hooks/sources.def", "#"),
     )
-    insert_behind(
+    insert_after(
         tree / "meson.build",
         r"'python/src/hooks/source_trace.c',\n",
         example("Adding a source", "meson.build", "#"),
@@ -216,7 +216,7 @@ def test_a_verb_is_a_file_and_a_row(tmp_path):
     verb = example("Adding a verb", "python/eventprof/cli/threads.py", "#")
     (tmp_path / "eventprof/cli/threads.py").write_text(verb)
     row = example("Adding a verb", "python/eventprof/cli/__init__.py", "#")
-    insert_behind(tmp_path / "eventprof/cli/__init__.py", r'    "look": \{\n', row)
+    insert_after(tmp_path / "eventprof/cli/__init__.py", r'    "look": \{\n', row)
     with eventprof.record(output=tmp_path / "run.epr") as rec:
         pass
 

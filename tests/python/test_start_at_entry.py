@@ -203,7 +203,7 @@ def ends_behind_a_yield():
 
 
 def is_thrown_into():
-    """Unwinds from behind a yield, too, and from the entry of one that has not begun."""
+    """Unwinds from after a yield, too, and from the entry of one that has not begun."""
     for begun in (True, False):
         generator = yields()
         if begun:

@@ -45,7 +45,7 @@ def function_ids(functions: list[tuple[Any, ...]]) -> Array:
     Returns
     -------
     array of int64
-        One a function, and behind them those of rows -2 (other) and -1 (unknown).
+        One a function, and after them those of rows -2 (other) and -1 (unknown).
     """
     return np.array([*(text_id(*row) for row in functions), OTHER, UNKNOWN], dtype=np.int64)
 

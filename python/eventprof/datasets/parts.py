@@ -144,7 +144,7 @@ class Recording:
         )
 
     def _function_texts(self) -> dict[str, Any]:
-        """Name the functions, and behind them what belongs to none."""
+        """Name the functions, and after them what belongs to none."""
         arrow, functions = self._arrow, self._tree.functions
         rows = [*functions, ("(unknown)", None, None, None, "unknown")]
         names, modules, files, lines, kinds = zip(*rows, strict=True)

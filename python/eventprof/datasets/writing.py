@@ -17,7 +17,7 @@ from ..files import family, output
 from .ids import file_name
 from .parts import EVENTS, PARTIALS, ROWS, SAME, Recording
 
-#: Changes when a reader of the tables before it would be wrong about those behind it.
+#: Changes when a reader of the tables before it would be wrong about those after it.
 FORMAT = 1
 #: Columns of numbers that repeat.
 _FEW = frozenset((

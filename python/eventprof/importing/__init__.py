@@ -25,7 +25,7 @@ _HEAD = 1 << 16
 
 
 class Unreadable(ValueError):
-    """A file cannot be read. The message says why; it is put behind the file's name."""
+    """A file cannot be read. The message says why; it is put after the file's name."""
 
 
 def read(fd: int, path: str) -> Trace | None:

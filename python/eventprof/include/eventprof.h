@@ -50,7 +50,7 @@ extern "C" {
 /* Immortal once eventprof is loaded. Later versions only append. */
 typedef struct eventprof_api {
     uint32_t version;
-    uint32_t bytes;               /* of this struct: what a newer one has is behind that */
+    uint32_t bytes;               /* of this struct: what a newer one has is after that */
     const uint32_t *active;       /* changes at any time */
     uint32_t (*name)(const char *text);    /* UTF-8; the same text, the same number; copied */
     void (*mark)(uint32_t name);

@@ -148,7 +148,7 @@ class Request:
             _report(error)
 
     def _end(self, kind: type[BaseException] | None) -> None:
-        """End the span, once. The labels stay, for what comes behind the answer.
+        """End the span, once. The labels stay, for what comes after the answer.
 
         An exception may come after that, from an application that has answered by an error.
         """
@@ -276,7 +276,7 @@ class ASGIMiddleware:
     -----
     Labels: ``request``, ``method``, ``path``, ``status``, and ``route`` where the framework puts it
     into the scope, as FastAPI does. A request ends with the last part of its body; work in the
-    background that comes behind it still has its labels. One whose client is gone may have no
+    background that comes after it still has its labels. One whose client is gone may have no
     status.
     """
 

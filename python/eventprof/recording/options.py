@@ -103,7 +103,7 @@ def ancestors() -> tuple[int, ...]:
             text = os.read(fd, 512)
         finally:
             os.close(fd)
-        # The name, in parentheses, may hold anything. Behind it: state, parent.
+        # The name, in parentheses, may hold anything. After it: state, parent.
         words = text[text.rfind(b")") + 1 :].split()
         if len(words) < 2 or not words[1].isdigit():
             break

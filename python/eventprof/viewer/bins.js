@@ -142,7 +142,7 @@ export class Sweep {
     // In this loop, which takes most of the time of a picture of the whole run, the pixel is in variables.
     let { right, most, total } = this;
     let top = -1; // the bin of the longest call; -1: `best` has the call
-    let end = -1; // behind the last bin; -1: the pixel is in the fields
+    let end = -1; // after the last bin; -1: the pixel is in the fields
     for (let bin = Math.max(0, Math.floor((v0 - begin) / width)); bin < last; bin++) {
       const longest = floats[bin * FIELDS + LONGEST];
       if (longest < 0) continue;

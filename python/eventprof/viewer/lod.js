@@ -41,7 +41,7 @@ export class Pyramid {
     for (let at = from; at < to; at += LEAF) this.leaf(at, Math.min(to, at + LEAF));
   }
 
-  /** @param {number} level @param {number} from a node @param {number} end behind the nodes of the level below */
+  /** @param {number} level @param {number} from a node @param {number} end after the nodes of the level below */
   fillLevel(level, from, end) {
     for (let node = from; node * 4 < end; node++) this.node(level, node, Math.min(end, node * 4 + 4));
   }

@@ -75,7 +75,7 @@ def assemble(
     Parameters
     ----------
     template : str
-        A file of this folder, which is put behind ``head.html``, the beginning of all pages.
+        A file of this folder, which is put after ``head.html``, the beginning of all pages.
     modules : sequence of str
         The modules of the script, in the order in which they are joined.
     title : str

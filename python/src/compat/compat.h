@@ -261,7 +261,7 @@ ep_frame_is_incomplete(const ep_frame *frame)
            (Py_ssize_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
 }
 
-/* Forms of RESUME, which is at the entry of each function and behind each yield. */
+/* Forms of RESUME, which is at the entry of each function and after each yield. */
 static inline bool
 ep_opcode_is_resume(unsigned char opcode)
 {

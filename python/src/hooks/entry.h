@@ -1,7 +1,7 @@
 /* Recognises the end of a call whose begin the interpreter did not report.
  *
  * On 3.11, and from 3.13 on, the interpreter runs signal handlers and other pending calls at the entry of a
- * function and behind a yield, before it reports that the function begins or resumes. If such a handler
+ * function and after a yield, before it reports that the function begins or resumes. If such a handler
  * raises, the interpreter reports the unwind alone. (Another tool's callback that raises before ours has
  * the same effect.) The call did nothing, and it is left out: its end would end an outer call of the same
  * function.
@@ -50,7 +50,7 @@ ep_py_unmark_entry(PyFrameObject *frame)
 #endif
 }
 
-/* Whether a RESUME is at a function's entry or behind a yield (its argument is 0 or 1). At the RESUME of
+/* Whether a RESUME is at a function's entry or after a yield (its argument is 0 or 1). At the RESUME of
  * `yield from` and await, a thrown exception goes to the inner generator first. */
 #define EP_ENTRY_RESUMES(instruction) (((instruction)[1] & 3) <= 1)
 #define EP_ENTRY_YIELDED(instruction) (((instruction)[1] & 3) == 1)
@@ -81,7 +81,7 @@ ep_py_behind_yield(const ep_frame *frame)
 #endif
 
 /* An exception is thrown into a generator. If the generator was suspended at a yield, it unwinds from the
- * RESUME behind the yield, at once or when its `finally` and `with` are done. frame: NULL, or its frame. */
+ * RESUME after the yield, at once or when its `finally` and `with` are done. frame: NULL, or its frame. */
 static inline void
 ep_py_note_throw(ep_log *log, PyCodeObject *code, const ep_frame *frame)
 {

@@ -98,7 +98,7 @@ open_kind(PyCodeObject *code, ep_frame *frame)
         return EP_KIND_CALL;
     }
     instruction now = current_instruction(code, frame);
-    /* It is at the yield that the exception comes out of, or behind it (3.13). */
+    /* It is at the yield that the exception comes out of, or after it (3.13). */
     if (!is_resume[now.opcode] || ep_thread_is_thrown_into()) {
         return EP_KIND_THROW;
     }
@@ -119,7 +119,7 @@ close_kind(PyCodeObject *code, ep_frame *frame, PyObject *value)
     }
 #endif
     if (is_generator(code)) {
-        /* 3.13 has moved on to the resume behind the yield by now. */
+        /* 3.13 has moved on to the resume after the yield by now. */
         instruction now = current_instruction(code, frame);
         if (is_yield[now.opcode] || (is_resume[now.opcode] && (now.argument & 3) != 0)) {
             return EP_KIND_YIELD;

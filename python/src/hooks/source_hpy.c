@@ -76,7 +76,7 @@ typedef struct timing {
     uint64_t first_ticks;
     int64_t first_ns;
     uint64_t call_ticks;         /* of the last call that began, ... */
-    _Atomic uint64_t *behind;    /* ...and the end of the log then */
+    _Atomic uint64_t *log_end;   /* ...and the end of the log then */
 } timing;
 
 static _Thread_local timing own_timing __attribute__((tls_model("initial-exec")));
@@ -116,7 +116,7 @@ begin_call(ep_log *log, uint32_t site)
     }
     own->call_ticks = ep_clock_ticks();
     ep_log_put(log, own->call_ticks, EP_KIND_HPY_CALL, site);
-    own->behind = log->next;
+    own->log_end = log->next;
 }
 
 /* now: the ticks at the end of the call. */
@@ -126,7 +126,7 @@ end_of_call(const ep_log *log, uint64_t now, const struct timespec *start, const
     const timing *own = &own_timing;
     int64_t elapsed_ns = nanoseconds(end) - own->first_ns;
     bool can_tell = own->known && own->mode == ep_clock_current && elapsed_ns > 0;
-    if (EP_UNLIKELY(!can_tell || log->next != own->behind)) {
+    if (EP_UNLIKELY(!can_tell || log->next != own->log_end)) {
         return now;
     }
     double ticks_per_ns = (double)(now - own->first_ticks) / (double)elapsed_ns;

@@ -23,13 +23,13 @@ static _Atomic uint64_t interruption_count;    /* see ep_source */
 static uint64_t starter_id;         /* the thread that installed the hook, which must have it */
 
 /* The trace function that our hook calls, of each thread that had one. Changed and read with the GIL. */
-typedef struct behind {
+typedef struct previous {
     uint64_t thread_id;
     Py_tracefunc function;
-} behind;
+} previous;
 
-static behind *behinds;
-static size_t behind_count, behind_capacity;
+static previous *all_previous;
+static size_t previous_count, previous_capacity;
 
 /* What our hook writes to f_trace_opcodes. The interpreter takes it as true, as the 1 of a program that
  * asks for "opcode" events itself. */
@@ -40,11 +40,11 @@ static int hook(PyObject *self, PyFrameObject *frame, int what, PyObject *argume
 /* ---- Who was there before -------------------------------------------------------------------- */
 
 static Py_tracefunc
-function_behind(const PyThreadState *ts)
+previous_of(const PyThreadState *ts)
 {
-    for (size_t i = 0; i < behind_count; i++) {
-        if (behinds[i].thread_id == ts->id) {
-            return behinds[i].function;
+    for (size_t i = 0; i < previous_count; i++) {
+        if (all_previous[i].thread_id == ts->id) {
+            return all_previous[i].function;
         }
     }
     return NULL;
@@ -58,17 +58,17 @@ go_in_front(PyThreadState *ts)
     if (ts->c_tracefunc == NULL || ts->c_tracefunc == hook) {
         return 0;
     }
-    if (behind_count == behind_capacity) {
-        size_t capacity = behind_capacity * 2 + 8;
-        behind *more = realloc(behinds, capacity * sizeof *more);
+    if (previous_count == previous_capacity) {
+        size_t capacity = previous_capacity * 2 + 8;
+        previous *more = realloc(all_previous, capacity * sizeof *more);
         if (more == NULL) {
             PyErr_NoMemory();
             return -1;
         }
-        behinds = more;
-        behind_capacity = capacity;
+        all_previous = more;
+        previous_capacity = capacity;
     }
-    behinds[behind_count++] = (behind){.thread_id = ts->id, .function = ts->c_tracefunc};
+    all_previous[previous_count++] = (previous){.thread_id = ts->id, .function = ts->c_tracefunc};
     ts->c_tracefunc = hook;
     return 0;
 }
@@ -76,7 +76,7 @@ go_in_front(PyThreadState *ts)
 static int
 give_back(PyThreadState *ts)
 {
-    Py_tracefunc function = ts->c_tracefunc == hook ? function_behind(ts) : NULL;
+    Py_tracefunc function = ts->c_tracefunc == hook ? previous_of(ts) : NULL;
     if (function != NULL) {
         ts->c_tracefunc = function;
     }
@@ -88,7 +88,7 @@ give_back(PyThreadState *ts)
 static EP_COLD int
 pass_on(PyObject *object, PyFrameObject *frame, int what, PyObject *argument)
 {
-    Py_tracefunc function = function_behind(PyThreadState_Get());
+    Py_tracefunc function = previous_of(PyThreadState_Get());
     if (function == NULL ||
         (what == PyTrace_OPCODE && *ep_frame_traces_opcodes(frame) == OPCODES_ARE_OURS)) {
         return 0;
@@ -398,7 +398,7 @@ static PyObject *objects;
 static int
 keep_object(PyThreadState *ts)
 {
-    if (function_behind(ts) == NULL || ts->c_traceobj == NULL) {
+    if (previous_of(ts) == NULL || ts->c_traceobj == NULL) {
         return 0;
     }
     PyObject *key = PyLong_FromUnsignedLongLong(ts->id);
@@ -505,7 +505,7 @@ take_out(void)
     want(0);
     ep_py_leave_starts(&starts);
     (void)ep_py_each_thread(give_back);
-    behind_count = 0;
+    previous_count = 0;
     clear_all();
     ep_py_generator_stacks_leave(EP_STACKS_TRACE);
 }
@@ -534,7 +534,7 @@ adjust(ep_kind_set kinds)
         return 0;
     }
     starter_id = PyThreadState_Get()->id;
-    behind_count = 0;
+    previous_count = 0;
     want(kinds);
     if (ep_py_generator_stacks_watch(EP_STACKS_TRACE) < 0 || ep_py_watch_starts(&starts) < 0 ||
         ep_py_each_thread(go_in_front) < 0 || set_all() < 0) {

@@ -103,7 +103,7 @@ is_own_module(ep_text module)
            (module.bytes == 9 || module.at[9] == '.');
 }
 
-/* `suffix` (may be NULL) goes behind the type's name: "dict" + ".update". */
+/* `suffix` (may be NULL) goes after the type's name: "dict" + ".update". */
 static uint32_t
 add_typed_name(PyTypeObject *type, const char *suffix, ep_name_kind kind, ep_py_addition *add)
 {

@@ -102,7 +102,7 @@ export_hold(exported *self)
 }
 
 /* One bit a byte, the first byte lowest; bytes are 0 or 1. `ones`: how many are 1.
- * Returns: new (free), zeros behind the last bit up to a multiple of 64 bytes; NULL: no memory. */
+ * Returns: new (free), zeros after the last bit up to a multiple of 64 bytes; NULL: no memory. */
 static uint8_t *
 pack_bits(const uint8_t *bytes, size_t count, int64_t *ones)
 {

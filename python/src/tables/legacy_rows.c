@@ -474,7 +474,7 @@ add_codes(rows_job *job, PyObject *list)
     return 0;
 }
 
-/* Returns: new tuple of the arrays, cut behind the last row; the categories, and the loss. */
+/* Returns: new tuple of the arrays, cut after the last row; the categories, and the loss. */
 static PyObject *
 finish_columns(rows_job *job, PyObject *list)
 {

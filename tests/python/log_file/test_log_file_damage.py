@@ -108,7 +108,7 @@ def test_bad_files(what, good, tmp_path):
     for refused in ("empty", "text", "zeros", "ones", "random", "half a header", "newer major"):
         if what == refused:
             assert result == "refused"
-    if what == "cut by one byte":  # of the room behind the last record
+    if what == "cut by one byte":  # of the room after the last record
         assert result == "opened"
     if what in ("chunk beyond the file", "cut in a chunk"):
         assert result == "opened"
