@@ -1,62 +1,112 @@
-"""The folders of the package: which may import which."""
+"""The rooms of the package: no import runs upwards, and none in a circle; tools/dev/rooms.py."""
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-import eventprof
+from dev import rooms, shell
 
 pytestmark = pytest.mark.newest
 
-PACKAGE = Path(eventprof.__file__).parent
-#: What each folder may import when it is loaded, beside itself and the files beside it.
-BELOW = {
-    "recording": set(),
-    "trace": {"recording", "answers"},
-    "answers": {"recording", "trace", "show"},
-    "files": {"recording", "trace"},
-    "show": {"trace", "answers"},
-    "viewer": {"trace", "answers", "files"},
-    "export": {"recording", "trace", "files"},
-    "importing": {"trace"},
-    "plugins": {"recording", "trace", "answers", "files"},
-    "datasets": {"answers", "files", "trace"},
-    "cli": {"recording", "files"},
-    "_pypy": {"recording"},
-}
+TABLE = (rooms.Room("low", (), "below"), rooms.Room("high", ("low",), "above"))
 
 
-def loaded_at_once(path):
-    """Give the folders of the package that a module imports when it is loaded."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    parts = path.relative_to(PACKAGE).parts[:-1]
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = parts[: len(parts) - node.level + 1]
-            for name in [node.module] if node.module else [one.name for one in node.names]:
-                yield (*base, *name.split("."))[0]
+@pytest.fixture
+def package(tmp_path):
+    """A package with two rooms, in which nothing is wrong."""
+    made = tmp_path / "eventprof"
+    for room in ("low", "high"):
+        (made / room).mkdir(parents=True)
+        (made / room / "__init__.py").touch()
+    (made / "low" / "one.py").write_text("from .. import _core\nfrom .two import a\n")
+    (made / "low" / "two.py").write_text("a = 1\n")
+    (made / "high" / "three.py").write_text("from ..low.one import a\n")
+    assert rooms.upward(made, TABLE, frozenset()) == ""
+    return made
 
 
-@pytest.mark.parametrize("room", BELOW)
-def test_a_folder_imports_only_what_lies_below_it(room):
-    files = sorted((PACKAGE / room).glob("*.py"))
-    if not files:
-        pytest.skip("not installed here")
-    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir()}
+def test_no_import_of_the_package_runs_upwards_or_in_a_circle():
+    assert rooms.check(shell.ROOT) == (0, "")
 
-    wrong = {
-        f"{path.name} imports {folder}"
-        for path in files
-        for folder in loaded_at_once(path)
-        if folder in folders and folder not in BELOW[room] | {room}
-    }
 
-    assert wrong == set()
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from ..high import three",
+        "from ..high.three import a",
+        "from .. import high",
+        "import eventprof.high.three",
+        "from eventprof.high import three",
+        "from eventprof import high",
+    ],
+)
+@pytest.mark.parametrize(
+    "around",
+    ["{}", "def f():\n    {}", "class C:\n    def f(self):\n        {}", "try: {}\nfinally: 0"],
+)
+def test_an_import_upwards_is_found(package, line, around):
+    (package / "low" / "two.py").write_text(around.format(line) + "\n")
+    number = around[: around.index("{")].count("\n") + 1
+
+    found = rooms.upward(package, TABLE, frozenset())
+
+    assert found == f"python/eventprof/low/two.py:{number}: low imports high\n"
+
+
+def test_an_import_for_types_alone_does_not_run(package):
+    text = "if TYPE_CHECKING:\n    from ..high import three\nelse:\n    from ..high import three\n"
+    (package / "low" / "two.py").write_text(text)
+
+    found = rooms.upward(package, TABLE, frozenset())
+
+    assert found == "python/eventprof/low/two.py:4: low imports high\n"
+
+
+def test_the_table_itself_cannot_name_a_room_that_comes_later(package):
+    table = (rooms.Room("low", ("high",), ""), rooms.Room("high", (), ""))
+
+    found = rooms.upward(package, table, frozenset())
+
+    assert "the table: low may not import high, below it\n" in found
+    assert "python/eventprof/high/three.py:1: high imports low\n" in found
+
+
+def test_a_file_outside_of_the_table_is_found(package):
+    (package / "beside.py").touch()
+
+    found = rooms.upward(package, TABLE, frozenset())
+
+    assert found == "python/eventprof/beside: this room is in no row of the table\n"
+
+
+def test_the_list_of_what_is_left_gets_only_shorter(package):
+    (package / "low" / "two.py").write_text("from ..high import three\n")
+    left = frozenset({"low/two.py: high"})
+    assert rooms.upward(package, TABLE, left) == ""
+
+    (package / "low" / "two.py").write_text("")
+    found = rooms.upward(package, TABLE, left)
+
+    assert found == "LEFT names low/two.py: high, which is gone: leave it out\n"
+
+
+def test_a_circle_is_found(package):
+    assert rooms.circle(package) == ""
+    (package / "low" / "two.py").write_text("def f():\n    from .one import a\n")
+    assert rooms.circle(package) == ""  # it is closed only after both were loaded
+
+    (package / "low" / "two.py").write_text("from .one import a\n")
+    assert rooms.circle(package) == "a circle of imports: low.one -> low.two -> low.one\n"
+
+
+def test_a_circle_through_the_beginning_of_a_folder_is_found(package):
+    (package / "low" / "__init__.py").write_text("from ..high import three\n")
+
+    found = rooms.circle(package)
+
+    assert found == "a circle of imports: high.three -> low -> high.three\n"
 
 
 def test_importing_the_package_loads_no_numpy_and_no_tables():

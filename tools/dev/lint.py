@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from dev import c_tests, environments, shell, viewer_checks
+from dev import c_tests, environments, rooms, shell, viewer_checks
 from dev.packages import Packages
 from dev.pythons import Python, take_python
 from dev.results import Results
@@ -80,6 +80,7 @@ def lint(found: Results, python: Python, *, fix: bool = False) -> None:
     found.check(f"C lines of {COLUMNS} columns", lambda: lines_fit(shell.ROOT, c_all))
     found.check("shellcheck", [shellcheck, "dev", ".ci/run"])
     found.check("sources listed in meson.build", lambda: sources_listed(shell.ROOT))
+    found.check("rooms of the package: no import upwards", lambda: rooms.check(shell.ROOT))
     viewer_checks.check(found)
     if shell.has("clang"):
         options = ("-Dwerror=true", "-Dtests=disabled")

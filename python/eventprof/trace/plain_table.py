@@ -120,7 +120,7 @@ class PlainTable:
 
     def _make_row_type(self) -> Any:
         """Make the type of rows."""
-        return namedtuple("Row", self._columns, rename=True)  # type: ignore[misc]
+        return namedtuple("Row", self._columns, rename=True)  # type: ignore[misc,unused-ignore]
 
     def _row(self, key: Any) -> int:
         """Give the number of a row, counted from the first one."""

@@ -1,0 +1,224 @@
+"""The rooms of the package, and ``./dev lint``'s check that no import runs upwards or in a circle.
+
+A room is a folder of ``python/eventprof``, or a file beside the folders. Each may import the rooms
+that its row names, which stand above it in the table, so they are loaded first. That is true of
+imports inside of functions, too: they run later, but they tie rooms together all the same. Imports
+for types alone (``if TYPE_CHECKING``) do not run, and are not looked at.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = Path("python/eventprof")
+
+
+class Room(NamedTuple):
+    """A row of the table."""
+
+    name: str
+    #: The rooms that it may import, beside itself and `FLOOR`.
+    below: tuple[str, ...]
+    sentence: str
+
+
+#: What all rooms may import: the extension, and two files that import nothing of the package.
+FLOOR = ("_core", "_words", "_optional")
+
+ROOMS = (
+    Room("trace", (), "`eventprof.Trace` and its tables"),
+    Room("answers", ("trace",), "the tree, own lines, findings"),
+    Room("show", ("trace", "answers"), "text for terminals"),
+    Room("export", ("trace", "answers"), "writes formats of other tools"),
+    Room("viewer", ("trace", "answers", "show"), "the page in a browser, and pictures"),
+    Room("importing", ("trace",), "reads formats of other tools"),
+    Room("files", ("trace", "export", "importing"), "opening, merging and saving files"),
+    Room("recording", ("trace", "files"), "``record()``, ``count()``, the flight recorder, marks"),
+    Room("datasets", ("trace", "answers", "files"), "the recordings of many processes, as Parquet"),
+    Room(
+        "plugins",
+        ("trace", "answers", "viewer", "files", "recording"),
+        "pytest, notebooks, middleware",
+    ),
+    Room("_pypy", ("trace", "files", "recording"), "stands in for the extension on PyPy"),
+    Room("__init__", ("recording", "_pypy"), "the public names"),
+    Room("demo", ("trace", "files", "__init__"), "a program that shows what eventprof does"),
+    Room(
+        "cli",
+        (
+            *("trace", "answers", "show", "export", "viewer", "files", "recording", "datasets"),
+            *("_pypy", "__init__", "demo"),
+        ),
+        "the command line",
+    ),
+    Room("__main__", ("cli",), "``python -m eventprof``"),
+)
+
+#: Imports that are left to be turned round: the file, and the room that it imports. The check fails
+#: if one of them is gone from the code and not from here, so this list gets only shorter.
+LEFT = frozenset(
+    {
+        "answers/findings.py: show",
+        "answers/first.py: show",
+        "answers/one_call.py: recording",
+        "answers/own.py: recording",
+        "answers/show.py: show",
+        "datasets/writing.py: __init__",
+        "export/__init__.py: files",
+        "export/__init__.py: recording",
+        "export/_view.py: cli",
+        "export/_view.py: recording",
+        "export/firefox.py: __init__",
+        "export/speedscope.py: __init__",
+        "files/family.py: recording",
+        "files/opening.py: recording",
+        "trace/compensation.py: recording",
+        "trace/memory.py: viewer",
+        "trace/moments.py: recording",
+        "trace/tables.py: answers",
+        "trace/trace.py: answers",
+        "trace/trace.py: export",
+        "trace/trace.py: files",
+        "trace/trace.py: show",
+        "trace/trace.py: viewer",
+        "viewer/data.py: __init__",
+        "viewer/page.py: files",
+    }
+)
+
+
+class Import(NamedTuple):
+    """An import of the package by one of its modules, which runs when that is loaded or later."""
+
+    path: Path  # from the package's folder
+    line: int
+    of: str  # the module, with dots, from the package on; "__init__" is the package itself
+    at_once: bool
+
+    @property
+    def room(self) -> str:
+        """The room that is imported."""
+        return self.of.partition(".")[0]
+
+
+def room_of(path: Path) -> str:
+    """Give the room of a file, by its path from the package's folder."""
+    return path.parts[0] if len(path.parts) > 1 else path.stem
+
+
+def _names_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def _statements(node: ast.AST, at_once: bool) -> Iterator[tuple[ast.stmt, bool]]:
+    """Find the import statements that run, and whether they do when the module is loaded."""
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        yield node, at_once
+    below: Iterator[ast.AST] = ast.iter_child_nodes(node)
+    if _names_types(node):
+        assert isinstance(node, ast.If)
+        below = iter(node.orelse)
+    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        at_once = False
+    for child in below:
+        yield from _statements(child, at_once)
+
+
+def imports_of(package: Path, path: Path) -> Iterator[Import]:
+    """Find what a module of the package imports of it."""
+
+    def is_module(parts: tuple[str, ...]) -> bool:
+        place = package.joinpath(*parts)
+        return place.with_suffix(".py").exists() or place.is_dir() or parts[:1] == ("_core",)
+
+    tree = ast.parse((package / path).read_text(encoding="utf-8"))
+    for statement, at_once in _statements(tree, at_once=True):
+        found: list[tuple[str, ...]] = []
+        if isinstance(statement, ast.Import):
+            names = [tuple(one.name.split(".")) for one in statement.names]
+            found = [name[1:] for name in names if name[0] == package.name]
+        elif isinstance(statement, ast.ImportFrom):
+            parts = tuple((statement.module or "").split(".")) if statement.module else ()
+            if statement.level:
+                parts = path.parts[: len(path.parts) - statement.level] + parts
+            elif parts[:1] == (package.name,):
+                parts = parts[1:]
+            else:
+                continue
+            for one in statement.names:  # each is a module of a folder, or a name in a module
+                whole = (*parts, one.name)
+                found.append(whole if is_module(whole) else parts)
+        for parts in dict.fromkeys(found):
+            yield Import(path, statement.lineno, ".".join(parts) or "__init__", at_once)
+
+
+def paths(package: Path) -> list[Path]:
+    """List the modules of the package."""
+    return sorted(path.relative_to(package) for path in package.rglob("*.py"))
+
+
+def all_imports(package: Path) -> list[Import]:
+    """Find what the modules of the package import of it."""
+    return [found for path in paths(package) for found in imports_of(package, path)]
+
+
+def upward(package: Path, rooms: tuple[Room, ...] = ROOMS, left: frozenset[str] = LEFT) -> str:
+    """Say which imports the table does not allow; empty: none."""
+    wrong: list[str] = []
+    used: set[str] = set()
+    below = {room.name: room.below for room in rooms}
+    for at, row in enumerate(rooms):
+        higher = set(row.below) - {each.name for each in rooms[:at]}
+        wrong += [f"the table: {row.name} may not import {name}, below it\n" for name in higher]
+    unknown = {room_of(path) for path in paths(package)} - {*below, *FLOOR}
+    wrong += [f"{PACKAGE / room}: this room is in no row of the table\n" for room in unknown]
+    for found in all_imports(package):
+        room = room_of(found.path)
+        if room in unknown or found.room in (room, *FLOOR, *below.get(room, ())):
+            continue
+        if (entry := f"{found.path}: {found.room}") in left:
+            used.add(entry)
+        else:
+            wrong.append(f"{PACKAGE / found.path}:{found.line}: {room} imports {found.room}\n")
+    wrong += [f"LEFT names {entry}, which is gone: leave it out\n" for entry in left - used]
+    return "".join(sorted(wrong))
+
+
+def circle(package: Path) -> str:
+    """Give one circle of modules that import each other when they are loaded; empty: none."""
+    edges: dict[str, list[str]] = {}
+    for found in all_imports(package):
+        module = ".".join(found.path.with_suffix("").parts).removesuffix(".__init__")
+        if found.at_once and found.of != module:
+            edges.setdefault(module, []).append(found.of)
+            if found.room != room_of(found.path):  # the other folder's __init__ runs first
+                edges[module].append(found.room)
+    done: set[str] = set()
+    for start in edges:
+        path = _circle_from(start, edges, [], done)
+        if path:
+            return f"a circle of imports: {' -> '.join(path)}\n"
+    return ""
+
+
+def _circle_from(
+    module: str, edges: Mapping[str, list[str]], way: list[str], done: set[str]
+) -> list[str]:
+    if module in way:
+        return [*way[way.index(module) :], module]
+    if module not in done:
+        for other in edges.get(module, ()):
+            found = _circle_from(other, edges, [*way, module], done)
+            if found:
+                return found
+        done.add(module)
+    return []
+
+
+def check(root: Path) -> tuple[int, str]:
+    """Look for imports that run upwards, and for a circle."""
+    text = upward(root / PACKAGE) + circle(root / PACKAGE)
+    return int(bool(text)), text
