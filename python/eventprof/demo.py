@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from . import __version__, record
 from ._optional import require
-from .files import output
+from .base import output
 from .trace import Trace
 from .trace.table import Table
 

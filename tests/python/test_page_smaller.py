@@ -21,8 +21,8 @@ import pytest
 
 import eventprof
 from eventprof import cli
+from eventprof.base.output import put
 from eventprof.cli import pictures
-from eventprof.files.output import put
 from eventprof.viewer import flamegraph, write
 from eventprof.viewer.heatmap import MODULES, heatmap
 from eventprof.viewer.page import assemble

@@ -18,8 +18,8 @@ import raw
 
 import eventprof
 from eventprof import _core
+from eventprof.base.quantities import parse_size
 from eventprof.recording.events import EVENTS
-from eventprof.recording.quantities import parse_size
 
 LATER_THAN_3_11 = sys.version_info >= (3, 12)
 BACKENDS = raw.BACKENDS

@@ -20,13 +20,13 @@ from rich.console import Console
 import eventprof
 from eventprof import _words
 from eventprof.answers.tree import Tree
+from eventprof.base.text import short_path
 from eventprof.show import drawing
 from eventprof.show import report as module
 from eventprof.show.drawing import (
     Curve,
     draw_bar,
     draw_lane,
-    short_path,
     shorten,
     show_bytes,
     show_ns,

@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 import eventprof
-from eventprof.recording import quantities
+from eventprof.base import quantities
 from eventprof.trace.table import Table
 
 

@@ -10,7 +10,7 @@ from dev import rooms, shell
 
 pytestmark = pytest.mark.newest
 
-TABLE = (rooms.Room("low", (), "below"), rooms.Room("high", ("low",), "above"))
+TABLE = (rooms.Room("low", "", "below"), rooms.Room("high", "low", "above"))
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_an_import_for_types_alone_does_not_run(package):
 
 
 def test_the_table_itself_cannot_name_a_room_that_comes_later(package):
-    table = (rooms.Room("low", ("high",), ""), rooms.Room("high", (), ""))
+    table = (rooms.Room("low", "high", ""), rooms.Room("high", "", ""))
 
     found = rooms.upward(package, table, frozenset())
 

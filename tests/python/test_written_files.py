@@ -543,7 +543,7 @@ def test_pytest_replaces_its_own_files_alone(folder):
 
 # ---- No writer of its own ------------------------------------------------------------------------
 
-#: What writes files by other means than files/output.py, and why it may.
+#: What writes files by other means than base/output.py, and why it may.
 OTHER_WRITERS = {
     "cli/__init__.py: os.open": "the null device",
     "datasets/writing.py: replace": "files of the dataset, named by process",
@@ -596,10 +596,10 @@ def test_no_module_writes_files_by_a_rule_of_its_own():
     found = {
         f"{path.relative_to(PACKAGE)}: {call}"
         for path in PACKAGE.rglob("*.py")
-        if path.relative_to(PACKAGE) != Path("files/output.py")
+        if path.relative_to(PACKAGE) != Path("base/output.py")
         for call in writers(path)
     }
-    assert found - OTHER_WRITERS.keys() == set(), "use files/output.py: create() or put()"
+    assert found - OTHER_WRITERS.keys() == set(), "use base/output.py: create() or put()"
     assert OTHER_WRITERS.keys() - found == set(), "no longer there"
 
 

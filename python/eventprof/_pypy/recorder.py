@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterable
 from typing import Any, Self, cast
 
-from ..recording import arguments
+from ..base import arguments
+from ..base.quantities import LEAST_BUFFER, parse_size
 from ..recording.events import OF_C_CALLS, OF_CALLS, numpy_choice
 from ..recording.options import Options, describe_run
-from ..recording.quantities import LEAST_BUFFER, parse_size
 from ..recording.recorder import Recorder as SharedRecorder
 from ..recording.recorder import makes_recorders
 from . import decode

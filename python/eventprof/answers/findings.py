@@ -29,7 +29,7 @@ class Evidence:
 
     def place(self) -> str:
         """Give the file and the line as text, as far as they are known."""
-        from ..show.drawing import short_path
+        from ..base.text import short_path
 
         if self.file is None:
             return self.name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._words import show_bytes, show_ns
-from ..show.drawing import clean, short_path
+from ..base.text import clean, short_path
 from .reserved import reserved_at_peak
 from .show import headline, percent
 from .table import own_lines

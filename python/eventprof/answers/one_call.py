@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._words import plural, show_bytes, show_ns
-from ..recording.quantities import parse_duration
+from ..base.quantities import parse_duration
 from .own import find_own
 from .show import unknown_name
 

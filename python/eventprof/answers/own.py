@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..recording import areas
+from ..base import areas
 
 #: Where Python and its packages usually lie: a recording may come from another machine.
 _INSTALLED = re.compile(r"(^|/)(site|dist)-packages/|/lib/(python|pypy)3\.\d+t?/")

@@ -149,7 +149,7 @@ def build(tree: Tree, own: Array | None, limit: int, root: int = 0) -> Branch:
 
 def place_of(tree: Tree, node: int) -> str:
     """Say where a node was called, or else where its function begins."""
-    from ..show.drawing import short_path
+    from ..base.text import short_path
 
     functions = tree.functions
     caller, line = int(tree.caller[node]), int(tree.line[node])

@@ -154,7 +154,7 @@ def _table(found: Dataset, what: str, limit: int) -> Any:
 
 def _print(table: Any, what: str) -> None:
     from .._words import show_bytes, show_ns
-    from ..show.drawing import short_path
+    from ..base.text import short_path
 
     names = _SHOWN[what]
     units = {name: table._columns[name].unit for name in names}

@@ -61,7 +61,7 @@ def start() -> None:
             counter = make_counter(modes.counted)
             _report = None if modes.report is None else absolute(modes.report)
             if _report is not None:
-                from ..files.output import check
+                from ..base.output import check
 
                 check(_expanded(_report) or "")
             _process = os.getpid()

@@ -83,8 +83,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Export it."""
+    from ..base.output import check
     from ..export import FORMATS, find_format
-    from ..files.output import check
 
     between = None
     try:

@@ -411,7 +411,7 @@ def write_counts(counter: Any, path: str | None, force: bool = False) -> None:
             print("eventprof: ", end="", file=sys.__stderr__)
             counter.report(sys.__stderr__)
         return
-    from ..files.output import create
+    from ..base.output import create
 
     with (
         create(expanded(path), force) as new,

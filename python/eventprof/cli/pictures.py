@@ -30,7 +30,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 def refuse(arguments: argparse.Namespace) -> None:
     """Fail if the page may not be written: before a recording is read, which may take long."""
-    from ..files.output import check
+    from ..base.output import check
 
     if arguments.output is not None:
         check(arguments.output, arguments.force)
@@ -60,7 +60,7 @@ def finish(
     int
         The exit status.
     """
-    from ..files.output import put
+    from ..base.output import put
     from ..viewer.page import open_file, show_page
 
     path = arguments.output

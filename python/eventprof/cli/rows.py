@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
@@ -198,25 +196,12 @@ def match_functions(trace: Trace, patterns: Sequence[str], *, may_come: bool = F
     Failure
         No function matches, and none can match later.
     """
-    table = trace.functions
-    found = np.zeros(len(table), dtype=bool)
-    handles = [int(text[3:]) for text in patterns if re.fullmatch("fn-[0-9]+", text)]
-    found[[row for row in handles if row < len(table)]] = True
-    rows = zip(table["name"], table["module"], table["file"], strict=True)
-    for at, (name, module, file) in enumerate(rows):
-        texts = [text for text in (name, module, file) if text is not None]
-        if name is not None and module is not None:
-            texts.append(f"{module}.{name}")
-        found[at] |= any(fnmatch.fnmatchcase(text, glob) for text in texts for glob in patterns)
+    from ..answers.functions import matching, no_match
+
+    found = matching(trace, patterns)
     if not found.any() and not may_come:
-        known = [name for name in table["name"] if name is not None]
-        hint = _words.did_you_mean(patterns[0], known) if len(patterns) == 1 else ""
-        given = " or ".join(map(repr, patterns))
-        raise Failure(f"--function: no function of this recording matches {given}{hint or _GLOBS}")
+        raise Failure(f"--function: {no_match(trace, patterns)}")
     return found
-
-
-_GLOBS = "; globs as '*name*' match parts of names"
 
 
 def full_name(name: str | None, module: str | None) -> str:

@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .._words import plural, printable, show_ns
+from ..base.arguments import SUFFIX
 from ..files import family
-from ..recording.arguments import SUFFIX
 from . import options, refuse_unknown
 from .launch import Launch, NotFound, Program
 
@@ -456,7 +456,7 @@ class Counting:
     def open(self) -> None:
         """Make the counter; exit with status 2 if that is not possible."""
         from .. import Error
-        from ..files import output
+        from ..base import output
 
         try:
             if self._path is not None:

@@ -132,7 +132,8 @@ def _order(table: Table, name: str) -> Any:
 
 
 def _print(table: Table, sort: str) -> None:
-    from ..show.drawing import short_path, show_bytes, show_ns
+    from ..base.text import short_path
+    from ..show.drawing import show_bytes, show_ns
 
     names = list(_SHOWN)
     if sort not in names and sort not in _TEXTS:

@@ -13,7 +13,8 @@ from typing import Any
 
 from .._optional import require
 from .._words import plural
-from ..files import family, output
+from ..base import output
+from ..files import family
 from .ids import file_name
 from .parts import EVENTS, PARTIALS, ROWS, SAME, Recording
 
@@ -235,12 +236,13 @@ def convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
 
 
 def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
-    import eventprof
+    from .. import _core
+    from ..files import opening
 
     global _not_freed
     work = folder / f".part-{os.getpid()}"
     try:
-        trace = eventprof.open(recording)
+        trace = opening.open(recording)
         part = Recording(trace)
         name = file_name(part.process)
         if better := _with_more_events(folder / "processes" / name, trace._facts["events"]):
@@ -262,7 +264,7 @@ def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
             _mark(folder)
         for table in {*ROWS, *EVENTS}.difference(made):  # an earlier conversion made more tables
             (folder / table / name).unlink(missing_ok=True)
-    except (OSError, MemoryError, ValueError, eventprof.Error) as error:
+    except (OSError, MemoryError, ValueError, _core.Error) as error:
         return str(error) or type(error).__name__
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from .._words import did_you_mean
-from ..files import output
-from ..recording.quantities import parse_duration
+from ..base import output
+from ..base.quantities import parse_duration
 
 if TYPE_CHECKING:
     from ..trace import Trace

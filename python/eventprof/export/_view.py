@@ -13,6 +13,8 @@ import numpy as np
 
 from .. import _core
 from .._words import printable
+from ..answers.functions import matching, no_match
+from ..base import areas
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -543,14 +545,10 @@ def _matching(trace: Trace, globs: Sequence[str]) -> Array:
     ValueError
         No function matches.
     """
-    from ..cli import Failure
-    from ..cli.rows import match_functions
-
-    try:
-        return match_functions(trace, globs)
-    except Failure as failure:
-        said = str(failure).removeprefix("--function: ")
-        raise ValueError(f"functions: {said}") from None
+    found = matching(trace, globs)
+    if not found.any():
+        raise ValueError(f"functions: {no_match(trace, globs)}")
+    return found
 
 
 def _nearest(parent: Array, keep: Array) -> Array:
@@ -608,8 +606,6 @@ def lock_held(tenures: tuple[Array, Array, Array], calls: tuple[Array, Array, Ar
 
 def own_functions(trace: Trace) -> Array:
     """Give a mask of functions outside the standard library and installed packages."""
-    from ..recording import areas
-
     described = trace.metadata.get("areas")
     described = described if isinstance(described, dict) else areas.folders()
     folders = tuple(

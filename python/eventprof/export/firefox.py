@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import _core
 from ._lists import Column, column, write_json
 from ._tree import fold
 from ._view import AT_A_TIME, Steps, utf8
@@ -66,8 +67,6 @@ def _text(text: str) -> str:
 
 
 def _meta(view: View) -> dict[str, Any]:
-    from .. import __version__
-
     metadata = view.trace.metadata
     return {
         "interval": 0.001,
@@ -82,7 +81,7 @@ def _meta(view: View) -> dict[str, Any]:
         "debug": False,
         "version": _GECKO_VERSION,
         "preprocessedProfileVersion": _VERSION,
-        "importedFrom": f"eventprof {__version__}",
+        "importedFrom": f"eventprof {_core.VERSION}",
         "symbolicated": True,
         "symbolicationNotSupported": True,
         "usesOnlyOneStackType": True,

@@ -20,11 +20,9 @@ _MEMORY = {"allocated": "allocated", "at_peak": "live at the peak", "live": "liv
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write the profiles. Frames are the functions, in the order of `Trace.functions`."""
-    from .. import __version__
-
     title = view.title + (f" (with loss: {view.loss})" if view.loss else "")
     out.write(
-        f'{{"$schema":"{_SCHEMA}","exporter":"eventprof {__version__}","name":{json_text(title)},'
+        f'{{"$schema":"{_SCHEMA}","exporter":"eventprof {_core.VERSION}","name":{json_text(title)},'
         '"activeProfileIndex":0,"shared":{"frames":[\n'.encode()
     )
     out.write(",\n".join(_frames(view)).encode())

@@ -16,8 +16,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..recording.arguments import MEMBER, SUFFIX
-from . import output
+from ..base import output
+from ..base.arguments import MEMBER, SUFFIX
 
 MANIFEST = "manifest.json"
 #: Of the manifest.

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, Literal, overload
 
 from .. import _core
-from ..recording import areas
-from ..recording.arguments import SUFFIX
+from ..base import areas
+from ..base.arguments import SUFFIX
 from ..trace import Trace
 from ..trace.processes import tell_processes
 from . import family

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import _core
-from . import output
+from ..base import output
 
 
 def save(

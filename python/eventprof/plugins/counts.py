@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..recording import areas
+from ..base import areas
 from .limits import COUNTS
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._words import did_you_mean
-from ..recording.arguments import THREADS, choice, is_bool, patterns
-from ..recording.quantities import parse_duration, parse_size
+from ..base.arguments import THREADS, choice, is_bool, patterns
+from ..base.quantities import parse_duration, parse_size
 
 #: What is counted, in the order in which it is shown.
 COUNTS = ("calls", "c_calls", "allocations", "bytes", "peak", "retained")

@@ -19,7 +19,7 @@ import pytest
 from _pytest.runner import call_and_report
 
 from .._words import plural, show_bytes, show_ns
-from ..files import output
+from ..base import output
 from .counts import Counts, count
 from .difference import changes, explain
 from .limits import COUNTS, SIZES, Wanted, wanted
@@ -466,6 +466,6 @@ def _load() -> None:
     """Import all modules that counting needs now, not while a test runs."""
     from .. import trace  # noqa: F401
     from ..answers import tree  # noqa: F401
-    from ..recording import areas
+    from ..base import areas
 
     areas.folders()

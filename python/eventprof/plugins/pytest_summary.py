@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from .._words import plural, printable, show_bytes, show_ns
-from ..files import output
+from ..base import output
 from .limits import COUNTS, SIZES
 from .snapshot import VERSION, Snapshot
 from .window import say

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..files import output
+from ..base import output
 from .counts import Counts, Row
 from .limits import COUNTS, SIZES
 

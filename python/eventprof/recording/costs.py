@@ -7,20 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from .. import _core
+from ..base.sorts import SORTS
 
 _REPEATS = 25
 _STEPS = 400  # steps of a loop; each step makes two events of its sort
 _BUFFER = "1 MiB"
 _FILL = 150_000  # so many events fill the ring once, so that its memory was used before
-
-#: What is measured: words of the ``event`` column, and the events for which each stands.
-SORTS = {
-    "call": "call and return, unwind: of Python functions",
-    "c_call": "c_call and c_return, c_exception",
-    "resume": "resume, throw and yield: of generators and coroutines",
-    "malloc": "malloc, calloc and free",
-    "realloc": "realloc, realloc_free and realloc_failed",
-}
 
 # Each loop makes two events a step, and no others. The code is not in a file of this package,
 # because that is never recorded, and calls that it makes take a slower path.

@@ -24,8 +24,18 @@ from typing import (
 
 from .. import _core
 from .._words import known_elsewhere, plural, show_bytes, show_ns, without_elsewhere
-from . import areas
-from .arguments import DOMAINS, THREADS, Domain, Threads, choice, flag, is_bool, one_of, patterns
+from ..base import areas
+from ..base.arguments import (
+    DOMAINS,
+    THREADS,
+    Domain,
+    Threads,
+    choice,
+    flag,
+    is_bool,
+    one_of,
+    patterns,
+)
 from .decorate import AsyncContext, decorate, decorates
 from .events import domain_words
 from .options import has_jit, uses_areas

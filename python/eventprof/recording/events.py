@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .. import _core
-from .arguments import ALL_DOMAINS, DOMAINS, choices, is_bool, one_of, patterns
+from ..base.arguments import ALL_DOMAINS, DOMAINS, choices, is_bool, one_of, patterns
 
 KINDS = [row for row in _core.kind_table() if row[2]]
 

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from .. import _core
 from .._words import did_you_mean
+from ..base.arguments import choice, flag, is_bool
+from ..base.quantities import LEAST_BUFFER, parse_duration, parse_size
 from ..files import output
-from .arguments import choice, flag, is_bool
 from .decorate import AsyncContext, decorate
-from .quantities import LEAST_BUFFER, parse_duration, parse_size
 from .record import record
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from .. import _core
-from . import areas
-from .arguments import ALL_DOMAINS
+from ..base import areas
+from ..base.arguments import ALL_DOMAINS
 from .events import KINDS, words_of_kinds
 
 

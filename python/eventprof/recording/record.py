@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from .. import _core
-from .arguments import (
+from ..base.arguments import (
     BACKENDS,
     CLOCKS,
     ON_FULL,
@@ -25,6 +25,7 @@ from .arguments import (
     output_path,
     patterns,
 )
+from ..base.quantities import LEAST_BUFFER, automatic_buffer, parse_duration, parse_size
 from .events import (
     BESIDE,
     CODE_KINDS,
@@ -39,11 +40,10 @@ from .events import (
     words_of_kinds,
 )
 from .options import Options, has_gil, has_jit, measured_as
-from .quantities import LEAST_BUFFER, automatic_buffer, parse_duration, parse_size
 from .recorder import Recorder, makes_recorders
 
 #: Whether record() imports the tables and NumPy. The command line delays that: the program that it
-#: #: runs may not need them, and must find the process as python leaves it.
+#: runs may not need them, and must find the process as python leaves it.
 load_tables = True
 
 

@@ -24,8 +24,9 @@ from typing import (
 
 from .. import _core
 from .._words import EventsLostWarning, known_elsewhere, without_elsewhere
-from . import areas
-from .arguments import ON_FULL
+from ..base import areas
+from ..base.arguments import ON_FULL
+from ..base.quantities import parse_duration
 from .decorate import AsyncContext, decorate, decorates, outermost
 from .events import BESIDE, DEFAULT_EVENTS
 from .options import (
@@ -36,7 +37,6 @@ from .options import (
     path_patterns,
     uses_areas,
 )
-from .quantities import parse_duration
 
 if TYPE_CHECKING:
     from ..trace import Trace

@@ -5,8 +5,6 @@ Each part can be drawn with block and braille characters, or plain: in ASCII.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -15,6 +13,7 @@ from rich.console import Console, ConsoleOptions
 from rich.measure import Measurement
 from rich.text import Text
 
+from ..base.text import clean
 from ..trace.column import Array
 
 HEAD = "bold cyan"
@@ -65,34 +64,6 @@ def show_bytes(size: float) -> str:
 def show_percent(part: float, whole: float) -> str:
     """Give a share in percent."""
     return f"{100 * part / whole:.1f} %" if whole > 0 else "-"
-
-
-def short_path(path: str) -> str:
-    """Leave out the beginning of a path: the folder of this Python, this folder, or the home."""
-    installed = re.search(r".*/(?:site|dist)-packages/", path) or re.match(
-        r".*/lib/python3\.\d+t?/", path
-    )
-    if installed:
-        return path[installed.end() :]
-    try:
-        here = os.getcwd()
-    except OSError:  # it was removed
-        here = "/"
-    for prefix, short in ((here, ""), (os.path.expanduser("~"), "~/")):
-        if prefix not in ("/", "~") and path.startswith(prefix + "/"):
-            return short + path[len(prefix) + 1 :]
-    return path
-
-
-def clean(text: str, *, plain: bool) -> str:
-    """Escape the characters that a terminal would obey; if plain, all that are not ASCII."""
-    if text.isprintable() and (text.isascii() or not plain):
-        return text
-    return "".join(
-        c if c.isprintable() and (c.isascii() or not plain)
-        else c.encode("unicode_escape").decode()
-        for c in text
-    )  # fmt: skip
 
 
 def _cut(text: str, width: int, dots: str) -> str:

@@ -10,12 +10,12 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from .._words import plural
+from ..base.text import short_path
 from ..trace.column import Array
 from .drawing import (
     SIDE,
     Curve,
     Name,
-    short_path,
     show_bytes,
     show_ns,
     show_percent,

@@ -9,7 +9,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from .._words import plural
-from .drawing import SIDE, clean, show_ns, three_digits
+from ..base.text import clean
+from .drawing import SIDE, show_ns, three_digits
 from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, CALL_BITS, KINDS, PYTHON_WORDS, Layout
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from .drawing import clean
+from ..base.text import clean
 from .layout import Layout
 from .limits import limits
 from .memory import memory

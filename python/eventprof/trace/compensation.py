@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..recording.costs import SORTS
+from ..base.sorts import SORTS
 from .column import Array, Column
 from .table import Compensate, Table
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._words import printable
-from ..recording.quantities import parse_duration
+from ..base.quantities import parse_duration
 from .by_function import Function, answer_table, by_function, find_function, row_numbers, sum_by
 from .column import Array
 from .holders import Holders

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import __version__
+from .. import _core
 from .._words import plural, show_ns
 from ..answers.own import find_own
 from ..trace.column import Array
@@ -356,7 +356,7 @@ def sections(
     function, line = blocks.places
     head = {
         "format": 6,
-        "version": __version__,
+        "version": _core.VERSION,
         "title": find_title(trace) if title is None else title,
         "summary": f"{show_ns(duration)}, {plural(trace._facts['events'], 'event')}",
         "duration": duration,

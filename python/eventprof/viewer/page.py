@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from ..files import output
+from ..base import output
 from .data import find_title, sections
 from .planes import wide
 
