@@ -112,7 +112,7 @@ def find_here(app, env, node, contnode):
     if node.get("refdomain") != "py" or target.startswith("eventprof."):
         return None
     domain = env.get_domain("py")
-    for parent in ("eventprof", "eventprof.trace", "eventprof.trace.kinds"):
+    for parent in ("eventprof", "eventprof.trace", "eventprof.tables.kinds"):
         full = f"{parent}.{target}"
         if full in domain.objects:
             return domain.resolve_xref(

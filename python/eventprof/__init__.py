@@ -52,6 +52,7 @@ else:
 
 if TYPE_CHECKING:
     from ._words import EventsLostWarning
+    from .answers.verification import Finding, Verification
     from .datasets.dataset import Dataset, dataset
     from .datasets.writing import write_dataset
     from .files.following import Follower
@@ -63,9 +64,8 @@ if TYPE_CHECKING:
     from .recording.event_profiler import EventProfiler, EventProfilerDebug, WithEventProfiler
     from .recording.flight import FlightRecorder, flight_recorder
     from .recording.marks import get_include
+    from .tables.table import Table
     from .trace import Loss, Trace
-    from .trace.table import Table
-    from .trace.verification import Finding, Verification
 
 __all__ = [
     "ASGIMiddleware",
@@ -124,18 +124,18 @@ _LAZY = {
     "EventProfiler": "recording.event_profiler",
     "EventsLostWarning": "_words",
     "EventProfilerDebug": "recording.event_profiler",
-    "Finding": "trace.verification",
+    "Finding": "answers.verification",
     "WSGIMiddleware": "plugins.requests",
     "WithEventProfiler": "recording.event_profiler",
     "FlightRecorder": "recording.flight",
     "flight_recorder": "recording.flight",
     "Follower": "files.following",
-    "Loss": "trace",
+    "Loss": "tables.loss",
     "Overhead": "recording.costs",
     "Request": "plugins.requests",
-    "Table": "trace.table",
+    "Table": "tables.table",
     "Trace": "trace",
-    "Verification": "trace.verification",
+    "Verification": "answers.verification",
     "count": "recording.counting",
     "get_include": "recording.marks",
     "load_ipython_extension": "plugins.ipython",

@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from . import __version__, record
 from ._optional import require
 from .base import output
+from .tables.table import Table
 from .trace import Trace
-from .trace.table import Table
 
 # fmt: off
 _MODULES = [

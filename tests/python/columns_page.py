@@ -11,7 +11,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from eventprof.trace.descriptions import described
+from eventprof.tables.descriptions import described
 
 DOC = Path(__file__).parents[2] / "doc"
 

@@ -107,8 +107,8 @@ def make(self, last_ns=-1, _make=Recorder._make_trace):
 @pytest.fixture(autouse=True, scope="session")
 def _every_trace_is_right():
     """What recorders of the tests record is verified when their trace is asked for."""
+    from eventprof.answers import verification
     from eventprof.recording import recorder
-    from eventprof.trace import verification
 
     names = {"Recorder": recorder.Recorder, "verify": verification.verify, "raw": raw}
     exec(compile(_CHECK, recorder.__file__, "exec"), names)

@@ -19,7 +19,7 @@ import raw
 from test_oracles_calls import cprofile_counts
 
 import eventprof
-import eventprof.trace.counting_table
+import eventprof.tables.counting_table
 
 SMALL = ["deltablue", "chaos", "logging", "generators", "coroutines", "nqueens", "json",
          "tokenize", "pickle", "decimal"]  # fmt: skip
@@ -576,7 +576,7 @@ def test_the_table_has_the_columns_of_a_traces():
         )
     frame = ours.to_pandas()
     assert frame.loc[frame["name"] == "fib", "calls"].tolist() == [5]
-    assert len(eventprof.trace.counting_table.table([])) == 0
+    assert len(eventprof.tables.counting_table.table([])) == 0
 
 
 def test_the_report_names_the_functions(capsys):

@@ -133,7 +133,7 @@ def test_memory_is_plotted(trace, tmp_path):
 
 def test_the_most_of_many_changes_is_plotted():
     pytest.importorskip("matplotlib")
-    from eventprof.trace.memory import MemoryTable
+    from eventprof.trace.memory_table import MemoryTable
 
     random = np.random.default_rng(5)
     time = np.cumsum(random.integers(0, 9, 50_000))

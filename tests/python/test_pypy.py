@@ -19,7 +19,7 @@ from read_archive import read
 
 import eventprof
 from eventprof import _core
-from eventprof.trace.runtime import table as runtime_table
+from eventprof.tables.runtime import table as runtime_table
 
 SOURCES = Path(__file__).resolve().parents[2] / "python"
 

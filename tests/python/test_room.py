@@ -9,7 +9,7 @@ import pytest
 
 import eventprof
 from eventprof.base import quantities
-from eventprof.trace.table import Table
+from eventprof.tables.table import Table
 
 
 def test_the_default_is_an_eighth_of_the_available_memory(monkeypatch):

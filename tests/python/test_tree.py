@@ -14,7 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import eventprof
+from eventprof.answers import figures
 from eventprof.answers.adding import AddedTree
+from eventprof.answers.holders import grouped, stack_text
 from eventprof.answers.tree import OTHER, Tree
 
 pytestmark = pytest.mark.newest
@@ -250,8 +252,8 @@ def test_holders_by_stack_are_those_of_the_rows_of_blocks():
 
     for name, table in [("live", trace.leaks("stack")), ("at_peak", trace.peak().by_stack)]:
         wanted: dict = {}
-        for key, size, blocks in zip(*trace._grouped(name, "stack"), strict=True):
-            text = trace._stack_text(int(key))
+        for key, size, blocks in zip(*grouped(trace, name, "stack"), strict=True):
+            text = stack_text(trace, int(key))
             of = wanted.setdefault(text, [0, 0])
             of[0] += int(size)
             of[1] += int(blocks)
@@ -263,7 +265,7 @@ def test_holders_by_stack_are_those_of_the_rows_of_blocks():
 
 def assert_functions_equal_the_columns(trace):
     """Assert that the fold's sums by function are those that the columns of all events give."""
-    sums, stats = trace._functions_of_tree(), trace._core.function_stats()
+    sums, stats = figures.of_tree(trace), trace._core.function_stats()
     count = len(trace._core.functions())
     percentiles = {"p50", "p95", "p99"}
     assert sums.keys() - {"blocked", "blocked_self", "spent"} == stats.keys() - percentiles

@@ -23,7 +23,7 @@ from archiving import open_or_skip
 from read_log import HEADER_OFFSETS
 
 import eventprof
-from eventprof.trace import verification
+from eventprof.answers import verification
 
 pytestmark = pytest.mark.newest
 

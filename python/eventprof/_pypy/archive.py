@@ -12,7 +12,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from ..files.saving import write
+from ..export.saving import write
 from . import decode
 from .core import VERSION
 

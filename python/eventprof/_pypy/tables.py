@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .._optional import require
-from ..trace.plain_table import PlainTable, shorten
+from ..tables.plain_table import PlainTable, shorten
 
 
 def numpy() -> Any:

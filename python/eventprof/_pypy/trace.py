@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import IO, Any
 
 from .. import _words
-from ..trace.loss import Loss
+from ..tables.loss import Loss
 from . import decode, runtime
 from .core import missing
 from .decode import WORDS

@@ -3,9 +3,3 @@
 tree.py has the tree as arrays, own.py says what the user's own code is, table.py makes tables,
 show.py prints; findings.py runs the rules of rules.py.
 """
-
-from __future__ import annotations
-
-from .mixin import Answers
-
-__all__ = ["Answers"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..trace.column import Array
+from ..tables.column import Array
 from .tree import Tree
 
 #: The two figures of a node that are not added; all other figures are.

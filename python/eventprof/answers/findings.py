@@ -13,8 +13,8 @@ from .._words import plural
 from .tree import Tree
 
 if TYPE_CHECKING:
+    from ..tables.column import Array
     from ..trace import Trace
-    from ..trace.column import Array
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import numpy as np
 from .._words import did_you_mean
 
 if TYPE_CHECKING:
+    from ..tables.column import Array
     from ..trace import Trace
-    from ..trace.column import Array
 
 
 def matching(trace: Trace, patterns: Sequence[str]) -> Array:

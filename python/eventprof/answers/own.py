@@ -54,6 +54,14 @@ def find_own(
     return own
 
 
+def checked_globs(patterns: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Check what `Trace.set_own` was given; None: nothing."""
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise TypeError(f"set_own takes globs as text, not {type(pattern).__name__}")
+    return patterns or None
+
+
 def _is_own(module: str | None, file: str | None, folders: tuple[str, ...]) -> bool:
     if file is None or module == "eventprof" or (module or "").startswith("eventprof."):
         return False

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import _core
 from .._words import show_bytes, show_ns
-from ..trace.column import Array
+from ..tables.column import Array
 from .findings import Case, Evidence, Finding
 
 Rule: TypeAlias = Callable[[Case], Iterator[Finding]]

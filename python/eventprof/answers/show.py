@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
@@ -10,8 +11,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from .._words import did_you_mean, show_bytes, show_ns
-from ..trace.column import Array
-from ..trace.kinds import unknown_kinds
+from ..tables.column import Array
+from ..tables.kinds import unknown_kinds
 from .reserved import reserved_at_peak
 from .tree import OTHER, Tree
 
@@ -343,15 +344,17 @@ def is_plain(file: IO[str]) -> bool:
 
 def show_tree(
     trace: Trace,
-    file: IO[str],
+    file: IO[str] | None,
     wanted: Mapping[str, Any],
     *,
     all: bool,
-    own: Sequence[str],
+    own: Sequence[str] | str,
     limit: int,
     width: int | None,
 ) -> None:
     """Print the tree, or one call; see `Trace.show_tree`."""
+    file = sys.stdout if file is None else file
+    own = (own,) if isinstance(own, str) else tuple(own)
     asked = {name: value for name, value in wanted.items() if value is not None}
     if len(asked) > 1:
         raise ValueError(f"one of {' and '.join(asked)} at a time")

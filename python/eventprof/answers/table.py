@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..trace.column import Array, Column, Null, encode
-from ..trace.table import Table
+from ..tables.column import Array, Column, Null, encode
+from ..tables.table import Table
 from .tree import OTHER, Tree
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.recorded import Recorded
 
 _SUMS = (
     ("allocated", "bytes", "by the node and the nodes below it"),
@@ -38,7 +38,7 @@ def _texts(name: str, by_function: list[str | None], rows: Array, doc: str) -> C
     return Column(name, lambda: codes[np.maximum(rows, -1)], words=words, doc=doc)
 
 
-def tree_table(trace: Trace, tree: Tree) -> Table:
+def tree_table(trace: Recorded, tree: Tree) -> Table:
     """Make `Trace.tree`."""
     functions = tree.functions
     function = np.where(tree.function == OTHER, -1, tree.function).astype(np.int32)
@@ -77,9 +77,9 @@ def tree_table(trace: Trace, tree: Tree) -> Table:
     return Table(trace._title("tree"), columns, tree.count)
 
 
-def gil_table(trace: Trace) -> Table:
+def gil_table(trace: Recorded) -> Table:
     """Make `Trace.gil`."""
-    if not trace.has_lock:
+    if not trace._has_lock:
         empty = np.empty(0, dtype=np.int64)
         columns = dict.fromkeys(("thread", "start", "end", "events"), empty)
         return Table.from_columns(
@@ -156,7 +156,7 @@ def own_lines(tree: Tree, patterns: Sequence[str] | None = None) -> dict[str, Ar
     return {name: values[order] for name, values in result.items()}
 
 
-def own_table(trace: Trace, tree: Tree, patterns: Sequence[str] | None) -> Table:
+def own_table(trace: Recorded, tree: Tree, patterns: Sequence[str] | None) -> Table:
     """Make `Trace.own`."""
     lines = own_lines(tree, patterns)
     functions = tree.functions

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import _core
-from ..trace.column import Array
+from ..tables.column import Array
 from .own import find_own
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ..trace.recorded import Recorded
 
 #: Function of a node that stands for many small ones: tree.h's EP_PLACE_OTHER.
 OTHER = -2
@@ -114,14 +114,14 @@ class Tree:
 
     def __init__(
         self,
-        trace: Trace,
+        trace: Recorded,
         max_nodes: int = 0,
         *,
         lengths: bool = False,
     ) -> None:
-        found = trace._core.tree(max_nodes, trace.has_lock, lengths)
+        found = trace._core.tree(max_nodes, trace._has_lock, lengths)
         self._core = trace._core  # not the trace: it has the tree, and would outlive its user
-        self.has_lock = trace.has_lock
+        self.has_lock = trace._has_lock
         self.nodes: dict[str, Array] = found.pop("nodes")
         self.leaves: dict[str, Array] = found.pop("leaves")
         self.domains_at_peak: tuple[int, ...] = found.pop("domains_at_peak")

@@ -24,9 +24,9 @@ from .files import add_file, load, readable
 from .options import parse_time
 
 if TYPE_CHECKING:
+    from ..tables.column import Array
+    from ..tables.table import Table
     from ..trace import Trace
-    from ..trace.column import Array
-    from ..trace.table import Table
 
 EXAMPLES = (
     ("eventprof events FILE --limit 50", "the first fifty"),

@@ -61,7 +61,7 @@ def _all(trace: Trace) -> dict[str, Any]:
 def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
     from .._words import plural
     from ..show.drawing import show_bytes, show_ns
-    from ..trace.kinds import unknown_kinds
+    from ..tables.kinds import unknown_kinds
 
     file, metadata = trace.file or {}, trace.metadata
     events = trace._facts["events"]

@@ -18,8 +18,8 @@ from .answer import add_budget, add_json, cut, document, table_rows, tell_missin
 from .files import add_file, load
 
 if TYPE_CHECKING:
+    from ..tables.table import Table
     from ..trace import Trace
-    from ..trace.table import Table
 
 EXAMPLES = (
     ("eventprof requests FILE", "the ten slowest, and the function that took most of each"),

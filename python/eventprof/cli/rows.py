@@ -14,9 +14,9 @@ from .. import _words
 from . import Failure
 
 if TYPE_CHECKING:
+    from ..tables.column import Array
+    from ..tables.table import Table
     from ..trace import Trace
-    from ..trace.column import Array
-    from ..trace.table import Table
 
 _AT_A_TIME = 8192
 #: Characters that begin a formula in a spreadsheet; tab and newline are escaped before.

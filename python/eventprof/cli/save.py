@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def refuse(arguments: argparse.Namespace) -> None:
     """Fail if the archive may not be written: before a recording is read, which may take long."""
-    from ..files.saving import check
+    from ..export.saving import check
 
     try:
         check(arguments.output, arguments.force)

@@ -20,7 +20,7 @@ from .answer import document, table_rows, tell_missing
 from .files import add_file, load
 
 if TYPE_CHECKING:
-    from ..trace.table import Table
+    from ..tables.table import Table
     from ..trace.trace import Trace
 
 #: The columns to sort by, grouped by the way in which they are shown.
@@ -92,11 +92,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def functions_of(trace: Trace) -> Table:
     """Give the table of functions. Bytes and blocks are null if no allocations were recorded."""
-    from ..trace.column import Column
-    from ..trace.table import Table
+    from ..tables.column import Column
+    from ..tables.table import Table
+    from ..tables.tables import recorded
 
     table = trace.functions
-    if "memory" in trace._recorded:
+    if "memory" in recorded(trace):
         return table
 
     def unknown(column: Column) -> Column:

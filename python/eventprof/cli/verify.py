@@ -18,7 +18,7 @@ from .answer import add_json, document, lost_as_well
 from .files import add_file, readable
 
 if TYPE_CHECKING:
-    from ..trace.verification import Verification
+    from ..answers.verification import Verification
 
 EXAMPLES = (
     ("eventprof verify FILE", "the first error, if there is one"),

@@ -14,8 +14,8 @@ import numpy as np
 from .._words import did_you_mean, plural, show_bytes, show_ns
 from ..answers.table import own_table, tree_table
 from ..answers.tree import percentiles_of_bins
-from ..trace.column import Column
-from ..trace.table import Table
+from ..tables.column import Column
+from ..tables.table import Table
 from . import parts
 from .engines import Condition, open_engine
 from .ids import UNKNOWN
@@ -23,7 +23,7 @@ from .summed import SummedTree
 from .writing import check, what_is_missing
 
 if TYPE_CHECKING:
-    from ..trace.column import Array
+    from ..tables.column import Array
 
 _UNITS = {
     **dict.fromkeys(

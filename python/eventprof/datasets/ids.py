@@ -15,7 +15,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from ..answers.tree import Tree
-    from ..trace.column import Array
+    from ..tables.column import Array
 
 #: The ids of an unknown function, and of a node "other", which stands for many small nodes.
 UNKNOWN, OTHER = 0, 1

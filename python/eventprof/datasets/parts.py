@@ -19,9 +19,9 @@ from ..answers.tree import Tree
 from .ids import function_ids, node_ids, text_id
 
 if TYPE_CHECKING:
+    from ..tables.column import Array, Column
+    from ..tables.table import Table
     from ..trace import Trace
-    from ..trace.column import Array, Column
-    from ..trace.table import Table
 
 #: Figures of a node. total and waited include the calls below the node, the others do not.
 NODE_SUMS = ("calls", "resumes", "raised", "total", "self", "waited", "waited_self", "cut",

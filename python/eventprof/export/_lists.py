@@ -13,7 +13,7 @@ from .. import _core
 from ._view import AT_A_TIME, microseconds, number
 
 if TYPE_CHECKING:
-    from ..trace.column import Array
+    from ..tables.column import Array
 
 
 @dataclass

@@ -11,8 +11,8 @@ from .. import _core
 from ._view import AT_A_TIME, Texts
 
 if TYPE_CHECKING:
-    from ..trace.column import Column
-    from ..trace.table import Table
+    from ..tables.column import Column
+    from ..tables.table import Table
 
 
 def render(

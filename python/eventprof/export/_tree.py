@@ -15,7 +15,7 @@ from .. import _core
 from ._view import intern
 
 if TYPE_CHECKING:
-    from ..trace.column import Array
+    from ..tables.column import Array
     from ._view import View
 
 _OPEN_BEFORE = 1  # flag of a call that was open when the window began

@@ -15,11 +15,12 @@ from .. import _core
 from .._words import printable
 from ..answers.functions import matching, no_match
 from ..base import areas
+from ..tables.processes import process_of_threads
 
 if TYPE_CHECKING:
+    from ..tables.column import Array
+    from ..tables.table import Table
     from ..trace import Trace
-    from ..trace.column import Array
-    from ..trace.table import Table
 
 #: Rows that are written at a time. The memory that an export needs is a multiple of it.
 AT_A_TIME = 1 << 16
@@ -491,7 +492,7 @@ class View:
         found = self.trace._core.tenures()
         begin, end, thread = found["start"], found["end"], found["thread"]
         mine = self.start, self.start + self.duration
-        process_of = self.trace._process_of_threads
+        process_of = process_of_threads(self.trace)
         waited = lock_held((begin, end, process_of[thread]), (*mine, process_of[self.thread]))
         waited -= lock_held((begin, end, thread), (*mine, self.thread))
         return waited

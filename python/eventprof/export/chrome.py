@@ -12,7 +12,7 @@ from .. import _core
 from ._view import Texts, intern, json_text, microseconds, number, utf8
 
 if TYPE_CHECKING:
-    from ..trace.column import Array
+    from ..tables.column import Array
     from . import Options
     from ._view import View
 
@@ -64,7 +64,7 @@ def _names(view: View) -> bytes:
 
 
 def _write_calls(view: View, out: IO[bytes]) -> None:
-    from ..trace.kinds import CALL_WORDS
+    from ..tables.kinds import CALL_WORDS
 
     names = Texts([json_text(name).encode() for name in view.names])
     threads = Texts([b"%d" % number for number in view.thread_ids])

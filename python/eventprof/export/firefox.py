@@ -19,7 +19,7 @@ from ._view import AT_A_TIME, Steps, utf8
 from .chrome import CHANGES_MAX, live_bytes
 
 if TYPE_CHECKING:
-    from ..trace.column import Array
+    from ..tables.column import Array
     from . import Options
     from ._view import View
 

@@ -19,7 +19,7 @@ from ._view import intern
 from .chrome import live_bytes
 
 if TYPE_CHECKING:
-    from ..trace.column import Array
+    from ..tables.column import Array
     from . import Options
     from ._view import Steps, View
 

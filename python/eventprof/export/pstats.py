@@ -13,7 +13,7 @@ from ._tree import Tree
 from ._view import intern
 
 if TYPE_CHECKING:
-    from ..trace.column import Array
+    from ..tables.column import Array
     from . import Options
     from ._view import View
 

@@ -14,8 +14,8 @@ from . import TABLES
 from ._view import AT_A_TIME, utf8
 
 if TYPE_CHECKING:
-    from ..trace.column import Array, Column
-    from ..trace.table import Table
+    from ..tables.column import Array, Column
+    from ..tables.table import Table
     from . import Options
     from ._view import View
 
@@ -66,8 +66,8 @@ def numbered(view: View, name: str, before: int, total: int) -> Iterator[Table]:
 
 def with_rows(part: Table, rows: Array) -> Table:
     """Give a table with its row numbers as a first column."""
-    from ..trace.column import Column
-    from ..trace.table import Table
+    from ..tables.column import Column
+    from ..tables.table import Table
 
     row = Column("row", lambda: rows, np.int64)
     return Table(part.name, [row, *part._columns.values()], len(part))

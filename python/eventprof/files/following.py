@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from ..tables.table import Table
 from ..trace import Trace
-from ..trace.table import Table
 
 #: So many records at the end of a live log are read later: a hook may still remove them.
 _HELD_BACK = 4

@@ -9,8 +9,8 @@ from typing import Any
 
 from .. import _core
 from .._words import plural, show_ns
+from ..tables.facts import has_lock
 from ..trace import Trace
-from ..trace.facts import has_lock
 from . import family
 
 #: How well the clocks agree since one boot of a machine: REALTIME may have been adjusted a little.

@@ -13,8 +13,8 @@ from typing import Any, Literal, overload
 from .. import _core
 from ..base import areas
 from ..base.arguments import SUFFIX
+from ..tables.processes import tell_processes
 from ..trace import Trace
-from ..trace.processes import tell_processes
 from . import family
 from .following import Follower
 

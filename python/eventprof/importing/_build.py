@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from ..tables.descriptions import described
+from ..tables.table import Table
 from ..trace import Trace
-from ..trace.descriptions import described
-from ..trace.table import Table
 
 _KINDS = {name: number for number, name, *_ in _core.kind_table()}
 _NAME_KINDS = ("python", "c", "type", "object", "user", "gc", "audit", "hpy")

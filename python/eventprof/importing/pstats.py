@@ -10,7 +10,7 @@ from ._build import Builder, of_samples, statistics
 from ._escapes import unescaped
 
 if TYPE_CHECKING:
-    from ..trace.table import Table
+    from ..tables.table import Table
 
 _REF = 0x80
 #: profiling.sampling writes this key. Its other keys have the executing line, not the first line.

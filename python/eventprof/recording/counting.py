@@ -41,7 +41,7 @@ from .events import domain_words
 from .options import has_jit, uses_areas
 
 if TYPE_CHECKING:
-    from ..trace.table import Table
+    from ..tables.table import Table
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _O = ParamSpec("_O")
@@ -289,7 +289,7 @@ class Counter(_core.Counter, AsyncContext):
         StateError
             The counter was never started.
         """
-        from ..trace.counting_table import table
+        from ..tables.counting_table import table
 
         return table(_by_text(self._read()[0]))
 

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from .. import _core
 from .._words import did_you_mean
+from ..base import output
 from ..base.arguments import choice, flag, is_bool
 from ..base.quantities import LEAST_BUFFER, parse_duration, parse_size
-from ..files import output
+from ..export.saving import save
 from .decorate import AsyncContext, decorate
 from .record import record
 
@@ -473,8 +474,6 @@ class FlightRecorder(AsyncContext):
         logging.getLogger("eventprof").warning("flight recorder: %s", text)
 
     def _write(self, request: _Request, path: str, force: bool) -> Written:
-        from ..files.saving import save
-
         core = self.recorder._capture(self._min_age_ns)
         covers_ns = core.facts()["duration_ns"]
         metadata = {

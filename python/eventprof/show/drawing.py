@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.text import Text
 
 from ..base.text import clean
-from ..trace.column import Array
+from ..tables.column import Array
 
 HEAD = "bold cyan"
 GOOD = "green"

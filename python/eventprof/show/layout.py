@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -11,8 +12,10 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from .. import _core
-from ..trace import Trace
 from .drawing import SIDE, Name, Rule, draw_bar, show_percent
+
+if TYPE_CHECKING:
+    from ..trace import Trace
 
 ALL_DOMAINS = 31
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from .._words import plural
 from ..base.text import clean
-from ..trace.kinds import unknown_kinds
+from ..tables.kinds import unknown_kinds
 from .drawing import BAD, GOOD, MARK, show_ns, show_percent
 from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, KINDS, PYTHON_WORDS, Layout
 

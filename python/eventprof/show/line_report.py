@@ -15,8 +15,8 @@ import numpy as np
 from .._words import printable
 
 if TYPE_CHECKING:
+    from ..tables.table import Table
     from ..trace import Trace
-    from ..trace.table import Table
 
 #: A run of more lines than this that did not run is left out.
 _SILENT = 4

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from .._words import plural
 from ..base.text import short_path
-from ..trace.column import Array
+from ..tables.column import Array
 from .drawing import (
     SIDE,
     Curve,

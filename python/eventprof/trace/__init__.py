@@ -1,20 +1,12 @@
-"""Traces, their tables, and questions about them.
-
-PyPy has tables of its own: it imports only what needs neither NumPy nor the extension.
-"""
+"""Traces: `Trace` asks the rooms of tables, answers, pages and files; and what it answers with."""
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING
-
-from .loss import Loss
-
-if TYPE_CHECKING or sys.implementation.name != "pypy":
-    from .holders import Peak
-    from .kinds import ALLOCATION_FLAGS, CALL_FLAGS, WORDS
-    from .moments import Instant, Interval, Within
-    from .trace import Trace, _of_archive
+from ..answers.holders import Peak
+from ..answers.moments import Instant, Interval, Within
+from ..tables.kinds import ALLOCATION_FLAGS, CALL_FLAGS, WORDS
+from ..tables.loss import Loss
+from .trace import Trace, _of_archive
 
 __all__ = [
     "ALLOCATION_FLAGS",

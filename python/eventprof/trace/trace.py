@@ -1,38 +1,35 @@
-"""What a recorder yields: the trace, with its tables, answers, files and pictures."""
+"""What a recorder yields: the trace, with its tables, answers, files and pictures.
+
+`Trace` is a facade: each member asks a function of another room, and has a line to do so. What
+loads other packages, or is seldom asked for, is imported when it is.
+"""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from .._optional import require
-from .._words import known_elsewhere, plural, show_ns, without_elsewhere
-from ..answers import Answers
-from .callers import Callers
-from .collector import Collector
-from .comparison import Comparison
-from .memory import Memory
-from .moments import Moments
-from .objects import Objects
-from .processes import tell_processes
-from .requests import Requests
-from .table import Table
+from .._words import known_elsewhere, without_elsewhere
+from ..answers import callers, comparison, holders, moments
+from ..answers.holders import By, Peak
+from ..answers.moments import Instant, Interval, Within
+from ..answers.own import checked_globs
+from ..tables import labels as by_label
+from ..tables import objects
+from ..tables.by_function import Function
+from ..tables.facts import in_one_line
+from ..tables.labels import Labelled
+from ..tables.processes import tell_processes
+from ..tables.table import Table
+from .recorded import Recorded
 
 if TYPE_CHECKING:
-    from .verification import Verification
-
-_SQL_TABLES = (
-    "events", "calls", "allocations", "functions", "lines", "memory", "resident", "threads",
-    "tree", "own", "gil",
-    "marks", "spans", "counters", "flows", "labels", "requests", "gc", "audit", "objects",
-    "runtime", "processes",
-)  # fmt: skip
+    from ..answers.findings import Finding
+    from ..answers.verification import Verification
 
 
-class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, Answers):
+class Trace(Recorded):
     """What one window recorded, as tables; each column is computed when first asked for.
 
     Made by `Recorder.trace` and `Recorder.snapshot`.
@@ -60,6 +57,263 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
 
     def __dir__(self) -> list[str]:
         return without_elsewhere(type(self), super().__dir__())
+
+    # ---- Questions -------------------------------------------------------------------------------
+
+    @property
+    def has_lock(self) -> bool:
+        """Whether the recorded interpreter had a global lock, the GIL; a process has its own."""
+        return self._has_lock
+
+    def at(self, time: int | str) -> Instant:
+        """Say what was going on at an instant.
+
+        Parameters
+        ----------
+        time : int or str
+            In ns since the window's start, or text as ``"1.5 ms"``.
+
+        Returns
+        -------
+        Instant
+            The open calls of each thread, and live memory by function.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The time is not a whole number, or is outside of the trace.
+        """
+        return moments.at(self, time)
+
+    def between(self, start: int | str, end: int | str) -> Interval:
+        """Say what happened between two instants.
+
+        Parameters
+        ----------
+        start, end : int or str
+            In ns since the window's start, or text as ``"1.5 ms"``; the end is not in it.
+
+        Returns
+        -------
+        Interval
+            Events, calls, allocations and sums by function.
+
+        Raises
+        ------
+        TypeError, ValueError
+            An instant is not a whole number, or is outside of the trace; or the end is before the
+            start.
+        """
+        return moments.between(self, start, end)
+
+    def during(self, function: Function) -> Within:
+        """Say what happened while a function was open.
+
+        Parameters
+        ----------
+        function : int, str or callable
+            Its row in `functions`, its qualified name (with or without its module), or itself.
+
+        Returns
+        -------
+        Within
+            Its calls, and sums by function of all that they called, itself included.
+
+        Raises
+        ------
+        ValueError
+            No function of the trace, or several, are meant.
+        """
+        return moments.during(self, function)
+
+    def callers(self, function: Function) -> Table:
+        """Say who called a function.
+
+        Parameters
+        ----------
+        function : int, str or callable
+            As in `during`.
+
+        Returns
+        -------
+        Table
+            By caller and line, the most time first: function, name, module, line (of the call),
+            calls, total (ns in these calls), self. An unknown caller is null.
+
+        Raises
+        ------
+        ValueError
+            No function of the trace matches, or more than one.
+        """
+        return callers.callers(self, function)
+
+    def callees(self, function: Function) -> Table:
+        """Say what a function called.
+
+        Parameters
+        ----------
+        function : int, str or callable
+            As in `during`.
+
+        Returns
+        -------
+        Table
+            By callee and line, the most time first: function, name, module, line (of the call),
+            calls, total (ns in these calls), self.
+
+        Raises
+        ------
+        ValueError
+            No function of the trace, or several, are meant.
+        """
+        return callers.callees(self, function)
+
+    def peak(self) -> Peak:
+        """Say when the most memory was alive, and which functions held it.
+
+        Returns
+        -------
+        Peak
+            Of what was allocated in the window, in all recorded domains.
+        """
+        return holders.peak(self)
+
+    def leaks(self, by: By = "site") -> Table:
+        """Say which blocks were allocated in the window and were alive at its end.
+
+        Parameters
+        ----------
+        by : {'site', 'function', 'stack'}
+            The line that allocated it; the function; the open calls.
+
+        Returns
+        -------
+        Table
+            The most bytes first: function, name, module, and by site file and line, or by stack the
+            stack as ``outermost;...;innermost``; bytes, blocks.
+
+        Raises
+        ------
+        TypeError, ValueError
+            `by` is none of these.
+        """
+        return holders.leaks(self, by)
+
+    def temporary(self, by: By = "site") -> Table:
+        """Say which blocks were freed in the call that made them, or before the next allocation.
+
+        Parameters
+        ----------
+        by : {'site', 'function', 'stack'}
+            As in `leaks`.
+
+        Returns
+        -------
+        Table
+            As `leaks`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            `by` is none of these.
+        """
+        return holders.temporary(self, by)
+
+    def objects_over_time(self, count: int = 100, types: Iterable[str] | None = None) -> Table:
+        """Give how many objects of a type were live, in bins of equal length.
+
+        Parameters
+        ----------
+        count : int
+            Of bins.
+        types : iterable of str, optional
+            Names of types, or module and name with a dot between; the ten that were created most
+            without.
+
+        Returns
+        -------
+        Table
+            One row a type and bin: ``time`` int64, ns, of the bin's start; ``name`` and ``module``
+            text; int64 ``created`` and ``destroyed`` in the bin (those created in the window), and
+            ``live`` at its end.
+
+        Raises
+        ------
+        ValueError
+            There is no bin, or no such type.
+        """
+        return objects.objects_over_time(self, count, types)
+
+    def where(self, **labels: object) -> Labelled:
+        """Say what was done with some labels.
+
+        Parameters
+        ----------
+        **labels : object
+            Names and values, such as ``request_id=7``; values are compared as text.
+
+        Returns
+        -------
+        Labelled
+            Spans and calls that began with all of these labels, and sums by function. Without rows
+            if nothing did.
+
+        Raises
+        ------
+        TypeError
+            No label is given.
+        ValueError
+            The trace has no label of this name.
+        """
+        return by_label.where(self, labels)
+
+    def diff(self, other: Trace) -> Table:
+        """Compare with another run of the same program.
+
+        Parameters
+        ----------
+        other : Trace
+            The later run.
+
+        Returns
+        -------
+        Table
+            By function (same name, module and file; its line may change), the largest change of
+            self time first: name, module, file, status (both, new, gone), and of calls, total,
+            self, allocated, allocated_self the values before (this trace) and after (the other) and
+            the change. Null where there is no value.
+
+        Raises
+        ------
+        ValueError
+            The traces have different clocks: their times do not compare.
+        """
+        return comparison.diff(self, other)
+
+    def set_own(self, *patterns: str) -> None:
+        """Say what own code is.
+
+        Parameters
+        ----------
+        *patterns : str
+            Globs of modules, files or qualified names, as ``include=`` takes them. Without any, own
+            code is what lies neither in the standard library nor in site-packages.
+        """
+        self._own_patterns = checked_globs(patterns)
+
+    def analyze(self) -> list[Finding]:
+        """Find what is likely wrong with the program.
+
+        Returns
+        -------
+        list of Finding
+            The largest share of the time or the bytes first: ``rule``, ``claim``, ``advice``,
+            ``share`` (0 to 1), ``numbers``, ``evidence`` (lines), ``command``, ``handle``. Empty
+            if no rule found anything.
+        """
+        from ..answers.findings import find
+
+        return find(self)
 
     def verify(self, *, all: bool = False, limit: int = 100) -> Verification:
         """Replay the trace, and say what is wrong with it first.
@@ -98,28 +352,9 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
         >>> rec.trace.verify().ok
         True
         """
-        from .verification import verify
+        from ..answers.verification import verify
 
-        if limit < 1:
-            raise ValueError(f"limit must be 1 or more, not {limit}")
         return verify(self, all, limit)
-
-    @cached_property
-    def runtime(self) -> Table:
-        """What PyPy's compiler and garbage collector told, in a trace that was saved there.
-
-        Returns
-        -------
-        Table
-            ``time`` int64, ns since the window's start; ``event`` text: jit_compile, jit_abort,
-            jit_trace_too_long, gc_minor, gc_collect_step, gc_collect; ``thread`` int32, row of
-            `threads`; ``name``, ``module``, ``file`` text and ``line`` int32 of the function that
-            was compiled; ``details`` text, the rest as JSON; and a column for each of these details
-            that is a number or text. Null where unknown. Without rows for what CPython recorded.
-        """
-        from .runtime import table
-
-        return table(self._recorder_metadata.get("runtime_events"))
 
     def sql(self, query: str) -> Any:
         """Ask in SQL.
@@ -142,13 +377,9 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
         ModuleNotFoundError
             DuckDB is not installed.
         """
-        duckdb = require("duckdb", "duckdb", "sql()")
-        connection = duckdb.connect()
-        words = set(re.findall(r"\w+", query.lower()))
-        for name in _SQL_TABLES:
-            if name in words:
-                connection.register(name, getattr(self, name)._numbered())
-        return connection.sql(query)
+        from ..answers.sql import ask
+
+        return ask(self, query)
 
     # ---- Files -----------------------------------------------------------------------------------
 
@@ -177,13 +408,13 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
         Only its owner may read the new file. It appears in one step, when it is complete. Some 50 M
         events a second are written, and other threads go on meanwhile.
         """
-        from ..files.saving import save
+        from ..export.saving import save
 
         save(self._core, self._recorder_metadata, path, force)
 
     def __reduce__(self) -> tuple[Callable[..., Trace], tuple[Any, ...]]:
         """Put an archive of the trace into a pickle: about 1 byte an event."""
-        from ..files import saving
+        from ..export import saving
 
         archive = saving.to_bytes(self._core, self._recorder_metadata)
         return _of_archive, (archive, self._recorder_metadata, self.file)
@@ -318,14 +549,9 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
             The system refused: the disk is full, there is no such directory. Nothing is left
             behind then.
         """
-        from ..viewer import open_page, write
+        from ..viewer import show
 
-        if grain < 1:
-            raise ValueError(f"grain must be 1 ns or more, not {grain}")
-        if path is None:
-            return open_page(self, title=title, grain=grain, source=source)
-        write(self, path, title=title, grain=grain, source=source, force=force)
-        return os.fspath(path)
+        return show(self, path, title=title, grain=grain, source=source, force=force)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the timeline by matplotlib: the outermost calls of the first threads.
@@ -355,17 +581,59 @@ class Trace(Requests, Collector, Objects, Memory, Moments, Callers, Comparison, 
 
         return summary(self)
 
+    def show_tree(
+        self,
+        *,
+        all: bool = False,
+        call: int | None = None,
+        slowest: str | None = None,
+        at: int | str | None = None,
+        span: str | None = None,
+        node: int | None = None,
+        own: Sequence[str] | str = (),
+        limit: int = 25,
+        width: int | None = None,
+        file: IO[str] | None = None,
+    ) -> None:
+        """Print the tree of calls, or that of one call.
+
+        Parameters
+        ----------
+        all : bool
+            Show calls inside of the standard library and of installed packages, too.
+        call : int, optional
+            A row of `calls`: print the calls that it made, in order, each beside the median of the
+            same function.
+        slowest : str, optional
+            The same for the slowest call of the function with this name. If own code has one of
+            that name, those of libraries do not count.
+        at : int or str, optional
+            A time in ns, or text such as ``"1.5 ms"``: print the calls that were open then.
+        span : str, optional
+            The same as `slowest`, for the slowest span of this name.
+        node : int, optional
+            A row of `tree`: print this branch alone.
+        own : str or sequence of str
+            Globs that say what own code is, as for `set_own`.
+        limit : int
+            The most lines.
+        width : int, optional
+            The width in columns; by default the terminal's, or 100.
+        file : text file, optional
+            Where to print; by default standard output.
+
+        Raises
+        ------
+        ValueError
+            There is no such call, function, span, time or branch; or two of them were given.
+        """
+        from ..answers.show import show_tree
+
+        wanted = {"call": call, "slowest": slowest, "at": at, "span": span, "node": node}
+        show_tree(self, file, wanted, all=all, own=own, limit=limit, width=width)
+
     def __repr__(self) -> str:
-        lost = f", {self.loss.total:,} lost" if self.loss else ""
-        damaged = self._facts["damaged_chunks"]
-        damaged_text = f", {plural(damaged, 'part')} damaged" if damaged else ""
-        off = self._facts["functions_off"]
-        off_text = f", {plural(off, 'function')} switched off" if off else ""
-        return (
-            f"<eventprof.Trace: {plural(self._facts['events'], 'event')} of "
-            f"{plural(len(self._thread_rows), 'thread')} in {show_ns(self.duration)}{lost}"
-            f"{damaged_text}{off_text}>"
-        )
+        return in_one_line(self)
 
     def __str__(self) -> str:
         from ..show.report import text
@@ -417,7 +685,7 @@ known_elsewhere(
 
 def _of_archive(archive: bytes, metadata: dict[str, Any], file: dict[str, Any] | None) -> Trace:
     """Make a trace of what `Trace.__reduce__` gave."""
-    from ..files import saving
+    from ..export import saving
 
     core = saving.from_bytes(archive)
     tell_processes(core, metadata)

@@ -7,6 +7,6 @@ are two smaller pages: ``flamegraph.py`` with ``graph.js`` for one recording or 
 ``heatmap.py`` with ``heat.js``.
 """
 
-from .page import MODULES, load, open_page, page, parts, write
+from .page import MODULES, load, open_page, page, parts, show, write
 
-__all__ = ["MODULES", "load", "open_page", "page", "parts", "write"]
+__all__ = ["MODULES", "load", "open_page", "page", "parts", "show", "write"]

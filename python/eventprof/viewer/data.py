@@ -27,7 +27,7 @@ import numpy as np
 from .. import _core
 from .._words import plural, show_ns
 from ..answers.own import find_own
-from ..trace.column import Array
+from ..tables.column import Array
 from .page_blocks import HOLDERS, Blocks
 from .page_calls import COARSE, Calls
 from .planes import compress, section, zigzag

@@ -17,8 +17,8 @@ from .picture import COLOURS, clean, fit
 from .planes import compress
 
 if TYPE_CHECKING:
+    from ..tables.column import Array
     from ..trace import Trace
-    from ..trace.column import Array
 
 MODULES = (
     "state.js", "text.js", "colour.js", "lod.js", "unpack.js", "tree.js", "flame.js", "graph.js",

@@ -200,6 +200,24 @@ def open_page(
     return show_page(parts(trace, title, grain, source))
 
 
+def show(
+    trace: Trace,
+    path: str | os.PathLike[str] | None,
+    *,
+    title: str | None = None,
+    grain: int = 1,
+    source: bool = False,
+    force: bool = False,
+) -> str:
+    """Write the page to a file, or show it in the browser; see `Trace.show`."""
+    if grain < 1:
+        raise ValueError(f"grain must be 1 ns or more, not {grain}")
+    if path is None:
+        return open_page(trace, title=title, grain=grain, source=source)
+    write(trace, path, title=title, grain=grain, source=source, force=force)
+    return os.fspath(path)
+
+
 def show_page(given: Iterable[bytes]) -> str:
     """Write a page from its parts, and open it in the browser, as `open_page` does."""
     path = os.path.join(tempfile.mkdtemp(prefix="eventprof-"), "page.html")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..trace.column import Array
+from ..tables.column import Array
 from . import planes
 from .page_calls import Calls
 from .planes import Packed, pack

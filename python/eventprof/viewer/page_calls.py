@@ -9,8 +9,8 @@ import numpy as np
 
 from .. import _core
 from .._words import plural
-from ..trace.column import Array
-from ..trace.kinds import CALL_WORDS
+from ..tables.column import Array
+from ..tables.kinds import CALL_WORDS
 from . import planes
 from .planes import Packed, pack, zigzag
 

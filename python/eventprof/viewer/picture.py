@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .._words import plural, show_bytes, show_ns
-from ..trace.column import Array
+from ..tables.column import Array
 from .data import area_of
 
 if TYPE_CHECKING:

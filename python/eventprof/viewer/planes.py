@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..trace.column import Array
+from ..tables.column import Array
 
 #: Rows of a section; a multiple of the 4096 calls that the largest node of lod.js has.
 TILE = 1 << 18

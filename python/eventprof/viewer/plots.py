@@ -11,8 +11,8 @@ from .._words import show_bytes, show_ns
 from .picture import COLOURS, fit, slices, thread_name
 
 if TYPE_CHECKING:
+    from ..tables.table import Table
     from ..trace import Trace
-    from ..trace.table import Table
 
 _COLUMNS = 1500
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..answers.own import find_own
-from ..trace.column import Array
+from ..tables.column import Array
 
 if TYPE_CHECKING:
     from ..trace import Trace

@@ -14,8 +14,8 @@ from exporting import require
 import eventprof
 from eventprof import _core
 from eventprof.export import TABLES, _lists, _rows, _view, sqlite
-from eventprof.trace.column import Column, encode
-from eventprof.trace.table import Table
+from eventprof.tables.column import Column, encode
+from eventprof.tables.table import Table
 
 pytestmark = pytest.mark.newest
 

@@ -19,6 +19,8 @@ from page_program import (
     view,
 )
 
+from eventprof.answers.moments import block_functions
+
 pytestmark = pytest.mark.newest
 
 # ---- The data ------------------------------------------------------------------------------------
@@ -83,7 +85,7 @@ def test_the_page_has_every_block_of_the_table(shown, trace, order):
     )
     place = np.empty(len(order), dtype=int)
     place[order] = np.arange(len(order))
-    holder = trace._block_functions()
+    holder = block_functions(trace)
     call, freed, end = (values(blocks, name) for name in ("call", "freed_in", "end"))
     assert len(blocks) > 1000
     assert found["birth"] == values(blocks, "start").tolist()

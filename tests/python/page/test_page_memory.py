@@ -13,6 +13,7 @@ import pytest
 from page_program import SHIFT, paths, stacks_of_calls, times_of, values
 
 import eventprof
+from eventprof.answers.moments import block_functions
 from eventprof.viewer import data as page_data
 from eventprof.viewer import planes, write
 
@@ -180,7 +181,7 @@ def test_shift_drag_on_memory_tells_kept_from_freed(shown, trace):
     t0, t1 = shown.run("eventprofPage.state.range")
     blocks = trace.allocations
     start, end, size = (values(blocks, name) for name in ("start", "end", "size"))
-    holder = trace._block_functions()
+    holder = block_functions(trace)
     born = (start >= t0) & (start < t1)
     dead = (end >= 0) & (end < t1)
     wanted = {}

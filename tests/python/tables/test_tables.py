@@ -11,7 +11,8 @@ from tables_program import TABLES, gen, leaf, lists, record
 
 import eventprof
 from eventprof import Table, _core
-from eventprof.trace.column import Column, Words, code_type
+from eventprof import trace as traces
+from eventprof.tables.column import Column, Words, code_type
 
 CONTRACT = {
     "events": "time event thread function name line address size domain depth caller caller_line",
@@ -37,7 +38,7 @@ def test_columns_are_those_of_the_contract(any_trace, name):
 
 @pytest.mark.parametrize(
     ("name", "flags"),
-    [("calls", eventprof.trace.CALL_FLAGS), ("allocations", eventprof.trace.ALLOCATION_FLAGS)],
+    [("calls", traces.CALL_FLAGS), ("allocations", traces.ALLOCATION_FLAGS)],
 )
 def test_the_meaning_of_flags_names_every_bit(any_trace, name, flags):
     meanings = {row.column: row.meaning for row in getattr(any_trace, name).describe()}

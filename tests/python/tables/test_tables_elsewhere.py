@@ -16,7 +16,7 @@ from tables_program import TABLES, escaped, leaf, lists
 
 import eventprof
 from eventprof import Table, _core
-from eventprof.trace.column import Column, Words
+from eventprof.tables.column import Column, Words
 
 pytestmark = pytest.mark.newest
 

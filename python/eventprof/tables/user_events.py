@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from .column import Array, Column, Words
@@ -10,102 +12,58 @@ from .event_rows import (
     calls_of_kind,
     event_table,
     event_words,
+    label_columns,
     name_column,
     number,
     rows_of_kind,
 )
 from .table import Table
-from .tables import Tables
+
+if TYPE_CHECKING:
+    from ..trace.recorded import Recorded
 
 _PHASES = ("begin", "step", "end")
 _OPEN_AT_START, _OPEN_AT_END = 1, 2
 
 
-class UserEvents(Tables):
-    """Marks, spans, counters, flows and audit events."""
+def marks_table(trace: Recorded) -> Table:
+    """Make `Trace.marks`."""
+    return event_table(trace, "marks", rows_of_kind(trace, "MARK"))
 
-    @property
-    def marks(self) -> Table:
-        """Every `eventprof.mark`.
 
-        Returns
-        -------
-        Table
-            ``time`` int64, ns since the window's start. ``thread`` int32, row of `threads`.
-            ``name`` text. ``caller`` int32, row of `functions`, and ``caller_line`` int32: where it
-            was made; null where unknown.
-        """
-        return event_table(self, "marks", rows_of_kind(self, "MARK"))
+def counters_table(trace: Recorded) -> Table:
+    """Make `Trace.counters`."""
+    rows = rows_of_kind(trace, "COUNTER")
+    return event_table(
+        trace, "counters", rows, {"value": event_words(trace, rows).view(np.float64)}
+    )
 
-    @property
-    def counters(self) -> Table:
-        """Every `eventprof.counter`.
 
-        Returns
-        -------
-        Table
-            As `marks`, and ``value`` float64.
-        """
-        rows = rows_of_kind(self, "COUNTER")
-        return event_table(
-            self, "counters", rows, {"value": event_words(self, rows).view(np.float64)}
-        )
+def flows_table(trace: Recorded) -> Table:
+    """Make `Trace.flows`."""
+    rows = rows_of_kind(trace, "FLOW")
+    words = event_words(trace, rows)
+    rows, words = rows[words & 3 != LOOSE], words[words & 3 != LOOSE]
+    phases = Column(
+        "phase",
+        lambda: (words & 3).astype(np.int8),
+        null="never",
+        words=Words(lambda: _PHASES),
+        doc="its first, a further or its last station",
+    )
+    return event_table(trace, "flows", rows, {"id": (words >> 2).astype(np.int64)}, [phases])
 
-    @property
-    def flows(self) -> Table:
-        """Every station of every `eventprof.flow`.
 
-        Returns
-        -------
-        Table
-            As `marks`, and ``id`` int64, the same at all stations of one flow, and ``phase`` text:
-            begin, step or end.
-        """
-        rows = rows_of_kind(self, "FLOW")
-        words = event_words(self, rows)
-        rows, words = rows[words & 3 != LOOSE], words[words & 3 != LOOSE]
-        phases = Column(
-            "phase",
-            lambda: (words & 3).astype(np.int8),
-            null="never",
-            words=Words(lambda: _PHASES),
-            doc="its first, a further or its last station",
-        )
-        return event_table(self, "flows", rows, {"id": (words >> 2).astype(np.int64)}, [phases])
-
-    @property
-    def spans(self) -> Table:
-        """Every `eventprof.span`, in order of start.
-
-        Returns
-        -------
-        Table
-            ``start`` and ``duration`` int64, ns. ``thread`` int32, row of `threads`. ``name`` text.
-            ``call`` int32, its row in `calls`; null for one that need not nest in the calls around
-            it: in a generator or coroutine, or entered by an ExitStack. ``caller`` int32, row of
-            `functions`, and ``caller_line`` int32: where it began. ``flags`` uint8, as in `calls`:
-            1 it began before the window, or its begin was lost; 2 open when the window ended; 16
-            its end was not seen. The duration is a bound then. Each name that `eventprof.label`
-            gave is one more column of text; `marks`, `counters` and `flows` have these, too.
-        """
-        return _spans(self)
-
-    @property
-    def audit(self) -> Table:
-        """Every audit event that was asked for, of ``record(audit=...)``.
-
-        Returns
-        -------
-        Table
-            As `marks`. Arguments of events are not kept.
-        """
-        return event_table(self, "audit", rows_of_kind(self, "AUDIT"))
+def audit_table(trace: Recorded) -> Table:
+    """Make `Trace.audit`."""
+    return event_table(trace, "audit", rows_of_kind(trace, "AUDIT"))
 
 
 _SPAN_COLUMNS = ("start", "duration", "thread", "function", "caller", "caller_line", "flags")
 
 
-def _spans(trace: Tables) -> Table:
+def spans_table(trace: Recorded) -> Table:
+    """Make `Trace.spans`."""
     rows = calls_of_kind(trace, "SPAN_BEGIN")
     nested = {name: trace._core.calls(name)[rows] for name in _SPAN_COLUMNS}
     nested["flags"] = nested["flags"] & ~np.uint8(32)  # recursive: of functions
@@ -124,8 +82,8 @@ def _spans(trace: Tables) -> Table:
         number("caller_line", columns["caller_line"], "", "where it began", "negative"),
         number("flags", columns["flags"], "", "as of calls"),
     ]
-    of_table += trace._label_columns(
-        of_table, lambda: trace._label_sets.of(columns["thread"], columns["start"])
+    of_table += label_columns(
+        trace, of_table, lambda: trace._label_sets.of(columns["thread"], columns["start"])
     )
     return Table(trace._title("spans"), of_table, len(order))
 
@@ -142,7 +100,7 @@ def _span_columns(found: list[tuple[int, ...]]) -> dict[str, Array]:
     return made
 
 
-def _loose_spans(trace: Tables) -> dict[str, Array]:
+def _loose_spans(trace: Recorded) -> dict[str, Array]:
     """Pair the ends of spans that need not nest: the last begin of a name and span with an end."""
     rows = rows_of_kind(trace, "FLOW")
     words = event_words(trace, rows)
@@ -169,7 +127,7 @@ def _loose_spans(trace: Tables) -> dict[str, Array]:
     return _span_columns(found)
 
 
-def _unmatched_ends(trace: Tables) -> dict[str, Array]:
+def _unmatched_ends(trace: Recorded) -> dict[str, Array]:
     """Give the spans of which only the end was recorded."""
     rows = rows_of_kind(trace, "SPAN_END")
     load = trace._core.events

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,11 @@ from .._words import did_you_mean, plural, show_ns
 from .by_function import by_function, sum_by
 from .column import Array, Column, encode
 from .event_rows import event_words
-from .kinds import NUMBERS
+from .kinds import CALL_FLAGS, NUMBERS
 from .table import Table
-from .user_events import UserEvents
 
 if TYPE_CHECKING:
-    from .tables import Tables
+    from ..trace.recorded import Recorded
 
 _HOLDS, _DEFINES, _HELD = 0, 1, 3  # the low bits of a LABEL's word
 _MORE = 128
@@ -74,7 +73,7 @@ class LabelSets:
         Of all labels, in the order in which they came.
     """
 
-    def __init__(self, trace: Tables) -> None:
+    def __init__(self, trace: Recorded) -> None:
         self.values: list[dict[str, str]] = []
         self.names: list[str] = []
         self._times: dict[int, Array] = {}
@@ -82,7 +81,7 @@ class LabelSets:
         if _is_recorded(trace):
             self._read(trace)
 
-    def _read(self, trace: Tables) -> None:
+    def _read(self, trace: Recorded) -> None:
         load = trace._core.events
         kinds = load("kind")
         rows = np.flatnonzero((kinds == NUMBERS["LABEL"]) | (kinds == NUMBERS["LABEL_TEXT"]))
@@ -101,7 +100,7 @@ class LabelSets:
                 times[mine[0]] = 0  # of a ring: the labels of its first events are dropped
             self._times[thread], self._sets[thread] = times[mine], held[mine]
 
-    def _define(self, trace: Tables, rows: Array, words: Array, is_text: Array) -> dict[int, int]:
+    def _define(self, trace: Recorded, rows: Array, words: Array, is_text: Array) -> dict[int, int]:
         """Read what the sets are; give {id: row of values}."""
         own: dict[int, dict[str, bytes]] = {}
         around: dict[int, int] = {}
@@ -171,90 +170,68 @@ def _is_text(value: bytes) -> bool:
     return True
 
 
-def _is_recorded(trace: Tables) -> bool:
+def _is_recorded(trace: Recorded) -> bool:
     label = NUMBERS["LABEL"]
     return any(label in recorded for *_, recorded, _lost in trace._thread_rows)
 
 
-class Labels(UserEvents):
-    """Tables and questions by label."""
-
-    @property
-    def labels(self) -> Table:
-        """Every value of every `eventprof.label`, and what was done with it.
-
-        Returns
-        -------
-        Table
-            ``name`` and ``value`` text; ``spans`` and ``calls`` int64, that began with it; ``self``
-            int64, ns, in these calls; ``allocated`` int64, bytes, by them. In the order in which
-            the labels came.
-        """
-        sets, core = self._label_sets, self._core
-        count = len(sets.values)
-        of_calls = self._labels_of_calls
-        spans = self.spans
-        of_spans = sets.of(spans["thread"], spans["start"])
-        sums = [
-            sum_by(of_spans, np.ones(len(of_spans), np.int64), count),
-            sum_by(of_calls, np.ones(len(of_calls), np.int64), count),
-            sum_by(of_calls, core.calls("self"), count),
-            sum_by(of_calls, core.calls("allocated_self").astype(np.int64), count),
-        ]
-        rows: dict[tuple[str, str], list[int]] = {}
-        for row, labels in enumerate(sets.values):
-            for label in labels.items():
-                rows.setdefault(label, []).append(row)
-        columns: dict[str, object] = {
-            "name": [name for name, _ in rows],
-            "value": [value for _, value in rows],
-        }
-        for name, of_set in zip(("spans", "calls", "self", "allocated"), sums, strict=True):
-            columns[name] = np.array([of_set[of].sum() for of in rows.values()], np.int64)
-        units = {"self": "ns", "allocated": "bytes"}
-        return Table.from_columns(self._title("labels"), columns, units=units)
-
-    def where(self, **labels: object) -> Labelled:
-        """Say what was done with some labels.
-
-        Parameters
-        ----------
-        **labels : object
-            Names and values, such as ``request_id=7``; values are compared as text.
-
-        Returns
-        -------
-        Labelled
-            Spans and calls that began with all of these labels, and sums by function. Without rows
-            if nothing did.
-
-        Raises
-        ------
-        TypeError
-            No label is given.
-        ValueError
-            The trace has no label of this name.
-        """
-        if not labels:
-            raise TypeError("where() takes names with values: where(request_id=7)")
-        sets = self._label_sets
-        for name in labels:
-            if name not in sets.names:
-                hint = did_you_mean(name, sets.names)
-                known = ", ".join(sets.names[:8]) or "none: see eventprof.label()"
-                raise ValueError(f"{name}: no such label in this trace{hint}; it has {known}")
-        wanted = {name: str(value) for name, value in labels.items()}
-        fits = np.array(
-            [all(has.get(name) == value for name, value in wanted.items()) for has in sets.values]
-            + [False]
-        )
-        spans = self.spans
-        of_spans = np.flatnonzero(fits[sets.of(spans["thread"], spans["start"])])
-        in_calls = fits[self._labels_of_calls]
-        return _labelled(self, wanted, spans[of_spans], in_calls)
+def of_calls(trace: Recorded) -> Array:
+    """Give the row of the sets of labels that each call began with; -1: none."""
+    core = trace._core
+    rows = trace._label_sets.of(core.calls("thread"), core.calls("start"))
+    rows[core.calls("flags") & CALL_FLAGS["open_at_start"] != 0] = -1  # nobody knows
+    return rows
 
 
-def _labelled(trace: Tables, wanted: dict[str, str], spans: Table, in_calls: Array) -> Labelled:
+def labels_table(trace: Recorded) -> Table:
+    """Make `Trace.labels`."""
+    sets, core = trace._label_sets, trace._core
+    count = len(sets.values)
+    of_calls = trace._labels_of_calls
+    spans = trace.spans
+    of_spans = sets.of(spans["thread"], spans["start"])
+    sums = [
+        sum_by(of_spans, np.ones(len(of_spans), np.int64), count),
+        sum_by(of_calls, np.ones(len(of_calls), np.int64), count),
+        sum_by(of_calls, core.calls("self"), count),
+        sum_by(of_calls, core.calls("allocated_self").astype(np.int64), count),
+    ]
+    rows: dict[tuple[str, str], list[int]] = {}
+    for row, labels in enumerate(sets.values):
+        for label in labels.items():
+            rows.setdefault(label, []).append(row)
+    columns: dict[str, object] = {
+        "name": [name for name, _ in rows],
+        "value": [value for _, value in rows],
+    }
+    for name, of_set in zip(("spans", "calls", "self", "allocated"), sums, strict=True):
+        columns[name] = np.array([of_set[of].sum() for of in rows.values()], np.int64)
+    units = {"self": "ns", "allocated": "bytes"}
+    return Table.from_columns(trace._title("labels"), columns, units=units)
+
+
+def where(trace: Recorded, labels: Mapping[str, object]) -> Labelled:
+    """Answer `Trace.where`."""
+    if not labels:
+        raise TypeError("where() takes names with values: where(request_id=7)")
+    sets = trace._label_sets
+    for name in labels:
+        if name not in sets.names:
+            hint = did_you_mean(name, sets.names)
+            known = ", ".join(sets.names[:8]) or "none: see eventprof.label()"
+            raise ValueError(f"{name}: no such label in this trace{hint}; it has {known}")
+    wanted = {name: str(value) for name, value in labels.items()}
+    fits = np.array(
+        [all(has.get(name) == value for name, value in wanted.items()) for has in sets.values]
+        + [False]
+    )
+    spans = trace.spans
+    of_spans = np.flatnonzero(fits[sets.of(spans["thread"], spans["start"])])
+    in_calls = fits[trace._labels_of_calls]
+    return _labelled(trace, wanted, spans[of_spans], in_calls)
+
+
+def _labelled(trace: Recorded, wanted: dict[str, str], spans: Table, in_calls: Array) -> Labelled:
     core = trace._core
     calls = np.flatnonzero(in_calls)
     function, parent = core.calls("function")[calls], core.calls("parent")[calls]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +12,8 @@ from .kinds import NUMBERS
 from .table import Table
 
 if TYPE_CHECKING:
+    from ..trace.recorded import Recorded
     from .facts import Facts
-    from .tables import Tables
 
 LOOSE = 3  # the phase of a flow that is an end of a span: source_marks.c
 
@@ -48,7 +48,7 @@ def event_words(trace: Facts, rows: Array) -> Array:
     return words[rows]
 
 
-def name_column(trace: Tables, functions: Array) -> Column:
+def name_column(trace: Recorded, functions: Array) -> Column:
     """Give the name column of events, from their rows of `functions`."""
     names = trace.functions._column("name")
     codes = np.append(names.values(), names.values().dtype.type(-1))
@@ -60,8 +60,15 @@ def number(name: str, values: Array, unit: str = "", doc: str = "", null: Any = 
     return Column(name, lambda: values, values.dtype, null=null, unit=unit, doc=doc)
 
 
+def label_columns(
+    trace: Recorded, beside: Iterable[Column], rows: Callable[[], Array]
+) -> list[Column]:
+    """Give a column for each label; rows: the row of the sets of labels of each row."""
+    return trace._label_sets.columns([column.name for column in beside], rows)
+
+
 def event_table(
-    trace: Tables,
+    trace: Recorded,
     title: str,
     rows: Array,
     numbers: dict[str, Array] | None = None,
@@ -85,8 +92,8 @@ def event_table(
         number("caller", load("caller"), "", "row of functions", "negative"),
         number("caller_line", load("caller_line"), "", "where it was made", "negative"),
     ]
-    columns += trace._label_columns(
-        columns, lambda: trace._label_sets.of(load("thread"), load("time"))
+    columns += label_columns(
+        trace, columns, lambda: trace._label_sets.of(load("thread"), load("time"))
     )
     return Table(trace._title(title), columns, len(rows))
 

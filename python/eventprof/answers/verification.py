@@ -9,7 +9,7 @@ from .. import _core
 from .._words import plural, show_ns
 
 if TYPE_CHECKING:
-    from .trace import Trace
+    from ..trace import Trace
 
 #: The sorts of findings and what they mean; "damaged" is of files.
 SORTS: dict[str, str] = {
@@ -140,6 +140,8 @@ def verify(trace: Trace, every: bool, limit: int) -> Verification:
     limit : int
         How many at most.
     """
+    if limit < 1:
+        raise ValueError(f"limit must be 1 or more, not {limit}")
     metadata = trace._recorder_metadata
     parts = [part for part in metadata.get("merged") or () if isinstance(part, dict)]
     options = [part.get("options") or {} for part in parts or (metadata,)]
@@ -229,7 +231,7 @@ class _Wording:
     def _event(self, row: int | None) -> str:
         if row is None:
             return "events"
-        from .kinds import WORDS
+        from ..tables.kinds import WORDS
 
         kind = int(self._trace._core.events("kind")[row])
         return WORDS.get(kind, f"an event of kind {kind}")

@@ -6,7 +6,6 @@ much from each other: readers that do not know them can read everything else.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,8 @@ def table(found: object) -> Table:
     Table
         See `Trace.runtime`.
     """
+    import json  # only traces of PyPy need it
+
     rows = _rows(found)
     columns: dict[str, Any] = {}
     for at, name in enumerate(_FIRST[:-1]):

@@ -85,7 +85,7 @@ def _check_name(target: str) -> None:
     """Refuse a name of another format: a file x.json must hold JSON."""
     if target.endswith(".epr"):
         return
-    from ..export import by_extension
+    from . import by_extension
 
     word = by_extension(target)
     if word is not None:

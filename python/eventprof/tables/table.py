@@ -1,4 +1,4 @@
-"""Tables: named columns of equal length, each computed when first asked for.
+"""Recorded: named columns of equal length, each computed when first asked for.
 
 tables.py defines the tables of a trace; the extension makes Arrow's structs.
 """

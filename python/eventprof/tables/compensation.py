@@ -1,4 +1,4 @@
-"""Tables without the recorder's share of their times; see `Table.compensated`.
+"""Recorded without the recorder's share of their times; see `Table.compensated`.
 
 A span holds all events that happened between its two, and half of what its own two cost: of a call
 the part after its clock was read, of an end the part before. The other halves are in the call
@@ -20,12 +20,12 @@ from .column import Array, Column
 from .table import Compensate, Table
 
 if TYPE_CHECKING:
-    from .tables import Tables
+    from ..trace.recorded import Recorded
 
 _OPEN_AT_START, _NO_END, _RECURSIVE = 1, 2 | 16, 32
 
 
-def costs_of(trace: Tables, compensate: Compensate) -> dict[str, float]:
+def costs_of(trace: Recorded, compensate: Compensate) -> dict[str, float]:
     """Give ns an event by sort.
 
     Raises
@@ -55,12 +55,12 @@ def costs_of(trace: Tables, compensate: Compensate) -> dict[str, float]:
     return costs
 
 
-def shares(trace: Tables, costs: Mapping[str, float]) -> tuple[Array, Array]:
+def shares(trace: Recorded, costs: Mapping[str, float]) -> tuple[Array, Array]:
     """Give the recorder's share of the duration and of the self time of each call, in ns.
 
     Parameters
     ----------
-    trace : Tables
+    trace : Recorded
         Whose calls.
     costs : mapping
         ns an event, by sort.
@@ -116,7 +116,7 @@ def _less(values: Array, share: Array) -> Array:
     return less
 
 
-def calls(trace: Tables, table: Table, compensate: Compensate) -> Table:
+def calls(trace: Recorded, table: Table, compensate: Compensate) -> Table:
     """Give `Trace.calls` without the recorder's share."""
     share, self_share = shares(trace, costs_of(trace, compensate))
     return _with(
@@ -128,7 +128,7 @@ def calls(trace: Tables, table: Table, compensate: Compensate) -> Table:
     )
 
 
-def functions(trace: Tables, table: Table, compensate: Compensate) -> Table:
+def functions(trace: Recorded, table: Table, compensate: Compensate) -> Table:
     """Give `Trace.functions` without the recorder's share: from the calls, as it was made."""
     by_call = calls(trace, trace.calls, compensate)
     duration, self_time = by_call["duration"], by_call["self"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,63 +12,29 @@ from .column import Array
 from .event_rows import event_words, number, rows_of_kind
 from .kinds import NUMBERS
 from .table import Table
-from .tables import Tables
+
+if TYPE_CHECKING:
+    from ..trace.recorded import Recorded
 
 
-class Objects(Tables):
-    """Objects that were created and destroyed."""
+def objects_table(trace: Recorded) -> Table:
+    """Make `Trace.objects`."""
+    return _ObjectEvents(trace).table()
 
-    @property
-    def objects(self) -> Table:
-        """Objects by type, as ``record(refs=True)`` records them on Python 3.13 and later.
 
-        Returns
-        -------
-        Table
-            One row a type, the most created first: ``name`` and ``module`` text; int64 ``created``
-            in the window; ``destroyed`` in the window, of them ``older`` ones, created before it;
-            ``churn``, created and destroyed in it; ``unseen``, whose end was not reported, although
-            their address was given out again; ``live``, created in it and alive at its end, as far
-            as is known.
-
-        Notes
-        -----
-        The interpreter does not report all objects: see the page on objects.
-        """
-        return _ObjectEvents(self).table()
-
-    def objects_over_time(self, count: int = 100, types: Iterable[str] | None = None) -> Table:
-        """Give how many objects of a type were live, in bins of equal length.
-
-        Parameters
-        ----------
-        count : int
-            Of bins.
-        types : iterable of str, optional
-            Names of types, or module and name with a dot between; the ten that were created most
-            without.
-
-        Returns
-        -------
-        Table
-            One row a type and bin: ``time`` int64, ns, of the bin's start; ``name`` and ``module``
-            text; int64 ``created`` and ``destroyed`` in the bin (those created in the window), and
-            ``live`` at its end.
-
-        Raises
-        ------
-        ValueError
-            There is no bin, or no such type.
-        """
-        if count < 1:
-            raise ValueError(f"count must be 1 or more, not {count}")
-        return _ObjectEvents(self).over_time(count, types)
+def objects_over_time(
+    trace: Recorded, count: int = 100, types: Iterable[str] | None = None
+) -> Table:
+    """Answer `Trace.objects_over_time`."""
+    if count < 1:
+        raise ValueError(f"count must be 1 or more, not {count}")
+    return _ObjectEvents(trace).over_time(count, types)
 
 
 class _ObjectEvents:
     """The events of objects, and which of them belong together."""
 
-    def __init__(self, trace: Tables) -> None:
+    def __init__(self, trace: Recorded) -> None:
         self.trace = trace
         created, destroyed = rows_of_kind(trace, "CREATE"), rows_of_kind(trace, "DESTROY")
         rows = np.sort(np.concatenate([created, destroyed]))

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from .. import _core
-from .._words import plural
+from .._words import plural, show_ns
 from .kinds import WORDS
 from .loss import Loss
 
@@ -191,3 +191,17 @@ class Facts:
         self,
     ) -> list[tuple[str | None, int, int, int, dict[int, int], dict[int, int]]]:
         return self._core.threads()
+
+
+def in_one_line(trace: Facts) -> str:
+    """Describe a trace by its events, threads and duration, and by what it lacks."""
+    lost = f", {trace.loss.total:,} lost" if trace.loss else ""
+    damaged = trace._facts["damaged_chunks"]
+    damaged_text = f", {plural(damaged, 'part')} damaged" if damaged else ""
+    off = trace._facts["functions_off"]
+    off_text = f", {plural(off, 'function')} switched off" if off else ""
+    return (
+        f"<eventprof.Trace: {plural(trace._facts['events'], 'event')} of "
+        f"{plural(len(trace._thread_rows), 'thread')} in {show_ns(trace.duration)}{lost}"
+        f"{damaged_text}{off_text}>"
+    )

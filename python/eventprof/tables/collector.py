@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from .. import _core
 from .event_rows import calls_of_kind, event_words, number, rows_of_kind
 from .table import Table
-from .tables import Tables
+
+if TYPE_CHECKING:
+    from ..trace.recorded import Recorded
 
 _GENERATION = "gc generation "
 
 
-class Collector(Tables):
-    """Runs of the garbage collector."""
-
-    @property
-    def gc(self) -> Table:
-        """Every run of the garbage collector, of ``record(gc=True)``.
-
-        Returns
-        -------
-        Table
-            ``start`` and ``duration`` int64, ns. ``thread`` int32, row of `threads`.
-            ``generation`` int32. ``collected`` and ``uncollectable`` int64, objects; null where the
-            end was not recorded. ``freed`` int64, bytes that the thread freed in the run;
-            ``live_before`` and ``live_after`` int64, bytes, of blocks made in the window: null
-            where memory was not recorded. ``call`` int32, row of `calls`. ``caller`` int32, row of
-            `functions`, and ``caller_line`` int32: where it was triggered. ``flags`` uint8, as in
-            `calls`.
-        """
-        return _gc(self)
-
-
-def _gc(trace: Tables) -> Table:
+def gc_table(trace: Recorded) -> Table:
+    """Make `Trace.gc`."""
     calls = calls_of_kind(trace, "GC_START")
     load = trace._core.calls
     count = len(calls)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from .._words import did_you_mean
 from .column import Array
 from .table import Table
-from .tables import Tables
+
+if TYPE_CHECKING:
+    from ..trace.recorded import Recorded
 
 #: A function: its row in `functions`, its name (qualified, or with its module), or itself.
 Function: TypeAlias = "int | str | Callable[..., Any]"
@@ -27,7 +29,7 @@ _UNITS = {
 }  # fmt: skip
 
 
-def answer_table(trace: Tables, name: str, columns: dict[str, Any]) -> Table:
+def answer_table(trace: Recorded, name: str, columns: dict[str, Any]) -> Table:
     """Make an answer; if events were lost, its name says so."""
     return Table.from_columns(trace._title(name), columns, units=_UNITS)
 
@@ -42,13 +44,13 @@ def row_numbers(values: Array) -> Array:
     return masked(values, values < 0)
 
 
-def texts_of(trace: Tables, column: str, functions: Array) -> list[str | None]:
+def texts_of(trace: Recorded, column: str, functions: Array) -> list[str | None]:
     """Give a text column of `functions` for rows of it; None for row -1."""
     words = trace.functions[column]
     return [None if row < 0 else words[row] for row in functions.tolist()]
 
 
-def by_function(trace: Tables, functions: Array) -> dict[str, Any]:
+def by_function(trace: Recorded, functions: Array) -> dict[str, Any]:
     """Give the columns that say which function."""
     return {
         "function": row_numbers(functions),
@@ -65,7 +67,7 @@ def sum_by(keys: Array, weights: Array, count: int) -> Array:
     return sums
 
 
-def find_function(trace: Tables, function: Function) -> int:
+def find_function(trace: Recorded, function: Function) -> int:
     """Give the row of a function.
 
     Raises

@@ -1,0 +1,82 @@
+"""The table of requests: spans of `eventprof.request` and of middleware, with their labels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .by_function import sum_by
+from .column import Array
+from .table import Table
+
+if TYPE_CHECKING:
+    from ..trace.recorded import Recorded
+
+#: As plugins/requests.py has it: the name of the spans, and of the label that each has for itself.
+REQUEST = "request"
+
+
+def requests_table(trace: Recorded) -> Table:
+    """Make `Trace.requests`."""
+    spans = trace.spans
+    named = np.array([name == REQUEST for name in spans["name"]], bool)
+    sets = trace._label_sets
+    of_spans = sets.of(spans["thread"], spans["start"])
+    has = np.array([REQUEST in labels for labels in sets.values] + [False])
+    rows = np.flatnonzero(named & has[of_spans])
+    labels = [sets.values[row] for row in of_spans[rows].tolist()]
+    ids = {of[REQUEST]: number for number, of in enumerate(labels)}
+    numbers = [ids.get(of.get(REQUEST, ""), -1) for of in sets.values]
+    of_set = np.array([*numbers, -1], np.int64)
+    columns: dict[str, Any] = {REQUEST: [of[REQUEST] for of in labels]}
+    for name in ("method", "route", "path", "status", "error"):
+        # Of a streamed body the labels are told anew, with what was not known before.
+        told = {of[REQUEST]: of[name] for of in (*reversed(sets.values), *labels)
+                if REQUEST in of and name in of}  # fmt: skip
+        columns[name] = [told.get(of[REQUEST]) for of in labels]
+    columns["start"] = spans["start"][rows]
+    columns["total"] = spans["duration"][rows]
+    columns |= _sums(trace, of_set[trace._labels_of_calls], len(rows))
+    columns["span"] = rows.astype(np.int32)
+    columns["flags"] = spans["flags"][rows]
+    units = {"allocated": "bytes"} | dict.fromkeys(
+        ("start", "total", "busy", "waited", "most_self"), "ns"
+    )
+    return Table.from_columns(trace._title("requests"), columns, units=units)
+
+
+def _sums(trace: Recorded, of_call: Array, count: int) -> dict[str, Any]:
+    """Sum up calls by request; of_call: the request of each call, or -1."""
+    core = trace._core
+    has_lock = trace._has_lock
+    parent = core.calls("parent")
+    outermost = (of_call >= 0) & ((parent < 0) | (of_call[parent] != of_call))
+    outer = np.flatnonzero(outermost)
+    busy = sum_by(of_call[outer], core.calls("duration")[outer], count)
+    waited = core.calls("waited")[outer] if has_lock else np.zeros(len(outer), np.int64)
+    mine = np.flatnonzero(of_call >= 0)
+    function, self_ns = core.calls("function")[mine], core.calls("self")[mine]
+    functions = len(trace.functions)
+    keys, where = np.unique(of_call[mine] * functions + function, return_inverse=True)
+    sums = sum_by(where.reshape(-1), self_ns, len(keys))
+    most_in = np.full(count, -1, np.int64)
+    most_self = np.zeros(count, np.int64)
+    # The last of equal keys wins, which is the one with the most.
+    order = np.argsort(sums, kind="stable")
+    of_key = keys // max(functions, 1)
+    most_in[of_key[order]] = (keys % max(functions, 1))[order]
+    most_self[of_key[order]] = sums[order]
+    names = trace.functions["name"]
+    return {
+        "busy": busy,
+        "waited": np.ma.MaskedArray(
+            sum_by(of_call[outer], waited, count), mask=np.full(count, not has_lock)
+        ),
+        "calls": sum_by(of_call[mine], np.ones(len(mine), np.int64), count),
+        "allocated": sum_by(
+            of_call[mine], core.calls("allocated_self")[mine].astype(np.int64), count
+        ),
+        "most_in": [None if row < 0 else names[row] for row in most_in.tolist()],
+        "most_self": most_self,
+    }
