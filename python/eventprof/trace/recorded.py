@@ -130,8 +130,8 @@ class Recorded(Facts):
             ``net``; ``blocks`` allocated; of what was allocated: ``live`` at the end, ``churn``
             (freed again), ``temporary`` (freed in the call that made it, or before the thread's
             next allocation), ``at_peak`` (alive at the trace's peak): with all that the function
-            called, of recursive calls the outermost; each with ``_self`` after its name: of the function
-            alone.
+            called, of recursive calls the outermost; each with ``_self`` after its name: of the
+            function alone.
 
         Notes
         -----
