@@ -1,7 +1,7 @@
 /* A hash table of row numbers: it finds the rows of an array by their keys.
  *
- * The array and the keys are the user's; the index has 4 bytes a slot. Rows are added, never removed. The index
- * uses open addressing with linear probing, and at least half of its slots are free.
+ * The array and the keys are the user's; the index has 4 bytes a slot. Rows are added, never removed. The
+ * index uses open addressing with linear probing, and at least half of its slots are free.
  *
  *     rows    0: "call"   1: "main"   2: "read"
  *     slots   [ 2 ] [ 0 ] [ 0 ] [ 1 ] [ 3 ] [ 0 ] [ 0 ] [ 0 ]      row + 1; 0: free
@@ -47,8 +47,8 @@ ep_hash_words(uint32_t a, uint32_t b)
 /* Twice the slots, or the first ones. Fails: false, nothing has changed. */
 EP_COLD EP_CHECKED bool ep_hash_index_grow(ep_hash_index *index, ep_hash_of_row *hash_of, const void *rows);
 
-/* Makes sure that there is room for one more row. The rows that were added before must still be there. Fails:
- * false, out of memory. */
+/* Makes sure that there is room for one more row. The rows that were added before must still be there.
+ * Fails: false, out of memory. */
 static EP_INLINE EP_CHECKED bool
 ep_hash_index_reserve(ep_hash_index *index, ep_hash_of_row *hash_of, const void *rows)
 {

@@ -37,7 +37,7 @@ ep_log_add_thrown(ep_log *log, ep_thrown thrown)
 {
     ep_thread *thread = log->thread;
     ep_thrown removed;
-    (void)remove_frame(thread, thrown.frame, &removed);    /* an earlier slice, whose end was not reported */
+    (void)remove_frame(thread, thrown.frame, &removed);    /* of a slice whose end was not reported */
     if (thread->thrown_count == EP_THROWN_MAX) {
         (void)remove_frame(thread, thread->thrown[0].frame, &removed);
         thread->thrown_dropped += 1;

@@ -96,8 +96,8 @@ ep_py_note_throw(ep_log *log, PyCodeObject *code, const ep_frame *frame)
 #endif
 }
 
-/* In the slow half of a hook: a call or slice ends, in this way. frame: NULL, or its frame. Returns: whether
- * it is known that its begin was reported. */
+/* In the slow half of a hook: a call or slice ends, in this way. frame: NULL, or its frame. Returns:
+ * whether it is known that its begin was reported. */
 static inline bool
 ep_py_end_throw(ep_log *log, PyCodeObject *code, const ep_frame *frame, ep_kind kind)
 {
