@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 
@@ -109,10 +110,54 @@ def test_a_circle_through_the_beginning_of_a_folder_is_found(package):
     assert found == "a circle of imports: high.three -> low -> high.three\n"
 
 
+def test_readmes_and_the_map_say_what_the_table_says(package, tmp_path):
+    root = tmp_path / "root"
+    (root / "python").mkdir(parents=True)
+    (root / "doc").mkdir()
+    package.rename(root / rooms.PACKAGE)
+    for room, line in (
+        ("low", "May import: no other room."),
+        ("high", "May import: low. No more."),
+    ):
+        (root / rooms.PACKAGE / room / "README.md").write_text(f"# {room}\n{line}\n")
+    rows = "``low/``        below\n``high/``       above\n"
+    (root / rooms.MAP).write_text(f"Before\n{rows}After\n")
+    assert rooms.described(root, TABLE) == ""
+
+    (root / rooms.PACKAGE / "high" / "README.md").write_text("# high\nMay import: all.\n")
+    (root / rooms.MAP).write_text("``high/``       above\n``low/``        below\n")
+
+    assert rooms.described(root, TABLE) == (
+        "python/eventprof/high/README.md: no line begins with: May import: low.\n"
+        f"doc/architecture.rst: the rooms should be:\n{rows}"
+    )
+
+
+@pytest.mark.parametrize("name", ["recorded.py", "trace.py"])
+def test_each_member_of_a_trace_only_asks_another_room(name):
+    tree = ast.parse((shell.ROOT / rooms.PACKAGE / "trace" / name).read_text(encoding="utf-8"))
+    (facade,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
+
+    longer = {}
+    for member in facade.body:
+        if isinstance(member, ast.FunctionDef):
+            done = [
+                node
+                for node in member.body[ast.get_docstring(member) is not None :]
+                if not isinstance(node, ast.ImportFrom)
+            ]
+            if len(done) != 1 or isinstance(
+                done[0], (ast.If, ast.For, ast.While, ast.With, ast.Try)
+            ):
+                longer[member.name] = ast.unparse(member.body[-1])
+
+    assert longer == {}, "move it to the room that it asks, as a function of the trace"
+
+
 def test_importing_the_package_loads_no_numpy_and_no_tables():
     code = (
         "import sys, eventprof; print(sorted(m for m in sys.modules if m.startswith("
-        "('numpy', 'rich', 'eventprof.trace', 'eventprof.show', 'eventprof.cli', 'json'))))"
+        "('numpy', 'rich', 'eventprof.trace', 'eventprof.tables', 'eventprof.show', 'eventprof.cli', 'json'))))"
     )
 
     result = subprocess.run(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = Path("python/eventprof")
+MAP = Path("doc/architecture.rst")
 
 
 class Room(NamedTuple):
@@ -206,7 +207,32 @@ def _circle_from(
     return []
 
 
+def line_of_readme(room: Room) -> str:
+    """Give how the line of a room's README begins that says what it may import."""
+    return f"May import: {', '.join(room.below) or 'no other room'}."
+
+
+def row_of_map(room: Room) -> str:
+    """Give the row of a room in doc/architecture.rst."""
+    return f"{f'``{room.name}/``':<16}{room.sentence}"
+
+
+def described(root: Path, rooms: tuple[Room, ...] = ROOMS) -> str:
+    """Say where the READMEs of the rooms and the map differ from the table; empty: nowhere."""
+    folders = [room for room in rooms if (root / PACKAGE / room.name).is_dir()]
+    wrong = []
+    for room in folders:
+        readme = PACKAGE / room.name / "README.md"
+        lines = (root / readme).read_text(encoding="utf-8").split("\n")
+        if not any(line.startswith(line_of_readme(room)) for line in lines):
+            wrong.append(f"{readme}: no line begins with: {line_of_readme(room)}\n")
+    rows = "".join(f"{row_of_map(room)}\n" for room in folders)
+    if rows not in (root / MAP).read_text(encoding="utf-8"):
+        wrong.append(f"{MAP}: the rooms should be:\n{rows}")
+    return "".join(wrong)
+
+
 def check(root: Path) -> tuple[int, str]:
-    """Look for imports that run upwards, and for a circle."""
-    text = upward(root / PACKAGE) + circle(root / PACKAGE)
+    """Look for imports that run upwards, for a circle, and for what the table no longer says."""
+    text = upward(root / PACKAGE) + circle(root / PACKAGE) + described(root)
     return int(bool(text)), text

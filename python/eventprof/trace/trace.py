@@ -416,8 +416,11 @@ class Trace(Recorded):
         """Put an archive of the trace into a pickle: about 1 byte an event."""
         from ..export import saving
 
-        archive = saving.to_bytes(self._core, self._recorder_metadata)
-        return _of_archive, (archive, self._recorder_metadata, self.file)
+        return _of_archive, (
+            saving.to_bytes(self._core, self._recorder_metadata),
+            self._recorder_metadata,
+            self.file,
+        )
 
     def export(
         self,
@@ -629,8 +632,15 @@ class Trace(Recorded):
         """
         from ..answers.show import show_tree
 
-        wanted = {"call": call, "slowest": slowest, "at": at, "span": span, "node": node}
-        show_tree(self, file, wanted, all=all, own=own, limit=limit, width=width)
+        show_tree(
+            self,
+            file,
+            {"call": call, "slowest": slowest, "at": at, "span": span, "node": node},
+            all=all,
+            own=own,
+            limit=limit,
+            width=width,
+        )
 
     def __repr__(self) -> str:
         return in_one_line(self)
