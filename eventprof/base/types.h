@@ -19,8 +19,8 @@
 
 #define EP_LIKELY(x) __builtin_expect(!!(x), 1)
 #define EP_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* In a branch that only changes a variable: keeps compilers from making arithmetic of it, for which what
- * follows would have to wait. */
+/* In a branch that only changes a variable: stops the compiler from turning it into a conditional
+ * move. The next load would then wait for the condition. */
 #define EP_KEEP_BRANCH(variable) __asm__ volatile("" : "+r"(variable))
 #define EP_COLD __attribute__((cold, noinline))
 /* Where a call that the compiler keeps was measured to cost more than the code. */
@@ -431,7 +431,7 @@ typedef struct ep_open_call {
     uint32_t site_id;
     uint8_t kind;      /* of the CALL form, and opens a call: a span, too */
     uint8_t before;    /* 1: it was open when the window began; 0: a ring lost the record of its begin */
-    uint8_t doubted;   /* it was at its entry then: its begin may still be reported (ep_engine_doubt) */
+    uint8_t unsettled;   /* it was at its entry: its begin may still be reported (ep_engine_unsettle) */
 } ep_open_call;
 
 typedef struct ep_open_stack {

@@ -180,7 +180,7 @@ begin_ahead(ep_sliding_stream *s)
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     s->reads_ahead = true;
-    s->has_thread = ep_apart_start(&s->apart, read_ahead, s);
+    s->has_thread = ep_worker_start(&s->apart, read_ahead, s);
 }
 
 static void
@@ -192,7 +192,7 @@ end_ahead(ep_sliding_stream *s)
     (void)wait_for_next(s);
     set_ahead(s, EP_NEXT_END);
     if (s->has_thread) {
-        ep_apart_join(&s->apart);
+        ep_worker_join(&s->apart);
     }
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
@@ -265,7 +265,7 @@ read_rows(ep_sliding_stream *s)
         settle(s);
     }
     /* How much there is was not known before. */
-    if (s->ended || !ep_apart_pays(s->stream.total)) {
+    if (s->ended || !ep_worker_pays(s->stream.total)) {
         return EP_OK;
     }
     begin_ahead(s);

@@ -3,7 +3,7 @@
 #ifndef EP_READING_H
 #define EP_READING_H
 
-#include "apart.h"
+#include "worker.h"
 #include "archive.h"
 #include "decode.h"
 #include "file_read.h"
@@ -25,7 +25,7 @@ struct ep_row_source {
 /* The next rows of a stream that reads ahead. */
 typedef enum ep_next_rows {
     EP_NEXT_NONE,
-    EP_NEXT_WANTED,    /* who comes first reads the next rows: nobody waits for a processor */
+    EP_NEXT_WANTED,    /* whichever thread is free first reads the next rows */
     EP_NEXT_RUNS,      /* the second thread reads them */
     EP_NEXT_DONE,
     EP_NEXT_END        /* the second thread ends */
@@ -36,7 +36,7 @@ typedef enum ep_next_rows {
  * A row is given once rows that are EP_PAIR_SKEW_NS later are there, or all are.
  *
  *   next     [ looked at only | appended by a second thread meanwhile ]
- * If it pays (apart.h), a second thread reads the next rows while folds are given these. It alone uses the
+ * If it pays (worker.h), a second thread reads the next rows while folds are given these. It alone uses the
  * source, the builder and `next` then. Folds read the builder's map; it changes that only for ids that no
  * row of these has. */
 typedef struct ep_sliding_stream {
@@ -51,7 +51,7 @@ typedef struct ep_sliding_stream {
     bool ended;
     bool reads_ahead;                  /* what follows is in use */
     bool has_thread;                   /* `apart` has to be joined */
-    ep_apart apart;
+    ep_worker apart;
     pthread_mutex_t lock;              /* of `ahead` */
     pthread_cond_t changed;
     ep_next_rows ahead;

@@ -1,4 +1,4 @@
-/* What a row says of its partner: an end has the place of its call, a free the size of its block. Both are
+/* Adds to each closing row what only its opening row knows: the call's place, the block's size. Both are
  * found in one pass over the events, without columns of the recording, for those who read each row once.
  *
  *   events   call 7   malloc 64   return f   free     -> place    7    9    7    9     (as numbers)

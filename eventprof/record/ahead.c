@@ -8,7 +8,7 @@
 #include "memory.h"
 #include "os.h"
 #include "resident.h"
-#include "room.h"
+#include "quota.h"
 
 /* If fewer chunks are ready, more are made. In memory two are made at once: together they are one huge
  * page. */
@@ -68,9 +68,9 @@ run(void *unused)
     pthread_mutex_lock(&ahead.lock);
     ahead.thread_id = ep_os_thread_id();
     while (!ahead.ending) {
-        if (ep_room_must_tell()) {
+        if (ep_quota_must_tell()) {
             pthread_mutex_unlock(&ahead.lock);
-            ep_room_look();
+            ep_quota_look();
             pthread_mutex_lock(&ahead.lock);
             continue;
         }

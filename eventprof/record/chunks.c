@@ -14,7 +14,8 @@ static bool
 is_file_in_use(const ep_file *file)
 {
     /* A forked child's recorder still has its parent's file until it makes its own. */
-    return ep_engine.filer != NULL && !ep_engine.filer_is_child && ep_engine.filer->file == file;
+    const ep_recorder *recorder = ep_engine.file_recorder;
+    return recorder != NULL && !ep_engine.file_recorder_is_child && recorder->file == file;
 }
 
 static unsigned
@@ -46,7 +47,7 @@ ep_chunk_release(ep_chunk *chunk)
         &(chunk->file != NULL ? ep_engine.free_slots : ep_engine.free_chunks)[class_of(chunk->bytes)];
     atomic_store_explicit(&chunk->header->state, EP_CHUNK_FREE, memory_order_release);
     EP_FAULT_POINT(RECYCLE);
-    ep_filer_forget_copy(chunk);
+    ep_file_recorder_forget_copy(chunk);
     chunk->next = *list;
     *list = chunk;
     if (chunk->file == NULL) {
@@ -70,14 +71,15 @@ ep_chunk_seal(ep_chunk *chunk, const _Atomic uint64_t *next)
     for (ep_recorder *r = ep_engine.recorders; r != NULL; r = r->next) {
         if (chunk->sequence >= r->full_sequence) {
             ep_loss_count(r, ep_cursor_begin(header), false, NULL);
-            if (r == ep_engine.filer) {
-                ep_filer_put_state(r, UINT64_MAX);
+            if (r == ep_engine.file_recorder) {
+                ep_file_recorder_put_state(r, UINT64_MAX);
             }
         }
     }
-    if (ep_engine.filer != NULL && chunk->file != ep_engine.filer->file && !ep_engine.filer_is_child &&
-        ep_kept_has(ep_engine.filer, chunk)) {
-        ep_filer_copy(ep_engine.filer, chunk);
+    ep_recorder *file_recorder = ep_engine.file_recorder;
+    if (file_recorder != NULL && chunk->file != file_recorder->file && !ep_engine.file_recorder_is_child &&
+        ep_kept_has(file_recorder, chunk)) {
+        ep_file_recorder_copy(file_recorder, chunk);
     }
     ep_packing_add(chunk);
     chunk->refs += 1;    /* so that release() sees the last reference */
@@ -140,26 +142,27 @@ has_room_ahead(const ep_recorder *recorder)
 
 /* Returns: NULL without memory, or room on the disk. */
 static ep_chunk *
-map_chunk(size_t bytes, ep_recorder *filer)
+map_chunk(size_t bytes, ep_recorder *file_recorder)
 {
     ep_chunk *chunk = ep_calloc(1, sizeof *chunk);
     if (chunk == NULL) {
         return NULL;
     }
     ep_ahead_go_on();
-    if (bytes == EP_CHUNK_BYTES && (filer == NULL || has_room_ahead(filer))) {
+    if (bytes == EP_CHUNK_BYTES && (file_recorder == NULL || has_room_ahead(file_recorder))) {
         chunk->header = ep_ahead_take();
     }
     if (chunk->header == NULL) {
-        chunk->header = filer != NULL ? ep_file_take_slot(filer->file, bytes) : ep_os_map(bytes);
+        chunk->header =
+            file_recorder != NULL ? ep_file_take_slot(file_recorder->file, bytes) : ep_os_map(bytes);
     }
     if (chunk->header == NULL) {
         free(chunk);
         return NULL;
     }
     chunk->bytes = (uint32_t)bytes;
-    if (filer != NULL) {
-        chunk->file = ep_file_hold(filer->file);
+    if (file_recorder != NULL) {
+        chunk->file = ep_file_hold(file_recorder->file);
         ep_engine.slot_bytes += bytes;
     } else {
         ep_engine.chunks_mapped += 1;
@@ -177,7 +180,7 @@ ep_chunk_unmap(ep_chunk *chunk)
         ep_engine.bytes_mapped -= chunk->bytes;
     }
     ep_file_release(chunk->file);
-    ep_filer_forget_copy(chunk);
+    ep_file_recorder_forget_copy(chunk);
     free(chunk);
 }
 
@@ -247,13 +250,13 @@ ep_chunks_unmap_slots(void)
 static ep_chunk *
 find_slot(uint64_t ticks, size_t bytes)
 {
-    if (ep_engine.filer != NULL && ep_engine.filer_is_child) {
-        ep_filer_make_child_file();
+    if (ep_engine.file_recorder != NULL && ep_engine.file_recorder_is_child) {
+        ep_file_recorder_make_child_file();
     }
-    if (ep_engine.filer != NULL && ep_file_is_cut(ep_engine.filer->file)) {
-        ep_filer_leave_cut();
+    if (ep_engine.file_recorder != NULL && ep_file_is_cut(ep_engine.file_recorder->file)) {
+        ep_file_recorder_leave_cut();
     }
-    ep_recorder *recorder = ep_engine.filer;
+    ep_recorder *recorder = ep_engine.file_recorder;
     if (recorder == NULL || !ep_kept_takes(recorder)) {
         return NULL;
     }

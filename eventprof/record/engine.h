@@ -209,21 +209,21 @@ typedef struct ep_thread_place {
 
 ep_thread_place ep_engine_place_of(const ep_thread *thread);
 
-/* A call that is described as open (ep_open_call.doubted) was at its entry. There interpreters may run
+/* A call that is described as open (ep_open_call.unsettled) was at its entry. There interpreters may run
  * other code before or after they report that the call begins. The thread's next events show whether it had
- * begun: sources look at them while the log is EP_FRESH_DOUBTED. The thread must be stopped, or be the
+ * begun: sources look at them while the log is EP_TODO_UNSETTLED. The thread must be stopped, or be the
  * calling thread. */
-void ep_engine_doubt(ep_thread *thread, const void *frame, uint32_t site);
+void ep_engine_unsettle(ep_thread *thread, const void *frame, uint32_t site);
 
-/* Called by the thread itself. `begins`: the doubted call (index in thread->doubted) begins now, and so was
- * not open in the windows that took it as open. Otherwise it had begun. */
+/* Called by the thread itself. `begins`: the unsettled call (index in thread->unsettled) begins now, and so
+ * was not open in the windows that took it as open. Otherwise it had begun. */
 void ep_engine_settle(ep_thread *thread, uint32_t index, bool begins);
 
 /* A slice of a generator begins by an exception that is thrown into it: remembers its frame until the slice
  * ends. Called by the thread itself. */
 EP_COLD void ep_log_add_thrown(ep_log *log, ep_thrown thrown);
 
-/* A slice ends, while the log is EP_FRESH_THROWN. place: where its frame is suspended now; NULL if it has
+/* A slice ends, while the log is EP_TODO_THROWN. place: where its frame is suspended now; NULL if it has
  * ended. Returns: whether the frame was remembered. */
 EP_COLD bool ep_log_end_thrown(ep_log *log, const void *frame, const void *place);
 
@@ -238,9 +238,9 @@ EP_COLD bool ep_log_end_dropped(ep_log *log);
  * is stopped, or the caller. */
 void ep_engine_set_thrown(ep_thread *thread, const ep_thrown *slices, uint32_t count, bool anew);
 
-/* Sets EP_FRESH_* of all logs, and of those that come; of the logs of one thread. */
-void ep_engine_freshen(uint32_t fresh);
-void ep_engine_freshen_thread(const ep_thread *thread, uint32_t fresh);
+/* Sets EP_TODO_* of all logs, and of those that come; of the logs of one thread. */
+void ep_engine_set_todo(uint32_t todo);
+void ep_engine_set_todo_of(const ep_thread *thread, uint32_t todo);
 
 /* The owner has no room for a record at `ticks`: seals the chunk and finds the next one. There is always
  * room afterwards. */

@@ -27,7 +27,7 @@ ep_open_stack_check(const ep_open_stack *stack)
                      call->kind);
         EP_INVARIANT(call->site_id < site_count, "open call %zu has site %" PRIu32 " of %zu", i,
                      call->site_id, site_count);
-        EP_INVARIANT(!call->doubted || call->before, "open call %zu is doubted", i);
+        EP_INVARIANT(!call->unsettled || call->before, "open call %zu is unsettled", i);
     }
 }
 
@@ -139,8 +139,8 @@ check_threads(void)
     for (size_t i = 0; i < ep_engine.thread_count; i++) {
         const ep_thread *thread = ep_engine.threads[i];
         EP_INVARIANT(thread->id == i + 1, "thread %" PRIu32 " at %zu", thread->id, i);
-        EP_INVARIANT(thread->doubted_count <= EP_DOUBTED_MAX, "%" PRIu32 " doubted calls",
-                     thread->doubted_count);
+        EP_INVARIANT(thread->unsettled_count <= EP_DOUBTED_MAX, "%" PRIu32 " unsettled calls",
+                     thread->unsettled_count);
         EP_INVARIANT(thread->thrown_count <= EP_THROWN_MAX, "%" PRIu32 " thrown slices",
                      thread->thrown_count);
         expected +=
@@ -212,20 +212,21 @@ check_recorders(void)
 {
     size_t running = 0;
     ep_kind_set kinds = 0;
-    bool has_filer = ep_engine.filer == NULL;
+    bool has_filer = ep_engine.file_recorder == NULL;
     for (const ep_recorder *r = ep_engine.recorders; r != NULL; r = r->next) {
         EP_INVARIANT(r->state != EP_RECORDER_NEW && !r->settled, "a listed recorder in state %d",
                      (int)r->state);
         check_kept(r);
         running += r->state == EP_RECORDER_RUNNING;
         kinds |= r->state == EP_RECORDER_RUNNING ? r->options.kinds : 0;
-        has_filer = has_filer || r == ep_engine.filer;
+        has_filer = has_filer || r == ep_engine.file_recorder;
     }
     EP_INVARIANT(running == ep_engine.running_count, "%zu recorders run, counted were %zu", running,
                  ep_engine.running_count);
     EP_INVARIANT(kinds == ep_engine_kinds(), "hooks see other kinds than the %zu recorders want", running);
     EP_INVARIANT(has_filer, "the recorder with the file is not listed");
-    EP_INVARIANT(!ep_engine.filer_is_child || ep_engine.filer != NULL, "a child's file without a recorder");
+    EP_INVARIANT(!ep_engine.file_recorder_is_child || ep_engine.file_recorder != NULL,
+                 "a child's file, no recorder");
 }
 
 static size_t

@@ -19,13 +19,13 @@ struct ep_engine {
     size_t look_at;                   /* logs of dead threads are searched when there are so many logs */
     ep_thread **threads;              /* index = id - 1 */
     size_t thread_count, thread_capacity;
-    bool filer_is_child;              /* in a forked child: the file is not made yet */
+    bool file_recorder_is_child;              /* in a forked child: the file is not made yet */
     size_t expected_count;            /* threads with an entry and no log yet */
     ep_recorder *recorders;           /* started and not settled */
     size_t running_count;
     ep_chunk *free_chunks[EP_CHUNK_CLASS_COUNT];    /* chunks that are memory, by size */
     ep_chunk *partial_chunks;
-    ep_recorder *filer;               /* the running recorder whose file takes the chunks; NULL: none */
+    ep_recorder *file_recorder;        /* the running recorder whose file takes the chunks; NULL: none */
     ep_chunk *free_slots[EP_CHUNK_CLASS_COUNT];     /* of that file */
     uint64_t slot_bytes;              /* the sum of all its slots for records */
     size_t chunks_mapped, chunks_free, bytes_mapped, bytes_free;    /* of memory */
@@ -98,7 +98,7 @@ void ep_chunk_unmap(ep_chunk *chunk);
 /* Unmaps free chunks of memory until no more than these bytes are kept. */
 void ep_chunks_trim(size_t spare_bytes);
 
-/* Unmaps the free slots of the filer's file. */
+/* Unmaps the free slots of the file_recorder's file. */
 void ep_chunks_unmap_slots(void);
 
 /* A chunk of `bytes` or less for the next records, after the limit of each recorder was applied. `first`:
@@ -147,46 +147,46 @@ void ep_kept_apply_limit(ep_recorder *recorder, uint64_t ticks, bool first, size
 /* Whether the recorder keeps chunks that are opened now. */
 bool ep_kept_takes(const ep_recorder *recorder);
 
-/* ---- filer.c --------------------------------------------------------------------------------- */
+/* ---- file_recorder.c --------------------------------------------------------------------------------- */
 
 /* Writes the recorder's counts of lost events and its open calls to its file, like ep_file_put_state(). */
-void ep_filer_put_state(ep_recorder *recorder, uint64_t dropped_sequence);
+void ep_file_recorder_put_state(ep_recorder *recorder, uint64_t dropped_sequence);
 
 /* Copies a chunk to the recorder's file that is memory or a slot of an earlier file, and was in use when
  * the recorder started: a thread without the runtime's lock may have written one more record there. If the
  * chunk is not sealed, the records so far are copied. */
-void ep_filer_copy(ep_recorder *recorder, ep_chunk *chunk);
+void ep_file_recorder_copy(ep_recorder *recorder, ep_chunk *chunk);
 
 /* Separates the chunk from its copy in a file. */
-void ep_filer_forget_copy(ep_chunk *chunk);
+void ep_file_recorder_forget_copy(ep_chunk *chunk);
 
 /* The recorder has dropped the chunk and counted its events. */
-void ep_filer_drop(ep_recorder *recorder, ep_chunk *chunk);
+void ep_file_recorder_drop(ep_recorder *recorder, ep_chunk *chunk);
 
 /* Writes to the file's header what is recorded, and that recording has begun. */
-void ep_filer_begin(ep_recorder *recorder);
+void ep_file_recorder_begin(ep_recorder *recorder);
 
 /* Begins to pack the chunks of the recorder's file, if that is wanted. */
-void ep_filer_pack(ep_recorder *recorder);
+void ep_file_recorder_pack(ep_recorder *recorder);
 
 /* Writes all names, sites and threads to the file, and from here on each new one. */
-void ep_filer_begin_texts(ep_file *file);
+void ep_file_recorder_begin_texts(ep_file *file);
 
 /* Makes a forked child's file. This is done at its first event, because many children only exec another
  * program. */
-void ep_filer_make_child_file(void);
+void ep_file_recorder_make_child_file(void);
 
 /* At the stop: copies the chunks that are not in the file yet, and finishes the file. */
-void ep_filer_end(ep_recorder *recorder);
+void ep_file_recorder_end(ep_recorder *recorder);
 
 /* At the stop of a recorder that ran beside another one with a file: writes its whole file. */
-void ep_filer_write_late(ep_recorder *recorder);
+void ep_file_recorder_write_late(ep_recorder *recorder);
 
 /* Another program made the file shorter. The file is left as it is, and later events are kept in memory. */
-void ep_filer_leave_cut(void);
+void ep_file_recorder_leave_cut(void);
 
 /* Notes in the rest of such a file that events are missing. */
-void ep_filer_end_cut(ep_recorder *recorder);
+void ep_file_recorder_end_cut(ep_recorder *recorder);
 
 /* ---- threads.c ------------------------------------------------------------------------------- */
 

@@ -38,7 +38,7 @@ ep_engine_leave_parent(void)
         r->kept_first = r->kept_end = 0;
         r->file_is_late = false;
     }
-    ep_engine.recorders = ep_engine.filer = NULL;
+    ep_engine.recorders = ep_engine.file_recorder = NULL;
     ep_engine.logs = NULL;
     ep_engine.log_count = 0;
     ep_engine.partial_chunks = NULL;
@@ -111,15 +111,15 @@ make_private(ep_chunk *chunk)
 static ep_recorder *
 leave_file_to_parent(void)
 {
-    ep_recorder *filer = ep_engine.filer;
-    ep_engine.filer = NULL;
+    ep_recorder *file_recorder = ep_engine.file_recorder;
+    ep_engine.file_recorder = NULL;
     ep_ahead_use_file(NULL);
     ep_packing_use_file(NULL);
     ep_chunks_unmap_slots();
-    if (filer != NULL) {
-        ep_file_abandon(filer->file);
+    if (file_recorder != NULL) {
+        ep_file_abandon(file_recorder->file);
     }
-    return filer;
+    return file_recorder;
 }
 
 void
@@ -136,7 +136,7 @@ ep_engine_after_fork_in_child(void)
     ep_names_after_fork();
     ep_packing_after_fork();
     ep_ahead_after_fork();
-    ep_recorder *filer = leave_file_to_parent();
+    ep_recorder *file_recorder = leave_file_to_parent();
     EP_FAULT_POINT(FORK_LEFT);
     ep_recorder *running = NULL;
     while (ep_engine.recorders != NULL) {
@@ -212,15 +212,15 @@ ep_engine_after_fork_in_child(void)
         mine->next_bytes = 0;    /* a small chunk, because most children do little */
         uint64_t ticks = ep_clock_ticks();
         ep_log_use_scratch(mine, ticks);    /* its chunk may be unmapped already */
-        ep_chunk *chunk = filer == NULL ? ep_chunk_find(ticks, ep_chunk_first_bytes(), true) : NULL;
+        ep_chunk *chunk = file_recorder == NULL ? ep_chunk_find(ticks, ep_chunk_first_bytes(), true) : NULL;
         if (chunk != NULL) {
             ep_log_use_chunk(mine, chunk, ticks);
-        } else if (filer != NULL) {
+        } else if (file_recorder != NULL) {
             /* So the first record needs a chunk, and the child's file is made. */
             atomic_store_explicit(&mine->end, mine->scratch, memory_order_relaxed);
         }
     }
-    ep_engine.filer = filer;
-    ep_engine.filer_is_child = filer != NULL;
+    ep_engine.file_recorder = file_recorder;
+    ep_engine.file_recorder_is_child = file_recorder != NULL;
     ep_engine_unlock();
 }

@@ -50,7 +50,7 @@ ep_kept_add(ep_recorder *recorder, ep_chunk *chunk)
     recorder->kept[recorder->kept_end++] = chunk;
     recorder->charged_bytes += charge_of(recorder, chunk);
     chunk->refs += 1;
-    if (recorder == ep_engine.filer && chunk->file != NULL && chunk->file == recorder->file) {
+    if (recorder == ep_engine.file_recorder && chunk->file != NULL && chunk->file == recorder->file) {
         /* Release: whoever reads `wanted` sees the complete header. */
         atomic_store_explicit(&chunk->header->wanted, 1, memory_order_release);
     }
@@ -119,8 +119,8 @@ ep_kept_drop_oldest(ep_recorder *recorder)
         ep_chunk_seal_partial(chunk);
     }
     ep_loss_count(recorder, ep_cursor_begin(chunk->header), true, NULL);
-    if (recorder == ep_engine.filer) {
-        ep_filer_drop(recorder, chunk);
+    if (recorder == ep_engine.file_recorder) {
+        ep_file_recorder_drop(recorder, chunk);
     }
     memmove(&recorder->kept[recorder->kept_first + 1], &recorder->kept[recorder->kept_first],
             (at - recorder->kept_first) * sizeof *recorder->kept);
@@ -140,7 +140,7 @@ ep_kept_become_full(ep_recorder *recorder, uint64_t ticks, ep_full_reason reason
         recorder->full_reason = reason;
         recorder->full_ticks = ticks - 1;
         recorder->full_sequence = ep_engine.next_sequence;
-        if (recorder == ep_engine.filer && !ep_engine.filer_is_child) {
+        if (recorder == ep_engine.file_recorder && !ep_engine.file_recorder_is_child) {
             ep_file_put_full(recorder->file, recorder->full_ticks, reason);
             ep_ahead_use_file(NULL);
         }
@@ -187,7 +187,8 @@ ep_kept_apply_limit(ep_recorder *recorder, uint64_t ticks, bool first, size_t *b
     /* Until no sealed chunk is left. */
     while (overwrites && recorder->charged_bytes + *bytes > limit && ep_kept_drop_oldest(recorder)) {
     }
-    while (recorder == ep_engine.filer && recorder->charged_bytes + *bytes > limit && ep_packing_wait()) {
+    while (recorder == ep_engine.file_recorder && recorder->charged_bytes + *bytes > limit &&
+           ep_packing_wait()) {
     }
     if (recorder->charged_bytes + *bytes <= limit) {
         return;

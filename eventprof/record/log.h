@@ -44,19 +44,19 @@ typedef struct ep_gate_stack {
     _Atomic uint64_t left_out[EP_LEFT_OUT_COUNT];    /* calls; ever */
 } ep_gate_stack;
 
-/* The thread has no name yet; some of its open calls are doubted (ep_engine_doubt). */
-#define EP_FRESH_NAMELESS UINT32_C(1)
-#define EP_FRESH_DOUBTED UINT32_C(2)
+/* The thread has no name yet; some of its open calls are unsettled (ep_engine_unsettle). */
+#define EP_TODO_NAMELESS UINT32_C(1)
+#define EP_TODO_UNSETTLED UINT32_C(2)
 /* Never reset: the end of a call may come whose begin was left out (source_profile.c). */
-#define EP_FRESH_HALVES UINT32_C(4)
+#define EP_TODO_HALVES UINT32_C(4)
 /* Until it is reset: the thread executes our own code, not the program's (own_blocks.h). */
-#define EP_FRESH_MUTED UINT32_C(8)
+#define EP_TODO_MUTED UINT32_C(8)
 /* Labels are in use: a call that begins may have others than the one before (labels.h); they were not
  * written to this log since a window began. */
-#define EP_FRESH_LABELS UINT32_C(16)
-#define EP_FRESH_LABELS_ANEW UINT32_C(32)
+#define EP_TODO_LABELS UINT32_C(16)
+#define EP_TODO_LABELS_ANEW UINT32_C(32)
 /* Slices are open that an exception began: the sources must see how each slice ends (thrown.c). */
-#define EP_FRESH_THROWN UINT32_C(64)
+#define EP_TODO_THROWN UINT32_C(64)
 
 /* Inside our own code; inside an allocator of the runtime's that is recorded. */
 #define EP_BUSY_OWN UINT32_C(1)
@@ -82,8 +82,8 @@ typedef struct ep_log {
     uint32_t busy;                   /* EP_BUSY_OWN and so on: where the thread is, 0 = in the program */
     _Atomic uint64_t *last_block;    /* the last allocation record that may be removed... */
     _Atomic uint64_t *block_before;  /* ...and the allocation record before it, until one was removed */
-    /* EP_FRESH_*: what a source must do before its next event. Other threads set bits, too */
-    _Atomic uint32_t fresh;
+    /* EP_TODO_*: what a source must do before its next event. Other threads set bits, too */
+    _Atomic uint32_t todo;
     uint32_t own_calls;              /* for the sources: open calls that our code made and that are not
                                       * recorded */
     uint64_t asked;                  /* bytes that the outermost of the allocators was asked for that the

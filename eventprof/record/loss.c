@@ -179,8 +179,8 @@ ep_loss_count_scratch(const ep_log *log)
 {
     for (ep_recorder *r = ep_engine.recorders; r != NULL; r = r->next) {
         count_scratch(r, log, NULL);
-        if (r == ep_engine.filer) {
-            ep_filer_put_state(r, UINT64_MAX);
+        if (r == ep_engine.file_recorder) {
+            ep_file_recorder_put_state(r, UINT64_MAX);
         }
     }
 }

@@ -228,7 +228,7 @@ ep_packing_commit(void)
         /* The thread does not look at jobs below `packed`. */
         job done = packing.jobs[packing.first % JOBS_MAX];
         bool cut = ep_file_is_cut(packing.file);
-        if (done.to != NULL && (cut || !commit(ep_engine.filer, &done, 2))) {
+        if (done.to != NULL && (cut || !commit(ep_engine.file_recorder, &done, 2))) {
             discard(done.to);
         }
         ep_chunk_release(done.chunk);

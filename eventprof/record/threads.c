@@ -272,26 +272,26 @@ ep_log_on_thread_exit(void *value)
     ep_engine_unlock();
 }
 
-static uint32_t fresh_at_birth;    /* under the engine's lock */
+static uint32_t todo_at_birth;    /* under the engine's lock */
 
 void
-ep_engine_freshen(uint32_t fresh)
+ep_engine_set_todo(uint32_t todo)
 {
     ep_engine_lock();
-    fresh_at_birth |= fresh;
+    todo_at_birth |= todo;
     for (ep_log *log = ep_engine.logs; log != NULL; log = log->next_log) {
-        log->fresh |= fresh;
+        log->todo |= todo;
     }
     ep_engine_unlock();
 }
 
 void
-ep_engine_freshen_thread(const ep_thread *thread, uint32_t fresh)
+ep_engine_set_todo_of(const ep_thread *thread, uint32_t todo)
 {
     ep_engine_lock();
     for (ep_log *log = ep_engine.logs; log != NULL; log = log->next_log) {
         if (log->thread == thread) {
-            log->fresh |= fresh;
+            log->todo |= todo;
         }
     }
     ep_engine_unlock();
@@ -310,7 +310,7 @@ attach(void)
     }
     uint64_t ticks = ep_clock_ticks();
     ep_engine_lock();
-    log->fresh = EP_FRESH_NAMELESS | fresh_at_birth;
+    log->todo = EP_TODO_NAMELESS | todo_at_birth;
     give_back_dead_logs();
     log->thread = register_thread();
     if (log->thread == NULL) {
@@ -318,11 +318,11 @@ attach(void)
         ep_os_free_wiped(log, sizeof *log, EP_LOG_WIPED_BYTES);
         return NULL;
     }
-    if (log->thread->doubted_count != 0) {
-        log->fresh |= EP_FRESH_DOUBTED;
+    if (log->thread->unsettled_count != 0) {
+        log->todo |= EP_TODO_UNSETTLED;
     }
     if (log->thread->thrown_count != 0 || log->thread->thrown_dropped != 0) {
-        log->fresh |= EP_FRESH_THROWN;
+        log->todo |= EP_TODO_THROWN;
     }
     log->next_log = ep_engine.logs;
     ep_engine.logs = log;

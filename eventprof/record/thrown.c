@@ -2,7 +2,7 @@
  *
  * Where such a slice unwinds, its frame looks like one whose begin was not reported (hooks/entry.h). So the
  * frame is remembered from the throw to the end of the slice. While a thread has such a slice, its log is
- * EP_FRESH_THROWN, and each event of the thread goes through the slow half of its hook. The end of the
+ * EP_TODO_THROWN, and each event of the thread goes through the slow half of its hook. The end of the
  * slice is seen there, and the fast half needs no test for it.
  *
  * A generator can be suspended again while it handles such an exception (`finally`, `async with`). Where it
@@ -43,14 +43,14 @@ ep_log_add_thrown(ep_log *log, ep_thrown thrown)
         thread->thrown_dropped += 1;
     }
     thread->thrown[thread->thrown_count++] = thrown;
-    log->fresh |= EP_FRESH_THROWN;
+    log->todo |= EP_TODO_THROWN;
 }
 
 static void
 refresh(ep_log *log)
 {
     if (log->thread->thrown_count == 0 && log->thread->thrown_dropped == 0) {
-        log->fresh &= ~EP_FRESH_THROWN;
+        log->todo &= ~EP_TODO_THROWN;
     }
 }
 
@@ -105,6 +105,6 @@ ep_engine_set_thrown(ep_thread *thread, const ep_thrown *slices, uint32_t count,
         }
     }
     if (thread->thrown_count != 0) {
-        ep_engine_freshen_thread(thread, EP_FRESH_THROWN);
+        ep_engine_set_todo_of(thread, EP_TODO_THROWN);
     }
 }

@@ -109,18 +109,18 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
         ep_engine.birth = ep_clock_anchor();
     }
     ep_threads_forget_dead();
-    recorder->file_is_late = recorder->file != NULL && ep_engine.filer != NULL;
+    recorder->file_is_late = recorder->file != NULL && ep_engine.file_recorder != NULL;
     bool files = recorder->file != NULL && !recorder->file_is_late;
     if (recorder->file_is_late) {
         ep_file_put_limit(recorder->file, EP_LIMIT_LATE);
     }
     if (files) {
         ep_chunks_leave();
-        ep_engine.filer = recorder;
+        ep_engine.file_recorder = recorder;
         ep_engine.slot_bytes = 0;
-        ep_filer_begin_texts(recorder->file);
+        ep_file_recorder_begin_texts(recorder->file);
         ep_ahead_use_file(recorder->file);
-        ep_filer_pack(recorder);
+        ep_file_recorder_pack(recorder);
     }
     recorder->first_sequence = ep_engine.next_sequence;
     ep_chunks_leave_large(ep_kept_largest_chunk(recorder));
@@ -137,7 +137,7 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
             ep_file_end_texts();
             ep_ahead_use_file(NULL);
             ep_packing_use_file(NULL);
-            ep_engine.filer = NULL;
+            ep_engine.file_recorder = NULL;
         }
         ep_engine_unlock();
         return ep_fail(error, EP_NOMEM, "no memory for a recorder");
@@ -164,7 +164,7 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
     recorder->start = ep_clock_anchor();
     if (files) {
         EP_FAULT_POINT(START);
-        ep_filer_begin(recorder);
+        ep_file_recorder_begin(recorder);
         EP_FAULT_POINT(STARTED);
     }
     sample_resident();
@@ -188,22 +188,22 @@ stop_locked(ep_recorder *recorder)
             atomic_load_explicit(&ep_engine.unlogged[kind], memory_order_relaxed) -
             recorder->unlogged[kind];
     }
-    if (recorder == ep_engine.filer) {
+    if (recorder == ep_engine.file_recorder) {
         EP_FAULT_POINT(STOP);
-        if (ep_engine.filer_is_child) {
-            ep_filer_make_child_file();    /* it had no event; then an empty file says so */
+        if (ep_engine.file_recorder_is_child) {
+            ep_file_recorder_make_child_file();    /* it had no event; then an empty file says so */
         }
-        if (recorder == ep_engine.filer && ep_file_is_cut(recorder->file)) {
-            ep_filer_leave_cut();
+        if (recorder == ep_engine.file_recorder && ep_file_is_cut(recorder->file)) {
+            ep_file_recorder_leave_cut();
         }
-        if (recorder == ep_engine.filer) {
-            ep_filer_end(recorder);
+        if (recorder == ep_engine.file_recorder) {
+            ep_file_recorder_end(recorder);
         }
     }
     if (recorder->file != NULL && (recorder->limits & EP_LIMIT_CUT)) {
-        ep_filer_end_cut(recorder);
+        ep_file_recorder_end_cut(recorder);
     } else if (recorder->file_is_late) {
-        ep_filer_write_late(recorder);
+        ep_file_recorder_write_late(recorder);
     }
     sample_resident();
     if (ep_engine.running_count == 0) {
@@ -247,8 +247,8 @@ ep_recorder_set_open(ep_recorder *recorder, uint32_t thread_id, const ep_open_ca
         thread->open.depth = depth;
         EP_CHECK_INVARIANTS(ep_open_stack_check(&thread->open));
         status = EP_OK;
-        if (recorder == ep_engine.filer) {
-            ep_filer_put_state(recorder, UINT64_MAX);
+        if (recorder == ep_engine.file_recorder) {
+            ep_file_recorder_put_state(recorder, UINT64_MAX);
         }
     }
     ep_engine_unlock();

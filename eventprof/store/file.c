@@ -14,7 +14,7 @@
 #include "guard.h"
 #include "memory.h"
 #include "os.h"
-#include "room.h"
+#include "quota.h"
 
 /* So many names are tried for a file; each was a process with the same id. */
 #define UNUSED_NAMES_MAX 10000
@@ -405,7 +405,7 @@ ep_file_finish(ep_file *file)
             uint64_t used = used_length(file);
             if (file->in_family) {
                 uint64_t less = file->length - used;
-                ep_room_give(less < file->room_bytes ? less : file->room_bytes);
+                ep_quota_give(less < file->room_bytes ? less : file->room_bytes);
             }
             file->length = used;
             atomic_store_explicit(&file->header->slots, file->length / file->unit, memory_order_release);

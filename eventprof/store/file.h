@@ -50,7 +50,7 @@ size_t ep_file_slot_unit(const ep_file *file);
  * ep_os_unmap(). Returns: NULL if the disk is full, the system refuses, or the file was cut off. */
 ep_chunk_header *ep_file_take_slot(ep_file *file, size_t bytes);
 
-/* Whether the file could not grow because the limit of all processes was reached (room.h), not because the
+/* Whether the file could not grow because the limit of all processes was reached (quota.h), not because the
  * disk was full. */
 bool ep_file_lacks_room(const ep_file *file);
 

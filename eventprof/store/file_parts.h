@@ -19,7 +19,7 @@ struct ep_file {
     int guard;                          /* its number in guard.h */
     bool cut;                           /* another program made the file shorter */
     bool packs;
-    bool in_family;                     /* it shares the room of room.h */
+    bool in_family;                     /* it shares the room of quota.h */
     uint64_t room_bytes;                /* what its slots of events took of that room */
     _Atomic bool lacks_room;            /* it could not grow, because that room is full */
     ep_chunk_header *texts;             /* NULL: none yet, or no room */

@@ -11,7 +11,7 @@
 #include "guard.h"
 #include "invariants.h"
 #include "os.h"
-#include "room.h"
+#include "quota.h"
 
 #define ZEROS_BYTES 65536
 
@@ -125,14 +125,14 @@ ep_file_take_slot(ep_file *file, size_t bytes)
     pthread_mutex_lock(&file->lock);
     ep_chunk_header *at = NULL;
     /* Only slots of events count, as they alone count against the recorder's own limit. */
-    if (file->in_family && !ep_room_take(bytes, file->length)) {
+    if (file->in_family && !ep_quota_take(bytes, file->length)) {
         atomic_store_explicit(&file->lacks_room, true, memory_order_relaxed);
     } else {
         at = ep_file_take_slot_locked(file, bytes);
         if (at != NULL) {
             file->room_bytes += bytes;
         } else if (file->in_family) {
-            ep_room_give(bytes);
+            ep_quota_give(bytes);
         }
     }
     EP_CHECK_INVARIANTS(ep_file_check(file));

@@ -36,8 +36,8 @@ typedef struct ep_thread {
     struct {
         const void *frame;
         uint32_t site;
-    } doubted[EP_DOUBTED_MAX];
-    uint32_t doubted_count;
+    } unsettled[EP_DOUBTED_MAX];
+    uint32_t unsettled_count;
     /* Frames of slices that an exception began and that have not ended, innermost last (thrown.c). Changed
      * by the thread itself, or while it is stopped. */
     ep_thrown thrown[EP_THROWN_MAX];

@@ -306,7 +306,7 @@ EP_CHECKED ep_status ep_pair_blocks(const ep_pair_input *input, const ep_progres
 /* The same on a second thread, until ep_pair_blocks_join(). Pairing of calls reads nothing that it writes,
  * so both may run at the same time. The thread blocks all signals. progress: may be NULL; it is called on
  * that thread, and only while the caller waits. Returns: new; NULL if a second thread is not faster
- * (apart.h) or cannot be made: call ep_pair_blocks(). */
+ * (worker.h) or cannot be made: call ep_pair_blocks(). */
 typedef struct ep_blocks_apart ep_blocks_apart;
 EP_CHECKED ep_blocks_apart *ep_pair_blocks_begin(const ep_pair_input *input,
                                                  const ep_progress *progress);

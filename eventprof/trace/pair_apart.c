@@ -1,14 +1,14 @@
 /* Pairs blocks on a second thread while the caller pairs calls; the contract is in pair.h. */
 #include <stdatomic.h>
 
-#include "apart.h"
+#include "worker.h"
 #include "memory.h"
 #include "pair.h"
 
 struct ep_blocks_apart {
     const ep_pair_input *input;
     const ep_progress *progress;
-    ep_apart apart;
+    ep_worker apart;
     _Atomic bool awaited;     /* the caller waits, so progress may be reported from here */
     _Atomic bool unwanted;
     /* written by the thread; read by the caller after the join */
@@ -38,7 +38,7 @@ run(void *context)
 ep_blocks_apart *
 ep_pair_blocks_begin(const ep_pair_input *input, const ep_progress *progress)
 {
-    if (input->columns->alloc_count == 0 || !ep_apart_pays(input->columns->count)) {
+    if (input->columns->alloc_count == 0 || !ep_worker_pays(input->columns->count)) {
         return NULL;
     }
     ep_blocks_apart *work = ep_calloc(1, sizeof *work);
@@ -47,7 +47,7 @@ ep_pair_blocks_begin(const ep_pair_input *input, const ep_progress *progress)
     }
     work->input = input;
     work->progress = progress;
-    if (!ep_apart_start(&work->apart, run, work)) {
+    if (!ep_worker_start(&work->apart, run, work)) {
         free(work);
         return NULL;
     }
@@ -59,7 +59,7 @@ ep_pair_blocks_join(ep_blocks_apart *work, bool wanted, ep_blocks *out)
 {
     /* Release: the thread continues to use the progress that the caller used before. */
     atomic_store_explicit(wanted ? &work->awaited : &work->unwanted, true, memory_order_release);
-    ep_apart_join(&work->apart);
+    ep_worker_join(&work->apart);
     ep_status status = work->status;
     if (status == EP_OK) {
         *out = work->blocks;

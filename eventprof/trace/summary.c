@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "apart.h"
+#include "worker.h"
 #include "array.h"
 
 /* ---- Quantiles ------------------------------------------------------------------------------- */
@@ -406,7 +406,7 @@ summarise_blocks(ep_summary *summary, const ep_calls *calls, ep_blocks *blocks)
 /* Computes the memory half on a second thread, while the caller computes that of calls. Both need the
  * functions of calls, and which are recursive. */
 typedef struct memory_half {
-    ep_apart apart;
+    ep_worker apart;
     ep_calls calls;        /* a copy, because the caller fills more columns of its calls meanwhile */
     ep_blocks *blocks;
     ep_summary summary;    /* the same rows, with the fields about memory */
@@ -424,7 +424,7 @@ run_memory_half(void *context)
 static bool
 memory_half_start(memory_half *half, const ep_calls *calls, ep_blocks *blocks, size_t count)
 {
-    if (calls == NULL || blocks == NULL || !ep_apart_pays(calls->input->columns->count)) {
+    if (calls == NULL || blocks == NULL || !ep_worker_pays(calls->input->columns->count)) {
         return false;
     }
     *half = (memory_half){.calls = *calls, .blocks = blocks, .summary = {.count = count}};
@@ -432,7 +432,7 @@ memory_half_start(memory_half *half, const ep_calls *calls, ep_blocks *blocks, s
     if (half->summary.rows == NULL) {
         return false;
     }
-    if (!ep_apart_start(&half->apart, run_memory_half, half)) {
+    if (!ep_worker_start(&half->apart, run_memory_half, half)) {
         ep_summary_clear(&half->summary);
         return false;
     }
@@ -442,7 +442,7 @@ memory_half_start(memory_half *half, const ep_calls *calls, ep_blocks *blocks, s
 static EP_CHECKED ep_status
 memory_half_join(memory_half *half, ep_summary *into)
 {
-    ep_apart_join(&half->apart);
+    ep_worker_join(&half->apart);
     for (size_t i = 0; i < into->count; i++) {
         const ep_function_stats *from = &half->summary.rows[i];
         ep_function_stats *stats = &into->rows[i];

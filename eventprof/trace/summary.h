@@ -59,7 +59,7 @@ typedef struct ep_summary {
 } ep_summary;
 
 /* calls, blocks: NULL if not recorded; fills columns of theirs (calls: duration, self, function,
- * recursive; blocks: flags, call). On two threads if that is faster (apart.h). 20 ns an event, and 8 bytes
+ * recursive; blocks: flags, call). On two threads if that is faster (worker.h). 20 ns an event, and 8 bytes
  * a call while it works.
  * progress: may be NULL; steps.
  * Returns through out: new, for ep_summary_clear(); untouched on failure.

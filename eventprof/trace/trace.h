@@ -4,7 +4,7 @@
  *
  * columns.h gives what was computed by table and name; files/open.h makes a trace of a file, which a
  * fold can read without making columns of it (folds/of_trace.h).
- * One thread at a time may work on a trace; a step may start another for its own time (apart.h). */
+ * One thread at a time may work on a trace; a step may start another for its own time (worker.h). */
 #ifndef EP_TRACE_H
 #define EP_TRACE_H
 

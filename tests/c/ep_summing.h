@@ -3,7 +3,7 @@
 #define EP_SUMMING_H
 
 #include "ep_program.h"
-#include "apart.h"
+#include "worker.h"
 
 #include <limits.h>
 

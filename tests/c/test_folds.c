@@ -164,10 +164,10 @@ random_append(ep_row_source *source, ep_columns *to, size_t limit)
 /* With an odd seed a second thread reads the rows. */
 START_TEST(sliding_over_rows_makes_no_difference)
 {
-    const ep_apart_limits shipped = ep_apart_limit;
+    const ep_worker_limits shipped = ep_worker_limit;
     size_t ahead = 0;
     for (uint64_t seed = 1; seed < 100; seed++) {
-        ep_apart_limit = (ep_apart_limits){.rows = seed % 2 == 1 ? 0 : SIZE_MAX, .processors = 1};
+        ep_worker_limit = (ep_worker_limits){.rows = seed % 2 == 1 ? 0 : SIZE_MAX, .processors = 1};
         program *p = random_program(seed, seed % 4 == 0);
         ep_tree whole = tree_of(p, 0, SIZE_MAX), slid;
         random_source source = {
@@ -204,7 +204,7 @@ START_TEST(sliding_over_rows_makes_no_difference)
         tree_free(&slid);
         program_free(p);
     }
-    ep_apart_limit = shipped;
+    ep_worker_limit = shipped;
     ck_assert_uint_gt(ahead, 30);
 }
 END_TEST

@@ -147,10 +147,10 @@ START_TEST(a_pass_over_the_parts_gives_what_columns_of_the_whole_give)
         fold(&loaded, &wanted, &wanted_tenures);
 
         fold(&passed, &tree, &tenures);
-        ep_apart_limits shipped = ep_apart_limit;
-        ep_apart_limit = (ep_apart_limits){.rows = 0, .processors = 1};
+        ep_worker_limits shipped = ep_worker_limit;
+        ep_worker_limit = (ep_worker_limits){.rows = 0, .processors = 1};
         fold(&passed, &again, &tenures_again);    /* with a second thread that reads ahead */
-        ep_apart_limit = shipped;
+        ep_worker_limit = shipped;
 
         ck_assert(!passed.has_decoded && loaded.has_decoded);
         assert_same_trees(&tree, &wanted);

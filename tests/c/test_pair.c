@@ -1,6 +1,6 @@
 /* pair.h: calls. */
 #include "ep_program.h"
-#include "apart.h"
+#include "worker.h"
 
 #include <limits.h>
 

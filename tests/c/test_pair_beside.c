@@ -1,6 +1,6 @@
 /* pair.h: progress, failures, and blocks paired on a second thread beside the calls. */
 #include "ep_program.h"
-#include "apart.h"
+#include "worker.h"
 
 #include <limits.h>
 
@@ -131,10 +131,10 @@ assert_same_calls(const ep_calls *one, const ep_calls *other)
 static ep_blocks_apart *
 begin_apart(program *p, size_t rows, const ep_progress *progress)
 {
-    ep_apart_limits before = ep_apart_limit;
-    ep_apart_limit = (ep_apart_limits){.rows = rows, .processors = 1};
+    ep_worker_limits before = ep_worker_limit;
+    ep_worker_limit = (ep_worker_limits){.rows = rows, .processors = 1};
     ep_blocks_apart *apart = ep_pair_blocks_begin(&p->input, progress);
-    ep_apart_limit = before;
+    ep_worker_limit = before;
     return apart;
 }
 
@@ -169,7 +169,7 @@ END_TEST
 
 START_TEST(second_thread_needs_work_and_processors)
 {
-    ep_apart_limits shipped = ep_apart_limit;
+    ep_worker_limits shipped = ep_worker_limit;
     ck_assert_uint_ge(shipped.rows, 10000000);
     ck_assert_uint_ge(shipped.processors, 2);
     program *p = mixed_program(1, 100);
@@ -178,9 +178,9 @@ START_TEST(second_thread_needs_work_and_processors)
 
     ck_assert_ptr_null(begin_apart(p, 100, NULL));
     ck_assert_ptr_null(begin_apart(of_calls, 0, NULL));
-    ep_apart_limit = (ep_apart_limits){.rows = 99, .processors = SIZE_MAX};
+    ep_worker_limit = (ep_worker_limits){.rows = 99, .processors = SIZE_MAX};
     ep_blocks_apart *without = ep_pair_blocks_begin(&p->input, NULL);
-    ep_apart_limit = shipped;
+    ep_worker_limit = shipped;
     ck_assert_ptr_null(without);
 
     ep_blocks_apart *apart = begin_apart(p, 99, NULL);

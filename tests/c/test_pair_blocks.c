@@ -1,6 +1,6 @@
 /* pair.h: blocks. */
 #include "ep_program.h"
-#include "apart.h"
+#include "worker.h"
 
 #include <limits.h>
 

@@ -407,10 +407,10 @@ END_TEST
 static ep_status
 summarise_apart(program *p, ep_calls *calls, ep_blocks *blocks, ep_summary *out)
 {
-    ep_apart_limits before = ep_apart_limit;
-    ep_apart_limit = (ep_apart_limits){.rows = 0, .processors = 1};
+    ep_worker_limits before = ep_worker_limit;
+    ep_worker_limit = (ep_worker_limits){.rows = 0, .processors = 1};
     ep_status status = ep_summary_functions(&p->input, calls, blocks, NULL, out);
-    ep_apart_limit = before;
+    ep_worker_limit = before;
     return status;
 }
 

@@ -13,7 +13,7 @@ from .answer import add_budget, add_json, characters, document
 from .files import add_file, load
 
 EXAMPLES = (
-    ("eventprof analyze FILE", "what is likely wrong, the gravest first"),
+    ("eventprof analyze FILE", "what is likely wrong, the most serious first"),
     ("eventprof analyze FILE --json", "for a program: doc/answers.schema.json says what is in it"),
     ("eventprof analyze FILE --budget 400", "at most 400 tokens, of four characters each"),
 )

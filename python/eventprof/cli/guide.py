@@ -14,7 +14,7 @@ EXAMPLES = (("eventprof guide", "the page, in plain text"),)
 _WRITTEN = ("one row", ("output", "bytes", "sources", "format", "notes"))
 #: The verbs with --json: what a row of each is, and the fields of rows.
 FIELDS = {
-    "analyze": ("a row for each finding, the gravest first", (
+    "analyze": ("a row for each finding, the most serious first", (
         "handle", "rule", "claim", "advice", "share", "numbers", "evidence", "command",
     )),
     "report": ("a row for each answer; section says to which question", (
@@ -69,7 +69,7 @@ STEPS = (
         "record a program; output and exit status stay its own",
     ),
     ("eventprof info FILE --json", "is the recording whole? lost is 0, missing is empty"),
-    ("eventprof analyze FILE --json --budget 800", "what is likely wrong, the gravest first"),
+    ("eventprof analyze FILE --json --budget 800", "what is likely wrong, the most serious first"),
     ("eventprof report FILE --json --budget 800", "own lines that are slow or hold the peak"),
     ("eventprof tree FILE --json --limit 40", "where time and bytes went, by branch of own code"),
     ("eventprof stats FILE --json --sort self --limit 20", "functions, most time of their own"),
@@ -87,7 +87,7 @@ _RULES = (
     "null, never 0 or -1.",
     "Exit status 0: answered. 1: a file cannot be read; for verify, a recording has an error. "
     "2: wrong options, with one line that says what is right.",
-    "Handles: f-1 is the gravest finding, n-12 a branch (row 12 of trace.tree, counted from 0), "
+    "Handles: f-1 is the worst finding, n-12 a branch (row 12 of trace.tree, counted from 0), "
     "fn-3 a function (row of trace.functions), e-7 an event (row of trace.events), c-5 a call, "
     "s-2 a span (row of trace.spans). "
     "They are the same each time that the same file is asked with the same options. tree takes "

@@ -404,7 +404,8 @@ class FlightRecorder(AsyncContext):
     ) -> None:
         """Ask for a file if a part of the program was too slow or failed."""
         if kind is not None and raises and issubclass(kind, raises):
-            # A trigger of its own: otherwise slow parts would keep the files of all failures away.
+            # A trigger of its own: otherwise files about slow parts would use up the retention, and
+            # no failure would be written.
             trigger = f"{name}: {kind.__name__}"
             self._ask(_Request(trigger, f"{name} raised {kind.__name__}{which}", took_ns))
         elif longer_than_ns is not None and took_ns > longer_than_ns:

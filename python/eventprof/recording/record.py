@@ -92,7 +92,7 @@ def record(
     c_calls : bool
         Record calls of functions that are not written in Python.
     memory : bool or iterable of {'raw', 'mem', 'obj'}
-        Record the blocks of Python's allocators, or only those of these domains.
+        Record allocations by Python's allocators: all, or only the given domains.
     numpy : {'auto', True, False}
         Record the data of NumPy's arrays, as domain ``numpy``, on every NumPy 2. With 'auto' that
         is done together with all three domains of `memory`, and begins when the program loads

@@ -303,7 +303,7 @@ ep_frame_is_at_resume(const ep_frame *frame)
  * lets other threads run before and after, and makes the frame object for the report, which a generator
  * keeps. */
 static inline bool
-ep_frame_is_told(const ep_frame *frame)
+ep_frame_begin_was_reported(const ep_frame *frame)
 {
 #if PY_VERSION_HEX < 0x030C0000
     return EP_FRAME_FIELD(frame, PyObject *, EP_FRAME_OBJECT) != NULL;

@@ -35,7 +35,7 @@ static const ep_frame *
 frame_to_come(PyThreadState *ts, ep_thread *thread, bool hook_was_in)
 {
     const ep_frame *frame = ep_py_frame_at_resume(ts);
-    if (frame == NULL || ep_frame_is_told(frame) || ts == PyThreadState_Get()) {
+    if (frame == NULL || ep_frame_begin_was_reported(frame) || ts == PyThreadState_Get()) {
         thread->stood_at = NULL;
         return NULL;
     }

@@ -102,7 +102,7 @@ static inline bool
 ep_py_end_throw(ep_log *log, PyCodeObject *code, const ep_frame *frame, ep_kind kind)
 {
 #if EP_ENTRY_MAY_RAISE
-    return EP_UNLIKELY(log->fresh & EP_FRESH_THROWN) && frame != NULL && ep_frame_code(frame) == code &&
+    return EP_UNLIKELY(log->todo & EP_TODO_THROWN) && frame != NULL && ep_frame_code(frame) == code &&
            ep_log_end_thrown(log, frame, kind == EP_KIND_YIELD ? ep_py_behind_yield(frame) : NULL);
 #else
     (void)log;
@@ -115,7 +115,7 @@ ep_py_end_throw(ep_log *log, PyCodeObject *code, const ep_frame *frame, ep_kind 
 
 #if EP_ENTRY_MAY_RAISE
 static EP_COLD bool
-ep_py_is_untold_at_entry(ep_log *log, PyCodeObject *code, ep_frame *frame)
+ep_py_begin_at_entry_was_not_reported(ep_log *log, PyCodeObject *code, ep_frame *frame)
 {
     /* It was reported, and a callback that ran after ours raised. Limitation: this is not recognised
      * while blocks are recorded; then the call lasts as long as the call around it. */
@@ -137,14 +137,15 @@ ep_py_is_untold_at_entry(ep_log *log, PyCodeObject *code, ep_frame *frame)
  * or NULL. object: its frame object; NULL if the interpreter does not pass one. Slices for which
  * ep_py_end_throw() is true were reported. */
 static inline bool
-ep_py_is_untold(ep_log *log, PyCodeObject *code, ep_frame *frame, PyFrameObject *object)
+ep_py_begin_was_not_reported(ep_log *log, PyCodeObject *code, ep_frame *frame, PyFrameObject *object)
 {
 #if EP_ENTRY_MAY_RAISE
     (void)object;
     if (frame == NULL || ep_frame_code(frame) != code) {
         return false;
     }
-    return EP_UNLIKELY(ep_py_stands_at_entry(frame)) && ep_py_is_untold_at_entry(log, code, frame);
+    return EP_UNLIKELY(ep_py_stands_at_entry(frame)) &&
+           ep_py_begin_at_entry_was_not_reported(log, code, frame);
 #elif EP_ENTRY_IS_MARKED
     (void)log;
     (void)code;

@@ -197,11 +197,11 @@ put_open(PyThreadState *ts, ep_frame *frame, PyCodeObject *code, int throws)
         ep_engine_count_unlogged(EP_KIND_CALL);
         return;
     }
-    if (EP_UNLIKELY(ep_py_fresh(log)) && caller != NULL) {
-        ep_py_see_to(log, EP_KIND_C_CALL);    /* the current frame is the caller's, not one that begins */
+    if (EP_UNLIKELY(ep_py_todo(log)) && caller != NULL) {
+        ep_py_do_pending_work(log, EP_KIND_C_CALL);    /* the current frame is the caller's */
     }
     uint64_t ticks = ep_clock_ticks();
-    if (!is_wanted(code) || EP_UNLIKELY(ep_py_fresh(log) & EP_FRESH_MUTED)) {
+    if (!is_wanted(code) || EP_UNLIKELY(ep_py_todo(log) & EP_TODO_MUTED)) {
         return;
     }
     uint32_t id = ep_call_site_recent(&log->recent, (uintptr_t)code,

@@ -5,7 +5,7 @@
  * record is written where label() is entered and left. A hook writes one before a call begins, if the
  * thread is in another context than at the call before. The interpreter counts how often a thread
  * changed its context (context_ver), so this costs one comparison, and only while any set of labels
- * exists (EP_FRESH_LABELS).
+ * exists (EP_TODO_LABELS).
  *
  *   LABEL_TEXT is written once for each chunk and thread, before the set is first used there. So a chunk
  *   can be understood without earlier chunks, which a ring may drop.
@@ -229,7 +229,7 @@ make_set(label_set *parent, uint64_t owner, label_parts *parts)
     set->owner = owner;
     atomic_init(&set->parts, parts);
     if (atomic_fetch_add(&set_count, 1) == 0) {
-        ep_engine_freshen(EP_FRESH_LABELS);
+        ep_engine_set_todo(EP_TODO_LABELS);
     }
     return set;
 }
@@ -299,8 +299,8 @@ put_holds(ep_log *log, uint64_t ticks, const label_set *set, uint64_t version)
 static void
 begin_anew(ep_log *log)
 {
-    if (log->fresh & EP_FRESH_LABELS_ANEW) {
-        log->fresh &= ~EP_FRESH_LABELS_ANEW;
+    if (log->todo & EP_TODO_LABELS_ANEW) {
+        log->todo &= ~EP_TODO_LABELS_ANEW;
         log->label_chunk = NULL;
         log->label_set = 0;
     }
@@ -318,9 +318,9 @@ ep_py_labels_see_slow(ep_log *log, uint64_t ticks)
         return;
     }
     if (atomic_load(&set_count) == 0 && log->label_set == 0) {
-        log->fresh &= ~EP_FRESH_LABELS;
+        log->todo &= ~EP_TODO_LABELS;
         if (atomic_load(&set_count) != 0) {
-            log->fresh |= EP_FRESH_LABELS;    /* the first set came in between */
+            log->todo |= EP_TODO_LABELS;    /* the first set came in between */
         }
         return;
     }
@@ -674,6 +674,6 @@ void
 ep_py_labels_begin(void)
 {
     if (atomic_load(&set_count) != 0) {
-        ep_engine_freshen(EP_FRESH_LABELS | EP_FRESH_LABELS_ANEW);
+        ep_engine_set_todo(EP_TODO_LABELS | EP_TODO_LABELS_ANEW);
     }
 }

@@ -31,7 +31,7 @@ EP_COLD void ep_py_labels_see_slow(ep_log *log, uint64_t ticks);
 static inline void
 ep_py_labels_see(ep_log *log, uint64_t ticks)
 {
-    if (EP_UNLIKELY(ep_py_fresh(log) & (EP_FRESH_LABELS | EP_FRESH_LABELS_ANEW))) {
+    if (EP_UNLIKELY(ep_py_todo(log) & (EP_TODO_LABELS | EP_TODO_LABELS_ANEW))) {
         ep_py_labels_see_slow(log, ticks);
     }
 }

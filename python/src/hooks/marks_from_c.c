@@ -18,8 +18,8 @@ frame_of_thread(ep_log *log)
         return NULL;
     }
 #endif
-    if (EP_UNLIKELY(ep_py_fresh(log))) {
-        ep_py_see_to(log, EP_KIND_MARK);
+    if (EP_UNLIKELY(ep_py_todo(log))) {
+        ep_py_do_pending_work(log, EP_KIND_MARK);
     }
     return ep_frame_of_program(ep_frame_current(ts));
 }

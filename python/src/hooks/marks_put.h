@@ -32,7 +32,7 @@ ep_mark_now(void)
 static inline void
 ep_mark_see_labels(ep_log *log)
 {
-    if (EP_UNLIKELY(log->fresh & (EP_FRESH_LABELS | EP_FRESH_LABELS_ANEW)) &&
+    if (EP_UNLIKELY(log->todo & (EP_TODO_LABELS | EP_TODO_LABELS_ANEW)) &&
         ep_py_attached_state() != NULL) {
         ep_py_labels_see_slow(log, ep_clock_ticks());
     }

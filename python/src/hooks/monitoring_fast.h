@@ -19,18 +19,18 @@ static inline ep_log *
 fast_log(void)
 {
     ep_log *log = ep_log_current;
-    bool plain = EP_LIKELY(log != NULL) && EP_LIKELY(!ep_py_fresh(log)) &&
+    bool plain = EP_LIKELY(log != NULL) && EP_LIKELY(!ep_py_todo(log)) &&
                  EP_LIKELY(ep_clock_current == EP_CLOCK_COUNTER);
     return plain ? log : NULL;
 }
 
-/* The same where labels are in use, and where they are those of the call before if a call `opens`. Apart
- * from fast_log(): there it would cost every event three instructions. */
+/* Like fast_log(), while labels are in use. For an opening call the labels must equal the previous call's.
+ * Not a part of fast_log(): there it would cost every event three instructions. */
 static inline ep_log *
 labelled_log(bool opens)
 {
     ep_log *log = ep_log_current;
-    bool plain = log != NULL && log->fresh == EP_FRESH_LABELS && ep_clock_current == EP_CLOCK_COUNTER &&
+    bool plain = log != NULL && log->todo == EP_TODO_LABELS && ep_clock_current == EP_CLOCK_COUNTER &&
                  (!opens || ep_py_labels_same(log, ep_thread_state_unasked()));
     return plain ? log : NULL;
 }
@@ -115,8 +115,8 @@ close_at_once(ep_log *log, PyObject *const *args, ep_kind kind, bool blocks)
         return close_whole(args, kind, false);
     }
     if (kind == EP_KIND_UNWIND &&
-        ep_py_is_untold(log, code, ep_frame_of_program(ep_frame_current(ep_thread_state_unasked())),
-                        NULL)) {
+        ep_py_begin_was_not_reported(
+            log, code, ep_frame_of_program(ep_frame_current(ep_thread_state_unasked())), NULL)) {
         Py_RETURN_NONE;
     }
     uint32_t name = ep_name_recent(&log->recent, (uintptr_t)code);

@@ -155,7 +155,7 @@ close_whole(PyObject *const *args, ep_kind kind, bool gated)
             }
         }
         if (kind == EP_KIND_UNWIND && !began_by_throw &&
-            ep_py_is_untold(log, code, ep_py_frame_now(), NULL)) {
+            ep_py_begin_was_not_reported(log, code, ep_py_frame_now(), NULL)) {
             Py_RETURN_NONE;
         }
         uint32_t name = ep_py_code_name(code);

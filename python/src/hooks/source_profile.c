@@ -237,7 +237,7 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
     bool began_by_throw = what == PyTrace_RETURN &&
                           ep_py_end_throw(log, code, frame, close_kind(code, frame, argument));
     if (what >= PyTrace_C_CALL && never_ends(frame, code, argument)) {
-        log->fresh |= EP_FRESH_HALVES;    /* the fast half does not look at ends */
+        log->todo |= EP_TODO_HALVES;    /* the fast half does not look at ends */
         return 0;
     }
     if (!(active_kinds & (what >= PyTrace_C_CALL ? ep_kinds_c : ep_kinds_python))) {
@@ -268,7 +268,7 @@ hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
             id = ep_py_code_name(code);
             leave_frame(log, ticks, frame_object, code, kind);
             if (kind == EP_KIND_UNWIND && !began_by_throw &&
-                ep_py_is_untold(log, code, frame, frame_object)) {
+                ep_py_begin_was_not_reported(log, code, frame, frame_object)) {
                 return 0;
             }
             if (kind == EP_KIND_YIELD) {
@@ -333,7 +333,7 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
 {
     (void)self;
     ep_log *log = ep_log_current;
-    if (EP_UNLIKELY(log == NULL || ep_py_fresh(log) || !ep_clock_is_counter() || ep_footprint_active() ||
+    if (EP_UNLIKELY(log == NULL || ep_py_todo(log) || !ep_clock_is_counter() || ep_footprint_active() ||
                     asks_more || log->own_calls != 0)) {
         return counts_alone ? count_event(frame_object, what, argument)
                             : hook_whole(frame_object, what, argument);
@@ -357,7 +357,7 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
             break;
         case PyTrace_RETURN:
             kind = close_kind(code, frame, argument);
-            if (kind == EP_KIND_UNWIND && ep_py_is_untold(log, code, frame, frame_object)) {
+            if (kind == EP_KIND_UNWIND && ep_py_begin_was_not_reported(log, code, frame, frame_object)) {
                 return 0;
             }
             if (kind == EP_KIND_YIELD) {

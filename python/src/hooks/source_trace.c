@@ -241,7 +241,7 @@ static inline bool
 record_fast(PyFrameObject *frame_object, int what)
 {
     ep_log *log = ep_log_current;
-    if (EP_UNLIKELY(log == NULL || ep_py_fresh(log) || !ep_clock_is_counter() || ep_footprint_active() ||
+    if (EP_UNLIKELY(log == NULL || ep_py_todo(log) || !ep_clock_is_counter() || ep_footprint_active() ||
                     asks_more)) {
         return false;
     }

@@ -357,21 +357,21 @@ void ep_py_note_open_slices(PyThreadState *ts, ep_thread *thread, bool anew);
  * NULL. */
 ep_frame *ep_py_frame_at_resume(PyThreadState *ts);
 
-/* Does what the EP_FRESH_* bits ask for before an event of `kind`: gives the calling thread the name of its
+/* Does what the EP_TODO_* bits ask for before an event of `kind`: gives the calling thread the name of its
  * threading.Thread, and settles which calls were open at the start of windows that found them at their
  * entry. */
-EP_COLD void ep_py_see_to(ep_log *log, ep_kind kind);
+EP_COLD void ep_py_do_pending_work(ep_log *log, ep_kind kind);
 
-/* EP_FRESH_* of a log. With the GIL nobody else sets bits meanwhile, and a plain load is folded into the
+/* EP_TODO_* of a log. With the GIL nobody else sets bits meanwhile, and a plain load is folded into the
  * comparison: an instruction less for every event. */
 static inline uint32_t
-ep_py_fresh(const ep_log *log)
+ep_py_todo(const ep_log *log)
 {
-    return EP_GIL_DISABLED ? atomic_load_explicit(&log->fresh, memory_order_relaxed)
-                           : *(const uint32_t *)&log->fresh;
+    return EP_GIL_DISABLED ? atomic_load_explicit(&log->todo, memory_order_relaxed)
+                           : *(const uint32_t *)&log->todo;
 }
 
-/* heeds_mute: a constant, so that the test of it is none. */
+/* heeds_mute must be a compile-time constant: the test then disappears. */
 static inline ep_log *
 ep_py_log_unless_muted(ep_kind kind, bool heeds_mute)
 {
@@ -380,9 +380,9 @@ ep_py_log_unless_muted(ep_kind kind, bool heeds_mute)
         ep_engine_count_unlogged(kind);
         return NULL;
     }
-    if (EP_UNLIKELY(ep_py_fresh(log))) {
-        ep_py_see_to(log, kind);
-        if (heeds_mute && EP_UNLIKELY(log->fresh & EP_FRESH_MUTED)) {
+    if (EP_UNLIKELY(ep_py_todo(log))) {
+        ep_py_do_pending_work(log, kind);
+        if (heeds_mute && EP_UNLIKELY(log->todo & EP_TODO_MUTED)) {
             return NULL;
         }
     }

@@ -54,8 +54,8 @@ ep_py_open_calls(PyThreadState *ts, ep_thread *thread, const ep_frame *but, size
         calls[at].site_id = ep_py_code_site(code, frame);
         if (EP_UNLIKELY(ep_frame_is_at_resume(frame)) && thread != NULL &&
             calls[at].site_id != EP_ID_SKIP) {
-            calls[at].doubted = true;
-            ep_engine_doubt(thread, frame, calls[at].site_id);
+            calls[at].unsettled = true;
+            ep_engine_unsettle(thread, frame, calls[at].site_id);
         }
     }
     *depth = count;
@@ -70,7 +70,7 @@ ep_py_note_open_slices(PyThreadState *ts, ep_thread *thread, bool anew)
     uint32_t count = 0;
     ep_frame *frame = ep_py_sites_usable ? ep_frame_of_program(ep_frame_current(ts)) : NULL;
     for (; frame != NULL && count < EP_THROWN_MAX; frame = ep_frame_previous(frame)) {
-        /* A coroutine has no yield. A frame at its entry is doubted. */
+        /* A coroutine has no yield. A frame at its entry is unsettled. */
         int flags = ep_frame_code(frame)->co_flags;
         if ((flags & (CO_GENERATOR | CO_ASYNC_GENERATOR)) && !ep_frame_is_at_resume(frame)) {
             slices[count++] = (ep_thrown){.frame = frame};
@@ -103,7 +103,7 @@ thread_of_bootstrap(ep_frame *frame)
 static void
 name_thread(ep_log *log)
 {
-    log->fresh &= ~EP_FRESH_NAMELESS;
+    log->todo &= ~EP_TODO_NAMELESS;
     uint32_t busy = ep_py_enter_own();
     ep_py_exception saved = ep_py_exception_save();
     PyObject *modules = ep_py_modules();
@@ -139,35 +139,35 @@ name_thread(ep_log *log)
  * (hooks/entry.h): such a call is not recorded, because it was not open either. Limitation, 3.11: a handler
  * that runs after the begin, starts a recorder and raises takes that call from the recorder, too. */
 static void
-settle_doubted(ep_log *log, ep_kind kind)
+settle_open_calls(ep_log *log, ep_kind kind)
 {
     ep_frame *frame = ep_py_frame_now();
     ep_frame *caller = frame != NULL ? ep_frame_previous(frame) : NULL;
     bool opens = kind == EP_KIND_CALL || kind == EP_KIND_RESUME;
     bool closes = kind == EP_KIND_RETURN || kind == EP_KIND_YIELD || kind == EP_KIND_UNWIND;
     ep_thread *thread = log->thread;
-    for (uint32_t i = thread->doubted_count; i-- > 0;) {
-        const void *doubted = thread->doubted[i].frame;
-        if (doubted == frame && (opens || closes || !ep_frame_is_at_resume(frame))) {
+    for (uint32_t i = thread->unsettled_count; i-- > 0;) {
+        const void *unsettled = thread->unsettled[i].frame;
+        if (unsettled == frame && (opens || closes || !ep_frame_is_at_resume(frame))) {
             bool begins = opens || (kind == EP_KIND_UNWIND && EP_UNWINDS_UNTOLD);
             ep_engine_settle(thread, i, begins && ep_frame_is_at_resume(frame));
-        } else if (doubted == caller && !ep_frame_is_at_resume(caller)) {
+        } else if (unsettled == caller && !ep_frame_is_at_resume(caller)) {
             ep_engine_settle(thread, i, false);
         }
     }
-    if (thread->doubted_count == 0) {
-        log->fresh &= ~EP_FRESH_DOUBTED;
+    if (thread->unsettled_count == 0) {
+        log->todo &= ~EP_TODO_UNSETTLED;
     }
 }
 
 void
-ep_py_see_to(ep_log *log, ep_kind kind)
+ep_py_do_pending_work(ep_log *log, ep_kind kind)
 {
-    if (log->fresh & EP_FRESH_NAMELESS) {
+    if (log->todo & EP_TODO_NAMELESS) {
         name_thread(log);
     }
-    if (log->fresh & EP_FRESH_DOUBTED) {
-        settle_doubted(log, kind);
+    if (log->todo & EP_TODO_UNSETTLED) {
+        settle_open_calls(log, kind);
     }
 }
 

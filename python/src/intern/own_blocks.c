@@ -43,10 +43,10 @@ static bool
 mute(bool records_blocks)
 {
     ep_log *log = ep_log_mine();
-    if (log == NULL || log->busy != 0 || (log->fresh & EP_FRESH_MUTED)) {
+    if (log == NULL || log->busy != 0 || (log->todo & EP_TODO_MUTED)) {
         return false;
     }
-    log->fresh |= EP_FRESH_MUTED;
+    log->todo |= EP_TODO_MUTED;
     log->busy = EP_BUSY_OWN;
     log->own_is_recorded = records_blocks;
     return true;
@@ -68,9 +68,9 @@ void
 ep_py_unmute(void)
 {
     ep_log *log = ep_log_current;
-    if (log != NULL && (log->fresh & EP_FRESH_MUTED)) {    /* not set in a child that was forked
+    if (log != NULL && (log->todo & EP_TODO_MUTED)) {    /* not set in a child that was forked
                                                             * meanwhile */
-        log->fresh &= ~EP_FRESH_MUTED;
+        log->todo &= ~EP_TODO_MUTED;
         log->busy = 0;
         log->own_is_recorded = false;
     }

@@ -2,7 +2,7 @@
  *
  * Lines and late names are resolved when the trace is made (the GIL is held, the code objects are
  * there). All later steps run without the GIL, one thread at a time (the trace's own lock), which
- * may have the help of a second (apart.h). */
+ * may have the help of a second (worker.h). */
 
 #include <unistd.h>
 

@@ -4,6 +4,6 @@
 
 #include <Python.h>
 
-PyObject *ep_py_share_room(PyObject *module, PyObject *args);
+PyObject *ep_py_share_quota(PyObject *module, PyObject *args);
 
 #endif

@@ -1,5 +1,5 @@
-/* The filer is the running recorder whose log file takes the chunks. This file writes its log file, and the
- * log files of the recorders that run beside it. store/format.h has the bytes. */
+/* The file recorder is the running recorder whose log file takes the chunks. This file writes its log
+ * file, and the log files of the recorders that run beside it. store/format.h has the bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,9 +11,9 @@
 #include "packing.h"
 
 void
-ep_filer_put_state(ep_recorder *recorder, uint64_t dropped_sequence)
+ep_file_recorder_put_state(ep_recorder *recorder, uint64_t dropped_sequence)
 {
-    if (!ep_engine.filer_is_child) {
+    if (!ep_engine.file_recorder_is_child) {
         ep_file_put_state(recorder->file, dropped_sequence, recorder->threads,
                           recorder->thread_capacity);
     }
@@ -72,13 +72,13 @@ write_copy(ep_recorder *recorder, const ep_chunk *chunk, size_t words)
 }
 
 void
-ep_filer_copy(ep_recorder *recorder, ep_chunk *chunk)
+ep_file_recorder_copy(ep_recorder *recorder, ep_chunk *chunk)
 {
     size_t words = words_of_window(recorder, chunk);
     if (words == 0 || chunk->copy_file == recorder->file) {
         return;
     }
-    ep_filer_forget_copy(chunk);    /* the copy is in an earlier file */
+    ep_file_recorder_forget_copy(chunk);    /* the copy is in an earlier file */
     ep_chunk_header *copy = write_copy(recorder, chunk, words);
     if (copy == NULL) {
         return;
@@ -88,7 +88,7 @@ ep_filer_copy(ep_recorder *recorder, ep_chunk *chunk)
 }
 
 void
-ep_filer_forget_copy(ep_chunk *chunk)
+ep_file_recorder_forget_copy(ep_chunk *chunk)
 {
     if (chunk->copy != NULL) {
         ep_os_unmap(chunk->copy, chunk->copy->bytes);
@@ -99,7 +99,7 @@ ep_filer_forget_copy(ep_chunk *chunk)
 }
 
 void
-ep_filer_drop(ep_recorder *recorder, ep_chunk *chunk)
+ep_file_recorder_drop(ep_recorder *recorder, ep_chunk *chunk)
 {
     ep_chunk_header *header = chunk->file == recorder->file        ? chunk->header
                               : chunk->copy_file == recorder->file ? chunk->copy
@@ -107,7 +107,7 @@ ep_filer_drop(ep_recorder *recorder, ep_chunk *chunk)
     /* The state, which names the chunk, is written first: after a kill in between the chunk is not counted
      * twice. */
     EP_FAULT_POINT(DROP);
-    ep_filer_put_state(recorder, chunk->sequence);
+    ep_file_recorder_put_state(recorder, chunk->sequence);
     EP_FAULT_POINT(DROPPED);
     if (header != NULL) {
         atomic_store_explicit(&header->wanted, 0, memory_order_release);
@@ -118,7 +118,7 @@ ep_filer_drop(ep_recorder *recorder, ep_chunk *chunk)
 /* ---- Begin and end --------------------------------------------------------------------------- */
 
 void
-ep_filer_begin(ep_recorder *recorder)
+ep_file_recorder_begin(ep_recorder *recorder)
 {
     ep_file_start start = {
         .kinds = recorder->options.kinds,
@@ -134,7 +134,7 @@ ep_filer_begin(ep_recorder *recorder)
 }
 
 void
-ep_filer_pack(ep_recorder *recorder)
+ep_file_recorder_pack(ep_recorder *recorder)
 {
     /* A ring drops its oldest chunks, and reads them for that: they are packed at the end. */
     bool now = ep_file_packs(recorder->file) && recorder->options.on_full != EP_ON_FULL_OVERWRITE;
@@ -152,31 +152,31 @@ put_all_threads(void)
 }
 
 void
-ep_filer_begin_texts(ep_file *file)
+ep_file_recorder_begin_texts(ep_file *file)
 {
     ep_file_begin_texts(file);
     put_all_threads();
 }
 
 void
-ep_filer_make_child_file(void)
+ep_file_recorder_make_child_file(void)
 {
-    ep_recorder *recorder = ep_engine.filer;
+    ep_recorder *recorder = ep_engine.file_recorder;
     ep_file *file = ep_file_create_for_child(recorder->file);
     ep_file_release(recorder->file);
     recorder->file = file;
     recorder->limits = 0;
-    ep_engine.filer_is_child = false;
+    ep_engine.file_recorder_is_child = false;
     if (file == NULL) {
-        ep_engine.filer = NULL;    /* record into memory, as if there was no file */
+        ep_engine.file_recorder = NULL;    /* record into memory, as if there was no file */
         return;
     }
     EP_FAULT_POINT(FORK_FILE);
-    ep_filer_begin_texts(file);
+    ep_file_recorder_begin_texts(file);
     ep_ahead_use_file(file);
-    ep_filer_pack(recorder);
-    ep_filer_begin(recorder);
-    ep_filer_put_state(recorder, UINT64_MAX);
+    ep_file_recorder_pack(recorder);
+    ep_file_recorder_begin(recorder);
+    ep_file_recorder_put_state(recorder, UINT64_MAX);
 }
 
 /* Writes the last state. It also counts lost events of chunks that are not sealed yet, and events of chunks
@@ -204,12 +204,12 @@ put_final_state(ep_recorder *recorder, const bool *unwritten)
 }
 
 void
-ep_filer_end(ep_recorder *recorder)
+ep_file_recorder_end(ep_recorder *recorder)
 {
     ep_chunks_leave();
     for (size_t i = recorder->kept_first; i < recorder->kept_end; i++) {
         if (recorder->kept[i]->file != recorder->file) {
-            ep_filer_copy(recorder, recorder->kept[i]);
+            ep_file_recorder_copy(recorder, recorder->kept[i]);
         }
     }
     ep_packing_finish(recorder);
@@ -221,7 +221,7 @@ ep_filer_end(ep_recorder *recorder)
     ep_file_end_texts();
     ep_ahead_use_file(NULL);
     ep_file_finish(recorder->file);
-    ep_engine.filer = NULL;
+    ep_engine.file_recorder = NULL;
     ep_chunks_unmap_slots();
 }
 
@@ -242,7 +242,7 @@ put_resident(const ep_recorder *recorder)
 }
 
 void
-ep_filer_write_late(ep_recorder *recorder)
+ep_file_recorder_write_late(ep_recorder *recorder)
 {
     if (recorder->file_is_parents) {
         ep_file *file = ep_file_create_for_child(recorder->file);
@@ -254,7 +254,7 @@ ep_filer_write_late(ep_recorder *recorder)
     }
     size_t count = recorder->kept_end - recorder->kept_first;
     bool *unwritten = ep_calloc(count, sizeof *unwritten);
-    ep_filer_begin(recorder);
+    ep_file_recorder_begin(recorder);
     ep_file_begin_other_texts(recorder->file);
     put_all_threads();
     put_resident(recorder);
@@ -310,9 +310,9 @@ mend_header(ep_chunk *chunk)
 }
 
 void
-ep_filer_leave_cut(void)
+ep_file_recorder_leave_cut(void)
 {
-    ep_recorder *recorder = ep_engine.filer;
+    ep_recorder *recorder = ep_engine.file_recorder;
     recorder->limits |= EP_LIMIT_CUT;
     ep_file_end_texts();
     ep_ahead_use_file(NULL);
@@ -328,12 +328,12 @@ ep_filer_leave_cut(void)
         }
     }
     ep_chunks_leave();
-    ep_engine.filer = NULL;
+    ep_engine.file_recorder = NULL;
     ep_chunks_unmap_slots();
 }
 
 void
-ep_filer_end_cut(ep_recorder *recorder)
+ep_file_recorder_end_cut(ep_recorder *recorder)
 {
     size_t count = recorder->kept_end - recorder->kept_first;
     bool *unwritten = ep_calloc(count, sizeof *unwritten);

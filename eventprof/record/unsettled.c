@@ -5,29 +5,29 @@
 #include "gate.h"
 
 void
-ep_engine_doubt(ep_thread *thread, const void *frame, uint32_t site)
+ep_engine_unsettle(ep_thread *thread, const void *frame, uint32_t site)
 {
     uint32_t i = 0;
-    while (i < thread->doubted_count && thread->doubted[i].frame != frame) {
+    while (i < thread->unsettled_count && thread->unsettled[i].frame != frame) {
         i++;
     }
     if (i == EP_DOUBTED_MAX) {
         return;
     }
-    thread->doubted[i].frame = frame;
-    thread->doubted[i].site = site;
-    thread->doubted_count += i == thread->doubted_count;
-    ep_engine_freshen_thread(thread, EP_FRESH_DOUBTED);
+    thread->unsettled[i].frame = frame;
+    thread->unsettled[i].site = site;
+    thread->unsettled_count += i == thread->unsettled_count;
+    ep_engine_set_todo_of(thread, EP_TODO_UNSETTLED);
 }
 
-/* The innermost doubted call of `site`: inner ones are settled first. */
+/* The innermost unsettled call of `site`: inner ones are settled first. */
 static void
 settle_open(ep_open_stack *open, uint32_t site, bool begins)
 {
     for (size_t i = open->depth; i-- > 0;) {
         ep_open_call *call = &open->calls[i];
-        if (call->doubted && call->site_id == site) {
-            call->doubted = false;
+        if (call->unsettled && call->site_id == site) {
+            call->unsettled = false;
             if (begins) {
                 open->depth -= 1;
                 memmove(call, call + 1, (open->depth - i) * sizeof *call);
@@ -40,17 +40,17 @@ settle_open(ep_open_stack *open, uint32_t site, bool begins)
 void
 ep_engine_settle(ep_thread *thread, uint32_t index, bool begins)
 {
-    uint32_t site = thread->doubted[index].site;
-    thread->doubted_count -= 1;
-    memmove(&thread->doubted[index], &thread->doubted[index + 1],
-            (thread->doubted_count - index) * sizeof *thread->doubted);
+    uint32_t site = thread->unsettled[index].site;
+    thread->unsettled_count -= 1;
+    memmove(&thread->unsettled[index], &thread->unsettled[index + 1],
+            (thread->unsettled_count - index) * sizeof *thread->unsettled);
     ep_engine_lock();
     for (ep_recorder *r = ep_engine.recorders; r != NULL; r = r->next) {
         if (r->state == EP_RECORDER_RUNNING && thread->id < r->thread_capacity &&
             r->threads[thread->id] != NULL) {
             settle_open(&r->threads[thread->id]->open, site, begins);
-            if (begins && r == ep_engine.filer) {
-                ep_filer_put_state(r, UINT64_MAX);
+            if (begins && r == ep_engine.file_recorder) {
+                ep_file_recorder_put_state(r, UINT64_MAX);
             }
         }
     }

@@ -1,4 +1,4 @@
-#include "room.h"
+#include "quota.h"
 
 #include <errno.h>
 #include <string.h>
@@ -18,18 +18,18 @@ typedef struct room_page {
     uint64_t limit_bytes;
     int64_t start_ns;                  /* CLOCK_MONOTONIC */
     _Atomic uint64_t used_bytes;
-    _Atomic uint32_t must_warn;        /* 1: the process that sets it to 0 calls ep_room_tell() */
+    _Atomic uint32_t must_warn;        /* 1: the process that sets it to 0 calls ep_quota_tell() */
 } room_page;
 
 /* Set once and never unmapped: a forked child has it, too. */
 static _Atomic(room_page *) shared;
 static _Atomic bool must_warn;
 
-void (*ep_room_tell)(const ep_room_state *state);
-int64_t (*ep_room_clock)(void) = ep_os_monotonic_ns;
+void (*ep_quota_tell)(const ep_quota_state *state);
+int64_t (*ep_quota_clock)(void) = ep_os_monotonic_ns;
 
 ep_status
-ep_room_share(int descriptor, uint64_t limit_bytes, bool warns, ep_error *error)
+ep_quota_share(int descriptor, uint64_t limit_bytes, bool warns, ep_error *error)
 {
     struct stat facts;
     if (fstat(descriptor, &facts) != 0) {
@@ -45,7 +45,7 @@ ep_room_share(int descriptor, uint64_t limit_bytes, bool warns, ep_error *error)
     room_page *page = at;
     if (limit_bytes > 0) {
         page->limit_bytes = limit_bytes;
-        page->start_ns = ep_room_clock();
+        page->start_ns = ep_quota_clock();
         atomic_store_explicit(&page->must_warn, warns, memory_order_relaxed);
         memcpy(page->magic, ROOM_MAGIC, sizeof page->magic);
     } else if (memcmp(page->magic, ROOM_MAGIC, sizeof page->magic) != 0) {
@@ -58,7 +58,7 @@ ep_room_share(int descriptor, uint64_t limit_bytes, bool warns, ep_error *error)
 }
 
 bool
-ep_room_is_soon_full(const ep_room_state *state)
+ep_quota_is_soon_full(const ep_quota_state *state)
 {
     if (state->elapsed_ns < EP_ROOM_RATE_NS || state->used_bytes == 0) {
         return false;
@@ -71,26 +71,26 @@ ep_room_is_soon_full(const ep_room_state *state)
     return left_bytes * (double)state->elapsed_ns < (double)EP_ROOM_SOON_NS * (double)state->used_bytes;
 }
 
-static ep_room_state
+static ep_quota_state
 state_of(const room_page *page)
 {
-    return (ep_room_state){
+    return (ep_quota_state){
         .used_bytes = atomic_load_explicit(&page->used_bytes, memory_order_relaxed),
         .limit_bytes = page->limit_bytes,
-        .elapsed_ns = ep_room_clock() - page->start_ns,
+        .elapsed_ns = ep_quota_clock() - page->start_ns,
     };
 }
 
 static bool
 is_time_to_warn(const room_page *page)
 {
-    ep_room_state state = state_of(page);
+    ep_quota_state state = state_of(page);
     return state.used_bytes > state.limit_bytes - state.limit_bytes / EP_ROOM_PARTS_LEFT ||
-           ep_room_is_soon_full(&state);
+           ep_quota_is_soon_full(&state);
 }
 
 bool
-ep_room_take(size_t bytes, uint64_t length_bytes)
+ep_quota_take(size_t bytes, uint64_t length_bytes)
 {
     room_page *page = atomic_load_explicit(&shared, memory_order_acquire);
     if (page == NULL) {
@@ -109,7 +109,7 @@ ep_room_take(size_t bytes, uint64_t length_bytes)
 }
 
 void
-ep_room_give(uint64_t bytes)
+ep_quota_give(uint64_t bytes)
 {
     room_page *page = atomic_load_explicit(&shared, memory_order_acquire);
     if (page != NULL) {
@@ -118,19 +118,19 @@ ep_room_give(uint64_t bytes)
 }
 
 bool
-ep_room_must_tell(void)
+ep_quota_must_tell(void)
 {
     return atomic_load_explicit(&must_warn, memory_order_relaxed);
 }
 
 void
-ep_room_look(void)
+ep_quota_look(void)
 {
     const room_page *page = atomic_load_explicit(&shared, memory_order_acquire);
-    if (page == NULL || ep_room_tell == NULL ||
+    if (page == NULL || ep_quota_tell == NULL ||
         !atomic_exchange_explicit(&must_warn, false, memory_order_relaxed)) {
         return;
     }
-    ep_room_state state = state_of(page);
-    ep_room_tell(&state);
+    ep_quota_state state = state_of(page);
+    ep_quota_tell(&state);
 }

@@ -1,4 +1,4 @@
-#include "apart.h"
+#include "worker.h"
 
 #include <signal.h>
 
@@ -7,26 +7,26 @@
 
 /* Measured: pairing and counting 20 M mixed events takes 0.7 s of CPU time, a third of it on the second
  * thread. */
-ep_apart_limits ep_apart_limit = {.rows = 10 * 1000 * 1000, .processors = 2};
+ep_worker_limits ep_worker_limit = {.rows = 10 * 1000 * 1000, .processors = 2};
 
 bool
-ep_apart_pays(size_t rows)
+ep_worker_pays(size_t rows)
 {
-    return rows > ep_apart_limit.rows && ep_os_processor_count() >= ep_apart_limit.processors;
+    return rows > ep_worker_limit.rows && ep_os_processor_count() >= ep_worker_limit.processors;
 }
 
 static void *
 run(void *context)
 {
-    ep_apart *apart = context;
+    ep_worker *apart = context;
     apart->run(apart->context);
     return NULL;
 }
 
 bool
-ep_apart_start(ep_apart *apart, void (*work)(void *context), void *context)
+ep_worker_start(ep_worker *apart, void (*work)(void *context), void *context)
 {
-    *apart = (ep_apart){.run = work, .context = context};
+    *apart = (ep_worker){.run = work, .context = context};
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -36,7 +36,7 @@ ep_apart_start(ep_apart *apart, void (*work)(void *context), void *context)
 }
 
 void
-ep_apart_join(ep_apart *apart)
+ep_worker_join(ep_worker *apart)
 {
     pthread_join(apart->thread, NULL);
 }

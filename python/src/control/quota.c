@@ -1,16 +1,16 @@
-/* _core.share_room: the limit that the recordings of several processes share; store/room.h has it. */
+/* _core.share_room: the limit that the recordings of several processes share; store/quota.h has it. */
 #include <Python.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "ahead.h"
 #include "errors.h"
-#include "room.h"
-#include "room_object.h"
+#include "quota.h"
+#include "quota_object.h"
 
 /* Called by the helper thread, without Python. The program goes on meanwhile, so it is one write. */
 static void
-tell(const ep_room_state *state)
+tell(const ep_quota_state *state)
 {
     const double gib = 1024.0 * 1024 * 1024, mib = 1024.0 * 1024;
     double seconds = (double)state->elapsed_ns / 1e9, used = (double)state->used_bytes;
@@ -30,7 +30,7 @@ tell(const ep_room_state *state)
 
 /* share_room(descriptor, limit_bytes, warns); limit 0: of a process that began before. */
 PyObject *
-ep_py_share_room(PyObject *module, PyObject *args)
+ep_py_share_quota(PyObject *module, PyObject *args)
 {
     (void)module;
     int descriptor, warns;
@@ -39,10 +39,10 @@ ep_py_share_room(PyObject *module, PyObject *args)
         return NULL;
     }
     ep_error error = {.text = ""};
-    ep_room_tell = tell;
+    ep_quota_tell = tell;
     /* Chunks that are prepared in advance count, too, and a single process has its own limit to itself. */
     uint64_t slack_bytes = limit_bytes >= EP_AHEAD_BYTES ? EP_AHEAD_BYTES : 0;
-    ep_status status = ep_room_share(descriptor, limit_bytes + slack_bytes, warns != 0, &error);
+    ep_status status = ep_quota_share(descriptor, limit_bytes + slack_bytes, warns != 0, &error);
     if (status != EP_OK) {
         return ep_py_raise(status, &error);
     }
