@@ -67,6 +67,10 @@ def test_help_names_each_verb():
         (["demo", "--python"], "--python: which one?"),
         (["fuzz", "0"], "fuzz: 0?"),
         (["sanitize", "--with"], "--with: NAME=COMMAND"),
+        (["wheel", "--bogus"], "wheel: --bogus?"),
+        (["wheel", "--python"], "--python: which one?"),
+        (["wheel", "--with", "3.14"], "--with 3.14: NAME=COMMAND"),
+        (["release", "now"], "release: now?"),
     ],
 )
 def test_wrong_arguments_end_with_2_and_the_usage(arguments, message):

@@ -26,6 +26,8 @@ VERBS = (
     "docs",
     "lint",
     "build",
+    "wheel",
+    "release",
     "clean",
     "help",
 )
