@@ -9,6 +9,7 @@ allocated for it, as in the live memory by own line; other lines have those of t
 
 from __future__ import annotations
 
+import fnmatch
 import linecache
 import os
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 #: The most files that a page shows: own code first, then by time and bytes.
 MOST_FILES = 200
 _LARGEST = 4_000_000  # bytes of a file whose text is put into a page
+
+#: Names of files that may hold passwords or keys: a page is handed on, and never has their text.
+_SECRET = (".env", ".env.*", "*.pem", "*key*", "*secret*", "*password*", "*credential*")
 
 #: The figures of a line.
 FIGURES = ("hits", "total", "self", "calls", "allocated", "blocks")
@@ -118,7 +122,10 @@ def _sums(trace: Trace, file_of: Array, own: Array) -> dict[int, dict[int, dict[
 
 
 def _text(path: str) -> list[str] | None:
-    """Give the lines of a file; None if it does not exist, or cannot be read as text."""
+    """Give the lines of a file; None if it is not there, is no text, or may hold secrets."""
+    name = os.path.basename(path).lower()
+    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _SECRET):
+        return None
     try:
         if os.path.exists(path):
             # The path may be anything that the program gave, such as a device without an end.

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import eventprof
 from eventprof import cli
 from eventprof.viewer import data as page_data
 from eventprof.viewer import page
@@ -93,6 +94,24 @@ def test_view_writes_a_page(trace, tmp_path, monkeypatch, capsys):
     assert "a time from 1ns to 1000ms" in capsys.readouterr().err
     assert cli.main(["view", "a.epr", "-o", "nosuch/page.html"]) == 1
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.epr", "page.html"]
+
+
+def test_the_text_of_files_that_may_hold_secrets_is_in_no_page(tmp_path):
+    secret = "-".join("abc")  # which the text of this file does not have
+
+    def page_of(name):
+        path = tmp_path / name
+        path.write_text(f"def work():\n    return '{secret}' * 3\n")
+        scope = {}
+        exec(compile(path.read_text(), str(path), "exec"), scope)
+        with eventprof.record() as recorder:
+            scope["work"]()
+        found = sections_of(page(recorder.trace, source=True))
+        return b"".join(gzip.decompress(base64.b64decode(each)) for each in found.values())
+
+    assert secret.encode() in page_of("plain.py")
+    for name in ("api_key.py", ".env", ".env.local", "Secrets.py", "server.pem"):
+        assert secret.encode() not in page_of(name)
 
 
 def test_view_without_a_name_opens_the_browser(trace, tmp_path, monkeypatch, capsys):
