@@ -18,6 +18,7 @@ from eventprof.answers.adding import AddedTree
 from eventprof.answers.tree import Tree
 from eventprof.datasets import engines, parts, writing
 from eventprof.datasets.writing import recordings_in
+from eventprof.files import opening
 
 pytest.importorskip("pyarrow")
 
@@ -452,7 +453,7 @@ def test_partials_need_no_columns_of_events(recorded, tmp_path, monkeypatch):
 
 def test_one_recording_at_a_time_is_in_memory(recorded, tmp_path, monkeypatch):
     known = []
-    open_ = eventprof.open
+    open_ = opening.open
 
     def opened(path):
         assert not [each for each in known if each() is not None], "an earlier trace is still there"
@@ -460,7 +461,7 @@ def test_one_recording_at_a_time_is_in_memory(recorded, tmp_path, monkeypatch):
         known.append(weakref.ref(trace))
         return trace
 
-    monkeypatch.setattr(eventprof, "open", opened)
+    monkeypatch.setattr(opening, "open", opened)
     monkeypatch.setattr(writing, "FREED_FROM", 0)  # these recordings are small
     gc.disable()
     try:

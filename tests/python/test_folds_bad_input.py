@@ -14,8 +14,8 @@ from log_children import of_a_later_version
 from test_folds_of_files import assert_same_without_columns
 
 import eventprof
-from eventprof.answers.show import headline
 from eventprof.answers.tree import Tree
+from eventprof.show.tree import headline
 
 #: A fold is C code over a recording, the same on each Python.
 pytestmark = pytest.mark.newest

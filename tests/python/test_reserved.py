@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import eventprof
-from eventprof.answers.first import memory_parts, short_report
+from eventprof.answers.first import memory_parts
 from eventprof.answers.reserved import reserved_at_peak
+from eventprof.show.own_lines import short_report
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the system does not say")
 MIB = 1 << 20

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import eventprof
-from eventprof.answers import show
+from eventprof.answers import branches
 from eventprof.cli import main
 
 # ---- Own code ------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def recording(tmp_path_factory):
 @pytest.fixture
 def nothing_is_small(monkeypatch):
     """Which branches have less than 1 % of the time depends on the machine."""
-    monkeypatch.setattr(show, "SMALLEST", 0.0)
+    monkeypatch.setattr(branches, "SMALLEST", 0.0)
 
 
 @pytest.mark.usefixtures("nothing_is_small")

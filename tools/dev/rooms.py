@@ -53,7 +53,7 @@ ROOMS = (
         "base tables export trace files",
         "``record()``, ``count()``, the flight recorder, marks",
     ),
-    Room("datasets", "base tables answers trace files", "Parquet files of many recordings"),
+    Room("datasets", "base tables answers show trace files", "Parquet files of many recordings"),
     Room(
         "plugins",
         "base tables answers viewer trace files recording",

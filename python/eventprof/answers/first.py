@@ -1,17 +1,14 @@
-"""The short report, in twenty lines: which own lines are slow, and which hold the peak."""
+"""The short report: which own lines are slow, and which hold the peak."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._words import show_bytes, show_ns
-from ..base.text import clean, short_path
 from .reserved import reserved_at_peak
-from .show import headline, percent
 from .table import own_lines
 from .tree import Tree
 
@@ -109,56 +106,6 @@ def memory_parts(trace: Trace, tree: Tree) -> list[Part]:
     return parts
 
 
-# ---- As text -------------------------------------------------------------------------------------
-
-
-def _laid_out(lines: Sequence[OwnLine], show: Any) -> list[str]:
-    cells = []
-    for one in lines:
-        file = short_path(one.file or "?")
-        place = file if one.line is None else f"{file}:{one.line}"
-        what = f"in {one.name}" if one.line else f"{one.name} itself, without its calls"
-        cells.append((show(one.value), percent(one.share, 1), place, what))
-    widths = [max(len(row[at]) for row in cells) for at in range(3)] if cells else []
-    return [
-        f"  {a.rjust(widths[0])}  {b}  {c.ljust(widths[2])}  {d}".rstrip() for a, b, c, d in cells
-    ]
-
-
-def _slow_text(trace: Trace, tree: Tree) -> list[str]:
-    lines = slow_lines(trace, tree)
-    if not lines:
-        return []
-    waited, blocked = int(tree.lock_waited.sum()), int(tree.blocked.sum())
-    heads = [f"slow, by own line (working time {show_ns(tree.working)})"]
-    others = [(waited, "waiting for the GIL"), (blocked, "blocked")]
-    told = [f"{show_ns(time)} {what}" for time, what in others if 100 * time >= tree.working]
-    if told:
-        heads.append(f"outside of it: {', '.join(told)}")
-    return [*heads, *_laid_out(lines, show_ns)]
-
-
-def _peak_text(trace: Trace, tree: Tree) -> list[str]:
-    peak, time = int(tree.facts["peak"]), tree.facts["peak_time"]
-    if not peak:
-        return []
-    head = f"the peak, {show_bytes(peak)} at {show_ns(time)}, by own line"
-    return [head, *_laid_out(peak_lines(trace, tree), show_bytes)]
-
-
-def _memory_text(trace: Trace, tree: Tree) -> list[str]:
-    parts = memory_parts(trace, tree)
-    if not parts:
-        return []
-    rows = [
-        (part.name, "not seen" if part.bytes is None else show_bytes(part.bytes), part.covers)
-        for part in parts
-    ]
-    widths = [max(len(row[at]) for row in rows) for at in range(2)]
-    said = ["memory at the peak, side by side"]
-    return said + [f"  {a.ljust(widths[0])}  {b.rjust(widths[1])}  {c}" for a, b, c in rows]
-
-
 def resident_at(trace: Trace, time: int) -> tuple[int, int | None] | None:
     """Give the resident set around a time, and the recorder's part of it, if that is known.
 
@@ -170,18 +117,6 @@ def resident_at(trace: Trace, time: int) -> tuple[int, int | None] | None:
     at = int(np.searchsorted(when, time))
     row = max(max(at - 1, 0), min(at, len(held) - 1), key=held.__getitem__)
     return int(held[row]), int(recorder[row]) or None
-
-
-def sections(trace: Trace) -> list[str]:
-    """Give the lines of the report's part "in own code"."""
-    tree = trace._tree
-    return [*_slow_text(trace, tree), *_peak_text(trace, tree), *_memory_text(trace, tree)]
-
-
-def short_report(trace: Trace, width: int, *, plain: bool) -> list[str]:
-    """Give the short report: the headline and `sections`, cut to the width."""
-    lines = [headline(trace, trace._tree), *sections(trace)]
-    return [clean(line, plain=plain)[:width] for line in lines]
 
 
 # ---- For programs --------------------------------------------------------------------------------

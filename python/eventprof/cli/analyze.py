@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings."""
     from ..answers import findings
-    from ..answers.show import headline
+    from ..show.tree import headline
 
     trace = load(arguments.file, fold=True)
     found = findings.find(trace, arguments.own)

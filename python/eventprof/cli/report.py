@@ -110,8 +110,8 @@ def _print_sums(trace: Trace, arguments: argparse.Namespace) -> int:
 
 
 def _print_short(trace: Trace, arguments: argparse.Namespace) -> int:
-    from ..answers.first import short_report
-    from ..answers.show import is_plain
+    from ..show.own_lines import short_report
+    from ..show.tree import is_plain
 
     width = arguments.width or shutil.get_terminal_size((100, 25)).columns
     lines = short_report(trace, width, plain=is_plain(sys.stdout))

@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _added(arguments: argparse.Namespace, whole: bool) -> int:
     """Print the trees of several recordings as one."""
-    from ..answers.show import is_plain, show_added
+    from ..show.tree import is_plain, show_added
 
     if not whole or arguments.json:
         raise Failure("--json, --node and the options of one call go with one recording", 2)
@@ -136,7 +136,7 @@ def _answer(trace: Trace, arguments: argparse.Namespace, one: dict[str, Any], wh
     if not whole:
         return "\n".join(cut(_text(trace, arguments, one, arguments.limit), arguments.budget))
     if arguments.json:
-        from ..answers.show import build, own_or_all, root_of, tree_rows
+        from ..answers.branches import build, own_or_all, root_of, tree_rows
 
         tree = trace._tree
         own = own_or_all(trace, tree, arguments.all, arguments.own)
@@ -159,7 +159,7 @@ def _answer(trace: Trace, arguments: argparse.Namespace, one: dict[str, Any], wh
 def _text(
     trace: Trace, arguments: argparse.Namespace, one: dict[str, Any], limit: int
 ) -> list[str]:
-    from ..answers.show import is_plain
+    from ..show.tree import is_plain
 
     file = io.StringIO() if not is_plain(sys.stdout) else _Ascii()
     trace.show_tree(

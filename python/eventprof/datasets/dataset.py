@@ -297,7 +297,7 @@ class Dataset:
         file: IO[str] | None = None,
     ) -> None:
         """Print the tree of calls, as `Trace.show_tree`."""
-        from ..answers.show import show_summed
+        from ..show.tree import show_summed
 
         patterns = (own,) if isinstance(own, str) else tuple(own)
         show_summed(

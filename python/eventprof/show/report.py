@@ -42,7 +42,7 @@ def sections(page: Layout) -> Iterator[RenderableType]:
 
 def _own_code(page: Layout) -> Iterator[RenderableType]:
     """Give the section on own code: slow lines, lines that hold the peak, measures of memory."""
-    from ..answers.first import sections as first_lines
+    from .own_lines import sections as first_lines
 
     lines = first_lines(page.trace)
     if lines:

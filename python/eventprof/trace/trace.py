@@ -630,7 +630,7 @@ class Trace(Recorded):
         ValueError
             There is no such call, function, span, time or branch; or two of them were given.
         """
-        from ..answers.show import show_tree
+        from ..show.tree import show_tree
 
         show_tree(
             self,
