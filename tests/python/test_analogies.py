@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import eventprof
-from eventprof.trace.table import Table
+from eventprof.tables.table import Table
 
 
 def work():
