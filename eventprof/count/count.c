@@ -195,25 +195,41 @@ ep_count_close_own(ep_count_view *view, uintptr_t key, uint64_t ticks)
     }
 }
 
+static uint64_t
+start_of(const void *frame)
+{
+    return ((const ep_count_frame *)frame)->start;
+}
+
+/* What ended: a frame is found by its key, or else by its function. */
+typedef struct ended {
+    uintptr_t key;    /* 0: unknown */
+    const ep_count_slot *slot;
+} ended;
+
+static bool
+is_of(const void *context, const void *at, uintptr_t unused)
+{
+    (void)unused;
+    const ended *wanted = context;
+    const ep_count_frame *frame = at;
+    bool fits = (wanted->key != 0 && (frame->key & ~EP_COUNT_FLAGS) == wanted->key) ||
+                frame->slot == wanted->slot;
+    return fits && !(frame->key & EP_COUNT_OWN);
+}
+
 bool
 ep_count_close(ep_count_view *view, uintptr_t key, const ep_count_slot *slot, uint64_t ticks)
 {
-    uintptr_t sought = key != 0 ? key : (uintptr_t)slot;
-    const ep_count_frame *frame = view->top;
-    for (; frame > view->frames; frame--) {
-        /* Remembers that the key is not there, so that a deep stack is not searched again for each end. */
-        if (view->absent_key == sought && frame->start < view->absent_ticks) {
-            break;
-        }
-        bool fits = (key != 0 && (frame->key & ~EP_COUNT_FLAGS) == key) || frame->slot == slot;
-        fits = fits && !(frame->key & EP_COUNT_OWN);
-        if (fits) {
-            close_to(view, frame, ticks);
-            return true;
-        }
+    ep_frames frames = {view->top, view->frames, sizeof *view->top};
+    const ended wanted = {key, slot};
+    const ep_count_frame *frame =
+        ep_find_begin(&view->absent, frames, key != 0 ? key : (uintptr_t)slot, view->top->start, start_of,
+                      is_of, &wanted);
+    if (frame != NULL) {
+        close_to(view, frame, ticks);
+        return true;
     }
-    view->absent_key = sought;
-    view->absent_ticks = view->top->start;
     view->unmatched += 1;
     return false;
 }

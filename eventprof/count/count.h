@@ -18,6 +18,7 @@
 #define EP_COUNT_H
 
 #include "clock.h"
+#include "pairing.h"
 #include "types.h"
 
 /* Counters that can run at the same time. */
@@ -88,8 +89,7 @@ typedef struct ep_count_view {
     size_t index_slots;
     ep_count_slot **index;    /* open addressing by name id; NULL: empty */
     struct ep_count_page *pages;
-    uintptr_t absent_key;     /* a search did not find this key in any frame that began at or before... */
-    uint64_t absent_ticks;
+    ep_absent_begin absent;   /* in order of ticks */
     uint64_t lost;            /* calls and blocks that found no memory to be counted in */
     uint64_t unmatched;       /* ends without an open call */
     bool begun;               /* the source has pushed the calls that were open at the start */

@@ -116,7 +116,7 @@ static void
 empty_stack(ep_count_view *view)
 {
     view->top = view->frames;
-    view->absent_key = 0;
+    view->absent = (ep_absent_begin){0};
 }
 
 static void

@@ -9,10 +9,7 @@
 
 /* ---- Places and functions ----------------------------------------------------------------------- */
 
-/* An end fits a call when their keys are equal: 2 * function + (1 for C). */
-#define KEY(function, is_c) ((function) * 2 + (is_c))
-#define KEY_FLOOR INT32_MIN           /* of the frame below all calls: no end has it */
-#define KEY_BEFORE (INT32_MIN + 1)    /* of a call that was open at the start: no end has it, see
+#define KEY_BEFORE (EP_KEY_FLOOR + 1)    /* of a call that was open at the start: no end has it, see
                                          close_below_top() */
 
 #define UNSEEN INT32_MIN    /* instead of a function: no row had this id yet */
@@ -24,19 +21,12 @@ typedef struct ep_rows_id {
     uint32_t number;     /* of its place; NUMBERLESS: no row has it as its place */
 } rows_id;
 
-typedef enum block_role {
-    ROLE_NONE,
-    ROLE_BIRTH,
-    ROLE_DEATH,
-    ROLE_FAILURE
-} block_role;
-
 /* What a kind does. A table instead of branches, see pair.c. */
 typedef struct ep_rows_step {
     rows_id *ids;             /* sites or names */
-    int32_t opens, closes;    /* -1: yes, 0: no; as masks */
+    ep_call_effect effect;
     int32_t is_c;
-    uint8_t role;             /* block_role */
+    uint8_t role;             /* ep_block_role */
     bool moves;               /* a part of a realloc */
     uint8_t domain;
 } step;
@@ -87,7 +77,7 @@ ep_rows_number_of_site(ep_rows *rows, uint32_t site)
 
 /* ---- Calls --------------------------------------------------------------------------------------
  *
- * As pair.c does it, but a frame has the place of its call, and nothing is kept of a call that ended. */
+ * By the rules of pairing.h. A frame has the place of its call, and nothing is kept of a call that ended. */
 
 typedef struct frame {
     int32_t key;
@@ -99,12 +89,9 @@ typedef struct ep_rows_thread {
     frame *frames;    /* [0] is the floor */
     size_t depth, capacity;
     const ep_open_stack *before;    /* view; of frame 1 and so on, if their key is KEY_BEFORE */
-    int32_t absent_key;             /* no frame with a call below absent_before has it */
-    uint64_t absent_before;
-    /* A realloc_free whose realloc has not come yet. */
-    bool moving, moving_known;
-    uint8_t moving_domain;
-    uint64_t moving_address, moving_size;
+    ep_absent_begin absent;
+    ep_half_realloc moving;
+    uint64_t moving_size;
 } thread_state;
 
 /* A block that was born where, according to the log, an older one lived. */
@@ -125,7 +112,7 @@ reserve(thread_state *t, size_t more)
     if (!ep_grow_raw((void **)&t->frames, &t->capacity, wanted, sizeof *t->frames)) {
         return EP_NOMEM;
     }
-    t->frames[0] = (frame){.key = KEY_FLOOR};
+    t->frames[0] = (frame){.key = EP_KEY_FLOOR};
     return EP_OK;
 }
 
@@ -137,7 +124,25 @@ key_of_frame(const ep_rows *self, const thread_state *t, const frame *at)
     }
     const ep_open_call *call = &t->before->calls[at - t->frames - 1];
     int32_t function = self->functions.result.map.site_function[call->site_id];
-    return KEY(function, self->steps[call->kind].is_c);
+    return ep_call_key(function, self->steps[call->kind].is_c);
+}
+
+static uint64_t
+order_of(const void *at)
+{
+    return ((const frame *)at)->call;
+}
+
+typedef struct stack_of_rows {
+    const ep_rows *rows;
+    const thread_state *thread;
+} stack_of_rows;
+
+static bool
+has_key(const void *stack, const void *at, uintptr_t key)
+{
+    const stack_of_rows *in = stack;
+    return (uintptr_t)key_of_frame(in->rows, in->thread, at) == key;
 }
 
 /* An end that does not fit the call on top, or of a call that was open at the start. These have no place
@@ -146,34 +151,23 @@ static EP_COLD EP_CHECKED ep_status
 close_below_top(ep_rows *self, thread_state *t, frame **top, int32_t key, uint32_t name,
                 uint32_t *number)
 {
-    uint64_t floor = t->absent_key == key && t->absent_before > 0 ? t->absent_before : 1;
-    frame *found = *top;
-    while (found->call >= floor && key_of_frame(self, t, found) != key) {
-        found--;
-    }
-    if (found->call < floor) {
-        t->absent_key = key;
-        t->absent_before = self->calls_begun + 1;
+    ep_frames frames = {*top, t->frames, sizeof **top};
+    const frame *found = ep_find_begin(&t->absent, frames, (uintptr_t)key, self->calls_begun + 1, order_of,
+                                       has_key, &(stack_of_rows){self, t});
+    if (found == NULL) {
         rows_id *at = &self->names[name];
         ep_status status =
             at->number != NUMBERLESS ? EP_OK : add_place(self, name | EP_ROWS_IS_NAME, &at->number);
         *number = at->number;
         return status;
     }
-    *top = found - 1;
+    *top = &t->frames[found - t->frames - 1];
     if (found->key == KEY_BEFORE) {
         *number = ep_rows_number_of_site(self, t->before->calls[found - t->frames - 1].site_id);
         return *number != NUMBERLESS ? EP_OK : EP_NOMEM;
     }
     *number = found->number;
     return EP_OK;
-}
-
-/* mask: -1 or 0. */
-static EP_INLINE uint32_t
-choose(int32_t mask, uint32_t yes, uint32_t no)
-{
-    return no ^ ((yes ^ no) & (uint32_t)mask);
 }
 
 /* HOT, budget 3 ns an event. Rows from .. to - 1 are all of this thread, which has room. */
@@ -195,15 +189,16 @@ place_run(ep_rows *self, thread_state *t, const ep_columns *columns, size_t from
             }
             id = s->ids[ids[row]];
         }
-        int32_t key = KEY(id.function, s->is_c), opens = s->opens, closes = s->closes;
-        if (EP_UNLIKELY(((top->key ^ key) & closes) != 0)) {
+        int32_t key = ep_call_key(id.function, s->is_c);
+        int32_t opens = s->effect.opens, closes = s->effect.closes;
+        if (EP_UNLIKELY(ep_ends_below_top(top->key, key, closes))) {
             self->calls_begun = begun;
             if (close_below_top(self, t, &top, key, ids[row], &numbers[row - from]) != EP_OK) {
                 return EP_NOMEM;
             }
             continue;
         }
-        numbers[row - from] = choose(closes, top->number, id.number);
+        numbers[row - from] = (uint32_t)ep_choose(closes, (int32_t)top->number, (int32_t)id.number);
         top[1] = (frame){.key = key, .number = id.number, .call = begun + 1};
         top += closes - opens;
         begun += (uint64_t)(-opens);
@@ -233,7 +228,7 @@ place_rows(ep_rows *self, const ep_batch *batch)
 
 /* ---- Blocks -------------------------------------------------------------------------------------
  *
- * As pair_blocks.c does it. The origin of a live block is PLAIN or, of a suspect, its index + 2. */
+ * By the rules of pairing.h. The origin of a live block is PLAIN or, of a suspect, its index + 2. */
 
 #define PLAIN 1
 
@@ -261,7 +256,7 @@ static EP_COLD bool
 is_late(const ep_rows *self, const ep_live_entry *at, int64_t time_ns, int32_t thread)
 {
     const suspect *s = &self->suspects[at->origin - 2];
-    return thread != s->thread && time_ns - s->birth_ns <= EP_PAIR_SKEW_NS;
+    return ep_free_is_late(s->thread, s->birth_ns, thread, time_ns);
 }
 
 static EP_INLINE EP_CHECKED ep_status
@@ -306,9 +301,8 @@ failure(ep_rows *self, const ep_columns *c, size_t event, size_t row, int64_t *c
     thread_state *t = &self->threads[c->thread[row]];
     uint64_t address = c->address[event];
     ep_live_entry *at = ep_live_find(&self->blocks, address);
-    bool is_its = t->moving && t->moving_known && t->moving_address == address && at->origin == 0 &&
-                  t->moving_domain == self->steps[c->kind[row]].domain;
-    t->moving = false;
+    bool is_its = ep_half_realloc_revives(&t->moving, self->steps[c->kind[row]].domain, address) &&
+                  at->origin == 0;
     *change = is_its ? (int64_t)t->moving_size : 0;
     return is_its ? ep_live_put(&self->blocks, at, address, t->moving_size, PLAIN, 0) : EP_OK;
 }
@@ -331,24 +325,21 @@ change_rows(ep_rows *self, const ep_batch *batch)
         const step *s = &self->steps[c->kind[row]];
         ep_status status = EP_OK;
         int64_t change = 0;
-        if (s->role == ROLE_BIRTH) {
+        if (s->role == EP_BLOCK_BIRTH) {
             change = c->size[event];
             status = birth(self, c, event, row);
             if (s->moves) {
-                self->threads[c->thread[row]].moving = false;
+                self->threads[c->thread[row]].moving.waits = false;
             }
-        } else if (s->role == ROLE_DEATH) {
+        } else if (s->role == EP_BLOCK_DEATH) {
             bool known;
             change = death(self, c, event, row, &known);
             if (s->moves) {
                 thread_state *t = &self->threads[c->thread[row]];
-                t->moving = true;
-                t->moving_known = known;
-                t->moving_domain = s->domain;
-                t->moving_address = c->address[event];
+                t->moving = (ep_half_realloc){true, known, s->domain, c->address[event]};
                 t->moving_size = (uint64_t)-change;
             }
-        } else if (s->role == ROLE_FAILURE) {
+        } else if (s->role == EP_BLOCK_FAILURE) {
             status = failure(self, c, event, row, &change);
         }
         if (EP_UNLIKELY(status != EP_OK)) {
@@ -361,15 +352,6 @@ change_rows(ep_rows *self, const ep_batch *batch)
 
 /* ---- The fold -------------------------------------------------------------------------------- */
 
-static block_role
-role_of(const ep_kind_info *info)
-{
-    if (info->form == EP_FORM_ALLOC) {
-        return info->pairing == EP_PAIRING_OPENS ? ROLE_BIRTH : ROLE_FAILURE;
-    }
-    return info->form == EP_FORM_FREE ? ROLE_DEATH : ROLE_NONE;
-}
-
 static void
 fill_steps(ep_rows *self)
 {
@@ -377,11 +359,10 @@ fill_steps(ep_rows *self)
         bool closes = ep_kind_has_name(kind);
         self->steps[kind] = (step){
             .ids = closes ? self->names : self->sites,
-            .opens = ep_kinds_has(ep_kinds_that_open_calls, kind) ? -1 : 0,
-            .closes = closes ? -1 : 0,
+            .effect = ep_call_effect_of(kind),
             .is_c = ep_kinds_has(ep_kinds_c, kind),
-            .role = (uint8_t)role_of(&ep_kinds[kind]),
-            .moves = ep_kind_is(kind, EP_KIND_REALLOC) || ep_kind_is(kind, EP_KIND_REALLOC_FREE),
+            .role = (uint8_t)ep_block_role_of(kind),
+            .moves = ep_kind_moves(kind),
             .domain = (uint8_t)ep_kinds[kind].domain,
         };
     }

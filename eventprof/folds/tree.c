@@ -8,10 +8,6 @@
 #include "summary.h"
 #include "tree_parts.h"
 
-/* An end fits an opening when their keys are equal, as in pair.c. */
-#define KEY(function, is_c) ((function) * 2 + (is_c))
-#define KEY_FLOOR INT32_MIN
-
 /* ---- Kinds ----------------------------------------------------------------------------------- */
 
 /* What an event of a kind asks for, and what else the pass needs to know of the kind: tree->work. One byte,
@@ -55,13 +51,12 @@ action_of(const ep_kind_info *kind)
 static uint8_t
 work_of(unsigned kind, ep_kind_set lock_kinds)
 {
-    bool moves = ep_kind_is(kind, EP_KIND_REALLOC) || ep_kind_is(kind, EP_KIND_REALLOC_FREE);
     return (uint8_t)(action_of(&ep_kinds[kind]) |
                      (ep_kinds_has(lock_kinds, kind) ? WORK_UNDER_LOCK : 0) |
                      (ep_kinds_has(ep_kinds_c, kind) ? WORK_OF_C : 0) |
                      (ep_kinds_has(EP_KINDS_RAISED, kind) ? WORK_RAISED : 0) |
                      (kind == EP_KIND_RESUME || kind == EP_KIND_THROW ? WORK_RESUMES : 0) |
-                     (moves ? WORK_MOVES : 0));
+                     (ep_kind_moves(kind) ? WORK_MOVES : 0));
 }
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
@@ -115,7 +110,7 @@ begin_call(ep_tree *tree, ep_tree_thread *t, unsigned kind, uint32_t site, int64
     }
     ep_tree_frame *call = &t->frames[++t->depth];
     call->node = node;
-    call->key = KEY(ep_site_function(map, site), (work & WORK_OF_C) != 0);
+    call->key = ep_call_key(ep_site_function(map, site), (work & WORK_OF_C) != 0);
     call->start_ns = time_ns;
     call->below_ns = 0;
     call->waited_from_ns = waited_ns;
@@ -125,23 +120,32 @@ begin_call(ep_tree *tree, ep_tree_thread *t, unsigned kind, uint32_t site, int64
     return EP_OK;
 }
 
-/* An end that does not fit the innermost call; as close_below_top() in pair.c. */
+static uint64_t
+order_of(const void *frame)
+{
+    return ((const ep_tree_frame *)frame)->call;
+}
+
+static bool
+has_key(const void *unused, const void *frame, uintptr_t key)
+{
+    (void)unused;
+    return (uintptr_t)((const ep_tree_frame *)frame)->key == key;
+}
+
+/* An end that does not fit the innermost call. */
 static EP_COLD void
 end_below_top(ep_tree *tree, ep_tree_thread *t, int32_t key, int64_t time_ns, int64_t waited_ns,
               bool raised)
 {
-    uint64_t floor = t->absent_key == key ? t->absent_before : 1;
-    size_t found = t->depth;
-    while (found > 0 && t->frames[found].call >= floor && t->frames[found].key != key) {
-        found--;
-    }
-    if (found == 0 || t->frames[found].call < floor) {
-        t->absent_key = key;
-        t->absent_before = tree->calls_begun + 1;
+    ep_frames frames = {&t->frames[t->depth], t->frames, sizeof *t->frames};
+    const ep_tree_frame *found = ep_find_begin(&t->absent, frames, (uintptr_t)key, tree->calls_begun + 1,
+                                               order_of, has_key, NULL);
+    if (found == NULL) {
         tree->unmatched++;
         return;
     }
-    while (t->depth > found) {
+    while (&t->frames[t->depth] > found) {
         pop(tree, t, time_ns, waited_ns, true);
         tree->ends_unseen++;
     }
@@ -155,7 +159,7 @@ end_call(ep_tree *tree, ep_tree_thread *t, uint8_t work, uint32_t name, int64_t 
 {
     const ep_id_map *map = tree->facts.map;
     int32_t function = name < map->name_count ? map->name_function[name] : -1;
-    int32_t key = KEY(function, (work & WORK_OF_C) != 0);
+    int32_t key = ep_call_key(function, (work & WORK_OF_C) != 0);
     bool raised = (work & WORK_RAISED) != 0;
     if (EP_LIKELY(t->depth > 0 && t->frames[t->depth].key == key)) {
         tree->nodes[t->frames[t->depth].node].raised += raised;
@@ -243,12 +247,12 @@ is_freed_late(const ep_tree *tree, const ep_columns *columns, size_t event)
         if (columns->time_ns[row] - columns->time_ns[birth_row] > EP_PAIR_SKEW_NS) {
             return false;
         }
-        unsigned kind = columns->kind[row];
+        ep_block_role role = ep_block_role_of(columns->kind[row]);
         if (columns->address[next] == columns->address[event] &&
-            (ep_kinds[kind].form == EP_FORM_ALLOC || ep_kinds[kind].form == EP_FORM_FREE) &&
-            ep_kinds[kind].pairing != EP_PAIRING_NEITHER) {
-            return ep_kinds[kind].form == EP_FORM_FREE &&
-                   columns->thread[row] != columns->thread[birth_row];
+            (role == EP_BLOCK_BIRTH || role == EP_BLOCK_DEATH)) {
+            return role == EP_BLOCK_DEATH &&
+                   ep_free_is_late(columns->thread[birth_row], columns->time_ns[birth_row],
+                                   columns->thread[row], columns->time_ns[row]);
         }
     }
     return false;
@@ -356,7 +360,7 @@ end_block(ep_tree *tree, ep_tree_thread *t, block_event e, const ep_tree_block *
         leaf->temporary_blocks++;
     }
     if (moves) {
-        t->moving_known = true;
+        t->moving.known = true;
         t->moving_node = node;
         t->moved = *block;
     }
@@ -367,10 +371,7 @@ static EP_INLINE EP_CHECKED ep_status
 free_block(ep_tree *tree, ep_tree_thread *t, block_event e, bool moves)
 {
     if (moves) {
-        t->moving = true;
-        t->moving_known = false;
-        t->moving_domain = ep_kinds[e.kind].domain;
-        t->moving_address = e.address;
+        t->moving = (ep_half_realloc){true, false, ep_kinds[e.kind].domain, e.address};
         t->moving_node = 0;
         t->moved.leaf = 0;
     }
@@ -388,9 +389,7 @@ revive_block(ep_tree *tree, ep_tree_thread *t, const ep_columns *columns, size_t
 {
     uint8_t domain = ep_kinds[columns->kind[row]].domain;
     uint64_t address = columns->address[event];
-    bool fits = t->moving && t->moving_domain == domain && t->moving_address == address;
-    t->moving = false;
-    if (!fits || !t->moving_known) {
+    if (!ep_half_realloc_revives(&t->moving, domain, address)) {
         return EP_OK;
     }
     ep_live_entry *at = ep_live_find(&tree->by_address, t->moved.address);
@@ -468,7 +467,7 @@ tree_begin(ep_fold *fold, const ep_fold_facts *facts)
         if (!ep_grow((void **)&t->frames, &t->capacity, 2, sizeof *t->frames)) {
             return EP_NOMEM;
         }
-        t->frames[0].key = KEY_FLOOR;
+        t->frames[0].key = EP_KEY_FLOOR;
         for (size_t i = 0; open != NULL && i < open->depth && status == EP_OK; i++) {
             status = begin_call(tree, t, open->calls[i].kind, open->calls[i].site_id, from_ns, 0, true);
         }
@@ -532,7 +531,7 @@ events_of(ep_tree *tree, const ep_batch *batch, const bool several)
                 break;
             case WORK_ALLOCATE:
                 e.address = next_block(tree, columns, event, time_ns);
-                t->moving = t->moving && (work & WORK_MOVES) == 0;
+                t->moving.waits = t->moving.waits && (work & WORK_MOVES) == 0;
                 status = begin_block(tree, t, e, (uint64_t)columns->size[event], columns, event);
                 event++;
                 break;

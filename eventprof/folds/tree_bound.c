@@ -64,7 +64,7 @@ choose_nodes(ep_tree *tree, uint8_t *keep)
             for (size_t depth = 1; depth <= t->depth; depth++) {
                 keep[t->frames[depth].node] = 1;
             }
-            if (t->moving) {
+            if (t->moving.waits) {
                 keep[t->moving_node] = 1;
             }
         }
@@ -205,7 +205,7 @@ renumber(ep_tree *tree, const rebuilding *r)
         for (size_t depth = 1; depth <= t->depth; depth++) {
             t->frames[depth].node = r->node_to[t->frames[depth].node];
         }
-        if (t->moving) {
+        if (t->moving.waits) {
             t->moving_node = r->node_to[t->moving_node];
             t->moved.leaf = r->leaf_to[t->moved.leaf];
         }

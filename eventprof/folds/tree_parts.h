@@ -38,15 +38,11 @@ _Static_assert(EP_DOMAIN_COUNT <= 8, "a domain has three bits");
 typedef struct ep_tree_thread {
     ep_tree_frame *frames;    /* [0] is the floor */
     size_t depth, capacity;
-    int32_t absent_key;   /* no frame with a call below absent_before has it; see pair.c */
-    uint64_t absent_before;
+    ep_absent_begin absent;
     int64_t allocated;    /* bytes */
     uint64_t last_birth;  /* address of its last allocation; a block of the thread that is there is that */
     bool has_birth;
-    /* A realloc_free whose realloc has not come yet. */
-    bool moving, moving_known;
-    uint8_t moving_domain;
-    uint64_t moving_address;
+    ep_half_realloc moving;
     uint32_t moving_node; /* that freed it */
     ep_tree_block moved;
 } ep_tree_thread;

@@ -4,35 +4,25 @@
 
 /* ---- The stacks ------------------------------------------------------------------------------ */
 
-/* An end fits an opening when their keys are equal: 2 * function + (1 for C). */
-#define KEY(function, is_c) ((function) * 2 + (is_c))
-#define KEY_FLOOR INT32_MIN    /* key of the frame below all calls: no end has it */
-
 typedef struct frame {
     int32_t call;    /* grows from frame to frame: parents come first */
     int32_t key;
 } frame;
 
 /* A thread's open calls: frames[1] .. frames[depth], the outermost first. frames[0] is the floor,
- * {-1, KEY_FLOOR}. */
+ * {-1, EP_KEY_FLOOR}. */
 typedef struct call_stack {
     frame *frames;
     size_t depth;
     size_t capacity;
-    /* The last search without a result: no frame with a call below absent_before has absent_key. So a deep
-     * stack is not searched again for each end. */
-    int32_t absent_key;
-    int32_t absent_before;
+    ep_absent_begin absent;
 } call_stack;
 
-/* The effect of a kind on a stack. It is a table and not branches, because processors cannot predict
- * whether a program calls or returns next (random trees: 4.4 ns an event in all against 11). */
 typedef struct stack_step {
     const int32_t *functions;    /* by id; `limit` stands for all ids beyond */
     uint32_t limit;
     int32_t is_c;
-    int32_t opens;               /* -1: yes, 0: no; as masks, or compilers make branches again */
-    int32_t closes;
+    ep_call_effect effect;
     uint8_t flags;               /* for the call that it closes */
 } stack_step;
 
@@ -67,7 +57,7 @@ stack_reserve(call_stack *stack, size_t more)
     if (!ep_grow_raw((void **)&stack->frames, &stack->capacity, wanted, sizeof *stack->frames)) {
         return EP_NOMEM;
     }
-    stack->frames[0] = (frame){.call = -1, .key = KEY_FLOOR};
+    stack->frames[0] = (frame){.call = -1, .key = EP_KEY_FLOOR};
     return EP_OK;
 }
 
@@ -92,15 +82,14 @@ fill_steps(call_pairing *pairing, const ep_id_map *map)
 
     for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
         stack_step *step = &pairing->steps[kind];
-        step->opens = ep_kinds_has(ep_kinds_that_open_calls, kind) ? -1 : 0;
-        step->closes = ep_kind_has_name(kind) ? -1 : 0;
+        step->effect = ep_call_effect_of(kind);
         step->is_c = ep_kinds_has(ep_kinds_c, kind);
         step->functions = &unknown;
-        if (step->opens) {
+        if (step->effect.opens) {
             step->functions = pairing->site_functions;
             step->limit = (uint32_t)map->site_count;
         }
-        if (step->closes) {
+        if (step->effect.closes) {
             step->functions = pairing->name_functions;
             step->limit = (uint32_t)map->name_count;
             step->flags |= ep_kinds_has(EP_KINDS_RAISED, kind) ? EP_CALL_RAISED : 0;
@@ -112,7 +101,7 @@ fill_steps(call_pairing *pairing, const ep_id_map *map)
 static int32_t
 key_of(const stack_step *step, uint32_t id)
 {
-    return KEY(step->functions[id < step->limit ? id : step->limit], step->is_c);
+    return ep_call_key(step->functions[id < step->limit ? id : step->limit], step->is_c);
 }
 
 /* ---- Before, during and after the window ----------------------------------------------------- */
@@ -196,24 +185,34 @@ push_before(call_pairing *pairing)
     return EP_OK;
 }
 
+static uint64_t
+order_of(const void *at)
+{
+    return (uint64_t)((const frame *)at)->call;
+}
+
+static bool
+has_key(const void *unused, const void *at, uintptr_t key)
+{
+    (void)unused;
+    return (uintptr_t)((const frame *)at)->key == key;
+}
+
 /* Handles an end that does not fit the call on top; see ep_pair_calls().
  * Returns: the new top. */
 static EP_COLD frame *
 close_below_top(ep_calls *calls, call_stack *stack, frame *top, int32_t key, uint8_t flags,
                 uint32_t row, int32_t next_call)
 {
-    int32_t floor = stack->absent_key == key ? stack->absent_before : 0;
-    frame *found = top;
-    while (found->call >= floor && found->key != key) {
-        found--;
-    }
-    if (found->call < floor) {
-        stack->absent_key = key;
-        stack->absent_before = next_call;
+    ep_frames frames = {top, stack->frames, sizeof *top};
+    const frame *begin = ep_find_begin(&stack->absent, frames, (uintptr_t)key, (uint64_t)next_call,
+                                       order_of, has_key, NULL);
+    if (begin == NULL) {
         calls->row_call[row] = -1;
         calls->unmatched_count++;
         return top;
     }
+    frame *found = &stack->frames[begin - stack->frames];
     for (; top > found; top--) {
         calls->close_row[top->call] = row;
         calls->flags[top->call] = EP_CALL_END_UNSEEN;
@@ -223,13 +222,6 @@ close_below_top(ep_calls *calls, call_stack *stack, frame *top, int32_t key, uin
     calls->flags[found->call] = flags;
     calls->row_call[row] = found->call;
     return found - 1;
-}
-
-/* mask: -1 or 0. */
-static inline int32_t
-choose(int32_t mask, int32_t yes, int32_t no)
-{
-    return no ^ ((yes ^ no) & mask);
 }
 
 /* HOT, budget 3 ns an event. Rows from .. to - 1 are all of this stack's thread, which has room.
@@ -257,20 +249,20 @@ pair_run(call_pairing *pairing, call_stack *stack, size_t from, size_t to)
         int32_t key = key_of(step, ids[row]);
         int32_t call = top->call;
 
-        if (EP_UNLIKELY(((top->key ^ key) & step->closes) != 0)) {
+        if (EP_UNLIKELY(ep_ends_below_top(top->key, key, step->effect.closes))) {
             top = close_below_top(calls, stack, top, key, step->flags, (uint32_t)row, next);
             continue;
         }
-        int32_t ended = choose(step->closes, call, next);
-        row_call[row] = choose(step->opens, next, call);
+        int32_t ended = ep_choose(step->effect.closes, call, next);
+        row_call[row] = ep_choose(step->effect.opens, next, call);
         open_row[next] = (uint32_t)row;
         parent[next] = call;
         close_row[ended] = (uint32_t)row;
         flags[ended] = step->flags;
         top[1].call = next;
         top[1].key = key;
-        top += step->closes - step->opens;
-        next -= step->opens;
+        top += step->effect.closes - step->effect.opens;
+        next -= step->effect.opens;
     }
     calls->count = (size_t)next;
     stack->depth = (size_t)(top - stack->frames);

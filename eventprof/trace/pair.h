@@ -16,6 +16,7 @@
 #ifndef EP_PAIR_H
 #define EP_PAIR_H
 
+#include "pairing.h"
 #include "progress.h"
 #include "types.h"
 
@@ -45,13 +46,6 @@ typedef struct ep_pair_input {
 
 /* Ends of calls that an exception left. */
 #define EP_KINDS_RAISED (EP_KIND_BIT(EP_KIND_UNWIND) | EP_KIND_BIT(EP_KIND_C_EXCEPTION))
-
-/* Whether it is this allocator operation, in any domain. first: EP_KIND_MALLOC, EP_KIND_FREE, ... */
-static inline bool
-ep_kind_is(unsigned kind, unsigned first)
-{
-    return kind - first < EP_DOMAIN_COUNT;
-}
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
@@ -285,10 +279,6 @@ typedef struct ep_blocks {
     int32_t *freed_in;             /* call innermost at its end; -1: none, alive, or free lost */
     int32_t *free_thread;          /* that freed it; -1: alive, or free lost */
 } ep_blocks;
-
-/* How far the clocks of two threads may differ: 7 times the largest difference in 598,000 hand-overs
- * between threads. */
-#define EP_PAIR_SKEW_NS 100000
 
 /* Matches frees to mallocs by address, across threads, in one pass, and fills the sizes of free
  * rows.

@@ -140,27 +140,10 @@ typedef struct suspect {
     int32_t older;
 } suspect;
 
-/* The effect of an allocator event on its block. */
-typedef enum block_role {
-    ROLE_VALUE,    /* nothing */
-    ROLE_BIRTH,
-    ROLE_DEATH,
-    ROLE_FAILURE
-} block_role;
-
-static block_role
-role_of(const ep_kind_info *info)
-{
-    if (info->form == EP_FORM_ALLOC) {
-        return info->pairing == EP_PAIRING_OPENS ? ROLE_BIRTH : ROLE_FAILURE;
-    }
-    return info->form == EP_FORM_FREE ? ROLE_DEATH : ROLE_VALUE;
-}
-
 typedef struct block_pairing {
     ep_blocks blocks;
     address_table table;
-    uint8_t roles[EP_KIND_COUNT];    /* block_role */
+    uint8_t roles[EP_KIND_COUNT];    /* ep_block_role */
     suspect *suspects;    /* in order of birth */
     size_t suspect_count;
     size_t suspect_capacity;
@@ -187,7 +170,7 @@ block_pairing_open(block_pairing *pairing, const ep_pair_input *input)
     }
 
     for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
-        pairing->roles[kind] = (uint8_t)role_of(&ep_kinds[kind]);
+        pairing->roles[kind] = (uint8_t)ep_block_role_of(kind);
     }
     blocks->input = input;
     blocks->birth = ep_array_new(event_count, sizeof *blocks->birth);
@@ -261,8 +244,8 @@ suspect_mend(block_pairing *pairing, slot *at, size_t event)
     ep_blocks *blocks = &pairing->blocks;
     int32_t block = LIFE_BLOCK(at->life);
     size_t birth = blocks->birth[block];
-    if (alloc_thread(blocks->input, event) == alloc_thread(blocks->input, birth) ||
-        alloc_time(blocks->input, event) - alloc_time(blocks->input, birth) > EP_PAIR_SKEW_NS) {
+    if (!ep_free_is_late(alloc_thread(blocks->input, birth), alloc_time(blocks->input, birth),
+                         alloc_thread(blocks->input, event), alloc_time(blocks->input, event))) {
         return false;
     }
     int32_t older = suspect_older(pairing, block);
@@ -384,11 +367,11 @@ pair_events(block_pairing *pairing, const ep_progress *progress)
             uint64_t soon = columns->address[event + PREFETCH_EVENTS];
             __builtin_prefetch(&pairing->table.slots[table_home(&pairing->table, soon)], 1);
         }
-        if (role == ROLE_BIRTH) {
+        if (role == EP_BLOCK_BIRTH) {
             status = pair_birth(pairing, event, ep_kind_is(kind, EP_KIND_REALLOC));
-        } else if (role == ROLE_DEATH) {
+        } else if (role == EP_BLOCK_DEATH) {
             pair_death(pairing, event, ep_kind_is(kind, EP_KIND_REALLOC_FREE));
-        } else if (role == ROLE_FAILURE) {
+        } else if (role == EP_BLOCK_FAILURE) {
             status = pair_failure(pairing, event);
         } else {
             pairing->blocks.event_block[event] = -1;    /* a value */
