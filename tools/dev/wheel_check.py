@@ -105,8 +105,9 @@ def example(empty: Empty) -> tuple[int, str]:
         status, text = empty.run("eventprof", *line.split())
         if status != 0:
             return status, text
-    # The last command is the report.
-    return int("price itself, without its calls" not in text or "nothing lost" not in text), text
+    # The last command is the report. On 3.11 a comprehension is a function of its own.
+    costly = re.search(r" price\S* itself, without its calls$", text, re.MULTILINE)
+    return int(costly is None or "nothing lost" not in text), text
 
 
 def page(empty: Empty) -> tuple[int, str]:
