@@ -110,6 +110,15 @@ def test_the_interpreters_that_wheels_are_made_for(tmp_path, monkeypatch):
     assert wheel.choose(wheel.parse(["--python", "3.14", "--check"])) == ["fourteen"]
 
 
+def test_headers_of_debian_are_found_without_usr_include(tmp_path):
+    wheel.debian_headers(pythons.Python("3.14", 0, "3.14.10", True, True, "python"), tmp_path)
+
+    (made,) = tmp_path.rglob("pyconfig.h")
+    name = made.relative_to(tmp_path / "include")
+    assert re.fullmatch(r"\w+-linux-gnu/python3\.14/pyconfig\.h", str(name))
+    assert made.read_text() == f'#include "/usr/include/{name}"\n'
+
+
 # ---- The sdist -----------------------------------------------------------------------------------
 
 

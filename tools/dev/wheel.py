@@ -204,6 +204,19 @@ def cross_compiler(tools: Path) -> dict[str, str]:
     return variables
 
 
+def debian_headers(python: Python, prefix: Path) -> None:
+    """Let the compiler find the second half of pyconfig.h.
+
+    Debian's includes it as <x86_64-linux-gnu/python3.14/pyconfig.h>, from /usr/include, which a
+    compiler for another libc does not look into.
+    """
+    folder = f"{platform.machine()}-linux-gnu/python{pythons.minor(python.name)}"
+    at = prefix / "include" / folder
+    at.mkdir(parents=True, exist_ok=True)
+    line = f'#include "/usr/include/{folder}/pyconfig.h"\n'
+    (at / "pyconfig.h").write_text(line, encoding="utf-8")
+
+
 # ---- Wheels ------------------------------------------------------------------------------------
 
 
@@ -240,6 +253,8 @@ def build_wheel(python: Python, sdist: Path, variables: dict[str, str], into: Pa
         into,
         sdist,
     ]
+    if "CC" in variables:
+        debian_headers(python, Path(variables["CC"]).parent)
     given = [f"{name}={value}" for name, value in variables.items()]
     change = 'PATH=$1/bin:$PATH; export PATH; shift; exec env "$@"'
     shell.note(f"building for {python.full}")
