@@ -24,7 +24,7 @@ class Finding(NamedTuple):
     Attributes
     ----------
     sort : str
-        One of the words in ``SORTS`` of eventprof.trace.verification.
+        One of the words in ``SORTS`` of eventprof.answers.verification.
     row : int or None
         Of `Trace.events`; None: it is about a whole thread, the trace or its file.
     thread : int or None
