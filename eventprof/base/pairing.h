@@ -1,14 +1,15 @@
-/* What belongs together in a stream of events: the one rule of the columns of calls and blocks (trace/pair.c,
- * pair_blocks.c), of the folds (folds/tree.c, rows.c) and of the counters (count/count.c). If their rules
- * differed, a call or a block could have one end in a table and another end in the tree. Each user brings its
- * own frame of a call and its own entry of a block. record/closing.h has the rule of calls for stacks of sites.
- * trace/verify.c checks the results, so it shares no code with this.
+/* What belongs together in a stream of events: the one rule of the columns of calls and blocks
+ * (trace/pair.c, pair_blocks.c), of the folds (folds/tree.c, rows.c) and of the counters
+ * (count/count.c). If their rules differed, a call or a block could have one end in a table and
+ * another end in the tree. Each user brings its own frame of a call and its own entry of a block.
+ * record/closing.h has the rule of calls for stacks of sites. trace/verify.c checks the results, so it
+ * shares no code with this.
  *
- * Calls: an end closes the innermost open call of its key. The calls above it ended without an end of their own.
- * An end without such a call closes nothing: its begin was not recorded.
+ * Calls: an end closes the innermost open call of its key. The calls above it ended without an end of
+ * their own. An end without such a call closes nothing: its begin was not recorded.
  *
- * Blocks: an address has one live block. A block that is born where another one lives (a *suspect*) shows that the
- * end of the older one was lost, or was logged too late: see ep_free_is_late(). */
+ * Blocks: an address has one live block. A block that is born where another one lives (a *suspect*)
+ * shows that the end of the older one was lost, or was logged too late: see ep_free_is_late(). */
 #ifndef EP_PAIRING_H
 #define EP_PAIRING_H
 
@@ -25,8 +26,8 @@ ep_call_key(int32_t function, int32_t is_c)
 
 #define EP_KEY_FLOOR INT32_MIN    /* of the frame below all calls: no end has it */
 
-/* The effect of a kind on a stack. It is a table and not branches, because processors cannot predict whether a
- * program calls or returns next (random trees: 4.4 ns an event in all against 11). */
+/* The effect of a kind on a stack. It is a table and not branches, because processors cannot predict
+ * whether a program calls or returns next (random trees: 4.4 ns an event in all against 11). */
 typedef struct ep_call_effect {
     int32_t opens, closes;    /* -1: yes, 0: no; as masks, or compilers make branches again */
 } ep_call_effect;
@@ -54,8 +55,8 @@ ep_choose(int32_t mask, int32_t yes, int32_t no)
     return no ^ ((yes ^ no) & mask);
 }
 
-/* The last search of a stack without a result: no frame with an order below `before` has the key. So a deep stack
- * is not searched again for each end. Zeroed: there was no search. */
+/* The last search of a stack without a result: no frame with an order below `before` has the key. So a
+ * deep stack is not searched again for each end. Zeroed: there was no search. */
 typedef struct ep_absent_begin {
     uintptr_t key;
     uint64_t before;
@@ -71,8 +72,8 @@ typedef struct ep_frames {
 typedef uint64_t ep_frame_order(const void *frame);
 typedef bool ep_frame_has_key(const void *context, const void *frame, uintptr_t key);
 
-/* The frame that an end of this key closes. before: the order that the next call will have, at least. NULL: there
- * is none, and `absent` knows that. */
+/* The frame that an end of this key closes. before: the order that the next call will have, at least.
+ * NULL: there is none, and `absent` knows that. */
 static EP_INLINE const void *
 ep_find_begin(ep_absent_begin *absent, ep_frames frames, uintptr_t key, uint64_t before,
               ep_frame_order *order_of, ep_frame_has_key *has_key, const void *context)
@@ -127,8 +128,8 @@ ep_kind_moves(unsigned kind)
  * between threads. */
 #define EP_PAIR_SKEW_NS 100000
 
-/* Whether the free of a suspect's address is that of the older block, logged too late: another thread freed it, and
- * at once. Then the suspect lives on. */
+/* Whether the free of a suspect's address is that of the older block, logged too late: another thread
+ * freed it, and at once. Then the suspect lives on. */
 static EP_INLINE bool
 ep_free_is_late(int32_t birth_thread, int64_t birth_ns, int32_t thread, int64_t time_ns)
 {
@@ -142,8 +143,8 @@ typedef struct ep_half_realloc {
     uint64_t address;
 } ep_half_realloc;
 
-/* A realloc failed. Whether the block that its realloc_free ended lives again: unless another thread was given the
- * address since then, which is the caller's to know. */
+/* A realloc failed. Whether the block that its realloc_free ended lives again: unless another thread
+ * was given the address since then, which is the caller's to know. */
 static inline bool
 ep_half_realloc_revives(ep_half_realloc *half, uint8_t domain, uint64_t address)
 {

@@ -77,7 +77,7 @@ ep_rows_number_of_site(ep_rows *rows, uint32_t site)
 
 /* ---- Calls --------------------------------------------------------------------------------------
  *
- * By the rules of pairing.h. A frame has the place of its call, and nothing is kept of a call that ended. */
+ * By the rules of pairing.h. A frame has the place of its call; nothing is kept of a call that ended. */
 
 typedef struct frame {
     int32_t key;
