@@ -9,8 +9,8 @@
 #include "os.h"
 
 static struct {
-    pthread_mutex_t lock;    /* taken after all others but those of texts and of the file. Nobody holds it at
-                              * a fork: who copies samples holds the engine's lock, and the helper thread
+    pthread_mutex_t lock;    /* taken after all others but those of texts and of files. Nobody holds it$
+                              * at a fork: who copies samples holds the engine's lock, and the helper thread
                               * has ended */
     ep_resident *samples;    /* room for EP_RESIDENT_MAX samples; mapped once, never unmapped */
     size_t count, touched;   /* touched: the largest count so far */
