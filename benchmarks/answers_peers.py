@@ -61,7 +61,7 @@ class Command:
 
 
 def module(*arguments: str) -> tuple[str, ...]:
-    """Give the arguments of Python for the module of a tool."""
+    """Return the arguments of Python for the module of a tool."""
     return ("-m", *arguments)
 
 
@@ -87,7 +87,7 @@ FILES = {"eventprof": "job.epr", "memray": "job.bin", "viztracer": "job.json"}
 
 
 def run(folder: Path, command: Command) -> tuple[float, float]:
-    """Give seconds of the processor and the MiB that the process held at most."""
+    """Return seconds of the processor and the MiB that the process held at most."""
     with (folder / "said").open("w+") as said:
         child = subprocess.Popen(
             [sys.executable, *command.arguments], cwd=folder, stdin=subprocess.DEVNULL,

@@ -29,7 +29,7 @@ def ask(what: str, **arguments: Any) -> Any:
 def compare(
     group: str, name: str, tools: list[str], rounds: int, units: int, every: dict[str, int]
 ) -> dict[str, Any]:
-    """Give samples of one workload under each tool, and the number of events of one unit."""
+    """Return samples of one workload under each tool, and the number of events of one unit."""
     import measure
     import tools as registry
     import workloads

@@ -54,7 +54,7 @@ def repeat(source: Path, target: Path, processes: int, without: list[str]) -> No
 
 
 def bytes_read() -> int:
-    """Give what this process read from files so far."""
+    """Return what this process read from files so far."""
     lines = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(lines["rchar"])
 

@@ -39,7 +39,7 @@ def resident(what):
 
 
 def measure(run):
-    """Give seconds of the processor and how many bytes more were resident."""
+    """Return seconds of the processor and how many bytes more were resident."""
     before = resident("VmRSS")
     try:
         Path("/proc/self/clear_refs").write_text("5")  # the peak is now

@@ -41,7 +41,7 @@ def choose(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def matches(name: str) -> bool:
-    """Tell whether a name is wanted."""
+    """Return whether a name is wanted."""
     return re.search(r"name \d*[02468]$", name) is not None
 
 

@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 def _added(results: Results, tool: str) -> float:
-    """Give the mean over the programs of the time over the bare program."""
+    """Return the mean over the programs of the time over the bare program."""
     return float(results["programs"]["mean_factor"][tool]["median"]) - 1
 
 
@@ -36,7 +36,7 @@ def _share(tool: str, other: str) -> Callable[[Results], float]:
 
 
 def _worst_share(tool: str, other: str) -> Callable[[Results], float]:
-    """Give the worst of the loops of allocations."""
+    """Return the worst of the loops of allocations."""
 
     def value(results: Results) -> float:
         return max(
@@ -57,7 +57,7 @@ def _rate(column: str, kinds: str) -> Callable[[Results], float]:
 
 
 def _frame(results: Results) -> float:
-    """Give ms for 10 M rows; a figure of fewer rows is scaled up."""
+    """Return ms for 10 M rows; a figure of fewer rows is scaled up."""
     tables = list(results["retrieve"]["tables"].values())[-1]["tables"]
     ten = tables["events, 10 columns"]
     return float(ten["pandas"]["again_seconds"]) * 1e3 * 1e7 / float(ten["rows"])

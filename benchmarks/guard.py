@@ -45,7 +45,7 @@ Counts = dict[str, float]
 
 
 class Skip(Exception):
-    """Says why nothing can be measured here."""
+    """Explains why nothing can be measured here."""
 
 
 # ---- Counting ----------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def count_core(directory: Path, build: Path) -> Counts:
 
 
 def count_extension(directory: Path, first_copy: int = 0) -> tuple[str, Counts]:
-    """Give the clock, on which the hooks' way depends, and the counts."""
+    """Return the clock, on which the hooks' way depends, and the counts."""
     command = [sys.executable, str(HERE / "instructions.py"), str(first_copy)]
     output, parts = count(command, directory, {})
     costs: dict[tuple[str, bool], list[float]] = {}
@@ -149,7 +149,7 @@ def compiler() -> str:
 
 
 def compare(counts: Counts, kept: Counts) -> list[str]:
-    """Give a line for each path that grew too much."""
+    """Return a line for each path that grew too much."""
     grown = []
     for path, now in counts.items():
         before = kept.get(path)
@@ -162,7 +162,7 @@ def compare(counts: Counts, kept: Counts) -> list[str]:
 
 
 def broken(counts: Counts) -> list[str]:
-    """Give a line for each path that needs more than it may, whatever it needed before."""
+    """Return a line for each path that needs more than it may, whatever it needed before."""
     limits = {path: float(limit) for path, limit in MAY_TAKE.items()}
     limits |= {
         path: counts[other] * times
@@ -184,7 +184,7 @@ def show(counts: Counts, kept: Counts) -> None:
 
 
 def measure(only: str | None, build: Path, kept: dict[str, Counts]) -> dict[str, Counts]:
-    """Give the counts by part. kept: what they are compared with."""
+    """Return the counts by part. kept: what they are compared with."""
     if shutil.which("valgrind") is None:
         raise Skip("no valgrind here (Debian: apt-get install valgrind)")
     result = {}

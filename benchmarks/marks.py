@@ -19,7 +19,7 @@ import eventprof
 
 
 def _loop(body: str, **names: Any) -> Callable[[int], float]:
-    """Give a function that runs `body` that many times and gives the ns of all runs together."""
+    """Return a function that runs `body` that many times and gives the ns of all runs together."""
     code = (
         "def run(count):\n"
         "    start = clock()\n"

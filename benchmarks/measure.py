@@ -47,7 +47,7 @@ def interleave(
 
 
 def ratio(samples: Samples, name: str, base: str) -> dict[str, float]:
-    """Give the ratio of `name` to `base`: of the minima, and quartiles of paired rounds."""
+    """Return the ratio of `name` to `base`: of the minima, and quartiles of paired rounds."""
     pairs = [
         (a, b)
         for a, b in zip(samples[name], samples[base], strict=True)

@@ -121,12 +121,12 @@ def run(folder: Path, tool: str, cold: bool) -> None:
 
 
 def _last_part(name: str | None) -> str:
-    """Give the function's own name: memray has qualified names since Python 3.11 only."""
+    """Return the function's own name: memray has qualified names since Python 3.11 only."""
     return (name or "?").rpartition(".")[2]
 
 
 def of_eventprof(folder: Path, cold: bool) -> tuple[int, Holders]:
-    """Give the peak and its holders."""
+    """Return the peak and its holders."""
     import eventprof
 
     run(folder, "eventprof", cold)
@@ -145,7 +145,7 @@ def of_eventprof(folder: Path, cold: bool) -> tuple[int, Holders]:
 
 
 def of_memray(folder: Path, cold: bool) -> tuple[int, Holders]:
-    """Give the peak and its holders."""
+    """Return the peak and its holders."""
     import memray
 
     run(folder, "memray", cold)
@@ -166,7 +166,7 @@ def in_order(names: list[tuple[str, str]], held: Holders) -> bool:
 
 
 def compare(name: str, cold: bool) -> tuple[bool, str]:
-    """Give whether both name the same holders in the same order, and a table of them."""
+    """Return whether both name the same holders in the same order, and a table of them."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         (folder / "job.py").write_text(PROGRAMS[name], encoding="utf-8")

@@ -99,7 +99,7 @@ def make(folder: Path, peers: str, files: Sequence[str]) -> dict[str, tuple[floa
 
 @contextlib.contextmanager
 def address(peers: str, page: Path) -> Iterator[str]:
-    """Give where a file is shown; VizTracer's by its server."""
+    """Return where a file is shown; VizTracer's by its server."""
     if page.suffix != ".json":
         yield page.resolve().as_uri()
         return

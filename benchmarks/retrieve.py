@@ -59,7 +59,7 @@ def _best(run: Callable[[], object], repeats: int) -> float:
 
 
 def load(count: int) -> Callable[[], None]:
-    """Give a program of calls and allocations with about `count` events."""
+    """Return a program of calls and allocations with about `count` events."""
 
     def leaf(n: int) -> object:
         return [n, len("x")]

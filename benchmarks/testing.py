@@ -61,7 +61,7 @@ _PLUGINS = {"memray": "pytest_memray.plugin", "benchmark": "pytest_benchmark.plu
 
 
 def seconds(way: tuple[str, str, str, list[str]], tests: int) -> float | None:
-    """Give the processor time of a run; None where the plugin is not there."""
+    """Return the processor time of a run; None where the plugin is not there."""
     mark, fixture, call, given = way
     options = [_PLUGINS.get(each, each) for each in given]
     with tempfile.TemporaryDirectory() as folder:

@@ -58,7 +58,7 @@ attributes: dict[str, list[tuple[str, str, str]]] = {}
 
 
 def section(text, title):
-    """Give a section of a docstring as a match: 1 is what it says."""
+    """Return a section of a docstring as a match: 1 is what it says."""
     return re.search(rf"^{title}\n-+\n((?:.*\n?)*?)(?=^\S.*\n-+\n|\Z)", text, re.MULTILINE)
 
 

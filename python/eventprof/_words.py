@@ -11,7 +11,7 @@ class EventsLostWarning(UserWarning):
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """Give the end of an error message: the known word that is most similar, if any is similar."""
+    """Return the end of an error message: the most similar known word, if any is similar."""
     if not isinstance(word, str):
         return ""
     import difflib  # imported here: only needed for an error
@@ -75,7 +75,7 @@ def escaped(text: str) -> str:
 
 
 def plural(count: int, what: str) -> str:
-    """Give a count of something, in the plural if it is not 1."""
+    """Return a count of something, in the plural if it is not 1."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
@@ -85,7 +85,7 @@ def _three_digits(value: float) -> str:
 
 
 def show_ns(ns: int) -> str:
-    """Give a duration as text, with three digits and a unit that fits."""
+    """Return a duration as text, with three digits and a unit that fits."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if ns >= size:
             return f"{_three_digits(ns / size)} {unit}"
@@ -93,7 +93,7 @@ def show_ns(ns: int) -> str:
 
 
 def show_bytes(size: int) -> str:
-    """Give a size as text, with three digits and a unit that fits."""
+    """Return a size as text, with three digits and a unit that fits."""
     for unit, bytes_each in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if size >= bytes_each:
             return f"{_three_digits(size / bytes_each)} {unit}"

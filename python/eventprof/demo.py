@@ -71,7 +71,7 @@ def job(paths: list[Path]) -> int:
 
 
 def _make_visible(function: Callable[..., object]) -> None:
-    """Give the program's code a file outside of this package, whose own code is never recorded."""
+    """Move the program's code to a file outside of this package, whose code is never recorded."""
 
     def moved(code: CodeType) -> CodeType:
         constants = tuple(moved(c) if isinstance(c, CodeType) else c for c in code.co_consts)
@@ -159,7 +159,7 @@ def _file(path: str) -> str:
 
 
 def _where(function: Any) -> str:
-    """Give the place of a row of functions."""
+    """Return the place of a row of functions."""
     if function.file is None or function.line is None:
         return function.module or ""
     return f"{_file(function.file)}:{function.line}"
@@ -188,7 +188,7 @@ def _bins(times: NDArray[np.int64], length: int, count: int) -> NDArray[np.int64
 
 
 def _live(events: Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give the times of allocations and frees, and how many bytes were alive after each."""
+    """Return the times of allocations and frees, and how many bytes were alive after each."""
     words = events.categories("event")
     sign = np.zeros(len(words), np.int64)
     for word in ("malloc", "calloc", "realloc"):
@@ -250,7 +250,7 @@ def _show_moment(trace: Trace) -> None:
 
 
 def _command() -> str:
-    """Give what starts this environment's ``eventprof`` from a shell."""
+    """Return what starts this environment's ``eventprof`` from a shell."""
     script = Path(sys.executable).with_name("eventprof")
     if not script.exists():
         return f"{shlex.quote(sys.executable)} -m eventprof"

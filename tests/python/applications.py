@@ -389,7 +389,7 @@ TEXT = (
 
 
 def section(directory: Path) -> list[str]:
-    """Give the part of doc/regression.rst about applications."""
+    """Return the part of doc/regression.rst about applications."""
     results = [json.loads(path.read_text()) for path in sorted(directory.glob("*.json"))]
     pythons = sorted(
         {r["python"] for r in results}, key=lambda text: [int(n) for n in re.findall(r"\d+", text)]

@@ -28,7 +28,7 @@ WIDTHS = (24, 60)  # of the last two
 
 
 def table(name):
-    """Give a table's columns as reStructuredText."""
+    """Return a table's columns as reStructuredText."""
     rows = []
     for of in described(name):
         text = re.sub(r"\brow of (\w+)", r"row of ``\1``", of.meaning) + of.more
@@ -51,7 +51,7 @@ def table(name):
 
 
 def written(page, text):
-    """Give a page's text with its tables as they are now."""
+    """Return a page's text with its tables as they are now."""
     for head, name in PAGES[page].items():
         at = text.index(head) + len(head)
         old = re.compile(r"^=+  .*\n(?:.*\n)*?=+  .*\n(?:.*\n)*?=+  .*\n", re.MULTILINE)

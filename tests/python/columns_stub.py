@@ -26,7 +26,7 @@ PARTS = {
 
 
 def columns():
-    """Give {table: {column: type}} of columns.def, with the columns that no table shows."""
+    """Return {table: {column: type}} of columns.def, with the columns that no table shows."""
     text = re.sub(r"/\*.*?\*/", "", ROWS.read_text(encoding="utf-8"), flags=re.DOTALL)
     found = {}
     row = re.compile(
@@ -39,7 +39,7 @@ def columns():
 
 
 def by_type(table):
-    """Give {type: [column]} of a table, types in order of their first column."""
+    """Return {type: [column]} of a table, types in order of their first column."""
     found = {}
     for name, kind in columns()[table].items():
         found.setdefault(kind, []).append(name)
@@ -47,12 +47,12 @@ def by_type(table):
 
 
 def alias(table, kind):
-    """Give the stub's name for the columns of a type."""
+    """Return the stub's name for the columns of a type."""
     return f"_{table.capitalize()}{kind.capitalize()}"
 
 
 def parts():
-    """Give the two parts of the stub."""
+    """Return the two parts of the stub."""
     names = methods = ""
     for table in METHODS:
         for kind, listed in by_type(table).items():
@@ -68,7 +68,7 @@ def parts():
 
 
 def written(text):
-    """Give the stub's text as it must be now."""
+    """Return the stub's text as it must be now."""
     for part, content in parts().items():
         begin, end = PARTS[part]
         before, rest = text.split(begin)

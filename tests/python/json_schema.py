@@ -56,7 +56,7 @@ def conform(value, schema=SCHEMA, root=SCHEMA, at="$"):
 
 
 def fits(value, schema, root):
-    """Say whether a value conforms."""
+    """Return whether a value conforms."""
     try:
         conform(value, schema, root)
     except AssertionError:

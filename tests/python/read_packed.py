@@ -12,7 +12,7 @@ ADDRESS = (1 << 47) - 1
 
 
 def unpack(packed, ticks, count, kinds):
-    """Give the words of a chunk.
+    """Return the words of a chunk.
 
     packed: the bytes after the header; ticks: of `opened`; kinds: (words, form, pairing, domain) by kind.
     """

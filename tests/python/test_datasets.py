@@ -102,7 +102,7 @@ def open_with(engine, path):
 
 
 def keyed(table, key, names):
-    """Give rows by the texts that identify them; those of one key are added."""
+    """Return rows by the texts that identify them; those of one key are added."""
     found = defaultdict(Counter)
     columns = [table[name].tolist() for name in key]
     figures = [np.ma.filled(table[name], 0).tolist() for name in names]

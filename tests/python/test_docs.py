@@ -124,7 +124,7 @@ def test_the_examples_of_docstrings_run(name, tmp_path, monkeypatch):
 
 
 def blocks(text):
-    """Give (language, caption, lines) of each block that is run."""
+    """Yield (language, caption, lines) of each block that is run."""
     for _, language, options, body in BLOCK.findall(text):
         if language in ("console", "python") and ":class: not-run" not in options:
             caption = re.search(r":caption: (\S+)", options)
@@ -224,7 +224,7 @@ def test_what_one_types_in_place_of_other_tools_works(shell):
 
 
 def shown_commands(text):
-    """Give the words of each command of eventprof that stands on a line of its own."""
+    """Yield the words of each command of eventprof that stands on a line of its own."""
     for line in re.findall(r"^ +(?:\$ )?(?:[A-Z_]+=\S+ )*(eventprof [a-z].*)$", text, re.MULTILINE):
         words = shlex.split(line, comments=True)
         if words[1] in cli.VERBS and "VERB" not in words:

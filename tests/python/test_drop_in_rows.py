@@ -87,7 +87,7 @@ class Stream:
             self._put(f"REALLOC_{domain}", thread, where, address, size)
 
     def trace(self):
-        """Give the stream as a trace of the core."""
+        """Return the stream as a trace of the core."""
 
         def packed(form, values):
             return struct.pack(f"={len(values)}{form}", *values)
@@ -119,7 +119,7 @@ class Stream:
 
 
 def places_of(stream):
-    """Give each row a site or, of an end without a call, a function: ("site", 3), ("name", 1)."""
+    """Find each row's site or, of an end without a call, a function: ("site", 3), ("name", 1)."""
     first = {each: i for i, each in reversed(list(enumerate(stream.functions)))}
     texts = [first[each] for each in stream.functions]
     stacks = {0: [], 1: [], 2: []}
@@ -140,7 +140,7 @@ def places_of(stream):
 
 
 def changes_of(stream):
-    """Give the bytes that each row adds to what lives."""
+    """Yield the bytes that each row adds to what lives."""
     live, moving = {}, {}
     for time, kind, thread, _, address, size in stream.rows:
         if KINDS[kind][4] == "call":
@@ -168,7 +168,7 @@ def changes_of(stream):
 
 
 def expected(stream):
-    """Give the rows of the dataframe."""
+    """Yield the rows of the dataframe."""
     functions = stream.functions
 
     def shown(function):
@@ -194,7 +194,7 @@ def expected(stream):
 
 
 def rows_of(result):
-    """Give what `frame` gave as rows."""
+    """Return what `frame` gave as rows."""
     time, event, value1, value2, first_line, line, *codes, names, files, lost = result
     assert lost == 0
     files = [text for text, _ in files]

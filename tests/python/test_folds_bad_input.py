@@ -46,7 +46,7 @@ def down(depth):
 
 
 def ask(path, *verb):
-    """Give what a verb printed, and the KiB that its process held at most."""
+    """Return what a verb printed, and the KiB that its process held at most."""
     done = subprocess.run(
         [sys.executable, "-c", READ, str(path), *verb],
         capture_output=True, text=True, timeout=600, check=True,

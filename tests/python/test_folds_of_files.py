@@ -67,7 +67,7 @@ def wait_until_gone(workers):
 
 
 def answers(core):
-    """Give everything that a pass over a file tells."""
+    """Return everything that a pass over a file tells."""
     found = core.tree(0, True, True)
     names = "nodes", "leaves", "places", "bins", "threads", "lengths"
     parts = {name: found.pop(name) for name in names}

@@ -28,7 +28,7 @@ EVENTS = [
 
 
 def streams(page):
-    """Give the streams of the example in a page of doc/, in their order."""
+    """Return the streams of the example in a page of doc/, in their order."""
     _, _, text = (DOC / page).read_text(encoding="utf-8").partition("*Example.* Site 3 calls")
     _, table, *_ = re.split(r"^=+ +=+ +=+\n(?:stream .*\n=+ +=+ +=+\n)?", text, flags=re.MULTILINE)
     found: dict[str, bytes] = {}

@@ -25,7 +25,7 @@ ROUNDS = 12
 
 
 def lists(table):
-    """Give a table's columns as lists; None where unknown."""
+    """Return a table's columns as lists; None where unknown."""
     return {name: table._column(name).items() for name in table.columns}
 
 
@@ -34,7 +34,7 @@ def line_here():
 
 
 def round_trips(trace, tmp_path):
-    """Give the trace, and the same saved and opened."""
+    """Return the trace, and the same saved and opened."""
     path = tmp_path / "saved.epr"
     trace.save(path, force=True)
     return [trace, eventprof.open(path)]

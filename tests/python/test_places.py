@@ -84,7 +84,7 @@ main(int count, char **words)
 
 
 def example(heading, place, comment="/*"):
-    """Give the lines that the page's example adds to a file: what follows its name in a comment.
+    """Return the lines that the page's example adds to a file: what follows its name in a comment.
 
     Of a diff, the lines that are added.
     """
@@ -110,7 +110,7 @@ def insert_after(path, pattern, text):
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """Give a copy of the tree with the examples of a kind, a column and a source, built and installed."""
+    """Return a copy of the tree with the examples of a kind, a column and a source, installed."""
     if not MESON.exists():
         pytest.skip("this environment has no meson")
     tree = tmp_path_factory.mktemp("places") / "tree"

@@ -42,7 +42,7 @@ PHRASES = {
 
 @functools.cache
 def words_of(path: pathlib.Path) -> str:
-    """Give the text with its lines joined, without the marks that comments begin with."""
+    """Return the text with its lines joined, without the marks that comments begin with."""
     text = path.read_text(encoding="utf-8")
     return re.sub(r"\s*\n\s*(?:\*(?!/)|#|//)?\s*", " ", text)
 

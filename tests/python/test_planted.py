@@ -123,7 +123,7 @@ def git(folder, *arguments):
 
 
 def changed_line(folder):
-    """Give the number of the first line that the last commit has changed or added."""
+    """Return the number of the first line that the last commit has changed or added."""
     (first, *_) = re.findall(r"^@@ -\S+ \+(\d+)", git(folder, "show", "-U0", "HEAD"), re.M)
     return int(first)
 

@@ -19,7 +19,7 @@ OUTPUT_OF = (3, 13)
 
 
 def blocks(language):
-    """Give the code blocks of one language."""
+    """Return the code blocks of one language."""
     text = README.read_text(encoding="utf-8")
     found = re.findall(rf"^\.\. code-block:: {language}\n\n((?:    .*\n|\n)+)", text, re.MULTILINE)
     return [textwrap.dedent(block).strip("\n") for block in found]

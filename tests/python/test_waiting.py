@@ -54,7 +54,7 @@ def test_a_call_waits_while_other_threads_hold_the_lock():
 
 
 def share_of_waiting():
-    """Give the part of each of two CPU-bound threads' time in which it waited for the lock."""
+    """Return the part of each of two CPU-bound threads' time in which it waited for the lock."""
 
     def work(until):
         count = 0

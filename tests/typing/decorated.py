@@ -9,7 +9,7 @@ import eventprof
 
 @eventprof.record()
 def area(width: int, height: int = 1) -> float:
-    """Give a product."""
+    """Return a product."""
     return float(width * height)
 
 
@@ -18,19 +18,19 @@ class Shape:
 
     @eventprof.record(memory=False)
     def scaled(self, factor: int) -> str:
-        """Give a text."""
+        """Return a text."""
         return "*" * factor
 
 
 @eventprof.record
 def bare(width: int, height: int = 1) -> float:
-    """Give a product."""
+    """Return a product."""
     return float(width * height)
 
 
 @eventprof.count
 def counted(width: int) -> float:
-    """Give a number."""
+    """Return a number."""
     return float(width)
 
 

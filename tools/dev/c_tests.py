@@ -168,5 +168,5 @@ EMPTY = "int main(void) { return 0; }\n"
 
 
 def test(folder: Path) -> list[str]:
-    """Give the arguments of meson that run what is compiled."""
+    """Return the arguments of meson that run what is compiled."""
     return ["test", "-C", str(folder), "--no-rebuild", "--print-errorlogs"]

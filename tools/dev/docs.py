@@ -8,7 +8,7 @@ from dev.results import Results
 
 
 def sphinx(python: Python) -> list[str]:
-    """Give the command that makes the pages anew; a warning is a failure."""
+    """Return the command that makes the pages anew; a warning is a failure."""
     # Files of an earlier build would hide warnings.
     shell.remove(shell.BUILD / "doc")
     options = [

@@ -23,7 +23,7 @@ TESTS = shell.ROOT / "tests" / "python"
 
 
 def requirements(project: dict[str, dict], sets: tuple[str, ...]) -> str:  # type: ignore[type-arg]
-    """Give lines for pip.
+    """Return lines for pip.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def ensure_venv(
 
 
 def fingerprint(root: Path, sources: tuple[str, ...] = SOURCES) -> str:
-    """Give a text that changes when a file of the package does: its name, size or time."""
+    """Return a text that changes when a file of the package does: its name, size or time."""
     lines = []
     for source in sources:
         top = root / source

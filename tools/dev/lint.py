@@ -26,7 +26,7 @@ COLUMNS = 108
 
 
 def c_files(root: Path, *endings: str) -> list[str]:
-    """Give the paths of the C files with one of these endings, from the root."""
+    """Return the paths of the C files with one of these endings, from the root."""
     paths = (path for folder in C_FOLDERS for path in (root / folder).rglob("*"))
     return sorted(
         str(path.relative_to(root)) for path in paths if path.suffix in endings and path.is_file()

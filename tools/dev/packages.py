@@ -35,7 +35,7 @@ WITHOUT = {
 
 
 def compiler() -> list[str]:
-    """Give the compiler, which may have arguments in $CC."""
+    """Return the compiler, which may have arguments in $CC."""
     return os.environ.get("CC", "").split() or ["cc"]
 
 
@@ -175,7 +175,7 @@ class Packages:
             self.no_wishes.touch()  # so that it is not tried again at each start
 
     def name_missing(self) -> None:
-        """Say what to type where apt-get needs a password."""
+        """Report what to type where apt-get needs a password."""
         wishes = " ".join(self.wish)
         if not self.need:
             shell.note(f"not here, and not needed: {wishes} (sudo apt-get install {wishes})")
@@ -193,7 +193,7 @@ def errors_of(log: str, most: int = 5) -> list[str]:
 
 
 def to_type(packages: list[str], *, with_sudo: bool) -> str:
-    """Give the command that a user types to install packages."""
+    """Return the command that a user types to install packages."""
     command = f"apt-get update && apt-get install -y --no-install-recommends {' '.join(packages)}"
     return f"{'sudo sh' if with_sudo else 'su'} -c {shlex.quote(command)}"
 

@@ -23,13 +23,13 @@ NOTHING_RAN = 5  # pytest's exit code
 
 
 def halves() -> list[list[Path]]:
-    """Give the test files in two lists that take about as long."""
+    """Return the test files in two lists that take about as long."""
     files = sorted(TESTS.rglob("test_*.py"), key=lambda path: path.stat().st_size)
     return [files[0::2], files[1::2]]
 
 
 def pytest_on(python: Python, name: str, turn: str, rest: list[str]) -> Command:
-    """Give the command that runs pytest, with a cache and a report by this name."""
+    """Return the command that runs pytest, with a cache and a report by this name."""
     # What hangs in C hears no Python handler of a signal: an abort has faulthandler show every
     # thread.
     limit = ["timeout", "--foreground", "--signal=ABRT", str(LIMIT_SECONDS)]

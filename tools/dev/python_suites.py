@@ -48,7 +48,7 @@ class PythonSuites:
     newest: str = ""  # which has the tests that do not depend on the interpreter
 
     def job(self, python: Python, turn: int) -> list[str]:
-        """Give the command that runs pytest on a CPython."""
+        """Return the command that runs pytest on a CPython."""
         runner = " ".join(python.runner)
         whole = "all" if python.name == self.newest else "no-newest"
         part = "files" if self.files else "quick" if self.quick else whole
@@ -205,7 +205,7 @@ class PythonSuites:
             self.count(python, 1, 2)
 
     def report(self, found: Results, chosen: list[Python]) -> None:
-        """Say what came of each interpreter, and add it up."""
+        """Report what came of each interpreter, and add it up."""
         full = {python.name: python.full for python in chosen} | {"pypy": "PyPy"}
         for name, text in full.items():
             if name not in self.counts:

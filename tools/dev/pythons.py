@@ -74,13 +74,13 @@ class Python:
         return [f"python{of}-dev"] * (not self.headers) + [f"python{of}-venv"] * (not self.venvs)
 
     def within(self, *command: str | Path) -> Command:
-        """Give a command with its environment first on PATH, wherever that is."""
+        """Return a command with its environment first on PATH, wherever that is."""
         change = 'PATH=$1/bin:$PATH; export PATH; shift; exec "$@"'
         return [*self.runner, "sh", "-c", change, "sh", self.venv, *command]
 
 
 def minor(name: str) -> str:
-    """Give the X.Y of a name: 3.11 of 3.11 and of 3.11.2, and 3.13t of 3.13.5t."""
+    """Return the X.Y of a name: 3.11 of 3.11 and of 3.11.2, and 3.13t of 3.13.5t."""
     parts = re.fullmatch(r"([0-9]+\.[0-9]+)(\.[^t]*)?(t?)", name)
     return name if parts is None else parts[1] + parts[3]
 
@@ -91,7 +91,7 @@ def is_tested(name: str) -> bool:
 
 
 def by_version(text: str) -> list[tuple[int, str]]:
-    """Give a key that sorts 3.9 before 3.11."""
+    """Return a key that sorts 3.9 before 3.11."""
     return [
         (int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", text)
     ]
@@ -107,7 +107,7 @@ def probe(command: str) -> Python | None:
 
 
 def on_path(names: Iterable[str]) -> Iterator[str]:
-    """Give each program of these names on PATH."""
+    """Yield each program of these names on PATH."""
     for name in names:
         for folder in os.environ["PATH"].split(os.pathsep):
             path = os.path.join(folder or ".", name)
@@ -117,12 +117,12 @@ def on_path(names: Iterable[str]) -> Iterator[str]:
 
 
 def pyenv_versions() -> Path:
-    """Give the folder of pyenv's interpreters."""
+    """Return the folder of pyenv's interpreters."""
     return Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
 
 
 def candidates() -> Iterator[str]:
-    """Give what may be a CPython: of pyenv, fetched, and on PATH."""
+    """Yield what may be a CPython: of pyenv, fetched, and on PATH."""
     for folder, pattern in ((pyenv_versions(), "3.*"), (shell.BUILD / "pythons", "*")):
         yield from map(str, sorted(folder.glob(f"{pattern}/bin/python3")))
     names = ["python3", "python"]
@@ -154,19 +154,19 @@ class Pythons:
             self.found.setdefault(python.full, replace(python, name=python.full))
 
     def named(self, name: str) -> str:
-        """Give the name in `found`, which is 3.13 for 3.13.5 if that is the newest 3.13."""
+        """Return the name in `found`, which is 3.13 for 3.13.5 if that is the newest 3.13."""
         newest = self.found.get(minor(name))
         if name not in self.found and newest is not None and newest.full == name:
             return newest.name
         return name
 
     def beside(self, version: str) -> list[str]:
-        """Give the releases of an X.Y beside the newest, oldest first."""
+        """Return the releases of an X.Y beside the newest, oldest first."""
         others = [name for name in self.found if name != version and minor(name) == version]
         return sorted(others, key=by_version)
 
     def newest(self) -> str | None:
-        """Give the newest that is tested, else the newest that is here."""
+        """Return the newest that is tested, else the newest that is here."""
         for version in sorted(TESTED, key=by_version, reverse=True):
             if version in self.found:
                 return version
@@ -175,7 +175,7 @@ class Pythons:
         return max(names, key=by_version, default=None)
 
     def choose(self, wanted: str | None) -> Python:
-        """Give the one that is asked for, or the newest."""
+        """Return the one that is asked for, or the newest."""
         version = self.named(wanted) if wanted else self.newest()
         if version is None:
             shell.die(f"no CPython of 3.11 or later {NOT_FOUND}")
@@ -225,7 +225,7 @@ def find(among: Iterable[str] | None = None) -> Pythons:
 
 
 def asked_again(python: Python) -> Python:
-    """Give one as it is now, after packages were installed."""
+    """Return one as it is now, after packages were installed."""
     now = probe(python.path)
     return python if now is None else replace(python, headers=now.headers, venvs=now.venvs)
 

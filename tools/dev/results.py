@@ -19,7 +19,7 @@ STARTED = time.monotonic()
 
 
 def elapsed() -> int:
-    """Give the whole seconds since ./dev was started."""
+    """Return the whole seconds since ./dev was started."""
     return int(time.monotonic() - STARTED)
 
 
@@ -96,7 +96,7 @@ Suites = dict[str, dict[str, Any]]
 
 
 def read_suites(log: Path) -> Suites:
-    """Give what meson wrote of each suite."""
+    """Return what meson wrote of each suite."""
     with open(log, encoding="utf-8") as lines:
         return {suite["name"]: suite for suite in map(json.loads, lines)}
 
@@ -160,7 +160,7 @@ def join_reports(parts: list[Path], to: Path) -> None:
 
 
 def outcomes(report: Path) -> dict[str, int]:
-    """Give for each test the worst of its outcomes: those of its set-up and tear-down, too."""
+    """Return for each test the worst of its outcomes: those of its set-up and tear-down, too."""
     found: dict[str, int] = {}
     for case in tree.parse(report).iter("testcase"):
         name = case.get("classname", "") + "::" + case.get("name", "")

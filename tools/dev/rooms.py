@@ -94,7 +94,7 @@ class Import(NamedTuple):
 
 
 def room_of(path: Path) -> str:
-    """Give the room of a file, by its path from the package's folder."""
+    """Return the room of a file, by its path from the package's folder."""
     return path.parts[0] if len(path.parts) > 1 else path.stem
 
 
@@ -155,7 +155,7 @@ def all_imports(package: Path) -> list[Import]:
 
 
 def upward(package: Path, rooms: tuple[Room, ...] = ROOMS, left: frozenset[str] = LEFT) -> str:
-    """Say which imports the table does not allow; empty: none."""
+    """Report which imports the table does not allow; empty: none."""
     wrong: list[str] = []
     used: set[str] = set()
     below = {room.name: room.below for room in rooms}
@@ -177,7 +177,7 @@ def upward(package: Path, rooms: tuple[Room, ...] = ROOMS, left: frozenset[str] 
 
 
 def circle(package: Path) -> str:
-    """Give one circle of modules that import each other when they are loaded; empty: none."""
+    """Return one circle of modules that import each other when they are loaded; empty: none."""
     edges: dict[str, list[str]] = {}
     for found in all_imports(package):
         module = ".".join(found.path.with_suffix("").parts).removesuffix(".__init__")
@@ -208,17 +208,17 @@ def _circle_from(
 
 
 def line_of_readme(room: Room) -> str:
-    """Give how the line of a room's README begins that says what it may import."""
+    """Return how the line of a room's README begins that says what it may import."""
     return f"May import: {', '.join(room.below) or 'no other room'}."
 
 
 def row_of_map(room: Room) -> str:
-    """Give the row of a room in doc/architecture.rst."""
+    """Return the row of a room in doc/architecture.rst."""
     return f"{f'``{room.name}/``':<16}{room.sentence}"
 
 
 def described(root: Path, rooms: tuple[Room, ...] = ROOMS) -> str:
-    """Say where the READMEs of the rooms and the map differ from the table; empty: nowhere."""
+    """Report where the READMEs of the rooms and the map differ from the table; empty: nowhere."""
     folders = [room for room in rooms if (root / PACKAGE / room.name).is_dir()]
     wrong = []
     for room in folders:

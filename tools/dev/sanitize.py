@@ -29,7 +29,7 @@ ADDRESS = "detect_leaks=0:abort_on_error=1:handle_segv=0:allocator_may_return_nu
 
 
 def pytest_command(name: str) -> list[str]:
-    """Give pytest with the settings of the checkout, and a cache by this name."""
+    """Return pytest with the settings of the checkout, and a cache by this name."""
     root = shell.ROOT
     cache = f"cache_dir={shell.BUILD}/pytest_cache-{name}"
     return [
@@ -46,7 +46,7 @@ def pytest_command(name: str) -> list[str]:
 
 
 def count_reports(text: str) -> tuple[int, int]:
-    """Give how many reports of the thread sanitizer have a frame of ours, and how many there are.
+    """Return how many reports of the thread sanitizer have a frame of ours, and how many there are.
 
     A report: from its WARNING to its SUMMARY, with the sources' paths in it.
     """

@@ -67,7 +67,7 @@ def die(text: str) -> NoReturn:
 
 
 def usage() -> str:
-    """Give what ``./dev help`` prints."""
+    """Return what ``./dev help`` prints."""
     return (Path(__file__).parent / "usage.txt").read_text(encoding="utf-8")
 
 
@@ -85,7 +85,7 @@ def no_arguments(verb: str, arguments: list[str]) -> None:
 
 
 def seconds(verb: str, text: str) -> int:
-    """Give a number of seconds from the command line."""
+    """Return a number of seconds from the command line."""
     if re.fullmatch(r"[1-9][0-9]*", text) is None:
         misuse(f"{verb}: {text}?")
     return int(text)
@@ -202,7 +202,7 @@ def put_first(folder: Path) -> None:
 
 
 def read(path: Path) -> str:
-    """Give the text of a stamp, or '' if there is none."""
+    """Return the text of a stamp, or '' if there is none."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError:

@@ -129,7 +129,7 @@ def _metadata(trace: Trace) -> bytes:
 
 
 def pack(trace: Trace) -> list[bytes]:
-    """Give the bytes of an archive, in pieces."""
+    """Return the bytes of an archive, in pieces."""
     data = trace._data
     writer = _Writer()
     start = data.start

@@ -60,7 +60,7 @@ _KINDS: tuple[tuple[int, str, str, int, str, None, str, str, str], ...] = (
 
 
 def kind_table() -> list[tuple[int, str, str, int, str, str | None, str, str, str]]:
-    """Give the kinds: number, name, word, legacy, form, domain, pairing, group, meaning."""
+    """Return the kinds: number, name, word, legacy, form, domain, pairing, group, meaning."""
     return list(_KINDS)
 
 

@@ -100,7 +100,7 @@ class _Names:
         self._modules: dict[str, str] | None = None
 
     def row(self, what: Any) -> int:
-        """Give the row of a code object or builtin."""
+        """Return the row of a code object or builtin."""
         found = self._rows.get(id(what))
         if found is None:
             found = self._rows[id(what)] = len(self._functions)
@@ -137,7 +137,7 @@ class _Names:
 
 
 def _line(code: Any, offset: int) -> int:
-    """Give the line of an instruction; -1: unknown."""
+    """Return the line of an instruction; -1: unknown."""
     if not isinstance(code, CodeType):
         return -1
     known = logs.code_of(code)
@@ -150,7 +150,7 @@ def _line(code: Any, offset: int) -> int:
 
 
 def _nanoseconds(start: logs.Anchor, end: logs.Anchor) -> tuple[Callable[[int], int], float]:
-    """Give a function from ticks to ns since the start, and the number of ticks a second."""
+    """Return a function from ticks to ns since the start, and the number of ticks a second."""
     ticks, ns = end.ticks - start.ticks, end.monotonic_ns - start.monotonic_ns
     if ticks <= 0 or ns <= 0:
         return lambda at: 0, 1e9

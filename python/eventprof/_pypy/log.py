@@ -62,7 +62,7 @@ class Anchor(NamedTuple):
 
 
 def _counter() -> Callable[[], int] | None:
-    """Give a function that reads the processor's counter, if it is reliable: 8 ns, not 40."""
+    """Return a function that reads the processor's counter, if it is reliable: 8 ns, not 40."""
     try:
         import __pypy__
 
@@ -79,7 +79,7 @@ def _counter() -> Callable[[], int] | None:
 
 
 def clock(wanted: str) -> Clock:
-    """Give the clock that was asked for."""
+    """Return the clock that was asked for."""
     read = _counter() if wanted != "monotonic" else None
     if read is not None:
         return Clock("counter", read)
@@ -234,7 +234,7 @@ def _hook(log: ThreadLog, session: Session) -> Hook:
 
 
 def _both(own: Hook, log: ThreadLog, previous: Hook) -> Hook:
-    """Give a hook that also calls the hook that was there before."""
+    """Return a hook that also calls the hook that was there before."""
     other = _log_of(previous)
 
     def hook(frame: FrameType, event: str, arg: Any) -> None:
@@ -247,7 +247,7 @@ def _both(own: Hook, log: ThreadLog, previous: Hook) -> Hook:
 
 
 def _alive(hook: Hook | None) -> Hook | None:
-    """Give the hook to restore: one of ours only if its recorder still runs."""
+    """Return the hook to restore: one of ours only if its recorder still runs."""
     while (log := _log_of(hook)) is not None and not log.session.running:
         hook = log.previous
     return hook
@@ -285,7 +285,7 @@ _codes: dict[int, tuple[CodeType, Code]] = {}
 
 
 def code_of(what: CodeType) -> Code:
-    """Give the facts of a code object."""
+    """Return the facts of a code object."""
     found = _codes.get(id(what))
     if found is None or found[0] is not what:
         found = _codes[id(what)] = what, Code(what)
@@ -443,7 +443,7 @@ class Session:
             sys.setprofile(log.hook)
 
     def _open_calls(self, frame: FrameType | None = None) -> list[Open]:
-        """Give the open calls of this thread, eventprof's own frames included."""
+        """Return the open calls of this thread, eventprof's own frames included."""
         codes: list[CodeType] = []
         frame = frame or sys._getframe(1)
         while frame is not None and self.want_calls:
@@ -497,7 +497,7 @@ class Session:
         self._name_threads()
 
     def _thread_hook(self, before: Hook | None) -> Hook:
-        """Give the first hook of a new thread: it makes a log, and installs that log's hook."""
+        """Return the first hook of a new thread: it makes a log, and installs that log's hook."""
 
         def hook(frame: FrameType, event: str, arg: Any) -> None:
             previous = before
@@ -568,7 +568,7 @@ class Session:
         log.raised = stack.raised
 
     def count_recorded(self) -> int:
-        """Give the approximate number of kept events."""
+        """Return the approximate number of kept events."""
         return len(self.chunks) * CHUNK + sum(log.next for log in self.logs)
 
     def capture(self) -> Capture:

@@ -89,5 +89,5 @@ def label(**labels: object) -> Label:
 
 
 def records_labels() -> bool:
-    """Say that nothing is recorded."""
+    """Report that nothing is recorded."""
     return False

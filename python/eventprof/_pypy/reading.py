@@ -109,7 +109,7 @@ def open(path: str | os.PathLike[str], *, follow: bool = False) -> Trace:
 
 
 def _sections(content: bytes, source: str) -> tuple[list[tuple[int, int, int, bytes]], str]:
-    """Give (type, items, allocator events, raw bytes) of each, and what is missing."""
+    """Return (type, items, allocator events, raw bytes) of each, and what is missing."""
     major, minor = struct.unpack_from("<HH", content, 12)
     if zlib.crc32(content[:60]) != struct.unpack_from("<I", content, 60)[0]:
         raise FormatError(f"{source}: its header's checksum is wrong (offset 60)")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def text(trace: Trace, limit: int = 15) -> str:
-    """Give the page.
+    """Return the page.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def text(trace: Trace, limit: int = 15) -> str:
 
 
 def functions(trace: Trace, limit: int) -> list[str]:
-    """Give lines of the functions with the most time of their own."""
+    """Return lines of the functions with the most time of their own."""
     rows = sorted(trace.functions, key=lambda row: row.self, reverse=True)[:limit]
     lines = [f"{'calls':>12} {'self':>9} {'total':>9}  function"]
     for row in rows:

@@ -82,7 +82,7 @@ class Stats(NamedTuple):
 
 
 def stats_snapshot() -> Stats | None:
-    """Give the compiler's counters.
+    """Return the compiler's counters.
 
     Returns
     -------
@@ -153,7 +153,7 @@ class Listener:
         self.begin()
 
     def stats(self) -> Stats | None:
-        """Give the counts of the window; None if there was nothing to count."""
+        """Return the counts of the window; None if there was nothing to count."""
         last = self._last if self._ended else stats_snapshot() if self.jit else None
         if last is None:
             return None
@@ -175,7 +175,7 @@ class Listener:
         self._happenings.append((ticks, ident, event, code, details))
 
     def told(self) -> list[Happening]:
-        """Give the events so far."""
+        """Return the events so far."""
         return [
             Happening(ticks, ident, event, code, _line(code, details), details)
             for ticks, ident, event, code, details in list(self._happenings)

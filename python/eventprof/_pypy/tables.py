@@ -14,7 +14,7 @@ from ..tables.plain_table import PlainTable, shorten
 
 
 def numpy() -> Any:
-    """Give NumPy, or None where there is none."""
+    """Return NumPy, or None where there is none."""
     try:
         import numpy
     except ImportError:
@@ -70,13 +70,13 @@ class Column:
         return self.kind
 
     def values(self) -> list[Any]:
-        """Give the values, computed once; not to be changed."""
+        """Return the values, computed once; not to be changed."""
         if self._values is None:
             self._values = self._load()
         return self._values
 
     def array(self, np: Any) -> Any:
-        """Give what `table[name]` gives."""
+        """Return what `table[name]` gives."""
         values = self.values()
         if np is None:
             return list(values)
@@ -93,7 +93,7 @@ class Column:
         )
 
     def select(self, rows: slice | list[int]) -> Column:
-        """Give the same column with some of the rows."""
+        """Return the same column with some of the rows."""
 
         def load() -> list[Any]:
             values = self.values()
@@ -104,7 +104,7 @@ class Column:
         )  # fmt: skip
 
     def show(self) -> list[str]:
-        """Give the cells of a repr; "-" where unknown."""
+        """Return the cells of a repr; "-" where unknown."""
         if self.kind in ("text", "object"):
             return ["-" if value is None else shorten(str(value)) for value in self.values()]
         spec = ",.6g" if self.kind == "float" else ","
@@ -156,7 +156,7 @@ class Table(PlainTable):
         return cls(name, made, length or 0)
 
     def describe(self) -> Table:
-        """Say what the columns are: column, type, unit, nullable, meaning."""
+        """Report what the columns are: column, type, unit, nullable, meaning."""
         return Table.from_columns(f"columns of {self.name}", self._described())
 
     def sort(self, column: str, *, descending: bool = False) -> Table:
@@ -218,7 +218,7 @@ class Table(PlainTable):
         return result
 
     def to_pandas(self) -> Any:
-        """Give a pandas dataframe; numbers that may be unknown have pandas' nullable types.
+        """Return a pandas dataframe; numbers that may be unknown have pandas' nullable types.
 
         Raises
         ------

@@ -14,7 +14,7 @@ _SHARED = ("run", "guide", "completion", "man")
 
 
 def load(verb: str) -> ModuleType:
-    """Give the module of a verb."""
+    """Return the module of a verb."""
     if verb in _SHARED:
         return importlib.import_module(f"..cli.{verb}", __package__)
     name = f"{__name__}.{verb}"
@@ -42,7 +42,7 @@ class _Report:
         self._verb = verb
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Say which arguments there are."""
+        """Add the arguments."""
         parser.add_argument("file", metavar="FILE", help="an archive")
         parser.add_argument("--limit", metavar="N", type=int, default=15, help="functions (15)")
 

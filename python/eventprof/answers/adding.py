@@ -110,7 +110,7 @@ class AddedTree(Tree):
 def _common_functions(
     trees: Sequence[Tree],
 ) -> tuple[list[tuple[str | None, str | None, str | None, int | None, str]], list[Array]]:
-    """Give the functions of all trees, and for each tree the rows that its functions have there.
+    """Return the functions of all trees, and for each tree the rows that its functions have there.
 
     Each array of rows ends with -2 and -1, so that the indexes -2 (other) and -1 (unknown) map to
     themselves.

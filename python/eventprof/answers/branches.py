@@ -145,7 +145,7 @@ def build(tree: Tree, own: Array | None, limit: int, root: int = 0) -> Branch:
 
 
 def place_of(tree: Tree, node: int) -> str:
-    """Say where a node was called, or else where its function begins."""
+    """Report where a node was called, or else where its function begins."""
     from ..base.text import short_path
 
     functions = tree.functions
@@ -159,7 +159,7 @@ def place_of(tree: Tree, node: int) -> str:
 
 
 def own_or_all(trace: Trace, tree: Tree, all: bool, patterns: Sequence[str] | None) -> Array | None:
-    """Give the own functions; None if all are to be shown, or if no own function was called."""
+    """Return the own functions; None if all are to be shown, or if no own function was called."""
     return chosen_own(tree, all, patterns if patterns else trace._own_patterns)
 
 
@@ -173,7 +173,7 @@ def chosen_own(tree: Tree, all: bool, patterns: Sequence[str] | None) -> Array |
 
 
 def tree_rows(tree: Tree, top: Branch) -> list[dict[str, Any]]:
-    """Give the branches as JSON objects."""
+    """Return the branches as JSON objects."""
     rows = []
     stack: list[tuple[Branch, int]] = [(top, 0)]
     while stack:
@@ -195,7 +195,7 @@ def tree_rows(tree: Tree, top: Branch) -> list[dict[str, Any]]:
 
 
 def root_of(tree: Tree, node: int | None) -> int:
-    """Give the branch to begin with; None: the root."""
+    """Return the branch to begin with; None: the root."""
     if node is None:
         return 0
     if not 0 <= node < tree.count:

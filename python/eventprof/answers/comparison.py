@@ -49,7 +49,7 @@ def diff(trace: Recorded, other: Recorded) -> Table:
 
 
 def _keyed_functions(trace: Recorded) -> dict[tuple[Any, Any, Any], list[int]]:
-    """Give the compared figures by name, module and file, which runs have in common."""
+    """Return the compared figures by name, module and file, which runs have in common."""
     table = trace.functions
     result: dict[tuple[Any, Any, Any], list[int]] = {}
     numbers = [np.ma.filled(table[what], 0).tolist() for what in _DIFFED]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def of_functions(trace: Recorded) -> dict[str, Array]:
-    """Give the figures of functions from one pass over the recording: all but percentiles."""
+    """Return the figures of functions from one pass over the recording: all but percentiles."""
     sums = of_tree(trace)
     return trace._core.function_stats() if sums is None else sums
 
@@ -24,7 +24,7 @@ def of_tree(trace: Recorded) -> dict[str, Array] | None:
 
 
 def percentiles(trace: Recorded) -> dict[str, Array]:
-    """Give the percentiles of functions, without columns if there are none yet."""
+    """Return the percentiles of functions, without columns if there are none yet."""
     if trace._core.has_columns():
         return trace._core.function_stats()
     found = Tree(trace, lengths=True).percentiles(50, 95, 99)

@@ -28,7 +28,7 @@ class Evidence:
     calls: int | None = None
 
     def place(self) -> str:
-        """Give the file and the line as text, as far as they are known."""
+        """Return the file and the line as text, as far as they are known."""
         from ..base.text import short_path
 
         if self.file is None:
@@ -139,7 +139,7 @@ def find(trace: Trace, own: Sequence[str] = ()) -> list[Finding]:
 
 
 def text_lines(findings: Iterable[Finding], file: str) -> Iterator[str]:
-    """Give findings as lines of text, each finding with its evidence and its command."""
+    """Yield findings as lines of text, each finding with its evidence and its command."""
     for number, finding in enumerate(findings, 1):
         yield f"{number}. {finding.claim}"
         for evidence in finding.evidence[:3]:
@@ -151,7 +151,7 @@ def text_lines(findings: Iterable[Finding], file: str) -> Iterator[str]:
 
 
 def as_dict(finding: Finding, file: str) -> dict[str, Any]:
-    """Give a finding as a JSON object."""
+    """Return a finding as a JSON object."""
     return {
         "handle": finding.handle,
         "rule": finding.rule,

@@ -28,7 +28,7 @@ class OwnLine:
     share: float  # of the whole, 0 to 1
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the line as a JSON object."""
+        """Return the line as a JSON object."""
         return {"handle": f"fn-{self.function}", "name": self.name, "file": self.file,
                 "line": self.line, "value": self.value, "share": round(self.share, 4)}  # fmt: skip
 
@@ -42,7 +42,7 @@ class Part:
     covers: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the part as a JSON object."""
+        """Return the part as a JSON object."""
         return {"part": self.name, "bytes": self.bytes, "covers": self.covers}
 
 
@@ -74,7 +74,7 @@ def peak_lines(trace: Trace, tree: Tree, count: int = 4) -> list[OwnLine]:
 
 
 def memory_parts(trace: Trace, tree: Tree) -> list[Part]:
-    """Say what each measure of memory held at the peak, and what each covers."""
+    """Report what each measure of memory held at the peak, and what each covers."""
     peak = int(tree.facts["peak"])
     if not peak:
         return []
@@ -107,7 +107,7 @@ def memory_parts(trace: Trace, tree: Tree) -> list[Part]:
 
 
 def resident_at(trace: Trace, time: int) -> tuple[int, int | None] | None:
-    """Give the resident set around a time, and the recorder's part of it, if that is known.
+    """Return the resident set around a time, and the recorder's part of it, if that is known.
 
     Of the samples before and after, the larger counts.
     """
@@ -123,7 +123,7 @@ def resident_at(trace: Trace, time: int) -> tuple[int, int | None] | None:
 
 
 def report_rows(trace: Trace, limit: int) -> Iterator[dict[str, Any]]:
-    """Give the report's answers as JSON objects.
+    """Yield the report's answers as JSON objects.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ def matching(trace: Trace, patterns: Sequence[str]) -> Array:
 
 
 def no_match(trace: Trace, patterns: Sequence[str]) -> str:
-    """Say that no function matches, for the message of an error, and what is similar."""
+    """Report that no function matches, for the message of an error, and what is similar."""
     known = [name for name in trace.functions["name"] if name is not None]
     hint = did_you_mean(patterns[0], known) if len(patterns) == 1 else ""
     given = " or ".join(map(repr, patterns))

@@ -50,7 +50,7 @@ class Peak:
         return self._by_stack()
 
     def __getstate__(self) -> dict[str, object]:
-        """Give what a copy in another process needs, which has no trace to ask."""
+        """Return what a copy in another process needs, which has no trace to ask."""
         return {**self.__dict__, "by_stack": self.by_stack, "_by_stack": None}
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ def _held(trace: Recorded, title: str, name: str, by: By) -> Table:
 
 
 def grouped(trace: Recorded, name: str, by: By) -> tuple[Array, Array, Array]:
-    """Give keys, bytes and blocks from the rows of all blocks."""
+    """Return keys, bytes and blocks from the rows of all blocks."""
     if name == "temporary":
         return trace._core.temporary(by)
     return trace._core.alive(-1 if name == "live" else trace._core.peak(ALL_DOMAINS)[3], by)
@@ -122,7 +122,7 @@ def groups_table(trace: Recorded, title: str, groups: tuple[Array, Array, Array]
 
 
 def stack_text(trace: Recorded, stack: int) -> str | None:
-    """Give the calls of a stack, outermost first, as ``a;b;c``."""
+    """Return the calls of a stack, outermost first, as ``a;b;c``."""
     parents, sites, _ = trace._core.stacks()
     functions, _, _ = trace._core.sites()
     names = trace.functions["name"]

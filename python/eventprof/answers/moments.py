@@ -231,7 +231,7 @@ def _function_sums(trace: Recorded, calls: Array, blocks: Array, start: int, end
 
 
 def block_functions(trace: Recorded) -> Array:
-    """Give the function that each block counts for: that of its call, or else of its site."""
+    """Return the function that each block counts for: that of its call, or else of its site."""
     core = trace._core
     call = core.allocations("call")
     by_call = core.calls("function")

@@ -71,7 +71,7 @@ def find_call(trace: Trace, asked: Mapping[str, Any]) -> int:
 
 
 def call_rows(trace: Trace, call: int, limit: int) -> tuple[list[dict[str, Any]], int, int]:
-    """Give one call, and what it called, as rows for a program.
+    """Return one call, and what it called, as rows for a program.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def call_rows(trace: Trace, call: int, limit: int) -> tuple[list[dict[str, Any]]
 
 
 def open_rows(trace: Trace, at: int | str) -> list[dict[str, Any]]:
-    """Give the calls that were open at a time, thread by thread, as rows for a program."""
+    """Return the calls that were open at a time, thread by thread, as rows for a program."""
     time = parse_duration("at", at)
     if time > trace.duration:
         raise ValueError(f"at must be from 0 to {trace.duration:,} ns, not {time:,}")

@@ -235,7 +235,7 @@ def one_slow_call(case: Case) -> Iterator[Finding]:
 
 
 def _blocked_in(case: Case, row: int) -> int:
-    """Give the time of blocking builtins inside of a call."""
+    """Return the time of blocking builtins inside of a call."""
     core = case.trace._core
     start, duration, thread = core.calls("start"), core.calls("duration"), core.calls("thread")
     blocking = case.tree.is_blocking[np.maximum(core.calls("function"), -1)]
@@ -390,7 +390,7 @@ def growth(case: Case) -> Iterator[Finding]:
 
 
 def _calls_charged_to(case: Case, function: int, line: int) -> Any:
-    """Give the calls whose blocks are charged to an own line."""
+    """Return the calls whose blocks are charged to an own line."""
     core = case.trace._core
     of, parent = core.calls("function"), core.calls("parent")
     caller, caller_line = core.calls("caller"), core.calls("caller_line")
@@ -474,7 +474,7 @@ _LONG_TENURE_NS = 1_000_000
 
 
 def _blocked_by_thread(case: Case, tenures: Mapping[str, Array]) -> Array:
-    """Give each thread's time in blocking builtins within its own tenures, in ns.
+    """Return each thread's time in blocking builtins within its own tenures, in ns.
 
     No other thread has an event there. But the thread had released the lock: others that did
     nothing waited for something else.
@@ -599,7 +599,7 @@ def blocked_event_loop(case: Case) -> Iterator[Finding]:
 
 
 def lost_events(case: Case) -> Iterator[Finding]:
-    """Say that events are missing, before anybody believes the numbers."""
+    """Report that events are missing, before anybody believes the numbers."""
     loss = case.trace.loss
     if not loss:
         return

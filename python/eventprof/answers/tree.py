@@ -52,7 +52,7 @@ def percentiles_of_bins(
     most: Array,
     percents: Sequence[int],
 ) -> dict[int, Array]:
-    """Give percentiles of counted lengths: of each function the middle of the bin with the rank.
+    """Return percentiles of counted lengths: of each function the middle of the bin with the rank.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class Tree:
     # ---- Figures ---------------------------------------------------------------------------------
 
     def own(self, name: str) -> Array:
-        """Give a figure of each node alone, without the nodes below it.
+        """Return a figure of each node alone, without the nodes below it.
 
         The columns of `nodes` and of `leaves` are figures, and so are blocked and lock_waited.
         """
@@ -167,7 +167,7 @@ class Tree:
         return self._below[key]
 
     def below(self, name: str) -> Array:
-        """Give a figure of each node together with all nodes below it."""
+        """Return a figure of each node together with all nodes below it."""
         if name in ("total", "waited"):
             return self.nodes[name]
         if name not in self._below:
@@ -234,7 +234,7 @@ class Tree:
         return result
 
     def percentiles(self, *percents: int) -> dict[int, Array]:
-        """Give percentiles of the durations of each function's calls, in ns.
+        """Return percentiles of the durations of each function's calls, in ns.
 
         Calls whose begin or end was not recorded do not count. The tree must have been made with
         ``lengths=True``.
@@ -276,7 +276,7 @@ class Tree:
         return depth
 
     def live_bins(self, count: int) -> tuple[Array, Array]:
-        """Give the least and the most live bytes in each of `count` equal parts of the window.
+        """Return the least and the most live bytes in each of `count` equal parts of the window.
 
         Notes
         -----
@@ -454,7 +454,7 @@ class Tree:
     # ---- Own code --------------------------------------------------------------------------------
 
     def is_own(self, patterns: Sequence[str] | None = None) -> Array:
-        """Say of each function whether it is own code; False at the end, for "no function"."""
+        """Return for each function whether it is own code; False at the end, for "no function"."""
         own: Array = find_own(self.functions, patterns)
         return own
 

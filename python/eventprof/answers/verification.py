@@ -101,7 +101,7 @@ class Verification:
         return self.ok
 
     def as_dict(self) -> dict[str, Any]:
-        """Give it as plain objects, for JSON."""
+        """Return it as plain objects, for JSON."""
         return {
             "ok": self.ok,
             "events": self.events,
@@ -189,14 +189,14 @@ def _differ(options: list[dict[str, Any]]) -> bool:
 
 
 class _Wording:
-    """Says what the extension found."""
+    """Words what the extension found."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self.damage = 0
 
     def of_file(self) -> Iterator[Finding]:
-        """Give what the file says of itself."""
+        """Yield what the file says of itself."""
         file = self._trace.file
         if file is None or file.get("live"):
             return
@@ -224,7 +224,7 @@ class _Wording:
         found: int,
         address: int,
     ) -> Finding:
-        """Give one finding of the extension's."""
+        """Return one finding of the extension's."""
         what, wanted = self._say(sort, row, other, expected, found, address)
         return Finding(sort, row, thread, None if row is None else time, what, wanted, other)
 

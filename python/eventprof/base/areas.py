@@ -33,7 +33,7 @@ def tell() -> None:
 
 
 def folders() -> dict[str, tuple[str, ...]]:
-    """Give the folders of each word, for the metadata of a file."""
+    """Return the folders of each word, for the metadata of a file."""
     return {
         "stdlib": tuple(_spellings(_stdlib_folders())),
         "site-packages": tuple(_spellings(_site_folders())),
@@ -95,7 +95,7 @@ def _site_folders() -> Iterator[str]:
 
 
 def _spellings(folders: Iterable[str]) -> list[str]:
-    """Give the folders as code objects may spell them, each once."""
+    """Return the folders as code objects may spell them, each once."""
     found: dict[str, None] = {}
     for folder in folders:
         if folder:
@@ -106,7 +106,7 @@ def _spellings(folders: Iterable[str]) -> list[str]:
 
 
 def _top_levels(folders: Iterable[str]) -> set[str]:
-    """Give the names of the packages and modules that are installed there."""
+    """Return the names of the packages and modules that are installed there."""
     names = set()
     for folder in folders:
         with contextlib.suppress(OSError):

@@ -51,7 +51,7 @@ def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
 
 
 def one_of(allowed: tuple[str, ...]) -> str:
-    """Give words as a list in a sentence."""
+    """Return words as a list in a sentence."""
     *most, last = map(repr, allowed)
     return f"{', '.join(most)} or {last}"
 

@@ -197,7 +197,7 @@ def _errors_of(target: str, beside: str) -> Iterator[None]:
 
 
 def _name(beside: str, real: str, target: str) -> None:
-    """Give a file its name, unless another file got that name meanwhile."""
+    """Move a file to its name, unless another file got that name meanwhile."""
     try:
         os.link(beside, real)
     except FileExistsError:

@@ -24,13 +24,13 @@ _MAX_DURATION = 2**62  # ns; longer than any run, and it fits the core's int64
 
 @functools.cache
 def automatic_buffer() -> int:
-    """Give an eighth of the memory that is available, in whole MiB; 64 MiB at least."""
+    """Return an eighth of the memory that is available, in whole MiB; 64 MiB at least."""
     available = available_memory()
     return max(available // 8 >> 20 << 20, 64 << 20)
 
 
 def available_memory() -> int:
-    """Give the bytes that this process could still take: free on the system and in its cgroup."""
+    """Return the bytes that this process could still take: free on the system and in its cgroup."""
     try:
         available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (ValueError, OSError):
@@ -112,7 +112,7 @@ def parse_size(name: str, value: object, least: int = 1) -> int:
 
 
 def _no_time_unit(found: re.Match[str] | None) -> str:
-    """Give the end of a message about a time whose unit is missing or unknown."""
+    """Return the end of a message about a time whose unit is missing or unknown."""
     if found is None:
         return ""
     if not found[2]:

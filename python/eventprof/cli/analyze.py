@@ -20,7 +20,7 @@ EXAMPLES = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     add_file(parser)
     parser.add_argument(
         "--own", metavar="GLOB", action="append", default=[],

@@ -26,12 +26,12 @@ _CHARACTERS_A_TOKEN = 4
 
 
 def add_json(parser: argparse._ActionsContainer) -> None:
-    """Give a parser --json."""
+    """Add --json to a parser."""
     parser.add_argument("--json", action="store_true", help="one JSON document; times in ns")
 
 
 def add_budget(parser: argparse.ArgumentParser) -> None:
-    """Give a parser --budget."""
+    """Add --budget to a parser."""
     parser.add_argument(
         "--budget", metavar="N", type=_rows.count,
         help="print at most N tokens, of four characters each, and say what was left out",
@@ -39,7 +39,7 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
 
 
 def characters(budget: int | None) -> int | None:
-    """Give the number of characters for a number of tokens; None: no limit."""
+    """Return the number of characters for a number of tokens; None: no limit."""
     return None if budget is None else budget * _CHARACTERS_A_TOKEN
 
 
@@ -91,7 +91,7 @@ def document(
 
 
 def largest(text: Callable[[int], str], most: int, budget: int | None) -> str:
-    """Give the longest ``text(n)`` that fits into a budget; it grows with n, from 0 to `most`."""
+    """Return the longest ``text(n)`` that fits into a budget; it grows with n, from 0 to `most`."""
     room = characters(budget)
     if room is None:
         return text(most)
@@ -117,7 +117,7 @@ def cut(lines: Sequence[str], budget: int | None) -> list[str]:
 
 
 def table_rows(table: Any, handles: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Give the rows of a table, each with its handle first."""
+    """Return the rows of a table, each with its handle first."""
     found = []
     for part in _rows._parts(table):
         items = zip(*_rows._items(part), strict=True)
@@ -133,7 +133,7 @@ def written(verb: str, path: str, trace: Trace, bytes: int, **more: Any) -> None
 
 
 def tell_missing(trace: Trace, arguments: argparse.Namespace, path: str = "") -> None:
-    """Say what is missing, before the answer; for programs on standard error."""
+    """Report what is missing, before the answer; for programs on standard error."""
     from .files import warn_of_loss
 
     said = warn_of_loss(trace)
@@ -144,5 +144,5 @@ def tell_missing(trace: Trace, arguments: argparse.Namespace, path: str = "") ->
 
 
 def lost_as_well(trace: Trace) -> str:
-    """Say how many events were lost, to follow the number of events; empty if none was lost."""
+    """Report how many events were lost, to follow the number of events; empty if none was lost."""
     return f", {trace.loss.total:,} LOST" if trace.loss else ""

@@ -19,7 +19,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     parser.add_argument("shell", choices=SHELLS, help="which shell")
 
 
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def options(verb: str) -> Iterator[tuple[list[str], bool, list[str], str]]:
-    """Give a verb's options: the flags, whether they take a value, the choices, the help text."""
+    """Yield a verb's options: the flags, whether they take a value, the choices, the help text."""
     for action in make_parser(verb, load(verb))._actions:
         if action.option_strings:
             choices = [str(choice) for choice in action.choices or ()]
@@ -38,7 +38,7 @@ def options(verb: str) -> Iterator[tuple[list[str], bool, list[str], str]]:
 
 
 def words(verb: str) -> list[str]:
-    """Give the possible values of a verb's arguments, if they are not files."""
+    """Return the possible values of a verb's arguments, if they are not files."""
     return [
         str(choice)
         for action in make_parser(verb, load(verb))._actions
@@ -48,7 +48,7 @@ def words(verb: str) -> list[str]:
 
 
 def bash() -> str:
-    """Give the script for bash."""
+    """Return the script for bash."""
     cases, values = [], []
     for verb in VERBS:
         flags = []
@@ -92,7 +92,7 @@ def _zsh_text(text: str) -> str:
 
 
 def zsh() -> str:
-    """Give the script for zsh."""
+    """Return the script for zsh."""
     verbs = "\n".join(f"        '{verb}:{_zsh_text(what)}'" for verb, what in VERBS.items())
     cases = []
     for verb in VERBS:
@@ -134,7 +134,7 @@ def _fish_text(text: str) -> str:
 
 
 def fish() -> str:
-    """Give the script for fish."""
+    """Return the script for fish."""
     lines = ["# fish completion for eventprof"]
     for verb, what in VERBS.items():
         lines.append(

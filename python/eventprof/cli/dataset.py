@@ -37,7 +37,7 @@ _SHOWN = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     parser.add_argument(
         "file", metavar="FILE", nargs="+",
         help="recordings and folders of recordings; without -o, one dataset",

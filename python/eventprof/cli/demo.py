@@ -12,7 +12,7 @@ EXAMPLES = (("eventprof demo --out demo.epr", "the recording, for eventprof repo
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     parser.add_argument(
         "--out",
         metavar="FILE",

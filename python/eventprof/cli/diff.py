@@ -27,7 +27,7 @@ EXAMPLES = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     parser.usage = "eventprof diff [OPTION...] BEFORE AFTER"
     add_file(parser, "before")
     # Not required by argparse, whose message would not say what is missing.

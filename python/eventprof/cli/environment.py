@@ -105,7 +105,7 @@ def _watch_exceptions() -> None:
 
 
 def _folder(output: str) -> str | None:
-    """Give the folder of a family, if that is what EVENTPROF_OUTPUT names."""
+    """Return the folder of a family, if that is what EVENTPROF_OUTPUT names."""
     from .options import expanded
 
     if sys.implementation.name == "pypy" or not output.endswith(".epd"):

@@ -40,7 +40,7 @@ EXAMPLES = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     add_file(parser)
     parser.add_argument(
         "--event",
@@ -142,7 +142,7 @@ def _choose(
     start: int | None,
     end: int | None,
 ) -> Array:
-    """Give a mask of the events that were asked for."""
+    """Return a mask of the events that were asked for."""
     mask = np.ones(len(events), dtype=bool)
     if start is not None:
         mask &= events["time"] >= start
@@ -229,7 +229,7 @@ def _print(trace: Trace, table: Table, *, heading: bool) -> None:
 
 
 def _line(row: dict[str, Any], functions: list[str], files: list[str | None]) -> str:
-    """Give the function or block of an event, and the line that it came from."""
+    """Return the function or block of an event, and the line that it came from."""
     if row["address"] is not None:
         size = "" if row["size"] is None else f"{row['size']:,} bytes at "
         what, at, line = f"{size}{row['address']:#x}", row["function"], row["line"]

@@ -27,7 +27,7 @@ EXAMPLES = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     from ..export import FORMATS, TABLES, WEIGHTS
 
     add_file(parser)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_file(parser: argparse.ArgumentParser, name: str = "file", *, several: bool = False) -> None:
-    """Give a parser the argument that names recordings."""
+    """Add the argument that names recordings to a parser."""
     parser.add_argument(
         name,
         metavar="FILE",
@@ -107,7 +107,7 @@ def readable(path: str) -> Iterator[None]:
 
 
 def missing_parts(trace: Trace) -> list[str]:
-    """Say what is missing, in parts of a sentence; empty if nothing is."""
+    """Report what is missing, in parts of a sentence; empty if nothing is."""
     parts = []
     if trace.loss:
         kept = trace._facts["events"]
@@ -119,6 +119,6 @@ def missing_parts(trace: Trace) -> list[str]:
 
 
 def warn_of_loss(trace: Trace) -> str:
-    """Give a line about what is missing, or nothing."""
+    """Return a line about what is missing, or nothing."""
     parts = missing_parts(trace)
     return f"(with loss: {'; '.join(parts)})" if parts else ""

@@ -28,7 +28,7 @@ _UNITS = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     add_file(parser)
     pictures.add_output(parser)
     parser.add_argument("--diff", metavar="BEFORE", help="an earlier recording to compare it with")

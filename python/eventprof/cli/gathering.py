@@ -53,7 +53,7 @@ def gather(folder: str, recorder: Any, *, keep: bool) -> list[str]:
 
 
 def _describe(folder: str, inside: str, recorder: Any) -> tuple[list[dict[str, Any]], list[str]]:
-    """Say what the files of a family are; and why some cannot be read."""
+    """Report what the files of a family are; and why some cannot be read."""
     from .. import Error
     from ..files import family
 
@@ -105,7 +105,7 @@ def _is_tracker(each: dict[str, Any]) -> bool:
 
 
 def _line(each: dict[str, Any]) -> str:
-    """Say what one process recorded."""
+    """Report what one process recorded."""
     if each["events"] is None:
         said = show_bytes(each["bytes"])
     else:

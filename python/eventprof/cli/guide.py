@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def text() -> str:
-    """Give the page."""
+    """Return the page."""
     lines = ["eventprof, used by a program", "", "Steps, in the order in which they help:"]
     for command, what in STEPS:
         lines += [f"  {command}", f"      {what}"]

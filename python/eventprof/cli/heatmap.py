@@ -21,7 +21,7 @@ EXAMPLES = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     add_file(parser)
     pictures.add_output(parser)
 

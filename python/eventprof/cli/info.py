@@ -1,4 +1,4 @@
-"""Say what a file holds: the program, the options, whether it was finished, and what is missing."""
+"""Show what a file holds: the program, the options, whether it was finished, what is missing."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ EXAMPLES = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     add_file(parser)
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Say it."""
+    """Print it."""
     trace = load(arguments.file, may_be_empty=True, counts=not arguments.json)
     status = 1 if is_stub(trace) else 0
     if arguments.json:
@@ -135,7 +135,7 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
 
 
 def _process(process: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> str:
-    """Say what a process of several is."""
+    """Report what a process of several is."""
     from ..show.drawing import show_ns
 
     said = [f"{process['events']:,} events", process["state"]]

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 
 def _cached() -> dict[str, None]:
-    """Give the attributes that __main__ of a script has up to 3.15."""
+    """Return the attributes that __main__ of a script has up to 3.15."""
     return {"__cached__": None} if sys.version_info < (3, 15) else {}
 
 
@@ -306,7 +306,7 @@ def _without_first_line(content: bytes) -> bytes:
 
 
 def _interpreter(command: list[str], given: int) -> list[str]:
-    """Give the interpreter and its options from a command line.
+    """Return the interpreter and its options from a command line.
 
     Parameters
     ----------

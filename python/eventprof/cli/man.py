@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def text() -> str:
-    """Give the page."""
+    """Return the page."""
     return "\n".join(_lines()) + "\n"
 
 

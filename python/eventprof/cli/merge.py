@@ -12,7 +12,7 @@ EXAMPLES = (("eventprof merge server-*.epr -o server.epr", "a process and its ch
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     add_file(parser, "files", several=True)
     add_output(parser)
 

@@ -131,7 +131,7 @@ OPTIONS = (
 
 
 def add_options(group: argparse._ArgumentGroup) -> None:
-    """Give a parser the options of the table."""
+    """Add the options of the table to a parser."""
     for option in OPTIONS:
         if option.parse is _switch:
             group.add_argument(
@@ -536,7 +536,7 @@ def absolute(output: str) -> str:
 
 
 def explain(error: BaseException, output: str) -> str:
-    """Say why a recording cannot start, and what the user can do."""
+    """Explain why a recording cannot start, and what the user can do."""
     if isinstance(error, OSError):
         where = expanded(output) if error.filename in (None, output) else error.filename
         is_folder = os.path.isdir(where) and where.endswith(".epd")

@@ -26,12 +26,12 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def page(module: ModuleType) -> str:
-    """Give the docstring of a verb's module."""
+    """Return the docstring of a verb's module."""
     return (module.__doc__ or "").strip()
 
 
 def help_of(action: argparse.Action) -> str:
-    """Give the help text of an option as argparse prints it."""
+    """Return the help text of an option as argparse prints it."""
     return (action.help or "") % {"default": action.default}
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the options for the page that is written."""
+    """Add the options for the page that is written to a parser."""
     parser.add_argument(
         "-o", "--output", metavar="PAGE", help="write the page to this file, and do not open it"
     )

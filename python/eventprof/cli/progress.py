@@ -55,7 +55,7 @@ class Bar:
             self._thread.join()
 
     def __call__(self, done: int, total: int) -> None:
-        """Say how much is done."""
+        """Report how much is done."""
         self._done = (done, total)
 
     def _draw(self) -> None:

@@ -30,7 +30,7 @@ _COLOURS = {"auto": {}, "always": {"FORCE_COLOR": "1"}, "never": {"NO_COLOR": "1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     add_file(parser)
     parser.add_argument(
         "--width", metavar="N", type=rows.count, help="width in columns, 40 or more"

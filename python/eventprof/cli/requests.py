@@ -30,7 +30,7 @@ EXAMPLES = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     add_file(parser)
     parser.add_argument(
         "--request", metavar="ID", help="one request, by what the column request has: its functions"

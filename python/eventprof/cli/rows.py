@@ -26,14 +26,14 @@ _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 def add_formats(
     parser: argparse.ArgumentParser, json_is: str = "one JSON document; times in ns"
 ) -> None:
-    """Give a parser the options that choose the format."""
+    """Add the options that choose the format to a parser."""
     group = parser.add_argument_group("format").add_mutually_exclusive_group()
     group.add_argument("--csv", action="store_true", help="comma-separated values; times in ns")
     group.add_argument("--json", action="store_true", help=json_is)
 
 
 def add_limit(parser: argparse.ArgumentParser, default: int | None, what: str) -> None:
-    """Give a parser --limit."""
+    """Add --limit to a parser."""
     shown = "all" if default is None else str(default)
     parser.add_argument(
         "--limit",
@@ -69,7 +69,7 @@ def write_csv(tables: Iterable[Table], file: IO[str], *, heading: bool = True) -
 
 
 def _csv_texts(table: Table, name: str, file: IO[str]) -> list[str | None]:
-    """Give the cells of a text column; each distinct text is escaped once."""
+    """Return the cells of a text column; each distinct text is escaped once."""
     column = table._column(name)
     used = np.unique(column.values())
     texts = column.words.objects() if column.words is not None else ()
@@ -78,7 +78,7 @@ def _csv_texts(table: Table, name: str, file: IO[str]) -> list[str | None]:
 
 
 def safe_cell(text: str, file: IO[str]) -> str:
-    """Give a text as a cell that neither a terminal nor a spreadsheet executes.
+    """Return a text as a cell that neither a terminal nor a spreadsheet executes.
 
     Parameters
     ----------

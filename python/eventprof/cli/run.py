@@ -519,7 +519,7 @@ class Counting:
 
 
 def summary(recorder: Any) -> str:
-    """Say in one line what was recorded and lost, where the file is and how to look at it."""
+    """Describe in one line what was recorded and lost, where the file is and how to look at it."""
     # Without a trace, which would decode all events and import NumPy.
     events, lost, early, duration = recorder._count()
     said = f"{plural(events, 'event')} in {show_ns(duration)}"
@@ -543,7 +543,7 @@ def summary(recorder: Any) -> str:
 
 
 def besides(recorder: Any) -> str:
-    """Say what else happened to a recording; it begins with a comma, or is empty."""
+    """Report what else happened to a recording; it begins with a comma, or is empty."""
     said = ""
     children, error = getattr(recorder, "_children_lost", None) or (0, "")  # PyPy's has none
     if children:
@@ -555,7 +555,7 @@ def besides(recorder: Any) -> str:
 
 
 def shown(path: str | os.PathLike[str]) -> str:
-    """Give a path as one types it."""
+    """Return a path as one types it."""
     whole = os.fspath(path)
     nearby = os.path.relpath(whole)
     return printable(shlex.quote(nearby if len(nearby) < len(whole) else whole))

@@ -23,13 +23,13 @@ EXAMPLES = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     add_file(parser)
     add_output(parser)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the arguments that name the archive."""
+    """Add the arguments that name the archive to a parser."""
     parser.add_argument("-o", "--output", metavar="ARCHIVE", required=True, help="the archive")
     parser.add_argument("-f", "--force", action="store_true", help="replace a file that exists")
     add_json(parser)
@@ -70,7 +70,7 @@ def write(verb: str, trace: Trace, arguments: argparse.Namespace, sources: list[
 
 
 def _bytes_of(path: str) -> int:
-    """Give the size of a recording; of a folder, that of the recordings in it."""
+    """Return the size of a recording; of a folder, that of the recordings in it."""
     if not os.path.isdir(path):
         return os.path.getsize(path)
     from ..files.family import paths

@@ -41,7 +41,7 @@ EXAMPLES = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     add_file(parser)
     parser.add_argument(
         "--sort",
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def functions_of(trace: Trace) -> Table:
-    """Give the table of functions. Bytes and blocks are null if no allocations were recorded."""
+    """Return the table of functions. Bytes and blocks are null if no allocations were recorded."""
     from ..tables.column import Column
     from ..tables.table import Table
     from ..tables.tables import recorded

@@ -52,7 +52,7 @@ def handle_of(letters: str) -> Callable[[str], int]:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     add_file(parser, several=True)
     parser.add_argument("--all", action="store_true", help="show calls inside of libraries, too")
     parser.add_argument(

@@ -27,7 +27,7 @@ EXAMPLES = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     add_file(parser, "files", several=True)
     parser.add_argument("--all", action="store_true", help="report all errors, not only the first")
     parser.add_argument(

@@ -28,7 +28,7 @@ _UNITS = {"": 1, "ns": 1, "us": 1000, "ms": 1_000_000}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments there are."""
+    """Add the arguments."""
     add_file(parser, several=True)
     pictures.add_output(parser)
     which = parser.add_mutually_exclusive_group()

@@ -123,7 +123,7 @@ class Dataset:
         return _table(self._title("processes"), rows)
 
     def only(self, processes: Any) -> Dataset:
-        """Give the dataset of some recordings alone.
+        """Return the dataset of some recordings alone.
 
         Parameters
         ----------
@@ -277,7 +277,7 @@ class Dataset:
         return tree_table(self, self._tree)  # type: ignore[arg-type]
 
     def own(self, *patterns: str) -> Table:
-        """Give what own lines cost, with all that libraries did for them: as `Trace.own`.
+        """Return what own lines cost, with all that libraries did for them: as `Trace.own`.
 
         Parameters
         ----------
@@ -306,7 +306,7 @@ class Dataset:
         )  # fmt: skip
 
     def headline(self) -> str:
-        """Say in one line what was recorded, and what is missing."""
+        """Describe in one line what was recorded, and what is missing."""
         rows = self.processes
         said = [
             f"{plural(len(rows), 'recording')}, {int(rows['events'].sum()):,} events in "
@@ -317,7 +317,7 @@ class Dataset:
         return ", ".join([*said, *(self.problems or ["nothing lost"])])
 
     def holders(self, by: str = "function", *, at: str = "peak") -> Table:
-        """Give what held the memory, of all recordings, the most bytes first.
+        """Return what held the memory, of all recordings, the most bytes first.
 
         Parameters
         ----------
@@ -371,7 +371,7 @@ class Dataset:
         return Table.from_columns(self._title("holders"), columns, units={"bytes": "bytes"})
 
     def slowest(self, count: int = 10, function: str | None = None) -> Table:
-        """Give the calls that took the longest.
+        """Return the calls that took the longest.
 
         Parameters
         ----------
@@ -417,7 +417,7 @@ class Dataset:
     def _not_in_slowest(
         self, found: Any, count: int, by_function: bool, where: list[Condition]
     ) -> list[int]:
-        """Give the recordings that may have more of the longest calls than were found.
+        """Return the recordings that may have more of the longest calls than were found.
 
         The table ``slowest`` keeps only some calls of a recording, the longest. If all of them were
         found, the recording may have more such calls: its ``slices`` must be searched, too.
@@ -442,7 +442,7 @@ class Dataset:
         return sorted(set(ids.tolist()) & set(shortest["process"].to_numpy()[all_found].tolist()))
 
     def _at_least(self, count: int, where: list[Condition]) -> list[Condition]:
-        """Give conditions that at least `count` calls fulfil, and by which readers skip files."""
+        """Return conditions that at least `count` calls fulfil, and by which readers skip files."""
         bins = self._engine.group("lengths", ("low",), sums=("calls",), where=where)
         low, calls = bins["low"].to_numpy(), bins["calls"].to_numpy()
         enough = np.flatnonzero(np.cumsum(calls[::-1]) >= count)
@@ -451,7 +451,7 @@ class Dataset:
     def rows(
         self, table: str, columns: Sequence[str] = (), where: Sequence[Condition] = ()
     ) -> Table:
-        """Give rows of a table of the dataset.
+        """Return rows of a table of the dataset.
 
         Parameters
         ----------
@@ -485,7 +485,7 @@ class Dataset:
         return _table(self._title(table), found)
 
     def scan(self, table: str) -> Any:
-        """Give a table as the engine has tables.
+        """Return a table as the engine has tables.
 
         Parameters
         ----------
@@ -513,7 +513,7 @@ class Dataset:
         return self._engine.sql(query)
 
     def _need(self, table: str) -> list[str]:
-        """Give the columns of a table, or say that there is none."""
+        """Return the columns of a table; raise if there is none."""
         import pyarrow.parquet
 
         known = [*parts.PARTIALS, *parts.ROWS, *parts.EVENTS]
@@ -562,7 +562,7 @@ class Dataset:
 
 
 def _longer(least: int) -> list[Condition]:
-    """Give conditions for calls of at least `least` ns; ``magnitude`` lets readers skip groups."""
+    """Return conditions for calls of `least` ns or more; ``magnitude`` lets readers skip groups."""
     return [("magnitude", ">=", least.bit_length()), ("duration", ">=", least)]
 
 
@@ -577,7 +577,7 @@ def _merged(found: Any, more: Any, of: list[int], order: Sequence[str]) -> Any:
 
 
 def _values(column: Any) -> Any:
-    """Give an Arrow column as a table takes it: text as a list, numbers as an array."""
+    """Return an Arrow column as a table takes it: text as a list, numbers as an array."""
     import pyarrow
 
     kind = column.type
@@ -591,7 +591,7 @@ def _values(column: Any) -> Any:
 
 
 def _masked(column: Any) -> Any:
-    """Give numbers as an array, with a mask where some may be null."""
+    """Return numbers as an array, with a mask where some may be null."""
     if str(column.type) == "bool":
         return np.array(column.to_pylist(), dtype=bool)
     if not column.null_count:

@@ -21,7 +21,7 @@ class Engine(Protocol):
     """What an engine does."""
 
     def scan(self, table: str) -> Any:
-        """Give a table as the engine has tables."""
+        """Return a table as the engine has tables."""
 
     def group(
         self,
@@ -36,7 +36,7 @@ class Engine(Protocol):
         """Add rows that have equal keys; ordered by keys. Unknown values do not count."""
 
     def distinct(self, table: str, columns: Sequence[str], where: Sequence[Condition] = ()) -> Any:
-        """Give each combination of values once, ordered by the first column."""
+        """Return each combination of values once, ordered by the first column."""
 
     def rows(
         self,
@@ -47,13 +47,13 @@ class Engine(Protocol):
         limit: int | None = None,
         where: Sequence[Condition] = (),
     ) -> Any:
-        """Give rows by the first column of `order`, the largest first; then by the others."""
+        """Return rows by the first column of `order`, the largest first; then by the others."""
 
 
 def _files(
     path: Path, table: str, where: Sequence[Condition]
 ) -> tuple[list[Path], list[Condition]]:
-    """Give the files of a table, and the conditions that are left.
+    """Return the files of a table, and the conditions that are left.
 
     If the conditions name processes, only the files of these are read, and nothing is left to be
     compared: the ends of other files are not read only to find that they are of other processes,
@@ -79,7 +79,7 @@ class DuckDB:
         self._connection = require("duckdb", "dataset", "engine='duckdb'").connect()
 
     def scan(self, table: str) -> Any:
-        """Give a relation."""
+        """Return a relation."""
         return self._connection.sql(f"SELECT * FROM {self._from(table)}")
 
     def sql(self, query: str) -> Any:
@@ -167,7 +167,7 @@ class Polars:
         self._polars = require("polars", "dataset", "engine='polars'")
 
     def scan(self, table: str) -> Any:
-        """Give a lazy frame."""
+        """Return a lazy frame."""
         return self._chosen(table, ())
 
     def _chosen(self, table: str, where: Sequence[Condition]) -> Any:
@@ -231,7 +231,7 @@ class Dask:
             self._scheduler = scheduler
 
     def scan(self, table: str) -> Any:
-        """Give a frame."""
+        """Return a frame."""
         return self._read(table, None, ())
 
     def _read(self, table: str, columns: Sequence[str] | None, where: Sequence[Condition]) -> Any:
@@ -252,7 +252,7 @@ class Dask:
         self, table: str, keys: Sequence[str], sums: Sequence[str], minima: Sequence[str],
         maxima: Sequence[str], where: Sequence[Condition],
     ) -> Any:  # fmt: skip
-        """Give the frame of `group` before it is computed: partial sums, then their sum."""
+        """Return the frame of `group` before it is computed: partial sums, then their sum."""
         frame = self._read(table, [*keys, *sums, *minima, *maxima], where)
         how = {**dict.fromkeys(sums, "sum"), **dict.fromkeys(minima, "min")}
         how |= dict.fromkeys(maxima, "max")

@@ -30,12 +30,12 @@ def text_id(*parts: str | int | None) -> int:
 
 
 def file_name(process: int) -> str:
-    """Give the name of the files of a process: its id in 16 hexadecimal digits."""
+    """Return the name of the files of a process: its id in 16 hexadecimal digits."""
     return f"{process & 0xFFFF_FFFF_FFFF_FFFF:016x}.parquet"
 
 
 def function_ids(functions: list[tuple[Any, ...]]) -> Array:
-    """Give the ids of functions: of name, module, file, first line and kind.
+    """Return the ids of functions: of name, module, file, first line and kind.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def function_ids(functions: list[tuple[Any, ...]]) -> Array:
 
 
 def node_ids(tree: Tree, functions: Array) -> Array:
-    """Give the ids of a tree's nodes: of the path of calls from the root.
+    """Return the ids of a tree's nodes: of the path of calls from the root.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ class Recording:
         )  # fmt: skip
 
     def tables(self, *, rows: bool, events: bool) -> Iterator[tuple[str, Iterator[Any]]]:
-        """Give the tables, each as a name and parts of it as Arrow tables of one schema."""
+        """Yield the tables, each as a name and parts of it as Arrow tables of one schema."""
         chosen = {**PARTIALS, **(ROWS if rows else {}), **(EVENTS if events else {})}
         for name in chosen:
             yield name, getattr(self, f"_make_{name}")()
@@ -264,7 +264,7 @@ class Recording:
         row: str = "",
         loaded: dict[str, Loaded] | None = None,
     ) -> Iterator[Any]:
-        """Give rows in an order, a row group at a time; functions as their ids.
+        """Yield rows in an order, a row group at a time; functions as their ids.
 
         magnitude: a column to add, by row of the table. row: the name of a column with the row's
         number; empty: no such column. loaded: columns of the table that another table has, too.
@@ -321,7 +321,7 @@ def _groups(count: int) -> Iterator[tuple[int, int]]:
 
 
 def _falling(magnitude: Array, thread: Array | None, start: Array) -> Array:
-    """Give the order of rows by magnitude, the largest first, then by thread and start.
+    """Return the order of rows by magnitude, the largest first, then by thread and start.
 
     The rows of a trace are in order of start already. Then NumPy sorts one number of 16 bits by
     radix, in a third of the time of a sort by three keys.
@@ -337,7 +337,7 @@ def _falling(magnitude: Array, thread: Array | None, start: Array) -> Array:
 
 
 def _longest(duration: Array, function: Array, lengths: dict[str, Array]) -> Array:
-    """Give the rows of the longest calls of all and of each function, the longest first.
+    """Return the rows of the longest calls of all and of each function, the longest first.
 
     lengths: how many calls of a function took how long. Few calls are sorted by that.
     """
@@ -362,7 +362,7 @@ def _longest(duration: Array, function: Array, lengths: dict[str, Array]) -> Arr
 
 
 def _reached(lengths: dict[str, Array], kept: Array) -> tuple[Array, int]:
-    """Give durations that so many calls reach: of each function, the unknown one first; of all.
+    """Return durations that so many calls reach: of each function, the unknown one first; of all.
 
     kept: how many calls of each function; of all, `SLOWEST`. 0: there are fewer.
     """
@@ -452,7 +452,7 @@ def _plain(column: Any, arrow: Any) -> Any:
 
 
 def _magnitude(values: Array) -> Array:
-    """Give the number of bits of each value: 0 for 0, 10 for 512 to 1,023."""
+    """Return the number of bits of each value: 0 for 0, 10 for 512 to 1,023."""
     values = np.ma.filled(values, 0)
     if int(values.max(initial=0)) >= 1 << 53:  # a float64 would round up to the next power
         powers = np.int64(1) << np.arange(63, dtype=np.int64)
@@ -465,5 +465,5 @@ def _magnitude(values: Array) -> Array:
 
 
 def _utf8(text: str | None) -> str | None:
-    """Give text that UTF-8 can hold: surrogates become backslash escapes."""
+    """Return text that UTF-8 can hold: surrogates become backslash escapes."""
     return None if text is None else text.encode("utf-8", "backslashreplace").decode()

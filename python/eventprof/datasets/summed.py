@@ -59,7 +59,7 @@ class SummedTree(Tree):
         self.functions = [rows[row] for row in order.tolist()]
 
     def _row_of(self, ids: Any) -> Any:
-        """Give the rows of functions by their ids: -2 other, -1 unknown."""
+        """Return the rows of functions by their ids: -2 other, -1 unknown."""
         at = np.minimum(np.searchsorted(self._ids, ids), max(len(self._ids) - 1, 0))
         found = np.full(len(ids), -1, dtype=np.int32)
         if len(self._ids):

@@ -272,7 +272,7 @@ def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
 
 
 def _with_more_events(path: Path, events: int) -> str:
-    """Give the dataset's recording of this process if it has more events; else an empty text."""
+    """Return the dataset's recording of this process if it has more events; else an empty text."""
     import pyarrow.parquet
 
     if not path.exists():

@@ -140,7 +140,7 @@ def find_format(path: str | None, word: str | None) -> str:
 
 
 def by_extension(path: str) -> str | None:
-    """Give the format of a file name; the longest ending wins. None: no format has the ending."""
+    """Return the format of a file name; the longest ending wins. None: no format has the ending."""
     name = os.path.basename(path).lower()
     endings = sorted(
         ((end, word) for word, known in FORMATS.items() for end in known.extensions),

@@ -88,7 +88,7 @@ class Tree:
         return self._figures["self"]
 
     def own(self, *names: str) -> dict[str, Array]:
-        """Give figures of the nodes without their children; figures not recorded are left out.
+        """Return figures of the nodes without their children; figures not recorded are left out.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ class Tree:
         return below
 
     def first_of(self, keys: Array) -> Array:
-        """Give a mask of the nodes that have no ancestor with the same key."""
+        """Return a mask of the nodes that have no ancestor with the same key."""
         of_all = np.concatenate([[-1], keys]).astype(np.int32)
         found: Array = _core.tree_outermost(self._parents, of_all)[1:].astype(bool)
         return found
@@ -155,7 +155,7 @@ def add_up(count: int, node: Array, weights: Array) -> Array:
 
 
 def _of_fold(view: View) -> _Nodes:
-    """Give the nodes of the core's fold without its root."""
+    """Return the nodes of the core's fold without its root."""
     tree = view.trace._tree
     figures = {
         "calls": tree.own("calls") + tree.own("resumes"),

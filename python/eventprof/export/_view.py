@@ -37,7 +37,7 @@ def utf8(text: str) -> bytes:
 
 
 def json_text(text: str) -> str:
-    """Give a JSON string. What is not printable is escaped.
+    """Return a JSON string. What is not printable is escaped.
 
     Other letters are not: trace_processor before version 55 does not read escapes in names. Where
     a text ends with a backslash, it takes the quote after it for a part of the text.
@@ -48,7 +48,7 @@ def json_text(text: str) -> str:
 
 
 def full_name(name: str | None, module: str | None) -> str:
-    """Give a function's name with its module, as the report shows it."""
+    """Return a function's name with its module, as the report shows it."""
     known = name or "(no name)"
     if module in _NO_MODULES or (module == "__main__" and known != "<module>"):
         return known
@@ -64,17 +64,17 @@ class Texts:
         self.bytes = b"".join(texts)
 
     def part(self, codes: Array) -> tuple[str, Any, Any, bytes]:
-        """Give the part of a row that is one of the texts. The code -1 writes nothing."""
+        """Return the part of a row that is one of the texts. The code -1 writes nothing."""
         return "text", np.ascontiguousarray(codes, np.int32), self.offsets, self.bytes
 
 
 def number(values: Array) -> tuple[str, Any]:
-    """Give the part of a row that is a whole number."""
+    """Return the part of a row that is a whole number."""
     return "int", np.ascontiguousarray(values, np.int64)
 
 
 def microseconds(values: Array) -> tuple[str, Any]:
-    """Give the part of a row that is a time: ns as microseconds with three decimals."""
+    """Return the part of a row that is a time: ns as microseconds with three decimals."""
     return "us", np.ascontiguousarray(values, np.int64)
 
 
@@ -211,7 +211,7 @@ class View:
         return len(self.start)
 
     def take(self, column: str) -> Array:
-        """Give a column of the chosen calls."""
+        """Return a column of the chosen calls."""
         values: Array = self.trace._core.calls(column)
         return values if self.rows is None else values[self.rows]
 
@@ -281,7 +281,7 @@ class View:
         return np.array(found, bool)
 
     def times(self, times: Array) -> Array:
-        """Give a mask of the times inside the chosen interval."""
+        """Return a mask of the times inside the chosen interval."""
         if self.between is None:
             return np.ones(len(times), bool)
         return (times >= self.between[0]) & (times < self.between[1])
@@ -342,7 +342,7 @@ class View:
 
     @cached_property
     def at_peak(self) -> Array:
-        """Give a mask of the blocks that were alive at the peak."""
+        """Return a mask of the blocks that were alive at the peak."""
         load = self.trace._core.allocations
         moment = self.trace._core.peak(31)[3]
         mask: Array = (load("birth") < moment) & (load("death") >= moment)
@@ -464,14 +464,14 @@ class View:
         return depth[:-1]
 
     def own_times(self) -> Array:
-        """Give the duration of each call without the chosen calls inside."""
+        """Return the duration of each call without the chosen calls inside."""
         if not self.chosen:
             own: Array = self.trace._core.calls("self")
             return own
         return np.maximum(self._without_inner(self.duration), 0)
 
     def _without_inner(self, inclusive: Array) -> Array:
-        """Give a figure of each call without that of the chosen calls inside."""
+        """Return a figure of each call without that of the chosen calls inside."""
         inside = np.zeros(len(self), np.int64)
         has_parent = self.parent >= 0
         np.add.at(inside, self.parent[has_parent], inclusive[has_parent])
@@ -483,12 +483,12 @@ class View:
         return self.trace.has_lock and len(self.trace._thread_rows) > 1
 
     def own_waited(self) -> Array:
-        """Give the part of each own time in which another thread had the interpreter's lock."""
+        """Return the part of each own time in which another thread had the interpreter's lock."""
         waited = self._waited_between() if self.between else self.take("waited").astype(np.int64)
         return np.maximum(self._without_inner(waited), 0)
 
     def _waited_between(self) -> Array:
-        """Give how long other threads had the lock within each call, as it was cut."""
+        """Return how long other threads had the lock within each call, as it was cut."""
         found = self.trace._core.tenures()
         begin, end, thread = found["start"], found["end"], found["thread"]
         mine = self.start, self.start + self.duration
@@ -517,7 +517,7 @@ class View:
             yield table[first : first + rows]
 
     def table(self, name: str) -> Table:
-        """Give the chosen rows of a table of the trace."""
+        """Return the chosen rows of a table of the trace."""
         found: Table = getattr(self.trace, name)
         if self.rows is None:
             return found
@@ -539,7 +539,7 @@ class View:
 
 
 def _matching(trace: Trace, globs: Sequence[str]) -> Array:
-    """Give a mask of the functions that globs match.
+    """Return a mask of the functions that globs match.
 
     Raises
     ------
@@ -553,7 +553,7 @@ def _matching(trace: Trace, globs: Sequence[str]) -> Array:
 
 
 def _nearest(parent: Array, keep: Array) -> Array:
-    """Give the nearest kept call around each call; the number of calls if there is none."""
+    """Return the nearest kept call around each call; the number of calls if there is none."""
     count = len(parent)
     kept = np.append(keep, True)
     near = np.append(np.where(parent < 0, count, parent), count)
@@ -566,7 +566,7 @@ def _nearest(parent: Array, keep: Array) -> Array:
 
 
 def _inside(parent: Array, wanted: Array) -> Array:
-    """Give a mask of the wanted calls and of the calls inside them."""
+    """Return a mask of the wanted calls and of the calls inside them."""
     count = len(parent)
     found: Array = np.append(wanted, False)
     above = np.append(np.where(parent < 0, count, parent), count)
@@ -578,7 +578,7 @@ def _inside(parent: Array, wanted: Array) -> Array:
 
 
 def lock_held(tenures: tuple[Array, Array, Array], calls: tuple[Array, Array, Array]) -> Array:
-    """Give how long the lock was held during calls.
+    """Return how long the lock was held during calls.
 
     tenures, calls: begins, ends and groups. Tenures of a group do not overlap. A call is compared
     with those of its group; each row is looked at once, however many groups there are.
@@ -606,7 +606,7 @@ def lock_held(tenures: tuple[Array, Array, Array], calls: tuple[Array, Array, Ar
 
 
 def own_functions(trace: Trace) -> Array:
-    """Give a mask of functions outside the standard library and installed packages."""
+    """Return a mask of functions outside the standard library and installed packages."""
     described = trace.metadata.get("areas")
     described = described if isinstance(described, dict) else areas.folders()
     folders = tuple(
@@ -623,7 +623,7 @@ def own_functions(trace: Trace) -> Array:
 
 
 def intern(columns: list[Array], *, overwrite: bool = False) -> tuple[Array, list[Array]]:
-    """Give a number to each distinct row of int32 columns, in little memory.
+    """Assign a number to each distinct row of int32 columns, in little memory.
 
     Parameters
     ----------

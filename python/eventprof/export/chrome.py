@@ -109,7 +109,7 @@ def _write_calls(view: View, out: IO[bytes]) -> None:
 
 
 def _places(view: View) -> list[list[Any]]:
-    """Give facts of functions that names of calls do not say; importing/chrome.py reads them."""
+    """Return facts of functions that names of calls do not say; importing/chrome.py reads them."""
     table = view.trace.functions
     rows = zip(
         view.names[:-1], table["name"], table["module"], view.files[:-1], view.first_lines[:-1],
@@ -160,7 +160,7 @@ def _us(ns: int) -> str:
 
 
 def live_bytes(view: View, limit: int) -> tuple[dict[str, tuple[Array, Array]], str]:
-    """Give live memory over time by domain, and a description of what was left out.
+    """Return live memory over time by domain, and a description of what was left out.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 
 
 def weigh(tree: Tree, weight: str):  # type: ignore[no-untyped-def]
-    """Give the weight of each node without its children."""
+    """Return the weight of each node without its children."""
     if weight == "self":
         return tree.self
     if weight == "calls":

@@ -193,11 +193,11 @@ class _Stacks:
         self._frame_func, self._frame_line = frames >> 32, (frames & 0xFFFFFFFF) - 1
 
     def string(self, text: str) -> int:
-        """Give the number of a text."""
+        """Return the number of a text."""
         return self._strings.setdefault(_text(text), len(self._strings))
 
     def tables(self) -> dict[str, Any]:
-        """Give the tables of stacks, frames, functions and files."""
+        """Return the tables of stacks, frames, functions and files."""
         view = self._view
         kinds = [*view.trace.functions["kind"], "object"]
         rows = self._functions.tolist()
@@ -269,7 +269,7 @@ class _Stacks:
 def _stacks(
     parents: list[int], functions: list[int], call_lines: list[int]
 ) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Give the stack of each node; prefix, function and line of each stack.
+    """Return the stack of each node; prefix, function and line of each stack.
 
     A node has a stack without a line, because the line that runs is not known. It has another stack
     for each line with a call: the prefix of the called function's stack. The prefix of an outermost
@@ -315,7 +315,7 @@ _Marker = tuple[int, int | None, str, str, dict[str, Any], int]
 
 
 def _markers(view: View, options: Options) -> dict[int, list[_Marker]]:
-    """Give marks, spans, runs of the collector and tenures of the interpreter's lock, by thread."""
+    """Yield marks, spans, runs of the collector and tenures of the lock, by thread."""
     found: dict[int, list[_Marker]] = defaultdict(list)
 
     def line(row: Any) -> dict[str, Any]:
@@ -362,7 +362,7 @@ def _threads(
 
 
 def _facts(view: View, name: str, number: int) -> dict[str, Any]:
-    """Give the facts of a thread."""
+    """Return the facts of a thread."""
     return {
         "processType": "default",
         "processStartupTime": 0,
@@ -379,7 +379,7 @@ def _facts(view: View, name: str, number: int) -> dict[str, Any]:
 
 
 def _events(view: View, stacks: _Stacks, steps: Steps, markers: list[_Marker]) -> dict[str, Any]:
-    """Give the samples and markers of a thread."""
+    """Return the samples and markers of a thread."""
     markers.sort(key=lambda marker: marker[0])
 
     def stack() -> Iterator[Array]:

@@ -64,7 +64,7 @@ class _Maker:
         )
 
     def span(self, row: int) -> Any:
-        """Give the span of one of the chosen calls."""
+        """Return the span of one of the chosen calls."""
         view = self._view
         function, parent, line = (
             int(column[row]) for column in (view.function, view.parent, self._line)

@@ -71,7 +71,7 @@ def _packet(sequence: int, *parts: bytes) -> bytes:
 
 
 def _snapshot(view: View, *clocks: bytes) -> bytes:
-    """Give a ClockSnapshot: the clocks at the window's start."""
+    """Return a ClockSnapshot: the clocks at the window's start."""
     metadata = view.trace.metadata
     return message(
         6,
@@ -110,7 +110,7 @@ def _begin(view: View, sequence: int, *defaults: bytes) -> bytes:
 
 
 def _on_track(track: int) -> bytes:
-    """Give the default of events that are on one track."""
+    """Return the default of events that are on one track."""
     return message(11, integer(11, track))
 
 
@@ -169,7 +169,7 @@ class _Thread:
         )
 
     def slices(self, steps: Array) -> bytes:
-        """Give the packets of a part of the steps."""
+        """Return the packets of a part of the steps."""
         view = self._view
         packets, self._depth, self._last_ns, left_out = _core.perfetto_slices(
             steps,
@@ -261,7 +261,7 @@ def _write_stacks(view: View, out: IO[bytes], sequence: int) -> None:
 
 
 def _frames(view: View, tree: Tree, used: Array) -> tuple[list[bytes], list[bytes], list[bytes]]:
-    """Give the interned frames, and of each node the frame as the innermost, and its caller's."""
+    """Return the interned frames, and of each node the frame as the innermost, and its caller's."""
     count = len(tree)
     outermost = tree.parent < 0
     key, (functions, lines) = intern(
@@ -293,7 +293,7 @@ def _frames(view: View, tree: Tree, used: Array) -> tuple[list[bytes], list[byte
 def _points(
     view: View, sequence: int, thread_tracks: dict[int, int], tracks: Iterator[int]
 ) -> bytes:
-    """Give the program's marks, counters and flows."""
+    """Return the program's marks, counters and flows."""
     start = int(view.trace.metadata["start_monotonic_ns"])
 
     def packet(time: int, *event: bytes) -> bytes:

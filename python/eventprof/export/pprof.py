@@ -65,7 +65,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 
 
 def _samples(view: View, tree: Tree, columns: list, string) -> list[bytes]:  # type: ignore[no-untyped-def, type-arg]
-    """Give the samples and their locations. A location is a function and a line."""
+    """Return the samples and their locations. A location is a function and a line."""
     starts = np.array([line or 0 for line in view.first_lines], np.int32)
     # The innermost is at its first line. The others are at the lines of their calls.
     caller = tree.function[tree.parent]

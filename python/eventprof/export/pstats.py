@@ -51,7 +51,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 
 
 def keys_of(view: View) -> list[_Key]:
-    """Give pstats' key of each function: file, line, name. pstats prints them to a terminal."""
+    """Return pstats' key of each function: file, line, name. pstats prints them to a terminal."""
     table = view.trace.functions
     keys = []
     for row, name in enumerate([*table["name"], None]):
@@ -65,7 +65,7 @@ def keys_of(view: View) -> list[_Key]:
 
 
 def _sums(tree: Tree, number: Array) -> tuple[Array, list[_Row]]:
-    """Give the numbers and, for each, primitive calls, calls, own and total seconds."""
+    """Return the numbers and, for each, primitive calls, calls, own and total seconds."""
     distinct, at = np.unique(number, return_inverse=True)
     at = at.reshape(-1)
     first = tree.first_of(number)  # not inside a call with the same number

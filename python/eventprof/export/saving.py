@@ -56,7 +56,7 @@ def write(
 
 
 def to_bytes(core: _core.Trace, recorder_metadata: dict[str, Any]) -> bytes:
-    """Give the archive that `save` would write."""
+    """Return the archive that `save` would write."""
     import tempfile
 
     with tempfile.TemporaryFile() as file:

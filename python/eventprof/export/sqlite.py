@@ -40,7 +40,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 
 
 def facts(view: View) -> dict[str, Any]:
-    """Give the facts of the run."""
+    """Return the facts of the run."""
     return {**view.trace.metadata, "loss": view.loss}
 
 
@@ -65,7 +65,7 @@ def numbered(view: View, name: str, before: int, total: int) -> Iterator[Table]:
 
 
 def with_rows(part: Table, rows: Array) -> Table:
-    """Give a table with its row numbers as a first column."""
+    """Return a table with its row numbers as a first column."""
     from ..tables.column import Column
     from ..tables.table import Table
 

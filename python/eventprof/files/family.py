@@ -25,7 +25,7 @@ FORMAT = 1
 
 
 def folder_of(path: str) -> str:
-    """Give the folder for the children of a process that records into a file.
+    """Return the folder for the children of a process that records into a file.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def folder_of(path: str) -> str:
 
 
 def member_pattern(folder: str) -> str:
-    """Give the pattern of the files in a folder; `folder` has no words with %."""
+    """Return the pattern of the files in a folder; `folder` has no words with %."""
     return os.path.join(folder.replace("%", "%%"), MEMBER)
 
 
@@ -51,7 +51,7 @@ def member_pattern(folder: str) -> str:
 
 
 def paths(folder: str) -> list[str]:
-    """Give the recordings of a family, by name.
+    """Return the recordings of a family, by name.
 
     The first process moves its own file into the folder when it ends. If it was killed before, or
     still runs, the file is beside the folder, and is in the list, too.
@@ -128,7 +128,7 @@ def read_manifest(folder: str) -> tuple[list[dict[str, Any]] | None, str | None]
 
 
 def gone(processes: Iterable[dict[str, Any]], there: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Say which files of the manifest are not there; and which it names twice."""
+    """Report which files of the manifest are not there; and which it names twice."""
     names = {os.path.basename(path) for path in there}
     said: list[str] = []
     twice: list[str] = []
@@ -193,7 +193,7 @@ def find_parents(processes: Sequence[dict[str, Any]]) -> list[int | None]:
 
 
 def ancestors_of(parent_pid: Any, known: Any) -> tuple[int, ...]:
-    """Give the ids of the parent and of those above it.
+    """Return the ids of the parent and of those above it.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def take_in(folder: str, path: str, keep: bool) -> str:
 
 
 def describe(path: str, count_up_to: int = 0) -> dict[str, Any]:
-    """Say what a file is, from its head.
+    """Report what a file is, from its head.
 
     Parameters
     ----------
@@ -331,7 +331,7 @@ def describe(path: str, count_up_to: int = 0) -> dict[str, Any]:
 
 
 def state_of(file: dict[str, Any]) -> str:
-    """Give the word for how a process stands, of the facts about its file."""
+    """Return the word for how a process stands, of the facts about its file."""
     if not file.get("unfinished"):
         return "ended"
     return "running" if file.get("live") else "unfinished"

@@ -140,7 +140,7 @@ def align(every: list[dict[str, Any]]) -> tuple[list[int], str]:
 
 
 def _lock(every: list[dict[str, Any]]) -> dict[str, Any]:
-    """Say whose interpreter's lock there is: what was waited for it follows from that."""
+    """Report whose interpreter's lock there is: what was waited for it follows from that."""
     if len(every) == 1:
         return {key: every[0][key] for key in ("gil", "locks") if key in every[0]}
     return {"gil": False, **({"locks": "process"} if all(map(has_lock, every)) else {})}

@@ -210,7 +210,7 @@ def _members(there: list[str], missing: list[str], notes: list[str]) -> list[Tra
 
 
 def _open_files_at_most() -> int:
-    """Give how many files may be open side by side; the events of more are read into memory."""
+    """Return how many files may be open side by side; the events of more are read into memory."""
     import resource
 
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -101,7 +101,7 @@ def _decompressed_head(head: bytes) -> bytes:
 
 
 def recognise(head: bytes, path: str) -> str | None:
-    """Give the module that reads a file with these first bytes; None: no module does."""
+    """Return the module that reads a file with these first bytes; None: no module does."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if head[:4] in (b"HCAT", b"TACH"):
         return "sampling"

@@ -178,7 +178,7 @@ class Builder:
         line: int | None = None,
         kind: str = "python",
     ) -> int:
-        """Give the row of a function."""
+        """Return the row of a function."""
         key = (name, module, file, line, kind)
         found = self._functions.get(key)
         if found is None:
@@ -186,7 +186,7 @@ class Builder:
         return found
 
     def site(self, callee: int, caller: int, line: int) -> int:
-        """Give the number of a site."""
+        """Return the number of a site."""
         key = (callee, caller, line)
         found = self._sites.get(key)
         if found is None:
@@ -194,7 +194,7 @@ class Builder:
         return found
 
     def thread(self, key: Any, name: str | None = None, native_id: int = 0) -> Thread:
-        """Give the thread of a key. The first name that is given becomes its name."""
+        """Return the thread of a key. The first name that is given becomes its name."""
         found = self._threads.get(key)
         if found is None:
             found = self._threads[key] = Thread(self, len(self._threads))

@@ -11,7 +11,7 @@ _ESCAPE = re.compile(r"\\(?:[\\nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U00(?:0[0-9a-f]|10
 
 
 def unescaped(names: Iterable[str], besides: str = "") -> dict[str, str]:
-    """Give the text of each name.
+    """Return the text of each name.
 
     Other programs do not escape backslashes. If any name is not what our exporters write, no
     backslash is taken for an escape, except those of a character of `besides`.

@@ -28,7 +28,7 @@ class _Text(str):
 
 
 def _floats(value: Any) -> Any:
-    """Give a JSON value as the metadata of traces have it: decimals as floats, lists as tuples."""
+    """Return a JSON value as metadata of traces have it: decimals as floats, lists as tuples."""
     if isinstance(value, _Text):
         return float(value)
     if isinstance(value, list):

@@ -35,7 +35,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def fields(data: bytes) -> Iterator[Field]:
-    """Give the fields of a message: numbers, or bytes."""
+    """Yield the fields of a message: numbers, or bytes."""
     at, end = 0, len(data)
     while at < end:
         tag, at = _varint(data, at)

@@ -60,7 +60,7 @@ def _of_samples(stats: dict[Any, Any], builder: Builder) -> Table:
 
 
 def _bare(name: str) -> str:
-    """Give the bare name of a builtin. cProfile writes <built-in method builtins.len>."""
+    """Return the bare name of a builtin. cProfile writes <built-in method builtins.len>."""
     for head in ("<built-in method ", "<method "):
         if name.startswith(head) and name.endswith(">"):
             return name[len(head) : -1]

@@ -110,7 +110,7 @@ def _decompress(path: str, body: bytes) -> bytes:
 
 
 def _own(frames: list[tuple[str, str, int]]) -> set[int]:
-    """Give the numbers of the sampler's own frames."""
+    """Return the numbers of the sampler's own frames."""
     return {at for at, (file, _, _) in enumerate(frames) if file.endswith(_OWN_FILES)}
 
 

@@ -58,7 +58,7 @@ _Function = tuple[str | None, str | None, str | None, int | None, str]
 
 
 class _Kinds:
-    """Says which functions are owners, and which belong to pytest and its plugins."""
+    """Knows which functions are owners, and which belong to pytest and its plugins."""
 
     def __init__(self, tools: Iterable[str]) -> None:
         folders = areas.folders()
@@ -81,7 +81,7 @@ class _Kinds:
 
 @functools.lru_cache(maxsize=1)
 def _kinds(tools: tuple[str, ...], path: tuple[str, ...]) -> _Kinds:
-    """Give the kinds for these tools and this `sys.path`.
+    """Return the kinds for these tools and this `sys.path`.
 
     To look for the folders takes longer than to count a small test.
     """

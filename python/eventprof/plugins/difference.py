@@ -25,7 +25,7 @@ class Change(NamedTuple):
     compared: bool = True  # there was something before
 
     def by(self, kind: str) -> int:
-        """Give how much this row changed a count."""
+        """Return how much this row changed a count."""
         row = self.after or self.before
         if row is None or kind not in _kinds_of(row):
             return 0
@@ -45,7 +45,7 @@ class Change(NamedTuple):
 
 
 def _kinds_of(row: Row) -> tuple[str, ...]:
-    """Give the counts to which a row contributes."""
+    """Return the counts to which a row contributes."""
     if row[0]:
         return ("c_calls",) if row[2] else ("calls",)
     return ("allocations", "bytes", "peak", "retained")
@@ -121,7 +121,7 @@ def changes(before: Mapping[str, Sequence[Row]] | None, now: Counts) -> list[Cha
 
 
 def _times(functions: Mapping[str, Sequence[Row]]) -> Counter[str]:
-    """Give how often each function was called by owners."""
+    """Return how often each function was called by owners."""
     found: Counter[str] = Counter()
     for rows in functions.values():
         for callee, number, *_ in rows:
@@ -133,7 +133,7 @@ def _times(functions: Mapping[str, Sequence[Row]]) -> Counter[str]:
 def explain(
     heads: Sequence[str], kinds: Sequence[str], found: Sequence[Change], end: Sequence[str]
 ) -> str:
-    """Say what changed, in 15 lines.
+    """Report what changed, in 15 lines.
 
     Parameters
     ----------

@@ -178,7 +178,7 @@ class Summary:
         return f"eventprof: {events} in {show_ns(trace.duration)}{held}, {lost}"
 
     def _cells(self) -> list[tuple[str, ...]]:
-        """Give the texts of the table; the last row is the sum of those above it."""
+        """Return the texts of the table; the last row is the sum of those above it."""
         rows = sorted(self._rows, key=lambda row: -row.time)
         shown, hidden = rows[: self._options.limit], rows[self._options.limit :]
         cells = [row.cells() for row in sorted(shown, key=lambda row: row.place)]
@@ -198,7 +198,7 @@ class Summary:
         return "\n".join([self._first, *lines, f"the trace is in {self._options.name}"])
 
     def _repr_html_(self) -> str:
-        """Give a table and the small timeline, without a script, so that every viewer shows it."""
+        """Return a table and the small timeline, without a script: every viewer shows it."""
         from ..viewer.picture import fit, svg
 
         heads = ("calls", "time", "allocated", "kept", "line", "of this cell")
@@ -222,7 +222,7 @@ class Summary:
 
 
 def _frame(trace: Trace) -> str:
-    """Give the page in a frame of its own, which cannot access the notebook."""
+    """Return the page in a frame of its own, which cannot access the notebook."""
     from ..viewer.page import page
 
     whole = page(trace, title="this cell")
@@ -266,7 +266,7 @@ def _add(rows: list[_Row], text: str) -> _Row:
 
 
 def _code_lines(code: CodeType) -> tuple[int, int]:
-    """Give the first and the last line of a code object; its head only if it has several others."""
+    """Return a code object's first and last line; its head only if it has several others."""
     ranges = [(start, line) for start, _, line in code.co_lines() if line]
     lines = {line for start, line in ranges if start} or {line for _, line in ranges}
     if len(lines) > 1:
@@ -282,7 +282,7 @@ def _codes_inside(code: CodeType) -> Iterator[CodeType]:
 
 
 def _statement_times(trace: Trace, file: str, count: int) -> list[int]:
-    """Give the time of each statement of a cell outside of its recorded calls, in ns.
+    """Return the time of each statement of a cell outside of its recorded calls, in ns.
 
     Returns
     -------
@@ -300,7 +300,7 @@ def _statement_times(trace: Trace, file: str, count: int) -> list[int]:
 
 
 def _lines(trace: Trace, file: str, codes: list[CodeType], cell: str) -> list[_Row]:
-    """Give the rows of a cell, whose times add up to the time of its statements.
+    """Return the rows of a cell, whose times add up to the time of its statements.
 
     What a line calls is charged to the line. The rest of a function or statement is charged to its
     line if it has only one, and otherwise to a row of its own.

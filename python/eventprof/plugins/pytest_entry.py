@@ -149,7 +149,7 @@ def _load(config: Any) -> None:
 
 
 class _Nothing:
-    """Says why no test is counted. A warning would be an error under ``filterwarnings = error``."""
+    """Explains why no test is counted. ``filterwarnings = error`` makes a warning an error."""
 
     def __init__(self, why: str) -> None:
         self._why = why

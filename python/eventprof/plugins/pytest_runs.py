@@ -381,7 +381,7 @@ def _shown(name: str, value: int) -> str:
 
 
 def _over(asked: Wanted, counted: list[Counts]) -> list[str]:
-    """Give the counts that are above a limit in each run."""
+    """Return the counts that are above a limit in each run."""
     return [
         name
         for name, most in asked.most.items()
@@ -437,7 +437,7 @@ def _passed(reports: list[Any]) -> bool:
 
 
 def _uncountable(item: Any) -> str:
-    """Say why a test cannot be counted; empty if it can."""
+    """Explain why a test cannot be counted; empty if it can."""
     if not isinstance(item, pytest.Function):
         return "it is not a test function"
     if getattr(item.obj, "is_hypothesis_test", False):
@@ -448,7 +448,7 @@ def _uncountable(item: Any) -> str:
 
 
 def _tools(config: Any) -> Iterator[str]:
-    """Give the modules of pytest and of its installed plugins.
+    """Yield the modules of pytest and of its installed plugins.
 
     The first test of Hypothesis sets a callback of the collector that stays. It would count in each
     later test that runs the collector.

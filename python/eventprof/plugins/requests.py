@@ -129,7 +129,7 @@ class Request:
         self._leave()
 
     def add(self, *, route: str | None = None, **labels: Any) -> None:
-        """Give it labels, also when it is under way: ``add(status=200)``; or another route.
+        """Add labels, also when it is under way: ``add(status=200)``; or another route.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ def request(
     raises: _Errors = (),
     **labels: object,
 ) -> Request:
-    """Say that a request, a job or a message is being answered.
+    """Mark the time in which a request, a job or a message is answered.
 
     Parameters
     ----------
@@ -317,7 +317,7 @@ class ASGIMiddleware:
 
 
 def _route_of_scope(scope: _Scope) -> str | None:
-    """Give the template of the route: FastAPI's and Starlette's, aiohttp's and Litestar's."""
+    """Return the template of the route: FastAPI's and Starlette's, aiohttp's and Litestar's."""
     try:
         route = scope.get("route")
         path = getattr(route, "path_format", None) or getattr(route, "path", None)
@@ -431,7 +431,7 @@ class _Body:
 
 
 def _route_of_environ(environ: dict[str, Any]) -> str | None:
-    """Give the template of the route: Flask's, and of what else is made with Werkzeug."""
+    """Return the template of the route: Flask's, and of what else is made with Werkzeug."""
     try:
         rule = getattr(environ.get("werkzeug.request"), "url_rule", None)
         path = getattr(rule, "rule", None)

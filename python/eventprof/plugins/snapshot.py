@@ -83,7 +83,7 @@ class Snapshot:
 
 
 def _encode(whole: Mapping[str, Any]) -> str:
-    """Give JSON with one line for each function, so that version control shows what changed."""
+    """Return JSON with one line for each function, so that version control shows what changed."""
     lines = ["{", f' "format": {FORMAT}']
     for version in sorted(key for key in whole if key != "format"):
         known = whole[version]
@@ -117,7 +117,7 @@ def entry(counts: Counts, functions: bool = True) -> dict[str, Any]:
 
 
 def _packed(known: dict[str, Any]) -> dict[str, Any]:
-    """Give the functions of a test as text: as lists, those of a thousand tests take gigabytes."""
+    """Return a test's functions as text: as lists, those of a thousand tests take gigabytes."""
     if "functions" in known and not isinstance(known["functions"], str):
         known["functions"] = json.dumps(known["functions"], separators=(",", ":"))
     return known
@@ -129,7 +129,7 @@ def _shortened(row: Row) -> list[Any]:
 
 
 def rows_of(known: Mapping[str, Any]) -> dict[str, list[Row]] | None:
-    """Give the functions of an entry; None if it has none."""
+    """Return the functions of an entry; None if it has none."""
     if "functions" not in known:
         return None
     found: dict[str, list[Row]] = {}
@@ -141,7 +141,7 @@ def rows_of(known: Mapping[str, Any]) -> dict[str, list[Row]] | None:
 def differing(
     known: Mapping[str, Any], sums: Mapping[str, int], calls: float, sizes: float
 ) -> list[str]:
-    """Say which counts differ by more than is tolerated.
+    """Report which counts differ by more than is tolerated.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ def verdict(
     tolerances: tuple[float, float],
     repeats: bool,
 ) -> Verdict:
-    """Say what the runs of a test say.
+    """Report what the runs of a test say.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ class Window:
         self._began = 0
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Give a function that calls another function and records it."""
+        """Return a function that calls another function and records it."""
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -171,7 +171,7 @@ _found: tuple[int, list[random.Random]] = (0, [])
 
 
 def _generators() -> list[random.Random]:
-    """Give the generators of random numbers that modules have as globals: that of `random`, Trio's.
+    """Return the generators of random numbers in globals of modules: that of `random`, Trio's.
 
     A search takes milliseconds, so there is a new one only if modules were imported.
     """
@@ -198,7 +198,7 @@ def _collect() -> None:
 
 
 def say(error: Exception) -> str:
-    """Give the message for an error of the plugin."""
+    """Return the message for an error of the plugin."""
     return f"eventprof: {type(error).__name__}: {error}"
 
 

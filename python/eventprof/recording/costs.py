@@ -89,7 +89,7 @@ class Overhead(Mapping[str, float]):
         return len(self._costs)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give plain objects, as in ``trace.metadata["overhead"]``."""
+        """Return plain objects, as in ``trace.metadata["overhead"]``."""
         rounded = {sort: round(ns, 2) for sort, ns in self._costs.items()}
         spread = {sort: round(ns, 2) for sort, ns in self.spread.items()}
         return {**rounded, "spread": spread, "measured": self.measured}
@@ -199,7 +199,7 @@ def overhead(
 
 
 def known(calls: bool, c_calls: bool, memory: bool, backend: str, clock: str) -> Overhead | None:
-    """Give the costs that were measured before in this process; measures nothing."""
+    """Return the costs that were measured before in this process; measures nothing."""
     return _known.get((calls, c_calls, memory, backend, clock))
 
 

@@ -228,7 +228,7 @@ class Counter(_core.Counter, AsyncContext):
     # ---- What was counted ------------------------------------------------------------------------
 
     def get_call_counts(self) -> dict[str, int]:
-        """Give how often each function was called.
+        """Return how often each function was called.
 
         Returns
         -------
@@ -244,7 +244,7 @@ class Counter(_core.Counter, AsyncContext):
         return self._by_name(lambda row: row[5])
 
     def get_durations(self) -> dict[str, int]:
-        """Give the time of each function, with the calls inside.
+        """Return the time of each function, with the calls inside.
 
         Returns
         -------
@@ -260,7 +260,7 @@ class Counter(_core.Counter, AsyncContext):
         return self._by_name(lambda row: row[8])
 
     def get_frequency(self) -> int:
-        """Give the frequency of the clock: Hz, as measured since eventprof was imported."""
+        """Return the frequency of the clock: Hz, as measured since eventprof was imported."""
         return round(self._frequency())
 
     def _by_name(self, value: Callable[[_core._CountRow], int]) -> dict[str, int]:
@@ -432,7 +432,7 @@ def _sum(a: _core._CountRow, b: _core._CountRow) -> _core._CountRow:
 
 
 def report(counter: Counter, limit: int = 25) -> str:
-    """Say which functions took most.
+    """Report which functions took most.
 
     Parameters
     ----------

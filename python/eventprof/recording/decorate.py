@@ -69,7 +69,7 @@ class _First:
 
 
 def outermost(recorder: Recorder) -> Recorder | _Nothing | _First:
-    """Give the context that records from here on, or one that does nothing if it runs already.
+    """Return the context that records from here on, or one that does nothing if it runs already.
 
     With a GIL no other thread runs between this check and the start by `with`.
     """
@@ -121,7 +121,7 @@ def decorates(make: Callable[..., Any]) -> Any:
 
 
 def wrap(context: Callable[[], Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a function of the same sort that runs in a context, which is made for each run.
+    """Return a function of the same sort that runs in a context, which is made for each run.
 
     `with` calls the extension's __enter__ directly, so no signal handler and no other thread runs
     between the check whether it runs, the start, and the body. No frame of this package is seen.

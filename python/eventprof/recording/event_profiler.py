@@ -44,7 +44,7 @@ class _Categories:
         self.texts = list(numbers)
 
     def codes(self, codes: NDArray[Any]) -> NDArray[Any]:
-        """Give codes of the core as codes of these texts; -1 stays."""
+        """Return codes of the core as codes of these texts; -1 stays."""
         if len(self.texts) == len(self._code):
             return codes
         table: NDArray[Any] = np.array([*self._code, -1], dtype=_code_type(len(self.texts)))
@@ -254,7 +254,7 @@ class EventProfiler:
         self._log.log(frame, event, arg)
 
     def _taken(self, empty_cache: bool) -> tuple[tuple[_core.Trace, ...], int, int]:
-        """Give what the rows are made of: traces, offset of their clock, count of logged events."""
+        """Return the parts of the rows: traces, offset of their clock, count of logged events."""
         with self._lock:
             if empty_cache:
                 if self._recorder is not None:
@@ -264,7 +264,7 @@ class EventProfiler:
             return traces, self._offset_ns, self._logged
 
     def retrieve_raw_results(self, empty_cache: bool = True) -> NDArray[np.int64]:
-        """Give every event so far, in order of time, as plain integers.
+        """Return every event so far, in order of time, as plain integers.
 
         Parameters
         ----------
@@ -301,7 +301,7 @@ class EventProfiler:
         empty_cache: bool = True,
         clean_file_name: Callable[[str], str] | None = None,
     ) -> pd.DataFrame:
-        """Give every event so far, in order of time, with names and lines.
+        """Return every event so far, in order of time, with names and lines.
 
         Parameters
         ----------
@@ -386,7 +386,7 @@ def _warn_of_loss(lost: int) -> None:
 
 
 def _code_type(categories: int) -> type[np.signedinteger[Any]]:
-    """Give the integer type that pandas uses for so many categories; others would be copied."""
+    """Return the integer type that pandas uses for so many categories; others would be copied."""
     if categories < np.iinfo(np.int8).max:
         return np.int8
     return np.int16 if categories < np.iinfo(np.int16).max else np.int32

@@ -13,7 +13,7 @@ KINDS = [row for row in _core.kind_table() if row[2]]
 
 
 def _words_of_groups(*groups: str) -> tuple[str, ...]:
-    """Give the words of the kinds of some groups (events.def), each once."""
+    """Return the words of the kinds of some groups (events.def), each once."""
     return tuple(dict.fromkeys(row[2] for row in KINDS if row[7] in groups))
 
 
@@ -50,7 +50,7 @@ DEFAULT_EVENTS = tuple(
 
 
 def words_of_kinds(kinds: int) -> tuple[str, ...]:
-    """Give the words of kinds, which are bits."""
+    """Return the words of kinds, which are bits."""
     return tuple(dict.fromkeys(row[2] for row in KINDS if kinds >> row[0] & 1))
 
 
@@ -94,7 +94,7 @@ def need_numpy() -> None:
 
 
 def audit_patterns(value: object) -> tuple[str, ...]:
-    """Give the patterns of audit events; for all events, one that matches all."""
+    """Return the patterns of audit events; for all events, one that matches all."""
     if is_bool(value):
         return ("*",) if value else ()
     return patterns("audit", value)
@@ -195,7 +195,7 @@ def _chosen(words: frozenset[str], domains: frozenset[str]) -> int:
 
 
 def chosen_kinds(events: object, asked: Asked, backend: str) -> int:
-    """Give the kinds asked for, as bits."""
+    """Return the kinds asked for, as bits."""
     if events is not None:
         words = _event_words(events)
         if not words:
@@ -225,7 +225,7 @@ def chosen_kinds(events: object, asked: Asked, backend: str) -> int:
 
 
 def _hook_inside(backend: str) -> str:
-    """Say which hook reports events inside of functions."""
+    """Report which hook reports events inside of functions."""
     if backend != "auto":
         return backend
     return "monitoring" if sys.version_info >= (3, 12) else "trace"

@@ -282,7 +282,7 @@ class FlightRecorder(AsyncContext):
     # ---- Asking ------------------------------------------------------------------------------
 
     def snapshot(self) -> Trace:
-        """Give a trace of what a file would hold now; the recording goes on."""
+        """Return a trace of what a file would hold now; the recording goes on."""
         return self.recorder.snapshot(last=self._min_age_ns)
 
     def write_to(self, path: str | os.PathLike[str], *, force: bool = False) -> None:

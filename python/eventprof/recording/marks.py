@@ -13,7 +13,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def decorate(span: _core.Span, function: _Function) -> _Function:
-    """Give a function of the same sort whose runs are spans.
+    """Return a function of the same sort whose runs are spans.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def decorate(span: _core.Span, function: _Function) -> _Function:
 
 
 def get_include() -> str:
-    """Give the folder of ``eventprof.h``, with which C and C++ extensions add events.
+    """Return the folder of ``eventprof.h``, with which C and C++ extensions add events.
 
     Returns
     -------

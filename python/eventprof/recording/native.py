@@ -19,7 +19,7 @@ _BEFORE = "EVENTPROF_PRELOADED"
 
 
 def library() -> str:
-    """Give the path of the library.
+    """Return the path of the library.
 
     Returns
     -------

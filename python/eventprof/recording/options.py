@@ -58,7 +58,7 @@ child_pattern: str | None = None
 
 
 def path_patterns(output: str) -> tuple[bytes, bytes]:
-    """Give the path patterns for the core: for this process and for forked children.
+    """Return the path patterns for the core: for this process and for forked children.
 
     In them %p stands for the process id, %% for a %, and %u for a number if the name is used.
     """
@@ -77,7 +77,7 @@ def path_patterns(output: str) -> tuple[bytes, bytes]:
 
 @cache
 def boot_id() -> str | None:
-    """Give the kernel's name of this boot, within which CLOCK_MONOTONIC is one clock; or None."""
+    """Return the kernel's name of this boot, within which CLOCK_MONOTONIC is one clock; or None."""
     try:
         fd = os.open("/proc/sys/kernel/random/boot_id", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -89,7 +89,7 @@ def boot_id() -> str | None:
 
 
 def ancestors() -> tuple[int, ...]:
-    """Give the ids of the process above this one, of the one above that, and so on.
+    """Return the ids of the process above this one, of the one above that, and so on.
 
     A shell may be between two recorded processes. Only Linux tells more than the first.
     """
@@ -119,7 +119,7 @@ _METADATA_LIMIT = 60_000
 
 
 def encode_metadata(options: Options) -> bytes:
-    """Give the facts about the run as JSON that fits into a log file."""
+    """Return the facts about the run as JSON that fits into a log file."""
     import json  # here: other recorders would record it, also at the start of this one
 
     metadata = {**describe_run(options), "ancestors": ancestors()}
@@ -133,12 +133,12 @@ def encode_metadata(options: Options) -> bytes:
 
 
 def uses_areas(options: Options) -> bool:
-    """Say whether a filter names an area, such as the standard library."""
+    """Return whether a filter names an area, such as the standard library."""
     return not {*options.include, *options.exclude}.isdisjoint(areas.WORDS)
 
 
 def describe_run(options: Options) -> dict[str, Any]:
-    """Give the facts about a run that are known before it begins: options, program, machine."""
+    """Return the facts about a run that are known before it begins: options, program, machine."""
     system = os.uname()
     # Without an import, which running recorders would record: a measurement has imported it.
     costs = sys.modules.get(f"{__package__}.costs")
@@ -162,7 +162,7 @@ def describe_run(options: Options) -> dict[str, Any]:
 
 
 def _command() -> tuple[str, ...]:
-    """Give the program and its arguments; with -m and -c what these were given, too."""
+    """Return the program and its arguments; with -m and -c what these were given, too."""
     given = tuple(getattr(sys, "argv", ()))
     # Until the module is found, or the code runs, sys.argv says no more than the option.
     if given[:1] not in (("-m",), ("-c",)):
@@ -177,7 +177,7 @@ def _command() -> tuple[str, ...]:
 
 
 def measured_as(options: Options) -> dict[str, Any]:
-    """Give the arguments of `overhead` that fit a recorder."""
+    """Return the arguments of `overhead` that fit a recorder."""
     words = options.events
     return {
         "calls": "call" in words,

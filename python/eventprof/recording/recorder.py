@@ -174,7 +174,7 @@ class Recorder(_core.Recorder, AsyncContext):
         return self._trace
 
     def snapshot(self, *, last: int | str | None = None) -> Trace:
-        """Give a trace of the events so far; the recording goes on.
+        """Return a trace of the events so far; the recording goes on.
 
         Parameters
         ----------
@@ -349,7 +349,7 @@ _CAUSES = {
 
 
 def say_loss(lost: int, options: Options, reason: str | None) -> str:
-    """Say that events found no room, and what to do."""
+    """Report that events found no room, and what to do."""
     events = "1 event" if lost == 1 else f"{lost:,} events"
     if reason in _CAUSES:
         return f"{events} found no room, as {_CAUSES[reason]}: the numbers are too small"

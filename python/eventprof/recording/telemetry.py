@@ -6,7 +6,7 @@ from types import ModuleType
 
 
 def ids(trace: ModuleType) -> tuple[str, str] | None:
-    """Give the trace's and the span's id as that library writes them; None: no span is active.
+    """Return the trace's and the span's id as that library writes them; None: no span is active.
 
     Parameters
     ----------

@@ -33,13 +33,13 @@ _LONGEST = 2000  # characters of a name that is shortened part by part
 
 
 def three_digits(value: float) -> str:
-    """Give a number of 0 or more with at least three digits."""
+    """Return a number of 0 or more with at least three digits."""
     digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
     return f"{value:.{digits}f}"
 
 
 def show_ns(ns: float) -> str:
-    """Give a duration with three digits; the unit is two characters wide, or one at the left."""
+    """Return a duration with three digits; the unit is two characters wide, or one at the left."""
     for unit, size in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
         if ns < 999.5 * size:
             # A duration is a whole number of ns, but a mean is not.
@@ -50,7 +50,7 @@ def show_ns(ns: float) -> str:
 
 
 def show_bytes(size: float) -> str:
-    """Give a size with three digits, in units of 1024."""
+    """Return a size with three digits, in units of 1024."""
     if abs(size) < 1000:
         return f"{size:.0f} B"
     sign, size = "-" if size < 0 else "", abs(size)
@@ -62,7 +62,7 @@ def show_bytes(size: float) -> str:
 
 
 def show_percent(part: float, whole: float) -> str:
-    """Give a share in percent."""
+    """Return a share in percent."""
     return f"{100 * part / whole:.1f} %" if whole > 0 else "-"
 
 
@@ -247,7 +247,7 @@ class Curve:
         return Text("".join(line).rstrip(), style=SIDE)
 
     def _heights(self, bins: int, levels: int) -> tuple[Array, Array]:
-        """Give the heights of the least and the most of each bin; bytes above 0 get 1 at least."""
+        """Return the heights of the least and the most of each bin; at least 1 above 0 bytes."""
         low, high = (sizes * (levels / self.peak_bytes) for sizes in self.bins(bins))
         return np.round(low).astype(int), np.ceil(high - 0.5).clip(high > 0).astype(int)
 

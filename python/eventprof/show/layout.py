@@ -52,7 +52,7 @@ class Layout:
                     sums[kind] = sums.get(kind, 0) + count
 
     def _known_from(self) -> int:
-        """Give the time from which on no thread lost events by overwriting."""
+        """Return the time from which on no thread lost events by overwriting."""
         threads = self.trace.threads
         if self.trace.loss.reason not in ("overwritten", "small_disk", "family"):
             return 0
@@ -85,7 +85,7 @@ class Layout:
         return grid
 
     def share(self, part: float, whole: float) -> tuple[Text, Text]:
-        """Give the two cells of the share column."""
+        """Return the two cells of the share column."""
         bar = draw_bar(part / whole if whole > 0 else 0.0, self.bar_width, plain=self.plain)
         return Text(show_percent(part, whole)), bar
 
@@ -101,7 +101,7 @@ class Layout:
 
     @staticmethod
     def more(count: int, what: str, rest: str, share: str = "") -> Text:
-        """Say how many rows a table leaves out, and their sum."""
+        """Report how many rows a table leaves out, and their sum."""
         share = f" ({share})" if share else ""
         return Text(f"and {count:,} more {what}, {rest}{share}", style=SIDE)
 

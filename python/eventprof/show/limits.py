@@ -14,7 +14,7 @@ from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, KINDS, PYTHON_WORDS, Layou
 
 
 def limits(page: Layout) -> Iterator[Text]:
-    """Say first which events were lost, then what else limits the numbers of the page."""
+    """Report first which events were lost, then what else limits the numbers of the page."""
     loss, events = page.trace.loss, sum(page.recorded.values())
     damaged = page.trace._core.facts()["damaged_chunks"]
     if damaged:

@@ -94,7 +94,7 @@ def _write_function(lines: Table, weight: Any, whole: float, file: IO[str]) -> N
 
 
 def _with_source(cells: dict[int, list[str]], path: str | None) -> Iterator[Sequence[str]]:
-    """Give the rows of a function's lines, and of lines between them that did not run, if few."""
+    """Yield the rows of a function's lines, and of lines between them that did not run, if few."""
     before = None
     for line in sorted(cells):
         gap = 0 if before is None else line - before - 1

@@ -24,7 +24,7 @@ from .layout import BLOCK_BITS, KINDS, Layout
 
 
 def memory(page: Layout) -> Iterator[RenderableType]:
-    """Give the sections on memory: functions, live bytes over time, and lines."""
+    """Yield the sections on memory: functions, live bytes over time, and lines."""
     title = "Where the memory went"
     if not page.kinds & BLOCK_BITS:
         return
@@ -115,7 +115,7 @@ def _number(page: Layout, word: str) -> int:
 
 
 def _domains(page: Layout) -> str:
-    """Give the allocated bytes of each domain, if there are several domains."""
+    """Return the allocated bytes of each domain, if there are several domains."""
     sums = page.trace._tree.domains_allocated
     words = ("raw", "mem", "obj", "numpy", "libc")
     parts = [f"{w} {show_bytes(n)}" for w, n in zip(words, sums, strict=True) if n]
@@ -207,7 +207,7 @@ _Sums = tuple[Array, Array, Array, Array]  # function, line, bytes, blocks: the 
 
 
 def _by_place(page: Layout, name: str) -> _Sums:
-    """Give bytes and blocks by line: from the tree, or from the table of blocks.
+    """Return bytes and blocks by line: from the tree, or from the table of blocks.
 
     The tree does not have all lines if its smallest nodes were folded into "other".
     """

@@ -63,12 +63,12 @@ def _memory_text(trace: Trace, tree: Tree) -> list[str]:
 
 
 def sections(trace: Trace) -> list[str]:
-    """Give the lines of the report's part "in own code"."""
+    """Return the lines of the report's part "in own code"."""
     tree = trace._tree
     return [*_slow_text(trace, tree), *_peak_text(trace, tree), *_memory_text(trace, tree)]
 
 
 def short_report(trace: Trace, width: int, *, plain: bool) -> list[str]:
-    """Give the short report: the headline and `sections`, cut to the width."""
+    """Return the short report: the headline and `sections`, cut to the width."""
     lines = [headline(trace, trace._tree), *sections(trace)]
     return [clean(line, plain=plain)[:width] for line in lines]

@@ -15,7 +15,7 @@ from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, CALL_BITS, KINDS, PYTHON_W
 
 
 def recorded(page: Layout) -> Grid:
-    """Give the rows of the section."""
+    """Return the rows of the section."""
     trace, metadata = page.trace, page.trace.metadata
     grid = Grid.grid(padding=(0, 2, 0, 0))
     grid.add_column(style=SIDE, no_wrap=True)
@@ -57,7 +57,7 @@ def _rate(page: Layout, events: int) -> str:
 
 
 def _counts(page: Layout, families: tuple[str, ...]) -> list[str]:
-    """Give the counts of events by word, of some families."""
+    """Return the counts of events by word, of some families."""
     sums: dict[str, int] = {}
     for kind, (word, family) in KINDS.items():
         if family in families and kind in page.recorded:

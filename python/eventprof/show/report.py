@@ -31,7 +31,7 @@ _NARROWEST = 40  # columns: with fewer there is no room for names
 
 
 def sections(page: Layout) -> Iterator[RenderableType]:
-    """Give the whole page, top to bottom."""
+    """Yield the whole page, top to bottom."""
     yield from limits(page)
     yield from _own_code(page)
     yield from page.section("What was recorded", recorded(page))
@@ -41,7 +41,7 @@ def sections(page: Layout) -> Iterator[RenderableType]:
 
 
 def _own_code(page: Layout) -> Iterator[RenderableType]:
-    """Give the section on own code: slow lines, lines that hold the peak, measures of memory."""
+    """Yield the section on own code: slow lines, lines that hold the peak, measures of memory."""
     from .own_lines import sections as first_lines
 
     lines = first_lines(page.trace)
@@ -124,7 +124,7 @@ def report(
 
 
 def text(trace: Trace, width: int = 100, limit: int = 15) -> str:
-    """Give the report as text without colours.
+    """Return the report as text without colours.
 
     Parameters
     ----------

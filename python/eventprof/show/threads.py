@@ -13,7 +13,7 @@ from .layout import BLOCK_BITS, Layout
 
 
 def threads(page: Layout) -> Iterator[RenderableType]:
-    """Give the section: events, time in calls, bytes and active time of each thread."""
+    """Yield the section: events, time in calls, bytes and active time of each thread."""
     trace, table = page.trace, page.trace.threads
     if not len(table):
         return

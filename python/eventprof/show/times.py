@@ -13,7 +13,7 @@ from .layout import Layout
 
 
 def times(page: Layout) -> Iterator[RenderableType]:
-    """Give the section: the functions with the most self time."""
+    """Yield the section: the functions with the most self time."""
     title = "Where the time went"
     if not page.has_calls():
         return

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def percent(part: float, whole: float) -> str:
-    """Give a share, without decimals."""
+    """Return a share, without decimals."""
     return f"{100 * part / whole:3.0f} %" if whole > 0 else "    -"
 
 
 def text_lines(tree: Tree, top: Branch, width: int, plain: bool) -> list[str]:
-    """Give the branches as lines of text."""
+    """Return the branches as lines of text."""
     has_time = top.total > 0
     has_waited = tree.has_lock and len(tree.threads["in_calls"]) > 1 and top.waited > 0
     has_memory = bool(tree.facts["peak"]) or top.allocated > 0
@@ -89,7 +89,7 @@ def fit(lead: str, name: str, place: str, room: int, plain: bool) -> str:
 
 
 def headline(trace: Trace, tree: Tree) -> str:
-    """Say in one line what was recorded, and what is missing."""
+    """Describe in one line what was recorded, and what is missing."""
     parts = [f"{trace._facts['events']:,} events in {show_ns(trace.duration)}"]
     if tree.facts["peak"]:
         parts.append(f"peak {show_bytes(tree.facts['peak'])} at {show_ns(tree.facts['peak_time'])}")
@@ -145,7 +145,7 @@ def show_summed(
 
 
 def said_of_loss(trace: Trace) -> str:
-    """Say what is missing; empty if nothing is."""
+    """Report what is missing; empty if nothing is."""
     loss = trace.loss.total
     parts = [f"{loss:,} EVENTS LOST: all numbers are too small"] if loss else []
     parts += (trace.file or {}).get("missing", ())

@@ -35,7 +35,7 @@ def answer_table(trace: Recorded, name: str, columns: dict[str, Any]) -> Table:
 
 
 def masked(values: Array, unknown: Array) -> Array:
-    """Give values of which some are unknown."""
+    """Return values of which some are unknown."""
     return np.ma.MaskedArray(values, mask=unknown)
 
 
@@ -45,13 +45,13 @@ def row_numbers(values: Array) -> Array:
 
 
 def texts_of(trace: Recorded, column: str, functions: Array) -> list[str | None]:
-    """Give a text column of `functions` for rows of it; None for row -1."""
+    """Return a text column of `functions` for rows of it; None for row -1."""
     words = trace.functions[column]
     return [None if row < 0 else words[row] for row in functions.tolist()]
 
 
 def by_function(trace: Recorded, functions: Array) -> dict[str, Any]:
-    """Give the columns that say which function."""
+    """Return the columns that say which function."""
     return {
         "function": row_numbers(functions),
         "name": texts_of(trace, "name", functions),
@@ -68,7 +68,7 @@ def sum_by(keys: Array, weights: Array, count: int) -> Array:
 
 
 def find_function(trace: Recorded, function: Function) -> int:
-    """Give the row of a function.
+    """Return the row of a function.
 
     Raises
     ------

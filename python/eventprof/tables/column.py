@@ -21,7 +21,7 @@ Null: TypeAlias = "Literal['never', 'negative', 'zero', 'nan'] | Callable[[], Ma
 
 
 def code_type(count: int) -> np.dtype[Any]:
-    """Give the signed type of codes below `count`, as narrow as pandas makes it."""
+    """Return the signed type of codes below `count`, as narrow as pandas makes it."""
     # pandas copies codes of another type; 127 categories already take int16 there.
     if count < 127:
         return np.dtype(np.int8)
@@ -46,13 +46,13 @@ class Words:
         self._utf8: tuple[NDArray[np.int32], bytes] | None = None
 
     def texts(self) -> tuple[str, ...]:
-        """Give the texts."""
+        """Return the texts."""
         if self._texts is None:
             self._texts = tuple(self._load())
         return self._texts
 
     def objects(self) -> Array:
-        """Give the texts and, last, None: what code -1 picks."""
+        """Return the texts and, last, None: what code -1 picks."""
         if self._objects is None:
             words = self.texts()
             objects = np.full(len(words) + 1, None, dtype=object)
@@ -61,7 +61,7 @@ class Words:
         return self._objects
 
     def utf8(self) -> tuple[NDArray[np.int32], bytes]:
-        """Give Arrow's dictionary: offsets and UTF-8, surrogates as backslash escapes."""
+        """Return Arrow's dictionary: offsets and UTF-8, surrogates as backslash escapes."""
         if self._utf8 is None:
             texts = [word.encode("utf-8", "backslashreplace") for word in self.texts()]
             offsets = np.zeros(len(texts) + 1, dtype=np.int32)
@@ -147,7 +147,7 @@ class Column:
         return self.null != "never"
 
     def type(self) -> np.dtype[Any]:
-        """Give the type of the values or codes; computes no values."""
+        """Return the type of the values or codes; computes no values."""
         if self.words is not None:
             return code_type(len(self.words.texts()))
         assert self.dtype is not None
@@ -155,7 +155,7 @@ class Column:
         return kind
 
     def values(self) -> Array:
-        """Give the values, or the codes of text; read-only, sentinels where unknown."""
+        """Return the values, or the codes of text; read-only, sentinels where unknown."""
         if self._values is None:
             values = self._load().astype(self.type(), copy=False)
             values.flags.writeable = False
@@ -163,7 +163,7 @@ class Column:
         return self._values
 
     def nulls(self) -> Mask | None:
-        """Give the mask, True where unknown; None if nothing ever is."""
+        """Return the mask, True where unknown; None if nothing ever is."""
         if self._nulls is None and self.nullable:
             if callable(self.null):
                 nulls = self.null()
@@ -178,7 +178,7 @@ class Column:
         return self._nulls
 
     def text(self) -> Array:
-        """Give the texts of a text column as objects; None where unknown."""
+        """Return the texts of a text column as objects; None where unknown."""
         assert self.words is not None
         if self._text is None:
             text = self.words.objects().take(self.values(), mode="wrap")  # -1: the last, None
@@ -187,7 +187,7 @@ class Column:
         return self._text
 
     def array(self) -> Array:
-        """Give what `table[name]` gives."""
+        """Return what `table[name]` gives."""
         if self.words is not None:
             return self.text()
         nulls = self.nulls()
@@ -202,7 +202,7 @@ class Column:
         return {"i": -1, "f": np.nan}.get(kind, 0)
 
     def items(self) -> list[Any]:
-        """Give Python objects; None where unknown."""
+        """Return Python objects; None where unknown."""
         if self.words is not None:
             return list(self.text())
         items = list(self.values().tolist())
@@ -213,7 +213,7 @@ class Column:
         return items
 
     def select(self, pick: Callable[[Array], Array]) -> Column:
-        """Give the same column with the rows that `pick` picks, computed when asked for."""
+        """Return the same column with the rows that `pick` picks, computed when asked for."""
         null = self.null
 
         def nulls() -> Mask:
@@ -233,7 +233,7 @@ class Column:
         )
 
     def pandas(self, pd: Any) -> Any:
-        """Give what pandas calls a column; it shares the values' memory."""
+        """Return what pandas calls a column; it shares the values' memory."""
         values = self.values()
         if self.words is not None:
             words = self.words.texts()
@@ -254,12 +254,12 @@ class Column:
         return kinds.get(values.dtype.kind, arrays.IntegerArray)(values, nulls, copy=False)
 
     def arrow_type(self) -> _core._Field:
-        """Give an Arrow field without values."""
+        """Return an Arrow field without values."""
         dictionary = None if self.words is None else self.words.utf8()
         return self.name, np.empty(0, self.type()), None, self.nullable, dictionary
 
     def arrow(self) -> _core._Field:
-        """Give an Arrow field over the values."""
+        """Return an Arrow field over the values."""
         nulls = self.nulls()
         return (
             self.name,
@@ -270,7 +270,7 @@ class Column:
         )
 
     def show(self) -> list[str]:
-        """Give the cells of a repr; "-" where unknown."""
+        """Return the cells of a repr; "-" where unknown."""
         if self.words is not None:
             return ["-" if item is None else shorten(item) for item in self.items()]
         if self.hexadecimal:

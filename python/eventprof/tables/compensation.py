@@ -26,7 +26,7 @@ _OPEN_AT_START, _NO_END, _RECURSIVE = 1, 2 | 16, 32
 
 
 def costs_of(trace: Recorded, compensate: Compensate) -> dict[str, float]:
-    """Give ns an event by sort.
+    """Return ns an event by sort.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def costs_of(trace: Recorded, compensate: Compensate) -> dict[str, float]:
 
 
 def shares(trace: Recorded, costs: Mapping[str, float]) -> tuple[Array, Array]:
-    """Give the recorder's share of the duration and of the self time of each call, in ns.
+    """Return the recorder's share of the duration and of the self time of each call, in ns.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _less(values: Array, share: Array) -> Array:
 
 
 def calls(trace: Recorded, table: Table, compensate: Compensate) -> Table:
-    """Give `Trace.calls` without the recorder's share."""
+    """Return `Trace.calls` without the recorder's share."""
     share, self_share = shares(trace, costs_of(trace, compensate))
     return _with(
         table,
@@ -129,7 +129,7 @@ def calls(trace: Recorded, table: Table, compensate: Compensate) -> Table:
 
 
 def functions(trace: Recorded, table: Table, compensate: Compensate) -> Table:
-    """Give `Trace.functions` without the recorder's share: from the calls, as it was made."""
+    """Return `Trace.functions` without the recorder's share: from the calls, as it was made."""
     by_call = calls(trace, trace.calls, compensate)
     duration, self_time = by_call["duration"], by_call["self"]
     flags, row = trace._core.calls("flags"), trace._core.calls("function")
@@ -152,7 +152,7 @@ def _sums(rows: Array, values: Array, count: int) -> Array:
 
 
 def _distributions(rows: Array, values: Array, count: int) -> dict[str, Array]:
-    """Give mean to p99 of each row's values; -1 where there are none."""
+    """Return mean to p99 of each row's values; -1 where there are none."""
     order = np.lexsort((values, rows))
     ordered = values[order]
     first = np.searchsorted(rows[order], np.arange(count + 1))

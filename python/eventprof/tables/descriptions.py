@@ -31,12 +31,12 @@ class Description(NamedTuple):
 
 @cache
 def described(table: str) -> tuple[Description, ...]:
-    """Give the descriptions of a table's columns, in order."""
+    """Return the descriptions of a table's columns, in order."""
     return tuple(Description(*row) for row in _core.column_table() if table == row[0])
 
 
 def number(of: Description, load: Loader, recorded: Container[str] = ()) -> Column:
-    """Give a column of numbers.
+    """Return a column of numbers.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def number(of: Description, load: Loader, recorded: Container[str] = ()) -> Colu
 
 
 def strings(of: Description, load: Loader) -> Column:
-    """Give a column of texts, whose values are ids of the core's strings."""
+    """Return a column of texts, whose values are ids of the core's strings."""
 
     @cache
     def found() -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ LOOSE = 3  # the phase of a flow that is an end of a span: source_marks.c
 
 
 def event_kinds(trace: Facts) -> Array:
-    """Give the kinds of all events: those of spans that are recorded as flows are the spans'."""
+    """Return the kinds of all events: those of spans that are recorded as flows are the spans'."""
     kinds: Array = trace._core.events("kind")
     flow = NUMBERS["FLOW"]
     if not any(flow in recorded for *_, recorded, _lost in trace._thread_rows):
@@ -33,7 +33,7 @@ def event_kinds(trace: Facts) -> Array:
 
 
 def rows_of_kind(trace: Facts, kind: str) -> Array:
-    """Give the rows of events of a kind."""
+    """Return the rows of events of a kind."""
     number = NUMBERS[kind]
     if not trace._core.facts()["kinds"] >> number & 1:
         return np.empty(0, np.intp)
@@ -41,7 +41,7 @@ def rows_of_kind(trace: Facts, kind: str) -> Array:
 
 
 def event_words(trace: Facts, rows: Array) -> Array:
-    """Give the values of some events as they were recorded, uint64."""
+    """Return the values of some events as they were recorded, uint64."""
     if not len(rows):
         return np.empty(0, np.uint64)  # the column of all events takes memory
     words: Array = trace._core.events("word")
@@ -49,21 +49,21 @@ def event_words(trace: Facts, rows: Array) -> Array:
 
 
 def name_column(trace: Recorded, functions: Array) -> Column:
-    """Give the name column of events, from their rows of `functions`."""
+    """Return the name column of events, from their rows of `functions`."""
     names = trace.functions._column("name")
     codes = np.append(names.values(), names.values().dtype.type(-1))
     return Column("name", lambda: codes[functions], words=names.words, doc="what it is called")
 
 
 def number(name: str, values: Array, unit: str = "", doc: str = "", null: Any = "never") -> Column:
-    """Give a column of numbers that are there already."""
+    """Return a column of numbers that are there already."""
     return Column(name, lambda: values, values.dtype, null=null, unit=unit, doc=doc)
 
 
 def label_columns(
     trace: Recorded, beside: Iterable[Column], rows: Callable[[], Array]
 ) -> list[Column]:
-    """Give a column for each label; rows: the row of the sets of labels of each row."""
+    """Return a column for each label; rows: the row of the sets of labels of each row."""
     return trace._label_sets.columns([column.name for column in beside], rows)
 
 
@@ -74,7 +74,7 @@ def event_table(
     numbers: dict[str, Array] | None = None,
     others: Iterable[Column] = (),
 ) -> Table:
-    """Give time, thread, name, more, and where it was made, of rows of events."""
+    """Return time, thread, name, more, and where it was made, of rows of events."""
 
     def load(column: str) -> Array:
         if not len(rows):
@@ -99,7 +99,7 @@ def event_table(
 
 
 def calls_of_kind(trace: Facts, kind: str) -> Array:
-    """Give the rows of calls of a kind."""
+    """Return the rows of calls of a kind."""
     number = NUMBERS[kind]
     if not trace._core.facts()["kinds"] >> number & 1:
         return np.empty(0, np.intp)

@@ -176,7 +176,7 @@ class Facts:
         return self._core.pairing()
 
     def _title(self, name: str) -> str:
-        """Give a table's name; if events were lost, which may make it wrong, the name says so."""
+        """Return a table's name; if events were lost, which may make it wrong, the name says so."""
         missing = []
         if self.loss:
             are = "event is" if self.loss.total == 1 else "events are"

@@ -31,7 +31,7 @@ ALLOCATION_FLAGS = {
 
 
 def unknown_kinds(file: dict[str, Any]) -> str | None:
-    """Say which events of a file are left out, because a later eventprof wrote them."""
+    """Report which events of a file are left out, because a later eventprof wrote them."""
     count = file.get("unknown_events")
     if not count:
         return None

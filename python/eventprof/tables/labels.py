@@ -142,7 +142,7 @@ class LabelSets:
         return {number: row for row, number in enumerate(own)}
 
     def of(self, threads: Array, times: Array) -> Array:
-        """Give the row of `values` for what began on some threads at some times; -1: no labels."""
+        """Return the row of `values` for what began on threads at some times; -1: no labels."""
         found = np.full(len(threads), _NONE, np.int32)
         for thread, known in self._times.items():
             mine = np.flatnonzero(threads == thread)
@@ -151,7 +151,7 @@ class LabelSets:
         return found
 
     def columns(self, taken: list[str], rows: Callable[[], Array]) -> list[Column]:
-        """Give a text column a label; one whose name a table has already begins with label_."""
+        """Return a text column a label; one whose name a table has already begins with label_."""
 
         def column(label: str) -> Column:
             codes, words = encode([labels.get(label) for labels in self.values])
@@ -176,7 +176,7 @@ def _is_recorded(trace: Recorded) -> bool:
 
 
 def of_calls(trace: Recorded) -> Array:
-    """Give the row of the sets of labels that each call began with; -1: none."""
+    """Return the row of the sets of labels that each call began with; -1: none."""
     core = trace._core
     rows = trace._label_sets.of(core.calls("thread"), core.calls("start"))
     rows[core.calls("flags") & CALL_FLAGS["open_at_start"] != 0] = -1  # nobody knows

@@ -127,7 +127,7 @@ class _ObjectEvents:
         )
 
     def _chosen(self, types: Iterable[str] | None) -> list[int]:
-        """Give rows of functions."""
+        """Return rows of functions."""
         created = self._counts(self.is_created)
         if types is None:
             order = np.argsort(-created, kind="stable")[:10]

@@ -36,7 +36,7 @@ _INSTEAD = {
 
 
 def shorten(text: str) -> str:
-    """Give a text as a cell of a repr."""
+    """Return a text as a cell of a repr."""
     text = text.encode("utf-8", "backslashreplace").decode()
     text = text if text.isprintable() else ascii(text)[1:-1]
     return text if len(text) <= _TEXT_WIDTH else "..." + text[3 - _TEXT_WIDTH :]
@@ -89,11 +89,11 @@ class PlainTable:
         return name in self._columns
 
     def _ipython_key_completions_(self) -> list[str]:
-        """Give what IPython completes between the brackets."""
+        """Return what IPython completes between the brackets."""
         return list(self._columns)
 
     def _column(self, name: str) -> Any:
-        """Give a column."""
+        """Return a column."""
         if name not in self._columns:
             raise KeyError(
                 f"{self.name} has no column {name!r}{did_you_mean(name, self._columns)} "
@@ -102,7 +102,7 @@ class PlainTable:
         return self._columns[name]
 
     def __getattr__(self, name: str) -> Any:
-        """Give a column whose name nothing else of the table has; ``table[name]`` gives any."""
+        """Return a column whose name nothing else of the table has; ``table[name]`` gives any."""
         known = () if name == "_columns" else self._columns
         if name in known:
             return self[name]
@@ -123,7 +123,7 @@ class PlainTable:
         return namedtuple("Row", self._columns, rename=True)  # type: ignore[misc,unused-ignore]
 
     def _row(self, key: Any) -> int:
-        """Give the number of a row, counted from the first one."""
+        """Return the number of a row, counted from the first one."""
         try:
             row = operator.index(key)
         except TypeError:
@@ -136,7 +136,7 @@ class PlainTable:
         return row % self._length
 
     def _described(self) -> dict[str, list[Any]]:
-        """Give the columns of `describe`."""
+        """Return the columns of `describe`."""
         columns = self._columns.values()
         return {
             "column": [c.name for c in columns],
@@ -149,7 +149,7 @@ class PlainTable:
     # ---- For people ------------------------------------------------------------------------------
 
     def _shown(self) -> tuple[list[str], list[Any], list[list[str]]]:
-        """Give row labels, columns and cells (by column) of the first and last rows."""
+        """Return row labels, columns and cells (by column) of the first and last rows."""
         rows = list(range(min(self._length, 2 * SHOWN + 1)))
         if self._length > 2 * SHOWN + 1:
             rows = [*range(SHOWN), *range(self._length - SHOWN, self._length)]

@@ -54,7 +54,7 @@ def processes_table(trace: Facts) -> Table:
 
 
 def _process_rows(trace: Facts) -> Sequence[Mapping[str, Any]]:
-    """Give what is known of each process; see files/merging.py."""
+    """Return what is known of each process; see files/merging.py."""
     known: Sequence[Mapping[str, Any]] = trace._recorder_metadata.get("processes") or ()
     if known:
         return known
@@ -80,7 +80,7 @@ def _process_rows(trace: Facts) -> Sequence[Mapping[str, Any]]:
 
 
 def process_of(trace: Facts, threads: Callable[[], Array]) -> list[Column]:
-    """Give the column of processes, of rows of `threads`; none if the trace was not merged."""
+    """Return the column of processes for rows of `threads`; none of an unmerged trace."""
     if not trace._recorder_metadata.get("processes"):
         return []
 
@@ -92,7 +92,7 @@ def process_of(trace: Facts, threads: Callable[[], Array]) -> list[Column]:
 
 
 def process_of_threads(trace: Facts) -> Array:
-    """Give the process of each thread."""
+    """Return the process of each thread."""
     known = trace._recorder_metadata.get("processes")
     if not known:
         return np.zeros(len(trace._thread_rows), dtype=np.int32)
@@ -118,6 +118,6 @@ def tell_processes(core: _core.Trace, metadata: Mapping[str, Any]) -> None:
 def text_column(
     name: str, texts: tuple[str | None, ...], doc: str, *, null: Null = "negative"
 ) -> Column:
-    """Give a column of texts, None where unknown."""
+    """Return a column of texts, None where unknown."""
     codes, words = encode(texts)
     return Column(name, lambda: codes, null=null, words=words, doc=doc)

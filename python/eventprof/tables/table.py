@@ -44,7 +44,7 @@ def _rebuild(name: str, length: int, columns: list[tuple[Any, ...]]) -> Table:
 
 
 def _values_and_nulls(given: Any) -> tuple[Array, Mask | None]:
-    """Give views of an array, or an array of a sequence; text as objects."""
+    """Return views of an array, or an array of a sequence; text as objects."""
     if isinstance(given, np.ma.MaskedArray):
         return given.data.view(), np.ma.getmaskarray(given).copy()
     if isinstance(given, np.ndarray):
@@ -177,7 +177,7 @@ class Table(PlainTable):
         return column, column.words
 
     def codes(self, name: str) -> Array:
-        """Give the codes of a text column.
+        """Return the codes of a text column.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class Table(PlainTable):
         return self._text_column(name)[0].values()
 
     def categories(self, name: str) -> tuple[str, ...]:
-        """Give the distinct texts that a text column's codes stand for.
+        """Return the distinct texts that a text column's codes stand for.
 
         Parameters
         ----------
@@ -221,7 +221,7 @@ class Table(PlainTable):
         return self._text_column(name)[1].texts()
 
     def describe(self) -> Table:
-        """Say what the columns are.
+        """Report what the columns are.
 
         Returns
         -------
@@ -232,7 +232,7 @@ class Table(PlainTable):
         return Table.from_columns(f"columns of {self.name}", self._described())
 
     def top(self, column: str, count: int = 10) -> Table:
-        """Give the rows with the largest values of a column, the largest first.
+        """Return the rows with the largest values of a column, the largest first.
 
         Parameters
         ----------
@@ -384,7 +384,7 @@ class Table(PlainTable):
         return None if whole is None else lambda compensate: part(whole(compensate))
 
     def compensated(self, overhead: Compensate = True) -> Table:
-        """Give the table without the recorder's share of its times; never below 0.
+        """Return the table without the recorder's share of its times; never below 0.
 
         Parameters
         ----------
@@ -415,7 +415,7 @@ class Table(PlainTable):
         return self._compensate(overhead)
 
     def _numbered(self) -> Table:
-        """Give the table with the numbers of its rows as a first column."""
+        """Return the table with the numbers of its rows as a first column."""
         row = Column("row", lambda: np.arange(self._length, dtype=np.int64), np.int64)
         return Table(self.name, [row, *self._columns.values()], self._length)
 
@@ -467,7 +467,7 @@ class Table(PlainTable):
         return np.ma.MaskedArray(result, mask=mask, copy=False) if masked else result
 
     def to_pandas(self, *, copy: bool = False, compensate: Compensate = False) -> Any:
-        """Give a pandas dataframe.
+        """Return a pandas dataframe.
 
         Parameters
         ----------
@@ -494,7 +494,7 @@ class Table(PlainTable):
         return pd.DataFrame(data, index=pd.RangeIndex(self._length), copy=copy)
 
     def to_polars(self, *, compensate: Compensate = False) -> Any:
-        """Give a Polars dataframe; texts are categoricals.
+        """Return a Polars dataframe; texts are categoricals.
 
         Parameters
         ----------
@@ -514,7 +514,7 @@ class Table(PlainTable):
         return require("polars", "polars", "to_polars()").DataFrame(self.compensated(compensate))
 
     def to_arrow(self, *, compensate: Compensate = False) -> Any:
-        """Give a pyarrow table; texts are dictionaries.
+        """Return a pyarrow table; texts are dictionaries.
 
         Parameters
         ----------
@@ -534,11 +534,11 @@ class Table(PlainTable):
         return require("pyarrow", "arrow", "to_arrow()").table(self.compensated(compensate))
 
     def __arrow_c_schema__(self) -> Any:
-        """Give the schema as a PyCapsule, for what reads Arrow."""
+        """Return the schema as a PyCapsule, for what reads Arrow."""
         return _core.arrow_schema([c.arrow_type() for c in self._columns.values()], 0)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Give a fresh stream of the rows as a PyCapsule, for what reads Arrow.
+        """Return a fresh stream of the rows as a PyCapsule, for what reads Arrow.
 
         Parameters
         ----------
@@ -556,7 +556,7 @@ class Table(PlainTable):
     # ---- For people ------------------------------------------------------------------------------
 
     def _repr_html_(self) -> str:
-        """Give what a notebook shows."""
+        """Return what a notebook shows."""
         import html  # 2 ms that an import of eventprof need not take
 
         labels, columns, cells = self._shown() if self._length else ([], [], [])

@@ -57,7 +57,7 @@ def allocations_table(trace: Recorded) -> Table:
 
 
 def _described(trace: Recorded, table: str, load: Loader) -> list[Column]:
-    """Give the columns of a table as columns.def describes them."""
+    """Return the columns of a table as columns.def describes them."""
     made: dict[str, Column] = {}
     for of in described(table):
         made[of.name] = _described_column(trace, of, load, made)
@@ -186,7 +186,7 @@ def threads_table(trace: Recorded) -> Table:
 
 
 def _figure(trace: Recorded, name: str) -> Array:
-    """Give a column of `functions`, and after its rows one for what belongs to no function."""
+    """Return a column of `functions`, and after its rows one for what belongs to no function."""
     sums = trace._function_figures
     return sums[name] if name in sums else trace._percentiles[name]
 
@@ -196,5 +196,5 @@ def _domain_column(load: Loader, doc: str) -> Column:
 
 
 def _map(codes: Array, rows: Array) -> Array:
-    """Give codes[rows], and -1 for row -1."""
+    """Return codes[rows], and -1 for row -1."""
     return _core.gather(np.append(codes, codes.dtype.type(-1)), rows)

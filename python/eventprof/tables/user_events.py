@@ -128,7 +128,7 @@ def _loose_spans(trace: Recorded) -> dict[str, Array]:
 
 
 def _unmatched_ends(trace: Recorded) -> dict[str, Array]:
-    """Give the spans of which only the end was recorded."""
+    """Return the spans of which only the end was recorded."""
     rows = rows_of_kind(trace, "SPAN_END")
     load = trace._core.events
     if len(rows):

@@ -231,7 +231,7 @@ class Recorded(Facts):
         return self.memory_of()
 
     def memory_of(self, domains: Iterable[str] | str | None = None) -> MemoryTable:
-        """Give live memory of some domains after every change.
+        """Return live memory of some domains after every change.
 
         Parameters
         ----------
@@ -251,7 +251,7 @@ class Recorded(Facts):
         return MemoryTable(*memory.live_columns(self, domains))
 
     def memory_bins(self, count: int, domains: Iterable[str] | str | None = None) -> Table:
-        """Give live memory in bins of equal length, for plots.
+        """Return live memory in bins of equal length, for plots.
 
         Parameters
         ----------

@@ -66,7 +66,7 @@ class Trace(Recorded):
         return self._has_lock
 
     def at(self, time: int | str) -> Instant:
-        """Say what was going on at an instant.
+        """Report what was going on at an instant.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class Trace(Recorded):
         return moments.at(self, time)
 
     def between(self, start: int | str, end: int | str) -> Interval:
-        """Say what happened between two instants.
+        """Report what happened between two instants.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class Trace(Recorded):
         return moments.between(self, start, end)
 
     def during(self, function: Function) -> Within:
-        """Say what happened while a function was open.
+        """Report what happened while a function was open.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class Trace(Recorded):
         return moments.during(self, function)
 
     def callers(self, function: Function) -> Table:
-        """Say who called a function.
+        """Report who called a function.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class Trace(Recorded):
         return callers.callers(self, function)
 
     def callees(self, function: Function) -> Table:
-        """Say what a function called.
+        """Report what a function called.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class Trace(Recorded):
         return callers.callees(self, function)
 
     def peak(self) -> Peak:
-        """Say when the most memory was alive, and which functions held it.
+        """Report when the most memory was alive, and which functions held it.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class Trace(Recorded):
         return holders.peak(self)
 
     def leaks(self, by: By = "site") -> Table:
-        """Say which blocks were allocated in the window and were alive at its end.
+        """Report which blocks were allocated in the window and were alive at its end.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class Trace(Recorded):
         return holders.leaks(self, by)
 
     def temporary(self, by: By = "site") -> Table:
-        """Say which blocks were freed in the call that made them, or before the next allocation.
+        """Report which blocks were freed in the call that made them, or before the next allocation.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class Trace(Recorded):
         return holders.temporary(self, by)
 
     def objects_over_time(self, count: int = 100, types: Iterable[str] | None = None) -> Table:
-        """Give how many objects of a type were live, in bins of equal length.
+        """Return how many objects of a type were live, in bins of equal length.
 
         Parameters
         ----------
@@ -245,7 +245,7 @@ class Trace(Recorded):
         return objects.objects_over_time(self, count, types)
 
     def where(self, **labels: object) -> Labelled:
-        """Say what was done with some labels.
+        """Report what was done with some labels.
 
         Parameters
         ----------
@@ -291,7 +291,7 @@ class Trace(Recorded):
         return comparison.diff(self, other)
 
     def set_own(self, *patterns: str) -> None:
-        """Say what own code is.
+        """Choose what own code is.
 
         Parameters
         ----------
@@ -579,7 +579,7 @@ class Trace(Recorded):
         return timeline(self, axes)
 
     def _repr_html_(self) -> str:
-        """Give what a notebook shows: a line of facts, and the small timeline over live memory."""
+        """Return what a notebook shows: a line of facts, the small timeline over live memory."""
         from ..viewer.picture import summary
 
         return summary(self)

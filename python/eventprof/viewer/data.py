@@ -50,12 +50,12 @@ class _Now:
         self._made = job(*given)
 
     def result(self) -> Any:
-        """Give the job's result."""
+        """Return the job's result."""
         return self._made
 
 
 def _pool() -> tuple[Callable[..., Any], Callable[[], None]]:
-    """Give a function that starts a job, on a thread if possible, and one that ends the threads."""
+    """Return a function that starts a job, on a thread if possible, and one that ends them."""
     pool = ThreadPoolExecutor(2, "eventprof page")
     try:
         pool.submit(int).result()
@@ -68,7 +68,7 @@ def _pool() -> tuple[Callable[..., Any], Callable[[], None]]:
 
 
 def _tenures(trace: Trace, grain: int) -> list[Array]:
-    """Give the tenures of the interpreter's lock: start (as a difference), length and thread.
+    """Return the tenures of the interpreter's lock: start (as a difference), length and thread.
 
     The page has one lane for one lock; of several processes it has none.
     """
@@ -79,13 +79,13 @@ def _tenures(trace: Trace, grain: int) -> list[Array]:
 
 
 def _blocking(trace: Trace) -> list[int]:
-    """Give the rows of blocking builtins: a thread in one of them does not wait for the lock."""
+    """Return the rows of blocking builtins: a thread in one of them does not wait for the lock."""
     blocking: list[int] = np.flatnonzero(trace._tree.is_blocking[:-1]).tolist()
     return blocking
 
 
 def _resident(trace: Trace) -> list[Any]:
-    """Give times and sizes of the resident set, and whether the recorder's own part is left out.
+    """Return times and sizes of the resident set, and whether the recorder's own part is left out.
 
     It is left out if it is known for all samples, so that the line shows the program's memory.
     """
@@ -98,7 +98,7 @@ def _resident(trace: Trace) -> list[Any]:
 
 
 def _findings(trace: Trace, calls: Calls) -> list[dict[str, Any]]:
-    """Give the findings of `analyze`; each line has its longest call, by its place on the page."""
+    """Return the findings of `analyze`; each line has its longest call, by its place there."""
     if not calls.count:
         return []
     tree, found = trace._tree, trace.analyze()
@@ -138,7 +138,7 @@ def _findings(trace: Trace, calls: Calls) -> list[dict[str, Any]]:
 
 
 def area_of(kind: str | None, file: str | None) -> int:
-    """Give the area of a function: an index of `AREAS`."""
+    """Return the area of a function: an index of `AREAS`."""
     if kind == "user":
         return AREAS.index("span")
     if kind == "gc":
@@ -183,7 +183,7 @@ def _functions(trace: Trace) -> dict[str, Any]:
 
 
 def _points(trace: Trace) -> dict[str, Any]:
-    """Give marks, counters and flows. They are few, so they are stored as JSON."""
+    """Return marks, counters and flows. They are few, so they are stored as JSON."""
     marks, counters, flows = trace.marks, trace.counters, trace.flows
     return {
         "marks": [
@@ -215,7 +215,7 @@ def _points(trace: Trace) -> dict[str, Any]:
 
 
 def told(trace: Trace) -> dict[str, Any]:
-    """Give the line at the top: what was lost, what was left out, and the cost of recording."""
+    """Return the line at the top: what was lost, what was left out, and the cost of recording."""
     from ..show.layout import Layout
     from ..show.limits import limits as find_limits
 
@@ -235,7 +235,7 @@ def told(trace: Trace) -> dict[str, Any]:
 
 
 def _cost(known: Any) -> str:
-    """Say how long it took to record one event, if that was measured."""
+    """Report how long it took to record one event, if that was measured."""
     if isinstance(known, dict):
         numbers = [
             value for value in known.values() if isinstance(value, (int, float)) and value > 0
@@ -274,7 +274,7 @@ def _threads(trace: Trace) -> list[dict[str, Any]]:
 
 
 def find_title(trace: Trace) -> str:
-    """Give the name of the program."""
+    """Return the name of the program."""
     argv = trace.metadata.get("argv")
     if isinstance(argv, (list, tuple)) and argv and isinstance(argv[0], str):
         return argv[0].rpartition("/")[2] or "eventprof"
@@ -284,7 +284,7 @@ def find_title(trace: Trace) -> str:
 def sections(
     trace: Trace, title: str | None = None, grain: int = 1, source: bool = False
 ) -> tuple[bytes, bytes, list[tuple[str, bytes]]]:
-    """Give the data of the page.
+    """Return the data of the page.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ class Stacks:
         }
 
     def _number(self, tree: Tree, function: int) -> int:
-        """Give the number of a function of a tree."""
+        """Return the number of a function of a tree."""
         if function >= 0:
             row = tree.functions[function]
         else:
@@ -118,14 +118,14 @@ class Stacks:
         return number
 
     def _numbers(self, tree: Tree) -> Array:
-        """Give the number of each node's function; -1 for the root."""
+        """Return the number of each node's function; -1 for the root."""
         functions, node = np.unique(tree.function[1:], return_inverse=True)
         numbers = [self._number(tree, function) for function in functions.tolist()]
         found: Array = np.append(-1, np.array(numbers, dtype=np.int32)[node]).astype(np.int32)
         return found
 
     def _sum_up(self, trace: Trace, unit: str, numbers: Array) -> list[list[int]]:
-        """Give the values of each function, alone and with the calls inside."""
+        """Return the values of each function, alone and with the calls inside."""
         tree = trace._tree
         alone, below = np.zeros((2, len(self.functions)), dtype=np.int64)
         if unit != "waited" or tree.has_lock:
@@ -153,7 +153,7 @@ class Stacks:
         return at
 
     def totals(self, unit: str, side: int) -> list[int]:
-        """Give the values of a unit, of each node with all nodes below it."""
+        """Return the values of a unit, of each node with all nodes below it."""
         total = list(self.values[unit][side])
         for node in range(len(total) - 1, 0, -1):
             total[self.parent[node]] += total[node]
@@ -161,13 +161,13 @@ class Stacks:
 
 
 def _key_of(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Give what a function of two recordings has in common: a program may have been moved."""
+    """Return what a function of two recordings has in common: a program may have been moved."""
     name, module, file, _, kind = row
     return (name, module, kind) if module is not None else (name, None, file, kind)
 
 
 def flamegraph(traces: Sequence[Trace], titles: Sequence[str | None] = (None,)) -> Iterator[bytes]:
-    """Give the parts of the page of a recording, or of two beside each other.
+    """Return the parts of the page of a recording, or of two beside each other.
 
     Parameters
     ----------

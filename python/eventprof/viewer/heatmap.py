@@ -19,7 +19,7 @@ MODULES = ("state.js", "text.js", "unpack.js", "source.js", "heat.js")
 
 
 def heatmap(trace: Trace, title: str | None = None) -> Iterator[bytes]:
-    """Give the parts of the page.
+    """Return the parts of the page.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ def _read(name: str) -> str:
 
 
 def code(modules: Sequence[str] = MODULES) -> str:
-    """Give modules as one script; no two have the same name at their top level."""
+    """Return modules as one script; no two have the same name at their top level."""
     texts = (_EXPORT.sub("", _IMPORT.sub("", _read(name))) for name in modules)
     return '"use strict";\n(() => {\n' + "\n".join(texts) + "\n})();\n"
 
@@ -56,7 +56,7 @@ def parts(
     source: bool = False,
     utf8: bool = False,
 ) -> Iterator[bytes]:
-    """Give the page as `page` does, in parts; a large one in UTF-16, unless `utf8` is true."""
+    """Return the page as `page` does, in parts; a large one in UTF-16, unless `utf8` is true."""
     head, coarse, tiles = sections(trace, title, grain, source)
     shown = find_title(trace) if title is None else title
     return assemble("page.html", MODULES, shown, (("head", head), ("coarse", coarse)), tiles, utf8)
@@ -70,7 +70,7 @@ def assemble(
     rest: Sequence[tuple[str, bytes]] = (),
     utf8: bool = False,
 ) -> Iterator[bytes]:
-    """Give the parts of an HTML file that needs no other file.
+    """Yield the parts of an HTML file that needs no other file.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def assemble(
 
 
 def page(trace: Trace, title: str | None = None, grain: int = 1, source: bool = False) -> bytes:
-    """Give the page.
+    """Return the page.
 
     Parameters
     ----------

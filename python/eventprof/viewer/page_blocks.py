@@ -61,7 +61,7 @@ class Blocks:
         return list(dict.fromkeys([*half, *over_time, *most]))[:BANDS]
 
     def tile_count(self) -> int:
-        """Give the number of tiles."""
+        """Return the number of tiles."""
         return -(-self.events // planes.TILE)
 
     def tile(self, number: int) -> Packed:
@@ -72,14 +72,14 @@ class Blocks:
         return {**head, "widths": widths, "rows": rows, "low": low}, pack(*parts)
 
     def astray(self) -> tuple[Array, Array]:
-        """Give the events whose call data.js would not find, and the calls; after all tiles."""
+        """Return the events whose call data.js would not find, and the calls; after all tiles."""
         nothing = np.empty(0, dtype=np.int64)
         found = [self._astray[at] for at in sorted(self._astray)]
         events, calls = zip((nothing, nothing), *found, strict=True)
         return np.concatenate(events), np.concatenate(calls)
 
     def curve(self, by: str) -> list[list[int]]:
-        """Give the live bytes of each band, and of all others, at each bin's end; after all tiles.
+        """Return the live bytes of each band and of all others at each bin's end; after all tiles.
 
         The bins divide the duration into equal parts.
         """

@@ -61,7 +61,7 @@ class Calls:
             self.data.set_tasks(self._task)
 
     def tile_count(self) -> int:
-        """Give the number of tiles."""
+        """Return the number of tiles."""
         return -(-self.count // planes.TILE)
 
     def tile(self, number: int) -> Packed:
@@ -71,17 +71,17 @@ class Calls:
         return {**head, "widths": widths, "rows": rows, "low": low}, pack(*parts)
 
     def orphans(self) -> tuple[Array, Array]:
-        """Give the calls whose parent data.js would not find by time and depth, and the parents."""
+        """Return the calls whose parent data.js cannot find by time and depth, and the parents."""
         calls, parents = self.data.orphans()
         return calls.astype(np.int64), parents.astype(np.int64)
 
     def usual_kind(self) -> list[int]:
-        """Give the most frequent kind of each function's calls; the first item is no function's."""
+        """Return the most frequent kind of each function's calls; the first is no function's."""
         usual: list[int] = self.data.usual().tolist()
         return usual
 
     def medians(self, functions: int) -> list[int]:
-        """Give the median of each function's calls, as ``p50`` of `Trace.functions`; -1: none.
+        """Return the median of each function's calls, as ``p50`` of `Trace.functions`; -1: none.
 
         That column would also make all other sums and percentiles, which takes ten times as long.
         """
@@ -90,7 +90,7 @@ class Calls:
         return [*medians, *[-1] * (functions - len(medians))]
 
     def longest(self, wanted: Sequence[tuple[int, int | None, int | None]]) -> list[int]:
-        """Give the longest call of each of some functions, callers and lines; -1: none."""
+        """Return the longest call of each of some functions, callers and lines; -1: none."""
         return self.data.longest(
             [
                 (function, -2 if caller is None else caller, -2 if line is None else line)
@@ -99,7 +99,7 @@ class Calls:
         )
 
     def steps(self) -> tuple[list[tuple[str, int]], list[Array]]:
-        """Give the steps of asyncio's tasks: the calls of a task that no call of the task made.
+        """Return the steps of asyncio's tasks: the calls of a task that no call of the task made.
 
         Returns
         -------
@@ -148,7 +148,7 @@ class Calls:
         return list(zip(names, counts, strict=True)), columns
 
     def coarse(self) -> list[Array]:
-        """Give a summary of each `COARSE` calls of a row.
+        """Return a summary of each `COARSE` calls of a row.
 
         Returns
         -------

@@ -49,7 +49,7 @@ def fit(text: str, letters: int) -> str:
 
 
 def slices(trace: Trace, columns: int) -> list[Slice]:
-    """Give the calls to draw: of the calls that begin in one column, only the longest.
+    """Return the calls to draw: of the calls that begin in one column, only the longest.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def slices(trace: Trace, columns: int) -> list[Slice]:
 
 
 def live(trace: Trace, columns: int) -> tuple[Array, Array]:
-    """Give the start of each column and its most live bytes; empty if memory was not recorded."""
+    """Return the start of each column and its most live bytes; empty if memory was not recorded."""
     if not len(trace.allocations):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     bins = trace.memory_bins(columns)
@@ -182,7 +182,7 @@ def svg(trace: Trace, width: int = 900, alone: bool = False) -> str:
 
 
 def _curve(most: Array, y: float) -> Iterator[str]:
-    """Give the path of live memory, a column for each pixel."""
+    """Yield the path of live memory, a column for each pixel."""
     bottom, peak = y + _MEMORY, int(most.max())
     yield f"M{_GUTTER} {bottom:.1f}"
     for x, value in enumerate(most.tolist()):
@@ -192,7 +192,7 @@ def _curve(most: Array, y: float) -> Iterator[str]:
 
 
 def summary(trace: Trace) -> str:
-    """Give what a notebook shows of a trace, as HTML: a line of facts and the small picture."""
+    """Return what a notebook shows of a trace, as HTML: a line of facts and the small picture."""
     loss = trace.loss
     said = (
         f"{plural(trace._facts['events'], 'event')} of {plural(len(trace.threads), 'thread')} "

@@ -28,7 +28,7 @@ def zigzag(values: Array) -> Array:
 
 
 def _planes(values: Array) -> tuple[int, bytes]:
-    """Give the width of a column of unsigned numbers, and its planes."""
+    """Return the width of a column of unsigned numbers, and its planes."""
     most = int(values.max()) if len(values) else 0
     width = (most.bit_length() + 7) // 8
     raw = np.ascontiguousarray(values.astype("<u8", copy=False)).view(np.uint8)
@@ -36,7 +36,7 @@ def _planes(values: Array) -> tuple[int, bytes]:
 
 
 def section(columns: Sequence[Array]) -> tuple[list[int], bytes]:
-    """Give the widths of some columns of unsigned numbers, and all of them compressed."""
+    """Return the widths of some columns of unsigned numbers, and all of them compressed."""
     made = [_planes(values) for values in columns]
     return [width for width, _ in made], compress(b"".join(raw for _, raw in made))
 
@@ -69,7 +69,7 @@ def compress(raw: bytes) -> bytes:
 
 
 def wide(raw: bytes) -> bytes:
-    """Give data as text in UTF-16 (little endian) with 15 bits in a character; unpack.js reads it.
+    """Return data as UTF-16 (little endian) with 15 bits in a character; unpack.js reads it.
 
     The characters are U+4000 to U+BFFF: HTML changes none of them, and none is half of a pair. The
     first one says how many bytes at the end are no data. Then come the low 15 bits of each word of

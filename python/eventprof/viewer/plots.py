@@ -18,7 +18,7 @@ _COLUMNS = 1500
 
 
 def _axes(given: Any, user: str, height: float) -> Any:
-    """Give the axes that the caller gave, or new axes in a new figure."""
+    """Return the axes that the caller gave, or new axes in a new figure."""
     if given is not None:
         return given
     figure = require("matplotlib.figure", "plot", user).Figure(

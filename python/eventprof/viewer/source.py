@@ -34,7 +34,7 @@ FIGURES = ("hits", "total", "self", "calls", "allocated", "blocks")
 
 
 def find_source(trace: Trace) -> list[dict[str, Any]]:
-    """Give the files of a trace with their text, and what each line cost.
+    """Return the files of a trace with their text, and what each line cost.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def _rank(file: dict[str, Any]) -> tuple[bool, int, int]:
 
 
 def _sums(trace: Trace, file_of: Array, own: Array) -> dict[int, dict[int, dict[str, int]]]:
-    """Give the figures of each line of each file."""
+    """Return the figures of each line of each file."""
     table = trace.lines
     sums: dict[int, dict[int, dict[str, int]]] = {}
 
@@ -122,7 +122,7 @@ def _sums(trace: Trace, file_of: Array, own: Array) -> dict[int, dict[int, dict[
 
 
 def _text(path: str) -> list[str] | None:
-    """Give the lines of a file; None if it is not there, is no text, or may hold secrets."""
+    """Return the lines of a file; None if it is not there, is no text, or may hold secrets."""
     name = os.path.basename(path).lower()
     if any(fnmatch.fnmatchcase(name, pattern) for pattern in _SECRET):
         return None

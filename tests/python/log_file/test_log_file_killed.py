@@ -54,7 +54,7 @@ def test_code_without_a_module_gets_none_of_other_code_that_has_no_file_either(t
 
 
 def longest_open_chunk(path):
-    """Give where the chunk that has most records and was not sealed begins, and the word in their middle."""
+    """Find where the fullest unsealed chunk begins, and the word in the middle of its records."""
     data, found = path.read_bytes(), []
     for offset in range(0, len(data), 4096):
         magic, state = struct.unpack_from("<II", data, offset)

@@ -30,7 +30,7 @@ PACKED, AS_WRITTEN = b"EVPP", b"EVPC"
 
 
 def chunks(path):
-    """Give the offset and length of each packed slot, and of each slot of events as they were written."""
+    """Return offset and length of each packed slot, and of each slot of unpacked events."""
     data = path.read_bytes()
     found = {PACKED: [], AS_WRITTEN: []}
     for at in slots_of(data):

@@ -22,7 +22,7 @@ TILE, COARSE = 512, 64
 
 
 def decode(raw, widths, rows):
-    """Give columns from planes; rows: of each column."""
+    """Return columns from planes; rows: of each column."""
     at, columns = 0, []
 
     def joined(planes, count):
@@ -44,7 +44,7 @@ def decode(raw, widths, rows):
 
 
 def low_bits(tile, raw):
-    """Give the low bits of each column of times, or 0 where they are not apart, and all that follows."""
+    """Return the low bits of each column of times (0: not apart), and all that follows."""
     found, at, rows = [], 0, tile["rows"]
     half = (rows + 1) // 2
     for bits in tile["low"]:
