@@ -103,6 +103,19 @@ EXPLAINED = [
         "As those of test_dis: an instruction that is monitored is not specialised.",
     ),
     (
+        "test.test_type_cache.*",
+        "As those of test_dis.",
+    ),
+    (
+        "test.test_sys.SysModuleTest.test_debugmallocstats",
+        "The case starts a Python and asks for the statistics of its allocator, which are there only if nothing wraps it. "
+        "That Python is recorded, too.",
+    ),
+    (
+        "test.test_subprocess.POSIXProcessTestCase.test_*_fds*",
+        "The case starts a Python that lists its file descriptors. That Python is recorded, too, into a file that is open.",
+    ),
+    (
         "test.test_profile.ProfileTest.test_*",
         "Two profilers in one Python. Where calls are monitored at the place of sys.setprofile(), the interpreter reports "
         "the return of that call to the function that it has just set, and `profile` asserts that there is no such return; "

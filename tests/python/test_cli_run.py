@@ -389,6 +389,7 @@ PROGRAMS = {
     "code": Case(["-c", textwrap.dedent(SEEN), "-q", "b"]),
     "glued code": Case(["-cimport sys; print(sys.argv)", "b"]),
     "stdin": Case(["-", "a"], stdin=textwrap.dedent(SEEN)),
+    "excepthook of threads": Case(["-c", "import threading as t; print(t.excepthook.__module__, t.excepthook.__name__)"]),
     "raises": script(RAISES, status=1),
     "raises in code": Case(["-c", "def f():\n  1/0\nf()"], status=1),
     "raises in stdin": Case(["-"], stdin="x = 1\nx/0\n", status=1),

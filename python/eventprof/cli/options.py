@@ -519,6 +519,8 @@ def leave_out_errors_of_threads() -> None:
     def excepthook(arguments: Any, /) -> None:
         show_error(original, arguments)
 
+    # A program may ask what is threading's own, by the module.
+    excepthook.__module__, excepthook.__name__ = original.__module__, original.__name__
     # threading takes its excepthook from _thread when it is imported. threading is not imported
     # here, because the program could notice that.
     _thread._excepthook = excepthook
