@@ -70,7 +70,7 @@ def test_async_with_records_what_with_does(backend):
 
     traces = []
     for main in (plain, asynchronous):
-        recorder = eventprof.record(backend=backend)
+        recorder = eventprof.record(memory=False, backend=backend)
         assert asyncio.run(main(recorder)) is recorder
         assert recorder.state == "stopped"
         assert recorder.trace.verify().ok
@@ -82,8 +82,7 @@ def test_async_with_records_what_with_does(backend):
     assert inside[0]["event"].tolist()[0] == "call"
     for each in ("__aenter__", "__aexit__", "__enter__", "__exit__", "_done"):
         assert each not in names(traces[1])
-    counts = [len(trace.events) for trace in traces]
-    assert abs(counts[0] - counts[1]) <= 2, counts
+    assert set(names(traces[0])) == set(names(traces[1]))
 
 
 def test_async_with_stops_at_an_exception_and_lets_it_through():
