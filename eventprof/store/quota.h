@@ -11,8 +11,8 @@
 /* From here on the files of this process and of its forked children share the room of that page.
  * descriptor: borrowed, of the file that is the page. limit_bytes: what all files together may take; 0:
  * read it from the page, where the first process of the family wrote it. warns: for the first process,
- * whether ep_quota_tell() is called. Fails: EP_IO; EP_FORMAT, the file is not such a page. Then each file of
- * this process has its own limit alone. */
+ * whether ep_quota_tell() is called. Fails: EP_IO; EP_FORMAT, the file is not such a page. Then each file
+ * of this process has its own limit alone. */
 EP_CHECKED ep_status ep_quota_share(int descriptor, uint64_t limit_bytes, bool warns, ep_error *error);
 
 /* Takes room for a file that grows by so many bytes. False: there is none. True, too, if no room is shared.

@@ -118,7 +118,7 @@ EXPLAINED = [
     (
         "test.test_profile.ProfileTest.test_*",
         "Two profilers in one Python. Where calls are monitored at the place of sys.setprofile(), the interpreter reports "
-        "the return of that call to the function that it has just set, and `profile` asserts that there is no such return; "
+        "the return of that call to the function that it has just set, and ``profile`` asserts that there is no such return; "
         "the cases that fail under cProfile, too, set a profiler of their own in place of it.",
     ),
     (
@@ -135,7 +135,7 @@ EXPLAINED = [
     ),
     (
         "test.test_pathlib.WalkTests.test_walk_above_recursion_limit",
-        "The case allows 40 frames, and `eventprof run` has some below the program, as `python -m cProfile` has.",
+        "The case allows 40 frames, and ``eventprof run`` has some below the program, as ``python -m cProfile`` has.",
     ),
     (
         "test.test_code.Co*",
