@@ -98,10 +98,10 @@ ep_engine_set_thrown(ep_thread *thread, const ep_thrown *slices, uint32_t count,
         memset(thread->handling, 0, sizeof thread->handling);
     }
     for (uint32_t i = count; i-- > 0;) {
-        ep_thrown removed = slices[i];
-        (void)remove_frame(thread, slices[i].frame, &removed);
+        ep_thrown slice = slices[i];
+        (void)remove_frame(thread, slice.frame, &slice);    /* which has the place, if it was remembered */
         if (thread->thrown_count < EP_THROWN_MAX) {
-            thread->thrown[thread->thrown_count++] = removed;
+            thread->thrown[thread->thrown_count++] = slice;
         }
     }
     if (thread->thrown_count != 0) {

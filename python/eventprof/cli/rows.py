@@ -174,27 +174,9 @@ def encodable(text: str, file: IO[str]) -> str:
 
 
 def match_functions(trace: Trace, patterns: Sequence[str], *, may_come: bool = False) -> Array:
-    """Find the functions that globs match, as ``include=`` does.
+    """Return what `answers.functions.matching` finds for ``--function``; if that is nothing, fail.
 
-    Parameters
-    ----------
-    trace : Trace
-        The trace that has the functions.
-    patterns : sequence of str
-        Each is matched against the module, the file, the qualified name, and module and qualified
-        name with a dot between; ``fn-12`` is row 12 of `functions`.
-    may_come : bool
-        Whether the program still runs, so that a matching function may be called later.
-
-    Returns
-    -------
-    array of bool
-        One item for each row of `functions`.
-
-    Raises
-    ------
-    Failure
-        No function matches, and none can match later.
+    `may_come`: the program still runs, so that a matching function may be called later.
     """
     from ..answers.functions import matching, no_match
 

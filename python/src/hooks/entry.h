@@ -73,7 +73,7 @@ ep_py_thrown_here(const ep_frame *frame)
 
 /* The place of a frame in a hook for its yield: the RESUME, as when an exception is thrown in. */
 static inline const void *
-ep_py_behind_yield(const ep_frame *frame)
+ep_py_after_yield(const ep_frame *frame)
 {
     const unsigned char *at = (const unsigned char *)ep_frame_instruction(frame);
     return ep_opcode_is_resume(at[0]) ? at : at + EP_CODE_UNIT_BYTES;
@@ -103,7 +103,7 @@ ep_py_end_throw(ep_log *log, PyCodeObject *code, const ep_frame *frame, ep_kind 
 {
 #if EP_ENTRY_MAY_RAISE
     return EP_UNLIKELY(log->todo & EP_TODO_THROWN) && frame != NULL && ep_frame_code(frame) == code &&
-           ep_log_end_thrown(log, frame, kind == EP_KIND_YIELD ? ep_py_behind_yield(frame) : NULL);
+           ep_log_end_thrown(log, frame, kind == EP_KIND_YIELD ? ep_py_after_yield(frame) : NULL);
 #else
     (void)log;
     (void)code;
