@@ -58,10 +58,10 @@ if TYPE_CHECKING:
     from .files.following import Follower
     from .files.merging import merge
     from .files.opening import open
+    from .plugins.event_profiler import EventProfiler, EventProfilerDebug, WithEventProfiler
     from .plugins.requests import ASGIMiddleware, Request, WSGIMiddleware, request
     from .recording.costs import Overhead, overhead
     from .recording.counting import Counter, count
-    from .recording.event_profiler import EventProfiler, EventProfilerDebug, WithEventProfiler
     from .recording.flight import FlightRecorder, flight_recorder
     from .recording.marks import get_include
     from .tables.table import Table
@@ -121,12 +121,12 @@ _LAZY = {
     "Dataset": "datasets.dataset",
     "dataset": "datasets.dataset",
     "write_dataset": "datasets.writing",
-    "EventProfiler": "recording.event_profiler",
+    "EventProfiler": "plugins.event_profiler",
     "EventsLostWarning": "_words",
-    "EventProfilerDebug": "recording.event_profiler",
+    "EventProfilerDebug": "plugins.event_profiler",
     "Finding": "answers.verification",
     "WSGIMiddleware": "plugins.requests",
-    "WithEventProfiler": "recording.event_profiler",
+    "WithEventProfiler": "plugins.event_profiler",
     "FlightRecorder": "recording.flight",
     "flight_recorder": "recording.flight",
     "Follower": "files.following",

@@ -17,7 +17,7 @@ import raw
 
 import eventprof
 from eventprof import EventProfiler, EventProfilerDebug, WithEventProfiler
-from eventprof.recording import event_profiler
+from eventprof.plugins import event_profiler
 
 pd = pytest.importorskip("pandas")
 

@@ -57,7 +57,7 @@ ROOMS = (
     Room(
         "plugins",
         "base tables answers viewer trace files recording",
-        "pytest, notebooks, middleware",
+        "pytest, notebooks, middleware, the drop-in",
     ),
     Room(
         "_pypy",

@@ -1,1 +1,1 @@
-"""eventprof inside of pytest and IPython."""
+"""eventprof inside of other software: pytest, IPython, web services; and a drop-in."""

@@ -1,1 +1,1 @@
-"""Recorders, counters and the drop-in, and their arguments. Imports no NumPy."""
+"""Recorders and counters, and their arguments. Imports no NumPy."""

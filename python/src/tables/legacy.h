@@ -1,4 +1,4 @@
-/* Rows as cpyquickhelper's EventProfiler gave them: what event_profiler.py is made of. */
+/* Rows as cpyquickhelper's EventProfiler gave them: what plugins/event_profiler.py is made of. */
 #ifndef EP_LEGACY_H
 #define EP_LEGACY_H
 
