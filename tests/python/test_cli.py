@@ -581,7 +581,7 @@ def test_the_manual_page_is_clean_roff(shown, tmp_path):
 
 
 def test_run_loads_no_more_than_it_needs(tmp_path):
-    code = "import sys; print(*(m for m in ('numpy', 'rich', 'pandas', 'eventprof.show.report', 'eventprof.cli.stats') if m in sys.modules))"
+    code = "import sys; print(*(m for m in ('numpy', 'rich', 'pandas', 'eventprof.show.report', 'eventprof.cli.verbs.stats') if m in sys.modules))"
 
     assert program("run", "-q", "-c", code, cwd=tmp_path).stdout == "\n"
 

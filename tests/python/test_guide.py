@@ -13,7 +13,7 @@ from json_schema import conform, conform_event
 
 import eventprof
 from eventprof import cli
-from eventprof.cli import guide
+from eventprof.cli.verbs import guide
 
 pytestmark = pytest.mark.newest
 

@@ -213,8 +213,8 @@ def test_a_source_is_a_file_a_row_and_a_line_of_the_build(tree, tmp_path):
 def test_a_verb_is_a_file_and_a_row(tmp_path):
     package = Path(eventprof.__file__).parent
     shutil.copytree(package, tmp_path / "eventprof", ignore=shutil.ignore_patterns("__pycache__"))
-    verb = example("Adding a verb", "python/eventprof/cli/threads.py", "#")
-    (tmp_path / "eventprof/cli/threads.py").write_text(verb)
+    verb = example("Adding a verb", "python/eventprof/cli/verbs/threads.py", "#")
+    (tmp_path / "eventprof/cli/verbs/threads.py").write_text(verb)
     row = example("Adding a verb", "python/eventprof/cli/__init__.py", "#")
     insert_after(tmp_path / "eventprof/cli/__init__.py", r'    "look": \{\n', row)
     with eventprof.record(output=tmp_path / "run.epr") as rec:

@@ -16,7 +16,7 @@ _SHARED = ("run", "guide", "completion", "man")
 def load(verb: str) -> ModuleType:
     """Return the module of a verb."""
     if verb in _SHARED:
-        return importlib.import_module(f"..cli.{verb}", __package__)
+        return importlib.import_module(f"..cli.verbs.{verb}", __package__)
     name = f"{__name__}.{verb}"
     module = ModuleType(name, _TEXTS.get(verb, _ABSENT))
     known = _Report(verb) if verb in _TEXTS else _Absent(verb)

@@ -1,6 +1,6 @@
 """The program ``eventprof``: chooses the verb, and turns errors into a line and an exit status.
 
-Each verb is a module of this folder and has a row in `VERBS_BY_GROUP`. The module has a docstring,
+Each verb is a module of ``verbs/`` and has a row in `VERBS_BY_GROUP`. The module has a docstring,
 with which its help page begins, ``EXAMPLES``, ``configure(parser)``, and ``run(arguments)``, which
 returns the exit status. Only the module of the given verb is imported, so that ``run`` starts
 quickly.
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         module = load(verb)
     parser = make_parser(verb, module)
     if verb == "run":
-        from . import run
+        from .verbs import run
 
         # As few frames of eventprof as possible are below the program's.
         return run.main(parser, rest)
@@ -132,7 +132,7 @@ def load(verb: str) -> ModuleType:
         from .._pypy import verbs
 
         return verbs.load(verb)
-    return importlib.import_module(f".{verb}", __name__)
+    return importlib.import_module(f".verbs.{verb}", __name__)
 
 
 @contextlib.contextmanager

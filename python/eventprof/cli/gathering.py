@@ -8,6 +8,7 @@ import shlex
 from typing import Any
 
 from .._words import plural, printable, show_bytes, show_ns
+from .summary import besides, shown
 
 #: Events of the children are counted if all recordings have at most so many bytes: some 0.1 s.
 #: `eventprof info` counts them at any later time.
@@ -78,8 +79,6 @@ def _describe(folder: str, inside: str, recorder: Any) -> tuple[list[dict[str, A
 
 
 def _summary(folder: str, recorder: Any, found: list[dict[str, Any]]) -> str:
-    from .run import besides, shown
-
     duration = recorder._count()[3]
     processes = "1 process" if len(found) == 1 else f"{len(found):,} processes"
     if all(each["events"] is not None for each in found):

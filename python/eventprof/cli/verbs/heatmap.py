@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 
-from . import pictures
-from .files import add_file
+from .. import pictures
+from ..files import add_file
 
 EXAMPLES = (
     ("eventprof heatmap FILE", "open it in the browser"),

@@ -12,11 +12,11 @@ import argparse
 import os
 import sys
 
-from . import Failure
-from .answer import add_json, lost_as_well, written
-from .files import add_file, load, warn_of_loss
-from .options import parse_time
-from .progress import Bar
+from .. import Failure
+from ..answer import add_json, lost_as_well, written
+from ..files import add_file, load, warn_of_loss
+from ..options import parse_time
+from ..progress import Bar
 
 EXAMPLES = (
     ("eventprof export FILE --format perfetto", "for ui.perfetto.dev; in the folder of FILE"),
@@ -28,7 +28,7 @@ EXAMPLES = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    from ..export import FORMATS, TABLES, WEIGHTS
+    from ...export import FORMATS, TABLES, WEIGHTS
 
     add_file(parser)
     parser.add_argument(
@@ -83,8 +83,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Export it."""
-    from ..base.output import check
-    from ..export import FORMATS, find_format
+    from ...base.output import check
+    from ...export import FORMATS, find_format
 
     between = None
     try:
@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         written("export", output, trace, os.path.getsize(output), format=word, notes=notes)
     elif output != "-":
-        from ..show.drawing import show_bytes
+        from ...show.drawing import show_bytes
 
         size = show_bytes(os.path.getsize(output))
         print(f"{output}: {word}, {size}{lost_as_well(trace)}")
@@ -144,7 +144,7 @@ def default_name(recording: str, word: str, table: str | None) -> str:
     It has a word between the recording's name and the ending: orders.csv, beside orders.epr, is
     most likely a file that the program reads or writes.
     """
-    from ..export import FORMATS
+    from ...export import FORMATS
 
     known = FORMATS[word]
     middle = table or "calls" if known.takes == "table" else "trace"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 
-from . import rows
-from .answer import add_budget, add_json, characters, document
-from .files import add_file, load
+from .. import rows
+from ..answer import add_budget, add_json, characters, document
+from ..files import add_file, load
 
 EXAMPLES = (
     ("eventprof analyze FILE", "what is likely wrong, the most serious first"),
@@ -32,8 +32,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings."""
-    from ..answers import findings
-    from ..show.tree import headline
+    from ...answers import findings
+    from ...show.tree import headline
 
     trace = load(arguments.file, fold=True)
     found = findings.find(trace, arguments.own)

@@ -17,16 +17,16 @@ import atexit
 import contextlib
 import itertools
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from .._words import plural, printable, show_ns
-from ..base.arguments import SUFFIX
-from ..files import family
-from . import options, refuse_unknown
-from .launch import Launch, NotFound, Program
+from ..._words import printable
+from ...base.arguments import SUFFIX
+from ...files import family
+from .. import options, refuse_unknown
+from ..launch import Launch, NotFound, Program
+from ..summary import summary
 
 EXAMPLES = (
     ("eventprof run script.py argument", "the file is script-PID.epr"),
@@ -142,7 +142,7 @@ def _leave_out_launcher() -> None:
         return
     import runpy
 
-    from .. import _core
+    from ... import _core
 
     _core.add_launcher_file(runpy.run_path.__code__.co_filename)
     main = sys.modules.get("__main__")
@@ -153,8 +153,8 @@ def _leave_out_launcher() -> None:
 
 def _preload() -> None:
     """Start this process again with the library in LD_PRELOAD, or exit with status 2."""
-    from .. import Error
-    from ..recording.native import run_preloaded
+    from ... import Error
+    from ...recording.native import run_preloaded
 
     try:
         run_preloaded()
@@ -283,11 +283,11 @@ class Recording:
 
     def open(self) -> None:
         """Make the recorder and its file; exit with status 2 if that is not possible."""
-        from .. import Error
+        from ... import Error
 
         try:
             if self._folder is not None:
-                from .gathering import gather
+                from ..gathering import gather
 
                 self._gather = gather
                 family.refuse(self._folder, self._arguments.force)
@@ -301,17 +301,17 @@ class Recording:
         self.recorder._warns = False  # summary() tells about lost events
         if self._arguments.report:
             if sys.implementation.name == "pypy":
-                from .._pypy.report import report as report_text
+                from ..._pypy.report import report as report_text
 
                 self._report = report_text
             else:
-                from ..show.report import report
+                from ...show.report import report
 
                 self._report = report
         if self._arguments.view:
             import webbrowser  # noqa: F401 - imported now, like the report above
 
-            from .. import viewer
+            from ... import viewer
 
             viewer.load()
             self._view = viewer.open_page
@@ -319,7 +319,7 @@ class Recording:
             os.register_at_fork(after_in_child=self._leave_child)
         follows = self._arguments.follow_exec is not False
         if self._folder is not None and self.recorder.options.on_full != "grow":
-            from ..files import room
+            from ...files import room
 
             # Who gave a limit knows it.
             warns = "buffer" not in self._options and not self._arguments.quiet
@@ -329,11 +329,11 @@ class Recording:
 
     def _follow_exec(self) -> None:
         """Let the Python programs that the program starts be recorded, as options say."""
-        from . import environment
+        from .. import environment
 
         given = dict(self._options)
         if given.get("native") and self._arguments.follow_exec:
-            from ..recording.native import enter_environment
+            from ...recording.native import enter_environment
 
             enter_environment()
         else:
@@ -347,7 +347,7 @@ class Recording:
 
     def start(self) -> None:
         """Start to record; exit with status 2 if the file cannot be made."""
-        from .. import Error
+        from ... import Error
 
         try:
             self.recorder.start()
@@ -455,8 +455,8 @@ class Counting:
 
     def open(self) -> None:
         """Make the counter; exit with status 2 if that is not possible."""
-        from .. import Error
-        from ..base import output
+        from ... import Error
+        from ...base import output
 
         try:
             if self._path is not None:
@@ -470,13 +470,13 @@ class Counting:
         if not self._arguments.follow_fork:
             os.register_at_fork(after_in_child=self._counter_stop)
         if self._arguments.follow_exec:
-            from . import environment
+            from .. import environment
 
             environment.export_counting(self._options, self._path)
 
     def start(self) -> None:
         """Start to count; exit with status 2 if no hook is free."""
-        from .. import Error
+        from ... import Error
 
         try:
             self._counter.start()
@@ -516,46 +516,3 @@ class Counting:
                 said = options.explain(error, self._path)
                 with contextlib.suppress(OSError, ValueError):
                     print(printable(f"eventprof: {said}; no counts are kept"), file=sys.__stderr__)
-
-
-def summary(recorder: Any) -> str:
-    """Describe in one line what was recorded and lost, where the file is and how to look at it."""
-    # Without a trace, which would decode all events and import NumPy.
-    events, lost, early, duration = recorder._count()
-    said = f"{plural(events, 'event')} in {show_ns(duration)}"
-    if lost:
-        why = {
-            "limit": "the file was full; see --buffer",
-            "memory": "there was no memory",
-            "disk": "the disk was full",
-            "small_disk": "the disk was full before the buffer, the oldest were overwritten",
-            "family": "the files of all processes had reached their limit; see --buffer",
-            "cut": "another program cut the file off while it was written",
-        }
-        reason = why.get(early or "", "the oldest were overwritten; see --buffer")
-        said += f", {lost:,} LOST ({reason})"
-    elif early == "cut":
-        said += ", and another program cut the file off while it was written"
-    else:
-        said += ", none lost"
-    said += besides(recorder)
-    return f"eventprof: {said}; to look at it: eventprof report {shown(recorder.output)}"
-
-
-def besides(recorder: Any) -> str:
-    """Report what else happened to a recording; it begins with a comma, or is empty."""
-    said = ""
-    children, error = getattr(recorder, "_children_lost", None) or (0, "")  # PyPy's has none
-    if children:
-        processes = "1 forked process" if children == 1 else f"{children:,} forked processes"
-        said += f", {processes} could not write a file ({error}): their events are lost"
-    for source in recorder.displaced:
-        said += f", another tool took over {source}"
-    return said
-
-
-def shown(path: str | os.PathLike[str]) -> str:
-    """Return a path as one types it."""
-    whole = os.fspath(path)
-    nearby = os.path.relpath(whole)
-    return printable(shlex.quote(nearby if len(nearby) < len(whole) else whole))

@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from . import DESCRIPTION, VERBS, load, make_parser
-from . import EXAMPLES as OVERVIEW_EXAMPLES
-from .pages import help_of, page
+from .. import DESCRIPTION, VERBS, load, make_parser
+from .. import EXAMPLES as OVERVIEW_EXAMPLES
+from ..pages import help_of, page
 
 EXAMPLES = (
     ("eventprof man | man -l -", "read it"),
@@ -64,7 +64,7 @@ def _escape(words: str) -> str:
 
 
 def _lines() -> Iterator[str]:
-    from .. import __version__
+    from ... import __version__
 
     yield f'.TH EVENTPROF 1 "" "eventprof {__version__}" "User Commands"'
     yield ".SH NAME"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from . import Failure
-from .files import add_file, load
-from .save import add_output, refuse, write
+from .. import Failure
+from ..archives import add_output, refuse, write
+from ..files import add_file, load
 
 EXAMPLES = (("eventprof merge server-*.epr -o server.epr", "a process and its children"),)
 

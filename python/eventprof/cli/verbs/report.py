@@ -11,12 +11,12 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from . import Failure, rows
-from .answer import add_budget, add_json, cut, document, tell_missing
-from .files import add_file, load
+from .. import Failure, rows
+from ..answer import add_budget, add_json, cut, document, tell_missing
+from ..files import add_file, load
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ...trace import Trace
 
 EXAMPLES = (
     ("eventprof report FILE", "the report, as wide as the terminal"),
@@ -100,18 +100,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_sums(trace: Trace, arguments: argparse.Namespace) -> int:
     """Print the functions of a file that has no events, only sums by function (pstats)."""
-    from . import stats
+    from ..functions import write_first
 
     limit = arguments.limit or len(trace.functions)
     tell_missing(trace, arguments)
     print(f"{rows.printable(arguments.file)}: sums by function; the source has no events")
-    stats.show(trace.functions, "self", limit)
+    write_first(trace.functions, "self", limit)
     return 0
 
 
 def _print_short(trace: Trace, arguments: argparse.Namespace) -> int:
-    from ..show.own_lines import short_report
-    from ..show.tree import is_plain
+    from ...show.own_lines import short_report
+    from ...show.tree import is_plain
 
     width = arguments.width or shutil.get_terminal_size((100, 25)).columns
     lines = short_report(trace, width, plain=is_plain(sys.stdout))
@@ -120,7 +120,7 @@ def _print_short(trace: Trace, arguments: argparse.Namespace) -> int:
 
 
 def _print_part(trace: Trace, arguments: argparse.Namespace) -> int:
-    from ..show.report import text
+    from ...show.report import text
 
     width = arguments.width or shutil.get_terminal_size((80, 25)).columns
     lines = text(trace, width, arguments.limit).splitlines()
@@ -129,7 +129,7 @@ def _print_part(trace: Trace, arguments: argparse.Namespace) -> int:
 
 
 def _print_json(trace: Trace, arguments: argparse.Namespace) -> int:
-    from ..answers.first import report_rows
+    from ...answers.first import report_rows
 
     if arguments.lines:
         raise Failure("--json does not go with --lines: use 'eventprof stats --json'", 2)
@@ -139,7 +139,7 @@ def _print_json(trace: Trace, arguments: argparse.Namespace) -> int:
 
 
 def _print_lines(trace: Trace, arguments: argparse.Namespace) -> int:
-    from ..show.line_report import write_lines
+    from ...show.line_report import write_lines
 
     tell_missing(trace, arguments)
     wanted = rows.match_functions(trace, arguments.function) if arguments.function else None

@@ -14,12 +14,12 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import Failure, rows
-from .answer import add_budget, add_json, cut, document, largest
-from .files import add_file, load
+from .. import Failure, rows
+from ..answer import add_budget, add_json, cut, document, largest
+from ..files import add_file, load
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ...trace import Trace
 
 EXAMPLES = (
     ("eventprof tree FILE", "where the time and the memory went, in own code"),
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _added(arguments: argparse.Namespace, whole: bool) -> int:
     """Print the trees of several recordings as one."""
-    from ..show.tree import is_plain, show_added
+    from ...show.tree import is_plain, show_added
 
     if not whole or arguments.json:
         raise Failure("--json, --node and the options of one call go with one recording", 2)
@@ -123,7 +123,7 @@ def _added(arguments: argparse.Namespace, whole: bool) -> int:
 
 def _answer(trace: Trace, arguments: argparse.Namespace, one: dict[str, Any], whole: bool) -> str:
     if not whole and arguments.json:
-        from ..answers.one_call import call_rows, find_call, open_rows
+        from ...answers.one_call import call_rows, find_call, open_rows
 
         given = {name: value for name, value in one.items() if value is not None}
         if "at" in given:
@@ -136,7 +136,7 @@ def _answer(trace: Trace, arguments: argparse.Namespace, one: dict[str, Any], wh
     if not whole:
         return "\n".join(cut(_text(trace, arguments, one, arguments.limit), arguments.budget))
     if arguments.json:
-        from ..answers.branches import build, own_or_all, root_of, tree_rows
+        from ...answers.branches import build, own_or_all, root_of, tree_rows
 
         tree = trace._tree
         own = own_or_all(trace, tree, arguments.all, arguments.own)
@@ -159,7 +159,7 @@ def _answer(trace: Trace, arguments: argparse.Namespace, one: dict[str, Any], wh
 def _text(
     trace: Trace, arguments: argparse.Namespace, one: dict[str, Any], limit: int
 ) -> list[str]:
-    from ..show.tree import is_plain
+    from ...show.tree import is_plain
 
     file = io.StringIO() if not is_plain(sys.stdout) else _Ascii()
     trace.show_tree(

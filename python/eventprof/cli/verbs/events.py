@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import Failure, rows
-from .answer import tell_missing
-from .files import add_file, load, readable
-from .options import parse_time
+from .. import Failure, rows
+from ..answer import tell_missing
+from ..files import add_file, load, readable
+from ..options import parse_time
 
 if TYPE_CHECKING:
-    from ..tables.column import Array
-    from ..tables.table import Table
-    from ..trace import Trace
+    from ...tables.column import Array
+    from ...tables.table import Table
+    from ...trace import Trace
 
 EXAMPLES = (
     ("eventprof events FILE --limit 50", "the first fifty"),
@@ -121,8 +121,8 @@ def _follow(path: str, show: Callable[[Trace, Table], None], writer: _Writer) ->
 
 
 def _words(given: list[str] | None) -> list[str] | None:
-    from .._words import did_you_mean
-    from ..recording.events import EVENTS
+    from ..._words import did_you_mean
+    from ...recording.events import EVENTS
 
     if given is None:
         return None

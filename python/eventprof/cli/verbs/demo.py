@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run it."""
-    from ..demo import main
+    from ...demo import main
 
     given = [] if arguments.out is None else ["--out", arguments.out]
     return main([*given, *(["--force"] if arguments.force else [])])

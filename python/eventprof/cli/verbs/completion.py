@@ -6,8 +6,8 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from . import VERBS, load, make_parser
-from .pages import help_of
+from .. import VERBS, load, make_parser
+from ..pages import help_of
 
 EXAMPLES = (
     ("eventprof completion bash > ~/.local/share/bash-completion/completions/eventprof", "bash"),

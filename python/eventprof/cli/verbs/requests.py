@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import Failure, rows
-from .answer import add_budget, add_json, cut, document, table_rows, tell_missing
-from .files import add_file, load
+from .. import Failure, rows
+from ..answer import add_budget, add_json, cut, document, table_rows, tell_missing
+from ..files import add_file, load
 
 if TYPE_CHECKING:
-    from ..tables.table import Table
-    from ..trace import Trace
+    from ...tables.table import Table
+    from ...trace import Trace
 
 EXAMPLES = (
     ("eventprof requests FILE", "the ten slowest, and the function that took most of each"),
@@ -102,7 +102,7 @@ def _answer(
 
 
 def _shown(table: Table, name: str) -> list[str]:
-    from ..show.drawing import show_bytes, show_ns
+    from ...show.drawing import show_bytes, show_ns
 
     show = {"allocated": show_bytes, "allocated_self": show_bytes, "calls": "{:,}".format}
     return [rows.cell(show.get(name, show_ns), value) for value in table._column(name).items()]

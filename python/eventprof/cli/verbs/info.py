@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import rows
-from .answer import add_json, document
-from .files import add_file, is_stub, load
+from .. import rows
+from ..answer import add_json, document
+from ..files import add_file, is_stub, load
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    from ...trace import Trace
 
 EXAMPLES = (
     ("eventprof info FILE", "for people"),
@@ -59,9 +59,9 @@ def _all(trace: Trace) -> dict[str, Any]:
 
 
 def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
-    from .._words import plural
-    from ..show.drawing import show_bytes, show_ns
-    from ..tables.kinds import unknown_kinds
+    from ..._words import plural
+    from ...show.drawing import show_bytes, show_ns
+    from ...tables.kinds import unknown_kinds
 
     file, metadata = trace.file or {}, trace.metadata
     events = trace._facts["events"]
@@ -119,7 +119,7 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
         yield f"  {name}", str(value)
     yield "events", f"{events:,} on {plural(len(trace.threads), 'thread')}"
     kinds: dict[str, int] = {}
-    from ..trace import WORDS
+    from ...trace import WORDS
 
     for *_, recorded, _lost in trace._thread_rows:
         for kind, number in recorded.items():
@@ -136,7 +136,7 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
 
 def _process(process: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> str:
     """Report what a process of several is."""
-    from ..show.drawing import show_ns
+    from ...show.drawing import show_ns
 
     said = [f"{process['events']:,} events", process["state"]]
     if process["lost"]:

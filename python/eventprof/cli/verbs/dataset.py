@@ -12,12 +12,12 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import Failure, rows
-from .answer import add_json, document, table_rows
-from .progress import Bar
+from .. import Failure, rows
+from ..answer import add_json, document, table_rows
+from ..progress import Bar
 
 if TYPE_CHECKING:
-    from ..datasets.dataset import Dataset
+    from ...datasets.dataset import Dataset
 
 EXAMPLES = (
     ("eventprof dataset run-*.epr -o runs/", "make a dataset of recordings"),
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _make(arguments: argparse.Namespace) -> int:
-    from ..datasets.writing import make
+    from ...datasets.writing import make
 
     if arguments.show:
         raise Failure(
@@ -99,7 +99,7 @@ def _make(arguments: argparse.Namespace) -> int:
 
 
 def _answer(arguments: argparse.Namespace) -> int:
-    from ..datasets.dataset import dataset
+    from ...datasets.dataset import dataset
 
     if arguments.partials or arguments.events:
         raise Failure("--partials and --events need -o: they are for making a dataset", 2)
@@ -153,8 +153,8 @@ def _table(found: Dataset, what: str, limit: int) -> Any:
 
 
 def _print(table: Any, what: str) -> None:
-    from .._words import show_bytes, show_ns
-    from ..base.text import short_path
+    from ..._words import show_bytes, show_ns
+    from ...base.text import short_path
 
     names = _SHOWN[what]
     units = {name: table._columns[name].unit for name in names}

@@ -13,12 +13,12 @@ import sys
 import warnings
 from typing import TYPE_CHECKING
 
-from . import Failure, rows
-from .answer import add_json, document, lost_as_well
-from .files import add_file, readable
+from .. import Failure, rows
+from ..answer import add_json, document, lost_as_well
+from ..files import add_file, readable
 
 if TYPE_CHECKING:
-    from ..answers.verification import Verification
+    from ...answers.verification import Verification
 
 EXAMPLES = (
     ("eventprof verify FILE", "the first error, if there is one"),

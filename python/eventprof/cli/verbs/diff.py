@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from . import Failure, rows
-from .answer import document, table_rows, tell_missing
-from .files import add_file, load
+from .. import Failure, rows
+from ..answer import document, table_rows, tell_missing
+from ..files import add_file, load
 
 _SORTS = ("self", "total", "calls", "allocated", "allocated_self")
 
@@ -83,7 +83,7 @@ def _signed(show: Any, value: int) -> str:
 
 
 def _print(table: Any) -> None:
-    from ..show.drawing import show_bytes, show_ns
+    from ...show.drawing import show_bytes, show_ns
 
     shows = {"self": show_ns, "total": show_ns, "allocated": show_bytes, "calls": "{:,}".format}
     heads, columns = [], []

@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 import re
 
-from . import Failure, pictures
-from .files import add_file, load
+from .. import Failure, pictures
+from ..files import add_file, load
 
 EXAMPLES = (
     ("eventprof view FILE", "open it in the browser"),
@@ -80,8 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
         return pictures.flamegraph(arguments, files)
     if arguments.heatmap:
         return pictures.heatmap(arguments, files[0])
-    from ..viewer import parts
-    from ..viewer.picture import svg
+    from ...viewer import parts
+    from ...viewer.picture import svg
 
     pictures.refuse(arguments)
     trace = load(files[0])

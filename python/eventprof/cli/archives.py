@@ -1,8 +1,4 @@
-"""Turn a recording into an archive, which is much smaller and opens quickly.
-
-The recording itself stays as it is. If a damaged archive is saved again, its undamaged part is
-copied.
-"""
+"""What verbs share that write an archive: ``save`` and ``merge``."""
 
 from __future__ import annotations
 
@@ -12,20 +8,9 @@ from typing import TYPE_CHECKING
 
 from . import Failure, rows
 from .answer import add_json, lost_as_well, written
-from .files import add_file, load
 
 if TYPE_CHECKING:
     from ..trace import Trace
-
-EXAMPLES = (
-    ("eventprof save script-4711.epr -o script.epr", "after that the log file can be removed"),
-)
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    add_file(parser)
-    add_output(parser)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -33,12 +18,6 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="ARCHIVE", required=True, help="the archive")
     parser.add_argument("-f", "--force", action="store_true", help="replace a file that exists")
     add_json(parser)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Save it."""
-    refuse(arguments)
-    return write("save", load(arguments.file), arguments, [arguments.file])
 
 
 def refuse(arguments: argparse.Namespace) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import argparse
 
-from . import Failure, pictures
-from .files import add_file
+from .. import Failure, pictures
+from ..files import add_file
 
 EXAMPLES = (
     ("eventprof flamegraph FILE", "open it in the browser"),
