@@ -190,7 +190,7 @@ class _FileInfo(TypedDict):
     unknown_kinds: str
     sections: dict[str, tuple[int, int, int, int]]
 
-# Columns by type; written by tests/python/columns_stub.py.
+# Columns by type; written by tools/pages/columns_stub.py.
 _EventsInt64 = Literal[
     "time",
     "size",

@@ -291,7 +291,7 @@ def documented(text):
 def test_tables_of_columns_are_those_of_columns_def(page):
     text = read(page)
 
-    assert columns_page.written(page, text) == text, "python tests/python/columns_page.py mends it"
+    assert columns_page.written(page, text) == text, "python tools/pages/columns_page.py mends it"
 
 
 @pytest.mark.parametrize("name", TABLES)

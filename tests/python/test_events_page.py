@@ -10,7 +10,7 @@ from eventprof import _core
 
 pytestmark = [pytest.mark.usefixtures("restored"), pytest.mark.newest]
 
-HOW = "run tests/python/events_page.py with each CPython"
+HOW = "run tools/pages/events_page.py with each CPython"
 
 
 def test_the_page_says_what_is_recorded_here():

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.newest
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", [1, 2])
 def test_damaged_files_end_no_verb_by_an_exception_and_merging_adds_up(seed):
-    program = Path(__file__).with_name("fuzz_verbs.py")
+    program = Path(__file__).parents[2] / "tools/long/fuzz_verbs.py"
 
     done = subprocess.run(
         [sys.executable, program, "--seed", str(seed), "--files", "120", "--groups", "12"],

@@ -11,7 +11,7 @@ import pytest
 
 def run(program, *arguments, folder):
     done = subprocess.run(
-        [sys.executable, Path(__file__).parent / program, *arguments],
+        [sys.executable, Path(__file__).parents[2] / "tools/long" / program, *arguments],
         cwd=folder,
         capture_output=True,
         text=True,

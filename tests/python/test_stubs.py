@@ -25,7 +25,7 @@ TYPES = {
 
 
 def test_columns_are_those_of_columns_def():
-    assert columns_stub.written(STUB) == STUB, "python tests/python/columns_stub.py writes it"
+    assert columns_stub.written(STUB) == STUB, "python tools/pages/columns_stub.py writes it"
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ CASES = ["all-overwrite-1", "all-stop-64", "all-grow", "all-file-64", "overwrite
 @pytest.mark.thorough
 def test_what_is_recorded_and_what_is_lost_is_what_was_emitted_of_each_kind(tmp_path):
     run = subprocess.run(
-        [sys.executable, Path(__file__).with_name("sums.py"), "--events", "1200000", "--folder", tmp_path,
+        [sys.executable, Path(__file__).parents[2] / "tools/long/sums.py", "--events", "1200000", "--folder", tmp_path,
          *CASES],
         capture_output=True,
         text=True,

@@ -25,9 +25,9 @@ def main(arguments: list[str]) -> int:
     packages = Packages()
     packages.need_check()
     environments.set_up(chosen, "build run", packages)
-    tests = shell.ROOT / "tests" / "python"
+    programs = shell.ROOT / "tools" / "long"
     python = str(chosen.venv / "bin" / "python")
-    soak = [python, str(tests / "soak.py")]
+    soak = [python, str(programs / "soak.py")]
     folder = shell.anew(shell.BUILD / "soak")
     on_file = ["--file", str(folder)]
     shell.say(f"== {seconds} s in a ring of 64 MiB, in memory and on file")
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     threads = [*soak, "--threads", "30000"]
     statuses.append(in_turn(folder, threads, [*threads, *on_file]))
     shell.say("== 110 M events by eight threads, for each policy and size: through the hooks")
-    statuses.append(in_turn(folder, [python, str(tests / "sums.py"), "--folder", str(folder)]))
+    statuses.append(in_turn(folder, [python, str(programs / "sums.py"), "--folder", str(folder)]))
     shell.remove(folder)
     shell.say("== 110 M events by eight threads, for each policy and size: the core alone")
     shell.put_first(chosen.venv / "bin")

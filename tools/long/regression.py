@@ -1,11 +1,11 @@
 """The test suites of others, with and without eventprof: each case is to end the same way.
 
-    python tests/python/regression.py                  CPython's own tests, of the Python that runs this
-    python tests/python/regression.py test_gc ...      these modules of them
-    python tests/python/regression.py --packages DIR   attrs, click, jinja2, sqlalchemy (sources unpacked in DIR), numpy
-    python tests/python/regression.py --applications   programs that use packages, those that are installed: see
+    python tools/long/regression.py                  CPython's own tests, of the Python that runs this
+    python tools/long/regression.py test_gc ...      these modules of them
+    python tools/long/regression.py --packages DIR   attrs, click, jinja2, sqlalchemy (sources unpacked in DIR), numpy
+    python tools/long/regression.py --applications   programs that use packages, those that are installed: see
                                                        applications.py
-    python tests/python/regression.py --page           writes doc/regression.rst of the results kept so far
+    python tools/long/regression.py --page           writes doc/regression.rst of the results kept so far
 
 Some builds of Python come without some of these modules: --lacking DIR says where to take them from.
 
@@ -518,7 +518,7 @@ def page(directory: Path) -> None:
         "Other people's tests",
         "====================",
         "",
-        ".. Written by tests/python/regression.py --page; change that.",
+        ".. Written by tools/long/regression.py --page; change that.",
         "",
         *wrap(
             "A recorded program behaves as it does without a recorder. Test suites show whether that is so: those"
@@ -632,10 +632,10 @@ def page(directory: Path) -> None:
         "",
         ".. code-block:: console",
         "",
-        "   $ python tests/python/regression.py                   # CPython's tests",
-        "   $ python tests/python/regression.py --packages DIR    # the packages, whose sources are in DIR",
-        "   $ python tests/python/regression.py --applications    # those whose packages are installed",
-        "   $ python tests/python/regression.py --page",
+        "   $ python tools/long/regression.py                   # CPython's tests",
+        "   $ python tools/long/regression.py --packages DIR    # the packages, whose sources are in DIR",
+        "   $ python tools/long/regression.py --applications    # those whose packages are installed",
+        "   $ python tools/long/regression.py --page",
         "",
     ]
     (ROOT / "doc/regression.rst").write_text("\n".join(out))

@@ -1,8 +1,8 @@
 """CPython's whole test suite under eventprof: each of its files is to end as it does without.
 
-    python tests/python/regression_whole.py              all files that `python -m test` runs without -u
-    python tests/python/regression_whole.py test_gc ...  these files
-    python tests/python/regression_whole.py --page       writes doc/regression_whole.inc of the results kept so far
+    python tools/long/regression_whole.py              all files that `python -m test` runs without -u
+    python tools/long/regression_whole.py test_gc ...  these files
+    python tools/long/regression_whole.py --page       writes doc/regression_whole.inc of the results kept so far
 
 Run by the Python that has eventprof. Each file runs as a process of its own with a limit on its time, recorded
 first. Where each case passed, that is all. Where a case failed, was skipped (in a file of a few seconds) or is
@@ -87,7 +87,7 @@ def page(results: Path) -> None:
         )  # fmt: skip
 
     out = [
-        ".. Written by tests/python/regression_whole.py --page; change that.",
+        ".. Written by tools/long/regression_whole.py --page; change that.",
         "",
         *wrap(
             "All files of the suite that ``python -m test`` runs without ``-u``, each as a process of its own. A file is "

@@ -289,7 +289,11 @@ def run(name: str, limit_s: float) -> dict[str, Any]:
                 timeout=limit_s,
                 cwd=work,
                 check=False,
-                env={**os.environ, "PYTHONPATH": os.fspath(Path(__file__).parent), "TMPDIR": work},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.fspath(ROOT / "tests" / "python"),
+                    "TMPDIR": work,
+                },
             )
             return f"exit {done.returncode}, {done.stdout}", done.stderr
 

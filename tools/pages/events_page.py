@@ -3,7 +3,7 @@
 Every interpreter knows what it has itself. test_events_page.py compares that with the page; where it is no longer
 right, this writes it, once with each interpreter whose build is on the path:
 
-    python tests/python/events_page.py
+    python tools/pages/events_page.py
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import re
 import sys
 import textwrap
 from pathlib import Path
-
-import raw
 
 from eventprof import _core
 
@@ -32,11 +30,12 @@ NEEDS = {name: hook for name, _, hook in _core.source_table()}
 BACKENDS = ("monitoring", "profile", "trace")
 SIZES_OF_FORMS = {"call": "8", "alloc": "16", "free": "16", "point": "8", "value": "16"}
 
-VERSION = f"{sys.version_info.major}.{sys.version_info.minor}{'' if raw.HAS_GIL else 't'}"
+HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}{'' if HAS_GIL else 't'}"
 
 
 def _starts(source: str, kinds: int) -> bool:
-    recorder = raw.recorder(kinds, backend=source if source in BACKENDS else "auto")
+    recorder = _core.Recorder(kinds=kinds, backend=source if source in BACKENDS else "auto")
     try:
         recorder.start()
     except _core.UnsupportedError:
@@ -49,8 +48,8 @@ def has(source: str, kinds: int) -> int:
     """Of a source's kinds, those that it gives here."""
     if source in GIVEN:
         return kinds if GIVEN[source] else 0
-    if (source == "monitoring" and not raw.HAS_MONITORING) or (
-        source in ("profile", "trace") and not raw.HAS_GIL
+    if (source == "monitoring" and sys.version_info < (3, 12)) or (
+        source in ("profile", "trace") and not HAS_GIL
     ):
         return 0
     if _starts(source, kinds):
@@ -127,7 +126,7 @@ def render(known) -> str:
         "Events",
         "======",
         "",
-        ".. Written by tests/python/events_page.py; change that.",
+        ".. Written by tools/pages/events_page.py; change that.",
         "",
         *textwrap.wrap(
             "An event is one thing that happened at one time on one thread. The table has every event that "

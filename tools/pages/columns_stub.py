@@ -2,7 +2,7 @@
 
 test_stubs.py compares them; where the stub is no longer right, this writes it:
 
-    python tests/python/columns_stub.py
+    python tools/pages/columns_stub.py
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROWS = ROOT / "eventprof" / "trace" / "columns.def"
 METHODS = ("events", "calls", "allocations", "lines")
 PARTS = {
     "names": (
-        "# Columns by type; written by tests/python/columns_stub.py.\n",
+        "# Columns by type; written by tools/pages/columns_stub.py.\n",
         "# End of columns.\n",
     ),
     "methods": ("    # By column; written by it, too.\n", "    # End of methods by column.\n"),

@@ -2,7 +2,7 @@
 
 test_docs.py compares them with the pages; where they are no longer right, this writes them:
 
-    python tests/python/columns_page.py
+    python tools/pages/columns_page.py
 """
 
 from __future__ import annotations
