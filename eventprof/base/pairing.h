@@ -1,9 +1,9 @@
 /* What belongs together in a stream of events: the one rule of the columns of calls and blocks
- * (trace/pair.c, pair_blocks.c), of the folds (folds/tree.c, rows.c) and of the counters
- * (count/count.c). If their rules differed, a call or a block could have one end in a table and
- * another end in the tree. Each user brings its own frame of a call and its own entry of a block.
- * record/closing.h has the rule of calls for stacks of sites. trace/verify.c checks the results, so it
- * shares no code with this.
+ * (trace/pair.c, pair_blocks.c), of the tree (folds/tree.c), of the drop-in's rows
+ * (python/src/tables/rows.c) and of the counters (count/count.c). If their rules differed, a call or a
+ * block could have one end in a table and another end in the tree. Each user brings its own frame of a
+ * call and its own entry of a block. record/closing.h has the rule of calls for stacks of sites.
+ * trace/verify.c checks the results, so it shares no code with this.
  *
  * Calls: an end closes the innermost open call of its key. The calls above it ended without an end of
  * their own. An end without such a call closes nothing: its begin was not recorded.

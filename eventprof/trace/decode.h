@@ -4,6 +4,7 @@
 #ifndef EP_DECODE_H
 #define EP_DECODE_H
 
+#include "decoded.h"
 #include "engine.h"
 #include "functions.h"
 #include "types.h"
@@ -38,9 +39,6 @@ typedef struct ep_decoded {
 /* `only_thread`: 0 = all, otherwise the id of the only one wanted.
  * Returns: new in *out (ep_decoded_clear). Fails: EP_NOMEM, *out untouched. */
 EP_CHECKED ep_status ep_decode(const ep_capture *capture, uint32_t only_thread, ep_decoded *out);
-/* Makes room in empty columns, except for the thread. Fails: false; the columns own what was allocated. */
-bool ep_columns_reserve(ep_columns *columns, size_t rows, size_t blocks);
-void ep_columns_clear(ep_columns *columns);
 void ep_decoded_clear(ep_decoded *decoded);
 
 /* The number of events that its threads recorded; if it has columns, the number of their rows. */

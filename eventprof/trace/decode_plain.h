@@ -4,6 +4,7 @@
 #define EP_DECODE_PLAIN_H
 
 #include "clock.h"
+#include "decoded.h"
 #include "types.h"
 
 /* What a record of a kind writes, as masks: tests of sets of kinds took a third of the instructions. */

@@ -2,6 +2,7 @@
 #ifndef EP_FUNCTIONS_H
 #define EP_FUNCTIONS_H
 
+#include "decoded.h"
 #include "hash_index.h"
 #include "types.h"
 

@@ -16,6 +16,7 @@
 #ifndef EP_PAIR_H
 #define EP_PAIR_H
 
+#include "decoded.h"
 #include "pairing.h"
 #include "progress.h"
 #include "types.h"

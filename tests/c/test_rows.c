@@ -1,5 +1,5 @@
-/* folds/rows.h: what a closing row knows of its opening row. Random traces against what pairing says of
- * the same columns, and what a free and a failed realloc mean, event by event. */
+/* python/src/tables/rows.h: what a closing row knows of its opening row. Random traces against what
+ * pairing says of the same columns, and what a free and a failed realloc mean, event by event. */
 #include "ep_archives.h"
 #include "ep_folding.h"
 
