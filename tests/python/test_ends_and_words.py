@@ -164,9 +164,9 @@ def test_the_resource_tracker_is_not_a_process_of_the_program():
 
 def test_a_picture_of_several_threads_says_that_times_are_added_up():
     for name in ("flame.js", "graph.js"):
-        assert "the sum of ${" in (PACKAGE / "viewer" / name).read_text()
-    assert '"At ' not in (PACKAGE / "viewer" / "detail.js").read_text()
-    assert "`At ${showTime(time)}`" in (PACKAGE / "viewer" / "detail.js").read_text()
+        assert "the sum of ${" in (PACKAGE / "viewer/js" / name).read_text()
+    assert '"At ' not in (PACKAGE / "viewer/js" / "detail.js").read_text()
+    assert "`At ${showTime(time)}`" in (PACKAGE / "viewer/js" / "detail.js").read_text()
 
 
 def test_dev_says_why_apt_failed_and_what_is_lost():

@@ -39,11 +39,21 @@ def test_the_modules_joined_are_one_script(tmp_path, modules):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("modules", [MODULES, flamegraph.MODULES, heatmap.MODULES])
+def test_a_page_has_the_code_without_comments_and_indentation(modules):
+    lines = code(modules).splitlines()
+
+    assert [line for line in lines if not line or line != line.lstrip()] == []
+    assert [line for line in lines if re.fullmatch(r"//.*|/\*\*(.*\*/)?|\* .*|\*/", line)] == []
+    # They would lose their indentation, too.
+    assert [line for line in lines if line.count("`") % 2] == []
+
+
 def copy_modules(folder):
     """Put the modules where node finds them."""
     folder.mkdir()
     (folder / "package.json").write_text('{"type": "module"}')
-    for source in resources.files("eventprof.viewer").iterdir():
+    for source in resources.files("eventprof.viewer").joinpath("js").iterdir():
         if source.name.endswith(".js"):
             (folder / source.name).write_bytes(source.read_bytes())
 

@@ -81,7 +81,7 @@ def lint(found: Results, python: Python, *, fix: bool = False) -> None:
     found.check("shellcheck", [shellcheck, "dev", ".ci/run"])
     found.check("sources listed in meson.build", lambda: sources_listed(shell.ROOT))
     found.check("rooms of the package: no import upwards", lambda: rooms.check(shell.ROOT))
-    viewer_checks.check(found)
+    viewer_checks.check(found, fix=fix)
     if shell.has("clang"):
         options = ("-Dwerror=true", "-Dtests=disabled")
         folder = shell.BUILD / "clang"

@@ -1,4 +1,4 @@
-"""Types and rules of the page's modules: tsc and eslint, which npm installs in build/viewer."""
+"""Types, rules and format of the page's modules: tsc, eslint, prettier, by npm in build/viewer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NPM = (
     *("npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"),
     "--fetch-retries=1",  # without a network, it is told soon
 )
-MODULES = Path("python/eventprof/viewer")
+MODULES = Path("python/eventprof/viewer/js")
 SETTINGS = Path("tests/viewer")
 CHECKS = {"tsc": ("-p", "."), "eslint": ("viewer",)}
 
@@ -32,9 +32,9 @@ def install(folder: Path) -> bool:
     return status == 0
 
 
-def check(found: Results) -> None:
-    """Run both on copies of the modules, beside their settings."""
-    names = ", ".join(CHECKS)
+def check(found: Results, *, fix: bool = False) -> None:
+    """Run tsc and eslint on copies of the modules, beside their settings; prettier on the files."""
+    names = ", ".join((*CHECKS, "prettier"))
     if not shell.has("npm"):
         shell.say(f"  --    {names}: no npm here")
         return
@@ -50,3 +50,8 @@ def check(found: Results) -> None:
             shutil.copy(shell.ROOT / SETTINGS / name, folder)
         for name, words in CHECKS.items():
             found.check(name, [folder / "node_modules/.bin" / name, *words], folder=folder)
+    prettier = folder / "node_modules/.bin/prettier"
+    words = ("--config", str(SETTINGS / "prettier.json"), "--log-level", "warn", str(MODULES))
+    if fix:
+        shell.run([prettier, "--write", *words])
+    found.check("prettier", [prettier, "--check", *words])

@@ -33,6 +33,9 @@ WIDE = 1 << 20
 
 _IMPORT = re.compile(r"^import\s+\{[^}]*\}\s+from\s+\"\./[\w.]+\";\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?function|class|const|let)", re.MULTILINE)
+#: Lines of comments, and what lines are indented by: a quarter of the code, of no use in a page. No
+#: template literal goes over several lines, so that no text of the page is touched.
+_UNREAD = re.compile(r"^\s*(?://.*|/\*\*(?:(?!\*/)[\s\S])*\*/)\n|^\s+", re.MULTILINE)
 
 
 def _read(name: str) -> str:
@@ -41,8 +44,8 @@ def _read(name: str) -> str:
 
 def code(modules: Sequence[str] = MODULES) -> str:
     """Return modules as one script; no two have the same name at their top level."""
-    texts = (_EXPORT.sub("", _IMPORT.sub("", _read(name))) for name in modules)
-    return '"use strict";\n(() => {\n' + "\n".join(texts) + "\n})();\n"
+    texts = (_EXPORT.sub("", _IMPORT.sub("", _read(f"js/{name}"))) for name in modules)
+    return '"use strict";\n(() => {\n' + _UNREAD.sub("", "".join(texts)) + "})();\n"
 
 
 def _hash(text: str) -> str:

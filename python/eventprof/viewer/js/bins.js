@@ -1,5 +1,5 @@
-// The calls of a long row, summed up by the time when they begin. The whole run is drawn by reading one array from left to
-// right. That is faster than a search for the calls of each pixel, which reads memory in no order.
+// The calls of a long row, summed up by the time when they begin. The whole run is drawn by reading one array from left
+// to right. That is faster than a search for the calls of each pixel, which reads memory in no order.
 
 import { lowerBound } from "./lod.js";
 
@@ -14,7 +14,17 @@ const FUNC = 1;
 
 /** A level of bins. @typedef {{floats: Float32Array, whole: Uint32Array, bins: number}} Level */
 
-/** Sums up the calls that begin before `right`; gives the first of the next bin. @param {Level} level @param {number} bin @param {Float64Array} start @param {Float64Array} dur @param {ArrayLike<number>} func @param {number} i the first call @param {number} end @param {number} right */
+/**
+ * Sums up the calls that begin before `right`; gives the first of the next bin.
+ * @param {Level} level
+ * @param {number} bin
+ * @param {Float64Array} start
+ * @param {Float64Array} dur
+ * @param {ArrayLike<number>} func
+ * @param {number} i the first call
+ * @param {number} end
+ * @param {number} right
+ */
 function fillBin({ floats, whole }, bin, start, dur, func, i, end, right) {
   let longest = -1;
   let place = 0;
@@ -49,7 +59,8 @@ function joinLevel(below, here) {
 export class Bins {
   /**
    * @param {{start: Float64Array, dur: Float64Array, func: import("./tiles.js").Small}} data
-   * @param {number} first @param {number} end the row's calls, which are all decoded
+   * @param {number} first
+   * @param {number} end the row's calls, which are all decoded
    */
   constructor({ start, dur, func }, first, end) {
     this.begin = start[first];
@@ -61,8 +72,8 @@ export class Bins {
     /** The first call of each bin of level 0, and where the last one ends. */
     this.first = new Uint32Array(count + 1);
     /**
-     * The fields of each bin: its longest duration (-1: it has no call) and the sum of durations; in another array, which is
-     * read once for a pixel, the longest call and its function.
+     * The fields of each bin: its longest duration (-1: it has no call) and the sum of durations; in another array,
+     * which is read once for a pixel, the longest call and its function.
      * @type {Level[]}
      */
     this.levels = [];
@@ -74,7 +85,14 @@ export class Bins {
     for (let level = 1; level < this.levels.length; level++) joinLevel(this.levels[level - 1], this.levels[level]);
   }
 
-  /** Fills the bins of level 0. @param {Float64Array} start @param {Float64Array} dur @param {ArrayLike<number>} func @param {number} first @param {number} end */
+  /**
+   * Fills the bins of level 0.
+   * @param {Float64Array} start
+   * @param {Float64Array} dur
+   * @param {ArrayLike<number>} func
+   * @param {number} first
+   * @param {number} end
+   */
   fill(start, dur, func, first, end) {
     const count = this.first.length - 1;
     for (let bin = 0, i = first; bin < count; bin++) {
@@ -85,7 +103,10 @@ export class Bins {
     this.first[count] = end;
   }
 
-  /** Gives the highest level of which at least four bins fit into a pixel; -1: there is none. @param {number} each nanoseconds of a pixel */
+  /**
+   * Gives the highest level of which at least four bins fit into a pixel; -1: there is none.
+   * @param {number} each nanoseconds of a pixel
+   */
   levelFor(each) {
     let level = -1;
     for (let width = this.width; width * PARTS <= each && level < this.levels.length - 1; width *= 2) level++;
@@ -103,7 +124,12 @@ export function isLong(row) {
  * shows the longest call of its bins; so a short call may be drawn up to a pixel beside its place.
  */
 export class Sweep {
-  /** @param {Bins} bins @param {{start: Float64Array, dur: Float64Array, func: ArrayLike<number>}} data @param {number} v0 @param {import("./draw.js").Pen} pen */
+  /**
+   * @param {Bins} bins
+   * @param {{start: Float64Array, dur: Float64Array, func: ArrayLike<number>}} data
+   * @param {number} v0
+   * @param {import("./draw.js").Pen} pen
+   */
   constructor(bins, { start, dur, func }, v0, pen) {
     this.bins = bins;
     this.start = start;
@@ -112,14 +138,16 @@ export class Sweep {
     this.v0 = v0;
     this.pen = pen;
     this.each = pen.each;
-    // The pixel that is being summed up: its column, the time where it ends, its longest call, that call's function and duration, the sum of durations.
+    // The pixel that is being summed up: its column, the time where it ends, its longest call, that call's function and
+    // duration, the sum of durations.
     this.x = -1;
     this.right = -Infinity;
     this.best = -1;
     this.whose = -1;
     this.most = -1;
     this.total = 0;
-    // Its first call and the end of its calls; or, as ~number, bins of level 0: to look up their calls takes long, and few pixels need them.
+    // Its first call and the end of its calls; or, as ~number, bins of level 0: to look up their calls takes long, and
+    // few pixels need them.
     this.from = 0;
     this.to = 0;
   }
@@ -166,7 +194,14 @@ export class Sweep {
     this.finish();
   }
 
-  /** Puts the pixel into the fields. @param {Uint32Array} whole of the level @param {number} top the bin of its longest call, or -1: that was not changed @param {number} most @param {number} total @param {number} end behind its last bin of level 0 */
+  /**
+   * Puts the pixel into the fields.
+   * @param {Uint32Array} whole of the level
+   * @param {number} top the bin of its longest call, or -1: that was not changed
+   * @param {number} most
+   * @param {number} total
+   * @param {number} end behind its last bin of level 0
+   */
   keep(whole, top, most, total, end) {
     this.total = total;
     this.most = most;
@@ -210,7 +245,11 @@ export class Sweep {
     }
   }
 
-  /** Ends the current pixel if a time is beyond it, and begins the next one. @param {number} time @param {number} call */
+  /**
+   * Ends the current pixel if a time is beyond it, and begins the next one.
+   * @param {number} time
+   * @param {number} call
+   */
   go(time, call) {
     if (time < this.right) return;
     this.finish();
@@ -233,7 +272,15 @@ export class Sweep {
     if (this.best >= 0 && this.x < this.pen.width) {
       const { from, to } = this;
       const { first } = this.bins;
-      if (this.pen.look.hits) this.pen.pixel(this.x, this.best, this.whose, this.total, from < 0 ? first[~from] : from, to < 0 ? first[~to] : to);
+      if (this.pen.look.hits)
+        this.pen.pixel(
+          this.x,
+          this.best,
+          this.whose,
+          this.total,
+          from < 0 ? first[~from] : from,
+          to < 0 ? first[~to] : to,
+        );
       else this.pen.pixel(this.x, this.best, this.whose, this.total, 0, 0);
     }
     this.best = this.most = -1;

@@ -1,6 +1,15 @@
 // The tree of the calls inside of a call, beside that of another call of the same function; a branch is a function.
 
-/** @typedef {{path: string, fn: number, depth: number, calls: [number[], number[]], time: [number, number], opened: boolean, leaf: boolean}} Branch */
+/**
+ * @typedef {object} Branch
+ * @property {string} path
+ * @property {number} fn
+ * @property {number} depth
+ * @property {[number[], number[]]} calls
+ * @property {[number, number]} time
+ * @property {boolean} opened
+ * @property {boolean} leaf
+ */
 
 const MOST_CALLS = 20000; // a branch of more calls is opened only by a click
 const MOST_BRANCHES = 400;
@@ -8,7 +17,9 @@ const DEEPEST = 12; // from this depth on a branch is opened only by a click
 
 /**
  * Gives the branches below a branch: the calls that its calls made, by function, the longest time first.
- * @param {import("./data.js").Data} data @param {{path: string, depth: number, calls: [number[], number[]]}} branch @returns {Branch[]}
+ * @param {import("./data.js").Data} data
+ * @param {{path: string, depth: number, calls: [number[], number[]]}} branch
+ * @returns {Branch[]}
  */
 export function below(data, branch) {
   /** @type {Map<number, Branch>} */
@@ -18,7 +29,19 @@ export function below(data, branch) {
       for (const child of data.childrenOf(call)) {
         const fn = data.func[child];
         let one = found.get(fn);
-        if (!one) found.set(fn, (one = { path: `${branch.path}/${fn}`, fn, depth: branch.depth + 1, calls: [[], []], time: [0, 0], opened: false, leaf: false }));
+        if (!one)
+          found.set(
+            fn,
+            (one = {
+              path: `${branch.path}/${fn}`,
+              fn,
+              depth: branch.depth + 1,
+              calls: [[], []],
+              time: [0, 0],
+              opened: false,
+              leaf: false,
+            }),
+          );
         one.calls[side].push(child);
         one.time[side] += data.dur[child];
       }
@@ -28,8 +51,12 @@ export function below(data, branch) {
 }
 
 /**
- * Gives the rows of the tree, from top to bottom. A branch is open if it takes a twentieth of the time, or if it was clicked.
- * @param {import("./data.js").Data} data @param {number} call @param {number} other @param {Map<string, boolean>} choice which branches were opened (true) and closed, by path
+ * Gives the rows of the tree, from top to bottom. A branch is open if it takes a twentieth of the time, or if it was
+ * clicked.
+ * @param {import("./data.js").Data} data
+ * @param {number} call
+ * @param {number} other
+ * @param {Map<string, boolean>} choice which branches were opened (true) and closed, by path
  */
 export function branches(data, call, other, choice) {
   /** @type {Branch[]} */

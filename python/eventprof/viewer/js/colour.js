@@ -1,9 +1,37 @@
-// Colours by area (the palette of Okabe and Ito, which colour-blind people can tell apart), by module and by function, for both themes.
+// Colours by area (the palette of Okabe and Ito, which colour-blind people can tell apart), by module and by function,
+// for both themes.
 
 /** Hue and saturation of each area: own, installed, stdlib, native, span, gc. The theme gives the lightness. */
-const HUES = [[38, 88], [203, 72], [163, 55], [220, 8], [320, 45], [14, 82]];
-export const AREA_NAMES = ["own code", "installed packages", "standard library", "C and builtins", "spans and marks", "garbage collector"];
-const BAND_HUES = [[203, 78, 0], [38, 90, 0], [163, 60, 0], [320, 45, 6], [14, 80, 0], [56, 85, 0], [215, 80, -14], [163, 55, -16], [38, 75, -18], [320, 40, -14], [14, 60, -16], [270, 40, 4]];
+const HUES = [
+  [38, 88],
+  [203, 72],
+  [163, 55],
+  [220, 8],
+  [320, 45],
+  [14, 82],
+];
+export const AREA_NAMES = [
+  "own code",
+  "installed packages",
+  "standard library",
+  "C and builtins",
+  "spans and marks",
+  "garbage collector",
+];
+const BAND_HUES = [
+  [203, 78, 0],
+  [38, 90, 0],
+  [163, 60, 0],
+  [320, 45, 6],
+  [14, 80, 0],
+  [56, 85, 0],
+  [215, 80, -14],
+  [163, 55, -16],
+  [38, 75, -18],
+  [320, 40, -14],
+  [14, 60, -16],
+  [270, 40, 4],
+];
 
 /** @param {number} h @param {number} s @param {number} l @returns {[number, number, number]} */
 function rgb(h, s, l) {
@@ -40,10 +68,25 @@ function scatter(n) {
   return ((x ^ (x >>> 13)) >>> 0) / 2 ** 32;
 }
 
-/** @typedef {{dark: boolean, back: number, line: number, text: string, soft: string, strong: string, accent: string, hit: number, calls: Uint32Array, bands: number[]}} Palette */
+/**
+ * @typedef {object} Palette
+ * @property {boolean} dark
+ * @property {number} back
+ * @property {number} line
+ * @property {string} text
+ * @property {string} soft
+ * @property {string} strong
+ * @property {string} accent
+ * @property {number} hit
+ * @property {Uint32Array} calls
+ * @property {number[]} bands
+ */
 
 /**
- * @param {any} functions of the head @param {string} by @param {boolean} dark @returns {Palette}
+ * @param {any} functions of the head
+ * @param {string} by
+ * @param {boolean} dark
+ * @returns {Palette}
  */
 export function palette(functions, by, dark) {
   const count = functions.name.length;
@@ -57,13 +100,17 @@ export function palette(functions, by, dark) {
       hue = 360 * scatter(by === "module" ? functions.module[n] + 7919 : n + 104729);
       saturation = 50;
     }
-    calls[n] = pixel(rgb(hue, saturation * (dark ? 0.72 : 1), area === 3 && by === "area" ? shade + (dark ? -6 : 10) : shade));
+    calls[n] = pixel(
+      rgb(hue, saturation * (dark ? 0.72 : 1), area === 3 && by === "area" ? shade + (dark ? -6 : 10) : shade),
+    );
   }
   calls[count] = pixel(rgb(0, 0, base)); // for an unknown function
   const bands = BAND_HUES.map(([h, s, l]) => pixel(rgb(h, s * (dark ? 0.75 : 0.95), (dark ? 48 : 62) + l)));
   bands.push(pixel(rgb(0, 0, dark ? 42 : 74)));
   return {
-    dark, calls, bands,
+    dark,
+    calls,
+    bands,
     back: pixel(dark ? [23, 25, 29] : [255, 255, 255]),
     line: pixel(dark ? [46, 50, 57] : [226, 229, 234]),
     hit: pixel(dark ? [255, 92, 190] : [200, 0, 120]),

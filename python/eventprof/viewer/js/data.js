@@ -1,4 +1,5 @@
-// The data of the page: decodes sections, and answers questions about calls and blocks. Only this module reads their bytes.
+// The data of the page: decodes sections, and answers questions about calls and blocks. Only this module reads their
+// bytes.
 
 import { Bins, isLong } from "./bins.js";
 import { Pyramid, gallop, lowerBound, upperBound } from "./lod.js";
@@ -12,7 +13,9 @@ const GROUP = 8 * KEYFRAME; // events of a group; of each group the largest sum 
 
 /**
  * A row of the picture: the calls of one thread and depth, from `first` to before `end`, and their coarse groups.
- * @typedef {{thread: number, depth: number, first: number, end: number, coarse: number, coarseEnd: number, bins: Bins|null}} Row
+ * @typedef
+ *   {{thread: number, depth: number, first: number, end: number, coarse: number, coarseEnd: number, bins: Bins|null}}
+ *   Row
  */
 
 export class Data {
@@ -28,14 +31,21 @@ export class Data {
     this.start = new Float64Array(n);
     this.dur = new Float64Array(n);
     this.func = small(functions, n);
-    this.kind = new Uint8Array(n); // plus 1; 0: the usual kind of the function. Most pages never touch most of this memory
+    // Plus 1; 0: the usual kind of the function. Most pages never touch most of this memory.
+    this.kind = new Uint8Array(n);
     this.flags = new Uint8Array(n);
     const bytes = (/** @type {number|number[]} */ width) => (typeof width === "number" ? width : width[0] + width[2]);
-    const widest = (/** @type {any[]} */ tiles, /** @type {number} */ column) => 256 ** tiles.reduce((most, tile) => Math.max(most, bytes(tile.widths[column])), 0) - 1;
+    const widest = (/** @type {any[]} */ tiles, /** @type {number} */ column) =>
+      256 ** tiles.reduce((most, tile) => Math.max(most, bytes(tile.widths[column])), 0) - 1;
     /** @type {import("./tiles.js").Common} */
     const common = {
-      grain: head.grain, none: functions, line: widest(head.tiles.c, 5), task: head.tasks.length || -1,
-      size: widest(head.tiles.m, 4), charge: head.charges[0].length, row: head.rows.length,
+      grain: head.grain,
+      none: functions,
+      line: widest(head.tiles.c, 5),
+      task: head.tasks.length || -1,
+      size: widest(head.tiles.m, 4),
+      charge: head.charges[0].length,
+      row: head.rows.length,
     };
     this.line = small(common.line, n);
     this.task = head.tasks.length ? small(common.task, n) : null;
@@ -54,7 +64,9 @@ export class Data {
     }
     this.tiles = new Tiles(common, (id) => {
       const number = Number(id.slice(1));
-      return id[0] === "c" ? { ...head.tiles.c[number], from: number * this.tileRows } : { ...head.tiles.m[number], ...before[number] };
+      return id[0] === "c"
+        ? { ...head.tiles.c[number], from: number * this.tileRows }
+        : { ...head.tiles.m[number], ...before[number] };
     });
     /** @type {Row[]} */
     this.rows = [];
@@ -67,7 +79,8 @@ export class Data {
       coarse += groups;
     }
     this.groups = coarse;
-    // Of each group of calls: its start and duration, the function and duration of its longest call, the sum of durations.
+    // Of each group of calls: its start and duration, the function and duration of its longest call, the sum of
+    // durations.
     this.coarseStart = this.coarseSpan = this.coarseFunc = this.coarseMost = this.coarseSum = new Float64Array(0);
     // Of blocks: births and deaths in order of time
     const m = head.events;
@@ -81,8 +94,16 @@ export class Data {
     this.size = small(common.size, head.blocks);
     this.charge = small(common.charge, head.blocks); // the place of its holders in `chargesBy`
     const [whose, lines, ownLines] = head.charges;
-    /** The holders of each charge: a function, and rows of head.places for the line that was executing and the own line that is charged. @type {Record<string, number[]>} */
-    this.chargesBy = { function: whose.map((/** @type {number} */ name) => (name ? name - 1 : functions)), line: lines, own: ownLines };
+    /**
+     * The holders of each charge: a function, and rows of head.places for the line that was executing and the own line
+     * that is charged.
+     * @type {Record<string, number[]>}
+     */
+    this.chargesBy = {
+      function: whose.map((/** @type {number} */ name) => (name ? name - 1 : functions)),
+      line: lines,
+      own: ownLines,
+    };
     this.waiting = new Waiting(head.threads.length, head.blocking, functions);
     // Steps of asyncio's tasks, lane by lane, with the call of each.
     const nothing = new Float64Array(0);
@@ -144,7 +165,10 @@ export class Data {
 
   /** Decodes the links that a search by time would not find, the steps of tasks, and the tenures. */
   async links() {
-    for (const [name, map] of /** @type {[string, Map<number, number>][]} */ ([["orphans", this.orphans], ["astray", this.astray]])) {
+    for (const [name, map] of /** @type {[string, Map<number, number>][]} */ ([
+      ["orphans", this.orphans],
+      ["astray", this.astray],
+    ])) {
       const { rows, widths } = this.head[name];
       const read = new Reader(await unpack(name), widths);
       const from = read.differences(rows);
@@ -165,7 +189,10 @@ export class Data {
 
   /** Decodes the steps of tasks. */
   async readSteps() {
-    const { steps: { rows, widths }, grain } = this.head;
+    const {
+      steps: { rows, widths },
+      grain,
+    } = this.head;
     const read = new Reader(await unpack("steps"), widths);
     const start = read.differences(rows);
     const dur = read.numbers(rows);
@@ -179,7 +206,11 @@ export class Data {
     this.steps.pyramid.build(0, rows);
   }
 
-  /** Has the next tiles decoded by workers, those in view first, then blocks. @param {number[]} calls tiles of calls in view @param {boolean} rest whether the others will be decoded, too */
+  /**
+   * Has the next tiles decoded by workers, those in view first, then blocks.
+   * @param {number[]} calls tiles of calls in view
+   * @param {boolean} rest whether the others will be decoded, too
+   */
   ahead(calls, rest) {
     if (this.callTiles.length + this.blockTiles.length <= WORKERLESS) return;
     let left = AHEAD;
@@ -190,7 +221,10 @@ export class Data {
     };
     for (const n of calls) ask(`c${n}`);
     if (!rest) return;
-    for (const [letter, tiles] of /** @type {[string, Uint8Array][]} */ ([["m", this.blockTiles], ["c", this.callTiles]])) {
+    for (const [letter, tiles] of /** @type {[string, Uint8Array][]} */ ([
+      ["m", this.blockTiles],
+      ["c", this.callTiles],
+    ])) {
       for (let n = tiles.indexOf(0); n >= 0 && n < tiles.length && left > 0; n++) {
         if (!this.tiles.here(`${letter}${n}`)) break; // the browser reads them in order
         if (!tiles[n] && (letter === "m" || !calls.includes(n))) ask(`${letter}${n}`);
@@ -213,7 +247,10 @@ export class Data {
     this.start.set(made.start, from);
     this.dur.set(made.dur, from);
     this.func.set(made.func, from);
-    for (const [out, all, rare] of [[this.kind, made.kind, made.rareKinds], [this.flags, made.flags, made.rareFlags]]) {
+    for (const [out, all, rare] of [
+      [this.kind, made.kind, made.rareKinds],
+      [this.flags, made.flags, made.rareFlags],
+    ]) {
       if (all.length) out.set(all, from);
       else for (let k = 0; k < rare.length; k += 2) out[from + rare[k]] = rare[k + 1];
     }
@@ -225,11 +262,16 @@ export class Data {
     this.sumUp(from, from + rows);
   }
 
-  /** Makes the bins of long rows that some calls completed. @param {number} from @param {number} to the calls, just decoded */
+  /**
+   * Makes the bins of long rows that some calls completed.
+   * @param {number} from
+   * @param {number} to the calls, just decoded
+   */
   sumUp(from, to) {
     const { rows, tileRows, callTiles } = this;
     const decoded = (/** @type {Row} */ row) => {
-      for (let tile = Math.floor(row.first / tileRows); tile * tileRows < row.end; tile++) if (callTiles[tile] !== 2) return false;
+      for (let tile = Math.floor(row.first / tileRows); tile * tileRows < row.end; tile++)
+        if (callTiles[tile] !== 2) return false;
       return true;
     };
     for (let n = this.rowOf(from); n < rows.length && rows[n].first < to; n++) {
@@ -260,23 +302,35 @@ export class Data {
     this.blockTiles[number] = 2;
   }
 
-  /** Sums up the bands from an event on. @param {number} from the first event of a keyframe @param {number} births before it */
+  /**
+   * Sums up the bands from an event on.
+   * @param {number} from the first event of a keyframe
+   * @param {number} births before it
+   */
   keyframes(from, births) {
     const { bands, frames, frameMost, frameAt } = this;
     const live = new Float64Array(bands);
     if (from) live.set(frames.subarray((from / KEYFRAME) * bands, (from / KEYFRAME + 1) * bands));
     // Each tile but the last is a whole number of keyframes.
-    for (let at = from; at < this.eventsHere; at += KEYFRAME) births += this.keyframe(at, Math.min(this.eventsHere, at + KEYFRAME), births, live);
+    for (let at = from; at < this.eventsHere; at += KEYFRAME)
+      births += this.keyframe(at, Math.min(this.eventsHere, at + KEYFRAME), births, live);
     frames.set(live, Math.ceil(this.eventsHere / KEYFRAME) * bands);
     for (let at = from, group = from / GROUP; at < this.eventsHere; at += GROUP, group++) {
       let best = at / KEYFRAME;
-      for (let frame = best + 1; frame * KEYFRAME < Math.min(at + GROUP, this.eventsHere); frame++) if (frameMost[frame] > frameMost[best]) best = frame;
+      for (let frame = best + 1; frame * KEYFRAME < Math.min(at + GROUP, this.eventsHere); frame++)
+        if (frameMost[frame] > frameMost[best]) best = frame;
       this.groupMost[group] = frameMost[best];
       this.bandsBefore(frameAt[best] + 1, this.groupBands.subarray(group * bands, (group + 1) * bands));
     }
   }
 
-  /** Sums up a keyframe; gives its births. @param {number} from @param {number} to its events @param {number} births before it @param {Float64Array} live bytes of the bands, which are brought up to date */
+  /**
+   * Sums up a keyframe; gives its births.
+   * @param {number} from
+   * @param {number} to its events
+   * @param {number} births before it
+   * @param {Float64Array} live bytes of the bands, which are brought up to date
+   */
   keyframe(from, to, births, live) {
     const { bands, frames, bandOf, charge, event, size } = this;
     const frame = from / KEYFRAME;
@@ -467,7 +521,14 @@ export class Data {
     return own;
   }
 
-  /** Adds what the calls of a row took from t0 to before t1, and those that began then. @param {Row} row @param {number} t0 @param {number} t1 @param {Float64Array} self @param {Float64Array} calls both by function */
+  /**
+   * Adds what the calls of a row took from t0 to before t1, and those that began then.
+   * @param {Row} row
+   * @param {number} t0
+   * @param {number} t1
+   * @param {Float64Array} self
+   * @param {Float64Array} calls both by function
+   */
   sumsOfRow({ thread, depth, first, end }, t0, t1, self, calls) {
     const { start, dur, func, orphans } = this;
     const above = this.rows[this.rowAt.get(`${thread},${depth - 1}`)];
@@ -523,7 +584,20 @@ export class Data {
         freedOf[f] += size;
       }
     }
-    return { self, calls, allocated, blocks, kept, temporaryOf, freedOf, bytes, made, freed, temporary, keptBytes: bytes - temporary };
+    return {
+      self,
+      calls,
+      allocated,
+      blocks,
+      kept,
+      temporaryOf,
+      freedOf,
+      bytes,
+      made,
+      freed,
+      temporary,
+      keptBytes: bytes - temporary,
+    };
   }
 
   // ---- Blocks ------------------------------------------------------------------------------------
@@ -542,10 +616,17 @@ export class Data {
   timeOf(at) {
     const distance = this.distance[at];
     const frame = Math.floor(at / KEYFRAME);
-    return distance === FAR ? /** @type {Float64Array} */ (this.far.get(frame))[at % KEYFRAME] : this.frameTime[frame] + distance;
+    return distance === FAR
+      ? /** @type {Float64Array} */ (this.far.get(frame))[at % KEYFRAME]
+      : this.frameTime[frame] + distance;
   }
 
-  /** Gives the first event in [from, to), which is a part of one keyframe, at a time or later, or `to`. @param {number} time @param {number} from @param {number} to */
+  /**
+   * Gives the first event in [from, to), which is a part of one keyframe, at a time or later, or `to`.
+   * @param {number} time
+   * @param {number} from
+   * @param {number} to
+   */
   firstFrom(time, from, to) {
     const { distance } = this;
     const frame = Math.floor(from / KEYFRAME);
@@ -584,12 +665,17 @@ export class Data {
     return at;
   }
 
-  /** The events with which some blocks died; a block that was not freed is not in the map. @param {number[]} blocks @returns {Map<number, number>} */
+  /**
+   * The events with which some blocks died; a block that was not freed is not in the map.
+   * @param {number[]} blocks
+   * @returns {Map<number, number>}
+   */
   deathsOf(blocks) {
     const { event } = this;
     const found = new Map();
     const wanted = new Set(blocks);
-    const few = new Uint8Array(1 << 16); // by the low bits of blocks: a look into the set for each event would take longer
+    // By the low bits of blocks: a look into the set for each event would take longer.
+    const few = new Uint8Array(1 << 16);
     for (const block of blocks) few[block & 0xffff] = 1;
     const first = blocks.reduce((least, block) => Math.min(least, this.birthOf(block)), this.eventsHere);
     for (let at = first; at < this.eventsHere && found.size < wanted.size; at++) {
@@ -615,7 +701,11 @@ export class Data {
     return row ? this.sought(row - 1, this.timeOf(at)) : -1;
   }
 
-  /** Gives the live bytes of each band after all events before `event`. @param {number} event @param {Float64Array} out */
+  /**
+   * Gives the live bytes of each band after all events before `event`.
+   * @param {number} event
+   * @param {Float64Array} out
+   */
   bandsBefore(event, out) {
     const frame = Math.floor(event / KEYFRAME);
     out.set(this.frames.subarray(frame * this.bands, (frame + 1) * this.bands));
@@ -637,14 +727,23 @@ export class Data {
     return this.bandsBefore(this.eventAfter(time), new Float64Array(this.bands));
   }
 
-  /** Gives the first decoded event at a time or later. It is fast if that is near `from`. @param {number} time @param {number} from @param {boolean} [whole] gives the first event of a keyframe, not the exact one */
+  /**
+   * Gives the first decoded event at a time or later. It is fast if that is near `from`.
+   * @param {number} time
+   * @param {number} from
+   * @param {boolean} [whole] gives the first event of a keyframe, not the exact one
+   */
   eventFrom(time, from, whole) {
     const frame = gallop(this.frameTime, time, Math.ceil(from / KEYFRAME), Math.ceil(this.eventsHere / KEYFRAME));
     if (whole) return Math.min(this.eventsHere, frame * KEYFRAME);
     return this.firstFrom(time, Math.max(from, (frame - 1) * KEYFRAME), Math.min(frame * KEYFRAME, this.eventsHere));
   }
 
-  /** The event in [from, to) after which the most bytes were live; -1: there is none. @param {number} from @param {number} to */
+  /**
+   * The event in [from, to) after which the most bytes were live; -1: there is none.
+   * @param {number} from
+   * @param {number} to
+   */
   mostIn(from, to) {
     let best = -1;
     let most = -1;
@@ -680,10 +779,15 @@ export class Data {
     return best;
   }
 
-  /** Calls `f` for each block that is alive at a time, with the event of its birth. @param {number} time @param {(block: number, birth: number) => void} f */
+  /**
+   * Calls `f` for each block that is alive at a time, with the event of its birth.
+   * @param {number} time
+   * @param {(block: number, birth: number) => void} f
+   */
   alive(time, f) {
     const last = this.eventAfter(time);
     const dead = this.diedIn(0, last);
-    for (let at = 0; at < last; at++) if (this.event[at] & 1 && !dead[this.event[at] >>> 1]) f(this.event[at] >>> 1, at);
+    for (let at = 0; at < last; at++)
+      if (this.event[at] & 1 && !dead[this.event[at] >>> 1]) f(this.event[at] >>> 1, at);
   }
 }

@@ -1,6 +1,6 @@
-// Draws pixels into an array. A row of the picture is one line of the array, copied down; one putImageData shows all rows.
-// To draw a rectangle for each call would take 80 ms a frame for 60,000 calls; this takes 1 ms. Beside each line of
-// colours there is a line of numbers, which say what call a pixel shows.
+// Draws pixels into an array. A row of the picture is one line of the array, copied down; one putImageData shows all
+// rows. To draw a rectangle for each call would take 80 ms a frame for 60,000 calls; this takes 1 ms. Beside each line
+// of colours there is a line of numbers, which say what call a pixel shows.
 
 import { Sweep } from "./bins.js";
 import { blend } from "./colour.js";
@@ -24,7 +24,12 @@ export class Raster {
     this.high = 0;
   }
 
-  /** Fits the canvas to its box, if it has another size. @param {number} wide @param {number} high in CSS pixels @param {number} left CSS pixels at the left that the raster leaves free */
+  /**
+   * Fits the canvas to its box, if it has another size.
+   * @param {number} wide
+   * @param {number} high in CSS pixels
+   * @param {number} left CSS pixels at the left that the raster leaves free
+   */
   resize(wide, high, left) {
     const scale = window.devicePixelRatio || 1;
     const width = Math.max(1, Math.round(wide * scale));
@@ -54,28 +59,34 @@ export class Raster {
  * @typedef {object} Look how calls are drawn
  * @property {Uint32Array} colours by function
  * @property {number} back the background
- * @property {((call: number) => boolean)|null} wanted says whether a call has its full colour; null: all have. Others are faded
+ * @property {((call: number) => boolean)|null} wanted says whether a call has its full colour; null: all have. Others
+ *   are faded
  * @property {Uint8Array|null} hits 1 for each function that the search found; null: there is no search
  */
 
 /**
- * Draws a row of calls into a line of pixels, and the call that each pixel shows into a line of numbers.
- *
- * A call of at least a pixel is drawn by itself. Shorter calls that begin within one pixel are drawn as that pixel: it has
- * the colour of the longest, as strong as the part of the pixel that they take, but at least a quarter.
- *
- * @param {import("./data.js").Data} data @param {import("./data.js").Row} row
- * @param {number} v0 @param {number} v1 @param {number} width
- * @param {Uint32Array} pixels @param {number} line where the line begins
- * @param {Int32Array} numbers @param {number} at where its numbers begin
- * @param {Look} look @param {(call: number, x0: number, x1: number) => void} wide is called for each call that has room for text
+ * Draws a row of calls into a line of pixels, and the call that each pixel shows into a line of numbers.  A call of at
+ * least a pixel is drawn by itself. Shorter calls that begin within one pixel are drawn as that pixel: it has the
+ * colour of the longest, as strong as the part of the pixel that they take, but at least a quarter.
+ * @param {import("./data.js").Data} data
+ * @param {import("./data.js").Row} row
+ * @param {number} v0
+ * @param {number} v1
+ * @param {number} width
+ * @param {Uint32Array} pixels
+ * @param {number} line where the line begins
+ * @param {Int32Array} numbers
+ * @param {number} at where its numbers begin
+ * @param {Look} look
+ * @param {(call: number, x0: number, x1: number) => void} wide is called for each call that has room for text
  */
 export function paintRow(data, row, v0, v1, width, pixels, line, numbers, at, look, wide) {
   const level = row.bins ? row.bins.levelFor((v1 - v0) / width) : -1;
   if (row.bins && level >= 0) {
     numbers.fill(-1, at, at + width);
     new Sweep(row.bins, data, v0, new Pen(data, v0, v1, width, pixels, line, numbers, at, look, wide)).draw(level);
-  } else if (inView(data, row, v0, v1)) paintSlices(data, row.first, row.end, v0, v1, width, pixels, line, numbers, at, look, wide);
+  } else if (inView(data, row, v0, v1))
+    paintSlices(data, row.first, row.end, v0, v1, width, pixels, line, numbers, at, look, wide);
   else {
     numbers.fill(-1, at, at + width);
     paintCoarse(data, row, v0, v1, width, pixels, line, look);
@@ -84,13 +95,18 @@ export function paintRow(data, row, v0, v1, width, pixels, line, numbers, at, lo
 
 /**
  * Draws slices like `paintRow`. They must not overlap, and be sorted by start.
- *
  * @param {{start: Float64Array, dur: Float64Array, func: ArrayLike<number>, pyramid: import("./lod.js").Pyramid}} data
- * @param {number} first @param {number} end
- * @param {number} v0 @param {number} v1 @param {number} width
- * @param {Uint32Array} pixels @param {number} line
- * @param {Int32Array} numbers @param {number} at
- * @param {Look} look @param {(call: number, x0: number, x1: number) => void} wide
+ * @param {number} first
+ * @param {number} end
+ * @param {number} v0
+ * @param {number} v1
+ * @param {number} width
+ * @param {Uint32Array} pixels
+ * @param {number} line
+ * @param {Int32Array} numbers
+ * @param {number} at
+ * @param {Look} look
+ * @param {(call: number, x0: number, x1: number) => void} wide
  */
 export function paintSlices(data, first, end, v0, v1, width, pixels, line, numbers, at, look, wide) {
   const { start, dur, func, pyramid } = data;
@@ -138,10 +154,15 @@ export function paintSlices(data, first, end, v0, v1, width, pixels, line, numbe
 export class Pen {
   /**
    * @param {{start: Float64Array, dur: Float64Array, func: ArrayLike<number>}} data
-   * @param {number} v0 @param {number} v1 @param {number} width
-   * @param {Uint32Array} pixels @param {number} line
-   * @param {Int32Array} numbers @param {number} at
-   * @param {Look} look @param {(call: number, x0: number, x1: number) => void} wide
+   * @param {number} v0
+   * @param {number} v1
+   * @param {number} width
+   * @param {Uint32Array} pixels
+   * @param {number} line
+   * @param {Int32Array} numbers
+   * @param {number} at
+   * @param {Look} look
+   * @param {(call: number, x0: number, x1: number) => void} wide
    */
   constructor(data, v0, v1, width, pixels, line, numbers, at, look, wide) {
     this.data = data;
@@ -179,17 +200,31 @@ export class Pen {
       pixels.fill(colour, line + x0, line + x1);
       numbers.fill(i, at + x0, at + x1);
     }
-    if (x1 - x0 >= 3 && x1 < width) pixels[line + x1 - 1] = blend(colour, this.look.back, 130); // a border before the next call
+    // A border before the next call.
+    if (x1 - x0 >= 3 && x1 < width) pixels[line + x1 - 1] = blend(colour, this.look.back, 130);
     if (x1 - x0 >= 26) this.wide(i, x0, x1);
   }
 
-  /** Draws shorter calls as one pixel. @param {number} x @param {number} best the longest call @param {number} f its function @param {number} total the sum of durations @param {number} first @param {number} end the calls */
+  /**
+   * Draws shorter calls as one pixel.
+   * @param {number} x
+   * @param {number} best the longest call
+   * @param {number} f its function
+   * @param {number} total the sum of durations
+   * @param {number} first
+   * @param {number} end the calls
+   */
   pixel(x, best, f, total, first, end) {
     const { pixels, line, numbers, at } = this;
     const { hits, back } = this.look;
     const { func, dur } = this.data;
     if (hits && !hits[f] && end - first <= 4096) {
-      for (let k = first; k < end; k++) if (hits[func[k]] && dur[k] < this.each) { best = k; f = func[k]; break; } // a call that the search found is always shown
+      for (let k = first; k < end; k++)
+        if (hits[func[k]] && dur[k] < this.each) {
+          best = k;
+          f = func[k];
+          break;
+        } // a call that the search found is always shown
     }
     const share = Math.min(256, 64 + Math.round((192 * total) / this.each));
     const before = numbers[at + x] < 0 ? back : pixels[line + x];
@@ -198,7 +233,13 @@ export class Pen {
   }
 }
 
-/** Whether all calls of a row that are in view are decoded. @param {import("./data.js").Data} data @param {any} row @param {number} v0 @param {number} v1 */
+/**
+ * Whether all calls of a row that are in view are decoded.
+ * @param {import("./data.js").Data} data
+ * @param {any} row
+ * @param {number} v0
+ * @param {number} v1
+ */
 function inView(data, row, v0, v1) {
   const { callTiles, tileRows } = data;
   const [from, to] = rangeInView(data, row, v0, v1);
@@ -206,7 +247,13 @@ function inView(data, row, v0, v1) {
   return true;
 }
 
-/** Gives the calls of a row that can be in view, as its coarse groups say. @param {import("./data.js").Data} data @param {any} row @param {number} v0 @param {number} v1 */
+/**
+ * Gives the calls of a row that can be in view, as its coarse groups say.
+ * @param {import("./data.js").Data} data
+ * @param {any} row
+ * @param {number} v0
+ * @param {number} v1
+ */
 export function rangeInView(data, row, v0, v1) {
   const { size } = data.head.coarse;
   const starts = data.coarseStart;
@@ -215,7 +262,16 @@ export function rangeInView(data, row, v0, v1) {
   return [row.first + (from - row.coarse) * size, Math.min(row.end, row.first + (to - row.coarse) * size)];
 }
 
-/** @param {import("./data.js").Data} data @param {any} row @param {number} v0 @param {number} v1 @param {number} width @param {Uint32Array} pixels @param {number} line @param {Look} look */
+/**
+ * @param {import("./data.js").Data} data
+ * @param {any} row
+ * @param {number} v0
+ * @param {number} v1
+ * @param {number} width
+ * @param {Uint32Array} pixels
+ * @param {number} line
+ * @param {Look} look
+ */
 function paintCoarse(data, row, v0, v1, width, pixels, line, look) {
   const each = (v1 - v0) / width;
   const starts = data.coarseStart;
@@ -236,8 +292,11 @@ function paintCoarse(data, row, v0, v1, width, pixels, line, look) {
 
 /**
  * Hatches the marked columns of some rows of a lane, as far as something is drawn there.
- * @param {Raster} raster @param {{at: number, from: number, to: number}[]} rows of each, the lines of pixels and where its numbers begin
- * @param {Int32Array} numbers @param {Uint8Array} marks @param {number} back
+ * @param {Raster} raster
+ * @param {{at: number, from: number, to: number}[]} rows of each, the lines of pixels and where its numbers begin
+ * @param {Int32Array} numbers
+ * @param {Uint8Array} marks
+ * @param {number} back
  */
 export function hatch({ pixels, width, scale }, rows, numbers, marks, back) {
   const period = Math.round(6 * scale);

@@ -6,20 +6,34 @@ import { FONT, clean, fit, make, showBytes, showCount, showTime } from "./text.j
 import { Context, invert } from "./tree.js";
 
 export const UNITS = [
-  ["self", "time"], ["waited", "waited: another thread had the interpreter's lock"], ["calls", "calls"], ["allocated", "bytes allocated"], ["kept", "bytes not freed"],
-  ["blocks", "blocks allocated"], ["live", "live bytes at the instant"],
+  ["self", "time"],
+  ["waited", "waited: another thread had the interpreter's lock"],
+  ["calls", "calls"],
+  ["allocated", "bytes allocated"],
+  ["kept", "bytes not freed"],
+  ["blocks", "blocks allocated"],
+  ["live", "live bytes at the instant"],
 ];
 const BAR = 18;
-const NARROWEST = 0.4; // CSS pixels of a bar; all that are narrower are one bar, so that no part of the width is left out
+// CSS pixels of a bar; all that are narrower are one bar, so that no part of the width is left out.
+const NARROWEST = 0.4;
 const MOST_ROWS = 1000; // a canvas may not be higher
 
 /** @param {string} unit @param {number} value */
 export function showUnit(unit, value) {
-  return unit === "self" || unit === "waited" ? showTime(value) : unit === "calls" || unit === "blocks" ? showCount(value) : showBytes(value);
+  return unit === "self" || unit === "waited"
+    ? showTime(value)
+    : unit === "calls" || unit === "blocks"
+      ? showCount(value)
+      : showBytes(value);
 }
 
 export class Flame {
-  /** @param {import("./data.js").Data} data @param {HTMLElement} pane @param {(text: string[]|null, x: number, y: number) => void} tell */
+  /**
+   * @param {import("./data.js").Data} data
+   * @param {HTMLElement} pane
+   * @param {(text: string[]|null, x: number, y: number) => void} tell
+   */
   constructor(data, pane, tell) {
     this.data = data;
     this.tell = tell;
@@ -29,17 +43,41 @@ export class Flame {
     this.key = "";
     /** @type {{node: number, x: number, y: number, w: number}[]} */
     this.boxes = [];
-    /** What is too narrow for bars of its own: of each node, the rest of its children. @type {{x: number, y: number, w: number, count: number, value: number}[]} */
+    /**
+     * What is too narrow for bars of its own: of each node, the rest of its children.
+     * @type {{x: number, y: number, w: number, count: number, value: number}[]}
+     */
     this.others = [];
-    this.select = /** @type {HTMLSelectElement} */ (make("select", { "aria-label": "unit of the flame graph", onchange: () => update({ unit: this.select.value }) }));
+    this.select = /** @type {HTMLSelectElement} */ (
+      make("select", { "aria-label": "unit of the flame graph", onchange: () => update({ unit: this.select.value }) })
+    );
     this.offered = ""; // the units that can be chosen
-    this.turned = /** @type {HTMLInputElement} */ (make("input", { type: "checkbox", onchange: () => update({ inverted: this.turned.checked }) }));
+    this.turned = /** @type {HTMLInputElement} */ (
+      make("input", { type: "checkbox", onchange: () => update({ inverted: this.turned.checked }) })
+    );
     this.said = make("span", { class: "soft" });
-    this.back = make("button", { type: "button", onclick: () => { this.focus = 0; update({}); } }, "whole graph");
+    this.back = make(
+      "button",
+      {
+        type: "button",
+        onclick: () => {
+          this.focus = 0;
+          update({});
+        },
+      },
+      "whole graph",
+    );
     this.canvas = /** @type {HTMLCanvasElement} */ (make("canvas", { tabIndex: 0, role: "img" }));
     this.box = make("div", { class: "scroll" }, this.canvas);
     pane.append(
-      make("div", { class: "bar" }, this.select, make("label", {}, this.turned, " callees first (inverted)"), this.back, this.said),
+      make(
+        "div",
+        { class: "bar" },
+        this.select,
+        make("label", {}, this.turned, " callees first (inverted)"),
+        this.back,
+        this.said,
+      ),
       this.box,
     );
     this.canvas.addEventListener("click", (event) => {
@@ -60,7 +98,10 @@ export class Flame {
   /** Gives the units that were recorded, with their names. */
   units() {
     const { data } = this;
-    return UNITS.filter(([unit]) => (data.blocks || ["self", "waited", "calls"].includes(unit)) && (unit !== "waited" || data.waiting.shared));
+    return UNITS.filter(
+      ([unit]) =>
+        (data.blocks || ["self", "waited", "calls"].includes(unit)) && (unit !== "waited" || data.waiting.shared),
+    );
   }
 
   /** Offers the units that were recorded: whether threads waited is known only after a while. */
@@ -68,7 +109,8 @@ export class Flame {
     const units = this.units();
     if (!units.some(([unit]) => unit === state.unit)) state.unit = "self";
     const key = units.join("\0");
-    if (key !== this.offered) this.select.replaceChildren(...units.map(([value, text]) => make("option", { value }, text)));
+    if (key !== this.offered)
+      this.select.replaceChildren(...units.map(([value, text]) => make("option", { value }, text)));
     this.offered = key;
     this.select.value = state.unit;
   }
@@ -81,7 +123,8 @@ export class Flame {
   /** Describes the time that the graph is about. */
   where() {
     const { peak } = this.data.head;
-    if (state.unit !== "live") return state.range ? `${showTime(state.range[0])} to ${showTime(state.range[1])}` : "whole run";
+    if (state.unit !== "live")
+      return state.range ? `${showTime(state.range[0])} to ${showTime(state.range[1])}` : "whole run";
     const at = `at ${showTime(state.instant ?? (peak ? peak[0] : this.data.duration))}${state.instant === null && peak ? ", the peak" : ""}`;
     return state.range ? `${at} (of the instant, not of the range)` : at;
   }
@@ -89,7 +132,9 @@ export class Flame {
   /** What times were added up, where their sum may be longer than the run. */
   sumOf() {
     const threads = this.data.head.threads.length;
-    return threads > 1 && (state.unit === "self" || state.unit === "waited") ? `, the sum of ${showCount(threads)} threads` : "";
+    return threads > 1 && (state.unit === "self" || state.unit === "waited")
+      ? `, the sum of ${showCount(threads)} threads`
+      : "";
   }
 
   get context() {
@@ -103,7 +148,8 @@ export class Flame {
     const f = tree.func[node];
     const of = total[0] || 1;
     return [
-      clean(this.data.nameOf(f)), clean(this.data.placeOf(f)),
+      clean(this.data.nameOf(f)),
+      clean(this.data.placeOf(f)),
       `${showUnit(state.unit, total[node])} (${((100 * total[node]) / of).toFixed(1)} %), self ${showUnit(state.unit, self[node] || 0)}`,
     ];
   }
@@ -111,11 +157,16 @@ export class Flame {
   /** Computes the graph of what is selected, if that has changed. */
   compute() {
     const [t0, t1] = state.range || [0, this.data.duration];
-    const key = [state.unit, state.unit === "live" ? state.instant ?? t1 : `${t0},${t1}`, state.inverted].join();
+    const key = [state.unit, state.unit === "live" ? (state.instant ?? t1) : `${t0},${t1}`, state.inverted].join();
     if (key === this.key) return;
     this.key = key;
     this.focus = 0;
-    let self = this.context.values(state.unit, t0, t1 + (state.range ? 0 : 1), state.instant ?? (this.data.head.peak ? this.data.head.peak[0] : t1));
+    let self = this.context.values(
+      state.unit,
+      t0,
+      t1 + (state.range ? 0 : 1),
+      state.instant ?? (this.data.head.peak ? this.data.head.peak[0] : t1),
+    );
     let tree = this.context.tree;
     if (state.inverted) ({ tree, self } = invert(tree, self));
     this.show(tree, self);
@@ -157,7 +208,8 @@ export class Flame {
       for (const [n, child] of list.entries()) {
         if (y + 1 >= MOST_ROWS) break;
         const w = (total[child] / base) * wide;
-        if (w < NARROWEST) { // the children are sorted: all others are smaller
+        if (w < NARROWEST) {
+          // the children are sorted: all others are smaller
           const value = list.slice(n).reduce((sum, each) => sum + total[each], 0);
           const all = (value / base) * wide;
           if (all >= 1) {
@@ -200,7 +252,12 @@ export class Flame {
       context.fillStyle = cssOf(look.line);
       context.fillRect(x, y * BAR, Math.max(0.5, w - (w > 3 ? 1 : 0)), BAR - 1);
       context.fillStyle = look.soft;
-      if (w > 30) context.fillText(fit(context, `other: ${showCount(count)} too narrow to draw`, w - 8), x + 4, y * BAR + BAR / 2);
+      if (w > 30)
+        context.fillText(
+          fit(context, `other: ${showCount(count)} too narrow to draw`, w - 8),
+          x + 4,
+          y * BAR + BAR / 2,
+        );
     }
     const where = this.where();
     const sum = total[0] > 0 ? `${showUnit(state.unit, total[0])}` : "nothing to show here";
@@ -215,7 +272,10 @@ export class Flame {
     const found = this.others.find((each) => each.y === row && x >= each.x && x < each.x + each.w);
     if (!found) return null;
     const share = (100 * found.value) / (this.graph.total[0] || 1);
-    return [`other: ${showCount(found.count)} too narrow to draw`, `${showUnit(state.unit, found.value)} (${share.toFixed(1)} %)`];
+    return [
+      `other: ${showCount(found.count)} too narrow to draw`,
+      `${showUnit(state.unit, found.value)} (${share.toFixed(1)} %)`,
+    ];
   }
 
   /** @param {number} x @param {number} y */

@@ -21,13 +21,24 @@ const MEANINGS = /** @type {Record<string, string>} */ ({
 });
 
 export class Functions {
-  /** @param {import("./data.js").Data} data @param {HTMLElement} pane @param {import("./histogram.js").Histogram} histogram */
+  /**
+   * @param {import("./data.js").Data} data
+   * @param {HTMLElement} pane
+   * @param {import("./histogram.js").Histogram} histogram
+   */
   constructor(data, pane, histogram) {
     this.data = data;
     this.sumsKey = ""; // the range whose sums are in `known`
     this.histogram = histogram;
     this.order = "self";
-    this.filter = /** @type {HTMLInputElement} */ (make("input", { type: "search", placeholder: "filter: name, module or file:line", "aria-label": "filter functions", oninput: () => update({ filter: this.filter.value }) }));
+    this.filter = /** @type {HTMLInputElement} */ (
+      make("input", {
+        type: "search",
+        placeholder: "filter: name, module or file:line",
+        "aria-label": "filter functions",
+        oninput: () => update({ filter: this.filter.value }),
+      })
+    );
     this.said = make("span", { class: "soft", role: "status" });
     this.head = make("tr");
     this.body = make("tbody");
@@ -50,25 +61,29 @@ export class Functions {
         { key: "calls", text: "calls", of: f.calls, show: showCount },
         { key: "p50", text: "median", of: f.p50, show: (v) => (v < 0 ? "-" : showTime(v)) },
         { key: "max", text: "slowest", of: f.max, show: (v) => (v < 0 ? "-" : showTime(v)) },
-        ...(blocks ? [
-          { key: "allocated", text: "allocated", of: f.allocated, show: showBytes },
-          { key: "blocks", text: "blocks", of: f.blocks, show: showCount },
-          { key: "peak_live", text: "at the peak", of: f.peak_live, show: showBytes },
-          { key: "alive", text: "at the end", of: f.alive, show: showBytes },
-        ] : []),
+        ...(blocks
+          ? [
+              { key: "allocated", text: "allocated", of: f.allocated, show: showBytes },
+              { key: "blocks", text: "blocks", of: f.blocks, show: showCount },
+              { key: "peak_live", text: "at the peak", of: f.peak_live, show: showBytes },
+              { key: "alive", text: "at the end", of: f.alive, show: showBytes },
+            ]
+          : []),
       ];
     }
     const sums = this.sums();
     return [
       { key: "self", text: "self", of: sums.self, show: showTime },
       { key: "calls", text: "calls begun", of: sums.calls, show: showCount },
-      ...(blocks ? [
-        { key: "allocated", text: "allocated", of: sums.allocated, show: showBytes },
-        { key: "blocks", text: "blocks", of: sums.blocks, show: showCount },
-        { key: "kept", text: "kept", of: sums.kept, show: showBytes },
-        { key: "temporary", text: "temporary", of: sums.temporaryOf, show: showBytes },
-        { key: "freed", text: "freed", of: sums.freedOf, show: showBytes },
-      ] : []),
+      ...(blocks
+        ? [
+            { key: "allocated", text: "allocated", of: sums.allocated, show: showBytes },
+            { key: "blocks", text: "blocks", of: sums.blocks, show: showCount },
+            { key: "kept", text: "kept", of: sums.kept, show: showBytes },
+            { key: "temporary", text: "temporary", of: sums.temporaryOf, show: showBytes },
+            { key: "freed", text: "freed", of: sums.freedOf, show: showBytes },
+          ]
+        : []),
     ];
   }
 
@@ -82,7 +97,10 @@ export class Functions {
     return /** @type {ReturnType<import("./data.js").Data["sums"]>} */ (this.known);
   }
 
-  /** The calls that a click goes through, the slowest first: those of the selected function that begin in the range, if there is one. */
+  /**
+   * The calls that a click goes through, the slowest first: those of the selected function that begin in the range, if
+   * there is one.
+   */
   stepped() {
     this.histogram.compute();
     const { calls } = this.histogram;
@@ -92,7 +110,11 @@ export class Functions {
     return calls.filter((call) => start[call] >= t0 && start[call] < t1);
   }
 
-  /** Goes to the slowest call of a function. If the function is selected already, goes to the next slowest call, after the last to the first. @param {number} f */
+  /**
+   * Goes to the slowest call of a function. If the function is selected already, goes to the next slowest call, after
+   * the last to the first.
+   * @param {number} f
+   */
   step(f) {
     if (!this.data.complete) {
       update({ fn: f, brush: null, tab: "durations" });
@@ -113,7 +135,9 @@ export class Functions {
     const name = clean(data.nameOf(state.fn));
     if (state.range && !calls.length) return `; no call of ${name} begins in the range`;
     const at = state.call < 0 ? -1 : calls.indexOf(state.call);
-    return at < 0 ? "" : `; ${name}: call ${showCount(at + 1)} of ${showCount(calls.length)}${state.range ? " in the range" : ""}, the slowest first`;
+    return at < 0
+      ? ""
+      : `; ${name}: call ${showCount(at + 1)} of ${showCount(calls.length)}${state.range ? " in the range" : ""}, the slowest first`;
   }
 
   draw() {
@@ -134,30 +158,62 @@ export class Functions {
     rows.sort((a, b) => by[b] - by[a]);
     this.head.replaceChildren(
       ...columns.map(({ key: name, text }) =>
-        make("th", { scope: "col", class: `number ${name}`, title: MEANINGS[name] || "", "aria-sort": name === this.order ? "descending" : "none" },
-          make("button", { type: "button", onclick: () => { this.order = name; update({}); } }, name === this.order ? `${text} \u25be` : text))),
-      make("th", { scope: "col" }, "function"), make("th", { scope: "col" }, "module"), make("th", { scope: "col" }, "where"),
+        make(
+          "th",
+          {
+            scope: "col",
+            class: `number ${name}`,
+            title: MEANINGS[name] || "",
+            "aria-sort": name === this.order ? "descending" : "none",
+          },
+          make(
+            "button",
+            {
+              type: "button",
+              onclick: () => {
+                this.order = name;
+                update({});
+              },
+            },
+            name === this.order ? `${text} \u25be` : text,
+          ),
+        ),
+      ),
+      make("th", { scope: "col" }, "function"),
+      make("th", { scope: "col" }, "module"),
+      make("th", { scope: "col" }, "where"),
     );
-    this.body.replaceChildren(...rows.slice(0, ROWS).map((f) => {
-      const place = this.data.placeOf(f);
-      const short = place.split("/").slice(-2).join("/");
-      return make("tr", {
-        tabIndex: 0, class: f === state.fn ? "chosen" : "",
-        onclick: () => this.step(f),
-        onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") this.step(f); },
-      },
-      ...columns.map(({ key: name, of, show }) => make("td", { class: `number ${name}` }, show(of[f]))),
-      make("td", {}, make("bdi", {}, clean(this.data.nameOf(f)))),
-      make("td", {}, make("bdi", {}, clean(head.functions.modules[head.functions.module[f]] || ""))),
-      make("td", { title: clean(place), class: "soft" }, make("bdi", {}, clean(short))));
-    }));
+    this.body.replaceChildren(
+      ...rows.slice(0, ROWS).map((f) => {
+        const place = this.data.placeOf(f);
+        const short = place.split("/").slice(-2).join("/");
+        return make(
+          "tr",
+          {
+            tabIndex: 0,
+            class: f === state.fn ? "chosen" : "",
+            onclick: () => this.step(f),
+            onkeydown: (/** @type {KeyboardEvent} */ event) => {
+              if (event.key === "Enter") this.step(f);
+            },
+          },
+          ...columns.map(({ key: name, of, show }) => make("td", { class: `number ${name}` }, show(of[f]))),
+          make("td", {}, make("bdi", {}, clean(this.data.nameOf(f)))),
+          make("td", {}, make("bdi", {}, clean(head.functions.modules[head.functions.module[f]] || ""))),
+          make("td", { title: clean(place), class: "soft" }, make("bdi", {}, clean(short))),
+        );
+      }),
+    );
     let said = rows.length > ROWS ? `the first ${ROWS} of ${showCount(rows.length)}` : counted(rows.length, "function");
     if (state.range) {
       const sums = this.sums();
       const [t0, t1] = state.range;
-      said = `range ${showTime(t0)} to ${showTime(t1)}, ${showTime(t1 - t0)}: `;
-      said += `${counted(sums.calls.reduce((a, b) => a + b, 0), "call")} begun`;
-      if (this.data.blocks) said += `; ${showBytes(sums.bytes)} allocated in ${counted(sums.made, "block")}: ${showBytes(sums.keptBytes)} kept, ${showBytes(sums.temporary)} temporary; ${showBytes(sums.freed)} freed`;
+      const calls = sums.calls.reduce((a, b) => a + b, 0);
+      said = `range ${showTime(t0)} to ${showTime(t1)}, ${showTime(t1 - t0)}: ${counted(calls, "call")} begun`;
+      if (this.data.blocks) {
+        said += `; ${showBytes(sums.bytes)} allocated in ${counted(sums.made, "block")}: `;
+        said += `${showBytes(sums.keptBytes)} kept, ${showBytes(sums.temporary)} temporary; ${showBytes(sums.freed)} freed`;
+      }
     }
     this.said.textContent = said + this.rank();
     this.whole.hidden = !state.range;
@@ -167,7 +223,9 @@ export class Functions {
 /**
  * Gives the functions that contain a line: those of each such file with the greatest first line up to it. The last
  * lines of functions are not known.
- * @param {import("./data.js").Data} data @param {string} ending of the file's path, whole names @param {number} wanted
+ * @param {import("./data.js").Data} data
+ * @param {string} ending of the file's path, whole names
+ * @param {number} wanted
  */
 function containing(data, ending, wanted) {
   const { files, file, line } = data.head.functions;
@@ -180,7 +238,11 @@ function containing(data, ending, wanted) {
   return (/** @type {number} */ f) => isBefore(f) && line[f] === first.get(file[f]);
 }
 
-/** Gives a function that says whether a function matches a text: by a part of its name, module or file, or by file:line. @param {import("./data.js").Data} data @param {string} text */
+/**
+ * Gives a function that says whether a function matches a text: by a part of its name, module or file, or by file:line.
+ * @param {import("./data.js").Data} data
+ * @param {string} text
+ */
 export function matcher(data, text) {
   const wanted = text.trim().toLowerCase();
   if (!wanted) return () => true;

@@ -1,4 +1,5 @@
-// Starts the page of a flame graph, of one recording or of two. Of two, the widths are those of one, and colours show the change.
+// Starts the page of a flame graph, of one recording or of two. Of two, the widths are those of one, and colours show
+// the change.
 
 import { AREA_NAMES, areaColour, blend, palette, pixel } from "./colour.js";
 import { Flame, UNITS, showUnit } from "./flame.js";
@@ -34,14 +35,22 @@ class Stacks {
   }
 }
 
-/** Gives the change of a value as a number from -1 (gone) over 0 (the same) to 1 (new). @param {number} before @param {number} after */
+/**
+ * Gives the change of a value as a number from -1 (gone) over 0 (the same) to 1 (new).
+ * @param {number} before
+ * @param {number} after
+ */
 export function changeOf(before, after) {
   const most = Math.max(before, after);
   return most > 0 ? (after - before) / most : 0;
 }
 
 class Graph extends Flame {
-  /** @param {Stacks} stacks @param {HTMLElement} pane @param {(words: string[]|null, x: number, y: number) => void} tell */
+  /**
+   * @param {Stacks} stacks
+   * @param {HTMLElement} pane
+   * @param {(words: string[]|null, x: number, y: number) => void} tell
+   */
   constructor(stacks, pane, tell) {
     super(/** @type {any} */ (stacks), pane, tell);
     this.stacks = stacks;
@@ -56,7 +65,10 @@ class Graph extends Flame {
   units() {
     const { values } = this.data.head;
     const names = { live: "live bytes at the peak", kept: "bytes not freed" };
-    return UNITS.filter(([unit]) => unit in values).map(([unit, text]) => [unit, /** @type {any} */ (names)[unit] || text]);
+    return UNITS.filter(([unit]) => unit in values).map(([unit, text]) => [
+      unit,
+      /** @type {any} */ (names)[unit] || text,
+    ]);
   }
 
   compute() {
@@ -102,7 +114,10 @@ class Graph extends Flame {
     const words = super.words(node);
     if (this.totals.length < 2) return words;
     const [before, after] = this.totals.map((total) => total[node]);
-    return [...words, `before ${showUnit(state.unit, before)}, after ${showUnit(state.unit, after)}: ${signed(after - before)}`];
+    return [
+      ...words,
+      `before ${showUnit(state.unit, before)}, after ${showUnit(state.unit, after)}: ${signed(after - before)}`,
+    ];
   }
 }
 
@@ -116,22 +131,35 @@ function signed(value) {
   return value ? `${value > 0 ? "+" : "-"}${showUnit(state.unit, Math.abs(value))}` : "the same";
 }
 
-/** Orange for more, blue for less, grey for about the same. @param {import("./colour.js").Palette} look @param {number} change */
+/**
+ * Orange for more, blue for less, grey for about the same.
+ * @param {import("./colour.js").Palette} look
+ * @param {number} change
+ */
 function changeColour(look, change) {
   const same = pixel(look.dark ? [70, 75, 84] : [216, 220, 226]);
   const size = Math.abs(change);
   if (size < 0.02) return same;
-  const end = change > 0 ? pixel(look.dark ? [196, 104, 20] : [240, 138, 36]) : pixel(look.dark ? [42, 110, 180] : [86, 160, 225]);
+  const end =
+    change > 0
+      ? pixel(look.dark ? [196, 104, 20] : [240, 138, 36])
+      : pixel(look.dark ? [42, 110, 180] : [86, 160, 225]);
   return blend(end, same, Math.round(256 * Math.min(1, 0.25 + size)));
 }
 
-/** Gives the values of a tree for the nodes of its inverse. @param {Tree} tree @param {Float64Array} self @param {Tree} shape */
+/**
+ * Gives the values of a tree for the nodes of its inverse.
+ * @param {Tree} tree
+ * @param {Float64Array} self
+ * @param {Tree} shape
+ */
 function invertInto(tree, self, shape) {
   const values = new Float64Array(shape.count);
   for (let n = 1; n < tree.count; n++) {
     if (self[n] <= 0) continue;
     let at = 0;
-    for (let up = n, depth = 0; up > 0 && depth < 100; up = tree.parent[up], depth++) at = shape.child(at, tree.func[up]);
+    for (let up = n, depth = 0; up > 0 && depth < 100; up = tree.parent[up], depth++)
+      at = shape.child(at, tree.func[up]);
     values[at] += self[n];
   }
   return values;
@@ -150,21 +178,34 @@ async function startGraph() {
   const lost = head.told.reduce((/** @type {number} */ sum, /** @type {any} */ each) => sum + each.lost, 0);
   byId("told").textContent = lost ? `${counted(lost, "event")} lost` : "nothing lost";
   byId("told").className = lost ? "bad" : "good";
-  byId("limits").replaceChildren(...head.told.flatMap((/** @type {any} */ told, /** @type {number} */ n) =>
-    told.limits.map((/** @type {string} */ text) => make("span", { dir: "auto" }, `${two ? `${SIDES[n]}: ` : ""}${clean(text)}`))));
+  byId("limits").replaceChildren(
+    ...head.told.flatMap((/** @type {any} */ told, /** @type {number} */ n) =>
+      told.limits.map((/** @type {string} */ text) =>
+        make("span", { dir: "auto" }, `${two ? `${SIDES[n]}: ` : ""}${clean(text)}`),
+      ),
+    ),
+  );
   const tip = (/** @type {string[]|null} */ words, /** @type {number} */ x, /** @type {number} */ y) => {
     const box = byId("tip");
     box.hidden = !words;
     if (!words) return;
-    box.replaceChildren(...words.filter(Boolean).map((text, n) => make("div", { class: n ? "" : "first" }, make("bdi", {}, text))));
+    box.replaceChildren(
+      ...words.filter(Boolean).map((text, n) => make("div", { class: n ? "" : "first" }, make("bdi", {}, text))),
+    );
     const { width, height } = box.getBoundingClientRect();
     box.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 6))}px`;
     box.style.top = `${y + 18 + height > innerHeight ? Math.max(4, y - height - 10) : y + 18}px`;
   };
   const flame = new Graph(stacks, byId("graph"), tip);
   if (two) {
-    const side = /** @type {HTMLSelectElement} */ (make("select", { id: "side", "aria-label": "recording that gives the widths", onchange: () => update({ side: side.value }) },
-      make("option", { value: "after" }, "widths of after"), make("option", { value: "before" }, "widths of before")));
+    const side = /** @type {HTMLSelectElement} */ (
+      make(
+        "select",
+        { id: "side", "aria-label": "recording that gives the widths", onchange: () => update({ side: side.value }) },
+        make("option", { value: "after" }, "widths of after"),
+        make("option", { value: "before" }, "widths of before"),
+      )
+    );
     flame.select.after(side);
   }
   /** @type {{by: string, down: boolean}} */
@@ -180,41 +221,134 @@ async function startGraph() {
     const each = head.table[state.unit].map((/** @type {[number[], number[]]} */ [alone, below]) => ({ alone, below }));
     const last = each[each.length - 1];
     const rows = Array.from({ length: stacks.none }, (_, f) => ({
-      f, alone: last.alone[f], below: last.below[f],
-      ...(two ? { before: each[0].alone[f], belowBefore: each[0].below[f], change: last.alone[f] - each[0].alone[f], changeBelow: last.below[f] - each[0].below[f] } : {}),
-    })).filter((/** @type {any} */ row) => row.below || row.belowBefore).filter(({ f }) => !state.search || flame.hits.has(f));
-    rows.sort((/** @type {any} */ a, /** @type {any} */ b) => (Math.abs(b[order.by]) - Math.abs(a[order.by])) * (order.down ? 1 : -1));
+      f,
+      alone: last.alone[f],
+      below: last.below[f],
+      ...(two
+        ? {
+            before: each[0].alone[f],
+            belowBefore: each[0].below[f],
+            change: last.alone[f] - each[0].alone[f],
+            changeBelow: last.below[f] - each[0].below[f],
+          }
+        : {}),
+    }))
+      .filter((/** @type {any} */ row) => row.below || row.belowBefore)
+      .filter(({ f }) => !state.search || flame.hits.has(f));
+    rows.sort(
+      (/** @type {any} */ a, /** @type {any} */ b) =>
+        (Math.abs(b[order.by]) - Math.abs(a[order.by])) * (order.down ? 1 : -1),
+    );
     const columns = two
-      ? [["before", "self before"], ["alone", "self after"], ["change", "change"], ["belowBefore", "total before"], ["below", "total after"], ["changeBelow", "change"]]
-      : [["alone", "self"], ["below", "total"]];
-    const show = (/** @type {string} */ name, /** @type {number} */ value) => name.startsWith("change")
-      ? make("td", { class: `number ${value > 0 ? "more" : value < 0 ? "less" : "soft"}` }, value ? signed(value) : "=")
-      : make("td", { class: "number" }, showUnit(state.unit, value));
+      ? [
+          ["before", "self before"],
+          ["alone", "self after"],
+          ["change", "change"],
+          ["belowBefore", "total before"],
+          ["below", "total after"],
+          ["changeBelow", "change"],
+        ]
+      : [
+          ["alone", "self"],
+          ["below", "total"],
+        ];
+    const show = (/** @type {string} */ name, /** @type {number} */ value) =>
+      name.startsWith("change")
+        ? make(
+            "td",
+            { class: `number ${value > 0 ? "more" : value < 0 ? "less" : "soft"}` },
+            value ? signed(value) : "=",
+          )
+        : make("td", { class: "number" }, showUnit(state.unit, value));
     const others = rows.slice(MOST_TABLE);
     const ofCallees = ["below", "belowBefore", "changeBelow"]; // of functions that call each other, these do not add up
     table.replaceChildren(
-      make("thead", {}, make("tr", {}, ...columns.map(([name, text]) => make("th", { class: "number", "aria-sort": order.by === name ? (order.down ? "descending" : "ascending") : "none" },
-        make("button", { type: "button", onclick: () => {
-          order.down = order.by === name ? !order.down : true;
-          order.by = name;
-          update({});
-        } }, `${text}${order.by === name ? (order.down ? " \u25be" : " \u25b4") : ""}`))), make("th", {}, "function"), make("th", {}, "place"))),
-      make("tbody", {}, ...rows.slice(0, MOST_TABLE).map((/** @type {any} */ row) => make("tr", {},
-        ...columns.map(([name]) => show(name, row[name])), make("td", {}, make("bdi", {}, clean(stacks.nameOf(row.f)))), make("td", { class: "soft", title: clean(stacks.placeOf(row.f)) }, make("bdi", {}, clean(tail(stacks.placeOf(row.f)))))))),
-      ...(others.length ? [make("tfoot", {}, make("tr", {},
-        ...columns.map(([name]) => (ofCallees.includes(name) ? make("td") : show(name, others.reduce((/** @type {number} */ sum, /** @type {any} */ row) => sum + row[name], 0)))),
-        make("td", { class: "soft" }, `all others: ${showCount(others.length)} functions`), make("td")))] : []),
+      make(
+        "thead",
+        {},
+        make(
+          "tr",
+          {},
+          ...columns.map(([name, text]) =>
+            make(
+              "th",
+              { class: "number", "aria-sort": order.by === name ? (order.down ? "descending" : "ascending") : "none" },
+              make(
+                "button",
+                {
+                  type: "button",
+                  onclick: () => {
+                    order.down = order.by === name ? !order.down : true;
+                    order.by = name;
+                    update({});
+                  },
+                },
+                `${text}${order.by === name ? (order.down ? " \u25be" : " \u25b4") : ""}`,
+              ),
+            ),
+          ),
+          make("th", {}, "function"),
+          make("th", {}, "place"),
+        ),
+      ),
+      make(
+        "tbody",
+        {},
+        ...rows
+          .slice(0, MOST_TABLE)
+          .map((/** @type {any} */ row) =>
+            make(
+              "tr",
+              {},
+              ...columns.map(([name]) => show(name, row[name])),
+              make("td", {}, make("bdi", {}, clean(stacks.nameOf(row.f)))),
+              make(
+                "td",
+                { class: "soft", title: clean(stacks.placeOf(row.f)) },
+                make("bdi", {}, clean(tail(stacks.placeOf(row.f)))),
+              ),
+            ),
+          ),
+      ),
+      ...(others.length
+        ? [
+            make(
+              "tfoot",
+              {},
+              make(
+                "tr",
+                {},
+                ...columns.map(([name]) =>
+                  ofCallees.includes(name)
+                    ? make("td")
+                    : show(
+                        name,
+                        others.reduce((/** @type {number} */ sum, /** @type {any} */ row) => sum + row[name], 0),
+                      ),
+                ),
+                make("td", { class: "soft" }, `all others: ${showCount(others.length)} functions`),
+                make("td"),
+              ),
+            ),
+          ]
+        : []),
     );
   };
 
   let look = palette(head.functions, "area", false);
   const draw = () => {
-    const dark = state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+    const dark =
+      state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
     document.documentElement.dataset.theme = dark ? "dark" : "light";
     look = palette(head.functions, "area", dark);
     const words = state.search.toLowerCase();
-    flame.hits = new Set(head.functions.name.flatMap((/** @type {string|null} */ name, /** @type {number} */ f) =>
-      words && (`${name}`.toLowerCase().includes(words) || head.functions.place[f].toLowerCase().includes(words)) ? [f] : []));
+    flame.hits = new Set(
+      head.functions.name.flatMap((/** @type {string|null} */ name, /** @type {number} */ f) =>
+        words && (`${name}`.toLowerCase().includes(words) || head.functions.place[f].toLowerCase().includes(words))
+          ? [f]
+          : [],
+      ),
+    );
     byId("found").textContent = state.search ? `${flame.hits.size} functions` : "";
     flame.draw(look);
     fill();
@@ -231,9 +365,15 @@ async function startGraph() {
       const p = changeColour(look, change);
       return `rgb(${p & 255} ${(p >> 8) & 255} ${(p >> 16) & 255})`;
     };
-    byId("legend").replaceChildren(...(two
-      ? [swatch(css(1), "more than before, or new"), swatch(css(0), "about the same"), swatch(css(-1), "less than before")]
-      : AREA_NAMES.flatMap((name, area) => (used.has(area) ? [swatch(areaColour(area, dark), name)] : []))));
+    byId("legend").replaceChildren(
+      ...(two
+        ? [
+            swatch(css(1), "more than before, or new"),
+            swatch(css(0), "about the same"),
+            swatch(css(-1), "less than before"),
+          ]
+        : AREA_NAMES.flatMap((name, area) => (used.has(area) ? [swatch(areaColour(area, dark), name)] : []))),
+    );
     try {
       history.replaceState(null, "", `#${toFragment(plain)}`);
     } catch {
@@ -242,7 +382,9 @@ async function startGraph() {
   };
   onChange(draw);
   byId("search").addEventListener("input", () => update({ search: byId("search").value }));
-  byId("theme").addEventListener("click", () => update({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }));
+  byId("theme").addEventListener("click", () =>
+    update({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }),
+  );
   window.addEventListener("keydown", (event) => {
     if (event.target instanceof HTMLInputElement) return;
     if (event.key === "/") {
@@ -257,7 +399,9 @@ async function startGraph() {
   window.addEventListener("hashchange", () => update({ ...plain, ...fromFragment(location.hash) }));
   new ResizeObserver(() => update({})).observe(byId("graph"));
   draw();
-  Object.assign(window, { eventprofGraph: { head, stacks, flame, state, update, rows: () => table.querySelectorAll("tbody tr").length } });
+  Object.assign(window, {
+    eventprofGraph: { head, stacks, flame, state, update, rows: () => table.querySelectorAll("tbody tr").length },
+  });
 }
 
 startGraph().catch(giveUp);

@@ -5,7 +5,11 @@ import { fromFragment, onChange, state, toFragment, update } from "./state.js";
 import { byId, clean, counted, make, showBytes, showTime } from "./text.js";
 import { giveUp, unpack } from "./unpack.js";
 
-/** Gives each path the fewest of its last parts that no other path ends with. @param {string[]} paths @returns {string[]} */
+/**
+ * Gives each path the fewest of its last parts that no other path ends with.
+ * @param {string[]} paths
+ * @returns {string[]}
+ */
 function shortest(paths) {
   /** @type {Map<string, number>} */
   const count = new Map(); // of each ending, the paths that have it
@@ -34,23 +38,53 @@ async function startHeat() {
   const sum = (/** @type {number[]|undefined} */ values) => (values || []).reduce((a, b) => a + b, 0);
   const hottest = (/** @type {number[]|undefined} */ values) => (values || []).reduce((a, b) => Math.max(a, b), 0);
   // Lines of a file call each other, so their times do not add up: a file is as warm as its hottest line.
-  const most = head.source.reduce((/** @type {number} */ a, /** @type {any} */ file) => Math.max(a, hottest(file.total)), 0);
+  const most = head.source.reduce(
+    (/** @type {number} */ a, /** @type {any} */ file) => Math.max(a, hottest(file.total)),
+    0,
+  );
   const names = shortest(head.source.map((/** @type {any} */ file) => file.file));
   const rows = head.source.map((/** @type {any} */ file, /** @type {number} */ n) => {
-    const row = /** @type {HTMLTableRowElement} */ (make("tr", { tabIndex: 0, title: clean(file.file), onclick: () => update({ file: file.file }), onkeydown: (/** @type {KeyboardEvent} */ event) => {
-      if (event.key === "Enter" || event.key === " ") update({ file: file.file });
-    } },
-      make("td", {}, make("bdi", {}, clean(names[n]))),
-      make("td", { class: "number" }, file.total ? showTime(hottest(file.total)) : ""),
-      make("td", { class: "number" }, file.allocated ? showBytes(sum(file.allocated)) : "")));
+    const row = /** @type {HTMLTableRowElement} */ (
+      make(
+        "tr",
+        {
+          tabIndex: 0,
+          title: clean(file.file),
+          onclick: () => update({ file: file.file }),
+          onkeydown: (/** @type {KeyboardEvent} */ event) => {
+            if (event.key === "Enter" || event.key === " ") update({ file: file.file });
+          },
+        },
+        make("td", {}, make("bdi", {}, clean(names[n]))),
+        make("td", { class: "number" }, file.total ? showTime(hottest(file.total)) : ""),
+        make("td", { class: "number" }, file.allocated ? showBytes(sum(file.allocated)) : ""),
+      )
+    );
     row.className = "warm";
     row.style.setProperty("--warm", `${Math.round(100 * warmth(hottest(file.total), most))}%`);
     return { row, file: file.file };
   });
-  byId("files").append(make("table", {}, make("thead", {}, make("tr", {}, make("th", {}, "file"), make("th", { class: "number", title: "time of its hottest line" }, "hottest line"), make("th", { class: "number", title: OF_LINES }, "bytes"))),
-    make("tbody", {}, ...rows.map((/** @type {any} */ each) => each.row))));
+  byId("files").append(
+    make(
+      "table",
+      {},
+      make(
+        "thead",
+        {},
+        make(
+          "tr",
+          {},
+          make("th", {}, "file"),
+          make("th", { class: "number", title: "time of its hottest line" }, "hottest line"),
+          make("th", { class: "number", title: OF_LINES }, "bytes"),
+        ),
+      ),
+      make("tbody", {}, ...rows.map((/** @type {any} */ each) => each.row)),
+    ),
+  );
   const draw = () => {
-    const dark = state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+    const dark =
+      state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
     document.documentElement.dataset.theme = dark ? "dark" : "light";
     source.draw(dark);
     for (const { row, file } of rows) {
@@ -65,7 +99,9 @@ async function startHeat() {
     }
   };
   onChange(draw);
-  byId("theme").addEventListener("click", () => update({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }));
+  byId("theme").addEventListener("click", () =>
+    update({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }),
+  );
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => update({}));
   window.addEventListener("hashchange", () => update({ ...plain, ...fromFragment(location.hash) }));
   new ResizeObserver(() => update({})).observe(byId("source"));

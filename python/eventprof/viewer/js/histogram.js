@@ -9,7 +9,9 @@ const HIGH = 150;
 
 export class Histogram {
   /**
-   * @param {import("./data.js").Data} data @param {HTMLElement} pane @param {(call: number) => void} go
+   * @param {import("./data.js").Data} data
+   * @param {HTMLElement} pane
+   * @param {(call: number) => void} go
    * @param {(words: string[]|null, x: number, y: number) => void} say shows words beside the pointer
    */
   constructor(data, pane, go, say) {
@@ -24,7 +26,8 @@ export class Histogram {
     this.ratio = 1;
     this.title = make("strong");
     this.said = make("span", { class: "soft", role: "status" });
-    const step = (/** @type {string} */ text, /** @type {number} */ by) => make("button", { type: "button", onclick: () => this.step(by) }, text);
+    const step = (/** @type {string} */ text, /** @type {number} */ by) =>
+      make("button", { type: "button", onclick: () => this.step(by) }, text);
     this.steps = [step("slowest", 0), step("next slower", -1), step("next faster", 1)];
     this.unmark = make("button", { type: "button", onclick: () => update({ brush: null }) }, "unmark");
     this.canvas = /** @type {HTMLCanvasElement} */ (make("canvas", { role: "img" }));
@@ -135,7 +138,8 @@ export class Histogram {
       return;
     }
     this.canvas.hidden = false;
-    this.title.textContent = clean(this.data.nameOf(state.fn)) + (state.range ? " (in the whole run, not only in the range)" : "");
+    this.title.textContent =
+      clean(this.data.nameOf(state.fn)) + (state.range ? " (in the whole run, not only in the range)" : "");
     const { calls, bars } = this;
     const wide = Math.max(50, this.box.clientWidth - 4);
     this.wide = wide;
@@ -172,23 +176,34 @@ export class Histogram {
       context.fillText(text, x, HIGH - 9);
       free = x + context.measureText(text).width + 12;
     }
-    context.fillText(`highest bar: ${counted(most, "call")}; logarithmic scale; drag over bars to mark their calls`, 4, 9);
+    context.fillText(
+      `highest bar: ${counted(most, "call")}; logarithmic scale; drag over bars to mark their calls`,
+      4,
+      9,
+    );
     const { dur } = this.data;
     const chosen = this.chosen();
     const at = selected < 0 ? -1 : chosen.indexOf(selected);
     const resumes = this.data.head.functions.resumes[state.fn];
-    const parts = resumes ? ` (a coroutine or generator: each time that it was resumed counts as one, ${showCount(resumes)} of these)` : "";
+    const parts = resumes
+      ? ` (a coroutine or generator: each time that it was resumed counts as one, ${showCount(resumes)} of these)`
+      : "";
     this.said.textContent = calls.length
       ? `${counted(calls.length, "call")}${parts}, median ${showTime(dur[calls[calls.length >> 1]])}, slowest ${showTime(dur[calls[0]])}` +
         (state.brush ? `; marked: ${showCount(chosen.length)}` : "") +
-        (at < 0 ? "" : `; call ${showCount(at + 1)} of ${showCount(chosen.length)}${state.brush ? " marked" : ""}, the slowest first`)
+        (at < 0
+          ? ""
+          : `; call ${showCount(at + 1)} of ${showCount(chosen.length)}${state.brush ? " marked" : ""}, the slowest first`)
       : "no call of this function was recorded";
     canvas.setAttribute("aria-label", `Durations of ${clean(this.data.nameOf(state.fn))}: ${this.said.textContent}`);
   }
 
   /**
    * Marks the bar that the selected call is in.
-   * @param {CanvasRenderingContext2D} context @param {number} bar @param {number} each width of a bar @param {number} most calls of the highest bar
+   * @param {CanvasRenderingContext2D} context
+   * @param {number} bar
+   * @param {number} each width of a bar
+   * @param {number} most calls of the highest bar
    * @param {import("./colour.js").Palette} look
    */
   drawSelected(context, bar, each, most, look) {

@@ -6,7 +6,10 @@ import { byId, make } from "./text.js";
 
 /** Whether an element is one to write in, which needs the letters itself. @param {HTMLElement} element */
 function isText(element) {
-  return element.tagName === "TEXTAREA" || (element.tagName === "INPUT" && /^(text|search|number)$/.test(/** @type {HTMLInputElement} */ (element).type));
+  return (
+    element.tagName === "TEXTAREA" ||
+    (element.tagName === "INPUT" && /^(text|search|number)$/.test(/** @type {HTMLInputElement} */ (element).type))
+  );
 }
 
 /** Clears a field and leaves it. @param {HTMLInputElement|HTMLTextAreaElement} field */
@@ -23,8 +26,8 @@ export function bindKeys(keys) {
   /** @type {Map<string, () => void>} */
   const known = new Map();
   for (const { keys: names, run } of keys) for (const name of names) known.set(name, run);
-  // A list that was opened with the mouse loses the focus once something is chosen, so that letters are keys again. One that
-  // was reached with Tab keeps it: the arrows go through its items.
+  // A list that was opened with the mouse loses the focus once something is chosen, so that letters are keys again. One
+  // that was reached with Tab keeps it: the arrows go through its items.
   let byPointer = false;
   window.addEventListener("pointerdown", () => (byPointer = true), true);
   window.addEventListener("keydown", () => (byPointer = false), true);
@@ -49,25 +52,43 @@ export function bindKeys(keys) {
     if (target.closest("table") && /^(Arrow|Enter)/.test(event.key)) return;
     if (target.closest("[role=tablist]") && /^Arrow(Left|Right)$/.test(event.key)) return;
     if (target.tagName === "BUTTON" && (event.key === "Enter" || event.key === " ")) return;
-    const run = known.get(event.key.length === 1 ? event.key.toLowerCase() + (event.shiftKey && /[a-z]/i.test(event.key) ? "+" : "") : event.key);
+    const run = known.get(
+      event.key.length === 1
+        ? event.key.toLowerCase() + (event.shiftKey && /[a-z]/i.test(event.key) ? "+" : "")
+        : event.key,
+    );
     if (!run) return;
     event.preventDefault();
     run();
   });
   byId("keys").replaceChildren(
     make("h2", {}, "Keys and mouse"),
-    make("table", {}, make("tbody", {},
-      ...keys.filter(({ shown }) => shown).map(({ shown, what }) => make("tr", {}, make("th", { scope: "row" }, shown), make("td", {}, what))),
-      ...[
-        ["wheel, pinch", "zoom about the pointer"], ["Shift+wheel", "earlier, later"], ["wheel over the names", "scroll the lanes"],
-        ["drag", "move the view"], ["drag in the strip at the top", "move the view in the whole run"], ["Shift+drag", "select a range, for sums and a flame graph"],
-        ["click", "select a call; or an instant: what was running, what was live"], ["double click", "fit a call into the view"],
-        ["click a thread's name", "fold or unfold it"],
-        ["click \u2191 or \u2193 at the names", "scroll to the lanes that are named there"],
-        ["click a row of the functions", "the slowest call of the function; again: the next one"],
-        ["drag over bars of durations", "mark the calls that took so long"],
-        ["drag the line above the tabs", "height of the panel; \u2191 and \u2193 move it, too"],
-      ].map(([a, b]) => make("tr", {}, make("th", { scope: "row" }, a), make("td", {}, b))))),
+    make(
+      "table",
+      {},
+      make(
+        "tbody",
+        {},
+        ...keys
+          .filter(({ shown }) => shown)
+          .map(({ shown, what }) => make("tr", {}, make("th", { scope: "row" }, shown), make("td", {}, what))),
+        ...[
+          ["wheel, pinch", "zoom about the pointer"],
+          ["Shift+wheel", "earlier, later"],
+          ["wheel over the names", "scroll the lanes"],
+          ["drag", "move the view"],
+          ["drag in the strip at the top", "move the view in the whole run"],
+          ["Shift+drag", "select a range, for sums and a flame graph"],
+          ["click", "select a call; or an instant: what was running, what was live"],
+          ["double click", "fit a call into the view"],
+          ["click a thread's name", "fold or unfold it"],
+          ["click \u2191 or \u2193 at the names", "scroll to the lanes that are named there"],
+          ["click a row of the functions", "the slowest call of the function; again: the next one"],
+          ["drag over bars of durations", "mark the calls that took so long"],
+          ["drag the line above the tabs", "height of the panel; \u2191 and \u2193 move it, too"],
+        ].map(([a, b]) => make("tr", {}, make("th", { scope: "row" }, a), make("td", {}, b))),
+      ),
+    ),
     make("button", { type: "button", onclick: () => byId("keys").close() }, "close"),
   );
 }

@@ -9,7 +9,19 @@ const SMALL = 4; // the height of a row of a folded lane
 const SMALL_ROWS = 10; // the most rows of a folded lane
 const GAP = 8;
 
-/** @typedef {{kind: "thread"|"marks"|"counter"|"lock"|"task", thread: number, name: string, y: number, height: number, folded: boolean, high: number, rows: {row: number, y: number}[], series: [number, number|null][], steps: [number, number]}} Lane */
+/**
+ * @typedef {object} Lane
+ * @property {"thread"|"marks"|"counter"|"lock"|"task"} kind
+ * @property {number} thread
+ * @property {string} name
+ * @property {number} y
+ * @property {number} height
+ * @property {boolean} folded
+ * @property {number} high
+ * @property {{row: number, y: number}[]} rows
+ * @property {[number, number|null][]} series
+ * @property {[number, number]} steps
+ */
 
 /** @param {import("./data.js").Data} data */
 export function layOut(data) {
@@ -17,7 +29,14 @@ export function layOut(data) {
   const lanes = [];
   let y = 4;
   const { head } = data;
-  const base = { thread: -1, folded: false, rows: [], series: [], high: 0, steps: /** @type {[number, number]} */ ([0, 0]) };
+  const base = {
+    thread: -1,
+    folded: false,
+    rows: [],
+    series: [],
+    high: 0,
+    steps: /** @type {[number, number]} */ ([0, 0]),
+  };
   if (head.marks.length || head.flows.length) {
     lanes.push({ ...base, kind: "marks", name: "marks", y, height: 20 });
     y += 20 + GAP;
@@ -51,7 +70,14 @@ export function layOut(data) {
     const top = y + 2;
     const height = Math.max(ROW + 2, shown.length * high + 4);
     lanes.push({
-      ...base, kind: "thread", thread: n, name: thread.name, y, height, folded, high,
+      ...base,
+      kind: "thread",
+      thread: n,
+      name: thread.name,
+      y,
+      height,
+      folded,
+      high,
       rows: shown.map((row, k) => ({ row, y: top + k * high })),
     });
     y += height + GAP;

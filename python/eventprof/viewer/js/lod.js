@@ -11,9 +11,15 @@ export class Pyramid {
   constructor(values, starts) {
     this.values = values;
     this.starts = starts;
-    /** The start of each leaf's first value: a search from leaf to leaf reads little memory, which stays in the cache. */
+    /**
+     * The start of each leaf's first value: a search from leaf to leaf reads little memory, which stays in the cache.
+     */
     this.begins = new Float64Array(Math.ceil(values.length / LEAF));
-    /** Of each node: the place of its largest value, that value again (reading it by its place would miss the cache), the sum. @type {Uint32Array[]} */
+    /**
+     * Of each node: the place of its largest value, that value again (reading it by its place would miss the cache),
+     * the sum.
+     * @type {Uint32Array[]}
+     */
     this.place = [];
     /** @type {Float64Array[]} */
     this.most = [];
@@ -33,7 +39,8 @@ export class Pyramid {
   /** Fills the nodes of a range that starts at a multiple of 4096. @param {number} from @param {number} to */
   build(from, to) {
     this.fillLeaves(from, to);
-    for (let level = 1, size = LEAF; level < LEVELS; level++, size *= 4) this.fillLevel(level, from / size / 4, Math.ceil(to / size));
+    for (let level = 1, size = LEAF; level < LEVELS; level++, size *= 4)
+      this.fillLevel(level, from / size / 4, Math.ceil(to / size));
   }
 
   /** @param {number} from @param {number} to */
@@ -67,7 +74,12 @@ export class Pyramid {
     this.sum[0][node] = sum;
   }
 
-  /** Fills another node from those below, the last of which is before `end`. @param {number} level @param {number} node @param {number} end */
+  /**
+   * Fills another node from those below, the last of which is before `end`.
+   * @param {number} level
+   * @param {number} node
+   * @param {number} end
+   */
   node(level, node, end) {
     const most = this.most[level - 1];
     const sums = this.sum[level - 1];
@@ -82,7 +94,11 @@ export class Pyramid {
     this.sum[level][node] = sum;
   }
 
-  /** Sets `best` (of equal values the first) and `total` of a range that is not empty. @param {number} from @param {number} to */
+  /**
+   * Sets `best` (of equal values the first) and `total` of a range that is not empty.
+   * @param {number} from
+   * @param {number} to
+   */
   query(from, to) {
     const values = this.values;
     let best = from;
@@ -124,7 +140,12 @@ export class Pyramid {
     this.total = total;
   }
 
-  /** Gives the first place in [from, to) of one row that starts at x or later. It is fast if that is near `from`. @param {number} x @param {number} from @param {number} to */
+  /**
+   * Gives the first place in [from, to) of one row that starts at x or later. It is fast if that is near `from`.
+   * @param {number} x
+   * @param {number} from
+   * @param {number} to
+   */
   next(x, from, to) {
     const { starts, begins } = this;
     let i = from;
@@ -139,9 +160,12 @@ export class Pyramid {
   }
 
   /**
-   * Like `next`, but rounded up to the begin of a node with so many leaves, or to `to`. If a pixel covers many nodes, the
-   * difference cannot be seen.
-   * @param {number} x @param {number} from @param {number} to @param {number} leaves
+   * Like `next`, but rounded up to the begin of a node with so many leaves, or to `to`. If a pixel covers many nodes,
+   * the difference cannot be seen.
+   * @param {number} x
+   * @param {number} from
+   * @param {number} to
+   * @param {number} leaves
    */
   leap(x, from, to, leaves) {
     const { begins } = this;
@@ -163,14 +187,23 @@ export class Pyramid {
   }
 }
 
-/** Gives the size in leaves of the largest node of which four fit into a pixel; 0: there is none. @param {number} values that a pixel covers */
+/**
+ * Gives the size in leaves of the largest node of which four fit into a pixel; 0: there is none.
+ * @param {number} values that a pixel covers
+ */
 export function leavesFor(values) {
   let leaves = 0;
   for (let size = LEAF, many = 1; size * 4 <= values && many <= 256; size *= 4, many *= 4) leaves = many;
   return leaves;
 }
 
-/** Gives the first place in [from, to) whose value is at least x, or `to`. @param {ArrayLike<number>} a @param {number} x @param {number} from @param {number} to */
+/**
+ * Gives the first place in [from, to) whose value is at least x, or `to`.
+ * @param {ArrayLike<number>} a
+ * @param {number} x
+ * @param {number} from
+ * @param {number} to
+ */
 export function lowerBound(a, x, from, to) {
   while (from < to) {
     const middle = (from + to) >>> 1;
@@ -180,7 +213,13 @@ export function lowerBound(a, x, from, to) {
   return from;
 }
 
-/** Gives the first place in [from, to) whose value is above x, or `to`. @param {ArrayLike<number>} a @param {number} x @param {number} from @param {number} to */
+/**
+ * Gives the first place in [from, to) whose value is above x, or `to`.
+ * @param {ArrayLike<number>} a
+ * @param {number} x
+ * @param {number} from
+ * @param {number} to
+ */
 export function upperBound(a, x, from, to) {
   while (from < to) {
     const middle = (from + to) >>> 1;
@@ -190,7 +229,13 @@ export function upperBound(a, x, from, to) {
   return from;
 }
 
-/** Like `lowerBound`, but fast if the place is near `from`. @param {ArrayLike<number>} a @param {number} x @param {number} from @param {number} to */
+/**
+ * Like `lowerBound`, but fast if the place is near `from`.
+ * @param {ArrayLike<number>} a
+ * @param {number} x
+ * @param {number} from
+ * @param {number} to
+ */
 export function gallop(a, x, from, to) {
   let step = 1;
   let low = from;

@@ -20,13 +20,22 @@ import { Timeline } from "./timeline.js";
 import { giveUp } from "./unpack.js";
 
 const SHORTEST = 20; // the view is at least so many ns wide
-const MOST_BACKGROUND = 4e7; // with more calls and events of blocks, tiles out of view are decoded only if they are needed
+// With more calls and events of blocks, tiles out of view are decoded only if they are needed.
+const MOST_BACKGROUND = 4e7;
 const BETWEEN = 800; // ms between two pictures while tiles are decoded
 const ARRIVAL = 5; // ms until the page looks again whether the browser has read a tile
 const LEAST_TIMELINE = 60; // CSS pixels, as in the style sheet
 const LEAST_PANEL = 60;
 const HOLDERS = ["function", "line", "own"];
-const TABS = [["functions", "Functions"], ["flame", "Flame graph"], ["durations", "Durations"], ["call", "Call"], ["instant", "Instant"], ["source", "Source"], ["findings", "Findings"]];
+const TABS = [
+  ["functions", "Functions"],
+  ["flame", "Flame graph"],
+  ["durations", "Durations"],
+  ["call", "Call"],
+  ["instant", "Instant"],
+  ["source", "Source"],
+  ["findings", "Findings"],
+];
 
 /** Gives the sizes that a picture depends on. */
 function sizeNow() {
@@ -39,10 +48,11 @@ const pause = (() => {
   /** @type {(() => void)[]} */
   const waiting = [];
   channel.port1.onmessage = () => waiting.shift()?.();
-  return () => new Promise((/** @type {(value?: undefined) => void} */ done) => {
-    waiting.push(done);
-    channel.port2.postMessage(0);
-  });
+  return () =>
+    new Promise((/** @type {(value?: undefined) => void} */ done) => {
+      waiting.push(done);
+      channel.port2.postMessage(0);
+    });
 })();
 
 class App {
@@ -73,9 +83,26 @@ class App {
     /** @type {Record<string, HTMLElement>} */
     this.panes = {};
     for (const [name, text] of this.tabs) {
-      this.panes[name] = make("div", { id: `pane-${name}`, class: "pane", role: "tabpanel", "aria-labelledby": `tab-${name}` });
+      this.panes[name] = make("div", {
+        id: `pane-${name}`,
+        class: "pane",
+        role: "tabpanel",
+        "aria-labelledby": `tab-${name}`,
+      });
       panes.append(this.panes[name]);
-      byId("tabs").append(make("button", { id: `tab-${name}`, type: "button", role: "tab", "aria-controls": `pane-${name}`, onclick: () => update({ tab: name }) }, text));
+      byId("tabs").append(
+        make(
+          "button",
+          {
+            id: `tab-${name}`,
+            type: "button",
+            role: "tab",
+            "aria-controls": `pane-${name}`,
+            onclick: () => update({ tab: name }),
+          },
+          text,
+        ),
+      );
     }
     byId("tabs").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
@@ -109,25 +136,34 @@ class App {
     told.textContent = head.told.lost ? `${counted(head.told.lost, "event")} lost` : "nothing lost";
     told.className = head.told.lost ? "bad" : "good";
     byId("limits").replaceChildren(
-      ...[...head.told.limits.map((/** @type {string} */ text) => clean(text)), head.told.facts.map(clean).join(", ")]
-        .map((text, n) => make("span", { class: head.told.lost && n === 0 ? "bad" : "", dir: "auto" }, text)));
+      ...[
+        ...head.told.limits.map((/** @type {string} */ text) => clean(text)),
+        head.told.facts.map(clean).join(", "),
+      ].map((text, n) => make("span", { class: head.told.lost && n === 0 ? "bad" : "", dir: "auto" }, text)),
+    );
     byId("limits").title = head.told.limits.map(clean).join("\n");
     byId("memory-box").hidden = !this.data.blocks;
   }
 
   setPalette() {
-    const dark = state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+    const dark =
+      state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
     document.documentElement.dataset.theme = dark ? "dark" : "light";
     this.look = palette(this.data.head.functions, state.colour, dark);
     byId("colour").value = state.colour;
     const used = new Set(this.data.head.functions.area);
-    const waiting = this.data.waiting.shared ? [make("span", {}, make("i", { class: "waiting" }), "hatched: another thread had the interpreter's lock")] : [];
-    byId("legend").replaceChildren(...(state.colour === "area" ? AREA_NAMES : []).flatMap((name, area) => {
-      if (!used.has(area)) return [];
-      const swatch = make("i");
-      swatch.style.background = areaColour(area, dark);
-      return [make("span", {}, swatch, name)];
-    }), ...waiting);
+    const waiting = this.data.waiting.shared
+      ? [make("span", {}, make("i", { class: "waiting" }), "hatched: another thread had the interpreter's lock")]
+      : [];
+    byId("legend").replaceChildren(
+      ...(state.colour === "area" ? AREA_NAMES : []).flatMap((name, area) => {
+        if (!used.has(area)) return [];
+        const swatch = make("i");
+        swatch.style.background = areaColour(area, dark);
+        return [make("span", {}, swatch, name)];
+      }),
+      ...waiting,
+    );
   }
 
   /** @param {Partial<typeof state>} changed */
@@ -170,10 +206,14 @@ class App {
     this.remember();
   }
 
-  /** Draws the flame graph, unless only the view has changed, which it does not depend on. @param {Partial<typeof state>} changed */
+  /**
+   * Draws the flame graph, unless only the view has changed, which it does not depend on.
+   * @param {Partial<typeof state>} changed
+   */
   drawFlame(changed) {
     const keys = Object.keys(changed);
-    if (this.flame.key && keys.length && keys.every((key) => ["v0", "v1", "scroll", "folded", "call"].includes(key))) return;
+    if (this.flame.key && keys.length && keys.every((key) => ["v0", "v1", "scroll", "folded", "call"].includes(key)))
+      return;
     this.flame.draw(this.look);
   }
 
@@ -250,7 +290,11 @@ class App {
     this.reveal(call, patch);
   }
 
-  /** Changes the state so that the row of a call is in view. @param {number} call @param {Partial<typeof state>} patch */
+  /**
+   * Changes the state so that the row of a call is in view.
+   * @param {number} call
+   * @param {Partial<typeof state>} patch
+   */
   reveal(call, patch) {
     const { data, timeline } = this;
     const thread = data.rows[data.rowOf(call)].thread;
@@ -258,7 +302,8 @@ class App {
     Object.assign(state, patch);
     timeline.relay();
     const place = timeline.placeOf(call);
-    if (place && (place.y < RULER || place.y > timeline.raster.high - 20)) patch.scroll = state.scroll + place.y - timeline.raster.high / 2;
+    if (place && (place.y < RULER || place.y > timeline.raster.high - 20))
+      patch.scroll = state.scroll + place.y - timeline.raster.high / 2;
     update(patch);
   }
 
@@ -275,7 +320,9 @@ class App {
     const tip = byId("tip");
     tip.hidden = !words;
     if (!words) return;
-    tip.replaceChildren(...words.filter(Boolean).map((text, n) => make("div", { class: n ? "" : "first" }, make("bdi", {}, text))));
+    tip.replaceChildren(
+      ...words.filter(Boolean).map((text, n) => make("div", { class: n ? "" : "first" }, make("bdi", {}, text))),
+    );
     const { width, height } = tip.getBoundingClientRect();
     tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 6))}px`;
     tip.style.top = `${y + 18 + height > innerHeight ? Math.max(4, y - height - 10) : y + 18}px`;
@@ -293,7 +340,8 @@ class App {
   costWords(call) {
     const { data } = this;
     let text = `self ${showTime(data.selfOf(call))}`;
-    if (data.waiting.shared) text += `; waited ${showTime(data.waitedOf(call))} (another thread had the interpreter's lock)`;
+    if (data.waiting.shared)
+      text += `; waited ${showTime(data.waitedOf(call))} (another thread had the interpreter's lock)`;
     if (data.blocks) {
       const memory = data.memoryOf(call);
       text += `; allocated ${showBytes(memory.below)} in ${counted(memory.blocksBelow, "block")}, itself ${showBytes(memory.bytes)}`;
@@ -342,12 +390,16 @@ class App {
     const found = new Set();
     for (const { row } of this.timeline.drawn) {
       const [from, to] = rangeInView(data, data.rows[row], state.v0, state.v1);
-      for (let tile = Math.floor(from / data.tileRows); tile * data.tileRows < to; tile++) if (data.callTiles[tile] === 0) found.add(tile);
+      for (let tile = Math.floor(from / data.tileRows); tile * data.tileRows < to; tile++)
+        if (data.callTiles[tile] === 0) found.add(tile);
     }
     return [...found];
   }
 
-  /** Gives what to do next: its result says whether the picture changes. Null: nothing. @returns {(() => Promise<boolean>)|null} */
+  /**
+   * Gives what to do next: its result says whether the picture changes. Null: nothing.
+   * @returns {(() => Promise<boolean>)|null}
+   */
   nextTile() {
     const { data } = this;
     const calls = this.missing();
@@ -356,7 +408,8 @@ class App {
     const inView = calls.find((n) => data.tiles.here(`c${n}`));
     if (inView !== undefined) return () => data.callTile(inView).then(() => true);
     const block = rest ? data.blockTiles.indexOf(0) : -1;
-    if (block >= 0 && data.tiles.here(`m${block}`)) return () => data.blockTile(block).then(() => data.eventsHere === data.events);
+    if (block >= 0 && data.tiles.here(`m${block}`))
+      return () => data.blockTile(block).then(() => data.eventsHere === data.events);
     const call = rest ? data.callTiles.indexOf(0) : -1;
     if (call >= 0 && data.tiles.here(`c${call}`)) return () => data.callTile(call).then(() => false);
     if (!calls.length && block < 0 && call < 0) return null;
@@ -370,13 +423,18 @@ class App {
     const canvas = /** @type {HTMLCanvasElement} */ (byId("timeline"));
     const memory = /** @type {HTMLCanvasElement} */ (byId("memory"));
     for (const each of [canvas, memory]) {
-      each.addEventListener("wheel", (event) => {
-        event.preventDefault();
-        const unit = event.deltaMode === 1 ? 16 : 1;
-        if (event.offsetX < GUTTER && each === canvas) update({ scroll: state.scroll + event.deltaY * unit });
-        else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan(((event.deltaX || event.deltaY) * unit) / timeline.span);
-        else this.zoom(1.0015 ** (event.deltaY * unit * (event.ctrlKey ? 5 : 1)), timeline.timeAt(event.offsetX));
-      }, { passive: false });
+      each.addEventListener(
+        "wheel",
+        (event) => {
+          event.preventDefault();
+          const unit = event.deltaMode === 1 ? 16 : 1;
+          if (event.offsetX < GUTTER && each === canvas) update({ scroll: state.scroll + event.deltaY * unit });
+          else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
+            this.pan(((event.deltaX || event.deltaY) * unit) / timeline.span);
+          else this.zoom(1.0015 ** (event.deltaY * unit * (event.ctrlKey ? 5 : 1)), timeline.timeAt(event.offsetX));
+        },
+        { passive: false },
+      );
       this.bindDrag(each, each === memory);
       each.addEventListener("pointerleave", () => {
         this.pointAt(null);
@@ -421,29 +479,70 @@ class App {
       { keys: ["s", "-"], shown: "S  -", what: "zoom out", run: () => this.zoom(1 / 0.7, centre()) },
       { keys: ["a", "ArrowLeft"], shown: "A  \u2190", what: "earlier", run: () => this.pan(-0.2) },
       { keys: ["d", "ArrowRight"], shown: "D  \u2192", what: "later", run: () => this.pan(0.2) },
-      { keys: ["ArrowUp"], shown: "\u2191  \u2193", what: "scroll the lanes", run: () => update({ scroll: state.scroll - 51 }) },
+      {
+        keys: ["ArrowUp"],
+        shown: "\u2191  \u2193",
+        what: "scroll the lanes",
+        run: () => update({ scroll: state.scroll - 51 }),
+      },
       { keys: ["ArrowDown"], shown: "", what: "", run: () => update({ scroll: state.scroll + 51 }) },
       { keys: ["0"], shown: "0", what: "the whole run, as the button fit does", run: () => this.fitAll() },
-      { keys: ["f"], shown: "F", what: "fit the selected call", run: () => { if (state.call >= 0) this.fitCall(state.call); } },
+      {
+        keys: ["f"],
+        shown: "F",
+        what: "fit the selected call",
+        run: () => {
+          if (state.call >= 0) this.fitCall(state.call);
+        },
+      },
       { keys: ["p"], shown: "P", what: "go to the caller of the selected call", run: () => this.step("parent") },
       { keys: ["c"], shown: "C", what: "go to the first call inside the selected call", run: () => this.step("child") },
-      { keys: ["]", "."], shown: "[  ]  or  ,  .", what: "previous, next call in the same row", run: () => this.step("after") },
+      {
+        keys: ["]", "."],
+        shown: "[  ]  or  ,  .",
+        what: "previous, next call in the same row",
+        run: () => this.step("after"),
+      },
       { keys: ["[", ","], shown: "", what: "", run: () => this.step("before") },
-      { keys: ["Enter"], shown: "Enter", what: "what is running and what is live at the pointer, or in the middle of the view", run: () => this.pick(centre()) },
+      {
+        keys: ["Enter"],
+        shown: "Enter",
+        what: "what is running and what is live at the pointer, or in the middle of the view",
+        run: () => this.pick(centre()),
+      },
       { keys: ["/"], shown: "/", what: "search", run: () => byId("search").focus() },
       { keys: ["n"], shown: "N  Shift+N", what: "next hit, previous hit", run: () => this.search.next(true) },
       { keys: ["n+"], shown: "", what: "", run: () => this.search.next(false) },
-      { keys: ["m"], shown: "M", what: "the peak of memory", run: () => { if (this.data.head.peak) this.pick(this.data.head.peak[0]); } },
-      { keys: ["b"], shown: "B", what: "memory by function, by line, by own line", run: () => update({ hold: HOLDERS[(HOLDERS.indexOf(state.hold) + 1) % HOLDERS.length] }) },
+      {
+        keys: ["m"],
+        shown: "M",
+        what: "the peak of memory",
+        run: () => {
+          if (this.data.head.peak) this.pick(this.data.head.peak[0]);
+        },
+      },
+      {
+        keys: ["b"],
+        shown: "B",
+        what: "memory by function, by line, by own line",
+        run: () => update({ hold: HOLDERS[(HOLDERS.indexOf(state.hold) + 1) % HOLDERS.length] }),
+      },
       { keys: ["t"], shown: "T", what: "light or dark", run: () => this.turnTheme() },
       { keys: ["?"], shown: "?", what: "this help", run: () => byId("keys").showModal() },
-      { keys: ["Escape"], shown: "Esc", what: "clear the selection and the search; in a field: clear its text", run: () => update({ call: -1, range: null, instant: null, brush: null, search: "" }) },
+      {
+        keys: ["Escape"],
+        shown: "Esc",
+        what: "clear the selection and the search; in a field: clear its text",
+        run: () => update({ call: -1, range: null, instant: null, brush: null, search: "" }),
+      },
     ]);
   }
 
   bindDivider() {
     const divider = byId("divider");
-    divider.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => divider.setPointerCapture(event.pointerId));
+    divider.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) =>
+      divider.setPointerCapture(event.pointerId),
+    );
     divider.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
       if (divider.hasPointerCapture(event.pointerId)) this.sizePanel(innerHeight - event.clientY);
     });
@@ -533,7 +632,15 @@ class App {
       if (event.button !== 0) return;
       canvas.focus({ preventScroll: true });
       canvas.setPointerCapture(event.pointerId);
-      from = { x: event.offsetX, y: event.offsetY, v0: state.v0, v1: state.v1, scroll: state.scroll, range: event.shiftKey, moved: false };
+      from = {
+        x: event.offsetX,
+        y: event.offsetY,
+        v0: state.v0,
+        v1: state.v1,
+        scroll: state.scroll,
+        range: event.shiftKey,
+        moved: false,
+      };
     });
     canvas.addEventListener("pointermove", (event) => {
       if (!from) {
@@ -550,7 +657,11 @@ class App {
         update({});
       } else {
         const by = ((from.x - event.offsetX) * (from.v1 - from.v0)) / timeline.span;
-        update({ v0: from.v0 + by, v1: from.v1 + by, ...(memory ? {} : { scroll: from.scroll + from.y - event.offsetY }) });
+        update({
+          v0: from.v0 + by,
+          v1: from.v1 + by,
+          ...(memory ? {} : { scroll: from.scroll + from.y - event.offsetY }),
+        });
       }
     });
     canvas.addEventListener("pointerup", (event) => {
@@ -571,7 +682,9 @@ class App {
 
   /** @param {number} a @param {number} b @returns {[number, number]} */
   rangeOf(a, b) {
-    const [x0, x1] = [Math.min(a, b), Math.max(a, b)].map((x) => Math.round(Math.max(0, Math.min(this.data.duration, this.timeline.timeAt(x)))));
+    const [x0, x1] = [Math.min(a, b), Math.max(a, b)].map((x) =>
+      Math.round(Math.max(0, Math.min(this.data.duration, this.timeline.timeAt(x)))),
+    );
     return [x0, Math.max(x1, x0 + 1)];
   }
 
@@ -609,13 +722,16 @@ class App {
       const scroll = memory ? null : timeline.scrollOf(y);
       if (scroll !== null) update({ scroll });
       else if (lane && lane.kind === "thread") {
-        const folded = state.folded.includes(lane.thread) ? state.folded.filter((each) => each !== lane.thread) : [...state.folded, lane.thread];
+        const folded = state.folded.includes(lane.thread)
+          ? state.folded.filter((each) => each !== lane.thread)
+          : [...state.folded, lane.thread];
         update({ folded });
       }
       return;
     }
     const call = memory ? -1 : timeline.under(x, y);
-    if (call >= 0) update({ call, fn: this.data.func[call], brush: null, tab: state.tab === "durations" ? "durations" : "call" });
+    if (call >= 0)
+      update({ call, fn: this.data.func[call], brush: null, tab: state.tab === "durations" ? "durations" : "call" });
     else this.pick(timeline.timeAt(x));
   }
 }
@@ -624,7 +740,10 @@ async function start() {
   const data = await Data.open();
   const app = new App(data);
   const whole = new Promise((done) => (app.done = () => done(undefined)));
-  const rest = document.readyState === "loading" ? new Promise((done) => document.addEventListener("DOMContentLoaded", done)) : null;
+  const rest =
+    document.readyState === "loading"
+      ? new Promise((done) => document.addEventListener("DOMContentLoaded", done))
+      : null;
   flush();
   performance.mark("first", { detail: app.drawnSize });
   // From here on tiles are decoded as soon as the browser has read them.
@@ -637,7 +756,12 @@ async function start() {
   /** Access for tests, and for the browser's console. */
   Object.assign(window, {
     eventprofPage: {
-      app, data, state, update, flush, whole,
+      app,
+      data,
+      state,
+      update,
+      flush,
+      whole,
       under: (/** @type {number} */ x, /** @type {number} */ y) => app.timeline.under(x, y),
       bandsAt: (/** @type {number} */ time) => [...data.bandsAt(time)],
       alive: (/** @type {number} */ time) => aliveByHolder(data, time),

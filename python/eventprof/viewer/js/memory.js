@@ -31,7 +31,12 @@ export class Memory {
     });
   }
 
-  /** @param {number} wide @param {number} high @param {import("./colour.js").Palette} look @param {number|null} cursor */
+  /**
+   * @param {number} wide
+   * @param {number} high
+   * @param {import("./colour.js").Palette} look
+   * @param {number|null} cursor
+   */
   draw(wide, high, look, cursor) {
     const { raster, data } = this;
     raster.resize(wide, high, GUTTER);
@@ -69,20 +74,24 @@ export class Memory {
   }
 
   /**
-   * Draws the bands line by line from the bottom, in the order of memory: a line is a copy of the line below it, changed in
-   * the columns in which another band begins.
-   * @param {number} room the lines of pixels that `most` bytes take @param {import("./colour.js").Palette} look
+   * Draws the bands line by line from the bottom, in the order of memory: a line is a copy of the line below it,
+   * changed in the columns in which another band begins.
+   * @param {number} room the lines of pixels that `most` bytes take
+   * @param {import("./colour.js").Palette} look
    */
   paint(room, look) {
     const { pixels, width, height } = this.raster;
     const { bands } = this.data;
-    const colours = Uint32Array.from({ length: bands + 1 }, (_, b) => (b === bands ? look.back : look.bands[b === bands - 1 ? look.bands.length - 1 : b]));
+    const colours = Uint32Array.from({ length: bands + 1 }, (_, b) =>
+      b === bands ? look.back : look.bands[b === bands - 1 ? look.bands.length - 1 : b],
+    );
     if (this.line.length !== width || this.follows.length !== width * (bands + 1) || this.begins.length !== height) {
       this.line = new Uint32Array(width);
       this.begins = new Int32Array(height);
       this.follows = new Int32Array(width * (bands + 1));
     }
-    const { line, begins, follows } = this; // the bands that begin in a line, as a linked list: its head, and what follows each
+    // The bands that begin in a line, as a linked list: its head, and what follows each.
+    const { line, begins, follows } = this;
     begins.fill(-1);
     let highest = height;
     for (let x = 0; x < width; x++) highest = Math.min(highest, this.stack(x, room));
@@ -96,7 +105,11 @@ export class Memory {
     }
   }
 
-  /** Puts the bands of a column above each other; gives the highest line. @param {number} x @param {number} room lines for the most bytes */
+  /**
+   * Puts the bands of a column above each other; gives the highest line.
+   * @param {number} x
+   * @param {number} room lines for the most bytes
+   */
   stack(x, room) {
     const { columns, begins, follows, most } = this;
     const { width, height } = this.raster;
@@ -171,7 +184,12 @@ export class Memory {
     }
   }
 
-  /** Like `fill`, by whole groups of keyframes. @param {number} width @param {number} from the first event @param {number} each ns of a column */
+  /**
+   * Like `fill`, by whole groups of keyframes.
+   * @param {number} width
+   * @param {number} from the first event
+   * @param {number} each ns of a column
+   */
   fillByGroups(width, from, each) {
     const { data, columns } = this;
     const { bands, groupMost, groupBands, groupSize } = data;
@@ -293,7 +311,12 @@ export class Memory {
     }
   }
 
-  /** @param {number} high @param {number} wide @param {import("./colour.js").Palette} look @param {number|null} cursor */
+  /**
+   * @param {number} high
+   * @param {number} wide
+   * @param {import("./colour.js").Palette} look
+   * @param {number|null} cursor
+   */
   drawLines(high, wide, look, cursor) {
     const { context } = this.raster;
     if (state.range) {
@@ -304,7 +327,10 @@ export class Memory {
       if (x1 > x0) context.fillRect(x0, 0, x1 - x0, high);
       context.globalAlpha = 1;
     }
-    for (const [time, colour] of /** @type {[number|null, string][]} */ ([[cursor, look.soft], [state.instant, cssOf(look.hit)]])) {
+    for (const [time, colour] of /** @type {[number|null, string][]} */ ([
+      [cursor, look.soft],
+      [state.instant, cssOf(look.hit)],
+    ])) {
       if (time === null) continue;
       const x = this.xOf(time);
       if (x < GUTTER) continue;
@@ -329,7 +355,11 @@ export class Memory {
   }
 }
 
-/** Names a holder of memory. Of a line, its file and number are first, because long names are cut at the end. @param {import("./data.js").Data} data @param {number} key */
+/**
+ * Names a holder of memory. Of a line, its file and number are first, because long names are cut at the end.
+ * @param {import("./data.js").Data} data
+ * @param {number} key
+ */
 function legendName(data, key) {
   const whole = data.holderName(key);
   if (data.by === "function" || key === 0) return whole;

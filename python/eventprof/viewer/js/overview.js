@@ -1,4 +1,5 @@
-// The whole run as one strip: the number of calls that began over time, live bytes as a line, and a frame around the view.
+// The whole run as one strip: the number of calls that began over time, live bytes as a line, and a frame around the
+// view.
 
 import { cssOf } from "./colour.js";
 import { GUTTER } from "./lanes.js";
@@ -98,10 +99,14 @@ export class Overview {
     const curve = data.head.curve.function;
     if (curve.length) {
       const bins = curve[0].length;
-      const totals = Array.from({ length: bins }, (_, bin) => curve.reduce((/** @type {number} */ sum, /** @type {number[]} */ band) => sum + band[bin], 0));
+      const totals = Array.from({ length: bins }, (_, bin) =>
+        curve.reduce((/** @type {number} */ sum, /** @type {number[]} */ band) => sum + band[bin], 0),
+      );
       const top = Math.max(1, ...totals);
       context.beginPath();
-      totals.forEach((total, bin) => context.lineTo(GUTTER + ((bin + 0.5) / bins) * width, STRIP - 2 - (total / top) * (STRIP - 6)));
+      totals.forEach((total, bin) =>
+        context.lineTo(GUTTER + ((bin + 0.5) / bins) * width, STRIP - 2 - (total / top) * (STRIP - 6)),
+      );
       context.strokeStyle = look.accent;
       context.lineWidth = 1.5;
       context.stroke();

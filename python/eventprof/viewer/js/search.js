@@ -5,7 +5,11 @@ import { state } from "./state.js";
 import { byId, counted } from "./text.js";
 
 export class Search {
-  /** @param {import("./data.js").Data} data @param {import("./timeline.js").Timeline} timeline @param {(call: number) => void} go */
+  /**
+   * @param {import("./data.js").Data} data
+   * @param {import("./timeline.js").Timeline} timeline
+   * @param {(call: number) => void} go
+   */
   constructor(data, timeline, go) {
     this.data = data;
     this.timeline = timeline;
@@ -33,7 +37,9 @@ export class Search {
       calls += data.head.functions.calls[f] + data.head.functions.resumes[f];
     }
     this.timeline.hits = hits;
-    byId("found").textContent = functions ? `${counted(functions, "function")}, ${counted(calls, "call")}` : "nothing found among functions";
+    byId("found").textContent = functions
+      ? `${counted(functions, "function")}, ${counted(calls, "call")}`
+      : "nothing found among functions";
   }
 
   /** Goes to the next call of a function that was found, or to the previous one. @param {boolean} forward */

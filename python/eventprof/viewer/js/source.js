@@ -1,19 +1,42 @@
-// The source of a file, each line with its time and bytes, coloured by its share of the hottest line; beside it the whole file as a small map.
+// The source of a file, each line with its time and bytes, coloured by its share of the hottest line; beside it the
+// whole file as a small map.
 
 import { state, update } from "./state.js";
 import { clean, make, showBytes, showCount, showTime } from "./text.js";
 
 /** The figures by which lines can be coloured. */
 const FIGURES = /** @type {[string, string, (value: number) => string][]} */ ([
-  ["total", "time", showTime], ["self", "self", showTime], ["hits", "hits", showCount], ["calls", "calls", showCount],
-  ["allocated", "bytes", showBytes], ["blocks", "blocks", showCount],
+  ["total", "time", showTime],
+  ["self", "self", showTime],
+  ["hits", "hits", showCount],
+  ["calls", "calls", showCount],
+  ["allocated", "bytes", showBytes],
+  ["blocks", "blocks", showCount],
 ]);
 
-export const OF_LINES = "of a line of own code: with what libraries allocated for it; of any other line: what it allocated itself";
+export const OF_LINES =
+  "of a line of own code: with what libraries allocated for it; of any other line: what it allocated itself";
 
-/** @typedef {{file: string, own: boolean, text: string[]|null, lines: number[], total?: number[], self?: number[], hits?: number[], calls?: number[], allocated?: number[], blocks?: number[]}} File */
+/**
+ * @typedef {object} File
+ * @property {string} file
+ * @property {boolean} own
+ * @property {string[]|null} text
+ * @property {number[]} lines
+ * @property {number[]} [total]
+ * @property {number[]} [self]
+ * @property {number[]} [hits]
+ * @property {number[]} [calls]
+ * @property {number[]} [allocated]
+ * @property {number[]} [blocks]
+ */
 
-/** Gives the warmth of a line, 0 to 1. By the square root, lines with a tenth of the hottest line's value can be seen, too. @param {number} value @param {number} most */
+/**
+ * Gives the warmth of a line, 0 to 1. By the square root, lines with a tenth of the hottest line's value can be seen,
+ * too.
+ * @param {number} value
+ * @param {number} most
+ */
 export function warmth(value, most) {
   return value > 0 && most > 0 ? Math.max(0.06, Math.sqrt(value / most)) : 0;
 }
@@ -26,28 +49,60 @@ export function meaningOfTime(files) {
 }
 
 export class Source {
-  /** @param {File[]} files @param {HTMLElement} pane @param {boolean} told whether the page says elsewhere what the time of a line means */
+  /**
+   * @param {File[]} files
+   * @param {HTMLElement} pane
+   * @param {boolean} told whether the page says elsewhere what the time of a line means
+   */
   constructor(files, pane, told) {
     this.files = files;
     this.key = "";
     this.by = "";
-    this.choice = /** @type {HTMLSelectElement} */ (make("select", { id: "file", "aria-label": "file", onchange: () => update({ file: this.choice.value }) }));
-    const groups = [[true, "own code"], [false, "other code"]];
+    this.choice = /** @type {HTMLSelectElement} */ (
+      make("select", { id: "file", "aria-label": "file", onchange: () => update({ file: this.choice.value }) })
+    );
+    const groups = [
+      [true, "own code"],
+      [false, "other code"],
+    ];
     for (const [own, label] of groups) {
       const group = make("optgroup", { label });
-      for (const each of files) if (each.own === own) group.append(make("option", { value: each.file }, clean(each.file)));
+      for (const each of files)
+        if (each.own === own) group.append(make("option", { value: each.file }, clean(each.file)));
       if (group.childElementCount) this.choice.append(group);
     }
-    this.unit = /** @type {HTMLSelectElement} */ (make("select", { id: "warm", "aria-label": "colour lines by", onchange: () => { this.by = this.unit.value; update({}); } }));
+    this.unit = /** @type {HTMLSelectElement} */ (
+      make("select", {
+        id: "warm",
+        "aria-label": "colour lines by",
+        onchange: () => {
+          this.by = this.unit.value;
+          update({});
+        },
+      })
+    );
     this.said = make("span", { class: "soft" });
     this.body = make("tbody");
     this.head = make("thead");
-    this.box = make("div", { class: "scroll source", tabIndex: 0, role: "region", "aria-label": "source" }, make("table", { class: "lines" }, this.head, this.body));
-    this.map = /** @type {HTMLCanvasElement} */ (make("canvas", { class: "minimap", role: "img", "aria-label": "the whole file: warm lines" }));
+    this.box = make(
+      "div",
+      { class: "scroll source", tabIndex: 0, role: "region", "aria-label": "source" },
+      make("table", { class: "lines" }, this.head, this.body),
+    );
+    this.map = /** @type {HTMLCanvasElement} */ (
+      make("canvas", { class: "minimap", role: "img", "aria-label": "the whole file: warm lines" })
+    );
     this.window = make("div", { class: "window" });
     this.mapBox = make("div", { class: "map" }, this.map, this.window);
     pane.append(
-      make("div", { class: "bar" }, this.choice, make("label", {}, "colour by ", this.unit), this.said, ...(told ? [] : [make("span", { class: "soft" }, meaningOfTime(files))])),
+      make(
+        "div",
+        { class: "bar" },
+        this.choice,
+        make("label", {}, "colour by ", this.unit),
+        this.said,
+        ...(told ? [] : [make("span", { class: "soft" }, meaningOfTime(files))]),
+      ),
       make("div", { class: "beside" }, this.box, this.mapBox),
     );
     const move = (/** @type {PointerEvent} */ event) => {
@@ -103,7 +158,17 @@ export class Source {
     const sum = values.reduce((/** @type {number} */ a, /** @type {number} */ b) => a + b, 0);
     const show = (figures.find(([name]) => name === this.by) || FIGURES[0])[2];
     this.said.textContent = `hottest line: ${show(most)}${this.by === "total" ? "" : `; all lines: ${show(sum)}`}${file.text ? "" : "; the file was not found: only lines with figures are shown"}`;
-    this.head.replaceChildren(make("tr", {}, make("th", { class: "number" }, "line"), ...figures.map(([figure, text]) => make("th", { class: "number", title: figure === "allocated" || figure === "blocks" ? OF_LINES : "" }, text)), make("th", {}, "source")));
+    this.head.replaceChildren(
+      make(
+        "tr",
+        {},
+        make("th", { class: "number" }, "line"),
+        ...figures.map(([figure, text]) =>
+          make("th", { class: "number", title: figure === "allocated" || figure === "blocks" ? OF_LINES : "" }, text),
+        ),
+        make("th", {}, "source"),
+      ),
+    );
     const rows = [];
     let first = true;
     for (const line of this.linesOf(file)) {
@@ -123,7 +188,11 @@ export class Source {
           const known = n === undefined ? 0 : /** @type {any} */ (file)[name][n];
           return make("td", { class: "number" }, known ? tell(known) : "");
         }),
-        make("td", { class: "code" }, make("bdi", {}, clean((file.text ? file.text[line - 1] ?? "" : "").replaceAll("\t", "    ")))),
+        make(
+          "td",
+          { class: "code" },
+          make("bdi", {}, clean((file.text ? (file.text[line - 1] ?? "") : "").replaceAll("\t", "    "))),
+        ),
       );
       rows.push(row);
     }
@@ -132,7 +201,11 @@ export class Source {
 
   /** @param {File} file @returns {number[]} */
   linesOf(file) {
-    if (file.text) return Array.from({ length: Math.max(file.text.length, file.lines[file.lines.length - 1] || 0) }, (_, n) => n + 1);
+    if (file.text)
+      return Array.from(
+        { length: Math.max(file.text.length, file.lines[file.lines.length - 1] || 0) },
+        (_, n) => n + 1,
+      );
     return file.lines;
   }
 
@@ -156,7 +229,13 @@ export class Source {
     if (file.text) {
       file.text.forEach((text, n) => {
         const indent = text.length - text.trimStart().length;
-        if (text.trim()) context.fillRect(Math.min(60, indent), n * each, Math.min(90 - Math.min(60, indent), text.trim().length), Math.max(0.5, each * 0.6));
+        if (text.trim())
+          context.fillRect(
+            Math.min(60, indent),
+            n * each,
+            Math.min(90 - Math.min(60, indent), text.trim().length),
+            Math.max(0.5, each * 0.6),
+          );
       });
     }
     file.lines.forEach((line, n) => {

@@ -25,8 +25,25 @@
 
 /** @type {State} */
 export const state = {
-  v0: 0, v1: 1, scroll: 0, call: -1, fn: -1, instant: null, range: null, brush: null, tab: "functions",
-  unit: "self", hold: "function", inverted: false, theme: "auto", colour: "area", search: "", filter: "", file: "", side: "after", folded: [],
+  v0: 0,
+  v1: 1,
+  scroll: 0,
+  call: -1,
+  fn: -1,
+  instant: null,
+  range: null,
+  brush: null,
+  tab: "functions",
+  unit: "self",
+  hold: "function",
+  inverted: false,
+  theme: "auto",
+  colour: "area",
+  search: "",
+  filter: "",
+  file: "",
+  side: "after",
+  folded: [],
 };
 
 /** @type {((changed: Partial<State>) => void)[]} */
@@ -35,7 +52,10 @@ const listeners = [];
 let pending = {};
 let asked = false;
 
-/** Registers a listener, which is called in the next frame after a change, with the changed properties. @param {(changed: Partial<State>) => void} f */
+/**
+ * Registers a listener, which is called in the next frame after a change, with the changed properties.
+ * @param {(changed: Partial<State>) => void} f
+ */
 export function onChange(f) {
   listeners.push(f);
 }
@@ -63,7 +83,10 @@ export function update(patch) {
 const NUMBERS = new Set(["v0", "v1", "scroll", "call", "fn", "instant"]);
 const PAIRS = new Set(["range", "brush", "folded"]);
 
-/** Gives the state as a URL's fragment, without the properties that have their default value. @param {State} plain the defaults */
+/**
+ * Gives the state as a URL's fragment, without the properties that have their default value.
+ * @param {State} plain the defaults
+ */
 export function toFragment(plain) {
   const parts = [];
   for (const [key, value] of Object.entries(state)) {

@@ -2,7 +2,8 @@
 
 export const FONT = "11px ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 
-const ODD = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+const ODD =
+  /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
 const THREE = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 }); // kept, because making one is slow
 
@@ -14,11 +15,20 @@ export function clean(text) {
 /** @type {Map<string, Intl.NumberFormat>} */
 const formats = new Map();
 
-/** Like toLocaleString, which would make a new format each time. @param {number} value @param {number} least @param {number} most digits after the point */
+/**
+ * Like toLocaleString, which would make a new format each time.
+ * @param {number} value
+ * @param {number} least
+ * @param {number} most digits after the point
+ */
 function digitsOf(value, least, most) {
   const key = `${least},${most}`;
   let format = formats.get(key);
-  if (!format) formats.set(key, (format = new Intl.NumberFormat("en", { minimumFractionDigits: least, maximumFractionDigits: most })));
+  if (!format)
+    formats.set(
+      key,
+      (format = new Intl.NumberFormat("en", { minimumFractionDigits: least, maximumFractionDigits: most })),
+    );
   return format.format(value);
 }
 
@@ -35,7 +45,11 @@ export function showTime(ns) {
 /** @param {number} bytes */
 export function showBytes(bytes) {
   const size = Math.abs(bytes);
-  for (const [unit, each] of /** @type {[string, number][]} */ ([["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]])) {
+  for (const [unit, each] of /** @type {[string, number][]} */ ([
+    ["GiB", 2 ** 30],
+    ["MiB", 2 ** 20],
+    ["KiB", 2 ** 10],
+  ])) {
     if (size >= each) return `${THREE.format(bytes / each)} ${unit}`;
   }
   return `${Math.round(bytes)} B`;
@@ -68,7 +82,9 @@ export function roundStep(span, count) {
 
 /**
  * Makes an element. Strings among the children become text, never markup.
- * @param {string} tag @param {Record<string, any>} [properties] @param {...(Node|string)} children
+ * @param {string} tag
+ * @param {Record<string, any>} [properties]
+ * @param {...(Node|string)} children
  */
 export function make(tag, properties, ...children) {
   const element = document.createElement(tag);
@@ -106,7 +122,9 @@ export function widthOf(context, text) {
 
 /**
  * Cuts a text so that it fits; gives "" if there is no room for anything useful.
- * @param {CanvasRenderingContext2D} context @param {string} text @param {number} room
+ * @param {CanvasRenderingContext2D} context
+ * @param {string} text
+ * @param {number} room
  */
 export function fit(context, text, room) {
   const width = widthOf(context, text);

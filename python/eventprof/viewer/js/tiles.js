@@ -4,13 +4,19 @@ import { FIRST, LOW, bytesOf, gunzip, take, joinBits } from "./unpack.js";
 
 const HELPERS = 2; // workers
 export const LOW_BITS = 4; // of times, where they are apart from the rest
-// Loops over all rows of a tile call a function for so many. A function that is called often is compiled as a whole; one that
-// loops for long is compiled in the midst of its loop, and once more for its next call.
+// Loops over all rows of a tile call a function for so many. A function that is called often is compiled as a whole;
+// one that loops for long is compiled in the midst of its loop, and once more for its next call.
 export const BLOCK = 2048;
 export const KEYFRAME = 128; // events of blocks of which the first has its time in full
 export const FAR = 2 ** 32 - 1; // of a keyframe that is at least so many ns long, the times are stored in full
 
-/** Joins planes of bytes to numbers. Small functions on arrays of one type each are compiled once, and well. @param {Float64Array} out @param {Uint8Array} bytes @param {number} at @param {number} width */
+/**
+ * Joins planes of bytes to numbers. Small functions on arrays of one type each are compiled once, and well.
+ * @param {Float64Array} out
+ * @param {Uint8Array} bytes
+ * @param {number} at
+ * @param {number} width
+ */
 export function joinFloats(out, bytes, at, width) {
   const rows = out.length;
   if (width === 0) out.fill(0);
@@ -18,18 +24,35 @@ export function joinFloats(out, bytes, at, width) {
   for (let plane = 1, unit = 256; plane < width; plane++, unit *= 256) addFloats(out, bytes, at + plane * rows, unit);
 }
 
-/** The same for numbers whose low bits are apart: byte i of `low` has those of number i, and above them those of the number half of all behind. @param {Float64Array} out @param {Uint8Array} bytes @param {number} at @param {number} width @param {Uint8Array} low */
+/**
+ * The same for numbers whose low bits are apart: byte i of `low` has those of number i, and above them those of the
+ * number half of all behind.
+ * @param {Float64Array} out
+ * @param {Uint8Array} bytes
+ * @param {number} at
+ * @param {number} width
+ * @param {Uint8Array} low
+ */
 export function joinLow(out, bytes, at, width, low) {
   const rows = out.length;
   const half = low.length;
   const mask = 2 ** LOW_BITS - 1;
   const first = width ? bytes.subarray(at, at + rows) : new Uint8Array(rows);
-  for (let from = 0; from < rows - half; from += BLOCK) splitLow(out, first, low, from, Math.min(rows - half, from + BLOCK));
+  for (let from = 0; from < rows - half; from += BLOCK)
+    splitLow(out, first, low, from, Math.min(rows - half, from + BLOCK));
   if (rows % 2) out[half - 1] = (first[half - 1] << LOW_BITS) | (low[half - 1] & mask);
-  for (let plane = 1, unit = 2 ** (8 + LOW_BITS); plane < width; plane++, unit *= 256) addFloats(out, bytes, at + plane * rows, unit);
+  for (let plane = 1, unit = 2 ** (8 + LOW_BITS); plane < width; plane++, unit *= 256)
+    addFloats(out, bytes, at + plane * rows, unit);
 }
 
-/** Joins pairs of numbers whose low bits are in one byte. @param {Float64Array} out @param {Uint8Array} first plane @param {Uint8Array} low @param {number} from @param {number} to */
+/**
+ * Joins pairs of numbers whose low bits are in one byte.
+ * @param {Float64Array} out
+ * @param {Uint8Array} first plane
+ * @param {Uint8Array} low
+ * @param {number} from
+ * @param {number} to
+ */
 export function splitLow(out, first, low, from, to) {
   const mask = 2 ** LOW_BITS - 1;
   for (let i = from, k = from + low.length; i < to; i++, k++) {
@@ -39,24 +62,43 @@ export function splitLow(out, first, low, from, to) {
   }
 }
 
-/** Gives the words of 32 bits in a plane: memory has them at multiples of 4. @param {Uint8Array} bytes @param {number} at @param {number} rows */
+/**
+ * Gives the words of 32 bits in a plane: memory has them at multiples of 4.
+ * @param {Uint8Array} bytes
+ * @param {number} at
+ * @param {number} rows
+ */
 function wordsIn({ buffer, byteOffset }, at, rows) {
   const from = Math.ceil((byteOffset + at) / 4) * 4;
   const count = Math.floor((byteOffset + at + rows - from) / 4);
   return count > 0 ? new Uint32Array(buffer, from, count) : new Uint32Array(0);
 }
 
-/** Adds a plane. Most bytes of high planes are 0, so four at once are looked at. @param {Float64Array} out @param {Uint8Array} bytes @param {number} at @param {number} unit */
+/**
+ * Adds a plane. Most bytes of high planes are 0, so four at once are looked at.
+ * @param {Float64Array} out
+ * @param {Uint8Array} bytes
+ * @param {number} at
+ * @param {number} unit
+ */
 export function addFloats(out, bytes, at, unit) {
   const rows = out.length;
   const words = wordsIn(bytes, at, rows);
   const before = words.length ? words.byteOffset - bytes.byteOffset - at : rows;
   for (let i = 0; i < before; i++) out[i] += bytes[at + i] * unit;
-  for (let from = 0; from < words.length; from += BLOCK) addWords(out, words, before, unit, from, Math.min(words.length, from + BLOCK));
+  for (let from = 0; from < words.length; from += BLOCK)
+    addWords(out, words, before, unit, from, Math.min(words.length, from + BLOCK));
   for (let i = before + 4 * words.length; i < rows; i++) out[i] += bytes[at + i] * unit;
 }
 
-/** @param {Float64Array} out @param {Uint32Array} words @param {number} before rows before the first word @param {number} unit @param {number} from @param {number} to */
+/**
+ * @param {Float64Array} out
+ * @param {Uint32Array} words
+ * @param {number} before rows before the first word
+ * @param {number} unit
+ * @param {number} from
+ * @param {number} to
+ */
 export function addWords(out, words, before, unit, from, to) {
   for (let k = from, i = before + 4 * from; k < to; k++, i += 4) {
     const word = words[k];
@@ -68,7 +110,13 @@ export function addWords(out, words, before, unit, from, to) {
   }
 }
 
-/** As `joinFloats`, for numbers of less than 2 ** 32. @param {Uint32Array} out @param {Uint8Array} bytes @param {number} at @param {number} width */
+/**
+ * As `joinFloats`, for numbers of less than 2 ** 32.
+ * @param {Uint32Array} out
+ * @param {Uint8Array} bytes
+ * @param {number} at
+ * @param {number} width
+ */
 export function joinWhole(out, bytes, at, width) {
   const rows = out.length;
   if (width === 0) out.fill(0);
@@ -82,11 +130,19 @@ export function addWhole(out, bytes, at, shift) {
   const words = wordsIn(bytes, at, rows);
   const before = words.length ? words.byteOffset - bytes.byteOffset - at : rows;
   for (let i = 0; i < before; i++) out[i] |= bytes[at + i] << shift;
-  for (let from = 0; from < words.length; from += BLOCK) addWholeWords(out, words, before, shift, from, Math.min(words.length, from + BLOCK));
+  for (let from = 0; from < words.length; from += BLOCK)
+    addWholeWords(out, words, before, shift, from, Math.min(words.length, from + BLOCK));
   for (let i = before + 4 * words.length; i < rows; i++) out[i] |= bytes[at + i] << shift;
 }
 
-/** @param {Uint32Array} out @param {Uint32Array} words @param {number} before rows before the first word @param {number} shift @param {number} from @param {number} to */
+/**
+ * @param {Uint32Array} out
+ * @param {Uint32Array} words
+ * @param {number} before rows before the first word
+ * @param {number} shift
+ * @param {number} from
+ * @param {number} to
+ */
 export function addWholeWords(out, words, before, shift, from, to) {
   for (let k = from, i = before + 4 * from; k < to; k++, i += 4) {
     const word = words[k];
@@ -100,12 +156,19 @@ export function addWholeWords(out, words, before, shift, from, to) {
 
 /** Reads columns one after the other; planes.h says what their bytes mean. */
 export class Reader {
-  /** Each column is decoded into one of these first: loops that always see the same type of array are several times as fast. */
+  /**
+   * Each column is decoded into one of these first: loops that always see the same type of array are several times as
+   * fast.
+   */
   static scratch = new Float64Array(0);
   static kept = new Float64Array(0);
   static scratch32 = new Uint32Array(0); // of columns that are surely less than 2 ** 32
 
-  /** @param {Uint8Array<ArrayBuffer>} bytes @param {(number|number[])[]} forms the `widths` of the head @param {number} [at] where the first column is */
+  /**
+   * @param {Uint8Array<ArrayBuffer>} bytes
+   * @param {(number|number[])[]} forms the `widths` of the head
+   * @param {number} [at] where the first column is
+   */
   constructor(bytes, forms, at = 0) {
     this.bytes = bytes;
     this.forms = forms;
@@ -119,7 +182,12 @@ export class Reader {
     return typeof form === "number" ? form : form[0];
   }
 
-  /** Gives the rows that have more bytes than the planes of the next column, each followed by what the bytes add; goes on to the column after. @param {number} rows @returns {number[]} */
+  /**
+   * Gives the rows that have more bytes than the planes of the next column, each followed by what the bytes add; goes
+   * on to the column after.
+   * @param {number} rows
+   * @returns {number[]}
+   */
   more(rows) {
     const form = this.forms[this.column];
     const { bytes } = this;
@@ -140,7 +208,11 @@ export class Reader {
     return found;
   }
 
-  /** Decodes the next column; the result is valid until the next call. @param {number} rows @param {Uint8Array} [low] its low bits, if they are apart */
+  /**
+   * Decodes the next column; the result is valid until the next call.
+   * @param {number} rows
+   * @param {Uint8Array} [low] its low bits, if they are apart
+   */
   next(rows, low) {
     if (Reader.scratch.length < rows) Reader.scratch = new Float64Array(rows);
     const out = Reader.scratch.subarray(0, rows);
@@ -152,7 +224,11 @@ export class Reader {
     return out;
   }
 
-  /** Like `next`, but the result is valid until the next call of `keep`. New memory for each column would take longer. @param {number} rows @param {Uint8Array} [low] */
+  /**
+   * Like `next`, but the result is valid until the next call of `keep`. New memory for each column would take longer.
+   * @param {number} rows
+   * @param {Uint8Array} [low]
+   */
   keep(rows, low) {
     [Reader.scratch, Reader.kept] = [Reader.kept, Reader.scratch];
     const out = this.next(rows, low);
@@ -160,7 +236,11 @@ export class Reader {
     return out;
   }
 
-  /** Decodes the next column, of less than 2 ** 32, to whole numbers: these are faster. The result is valid until the next call. @param {number} rows */
+  /**
+   * Decodes the next column, of less than 2 ** 32, to whole numbers: these are faster. The result is valid until the
+   * next call.
+   * @param {number} rows
+   */
   whole(rows) {
     if (Reader.scratch32.length < rows) Reader.scratch32 = new Uint32Array(rows);
     const out = Reader.scratch32.subarray(0, rows);
@@ -186,8 +266,12 @@ export class Reader {
   /** Puts the next column into `out`. @param {Small} out */
   into(out) {
     const form = this.forms[this.column];
-    if (form === 1) out.set(this.narrow(out.length)); // bytes need no scratch
-    else out.set((typeof form === "number" ? form : form[0] + form[2]) > 4 ? this.next(out.length) : this.whole(out.length));
+    if (form === 1)
+      out.set(this.narrow(out.length)); // bytes need no scratch
+    else
+      out.set(
+        (typeof form === "number" ? form : form[0] + form[2]) > 4 ? this.next(out.length) : this.whole(out.length),
+      );
   }
 
   /** @param {number} rows */
@@ -211,7 +295,12 @@ export function unzigzag(zigzag) {
   return zigzag % 2 ? -(zigzag + 1) / 2 : zigzag / 2;
 }
 
-/** Gives for each key where its first row is in a column that is sorted by keys. @param {ArrayLike<number>} keys @param {number} rows @param {number} most all keys are less */
+/**
+ * Gives for each key where its first row is in a column that is sorted by keys.
+ * @param {ArrayLike<number>} keys
+ * @param {number} rows
+ * @param {number} most all keys are less
+ */
 export function firstOf(keys, rows, most) {
   const first = new Uint32Array(most + 1);
   for (let from = 0; from < rows; from += BLOCK) countKeys(first, keys, from, Math.min(rows, from + BLOCK));
@@ -238,9 +327,17 @@ export function small(most, length) {
   return new (smallType(most))(length);
 }
 
-/** Makes arrays that share one piece of memory, `room` if that is large enough. @param {Record<string, [any, number]>} wanted types and lengths @param {ArrayBuffer} [room] @returns {any} */
+/**
+ * Makes arrays that share one piece of memory, `room` if that is large enough.
+ * @param {Record<string, [any, number]>} wanted types and lengths
+ * @param {ArrayBuffer} [room]
+ * @returns {any}
+ */
 export function arraysIn(wanted, room) {
-  const bytes = Object.values(wanted).reduce((sum, [type, length]) => sum + Math.ceil((type.BYTES_PER_ELEMENT * length) / 8) * 8, 0);
+  const bytes = Object.values(wanted).reduce(
+    (sum, [type, length]) => sum + Math.ceil((type.BYTES_PER_ELEMENT * length) / 8) * 8,
+    0,
+  );
   const buffer = room && room.byteLength >= bytes ? room : new ArrayBuffer(bytes);
   /** @type {any} */
   const made = {};
@@ -252,7 +349,12 @@ export function arraysIn(wanted, room) {
   return made;
 }
 
-/** Turns a column, in which 0 is "unknown", into numbers of functions. @param {ArrayLike<number>} column @param {number} none @param {Small} out */
+/**
+ * Turns a column, in which 0 is "unknown", into numbers of functions.
+ * @param {ArrayLike<number>} column
+ * @param {number} none
+ * @param {Small} out
+ */
 export function namesIn(column, none, out) {
   for (let i = 0; i < out.length; i++) {
     const name = column[i];
@@ -261,26 +363,50 @@ export function namesIn(column, none, out) {
 }
 
 /**
- * What all tiles have in common. The largest value of a column says which type its array has; task -1: there are no tasks.
- * @typedef {{grain: number, none: number, line: number, task: number, size: number, charge: number, row: number}} Common
+ * What all tiles have in common. The largest value of a column says which type its array has; task -1: there are no
+ * tasks.
+ * @typedef {{grain: number, none: number, line: number, task: number, size: number, charge: number, row: number}}
+ *   Common
  */
 
-/** Gives a reader of a tile's columns, and the low bits of each column of times that has them apart. @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile @returns {[Reader, (Uint8Array|undefined)[]]} */
+/**
+ * Gives a reader of a tile's columns, and the low bits of each column of times that has them apart.
+ * @param {Uint8Array<ArrayBuffer>} bytes
+ * @param {any} tile
+ * @returns {[Reader, (Uint8Array|undefined)[]]}
+ */
 function readerOf(bytes, { rows, low, widths }) {
   let at = 0;
-  const found = low.map((/** @type {number} */ bits) => (bits ? bytes.subarray(at, (at += (rows + 1) >> 1)) : undefined));
+  const found = low.map((/** @type {number} */ bits) =>
+    bits ? bytes.subarray(at, (at += (rows + 1) >> 1)) : undefined,
+  );
   return [new Reader(bytes, widths, at), found];
 }
 
-/** Decodes a tile of calls. Kinds and flags that are 0 but for a few calls are lists of calls and values: `rareKinds`, `rareFlags`. @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, and `from` @param {Common} common @param {ArrayBuffer} [room] */
+/**
+ * Decodes a tile of calls. Kinds and flags that are 0 but for a few calls are lists of calls and values: `rareKinds`,
+ * `rareFlags`.
+ * @param {Uint8Array<ArrayBuffer>} bytes
+ * @param {any} tile what the head says of it, and `from`
+ * @param {Common} common
+ * @param {ArrayBuffer} [room]
+ */
 export function decodeCalls(bytes, tile, common, room) {
   const { rows, widths } = tile;
   const { none } = common;
   const isRare = (/** @type {number|number[]} */ form) => form === 0 || (typeof form !== "number" && form[0] === 0);
-  const made = arraysIn({
-    start: [Float64Array, rows], dur: [Float64Array, rows], func: [smallType(none), rows], line: [smallType(common.line), rows],
-    task: [smallType(common.task), common.task < 0 ? 0 : rows], kind: [Uint8Array, isRare(widths[3]) ? 0 : rows], flags: [Uint8Array, isRare(widths[4]) ? 0 : rows],
-  }, room);
+  const made = arraysIn(
+    {
+      start: [Float64Array, rows],
+      dur: [Float64Array, rows],
+      func: [smallType(none), rows],
+      line: [smallType(common.line), rows],
+      task: [smallType(common.task), common.task < 0 ? 0 : rows],
+      kind: [Uint8Array, isRare(widths[3]) ? 0 : rows],
+      flags: [Uint8Array, isRare(widths[4]) ? 0 : rows],
+    },
+    room,
+  );
   const [read, [lowGaps, lowLengths]] = readerOf(bytes, tile);
   const gaps = read.keep(rows, lowGaps);
   const lengths = read.next(rows, lowLengths);
@@ -300,18 +426,41 @@ export function unzigzagAll(column) {
   for (let i = 0; i < column.length; i++) column[i] = unzigzag(column[i]);
 }
 
-/** Sums up the times of calls. @param {Float64Array} gaps since the end of the call before @param {Float64Array} lengths both sorted by function @param {Uint32Array} whose the functions @param {Uint32Array} next where the next call of each function is in both @param {any} tile @param {number} grain @param {Float64Array} start @param {Float64Array} dur */
+/**
+ * Sums up the times of calls.
+ * @param {Float64Array} gaps since the end of the call before
+ * @param {Float64Array} lengths both sorted by function
+ * @param {Uint32Array} whose the functions
+ * @param {Uint32Array} next where the next call of each function is in both
+ * @param {any} tile
+ * @param {number} grain
+ * @param {Float64Array} start
+ * @param {Float64Array} dur
+ */
 export function timesOfCalls(gaps, lengths, whose, next, { rows, begins, starts, from }, grain, start, dur) {
   for (let part = 0, i = 0; part < begins.length; part++) {
     let time = starts[part]; // when the call begins
     const end = part + 1 < begins.length ? begins[part + 1] - from : rows;
     gaps[next[whose[i]]] = 0; // its start is known
-    for (; i < end; i += BLOCK) time = timesOfSome(gaps, lengths, whose, next, time, i, Math.min(end, i + BLOCK), grain, start, dur);
+    for (; i < end; i += BLOCK)
+      time = timesOfSome(gaps, lengths, whose, next, time, i, Math.min(end, i + BLOCK), grain, start, dur);
     i = end;
   }
 }
 
-/** Gives when the last call ends. @param {Float64Array} gaps @param {Float64Array} lengths @param {Uint32Array} whose @param {Uint32Array} next @param {number} time when the call before ended @param {number} from @param {number} to @param {number} grain @param {Float64Array} start @param {Float64Array} dur */
+/**
+ * Gives when the last call ends.
+ * @param {Float64Array} gaps
+ * @param {Float64Array} lengths
+ * @param {Uint32Array} whose
+ * @param {Uint32Array} next
+ * @param {number} time when the call before ended
+ * @param {number} from
+ * @param {number} to
+ * @param {number} grain
+ * @param {Float64Array} start
+ * @param {Float64Array} dur
+ */
 export function timesOfSome(gaps, lengths, whose, next, time, from, to, grain, start, dur) {
   for (let i = from; i < to; i++) {
     const place = next[whose[i]]++;
@@ -325,17 +474,27 @@ export function timesOfSome(gaps, lengths, whose, next, time, from, to, grain, s
 }
 
 /**
- * Decodes a tile of blocks. An event is twice the number of its block, plus 1 if the block is born. Its time is a distance
- * from the first event of its keyframe; `far` has all times of a keyframe in which a distance is FAR.
- * @param {Uint8Array<ArrayBuffer>} bytes @param {any} tile what the head says of it, and `first`: births before it @param {Common} common @param {ArrayBuffer} [room]
+ * Decodes a tile of blocks. An event is twice the number of its block, plus 1 if the block is born. Its time is a
+ * distance from the first event of its keyframe; `far` has all times of a keyframe in which a distance is FAR.
+ * @param {Uint8Array<ArrayBuffer>} bytes
+ * @param {any} tile what the head says of it, and `first`: births before it
+ * @param {Common} common
+ * @param {ArrayBuffer} [room]
  */
 export function decodeBlocks(bytes, tile, common, room) {
   const { rows, births } = tile;
   const { grain } = common;
-  const made = arraysIn({
-    base: [Float64Array, Math.ceil(rows / KEYFRAME)], time: [Uint32Array, rows], event: [Uint32Array, rows], size: [smallType(common.size), births],
-    row: [smallType(common.row), rows], charge: [smallType(common.charge), births],
-  }, room);
+  const made = arraysIn(
+    {
+      base: [Float64Array, Math.ceil(rows / KEYFRAME)],
+      time: [Uint32Array, rows],
+      event: [Uint32Array, rows],
+      size: [smallType(common.size), births],
+      row: [smallType(common.row), rows],
+      charge: [smallType(common.charge), births],
+    },
+    room,
+  );
   const [read, [low]] = readerOf(bytes, tile);
   made.far = sumUpTimes(read.next(rows, low), tile.start, grain, made.base, made.time);
   numberEvents(read.bits(rows), read.whole(rows - births), tile.first, made.event);
@@ -345,7 +504,14 @@ export function decodeBlocks(bytes, tile, common, room) {
   return made;
 }
 
-/** Sums up the steps of time. Gives the keyframes that are too long, with their times. @param {Float64Array} steps @param {number} start the time of the first event @param {number} grain @param {Float64Array} base @param {Uint32Array} time */
+/**
+ * Sums up the steps of time. Gives the keyframes that are too long, with their times.
+ * @param {Float64Array} steps
+ * @param {number} start the time of the first event
+ * @param {number} grain
+ * @param {Float64Array} base
+ * @param {Uint32Array} time
+ */
 export function sumUpTimes(steps, start, grain, base, time) {
   const far = /** @type {[number, Float64Array][]} */ ([]);
   const rows = time.length;
@@ -368,21 +534,44 @@ export function sumUpTimes(steps, start, grain, base, time) {
   return far;
 }
 
-/** Gives the length of a keyframe. @param {Float64Array} steps @param {number} from @param {number} to @param {number} grain @param {Uint32Array} time */
+/**
+ * Gives the length of a keyframe.
+ * @param {Float64Array} steps
+ * @param {number} from
+ * @param {number} to
+ * @param {number} grain
+ * @param {Uint32Array} time
+ */
 export function sumUpFrame(steps, from, to, grain, time) {
   let sum = 0;
   for (let i = from; i < to; i++) time[i] = (sum += steps[i]) * grain;
   return sum;
 }
 
-/** Gives each event the number of its block. Which event is a birth cannot be foreseen, so branches on it would take longer than all else here. @param {Uint8Array} born bits @param {Uint32Array} back of each death: how many births ago the block was born @param {number} first births before @param {Uint32Array} event */
+/**
+ * Gives each event the number of its block. Which event is a birth cannot be foreseen, so branches on it would take
+ * longer than all else here.
+ * @param {Uint8Array} born bits
+ * @param {Uint32Array} back of each death: how many births ago the block was born
+ * @param {number} first births before
+ * @param {Uint32Array} event
+ */
 export function numberEvents(born, back, first, event) {
   for (let from = 0, births = first; from < event.length; from += BLOCK) {
     births = numberSome(born, back, births, from - (births - first), from, Math.min(event.length, from + BLOCK), event);
   }
 }
 
-/** Gives the births before `to`. @param {Uint8Array} born @param {Uint32Array} back @param {number} births before @param {number} deaths before @param {number} from @param {number} to @param {Uint32Array} event */
+/**
+ * Gives the births before `to`.
+ * @param {Uint8Array} born
+ * @param {Uint32Array} back
+ * @param {number} births before
+ * @param {number} deaths before
+ * @param {number} from
+ * @param {number} to
+ * @param {Uint32Array} event
+ */
 export function numberSome(born, back, births, deaths, from, to, event) {
   const last = back.length - 1;
   for (let i = from; i < to; i++) {
@@ -396,10 +585,18 @@ export function numberSome(born, back, births, deaths, from, to, event) {
 
 /** @param {Uint8Array|Uint32Array} changes zigzag numbers: the difference to the row before @param {Small} rows */
 export function sumUpRows(changes, rows) {
-  for (let from = 0, now = 0; from < rows.length; from += BLOCK) now = sumUpSome(changes, now, from, Math.min(rows.length, from + BLOCK), rows);
+  for (let from = 0, now = 0; from < rows.length; from += BLOCK)
+    now = sumUpSome(changes, now, from, Math.min(rows.length, from + BLOCK), rows);
 }
 
-/** Gives the row before `to`. @param {Uint8Array|Uint32Array} changes @param {number} now the row before @param {number} from @param {number} to @param {Small} rows */
+/**
+ * Gives the row before `to`.
+ * @param {Uint8Array|Uint32Array} changes
+ * @param {number} now the row before
+ * @param {number} from
+ * @param {number} to
+ * @param {Small} rows
+ */
 export function sumUpSome(changes, now, from, to, rows) {
   for (let i = from; i < to; i++) {
     const change = changes[i];
@@ -411,7 +608,10 @@ export function sumUpSome(changes, now, from, to, rows) {
 
 // ---- Workers -------------------------------------------------------------------------------------
 
-/** The code of a worker: the first message has what all tiles have in common, each other one a tile. The functions of `WORK` are sent along with it. */
+/**
+ * The code of a worker: the first message has what all tiles have in common, each other one a tile. The functions of
+ * `WORK` are sent along with it.
+ */
 function serve() {
   /** @type {any} */
   let common = null;
@@ -438,13 +638,51 @@ function serve() {
 }
 
 /** What a worker needs besides. */
-const WORK = [bytesOf, joinBits, gunzip, joinFloats, joinLow, splitLow, wordsIn, addFloats, addWords, joinWhole, addWhole, addWholeWords, Reader, unzigzag, unzigzagAll, readerOf, firstOf, countKeys, smallType, arraysIn, namesIn, decodeCalls, timesOfCalls, timesOfSome, decodeBlocks, sumUpTimes, sumUpFrame, numberEvents, numberSome, sumUpRows, sumUpSome];
+const WORK = [
+  bytesOf,
+  joinBits,
+  gunzip,
+  joinFloats,
+  joinLow,
+  splitLow,
+  wordsIn,
+  addFloats,
+  addWords,
+  joinWhole,
+  addWhole,
+  addWholeWords,
+  Reader,
+  unzigzag,
+  unzigzagAll,
+  readerOf,
+  firstOf,
+  countKeys,
+  smallType,
+  arraysIn,
+  namesIn,
+  decodeCalls,
+  timesOfCalls,
+  timesOfSome,
+  decodeBlocks,
+  sumUpTimes,
+  sumUpFrame,
+  numberEvents,
+  numberSome,
+  sumUpRows,
+  sumUpSome,
+];
 
-/** A worker answers in the order in which it was asked. @typedef {{worker: Worker, asked: {id: string, text: string, tile: any, done: (made: any) => void}[]}} Helper */
+/**
+ * A worker answers in the order in which it was asked.
+ * @typedef {{worker: Worker, asked: {id: string, text: string, tile: any, done: (made: any) => void}[]}} Helper
+ */
 
 /** The tiles of the page: workers decode them, if the browser allows workers. */
 export class Tiles {
-  /** @param {Common} common @param {(id: string) => any} tileOf gives what `decodeCalls` and `decodeBlocks` need to know of a tile */
+  /**
+   * @param {Common} common
+   * @param {(id: string) => any} tileOf gives what `decodeCalls` and `decodeBlocks` need to know of a tile
+   */
   constructor(common, tileOf) {
     this.common = common;
     this.tileOf = tileOf;
@@ -456,12 +694,24 @@ export class Tiles {
     this.rooms = [];
   }
 
-  /** Starts the workers. If the browser allows none, gives an empty list, and the page decodes all tiles itself. @returns {Helper[]} */
+  /**
+   * Starts the workers. If the browser allows none, gives an empty list, and the page decodes all tiles itself.
+   * @returns {Helper[]}
+   */
   start() {
-    const parts = [`const FIRST = ${FIRST}; const LOW = ${LOW}; const LOW_BITS = ${LOW_BITS}; const BLOCK = ${BLOCK}; const KEYFRAME = ${KEYFRAME}; const FAR = ${FAR};`, ...WORK, `(${serve})();`];
+    const parts = [
+      `const FIRST = ${FIRST}; const LOW = ${LOW}; const LOW_BITS = ${LOW_BITS}; const BLOCK = ${BLOCK}; const KEYFRAME = ${KEYFRAME}; const FAR = ${FAR};`,
+      ...WORK,
+      `(${serve})();`,
+    ];
     const made = /** @type {Helper[]} */ ([]);
     try {
-      const url = URL.createObjectURL(new Blob(parts.map((part) => `${part}\n`), { type: "text/javascript" }));
+      const url = URL.createObjectURL(
+        new Blob(
+          parts.map((part) => `${part}\n`),
+          { type: "text/javascript" },
+        ),
+      );
       for (let n = 0; n < HELPERS; n++) {
         const helper = { worker: new Worker(url), asked: /** @type {Helper["asked"]} */ ([]) };
         helper.worker.onmessage = ({ data }) => {
@@ -499,13 +749,16 @@ export class Tiles {
     this.helpers ??= this.start();
     if (!this.helpers.length) return;
     const helper = this.helpers.reduce((a, b) => (b.asked.length < a.asked.length ? b : a));
-    this.prepared.set(id, new Promise((done) => {
-      const text = take(id);
-      const tile = this.tileOf(id);
-      const room = this.rooms.pop();
-      helper.asked.push({ id, text, tile, done });
-      helper.worker.postMessage({ text, tile, isCalls: id[0] === "c", room }, room ? [room] : []);
-    }));
+    this.prepared.set(
+      id,
+      new Promise((done) => {
+        const text = take(id);
+        const tile = this.tileOf(id);
+        const room = this.rooms.pop();
+        helper.asked.push({ id, text, tile, done });
+        helper.worker.postMessage({ text, tile, isCalls: id[0] === "c", room }, room ? [room] : []);
+      }),
+    );
   }
 
   /** Gives a tile's arrays, which are valid until they are given back, and removes its element. @param {string} id */

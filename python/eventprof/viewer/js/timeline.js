@@ -19,15 +19,24 @@ export class Timeline {
     this.raster = new Raster(canvas);
     this.layout = layOut(data);
     this.numbers = new Int32Array(0);
-    /** The rows that are drawn: the row, where its numbers begin, its top and bottom in CSS pixels. @type {{row: number, at: number, y: number, end: number}[]} */
+    /**
+     * The rows that are drawn: the row, where its numbers begin, its top and bottom in CSS pixels.
+     * @type {{row: number, at: number, y: number, end: number}[]}
+     */
     this.drawn = [];
     this.names = data.head.functions.name.map((/** @type {string|null} */ name) => clean(name || "(no name)"));
     this.names.push("(unknown)");
     /** @type {Uint8Array|null} */
     this.hits = null;
-    /** The lane of the lock, if it is drawn, with the tenure under each pixel. @type {{y: number, end: number, numbers: Int32Array}|null} */
+    /**
+     * The lane of the lock, if it is drawn, with the tenure under each pixel.
+     * @type {{y: number, end: number, numbers: Int32Array}|null}
+     */
     this.lock = null;
-    /** The lanes of tasks that are drawn, with the step under each pixel. @type {{y: number, end: number, numbers: Int32Array}[]} */
+    /**
+     * The lanes of tasks that are drawn, with the step under each pixel.
+     * @type {{y: number, end: number, numbers: Int32Array}[]}
+     */
     this.tasks = [];
     /** The columns that are hatched, by thread; for tests. @type {Map<number, Uint8Array>} */
     this.hatched = new Map();
@@ -93,9 +102,19 @@ export class Timeline {
           this.numbers = more;
         }
         const line = Math.max(0, y0);
-        paintRow(data, data.rows[row], state.v0, state.v1, width, pixels, line * width, this.numbers, at,
+        paintRow(
+          data,
+          data.rows[row],
+          state.v0,
+          state.v1,
+          width,
+          pixels,
+          line * width,
+          this.numbers,
+          at,
           { colours: look.calls, back, wanted, hits: this.hits },
-          lane.folded ? () => {} : (call, x0, x1) => labels.push([call, x0, x1, y + top]));
+          lane.folded ? () => {} : (call, x0, x1) => labels.push([call, x0, x1, y + top]),
+        );
         copyDown(pixels, width, line, Math.min(height, y1) - line);
         this.drawn.push({ row, at, y: y0 / scale, end: y1 / scale });
         at += width;
@@ -109,7 +128,11 @@ export class Timeline {
     for (const [thread, x0, x1, y] of holders) {
       if (!this.showsText(y + ROW / 2)) continue;
       context.fillStyle = look.text;
-      context.fillText(fit(context, clean(data.head.threads[thread].name), (x1 - x0) / scale - 8), GUTTER + x0 / scale + 4, y + ROW / 2);
+      context.fillText(
+        fit(context, clean(data.head.threads[thread].name), (x1 - x0) / scale - 8),
+        GUTTER + x0 / scale + 4,
+        y + ROW / 2,
+      );
     }
     for (const lane of visible) {
       if (lane.kind === "marks") this.drawMarks(lane, top, look);
@@ -123,7 +146,12 @@ export class Timeline {
     this.drawCursor(high, look);
   }
 
-  /** Draws the tenures of the interpreter's lock; each thread has a colour. @param {number} y CSS pixels @param {import("./colour.js").Palette} look @param {[number, number, number, number][]} labels */
+  /**
+   * Draws the tenures of the interpreter's lock; each thread has a colour.
+   * @param {number} y CSS pixels
+   * @param {import("./colour.js").Palette} look
+   * @param {[number, number, number, number][]} labels
+   */
   drawLock(y, look, labels) {
     const { width, height, scale, pixels } = this.raster;
     const y0 = Math.round(y * scale);
@@ -132,13 +160,31 @@ export class Timeline {
     const { waiting } = this.data;
     const numbers = new Int32Array(width);
     const colours = Uint32Array.from(this.data.head.threads, (_, n) => look.bands[n % (look.bands.length - 1)]);
-    paintSlices(waiting, 0, waiting.count, state.v0, state.v1, width, pixels, y0 * width, numbers, 0,
-      { colours, back: look.back, wanted: null, hits: null }, (tenure, x0, x1) => labels.push([waiting.func[tenure], x0, x1, y]));
+    paintSlices(
+      waiting,
+      0,
+      waiting.count,
+      state.v0,
+      state.v1,
+      width,
+      pixels,
+      y0 * width,
+      numbers,
+      0,
+      { colours, back: look.back, wanted: null, hits: null },
+      (tenure, x0, x1) => labels.push([waiting.func[tenure], x0, x1, y]),
+    );
     copyDown(pixels, width, y0, y1 - y0);
     this.lock = { y: y0 / scale, end: y1 / scale, numbers };
   }
 
-  /** Draws the steps of a task: the calls that the event loop made for it. @param {import("./lanes.js").Lane} lane @param {number} y CSS pixels @param {import("./colour.js").Palette} look @param {[number, number, number, number][]} labels */
+  /**
+   * Draws the steps of a task: the calls that the event loop made for it.
+   * @param {import("./lanes.js").Lane} lane
+   * @param {number} y CSS pixels
+   * @param {import("./colour.js").Palette} look
+   * @param {[number, number, number, number][]} labels
+   */
   drawSteps(lane, y, look, labels) {
     const { width, height, scale, pixels } = this.raster;
     const y0 = Math.max(0, Math.round(y * scale));
@@ -146,16 +192,33 @@ export class Timeline {
     if (y1 <= y0) return;
     const { data } = this;
     const numbers = new Int32Array(width);
-    paintSlices(data.steps, ...lane.steps, state.v0, state.v1, width, pixels, y0 * width, numbers, 0,
-      { colours: look.calls, back: look.back, wanted: null, hits: this.hits }, (step, x0, x1) => {
+    paintSlices(
+      data.steps,
+      ...lane.steps,
+      state.v0,
+      state.v1,
+      width,
+      pixels,
+      y0 * width,
+      numbers,
+      0,
+      { colours: look.calls, back: look.back, wanted: null, hits: this.hits },
+      (step, x0, x1) => {
         const call = data.steps.call[step];
         if (data.has(call)) labels.push([call, x0, x1, y]);
-      });
+      },
+    );
     copyDown(pixels, width, y0, y1 - y0);
     this.tasks.push({ y: y0 / scale, end: y1 / scale, numbers });
   }
 
-  /** Hatches the time in which another thread had the interpreter's lock, except where the innermost call waits for something else. @param {number} thread @param {{row: number, at: number, y: number, end: number}[]} rows @param {import("./colour.js").Palette} look */
+  /**
+   * Hatches the time in which another thread had the interpreter's lock, except where the innermost call waits for
+   * something else.
+   * @param {number} thread
+   * @param {{row: number, at: number, y: number, end: number}[]} rows
+   * @param {import("./colour.js").Palette} look
+   */
   hatchWaiting(thread, rows, look) {
     const { waiting, func } = this.data;
     if (!waiting.shared || !rows.length) return;
@@ -168,7 +231,17 @@ export class Timeline {
       for (const { at } of rows) if (this.numbers[at + x] >= 0) inner = this.numbers[at + x];
       if (inner >= 0 && waiting.blocking[func[inner]]) marks[x] = 0;
     }
-    hatch(this.raster, rows.map(({ at, y, end }) => ({ at, from: Math.max(0, Math.round(y * scale)), to: Math.min(this.raster.height, Math.round(end * scale)) })), this.numbers, marks, look.back);
+    hatch(
+      this.raster,
+      rows.map(({ at, y, end }) => ({
+        at,
+        from: Math.max(0, Math.round(y * scale)),
+        to: Math.min(this.raster.height, Math.round(end * scale)),
+      })),
+      this.numbers,
+      marks,
+      look.back,
+    );
     this.hatched.set(thread, marks);
   }
 
@@ -179,7 +252,10 @@ export class Timeline {
     return this.lock.numbers[column];
   }
 
-  /** Gives the whole names of the lanes whose names are cut, or out of sight, at a point of the gutter. @param {number} y */
+  /**
+   * Gives the whole names of the lanes whose names are cut, or out of sight, at a point of the gutter.
+   * @param {number} y
+   */
   gutterWords(y) {
     const { above, below } = this.outOfSight(this.raster.high);
     if (above.length && y < RULER) return above.map((lane) => clean(lane.name));
@@ -306,7 +382,10 @@ export class Timeline {
     context.beginPath();
     let open = false;
     for (const [time, value] of lane.series) {
-      if (value === null) { open = false; continue; }
+      if (value === null) {
+        open = false;
+        continue;
+      }
       const x = Math.max(GUTTER - 20, Math.min(this.xOf(time), this.raster.wide + 20));
       if (!open) context.moveTo(x, y(value));
       else {
@@ -322,11 +401,17 @@ export class Timeline {
     context.stroke();
     context.fillStyle = look.soft;
     const middle = lane.y + top + 7;
-    if (this.showsText(middle)) context.fillText(`${least.toLocaleString("en")} to ${most.toLocaleString("en")}`, GUTTER + 4, middle);
+    if (this.showsText(middle))
+      context.fillText(`${least.toLocaleString("en")} to ${most.toLocaleString("en")}`, GUTTER + 4, middle);
     context.restore();
   }
 
-  /** Hatches the time in which events of a thread were lost. @param {import("./lanes.js").Lane} lane @param {number} top @param {import("./colour.js").Palette} look */
+  /**
+   * Hatches the time in which events of a thread were lost.
+   * @param {import("./lanes.js").Lane} lane
+   * @param {number} top
+   * @param {import("./colour.js").Palette} look
+   */
   drawGaps(lane, top, look) {
     const { head } = this.data;
     const thread = head.threads[lane.thread];
@@ -375,7 +460,10 @@ export class Timeline {
         context.fillRect(x1 - 1, RULER, 1, high);
       }
     }
-    for (const [call, colour, thick] of /** @type {[number, string, number][]} */ ([[this.hover, look.strong, 1], [state.call, look.strong, 2]])) {
+    for (const [call, colour, thick] of /** @type {[number, string, number][]} */ ([
+      [this.hover, look.strong, 1],
+      [state.call, look.strong, 2],
+    ])) {
       const place = call < 0 ? null : this.placeOf(call);
       if (!place) continue;
       const x0 = Math.max(GUTTER - 2, place.x0);
@@ -407,7 +495,12 @@ export class Timeline {
     drawFlag(context, x, showTick(this.cursor, (state.v1 - state.v0) / 1000), this.raster.wide, look);
   }
 
-  /** @param {import("./lanes.js").Lane[]} lanes @param {number} top @param {number} high @param {import("./colour.js").Palette} look */
+  /**
+   * @param {import("./lanes.js").Lane[]} lanes
+   * @param {number} top
+   * @param {number} high
+   * @param {import("./colour.js").Palette} look
+   */
   drawGutter(lanes, top, high, look) {
     const { context } = this.raster;
     context.fillStyle = cssOf(look.back);
@@ -420,7 +513,8 @@ export class Timeline {
       const sign = lane.kind === "thread" ? (lane.folded ? "\u25b8 " : "\u25be ") : "";
       context.fillText(fit(context, sign + clean(lane.name), GUTTER - 16), 6, middle);
       context.fillStyle = cssOf(look.line);
-      if (lane.y + top + lane.height + 3 > RULER) context.fillRect(0, lane.y + top + lane.height + 3, this.raster.wide, 1);
+      if (lane.y + top + lane.height + 3 > RULER)
+        context.fillRect(0, lane.y + top + lane.height + 3, this.raster.wide, 1);
     }
   }
 
@@ -434,11 +528,18 @@ export class Timeline {
     };
   }
 
-  /** Says which lanes are above and below. @param {number} high CSS pixels @param {import("./colour.js").Palette} look */
+  /**
+   * Says which lanes are above and below.
+   * @param {number} high CSS pixels
+   * @param {import("./colour.js").Palette} look
+   */
   drawMore(high, look) {
     const { context } = this.raster;
     const { above, below } = this.outOfSight(high);
-    for (const [lanes, sign, y] of /** @type {[import("./lanes.js").Lane[], string, number][]} */ ([[above, "\u2191", 0], [below, "\u2193", high - RULER]])) {
+    for (const [lanes, sign, y] of /** @type {[import("./lanes.js").Lane[], string, number][]} */ ([
+      [above, "\u2191", 0],
+      [below, "\u2193", high - RULER],
+    ])) {
       if (!lanes.length) continue;
       context.fillStyle = cssOf(look.line);
       context.fillRect(0, y, GUTTER - 1, RULER);
@@ -462,7 +563,12 @@ export class Timeline {
       for (const each of lane.rows) {
         if (each.row === row && !lane.folded) {
           const x0 = this.xOf(this.data.start[call]);
-          return { x0, x1: Math.max(x0 + 2, this.xOf(this.data.start[call] + this.data.dur[call])), y: each.y + RULER - state.scroll, lane };
+          return {
+            x0,
+            x1: Math.max(x0 + 2, this.xOf(this.data.start[call] + this.data.dur[call])),
+            y: each.y + RULER - state.scroll,
+            lane,
+          };
         }
       }
     }
@@ -489,7 +595,12 @@ export class Timeline {
     return this.layout.lanes.find((lane) => at >= lane.y && at < lane.y + lane.height);
   }
 
-  /** Gives the first call after a time, or the last before it, of the functions that the search found. @param {Uint8Array} hits @param {number} time @param {boolean} forward */
+  /**
+   * Gives the first call after a time, or the last before it, of the functions that the search found.
+   * @param {Uint8Array} hits
+   * @param {number} time
+   * @param {boolean} forward
+   */
   nextHit(hits, time, forward) {
     const { start, func, rows } = this.data;
     let best = -1;
@@ -514,7 +625,13 @@ export class Timeline {
   }
 }
 
-/** @param {CanvasRenderingContext2D} context @param {number} x @param {string} text @param {number} wide @param {import("./colour.js").Palette} look */
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {number} x
+ * @param {string} text
+ * @param {number} wide
+ * @param {import("./colour.js").Palette} look
+ */
 export function drawFlag(context, x, text, wide, look) {
   const room = context.measureText(text).width + 8;
   const left = Math.max(GUTTER, Math.min(x - room / 2, wide - room));
@@ -524,7 +641,13 @@ export function drawFlag(context, x, text, wide, look) {
   context.fillText(text, left + 4, RULER / 2);
 }
 
-/** @param {CanvasRenderingContext2D} context @param {number} from @param {number} wide @param {number} y @param {import("./colour.js").Palette} look */
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {number} from
+ * @param {number} wide
+ * @param {number} y
+ * @param {import("./colour.js").Palette} look
+ */
 export function drawRuler(context, from, wide, y, look) {
   context.fillStyle = cssOf(look.back);
   context.fillRect(0, y, wide, RULER - 1);

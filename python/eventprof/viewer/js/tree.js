@@ -42,7 +42,10 @@ export class Tree {
     return node;
   }
 
-  /** Gives the value of each node together with all nodes below it. @param {Float64Array} self the values of each node alone */
+  /**
+   * Gives the value of each node together with all nodes below it.
+   * @param {Float64Array} self the values of each node alone
+   */
   totals(self) {
     const total = self.slice(0, this.count);
     for (let n = this.count - 1; n > 0; n--) total[this.parent[n]] += total[n];
@@ -72,13 +75,23 @@ export class Context {
     }
   }
 
-  /** Gives the node of the call that allocated a block; without a call, the node of the block's function. @param {number} block @param {number} birth the event */
+  /**
+   * Gives the node of the call that allocated a block; without a call, the node of the block's function.
+   * @param {number} block
+   * @param {number} birth the event
+   */
   nodeOfBlock(block, birth) {
     const call = this.data.callOfEvent(birth);
     return call >= 0 ? this.node[call] : this.tree.child(0, this.data.functionOf(block));
   }
 
-  /** Gives the values of each node alone. @param {string} unit @param {number} t0 @param {number} t1 @param {number|null} instant */
+  /**
+   * Gives the values of each node alone.
+   * @param {string} unit
+   * @param {number} t0
+   * @param {number} t1
+   * @param {number|null} instant
+   */
   values(unit, t0, t1, instant) {
     const { data, tree, node } = this;
     let self = new Float64Array(tree.count);
@@ -133,14 +146,19 @@ export class Context {
 
 const INVERTED_DEPTH = 100;
 
-/** Turns a tree around: the functions with values of their own are below the root, and their callers below them. @param {Tree} tree @param {Float64Array} self */
+/**
+ * Turns a tree around: the functions with values of their own are below the root, and their callers below them.
+ * @param {Tree} tree
+ * @param {Float64Array} self
+ */
 export function invert(tree, self) {
   const made = new Tree();
   let values = new Float64Array(1024);
   for (let n = 1; n < tree.count; n++) {
     if (self[n] <= 0) continue;
     let at = 0;
-    for (let up = n, depth = 0; up > 0 && depth < INVERTED_DEPTH; up = tree.parent[up], depth++) at = made.child(at, tree.func[up]);
+    for (let up = n, depth = 0; up > 0 && depth < INVERTED_DEPTH; up = tree.parent[up], depth++)
+      at = made.child(at, tree.func[up]);
     if (at >= values.length) {
       const more = new Float64Array(at * 2);
       more.set(values);

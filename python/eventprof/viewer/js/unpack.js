@@ -3,7 +3,12 @@
 export const FIRST = 0x4000; // the least character of the text of a large page
 export const LOW = 15; // the bits in a character of it
 
-/** Gives the bytes that a text stands for: base64, or 15 bits in a character, as `wide` in planes.py makes it. @param {string} text @param {ArrayBuffer} [room] used if it is large enough @returns {Uint8Array<ArrayBuffer>} */
+/**
+ * Gives the bytes that a text stands for: base64, or 15 bits in a character, as `wide` in planes.py makes it.
+ * @param {string} text
+ * @param {ArrayBuffer} [room] used if it is large enough
+ * @returns {Uint8Array<ArrayBuffer>}
+ */
 export function bytesOf(text, room) {
   const spare = text.charCodeAt(0) - FIRST;
   if (!(spare >= 0)) {
@@ -11,20 +16,34 @@ export function bytesOf(text, room) {
     return base64 ? base64(text) : Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   }
   const high = (text.length - 1) / (LOW + 1);
-  const words = new Uint16Array(room && room.byteLength >= 2 * high * LOW ? room : new ArrayBuffer(2 * high * LOW), 0, high * LOW);
+  const words = new Uint16Array(
+    room && room.byteLength >= 2 * high * LOW ? room : new ArrayBuffer(2 * high * LOW),
+    0,
+    high * LOW,
+  );
   for (let i = 0; i < high; i++) joinBits(text, words, i, high);
   return new Uint8Array(words.buffer, 0, words.byteLength - spare);
 }
 
-/** Puts the words together whose high bits a character has. @param {string} text @param {Uint16Array} words @param {number} i the character @param {number} high how many such there are */
+/**
+ * Puts the words together whose high bits a character has.
+ * @param {string} text
+ * @param {Uint16Array} words
+ * @param {number} i the character
+ * @param {number} high how many such there are
+ */
 export function joinBits(text, words, i, high) {
   const bits = text.charCodeAt(1 + LOW * high + i) - FIRST;
-  for (let bit = 0, at = i; bit < LOW; bit++, at += high) words[at] = (text.charCodeAt(1 + at) - FIRST) | (((bits >> bit) & 1) << LOW);
+  for (let bit = 0, at = i; bit < LOW; bit++, at += high)
+    words[at] = (text.charCodeAt(1 + at) - FIRST) | (((bits >> bit) & 1) << LOW);
 }
 
 /**
- * Unpacks gzip into `room` if that is large enough, which saves new memory. The last four bytes of gzip are the size of what was packed.
- * @param {Uint8Array<ArrayBuffer>} packed @param {ArrayBuffer} [room] @returns {Promise<Uint8Array<ArrayBuffer>>}
+ * Unpacks gzip into `room` if that is large enough, which saves new memory. The last four bytes of gzip are the size of
+ * what was packed.
+ * @param {Uint8Array<ArrayBuffer>} packed
+ * @param {ArrayBuffer} [room]
+ * @returns {Promise<Uint8Array<ArrayBuffer>>}
  */
 export async function gunzip(packed, room) {
   const size = new DataView(packed.buffer, packed.byteOffset).getUint32(packed.length - 4, true);
@@ -50,7 +69,11 @@ export function take(id) {
   return text;
 }
 
-/** Gives the bytes of a section, and removes its element. @param {string} id @returns {Promise<Uint8Array<ArrayBuffer>>} */
+/**
+ * Gives the bytes of a section, and removes its element.
+ * @param {string} id
+ * @returns {Promise<Uint8Array<ArrayBuffer>>}
+ */
 export async function unpack(id) {
   return gunzip(bytesOf(take(id)));
 }

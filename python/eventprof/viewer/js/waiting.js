@@ -6,7 +6,11 @@ import { Pyramid, lowerBound, upperBound } from "./lod.js";
 
 /** Tenures of the lock, in order of time: none overlaps another. */
 export class Waiting {
-  /** @param {number} threads how many @param {number[]} blocking functions that wait for something else than the lock @param {number} functions how many */
+  /**
+   * @param {number} threads how many
+   * @param {number[]} blocking functions that wait for something else than the lock
+   * @param {number} functions how many
+   */
   constructor(threads, blocking, functions) {
     this.threads = threads;
     /** Of each function: 1 if it waits for something else than the lock. */
@@ -26,7 +30,9 @@ export class Waiting {
   }
 
   /**
-   * @param {Float64Array} steps from start to start @param {Float64Array} lengths @param {Float64Array} threads
+   * @param {Float64Array} steps from start to start
+   * @param {Float64Array} lengths
+   * @param {Float64Array} threads
    * @param {number} grain nanoseconds of a unit
    */
   fill(steps, lengths, threads, grain) {
@@ -38,7 +44,10 @@ export class Waiting {
     const counts = new Uint32Array(this.threads + 1);
     for (let i = 0; i < n; i++) counts[this.func[i]]++;
     this.all = { end: new Float64Array(n), sum: new Float64Array(n) };
-    this.each = Array.from({ length: this.threads }, (_, thread) => ({ end: new Float64Array(counts[thread]), sum: new Float64Array(counts[thread]) }));
+    this.each = Array.from({ length: this.threads }, (_, thread) => ({
+      end: new Float64Array(counts[thread]),
+      sum: new Float64Array(counts[thread]),
+    }));
     const at = new Uint32Array(this.threads + 1);
     let last = 0;
     let total = 0;
@@ -63,7 +72,12 @@ export class Waiting {
     return heldBefore(this.all, time) - heldBefore(this.each[thread], time);
   }
 
-  /** Gives how long all other threads had the lock between two times. @param {number} thread @param {number} t0 @param {number} t1 */
+  /**
+   * Gives how long all other threads had the lock between two times.
+   * @param {number} thread
+   * @param {number} t0
+   * @param {number} t1
+   */
   between(thread, t0, t1) {
     return this.shared ? this.before(thread, t1) - this.before(thread, t0) : 0;
   }
@@ -76,7 +90,10 @@ export class Waiting {
 
   /**
    * Marks the columns in which a thread waited at least half of the time.
-   * @param {number} thread @param {number} v0 @param {number} each ns of a column @param {Uint8Array} marks
+   * @param {number} thread
+   * @param {number} v0
+   * @param {number} each ns of a column
+   * @param {Uint8Array} marks
    */
   mark(thread, v0, each, marks) {
     let before = this.before(thread, v0);
