@@ -50,6 +50,7 @@ free_file(ep_file *file)
     pthread_mutex_destroy(&file->lock);
     free(file->path);
     free(file->child_path);
+    free(file->temporary);
     free(file);
 }
 
@@ -60,6 +61,12 @@ copy_string(const char *text)
     return copy != NULL ? strcpy(copy, text) : NULL;
 }
 
+static const char *
+name_now(const ep_file *file)
+{
+    return file->temporary != NULL ? file->temporary : file->path;
+}
+
 /* A new file of that name, which only its owner may read: it has paths and arguments. Fails: -1, errno. */
 static int
 open_new(const char *path)
@@ -67,7 +74,7 @@ open_new(const char *path)
     return open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 }
 
-/* The name of a new file until it replaces the one at `path`, which stays if the new one cannot be made.
+/* The name of a new file until it replaces the one at `path`, which stays if the recording cannot begin.
  * An existing file is never truncated, because another process may have mapped it. Returns: new (free); or
  * NULL, without memory or if there is nothing at `path` that can be replaced: then *replaces is false. */
 static char *
@@ -203,10 +210,10 @@ fill_kind_table(ep_file_kind table[EP_KIND_COUNT])
     }
 }
 
-/* Opens the file that file->path names, or that it will replace: then *temporary is its name until it is
- * made, new (free). Returns: EP_OK, with file->descriptor (-1: errno says why), or EP_NOMEM. */
+/* Opens the file that file->path names, or that it will replace: then it has file->temporary. Returns: EP_OK,
+ * with file->descriptor (-1: errno says why), or EP_NOMEM. */
 static ep_status
-open_as_asked(ep_file *file, const ep_file_options *options, char **temporary)
+open_as_asked(ep_file *file, const ep_file_options *options)
 {
     if (has_directive(options->path, 'u')) {
         return open_unused(file, options->path, true);
@@ -222,23 +229,22 @@ open_as_asked(ep_file *file, const ep_file_options *options, char **temporary)
     }
     bool replaces = false;
     if (options->replace) {
-        *temporary = temporary_name(file->path, &replaces);
-        if (replaces && *temporary == NULL) {
+        file->temporary = temporary_name(file->path, &replaces);
+        if (replaces && file->temporary == NULL) {
             return EP_NOMEM;
         }
     }
-    file->descriptor = open_new(replaces ? *temporary : file->path);
+    file->descriptor = open_new(name_now(file));
     return EP_OK;
 }
 
 /* Removes a file that cannot be made. */
 static ep_status
-fail_new(ep_file *file, char *temporary, int os_error, ep_error *error)
+fail_new(ep_file *file, int os_error, ep_error *error)
 {
     if (file->descriptor >= 0) {
-        (void)unlink(temporary != NULL ? temporary : file->path);
+        ep_file_remove(file);
     }
-    free(temporary);
     free_file(file);
     return os_error == 0 ? EP_NOMEM : ep_fail_os(error, os_error);
 }
@@ -270,18 +276,17 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
         free_file(file);
         return EP_NOMEM;
     }
-    char *temporary = NULL;
-    if (open_as_asked(file, options, &temporary) != EP_OK) {
-        return fail_new(file, temporary, 0, error);
+    if (open_as_asked(file, options) != EP_OK) {
+        return fail_new(file, 0, error);
     }
     if (file->descriptor < 0) {
-        return fail_new(file, temporary, errno, error);
+        return fail_new(file, errno, error);
     }
-    file->alive = lock_alive(temporary != NULL ? temporary : file->path, file->descriptor);
+    file->alive = lock_alive(name_now(file), file->descriptor);
     errno = 0;
     file->header = ep_file_extend_locked(file, file->head_bytes);
     if (file->header == NULL) {
-        return fail_new(file, temporary, errno, error);
+        return fail_new(file, errno, error);
     }
     file->guard = ep_guard_begin(file->header);
     ep_file_header *header = file->header;
@@ -305,16 +310,29 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
     /* Done now, so that there is room for the state if the disk is full later. */
     errno = 0;
     if (!ep_file_move_state(file, 0, 0) || !ep_file_move_state(file, 1, 0)) {
-        return fail_new(file, temporary, errno, error);
+        return fail_new(file, errno, error);
     }
     /* Not as an initializer: gcc 15 and later warn about a text without its zero. */
     memcpy(header->magic, EP_FILE_MAGIC, sizeof header->magic);
-    if (temporary != NULL && rename(temporary, file->path) != 0) {
-        return fail_new(file, temporary, errno, error);
-    }
-    free(temporary);
     *out = file;
     return EP_OK;
+}
+
+ep_status
+ep_file_put_in_place(ep_file *file, ep_error *error)
+{
+    if (file->temporary != NULL && rename(file->temporary, file->path) != 0) {
+        return ep_fail_os(error, errno);
+    }
+    free(file->temporary);
+    file->temporary = NULL;
+    return EP_OK;
+}
+
+void
+ep_file_remove(const ep_file *file)
+{
+    (void)unlink(name_now(file));
 }
 
 ep_file *

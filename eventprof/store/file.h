@@ -20,7 +20,7 @@ typedef struct ep_file ep_file;
 typedef struct ep_file_options {
     const char *path;
     const char *child_path;            /* of forked children */
-    bool replace;                      /* replace an existing regular file, when the new one is made */
+    bool replace;                      /* replace an existing regular file: by ep_file_put_in_place() */
     /* Take the first unused name, also if the path has no %u; so it is with %p if nothing is replaced. */
     bool unused;
     bool packs;                        /* its chunks may be packed */
@@ -31,6 +31,14 @@ typedef struct ep_file_options {
 /* Copies the options. Returns: new in *out, one reference. Fails: EP_NOMEM, EP_IO (with
  * error->os_error), EP_ARGUMENT (metadata too long); no file is left. */
 EP_CHECKED ep_status ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error);
+
+/* Lets the file replace what is at its path. Until then it has a temporary name beside it, and the old file
+ * is whole: the caller may find that nothing can be recorded. No-op for a file that replaces nothing. Fails:
+ * EP_IO, and the old file is still there. */
+EP_CHECKED ep_status ep_file_put_in_place(ep_file *file, ep_error *error);
+
+/* Removes the file from its folder, in which nothing was recorded. What it was to replace stays. */
+void ep_file_remove(const ep_file *file);
 
 ep_file *ep_file_hold(ep_file *file);
 /* The last reference closes the file. */

@@ -13,6 +13,7 @@ struct ep_file {
     int alive;                          /* descriptor with the lock that shows that the process lives; -1:
                                          * none */
     char *path, *child_path;
+    char *temporary;                    /* its name until it replaces the file at path; NULL: it is there */
     ep_file_header *header;             /* the head */
     size_t unit, head_bytes;
     uint64_t length;

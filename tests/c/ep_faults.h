@@ -230,6 +230,7 @@ begin(ep_on_full on_full, const char *path)
                                    .clock_any = true};
     ep_file *file;
     ck_assert_int_eq(ep_file_create(&file_options, &file, NULL), EP_OK);
+    ck_assert_int_eq(ep_file_put_in_place(file, NULL), EP_OK);
     ep_recorder_init(&recorder, &options);
     ep_recorder_set_file(&recorder, file, 0);
     ck_assert_int_eq(ep_recorder_start(&recorder, NULL), EP_OK);

@@ -399,6 +399,29 @@ def test_a_file_that_exists_is_not_replaced_unasked(tmp_path):
     assert eventprof.open(tmp_path / "x.epr").events
 
 
+@pytest.mark.parametrize("output", ["x.epr", "x.epd"])
+def test_what_was_recorded_stays_if_the_recording_that_would_replace_it_cannot_begin(
+    tmp_path, output
+):
+    (tmp_path / "main.py").write_text("print('ran')")
+    (tmp_path / "sitecustomize.py").write_text("import gc; gc.callbacks = ()")
+    command = ("run", "-f", "-o", output, "main.py")
+    assert program(*command, cwd=tmp_path).stdout == "ran\n"
+    before = contents(tmp_path)
+
+    refused = program("run", "--gc", *command[1:], cwd=tmp_path, PYTHONPATH=str(tmp_path))
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "gc.callbacks is not a list" in refused.stderr
+    assert contents(tmp_path) == before
+
+
+def contents(folder):
+    """All files of a folder and of those in it, without what was compiled."""
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    return {path.relative_to(folder): path.read_bytes() for path in paths}
+
+
 def test_a_folder_takes_files_under_their_own_names(tmp_path):
     (tmp_path / "my app.py").write_text("")
     (tmp_path / "out").mkdir()

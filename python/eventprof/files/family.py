@@ -210,38 +210,29 @@ def ancestors_of(parent_pid: Any, known: Any) -> tuple[int, ...]:
 # ---- Made by eventprof run -----------------------------------------------------------------------
 
 
-def refuse(folder: str, force: bool) -> None:
-    """Fail if a folder has recordings of an earlier run.
+def replaced(folder: str, force: bool) -> list[str]:
+    """List the files of an earlier run in a folder, for the caller to remove once the new run has begun.
+
+    Returns
+    -------
+    list of str
+        Their paths.
 
     Raises
     ------
     FileExistsError
-        It has some, and `force` was not given.
+        There are some, and `force` was not given.
     OSError
         It is not a folder.
     """
-    if _old(folder) and not force:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), folder)
-
-
-def remove_old(folder: str) -> None:
-    """Remove the recordings of an earlier run; the user asked for that.
-
-    Raises
-    ------
-    OSError
-        They cannot be removed.
-    """
-    for name in _old(folder):
-        os.unlink(os.path.join(folder, name))
-
-
-def _old(folder: str) -> list[str]:
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
-    return [name for name in names if name.endswith(".epr") or name == MANIFEST]
+    old = [name for name in names if name.endswith(".epr") or name == MANIFEST]
+    if old and not force:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), folder)
+    return [os.path.join(folder, name) for name in old]
 
 
 def take_in(folder: str, path: str, keep: bool) -> str:

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "count.h"
 #include "file.h"
@@ -77,6 +76,22 @@ describe_open_calls(ep_py_recorder *self, bool hook_was_in)
 
 /* ---- The log file ---------------------------------------------------------------------------- */
 
+static void
+raise_of_output(const ep_py_recorder *self, ep_status status, const ep_error *error)
+{
+    if (error->os_error == 0) {
+        ep_py_raise(status, error);
+        return;
+    }
+    const char *hint = error->os_error == EEXIST ? "exists already; force=True replaces it" : error->text;
+    PyObject *arguments = Py_BuildValue("isN", error->os_error, hint,
+                                        PyUnicode_DecodeFSDefault(PyBytes_AS_STRING(self->output)));
+    if (arguments != NULL) {
+        PyErr_SetObject(PyExc_OSError, arguments);
+        Py_DECREF(arguments);
+    }
+}
+
 /* Makes the log file of the window that will begin. Fails: -1, exception set. */
 static int
 open_file(ep_py_recorder *self, const ep_source *calls)
@@ -103,20 +118,8 @@ open_file(ep_py_recorder *self, const ep_source *calls)
     ep_error error = {.text = ""};
     ep_file *file;
     ep_status status = ep_file_create(&options, &file, &error);
-    if (status != EP_OK && error.os_error != 0) {
-        const char *hint = error.os_error == EEXIST
-                               ? "exists already; force=True replaces it"
-                               : error.text;
-        PyObject *arguments = Py_BuildValue(
-            "isN", error.os_error, hint, PyUnicode_DecodeFSDefault(PyBytes_AS_STRING(self->output)));
-        if (arguments != NULL) {
-            PyErr_SetObject(PyExc_OSError, arguments);
-            Py_DECREF(arguments);
-        }
-        return -1;
-    }
     if (status != EP_OK) {
-        ep_py_raise(status, &error);
+        raise_of_output(self, status, &error);
         return -1;
     }
     if (calls != NULL) {
@@ -126,12 +129,25 @@ open_file(ep_py_recorder *self, const ep_source *calls)
     return 0;
 }
 
+/* The file of a window that has begun: now it may replace an older one. Fails: -1, exception set. */
+static int
+put_file_in_place(ep_py_recorder *self)
+{
+    ep_error error = {.text = ""};
+    ep_status status = ep_file_put_in_place(self->core.file, &error);
+    if (status != EP_OK) {
+        raise_of_output(self, status, &error);
+        return -1;
+    }
+    return 0;
+}
+
 /* A file in which nothing was recorded. */
 static void
 drop_file(ep_py_recorder *self)
 {
     if (self->core.file != NULL) {
-        (void)unlink(ep_file_path(self->core.file));
+        ep_file_remove(self->core.file);
     }
 }
 
@@ -231,7 +247,7 @@ ep_py_window_begin(ep_py_startable *recorder)
     ep_py_alone(begin_window, &window);
     if (window.status != EP_OK) {
         ep_py_raise(window.status, &window.error);
-    } else if (self->output == NULL || ep_py_intern_resolve() == 0) {
+    } else if (self->output == NULL || (ep_py_intern_resolve() == 0 && put_file_in_place(self) == 0)) {
         /* The file gets the events that hooks recorded before it was set. */
         self->backend = used;
         self->clock = ep_clock_current;

@@ -271,6 +271,7 @@ class Recording:
         except ValueError as error:
             parser.error(f"--{error}")
         self.recorder: Any = None
+        self._replaced: list[str] = []
         # Imported before the program, which may remove modules.
         self._gather: Any = None
         self._report: Any = None
@@ -290,12 +291,10 @@ class Recording:
                 from ..gathering import gather
 
                 self._gather = gather
-                family.refuse(self._folder, self._arguments.force)
+                self._replaced = family.replaced(self._folder, self._arguments.force)
             self.recorder = options.make_recorder(
                 self._options, self._output, self._arguments.force, self._folder
             )
-            if self._folder is not None:
-                family.remove_old(self._folder)  # last: options were right
         except (Error, OSError, TypeError, ValueError, MemoryError) as error:
             _give_up(options.explain(error, self._output))
         self.recorder._warns = False  # summary() tells about lost events
@@ -351,6 +350,8 @@ class Recording:
 
         try:
             self.recorder.start()
+            for path in self._replaced:  # now that this run is recorded
+                os.unlink(path)
         except (Error, OSError, MemoryError) as error:
             atexit.unregister(self.finish)
             _give_up(options.explain(error, self._output))
