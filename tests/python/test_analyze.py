@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import itertools
 import json
 import re
 import threading
@@ -14,8 +16,9 @@ import raw
 from json_schema import conform
 
 import eventprof
-from eventprof.answers import findings, rules
+from eventprof.answers import findings
 from eventprof.cli import main
+from eventprof.importing._build import BEGINS, C_CALL, CALL, Builder
 
 pytestmark = pytest.mark.newest
 
@@ -147,45 +150,153 @@ def test_evidence_is_the_line_of_the_fault():
     assert found.numbers["calls"] == 300
 
 
-# ---- What takes longer from call to call, and imports: by numbers, not by the clock --------------
+# ---- Times: by numbers, not by the clock, and of runs of every length ------------------------------
 
 
-class Fake:
-    """As much of a trace as a rule asks for."""
+class Program:
+    """A program whose events have the times that it says: `step` ns for one of its steps."""
 
-    def __init__(self, **columns):
-        self._core = self
-        self._columns = columns
-        self.duration = int(columns["duration"].sum())
+    def __init__(self, step):
+        self.step = step
+        self.builder = Builder("made", "made", 0)
+        self.builder.metadata = {"imported": False}
+        self.names = itertools.count(1)
 
-    def calls(self, name):
-        return self._columns[name]
+    def own(self, name):
+        return self.builder.function(name, "__main__", "/home/user/program.py", 3)
+
+    def other(self, name, module, kind="c"):
+        file = None if kind == "c" else f"/usr/lib/python3.13/{module.replace('.', '/')}.py"
+        return self.builder.function(name, module, file, 1, kind)
+
+    def thread(self):
+        return Steps(self.builder.thread(next(self.names)), self.step)
+
+    def rules(self):
+        return [finding.rule for finding in self.builder.trace().analyze()]
 
 
-@pytest.mark.parametrize(("growth", "found"), [(1.0, 1), (0.0, 0)])
-def test_growing_calls(growth, found):
-    import numpy as np
+class Steps:
+    """A thread of such a program: `now` is its time, in steps."""
 
-    count = 1000
-    duration = (100_000 * (1 + growth * np.arange(count) / 20)).astype(np.int64)
-    start = np.cumsum(duration) - duration
-    zeros = np.zeros(count, dtype=np.int32)
-    trace = Fake(function=zeros, duration=duration, start=start, flags=zeros)
+    def __init__(self, thread, step):
+        self.events, self.step, self.now = thread, step, 0.0
 
-    class Tree:
-        def __init__(self):
-            self.nodes = {"total": np.array([duration.sum()])}
-            self.functions = [("add", "__main__", "program.py", 3, "python")]
+    @contextlib.contextmanager
+    def call(self, function, steps=0, kind=CALL):
+        """A call of a function that takes so many steps besides what is done inside."""
+        self.events.begin(round(self.now * self.step), function, 5, kind)
+        yield
+        self.now += steps
+        self.events.end(round(self.now * self.step))
 
-        def function_name(self, _):
-            return "add"
+    def calls(self, function, steps, kind=C_CALL):
+        with self.call(function, steps, kind):
+            pass
 
-        def by_function(self):
-            return {"calls": np.array([count]), "total": np.array([duration.sum()])}
 
-    case = findings.Case(trace, Tree(), np.array([True, False]))
+def grows(growth, step):
+    program = Program(step)
+    thread, main, add = program.thread(), program.own("main"), program.own("add")
+    with thread.call(main):
+        for number in range(1000):
+            thread.calls(add, 1 + growth * number / 20, CALL)
+    return program
 
-    assert len(list(rules.growing_calls(case))) == found
+
+def one_waits(share, step):
+    """One of 60 requests sleeps for a share of the whole run."""
+    program = Program(step)
+    thread, main, request = program.thread(), program.own("main"), program.own("request")
+    sleep = program.other("sleep", "time")
+    with thread.call(main, 60 / (1 - share) - 120):
+        for number in range(60):
+            with thread.call(request, 1):
+                if number == 30:
+                    thread.calls(sleep, 60 * share / (1 - share))
+    return program
+
+
+def imports(modules, step):
+    program = Program(step)
+    thread, main = program.thread(), program.own("main")
+    load = program.other("_find_and_load", "importlib._bootstrap", "python")
+    with thread.call(main, modules):
+        for _ in range(modules):
+            thread.calls(load, 1, CALL)
+    return program
+
+
+def collects(share, step):
+    program = Program(step)
+    thread, main = program.thread(), program.own("main")
+    run = program.builder.function("gc generation 0", kind="gc")
+    with thread.call(main, 60 * (1 - share) / share):
+        for _ in range(60):
+            thread.calls(run, 1, BEGINS["gc"])
+    return program
+
+
+def compute_in_turn(tenures, step):
+    """Two threads take the lock from each other, after 5 ms each time, however long the program is."""
+    program = Program(5_000_000)
+    threads = [program.thread(), program.thread()]
+    work, len_ = program.own("work"), program.other("len", "builtins")
+    with contextlib.ExitStack() as open_calls:
+        for thread in threads:
+            open_calls.enter_context(thread.call(work))
+        for turn in range(tenures * max(step // 1000, 1)):
+            for at, thread in enumerate(threads):
+                thread.now = 2 * turn + at
+                thread.calls(len_, 0.4)
+                thread.calls(len_, 0.5)
+    return program
+
+
+def wait_for_a_lock(times, step):
+    """Three threads wait for the lock of one: once each, or several times."""
+    program = Program(step)
+    work, acquire = program.own("work"), program.other("lock.acquire", "_thread")
+    for thread in (program.thread() for _ in range(3)):
+        with thread.call(work):
+            for _ in range(3):
+                thread.calls(acquire, 0.01)
+            for _ in range(times):
+                thread.calls(acquire, 10)
+                thread.now += 1
+    return program
+
+
+def blocks_the_loop(share, step):
+    program = Program(step)
+    thread, main, handle = program.thread(), program.own("main"), program.own("handle")
+    run = program.other("Handle._run", "asyncio.events", "python")
+    sleep = program.other("sleep", "time")
+    with thread.call(main), thread.call(run, 100 * (1 - share)), thread.call(handle):
+        thread.calls(sleep, 100 * share)
+    return program
+
+
+@pytest.mark.parametrize("step", [20, 1_000, 1_000_000], ids=lambda step: f"{step} ns")
+@pytest.mark.parametrize(
+    ("program", "found", "not_found", "rule"),
+    [
+        (grows, 1.0, 0.0, "growing-calls"),
+        (one_waits, 0.5, 0.1, "one-slow-call"),
+        (imports, 30, 5, "import-time"),
+        (collects, 0.5, 0.1, "gc-share"),
+        (compute_in_turn, 4, 1, "lock-waiting"),
+        (wait_for_a_lock, 3, 1, "contended-lock"),
+        (blocks_the_loop, 0.5, 0.1, "blocked-event-loop"),
+    ],
+    ids=[
+        "growing-calls", "one-slow-call", "import-time", "gc-share", "lock-waiting",
+        "contended-lock", "blocked-event-loop",
+    ],
+)
+def test_a_finding_does_not_depend_on_how_long_the_run_is(program, found, not_found, rule, step):
+    assert rule in program(found, step).rules()
+    assert rule not in program(not_found, step if program is not compute_in_turn else 1).rules()
 
 
 # ---- As text and as JSON -------------------------------------------------------------------------

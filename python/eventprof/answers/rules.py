@@ -1,7 +1,8 @@
 """The rules that find what is likely wrong with a program.
 
 The rules look at counts, bytes and shares of the whole, with wide margins: the times that a busy
-machine makes longer must not cause a finding.
+machine makes longer must not cause a finding. No threshold is a time, so that a program has the same
+findings on a fast machine and on a slow one; the exception says why (`_LONG_TENURE_NS`).
 """
 
 from __future__ import annotations
@@ -143,8 +144,7 @@ def growing_calls(case: Case) -> Iterator[Finding]:
     """Find own functions that take longer from call to call: quadratic work."""
     # The rows of calls take memory: they are made only if the tree has a function that may fit.
     sums = case.tree.by_function()
-    may_be = case.own & (sums["calls"] >= 200)
-    may_be &= sums["total"] >= max(0.3 * case.whole, 20_000_000)
+    may_be = case.own & (sums["calls"] >= 200) & (sums["total"] >= 0.3 * case.whole)
     if not may_be.any():
         return
     core = case.trace._core
@@ -155,14 +155,12 @@ def growing_calls(case: Case) -> Iterator[Finding]:
     for of in np.unique(function[rows]).tolist():
         mine = rows[function[rows] == of]
         total = int(duration[mine].sum())
-        if len(mine) < 200 or total < 0.3 * case.whole or total < 20_000_000:
+        if len(mine) < 200 or total < 0.3 * case.whole:
             continue
         mine = mine[np.argsort(start[mine], kind="stable")]
         parts = np.array([np.median(part) for part in np.array_split(duration[mine], 10)])
         rising = int((np.diff(parts) > 0).sum())
         if rising < 8 or parts[-1] < 5 * max(parts[0], 1.0) or parts[-1] < 2 * parts[4]:
-            continue
-        if parts[-1] < 10_000:
             continue
         yield Finding(
             "growing-calls",
@@ -179,8 +177,6 @@ def growing_calls(case: Case) -> Iterator[Finding]:
 
 #: Fewer calls inside of one call are not worth a finding, whatever its share of a short run.
 _MANY_CALLS = 10_000
-#: The same for the time that it was blocked, which does not depend on the processor's speed.
-_LONG_BLOCK_NS = 25_000_000
 
 
 def one_slow_call(case: Case) -> Iterator[Finding]:
@@ -217,8 +213,9 @@ def one_slow_call(case: Case) -> Iterator[Finding]:
         # By calls, not by time: whether a call did much must not depend on the machine's speed.
         more = inside[row] >= max(20 * float(np.median(inside[same])), _MANY_CALLS)
         blocked = _blocked_in(case, row)
-        # A call that did no more than others, and did not block: the machine may have been slow.
-        if not more and blocked < max(duration[row] / 2, _LONG_BLOCK_NS):
+        # A call that did no more than others, and did not block for a quarter of the run, nor for
+        # most of its own time: the machine may have been slow.
+        if not more and blocked < max(duration[row] / 2, slowest):
             continue
         told.add(of)
         yield Finding(
@@ -246,6 +243,10 @@ def _blocked_in(case: Case, row: int) -> int:
     return int(duration[inside].sum())
 
 
+#: The import of a few modules is not worth a finding, whatever its share of a short run.
+_MANY_IMPORTS = 20
+
+
 def imports(case: Case) -> Iterator[Finding]:
     """Find runs that do little but import."""
     tree = case.tree
@@ -255,10 +256,13 @@ def imports(case: Case) -> Iterator[Finding]:
     ]  # fmt: skip
     if not of:
         return
-    nodes = np.flatnonzero(tree.outermost(np.where(np.isin(tree.function, of), 0, -1)))
+    imports = np.isin(tree.function, of)
+    if int(tree.own("calls")[imports].sum()) < _MANY_IMPORTS:
+        return
+    nodes = np.flatnonzero(tree.outermost(np.where(imports, 0, -1)))
     nodes = nodes[np.argsort(-tree.nodes["total"][nodes], kind="stable")]
     time = int(tree.nodes["total"][nodes].sum())
-    if time < 0.4 * case.whole or time < 50_000_000:
+    if time < 0.4 * case.whole:
         return
     yield Finding(
         "import-time",
@@ -293,7 +297,7 @@ def collections(case: Case) -> Iterator[Finding]:
     runs = [at for at, row in enumerate(tree.functions) if row[4] == "gc"]
     own_runs = np.flatnonzero(np.isin(tree.function, runs))
     count, time = int(tree.own("calls")[own_runs].sum()), int(tree.own("self")[own_runs].sum())
-    if not len(nodes) and count >= 50 and time >= 0.3 * case.whole and time >= 50_000_000:
+    if not len(nodes) and count >= 50 and time >= 0.3 * case.whole:
         yield Finding(
             "gc-share",
             f"the garbage collector ran {count:,} times: {show_ns(time)}, "
@@ -469,7 +473,9 @@ def exceptions(case: Case) -> Iterator[Finding]:
     )
 
 
-#: A fifth of the time after which the interpreter asks a thread to give up the lock.
+#: A fifth of the time after which the interpreter asks a thread to give up the lock: 5 ms by default
+#: (sys.setswitchinterval), on a fast machine and on a slow one, whatever the length of the run. So a
+#: time it is, and no share of the run.
 _LONG_TENURE_NS = 1_000_000
 
 
@@ -512,7 +518,7 @@ def lock_waiting(case: Case) -> Iterator[Finding]:
     waited = int(tree.lock_waited.sum())
 
     def too_little(waited: int, work: int) -> bool:
-        return work < max(50_000_000, 0.25 * trace.duration) or waited < 0.5 * work
+        return work < 0.25 * trace.duration or waited < 0.5 * work
 
     if len(busy) < 2 or too_little(waited, int(length[busy].sum())):
         return
@@ -550,7 +556,7 @@ def contended_lock(case: Case) -> Iterator[Finding]:
     nodes = np.flatnonzero(np.isin(tree.function, of) & called)
     nodes = nodes[np.argsort(-tree.nodes["total"][nodes], kind="stable")]
     time, calls = int(tree.nodes["total"][nodes].sum()), int(tree.own("calls")[nodes].sum())
-    if time < 0.5 * case.trace.duration or time < 50_000_000 or calls < 4:
+    if time < 0.5 * case.trace.duration or calls < 4 or _waited_once_each(case, of):
         return
     yield Finding(
         "contended-lock",
@@ -562,6 +568,19 @@ def contended_lock(case: Case) -> Iterator[Finding]:
         tuple(case.node_evidence(int(node)) for node in nodes[:5]),
         "eventprof tree FILE",
     )
+
+
+def _waited_once_each(case: Case, of: list[int]) -> bool:
+    """Whether the long ones of these calls may have one cause, such as a pause of the machine.
+
+    While the thread with the lock is kept from running, each of the others waits for it once.
+    """
+    core = case.trace._core
+    calls = np.isin(core.calls("function"), of) & case.own[np.maximum(core.calls("caller"), -1)]
+    took = core.calls("duration")[calls]
+    long = took >= took.max() / 10
+    threads: Array = np.unique(core.calls("thread")[calls][long])
+    return int(np.count_nonzero(long)) <= len(threads)
 
 
 def blocked_event_loop(case: Case) -> Iterator[Finding]:
@@ -584,7 +603,7 @@ def blocked_event_loop(case: Case) -> Iterator[Finding]:
     nodes = np.flatnonzero(below & called & blocking)
     nodes = nodes[np.argsort(-tree.nodes["total"][nodes], kind="stable")]
     time = int(tree.nodes["total"][nodes].sum())
-    if time < 50_000_000 or time < 0.2 * case.trace.duration:
+    if time < 0.2 * case.trace.duration:
         return
     yield Finding(
         "blocked-event-loop",
