@@ -36,6 +36,7 @@ def dev(*arguments, path=None, **environment):
         capture_output=True,
         text=True,
         env={**os.environ, **({"PATH": path} if path else {}), **environment},
+        cwd=ROOT,
         timeout=120,
     )
 
@@ -54,31 +55,26 @@ def test_help_names_each_verb():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["bogus"], "bogus?"),
-        (["test", "--bogus"], "test: --bogus?"),
-        (["test", "--python"], "--python: which one?"),
-        (["test", "-k"], "-k: which ones?"),
-        (["test", "--jobs", "0"], "--jobs: how many?"),
-        (["test", "--with", "3.14"], "--with 3.14: NAME=COMMAND"),
-        (["test", "--with", "3/14=x"], "--with 3/14=x: a name as 3.14 or 3.14t, not '3/14'"),
-        (["demo", "--python"], "--python: which one?"),
-        (["fuzz", "0"], "fuzz: 0?"),
-        (["sanitize", "--with"], "--with: NAME=COMMAND"),
-        (["wheel", "--bogus"], "wheel: --bogus?"),
-        (["wheel", "--python"], "--python: which one?"),
-        (["wheel", "--with", "3.14"], "--with 3.14: NAME=COMMAND"),
-        (["release", "now"], "release: now?"),
-    ],
-)
-def test_wrong_arguments_end_with_2_and_the_usage(arguments, message):
-    done = dev(*arguments)
+def test_wrong_arguments_end_with_2_and_one_line():
+    for words, message in {
+        "bogus": "bogus?",
+        "test --bogus": "test: --bogus?",
+        "test tests/python/nosuch.py::test_it": "test: tests/python/nosuch.py: no such file",
+        "test README.rst": "test: README.rst: a file of tests/python or tests/c is meant",
+        "test --python": "--python: which one?",
+        "test -k": "-k: which ones?",
+        "test --jobs 0": "--jobs: how many?",
+        "test --with 3/14=x": "--with 3/14=x: a name as 3.14 or 3.14t, not '3/14'",
+        "demo --python": "--python: which one?",
+        "fuzz 0": "fuzz: 0?",
+        "sanitize --with": "--with: NAME=COMMAND",
+        "wheel --with 3.14": "--with 3.14: NAME=COMMAND",
+        "release now": "release: now?",
+    }.items():
+        done = dev(*words.split())
 
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr == f"dev: {message}\n{shell.usage()}"
+        assert (done.returncode, done.stdout) == (2, ""), words
+        assert done.stderr == f"dev: {message} (./dev help lists verbs and options)\n"
 
 
 @pytest.mark.thorough
@@ -311,7 +307,7 @@ def test_arguments_of_pytest_and_jobs():
     assert (options.jobs, options.runners, options.quick) == (3, ["x=y"], False)
 
 
-def test_files_that_are_named_run_alone(monkeypatch, capsys):
+def test_files_that_are_named_run_alone(monkeypatch):
     monkeypatch.chdir(shell.ROOT)
     one = "tests/python/test_gc.py"
     assert parts(one) == parts("tests/python/export", f"{one}::test_it") == "t"
@@ -321,9 +317,6 @@ def test_files_that_are_named_run_alone(monkeypatch, capsys):
     options = verb_test.parse([f"{one}::test_it", "tests/c/test_pair.c", "--", "-x"])
     assert options.pytest == [f"{shell.ROOT}/{one}::test_it", "-x"]
     assert options.suites == ["pair"]
-    with pytest.raises(SystemExit):
-        verb_test.parse(["README.rst"])
-    assert "tests/python or tests/c" in capsys.readouterr().err
 
 
 def test_named_files_get_what_they_and_their_helpers_import(tmp_path):
@@ -549,7 +542,7 @@ def test_what_suites_report_is_added_up(tmp_path, capsys):
     assert capsys.readouterr().out == "  27 passed, 5 failed\n"
 
 
-def test_suites_that_passed_alone_are_named_and_counted(tmp_path, capsys):
+def test_suites_that_failed_and_then_passed_are_flaky(tmp_path):
     log = put_log(tmp_path / "log", suite("log", "OK"), suite("pair", "FAIL", 10, 2))
     again = put_log(tmp_path / "again", suite("pair", "OK"))
     found = results.Results()
@@ -557,7 +550,7 @@ def test_suites_that_passed_alone_are_named_and_counted(tmp_path, capsys):
     found.count_c(log, again)
 
     assert (found.passed, found.failed) == (20, 0)
-    assert capsys.readouterr().err.endswith("passed alone: core - eventprof:pair\n")
+    assert found.flaky == ["core - eventprof:pair"]
 
 
 def test_a_run_without_a_report_is_a_failure(tmp_path):
@@ -621,36 +614,54 @@ def count(status):
     found = results.Results()
     suites.report(found, [PYTHON])
     assert found.python_tests == found.passed + found.failed
-    return again, (found.passed, found.failed, found.skipped)
+    return again, (found.passed, found.failed, found.skipped), found.flaky
 
 
-def test_what_passes_alone_is_named_and_counted(build, capsys):
+def test_what_failed_and_then_passed_is_flaky(build, capsys):
     put_outcomes(build / "pytest-3.12-1.xml", **FIRST)
     put_outcomes(build / "pytest-3.12-2.xml", b="passed", c="failed", d="passed", f="skipped")
 
-    assert count(1) == (["3.12"], (3, 2, 1))
-    assert capsys.readouterr().out.splitlines() == [
-        "  failed beside other suites, passed alone: tests.m::b (3.12.1)",
-        "  failed beside other suites, passed alone: tests.m::d (3.12.1)",
-        "  3.12.1: 3 passed, 2 failed, 1 skipped, 7 s",
+    assert count(1) == (["3.12"], (3, 2, 1), ["tests.m::b (3.12.1)", "tests.m::d (3.12.1)"])
+    assert capsys.readouterr().out == "  3.12.1: 3 passed, 2 failed, 1 skipped, 7 s\n"
+
+
+@pytest.mark.parametrize(("arguments", "status"), [([], 1), (["--quick"], 0), (["-k", "x"], 0)])
+def test_a_flaky_test_is_printed_and_makes_a_full_run_fail(
+    arguments, status, here, monkeypatch, capsys
+):
+    def run_stages(found, *others):
+        found.passed = found.c_tests = found.python_tests = 3
+        found.flaky = ["tests.m::b (3.12.1)"]
+        return PythonSuites(True, False, [])
+
+    monkeypatch.setattr(
+        verb_test, "prepare", lambda options: (verb_test.Choice(), here, here["3.13"])
+    )
+    monkeypatch.setattr(environments, "ensure_venv", lambda *arguments: None)
+    monkeypatch.setattr(verb_test, "run_stages", run_stages)
+
+    assert verb_test.main(arguments) == status
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "  flaky: tests.m::b (3.12.1)",
+        "3 passed, 0 failed, 1 flaky",
     ]
 
 
 def test_a_crash_in_the_second_round_leaves_the_failures_of_the_first(build):
     put_outcomes(build / "pytest-3.12-1.xml", **FIRST)
 
-    assert count(1) == (["3.12"], (1, 4, 1))
+    assert count(1) == (["3.12"], (1, 4, 1), [])
 
 
 @pytest.mark.parametrize("status", [134, 139, 2, 1])
 def test_a_crash_is_a_failure_and_not_run_again(build, status):
-    assert count(status) == ([], (0, 1, 0))  # no report was written
+    assert count(status) == ([], (0, 1, 0), [])  # no report was written
 
 
 def test_a_run_without_a_failure_is_not_run_again(build):
     put_outcomes(build / "pytest-3.12-1.xml", a="passed", e="skipped")
 
-    assert count(0) == ([], (1, 0, 1))
+    assert count(0) == ([], (1, 0, 1), [])
 
 
 FAKE_DEV = """#!/bin/sh
@@ -691,8 +702,8 @@ def test_jobs_run_some_at_a_time_and_what_failed_once_more(build, monkeypatch, c
         "output of 3.11, round 1",
         "== once more, alone, on 3.12.1: what failed",
         "output of 3.12, round 2",
-        "  failed beside other suites, passed alone: tests.m::b (3.12.1)",
     ]
+    assert suites.flaky == ["tests.m::b (3.12.1)"]
 
 
 @pytest.mark.parametrize("quick", [False, True])

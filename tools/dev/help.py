@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dev import shell
+from pathlib import Path
 
 
 def main(arguments: list[str]) -> int:
     """Run the verb."""
-    print(shell.usage(), end="")
+    print((Path(__file__).parent / "usage.txt").read_text(encoding="utf-8"), end="")
     return 0

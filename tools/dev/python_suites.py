@@ -45,6 +45,7 @@ class PythonSuites:
     counts: dict[str, PytestCount] = field(default_factory=dict)
     seconds: dict[str, int] = field(default_factory=dict)
     again: list[Python] = field(default_factory=list)
+    flaky: list[str] = field(default_factory=list)  # failed in the first round, passed in the second
     newest: str = ""  # which has the tests that do not depend on the interpreter
 
     def job(self, python: Python, turn: int) -> list[str]:
@@ -72,9 +73,8 @@ class PythonSuites:
         # The second round crashed: what the first one found stands.
         if turn == 2 and (counted is None or sum(counted[0]) == 0):
             return
-        found, alone = counted or (PytestCount(0, 0, 0), [])
-        for name in alone:
-            shell.say(f"  failed beside other suites, passed alone: {name} ({python.full})")
+        found, flaky = counted or (PytestCount(0, 0, 0), [])
+        self.flaky += [f"{name} ({python.full})" for name in flaky]
         if turn == 1 and status == 1 and found.failed:
             self.again.append(python)
         # A crash, a failed build, or nothing that ran: not run again.
@@ -206,6 +206,7 @@ class PythonSuites:
 
     def report(self, found: Results, chosen: list[Python]) -> None:
         """Report what came of each interpreter, and add it up."""
+        found.flaky += self.flaky
         full = {python.name: python.full for python in chosen} | {"pypy": "PyPy"}
         for name, text in full.items():
             if name not in self.counts:

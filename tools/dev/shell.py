@@ -66,15 +66,9 @@ def die(text: str) -> NoReturn:
     raise SystemExit(1)
 
 
-def usage() -> str:
-    """Return what ``./dev help`` prints."""
-    return (Path(__file__).parent / "usage.txt").read_text(encoding="utf-8")
-
-
 def misuse(text: str) -> NoReturn:
-    """End with a message, the usage, and the exit code of wrong arguments."""
-    note(text)
-    print(usage(), end="", file=sys.stderr, flush=True)
+    """End with a line, and the exit code of wrong arguments."""
+    note(f"{text} (./dev help lists verbs and options)")
     raise SystemExit(2)
 
 

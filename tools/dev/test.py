@@ -45,15 +45,22 @@ class Options:
     python: bool = True
 
     @property
+    def full(self) -> bool:
+        """Whether nothing is left out by --quick, -k, or names of files."""
+        return not self.quick and not self.some
+
+    @property
     def counts_instructions(self) -> bool:
         """Whether the hot paths are counted."""
-        return not self.quick and not self.some
+        return self.full
 
 
 def add_file(options: Options, word: str) -> None:
     """Note a test file that is to run: one of pytest, or a suite in C."""
     name, _, inside = word.partition("::")
     path = Path(name).resolve()
+    if not path.exists():
+        shell.misuse(f"test: {name}: no such file")
     options.lint = options.pages = False
     options.some = True
     if path.parent == shell.ROOT / "tests" / "c" and path.suffix == ".c":
@@ -100,10 +107,10 @@ def parse(arguments: list[str]) -> Options:
         elif word == "--":
             options.pytest += rest
             break
-        elif Path(word.partition("::")[0]).exists():
-            add_file(options, word)
-        else:
+        elif word.startswith("-"):
             shell.misuse(f"test: {word}?")
+        else:
+            add_file(options, word)
     return options
 
 
@@ -299,6 +306,10 @@ def main(arguments: list[str]) -> int:
     if (options.c and not found.c_tests) or (options.python and not found.python_tests):
         shell.note("a part ran no test")
         found.failed += 1
-    skipped = f", {found.skipped} skipped" if found.skipped else ""
-    shell.say(f"{found.passed} passed, {found.failed} failed{skipped}")
-    return int(found.failed > 0)
+    for name in found.flaky:
+        shell.say(f"  flaky: {name}")
+    others = {"skipped": found.skipped, "flaky": len(found.flaky)}
+    more = "".join(f", {count} {word}" for word, count in others.items() if count)
+    shell.say(f"{found.passed} passed, {found.failed} failed{more}")
+    # A test that may fail without a cause hides the faults that it is for.
+    return int(found.failed > 0 or (options.full and bool(found.flaky)))
