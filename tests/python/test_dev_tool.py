@@ -680,9 +680,9 @@ def test_jobs_run_some_at_a_time_and_what_failed_once_more(build, monkeypatch, c
     put_outcomes(build / "report-3.12-1.xml", a="passed", b="failed")
     put_outcomes(build / "report-3.12-2.xml", b="passed")
     other = pythons.Python("3.11", 1, "3.11.2", True, True, "/bin/python3.11")
-    suites = PythonSuites(True, False, ["-k", "x"])
+    suites = PythonSuites(True, False, ["-k", "x"], waiting=[PYTHON, other])
 
-    suites.run([PYTHON, other], 1)
+    suites.run(1)
     suites.run_again()
 
     assert {name: tuple(each) for name, each in suites.counts.items()} == {
@@ -695,7 +695,7 @@ def test_jobs_run_some_at_a_time_and_what_failed_once_more(build, monkeypatch, c
         "python-job 3.12  true all 2 -k x",
     ]
     assert capfd.readouterr().out.splitlines() == [
-        "== pytest, on 3.12 3.11, 1 at a time",
+        "== pytest, 1 at a time",
         "== CPython 3.12.1",
         "output of 3.12, round 1",
         "== CPython 3.11.2",
@@ -718,7 +718,7 @@ def test_what_does_not_depend_on_the_interpreter_is_tested_on_the_first_alone(
     first = pythons.Python("3.13", 1, "3.13.0", True, True, "/bin/python3.13")
     other = pythons.Python("3.11", 1, "3.11.2", True, True, "/bin/python3.11")
 
-    PythonSuites(True, quick, []).run([first, other][: 1 if quick else 2], 2)
+    PythonSuites(True, quick, [], waiting=[first, other][: 1 if quick else 2]).run(2)
 
     asked = {line.split()[1]: line.split()[3] for line in (build / "dev.asked").open()}
     assert asked == ({"3.13": "quick"} if quick else {"3.13": "all", "3.11": "no-newest"})
@@ -733,9 +733,16 @@ def test_a_cpython_that_is_done_makes_room_whoever_began_first(build, monkeypatc
     names = ("3.13", "3.12", "3.11")
     for name in names:
         put_outcomes(build / f"report-{name}-1.xml", a="passed")
-    suites = PythonSuites(True, False, [])
+    suites = PythonSuites(
+        True,
+        False,
+        [],
+        waiting=[pythons.Python(n, 1, n, True, True, f"/bin/python{n}") for n in names],
+    )
 
-    suites.run([pythons.Python(n, 1, n, True, True, f"/bin/python{n}") for n in names], 2)
+    suites.keep_busy(1)  # beside other stages
+    assert list(suites.running.values())[0][0].name == "3.13"
+    suites.run(2)
 
     assert (build / "dev.asked").read_text().count("python-job") == 3
     assert suites.counts["3.13"].passed == 1

@@ -1,4 +1,8 @@
-"""pytest on each interpreter: CPythons some at a time, then PyPy, then once more what failed."""
+"""pytest on each interpreter: CPythons some at a time, then PyPy, then once more what failed.
+
+The first CPython begins before the other stages of ``./dev test``, most of which keep one core
+busy.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 
 from dev import pythons, shell
@@ -45,8 +50,18 @@ class PythonSuites:
     counts: dict[str, PytestCount] = field(default_factory=dict)
     seconds: dict[str, int] = field(default_factory=dict)
     again: list[Python] = field(default_factory=list)
-    flaky: list[str] = field(default_factory=list)  # failed in the first round, passed in the second
-    newest: str = ""  # which has the tests that do not depend on the interpreter
+    flaky: list[str] = field(
+        default_factory=list
+    )  # failed in the first round, passed in the second
+    #: The CPythons that are to come. The first has the tests marked newest, too: the longest begins
+    #: first.
+    waiting: list[Python] = field(default_factory=list)
+    running: dict[subprocess.Popen[bytes], tuple[Python, float]] = field(default_factory=dict)
+    newest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Note which one has the tests that do not depend on the interpreter."""
+        self.newest = self.waiting[0].name if self.waiting else ""
 
     def job(self, python: Python, turn: int) -> list[str]:
         """Return the command that runs pytest on a CPython."""
@@ -82,50 +97,54 @@ class PythonSuites:
             found = found._replace(failed=1)
         self.counts[python.name] = found
 
-    def run(self, chosen: list[Python], jobs: int) -> None:
-        """Run pytest on CPythons, some at a time; what each prints is shown when it ends.
+    def start(self, python: Python) -> None:
+        """Start pytest on a CPython; what it prints goes to a file."""
+        shell.remove(*(shell.BUILD / f"pytest-{python.name}-{turn}.xml" for turn in (1, 2)))
+        began = time.time()
+        with open(self.log(python), "wb") as log:
+            process = subprocess.Popen(
+                self.job(python, 1),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PATH": self.path},
+                # Of its own, to be ended whole.
+                process_group=0,
+            )
+        self.running[process] = (python, began)
 
-        The first has the tests marked newest, too, so that the longest begins first.
-        """
-        names = " ".join(python.name for python in chosen)
-        shell.say(f"== pytest, on {names}, {jobs} at a time")
-        self.newest = chosen[0].name
-        running: dict[subprocess.Popen[bytes], tuple[Python, float]] = {}
+    def log(self, python: Python) -> Path:
+        """Return the file that has what pytest printed."""
+        return shell.BUILD / f"test-{python.name}.log"
 
-        def finish() -> None:
+    def finish(self, process: subprocess.Popen[bytes]) -> None:
+        """Show what pytest printed on a CPython, and count it."""
+        python, began = self.running.pop(process)
+        shell.say(f"== CPython {python.full}")
+        with open(self.log(python), "rb") as text:
+            shutil.copyfileobj(text, sys.stdout.buffer)
+        sys.stdout.flush()
+        # It may have ended long before: during another stage.
+        self.seconds[python.name] = int(os.stat(self.log(python)).st_mtime - began)
+        self.count(python, process.returncode, 1)
+
+    def keep_busy(self, jobs: int) -> None:
+        """Start pytest on the next CPythons, so that this many run, without waiting for any."""
+        running = sum(process.poll() is None for process in self.running)
+        for python in self.waiting[: max(jobs - running, 0)]:
+            self.waiting.remove(python)
+            self.start(python)
+
+    def run(self, jobs: int) -> None:
+        """Run pytest on all CPythons, some at a time; what each prints is shown when it ends."""
+        shell.say(f"== pytest, {jobs} at a time")
+        self.keep_busy(jobs)
+        while self.running:
             # Whichever ends first: waiting for the oldest would leave a core without work.
-            while not (ended := [process for process in running if process.poll() is not None]):
+            while not (ended := [each for each in self.running if each.poll() is not None]):
                 time.sleep(POLL_SECONDS)
-            process = ended[0]
-            python, began = running.pop(process)
-            status = process.returncode
-            log = shell.BUILD / f"test-{python.name}.log"
-            shell.say(f"== CPython {python.full}")
-            with open(log, "rb") as text:
-                shutil.copyfileobj(text, sys.stdout.buffer)
-            sys.stdout.flush()
-            self.seconds[python.name] = int(time.time() - began)
-            self.count(python, status, 1)
-
-        with ended_with_us(running):
-            for python in chosen:
-                if len(running) >= jobs:
-                    finish()
-                shell.remove(*(shell.BUILD / f"pytest-{python.name}-{turn}.xml" for turn in (1, 2)))
-                began = time.time()
-                with open(shell.BUILD / f"test-{python.name}.log", "wb") as log:
-                    process = subprocess.Popen(
-                        self.job(python, 1),
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=subprocess.STDOUT,
-                        env={**os.environ, "PATH": self.path},
-                        # Of its own, to be ended whole.
-                        process_group=0,
-                    )
-                running[process] = (python, began)
-            while running:
-                finish()
+            self.keep_busy(jobs)
+            self.finish(ended[0])
 
     # ---- PyPy ----------------------------------------------------------------------------------
 

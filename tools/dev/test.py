@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from dev.docs import check_pages
 from dev.fuzz import fuzz
 from dev.lint import lint
 from dev.packages import Packages
-from dev.python_suites import PythonSuites
+from dev.python_suites import PythonSuites, ended_with_us
 from dev.pythons import Python, Pythons
 from dev.results import Results, elapsed
 
@@ -247,34 +248,50 @@ def count_instructions(found: Results, host: Python, options: Options) -> None:
 def run_stages(
     found: Results, options: Options, choice: Choice, here: Pythons, host: Python
 ) -> PythonSuites:
-    """Run all that is asked for, each stage with its time."""
-    suites = PythonSuites(options.werror, options.quick, options.pytest, options.files)
+    """Run all that is asked for, each stage with its time.
+
+    pytest begins at once: the stages before it leave a core without work for most of their time.
+    """
+
+    def c_suites() -> None:
+        suites_in_c = Suites(found, host, werror=options.werror)
+        if options.suites:
+            suites_in_c.chosen(*options.suites)
+        else:
+            suites_in_c.run(options.quick, options.valgrind)
+
+    stages: dict[str, tuple[bool, Callable[[], None]]] = {
+        "lint": (options.lint, lambda: lint(found, host)),
+        "pages": (options.pages, lambda: check_pages(found, host, werror=options.werror)),
+        "C tests": (options.c, c_suites),
+        "instructions": (
+            options.counts_instructions,
+            lambda: count_instructions(found, host, options),
+        ),
+        "fuzzers": (
+            options.c and not options.quick and not options.suites,
+            lambda: fuzz(found, host, FUZZ_SECONDS, werror=options.werror),
+        ),
+    }
+    chosen = sorted(choice.versions if options.python else [], key=lambda name: name != host.name)
+    suites = PythonSuites(
+        options.werror,
+        options.quick,
+        options.pytest,
+        options.files,
+        waiting=[here[name] for name in chosen],
+    )
     # From here on, meson is that of the host. The jobs of pytest have their own.
     shell.put_first(host.venv / "bin")
-    if options.lint:
-        with found.stage("lint"):
-            lint(found, host)
-    if options.pages:
-        with found.stage("pages"):
-            check_pages(found, host, werror=options.werror)
-    if options.c:
-        with found.stage("C tests"):
-            suites_in_c = Suites(found, host, werror=options.werror)
-            if options.suites:
-                suites_in_c.chosen(*options.suites)
-            else:
-                suites_in_c.run(options.quick, options.valgrind)
-    if options.counts_instructions:
-        with found.stage("instructions"):
-            count_instructions(found, host, options)
-    if options.c and not options.quick and not options.suites:
-        with found.stage("fuzzers"):
-            fuzz(found, host, FUZZ_SECONDS, werror=options.werror)
-    if options.python and choice.versions:
-        with found.stage("pytest"):
-            first = host.name if host.name in choice.versions else choice.versions[0]
-            others = [name for name in choice.versions if name != first]
-            suites.run([here[name] for name in (first, *others)], options.jobs)
+    with ended_with_us(suites.running):
+        for name, (is_asked, run) in stages.items():
+            if is_asked:
+                suites.keep_busy(options.jobs - 1)
+                with found.stage(name):
+                    run()
+        if chosen:
+            with found.stage("pytest"):
+                suites.run(options.jobs)
     if options.python and choice.pypy:
         with found.stage("PyPy"):
             if not suites.run_pypy(here.found.get("pypy")):
@@ -290,10 +307,15 @@ def main(arguments: list[str]) -> int:
     options = parse(arguments)
     options.runners += filter(None, os.environ.get("EVENTPROF_TEST_WITH", "").split("\n"))
     choice, here, host = prepare(options)
-    # pytest's own process has what it needs installed.
-    if options.c or not options.files:
-        with shell.locked(host.name):
+    with shell.locked(host.name):
+        # The job of pytest has what it needs for files installed itself.
+        if options.c or not options.files:
             environments.ensure_venv(host, ("build", "run"))
+        # Here, because later stages may not install anything beside the tests that use it.
+        if options.pages:
+            environments.ensure_venv(host, ("build", "run", "docs"))
+            if options.python and host.name in choice.versions:
+                environments.ensure_venv(host, ("build", "run", "test"))
     found = Results()
     suites = run_stages(found, options, choice, here, host)
 
