@@ -434,22 +434,32 @@ def test_trees_say_how_long_calls_waited(waiting, tmp_path):
     assert sum(int(line.rpartition(b" ")[2]) for line in lines) == expected
 
 
-@pytest.mark.slow  # Go builds pprof when it is first asked for
-def test_go_tool_pprof_reads_it(any_trace, tmp_path):
+@pytest.fixture(scope="module")
+def go_pprof():
+    """Run Go's pprof. Go builds it when it is first asked for: that is waited for once."""
     go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
     if go is None:
         pytest.skip("Go is not installed")
-    path = export(any_trace, tmp_path, "pprof")
 
-    try:
-        done = subprocess.run(
-            [go, "tool", "pprof", "-raw", path], capture_output=True, timeout=200,
+    def run(*arguments):
+        return subprocess.run(
+            [go, "tool", "pprof", *arguments], capture_output=True, timeout=200,
             env={**os.environ, "GOTOOLCHAIN": "local", "GOPROXY": "off"},
         )  # fmt: skip
+
+    try:
+        if b"no such tool" in run("-h").stderr:
+            pytest.skip("this Go has no pprof")
     except subprocess.TimeoutExpired:
         pytest.skip("Go builds its pprof when first asked for it, and was not done in 200 s")
-    if done.returncode != 0 and b"no such tool" in done.stderr:
-        pytest.skip("this Go has no pprof")
+    return run
+
+
+@pytest.mark.slow
+def test_go_tool_pprof_reads_it(any_trace, tmp_path, go_pprof):
+    path = export(any_trace, tmp_path, "pprof")
+
+    done = go_pprof("-raw", path)
 
     assert done.returncode == 0, done.stderr
     found, expected = raw_samples(done.stdout.decode()), read_pprof(path)
